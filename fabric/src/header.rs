@@ -1,0 +1,241 @@
+//! The wire header: 32 bytes, little-endian, in front of every frame.
+//!
+//! `docs/protocol.md` draws it. [`Header::decode`] is the only reader of bytes
+//! that a peer wrote: it never panics, and what it returns needs no further
+//! check of its kind.
+
+use zerocopy::little_endian::{I32, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// What a frame is for. The numbers are the wire's and never change meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Kind {
+    /// An envelope with all of its data in the body.
+    Eager = 1,
+    /// Like `Eager`, but the sender waits for `Done` (synchronous mode). The
+    /// body opens with the sender's request (8 bytes), the data follows.
+    EagerSync = 2,
+    /// An envelope without data ("request to send"). The body is an
+    /// encoded [`crate::transport::Rts`].
+    Rts = 3,
+    /// "Clear to send": receiver to sender, push the data to my request.
+    Cts = 4,
+    /// A piece of a rendezvous, pushed by the sender.
+    Data = 5,
+    /// The receiver has matched the message and needs the sender's buffer no
+    /// more: a synchronous eager send was matched, or a rendezvous was pulled.
+    Done = 6,
+    /// Sender to receiver: forget my envelope if you have not matched it.
+    Cancel = 7,
+    /// The answer to `Cancel`.
+    CancelReply = 8,
+    /// Receiver to sender: that many bytes of eager memory are free again.
+    Credit = 9,
+}
+
+/// Which collective operation a frame belongs to, so that two ranks that call
+/// different ones find out. MPI-5.0 chapter 6; the numbers are the wire's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)]
+#[non_exhaustive]
+pub enum CollectiveKind {
+    Barrier = 1,
+    Bcast = 2,
+    Gather = 3,
+    Gatherv = 4,
+    Scatter = 5,
+    Scatterv = 6,
+    Allgather = 7,
+    Allgatherv = 8,
+    Alltoall = 9,
+    Alltoallv = 10,
+    Alltoallw = 11,
+    Reduce = 12,
+    Allreduce = 13,
+    ReduceScatter = 14,
+    ReduceScatterBlock = 15,
+    Scan = 16,
+    Exscan = 17,
+    NeighborAllgather = 18,
+    NeighborAllgatherv = 19,
+    NeighborAlltoall = 20,
+    NeighborAlltoallv = 21,
+    NeighborAlltoallw = 22,
+    /// Agreement on a new communicator's context id and members.
+    CommCreate = 23,
+    /// The library's own, as in Finalize.
+    Internal = 24,
+}
+
+/// The collective part of an envelope: its sequence number is the tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Collective {
+    /// The operation.
+    pub kind: CollectiveKind,
+    /// Root rank, or `u32::MAX` for operations that have none.
+    pub root: u32,
+}
+
+/// The decoded header. `docs/protocol.md` says which kind uses which field and
+/// what a control frame keeps in `context` and `length`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What the frame is for.
+    pub kind: Kind,
+    /// See [`Header::READY`].
+    pub flags: u8,
+    /// Raw [`CollectiveKind`], 0 for point-to-point.
+    pub collective: u8,
+    /// Rank of the sender in the communicator.
+    pub source: u32,
+    /// The tag; for a collective its sequence number (non-negative).
+    pub tag: i32,
+    /// Root of a collective; for point-to-point 0.
+    pub root: u32,
+    /// The context id; in control frames the request the frame is for.
+    pub context: u64,
+    /// Bytes of data in the whole message; in control frames see the docs.
+    pub length: u64,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Wire {
+    kind: u8,
+    flags: u8,
+    collective: u8,
+    reserved: u8,
+    source: U32,
+    tag: I32,
+    root: U32,
+    context: U64,
+    length: U64,
+}
+
+const _: () = assert!(size_of::<Wire>() == Header::SIZE);
+
+/// Why bytes are not a frame of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Malformed {
+    /// Fewer bytes than a header has.
+    #[error("a frame of {0} bytes is shorter than its header")]
+    Short(usize),
+    /// A kind of a later version, or garbage.
+    #[error("unknown frame kind {0}")]
+    Kind(u8),
+}
+
+impl Header {
+    /// Bytes on the wire.
+    pub const SIZE: usize = 32;
+    /// Flag: a ready send, which must find its receive posted.
+    pub const READY: u8 = 1;
+
+    /// A header of `kind` with everything else zero.
+    #[inline]
+    pub const fn new(kind: Kind) -> Header {
+        Header { kind, flags: 0, collective: 0, source: 0, tag: 0, root: 0, context: 0, length: 0 }
+    }
+
+    /// The bytes that go out.
+    #[inline]
+    pub fn encode(&self) -> [u8; Header::SIZE] {
+        zerocopy::transmute!(Wire {
+            kind: self.kind as u8,
+            flags: self.flags,
+            collective: self.collective,
+            reserved: 0,
+            source: self.source.into(),
+            tag: self.tag.into(),
+            root: self.root.into(),
+            context: self.context.into(),
+            length: self.length.into(),
+        })
+    }
+
+    /// Splits a frame into its header and body.
+    #[inline]
+    pub fn decode(frame: &[u8]) -> Result<(Header, &[u8]), Malformed> {
+        let Ok((wire, body)) = Wire::ref_from_prefix(frame) else {
+            return Err(Malformed::Short(frame.len()));
+        };
+        let kind = Kind::from_wire(wire.kind).ok_or(Malformed::Kind(wire.kind))?;
+        let header = Header {
+            kind,
+            flags: wire.flags,
+            collective: wire.collective,
+            source: wire.source.get(),
+            tag: wire.tag.get(),
+            root: wire.root.get(),
+            context: wire.context.get(),
+            length: wire.length.get(),
+        };
+        Ok((header, body))
+    }
+}
+
+impl Kind {
+    #[inline]
+    fn from_wire(byte: u8) -> Option<Kind> {
+        Some(match byte {
+            1 => Kind::Eager,
+            2 => Kind::EagerSync,
+            3 => Kind::Rts,
+            4 => Kind::Cts,
+            5 => Kind::Data,
+            6 => Kind::Done,
+            7 => Kind::Cancel,
+            8 => Kind::CancelReply,
+            9 => Kind::Credit,
+            _ => return None,
+        })
+    }
+}
+
+impl CollectiveKind {
+    /// The name as a user writes it, for messages; `None` for an unknown number.
+    pub fn name(raw: u8) -> Option<&'static str> {
+        const NAMES: [&str; 24] = [
+            "MPI_Barrier", "MPI_Bcast", "MPI_Gather", "MPI_Gatherv", "MPI_Scatter", "MPI_Scatterv",
+            "MPI_Allgather", "MPI_Allgatherv", "MPI_Alltoall", "MPI_Alltoallv", "MPI_Alltoallw",
+            "MPI_Reduce", "MPI_Allreduce", "MPI_Reduce_scatter", "MPI_Reduce_scatter_block",
+            "MPI_Scan", "MPI_Exscan", "MPI_Neighbor_allgather", "MPI_Neighbor_allgatherv",
+            "MPI_Neighbor_alltoall", "MPI_Neighbor_alltoallv", "MPI_Neighbor_alltoallw",
+            "communicator creation", "MPI_Finalize",
+        ];
+        NAMES.get(usize::from(raw).wrapping_sub(1)).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_survives_the_wire() {
+        let header = Header {
+            kind: Kind::Rts,
+            flags: Header::READY,
+            collective: CollectiveKind::Bcast as u8,
+            source: 7,
+            tag: -5,
+            root: 3,
+            context: u64::MAX - 1,
+            length: 1 << 40,
+        };
+        let mut frame = header.encode().to_vec();
+        frame.extend_from_slice(b"body");
+        assert_eq!(Header::decode(&frame), Ok((header, &b"body"[..])));
+    }
+
+    #[test]
+    fn bytes_that_are_no_frame_are_refused() {
+        assert_eq!(Header::decode(&[1; 31]), Err(Malformed::Short(31)));
+        assert_eq!(Header::decode(&[0; 32]), Err(Malformed::Kind(0)));
+        assert_eq!(Header::decode(&[255; 64]), Err(Malformed::Kind(255)));
+    }
+}

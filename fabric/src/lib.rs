@@ -1,0 +1,14 @@
+//! The words that every room shares: who a peer is, what a frame on the wire
+//! looks like, what a transport must do, which knobs there are.
+//!
+//! Nothing here talks to a device. The crate has no state of its own.
+
+#![deny(unsafe_code)] // allowed in `memory` alone
+
+pub mod header;
+pub mod memory;
+pub mod transport;
+
+pub use header::{Collective, CollectiveKind, Header, Kind};
+pub use memory::Memory;
+pub use transport::{Limits, Lost, Peer, Post, Region, Sink, Transfer, Transport, WaitOn};

@@ -1,0 +1,100 @@
+//! A run of bytes that belongs to the user of MPI.
+//!
+//! MPI lets a user hand over a buffer and forget it until the operation
+//! completes. `Memory` is that promise as a type: whoever makes one vouches for
+//! it once, and the protocol crates above and below copy through it without
+//! `unsafe` of their own.
+//!
+//! Invariant: `ptr .. ptr + len` is valid for reads (and for writes, when it
+//! describes a receive buffer) until the operation that carries it completes.
+//! Access is by copies, never by references, so that user memory that changes
+//! underneath us (an erroneous program) yields wrong data and nothing worse.
+
+#![allow(unsafe_code)]
+
+/// A contiguous run of user memory; see the module for the promise it carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    ptr: *mut u8,
+    len: usize,
+}
+
+// SAFETY: `Memory` is an address and a length. Its maker promised that the
+// bytes stay valid whichever thread of the process drives the operation.
+unsafe impl Send for Memory {}
+// SAFETY: as for `Send`; there is no interior state to race on.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// The run of no bytes.
+    pub const EMPTY: Memory = Memory { ptr: std::ptr::null_mut(), len: 0 };
+
+    /// # Safety
+    /// `ptr .. ptr + len` must be valid for reads, and for writes if anything
+    /// is to be received into it, until the operation that carries the value
+    /// has completed or has been abandoned. `len == 0` allows any `ptr`.
+    #[inline]
+    pub const unsafe fn new(ptr: *mut u8, len: usize) -> Memory {
+        Memory { ptr, len }
+    }
+
+    /// Length in bytes.
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True when there is nothing to copy.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The address, for devices that are told addresses.
+    #[inline]
+    pub fn addr(&self) -> u64 {
+        self.ptr as u64
+    }
+
+    /// The pointer, for the few files that copy or register by themselves.
+    #[inline]
+    pub const fn as_ptr(&self) -> *mut u8 {
+        self.ptr
+    }
+
+    /// The part `offset .. offset + len`. Panics when it is not inside.
+    #[inline]
+    pub fn slice(&self, offset: usize, len: usize) -> Memory {
+        assert!(offset <= self.len && len <= self.len - offset, "slice outside the memory");
+        // SAFETY: just checked to lie inside a run that the maker vouched for;
+        // `wrapping_add` because an empty run may have any pointer.
+        unsafe { Memory::new(self.ptr.wrapping_add(offset), len) }
+    }
+
+    /// Copies `offset .. offset + out.len()` out. Panics when it is not inside.
+    #[inline]
+    pub fn read(&self, offset: usize, out: &mut [u8]) {
+        let part = self.slice(offset, out.len());
+        // SAFETY: the source is valid by the maker's promise, the destination is
+        // a Rust slice, and a user buffer never overlaps our own memory.
+        unsafe { std::ptr::copy_nonoverlapping(part.ptr, out.as_mut_ptr(), out.len()) }
+    }
+
+    /// Copies `bytes` to `offset ..`. Panics when they do not fit.
+    #[inline]
+    pub fn write(&self, offset: usize, bytes: &[u8]) {
+        let part = self.slice(offset, bytes.len());
+        // SAFETY: the destination is valid for writes by the maker's promise; a
+        // user buffer never overlaps our own memory.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), part.ptr, bytes.len()) }
+    }
+
+    /// Copies all of `from` to the start of `self`; the two may overlap.
+    #[inline]
+    pub fn copy_from(&self, from: Memory) {
+        let part = self.slice(0, from.len);
+        // SAFETY: both runs are valid by their makers' promises; `copy` allows
+        // them to overlap.
+        unsafe { std::ptr::copy(from.ptr, part.ptr, from.len) }
+    }
+}

@@ -1,0 +1,194 @@
+//! The one seam between protocol and device.
+//!
+//! A transport moves frames between processes: reliably, and for each ordered
+//! pair in the order posted. It knows nothing of communicators, matching or
+//! requests. Everything above it is the same on shared memory, verbs, TCP and
+//! in the simulator.
+
+use std::sync::atomic::AtomicU32;
+
+use crate::header::Header;
+use crate::memory::Memory;
+
+/// A process of the job: its rank in MPI_COMM_WORLD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Peer(pub u32);
+
+/// What a route to one peer can carry. All sizes are bytes of body.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Largest body of a single frame. At least 64.
+    pub frame: usize,
+    /// Largest message that is sent eagerly; at most `frame - 8`.
+    pub eager: usize,
+    /// Smallest rendezvous that is pulled with `get` instead of pushed in
+    /// frames; `u64::MAX` where the route has no `get`.
+    pub get_from: u64,
+}
+
+/// What became of a posted frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Post {
+    /// It is on its way; the slot holds a copy of everything.
+    Sent,
+    /// No room now. Nothing was written: post it again after a `poll`.
+    NoRoom,
+}
+
+/// What became of a one-sided transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Transfer {
+    /// Finished before the call returned.
+    Done,
+    /// Under way: [`Sink::transferred`] will be called with the token.
+    Started,
+    /// No room now: try again after a `poll`.
+    NoRoom,
+    /// This route can't do it (any more); nothing was transferred. Use frames.
+    Refused,
+}
+
+/// A peer's memory as the peer's transport described it for one-sided access.
+/// Travels in [`Rts`]; its meaning is the transport's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Region {
+    /// Address in the owner's address space.
+    pub addr: u64,
+    /// Remote keys, one for each rail.
+    pub keys: [u32; 4],
+}
+
+/// The body of a request to send: `send` names the sender's request, `region`
+/// its buffer when that can be read from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rts {
+    /// The sender's request, returned in `Cts` and `Done`.
+    pub send: u64,
+    /// Where the data lies, if it is one run of memory that may be pulled.
+    pub region: Option<Region>,
+}
+
+/// A peer that can't be reached any more.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("rank {} of MPI_COMM_WORLD can't be reached: {why}", peer.0)]
+pub struct Lost {
+    /// Who.
+    pub peer: Peer,
+    /// In words for the user.
+    pub why: String,
+}
+
+/// What an idle process waits on; see [`Transport::arm`].
+#[derive(Clone, Copy, Debug)]
+pub enum WaitOn<'a> {
+    /// Sleep in `futex_wait` while the word holds `value`.
+    Futex {
+        /// In memory that peers share with us.
+        word: &'a AtomicU32,
+        /// What it held when the transport was armed.
+        value: u32,
+    },
+    /// Sleep until the descriptor is readable.
+    Fd(std::os::fd::RawFd),
+    /// Nothing outside will ever happen (no peers): only other threads help.
+    Nothing,
+}
+
+/// Who takes what a transport has received. Called inside [`Transport::poll`],
+/// so it must not post: it notes what is to be done and returns.
+pub trait Sink {
+    /// A frame from `from`. `body` is only valid during the call.
+    fn frame(&mut self, from: Peer, header: &Header, body: &[u8]);
+    /// The one-sided transfer `token` has finished, or failed.
+    fn transferred(&mut self, token: u64, outcome: Result<(), Lost>);
+    /// A peer is gone; nothing more will come from it.
+    fn lost(&mut self, lost: Lost);
+}
+
+/// A device that carries frames between the processes of a job.
+///
+/// Contract:
+/// - Frames of one ordered pair arrive once and in the order posted.
+/// - `post` never blocks and never calls back. `NoRoom` is not an error.
+/// - Connections are made on first use, inside `post` and `poll`.
+/// - Progress happens only inside these calls (unless the device has its own).
+/// - The own process is never a peer: messages to oneself do not come here.
+pub trait Transport {
+    /// What the route to `peer` can carry. Cheap; may change over time (a
+    /// one-sided path that was refused), but `frame` never shrinks.
+    fn limits(&self, peer: Peer) -> &Limits;
+
+    /// Sends one frame: `fill` writes exactly `len` bytes of body straight into
+    /// the slot. `len` is at most `limits(peer).frame`. `fill` is called only
+    /// when the result is `Sent`.
+    fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<Post, Lost>;
+
+    /// Hands everything that has arrived (up to a bound of the transport's
+    /// choice) to the sink; true if there was anything.
+    fn poll(&mut self, sink: &mut impl Sink) -> bool;
+
+    /// Makes memory readable by `peer`'s `get`; `None` if the route can't.
+    fn register(&mut self, peer: Peer, memory: Memory) -> Option<Region>;
+
+    /// Ends what `register` began.
+    fn release(&mut self, peer: Peer, region: Region);
+
+    /// Reads `into.len()` bytes at `from` (an offset into `region`) of `peer`.
+    fn get(&mut self, peer: Peer, region: &Region, from: u64, into: Memory, token: u64) -> Result<Transfer, Lost>;
+
+    /// Says that the caller is about to sleep. Afterwards whatever arrives wakes
+    /// what is returned. `None`: something has arrived already, poll instead.
+    fn arm(&mut self) -> Option<WaitOn<'_>>;
+
+    /// Says that the caller is awake again. Cheap when it was not armed.
+    fn disarm(&mut self);
+}
+
+impl Rts {
+    /// Bytes on the wire.
+    pub const SIZE: usize = 40;
+
+    /// `send` (8), has-region (8), address (8), keys (4 x 4); little-endian.
+    pub fn encode(&self) -> [u8; Rts::SIZE] {
+        let mut out = [0; Rts::SIZE];
+        out[..8].copy_from_slice(&self.send.to_le_bytes());
+        if let Some(region) = &self.region {
+            out[8] = 1;
+            out[16..24].copy_from_slice(&region.addr.to_le_bytes());
+            for (slot, key) in out[24..].chunks_exact_mut(4).zip(region.keys) {
+                slot.copy_from_slice(&key.to_le_bytes());
+            }
+        }
+        out
+    }
+
+    /// The reverse; `None` when the bytes are not an `Rts`.
+    pub fn decode(body: &[u8]) -> Option<Rts> {
+        let body: &[u8; Rts::SIZE] = body.try_into().ok()?;
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| body[at + i]));
+        let key = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| body[at + i]));
+        let region = match body[8] {
+            0 => None,
+            1 => Some(Region { addr: word(16), keys: std::array::from_fn(|i| key(24 + 4 * i)) }),
+            _ => return None,
+        };
+        Some(Rts { send: word(0), region })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_rts_survives_the_wire() {
+        for region in [None, Some(Region { addr: 0x7fff_1234_5678, keys: [1, 2, 3, u32::MAX] })] {
+            let rts = Rts { send: 99, region };
+            assert_eq!(Rts::decode(&rts.encode()), Some(rts));
+        }
+        assert_eq!(Rts::decode(&[2; Rts::SIZE]), None);
+        assert_eq!(Rts::decode(&[0; 3]), None);
+    }
+}

@@ -1,0 +1,1 @@
+//! Programs and suites that cross rooms.
