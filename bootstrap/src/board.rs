@@ -1,0 +1,411 @@
+//! The board: what every rank of the host is doing right now.
+//!
+//! ```text
+//!   0 .. 128            header: magic, version, local size, job id
+//!   128 .. 128 * (n+1)  one entry of 128 bytes for each local rank
+//!   then up to the next page: zero;  behind it: the transport's own
+//! ```
+//!
+//! It lies in a memory file, so it has no name, needs no /dev/shm, and is gone
+//! with the last process that holds it. Every field is an atomic. A rank writes
+//! its own entry, with relaxed stores; the launcher reads all of them whenever
+//! it has something to explain. Nothing here is trusted for memory safety.
+//!
+//! A mapping is never undone: entries are `&'static`, so that any thread may
+//! record its call until the process ends.
+
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use rustix::fs::{MemfdFlags, fstat, ftruncate, memfd_create};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"Verbena\x01");
+const VERSION: u32 = 1;
+const PAGE: u64 = 4096;
+
+/// The board of one host, mapped into this process.
+#[derive(Debug)]
+pub struct Board {
+    header: &'static Header,
+    entries: &'static [Entry],
+    file: Option<OwnedFd>,
+}
+
+#[derive(Debug)]
+#[repr(C, align(128))]
+struct Header {
+    magic: AtomicU64,
+    version: AtomicU32,
+    local_size: AtomicU32,
+    job: AtomicU64,
+}
+
+/// One rank's line on the board. All zero means: started, not in MPI yet.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub struct Entry {
+    pid: AtomicU32,
+    state: AtomicU32,
+    call: AtomicU32,
+    rank: AtomicU32,
+    peer: AtomicI32,
+    tag: AtomicI32,
+    comm_size: AtomicU32,
+    reserved: AtomicU32,
+    context: AtomicU64,
+    since: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Header>() == 128 && size_of::<Entry>() == 128);
+
+/// How far a rank is in its life, as the launcher judges its end by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum State {
+    /// Has not called MPI_Init (and may be a program without MPI).
+    Starting = 0,
+    /// Between MPI_Init and MPI_Finalize.
+    Running = 1,
+    /// Inside MPI_Finalize.
+    Finalizing = 2,
+    /// MPI_Finalize has returned.
+    Finalized = 3,
+}
+
+/// What a rank waits for inside a call. Fields that say nothing are `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Rank of the other side in the communicator; `None` for any or several.
+    pub peer: Option<i32>,
+    /// The tag; `None` for any.
+    pub tag: Option<i32>,
+    /// Context id of the communicator.
+    pub context: u64,
+    /// Number of ranks in the communicator.
+    pub comm_size: u32,
+    /// When the wait began: nanoseconds of the monotonic clock, 0 if not known.
+    pub since: u64,
+}
+
+/// What the launcher reads of a rank, at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The process that called MPI_Init, 0 while none has.
+    pub pid: u32,
+    /// How far it is.
+    pub state: State,
+    /// Index of the current MPI call in the table of calls; 0 outside of MPI.
+    pub call: u32,
+    /// What it waits for, once it has said so.
+    pub waiting: Option<Waiting>,
+}
+
+/// Why a memory file is not the board of our job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotOurs {
+    /// The system refused to look at it or to map it.
+    System(Errno),
+    /// It is some other file, or cut short.
+    Foreign,
+    /// It is a board of another version of Verbena.
+    Version(u32),
+}
+
+impl Board {
+    /// A new board for `local_size` ranks. The descriptor is close-on-exec.
+    pub fn create(local_size: u32, job: u64) -> Result<Board, Errno> {
+        let length = Board::transport_offset(local_size);
+        let file = memory_file()?;
+        ftruncate(&file, length)?;
+        let board = Board::map(file, length, local_size).map_err(|_| Errno::NOMEM)?;
+        board.describe(local_size, job);
+        Ok(board)
+    }
+
+    /// A board that nobody else sees, for a process that is alone in its job.
+    pub fn private(job: u64) -> Result<Board, Errno> {
+        let length = Board::transport_offset(1);
+        // SAFETY: a new mapping at an address of the kernel's choice touches
+        // no memory that exists.
+        let base = unsafe {
+            mmap_anonymous(std::ptr::null_mut(), length as usize, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)?
+        };
+        // SAFETY: just mapped with `length` bytes, page-aligned, zeroed, and
+        // never unmapped.
+        let (header, entries) = unsafe { lay_out(base.cast(), 1) };
+        let board = Board { header, entries, file: None };
+        board.describe(1, job);
+        Ok(board)
+    }
+
+    /// The board behind a descriptor that the launcher handed down.
+    pub fn attach(file: OwnedFd) -> Result<Board, NotOurs> {
+        let length = fstat(&file).map_err(NotOurs::System)?.st_size as u64;
+        if length < PAGE {
+            return Err(NotOurs::Foreign);
+        }
+        let probe = read_header(&file).ok_or(NotOurs::Foreign)?;
+        if probe.magic != MAGIC {
+            return Err(NotOurs::Foreign);
+        }
+        if probe.version != VERSION {
+            return Err(NotOurs::Version(probe.version));
+        }
+        let mapped = Board::transport_offset(probe.local_size);
+        if probe.local_size == 0 || length < mapped {
+            return Err(NotOurs::Foreign);
+        }
+        Board::map(file, mapped, probe.local_size)
+    }
+
+    /// Where the transport's part of the memory file begins, in bytes: a
+    /// multiple of the page size. Its owner sizes the file beyond it.
+    pub const fn transport_offset(local_size: u32) -> u64 {
+        (128 * (local_size as u64 + 1)).next_multiple_of(PAGE)
+    }
+
+    /// Ranks on this host.
+    pub fn local_size(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
+    /// The job's number, the same on all of its ranks.
+    pub fn job(&self) -> u64 {
+        self.header.job.load(Relaxed)
+    }
+
+    /// The line of a local rank. Panics if there is no such rank.
+    #[inline]
+    pub fn entry(&self, local_rank: u32) -> &'static Entry {
+        &self.entries[local_rank as usize]
+    }
+
+    /// The memory file; `None` for a private board.
+    pub fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(AsFd::as_fd)
+    }
+
+    fn map(file: OwnedFd, length: u64, local_size: u32) -> Result<Board, NotOurs> {
+        // SAFETY: a new mapping at an address of the kernel's choice touches
+        // no memory that exists.
+        let base = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                length as usize,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                &file,
+                0,
+            )
+        }
+        .map_err(NotOurs::System)?;
+        // SAFETY: just mapped with room for the header and `local_size`
+        // entries, page-aligned, and never unmapped.
+        let (header, entries) = unsafe { lay_out(base.cast(), local_size as usize) };
+        Ok(Board { header, entries, file: Some(file) })
+    }
+
+    fn describe(&self, local_size: u32, job: u64) {
+        self.header.magic.store(MAGIC, Relaxed);
+        self.header.version.store(VERSION, Relaxed);
+        self.header.local_size.store(local_size, Relaxed);
+        self.header.job.store(job, Relaxed);
+    }
+}
+
+impl Entry {
+    /// A line that belongs to no board, for calls made before MPI_Init.
+    pub const fn detached() -> Entry {
+        Entry {
+            pid: AtomicU32::new(0),
+            state: AtomicU32::new(0),
+            call: AtomicU32::new(0),
+            rank: AtomicU32::new(0),
+            peer: AtomicI32::new(0),
+            tag: AtomicI32::new(0),
+            comm_size: AtomicU32::new(0),
+            reserved: AtomicU32::new(0),
+            context: AtomicU64::new(0),
+            since: AtomicU64::new(0),
+        }
+    }
+
+    /// Records that an MPI call begins (its index in the table of calls).
+    #[inline]
+    pub fn enter(&self, call: u32) {
+        self.call.store(call, Relaxed);
+    }
+
+    /// Records that the call has returned.
+    #[inline]
+    pub fn leave(&self) {
+        self.call.store(0, Relaxed);
+    }
+
+    /// Records what the current call waits for. For the slow path only.
+    pub fn wait_for(&self, waiting: &Waiting) {
+        self.peer.store(waiting.peer.unwrap_or(i32::MIN), Relaxed);
+        self.tag.store(waiting.tag.unwrap_or(i32::MIN), Relaxed);
+        self.context.store(waiting.context, Relaxed);
+        self.since.store(waiting.since, Relaxed);
+        // Last: a size of zero says that there is nothing to read.
+        self.comm_size.store(waiting.comm_size, Relaxed);
+    }
+
+    /// Records that the wait is over.
+    pub fn wait_is_over(&self) {
+        self.comm_size.store(0, Relaxed);
+    }
+
+    /// Records how far the rank is in its life.
+    pub fn reach(&self, state: State) {
+        self.state.store(state as u32, Relaxed);
+    }
+
+    /// The process that called MPI_Init; `None` while none has.
+    pub fn pid(&self) -> Option<u32> {
+        Some(self.pid.load(Relaxed)).filter(|pid| *pid != 0)
+    }
+
+    /// Rank in MPI_COMM_WORLD of this line's owner, as the launcher wrote it.
+    pub fn rank(&self) -> u32 {
+        self.rank.load(Relaxed)
+    }
+
+    /// For the launcher: whose line this is.
+    pub fn assign(&self, rank: u32) {
+        self.rank.store(rank, Relaxed);
+    }
+
+    /// Takes the line for process `pid`; the first to ask has it.
+    pub(crate) fn claim(&self, pid: u32) -> Result<(), u32> {
+        self.pid.compare_exchange(0, pid, Relaxed, Relaxed).map(|_| ())
+    }
+
+    /// How far the rank is; a value that is none counts as running.
+    pub fn state(&self) -> State {
+        match self.state.load(Relaxed) {
+            0 => State::Starting,
+            2 => State::Finalizing,
+            3 => State::Finalized,
+            _ => State::Running,
+        }
+    }
+
+    /// Everything at once. The fields are read one after the other, while the
+    /// rank runs on: good enough to explain, not to decide.
+    pub fn snapshot(&self) -> Snapshot {
+        let comm_size = self.comm_size.load(Relaxed);
+        let named = |value: i32| Some(value).filter(|value| *value != i32::MIN);
+        let waiting = Waiting {
+            peer: named(self.peer.load(Relaxed)),
+            tag: named(self.tag.load(Relaxed)),
+            context: self.context.load(Relaxed),
+            comm_size,
+            since: self.since.load(Relaxed),
+        };
+        Snapshot {
+            pid: self.pid.load(Relaxed),
+            state: self.state(),
+            call: self.call.load(Relaxed),
+            waiting: (comm_size != 0).then_some(waiting),
+        }
+    }
+}
+
+impl fmt::Display for NotOurs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotOurs::System(errno) => write!(f, "the system refused it ({errno})"),
+            NotOurs::Foreign => write!(f, "it is another file"),
+            NotOurs::Version(version) => write!(f, "it is a board of version {version}, this library reads {VERSION}"),
+        }
+    }
+}
+
+/// # Safety
+/// `base` must be page-aligned, with a header and `local_size` entries behind
+/// it that stay mapped until the process ends.
+unsafe fn lay_out(base: *const u8, local_size: usize) -> (&'static Header, &'static [Entry]) {
+    // SAFETY: the caller vouches for size, alignment and lifetime; every field
+    // is an atomic for which any bits are a value, so other processes may write.
+    unsafe {
+        let header = &*base.cast::<Header>();
+        let entries = std::slice::from_raw_parts(base.add(size_of::<Header>()).cast::<Entry>(), local_size);
+        (header, entries)
+    }
+}
+
+struct Probe {
+    magic: u64,
+    version: u32,
+    local_size: u32,
+}
+
+/// Reads the header by a system call, before anything is known of the file.
+fn read_header(file: &OwnedFd) -> Option<Probe> {
+    let mut bytes = [0u8; 16];
+    let read = rustix::io::pread(file, &mut bytes[..], 0).ok()?;
+    let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
+    (read == bytes.len()).then(|| Probe {
+        magic: u64::from_ne_bytes(std::array::from_fn(|i| bytes[i])),
+        version: word(8),
+        local_size: word(12),
+    })
+}
+
+/// A memory file, also where the administrator forbids executable ones.
+fn memory_file() -> Result<OwnedFd, Errno> {
+    match memfd_create(c"verbena", MemfdFlags::CLOEXEC) {
+        Err(Errno::ACCESS) => memfd_create(c"verbena", MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_side_records_the_other_reads() {
+        let launcher = Board::create(3, 42).unwrap();
+        let rank = Board::attach(launcher.file().unwrap().try_clone_to_owned().unwrap()).unwrap();
+        assert_eq!((rank.local_size(), rank.job()), (3, 42));
+        let waiting = Waiting { peer: Some(7), tag: None, context: 4, comm_size: 8, since: 1 };
+        let entry = rank.entry(2);
+        entry.claim(99).unwrap();
+        assert_eq!(entry.claim(100), Err(99));
+        entry.reach(State::Running);
+        entry.enter(17);
+        entry.wait_for(&waiting);
+        let seen = launcher.entry(2).snapshot();
+        assert_eq!(seen, Snapshot { pid: 99, state: State::Running, call: 17, waiting: Some(waiting) });
+        assert_eq!(launcher.entry(1).snapshot().pid, 0);
+    }
+
+    #[test]
+    fn a_file_that_is_no_board_is_refused() {
+        let empty = memory_file().unwrap();
+        assert_eq!(Board::attach(empty).unwrap_err(), NotOurs::Foreign);
+        let zeros = memory_file().unwrap();
+        ftruncate(&zeros, 8192).unwrap();
+        assert_eq!(Board::attach(zeros).unwrap_err(), NotOurs::Foreign);
+        let cut = Board::create(100, 1).unwrap();
+        ftruncate(cut.file().unwrap(), PAGE).unwrap();
+        assert_eq!(Board::attach(cut.file().unwrap().try_clone_to_owned().unwrap()).unwrap_err(), NotOurs::Foreign);
+    }
+
+    #[test]
+    fn the_transport_begins_on_a_page_behind_the_last_entry() {
+        for local_size in [1, 30, 31, 32, 63, 1000] {
+            let offset = Board::transport_offset(local_size);
+            assert!(offset.is_multiple_of(PAGE) && offset >= 128 * (u64::from(local_size) + 1));
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Who this process is in its job.
+//!
+//! [`Job::from_environment`] decides between four cases:
+//! - our launcher started us: `Some(job)`;
+//! - nobody did: `None`, the process is a job of its own ([`Job::singleton`]);
+//! - another launcher started several of us: an error with instructions;
+//! - our launcher's words are there but are not for us. A descendant of a rank
+//!   that is in MPI itself (a script's helper, a `subprocess`) is a job of its
+//!   own, `None`. A second MPI program of the same rank, or one whose
+//!   descriptors were closed on the way, is an error: it would otherwise run N
+//!   times alone.
+//!
+//! After that the descriptors are close-on-exec, so children have nothing that
+//! could disturb the job. The environment stays as it is: changing it is not
+//! safe while other threads read it.
+
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, getpid, test_kill_process};
+
+use crate::board::{Board, Entry, NotOurs, State};
+use crate::control::{self, Control, ControlError, ToLauncher, ToRank};
+use crate::environment::{BadWords, VARIABLE, Words};
+use crate::{inherited, managers};
+
+/// 256 random bits that only the processes of one job know.
+#[derive(Clone)]
+pub struct Secret([u8; 32]);
+
+/// This process's place in its job, and its line to the launcher.
+#[derive(Debug)]
+pub struct Job {
+    /// Rank in MPI_COMM_WORLD.
+    pub rank: u32,
+    /// Size of MPI_COMM_WORLD.
+    pub size: u32,
+    /// Rank among the ranks of this host.
+    pub local_rank: u32,
+    /// Number of ranks on this host.
+    pub local_size: u32,
+    board: Board,
+    control: Option<Control>,
+    secret: Secret,
+}
+
+/// Why a process can't join its job. Each says what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BootstrapError {
+    /// Another launcher started several tasks.
+    #[error(
+        "this process was started as task {number}{} by {manager}, not by Verbena's mpiexec, so the tasks would not \
+         find each other. Start the job with Verbena's own `mpiexec -n N program` (inside the allocation, if there \
+         is one); for a program that is meant to run alone, `mpiexec -n 1 program`",
+        of.map(|of| format!(" of {of}")).unwrap_or_default()
+    )]
+    OtherLauncher {
+        /// Who, in words.
+        manager: &'static str,
+        /// The task's number, from 0.
+        number: u32,
+        /// The number of tasks, if known.
+        of: Option<u32>,
+    },
+    /// The launcher's words make no sense.
+    #[error("the variable VERBENA_BOOTSTRAP can't be used: {0}")]
+    Words(BadWords),
+    /// The descriptors did not survive the way from the launcher to us.
+    #[error(
+        "this process is rank {rank} of {size}, but the descriptors {control} and {board} that mpiexec opened for it \
+         were closed by a program in between (a wrapper script? Python's subprocess needs close_fds=False). Have the \
+         wrapper exec the MPI program, or remove VERBENA_BOOTSTRAP from its environment to run it alone"
+    )]
+    Closed {
+        /// Rank in MPI_COMM_WORLD.
+        rank: u32,
+        /// Size of MPI_COMM_WORLD.
+        size: u32,
+        /// Number of the control descriptor.
+        control: i32,
+        /// Number of the board's descriptor.
+        board: i32,
+    },
+    /// This rank has run an MPI program before.
+    #[error(
+        "rank {rank} has already run an MPI program (process {pid}): each program needs an mpiexec of its own, or \
+         remove VERBENA_BOOTSTRAP from its environment to run it alone"
+    )]
+    Used {
+        /// Rank in MPI_COMM_WORLD.
+        rank: u32,
+        /// The process that was in MPI.
+        pid: u32,
+    },
+    /// The launcher's memory is of another version.
+    #[error("the memory shared with mpiexec can't be used: {0}")]
+    Board(String),
+    /// The launcher does not answer as it should.
+    #[error("mpiexec does not answer as it should: {0}")]
+    Control(#[from] ControlError),
+    /// The launcher's messages are of a version we don't know.
+    #[error("mpiexec speaks version {0}, this library version {ours}: use those of one installation", ours = control::VERSION)]
+    Version(u32),
+    /// The system refused something small.
+    #[error("the system refused {0}: {1}")]
+    System(&'static str, Errno),
+}
+
+impl Job {
+    /// Joins the job that the environment names; see the module for the cases.
+    /// On success the board says that this rank runs.
+    pub fn from_environment() -> Result<Option<Job>, BootstrapError> {
+        let Some(text) = std::env::var_os(VARIABLE) else {
+            return match managers::one_of_several(|name| std::env::var(name).ok()) {
+                Some(task) => Err(BootstrapError::OtherLauncher {
+                    manager: task.manager,
+                    number: task.number,
+                    of: task.of,
+                }),
+                None => Ok(None),
+            };
+        };
+        let words = Words::parse(&text.to_string_lossy()).map_err(BootstrapError::Words)?;
+        match find_board(&words)? {
+            Found::Inherited(board) => Job::join(&words, board),
+            Found::Launchers(board) => match not_for_us(&words, &board)? {
+                Some(Descendant) => Ok(None),
+                None => Err(closed(&words)),
+            },
+            Found::Nowhere => Err(closed(&words)),
+        }
+    }
+
+    /// A job of one process, without a launcher.
+    pub fn singleton() -> Result<Job, BootstrapError> {
+        let board = Board::private(random()?).map_err(|errno| BootstrapError::System("a page of memory", errno))?;
+        let pid = getpid().as_raw_nonzero().get() as u32;
+        board.entry(0).claim(pid).expect("a new board has no owner");
+        board.entry(0).reach(State::Running);
+        let secret = Secret::random()?;
+        Ok(Job { rank: 0, size: 1, local_rank: 0, local_size: 1, board, control: None, secret })
+    }
+
+    fn join(words: &Words, board: Board) -> Result<Option<Job>, BootstrapError> {
+        if words.local_rank >= board.local_size() || !inherited::is_socket(words.control) {
+            return Err(closed(words));
+        }
+        let pid = getpid().as_raw_nonzero().get() as u32;
+        let entry = board.entry(words.local_rank);
+        if entry.claim(pid).is_err() {
+            return not_for_us(words, &board).map(|_descendant| None);
+        }
+        let control = Control::new(inherited::take(words.control).ok_or_else(|| closed(words))?);
+        let secret = match control.receive()? {
+            ToRank::Welcome { version: control::VERSION, secret } => Secret(secret),
+            ToRank::Welcome { version, .. } => return Err(BootstrapError::Version(version)),
+            _ => return Err(BootstrapError::Control(control::Malformed::Unknown.into())),
+        };
+        // Before Hello, so that the launcher sees it when it wakes.
+        entry.reach(State::Running);
+        control.send(&ToLauncher::Hello { version: control::VERSION, pid })?;
+        let Words { rank, size, local_rank, local_size, .. } = *words;
+        Ok(Some(Job { rank, size, local_rank, local_size, board, control: Some(control), secret }))
+    }
+
+    /// Ends the job: the launcher prints `message` and ends all ranks. False if
+    /// there is no launcher to do it. The caller exits by itself.
+    pub fn abort(&self, code: i32, message: &str) -> bool {
+        self.control.as_ref().is_some_and(|control| control.abort(code, message).is_ok())
+    }
+
+    /// Tells that MPI_Finalize begins.
+    pub fn finalizing(&self) {
+        self.entry().reach(State::Finalizing);
+    }
+
+    /// Tells that MPI_Finalize is about to return: from now on the process may
+    /// exit without ending the job.
+    pub fn finalized(&self) {
+        self.entry().reach(State::Finalized);
+        if let Some(control) = &self.control {
+            // A launcher that is gone has nothing left to know.
+            let _ = control.send(&ToLauncher::Finalized);
+        }
+    }
+
+    /// Stores a value for all ranks of the job.
+    pub fn put(&self, key: &str, value: &[u8]) -> Result<(), ControlError> {
+        self.control.as_ref().ok_or(ControlError::Gone)?.put(key, value)
+    }
+
+    /// Waits for the value that some rank puts under `key`.
+    pub fn value(&self, key: &str) -> Result<Vec<u8>, ControlError> {
+        self.control.as_ref().ok_or(ControlError::Gone)?.value(key)
+    }
+
+    /// True once the launcher has ended, and with it the job. One system call:
+    /// for processes that are about to sleep, not for the fast path.
+    pub fn is_orphaned(&self) -> bool {
+        self.control.as_ref().is_some_and(Control::is_closed)
+    }
+
+    /// The job's number, the same on all of its ranks.
+    pub fn id(&self) -> u64 {
+        self.board.job()
+    }
+
+    /// What every rank of this host is doing.
+    pub fn board(&self) -> &Board {
+        &self.board
+    }
+
+    /// This rank's own line on the board.
+    #[inline]
+    pub fn entry(&self) -> &'static Entry {
+        self.board.entry(self.local_rank)
+    }
+
+    /// The memory file that the host's ranks share and the offset from which it
+    /// belongs to the transport; `None` for a process alone in its job.
+    pub fn segment(&self) -> Option<(BorrowedFd<'_>, u64)> {
+        Some((self.board.file()?, Board::transport_offset(self.local_size)))
+    }
+
+    /// What proves to other processes that one belongs to the job.
+    pub fn secret(&self) -> &Secret {
+        &self.secret
+    }
+}
+
+impl Secret {
+    /// A new one, for a new job.
+    pub fn random() -> Result<Secret, BootstrapError> {
+        let words: [u64; 4] = [random()?, random()?, random()?, random()?];
+        let mut bytes = [0; 32];
+        for (slot, word) in bytes.chunks_exact_mut(8).zip(words) {
+            slot.copy_from_slice(&word.to_le_bytes());
+        }
+        Ok(Secret(bytes))
+    }
+
+    /// The bits. Never print or log them.
+    pub fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// 64 bits from the kernel.
+pub fn random() -> Result<u64, BootstrapError> {
+    let mut bytes = [0u8; 8];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
+            Ok(more) => filled += more,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(BootstrapError::System("random bytes", errno)),
+        }
+    }
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+/// The caller descends from a process that is in MPI as this rank.
+struct Descendant;
+
+enum Found {
+    /// By the descriptor: the launcher's memory for this very job.
+    Inherited(Board),
+    /// Only by a look into the launcher, since the descriptor is closed.
+    Launchers(Board),
+    Nowhere,
+}
+
+fn find_board(words: &Words) -> Result<Found, BootstrapError> {
+    if let Some(fd) = inherited::duplicate(words.board) {
+        match Board::attach(fd) {
+            Ok(board) if board.job() == words.job => {
+                // The duplicate is ours; the number must not reach our children.
+                drop(inherited::take(words.board));
+                return Ok(Found::Inherited(board));
+            }
+            Err(version @ NotOurs::Version(_)) => return Err(BootstrapError::Board(version.to_string())),
+            _ => {}
+        }
+    }
+    let path = format!("/proc/{}/fd/{}", words.launcher, words.board);
+    let opened = rustix::fs::open(path, rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty());
+    let board = opened.ok().and_then(|fd| Board::attach(fd).ok());
+    Ok(board.filter(|board| board.job() == words.job).map_or(Found::Nowhere, Found::Launchers))
+}
+
+/// Decides about a process that has our launcher's words but not the place:
+/// it descends from the rank, or the rank is used up, or (`None`) nobody has
+/// taken the place.
+fn not_for_us(words: &Words, board: &Board) -> Result<Option<Descendant>, BootstrapError> {
+    if words.local_rank >= board.local_size() {
+        return Err(closed(words));
+    }
+    let Some(owner) = board.entry(words.local_rank).pid() else { return Ok(None) };
+    let alive = Pid::from_raw(owner as i32).is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH));
+    if alive && owner != getpid().as_raw_nonzero().get() as u32 {
+        Ok(Some(Descendant))
+    } else {
+        Err(BootstrapError::Used { rank: words.rank, pid: owner })
+    }
+}
+
+fn closed(words: &Words) -> BootstrapError {
+    BootstrapError::Closed { rank: words.rank, size: words.size, control: words.control, board: words.board }
+}
