@@ -1,1 +1,23 @@
-//! (being written)
+//! The nouns of MPI that send nothing: handles, errors, groups, communicators,
+//! datatypes, buffers, operations, info, attributes, error handlers, statuses.
+//!
+//! Everything here is plain data with its rules. Nothing talks to a peer, calls
+//! a user's function by itself, or keeps a lock while others work; the runtime
+//! owns the objects and drives them.
+
+#![deny(unsafe_code)] // allowed where user memory is copied or reduced, and in the typed calls of user functions
+
+pub mod buffer;
+pub mod datatype;
+pub mod errhandler;
+pub mod error;
+pub mod error_codes;
+pub mod handle;
+pub mod op;
+pub mod status;
+
+pub use errhandler::Errhandler;
+pub use error::{Class, Error, Result};
+pub use error_codes::{ErrorCodes, error_codes};
+pub use handle::{HandleKind, Stale, Table};
+pub use status::Status;

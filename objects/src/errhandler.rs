@@ -1,0 +1,99 @@
+//! Error handlers: what happens when a call fails (MPI-5.0 §9.3).
+//!
+//! Plain data. The runtime decides which handler is asked and calls a user's
+//! function with no lock held.
+
+use std::os::raw::c_int;
+
+use crate::Class;
+
+/// The user's function: the address of the handle, the address of the error
+/// code, and arguments of the implementation's choice (we pass none). Handles
+/// of all classes are of pointer size in the ABI, so one type serves
+/// MPI_Comm_errhandler_function, _Win_, _File_ and _Session_.
+pub type ErrhandlerFunction = extern "C" fn(*mut usize, *mut c_int, ...);
+
+/// What a user's error handler can be attached to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Raiser {
+    Comm,
+    Win,
+    File,
+    Session,
+}
+
+/// An error handler.
+#[derive(Clone, Copy, Debug)]
+pub enum Errhandler {
+    /// MPI_ERRORS_ARE_FATAL: ends all connected processes.
+    Fatal,
+    /// MPI_ERRORS_ABORT: ends the processes of the communicator.
+    Abort,
+    /// MPI_ERRORS_RETURN: the call returns the code.
+    Return,
+    /// The program's own function.
+    User(UserErrhandler),
+}
+
+/// A function of the program's that handles errors.
+#[derive(Clone, Copy, Debug)]
+pub struct UserErrhandler {
+    raiser: Raiser,
+    function: ErrhandlerFunction,
+}
+
+impl Errhandler {
+    /// A handler of the program's own for one class of objects.
+    pub fn user(raiser: Raiser, function: ErrhandlerFunction) -> Errhandler {
+        Errhandler::User(UserErrhandler { raiser, function })
+    }
+
+    /// True when it may be attached to such an object: the predefined ones to
+    /// any, the user's to what they were created for.
+    pub fn suits(&self, raiser: Raiser) -> bool {
+        match self {
+            Errhandler::User(handler) => handler.raiser == raiser,
+            Errhandler::Fatal | Errhandler::Abort | Errhandler::Return => true,
+        }
+    }
+}
+
+impl UserErrhandler {
+    /// What it can be attached to.
+    pub fn raiser(&self) -> Raiser {
+        self.raiser
+    }
+
+    /// Calls the function for the object `handle`. To be called with no lock
+    /// held: the function may call MPI.
+    pub fn call(&self, handle: usize, code: c_int) {
+        // Copies: the function gets addresses, but what it writes there is lost.
+        let (mut handle, mut code) = (handle, code);
+        (self.function)(&mut handle, &mut code);
+    }
+}
+
+impl Raiser {
+    /// The class of an invalid handle of such an object.
+    pub fn class(self) -> Class {
+        match self {
+            Raiser::Comm => Class::Comm,
+            Raiser::Win => Class::Win,
+            Raiser::File => Class::File,
+            Raiser::Session => Class::Session,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_it_was_made_for() {
+        for handler in [Errhandler::Fatal, Errhandler::Abort, Errhandler::Return] {
+            assert!(handler.suits(Raiser::Comm) && handler.suits(Raiser::File));
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! The error codes that a process has given to its user, and their strings
+//! (MPI-5.0 §9.4, §9.5).
+//!
+//! ```text
+//! 0 .. 62               the classes; as codes they mean "this class"
+//! class + 64 * block    an error with a sentence, block 1 .. 201 but 15
+//! 1001 .. 1018          the codes of the tool interface (in block 15)
+//! 16384 ..              what the user added; numbers are never used twice
+//! ```
+//!
+//! The last 200 different sentences are kept. The class of a code is in its
+//! number, so that it stays right when the sentence has been forgotten; the
+//! string is then the standard text of the class.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use crate::{Class, Error, Result};
+
+/// MPI_MAX_ERROR_STRING, with the C string's end.
+const MAX_STRING: usize = 512;
+/// Distance between two codes of one class.
+const STEP: i32 = 64;
+/// Sentences that are remembered.
+const SLOTS: usize = 200;
+/// The block in which the tool interface has its codes.
+const TOOL_BLOCK: i32 = 15;
+const FIRST_TOOL_CODE: i32 = 1001;
+
+/// Names and texts of the tool interface's codes, from 1001 (MPI-5.0 §15.3.10).
+const TOOL_CODES: [(&str, &str); 18] = [
+    ("MPI_T_ERR_CANNOT_INIT", "the tool interface can't be initialised"),
+    ("MPI_T_ERR_NOT_ACCESSIBLE", "the requested functionality is not accessible"),
+    ("MPI_T_ERR_NOT_INITIALIZED", "the tool interface is not initialised"),
+    ("MPI_T_ERR_NOT_SUPPORTED", "the requested functionality is not supported"),
+    ("MPI_T_ERR_MEMORY", "out of memory"),
+    ("MPI_T_ERR_INVALID", "invalid use of the tool interface"),
+    ("MPI_T_ERR_INVALID_INDEX", "invalid index of a variable, category or event"),
+    ("MPI_T_ERR_INVALID_ITEM", "index of an item is out of range"),
+    ("MPI_T_ERR_INVALID_SESSION", "invalid session"),
+    ("MPI_T_ERR_INVALID_HANDLE", "invalid handle"),
+    ("MPI_T_ERR_INVALID_NAME", "invalid name"),
+    ("MPI_T_ERR_OUT_OF_HANDLES", "no more handles"),
+    ("MPI_T_ERR_OUT_OF_SESSIONS", "no more sessions"),
+    ("MPI_T_ERR_CVAR_SET_NOT_NOW", "the control variable can't be set now"),
+    ("MPI_T_ERR_CVAR_SET_NEVER", "the control variable can't be set any more"),
+    ("MPI_T_ERR_PVAR_NO_WRITE", "the performance variable can't be written or reset"),
+    ("MPI_T_ERR_PVAR_NO_STARTSTOP", "the performance variable can't be started or stopped"),
+    ("MPI_T_ERR_PVAR_NO_ATOMIC", "the performance variable can't be read and written at once"),
+];
+
+static CODES: ErrorCodes = ErrorCodes::new();
+
+/// The store of this process.
+pub fn error_codes() -> &'static ErrorCodes {
+    &CODES
+}
+
+/// Codes given out, with their sentences, and the user's own. Shared by all
+/// threads.
+#[derive(Debug)]
+pub struct ErrorCodes(Mutex<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// Grows to `SLOTS`, then the oldest is replaced.
+    recent: Vec<(Class, String)>,
+    oldest: usize,
+    /// By number.
+    added: BTreeMap<i32, Added>,
+    last_used: i32,
+}
+
+/// A class or code of the user's.
+#[derive(Debug)]
+struct Added {
+    /// Its class; of a class itself.
+    class: i32,
+    /// Empty until there is one.
+    text: String,
+}
+
+impl ErrorCodes {
+    const fn new() -> ErrorCodes {
+        let inner =
+            Inner { recent: Vec::new(), oldest: 0, added: BTreeMap::new(), last_used: Class::LAST_CODE };
+        ErrorCodes(Mutex::new(inner))
+    }
+
+    /// The code to return to the user for an error in `call`. Equal sentences
+    /// share a code.
+    #[cold]
+    pub fn code_of(&self, call: &str, error: &Error) -> i32 {
+        if let Some(code) = error.code() {
+            return code;
+        }
+        let class = error.class();
+        if class == Class::Success {
+            return 0;
+        }
+        let sentence = cut(format!("{} in {call}: {}", class.name(), error.detail()));
+        let slot = self.with(|inner| inner.slot_of(class, sentence));
+        class as i32 + STEP * block_of(slot)
+    }
+
+    /// MPI_Error_class. `None` for numbers that are no code.
+    pub fn class_of(&self, code: i32) -> Option<i32> {
+        if Class::from_number(code).is_some() || tool_code(code).is_some() {
+            return Some(code);
+        }
+        if let Some((class, _)) = split(code) {
+            return Some(class as i32);
+        }
+        self.with(|inner| inner.added.get(&code).map(|added| added.class))
+    }
+
+    /// MPI_Error_string, at most 511 bytes. `None` for numbers that are no code;
+    /// empty for a code of the user's that has no string.
+    pub fn text_of(&self, code: i32) -> Option<String> {
+        if let Some(class) = Class::from_number(code) {
+            return Some(standard_text(class));
+        }
+        if let Some((name, text)) = tool_code(code) {
+            return Some(format!("{name}: {text}"));
+        }
+        if let Some((class, slot)) = split(code) {
+            let recent = self.with(|inner| inner.recent.get(slot).filter(|kept| kept.0 == class).cloned());
+            return Some(recent.map_or_else(|| standard_text(class), |(_, sentence)| sentence));
+        }
+        self.with(|inner| inner.added.get(&code).map(|added| added.text.clone()))
+    }
+
+    /// The value of the attribute MPI_LASTUSEDCODE.
+    pub fn last_used(&self) -> i32 {
+        self.with(|inner| inner.last_used)
+    }
+
+    /// MPI_Add_error_class.
+    pub fn add_class(&self) -> i32 {
+        self.with(|inner| {
+            let class = inner.last_used + 1;
+            inner.add(class)
+        })
+    }
+
+    /// MPI_Add_error_code, to a class of the standard's or the user's.
+    pub fn add_code(&self, class: i32) -> Result<i32> {
+        self.with(|inner| {
+            if class == 0 || Class::from_number(class).is_none() && !inner.is_added_class(class) {
+                return Err(Error::new(Class::Arg, format!("{class} is not an error class")));
+            }
+            Ok(inner.add(class))
+        })
+    }
+
+    /// MPI_Add_error_string, for a class or code of the user's; replaces what
+    /// was there. Cut to 511 bytes.
+    pub fn add_string(&self, code: i32, text: &str) -> Result<()> {
+        self.with(|inner| {
+            inner.find(code)?.text = cut(text.to_owned());
+            Ok(())
+        })
+    }
+
+    /// MPI_Remove_error_class. The class must have no codes and no string.
+    pub fn remove_class(&self, class: i32) -> Result<()> {
+        self.with(|inner| {
+            inner.find(class)?;
+            if !inner.is_added_class(class) {
+                return Err(Error::new(Class::Arg, format!("{class} is an error code, not a class")));
+            }
+            if inner.added.iter().any(|(&code, added)| code != class && added.class == class) {
+                let why = format!("error class {class} still has codes: remove them first (MPI_Remove_error_code)");
+                return Err(Error::new(Class::Arg, why));
+            }
+            inner.remove(class)
+        })
+    }
+
+    /// MPI_Remove_error_code. The code must have no string.
+    pub fn remove_code(&self, code: i32) -> Result<()> {
+        self.with(|inner| {
+            inner.find(code)?;
+            if inner.is_added_class(code) {
+                return Err(Error::new(Class::Arg, format!("{code} is an error class: use MPI_Remove_error_class")));
+            }
+            inner.remove(code)
+        })
+    }
+
+    /// MPI_Remove_error_string. There must be one.
+    pub fn remove_string(&self, code: i32) -> Result<()> {
+        self.with(|inner| {
+            let added = inner.find(code)?;
+            if added.text.is_empty() {
+                return Err(Error::new(Class::Arg, format!("error code {code} has no string")));
+            }
+            added.text.clear();
+            Ok(())
+        })
+    }
+
+    fn with<R>(&self, work: impl FnOnce(&mut Inner) -> R) -> R {
+        // Nothing in here panics half-way, so a poisoned store is still whole.
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Inner {
+    fn slot_of(&mut self, class: Class, sentence: String) -> usize {
+        if let Some(slot) = self.recent.iter().position(|kept| kept.0 == class && kept.1 == sentence) {
+            return slot;
+        }
+        if self.recent.len() < SLOTS {
+            self.recent.push((class, sentence));
+            return self.recent.len() - 1;
+        }
+        let slot = self.oldest;
+        self.recent[slot] = (class, sentence);
+        self.oldest = (slot + 1) % SLOTS;
+        slot
+    }
+
+    fn add(&mut self, class: i32) -> i32 {
+        self.last_used += 1;
+        self.added.insert(self.last_used, Added { class, text: String::new() });
+        self.last_used
+    }
+
+    fn is_added_class(&self, code: i32) -> bool {
+        self.added.get(&code).is_some_and(|added| added.class == code)
+    }
+
+    fn find(&mut self, code: i32) -> Result<&mut Added> {
+        self.added.get_mut(&code).ok_or_else(|| {
+            Error::new(Class::Arg, format!("{code} is not an error class or code that this program has added"))
+        })
+    }
+
+    fn remove(&mut self, code: i32) -> Result<()> {
+        if !self.find(code)?.text.is_empty() {
+            let why = format!("error code {code} still has a string: remove it first (MPI_Remove_error_string)");
+            return Err(Error::new(Class::Arg, why));
+        }
+        self.added.remove(&code);
+        Ok(())
+    }
+}
+
+fn standard_text(class: Class) -> String {
+    format!("{}: {}", class.name(), class.text())
+}
+
+fn tool_code(code: i32) -> Option<(&'static str, &'static str)> {
+    usize::try_from(code.checked_sub(FIRST_TOOL_CODE)?).ok().and_then(|at| TOOL_CODES.get(at)).copied()
+}
+
+/// Blocks count from 1 and leave out the tool interface's.
+fn block_of(slot: usize) -> i32 {
+    let block = slot as i32 + 1;
+    if block < TOOL_BLOCK { block } else { block + 1 }
+}
+
+/// Class and slot of a code with a sentence.
+fn split(code: i32) -> Option<(Class, usize)> {
+    let (block, class) = (code.div_euclid(STEP), Class::from_number(code.rem_euclid(STEP))?);
+    let slot = match block {
+        1..TOOL_BLOCK => block - 1,
+        TOOL_BLOCK => return None,
+        _ => block - 2,
+    };
+    (class != Class::Success && (0..SLOTS as i32).contains(&slot)).then_some((class, slot as usize))
+}
+
+/// Cuts at a character boundary so that it fits an MPI error string.
+fn cut(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(MAX_STRING - 1));
+    text
+}
+
+const _: () = assert!((SLOTS as i32 + 2) * STEP < Class::LAST_CODE);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_is_kept_while_it_is_recent() {
+        let codes = ErrorCodes::new();
+        let error = |n: usize| Error::new(Class::Rank, format!("rank {n} is out of range"));
+        let first = codes.code_of("MPI_Send", &error(0));
+        assert_eq!(codes.text_of(first).unwrap(), "MPI_ERR_RANK in MPI_Send: rank 0 is out of range");
+        assert_eq!(codes.code_of("MPI_Send", &error(0)), first, "equal sentences share a code");
+        for n in 1..SLOTS {
+            let code = codes.code_of("MPI_Send", &error(n));
+            assert_ne!(code, first);
+            assert!(tool_code(code).is_none() && code < Class::LAST_CODE);
+            assert_eq!(codes.class_of(code), Some(Class::Rank as i32));
+            assert_eq!(code % STEP, Class::Rank as i32);
+        }
+        assert!(codes.text_of(first).unwrap().contains("rank 0"));
+        let other = codes.code_of("MPI_Bcast", &Error::new(Class::Root, "x"));
+        assert_eq!(codes.text_of(first).unwrap(), "MPI_ERR_RANK: invalid rank", "forgotten, never mistaken");
+        assert_eq!(codes.class_of(first), Some(Class::Rank as i32));
+        assert_eq!(codes.text_of(other).unwrap(), "MPI_ERR_ROOT in MPI_Bcast: x");
+    }
+
+    #[test]
+    fn long_sentences_are_cut_between_characters() {
+        let codes = ErrorCodes::new();
+        let code = codes.code_of("MPI_Send", &Error::new(Class::Other, "é".repeat(400)));
+        let text = codes.text_of(code).unwrap();
+        assert!(text.len() <= 511 && text.len() >= 510, "{}", text.len());
+        let class = codes.add_class();
+        codes.add_string(class, &"x".repeat(600)).unwrap();
+        assert_eq!(codes.text_of(class).unwrap().len(), 511);
+    }
+
+    #[test]
+    fn every_class_is_a_code_and_most_numbers_are_not() {
+        let codes = ErrorCodes::new();
+        for class in Class::all() {
+            assert_eq!(codes.class_of(class as i32), Some(class as i32));
+            assert!(codes.text_of(class as i32).unwrap().starts_with(class.name()));
+        }
+        assert_eq!(codes.text_of(1018).unwrap().split(':').next(), Some("MPI_T_ERR_PVAR_NO_ATOMIC"));
+        assert_eq!(codes.class_of(1001), Some(1001));
+        for code in [-1, 63, 64, 64 * 15 + 5, 1000, 1019, 64 * 202 + 1, 16383, 16384, i32::MIN, i32::MAX] {
+            assert_eq!((codes.class_of(code), codes.text_of(code)), (None, None), "{code}");
+        }
+    }
+
+    #[test]
+    fn the_users_own_come_and_go_in_order() {
+        let codes = ErrorCodes::new();
+        assert_eq!(codes.last_used(), 16383);
+        let class = codes.add_class();
+        let code = codes.add_code(class).unwrap();
+        assert_eq!((class, code, codes.last_used()), (16384, 16385, 16385));
+        assert_eq!((codes.class_of(code), codes.text_of(code)), (Some(class), Some(String::new())));
+        codes.add_string(code, "my own").unwrap();
+        assert_eq!(codes.text_of(code).unwrap(), "my own");
+        assert_eq!(codes.class_of(codes.add_code(16).unwrap()), Some(16));
+
+        assert!(codes.remove_class(class).unwrap_err().detail().contains("still has codes"));
+        assert!(codes.remove_code(code).unwrap_err().detail().contains("still has a string"));
+        assert!(codes.remove_code(class).is_err() && codes.remove_class(code).is_err());
+        codes.remove_string(code).unwrap();
+        assert!(codes.remove_string(code).is_err());
+        codes.remove_code(code).unwrap();
+        codes.remove_class(class).unwrap();
+        assert_eq!(codes.class_of(class), None);
+        assert_eq!(codes.add_class(), 16387, "numbers are not used twice");
+        for code in [0, 16, 64, 16383, class] {
+            assert!(codes.remove_class(code).is_err() && codes.remove_code(code).is_err());
+            assert!(codes.add_string(code, "x").is_err() && codes.remove_string(code).is_err());
+        }
+        for class in [0, -1, 64, 16383, code] {
+            assert!(codes.add_code(class).is_err());
+        }
+    }
+
+    #[test]
+    fn a_callbacks_own_code_is_returned_as_it_is() {
+        let error = Error::from_code(12345).unwrap();
+        assert_eq!(ErrorCodes::new().code_of("MPI_Comm_dup", &error), 12345);
+    }
+}
