@@ -56,12 +56,12 @@ typedef struct {
 
 static void give_up(const char *format, ...)
 {
+    char line[600];
     va_list arguments;
     va_start(arguments, format);
-    fprintf(stderr, "heat: ");
-    vfprintf(stderr, format, arguments);
-    fprintf(stderr, "\n");
+    vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
+    fprintf(stderr, "heat: %s\n", line);
     MPI_Abort(MPI_COMM_WORLD, EXIT_WRONG_INPUT);
     exit(EXIT_WRONG_INPUT); /* Abort does not return; the compiler can't know */
 }

@@ -1,0 +1,261 @@
+//! Other programs: run with a time limit, what they print kept and shown.
+//!
+//! A program that outlives its limit gets SIGTERM, and SIGKILL after
+//! [`GRACE`]. What it started itself is looked for by a mark in the
+//! environment (see [`Mark`]), so nothing that a test leaves behind goes
+//! unnoticed.
+
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long a program may take to end after SIGTERM, and its output to end
+/// after it.
+const GRACE: Duration = Duration::from_secs(3);
+/// How often a running program is looked at.
+const GLANCE: Duration = Duration::from_millis(2);
+
+/// What became of a program.
+pub(crate) struct Ran {
+    /// How it ended.
+    pub(crate) status: ExitStatus,
+    /// All of its standard output.
+    pub(crate) stdout: String,
+    /// All of its standard error.
+    pub(crate) stderr: String,
+    /// From start to end.
+    pub(crate) elapsed: Duration,
+    /// It had to be ended.
+    pub(crate) timed_out: bool,
+}
+
+impl Ran {
+    /// Exit code 0, in time.
+    pub(crate) fn success(&self) -> bool {
+        self.status.success() && !self.timed_out
+    }
+
+    /// How it ended, in words.
+    pub(crate) fn ending(&self) -> String {
+        let how = match (self.status.code(), self.status.signal()) {
+            (Some(code), _) => format!("exit code {code}"),
+            (None, Some(signal)) => format!("signal {signal}"),
+            (None, None) => "an unknown end".to_owned(),
+        };
+        let late = if self.timed_out { "over its time limit, then " } else { "" };
+        format!("{late}{how} after {:.1} s", self.elapsed.as_secs_f64())
+    }
+
+    /// Everything it printed, indented, for a report.
+    pub(crate) fn output(&self) -> String {
+        let mut text = String::new();
+        for (name, stream) in [("stdout", &self.stdout), ("stderr", &self.stderr)] {
+            if !stream.is_empty() {
+                let _ = writeln!(text, "    --- {name}");
+            }
+            for line in stream.lines() {
+                let _ = writeln!(text, "    {line}");
+            }
+        }
+        text
+    }
+}
+
+/// Runs `command` to its end and keeps what it prints.
+pub(crate) fn capture(command: &mut Command, stdin: Option<&str>, limit: Duration) -> Result<Ran> {
+    watch(command, stdin, limit, false)
+}
+
+/// Like [`capture`], and shows what it prints while it runs.
+pub(crate) fn capture_and_show(command: &mut Command, limit: Duration) -> Result<Ran> {
+    watch(command, None, limit, true)
+}
+
+/// Runs `command` on this terminal; an end other than success is an error.
+pub(crate) fn show(command: &mut Command) -> Result<()> {
+    let status = command.stdin(Stdio::null()).status().with_context(|| format!("cannot start {}", line(command)))?;
+    if !status.success() {
+        bail!("`{}` ended with {status}", line(command));
+    }
+    Ok(())
+}
+
+/// Runs `command` and shows what it printed only if it fails, as an error.
+pub(crate) fn quietly(command: &mut Command, limit: Duration) -> Result<Ran> {
+    let ran = capture(command, None, limit)?;
+    if !ran.success() {
+        bail!("`{}` ended with {}\n{}", line(command), ran.ending(), ran.output());
+    }
+    Ok(ran)
+}
+
+/// True if `program` is found on the PATH and runs with `argument`.
+pub(crate) fn exists(program: &str, argument: &str) -> bool {
+    let mut command = Command::new(program);
+    command.arg(argument).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// The command as one would type it.
+pub(crate) fn line(command: &Command) -> String {
+    let quote = |word: &std::ffi::OsStr| {
+        let word = word.to_string_lossy().into_owned();
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+%@^".contains(c);
+        if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    };
+    let mut text = quote(command.get_program());
+    for argument in command.get_args() {
+        text.push(' ');
+        text.push_str(&quote(argument));
+    }
+    text
+}
+
+fn watch(command: &mut Command, stdin: Option<&str>, limit: Duration, show: bool) -> Result<Ran> {
+    let start = Instant::now();
+    let input = if stdin.is_some() { Stdio::piped() } else { Stdio::null() };
+    command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("cannot start {}", line(command)))?;
+    if let (Some(text), Some(mut pipe)) = (stdin.map(str::to_owned), child.stdin.take()) {
+        // A program that reads nothing closes the pipe; that is its right.
+        std::thread::spawn(move || drop(pipe.write_all(text.as_bytes())));
+    }
+    let stdout = reader(child.stdout.take().expect("piped"), show, false);
+    let stderr = reader(child.stderr.take().expect("piped"), show, true);
+    let (status, timed_out) = wait(&mut child, start + limit)?;
+    let elapsed = start.elapsed();
+    Ok(Ran { status, stdout: rest(&stdout), stderr: rest(&stderr), elapsed, timed_out })
+}
+
+fn wait(child: &mut Child, end: Instant) -> Result<(ExitStatus, bool)> {
+    let pid = Pid::from_child(child);
+    for (signal, end) in [(Some(Signal::TERM), end), (Some(Signal::KILL), end + GRACE), (None, end + 2 * GRACE)] {
+        while Instant::now() < end {
+            if let Some(status) = child.try_wait()? {
+                return Ok((status, signal != Some(Signal::TERM)));
+            }
+            std::thread::sleep(GLANCE);
+        }
+        if let Some(signal) = signal {
+            let _ = kill_process(pid, signal);
+        }
+    }
+    Ok((child.wait()?, true))
+}
+
+/// Collects a stream on a thread of its own, line by line.
+fn reader(stream: impl Read + Send + 'static, show: bool, is_error: bool) -> Receiver<String> {
+    let (lines, receiver) = channel();
+    std::thread::spawn(move || {
+        let mut stream = BufReader::new(stream);
+        let mut line = Vec::new();
+        while stream.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+            let text = String::from_utf8_lossy(&line).into_owned();
+            match (show, is_error) {
+                (true, true) => eprint!("{text}"),
+                (true, false) => print!("{text}"),
+                (false, _) => {}
+            }
+            if lines.send(text).is_err() {
+                return;
+            }
+            line.clear();
+        }
+    });
+    receiver
+}
+
+/// All that a reader collected. A stream that an orphan holds open is given up
+/// after [`GRACE`].
+fn rest(lines: &Receiver<String>) -> String {
+    let end = Instant::now() + GRACE;
+    let mut text = String::new();
+    while let Ok(line) = lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        text.push_str(&line);
+    }
+    text
+}
+
+/// A mark in the environment by which all descendants of a command are found.
+pub(crate) struct Mark(String);
+
+impl Mark {
+    const NAME: &str = "XTASK_MARK";
+
+    /// A mark that no other command carries.
+    pub(crate) fn new() -> Mark {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        Mark(format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// Puts the mark on a command that has not been started.
+    pub(crate) fn put_on(&self, command: &mut Command) {
+        command.env(Mark::NAME, &self.0);
+    }
+
+    /// Ends every process that still carries the mark, and names them.
+    pub(crate) fn end_survivors(&self) -> Vec<String> {
+        let marked = format!("{}={}", Mark::NAME, self.0);
+        let mut survivors = Vec::new();
+        for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+            let Ok(environment) = std::fs::read(entry.path().join("environ")) else { continue };
+            if !environment.split(|byte| *byte == 0).any(|variable| variable == marked.as_bytes()) {
+                continue;
+            }
+            let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+            survivors.push(format!("{} (pid {pid})", name.trim()));
+            if let Some(pid) = Pid::from_raw(pid) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+        survivors
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]);
+        shell
+    }
+
+    #[test]
+    fn output_exit_code_and_stdin_are_kept() {
+        let ran = capture(&mut shell("cat; echo bad >&2; exit 3"), Some("good\n"), GRACE).unwrap();
+        assert_eq!((ran.stdout.as_str(), ran.stderr.as_str(), ran.status.code()), ("good\n", "bad\n", Some(3)));
+        assert!(!ran.timed_out && !ran.success());
+    }
+
+    #[test]
+    fn a_program_over_its_limit_is_ended() {
+        let ran = capture(&mut shell("sleep 60"), None, Duration::from_millis(50)).unwrap();
+        assert!(ran.timed_out && ran.elapsed < GRACE, "{}", ran.ending());
+    }
+
+    #[test]
+    fn what_is_left_behind_is_found_and_ended() {
+        let mark = Mark::new();
+        let mut command = shell("sleep 60 >/dev/null 2>&1 &");
+        mark.put_on(&mut command);
+        capture(&mut command, None, GRACE).unwrap();
+        assert_eq!(mark.end_survivors().len(), 1);
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(mark.end_survivors().is_empty());
+    }
+
+    #[test]
+    fn a_command_is_shown_as_one_would_type_it() {
+        assert_eq!(line(&shell("echo it's")), r"sh -c 'echo it'\''s'");
+    }
+}

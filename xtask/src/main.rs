@@ -1,0 +1,64 @@
+//! `cargo xtask <command>`: everything that is done to this project, as
+//! opposed to with it. One file for each command; `main` only reads the
+//! command line.
+
+#![forbid(unsafe_code)]
+
+mod command;
+mod generate;
+mod heat;
+mod install;
+mod mpi4py;
+mod project;
+mod run;
+mod set_up;
+mod test;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use project::Project;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", about = "Sets up, builds, runs and tests Verbena.")]
+enum Task {
+    /// Install the system packages that are missing.
+    SetUp,
+    /// Set up, build, install under target/ and run real MPI programs on 4 ranks.
+    Run(run::Options),
+    /// Set up and run every test.
+    Test(test::Options),
+    /// Write the files that come from the table of the ABI.
+    Generate {
+        /// Change nothing; fail if a file differs from what would be written.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Build in release and install a relocatable tree.
+    Install {
+        /// Where bin/, include/ and lib/ go.
+        #[arg(long)]
+        prefix: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    let project = Project::find();
+    let done = match Task::parse() {
+        Task::SetUp => set_up::set_up().map(|()| true),
+        Task::Run(options) => run::run(&project, &options).map(|()| true),
+        Task::Test(options) => test::test(&project, &options),
+        Task::Generate { check } => generate::generate(check).map(|()| true),
+        Task::Install { prefix } => install::install(&prefix).map(|()| true),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

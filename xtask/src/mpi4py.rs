@@ -1,0 +1,97 @@
+//! mpi4py, built from its source release against our `mpicc`.
+//!
+//! It lives in a virtual environment of its own under `target/mpi4py/` and is
+//! built again only when something that its extension was compiled against has
+//! changed: its version, our header, the name of our library, or Python.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use crate::command::{capture, quietly};
+use crate::project::Project;
+
+/// The release that we test with.
+pub(crate) const VERSION: &str = "4.1.2";
+
+/// The library as programs ask for it.
+const SONAME: &str = "libmpi_abi.so.1";
+
+/// A Python that can `import mpi4py`.
+pub(crate) struct Mpi4py {
+    /// The interpreter of the virtual environment.
+    pub(crate) python: PathBuf,
+    /// The unpacked source release, which has the tests.
+    pub(crate) source: PathBuf,
+}
+
+/// Builds mpi4py against the MPI installed in `prefix`, unless it is there.
+pub(crate) fn provide(project: &Project, prefix: &Path) -> Result<Mpi4py> {
+    let home = project.target.join("mpi4py");
+    let mpi4py = Mpi4py { python: home.join("venv/bin/python"), source: home.join(format!("mpi4py-{VERSION}")) };
+    let stamp = home.join("built-against");
+    let wanted = fingerprint(prefix)?;
+    if std::fs::read_to_string(&stamp).is_ok_and(|built| built == wanted) && mpi4py.python.exists() {
+        println!("mpi4py {VERSION} is built (in {})", project.shown(&home));
+        return Ok(mpi4py);
+    }
+    println!("building mpi4py {VERSION} from source in {} (a minute or two)", project.shown(&home));
+    if home.exists() {
+        std::fs::remove_dir_all(&home).with_context(|| format!("cannot empty {}", home.display()))?;
+    }
+    std::fs::create_dir_all(&home)?;
+    build(&home, &mpi4py, prefix)?;
+    std::fs::write(&stamp, wanted)?;
+    Ok(mpi4py)
+}
+
+/// Everything that a build depends on. An interpreter that moves or a header
+/// that changes makes a new one.
+fn fingerprint(prefix: &Path) -> Result<String> {
+    let header = prefix.join("include/mpi.h");
+    let header = std::fs::read_to_string(&header).with_context(|| format!("no {}", header.display()))?;
+    let python = quietly(Command::new(python()).arg("--version"), Duration::from_secs(30))?.stdout;
+    Ok(format!("mpi4py {VERSION}\n{SONAME}\n{}\n{}{header}", prefix.display(), python))
+}
+
+/// Debian's own Python, whose headers `set-up` installs; else what the PATH has.
+fn python() -> &'static str {
+    if Path::new("/usr/bin/python3").exists() { "/usr/bin/python3" } else { "python3" }
+}
+
+fn build(home: &Path, mpi4py: &Mpi4py, prefix: &Path) -> Result<()> {
+    let limit = Duration::from_secs(900);
+    let release = home.join(format!("mpi4py-{VERSION}.tar.gz"));
+    let pip = |arguments: &[&str]| {
+        let mut pip = Command::new(&mpi4py.python);
+        pip.args(["-m", "pip", "--disable-pip-version-check"]).args(arguments).current_dir(home);
+        pip
+    };
+    quietly(Command::new(python()).args(["-m", "venv"]).arg(home.join("venv")), limit)?;
+    let exactly = format!("mpi4py=={VERSION}");
+    quietly(&mut pip(&["download", "--no-deps", "--no-binary=mpi4py", "--dest", ".", &exactly]), limit)?;
+    // From the file, not by name: pip keeps wheels that it built by name, and
+    // one that was built against another MPI would be taken for this one.
+    let mut install = pip(&["install", "--no-deps", "--no-cache-dir"]);
+    quietly(install.arg(&release).env("MPICC", prefix.join("bin/mpicc")).env_remove("CFLAGS"), limit)?;
+    quietly(Command::new("tar").arg("xzf").arg(&release).current_dir(home), limit)?;
+    Ok(())
+}
+
+impl Mpi4py {
+    /// `mpiexec -n RANKS python ...`, to be completed.
+    pub(crate) fn on_ranks(&self, mpiexec: &Path, ranks: u32) -> Command {
+        let mut command = Command::new(mpiexec);
+        command.arg("-n").arg(ranks.to_string()).arg(&self.python);
+        command
+    }
+
+    /// The name and version that the MPI underneath gives itself.
+    pub(crate) fn library_version(&self) -> String {
+        let mut command = Command::new(&self.python);
+        command.args(["-c", "from mpi4py import MPI; print(MPI.Get_library_version())"]);
+        capture(&mut command, None, Duration::from_secs(30)).map_or_else(|error| error.to_string(), |ran| ran.stdout)
+    }
+}

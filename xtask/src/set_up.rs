@@ -1,0 +1,76 @@
+//! `cargo xtask set-up`: the system packages that building and testing need.
+//!
+//! Quick when nothing is missing. Otherwise they are installed by apt-get where
+//! that is allowed (as root, or by a sudo that asks nothing); where it is not,
+//! the exact command is the error.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::command;
+
+/// Debian's names, and what each is for.
+const PACKAGES: [(&str, &str); 12] = [
+    ("gcc", "compiles the C programs"),
+    ("g++", "compiles C++ programs by mpicxx"),
+    ("libc6-dev", "C headers"),
+    ("make", "CMake's back end"),
+    ("cmake", "the test that FindMPI finds us"),
+    ("pkg-config", "finds hwloc"),
+    ("libhwloc-dev", "the launcher's map of cores and caches"),
+    ("libudev-dev", "a part of hwloc's own link line"),
+    ("libpng-dev", "pictures of the heat program"),
+    ("python3", "mpi4py"),
+    ("python3-dev", "mpi4py"),
+    ("python3-venv", "mpi4py"),
+];
+
+/// Installs what is missing, or says how.
+pub(crate) fn set_up() -> Result<()> {
+    if !command::exists("dpkg-query", "--version") {
+        eprintln!("This is no Debian, so nothing is checked. Needed, by Debian's names:");
+        for (package, purpose) in PACKAGES {
+            eprintln!("  {package:14} {purpose}");
+        }
+        return Ok(());
+    }
+    let missing = missing()?;
+    if missing.is_empty() {
+        println!("all system packages are there");
+        return Ok(());
+    }
+    let install = format!("apt-get install -y --no-install-recommends {}", missing.join(" "));
+    let Some(sudo) = root() else {
+        bail!("some packages are missing, and this user may not install them. Please run:\n\n    sudo {install}\n");
+    };
+    println!("missing: {}", missing.join(" "));
+    for words in ["apt-get update", &install] {
+        let mut words = sudo.iter().copied().chain(words.split(' '));
+        let mut command = Command::new(words.next().expect("not empty"));
+        command::show(command.args(words).env("DEBIAN_FRONTEND", "noninteractive"))?;
+    }
+    Ok(())
+}
+
+fn missing() -> Result<Vec<&'static str>> {
+    let mut query = Command::new("dpkg-query");
+    query.args(["--show", "--showformat", "${Package} ${db:Status-Status}\n"]);
+    query.args(PACKAGES.map(|(package, _)| package));
+    // Its exit code is 1 when it does not know one of the packages.
+    let known = command::capture(&mut query, None, Duration::from_secs(30))?.stdout;
+    let installed = |package: &str| known.lines().any(|line| line == format!("{package} installed"));
+    Ok(PACKAGES.map(|(package, _)| package).into_iter().filter(|package| !installed(package)).collect())
+}
+
+/// The words that make a command run as root; `None` where that is refused.
+fn root() -> Option<&'static [&'static str]> {
+    if rustix::process::geteuid().is_root() {
+        Some(&[])
+    } else if command::exists("sudo", "-nv") {
+        Some(&["sudo", "-n"])
+    } else {
+        None
+    }
+}

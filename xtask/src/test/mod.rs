@@ -1,0 +1,176 @@
+//! `cargo xtask test`: every test there is, in parts that can be chosen.
+//!
+//! Each part prints a heading, what failed in full, and its time. The last line
+//! counts single tests over all parts: `N passed, N failed, N skipped`.
+
+mod installation;
+mod programs;
+mod python;
+mod rust;
+mod table;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+
+use crate::project::Project;
+use crate::{generate, heat, install, set_up};
+
+/// What `test` can be told.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Only these parts (can be repeated, or separated by commas).
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Part>,
+    /// Only tests whose name contains this text.
+    #[arg(long)]
+    filter: Option<String>,
+    /// Run each case of the C programs so many times.
+    #[arg(long, default_value_t = 1)]
+    repeat: u32,
+    /// Leave out what needs much memory or time.
+    #[arg(long)]
+    quick: bool,
+    /// Run the C programs on another MPI with the standard ABI: its mpicc ...
+    #[arg(long, requires = "mpiexec")]
+    mpicc: Option<PathBuf>,
+    /// ... and its mpiexec.
+    #[arg(long, requires = "mpicc")]
+    mpiexec: Option<PathBuf>,
+}
+
+/// A part of the tests. The order is that of running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// rustfmt, clippy, and generated files that differ from their table.
+    Style,
+    /// The tests of every crate.
+    Rust,
+    /// The rings under loom, which tries all orders of memory accesses.
+    Loom,
+    /// The rings under Miri, which checks every access (if it is installed).
+    Miri,
+    /// What users build with: mpicc, pkg-config, CMake, a moved tree.
+    Installation,
+    /// C programs under tests/programs on 1 to 16 ranks.
+    Programs,
+    /// The heat program on 1 to 8 ranks, compared bit for bit.
+    Heat,
+    /// mpi4py's own tests on 1 to 4 ranks.
+    Mpi4py,
+}
+
+impl Part {
+    /// Whether it runs programs on the installed MPI.
+    fn needs_installation(self) -> bool {
+        matches!(self, Part::Installation | Part::Programs | Part::Heat | Part::Mpi4py)
+    }
+}
+
+/// How many tests went which way.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, other: Tally) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} passed, {} failed", self.passed, self.failed)?;
+        if self.skipped > 0 {
+            write!(f, ", {} skipped", self.skipped)?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs the chosen parts; true if nothing failed.
+pub(crate) fn test(project: &Project, options: &Options) -> Result<bool> {
+    if options.repeat == 0 {
+        bail!("--repeat 0 would test nothing");
+    }
+    let peer = options.mpicc.is_some();
+    let chosen = |part: &Part| match (options.only.is_empty(), peer) {
+        (true, true) => *part == Part::Programs,
+        (true, false) => true,
+        (false, _) => options.only.contains(part),
+    };
+    let parts: Vec<Part> = Part::value_variants().iter().copied().filter(chosen).collect();
+    heading("System packages");
+    set_up::set_up()?;
+    let mut total = Tally::default();
+    let mut installed = peer;
+    for part in parts {
+        if part.needs_installation() && !installed {
+            heading("Build (release) and install");
+            install::install(&project.prefix())?;
+            installed = true;
+        }
+        let start = Instant::now();
+        heading(&format!("{part:?}"));
+        let tally = run_part(project, options, part).unwrap_or_else(|error| {
+            println!("FAILED: {error:#}");
+            Tally { failed: 1, ..Tally::default() }
+        });
+        println!("   {part:?}: {tally} ({:.1} s)", start.elapsed().as_secs_f64());
+        total += tally;
+    }
+    println!("\n{total}");
+    Ok(total.failed == 0 && total.passed > 0)
+}
+
+fn run_part(project: &Project, options: &Options, part: Part) -> Result<Tally> {
+    match part {
+        Part::Style => style(project),
+        Part::Rust => rust::workspace(project, options.filter.as_deref()),
+        Part::Loom => rust::loom(project),
+        Part::Miri => rust::miri(project),
+        Part::Installation => installation::test(project),
+        Part::Programs => programs::test(project, options),
+        Part::Heat => heat_agrees(project),
+        Part::Mpi4py => python::test(project, options.filter.as_deref()),
+    }
+}
+
+fn style(project: &Project) -> Result<Tally> {
+    let mut tally = rust::checks(project)?;
+    match generate::generate(true) {
+        Ok(()) => tally.passed += 1,
+        Err(error) => {
+            println!("FAILED: generate --check: {error:#}");
+            tally.failed += 1;
+        }
+    }
+    Ok(tally)
+}
+
+fn heat_agrees(project: &Project) -> Result<Tally> {
+    let heat = heat::compile(project, &project.prefix())?;
+    let mut tally = Tally::default();
+    for ranks in [2, 3, 4, 7, 8] {
+        heat.run(&heat::our_image(project), ranks)?;
+        tally.passed += 1;
+    }
+    Ok(tally)
+}
+
+fn heading(text: &str) {
+    println!("\n== {text}");
+}
+
+/// One failed test, with everything that it printed.
+fn report_failure(name: &str, reasons: &str, output: &str) {
+    println!("FAILED: {name}: {reasons}");
+    print!("{output}");
+}

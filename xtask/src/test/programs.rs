@@ -1,0 +1,233 @@
+//! The C programs: compiled once by an `mpicc`, run as the table says, judged
+//! by exit code, output, time, and by what they leave behind.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::table::{self, Case, Exit};
+use super::{Options, Tally, report_failure};
+use crate::command::{Mark, Ran, capture, line, quietly};
+use crate::project::Project;
+
+/// Compiled programs and the MPI they run on.
+struct Bench<'a> {
+    sources: PathBuf,
+    built: PathBuf,
+    mpicc: PathBuf,
+    mpiexec: PathBuf,
+    options: &'a Options,
+}
+
+/// Runs the table.
+pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
+    let prefix = project.prefix();
+    let peer = options.mpicc.is_some();
+    let bench = Bench {
+        sources: project.root.join("tests/programs"),
+        built: project.target.join(if peer { "programs-peer" } else { "programs" }),
+        mpicc: options.mpicc.clone().unwrap_or_else(|| prefix.join("bin/mpicc")),
+        mpiexec: options.mpiexec.clone().unwrap_or_else(|| prefix.join("bin/mpiexec")),
+        options,
+    };
+    let cases = table::read(&bench.sources.join("table.toml"))?;
+    check_that_all_are_run(&bench.sources, &cases)?;
+    std::fs::create_dir_all(&bench.built)?;
+    let mut tally = Tally::default();
+    for case in &cases {
+        if options.filter.as_ref().is_some_and(|filter| !case.name.contains(filter.as_str())) {
+            continue;
+        }
+        let reason = match &case.waiting {
+            Some(reason) => Some(reason.as_str()),
+            None if case.ours && peer => Some("it speaks of our own mpiexec or texts"),
+            None if case.slow && options.quick => Some("it is slow"),
+            None => None,
+        };
+        if let Some(reason) = reason {
+            println!("   skipped: {}: {reason}", case.name);
+            tally.skipped += 1;
+            continue;
+        }
+        tally += bench.row(case);
+    }
+    Ok(tally)
+}
+
+/// A source without a row would be a test that nobody runs.
+fn check_that_all_are_run(sources: &Path, cases: &[Case]) -> Result<()> {
+    for entry in std::fs::read_dir(sources)? {
+        let path = entry?.path();
+        let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()) else { continue };
+        let named = |case: &Case| {
+            let extra = [&case.with, &case.preload].into_iter().flatten().any(|extra| extra == stem);
+            case.program == stem || extra || case.line.iter().any(|word| word.contains(&format!("{{{stem}}}")))
+        };
+        let source = path.extension().is_some_and(|extension| extension == "c");
+        ensure!(!source || cases.iter().any(named), "{} has no row in table.toml", path.display());
+    }
+    Ok(())
+}
+
+impl Bench<'_> {
+    /// All runs of one row.
+    fn row(&self, case: &Case) -> Tally {
+        let runs = if case.ranks.is_empty() { vec![None] } else { case.ranks.iter().copied().map(Some).collect() };
+        let mut tally = Tally::default();
+        for ranks in runs {
+            for _ in 0..self.options.repeat {
+                let name = ranks.map_or_else(|| case.name.clone(), |ranks| format!("{} on {ranks}", case.name));
+                match self.once(case, ranks) {
+                    Ok(()) => tally.passed += 1,
+                    Err(error) => {
+                        report_failure(&name, &format!("{error:#}"), "");
+                        tally.failed += 1;
+                    }
+                }
+            }
+        }
+        tally
+    }
+
+    /// One run. The error has everything that it printed.
+    fn once(&self, case: &Case, ranks: Option<u32>) -> Result<()> {
+        let mut command = self.command(case, ranks)?;
+        let mark = Mark::new();
+        mark.put_on(&mut command);
+        let ran = capture(&mut command, case.stdin.as_deref(), Duration::from_secs(case.timeout))?;
+        let mut wrong = verdict(case, &ran);
+        for survivor in mark.end_survivors() {
+            wrong.push(format!("left {survivor} running"));
+        }
+        let reasons = wrong.join("; ");
+        ensure!(wrong.is_empty(), "{reasons}\n    $ {}\n{}", line(&command), ran.output().trim_end());
+        Ok(())
+    }
+
+    fn command(&self, case: &Case, ranks: Option<u32>) -> Result<Command> {
+        let mut words = Vec::new();
+        if !case.alone {
+            words.push(self.mpiexec.display().to_string());
+        }
+        if let Some(ranks) = ranks {
+            words.extend(["-n".to_owned(), ranks.to_string()]);
+        }
+        words.extend(case.options.iter().cloned());
+        if case.line.is_empty() {
+            words.push(self.compile(case)?.display().to_string());
+            words.extend(case.args.iter().cloned());
+        } else {
+            words.extend(case.line.iter().cloned());
+        }
+        let words = words.iter().map(|word| self.expand(word)).collect::<Result<Vec<String>>>()?;
+        let (program, rest) = words.split_first().context("an empty line")?;
+        let mut command = Command::new(program);
+        command.args(rest).current_dir(self.scratch(case)?);
+        for (name, value) in &case.env {
+            command.env(name, self.expand(value)?);
+        }
+        if let Some(tool) = &case.preload {
+            command.env("LD_PRELOAD", self.shared(tool)?);
+        }
+        Ok(command)
+    }
+
+    /// `{ring}` is the program built from ring.c; `{mpiexec}` and `{sources}`
+    /// are what they say.
+    fn expand(&self, word: &str) -> Result<String> {
+        let Some((before, rest)) = word.split_once('{') else { return Ok(word.to_owned()) };
+        let (name, after) = rest.split_once('}').with_context(|| format!("{word}: no closing brace"))?;
+        let value = match name {
+            "mpiexec" => self.mpiexec.clone(),
+            "sources" => self.sources.clone(),
+            program => self.build(program, None, &[])?,
+        };
+        Ok(format!("{before}{}{}", value.display(), self.expand(after)?))
+    }
+
+    /// An empty folder to run in.
+    fn scratch(&self, case: &Case) -> Result<PathBuf> {
+        let folder = self.built.join("scratch").join(case.name.replace(['/', ' '], "-"));
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder)?;
+        }
+        std::fs::create_dir_all(&folder)?;
+        Ok(folder)
+    }
+
+    fn compile(&self, case: &Case) -> Result<PathBuf> {
+        self.build(&case.program, case.with.as_deref(), &case.flags)
+    }
+
+    /// Compiles unless the program is newer than everything that it is made of.
+    fn build(&self, program: &str, with: Option<&str>, flags: &[String]) -> Result<PathBuf> {
+        let built = self.built.join(with.map_or_else(|| program.to_owned(), |with| format!("{program}+{with}")));
+        let source = self.source(program);
+        let mut inputs = vec![source.clone(), self.source("check").with_extension("h"), self.mpicc.clone()];
+        inputs.extend(with.map(|with| self.source(with)));
+        if is_newer(&built, &inputs) {
+            return Ok(built);
+        }
+        let mut mpicc = self.warning_mpicc();
+        mpicc.arg("-o").arg(&built).arg(&source).args(with.map(|with| self.source(with))).args(flags).arg("-lm");
+        quietly(&mut mpicc, Duration::from_secs(120))?;
+        Ok(built)
+    }
+
+    fn shared(&self, tool: &str) -> Result<PathBuf> {
+        let built = self.built.join(format!("{tool}.so"));
+        let mut mpicc = self.warning_mpicc();
+        mpicc.args(["-shared", "-fPIC", "-o"]).arg(&built).arg(self.source(tool));
+        quietly(&mut mpicc, Duration::from_secs(120))?;
+        Ok(built)
+    }
+
+    fn warning_mpicc(&self) -> Command {
+        let mut mpicc = Command::new(&self.mpicc);
+        mpicc.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"]);
+        mpicc
+    }
+
+    fn source(&self, program: &str) -> PathBuf {
+        self.sources.join(format!("{program}.c"))
+    }
+}
+
+fn is_newer(built: &Path, inputs: &[PathBuf]) -> bool {
+    let age = |path: &Path| std::fs::metadata(path).and_then(|data| data.modified());
+    let Ok(made) = age(built) else { return false };
+    inputs.iter().all(|input| age(input).is_ok_and(|changed| changed < made))
+}
+
+/// Everything that is not as the table says.
+fn verdict(case: &Case, ran: &Ran) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let as_expected = match case.exit {
+        Exit::Code(code) => ran.status.code() == Some(code),
+        Exit::Failure(_) => ran.status.code().is_some_and(|code| code != 0),
+    };
+    if !as_expected || ran.timed_out {
+        wrong.push(format!("{} instead of {:?}", ran.ending(), case.exit));
+    }
+    if let Some(limit) = case.within.filter(|limit| ran.elapsed.as_secs_f64() > *limit) {
+        wrong.push(format!("took {:.2} s, allowed are {limit} s", ran.elapsed.as_secs_f64()));
+    }
+    let streams: BTreeMap<&str, (&str, &[table::Pattern])> =
+        [("stdout", (ran.stdout.as_str(), &case.stdout[..])), ("stderr", (ran.stderr.as_str(), &case.stderr[..]))]
+            .into();
+    for (name, (text, patterns)) in streams {
+        for pattern in patterns.iter().filter(|pattern| !pattern.0.is_match(text)) {
+            wrong.push(format!("{name} has no match for /{}/", pattern.0));
+        }
+        for pattern in case.absent.iter().filter(|pattern| pattern.0.is_match(text)) {
+            let mut reason = String::new();
+            let _ = write!(reason, "{name} has a match for /{}/, which must not be", pattern.0);
+            wrong.push(reason);
+        }
+    }
+    wrong
+}

@@ -1,0 +1,107 @@
+//! mpi4py's own test files, each on 1 to 4 ranks.
+//!
+//! Every rank runs every test. A file has passed when mpiexec's exit code is 0
+//! and each rank has said OK.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use regex::Regex;
+use serde::Deserialize;
+
+use super::{Tally, report_failure};
+use crate::command::{Mark, Ran, capture, line};
+use crate::mpi4py::{self, Mpi4py};
+use crate::project::Project;
+
+/// The files that must pass.
+const FILES: [&str; 12] = [
+    "test_p2p_buf",
+    "test_p2p_buf_matched",
+    "test_p2p_obj",
+    "test_p2p_obj_matched",
+    "test_request",
+    "test_status",
+    "test_msgzero",
+    "test_environ",
+    "test_cco_buf",
+    "test_cco_nb_buf",
+    "test_cco_vec",
+    "test_cco_obj",
+];
+/// The numbers of ranks.
+const RANKS: [u32; 4] = [1, 2, 3, 4];
+/// For one file on one number of ranks.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// `tests/mpi4py/skips.toml`: single tests that are left out, and why.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Skips {
+    /// From `file.Class.test` to the reason.
+    #[serde(default)]
+    skip: BTreeMap<String, String>,
+}
+
+/// Runs all files.
+pub(super) fn test(project: &Project, filter: Option<&str>) -> Result<Tally> {
+    let prefix = project.prefix();
+    let mpi4py = mpi4py::provide(project, &prefix)?;
+    let path = project.root.join("tests/mpi4py/skips.toml");
+    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let skips: Skips = toml::from_str(&text).with_context(|| path.display().to_string())?;
+    for (test, reason) in &skips.skip {
+        println!("   skipped: {test}: {reason}");
+    }
+    let mut tally = Tally::default();
+    for ranks in RANKS {
+        for file in FILES {
+            let name = format!("{file} on {ranks}");
+            if filter.is_none_or(|filter| name.contains(filter)) {
+                tally += one_file(&mpi4py, &prefix.join("bin/mpiexec"), file, ranks, &skips)?;
+            }
+        }
+    }
+    Ok(tally)
+}
+
+fn one_file(mpi4py: &Mpi4py, mpiexec: &std::path::Path, file: &str, ranks: u32, skips: &Skips) -> Result<Tally> {
+    let mut command = mpi4py.on_ranks(mpiexec, ranks);
+    command.arg(mpi4py.source.join("test/main.py")).args(["-v", "--no-builddir", "-i", &format!(r"^{file}\.py$")]);
+    for test in skips.skip.keys() {
+        command.args(["-x", test]);
+    }
+    let mark = Mark::new();
+    mark.put_on(&mut command);
+    let ran = capture(&mut command, None, LIMIT)?;
+    let mut tally = counts(&ran, ranks);
+    let survivors = mark.end_survivors();
+    if !ran.success() || tally.failed > 0 || !survivors.is_empty() {
+        let reasons = format!("{}; left running: {survivors:?}\n    $ {}", ran.ending(), line(&command));
+        report_failure(&format!("mpi4py {file} on {ranks}"), &reasons, &ran.output());
+        tally.failed = tally.failed.max(1);
+    }
+    Ok(tally)
+}
+
+/// Tests of one rank (every rank runs the same ones). Failed tests are those of
+/// the rank with the most; a rank that never said how it ended is one more.
+fn counts(ran: &Ran, ranks: u32) -> Tally {
+    let output = format!("{}\n{}", ran.stdout, ran.stderr);
+    let all = |pattern: &str| -> Vec<u64> {
+        let pattern = Regex::new(pattern).expect("a constant");
+        pattern
+            .captures_iter(&output)
+            .map(|found| found.get(1).map_or(0, |n| n.as_str().parse().unwrap_or(0)))
+            .collect()
+    };
+    let run = all(r"(?m)^Ran (\d+) tests? in ");
+    let fine = all(r"(?m)^OK(?: \(.*?skipped=(\d+).*?\))?\s*$");
+    let bad = all(r"(?m)^(?:FAIL|ERROR): test()").len() as u64;
+    let total = run.iter().copied().max().unwrap_or(0);
+    let skipped = fine.iter().copied().max().unwrap_or(0);
+    let silent = u64::from(ranks) != fine.len() as u64;
+    let failed = if silent { (bad / u64::from(ranks)).max(1) } else { 0 };
+    Tally { passed: total.saturating_sub(skipped + failed), failed, skipped }
+}

@@ -1,0 +1,127 @@
+//! The tests of the crates, and what rustfmt, clippy, loom and Miri say.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+use regex::Regex;
+
+use super::Tally;
+use crate::command::{capture, capture_and_show, exists, line};
+use crate::project::Project;
+
+/// What `cargo test` and `nextest` build with: optimised, yet with every check.
+const PROFILE: &str = "checked";
+/// No build and no suite takes longer than that.
+const LIMIT: Duration = Duration::from_secs(1800);
+
+/// rustfmt and clippy, with warnings as errors.
+pub(super) fn checks(project: &Project) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"];
+    for arguments in [&["fmt", "--all", "--check"][..], &clippy] {
+        let mut cargo = project.cargo(arguments);
+        println!("$ {}", line(&cargo));
+        let ran = capture(&mut cargo, None, LIMIT)?;
+        if ran.success() {
+            tally.passed += 1;
+        } else {
+            super::report_failure(&line(&cargo), &ran.ending(), &ran.output());
+            tally.failed += 1;
+        }
+    }
+    Ok(tally)
+}
+
+/// Unit, property and integration tests, and the examples in the documentation.
+pub(super) fn workspace(project: &Project, filter: Option<&str>) -> Result<Tally> {
+    let mut tally = Tally::default();
+    if exists("cargo-nextest", "--version") {
+        let mut arguments = vec!["nextest", "run", "--workspace", "--cargo-profile", PROFILE, "--no-fail-fast"];
+        arguments.extend(["--status-level", "fail", "--final-status-level", "none", "--no-tests", "pass"]);
+        arguments.extend(filter);
+        tally += counted(&mut project.cargo(&arguments))?;
+        let mut arguments = vec!["test", "--workspace", "--profile", PROFILE, "--no-fail-fast", "--quiet", "--doc"];
+        arguments.extend(filter);
+        tally += counted(&mut project.cargo(&arguments))?;
+    } else {
+        let mut arguments = vec!["test", "--workspace", "--profile", PROFILE, "--no-fail-fast", "--quiet"];
+        arguments.extend(filter);
+        tally += counted(&mut project.cargo(&arguments))?;
+    }
+    Ok(tally)
+}
+
+/// The rings under loom, in a build of their own.
+pub(super) fn loom(project: &Project) -> Result<Tally> {
+    let mut cargo = project.cargo(&["test", "--package", "verbena-shm-transport", "--lib", "--release", "--quiet"]);
+    cargo.arg("loom").env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", project.target.join("loom"));
+    counted(&mut cargo)
+}
+
+/// The rings under Miri, where a nightly toolchain has it.
+pub(super) fn miri(project: &Project) -> Result<Tally> {
+    let mut version = Command::new("cargo");
+    version.args(["+nightly", "miri", "--version"]).env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
+    let there = capture(&mut version, None, Duration::from_secs(60)).is_ok_and(|ran| ran.success());
+    if !there {
+        println!("skipped: no Miri here (rustup +nightly component add miri)");
+        return Ok(Tally { skipped: 1, ..Tally::default() });
+    }
+    let mut cargo = Command::new("cargo");
+    cargo.args(["+nightly", "miri", "test", "--package", "verbena-shm-transport", "--lib", "--quiet", "miri"]);
+    cargo.current_dir(&project.root).env("CARGO_TARGET_DIR", project.target.join("miri"));
+    cargo.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO").env("MIRIFLAGS", "-Zmiri-disable-isolation");
+    counted(&mut cargo)
+}
+
+/// Runs a test command in the open and reads its counts. A command that fails
+/// without a failed test (it did not build) counts as one failure.
+fn counted(cargo: &mut Command) -> Result<Tally> {
+    println!("$ {}", line(cargo));
+    let ran = capture_and_show(cargo, LIMIT)?;
+    let mut tally = counts(&format!("{}\n{}", ran.stdout, ran.stderr));
+    if !ran.success() && tally.failed == 0 {
+        println!("FAILED: {}: {}", Path::new(cargo.get_program()).display(), ran.ending());
+        tally.failed = 1;
+    }
+    Ok(tally)
+}
+
+/// The sum of all summary lines, of libtest and of nextest.
+fn counts(output: &str) -> Tally {
+    let libtest = Regex::new(r"(?m)^test result: .*?(\d+) passed; (\d+) failed; (\d+) ignored").expect("a constant");
+    let mut tally = Tally::default();
+    for found in libtest.captures_iter(output) {
+        let [passed, failed, skipped] = found.extract().1.map(|digits| digits.parse().unwrap_or(0));
+        tally += Tally { passed, failed, skipped };
+    }
+    let nextest = Regex::new(r"(?m)^\s*Summary \[.*?\] .*?tests? run: (.*)$").expect("a constant");
+    let number = Regex::new(r"(\d+) (passed|failed|timed out|skipped)").expect("a constant");
+    for found in nextest.captures_iter(output) {
+        for item in number.captures_iter(&found[1]) {
+            let count = item[1].parse().unwrap_or(0);
+            match &item[2] {
+                "passed" => tally.passed += count,
+                "skipped" => tally.skipped += count,
+                _ => tally.failed += count,
+            }
+        }
+    }
+    tally
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summaries_are_added_up() {
+        let output = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out\n\
+                      test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out\n";
+        assert_eq!(counts(output).to_string(), "4 passed, 2 failed, 1 skipped");
+        let output = "     Summary [   1.2s] 40 tests run: 35 passed (1 slow), 4 failed, 1 timed out, 2 skipped\n";
+        assert_eq!(counts(output).to_string(), "35 passed, 5 failed, 2 skipped");
+    }
+}

@@ -1,0 +1,177 @@
+//! `tests/programs/table.toml`: which C program is run how, and what it must do.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use regex::Regex;
+use serde::Deserialize;
+
+/// The table.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    case: Vec<Case>,
+}
+
+/// One row: a program, the ways to run it, and what is expected.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Case {
+    /// The source, `tests/programs/<program>.c`. Empty: `line` says it all.
+    #[serde(default)]
+    pub(super) program: String,
+    /// What the row is called; the program's name unless given.
+    #[serde(default)]
+    pub(super) name: String,
+    /// Run once on each of these numbers of ranks.
+    #[serde(default)]
+    pub(super) ranks: Vec<u32>,
+    /// Arguments of the program.
+    #[serde(default)]
+    pub(super) args: Vec<String>,
+    /// Options of mpiexec in front of the program.
+    #[serde(default)]
+    pub(super) options: Vec<String>,
+    /// Instead of `ranks`, `options` and `args`: all words after `mpiexec`.
+    #[serde(default)]
+    pub(super) line: Vec<String>,
+    /// Run the program (or `line`) by itself, without mpiexec.
+    #[serde(default)]
+    pub(super) alone: bool,
+    /// What it reads from standard input.
+    #[serde(default)]
+    pub(super) stdin: Option<String>,
+    /// Variables for mpiexec.
+    #[serde(default)]
+    pub(super) env: BTreeMap<String, String>,
+    /// A source that becomes a shared library for LD_PRELOAD.
+    #[serde(default)]
+    pub(super) preload: Option<String>,
+    /// A second source linked in front of the library.
+    #[serde(default)]
+    pub(super) with: Option<String>,
+    /// More words for the compiler, after the source.
+    #[serde(default)]
+    pub(super) flags: Vec<String>,
+    /// The exit code.
+    #[serde(default)]
+    pub(super) exit: Exit,
+    /// Each must match somewhere in standard output.
+    #[serde(default = "an_ok_line")]
+    pub(super) stdout: Vec<Pattern>,
+    /// Each must match somewhere in standard error.
+    #[serde(default)]
+    pub(super) stderr: Vec<Pattern>,
+    /// None may match in either.
+    #[serde(default)]
+    pub(super) absent: Vec<Pattern>,
+    /// Ends within so many seconds from its start.
+    #[serde(default)]
+    pub(super) within: Option<f64>,
+    /// Is ended after so many seconds.
+    #[serde(default = "a_minute")]
+    pub(super) timeout: u64,
+    /// Needs much memory or time.
+    #[serde(default)]
+    pub(super) slow: bool,
+    /// Speaks of our own mpiexec or texts; skipped on another MPI.
+    #[serde(default)]
+    pub(super) ours: bool,
+    /// Why it is not run yet.
+    #[serde(default)]
+    pub(super) waiting: Option<String>,
+}
+
+/// What the exit code must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Exit {
+    /// This one.
+    Code(i32),
+    /// Any but 0.
+    Failure(Failure),
+}
+
+/// The word for any exit code but 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Failure {
+    Failure,
+}
+
+impl Default for Exit {
+    fn default() -> Exit {
+        Exit::Code(0)
+    }
+}
+
+/// A regular expression in which `^` and `$` are the ends of lines.
+#[derive(Clone, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct Pattern(pub(super) Regex);
+
+impl TryFrom<String> for Pattern {
+    type Error = regex::Error;
+    fn try_from(text: String) -> Result<Pattern, regex::Error> {
+        Regex::new(&format!("(?m){text}")).map(Pattern)
+    }
+}
+
+impl Pattern {
+    fn from_constant(text: &str) -> Pattern {
+        Pattern::try_from(text.to_owned()).expect("a constant")
+    }
+}
+
+fn an_ok_line() -> Vec<Pattern> {
+    vec![Pattern::from_constant("^ok$")]
+}
+
+fn a_minute() -> u64 {
+    60
+}
+
+/// Reads the table and checks that each row can be run.
+pub(super) fn read(path: &Path) -> Result<Vec<Case>> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    parse(&text).with_context(|| path.display().to_string())
+}
+
+fn parse(text: &str) -> Result<Vec<Case>> {
+    let mut table: Table = toml::from_str(text)?;
+    for case in &mut table.case {
+        if case.name.is_empty() {
+            case.name.clone_from(&case.program);
+        }
+        let name = &case.name;
+        ensure!(!name.is_empty(), "a row has neither `program` nor `name`");
+        let ways = [!case.ranks.is_empty(), !case.line.is_empty(), case.alone && case.line.is_empty()];
+        ensure!(ways.iter().filter(|way| **way).count() == 1, "{name}: give one of `ranks`, `line`, `alone`");
+        ensure!(!case.program.is_empty() || !case.line.is_empty(), "{name}: no `program` and no `line`");
+    }
+    Ok(table.case)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_has_defaults_and_one_way_to_run() {
+        let cases = parse("[[case]]\nprogram = 'ring'\nranks = [1, 2]\n").unwrap();
+        assert_eq!((cases[0].name.as_str(), cases[0].exit, cases[0].timeout), ("ring", Exit::Code(0), 60));
+        assert!(cases[0].stdout[0].0.is_match("x\nok\n") && !cases[0].stdout[0].0.is_match("ok?"));
+        let any = parse("[[case]]\nprogram = 'ring'\nalone = true\nexit = 'failure'\n").unwrap();
+        assert_eq!(any[0].exit, Exit::Failure(Failure::Failure));
+        assert!(parse("[[case]]\nprogram = 'ring'\n").is_err());
+        assert!(parse("[[case]]\nprogram = 'ring'\nranks = [1]\nline = ['x']\n").is_err());
+        assert!(parse("[[case]]\nprogram = 'ring'\nranks = [1]\nunknown = 1\n").is_err());
+    }
+
+    #[test]
+    fn our_table_can_be_read() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/programs/table.toml");
+        assert!(read(&path).unwrap().len() > 10);
+    }
+}
