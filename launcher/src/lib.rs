@@ -1,1 +1,29 @@
-//! (being written)
+//! `mpiexec`: starts the ranks of a job on this host, passes on what goes in
+//! and out, and ends all of them when one fails.
+//!
+//! One run, from the top: [`options`] reads the command line, [`program`] finds
+//! what to run, [`start`] opens the board, sockets and pipes and starts the
+//! ranks ([`spawn`]), [`job`] watches them until the end. While it watches,
+//! [`output`] and [`input`] carry bytes, [`fate`] decides what a death or an
+//! abort means for the job, [`report`] finds the words, [`orphans`] finds the
+//! processes that ranks left behind.
+//!
+//! There is one thread, and nothing that blocks: everything is a descriptor in
+//! one `poll`. Nothing needs a network, a name, or a writable folder.
+
+#![deny(unsafe_code)] // allowed in `signals` and `spawn` alone
+
+pub mod binding;
+pub mod fate;
+pub mod input;
+pub mod job;
+pub mod options;
+pub mod orphans;
+pub mod output;
+pub mod placement;
+pub mod program;
+pub mod report;
+pub mod signals;
+pub mod spawn;
+pub mod start;
+pub mod store;

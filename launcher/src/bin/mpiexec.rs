@@ -1,0 +1,25 @@
+//! `mpiexec`, also installed as `mpirun`. See [`launcher::options`] for its
+//! command line and [`launcher::job`] for what it does.
+
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use launcher::options::{Command, help, parse};
+
+/// The exit code of wrong use, as usual.
+const WRONG_USE: u8 = 2;
+
+fn main() -> ExitCode {
+    let arguments = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
+    match parse(arguments) {
+        Ok(Command::Help) => print!("{}", help()),
+        Ok(Command::Version) => println!("mpiexec (Verbena) {}", env!("CARGO_PKG_VERSION")),
+        Ok(Command::Run(settings)) => return launcher::job::run(&settings).into(),
+        Err(usage) => {
+            eprintln!("mpiexec: {usage}");
+            return WRONG_USE.into();
+        }
+    }
+    ExitCode::SUCCESS
+}

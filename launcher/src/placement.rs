@@ -1,0 +1,71 @@
+//! Asking for the machine, and telling where each rank may run.
+//!
+//! hwloc takes longer to load than the ranks take to start, so it is asked in
+//! a process of its own, `verbena topology`, and only when ranks are bound.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use crate::binding::{Machine, Mapping, ranges};
+use crate::options::{Settings, total_ranks};
+use crate::spawn::CpuSet;
+
+/// The processors of all ranks.
+#[derive(Debug, Default)]
+pub struct Placement {
+    /// One set for each rank, or none if ranks are not bound.
+    sets: Vec<BTreeSet<usize>>,
+    /// For `--report-bindings`.
+    report: Vec<String>,
+}
+
+impl Placement {
+    /// Computes it. The error is one line for the user.
+    pub fn new(settings: &Settings) -> Result<Placement, String> {
+        let ranks = total_ranks(settings);
+        if !settings.mapping.binds() {
+            let report = if settings.report_bindings { unbound(ranks) } else { Vec::new() };
+            return Ok(Placement { sets: Vec::new(), report });
+        }
+        let machine = ask_for_machine()?;
+        Ok(Placement::on(&machine, &settings.mapping, ranks, settings.report_bindings))
+    }
+
+    fn on(machine: &Machine, mapping: &Mapping, ranks: u32, report: bool) -> Placement {
+        let sets = machine.assign(mapping, ranks).unwrap_or_default();
+        let line = |(rank, set)| format!("rank {rank} is bound to {} (cpus {})", machine.describe(set), ranges(set));
+        let report = if report { sets.iter().enumerate().map(line).collect() } else { Vec::new() };
+        Placement { sets, report }
+    }
+
+    /// A rank's processors, if it is bound.
+    pub fn cpus(&self, rank: u32) -> Option<CpuSet> {
+        self.sets.get(rank as usize).map(|set| CpuSet::of(set.iter().copied()))
+    }
+
+    /// The lines of `--report-bindings`.
+    pub fn report(&self) -> &[String] {
+        &self.report
+    }
+}
+
+fn unbound(ranks: u32) -> Vec<String> {
+    let allowed = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let allowed = allowed.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or("all").trim();
+    (0..ranks).map(|rank| format!("rank {rank} is not bound (cpus {allowed})")).collect()
+}
+
+fn ask_for_machine() -> Result<Machine, String> {
+    let program = std::env::current_exe()
+        .map_err(|error| format!("cannot bind ranks: our own path is not known ({error})"))?
+        .with_file_name("verbena");
+    let output = Command::new(&program)
+        .args(["topology", "--threads"])
+        .output()
+        .map_err(|error| format!("cannot bind ranks: cannot run {} ({error})", program.display()))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    match Machine::parse(&String::from_utf8_lossy(&output.stdout)).filter(|_| output.status.success()) {
+        Some(machine) => Ok(machine),
+        None => Err(format!("cannot bind ranks: {} does not say what the machine is like {}", program.display(), said.trim())),
+    }
+}

@@ -1,0 +1,98 @@
+//! Finding the program that a user named, and saying why it can't be run.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
+
+use crate::spawn::{NotStarted, Step};
+
+/// A program can't be run. The exit code is the shell's: 127 if there is
+/// none of that name, 126 if there is but it can't be executed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct CannotRun {
+    /// One line for the user.
+    pub message: String,
+    /// Exit code for mpiexec.
+    pub code: u8,
+}
+
+/// The file that `name` means: a path if it has a slash (relative to
+/// `directory`), else the first executable of that name in PATH.
+pub fn find(name: &str, directory: Option<&str>) -> Result<CString, CannotRun> {
+    if name.contains('/') {
+        return match obstacle(&directory.map_or(PathBuf::from(name), |directory| Path::new(directory).join(name))) {
+            None => Ok(c_string(Path::new(name))),
+            Some((why, code)) => Err(cannot_run(name, why, code)),
+        };
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    let candidates = std::env::split_paths(&path).map(|folder| folder.join(name));
+    match candidates.into_iter().find(|candidate| obstacle(candidate).is_none()) {
+        Some(found) => Ok(c_string(&found)),
+        None if Path::new(name).is_file() => {
+            Err(cannot_run(name, &format!("no such program in PATH (did you mean ./{name}?)"), 127))
+        }
+        None => Err(cannot_run(name, "no such program in PATH", 127)),
+    }
+}
+
+/// What to say when the system refused what looked right before.
+pub fn explain(name: &str, directory: Option<&str>, failure: NotStarted) -> CannotRun {
+    let NotStarted { step, errno } = failure;
+    let system = std::io::Error::from(errno);
+    match (step, errno) {
+        (Step::Directory, _) => cannot_run(name, &format!("cannot enter {}: {system}", directory.unwrap_or("")), 126),
+        (Step::Execute, Errno::NOENT) => {
+            cannot_run(name, "the interpreter or loader that it names does not exist", 127)
+        }
+        (Step::Execute, Errno::NOEXEC) => cannot_run(name, "it is no program for this machine", 126),
+        (Step::Clone, Errno::AGAIN) => {
+            cannot_run(name, "the limit of processes is reached (ulimit -u, or the container's)", 126)
+        }
+        _ => cannot_run(name, &system.to_string(), 126),
+    }
+}
+
+fn cannot_run(name: &str, why: &str, code: u8) -> CannotRun {
+    CannotRun { message: format!("cannot run {name}: {why}"), code }
+}
+
+/// Why a file can't be executed, with the exit code for it.
+fn obstacle(file: &Path) -> Option<(&'static str, u8)> {
+    let metadata = match std::fs::metadata(file) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return Some(("permission denied", 126)),
+        Err(_) => return Some(("no such file", 127)),
+    };
+    if metadata.is_dir() {
+        return Some(("it is a directory", 126));
+    }
+    match access(file, Access::EXEC_OK) {
+        Err(_) => Some(("it is not executable (chmod +x makes it so)", 126)),
+        Ok(()) => None,
+    }
+}
+
+fn c_string(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_bytes()).expect("a path that exists has no zero byte")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_run_is_told_apart() {
+        assert!(find("sh", None).is_ok());
+        assert_eq!(find("/nowhere", None).unwrap_err().message, "cannot run /nowhere: no such file");
+        assert_eq!(find("/nowhere", None).unwrap_err().code, 127);
+        assert_eq!(find("/tmp", None).unwrap_err().message, "cannot run /tmp: it is a directory");
+        assert!(find("/etc/passwd", None).unwrap_err().message.ends_with("chmod +x makes it so)"));
+        assert_eq!(find("./passwd", Some("/etc")).unwrap_err().code, 126);
+        assert_eq!(find("no-such-program", None).unwrap_err().message, "cannot run no-such-program: no such program in PATH");
+    }
+}

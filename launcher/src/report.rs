@@ -1,0 +1,156 @@
+//! The words for what happened: one readable line for a failure, a table of
+//! all ranks on request.
+
+use std::time::{Duration, Instant};
+
+use bootstrap::board::Snapshot;
+use bootstrap::{Board, State, Waiting};
+
+use crate::fate::{Event, Exit};
+use crate::signals;
+
+/// The name of an MPI call by its number on the board; `None` outside of MPI.
+pub fn call_name(call: u32) -> Option<String> {
+    (call != 0).then(|| format!("MPI call {call}"))
+}
+
+/// The line for what ended the job, or made it fail. `pid` is the process
+/// that was in MPI, or the one that we started.
+pub fn failure(event: &Event, seen: &Snapshot, pid: u32, host: &str, ranks: usize, ends: bool) -> String {
+    let end = match (ends, ranks) {
+        (false, _) | (true, 1) => String::new(),
+        (true, ranks) => format!("; ending the job ({ranks} ranks)"),
+    };
+    match event {
+        Event::Aborted { message, .. } if !message.is_empty() => format!("{message} (pid {pid} on {host}){end}"),
+        Event::Aborted { rank, code, .. } => format!("rank {rank} (pid {pid} on {host}) aborted with code {code}{end}"),
+        Event::Died { rank, exit, .. } => {
+            let how = match exit {
+                Exit::Code(code) => format!("exited with code {code}"),
+                Exit::Signal(signal) => format!("was killed by signal {signal} ({})", signals::name(*signal)),
+            };
+            format!("rank {rank} (pid {pid} on {host}) {how}{}{end}", place(*exit, seen))
+        }
+    }
+}
+
+/// Where in MPI the rank was, as far as that explains something.
+fn place(exit: Exit, seen: &Snapshot) -> String {
+    match (exit, seen.state, call_name(seen.call)) {
+        (Exit::Code(_), State::Running, Some(call)) => format!(" in {call}, without calling MPI_Finalize"),
+        (Exit::Code(_), State::Running, None) => " without calling MPI_Finalize".into(),
+        (_, State::Finalizing, _) => " in MPI_Finalize".into(),
+        (_, _, Some(call)) => format!(" in {call}"),
+        (Exit::Signal(_), State::Running, None) => " outside of MPI calls".into(),
+        (Exit::Signal(_), State::Finalized, None) => " after MPI_Finalize".into(),
+        _ => String::new(),
+    }
+}
+
+/// One rank of [`table`].
+#[derive(Clone, Copy, Debug)]
+pub struct Line {
+    /// The process that we started.
+    pub pid: u32,
+    /// How it ended, if it has.
+    pub exit: Option<Exit>,
+}
+
+/// What every rank is doing, one line each.
+pub fn table(board: &Board, lines: &[Line], host: &str, started: Instant) -> String {
+    let age = seconds(started.elapsed());
+    let mut text = format!("{} on {host}, {age} after the start", count(lines.len()));
+    text += "\n   rank      pid  state       call and what it waits for";
+    for (rank, line) in lines.iter().enumerate() {
+        let seen = board.entry(rank as u32).snapshot();
+        let pid = if seen.pid == 0 { line.pid } else { seen.pid };
+        let (state, doing) = match line.exit {
+            Some(Exit::Code(code)) => ("exited", format!("with code {code}")),
+            Some(Exit::Signal(signal)) => ("killed", format!("by signal {signal} ({})", signals::name(signal))),
+            None => (state_name(seen.state), doing(&seen)),
+        };
+        text += format!("\n{rank:>7}  {pid:>7}  {state:<10}  {doing}").trim_end();
+    }
+    text
+}
+
+fn state_name(state: State) -> &'static str {
+    match state {
+        State::Starting => "not in MPI",
+        State::Running => "running",
+        State::Finalizing => "finalizing",
+        State::Finalized => "finalized",
+    }
+}
+
+fn doing(seen: &Snapshot) -> String {
+    match (call_name(seen.call), seen.waiting) {
+        (Some(call), Some(waiting)) => format!("{call}, {}", waits_for(&waiting)),
+        (Some(call), None) => call,
+        (None, _) if seen.state == State::Running => "computing".into(),
+        (None, _) => String::new(),
+    }
+}
+
+fn waits_for(waiting: &Waiting) -> String {
+    let peer = waiting.peer.map_or("any rank".into(), |peer| format!("rank {peer}"));
+    let tag = waiting.tag.map_or("any tag".into(), |tag| format!("tag {tag}"));
+    let since = match waiting.since {
+        0 => String::new(),
+        since => {
+            let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+            let now = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+            format!(", for {}", seconds(Duration::from_nanos(now.saturating_sub(since))))
+        }
+    };
+    format!("{peer}, {tag}, communicator {} of {}{since}", waiting.context, count(waiting.comm_size as usize))
+}
+
+fn count(ranks: usize) -> String {
+    if ranks == 1 { "1 rank".into() } else { format!("{ranks} ranks") }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(state: State, call: u32) -> Snapshot {
+        Snapshot { pid: 5, state, call, waiting: None }
+    }
+
+    #[test]
+    fn a_failure_is_one_line_that_names_who_and_where() {
+        let killed = Event::Died { rank: 2, exit: Exit::Signal(11), state: State::Running };
+        let line = failure(&killed, &seen(State::Running, 0), 5, "vm", 4, true);
+        let expected = "rank 2 (pid 5 on vm) was killed by signal 11 (Segmentation fault) outside of MPI calls; \
+                        ending the job (4 ranks)";
+        assert_eq!(line, expected);
+        let left = Event::Died { rank: 0, exit: Exit::Code(0), state: State::Running };
+        assert_eq!(
+            failure(&left, &seen(State::Running, 0), 5, "vm", 1, true),
+            "rank 0 (pid 5 on vm) exited with code 0 without calling MPI_Finalize"
+        );
+        let plain = Event::Died { rank: 0, exit: Exit::Code(3), state: State::Starting };
+        assert_eq!(failure(&plain, &seen(State::Starting, 0), 5, "vm", 4, false), "rank 0 (pid 5 on vm) exited with code 3");
+    }
+
+    #[test]
+    fn the_table_says_what_each_rank_does() {
+        let board = Board::create(3, 1).unwrap();
+        board.entry(1).reach(State::Running);
+        board.entry(1).enter(7);
+        board.entry(1).wait_for(&Waiting { peer: Some(0), tag: None, context: 4, comm_size: 3, since: 0 });
+        let line = |exit| Line { pid: 9, exit };
+        let text = table(&board, &[line(None), line(None), line(Some(Exit::Signal(9)))], "vm", Instant::now());
+        let rows: Vec<&str> = text.lines().collect();
+        assert_eq!(rows[0], "3 ranks on vm, 0.0 s after the start");
+        assert_eq!(rows[2], "      0        9  not in MPI");
+        assert!(rows[3].starts_with("      1        9  running     "), "{}", rows[3]);
+        assert!(rows[3].ends_with("rank 0, any tag, communicator 4 of 3 ranks"), "{}", rows[3]);
+        assert_eq!(rows[4], "      2        9  killed      by signal 9 (Killed)");
+    }
+}

@@ -1,0 +1,329 @@
+//! Starting the ranks: board, sockets, pipes, environment.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStringExt;
+
+use bootstrap::control::{self, Decoder, ToRank};
+use bootstrap::environment::{VARIABLE, Words};
+use bootstrap::{Board, Secret};
+use rustix::fs::{Mode, OFlags, fcntl_setfl};
+use rustix::io::{Errno, fcntl_getfd};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Resource, Rlimit, getpid, getrlimit, setrlimit};
+
+use crate::fate::Exit;
+use crate::input::Input;
+use crate::options::{Section, Settings, Stdin, total_ranks};
+use crate::output::{Output, Which};
+use crate::placement::Placement;
+use crate::program::{self, CannotRun};
+use crate::signals::Mask;
+use crate::spawn::{Stack, Start, spawn};
+
+/// Descriptors that each rank costs us: its control socket and two pipes.
+const FILES_EACH: u64 = 3;
+/// Descriptors we need beside those.
+const FILES_BESIDE: u64 = 24;
+/// Where the ranks' two descriptors are looked for: above what scripts use.
+const HIGHEST_NUMBER: RawFd = 199;
+
+/// One rank, seen from here.
+#[derive(Debug)]
+pub struct Rank {
+    /// The process that we started, the leader of its group.
+    pub pid: Pid,
+    /// How it ended; `None` while it runs.
+    pub exit: Option<Exit>,
+    /// Our end of the control socket; `None` once it is closed.
+    pub control: Option<OwnedFd>,
+    /// For what comes from it.
+    pub decoder: Decoder,
+}
+
+/// The ranks and all that belongs to them.
+#[derive(Debug)]
+pub struct Started {
+    /// In the order of their numbers; not all, if `failed`.
+    pub ranks: Vec<Rank>,
+    /// What they are doing.
+    pub board: Board,
+    /// What they write.
+    pub output: Output,
+    /// What some of them read from us.
+    pub input: Input,
+    /// Why the next one did not start.
+    pub failed: Option<CannotRun>,
+}
+
+/// What is the same for all ranks.
+struct Common<'a> {
+    settings: &'a Settings,
+    placement: &'a Placement,
+    mask: &'a Mask,
+    words: Words,
+    open_files: Option<libc::rlimit>,
+    nothing: OwnedFd,
+    welcome: Vec<u8>,
+}
+
+/// Starts all ranks. `Err` if none could be: a line for the user, and the exit code.
+pub fn start(settings: &Settings, placement: &Placement, mask: &Mask) -> Result<Started, CannotRun> {
+    let programs = settings.sections.iter().map(|section| program::find(&section.program, section.directory.as_deref()));
+    let programs: Vec<CString> = programs.collect::<Result<_, _>>()?;
+    let size = total_ranks(settings);
+    let open_files = room_for_files(size)?;
+    let refused = |what: &str, errno: Errno| system_refused(size, what, errno);
+    let secret = Secret::random().map_err(|error| CannotRun { message: error.to_string(), code: 1 })?;
+    let job = bootstrap::random().map_err(|error| CannotRun { message: error.to_string(), code: 1 })?;
+    let board = Board::create(size, job).map_err(|errno| refused("shared memory", errno))?;
+    let (control_number, board_number, _reserved) = reserve(&board).map_err(|errno| refused("descriptors", errno))?;
+    let nothing = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    let common = Common {
+        settings,
+        placement,
+        mask,
+        words: Words {
+            rank: 0,
+            size,
+            local_rank: 0,
+            local_size: size,
+            control: control_number,
+            board: board_number,
+            launcher: getpid().as_raw_nonzero().get() as u32,
+            job,
+        },
+        open_files,
+        nothing: nothing.map_err(|errno| refused("/dev/null", errno))?,
+        welcome: control::encode(&ToRank::Welcome { version: control::VERSION, secret: *secret.bytes() }),
+    };
+    let mut started = Started {
+        ranks: Vec::with_capacity(size as usize),
+        board,
+        output: Output::new(settings.tag),
+        input: Input::new(Vec::new()),
+        failed: None,
+    };
+    started.failed = start_sections(&common, &programs, &mut started).err();
+    // The launcher keeps the board at the ranks' number: see `bootstrap::job`.
+    std::mem::forget(_reserved);
+    Ok(started)
+}
+
+fn start_sections(common: &Common<'_>, programs: &[CString], started: &mut Started) -> Result<(), CannotRun> {
+    let shared = shared_environment(common.settings);
+    let mut stack = Stack::default();
+    let mut inputs = Vec::new();
+    for (section, program) in common.settings.sections.iter().zip(programs) {
+        let own = section.environment.iter().map(|(name, value)| variable(name, value));
+        let mut environment: Vec<CString> = without(&shared, &section.environment).chain(own).collect();
+        let mut arguments = vec![c_string(&section.program)];
+        arguments.extend(section.arguments.iter().map(|argument| c_string(argument)));
+        for _ in 0..section.ranks {
+            let rank = started.ranks.len() as u32;
+            let length = environment.len();
+            environment.extend(rank_environment(&Words { rank, local_rank: rank, ..common.words }));
+            start_rank(common, section, program, &arguments, &environment, &mut stack, &mut inputs, started)?;
+            environment.truncate(length);
+        }
+    }
+    started.input = Input::new(inputs);
+    Ok(())
+}
+
+#[allow(clippy::too_many_arguments)] // one call, and each is another thing
+fn start_rank(
+    common: &Common<'_>,
+    section: &Section,
+    program: &CString,
+    arguments: &[CString],
+    environment: &[CString],
+    stack: &mut Stack,
+    inputs: &mut Vec<OwnedFd>,
+    started: &mut Started,
+) -> Result<(), CannotRun> {
+    let rank = started.ranks.len() as u32;
+    let refused = |errno| system_refused(common.words.size, "pipes and sockets", errno);
+    let (ours, theirs) =
+        socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(refused)?;
+    send(&ours, &common.welcome, SendFlags::NOSIGNAL).map_err(refused)?;
+    let (out, their_out) = read_end().map_err(refused)?;
+    let (err, their_err) = read_end().map_err(refused)?;
+    let directory = section.directory.as_deref().map(c_string);
+    let cpus = common.placement.cpus(rank);
+    let stdin = stdin_of(common, rank, inputs).map_err(refused)?;
+    let pid = spawn(
+        &Start {
+            program,
+            arguments,
+            environment,
+            directory: directory.as_deref(),
+            streams: [stdin.number(common), their_out.as_raw_fd(), their_err.as_raw_fd()],
+            control: (theirs.as_raw_fd(), common.words.control),
+            board: common.words.board,
+            cpus: cpus.as_ref(),
+            mask: common.mask,
+            open_files: common.open_files,
+        },
+        stack,
+    )
+    .map_err(|failure| program::explain(&section.program, section.directory.as_deref(), failure))?;
+    started.board.entry(rank).assign(rank);
+    started.output.add(rank, Which::Out, out);
+    started.output.add(rank, Which::Err, err);
+    started.ranks.push(Rank { pid, exit: None, control: Some(ours), decoder: Decoder::default() });
+    Ok(())
+}
+
+/// What a rank reads.
+enum Reads {
+    Nothing,
+    /// Our own standard input, untouched.
+    Ours,
+    /// A pipe that [`Input`] fills.
+    Pipe(OwnedFd),
+}
+
+impl Reads {
+    fn number(&self, common: &Common<'_>) -> RawFd {
+        match self {
+            Reads::Nothing => common.nothing.as_raw_fd(),
+            Reads::Ours => 0,
+            Reads::Pipe(pipe) => pipe.as_raw_fd(),
+        }
+    }
+}
+
+fn stdin_of(common: &Common<'_>, rank: u32, inputs: &mut Vec<OwnedFd>) -> Result<Reads, Errno> {
+    let (mine, only_mine) = match common.settings.stdin {
+        Stdin::First => (rank == 0, true),
+        Stdin::Rank(chosen) => (rank == chosen, true),
+        Stdin::All => (true, common.words.size == 1),
+        Stdin::None => (false, false),
+    };
+    if !mine {
+        return Ok(Reads::Nothing);
+    }
+    if only_mine && !rustix::termios::isatty(rustix::stdio::stdin()) {
+        return Ok(Reads::Ours);
+    }
+    let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC)?;
+    fcntl_setfl(&ours, OFlags::NONBLOCK)?;
+    inputs.push(ours);
+    Ok(Reads::Pipe(theirs))
+}
+
+/// A pipe of which our end, for reading, does not block.
+fn read_end() -> Result<(OwnedFd, OwnedFd), Errno> {
+    let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
+    fcntl_setfl(&ours, OFlags::NONBLOCK)?;
+    Ok((ours, theirs))
+}
+
+/// Finds two free numbers that are high enough to be in nobody's way, and
+/// occupies them: the lower is for control sockets, the higher holds the board.
+fn reserve(board: &Board) -> Result<(RawFd, RawFd, [OwnedFd; 2]), Errno> {
+    let file = board.file().ok_or(Errno::BADF)?;
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let mut highest = HIGHEST_NUMBER.min(limit.min(i32::MAX as u64) as RawFd - 1);
+    let mut occupy = || loop {
+        let taken = rustix::io::fcntl_dupfd_cloexec(file, highest)?;
+        if taken.as_raw_fd() == highest {
+            highest -= 1;
+            return Ok::<OwnedFd, Errno>(taken);
+        }
+        // Somebody's: our caller's own, to be passed on to the ranks.
+        highest -= 1;
+        if highest <= 2 {
+            return Err(Errno::MFILE);
+        }
+    };
+    let high = occupy()?;
+    let low = occupy()?;
+    debug_assert!(fcntl_getfd(low.as_fd()).is_ok());
+    Ok((low.as_raw_fd(), high.as_raw_fd(), [low, high]))
+}
+
+/// Raises our limit of open files as far as the ranks need it. Returns the
+/// limit from before, for the ranks, if it was changed.
+fn room_for_files(ranks: u32) -> Result<Option<libc::rlimit>, CannotRun> {
+    let needed = u64::from(ranks) * FILES_EACH + FILES_BESIDE;
+    let limit = getrlimit(Resource::Nofile);
+    let current = limit.current.unwrap_or(u64::MAX);
+    if current >= needed {
+        return Ok(None);
+    }
+    let maximum = limit.maximum.unwrap_or(u64::MAX);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum: limit.maximum });
+    if maximum < needed || raised.is_err() {
+        let message = format!(
+            "{ranks} ranks need {needed} open files and the limit is {maximum}: raise it (`ulimit -Hn`, or `--ulimit nofile=` \
+             of the container) or start fewer ranks"
+        );
+        return Err(CannotRun { message, code: 1 });
+    }
+    Ok(Some(libc::rlimit { rlim_cur: current, rlim_max: maximum }))
+}
+
+fn system_refused(ranks: u32, what: &str, errno: Errno) -> CannotRun {
+    let system = std::io::Error::from(errno);
+    CannotRun { message: format!("cannot start {ranks} ranks: the system refused {what}: {system}"), code: 1 }
+}
+
+/// Our environment with the job's variables, but not those of a job that we
+/// are a rank of ourselves.
+fn shared_environment(settings: &Settings) -> Vec<CString> {
+    let inherited = std::env::vars_os().filter(|(name, _)| !OURS.iter().any(|ours| name == *ours));
+    let inherited = inherited.filter_map(|(name, value)| {
+        let mut line = name.into_vec();
+        line.push(b'=');
+        line.extend(value.into_vec());
+        CString::new(line).ok()
+    });
+    let mut own = settings.environment.clone();
+    if let Some(config) = &settings.config {
+        let path = std::path::absolute(config).map_or(config.clone(), |path| path.to_string_lossy().into_owned());
+        own.push(("VERBENA_CONFIG".into(), path));
+    }
+    if !settings.set.is_empty() {
+        own.push(("VERBENA_SET".into(), settings.set.join("\n")));
+    }
+    let inherited: Vec<CString> = inherited.collect();
+    let mut lines: Vec<CString> = without(&inherited, &own).collect();
+    for (index, (name, value)) in own.iter().enumerate() {
+        // Of several with one name the last counts.
+        if !own[index + 1..].iter().any(|(later, _)| later == name) {
+            lines.push(variable(name, value));
+        }
+    }
+    lines
+}
+
+const OURS: [&str; 5] = [VARIABLE, "VERBENA_RANK", "VERBENA_SIZE", "VERBENA_LOCAL_RANK", "VERBENA_LOCAL_SIZE"];
+
+fn rank_environment(words: &Words) -> [CString; 5] {
+    let values = [
+        words.to_string(),
+        words.rank.to_string(),
+        words.size.to_string(),
+        words.local_rank.to_string(),
+        words.local_size.to_string(),
+    ];
+    std::array::from_fn(|i| variable(OURS[i], &values[i]))
+}
+
+/// The lines that set none of these variables.
+fn without<'a>(lines: &'a [CString], names: &'a [(String, String)]) -> impl Iterator<Item = CString> + 'a {
+    let sets = |line: &CString, name: &str| line.as_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="));
+    lines.iter().filter(move |line| !names.iter().any(|(name, _)| sets(line, name))).cloned()
+}
+
+fn variable(name: &str, value: &str) -> CString {
+    c_string(&format!("{name}={value}"))
+}
+
+/// What comes from a command line or an environment has no zero byte.
+fn c_string(text: &str) -> CString {
+    CString::new(text).unwrap_or_default()
+}
