@@ -36,19 +36,33 @@ pub(crate) fn our_image(project: &Project) -> PathBuf {
     project.root.join("tests/programs/heat/verbena.png")
 }
 
+/// The files that one run wrote.
+struct Written {
+    picture: PathBuf,
+    raw: PathBuf,
+}
+
 impl Heat {
-    /// Runs on `ranks` ranks and on one; the picture, if both agree.
+    /// Runs on `ranks` ranks, showing progress, and on one; the picture, if
+    /// both agree.
     pub(crate) fn run(&self, image: &Path, ranks: u32) -> Result<PathBuf> {
-        let many = self.once(image, ranks)?;
-        let one = self.once(image, 1)?;
-        let same = std::fs::read(&many.1)? == std::fs::read(&one.1)?;
-        ensure!(same, "the field of {ranks} ranks ({}) is not that of 1 ({})", many.1.display(), one.1.display());
+        let many = self.once(image, ranks, &[])?;
+        let one = self.once(image, 1, &["-q"])?;
+        agree(&many, &one)?;
         println!("{ranks} ranks and 1 rank agree bit for bit");
-        Ok(many.0)
+        Ok(many.picture)
     }
 
-    /// The picture and the raw field.
-    fn once(&self, image: &Path, ranks: u32) -> Result<(PathBuf, PathBuf)> {
+    /// Runs on one rank and on each of `counts`; how many agree with the one.
+    pub(crate) fn compare(&self, image: &Path, counts: &[u32]) -> Result<u64> {
+        let one = self.once(image, 1, &["-q"])?;
+        for ranks in counts {
+            agree(&self.once(image, *ranks, &["-q"])?, &one)?;
+        }
+        Ok(counts.len() as u64)
+    }
+
+    fn once(&self, image: &Path, ranks: u32, options: &[&str]) -> Result<Written> {
         let stem = image.file_stem().context("the image has no name")?.to_string_lossy();
         let picture = self.folder.join(format!("{stem}-{ranks}.png"));
         let raw = self.folder.join(format!("{stem}-{ranks}.raw"));
@@ -58,17 +72,20 @@ impl Heat {
             }
         }
         let mut command = Command::new(&self.mpiexec);
-        command.arg("-n").arg(ranks.to_string()).arg(&self.program);
-        command.arg("-o").arg(&picture).arg("--raw").arg(&raw);
-        if ranks == 1 {
-            command.arg("-q");
-        }
-        command.arg(image);
+        command.arg("-n").arg(ranks.to_string()).arg(&self.program).args(options);
+        command.arg("-o").arg(&picture).arg("--raw").arg(&raw).arg(image);
         println!("$ {}", line(&command));
         show(&mut command)?;
         if !picture.exists() || !raw.exists() {
             bail!("the program ended well but wrote no {}", picture.display());
         }
-        Ok((picture, raw))
+        Ok(Written { picture, raw })
     }
+}
+
+/// Fails unless both runs computed the same bits.
+fn agree(some: &Written, other: &Written) -> Result<()> {
+    let same = std::fs::read(&some.raw)? == std::fs::read(&other.raw)?;
+    ensure!(same, "{} and {} differ", some.raw.display(), other.raw.display());
+    Ok(())
 }

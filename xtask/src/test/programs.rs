@@ -1,8 +1,6 @@
 //! The C programs: compiled once by an `mpicc`, run as the table says, judged
 //! by exit code, output, time, and by what they leave behind.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -30,8 +28,8 @@ pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
     let bench = Bench {
         sources: project.root.join("tests/programs"),
         built: project.target.join(if peer { "programs-peer" } else { "programs" }),
-        mpicc: options.mpicc.clone().unwrap_or_else(|| prefix.join("bin/mpicc")),
-        mpiexec: options.mpiexec.clone().unwrap_or_else(|| prefix.join("bin/mpiexec")),
+        mpicc: std::path::absolute(options.mpicc.clone().unwrap_or_else(|| prefix.join("bin/mpicc")))?,
+        mpiexec: std::path::absolute(options.mpiexec.clone().unwrap_or_else(|| prefix.join("bin/mpiexec")))?,
         options,
     };
     let cases = table::read(&bench.sources.join("table.toml"))?;
@@ -216,17 +214,12 @@ fn verdict(case: &Case, ran: &Ran) -> Vec<String> {
     if let Some(limit) = case.within.filter(|limit| ran.elapsed.as_secs_f64() > *limit) {
         wrong.push(format!("took {:.2} s, allowed are {limit} s", ran.elapsed.as_secs_f64()));
     }
-    let streams: BTreeMap<&str, (&str, &[table::Pattern])> =
-        [("stdout", (ran.stdout.as_str(), &case.stdout[..])), ("stderr", (ran.stderr.as_str(), &case.stderr[..]))]
-            .into();
-    for (name, (text, patterns)) in streams {
+    for (name, text, patterns) in [("stdout", &ran.stdout, &case.stdout), ("stderr", &ran.stderr, &case.stderr)] {
         for pattern in patterns.iter().filter(|pattern| !pattern.0.is_match(text)) {
             wrong.push(format!("{name} has no match for /{}/", pattern.0));
         }
         for pattern in case.absent.iter().filter(|pattern| pattern.0.is_match(text)) {
-            let mut reason = String::new();
-            let _ = write!(reason, "{name} has a match for /{}/, which must not be", pattern.0);
-            wrong.push(reason);
+            wrong.push(format!("{name} has a match for /{}/, which must not be", pattern.0));
         }
     }
     wrong

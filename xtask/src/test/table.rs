@@ -172,6 +172,6 @@ mod tests {
     #[test]
     fn our_table_can_be_read() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/programs/table.toml");
-        assert!(read(&path).unwrap().len() > 10);
+        assert!(read(&path).unwrap().len() > 1);
     }
 }
