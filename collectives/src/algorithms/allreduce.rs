@@ -1,0 +1,189 @@
+//! Allreduce (MPI-5.0 §6.9.6).
+//!
+//! `input` is this rank's contribution, `output` the receive buffer (the input
+//! itself when in place).
+
+use std::ops::Range;
+
+use super::Seat;
+use super::fold::{Fold, Side};
+use crate::schedule::Builder;
+use crate::shape::{Run, piece};
+
+/// A power of two of *nodes* made of any number of ranks: the first ones stand
+/// for two adjacent ranks each, so that rank order is kept.
+pub(super) struct Pairs {
+    seat: Seat,
+    /// Log2 of the number of nodes.
+    bits: u32,
+    /// How many nodes are pairs.
+    pairs: u32,
+    /// The rank that must not be the one folded away.
+    keep: Option<u32>,
+}
+
+/// One step of recursive halving: across which bit, what was kept and given.
+pub(super) struct Step {
+    pub(super) bit: u32,
+    pub(super) kept: Range<u64>,
+    pub(super) given: Range<u64>,
+}
+
+impl Pairs {
+    pub(super) fn new(seat: Seat, keep: Option<u32>) -> Pairs {
+        let bits = seat.size.ilog2();
+        Pairs { seat, bits, pairs: seat.size - (1 << bits), keep }
+    }
+
+    /// Log2 of the number of nodes.
+    pub(super) fn bits(&self) -> u32 {
+        self.bits
+    }
+
+    /// The node that stands for a rank.
+    pub(super) fn node_of(&self, rank: u32) -> u32 {
+        if rank < 2 * self.pairs { rank / 2 } else { rank - self.pairs }
+    }
+
+    /// The ranks that a node stands for.
+    pub(super) fn ranks(&self, node: u32) -> Range<u32> {
+        if node < self.pairs { 2 * node..2 * node + 2 } else { node + self.pairs..node + self.pairs + 1 }
+    }
+
+    /// The rank that acts for a node: the upper one of a pair, or the kept one.
+    pub(super) fn rank(&self, node: u32) -> u32 {
+        let ranks = self.ranks(node);
+        self.keep.filter(|keep| ranks.contains(keep)).unwrap_or(ranks.end - 1)
+    }
+
+    /// The rank that is folded away for `node`.
+    pub(super) fn folded(&self, node: u32) -> Option<u32> {
+        self.ranks(node).find(|&rank| rank != self.rank(node))
+    }
+
+    /// The two of a pair become one: the result is this rank's node, `None` at
+    /// the rank that has handed over its contribution.
+    pub(super) fn fold_in(&self, b: &mut Builder, fold: &mut Fold) -> Option<u32> {
+        let node = self.node_of(self.seat.rank);
+        let Some(folded) = self.folded(node) else {
+            return Some(node);
+        };
+        if folded == self.seat.rank {
+            b.send(self.rank(node), fold.result());
+            return None;
+        }
+        let side = if folded < self.seat.rank { Side::Left } else { Side::Right };
+        let everything = fold.everything();
+        let incoming = fold.incoming(b, side);
+        b.recv(folded, incoming);
+        fold.combine(b, side, &everything);
+        b.round();
+        Some(node)
+    }
+
+    /// The result goes back to the ranks that were folded away.
+    fn unfold(&self, b: &mut Builder, result: Run) {
+        let node = self.node_of(self.seat.rank);
+        if let Some(folded) = self.folded(node) {
+            b.round();
+            if folded == self.seat.rank {
+                b.recv(self.rank(node), result);
+            } else {
+                b.send(folded, result);
+            }
+        }
+    }
+}
+
+/// For short vectors: everyone exchanges everything across each bit, in rank
+/// order; log2 size rounds, and two more where the size is no power of two.
+pub fn recursive_doubling(b: &mut Builder, seat: Seat, input: Run, output: Run, commutative: bool) {
+    let pairs = Pairs::new(seat, None);
+    let mut fold = Fold::new(input, output, commutative);
+    let everything = fold.everything();
+    if let Some(node) = pairs.fold_in(b, &mut fold) {
+        for bit in (0..pairs.bits()).map(|bit| 1 << bit) {
+            let side = if node & bit == 0 { Side::Right } else { Side::Left };
+            let partner = pairs.rank(node ^ bit);
+            let incoming = fold.incoming(b, side);
+            b.recv(partner, incoming);
+            b.send(partner, fold.result());
+            fold.combine(b, side, &everything);
+            b.round();
+        }
+        fold.settle(b, &everything);
+    }
+    pairs.unfold(b, output);
+}
+
+/// For long vectors: recursive halving over nearest neighbours first, then the
+/// same way back (Rabenseifner). Keeps rank order.
+pub fn halving(b: &mut Builder, seat: Seat, input: Run, output: Run, commutative: bool) {
+    let pairs = Pairs::new(seat, None);
+    let mut fold = Fold::new(input, output, commutative);
+    if let Some(node) = pairs.fold_in(b, &mut fold) {
+        let mut steps = halve(b, &pairs, node, &mut fold);
+        let mut mine = steps.last().map_or(fold.everything(), |step| step.kept.clone());
+        fold.settle(b, &mine);
+        while let Some(step) = steps.pop() {
+            let partner = pairs.rank(node ^ step.bit);
+            b.round();
+            b.recv(partner, output.range(&step.given));
+            b.send(partner, output.range(&mine));
+            mine = mine.start.min(step.given.start)..mine.end.max(step.given.end);
+        }
+    }
+    pairs.unfold(b, output);
+}
+
+/// Across each bit, nearest first, the two nodes keep a half each of what they
+/// have in common. Adjacent groups combine, so rank order is kept.
+pub(super) fn halve(b: &mut Builder, pairs: &Pairs, node: u32, fold: &mut Fold) -> Vec<Step> {
+    let mut range = fold.everything();
+    let mut steps = Vec::new();
+    for bit in (0..pairs.bits()).map(|bit| 1 << bit) {
+        let middle = range.start + (range.end - range.start) / 2;
+        let (low, high) = (range.start..middle, middle..range.end);
+        let (side, kept, given) = if node & bit == 0 { (Side::Right, low, high) } else { (Side::Left, high, low) };
+        let partner = pairs.rank(node ^ bit);
+        let incoming = fold.incoming(b, side);
+        b.recv(partner, incoming.range(&kept));
+        b.send(partner, fold.result().range(&given));
+        fold.combine(b, side, &kept);
+        b.round();
+        range = kept.clone();
+        steps.push(Step { bit, kept, given });
+    }
+    steps
+}
+
+/// For long vectors and any number of ranks, if the operation commutes: each
+/// piece goes round the ring and collects, then goes round complete.
+pub fn ring(b: &mut Builder, seat: Seat, input: Run, output: Run) {
+    let piece = |index: u32| piece(input.count, u64::from(seat.size), u64::from(index));
+    let (next, previous) = (seat.ahead(1), seat.behind(1));
+    let in_place = input.span() == output.span();
+    let spare = in_place.then(|| b.like(input, piece(0).end));
+    for step in 1..seat.size {
+        let (incoming, outgoing) = (piece(seat.behind(step)), piece(seat.behind(step - 1)));
+        let (mine, result) = (input.range(&incoming), output.range(&incoming));
+        let landing = spare.map_or(result, |spare| spare.part(0, result.count));
+        b.recv(previous, landing);
+        b.send(next, if step == 1 { input } else { output }.range(&outgoing));
+        // In place `mine` is the result: the landed operand goes to its left.
+        if in_place {
+            b.reduce(landing, mine)
+        } else {
+            b.reduce(mine, landing)
+        }
+        b.round();
+    }
+    for step in 0..seat.size - 1 {
+        b.recv(previous, output.range(&piece(seat.behind(step))));
+        b.send(next, output.range(&piece((Seat { rank: next, ..seat }).behind(step))));
+        b.round();
+    }
+    if seat.size == 1 {
+        b.copy(input, output);
+    }
+}

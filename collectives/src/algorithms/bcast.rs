@@ -1,0 +1,76 @@
+//! Broadcast (MPI-5.0 §6.4).
+
+use super::{Binomial, Seat};
+use crate::schedule::Builder;
+use crate::shape::{Run, piece};
+
+/// Down a binomial tree: log2 size messages deep, all of the data in each.
+pub fn binomial(b: &mut Builder, seat: Seat, root: u32, data: Run) {
+    let tree = Binomial::new(seat, root);
+    if let Some(parent) = tree.parent() {
+        b.recv(parent, data);
+        b.round();
+    }
+    for child in tree.children().rev() {
+        b.send(tree.rank(child), data);
+    }
+}
+
+/// A piece for each rank down a binomial tree, then the pieces round the ring:
+/// each rank moves about twice the data, whatever the size of the group.
+///
+/// What a rank got for its subtree is not sent to it again, so the root's
+/// buffer is never written.
+pub fn scatter_ring(b: &mut Builder, seat: Seat, root: u32, data: Run) {
+    let tree = Binomial::new(seat, root);
+    let bytes = data.as_bytes().unwrap_or_else(|| b.packed(data.bytes()));
+    if tree.node == 0 {
+        pack(b, data, bytes);
+    }
+    scatter(b, tree, bytes);
+    b.round();
+    ring(b, tree, bytes);
+    if tree.node != 0 {
+        b.round();
+        pack(b, bytes, data);
+    }
+}
+
+/// A copy between the user's layout and packed bytes, unless they are the same.
+fn pack(b: &mut Builder, from: Run, to: Run) {
+    if from.space != to.space {
+        b.copy(from, to);
+    }
+}
+
+/// The pieces `from .. from + count` as one run.
+fn pieces(tree: Binomial, bytes: Run, from: u32, count: u32) -> Run {
+    let at = |index: u32| piece(bytes.count, u64::from(tree.size), u64::from(index)).start;
+    bytes.range(&(at(from)..at(from + count)))
+}
+
+fn scatter(b: &mut Builder, tree: Binomial, bytes: Run) {
+    if let Some(parent) = tree.parent() {
+        b.recv(parent, pieces(tree, bytes, tree.node, tree.weight(tree.node)));
+        b.round();
+    }
+    for child in tree.children().rev() {
+        b.send(tree.rank(child), pieces(tree, bytes, child, tree.weight(child)));
+    }
+}
+
+fn ring(b: &mut Builder, tree: Binomial, bytes: Run) {
+    let here = Seat { rank: tree.node, size: tree.size };
+    let (next, previous) = (here.ahead(1), here.behind(1));
+    let owns = |node: u32, index: u32| (node..node + tree.weight(node)).contains(&index);
+    for step in 1..tree.size {
+        let (incoming, outgoing) = (here.behind(step), here.behind(step - 1));
+        if !owns(here.rank, incoming) {
+            b.recv(tree.rank(previous), pieces(tree, bytes, incoming, 1));
+        }
+        if !owns(next, outgoing) {
+            b.send(tree.rank(next), pieces(tree, bytes, outgoing, 1));
+        }
+        b.round();
+    }
+}

@@ -1,0 +1,79 @@
+//! Gather and gatherv (MPI-5.0 §6.5).
+
+use super::{Binomial, Seat};
+use crate::schedule::Builder;
+use crate::shape::Run;
+
+/// The root's receive buffer: the block of each rank, one after the other.
+fn blocks(all: Run, seat: Seat, from: u32, count: u32) -> Run {
+    let each = all.count / u64::from(seat.size);
+    all.part(u64::from(from) * each, u64::from(count) * each)
+}
+
+/// Up a binomial tree, packed on the way.
+///
+/// `own` is this rank's block, `None` where it lies in place (root only). `all`
+/// is the root's receive buffer, `None` elsewhere.
+pub fn binomial(b: &mut Builder, seat: Seat, root: u32, own: Option<Run>, all: Option<Run>) {
+    let tree = Binomial::new(seat, root);
+    match (all, own) {
+        (Some(all), own) => at_root(b, seat, tree, own, all),
+        (None, Some(own)) => below_root(b, tree, own),
+        (None, None) => debug_assert!(false, "only the root gathers in place"),
+    }
+}
+
+fn at_root(b: &mut Builder, seat: Seat, tree: Binomial, own: Option<Run>, all: Run) {
+    // At most one child's blocks go past the last rank and on at rank 0.
+    let mut wrapped = None;
+    for child in tree.children() {
+        let (first, count) = (tree.rank(child), tree.weight(child));
+        if first + count <= seat.size {
+            b.recv(first, blocks(all, seat, first, count));
+        } else {
+            let high = blocks(all, seat, first, seat.size - first);
+            let low = blocks(all, seat, 0, count - (seat.size - first));
+            let temp = b.packed(high.bytes() + low.bytes());
+            b.recv(first, temp);
+            wrapped = Some((temp, high, low));
+        }
+    }
+    if let Some((temp, high, low)) = wrapped {
+        b.copy(temp.part(0, high.bytes()), high);
+        b.copy(temp.part(high.bytes(), low.bytes()), low);
+    }
+    if let Some(own) = own {
+        b.copy(own, blocks(all, seat, seat.rank, 1));
+    }
+}
+
+fn below_root(b: &mut Builder, tree: Binomial, own: Run) {
+    let parent = tree.parent().expect("a rank below the root has a parent");
+    let count = tree.weight(tree.node);
+    if count == 1 {
+        return b.send(parent, own);
+    }
+    let block = own.bytes();
+    let temp = b.packed(u64::from(count) * block);
+    for child in tree.children() {
+        let first = u64::from(child - tree.node);
+        b.recv(tree.rank(child), temp.part(first * block, u64::from(tree.weight(child)) * block));
+    }
+    b.copy(own, temp.part(0, block));
+    b.send(parent, temp);
+}
+
+/// Everyone to the root, which has a bounded number of receives open.
+///
+/// `own` as for [`binomial`]; `all` has the root's block for each rank.
+pub fn linear(b: &mut Builder, seat: Seat, root: u32, own: Option<Run>, all: Option<&[Run]>) {
+    let Some(all) = all else {
+        return own.into_iter().for_each(|own| b.send(root, own));
+    };
+    for other in seat.others() {
+        b.recv(other, all[other as usize]);
+    }
+    if let Some(own) = own {
+        b.copy(own, all[seat.rank as usize]);
+    }
+}

@@ -1,0 +1,120 @@
+//! The algorithms: pure functions that write one rank's part of a schedule.
+//!
+//! Each takes the rank's [`Seat`] and the [`Run`]s of the call, and appends to
+//! a [`Builder`]; operations made of two algorithms call one after the other.
+//! What two ranks must agree on (who sends how many bytes when) depends only on
+//! what MPI makes equal on all ranks: packed sizes, counts of reductions, root,
+//! operation. In place and gaps in types are each rank's own affair.
+//!
+//! Sources: Thakur, Rabenseifner, Gropp, "Optimization of collective
+//! communication operations in MPICH" (2005); Bruck et al., "Efficient
+//! algorithms for all-to-all communications" (1997); Hillis and Steele, "Data
+//! parallel algorithms" (1986).
+
+pub mod allgather;
+pub mod allreduce;
+pub mod alltoall;
+pub mod barrier;
+pub mod bcast;
+mod fold;
+pub mod gather;
+pub mod neighbor;
+pub mod reduce;
+pub mod reduce_scatter;
+pub mod scan;
+pub mod scatter;
+
+#[cfg(doc)]
+use crate::{schedule::Builder, shape::Run};
+
+/// Who one is among how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Seat {
+    /// The own rank, less than `size`.
+    pub rank: u32,
+    /// Ranks in the group, at least 1.
+    pub size: u32,
+}
+
+impl Seat {
+    /// The rank `by` places further round the ring; `by <= size`.
+    pub fn ahead(self, by: u32) -> u32 {
+        ((u64::from(self.rank) + u64::from(by)) % u64::from(self.size)) as u32
+    }
+
+    /// The rank `by` places back round the ring; `by <= size`.
+    pub fn behind(self, by: u32) -> u32 {
+        self.ahead(self.size - by)
+    }
+
+    /// All others, the next one first: so that not all start with rank 0.
+    pub fn others(self) -> impl Iterator<Item = u32> {
+        (1..self.size).map(move |by| self.ahead(by))
+    }
+}
+
+/// A binomial tree over the ranks, seen from one of them. Nodes are numbered
+/// from the root, round the ring; the subtree of a node is `node ..
+/// node + reach`, cut at the size.
+#[derive(Clone, Copy, Debug)]
+struct Binomial {
+    root: u32,
+    size: u32,
+    node: u32,
+}
+
+impl Binomial {
+    fn new(seat: Seat, root: u32) -> Binomial {
+        Binomial { root, size: seat.size, node: seat.behind(root) }
+    }
+
+    /// The rank of a node.
+    fn rank(self, node: u32) -> u32 {
+        Seat { rank: self.root, size: self.size }.ahead(node)
+    }
+
+    /// The parent's rank; `None` at the root.
+    fn parent(self) -> Option<u32> {
+        (self.node > 0).then(|| self.rank(self.node & (self.node - 1)))
+    }
+
+    /// How many nodes hang below and including `node`.
+    fn weight(self, node: u32) -> u32 {
+        let reach = if node == 0 { self.size } else { 1 << node.trailing_zeros() };
+        reach.min(self.size - node)
+    }
+
+    /// The children's nodes, the nearest first.
+    fn children(self) -> impl DoubleEndedIterator<Item = u32> {
+        let bits = if self.node == 0 { 32 - (self.size - 1).leading_zeros() } else { self.node.trailing_zeros() };
+        let size = self.size;
+        (0..bits).map(move |bit| self.node + (1 << bit)).filter(move |&child| child < size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_binomial_tree_reaches_every_rank_once() {
+        for size in 1..40 {
+            for root in [0, size / 2, size - 1] {
+                let mut parents = vec![None; size as usize];
+                for rank in 0..size {
+                    let tree = Binomial::new(Seat { rank, size }, root);
+                    assert_eq!(tree.parent().is_none(), rank == root);
+                    let below: u32 = tree.children().map(|child| tree.weight(child)).sum();
+                    assert_eq!(tree.weight(tree.node), below + 1);
+                    for child in tree.children() {
+                        let seen = parents[tree.rank(child) as usize].replace(rank);
+                        assert_eq!(seen, None);
+                        let of_child = Binomial::new(Seat { rank: tree.rank(child), size }, root);
+                        assert_eq!(of_child.parent(), Some(rank));
+                    }
+                }
+                assert_eq!(parents.iter().filter(|parent| parent.is_none()).count(), 1);
+            }
+        }
+    }
+}

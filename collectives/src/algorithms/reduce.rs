@@ -1,0 +1,87 @@
+//! Reduce (MPI-5.0 §6.9.1).
+//!
+//! `input` is this rank's contribution, `output` where the root wants the
+//! result (`None` elsewhere; the input itself when in place).
+
+use super::fold::{Fold, Side};
+use super::{Binomial, Seat};
+use crate::schedule::Builder;
+use crate::shape::Run;
+
+/// Up a binomial tree in rank order: the order in which operands are combined
+/// depends on the number of ranks alone (and on the root if `commutative`).
+///
+/// Where order matters the tree stands on rank 0, which passes the result on.
+pub fn binomial(b: &mut Builder, seat: Seat, root: u32, input: Run, output: Option<Run>, commutative: bool) {
+    let base = if commutative { root } else { 0 };
+    let tree = Binomial::new(seat, base);
+    let result = up_the_tree(b, tree, input, output.filter(|_| root == base), commutative);
+    if root == base {
+        return;
+    }
+    b.round();
+    if seat.rank == base {
+        b.send(root, result);
+    }
+    if let Some(output) = output {
+        b.recv(base, output);
+    }
+}
+
+/// What this rank has got from its subtree; at the tree's root in `output`.
+fn up_the_tree(b: &mut Builder, tree: Binomial, input: Run, output: Option<Run>, commutative: bool) -> Run {
+    let children = tree.children().count();
+    if children == 0 && output.is_none() {
+        if let Some(parent) = tree.parent() {
+            b.send(parent, input);
+        }
+        return input;
+    }
+    let home = output.unwrap_or_else(|| b.like(input, input.count));
+    let mut fold = Fold::new(input, home, commutative);
+    fold.expect_right(children);
+    for child in tree.children() {
+        let incoming = fold.incoming(b, Side::Right);
+        b.recv(tree.rank(child), incoming);
+        let everything = fold.everything();
+        fold.combine(b, Side::Right, &everything);
+    }
+    match tree.parent() {
+        Some(parent) => {
+            b.send(parent, fold.result());
+            fold.result()
+        }
+        None => {
+            let everything = fold.everything();
+            fold.settle(b, &everything)
+        }
+    }
+}
+
+/// For long vectors: everyone reduces a piece (recursive halving), the pieces
+/// are gathered at the root. Rank order is kept (Rabenseifner).
+pub fn halving(b: &mut Builder, seat: Seat, root: u32, input: Run, output: Option<Run>, commutative: bool) {
+    let pairs = super::allreduce::Pairs::new(seat, Some(root));
+    if pairs.folded(pairs.node_of(seat.rank)) == Some(seat.rank) {
+        return b.send(pairs.rank(pairs.node_of(seat.rank)), input);
+    }
+    let home = output.unwrap_or_else(|| b.like(input, input.count));
+    let mut fold = Fold::new(input, home, commutative);
+    let Some(node) = pairs.fold_in(b, &mut fold) else {
+        return;
+    };
+    let mut steps = super::allreduce::halve(b, &pairs, node, &mut fold);
+    let target = pairs.node_of(root);
+    let mut mine = steps.last().map_or(fold.everything(), |step| step.kept.clone());
+    let home = fold.settle(b, &mine);
+    while let Some(step) = steps.pop() {
+        let partner = pairs.rank(node ^ step.bit);
+        b.round();
+        if (node ^ target) & step.bit != 0 {
+            b.send(partner, home.range(&mine));
+            return;
+        }
+        b.recv(partner, home.range(&step.given));
+        mine = mine.start.min(step.given.start)..mine.end.max(step.given.end);
+    }
+}

@@ -1,0 +1,66 @@
+//! Scan and exscan (MPI-5.0 §6.11).
+//!
+//! In round k the partial result of the 2^k ranks up to and including one's own
+//! goes 2^k ranks ahead, so that adjacent groups combine and rank order is kept
+//! (Hillis and Steele); ceil(log2 size) rounds.
+
+use super::Seat;
+use crate::schedule::Builder;
+use crate::shape::Run;
+
+/// Where each round's messages go: the rank ahead and the one behind, if any.
+fn distances(seat: Seat) -> impl Iterator<Item = (Option<u32>, Option<u32>)> {
+    (0..32).map(|bit| 1u32 << bit).take_while(move |&by| by < seat.size).map(move |by| {
+        let ahead = (by < seat.size - seat.rank).then(|| seat.rank + by);
+        (ahead, seat.rank.checked_sub(by))
+    })
+}
+
+/// The reduction of the ranks up to and including this one, in `output`.
+pub fn inclusive(b: &mut Builder, seat: Seat, input: Run, output: Run) {
+    let incoming = (seat.rank > 0).then(|| b.like(input, input.count));
+    b.copy(input, output);
+    for (ahead, behind) in distances(seat) {
+        if let (Some(behind), Some(incoming)) = (behind, incoming) {
+            b.recv(behind, incoming);
+        }
+        if let Some(ahead) = ahead {
+            b.send(ahead, output);
+        }
+        if let (Some(_), Some(incoming)) = (behind, incoming) {
+            b.reduce(incoming, output);
+        }
+        b.round();
+    }
+}
+
+/// The reduction of the ranks below this one, in `output`, which rank 0 leaves
+/// alone.
+pub fn exclusive(b: &mut Builder, seat: Seat, input: Run, output: Run) {
+    let incoming = (seat.rank > 0).then(|| b.like(input, input.count));
+    // The sum with the own contribution, for those who need to pass it on.
+    let inclusive = (seat.rank > 0).then(|| b.like(input, input.count));
+    let mut passed = input;
+    if let Some(inclusive) = inclusive.filter(|_| seat.rank + 1 < seat.size) {
+        b.copy(input, inclusive);
+        passed = inclusive;
+    }
+    for (round, (ahead, behind)) in distances(seat).enumerate() {
+        if let (Some(behind), Some(incoming)) = (behind, incoming) {
+            b.recv(behind, if round == 0 { output } else { incoming });
+        }
+        if let Some(ahead) = ahead {
+            b.send(ahead, passed);
+        }
+        if let (Some(_), Some(incoming), Some(inclusive)) = (behind, incoming, inclusive) {
+            let incoming = if round == 0 { output } else { incoming };
+            if seat.size - seat.rank > 2 << round {
+                b.reduce(incoming, inclusive);
+            }
+            if round > 0 {
+                b.reduce(incoming, output);
+            }
+        }
+        b.round();
+    }
+}

@@ -1,0 +1,293 @@
+//! All ranks of a collective in one process, without an engine.
+//!
+//! Runs a schedule for each rank on buffers of its own, in a random order, with
+//! sends that are at random buffered or wait for their receive, and checks what
+//! a schedule promises: see the module `collectives::schedule`.
+
+use std::collections::{HashMap, VecDeque};
+
+use collectives::schedule::{Message, Way};
+use collectives::{Local, Schedule, Shape, Space, Span, Ty};
+
+/// A small generator of random numbers (splitmix64): seeds repeat.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    pub(crate) fn chance(&mut self) -> bool {
+        self.below(2) == 0
+    }
+
+    pub(crate) fn bytes(&mut self, count: u64) -> Vec<u8> {
+        (0..count).map(|_| self.next() as u8).collect()
+    }
+}
+
+/// A datatype: blocks of bytes and an extent.
+#[derive(Clone, Debug)]
+pub(crate) struct Type {
+    pub(crate) blocks: Vec<(i64, u64)>,
+    pub(crate) extent: i64,
+}
+
+impl Type {
+    pub(crate) fn gapless(size: u64) -> Type {
+        Type { blocks: vec![(0, size)], extent: size as i64 }
+    }
+
+    /// A type of 8 data bytes, gapless or with gaps and odd bounds.
+    pub(crate) fn of_eight(random: &mut Random) -> Type {
+        match random.below(4) {
+            0 => Type { blocks: vec![(0, 4), (8, 4)], extent: 16 },
+            1 => Type { blocks: vec![(4, 3), (-5, 5)], extent: -24 },
+            _ => Type::gapless(8),
+        }
+    }
+
+    pub(crate) fn shape(&self) -> Shape {
+        let size = self.blocks.iter().map(|block| block.1).sum();
+        Shape {
+            size,
+            extent: self.extent,
+            true_lb: self.blocks.iter().map(|block| block.0).min().unwrap_or(0),
+            true_ub: self.blocks.iter().map(|block| block.0 + block.1 as i64).max().unwrap_or(0),
+            gapless: self.blocks == [(0, size)] && self.extent == size as i64,
+        }
+    }
+}
+
+/// A buffer whose address stands in the middle of its bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Memory {
+    pub(crate) bytes: Vec<u8>,
+    origin: i64,
+}
+
+impl Memory {
+    pub(crate) fn new(low: i64, high: i64, fill: u8) -> Memory {
+        Memory { bytes: vec![fill; (high - low) as usize], origin: -low }
+    }
+
+    fn each(span: &Span, ty: &Type, mut visit: impl FnMut(i64)) {
+        for element in 0..span.count as i64 {
+            for &(at, len) in &ty.blocks {
+                let start = span.disp + element * ty.extent + at;
+                (start..start + len as i64).for_each(&mut visit);
+            }
+        }
+    }
+
+    pub(crate) fn pack(&self, span: &Span, ty: &Type) -> Vec<u8> {
+        let mut out = Vec::new();
+        Memory::each(span, ty, |at| out.push(self.bytes[(at + self.origin) as usize]));
+        out
+    }
+
+    pub(crate) fn unpack(&mut self, span: &Span, ty: &Type, bytes: &[u8]) {
+        let mut next = bytes.iter();
+        Memory::each(span, ty, |at| {
+            if let Some(byte) = next.next() {
+                self.bytes[(at + self.origin) as usize] = *byte;
+            }
+        });
+        assert!(next.next().is_none(), "more bytes than room");
+    }
+}
+
+/// One rank: its schedule, its buffers, its types.
+pub(crate) struct Seated {
+    pub(crate) schedule: Schedule,
+    pub(crate) send: Memory,
+    pub(crate) recv: Memory,
+    pub(crate) types: Vec<Type>,
+    pub(crate) temp: Memory,
+    round: usize,
+    next: usize,
+    open: Vec<usize>,
+}
+
+impl Seated {
+    pub(crate) fn new(schedule: Schedule, send: Memory, recv: Memory, types: Vec<Type>) -> Seated {
+        let temp = Memory::new(0, schedule.temp() as i64, 0xdd);
+        let rank = Seated { schedule, send, recv, types, temp, round: 0, next: 0, open: Vec::new() };
+        rank.check_overlaps();
+        rank
+    }
+
+    fn ty(&self, ty: Ty) -> Type {
+        ty.index().map_or(Type::gapless(1), |index| self.types[index].clone())
+    }
+
+    fn memory(&mut self, space: Space) -> &mut Memory {
+        match space {
+            Space::Send => &mut self.send,
+            Space::Recv => &mut self.recv,
+            Space::Temp => &mut self.temp,
+        }
+    }
+
+    fn pack(&mut self, span: &Span) -> Vec<u8> {
+        let ty = self.ty(span.ty);
+        self.memory(span.space).pack(span, &ty)
+    }
+
+    fn unpack(&mut self, span: &Span, bytes: &[u8]) {
+        assert_ne!(span.space, Space::Send, "the send buffer is written");
+        let ty = self.ty(span.ty);
+        self.memory(span.space).unpack(span, &ty, bytes);
+    }
+
+    fn size(&self, span: &Span) -> u64 {
+        span.count * self.ty(span.ty).shape().size
+    }
+
+    /// No message of a round writes what another one of the round touches.
+    fn check_overlaps(&self) {
+        let mut start = 0;
+        for round in self.schedule.rounds() {
+            let mut touched: HashMap<(Space, i64), Way> = HashMap::new();
+            for message in &self.schedule.messages()[start..round.messages as usize] {
+                let ty = self.ty(message.span.ty);
+                Memory::each(&message.span, &ty, |at| {
+                    let before = touched.insert((message.span.space, at), message.way);
+                    let race = before.is_some_and(|before| before == Way::Recv || message.way == Way::Recv);
+                    assert!(!race, "two messages of a round race for {:?} {at}", message.span.space);
+                });
+            }
+            start = round.messages as usize;
+        }
+    }
+
+    fn finished(&self) -> bool {
+        self.round == self.schedule.rounds().len()
+    }
+
+    fn message(&self, index: usize) -> Message {
+        self.schedule.messages()[index]
+    }
+
+    fn run_locals(&mut self, reduce: &dyn Fn(&[u8], &mut [u8])) {
+        let start = self.round.checked_sub(1).map_or(0, |before| self.schedule.rounds()[before].locals);
+        let end = self.schedule.rounds()[self.round].locals;
+        for index in start..end {
+            match self.schedule.locals()[index as usize] {
+                Local::Copy { from, to } => {
+                    let bytes = self.pack(&from);
+                    assert_eq!(self.size(&to), bytes.len() as u64);
+                    self.unpack(&to, &bytes);
+                }
+                Local::Reduce { left, inout } => {
+                    let (left, mut right) = (self.pack(&left), self.pack(&inout));
+                    assert_eq!(left.len(), right.len());
+                    for (left, right) in left.chunks(8).zip(right.chunks_mut(8)) {
+                        reduce(left, right);
+                    }
+                    self.unpack(&inout, &right);
+                }
+            }
+        }
+    }
+}
+
+struct Flying {
+    bytes: Vec<u8>,
+    /// The sender's message, while it waits for the receive.
+    waiting: Option<usize>,
+}
+
+/// Runs all ranks to the end; panics where a promise of a schedule is broken.
+pub(crate) fn run(ranks: &mut [Seated], random: &mut Random, reduce: &dyn Fn(&[u8], &mut [u8])) {
+    let mut flying: HashMap<(usize, usize), VecDeque<Flying>> = HashMap::new();
+    let sent_before: Vec<Memory> = ranks.iter().map(|rank| rank.send.clone()).collect();
+    let mut idle = 0;
+    while !ranks.iter().all(Seated::finished) {
+        let any = random.below(ranks.len() as u64) as usize;
+        let mut moved = false;
+        for offset in 0..ranks.len() {
+            moved |= step(ranks, (any + offset) % ranks.len(), &mut flying, random, reduce);
+            if moved && random.chance() {
+                break;
+            }
+        }
+        idle = if moved { 0 } else { idle + 1 };
+        assert!(idle < 2, "deadlock: rounds {:?}", ranks.iter().map(|rank| rank.round).collect::<Vec<_>>());
+    }
+    assert!(flying.values().all(VecDeque::is_empty), "a message was not received");
+    for (rank, before) in ranks.iter().zip(sent_before) {
+        assert!(rank.send == before, "a send buffer was written");
+    }
+}
+
+/// Lets one rank do one thing; true if there was one.
+fn step(
+    ranks: &mut [Seated],
+    me: usize,
+    flying: &mut HashMap<(usize, usize), VecDeque<Flying>>,
+    random: &mut Random,
+    reduce: &dyn Fn(&[u8], &mut [u8]),
+) -> bool {
+    if ranks[me].finished() {
+        return false;
+    }
+    let end = ranks[me].schedule.rounds()[ranks[me].round].messages as usize;
+    let window = ranks[me].schedule.window() as usize;
+    if ranks[me].next < end && ranks[me].open.len() < window {
+        let index = ranks[me].next;
+        let message = ranks[me].message(index);
+        if message.way == Way::Send {
+            let bytes = ranks[me].pack(&message.span);
+            let waiting = random.chance().then_some(index);
+            let queue = flying.entry((me, message.with.rank() as usize)).or_default();
+            if waiting.is_some() {
+                ranks[me].open.push(index);
+            }
+            queue.push_back(Flying { bytes, waiting });
+        } else {
+            ranks[me].open.push(index);
+        }
+        ranks[me].next += 1;
+        return true;
+    }
+    for at in 0..ranks[me].open.len() {
+        let message = ranks[me].message(ranks[me].open[at]);
+        let from = message.with.rank() as usize;
+        if message.way == Way::Recv && earliest(&ranks[me], at) {
+            let Some(arrived) = flying.get_mut(&(from, me)).and_then(VecDeque::pop_front) else {
+                continue;
+            };
+            assert_eq!(arrived.bytes.len() as u64, ranks[me].size(&message.span), "{from} to {me}: sizes differ");
+            if let Some(index) = arrived.waiting {
+                let span = ranks[from].message(index).span;
+                assert_eq!(ranks[from].pack(&span), arrived.bytes, "a send's data changed under way");
+                ranks[from].open.retain(|&open| open != index);
+            }
+            ranks[me].unpack(&message.span, &arrived.bytes);
+            let index = ranks[me].open.iter().position(|&open| ranks[me].message(open) == message).unwrap();
+            ranks[me].open.remove(index);
+            return true;
+        }
+    }
+    if ranks[me].next == end && ranks[me].open.is_empty() {
+        ranks[me].run_locals(reduce);
+        ranks[me].round += 1;
+        return true;
+    }
+    false
+}
+
+/// Receives from one rank are matched in the order posted.
+fn earliest(rank: &Seated, at: usize) -> bool {
+    let with = |at: usize| rank.message(rank.open[at]);
+    !(0..at).any(|before| with(before).way == Way::Recv && with(before).with == with(at).with)
+}

@@ -1,0 +1,572 @@
+//! Every algorithm against a naive reference, on all ranks at once.
+
+mod model;
+
+use collectives::algorithms::Seat;
+use collectives::{Problem, Rule, Run, Schedule, Selection, Space, Thresholds, Ty};
+use fabric::CollectiveKind;
+use model::{Memory, Random, Seated, Type};
+
+const SIZES: [u32; 19] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 32, 33];
+const ROUNDS: u64 = 8;
+
+/// Thresholds that reach every algorithm sooner or later.
+fn any_selection(random: &mut Random, reproducible: bool) -> Selection {
+    let mut at = || [0, 1, 40, 300, u64::MAX][random.below(5) as usize];
+    let thresholds = Thresholds {
+        bcast_long: at(),
+        gather_long: at(),
+        scatter_long: at(),
+        allgather_long: at(),
+        alltoall_short: at(),
+        reduce_long: at(),
+        allreduce_long: at(),
+        reduce_scatter_long: at(),
+        window: 2 + at() as u32 % 7,
+        reproducible,
+    };
+    Selection::new(&thresholds)
+}
+
+fn any_count(random: &mut Random) -> u64 {
+    [0, 1, 2, 3, 7, 20, 33][random.below(7) as usize]
+}
+
+/// A type of eight bytes, or another one of the same signature.
+fn types(random: &mut Random) -> Vec<Type> {
+    vec![Type::of_eight(random), Type::of_eight(random)]
+}
+
+/// One rank of a test: its types, and which of its buffers hold what.
+struct Rank {
+    types: Vec<Type>,
+    send: Memory,
+    recv: Memory,
+}
+
+impl Rank {
+    /// Buffers with room for `count` elements each.
+    fn new(random: &mut Random, send: u64, recv: u64) -> Rank {
+        let types = types(random);
+        let (low, high) = types[0].shape().reach(send);
+        let send = Memory::new(low, high, 0xaa);
+        let (low, high) = types[1].shape().reach(recv);
+        let recv = Memory::new(low, high, 0xbb);
+        Rank { types, send, recv }
+    }
+
+    fn send(&self, count: u64) -> Run {
+        Run::new(Space::Send, Ty::of(0), count, self.types[0].shape())
+    }
+
+    fn recv(&self, count: u64) -> Run {
+        Run::new(Space::Recv, Ty::of(1), count, self.types[1].shape())
+    }
+
+    fn fill(&mut self, run: Run, bytes: &[u8]) {
+        let index = run.ty.index().unwrap();
+        let ty = &self.types[index];
+        match run.space {
+            Space::Send => self.send.unpack(&run.span(), ty, bytes),
+            _ => self.recv.unpack(&run.span(), ty, bytes),
+        }
+    }
+
+    fn seated(self, schedule: Schedule) -> Seated {
+        Seated::new(schedule, self.send, self.recv, self.types)
+    }
+}
+
+/// The receive buffer holds `bytes` at `run`, and nothing else has changed.
+fn expect(seated: &Seated, before: &Memory, run: Run, bytes: &[u8], what: &str) {
+    let mut wanted = before.clone();
+    wanted.unpack(&run.span(), &seated.types[run.ty.index().unwrap()], bytes);
+    assert!(seated.recv == wanted, "wrong result: {what}");
+}
+
+fn sum(left: &[u8], inout: &mut [u8]) {
+    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
+    let result = number(left).wrapping_add(number(inout));
+    inout.copy_from_slice(&result.to_le_bytes());
+}
+
+/// x -> a x + b, composed: associative, and order matters.
+fn compose(left: &[u8], inout: &mut [u8]) {
+    let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let (a, b) = (word(left, 0), word(left, 4));
+    let (c, d) = (word(inout, 0), word(inout, 4));
+    inout[..4].copy_from_slice(&a.wrapping_mul(c).to_le_bytes());
+    inout[4..].copy_from_slice(&a.wrapping_mul(d).wrapping_add(b).to_le_bytes());
+}
+
+/// Not associative: tells in which order operands were combined.
+fn order(left: &[u8], inout: &mut [u8]) {
+    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
+    let result = number(left).wrapping_mul(31).rotate_left(7) ^ number(inout);
+    inout.copy_from_slice(&result.to_le_bytes());
+}
+
+type Operator = fn(&[u8], &mut [u8]);
+
+/// The reduction of `vectors` from left to right, element by element.
+fn reduced(vectors: &[Vec<u8>], operator: Operator) -> Vec<u8> {
+    let mut vectors = vectors.iter();
+    let mut result = vectors.next().unwrap().clone();
+    for vector in vectors {
+        let mut inout = vector.clone();
+        for (left, right) in result.chunks(8).zip(inout.chunks_mut(8)) {
+            operator(left, right);
+        }
+        result = inout;
+    }
+    result
+}
+
+/// Runs `test` for every size and several seeds, saying which one failed.
+fn for_all(test: impl Fn(u32, &mut Random)) {
+    for size in SIZES {
+        for round in 0..ROUNDS {
+            let seed = u64::from(size) << 32 | round;
+            let case = std::panic::AssertUnwindSafe(|| test(size, &mut Random(seed)));
+            if let Err(panic) = std::panic::catch_unwind(case) {
+                eprintln!("failed with {size} ranks, seed {seed}");
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+}
+
+fn schedule(selection: &Selection, problem: &Problem, rank: usize, size: u32) -> Schedule {
+    selection.schedule(problem, Seat { rank: rank as u32, size })
+}
+
+#[test]
+fn barrier_waits_for_everyone() {
+    for_all(|size, random| {
+        let selection = any_selection(random, false);
+        let mut seated: Vec<Seated> = (0..size as usize)
+            .map(|rank| Rank::new(random, 0, 0).seated(schedule(&selection, &Problem::Barrier, rank, size)))
+            .collect();
+        model::run(&mut seated, random, &sum);
+        for rank in &seated {
+            let rounds = rank.schedule.rounds().len() as u32;
+            assert_eq!(rounds, 32 - (size - 1).leading_zeros());
+        }
+    });
+}
+
+#[test]
+fn bcast() {
+    for_all(|size, random| {
+        let (selection, count) = (any_selection(random, false), any_count(random));
+        let root = random.below(size.into()) as usize;
+        let data = random.bytes(8 * count);
+        let mut seated = Vec::new();
+        for rank in 0..size as usize {
+            let mut who = Rank::new(random, 0, count);
+            let run = who.recv(count);
+            if rank == root {
+                who.fill(run, &data);
+            }
+            let problem = Problem::Bcast { root: root as u32, data: run };
+            seated.push(who.seated(schedule(&selection, &problem, rank, size)));
+        }
+        let before: Vec<Memory> = seated.iter().map(|rank| rank.recv.clone()).collect();
+        model::run(&mut seated, random, &sum);
+        for (rank, before) in seated.iter().zip(&before) {
+            let run = Run::new(Space::Recv, Ty::of(1), count, rank.types[1].shape());
+            expect(rank, before, run, &data, "bcast");
+        }
+    });
+}
+
+/// Where each rank's block stands: one after the other, or with holes and in
+/// any order.
+fn layout(random: &mut Random, counts: &[u64], regular: bool) -> (Vec<u64>, u64) {
+    let mut order: Vec<usize> = (0..counts.len()).collect();
+    if !regular {
+        for i in 1..order.len() {
+            order.swap(i, random.below(i as u64 + 1) as usize);
+        }
+    }
+    let (mut starts, mut at) = (vec![0; counts.len()], 0);
+    for index in order {
+        at += if regular { 0 } else { random.below(3) };
+        starts[index] = at;
+        at += counts[index];
+    }
+    (starts, at)
+}
+
+fn block_counts(random: &mut Random, size: u32, regular: bool) -> Vec<u64> {
+    let each = any_count(random);
+    (0..size).map(|_| if regular { each } else { any_count(random) }).collect()
+}
+
+#[test]
+fn gather_and_gatherv() {
+    for_all(|size, random| {
+        let (selection, regular) = (any_selection(random, false), random.chance());
+        let root = random.below(size.into()) as usize;
+        let counts = block_counts(random, size, regular);
+        let (starts, total) = layout(random, &counts, regular);
+        let data: Vec<Vec<u8>> = counts.iter().map(|&count| random.bytes(8 * count)).collect();
+        let in_place = random.chance();
+        let mut seated = Vec::new();
+        for rank in 0..size as usize {
+            let mut who = Rank::new(random, counts[rank], if rank == root { total } else { 0 });
+            let whole = who.recv(total);
+            let blocks: Vec<Run> = (0..size as usize).map(|i| whole.part(starts[i], counts[i])).collect();
+            let own = if in_place && rank == root { blocks[rank] } else { who.send(counts[rank]) };
+            who.fill(own, &data[rank]);
+            let own = (own.space == Space::Send).then_some(own);
+            let root_rank = root as u32;
+            let problem = if regular {
+                Problem::Gather { root: root_rank, own, all: (rank == root).then_some(whole) }
+            } else {
+                Problem::Gatherv { root: root_rank, own, all: (rank == root).then_some(&blocks[..]) }
+            };
+            seated.push(who.seated(schedule(&selection, &problem, rank, size)));
+        }
+        let mut wanted = seated[root].recv.clone();
+        model::run(&mut seated, random, &sum);
+        let ty = &seated[root].types[1];
+        let whole = Run::new(Space::Recv, Ty::of(1), total, ty.shape());
+        for rank in 0..size as usize {
+            wanted.unpack(&whole.part(starts[rank], counts[rank]).span(), ty, &data[rank]);
+        }
+        assert!(seated[root].recv == wanted, "wrong result: gather");
+    });
+}
+
+#[test]
+fn scatter_and_scatterv() {
+    for_all(|size, random| {
+        let (selection, regular) = (any_selection(random, false), random.chance());
+        let root = random.below(size.into()) as usize;
+        let counts = block_counts(random, size, regular);
+        let (starts, total) = layout(random, &counts, regular);
+        let data: Vec<Vec<u8>> = counts.iter().map(|&count| random.bytes(8 * count)).collect();
+        let in_place = random.chance();
+        let mut seated = Vec::new();
+        for rank in 0..size as usize {
+            let mut who = Rank::new(random, if rank == root { total } else { 0 }, counts[rank]);
+            let whole = who.send(total);
+            let blocks: Vec<Run> = (0..size as usize).map(|i| whole.part(starts[i], counts[i])).collect();
+            if rank == root {
+                blocks.iter().zip(&data).for_each(|(&block, data)| who.fill(block, data));
+            }
+            let own = (rank != root || !in_place).then_some(who.recv(counts[rank]));
+            let root_rank = root as u32;
+            let problem = if regular {
+                Problem::Scatter { root: root_rank, all: (rank == root).then_some(whole), own }
+            } else {
+                Problem::Scatterv { root: root_rank, all: (rank == root).then_some(&blocks[..]), own }
+            };
+            seated.push(who.seated(schedule(&selection, &problem, rank, size)));
+        }
+        let before: Vec<Memory> = seated.iter().map(|rank| rank.recv.clone()).collect();
+        model::run(&mut seated, random, &sum);
+        for rank in (0..size as usize).filter(|&rank| rank != root || !in_place) {
+            let run = Run::new(Space::Recv, Ty::of(1), counts[rank], seated[rank].types[1].shape());
+            expect(&seated[rank], &before[rank], run, &data[rank], "scatter");
+        }
+    });
+}
+
+#[test]
+fn allgather_and_allgatherv() {
+    for_all(|size, random| {
+        let (selection, regular) = (any_selection(random, false), random.chance());
+        let counts = block_counts(random, size, regular);
+        let (starts, total) = layout(random, &counts, regular);
+        let data: Vec<Vec<u8>> = counts.iter().map(|&count| random.bytes(8 * count)).collect();
+        let in_place = random.chance();
+        let mut seated = Vec::new();
+        for rank in 0..size as usize {
+            let mut who = Rank::new(random, counts[rank], total);
+            let whole = who.recv(total);
+            let blocks: Vec<Run> = (0..size as usize).map(|i| whole.part(starts[i], counts[i])).collect();
+            let own = if in_place { blocks[rank] } else { who.send(counts[rank]) };
+            who.fill(own, &data[rank]);
+            let own = (!in_place).then_some(own);
+            let problem = if regular {
+                Problem::Allgather { own, all: whole }
+            } else {
+                Problem::Allgatherv { own, all: &blocks }
+            };
+            seated.push(who.seated(schedule(&selection, &problem, rank, size)));
+        }
+        let before: Vec<Memory> = seated.iter().map(|rank| rank.recv.clone()).collect();
+        model::run(&mut seated, random, &sum);
+        for (rank, before) in seated.iter().zip(before) {
+            let mut wanted = before;
+            let whole = Run::new(Space::Recv, Ty::of(1), total, rank.types[1].shape());
+            for i in 0..size as usize {
+                wanted.unpack(&whole.part(starts[i], counts[i]).span(), &rank.types[1], &data[i]);
+            }
+            assert!(rank.recv == wanted, "wrong result: allgather");
+        }
+    });
+}
+
+#[test]
+fn alltoall_v_and_w() {
+    for_all(|size, random| {
+        let (selection, regular) = (any_selection(random, false), random.chance());
+        let in_place = random.chance();
+        let n = size as usize;
+        let each = any_count(random);
+        // From rank to rank; in place what goes and what comes are as long.
+        let mut counts = vec![vec![each; n]; n];
+        if !regular {
+            for (a, b) in (0..n).flat_map(|a| (0..n).map(move |b| (a, b))) {
+                counts[a][b] = if in_place && b < a { counts[b][a] } else { any_count(random) };
+            }
+        }
+        let data: Vec<Vec<Vec<u8>>> =
+            counts.iter().map(|row| row.iter().map(|&count| random.bytes(8 * count)).collect()).collect();
+        let kind = if regular { CollectiveKind::Alltoall } else { CollectiveKind::Alltoallv };
+        let (mut seated, mut places) = (Vec::new(), Vec::new());
+        for rank in 0..n {
+            let incoming: Vec<u64> = (0..n).map(|from| counts[from][rank]).collect();
+            let (to_starts, to_total) = layout(random, &incoming, regular);
+            let (from_starts, from_total) = layout(random, &counts[rank], regular);
+            let mut who = Rank::new(random, from_total, to_total);
+            let to: Vec<Run> = (0..n).map(|i| who.recv(to_total).part(to_starts[i], incoming[i])).collect();
+            let from: Vec<Run> = if in_place {
+                to.clone()
+            } else {
+                (0..n).map(|i| who.send(from_total).part(from_starts[i], counts[rank][i])).collect()
+            };
+            from.iter().zip(&data[rank]).for_each(|(&block, data)| who.fill(block, data));
+            let problem = Problem::Alltoall { kind, from: (!in_place).then_some(&from[..]), to: &to };
+            seated.push(who.seated(schedule(&selection, &problem, rank, size)));
+            places.push(to);
+        }
+        let before: Vec<Memory> = seated.iter().map(|rank| rank.recv.clone()).collect();
+        model::run(&mut seated, random, &sum);
+        for rank in 0..n {
+            let mut wanted = before[rank].clone();
+            for from in 0..n {
+                wanted.unpack(&places[rank][from].span(), &seated[rank].types[1], &data[from][rank]);
+            }
+            assert!(seated[rank].recv == wanted, "wrong result: alltoall");
+        }
+    });
+}
+
+/// What a reduction test needs: vectors, operator, and the ranks with inputs.
+struct Reduction {
+    vectors: Vec<Vec<u8>>,
+    operator: Operator,
+    commutative: bool,
+    ranks: Vec<Rank>,
+    inputs: Vec<Run>,
+}
+
+fn reduction(size: u32, random: &mut Random, count: u64, in_place_at: impl Fn(usize) -> bool) -> Reduction {
+    let commutative = random.chance();
+    let in_place = random.chance();
+    let vectors: Vec<Vec<u8>> = (0..size).map(|_| random.bytes(8 * count)).collect();
+    let (mut ranks, mut inputs) = (Vec::new(), Vec::new());
+    for (index, vector) in vectors.iter().enumerate() {
+        let mut who = Rank::new(random, count, count);
+        let input = if in_place && in_place_at(index) { who.recv(count) } else { who.send(count) };
+        // A reduction has one type: both spaces are laid out by it.
+        who.types[0] = who.types[1].clone();
+        let (low, high) = who.types[0].shape().reach(count);
+        who.send = Memory::new(low, high, 0xaa);
+        let input = Run { shape: who.types[1].shape(), ty: Ty::of(1), ..input };
+        who.fill(input, vector);
+        ranks.push(who);
+        inputs.push(input);
+    }
+    let operator = if commutative { sum as Operator } else { compose };
+    Reduction { vectors, operator, commutative, ranks, inputs }
+}
+
+#[test]
+fn reduce() {
+    for_all(|size, random| {
+        let (selection, count) = (any_selection(random, false), any_count(random));
+        let root = random.below(size.into()) as usize;
+        let case = reduction(size, random, count, |rank| rank == root);
+        let mut seated = Vec::new();
+        for (rank, (who, &input)) in case.ranks.into_iter().zip(&case.inputs).enumerate() {
+            let output = (rank == root).then_some(who.recv(count));
+            let problem = Problem::Reduce { root: root as u32, input, output, commutative: case.commutative };
+            seated.push(who.seated(schedule(&selection, &problem, rank, size)));
+        }
+        let before: Vec<Memory> = seated.iter().map(|rank| rank.recv.clone()).collect();
+        model::run(&mut seated, random, &case.operator);
+        for rank in 0..size as usize {
+            let run = Run::new(Space::Recv, Ty::of(1), count, seated[rank].types[1].shape());
+            match rank == root {
+                true => expect(&seated[rank], &before[rank], run, &reduced(&case.vectors, case.operator), "reduce"),
+                false => assert!(seated[rank].recv == before[rank], "another rank's buffer was written"),
+            }
+        }
+    });
+}
+
+#[test]
+fn allreduce() {
+    for_all(|size, random| {
+        let reproducible = random.below(4) == 0;
+        let (selection, count) = (any_selection(random, reproducible), any_count(random));
+        let case = reduction(size, random, count, |_| true);
+        let mut seated = Vec::new();
+        for (rank, (who, &input)) in case.ranks.into_iter().zip(&case.inputs).enumerate() {
+            let problem = Problem::Allreduce { input, output: who.recv(count), commutative: case.commutative };
+            seated.push(who.seated(schedule(&selection, &problem, rank, size)));
+        }
+        let before: Vec<Memory> = seated.iter().map(|rank| rank.recv.clone()).collect();
+        model::run(&mut seated, random, &case.operator);
+        let wanted = reduced(&case.vectors, case.operator);
+        for (rank, before) in seated.iter().zip(&before) {
+            let run = Run::new(Space::Recv, Ty::of(1), count, rank.types[1].shape());
+            expect(rank, before, run, &wanted, "allreduce");
+        }
+    });
+}
+
+#[test]
+fn reduce_scatter() {
+    for_all(|size, random| {
+        let (selection, regular) = (any_selection(random, false), random.chance());
+        let counts = block_counts(random, size, regular);
+        let count = counts.iter().sum();
+        let case = reduction(size, random, count, |_| true);
+        let mut seated = Vec::new();
+        for (rank, (who, &input)) in case.ranks.into_iter().zip(&case.inputs).enumerate() {
+            let kind = if regular { CollectiveKind::ReduceScatterBlock } else { CollectiveKind::ReduceScatter };
+            let output = who.recv(counts[rank]);
+            let problem =
+                Problem::ReduceScatter { kind, input, counts: &counts, output, commutative: case.commutative };
+            seated.push(who.seated(schedule(&selection, &problem, rank, size)));
+        }
+        let before: Vec<Memory> = seated.iter().map(|rank| rank.recv.clone()).collect();
+        model::run(&mut seated, random, &case.operator);
+        let wanted = reduced(&case.vectors, case.operator);
+        let mut at = 0;
+        for rank in 0..size as usize {
+            let run = Run::new(Space::Recv, Ty::of(1), counts[rank], seated[rank].types[1].shape());
+            let bytes = &wanted[at..at + 8 * counts[rank] as usize];
+            at += bytes.len();
+            expect(&seated[rank], &before[rank], run, bytes, "reduce_scatter");
+        }
+    });
+}
+
+#[test]
+fn scan_and_exscan() {
+    for_all(|size, random| {
+        let (selection, count, exclusive) = (any_selection(random, false), any_count(random), random.chance());
+        let case = reduction(size, random, count, |_| true);
+        let mut seated = Vec::new();
+        for (rank, (who, &input)) in case.ranks.into_iter().zip(&case.inputs).enumerate() {
+            let output = who.recv(count);
+            let problem = if exclusive { Problem::Exscan { input, output } } else { Problem::Scan { input, output } };
+            seated.push(who.seated(schedule(&selection, &problem, rank, size)));
+        }
+        let before: Vec<Memory> = seated.iter().map(|rank| rank.recv.clone()).collect();
+        model::run(&mut seated, random, &case.operator);
+        for rank in 0..size as usize {
+            let run = Run::new(Space::Recv, Ty::of(1), count, seated[rank].types[1].shape());
+            let upto = if exclusive { rank } else { rank + 1 };
+            match upto {
+                0 => assert!(seated[0].recv == before[0], "exscan leaves rank 0 alone"),
+                _ => {
+                    let wanted = reduced(&case.vectors[..upto], case.operator);
+                    expect(&seated[rank], &before[rank], run, &wanted, "scan");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn reproducible_reductions_combine_in_one_order() {
+    for size in SIZES {
+        let mut results = Vec::new();
+        for round in 0..8 {
+            let random = &mut Random(round);
+            let selection = any_selection(random, true);
+            let longer = round % 4;
+            let vectors: Vec<Vec<u8>> = (0..size).map(|rank| Random(rank.into()).bytes(8 + 8 * longer)).collect();
+            let root = random.below(size.into()) as u32;
+            let mut seated = Vec::new();
+            for (rank, vector) in vectors.iter().enumerate() {
+                let mut who = Rank::new(random, 1 + longer, 1 + longer);
+                who.types = vec![Type::gapless(8); 2];
+                who.send = Memory::new(0, 8 + 8 * longer as i64, 0);
+                who.recv = Memory::new(0, 8 + 8 * longer as i64, 0);
+                let (input, output) = (who.send(1 + longer), who.recv(1 + longer));
+                who.fill(input, vector);
+                let problem = if round % 2 == 0 {
+                    Problem::Allreduce { input, output, commutative: true }
+                } else {
+                    let output = (rank as u32 == root).then_some(output);
+                    Problem::Reduce { root, input, output, commutative: true }
+                };
+                seated.push(who.seated(schedule(&selection, &problem, rank, size)));
+            }
+            model::run(&mut seated, random, &order);
+            results.push(seated[root as usize].recv.bytes[..8].to_vec());
+        }
+        assert!(results.windows(2).all(|pair| pair[0] == pair[1]), "{size} ranks: the order changed");
+    }
+}
+
+#[test]
+fn neighbours_in_a_small_ring_keep_their_sides() {
+    // A periodic Cartesian line: with one or two ranks both neighbours are the
+    // same one, and what leaves to the left must arrive from the right.
+    for size in [1u32, 2, 3, 4] {
+        let random = &mut Random(size.into());
+        let selection = any_selection(random, false);
+        let mut seated = Vec::new();
+        for rank in 0..size {
+            let seat = Seat { rank, size };
+            let mut who = Rank::new(random, 2, 2);
+            who.types = vec![Type::gapless(8); 2];
+            who.send = Memory::new(0, 16, 0);
+            who.recv = Memory::new(0, 16, 0);
+            let (out, into) = (who.send(2).split(2), who.recv(2).split(2));
+            who.fill(out[0], &[rank as u8 * 2; 8]);
+            who.fill(out[1], &[rank as u8 * 2 + 1; 8]);
+            let around = [Some(seat.behind(1)), Some(seat.ahead(1))];
+            let problem = Problem::Neighbor {
+                kind: CollectiveKind::NeighborAlltoall,
+                cartesian: true,
+                sources: &around,
+                into: &into,
+                destinations: &around,
+                out: &out,
+            };
+            seated.push(who.seated(selection.schedule(&problem, seat)));
+        }
+        model::run(&mut seated, random, &sum);
+        for (rank, who) in seated.iter().enumerate() {
+            let seat = Seat { rank: rank as u32, size };
+            assert_eq!(who.recv.bytes[0], seat.behind(1) as u8 * 2 + 1, "from the left comes what left to the right");
+            assert_eq!(who.recv.bytes[8], seat.ahead(1) as u8 * 2);
+        }
+    }
+}
+
+#[test]
+fn every_rule_of_the_table_can_be_reached_and_overridden() {
+    let mut selection = Selection::new(&Thresholds::default());
+    let shape = Type::gapless(8).shape();
+    let run = Run::new(Space::Recv, Ty::of(0), 1, shape);
+    let problem = Problem::Allreduce { input: run, output: run, commutative: true };
+    let seat = Seat { rank: 0, size: 6 };
+    assert_eq!(selection.choose(&problem, seat), collectives::Algorithm::RecursiveDoubling);
+    let rule = Rule { kind: CollectiveKind::Allreduce, bytes: 8, ranks: 6, algorithm: collectives::Algorithm::Ring };
+    selection.prefer(rule);
+    assert_eq!(selection.choose(&problem, seat), collectives::Algorithm::Ring);
+    let ordered = Problem::Allreduce { input: run, output: run, commutative: false };
+    assert_ne!(selection.choose(&ordered, seat), collectives::Algorithm::Ring);
+}
