@@ -7,17 +7,27 @@
 
 #![deny(unsafe_code)] // allowed where user memory is copied or reduced, and in the typed calls of user functions
 
+pub mod attribute;
 pub mod buffer;
+pub mod comm;
 pub mod datatype;
 pub mod errhandler;
 pub mod error;
 pub mod error_codes;
+pub mod group;
 pub mod handle;
+pub mod info;
 pub mod op;
 pub mod status;
+pub mod topology;
 
+pub use attribute::{Attributes, Keyval, Keyvals};
+pub use comm::Comm;
 pub use errhandler::Errhandler;
 pub use error::{Class, Error, Result};
 pub use error_codes::{ErrorCodes, error_codes};
+pub use group::{Comparison, Group};
 pub use handle::{HandleKind, Stale, Table};
+pub use info::Info;
 pub use status::Status;
+pub use topology::Topology;

@@ -1,0 +1,272 @@
+//! Communicators as plain data (MPI-5.0 §7.2, §7.6).
+//!
+//! Nothing here agrees on anything with others: the runtime has a context id
+//! agreed and says it to [`Comm::duplicate`], [`Comm::derive`] or
+//! [`Comm::derive_inter`].
+//!
+//! An intracommunicator has one group; an intercommunicator has a local group,
+//! to which this process belongs, and a remote one, whose ranks are the sources
+//! and destinations of messages.
+
+use std::sync::Arc;
+
+use crate::{Attributes, Comparison, Errhandler, Group, Info, Topology};
+
+/// Longest name in bytes (MPI_MAX_OBJECT_NAME less the C string's end).
+pub const MAX_NAME: usize = 127;
+
+/// A communicator.
+#[derive(Clone, Debug)]
+pub struct Comm {
+    context: u64,
+    rank: u32,
+    /// Collectives started so far, modulo 2^31.
+    collectives: u32,
+    group: Group,
+    remote: Option<Group>,
+    errhandler: Errhandler,
+    topology: Option<Arc<Topology>>,
+    name: String,
+    info: Info,
+    attributes: Attributes,
+}
+
+impl Comm {
+    /// An intracommunicator with the initial error handler. `rank` is this
+    /// process's in `group`.
+    pub fn new(name: &str, context: u64, rank: u32, group: Group) -> Comm {
+        Comm {
+            context,
+            rank,
+            collectives: 0,
+            group,
+            remote: None,
+            errhandler: Errhandler::Fatal,
+            topology: None,
+            name: name.to_owned(),
+            info: Info::new(),
+            attributes: Attributes::new(),
+        }
+    }
+
+    /// A new communicator with this one's groups, topology, hints and error
+    /// handler; without name and attributes, whose copying may call the user.
+    #[must_use]
+    pub fn duplicate(&self, context: u64) -> Comm {
+        Comm {
+            remote: self.remote.clone(),
+            topology: self.topology.clone(),
+            info: self.info.clone(),
+            ..self.derive(context, self.rank, self.group.clone())
+        }
+    }
+
+    /// An intracommunicator of `group` that inherits the error handler.
+    #[must_use]
+    pub fn derive(&self, context: u64, rank: u32, group: Group) -> Comm {
+        Comm { errhandler: self.errhandler, ..Comm::new("", context, rank, group) }
+    }
+
+    /// An intercommunicator that inherits the error handler; `rank` is this
+    /// process's in `local`.
+    #[must_use]
+    pub fn derive_inter(&self, context: u64, rank: u32, local: Group, remote: Group) -> Comm {
+        Comm { remote: Some(remote), ..self.derive(context, rank, local) }
+    }
+
+    /// Gives a communicator that was made before the agreement its context.
+    pub fn set_context(&mut self, context: u64) {
+        self.context = context;
+    }
+
+    /// Sets the name, cut to [`MAX_NAME`] bytes.
+    pub fn set_name(&mut self, name: &str) {
+        name[..name.floor_char_boundary(MAX_NAME)].clone_into(&mut self.name);
+    }
+
+    /// Attaches an error handler.
+    pub fn set_errhandler(&mut self, errhandler: Errhandler) {
+        self.errhandler = errhandler;
+    }
+
+    /// Gives the communicator a topology.
+    pub fn set_topology(&mut self, topology: Topology) {
+        self.topology = Some(Arc::new(topology));
+    }
+
+    /// The hints, to change them.
+    pub fn info_mut(&mut self) -> &mut Info {
+        &mut self.info
+    }
+
+    /// The attributes, to change them.
+    pub fn attributes_mut(&mut self) -> &mut Attributes {
+        &mut self.attributes
+    }
+
+    /// The sequence number of the next collective: 0, 1, ... 2^31 - 1, 0, ...
+    #[inline]
+    pub fn next_collective(&mut self) -> i32 {
+        let sequence = self.collectives;
+        self.collectives = (sequence + 1) & i32::MAX as u32;
+        sequence as i32
+    }
+
+    /// The context id: point-to-point traffic carries twice this, collectives
+    /// that plus one.
+    #[inline]
+    pub fn context(&self) -> u64 {
+        self.context
+    }
+
+    /// This process's rank in the (local) group.
+    #[inline]
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Processes in the (local) group.
+    #[inline]
+    pub fn size(&self) -> u32 {
+        self.group.size()
+    }
+
+    /// The (local) group.
+    #[inline]
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// The remote group of an intercommunicator.
+    #[inline]
+    pub fn remote(&self) -> Option<&Group> {
+        self.remote.as_ref()
+    }
+
+    /// Those whom ranks in point-to-point calls name: the remote group of an
+    /// intercommunicator, else the group.
+    #[inline]
+    pub fn peers(&self) -> &Group {
+        self.remote.as_ref().unwrap_or(&self.group)
+    }
+
+    /// True for intercommunicators.
+    #[inline]
+    pub fn is_inter(&self) -> bool {
+        self.remote.is_some()
+    }
+
+    /// The error handler.
+    #[inline]
+    pub fn errhandler(&self) -> &Errhandler {
+        &self.errhandler
+    }
+
+    /// The topology, if it has one.
+    pub fn topology(&self) -> Option<&Topology> {
+        self.topology.as_deref()
+    }
+
+    /// The name; empty when it was never given one.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The hints.
+    pub fn info(&self) -> &Info {
+        &self.info
+    }
+
+    /// The attributes.
+    pub fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    /// MPI_Comm_compare.
+    pub fn compare(&self, other: &Comm) -> Comparison {
+        if self.context == other.context && self.group == other.group {
+            return Comparison::Ident;
+        }
+        let groups = match (&self.remote, &other.remote) {
+            (None, None) => [self.group.compare(&other.group), Comparison::Ident],
+            (Some(ours), Some(theirs)) => [self.group.compare(&other.group), ours.compare(theirs)],
+            _ => return Comparison::Unequal,
+        };
+        match groups {
+            [Comparison::Ident, Comparison::Ident] => Comparison::Congruent,
+            groups if groups.contains(&Comparison::Unequal) => Comparison::Unequal,
+            _ => Comparison::Similar,
+        }
+    }
+
+    /// Its name, or what it is, for sentences.
+    pub fn describe(&self) -> String {
+        if self.name.starts_with("MPI_COMM_") {
+            return self.name.clone();
+        }
+        let kind = if self.is_inter() { "intercommunicator" } else { "communicator" };
+        match self.name.as_str() {
+            "" => format!("an unnamed {kind} of {} ranks", self.size()),
+            name => format!("the {kind} \"{name}\""),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::Cartesian;
+
+    #[test]
+    fn a_duplicate_keeps_what_the_standard_says() {
+        let mut world = Comm::new("MPI_COMM_WORLD", 1, 2, Group::world(4));
+        world.set_errhandler(Errhandler::Return);
+        world.set_topology(Topology::Cartesian(Cartesian::new(&[2, 2], &[true, false], 4).unwrap()));
+        world.info_mut().set("key", "value").unwrap();
+        world.next_collective();
+        let mut copy = world.duplicate(9);
+        assert_eq!((copy.context(), copy.rank(), copy.size(), copy.name()), (9, 2, 4, ""));
+        assert_eq!((copy.topology(), copy.info()), (world.topology(), world.info()));
+        assert!(matches!(copy.errhandler(), Errhandler::Return));
+        assert_eq!(copy.next_collective(), 0);
+        let part = world.derive(10, 0, Group::world(1));
+        assert!(part.topology().is_none() && part.info().is_empty());
+        assert!(matches!(part.errhandler(), Errhandler::Return));
+    }
+
+    #[test]
+    fn comparison_looks_at_context_and_groups() {
+        let world = Comm::new("", 1, 0, Group::world(4));
+        let backwards = world.derive(3, 3, Group::world(4).incl(&[3, 2, 1, 0]).unwrap());
+        assert_eq!(world.compare(&world), Comparison::Ident);
+        assert_eq!(world.compare(&world.duplicate(2)), Comparison::Congruent);
+        assert_eq!(world.compare(&backwards), Comparison::Similar);
+        assert_eq!(world.compare(&world.derive(4, 0, Group::world(3))), Comparison::Unequal);
+        let (low, high) = (Group::world(2), Group::world(4).excl(&[0, 1]).unwrap());
+        let inter = world.derive_inter(5, 0, low.clone(), high.clone());
+        assert_eq!(inter.compare(&inter.duplicate(6)), Comparison::Congruent);
+        let swapped = world.derive_inter(7, 0, low.clone(), high.incl(&[1, 0]).unwrap());
+        assert_eq!(inter.compare(&swapped), Comparison::Similar);
+        assert_eq!(inter.compare(&world.derive(8, 0, low)), Comparison::Unequal);
+        assert_eq!((inter.size(), inter.peers(), inter.is_inter()), (2, &high, true));
+    }
+
+    #[test]
+    fn sequence_numbers_wrap_below_the_sign() {
+        let mut comm = Comm::new("", 1, 0, Group::world(1));
+        assert_eq!((comm.next_collective(), comm.next_collective()), (0, 1));
+        comm.collectives = i32::MAX as u32;
+        assert_eq!((comm.next_collective(), comm.next_collective()), (i32::MAX, 0));
+    }
+
+    #[test]
+    fn it_says_what_it_is() {
+        let mut comm = Comm::new("MPI_COMM_WORLD", 1, 0, Group::world(4));
+        assert_eq!(comm.describe(), "MPI_COMM_WORLD");
+        comm.set_name("halo");
+        assert_eq!(comm.describe(), "the communicator \"halo\"");
+        assert_eq!(comm.duplicate(2).describe(), "an unnamed communicator of 4 ranks");
+        comm.set_name(&"é".repeat(100));
+        assert_eq!(comm.name().len(), 126);
+    }
+}

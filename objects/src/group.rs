@@ -1,0 +1,510 @@
+//! Groups: ordered sets of processes, and their algebra (MPI-5.0 §7.3).
+//!
+//! Two forms. A *range* holds peers `first, first + stride, ...` in three words,
+//! however many they are: MPI_COMM_WORLD, its halves, every k-th rank. A *list*
+//! names each member. A group that could be a range always is one, so equal
+//! groups have equal form.
+//!
+//! A list finds a peer by an index (its ranks, sorted by peer) that is made at
+//! the first question and shared by all clones.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use fabric::Peer;
+
+use crate::{Class, Error, Result};
+
+/// How two groups or communicators relate (MPI-5.0 §7.3.1, §7.4.1), numbered as
+/// in the ABI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Comparison {
+    /// The same members in the same order; of communicators: the same one.
+    Ident = 201,
+    /// Communicators with identical groups.
+    Congruent = 202,
+    /// The same members in another order.
+    Similar = 203,
+    /// Anything else.
+    Unequal = 204,
+}
+
+/// An ordered set of processes. Cheap to clone.
+#[derive(Clone)]
+pub struct Group(Form);
+
+#[derive(Clone)]
+enum Form {
+    Range(Range),
+    List(Arc<List>),
+}
+
+/// `len` peers from `first` on. With `len < 2` the stride is 1.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Range {
+    first: u32,
+    stride: i32,
+    len: u32,
+}
+
+struct List {
+    peers: Box<[u32]>,
+    /// The ranks, sorted by peer.
+    by_peer: OnceLock<Box<[u32]>>,
+}
+
+impl Range {
+    const EMPTY: Range = Range { first: 0, stride: 1, len: 0 };
+
+    #[inline]
+    fn peer_of(self, rank: u32) -> u32 {
+        (i64::from(self.first) + i64::from(self.stride) * i64::from(rank)) as u32
+    }
+
+    #[inline]
+    fn rank_of(self, peer: u32) -> Option<u32> {
+        let (distance, stride) = (i64::from(peer) - i64::from(self.first), i64::from(self.stride));
+        // The common stride costs no division.
+        let rank = match stride {
+            1 => distance,
+            stride if distance % stride == 0 => distance / stride,
+            _ => return None,
+        };
+        (0..i64::from(self.len)).contains(&rank).then_some(rank as u32)
+    }
+}
+
+impl List {
+    fn rank_of(&self, peer: u32) -> Option<u32> {
+        let by_peer = self.by_peer.get_or_init(|| {
+            let mut ranks: Box<[u32]> = (0..self.peers.len() as u32).collect();
+            ranks.sort_unstable_by_key(|&rank| self.peers[rank as usize]);
+            ranks
+        });
+        by_peer.binary_search_by_key(&peer, |&rank| self.peers[rank as usize]).ok().map(|at| by_peer[at])
+    }
+}
+
+/// Collects peers, as a range for as long as they are one.
+struct Builder {
+    range: Range,
+    list: Vec<u32>,
+}
+
+impl Builder {
+    fn push(&mut self, peer: u32) {
+        if !self.list.is_empty() {
+            return self.list.push(peer);
+        }
+        let range = &mut self.range;
+        match range.len {
+            0 => *range = Range { first: peer, stride: 1, len: 1 },
+            1 => match i32::try_from(i64::from(peer) - i64::from(range.first)) {
+                Ok(stride) if stride != 0 => *range = Range { stride, len: 2, ..*range },
+                _ => self.spill(peer),
+            },
+            len if i64::from(peer) == i64::from(range.first) + i64::from(range.stride) * i64::from(len) => {
+                range.len += 1;
+            }
+            _ => self.spill(peer),
+        }
+    }
+
+    fn spill(&mut self, peer: u32) {
+        self.list.extend((0..self.range.len).map(|rank| self.range.peer_of(rank)));
+        self.list.push(peer);
+    }
+
+    fn finish(self) -> Group {
+        if self.list.is_empty() {
+            return Group(Form::Range(self.range));
+        }
+        Group(Form::List(Arc::new(List { peers: self.list.into(), by_peer: OnceLock::new() })))
+    }
+}
+
+/// The members must be different peers.
+impl FromIterator<Peer> for Group {
+    fn from_iter<I: IntoIterator<Item = Peer>>(peers: I) -> Group {
+        let mut builder = Builder { range: Range::EMPTY, list: Vec::new() };
+        peers.into_iter().for_each(|peer| builder.push(peer.0));
+        builder.finish()
+    }
+}
+
+impl Group {
+    /// MPI_GROUP_EMPTY.
+    pub const fn empty() -> Group {
+        Group(Form::Range(Range::EMPTY))
+    }
+
+    /// Peers 0 to `size - 1`.
+    pub const fn world(size: u32) -> Group {
+        Group(Form::Range(Range { first: 0, stride: 1, len: size }))
+    }
+
+    /// One process.
+    pub const fn single(peer: Peer) -> Group {
+        Group(Form::Range(Range { first: peer.0, stride: 1, len: 1 }))
+    }
+
+    /// How many members.
+    #[inline]
+    pub fn size(&self) -> u32 {
+        match &self.0 {
+            Form::Range(range) => range.len,
+            Form::List(list) => list.peers.len() as u32,
+        }
+    }
+
+    /// True for the group without members.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.size() == 0
+    }
+
+    /// The member of that rank.
+    #[inline]
+    pub fn peer_of(&self, rank: u32) -> Option<Peer> {
+        match &self.0 {
+            Form::Range(range) => (rank < range.len).then(|| Peer(range.peer_of(rank))),
+            Form::List(list) => list.peers.get(rank as usize).map(|&peer| Peer(peer)),
+        }
+    }
+
+    /// The rank of that member; `None` when it is not one.
+    #[inline]
+    pub fn rank_of(&self, peer: Peer) -> Option<u32> {
+        match &self.0 {
+            Form::Range(range) => range.rank_of(peer.0),
+            Form::List(list) => list.rank_of(peer.0),
+        }
+    }
+
+    /// True for members.
+    #[inline]
+    pub fn contains(&self, peer: Peer) -> bool {
+        self.rank_of(peer).is_some()
+    }
+
+    /// The members in order of rank.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Peer> + '_ {
+        (0..self.size()).map(|rank| match &self.0 {
+            Form::Range(range) => Peer(range.peer_of(rank)),
+            Form::List(list) => Peer(list.peers[rank as usize]),
+        })
+    }
+
+    /// The rank in `other` of our member `rank` (MPI_Group_translate_ranks);
+    /// `None` when it has none there. MPI_ERR_RANK when `rank` is not ours.
+    pub fn translate(&self, rank: u32, other: &Group) -> Result<Option<u32>> {
+        let peer = self.peer_of(rank).ok_or_else(|| self.bad_rank(rank.into()))?;
+        Ok(other.rank_of(peer))
+    }
+
+    /// MPI_Group_compare: ident, similar or unequal.
+    pub fn compare(&self, other: &Group) -> Comparison {
+        if self == other {
+            Comparison::Ident
+        } else if self.size() == other.size() && self.iter().all(|peer| other.contains(peer)) {
+            Comparison::Similar
+        } else {
+            Comparison::Unequal
+        }
+    }
+
+    /// Our members, then those of `other` that we do not have, in its order.
+    #[must_use]
+    pub fn union(&self, other: &Group) -> Group {
+        self.iter().chain(other.iter().filter(|&peer| !self.contains(peer))).collect()
+    }
+
+    /// Our members that are in `other`, in our order.
+    #[must_use]
+    pub fn intersection(&self, other: &Group) -> Group {
+        self.iter().filter(|&peer| other.contains(peer)).collect()
+    }
+
+    /// Our members that are not in `other`, in our order.
+    #[must_use]
+    pub fn difference(&self, other: &Group) -> Group {
+        self.iter().filter(|&peer| !other.contains(peer)).collect()
+    }
+
+    /// The members of these ranks, in this order. MPI_ERR_RANK when one is out
+    /// of range or named twice.
+    pub fn incl(&self, ranks: &[u32]) -> Result<Group> {
+        self.check_distinct(ranks.iter().copied())?;
+        Ok(self.select(ranks.iter().copied()))
+    }
+
+    /// The members but for these ranks, in our order. Errors as [`Group::incl`].
+    pub fn excl(&self, ranks: &[u32]) -> Result<Group> {
+        let without = self.check_distinct(ranks.iter().copied())?;
+        Ok(self.select((0..self.size()).filter(|&rank| !without.contains(rank))))
+    }
+
+    /// As [`Group::incl`] with ranks given as (first, last, stride) triplets; a
+    /// stride may be negative. MPI_ERR_ARG for a stride of zero or one that
+    /// leads away from `last`.
+    pub fn range_incl(&self, triplets: &[[i32; 3]]) -> Result<Group> {
+        let ranges = self.check_triplets(triplets)?;
+        self.check_distinct(ranges.iter().flat_map(|range| range.iter()))?;
+        Ok(self.select(ranges.iter().flat_map(|range| range.iter())))
+    }
+
+    /// As [`Group::excl`] with ranks given as in [`Group::range_incl`].
+    pub fn range_excl(&self, triplets: &[[i32; 3]]) -> Result<Group> {
+        let ranges = self.check_triplets(triplets)?;
+        let without = self.check_distinct(ranges.iter().flat_map(|range| range.iter()))?;
+        Ok(self.select((0..self.size()).filter(|&rank| !without.contains(rank))))
+    }
+
+    /// Ranks must have been checked.
+    fn select(&self, ranks: impl Iterator<Item = u32>) -> Group {
+        ranks.filter_map(|rank| self.peer_of(rank)).collect()
+    }
+
+    /// The ranks as a set, if all are ranks of ours and none comes twice.
+    fn check_distinct(&self, ranks: impl Iterator<Item = u32>) -> Result<RankSet> {
+        let mut seen = RankSet::new(self.size());
+        for rank in ranks {
+            if rank >= self.size() {
+                return Err(self.bad_rank(rank.into()));
+            }
+            if !seen.insert(rank) {
+                return Err(Error::new(Class::Rank, format!("rank {rank} is named twice")));
+            }
+        }
+        Ok(seen)
+    }
+
+    fn check_triplets(&self, triplets: &[[i32; 3]]) -> Result<Vec<Range>> {
+        triplets.iter().map(|&triplet| self.check_triplet(triplet)).collect()
+    }
+
+    /// The ranks of a triplet, all of them ours (MPI-5.0 §7.3.2: it is the
+    /// computed ranks that must be valid, not `last` itself).
+    fn check_triplet(&self, [first, last, stride]: [i32; 3]) -> Result<Range> {
+        let sentence = |why: &str| format!("the range ({first}, {last}, {stride}) {why}");
+        if stride == 0 {
+            return Err(Error::new(Class::Arg, sentence("has a stride of zero")));
+        }
+        let steps = (i64::from(last) - i64::from(first)) / i64::from(stride);
+        if (last < first) != (stride < 0) && first != last {
+            return Err(Error::new(Class::Arg, sentence("leads away from its last rank")));
+        }
+        let end = i64::from(first) + steps * i64::from(stride);
+        for rank in [i64::from(first), end] {
+            if !(0..i64::from(self.size())).contains(&rank) {
+                return Err(self.bad_rank(rank));
+            }
+        }
+        Ok(Range { first: first as u32, stride, len: steps as u32 + 1 })
+    }
+
+    #[cold]
+    fn bad_rank(&self, rank: i64) -> Error {
+        Error::new(Class::Rank, format!("{rank} is not a rank of the group of {} processes", self.size()))
+    }
+}
+
+impl Range {
+    fn iter(self) -> impl Iterator<Item = u32> {
+        (0..self.len).map(move |rank| self.peer_of(rank))
+    }
+}
+
+impl PartialEq for Group {
+    fn eq(&self, other: &Group) -> bool {
+        match (&self.0, &other.0) {
+            (Form::Range(one), Form::Range(two)) => one == two,
+            (Form::List(one), Form::List(two)) => Arc::ptr_eq(one, two) || one.peers == two.peers,
+            // One that could be a range is one.
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Group {}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Form::Range(Range { first, stride, len }) => write!(f, "Group({len} from {first} by {stride})"),
+            Form::List(list) => f.debug_tuple("Group").field(&list.peers).finish(),
+        }
+    }
+}
+
+/// One bit for each rank of a group.
+struct RankSet(Vec<u64>);
+
+impl RankSet {
+    fn new(size: u32) -> RankSet {
+        RankSet(vec![0; size.div_ceil(64) as usize])
+    }
+
+    /// True when it was not in yet.
+    fn insert(&mut self, rank: u32) -> bool {
+        let (word, bit) = (&mut self.0[rank as usize / 64], 1 << (rank % 64));
+        let new = *word & bit == 0;
+        *word |= bit;
+        new
+    }
+
+    fn contains(&self, rank: u32) -> bool {
+        self.0[rank as usize / 64] & 1 << (rank % 64) != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn group(peers: &[u32]) -> Group {
+        peers.iter().map(|&peer| Peer(peer)).collect()
+    }
+
+    fn members(group: &Group) -> Vec<u32> {
+        group.iter().map(|peer| peer.0).collect()
+    }
+
+    fn is_range(group: &Group) -> bool {
+        matches!(group.0, Form::Range(_))
+    }
+
+    #[test]
+    fn what_could_be_a_range_is_one() {
+        let world = Group::world(100);
+        assert!(is_range(&world.incl(&[90, 60, 30, 0]).unwrap()));
+        assert!(is_range(&world.excl(&[0, 99]).unwrap()));
+        assert!(is_range(&world.range_incl(&[[0, 9, 1], [10, 19, 1]]).unwrap()));
+        assert!(!is_range(&world.incl(&[0, 1, 3]).unwrap()));
+        assert!(is_range(&group(&[7])) && is_range(&group(&[])) && is_range(&group(&[9, 2])));
+        assert!(!is_range(&group(&[0, u32::MAX])), "a stride that does not fit is a list");
+        assert_eq!(members(&group(&[0, u32::MAX, 5])), [0, u32::MAX, 5]);
+        assert_eq!(group(&[3, 4]).incl(&[1]).unwrap(), Group::single(Peer(4)));
+    }
+
+    #[test]
+    fn triplets_follow_the_standards_example() {
+        // MPI-5.0 §7.3.2: (6,7,1), (1,6,2), (0,9,4) of the group a..j gives g,h,b,d,f,a,e,i.
+        let world = Group::world(10);
+        let ranges = [[6, 7, 1], [1, 6, 2], [0, 9, 4]];
+        assert_eq!(members(&world.range_incl(&ranges).unwrap()), [6, 7, 1, 3, 5, 0, 4, 8]);
+        assert_eq!(members(&world.range_excl(&ranges).unwrap()), [2, 9]);
+        assert_eq!(members(&world.range_incl(&[[8, 0, -3], [0, 0, 5]]).unwrap()), [8, 5, 2, 0]);
+        assert_eq!(members(&world.range_incl(&[[9, -5, -100]]).unwrap()), [9], "only computed ranks count");
+        assert_eq!(world.range_incl(&[]).unwrap(), Group::empty());
+        assert_eq!(world.range_excl(&[]).unwrap(), world);
+    }
+
+    #[test]
+    fn wrong_ranks_are_named() {
+        let world = Group::world(4);
+        let class = |result: Result<Group>| result.unwrap_err().class();
+        assert_eq!(class(world.incl(&[4])), Class::Rank);
+        assert_eq!(class(world.incl(&[1, 2, 1])), Class::Rank);
+        assert_eq!(class(world.excl(&[0, 0])), Class::Rank);
+        assert_eq!(class(world.range_incl(&[[0, 3, 0]])), Class::Arg);
+        assert_eq!(class(world.range_incl(&[[0, 3, -1]])), Class::Arg);
+        assert_eq!(class(world.range_incl(&[[3, 0, 1]])), Class::Arg);
+        assert_eq!(class(world.range_incl(&[[0, 4, 1]])), Class::Rank);
+        assert_eq!(class(world.range_incl(&[[-1, 2, 1]])), Class::Rank);
+        assert_eq!(class(world.range_excl(&[[0, 2, 1], [2, 3, 1]])), Class::Rank);
+        assert_eq!(class(world.range_incl(&[[i32::MIN, i32::MAX, 1]])), Class::Rank);
+        assert_eq!(class(world.range_incl(&[[i32::MAX, i32::MIN, i32::MIN]])), Class::Rank);
+        assert_eq!(world.translate(9, &world).unwrap_err().class(), Class::Rank);
+    }
+
+    /// A group and the list that it should be: some subset of 0..40 in some order,
+    /// often an even progression.
+    fn any_group() -> impl Strategy<Value = Vec<u32>> {
+        let shuffled = Just((0..40u32).collect::<Vec<_>>())
+            .prop_shuffle()
+            .prop_flat_map(|all| (0..=all.len()).prop_map(move |len| all[..len].to_vec()));
+        let even = (0..40u32, 1..7u32, 0..8u32, any::<bool>()).prop_map(|(first, stride, len, down)| {
+            let mut peers: Vec<u32> = (0..len).map(|i| first + i * stride).collect();
+            if down {
+                peers.reverse();
+            }
+            peers
+        });
+        prop_oneof![shuffled, even]
+    }
+
+    proptest! {
+        #[test]
+        fn the_algebra_is_that_of_lists(one in any_group(), two in any_group()) {
+            let (a, b) = (group(&one), group(&two));
+            prop_assert_eq!(members(&a), &one[..]);
+            for peer in 0..90 {
+                let rank = one.iter().position(|&other| other == peer).map(|rank| rank as u32);
+                prop_assert_eq!(a.rank_of(Peer(peer)), rank);
+                prop_assert_eq!(a.peer_of(peer), one.get(peer as usize).map(|&peer| Peer(peer)));
+            }
+            let both: Vec<u32> = one.iter().copied().filter(|peer| two.contains(peer)).collect();
+            let ours: Vec<u32> = one.iter().copied().filter(|peer| !two.contains(peer)).collect();
+            let theirs = two.iter().copied().filter(|peer| !one.contains(peer));
+            let all: Vec<u32> = one.iter().copied().chain(theirs).collect();
+            prop_assert_eq!(a.union(&b), group(&all));
+            prop_assert_eq!(a.intersection(&b), group(&both));
+            prop_assert_eq!(a.difference(&b), group(&ours));
+            let (mut sorted_one, mut sorted_two) = (one.clone(), two.clone());
+            sorted_one.sort_unstable();
+            sorted_two.sort_unstable();
+            let expected = match (one == two, sorted_one == sorted_two) {
+                (true, _) => Comparison::Ident,
+                (_, true) => Comparison::Similar,
+                _ => Comparison::Unequal,
+            };
+            prop_assert_eq!(a.compare(&b), expected);
+            for rank in 0..a.size() {
+                let there = two.iter().position(|&peer| peer == one[rank as usize]).map(|rank| rank as u32);
+                prop_assert_eq!(a.translate(rank, &b).unwrap(), there);
+            }
+        }
+
+        #[test]
+        fn incl_and_excl_split_a_group(all in any_group(), picks in prop::collection::vec(0..40u32, 0..12)) {
+            let a = group(&all);
+            let mut distinct = picks.clone();
+            distinct.sort_unstable();
+            distinct.dedup();
+            let legal = distinct.len() == picks.len() && picks.iter().all(|&rank| rank < a.size());
+            match (a.incl(&picks), a.excl(&picks)) {
+                (Ok(with), Ok(without)) => {
+                    prop_assert!(legal);
+                    prop_assert_eq!(members(&with), picks.iter().map(|&rank| all[rank as usize]).collect::<Vec<_>>());
+                    prop_assert_eq!(without, a.difference(&with));
+                }
+                (Err(_), Err(_)) => prop_assert!(!legal),
+                _ => prop_assert!(false),
+            }
+        }
+
+        #[test]
+        fn ranges_are_the_ranks_they_spell(all in any_group(), triplets in prop::collection::vec([-3..42i32, -3..42i32, -6..7i32], 0..4)) {
+            let a = group(&all);
+            // As the standard writes them out, one by one.
+            let mut ranks = Some(Vec::new());
+            for &[first, last, stride] in &triplets {
+                let toward = stride != 0 && (first == last || (last > first) == (stride > 0));
+                ranks = ranks.filter(|_| toward);
+                let Some(ranks) = &mut ranks else { break };
+                let mut rank = first;
+                while if stride > 0 { rank <= last } else { rank >= last } {
+                    ranks.push(rank as u32);
+                    rank += stride;
+                }
+            }
+            let expected = ranks.clone().and_then(|ranks| a.incl(&ranks).ok());
+            prop_assert_eq!(a.range_incl(&triplets).ok(), expected);
+            prop_assert_eq!(a.range_excl(&triplets).ok(), ranks.and_then(|ranks| a.excl(&ranks).ok()));
+        }
+    }
+}
