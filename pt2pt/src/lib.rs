@@ -1,1 +1,44 @@
-//! (being written)
+//! The point-to-point engine: matching, eager and rendezvous messages, requests
+//! and progress (MPI-5.0 chapter 3).
+//!
+//! It opens no device, reads no clock and no environment: calls come in from
+//! above, frames go out and come in through [`fabric::Transport`]. One engine
+//! serves one process; `docs/protocol.md` draws what it says on the wire.
+//!
+//! One file for each event:
+//!
+//! - [`mod@send`], [`mod@receive`]: a call starts an operation
+//! - `eager`, `rendezvous`, `own`: an envelope arrives, with its data, without
+//!   it, or from ourselves
+//! - `cancel`, `probe`, `credit`, `lost`: the rest of the protocol
+//! - `progress`: frames in, queued work out
+//! - `matching`, `requests`, `peers`: the state that all of them share
+//!
+//! Invariants: nothing a peer sends can panic the engine or make it touch memory
+//! outside the buffers of requests that this peer takes part in; memory follows
+//! the messages in flight, and eager data without a receive is bounded.
+
+#![forbid(unsafe_code)]
+
+mod cancel;
+mod credit;
+mod eager;
+mod engine;
+mod fault;
+mod lists;
+mod lost;
+mod matching;
+mod message;
+mod own;
+mod peers;
+mod probe;
+mod progress;
+mod receive;
+mod rendezvous;
+mod requests;
+mod send;
+
+pub use engine::{Engine, Settings};
+pub use fault::{CollectiveCall, Fault, LateReady};
+pub use message::{Completion, Envelope, MessageId, Mode, Pattern, Seen};
+pub use requests::RequestId;

@@ -1,0 +1,131 @@
+//! An envelope arrives with its data, or has to be kept for a receive to come.
+
+use fabric::transport::Rts;
+use fabric::{Header, Peer};
+
+use crate::engine::Protocol;
+use crate::fault::LateReady;
+use crate::message::{Head, PartOf};
+use crate::requests::RequestId;
+
+/// An unexpected message.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    pub(crate) from: Peer,
+    pub(crate) part_of: PartOf,
+    /// Bytes of data in the message.
+    pub(crate) bytes: u64,
+    /// Its number among the envelopes of its sender to us.
+    pub(crate) sequence: u64,
+    pub(crate) content: Content,
+}
+
+/// Where the data of an unexpected message is.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// Here.
+    Eager(Data),
+    /// Here; the sender's request waits to hear of the match.
+    EagerSync(u64, Data),
+    /// With the sender.
+    Rts(Box<Rts>),
+    /// In the buffer of our own send.
+    Own(RequestId),
+}
+
+/// Data kept for a receive to come; short data without an allocation.
+#[derive(Debug)]
+pub(crate) enum Data {
+    Short(u8, [u8; SHORT]),
+    Long(Box<[u8]>),
+}
+
+const SHORT: usize = 38;
+
+impl Data {
+    #[inline]
+    fn copy(bytes: &[u8]) -> Data {
+        Data::fill(bytes.len(), |room| room.copy_from_slice(bytes))
+    }
+
+    #[inline]
+    pub(crate) fn fill(len: usize, fill: impl FnOnce(&mut [u8])) -> Data {
+        if len <= SHORT {
+            let mut room = [0; SHORT];
+            fill(&mut room[..len]);
+            Data::Short(len as u8, room)
+        } else {
+            let mut room = vec![0; len].into_boxed_slice();
+            fill(&mut room);
+            Data::Long(room)
+        }
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Data::Short(len, room) => &room[..usize::from(*len)],
+            Data::Long(room) => room,
+        }
+    }
+}
+
+impl Protocol {
+    /// An `Eager` frame.
+    #[inline]
+    pub(crate) fn eager_arrived(&mut self, from: Peer, header: &Header, data: &[u8]) {
+        let sequence = self.count_arrival(from);
+        let head = Head::of(header, data.len() as u64);
+        match self.posted.take(&head.key) {
+            Some(id) => {
+                self.store(id, from, &head, data);
+                self.owe(from, head.bytes);
+            }
+            None => self.park(from, sequence, header, &head, Content::Eager(Data::copy(data))),
+        }
+    }
+
+    /// An `EagerSync` frame.
+    pub(crate) fn eager_sync_arrived(&mut self, from: Peer, header: &Header, body: &[u8]) {
+        let sequence = self.count_arrival(from);
+        let Some((send, data)) = body.split_first_chunk() else { return };
+        let send = u64::from_le_bytes(*send);
+        let head = Head::of(header, data.len() as u64);
+        match self.posted.take(&head.key) {
+            Some(id) => {
+                self.store(id, from, &head, data);
+                self.owe(from, head.bytes);
+                self.say_done(from, send);
+            }
+            None => self.park(from, sequence, header, &head, Content::EagerSync(send, Data::copy(data))),
+        }
+    }
+
+    /// The number of an envelope that has just come.
+    #[inline]
+    pub(crate) fn count_arrival(&mut self, from: Peer) -> u64 {
+        let peer = self.peers.of(from);
+        peer.arrived += 1;
+        peer.arrived - 1
+    }
+
+    /// Keeps a message that no receive was posted for. An envelope that names a
+    /// wildcard is not from a sane peer and is dropped.
+    #[inline]
+    pub(crate) fn park(&mut self, from: Peer, sequence: u64, header: &Header, head: &Head, content: Content) {
+        if header.flags & Header::READY != 0 {
+            self.note_late_ready(head);
+        }
+        if head.key.is_exact() {
+            let arrived = Arrived { from, part_of: head.part_of, bytes: head.bytes, sequence, content };
+            self.unexpected.push(head.key, arrived);
+        }
+    }
+
+    /// A ready send found no receive: an error of the program, told once.
+    #[cold]
+    pub(crate) fn note_late_ready(&mut self, head: &Head) {
+        let late = LateReady { source: head.key.source, tag: head.key.tag, context: head.key.context };
+        self.late_ready.get_or_insert(late);
+    }
+}

@@ -1,0 +1,134 @@
+//! The engine: a transport and everything but the transport.
+//!
+//! The split is what lets a transport hand frames to the protocol while it is
+//! being polled: [`Protocol`] is the sink. It can't post; it notes what is to be
+//! posted, and the engine does so when the poll has returned.
+
+use std::collections::VecDeque;
+
+use fabric::{Lost, Peer, Region, Transport, WaitOn};
+
+use crate::eager::Arrived;
+use crate::fault::LateReady;
+use crate::matching::{Posted, Unexpected};
+use crate::message::Completion;
+use crate::peers::{Frame, Peers};
+use crate::requests::{RequestId, Requests, State};
+
+/// What can be chosen.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Bytes of eager messages (each counted with 128 bytes more than its data)
+    /// that one peer may have at another without a receive for them. All
+    /// processes of a job must agree.
+    pub unexpected_bytes_per_peer: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { unexpected_bytes_per_peer: 1 << 20 }
+    }
+}
+
+/// The point-to-point engine of one process. See the crate.
+pub struct Engine<T: Transport> {
+    pub(crate) transport: T,
+    pub(crate) protocol: Protocol,
+}
+
+/// Everything but the transport.
+pub(crate) struct Protocol {
+    pub(crate) me: Peer,
+    pub(crate) requests: Requests,
+    pub(crate) posted: Posted<RequestId>,
+    pub(crate) unexpected: Unexpected<Arrived>,
+    pub(crate) peers: Peers,
+    /// Slots of peers with frames to post or data to push, in turn.
+    pub(crate) busy: VecDeque<usize>,
+    /// Receives whose one-sided transfer is to be started.
+    pub(crate) pulls: VecDeque<RequestId>,
+    /// Registrations that are over.
+    pub(crate) releases: Vec<(Peer, Region)>,
+    /// Something was added to the three lists above since they were last looked at.
+    pub(crate) noted: bool,
+    pub(crate) late_ready: Option<LateReady>,
+    pub(crate) lost: Vec<Lost>,
+}
+
+impl<T: Transport> Engine<T> {
+    /// The engine of process `me`. Talks to nobody yet.
+    pub fn new(me: Peer, transport: T, settings: Settings) -> Engine<T> {
+        let protocol = Protocol {
+            me,
+            requests: Requests::new(),
+            posted: Posted::new(),
+            unexpected: Unexpected::new(),
+            peers: Peers::new(settings.unexpected_bytes_per_peer),
+            busy: VecDeque::new(),
+            pulls: VecDeque::new(),
+            releases: Vec::new(),
+            noted: false,
+            late_ready: None,
+            lost: Vec::new(),
+        };
+        Engine { transport, protocol }
+    }
+
+    /// True when the request is over and [`Engine::finish`] has its outcome.
+    #[inline]
+    pub fn is_complete(&self, id: RequestId) -> bool {
+        let request = self.protocol.requests.find(id);
+        request.is_some_and(|request| matches!(request.state, State::Done { .. }))
+    }
+
+    /// Takes the outcome of a request that is over; the id is over too then.
+    /// `None` while the request is active (and for ids that are over).
+    #[inline]
+    pub fn finish(&mut self, id: RequestId) -> Option<Completion> {
+        self.protocol.requests.finish(id)
+    }
+
+    /// The operation goes on and vanishes when it is over (MPI_Request_free,
+    /// MPI-5.0 §3.7.3). Its buffer must stay valid until then.
+    pub fn detach(&mut self, id: RequestId) {
+        let Some(request) = self.protocol.requests.find_mut(id) else { return };
+        if request.is_active() {
+            request.detached = true;
+        } else {
+            self.protocol.requests.free(id);
+        }
+    }
+
+    /// True when nothing that others wait for is still to leave this process:
+    /// no queued frame, no transfer under way, no detached send.
+    pub fn is_drained(&self) -> bool {
+        let owes_data = self.protocol.requests.active().any(|(_, request)| match request.state {
+            State::Pulling { .. } | State::Filling { .. } | State::Pushing { .. } => true,
+            _ => request.is_send() && request.detached,
+        });
+        // A peer that misses a credit is not held up, and may be gone by now.
+        let is_credit = |frame: &Frame| matches!(frame, Frame::Control(header) if header.kind == fabric::Kind::Credit);
+        !owes_data && self.protocol.peers.iter().all(|peer| peer.queue.iter().all(is_credit))
+    }
+
+    /// Says that the caller is about to sleep; see [`Transport::arm`]. `None`
+    /// when there is something to do now.
+    pub fn arm(&mut self) -> Option<WaitOn<'_>> {
+        if self.protocol.has_work() { None } else { self.transport.arm() }
+    }
+
+    /// Says that the caller is awake again.
+    pub fn disarm(&mut self) {
+        self.transport.disarm();
+    }
+
+    /// The first ready send since the last call that found no receive posted.
+    pub fn late_ready(&mut self) -> Option<LateReady> {
+        self.protocol.late_ready.take()
+    }
+
+    /// The transport, to ask it for its counters.
+    pub fn transport(&self) -> &T {
+        &self.transport
+    }
+}

@@ -1,0 +1,99 @@
+//! What can go wrong with one operation. The sentences are for the user; who
+//! knows the communicator adds its name.
+
+use std::fmt;
+
+use fabric::{CollectiveKind, Lost};
+
+use crate::message::PartOf;
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The message was longer than the receive's buffer (MPI-5.0 §3.2.4). The
+    /// buffer holds its beginning.
+    Truncated {
+        /// The sender's rank in the communicator.
+        source: u32,
+        /// The tag.
+        tag: i32,
+        /// The context id on the wire.
+        context: u64,
+        /// Bytes of the message.
+        sent: u64,
+        /// Bytes of the buffer.
+        room: u64,
+    },
+    /// The other process is gone.
+    Lost(Lost),
+    /// The sender is in another collective than the receiver. Nothing was stored.
+    Mismatched {
+        /// What the receiver called.
+        ours: CollectiveCall,
+        /// What the sender called.
+        theirs: CollectiveCall,
+        /// The sender's rank in the communicator.
+        source: u32,
+        /// Which collective of the communicator it is.
+        sequence: i32,
+        /// The context id on the wire.
+        context: u64,
+    },
+}
+
+/// A collective call as far as the wire tells: operation and root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CollectiveCall {
+    /// Raw [`CollectiveKind`], 0 for none.
+    pub kind: u8,
+    /// Root rank, `u32::MAX` for none.
+    pub root: u32,
+}
+
+/// A ready send that found no posted receive; an error of the sending program
+/// (MPI-5.0 §3.4). The message is received all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LateReady {
+    /// The sender's rank in the communicator.
+    pub source: u32,
+    /// The tag.
+    pub tag: i32,
+    /// The context id on the wire.
+    pub context: u64,
+}
+
+impl From<PartOf> for CollectiveCall {
+    fn from(part_of: PartOf) -> CollectiveCall {
+        CollectiveCall { kind: part_of.collective, root: part_of.root }
+    }
+}
+
+impl fmt::Display for CollectiveCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match CollectiveKind::name(self.kind) {
+            Some(name) => f.write_str(name)?,
+            None => f.write_str("an unknown operation")?,
+        }
+        if self.root == u32::MAX { Ok(()) } else { write!(f, " with root {}", self.root) }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Truncated { source, tag, sent, room, .. } => write!(
+                f,
+                "the message from rank {source} with tag {tag} has {sent} bytes, but the receive has room for {room}"
+            ),
+            Fault::Lost(lost) => lost.fmt(f),
+            Fault::Mismatched { ours, theirs, source, sequence, .. } => write!(
+                f,
+                "collective number {sequence} is {ours} here, but rank {source} called {theirs}: \
+                 all ranks must call the same collectives in the same order"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}

@@ -1,0 +1,76 @@
+//! A peer is gone: what waits for it fails, and so does what comes after.
+//!
+//! The engine knows the peer of every send and of every matched receive. Whom a
+//! posted receive waits for is the communicator's knowledge: its owner calls
+//! [`Engine::fail_receives`] while [`Engine::lost`] is not empty.
+
+use fabric::{Lost, Transport};
+
+use crate::engine::{Engine, Protocol};
+use crate::fault::Fault;
+use crate::requests::{RequestId, State};
+
+impl<T: Transport> Engine<T> {
+    /// The peers that are gone, in the order in which we heard of it.
+    #[inline]
+    pub fn lost(&self) -> &[Lost] {
+        &self.protocol.lost
+    }
+
+    /// Fails the posted receives that nobody can satisfy any more: `gone` is given
+    /// the context and the source (`None`: any) of each and says who is missing.
+    /// True if there were any.
+    #[cold]
+    pub fn fail_receives(&mut self, mut gone: impl FnMut(u64, Option<u32>) -> Option<Lost>) -> bool {
+        let mut failed = Vec::new();
+        self.protocol.posted.for_each(|key, id| {
+            let source = (key.source != crate::matching::Key::ANY_SOURCE).then_some(key.source);
+            failed.extend(gone(key.context, source).map(|lost| (id, lost)));
+        });
+        for (id, lost) in &failed {
+            if let State::Posted { entry } = self.protocol.requests.held(*id).state {
+                self.protocol.posted.remove(entry);
+                self.protocol.requests.held(*id).bytes = 0;
+                self.protocol.requests.fail(*id, Fault::Lost(lost.clone()));
+            }
+        }
+        !failed.is_empty()
+    }
+}
+
+impl Protocol {
+    /// Notes a loss, once.
+    #[cold]
+    pub(crate) fn lose(&mut self, lost: &Lost) {
+        let peer = self.peers.of(lost.peer);
+        if peer.lost.is_some() {
+            return;
+        }
+        peer.lost = Some(lost.clone());
+        peer.credit = 0;
+        peer.queue.clear();
+        peer.pushing.clear();
+        self.lost.push(lost.clone());
+        let of_peer: Vec<RequestId> =
+            self.requests.active().filter(|(_, request)| request.peer == lost.peer).map(|(id, _)| id).collect();
+        for id in of_peer {
+            self.lose_request(id, lost);
+        }
+    }
+
+    fn lose_request(&mut self, id: RequestId, lost: &Lost) {
+        let request = self.requests.held(id);
+        match &mut request.state {
+            // The device may still write: it will say when it does not.
+            State::Pulling { started: true, .. } => {}
+            // The send itself had succeeded.
+            State::Recalling => self.requests.complete(id, false),
+            State::Queued { region } | State::Announced { region, .. } => {
+                let region = region.take();
+                self.requests.fail(id, Fault::Lost(lost.clone()));
+                self.release(lost.peer, region);
+            }
+            _ => self.requests.fail(id, Fault::Lost(lost.clone())),
+        }
+    }
+}

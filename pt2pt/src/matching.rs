@@ -1,0 +1,356 @@
+//! Matching: which receive gets which message (MPI-5.0 §3.5).
+//!
+//! Two stores, one for each side that may come first: [`Posted`] receives and
+//! [`Unexpected`] messages. Each keeps all of its entries in one list, oldest
+//! first. While there are few, that list is searched. From [`FEW`] on an index
+//! is kept as well, so that a match costs the same however many there are:
+//!
+//! - a *key* is (context, source, tag), where source and tag may be wildcards;
+//!   a key's *class* says which of the two are;
+//! - a posted receive stands in the queue of its own key. An arrival looks at
+//!   the heads of up to four queues, one for each class, and takes the oldest;
+//! - an unexpected message stands in the queues of the up to four keys that
+//!   could ask for it. A class is indexed once somebody asks with it.
+//!
+//! Invariants: every queue is in order of age; no empty queue stays in the
+//! index; the index is empty when it is not in use; it goes out of use only
+//! when the store is empty, so that going in and out of use costs a constant
+//! for each entry.
+//!
+//! It knows nothing of peers, buffers and protocols.
+
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+use rustc_hash::FxBuildHasher;
+
+use crate::lists::{Ends, Lists, NONE};
+
+/// Entries up to which searching the list is cheaper than hashing.
+const FEW: usize = 8;
+
+/// What a message is, or what a receive asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) context: u64,
+    pub(crate) source: u32,
+    pub(crate) tag: i32,
+}
+
+const CLASSES: usize = 4;
+
+impl Key {
+    /// The wildcard for the source. No communicator has that many ranks.
+    pub(crate) const ANY_SOURCE: u32 = u32::MAX;
+    /// The wildcard for the tag. Tags are not negative.
+    pub(crate) const ANY_TAG: i32 = i32::MIN;
+
+    /// Bit 0: any source; bit 1: any tag.
+    #[inline]
+    fn class(&self) -> usize {
+        usize::from(self.source == Key::ANY_SOURCE) | usize::from(self.tag == Key::ANY_TAG) << 1
+    }
+
+    /// The key of that class which accepts this message.
+    #[inline]
+    fn widened(&self, class: usize) -> Key {
+        Key {
+            context: self.context,
+            source: if class & 1 != 0 { Key::ANY_SOURCE } else { self.source },
+            tag: if class & 2 != 0 { Key::ANY_TAG } else { self.tag },
+        }
+    }
+
+    /// Whether a receive with this key takes the message `of`.
+    #[inline]
+    pub(crate) fn accepts(&self, of: &Key) -> bool {
+        self.context == of.context
+            && (self.source == of.source || self.source == Key::ANY_SOURCE)
+            && (self.tag == of.tag || self.tag == Key::ANY_TAG)
+    }
+
+    /// False for what no well-behaved sender names: a wildcard.
+    #[inline]
+    pub(crate) fn is_exact(&self) -> bool {
+        self.class() == 0
+    }
+}
+
+type Index = HashMap<Key, Ends, FxBuildHasher>;
+
+const fn empty_index() -> Index {
+    HashMap::with_hasher(FxBuildHasher)
+}
+
+/// Takes `index` out of the queue of `key`.
+fn delist<T, const N: usize>(queues: &mut Index, entries: &mut Lists<T, N>, key: Key, lane: usize, index: u32) {
+    if let Entry::Occupied(mut queue) = queues.entry(key) {
+        entries.unlink(queue.get_mut(), lane, index);
+        if queue.get().head == NONE {
+            queue.remove();
+        }
+    }
+}
+
+/// Receives that wait for a message. `R` names the request.
+#[derive(Debug)]
+pub(crate) struct Posted<R> {
+    entries: Lists<Waiting<R>, 2>,
+    all: Ends,
+    count: usize,
+    /// How many there are of each class.
+    classes: [usize; CLASSES],
+    /// The age of the next one.
+    next: u64,
+    index: Index,
+    indexed: bool,
+}
+
+#[derive(Debug)]
+struct Waiting<R> {
+    key: Key,
+    age: u64,
+    request: R,
+}
+
+impl<R: Copy> Posted<R> {
+    pub(crate) const fn new() -> Posted<R> {
+        Posted {
+            entries: Lists::new(),
+            all: Ends { head: NONE, tail: NONE },
+            count: 0,
+            classes: [0; CLASSES],
+            next: 0,
+            index: empty_index(),
+            indexed: false,
+        }
+    }
+
+    /// Adds a receive behind all others; the result is for [`Posted::remove`].
+    #[inline]
+    pub(crate) fn post(&mut self, key: Key, request: R) -> u32 {
+        let entry = self.entries.insert(Waiting { key, age: self.next, request });
+        self.next += 1;
+        self.entries.push_back(&mut self.all, 0, entry);
+        self.count += 1;
+        self.classes[key.class()] += 1;
+        if self.indexed {
+            self.enlist(entry, key);
+        } else if self.count > FEW {
+            self.index_all();
+        }
+        entry
+    }
+
+    /// Takes the oldest receive that accepts the message.
+    #[inline]
+    pub(crate) fn take(&mut self, message: &Key) -> Option<R> {
+        let found = if self.indexed { self.oldest_by_index(message) } else { self.oldest_by_search(message) };
+        self.remove(found)
+    }
+
+    /// Takes a receive back.
+    #[inline]
+    pub(crate) fn remove(&mut self, entry: u32) -> Option<R> {
+        let key = self.entries.get(entry)?.key;
+        self.entries.unlink(&mut self.all, 0, entry);
+        self.count -= 1;
+        self.classes[key.class()] -= 1;
+        if self.indexed {
+            delist(&mut self.index, &mut self.entries, key, 1, entry);
+            self.indexed = self.count > 0;
+        }
+        self.entries.remove(entry).map(|waiting| waiting.request)
+    }
+
+    /// Calls `each` with every receive, oldest first.
+    pub(crate) fn for_each(&self, mut each: impl FnMut(&Key, R)) {
+        let mut at = self.all.head;
+        while let Some(waiting) = self.entries.get(at) {
+            each(&waiting.key, waiting.request);
+            at = self.entries.next(0, at);
+        }
+    }
+
+    #[inline]
+    fn oldest_by_search(&self, message: &Key) -> u32 {
+        let mut at = self.all.head;
+        while let Some(waiting) = self.entries.get(at) {
+            if waiting.key.accepts(message) {
+                break;
+            }
+            at = self.entries.next(0, at);
+        }
+        at
+    }
+
+    fn oldest_by_index(&self, message: &Key) -> u32 {
+        let (mut oldest, mut found) = (u64::MAX, NONE);
+        for class in (0..CLASSES).filter(|&class| self.classes[class] > 0) {
+            let Some(queue) = self.index.get(&message.widened(class)) else { continue };
+            if let Some(waiting) = self.entries.get(queue.head).filter(|waiting| waiting.age < oldest) {
+                (oldest, found) = (waiting.age, queue.head);
+            }
+        }
+        found
+    }
+
+    fn enlist(&mut self, entry: u32, key: Key) {
+        self.entries.push_back(self.index.entry(key).or_default(), 1, entry);
+    }
+
+    #[cold]
+    fn index_all(&mut self) {
+        self.indexed = true;
+        let mut at = self.all.head;
+        while let Some(key) = self.entries.get(at).map(|waiting| waiting.key) {
+            self.enlist(at, key);
+            at = self.entries.next(0, at);
+        }
+    }
+}
+
+/// Messages that no receive was posted for. `M` is the message.
+#[derive(Debug)]
+pub(crate) struct Unexpected<M> {
+    /// Lane 0 is the list of all, lane `1 + class` a queue.
+    entries: Lists<Parked<M>, { 1 + CLASSES }>,
+    all: Ends,
+    count: usize,
+    index: Index,
+    /// Bit `class` is set while messages are indexed for it.
+    indexed: u8,
+}
+
+#[derive(Debug)]
+struct Parked<M> {
+    key: Key,
+    message: M,
+}
+
+impl<M> Unexpected<M> {
+    pub(crate) const fn new() -> Unexpected<M> {
+        Unexpected {
+            entries: Lists::new(),
+            all: Ends { head: NONE, tail: NONE },
+            count: 0,
+            index: empty_index(),
+            indexed: 0,
+        }
+    }
+
+    /// Adds a message behind all others.
+    #[inline]
+    pub(crate) fn push(&mut self, key: Key, message: M) {
+        let entry = self.entries.insert(Parked { key, message });
+        self.entries.push_back(&mut self.all, 0, entry);
+        self.count += 1;
+        if self.indexed != 0 {
+            (0..CLASSES).for_each(|class| self.enlist(entry, key, class));
+        }
+    }
+
+    /// The oldest message that the pattern accepts.
+    #[inline]
+    pub(crate) fn find(&mut self, pattern: &Key) -> Option<u32> {
+        let found = if self.count <= FEW { self.oldest_by_search(pattern) } else { self.oldest_by_index(pattern) };
+        (found != NONE).then_some(found)
+    }
+
+    /// A message found or set aside.
+    #[inline]
+    pub(crate) fn get(&self, entry: u32) -> Option<(&Key, &M)> {
+        self.entries.get(entry).map(|parked| (&parked.key, &parked.message))
+    }
+
+    /// Takes a found message out.
+    #[inline]
+    pub(crate) fn remove(&mut self, entry: u32) -> Option<(Key, M)> {
+        self.set_aside(entry);
+        self.reclaim(entry)
+    }
+
+    /// Hides a found message from matching; it keeps its place in memory.
+    #[inline]
+    pub(crate) fn set_aside(&mut self, entry: u32) {
+        let Some(key) = self.entries.get(entry).map(|parked| parked.key) else { return };
+        self.entries.unlink(&mut self.all, 0, entry);
+        self.count -= 1;
+        if self.indexed == 0 {
+            return;
+        }
+        for class in 0..CLASSES {
+            if self.indexed & 1 << class != 0 {
+                delist(&mut self.index, &mut self.entries, key.widened(class), 1 + class, entry);
+            }
+        }
+        if self.count == 0 {
+            self.indexed = 0;
+        }
+    }
+
+    /// Takes out a message that was set aside.
+    #[inline]
+    pub(crate) fn reclaim(&mut self, entry: u32) -> Option<(Key, M)> {
+        self.entries.remove(entry).map(|parked| (parked.key, parked.message))
+    }
+
+    /// The newest message that `is_it` says yes to. Looks at all of them.
+    #[cold]
+    pub(crate) fn newest(&self, mut is_it: impl FnMut(&M) -> bool) -> Option<u32> {
+        let mut at = self.all.tail;
+        while let Some(parked) = self.entries.get(at) {
+            if is_it(&parked.message) {
+                return Some(at);
+            }
+            at = self.entries.prev(0, at);
+        }
+        None
+    }
+
+    /// How many messages wait to be matched.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    #[inline]
+    fn oldest_by_search(&self, pattern: &Key) -> u32 {
+        let mut at = self.all.head;
+        while let Some(parked) = self.entries.get(at) {
+            if pattern.accepts(&parked.key) {
+                break;
+            }
+            at = self.entries.next(0, at);
+        }
+        at
+    }
+
+    fn oldest_by_index(&mut self, pattern: &Key) -> u32 {
+        let class = pattern.class();
+        if self.indexed & 1 << class == 0 {
+            self.index_all(class);
+        }
+        self.index.get(pattern).map_or(NONE, |queue| queue.head)
+    }
+
+    /// Appends to the queue of that class, if it is indexed.
+    fn enlist(&mut self, entry: u32, key: Key, class: usize) {
+        if self.indexed & 1 << class != 0 {
+            self.entries.push_back(self.index.entry(key.widened(class)).or_default(), 1 + class, entry);
+        }
+    }
+
+    #[cold]
+    fn index_all(&mut self, class: usize) {
+        self.indexed |= 1 << class;
+        let mut at = self.all.head;
+        while let Some(key) = self.entries.get(at).map(|parked| parked.key) {
+            self.enlist(at, key, class);
+            at = self.entries.next(0, at);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "matching_tests.rs"]
+mod tests;

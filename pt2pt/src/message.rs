@@ -1,0 +1,154 @@
+//! The words of the engine's interface: what is sent, what is asked for, what
+//! came of it.
+
+use fabric::{Collective, Header, Kind};
+
+use crate::fault::Fault;
+use crate::matching::Key;
+
+/// How a send completes (MPI-5.0 §3.4). A buffered send is a standard one from a
+/// copy, which the caller makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// When the data is out of the user's buffer.
+    Standard,
+    /// When the message is matched.
+    Synchronous,
+    /// As `Standard`; the receive must be posted already, else it is reported.
+    Ready,
+}
+
+/// What a message says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// The context id on the wire: even for point-to-point, odd for collectives.
+    pub context: u64,
+    /// The sender's rank in the communicator.
+    pub source: u32,
+    /// The tag; for a collective its sequence number. Not negative.
+    pub tag: i32,
+    /// The collective that the message belongs to.
+    pub collective: Option<Collective>,
+}
+
+/// What a receive or a probe asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    /// The context id on the wire.
+    pub context: u64,
+    /// The sender's rank in the communicator; `None` is MPI_ANY_SOURCE.
+    pub source: Option<u32>,
+    /// The tag; `None` is MPI_ANY_TAG.
+    pub tag: Option<i32>,
+    /// The collective that the message should belong to. Not part of matching: a
+    /// message of another one ends the receive with [`Fault::Mismatched`].
+    pub collective: Option<Collective>,
+}
+
+/// A message seen by a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The sender's rank in the communicator.
+    pub source: u32,
+    /// Its tag.
+    pub tag: i32,
+    /// Its packed size.
+    pub bytes: u64,
+}
+
+/// A message taken by a matched probe, for one [`crate::Engine::receive_taken`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct MessageId(pub(crate) u32);
+
+/// What came of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The sender's rank in the communicator.
+    pub source: u32,
+    /// The tag.
+    pub tag: i32,
+    /// Bytes of packed data sent, or stored in the receive's buffer.
+    pub bytes: u64,
+    /// The operation was cancelled and had no effect.
+    pub cancelled: bool,
+    /// What went wrong.
+    pub fault: Option<Box<Fault>>,
+}
+
+/// The part of an envelope that a receive looks at, whatever way it came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    pub(crate) key: Key,
+    /// Bytes of data.
+    pub(crate) bytes: u64,
+    pub(crate) part_of: PartOf,
+}
+
+/// The collective a message belongs to as the wire has it: number and root, both
+/// zero in point-to-point traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PartOf {
+    pub(crate) collective: u8,
+    pub(crate) root: u32,
+}
+
+impl PartOf {
+    #[inline]
+    pub(crate) fn new(collective: Option<Collective>) -> PartOf {
+        match collective {
+            None => PartOf { collective: 0, root: 0 },
+            Some(collective) => PartOf { collective: collective.kind as u8, root: collective.root },
+        }
+    }
+}
+
+impl Envelope {
+    /// As long as nobody names a wildcard: see [`Key::is_exact`].
+    #[inline]
+    pub(crate) fn key(&self) -> Key {
+        Key { context: self.context, source: self.source, tag: self.tag }
+    }
+
+    #[inline]
+    pub(crate) fn head(&self, bytes: u64) -> Head {
+        Head { key: self.key(), bytes, part_of: PartOf::new(self.collective) }
+    }
+}
+
+impl Pattern {
+    #[inline]
+    pub(crate) fn key(&self) -> Key {
+        Key {
+            context: self.context,
+            source: self.source.unwrap_or(Key::ANY_SOURCE),
+            tag: self.tag.unwrap_or(Key::ANY_TAG),
+        }
+    }
+}
+
+impl Head {
+    /// What an arrived envelope says. `bytes` is left to the frame's kind.
+    #[inline]
+    pub(crate) fn of(header: &Header, bytes: u64) -> Head {
+        Head {
+            key: Key { context: header.context, source: header.source, tag: header.tag },
+            bytes,
+            part_of: PartOf { collective: header.collective, root: header.root },
+        }
+    }
+
+    /// The header of the envelope frame.
+    #[inline]
+    pub(crate) fn header(&self, kind: Kind, mode: Mode) -> Header {
+        Header {
+            kind,
+            flags: if mode == Mode::Ready { Header::READY } else { 0 },
+            collective: self.part_of.collective,
+            source: self.key.source,
+            tag: self.key.tag,
+            root: self.part_of.root,
+            context: self.key.context,
+            length: self.bytes,
+        }
+    }
+}

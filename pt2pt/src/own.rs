@@ -1,0 +1,71 @@
+//! Messages to oneself: matched in place, never seen by a transport.
+
+use objects::Buffer;
+
+use crate::credit::cost;
+use crate::eager::{Arrived, Content, Data};
+use crate::engine::Protocol;
+use crate::message::{Head, Mode};
+use crate::requests::{RequestId, State};
+
+/// Longest message to oneself that is copied when no receive is posted, bytes.
+const EAGER: u64 = 64 * 1024;
+
+impl Protocol {
+    /// True when the message has left `buffer`.
+    pub(crate) fn send_own_now(&mut self, mode: Mode, head: &Head, buffer: &Buffer) -> bool {
+        if let Some(receive) = self.posted.take(&head.key) {
+            self.peers.of(self.me).sent += 1;
+            self.copy(receive, head, buffer);
+            return true;
+        }
+        if mode == Mode::Ready {
+            self.note_late_ready(head);
+        }
+        let me = self.peers.of(self.me);
+        if mode == Mode::Synchronous || head.bytes > EAGER || me.credit < cost(head.bytes) {
+            return false;
+        }
+        me.credit -= cost(head.bytes);
+        let data = Data::fill(head.bytes as usize, |room| buffer.pack(0, room));
+        self.park_own(head, Content::Eager(data));
+        true
+    }
+
+    /// Starts a send to oneself.
+    pub(crate) fn send_own(&mut self, id: RequestId) {
+        let sequence = self.peers.of(self.me).sent;
+        let request = self.requests.held(id);
+        request.sequence = sequence;
+        let (mode, head, buffer) = (request.mode, request.head(), request.buffer.clone());
+        if self.send_own_now(mode, &head, &buffer) {
+            self.sent_early(id);
+        } else {
+            self.requests.held(id).state = State::Announced { region: None, recalled: false };
+            self.park_own(&head, Content::Own(id));
+        }
+    }
+
+    fn park_own(&mut self, head: &Head, content: Content) {
+        let me = self.peers.of(self.me);
+        let sequence = me.sent;
+        me.sent += 1;
+        let arrived = Arrived { from: self.me, part_of: head.part_of, bytes: head.bytes, sequence, content };
+        self.unexpected.push(head.key, arrived);
+    }
+
+    /// A receive takes what our own send `send` offers.
+    pub(crate) fn copy_own(&mut self, id: RequestId, head: &Head, send: RequestId) {
+        let Some(sender) = self.requests.find(send) else { return };
+        let buffer = sender.buffer.clone();
+        self.requests.complete(send, false);
+        self.copy(id, head, &buffer);
+    }
+
+    fn copy(&mut self, receive: RequestId, head: &Head, from: &Buffer) {
+        if self.accept(receive, self.me, head) > 0 {
+            self.requests.held(receive).buffer.copy_from(from);
+        }
+        self.requests.complete(receive, false);
+    }
+}

@@ -1,0 +1,107 @@
+//! What the engine knows of each peer it has talked to.
+//!
+//! A peer costs nothing until the first message to or from it, but for its
+//! four bytes in the table of all.
+
+use std::collections::VecDeque;
+
+use fabric::{Header, Lost, Peer};
+
+use crate::requests::RequestId;
+
+/// A frame that waits for room.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Frame {
+    /// The envelope of a send.
+    Envelope(RequestId),
+    /// A control frame, which is a header alone.
+    Control(Header),
+}
+
+#[derive(Debug)]
+pub(crate) struct PeerState {
+    pub(crate) peer: Peer,
+    /// Is in [`crate::engine::Protocol::busy`]: has a queue or data to push.
+    pub(crate) busy: bool,
+    /// Eager budget that is left for sending to it, bytes.
+    pub(crate) credit: u64,
+    /// Eager budget to be given back to it, bytes.
+    pub(crate) owed: u64,
+    /// Envelopes posted to it.
+    pub(crate) sent: u64,
+    /// Envelopes that came from it.
+    pub(crate) arrived: u64,
+    /// Frames to post, in order.
+    pub(crate) queue: VecDeque<Frame>,
+    /// Sends whose data is pushed, in turn.
+    pub(crate) pushing: VecDeque<RequestId>,
+    /// It is gone. Then `credit` is 0 and nothing is queued.
+    pub(crate) lost: Option<Lost>,
+}
+
+/// All of them; a slot is an index that never changes.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    /// By rank: slot + 1, or 0.
+    slots: Vec<u32>,
+    states: Vec<PeerState>,
+    budget: u64,
+}
+
+impl Peers {
+    /// `budget`: eager bytes that each peer may have unmatched at another.
+    pub(crate) const fn new(budget: u64) -> Peers {
+        Peers { slots: Vec::new(), states: Vec::new(), budget }
+    }
+
+    /// The slot of a peer, which is made on first use.
+    #[inline]
+    pub(crate) fn slot(&mut self, peer: Peer) -> usize {
+        match self.slots.get(peer.0 as usize) {
+            Some(&slot) if slot != 0 => slot as usize - 1,
+            _ => self.meet(peer),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn at(&mut self, slot: usize) -> &mut PeerState {
+        &mut self.states[slot]
+    }
+
+    #[inline]
+    pub(crate) fn of(&mut self, peer: Peer) -> &mut PeerState {
+        let slot = self.slot(peer);
+        &mut self.states[slot]
+    }
+
+    /// Eager bytes that each peer may have unmatched at another.
+    #[inline]
+    pub(crate) fn budget(&self) -> u64 {
+        self.budget
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &PeerState> {
+        self.states.iter()
+    }
+
+    #[cold]
+    fn meet(&mut self, peer: Peer) -> usize {
+        let rank = peer.0 as usize;
+        if self.slots.len() <= rank {
+            self.slots.resize(rank + 1, 0);
+        }
+        self.states.push(PeerState {
+            peer,
+            busy: false,
+            credit: self.budget,
+            owed: 0,
+            sent: 0,
+            arrived: 0,
+            queue: VecDeque::new(),
+            pushing: VecDeque::new(),
+            lost: None,
+        });
+        self.slots[rank] = self.states.len() as u32;
+        self.states.len() - 1
+    }
+}

@@ -1,0 +1,28 @@
+//! Probes (MPI-5.0 §3.8.1, §3.8.2): a look at what has arrived, without progress.
+
+use fabric::Transport;
+
+use crate::engine::Engine;
+use crate::message::{MessageId, Pattern, Seen};
+
+impl<T: Transport> Engine<T> {
+    /// The message that a receive with this pattern would get now.
+    #[inline]
+    pub fn probe(&mut self, pattern: &Pattern) -> Option<Seen> {
+        let found = self.protocol.unexpected.find(&pattern.key())?;
+        let (key, arrived) = self.protocol.unexpected.get(found)?;
+        Some(Seen { source: key.source, tag: key.tag, bytes: arrived.bytes })
+    }
+
+    /// How many messages have arrived that nothing has asked for.
+    pub fn unexpected(&self) -> usize {
+        self.protocol.unexpected.len()
+    }
+
+    /// Takes that message out of matching, to be received by its id alone.
+    pub fn take(&mut self, pattern: &Pattern) -> Option<MessageId> {
+        let found = self.protocol.unexpected.find(&pattern.key())?;
+        self.protocol.unexpected.set_aside(found);
+        Some(MessageId(found))
+    }
+}

@@ -1,0 +1,123 @@
+//! Progress: frames come in, and what could not leave before leaves.
+
+use fabric::{Header, Kind, Lost, Peer, Post, Sink, Transport};
+
+use crate::engine::{Engine, Protocol};
+use crate::peers::Frame;
+use crate::requests::{RequestId, State};
+
+impl<T: Transport> Engine<T> {
+    /// One round: everything that has arrived is handled, then everything that
+    /// waits for room or follows from what arrived is tried. True if anything
+    /// happened.
+    #[inline]
+    pub fn progress(&mut self) -> bool {
+        let arrived = self.transport.poll(&mut self.protocol);
+        arrived | (self.protocol.has_work() && self.work())
+    }
+
+    /// Does what a call has noted, without polling.
+    #[inline]
+    pub(crate) fn settle(&mut self) {
+        if self.protocol.noted {
+            self.work();
+        }
+    }
+
+    /// One round of what is to leave.
+    fn work(&mut self) -> bool {
+        self.protocol.noted = false;
+        let mut moved = self.pull();
+        for _ in 0..self.protocol.busy.len() {
+            moved |= self.flush_next();
+        }
+        while let Some((peer, region)) = self.protocol.releases.pop() {
+            self.transport.release(peer, region);
+        }
+        moved
+    }
+
+    /// Serves the busy peer whose turn it is; true if anything left.
+    fn flush_next(&mut self) -> bool {
+        let Some(slot) = self.protocol.busy.pop_front() else { return false };
+        let moved = self.flush(slot);
+        if let Err(lost) = &moved {
+            self.protocol.lose(lost);
+        }
+        let peer = self.protocol.peers.at(slot);
+        peer.busy = !peer.queue.is_empty() || !peer.pushing.is_empty();
+        if peer.busy {
+            self.protocol.busy.push_back(slot);
+        }
+        moved.unwrap_or(true)
+    }
+
+    /// Queued frames in their order, then pieces of data.
+    fn flush(&mut self, slot: usize) -> Result<bool, Lost> {
+        let mut moved = false;
+        while let Some(&frame) = self.protocol.peers.at(slot).queue.front() {
+            if self.post_frame(slot, frame)? == Post::NoRoom {
+                return Ok(moved);
+            }
+            self.protocol.peers.at(slot).queue.pop_front();
+            moved = true;
+        }
+        Ok(self.push(slot)? | moved)
+    }
+
+    fn post_frame(&mut self, slot: usize, frame: Frame) -> Result<Post, Lost> {
+        match frame {
+            Frame::Envelope(id) => {
+                let request = self.protocol.requests.find(id);
+                // A send that was cancelled in the queue has gone from it here.
+                match request.is_some_and(|request| matches!(request.state, State::Queued { .. })) {
+                    true => self.post_envelope(slot, id),
+                    false => Ok(Post::Sent),
+                }
+            }
+            Frame::Control(header) => {
+                let peer = self.protocol.peers.at(slot).peer;
+                self.transport.post(peer, &header, 0, |_| {})
+            }
+        }
+    }
+}
+
+impl Protocol {
+    /// Whether anything is to leave.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        self.noted || !self.busy.is_empty() || !self.pulls.is_empty()
+    }
+}
+
+impl Sink for Protocol {
+    #[inline]
+    fn frame(&mut self, from: Peer, header: &Header, body: &[u8]) {
+        match header.kind {
+            Kind::Eager => self.eager_arrived(from, header, body),
+            Kind::EagerSync => self.eager_sync_arrived(from, header, body),
+            Kind::Rts => self.rts_arrived(from, header, body),
+            Kind::Cts => self.cts_arrived(from, header),
+            Kind::Data => self.data_arrived(from, header, body),
+            Kind::Done => self.done_arrived(from, header),
+            Kind::Cancel => self.cancel_arrived(from, header),
+            Kind::CancelReply => self.cancel_reply_arrived(from, header),
+            Kind::Credit => self.credit_arrived(from, header),
+            // A kind of a later version; a well-behaved peer does not send it.
+            _ => {}
+        }
+    }
+
+    fn transferred(&mut self, token: u64, outcome: Result<(), Lost>) {
+        let id = RequestId::from_wire(token);
+        match outcome {
+            Ok(()) => self.pulled(id),
+            Err(lost) => self.pull_failed(id, lost),
+        }
+    }
+
+    fn lost(&mut self, lost: Lost) {
+        self.lose(&lost);
+    }
+}

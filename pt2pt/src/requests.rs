@@ -1,0 +1,227 @@
+//! Requests: every operation that could not finish within its call.
+//!
+//! A slab of reused slots. An id is a slot's index with its generation, so that
+//! an id that is over names nothing, whether the user kept it or a peer sent it.
+//! `docs/protocol.md` draws the states.
+
+use fabric::transport::Rts;
+use fabric::{Memory, Peer, Region};
+use objects::Buffer;
+
+use crate::fault::Fault;
+use crate::matching::Key;
+use crate::message::{Completion, Head, Mode, PartOf};
+
+/// Names a request of one engine; what is on the wire as `send` and `recv`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestId(u64);
+
+impl RequestId {
+    #[inline]
+    fn new(index: u32, generation: u32) -> RequestId {
+        RequestId(u64::from(generation) << 32 | u64::from(index))
+    }
+
+    /// As a peer sent it back: anything.
+    #[inline]
+    pub(crate) fn from_wire(raw: u64) -> RequestId {
+        RequestId(raw)
+    }
+
+    #[inline]
+    pub(crate) fn to_wire(self) -> u64 {
+        self.0
+    }
+
+    #[inline]
+    fn index(self) -> usize {
+        self.0 as u32 as usize
+    }
+
+    #[inline]
+    fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// Where a request is.
+#[derive(Debug)]
+pub(crate) enum State {
+    /// The slot is not in use; `next` is the next such slot.
+    Free { next: u32 },
+    /// A send whose envelope is not posted: it is new, or waits for room.
+    Queued { region: Option<Box<Region>> },
+    /// A send whose envelope is out, and which ends when it is matched.
+    Announced { region: Option<Box<Region>>, recalled: bool },
+    /// A send whose data is being pushed to the peer's request `target`, up to
+    /// byte `end`.
+    Pushing { target: u64, offset: u64, end: u64 },
+    /// A send that had completed; its cancellation awaits the answer.
+    Recalling,
+    /// A receive that waits for a message, at `entry` in matching.
+    Posted { entry: u32 },
+    /// A receive whose data is to be pulled, or (`started`) is on its way.
+    Pulling { rts: Box<Rts>, started: bool },
+    /// A receive whose data is being pushed by the peer; `got` bytes are here.
+    Filling { got: u64 },
+    /// It is over. `recallable`: a send that completed before it was matched.
+    Done { cancelled: bool, recallable: bool },
+}
+
+pub(crate) struct Request {
+    generation: u32,
+    /// The user has let go of it: when it is done it vanishes.
+    pub(crate) detached: bool,
+    /// Of a send.
+    pub(crate) mode: Mode,
+    /// A send: to whom. A receive: from whom, once it is matched.
+    pub(crate) peer: Peer,
+    pub(crate) state: State,
+    /// A send: its envelope. A receive: the pattern, then the envelope.
+    pub(crate) key: Key,
+    pub(crate) part_of: PartOf,
+    /// A send: bytes of data. A receive: room, then bytes to be stored.
+    pub(crate) bytes: u64,
+    /// A send: the number of its envelope among all to this peer.
+    pub(crate) sequence: u64,
+    pub(crate) buffer: Buffer,
+    pub(crate) fault: Option<Box<Fault>>,
+}
+
+/// No peer: of a receive that is not matched.
+pub(crate) const NOBODY: Peer = Peer(u32::MAX);
+const END: u32 = u32::MAX;
+
+impl Request {
+    #[inline]
+    pub(crate) fn head(&self) -> Head {
+        Head { key: self.key, bytes: self.bytes, part_of: self.part_of }
+    }
+
+    pub(crate) fn is_active(&self) -> bool {
+        !matches!(self.state, State::Free { .. } | State::Done { .. })
+    }
+
+    pub(crate) fn is_send(&self) -> bool {
+        matches!(
+            self.state,
+            State::Queued { .. } | State::Announced { .. } | State::Pushing { .. } | State::Recalling
+        )
+    }
+}
+
+/// All requests of an engine.
+pub(crate) struct Requests {
+    slots: Vec<Request>,
+    free: u32,
+}
+
+impl Requests {
+    pub(crate) const fn new() -> Requests {
+        Requests { slots: Vec::new(), free: END }
+    }
+
+    /// A request in `state`.
+    #[inline]
+    pub(crate) fn open(&mut self, mode: Mode, peer: Peer, head: &Head, buffer: Buffer, state: State) -> RequestId {
+        let index = if self.free == END { self.grow() } else { self.free };
+        let slot = &mut self.slots[index as usize];
+        if let State::Free { next } = slot.state {
+            self.free = next;
+        }
+        slot.detached = false;
+        slot.mode = mode;
+        slot.peer = peer;
+        slot.state = state;
+        slot.key = head.key;
+        slot.part_of = head.part_of;
+        slot.bytes = head.bytes;
+        slot.buffer = buffer;
+        RequestId::new(index, slot.generation)
+    }
+
+    #[cold]
+    fn grow(&mut self) -> u32 {
+        let index = self.slots.len() as u32;
+        assert!(index != END, "2^32 - 1 requests are pending in one process");
+        self.slots.push(Request {
+            generation: 0,
+            detached: false,
+            mode: Mode::Standard,
+            peer: NOBODY,
+            state: State::Free { next: END },
+            key: Key { context: 0, source: 0, tag: 0 },
+            part_of: PartOf::new(None),
+            bytes: 0,
+            sequence: 0,
+            buffer: Buffer::contiguous(Memory::EMPTY),
+            fault: None,
+        });
+        index
+    }
+
+    /// The request of an id from anywhere; `None` when the id is over or was
+    /// never given out.
+    #[inline]
+    pub(crate) fn find(&self, id: RequestId) -> Option<&Request> {
+        self.slots.get(id.index()).filter(|slot| slot.generation == id.generation())
+    }
+
+    /// As [`Requests::find`], to change it.
+    #[inline]
+    pub(crate) fn find_mut(&mut self, id: RequestId) -> Option<&mut Request> {
+        self.slots.get_mut(id.index()).filter(|slot| slot.generation == id.generation())
+    }
+
+    /// The request of an id that this engine holds itself and that is not over.
+    #[inline]
+    pub(crate) fn held(&mut self, id: RequestId) -> &mut Request {
+        &mut self.slots[id.index()]
+    }
+
+    /// The end of an operation. A detached one vanishes.
+    #[inline]
+    pub(crate) fn complete(&mut self, id: RequestId, cancelled: bool) {
+        let slot = &mut self.slots[id.index()];
+        slot.state = State::Done { cancelled, recallable: false };
+        if slot.detached {
+            self.free(id);
+        }
+    }
+
+    /// The end of an operation with a fault.
+    #[cold]
+    pub(crate) fn fail(&mut self, id: RequestId, fault: Fault) {
+        self.held(id).fault = Some(Box::new(fault));
+        self.complete(id, false);
+    }
+
+    /// What came of a request that is done; its slot is free afterwards.
+    #[inline]
+    pub(crate) fn finish(&mut self, id: RequestId) -> Option<Completion> {
+        let slot = self.find_mut(id)?;
+        let State::Done { cancelled, .. } = slot.state else { return None };
+        let Key { source, tag, .. } = slot.key;
+        let completion = Completion { source, tag, bytes: slot.bytes, cancelled, fault: slot.fault.take() };
+        self.free(id);
+        Some(completion)
+    }
+
+    #[inline]
+    pub(crate) fn free(&mut self, id: RequestId) {
+        let slot = &mut self.slots[id.index()];
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.state = State::Free { next: self.free };
+        slot.buffer = Buffer::contiguous(Memory::EMPTY);
+        slot.fault = None;
+        self.free = id.0 as u32;
+    }
+
+    /// Every request that is not over.
+    pub(crate) fn active(&self) -> impl Iterator<Item = (RequestId, &Request)> {
+        let slots = self.slots.iter().enumerate();
+        slots
+            .filter(|(_, slot)| slot.is_active())
+            .map(|(index, slot)| (RequestId::new(index as u32, slot.generation), slot))
+    }
+}

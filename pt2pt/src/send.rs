@@ -1,0 +1,207 @@
+//! A send starts (MPI-5.0 §3.4, §3.7.2), and its envelope leaves.
+
+use fabric::transport::Rts;
+use fabric::{Header, Kind, Lost, Peer, Post, Region, Transport};
+use objects::Buffer;
+
+use crate::credit::cost;
+use crate::engine::Engine;
+use crate::fault::Fault;
+use crate::message::{Envelope, Mode};
+use crate::peers::Frame;
+use crate::requests::{RequestId, State};
+
+impl<T: Transport> Engine<T> {
+    /// Sends at once if that is possible without keeping anything: true when the
+    /// message has left `buffer`. False: nothing was done, use [`Engine::send`].
+    #[inline]
+    pub fn send_now(&mut self, mode: Mode, to: Peer, envelope: &Envelope, buffer: &Buffer) -> Result<bool, Lost> {
+        let bytes = buffer.len();
+        if to == self.protocol.me {
+            return Ok(self.protocol.send_own_now(mode, &envelope.head(bytes), buffer));
+        }
+        if mode == Mode::Synchronous || bytes > self.transport.limits(to).eager as u64 {
+            return Ok(false);
+        }
+        let peer = self.protocol.peers.of(to);
+        if peer.credit < cost(bytes) || !peer.queue.is_empty() {
+            return Ok(false);
+        }
+        let header = envelope.head(bytes).header(Kind::Eager, mode);
+        match self.transport.post(to, &header, bytes as usize, |slot| buffer.pack(0, slot)) {
+            Ok(Post::Sent) => {
+                peer.credit -= cost(bytes);
+                peer.sent += 1;
+                Ok(true)
+            }
+            Ok(Post::NoRoom) => Ok(false),
+            Err(lost) => {
+                self.protocol.lose(&lost);
+                Err(lost)
+            }
+        }
+    }
+
+    /// Starts a send. What goes wrong is in the completion.
+    pub fn send(&mut self, mode: Mode, to: Peer, envelope: Envelope, buffer: Buffer) -> RequestId {
+        let head = envelope.head(buffer.len());
+        let state = State::Queued { region: None };
+        let id = self.protocol.requests.open(mode, to, &head, buffer, state);
+        if to == self.protocol.me {
+            self.protocol.send_own(id);
+        } else {
+            self.start(id, to, head.bytes);
+        }
+        self.settle();
+        id
+    }
+
+    fn start(&mut self, id: RequestId, to: Peer, bytes: u64) {
+        let slot = self.protocol.peers.slot(to);
+        if self.protocol.peers.at(slot).credit < cost(bytes) && bytes <= self.transport.limits(to).eager as u64 {
+            // The peer may have given credit back.
+            self.progress();
+        }
+        let peer = self.protocol.peers.at(slot);
+        if let Some(lost) = &peer.lost {
+            let fault = Fault::Lost(lost.clone());
+            return self.protocol.requests.fail(id, fault);
+        }
+        if !peer.queue.is_empty() {
+            return self.protocol.enqueue(slot, Frame::Envelope(id));
+        }
+        match self.post_envelope(slot, id) {
+            Ok(Post::Sent) => {}
+            Ok(Post::NoRoom) => self.protocol.enqueue(slot, Frame::Envelope(id)),
+            Err(lost) => self.protocol.lose(&lost),
+        }
+    }
+
+    /// Posts the envelope of a send that is `Queued`; the protocol is chosen now.
+    pub(crate) fn post_envelope(&mut self, slot: usize, id: RequestId) -> Result<Post, Lost> {
+        let request = self.protocol.requests.held(id);
+        let to = request.peer;
+        let eager = self.transport.limits(to).eager as u64;
+        let peer = self.protocol.peers.at(slot);
+        let (bytes, sequence) = (request.bytes, peer.sent);
+        let fits = bytes <= eager && peer.credit >= cost(bytes);
+        let posted = match (fits, request.mode) {
+            (true, Mode::Synchronous) => self.post_eager_sync(id)?,
+            (true, _) => self.post_eager(id)?,
+            (false, _) => self.post_rts(id)?,
+        };
+        if posted == Post::Sent {
+            let peer = self.protocol.peers.at(slot);
+            peer.sent += 1;
+            peer.credit -= if fits { cost(bytes) } else { 0 };
+            if let Some(request) = self.protocol.requests.find_mut(id) {
+                request.sequence = sequence;
+            }
+        }
+        Ok(posted)
+    }
+
+    fn post_eager(&mut self, id: RequestId) -> Result<Post, Lost> {
+        let request = self.protocol.requests.held(id);
+        let header = request.head().header(Kind::Eager, request.mode);
+        let posted =
+            self.transport.post(request.peer, &header, request.bytes as usize, |slot| request.buffer.pack(0, slot))?;
+        if posted == Post::Sent {
+            self.protocol.sent_early(id);
+        }
+        Ok(posted)
+    }
+
+    fn post_eager_sync(&mut self, id: RequestId) -> Result<Post, Lost> {
+        let request = self.protocol.requests.held(id);
+        let header = request.head().header(Kind::EagerSync, request.mode);
+        let posted = self.transport.post(request.peer, &header, 8 + request.bytes as usize, |slot| {
+            let (name, data) = slot.split_at_mut(8);
+            name.copy_from_slice(&id.to_wire().to_le_bytes());
+            request.buffer.pack(0, data);
+        })?;
+        if posted == Post::Sent {
+            request.state = State::Announced { region: None, recalled: false };
+        }
+        Ok(posted)
+    }
+
+    fn post_rts(&mut self, id: RequestId) -> Result<Post, Lost> {
+        let region = self.expose(id);
+        let request = self.protocol.requests.held(id);
+        let header = request.head().header(Kind::Rts, request.mode);
+        let rts = Rts { send: id.to_wire(), region: region.as_deref().copied() };
+        let posted = self.transport.post(request.peer, &header, Rts::SIZE, |slot| slot.copy_from_slice(&rts.encode()));
+        request.state = match posted {
+            Ok(Post::Sent) => State::Announced { region, recalled: false },
+            Ok(Post::NoRoom) | Err(_) => State::Queued { region },
+        };
+        posted
+    }
+
+    /// Lets the peer read the data of a send, where the route offers that.
+    fn expose(&mut self, id: RequestId) -> Option<Box<Region>> {
+        let request = self.protocol.requests.held(id);
+        if let State::Queued { region } = &mut request.state
+            && region.is_some()
+        {
+            return region.take();
+        }
+        if request.bytes == 0 || request.bytes < self.transport.limits(request.peer).get_from {
+            return None;
+        }
+        let memory = request.buffer.memory()?;
+        self.transport.register(request.peer, memory).map(Box::new)
+    }
+}
+
+impl crate::engine::Protocol {
+    /// An eager message has left: the send is complete, though it may be
+    /// recalled while its request is there.
+    #[inline]
+    pub(crate) fn sent_early(&mut self, id: RequestId) {
+        let request = self.requests.held(id);
+        let region = match &mut request.state {
+            State::Queued { region } => region.take(),
+            _ => None,
+        };
+        let (peer, detached) = (request.peer, request.detached);
+        request.state = State::Done { cancelled: false, recallable: true };
+        self.release(peer, region);
+        if detached {
+            self.requests.free(id);
+        }
+    }
+
+    /// Notes that a registration is over.
+    #[inline]
+    pub(crate) fn release(&mut self, peer: Peer, region: Option<Box<Region>>) {
+        if let Some(region) = region {
+            self.releases.push((peer, *region));
+            self.noted = true;
+        }
+    }
+
+    /// Puts a frame behind all others to that peer.
+    pub(crate) fn enqueue(&mut self, slot: usize, frame: Frame) {
+        let peer = self.peers.at(slot);
+        if peer.lost.is_none() {
+            peer.queue.push_back(frame);
+            self.set_busy(slot);
+        }
+    }
+
+    /// Answers a peer with a control frame.
+    pub(crate) fn reply(&mut self, to: Peer, header: Header) {
+        let slot = self.peers.slot(to);
+        self.enqueue(slot, Frame::Control(header));
+    }
+
+    pub(crate) fn set_busy(&mut self, slot: usize) {
+        let peer = self.peers.at(slot);
+        if !std::mem::replace(&mut peer.busy, true) {
+            self.busy.push_back(slot);
+        }
+        self.noted = true;
+    }
+}
