@@ -158,6 +158,16 @@ impl Thread {
     }
 }
 
+/// One line for each thread, as [`Machine::parse`] reads it.
+impl std::fmt::Display for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for Thread { cpu, core, l2, l3, numa, package } in &self.threads {
+            writeln!(f, "cpu {cpu} core {core} l2 {l2} l3 {l3} numa {numa} package {package}")?;
+        }
+        Ok(())
+    }
+}
+
 impl Machine {
     /// Reads what `verbena topology --threads` prints: a line like
     /// `cpu 3 core 1 l2 1 l3 0 numa 0 package 0` for each hardware thread.
@@ -269,7 +279,9 @@ mod tests {
                 text += &format!("cpu {cpu} core {core} l2 {core} l3 {} numa {} package {}\n", core / 2, core / 4, core / 4);
             }
         }
-        Machine::parse(&text).unwrap()
+        let machine = Machine::parse(&text).unwrap();
+        assert_eq!(machine.to_string(), text);
+        machine
     }
 
     fn assigned(bind: Option<&str>, map: Option<&str>, cores_each: Option<u32>, ranks: u32) -> Vec<String> {

@@ -3,9 +3,9 @@
 //! - Killed by a signal: the job ends.
 //! - Gone between MPI_Init and the end of MPI_Finalize: the job ends.
 //! - MPI_Abort or a fatal error: the job ends.
-//! - An exit code that is not 0, outside of MPI: it becomes the job's. The job
-//!   ends if a rank that still runs is in MPI, now or later: it would wait for
-//!   the one that is gone.
+//! - An exit code that is not 0, after MPI_Finalize: it becomes the job's.
+//! - The same without ever being in MPI: in addition the job ends if a rank that
+//!   still runs is in MPI, now or later, since it would wait for this one.
 //! - Exit code 0 without ever being in MPI: fine.
 //!
 //! Only the first failure counts; what follows is mostly its consequence.
@@ -49,9 +49,10 @@ pub enum Event {
 pub enum Verdict {
     /// Nothing.
     Fine,
-    /// The job's exit code is this one; the other ranks may go on, unless they
-    /// are in MPI.
+    /// The job's exit code is this one; the other ranks may go on.
     Failed(u8),
+    /// The same, but ranks that are or come into MPI would wait for this one.
+    Missing(u8),
     /// The same, and the job ends.
     Ends(u8),
 }
@@ -74,7 +75,8 @@ impl Event {
             Event::Died { exit: exit @ Exit::Signal(_), .. } => Verdict::Ends(exit.code()),
             Event::Died { exit, state: State::Running | State::Finalizing, .. } => Verdict::Ends(not_zero(exit.code())),
             Event::Died { exit: Exit::Code(0), .. } => Verdict::Fine,
-            Event::Died { exit, .. } => Verdict::Failed(exit.code()),
+            Event::Died { exit, state: State::Starting, .. } => Verdict::Missing(exit.code()),
+            Event::Died { exit, state: State::Finalized, .. } => Verdict::Failed(exit.code()),
         }
     }
 
@@ -108,7 +110,7 @@ mod tests {
         assert_eq!(died(Exit::Code(0), State::Finalized), Verdict::Fine);
         assert_eq!(died(Exit::Code(0), State::Running), Verdict::Ends(1));
         assert_eq!(died(Exit::Code(7), State::Finalizing), Verdict::Ends(7));
-        assert_eq!(died(Exit::Code(3), State::Starting), Verdict::Failed(3));
+        assert_eq!(died(Exit::Code(3), State::Starting), Verdict::Missing(3));
         assert_eq!(died(Exit::Code(3), State::Finalized), Verdict::Failed(3));
         assert_eq!(died(Exit::Signal(11), State::Starting), Verdict::Ends(139));
     }

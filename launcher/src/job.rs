@@ -75,6 +75,8 @@ struct Job {
     /// Nobody is waited for any more: a second Ctrl-C, or stuck in the kernel.
     abandoned: bool,
     events: Vec<Event>,
+    /// The first that failed before it was in MPI.
+    missing: Option<u32>,
     host: String,
     began: Instant,
     time_is_up: Option<Instant>,
@@ -111,6 +113,7 @@ fn try_run(settings: &Settings) -> Result<u8, CannotRun> {
         childless: false,
         abandoned: false,
         events: Vec::new(),
+        missing: None,
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         began,
         time_is_up: settings.timeout.and_then(|time| began.checked_add(time)),
@@ -336,10 +339,15 @@ impl Job {
                 Verdict::Fine => {}
                 Verdict::Failed(code) => self.failed(&event, code, false),
                 Verdict::Ends(code) => self.failed(&event, code, true),
+                Verdict::Missing(code) => {
+                    let (Event::Died { rank, .. } | Event::Aborted { rank, .. }) = event;
+                    self.missing.get_or_insert(rank);
+                    self.failed(&event, code, false);
+                }
             }
         }
-        // A rank in MPI would wait for ever for one that has failed outside.
-        if self.code.is_some() && self.phase == Phase::Running && self.some_rank_is_in_mpi() {
+        if let Some(rank) = self.missing.filter(|_| self.phase == Phase::Running && self.some_rank_is_in_mpi()) {
+            self.tell(&format!("the other ranks are in MPI and would wait for rank {rank}; ending the job"));
             self.terminate();
         }
     }
@@ -352,8 +360,6 @@ impl Job {
                 0 => self.started.ranks[*rank as usize].pid.as_raw_nonzero().get() as u32,
                 pid => pid,
             };
-            let others = self.started.ranks.iter().any(|rank| rank.exit.is_none());
-            let ends = others && (ends || self.some_rank_is_in_mpi());
             self.tell(&report::failure(event, &seen, pid, &self.host, self.started.ranks.len(), ends));
         }
         self.code.get_or_insert(code);

@@ -10,6 +10,7 @@
 //! Everything behind the program is the program's. Options of a section hold
 //! for its ranks; the others hold for the job, wherever they stand.
 
+use std::ffi::OsString;
 use std::time::Duration;
 
 use crate::binding::{BindTo, MapBy, Mapping};
@@ -57,9 +58,9 @@ pub struct Section {
     /// How many ranks run it.
     pub ranks: u32,
     /// As the user wrote it.
-    pub program: String,
+    pub program: OsString,
     /// Without the program's name.
-    pub arguments: Vec<String>,
+    pub arguments: Vec<OsString>,
     /// Variables for these ranks.
     pub environment: Vec<(String, String)>,
     /// Where they run, if not where we do.
@@ -196,12 +197,13 @@ const REFUSED: &[(&[&str], &str)] = &[
 ];
 
 /// Reads a command line, without the name of `mpiexec` itself.
-pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, Usage> {
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, Usage> {
     let mut settings = Settings::default();
     let mut words = arguments.into_iter().peekable();
     loop {
         let mut section = Section { ranks: 1, ..Section::default() };
-        while let Some(word) = words.next_if(|word| word.starts_with('-') && word.len() > 1) {
+        while let Some(word) = words.next_if(|word| word.as_encoded_bytes().starts_with(b"-") && word.len() > 1) {
+            let word = text(word)?;
             if word == "--" {
                 break;
             }
@@ -299,7 +301,7 @@ fn values_of(
     spec: &Spec,
     word: &str,
     attached: Option<String>,
-    words: &mut impl Iterator<Item = String>,
+    words: &mut impl Iterator<Item = OsString>,
 ) -> Result<Vec<String>, Usage> {
     if attached.is_some() && spec.values.is_empty() {
         return Err(Usage(format!("{word}: this option takes no value")));
@@ -307,9 +309,13 @@ fn values_of(
     let mut values: Vec<String> = attached.into_iter().collect();
     while values.len() < spec.values.len() {
         let missing = || Usage(format!("{word} needs {}", spec.values.join(" ")));
-        values.push(words.next().ok_or_else(missing)?);
+        values.push(text(words.next().ok_or_else(missing)?)?);
     }
     Ok(values)
+}
+
+fn text(word: OsString) -> Result<String, Usage> {
+    word.into_string().map_err(|word| Usage(format!("{} is not UTF-8", word.display())))
 }
 
 fn ranks(word: &str, value: &str) -> Result<u32, Usage> {
@@ -421,7 +427,7 @@ mod tests {
     use super::*;
 
     fn run(line: &str) -> Result<Settings, Usage> {
-        match parse(line.split_whitespace().map(str::to_owned))? {
+        match parse(line.split_whitespace().map(OsString::from))? {
             Command::Run(settings) => Ok(*settings),
             other => panic!("{other:?}"),
         }
@@ -437,7 +443,7 @@ mod tests {
             let settings = run(line).unwrap();
             assert_eq!(settings.sections.len(), 1);
             let section = &settings.sections[0];
-            assert_eq!((section.ranks, &*section.program), (4, "a.out"));
+            assert_eq!((section.ranks, section.program.to_str()), (4, Some("a.out")));
             assert_eq!(section.arguments, ["x", "-n"]);
         }
         assert_eq!(run("-bind-to core a").unwrap(), run("--bind-to core a").unwrap());

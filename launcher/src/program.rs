@@ -1,6 +1,6 @@
 //! Finding the program that a user named, and saying why it can't be run.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -22,8 +22,8 @@ pub struct CannotRun {
 
 /// The file that `name` means: a path if it has a slash (relative to
 /// `directory`), else the first executable of that name in PATH.
-pub fn find(name: &str, directory: Option<&str>) -> Result<CString, CannotRun> {
-    if name.contains('/') {
+pub fn find(name: &OsStr, directory: Option<&str>) -> Result<CString, CannotRun> {
+    if name.as_bytes().contains(&b'/') {
         return match obstacle(&directory.map_or(PathBuf::from(name), |directory| Path::new(directory).join(name))) {
             None => Ok(c_string(Path::new(name))),
             Some((why, code)) => Err(cannot_run(name, why, code)),
@@ -34,14 +34,14 @@ pub fn find(name: &str, directory: Option<&str>) -> Result<CString, CannotRun> {
     match candidates.into_iter().find(|candidate| obstacle(candidate).is_none()) {
         Some(found) => Ok(c_string(&found)),
         None if Path::new(name).is_file() => {
-            Err(cannot_run(name, &format!("no such program in PATH (did you mean ./{name}?)"), 127))
+            Err(cannot_run(name, &format!("no such program in PATH (did you mean ./{}?)", name.display()), 127))
         }
         None => Err(cannot_run(name, "no such program in PATH", 127)),
     }
 }
 
 /// What to say when the system refused what looked right before.
-pub fn explain(name: &str, directory: Option<&str>, failure: NotStarted) -> CannotRun {
+pub fn explain(name: &OsStr, directory: Option<&str>, failure: NotStarted) -> CannotRun {
     let NotStarted { step, errno } = failure;
     let system = std::io::Error::from(errno);
     match (step, errno) {
@@ -57,8 +57,8 @@ pub fn explain(name: &str, directory: Option<&str>, failure: NotStarted) -> Cann
     }
 }
 
-fn cannot_run(name: &str, why: &str, code: u8) -> CannotRun {
-    CannotRun { message: format!("cannot run {name}: {why}"), code }
+fn cannot_run(name: &OsStr, why: &str, code: u8) -> CannotRun {
+    CannotRun { message: format!("cannot run {}: {why}", name.display()), code }
 }
 
 /// Why a file can't be executed, with the exit code for it.
@@ -85,14 +85,18 @@ fn c_string(path: &Path) -> CString {
 mod tests {
     use super::*;
 
+    fn find_text(name: &str, directory: Option<&str>) -> Result<CString, CannotRun> {
+        find(OsStr::new(name), directory)
+    }
+
     #[test]
     fn what_cannot_run_is_told_apart() {
-        assert!(find("sh", None).is_ok());
-        assert_eq!(find("/nowhere", None).unwrap_err().message, "cannot run /nowhere: no such file");
-        assert_eq!(find("/nowhere", None).unwrap_err().code, 127);
-        assert_eq!(find("/tmp", None).unwrap_err().message, "cannot run /tmp: it is a directory");
-        assert!(find("/etc/passwd", None).unwrap_err().message.ends_with("chmod +x makes it so)"));
-        assert_eq!(find("./passwd", Some("/etc")).unwrap_err().code, 126);
-        assert_eq!(find("no-such-program", None).unwrap_err().message, "cannot run no-such-program: no such program in PATH");
+        assert!(find_text("sh", None).is_ok());
+        assert_eq!(find_text("/nowhere", None).unwrap_err().message, "cannot run /nowhere: no such file");
+        assert_eq!(find_text("/nowhere", None).unwrap_err().code, 127);
+        assert_eq!(find_text("/tmp", None).unwrap_err().message, "cannot run /tmp: it is a directory");
+        assert!(find_text("/etc/passwd", None).unwrap_err().message.ends_with("chmod +x makes it so)"));
+        assert_eq!(find_text("./passwd", Some("/etc")).unwrap_err().code, 126);
+        assert_eq!(find_text("no-such-program", None).unwrap_err().message, "cannot run no-such-program: no such program in PATH");
     }
 }

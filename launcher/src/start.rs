@@ -1,14 +1,14 @@
 //! Starting the ranks: board, sockets, pipes, environment.
 
-use std::ffi::CString;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStringExt;
+use std::ffi::{CString, OsStr};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use bootstrap::control::{self, Decoder, ToRank};
 use bootstrap::environment::{VARIABLE, Words};
 use bootstrap::{Board, Secret};
 use rustix::fs::{Mode, OFlags, fcntl_setfl};
-use rustix::io::{Errno, fcntl_getfd};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Resource, Rlimit, getpid, getrlimit, setrlimit};
@@ -55,6 +55,9 @@ pub struct Started {
     pub input: Input,
     /// Why the next one did not start.
     pub failed: Option<CannotRun>,
+    /// We keep the board at the ranks' number: a process that has lost its
+    /// own descriptor looks there, see [`bootstrap::Job::from_environment`].
+    pub reserved: (OwnedFd, OwnedFd),
 }
 
 /// What is the same for all ranks.
@@ -78,7 +81,7 @@ pub fn start(settings: &Settings, placement: &Placement, mask: &Mask) -> Result<
     let secret = Secret::random().map_err(|error| CannotRun { message: error.to_string(), code: 1 })?;
     let job = bootstrap::random().map_err(|error| CannotRun { message: error.to_string(), code: 1 })?;
     let board = Board::create(size, job).map_err(|errno| refused("shared memory", errno))?;
-    let (control_number, board_number, _reserved) = reserve(&board).map_err(|errno| refused("descriptors", errno))?;
+    let (low, high) = reserve(&board).map_err(|errno| refused("descriptors", errno))?;
     let nothing = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
     let common = Common {
         settings,
@@ -89,8 +92,8 @@ pub fn start(settings: &Settings, placement: &Placement, mask: &Mask) -> Result<
             size,
             local_rank: 0,
             local_size: size,
-            control: control_number,
-            board: board_number,
+            control: low.as_raw_fd(),
+            board: high.as_raw_fd(),
             launcher: getpid().as_raw_nonzero().get() as u32,
             job,
         },
@@ -104,10 +107,9 @@ pub fn start(settings: &Settings, placement: &Placement, mask: &Mask) -> Result<
         output: Output::new(settings.tag),
         input: Input::new(Vec::new()),
         failed: None,
+        reserved: (low, high),
     };
     started.failed = start_sections(&common, &programs, &mut started).err();
-    // The launcher keeps the board at the ranks' number: see `bootstrap::job`.
-    std::mem::forget(_reserved);
     Ok(started)
 }
 
@@ -118,8 +120,8 @@ fn start_sections(common: &Common<'_>, programs: &[CString], started: &mut Start
     for (section, program) in common.settings.sections.iter().zip(programs) {
         let own = section.environment.iter().map(|(name, value)| variable(name, value));
         let mut environment: Vec<CString> = without(&shared, &section.environment).chain(own).collect();
-        let mut arguments = vec![c_string(&section.program)];
-        arguments.extend(section.arguments.iter().map(|argument| c_string(argument)));
+        let words = [&section.program].into_iter().chain(&section.arguments);
+        let arguments: Vec<CString> = words.map(c_string).collect();
         for _ in 0..section.ranks {
             let rank = started.ranks.len() as u32;
             let length = environment.len();
@@ -221,28 +223,25 @@ fn read_end() -> Result<(OwnedFd, OwnedFd), Errno> {
     Ok((ours, theirs))
 }
 
-/// Finds two free numbers that are high enough to be in nobody's way, and
-/// occupies them: the lower is for control sockets, the higher holds the board.
-fn reserve(board: &Board) -> Result<(RawFd, RawFd, [OwnedFd; 2]), Errno> {
+/// Occupies two free numbers that are high enough to be in nobody's way; both
+/// hold the board for now. In the ranks, the first is the control socket.
+fn reserve(board: &Board) -> Result<(OwnedFd, OwnedFd), Errno> {
     let file = board.file().ok_or(Errno::BADF)?;
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let mut highest = HIGHEST_NUMBER.min(limit.min(i32::MAX as u64) as RawFd - 1);
-    let mut occupy = || loop {
-        let taken = rustix::io::fcntl_dupfd_cloexec(file, highest)?;
-        if taken.as_raw_fd() == highest {
-            highest -= 1;
-            return Ok::<OwnedFd, Errno>(taken);
+    let mut number = HIGHEST_NUMBER.min(limit.min(i32::MAX as u64) as RawFd - 1);
+    let mut occupy = || {
+        while number > 2 {
+            let taken = fcntl_dupfd_cloexec(file, number)?;
+            number -= 1;
+            // Else the number is somebody's: our caller's, meant for the ranks.
+            if taken.as_raw_fd() == number + 1 {
+                return Ok(taken);
+            }
         }
-        // Somebody's: our caller's own, to be passed on to the ranks.
-        highest -= 1;
-        if highest <= 2 {
-            return Err(Errno::MFILE);
-        }
+        Err(Errno::MFILE)
     };
     let high = occupy()?;
-    let low = occupy()?;
-    debug_assert!(fcntl_getfd(low.as_fd()).is_ok());
-    Ok((low.as_raw_fd(), high.as_raw_fd(), [low, high]))
+    Ok((occupy()?, high))
 }
 
 /// Raises our limit of open files as far as the ranks need it. Returns the
@@ -320,10 +319,10 @@ fn without<'a>(lines: &'a [CString], names: &'a [(String, String)]) -> impl Iter
 }
 
 fn variable(name: &str, value: &str) -> CString {
-    c_string(&format!("{name}={value}"))
+    c_string(format!("{name}={value}"))
 }
 
 /// What comes from a command line or an environment has no zero byte.
-fn c_string(text: &str) -> CString {
-    CString::new(text).unwrap_or_default()
+fn c_string(text: impl AsRef<OsStr>) -> CString {
+    CString::new(text.as_ref().as_bytes()).unwrap_or_default()
 }

@@ -11,8 +11,7 @@ use launcher::options::{Command, help, parse};
 const WRONG_USE: u8 = 2;
 
 fn main() -> ExitCode {
-    let arguments = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
-    match parse(arguments) {
+    match parse(std::env::args_os().skip(1)) {
         Ok(Command::Help) => print!("{}", help()),
         Ok(Command::Version) => println!("mpiexec (Verbena) {}", env!("CARGO_PKG_VERSION")),
         Ok(Command::Run(settings)) => return launcher::job::run(&settings).into(),

@@ -1,0 +1,77 @@
+//! A rank for the launcher's tests: plays the part of an MPI program with the
+//! bootstrap library alone.
+//!
+//! Each argument is a step, `[RANK:]VERB[=VALUE]`; steps of other ranks are
+//! skipped.
+
+use std::process::exit;
+use std::time::Duration;
+
+use bootstrap::{Job, State, Waiting};
+
+fn main() {
+    let mut job = None;
+    let mut number: u32 = std::env::var("VERBENA_RANK").ok().and_then(|rank| rank.parse().ok()).unwrap_or(0);
+    for step in std::env::args().skip(1) {
+        let (who, step) = match step.split_once(':') {
+            Some((rank, step)) => (rank.parse().ok(), step.to_owned()),
+            None => (None, step),
+        };
+        if who.is_some_and(|rank: u32| rank != number) {
+            continue;
+        }
+        let (verb, value) = step.split_once('=').unwrap_or((&step, ""));
+        if verb == "init" {
+            let joined = Job::from_environment().unwrap_or_else(|error| {
+                eprintln!("{error}");
+                exit(9)
+            });
+            let joined = joined.unwrap_or_else(|| Job::singleton().unwrap());
+            number = joined.rank;
+            job = Some(joined);
+        } else {
+            act(verb, value, job.as_ref());
+        }
+    }
+}
+
+fn act(verb: &str, value: &str, job: Option<&Job>) {
+    let mpi = || job.expect("init comes first");
+    match verb {
+        "call" => mpi().entry().enter(value.parse().unwrap()),
+        "wait" => mpi().entry().wait_for(&Waiting {
+            peer: Some(value.parse().unwrap()),
+            tag: None,
+            context: 2,
+            comm_size: mpi().size,
+            since: 0,
+        }),
+        "finalizing" => mpi().finalizing(),
+        "finalize" => mpi().finalized(),
+        "abort" => {
+            let (code, message) = value.split_once(',').unwrap();
+            assert!(mpi().abort(code.parse().unwrap(), message));
+            exit(code.parse().unwrap())
+        }
+        "put" => mpi().put("key", value.as_bytes()).unwrap(),
+        "value" => println!("{}", String::from_utf8_lossy(&mpi().value("key").unwrap())),
+        "who" => println!("{} of {} running={}", mpi().rank, mpi().size, mpi().entry().state() == State::Running),
+        "print" => println!("{value}"),
+        "sleep" => std::thread::sleep(Duration::from_secs_f64(value.parse().unwrap())),
+        "exit" => exit(value.parse().unwrap()),
+        "kill" => {
+            let pid = rustix::process::getpid();
+            let signal = rustix::process::Signal::from_named_raw(value.parse().unwrap()).unwrap();
+            // Rust's own handler lets the first SIGSEGV pass.
+            loop {
+                rustix::process::kill_process(pid, signal).unwrap();
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        "run" => {
+            let status = std::process::Command::new("/bin/sh").args(["-c", value]).status().unwrap();
+            println!("ran: {:?}", status.code());
+        }
+        other => panic!("no such step: {other}"),
+    }
+}

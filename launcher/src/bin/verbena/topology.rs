@@ -1,0 +1,84 @@
+//! The machine as hwloc sees it, for people and for `mpiexec`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hwlocality::Topology;
+use hwlocality::object::TopologyObject;
+use hwlocality::object::types::ObjectType;
+use launcher::binding::{Machine, Thread, ranges};
+
+/// Prints it: a summary, or a line for each hardware thread.
+pub(crate) fn print(threads: bool) -> Result<(), String> {
+    let machine = look().map_err(|error| format!("hwloc cannot read the machine's topology: {error}"))?;
+    if machine.threads.is_empty() {
+        return Err("hwloc names no processor that this process may use".into());
+    }
+    if threads {
+        print!("{machine}");
+    } else {
+        print!("{}", summary(&machine));
+    }
+    Ok(())
+}
+
+/// The hardware threads that this process may use.
+fn look() -> Result<Machine, Box<dyn std::error::Error>> {
+    let topology = Topology::new()?;
+    let allowed = rustix::thread::sched_getaffinity(None).ok();
+    let nodes: Vec<&TopologyObject> = topology.objects_with_type(ObjectType::NUMANode).collect();
+    let threads = topology.objects_with_type(ObjectType::PU).filter_map(|pu| {
+        let cpu = pu.os_index()?;
+        let usable = allowed.as_ref().is_none_or(|allowed| cpu < rustix::thread::CpuSet::MAX_CPU && allowed.is_set(cpu));
+        usable.then(|| describe(pu, cpu, &nodes))
+    });
+    Ok(Machine { threads: threads.collect() })
+}
+
+fn describe(pu: &TopologyObject, cpu: usize, nodes: &[&TopologyObject]) -> Thread {
+    let number = |kind| pu.first_ancestor_with_type(kind).map(TopologyObject::logical_index);
+    let package = number(ObjectType::Package).unwrap_or(0);
+    let core = number(ObjectType::Core).unwrap_or(pu.logical_index());
+    // Memory hangs beside the tree of processors: a node is near a thread if
+    // its processors include it.
+    let near = nodes.iter().find(|node| pu.cpuset().zip(node.cpuset()).is_some_and(|(pu, node)| node.includes(pu)));
+    Thread {
+        cpu,
+        core,
+        l2: number(ObjectType::L2Cache).unwrap_or(core),
+        l3: number(ObjectType::L3Cache).unwrap_or(package),
+        numa: near.map_or(0, |node| node.logical_index()),
+        package,
+    }
+}
+
+fn summary(machine: &Machine) -> String {
+    let mut groups: BTreeMap<(usize, usize, usize), Vec<&Thread>> = BTreeMap::new();
+    for thread in &machine.threads {
+        groups.entry((thread.package, thread.numa, thread.l3)).or_default().push(thread);
+    }
+    let numbers = |pick: fn(&Thread) -> usize, threads: &[&Thread]| -> BTreeSet<usize> {
+        threads.iter().map(|thread| pick(thread)).collect()
+    };
+    let all: Vec<&Thread> = machine.threads.iter().collect();
+    let count = |pick, one: &str, many: &str| match numbers(pick, &all).len() {
+        1 => format!("1 {one}"),
+        n => format!("{n} {many}"),
+    };
+    let mut text = format!(
+        "{}, {}, {}, {}, {}\n",
+        count(|t| t.package, "package", "packages"),
+        count(|t| t.numa, "NUMA node", "NUMA nodes"),
+        count(|t| t.l3, "L3 cache", "L3 caches"),
+        count(|t| t.core, "core", "cores"),
+        count(|t| t.cpu, "hardware thread", "hardware threads"),
+    );
+    for ((package, numa, l3), threads) in groups {
+        let (cores, cpus) = (numbers(|t| t.core, &threads), numbers(|t| t.cpu, &threads));
+        text += &format!(
+            "package {package}, NUMA node {numa}, L3 {l3}: cores {}, cpus {}\n",
+            ranges(&cores),
+            ranges(&cpus)
+        );
+    }
+    text
+}

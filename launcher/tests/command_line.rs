@@ -1,0 +1,127 @@
+//! Options, environment, wrong use: what `mpiexec` makes of its command line.
+
+mod run;
+
+use run::{command, finish, mpiexec, script, spawn};
+
+/// One clear line, a code that is not 0, nothing on standard output.
+fn refused(line: &str, code: i32, says: &str) {
+    let ran = mpiexec(line);
+    assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{line}: {ran:?}");
+    assert!(ran.err.starts_with("mpiexec: ") && ran.err.contains(says), "{line}: {ran:?}");
+    assert_eq!(ran.err.lines().count(), 1, "{line}: {ran:?}");
+}
+
+#[test]
+fn wrong_use_is_one_line() {
+    refused("-n 2 ./nope", 127, "cannot run ./nope: no such file");
+    refused("-n 2 no-such-program-anywhere", 127, "no such program in PATH");
+    refused("-n 2 /etc/passwd", 126, "chmod +x");
+    refused("-n 2 /tmp", 126, "it is a directory");
+    refused("-n 2 -wdir /nowhere true", 126, "cannot enter /nowhere");
+    refused("-n 0 true", 2, "from 1 to 65536");
+    refused("-n -3 true", 2, "from 1 to 65536");
+    refused("-n 99999999999999 true", 2, "from 1 to 65536");
+    refused("-n", 2, "needs N");
+    refused("-n 2", 2, "no program given");
+    refused("--tiemout 2 true", 2, "did you mean --timeout?");
+    refused("-ppn 2 true", 2, "this host");
+}
+
+#[test]
+fn a_script_whose_interpreter_is_missing_is_told_apart() {
+    let folder = std::env::temp_dir().join(format!("verbena-launcher-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let write = |name: &str, text: &str| {
+        use std::os::unix::fs::PermissionsExt;
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let missing = write("missing.py", "#!/nowhere/python\n");
+    refused(&format!("-n 2 {missing}"), 127, "interpreter");
+    let plain = write("plain", "echo rank $VERBENA_RANK $1\n");
+    assert_eq!(mpiexec(&format!("-n 1 {plain} x")).out, "rank 0 x\n");
+    let inside = mpiexec(&format!("-n 1 -wdir {} ./plain y", folder.display()));
+    assert_eq!(inside.out, "rank 0 y\n");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn help_and_version_go_to_standard_output() {
+    let help = mpiexec("--help");
+    assert!(help.code == 0 && help.out.contains("mpiexec -n 4 ./a.out") && help.err.is_empty());
+    assert!(mpiexec("--version").out.starts_with("mpiexec (Verbena) "));
+}
+
+#[test]
+fn variables_reach_the_ranks_they_are_for() {
+    let mut arguments = "-genv A all -x B=two -n 1 -env C first sh -c".split(' ').collect::<Vec<_>>();
+    let show = "echo $VERBENA_RANK/$VERBENA_SIZE $A $B $C";
+    arguments.extend([show, ":", "-n", "1", "sh", "-c", show]);
+    let ran = finish(spawn(&mut command(&arguments)));
+    let mut lines: Vec<&str> = ran.out.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["0/2 all two first", "1/2 all two"]);
+    let ran = finish(spawn(command(&["-x", "A=new", "sh", "-c", "env | grep -c ^A=; echo $A"]).env("A", "old")));
+    assert_eq!(ran.out, "1\nnew\n");
+    let ran = finish(spawn(&mut command(&["--set", "a=1", "--set", "b=2", "sh", "-c", "echo \"$VERBENA_SET\""])));
+    assert_eq!(ran.out, "a=1\nb=2\n");
+}
+
+#[test]
+fn what_other_launchers_need_is_accepted() {
+    assert_eq!(script("--oversubscribe --allow-run-as-root -envall -np 3", "echo x").out, "x\nx\nx\n");
+}
+
+#[test]
+fn a_name_without_a_path_is_found_and_the_rest_is_the_programs() {
+    assert_eq!(mpiexec("-n 1 echo -n 5 --help").out, "5 --help");
+}
+
+#[test]
+fn more_ranks_than_a_small_file_limit_allows() {
+    let limited = |soft: u32, hard: u32, ranks: u32| {
+        let line = format!(
+            "ulimit -Sn {soft}; ulimit -Hn {hard}; exec {} -n {ranks} sh -c 'ulimit -Sn'",
+            env!("CARGO_BIN_EXE_mpiexec")
+        );
+        finish(spawn(std::process::Command::new("bash").args(["-c", &line])))
+    };
+    let small = limited(64, 64, 8);
+    assert_eq!((small.code, small.out.as_str()), (0, "64\n".repeat(8).as_str()), "{small:?}");
+    let raised = limited(64, 1024, 100);
+    assert_eq!((raised.code, raised.out.as_str()), (0, "64\n".repeat(100).as_str()), "{raised:?}");
+    let refused = limited(64, 64, 100);
+    assert!(refused.code == 1 && refused.err.contains("324 open files and the limit is 64"), "{refused:?}");
+    assert_eq!(refused.err.lines().count(), 1);
+}
+
+#[test]
+fn nothing_is_needed_of_the_surroundings() {
+    let mut bare = command(&["-n", "2", "/bin/sh", "-c", "echo $HOME$VERBENA_SIZE"]);
+    let ran = finish(spawn(bare.env_clear().env("TMPDIR", "/nowhere").current_dir("/")));
+    assert_eq!((ran.code, ran.out.as_str()), (0, "2\n2\n"));
+}
+
+#[test]
+fn mpiexec_does_not_load_hwloc() {
+    let map = script("-n 1", "grep -c hwloc /proc/$PPID/maps");
+    assert_eq!(map.out, "0\n");
+}
+
+#[test]
+fn ranks_are_bound_only_when_asked() {
+    let own = "grep Cpus_allowed_list /proc/self/status | cut -f2";
+    let free = finish(spawn(std::process::Command::new("sh").args(["-c", own]))).out;
+    assert_eq!(script("-n 2", own).out, free.repeat(2));
+    let bound = script("-n 2 --bind-to core --report-bindings", own);
+    assert_eq!(bound.code, 0, "{bound:?}");
+    assert_eq!(bound.err.lines().filter(|line| line.contains("is bound to package")).count(), 2, "{bound:?}");
+    let first = bound.out.lines().next().unwrap();
+    assert!(free.trim() == "0" || first != free.trim(), "{bound:?}");
+    let unbound = script("-n 1 --report-bindings", "true");
+    assert!(unbound.err.contains("rank 0 is not bound"), "{unbound:?}");
+    assert_eq!(script("-n 9 -bind-to hwthread", "true").code, 0);
+}

@@ -1,0 +1,202 @@
+//! How a job ends: codes, deaths, aborts, signals; and that nothing is left.
+
+mod run;
+
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use run::{command, eventually, finish, mpiexec, processes, rank, script, spawn, unique_sleep};
+
+const SOON: Duration = Duration::from_secs(2);
+
+#[test]
+fn the_first_failure_is_the_exit_code() {
+    assert_eq!(script("-n 3", "exit 0").code, 0);
+    assert_eq!(script("-n 3", "test $VERBENA_RANK = 1 || exit 0; exit 7").code, 7);
+    let ran = script("-n 2", "sleep 0.$VERBENA_RANK; exit 4$VERBENA_RANK");
+    assert_eq!(ran.code, 40);
+    assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
+}
+
+#[test]
+fn a_rank_that_leaves_after_finalize_ends_nothing() {
+    let ran = mpiexec("-n 3 RANK init 0:finalize 0:exit=3 sleep=0.3 print=done finalize");
+    assert_eq!((ran.code, ran.out.as_str()), (3, "done\ndone\n"), "{ran:?}");
+    assert_eq!(mpiexec("-n 3 RANK init who finalize").code, 0);
+}
+
+#[test]
+fn a_crash_ends_the_job_and_is_named() {
+    let ran = mpiexec("-n 4 RANK init 2:call=3 2:sleep=0.2 2:kill=11 sleep=30");
+    assert!(ran.code == 139 && ran.time < SOON, "{ran:?}");
+    assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
+    assert!(ran.err.starts_with("mpiexec: rank 2 (pid "), "{ran:?}");
+    assert!(ran.err.contains("was killed by signal 11 (Segmentation fault) in "), "{ran:?}");
+    assert!(ran.err.ends_with("; ending the job (4 ranks)\n"), "{ran:?}");
+}
+
+#[test]
+fn an_exit_between_init_and_finalize_ends_the_job() {
+    for (code, expected) in [(0, 1), (5, 5)] {
+        let ran = mpiexec(&format!("-n 3 RANK init 1:exit={code} sleep=30"));
+        assert!(ran.code == expected && ran.time < SOON, "{ran:?}");
+        assert!(ran.err.contains(&format!("exited with code {code} without calling MPI_Finalize; ending")), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_rank_missing_from_mpi_ends_those_that_would_wait() {
+    let ran = mpiexec("-n 2 RANK 1:exit=6 sleep=0.2 init sleep=30");
+    assert!(ran.code == 6 && ran.time < SOON, "{ran:?}");
+    assert!(ran.err.contains("would wait for rank 1"), "{ran:?}");
+    assert_eq!(mpiexec("-n 2 RANK 1:exit=0 sleep=0.1 init finalize").code, 0);
+}
+
+#[test]
+fn an_abort_ends_the_job_with_its_code_and_words() {
+    let ran = mpiexec("-n 3 RANK init 1:abort=42,enough sleep=30");
+    assert!(ran.code == 42 && ran.time < SOON, "{ran:?}");
+    assert!(ran.err.starts_with("mpiexec: enough (pid ") && ran.err.lines().count() == 1, "{ran:?}");
+    let all = mpiexec("-n 4 RANK init print=before abort=3,together");
+    assert_eq!((all.code, all.err.lines().count()), (3, 1), "{all:?}");
+}
+
+#[test]
+fn ranks_that_ignore_sigterm_die_as_well() {
+    let mark = unique_sleep();
+    let ran = script("-n 3", &format!("trap '' TERM; test $VERBENA_RANK = 0 && kill -9 $$; sleep {mark}; sleep 50"));
+    assert!(ran.code == 137 && ran.time < SOON, "{ran:?}");
+    assert_eq!(processes(&mark), 0);
+}
+
+#[test]
+fn nothing_that_ranks_started_is_left() {
+    let mark = unique_sleep();
+    let ran = script("-n 2", &format!("sleep {mark} & setsid sleep {mark} & (trap '' TERM; setsid sleep {mark}) & exit 0"));
+    assert!(ran.code == 0 && ran.time < SOON, "{ran:?}");
+    assert_eq!(processes(&mark), 0);
+}
+
+#[test]
+fn a_killed_mpiexec_takes_its_ranks_along() {
+    let mark = unique_sleep();
+    let child = spawn(&mut command(&["-n", "3", "sleep", &mark]));
+    eventually("ranks run", || processes(&mark) == 4);
+    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+    assert_eq!(finish(child).code, -1);
+    eventually("ranks are gone", || processes(&mark) == 0);
+}
+
+#[test]
+fn signals_are_passed_on() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let mark = unique_sleep();
+        let child = spawn(&mut command(&["-n", "3", "sleep", &mark]));
+        eventually("ranks run", || processes(&mark) == 4);
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let ran = finish(child);
+        assert!(ran.code == code && ran.time < SOON, "{ran:?}");
+        assert_eq!((ran.err.as_str(), processes(&mark)), ("", 0));
+    }
+}
+
+#[test]
+fn a_rank_may_take_its_time_and_a_second_signal_kills() {
+    let mark = unique_sleep();
+    let patient = format!("trap 'sleep 0.3; echo saved; exit 0' INT; sleep {mark} & wait");
+    let child = spawn(&mut command(&["-n", "2", "sh", "-c", &patient]));
+    eventually("ranks run", || processes(&mark) == 2);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let ran = finish(child);
+    assert_eq!((ran.code, ran.out.as_str()), (130, "saved\nsaved\n"), "{ran:?}");
+
+    let stubborn = format!("trap '' INT TERM; sleep {mark}; sleep {mark}");
+    let child = spawn(&mut command(&["-n", "2", "sh", "-c", &stubborn]));
+    eventually("ranks run", || processes(&mark) == 2);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    std::thread::sleep(Duration::from_millis(700));
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let ran = finish(child);
+    assert!(ran.code == 130 && ran.err.contains("press Ctrl-C again"), "{ran:?}");
+    assert_eq!(processes(&mark), 0);
+}
+
+#[test]
+fn a_timeout_says_what_each_rank_did() {
+    let ran = mpiexec("--timeout 0.4 -n 3 RANK 1:init 1:call=5 1:wait=0 2:exit=0 sleep=30");
+    assert!(ran.code == 124 && ran.time < SOON, "{ran:?}");
+    let rows: Vec<&str> = ran.err.lines().collect();
+    assert!(rows[0].contains("--timeout"), "{ran:?}");
+    assert!(rows[3].contains("not in MPI"), "{ran:?}");
+    assert!(rows[4].contains("running") && rows[4].contains("rank 0, any tag"), "{ran:?}");
+    assert!(rows[5].contains("exited      with code 0"), "{ran:?}");
+}
+
+#[test]
+fn sigquit_prints_the_table_and_the_job_goes_on() {
+    let mark = unique_sleep();
+    let child = spawn(&mut command(&["-n", "2", "sh", "-c", &format!("timeout 1 sleep {mark}; echo on")]));
+    eventually("ranks run", || processes(&mark) == 4);
+    kill_process(Pid::from_child(&child), Signal::QUIT).unwrap();
+    let ran = finish(child);
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.lines().count()), (0, "on\non\n", 4), "{ran:?}");
+}
+
+#[test]
+fn ctrl_z_stops_the_ranks_and_continuing_wakes_them() {
+    let count = "i=0; while [ $i -lt 5 ]; do i=$((i+1)); sleep 0.1; done; echo done";
+    let began = std::time::Instant::now();
+    let child = spawn(&mut command(&["-n", "2", "sh", "-c", count]));
+    std::thread::sleep(Duration::from_millis(200));
+    kill_process(Pid::from_child(&child), Signal::TSTP).unwrap();
+    std::thread::sleep(Duration::from_millis(900));
+    kill_process(Pid::from_child(&child), Signal::CONT).unwrap();
+    let ran = finish(child);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "done\ndone\n"), "{ran:?}");
+    assert!(began.elapsed() > Duration::from_millis(1300), "{ran:?}");
+}
+
+#[test]
+fn ranks_share_a_store() {
+    let ran = mpiexec("-n 3 RANK init 2:sleep=0.2 2:put=found value finalize");
+    assert_eq!((ran.code, ran.out.as_str()), (0, "found\nfound\nfound\n"), "{ran:?}");
+}
+
+#[test]
+fn garbage_on_the_control_socket_does_not_end_the_job() {
+    let send = "printf '%0100d' 0 >&198; sleep 0.2; echo still here";
+    let ran = finish(spawn(&mut command(&["-n", "1", "bash", "-c", send])));
+    assert_eq!((ran.code, ran.out.as_str()), (0, "still here\n"), "{ran:?}");
+    assert!(ran.err.contains("not listening"), "{ran:?}");
+}
+
+#[test]
+fn every_process_finds_its_own_place() {
+    let who = format!("{} init who", rank());
+    // A wrapper is not in the way, a descendant of a rank is on its own.
+    assert_eq!(script("-n 1", &format!("{who} finalize")).out, "0 of 1 running=true\n");
+    let child = mpiexec(&format!("-n 2 RANK init 1:run={} finalize", who.replace(' ', "\u{a0}")));
+    assert_eq!(child.code, 0, "{child:?}");
+    let nested = format!("{} init run='{who} finalize' who finalize", rank());
+    assert_eq!(script("-n 1", &nested).out, "0 of 1 running=true\nran: Some(0)\n0 of 1 running=true\n");
+    let inner = format!("{} init run='{} -n 2 {who} finalize | sort' finalize", rank(), env!("CARGO_BIN_EXE_mpiexec"));
+    assert_eq!(script("-n 1", &inner).out, "0 of 2 running=true\n1 of 2 running=true\nran: Some(0)\n");
+    // A second program of a rank, or one that lost its descriptors, is told.
+    let twice = script("-n 2", &format!("{who} finalize; {who} finalize"));
+    assert!(twice.code == 9 && twice.err.contains("has already run an MPI program"), "{twice:?}");
+    let closed = finish(spawn(&mut command(&["-n", "2", "bash", "-c", &format!("exec 198>&- 199>&-; {who}")])));
+    assert!(closed.code == 9 && closed.err.contains("were closed by a program in between"), "{closed:?}");
+}
+
+#[test]
+fn several_tasks_of_another_launcher_are_refused() {
+    let task = |variables: &[(&str, &str)]| {
+        finish(spawn(std::process::Command::new(rank()).args(["init", "who"]).envs(variables.iter().copied())))
+    };
+    let slurm = task(&[("SLURM_PROCID", "1"), ("SLURM_NTASKS", "4")]);
+    assert!(slurm.code == 9 && slurm.err.contains("task 1 of 4 by Slurm"), "{slurm:?}");
+    assert_eq!(task(&[("PMI_RANK", "0"), ("PMI_SIZE", "2")]).code, 9);
+    assert_eq!(task(&[]).out, "0 of 1 running=true\n");
+    let ours = finish(spawn(command(&["-n", "1", &rank(), "init", "who", "finalize"]).env("PMI_RANK", "1").env("PMI_SIZE", "2")));
+    assert_eq!(ours.out, "0 of 1 running=true\n");
+}

@@ -1,0 +1,110 @@
+//! Input and output: whole lines, tags, back-pressure, standard input.
+
+mod run;
+
+use std::io::Read;
+use std::process::Stdio;
+use std::time::Duration;
+
+use run::{command, feed, finish, mpiexec, script, spawn};
+
+#[test]
+fn lines_of_different_ranks_never_mix() {
+    let write = "i=0; while [ $i -lt 300 ]; do printf 'rank %s ' $VERBENA_RANK; printf 'says '; echo $i; i=$((i+1)); done";
+    let ran = script("-n 4", write);
+    assert_eq!(ran.out.lines().count(), 1200);
+    for line in ran.out.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert!(words.len() == 4 && words[0] == "rank" && words[2] == "says", "{line}");
+    }
+}
+
+#[test]
+fn tags_say_whose_line_it_is_and_streams_stay_apart() {
+    let ran = script("-l -n 2", "echo out; echo err >&2; printf end");
+    let mut out: Vec<&str> = ran.out.lines().collect();
+    out.sort_unstable();
+    assert_eq!(out, ["[0] end", "[0] out", "[1] end", "[1] out"]);
+    let mut err: Vec<&str> = ran.err.lines().collect();
+    err.sort_unstable();
+    assert_eq!(err, ["[0] err", "[1] err"]);
+    assert_eq!(script("-n 1", "printf end").out, "end");
+}
+
+#[test]
+fn nothing_is_lost_when_the_reader_is_slow() {
+    let mut child = spawn(&mut command(&["-n", "4", "sh", "-c", "seq 1 100000"]));
+    std::thread::sleep(Duration::from_millis(300));
+    let mut out = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+    assert!(child.wait().unwrap().success());
+    let sum: u64 = out.lines().map(|line| line.parse::<u64>().unwrap()).sum();
+    assert_eq!(sum, 4 * 100_000 * 100_001 / 2);
+}
+
+#[test]
+fn a_reader_that_does_not_read_does_not_stop_a_timeout() {
+    let mut child = spawn(&mut command(&["--timeout", "0.5", "-n", "2", "yes"]));
+    let began = std::time::Instant::now();
+    let mut err = child.stderr.take().unwrap();
+    let mut first = [0; 10];
+    err.read_exact(&mut first).unwrap();
+    assert!(began.elapsed() < Duration::from_secs(2));
+    let mut out = Vec::new();
+    child.stdout.take().unwrap().read_to_end(&mut out).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(124));
+}
+
+#[test]
+fn a_long_line_and_bytes_that_are_no_text_come_through() {
+    let ran = script("-n 1", "head -c 5000000 /dev/zero | tr '\\0' x");
+    assert_eq!(ran.out.len(), 5_000_000);
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_job_quietly() {
+    let mut child = spawn(&mut command(&["-n", "3", "yes"]));
+    let mut some = [0; 100];
+    child.stdout.as_mut().unwrap().read_exact(&mut some).unwrap();
+    drop(child.stdout.take());
+    let mut err = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+    assert_eq!((child.wait().unwrap().code(), err.as_str()), (Some(141), ""));
+}
+
+fn with_input(arguments: &[&str], input: &[u8]) -> run::Ran {
+    let mut child = spawn(command(arguments).stdin(Stdio::piped()));
+    feed(&mut child, input);
+    finish(child)
+}
+
+#[test]
+fn standard_input_is_rank_0s_unless_said_otherwise() {
+    let show = "echo $VERBENA_RANK:$(cat)";
+    let lines = |arguments: &[&str]| {
+        let mut lines: Vec<String> = with_input(arguments, b"text\n").out.lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines
+    };
+    assert_eq!(lines(&["-n", "3", "sh", "-c", show]), ["0:text", "1:", "2:"]);
+    assert_eq!(lines(&["-n", "3", "--stdin", "1", "sh", "-c", show]), ["0:", "1:text", "2:"]);
+    assert_eq!(lines(&["-n", "3", "--stdin", "all", "sh", "-c", show]), ["0:text", "1:text", "2:text"]);
+    assert_eq!(lines(&["-n", "3", "--stdin=none", "sh", "-c", show]), ["0:", "1:", "2:"]);
+}
+
+#[test]
+fn much_input_reaches_all_ranks_that_want_it() {
+    let input: Vec<u8> = (0..200_000u32).flat_map(|i| format!("{i}\n").into_bytes()).collect();
+    let ran = with_input(&["-n", "2", "--stdin", "all", "sh", "-c", "wc -c; sleep 0.1"], &input);
+    assert_eq!(ran.out, format!("{}\n", input.len()).repeat(2));
+    let one = with_input(&["-n", "2", "--stdin", "all", "sh", "-c", "test $VERBENA_RANK = 0 || wc -c"], &input);
+    assert_eq!(one.out, format!("{}\n", input.len()));
+}
+
+#[test]
+fn the_last_words_of_a_rank_stand_before_ours() {
+    let ran = mpiexec("-n 2 RANK init 0:print=last 0:kill=9 sleep=30");
+    assert_eq!((ran.out.as_str(), ran.code), ("last\n", 137), "{ran:?}");
+    let both = script("-n 1", "exec 2>&1; echo words; exit 3");
+    assert_eq!(both.out, "words\n");
+}
