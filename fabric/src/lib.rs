@@ -7,6 +7,7 @@
 
 pub mod header;
 pub mod memory;
+pub mod sim;
 pub mod transport;
 
 pub use header::{Collective, CollectiveKind, Header, Kind};

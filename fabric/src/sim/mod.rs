@@ -1,0 +1,150 @@
+//! A simulated transport: all ranks of a job in one thread of one process.
+//!
+//! What a network may do, it does on purpose and repeatably: frames take a random
+//! time, slots run out, one-sided reads are refused or finish late, a process
+//! dies between two frames. Everything follows from one seed, so a failure that
+//! prints its seed can be run again.
+//!
+//! It is strict where a device would be silent: posting to oneself, a body that
+//! is too long, reading memory that is not registered any more, or releasing it
+//! twice, panic.
+//!
+//! Time is counted in ticks: every `post` and every `poll` of anybody is one.
+
+mod random;
+mod world;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::header::Header;
+use crate::memory::Memory;
+use crate::transport::{Limits, Lost, Peer, Post, Region, Sink, Transfer, Transport, WaitOn};
+
+pub use random::Rng;
+use world::World;
+
+/// Frames handed over in one poll, at most.
+const POLL: usize = 64;
+
+/// How one-sided reads behave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Get {
+    /// They finish within the call.
+    AtOnce,
+    /// They finish in a later poll, in any order.
+    Later,
+    /// Memory can be registered, but a read is refused.
+    Refused,
+    /// Each time one of the above, or no room.
+    Whim,
+}
+
+/// What the simulated fabric is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The same for every pair. `get_from` of `u64::MAX`: no registration.
+    pub limits: Limits,
+    /// Longest time that a frame or a one-sided read takes, ticks.
+    pub delay: u64,
+    /// Frames that an ordered pair can have under way.
+    pub slots: usize,
+    /// How often a post finds no room although there is some, of 1,000.
+    pub no_room: u32,
+    /// One-sided reads.
+    pub get: Get,
+    /// Who dies, and at which tick.
+    pub death: Option<(Peer, u64)>,
+}
+
+impl Default for Options {
+    /// A quiet fabric: instant, roomy, immortal.
+    fn default() -> Options {
+        Options {
+            limits: Limits { frame: 4096, eager: 1024, get_from: 8192 },
+            delay: 0,
+            slots: 64,
+            no_room: 0,
+            get: Get::AtOnce,
+            death: None,
+        }
+    }
+}
+
+/// One rank's end of the simulated fabric.
+#[derive(Debug)]
+pub struct SimTransport {
+    me: Peer,
+    limits: Limits,
+    world: Rc<RefCell<World>>,
+}
+
+/// The transports of `ranks` processes, rank 0 first.
+pub fn fabric(ranks: u32, seed: u64, options: Options) -> Vec<SimTransport> {
+    let limits = options.limits;
+    let world = Rc::new(RefCell::new(World::new(ranks, seed, options)));
+    (0..ranks).map(|rank| SimTransport { me: Peer(rank), limits, world: Rc::clone(&world) }).collect()
+}
+
+impl SimTransport {
+    /// True once this rank is dead: a driver then leaves it alone.
+    pub fn is_dead(&self) -> bool {
+        self.world.borrow().is_dead(self.me)
+    }
+
+    /// Frames posted so far, of all ranks.
+    pub fn frames(&self) -> u64 {
+        self.world.borrow().frames
+    }
+
+    /// Memory registered now, of all ranks.
+    pub fn registered(&self) -> usize {
+        self.world.borrow().registered()
+    }
+}
+
+impl Transport for SimTransport {
+    #[inline]
+    fn limits(&self, _: Peer) -> &Limits {
+        &self.limits
+    }
+
+    fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<Post, Lost> {
+        assert!(peer != self.me, "a process posts to itself");
+        assert!(len <= self.limits.frame, "a body of {len} bytes does not fit a frame");
+        self.world.borrow_mut().post(self.me, peer, header, len, fill)
+    }
+
+    fn poll(&mut self, sink: &mut impl Sink) -> bool {
+        let (mut budget, mut any) = (POLL, false);
+        self.world.borrow_mut().tick();
+        // The sink is called with the world let go, though it may not post.
+        loop {
+            let Some(event) = self.world.borrow_mut().next_event(self.me, &mut budget) else { return any };
+            any = true;
+            event.deliver(sink);
+        }
+    }
+
+    fn register(&mut self, peer: Peer, memory: Memory) -> Option<Region> {
+        assert!(peer != self.me, "a process registers memory for itself");
+        (self.limits.get_from != u64::MAX).then(|| self.world.borrow_mut().register(self.me, peer, memory))
+    }
+
+    fn release(&mut self, peer: Peer, region: Region) {
+        self.world.borrow_mut().release(self.me, peer, region);
+    }
+
+    fn get(&mut self, peer: Peer, region: &Region, from: u64, into: Memory, token: u64) -> Result<Transfer, Lost> {
+        self.world.borrow_mut().get(self.me, peer, region, from, into, token)
+    }
+
+    fn arm(&mut self) -> Option<WaitOn<'_>> {
+        (!self.world.borrow().is_anything_coming(self.me)).then_some(WaitOn::Nothing)
+    }
+
+    fn disarm(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests;
