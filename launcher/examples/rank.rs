@@ -4,6 +4,7 @@
 //! Each argument is a step, `[RANK:]VERB[=VALUE]`; steps of other ranks are
 //! skipped.
 
+use std::os::unix::process::CommandExt;
 use std::process::exit;
 use std::time::Duration;
 
@@ -59,14 +60,11 @@ fn act(verb: &str, value: &str, job: Option<&Job>) {
         "print" => println!("{value}"),
         "sleep" => std::thread::sleep(Duration::from_secs_f64(value.parse().unwrap())),
         "exit" => exit(value.parse().unwrap()),
+        // In a shell, since Rust has a handler for some signals.
         "kill" => {
-            let pid = rustix::process::getpid();
-            let signal = rustix::process::Signal::from_named_raw(value.parse().unwrap()).unwrap();
-            // Rust's own handler lets the first SIGSEGV pass.
-            loop {
-                rustix::process::kill_process(pid, signal).unwrap();
-                std::thread::sleep(Duration::from_millis(10));
-            }
+            let line = format!("kill -{value} $$; sleep 10");
+            let error = std::process::Command::new("/bin/sh").args(["-c", &line]).exec();
+            panic!("{error}")
         }
         "run" => {
             let status = std::process::Command::new("/bin/sh").args(["-c", value]).status().unwrap();
