@@ -6,6 +6,7 @@
 #![deny(unsafe_code)] // allowed in `memory` alone
 
 pub mod header;
+pub mod knobs;
 pub mod memory;
 pub mod sim;
 pub mod transport;

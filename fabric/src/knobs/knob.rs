@@ -1,0 +1,222 @@
+//! The table of knobs. A knob is added here and nowhere else.
+//!
+//! Each row makes a constant of the knob's type, so that asking for a size where
+//! there is a switch does not compile.
+
+use std::marker::PhantomData;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use super::value::{Kind, Value};
+
+const K: u64 = 1 << 10;
+const M: u64 = 1 << 20;
+const G: u64 = 1 << 30;
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Knob {
+    /// With dots: the room, then what it is.
+    pub name: &'static str,
+    /// What values it can have.
+    pub kind: Kind,
+    /// The value if nobody sets it.
+    pub default: Value,
+    /// What it does, in one sentence.
+    pub sentence: &'static str,
+}
+
+/// Names a knob whose value is a `T`.
+#[derive(Debug)]
+pub struct Key<T> {
+    at: usize,
+    of: PhantomData<T>,
+}
+
+/// A size in bytes.
+#[derive(Debug)]
+pub struct Bytes;
+/// A number of things.
+#[derive(Debug)]
+pub struct Count;
+/// A time, or `auto`.
+#[derive(Debug)]
+pub struct Time;
+/// On or off.
+#[derive(Debug)]
+pub struct Switch;
+
+/// One of several words.
+pub trait Choice: Copy + 'static {
+    /// In the order of the words.
+    const ALL: &'static [Self];
+    /// As a user writes them.
+    const WORDS: &'static [&'static str];
+}
+
+/// Whether large messages on a node are read straight from the sender's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SingleCopy {
+    /// Where a trial read of each peer succeeds.
+    Auto,
+    /// Never.
+    Off,
+    /// Always; the job ends with an explanation where it can't be done.
+    On,
+}
+
+impl Choice for SingleCopy {
+    const ALL: &'static [SingleCopy] = &[SingleCopy::Auto, SingleCopy::Off, SingleCopy::On];
+    const WORDS: &'static [&'static str] = &["auto", "off", "on"];
+}
+
+/// A row that knows the type of its values.
+struct Row<T>(Knob, PhantomData<T>);
+
+impl<T> Row<T> {
+    const fn new(name: &'static str, kind: Kind, default: Value, sentence: &'static str) -> Row<T> {
+        Row(Knob { name, kind, default, sentence }, PhantomData)
+    }
+}
+
+impl Row<Bytes> {
+    const fn bytes(name: &'static str, default: u64, range: RangeInclusive<u64>, sentence: &'static str) -> Row<Bytes> {
+        let kind = Kind::Bytes { min: *range.start(), max: *range.end(), power_of_two: false };
+        Row::new(name, kind, Value::Number(default), sentence)
+    }
+
+    /// As `bytes`, powers of two only.
+    const fn power(name: &'static str, default: u64, range: RangeInclusive<u64>, sentence: &'static str) -> Row<Bytes> {
+        let kind = Kind::Bytes { min: *range.start(), max: *range.end(), power_of_two: true };
+        Row::new(name, kind, Value::Number(default), sentence)
+    }
+}
+
+impl Row<Count> {
+    const fn count(
+        name: &'static str, unit: &'static str, default: u64, range: RangeInclusive<u64>, sentence: &'static str,
+    ) -> Row<Count> {
+        let kind = Kind::Count { min: *range.start(), max: *range.end(), unit };
+        Row::new(name, kind, Value::Number(default), sentence)
+    }
+}
+
+impl Row<Time> {
+    const fn time(name: &'static str, max: Duration, sentence: &'static str) -> Row<Time> {
+        Row::new(name, Kind::Time { max }, Value::Time(None), sentence)
+    }
+}
+
+impl Row<Switch> {
+    const fn switch(name: &'static str, default: bool, sentence: &'static str) -> Row<Switch> {
+        Row::new(name, Kind::Switch, Value::Switch(default), sentence)
+    }
+}
+
+impl<C: Choice> Row<C> {
+    /// The first word is the default.
+    const fn choice(name: &'static str, sentence: &'static str) -> Row<C> {
+        Row::new(name, Kind::Choice(C::WORDS), Value::Choice(0), sentence)
+    }
+}
+
+impl<T> Key<T> {
+    /// The knob's place in the table.
+    pub(super) const fn at(self) -> usize {
+        self.at
+    }
+
+    /// The knob's row.
+    pub fn knob(self) -> &'static Knob {
+        &TABLE[self.at]
+    }
+}
+
+impl<T> Clone for Key<T> {
+    fn clone(&self) -> Key<T> {
+        *self
+    }
+}
+
+impl<T> Copy for Key<T> {}
+
+/// Makes the table and a constant for each row.
+macro_rules! knobs {
+    ($($key:ident: $type:ty = $row:expr;)*) => {
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        enum Place { $($key,)* }
+
+        $(
+            #[doc = "See its row in the table."]
+            pub const $key: Key<$type> = Key { at: Place::$key as usize, of: PhantomData };
+        )*
+
+        /// All knobs, in the order in which they are shown.
+        pub const TABLE: &[Knob] = &[$({
+            const ROW: Row<$type> = $row;
+            ROW.0
+        },)*];
+    };
+}
+
+knobs! {
+    SHM_EAGER_MAX: Bytes = Row::bytes("shm.eager_max", 8 * K, 64..=256 * K,
+        "largest message that is copied through the ring without asking the receiver first");
+    SHM_RING_BYTES: Bytes = Row::power("shm.ring_bytes", 128 * K, 16 * K..=16 * M,
+        "size of the ring between two processes of a node, from one to the other");
+    SHM_SINGLE_COPY: SingleCopy = Row::choice("shm.single_copy",
+        "whether large messages are read straight from the sender's memory (auto: where a trial read succeeds)");
+    SHM_GET_MIN: Bytes = Row::bytes("shm.get_min", 32 * K, 1..=G,
+        "smallest message that is read straight from the sender's memory instead of through the ring");
+    VERBS_EAGER_MAX: Bytes = Row::bytes("verbs.eager_max", 8 * K, 64..=M,
+        "largest message sent over InfiniBand or RoCE without asking the receiver first, where that transport is in use");
+    TCP_EAGER_MAX: Bytes = Row::bytes("tcp.eager_max", 64 * K, 64..=16 * M,
+        "largest message sent over TCP without asking the receiver first, where that transport is in use");
+    PT2PT_UNEXPECTED_MAX: Bytes = Row::bytes("pt2pt.unexpected_max", M, 4 * K..=G,
+        "bytes of messages nobody has asked for yet that a process keeps for each sender before it holds that sender back");
+    WAIT_SPIN: Time = Row::time("wait.spin", Duration::from_secs(1),
+        "how long a waiting process spins before it sleeps (auto: not at all with more ranks than cores)");
+    COLL_BCAST_LONG: Bytes = Row::bytes("coll.bcast_long", 64 * K, 0..=G,
+        "broadcasts from this size on are scattered and sent round the ring");
+    COLL_GATHER_LONG: Bytes = Row::bytes("coll.gather_long", 8 * K, 0..=G,
+        "gathers with blocks from this size on go straight to the root");
+    COLL_SCATTER_LONG: Bytes = Row::bytes("coll.scatter_long", 8 * K, 0..=G,
+        "scatters with blocks from this size on go straight from the root");
+    COLL_ALLGATHER_LONG: Bytes = Row::bytes("coll.allgather_long", 64 * K, 0..=G,
+        "allgathers with results from this size on go round the ring");
+    COLL_ALLTOALL_SHORT: Bytes = Row::bytes("coll.alltoall_short", 256, 0..=G,
+        "alltoalls with blocks up to this size are forwarded in log2 rounds");
+    COLL_REDUCE_LONG: Bytes = Row::bytes("coll.reduce_long", 64 * K, 0..=G,
+        "reductions of vectors from this size on are cut into pieces");
+    COLL_ALLREDUCE_LONG: Bytes = Row::bytes("coll.allreduce_long", 16 * K, 0..=G,
+        "allreduces of vectors from this size on are cut into pieces");
+    COLL_REDUCE_SCATTER_LONG: Bytes = Row::bytes("coll.reduce_scatter_long", 128 * K, 0..=G,
+        "reduce_scatters of vectors from this size on are done pairwise");
+    COLL_WINDOW: Count = Row::count("coll.window", "messages", 32, 1..=65_536,
+        "messages of one collective that are under way at once where each rank deals with all others");
+    COLL_REPRODUCIBLE: Switch = Row::switch("coll.reproducible", false,
+        "reductions take their operands in an order that depends on nothing but the number of ranks");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_well_formed() {
+        for knob in TABLE {
+            let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'.';
+            assert!(knob.name.bytes().all(legal) && knob.name.contains('.'), "{}", knob.name);
+            assert!(!knob.sentence.ends_with('.') && !knob.sentence.is_empty(), "{}", knob.name);
+            assert_eq!(TABLE.iter().filter(|other| other.name == knob.name).count(), 1, "{}", knob.name);
+        }
+    }
+
+    #[test]
+    fn keys_name_their_rows() {
+        assert_eq!(SHM_EAGER_MAX.knob().name, "shm.eager_max");
+        assert_eq!(WAIT_SPIN.knob().name, "wait.spin");
+        assert_eq!(COLL_REPRODUCIBLE.knob().name, "coll.reproducible");
+        assert_eq!(SingleCopy::ALL.len(), SingleCopy::WORDS.len());
+    }
+}

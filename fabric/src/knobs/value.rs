@@ -1,0 +1,203 @@
+//! Values: from text, and back to text.
+
+use std::time::Duration;
+
+/// What values a knob can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `8192`, `8K`, `1M`, `2G`, also `8KB` and `8KiB`: all in powers of 1,024.
+    Bytes {
+        /// Smallest.
+        min: u64,
+        /// Largest.
+        max: u64,
+        /// Nothing in between.
+        power_of_two: bool,
+    },
+    /// A whole number.
+    Count {
+        /// Smallest.
+        min: u64,
+        /// Largest.
+        max: u64,
+        /// Of what.
+        unit: &'static str,
+    },
+    /// `50us`, `2ms`, `1s`, a number of microseconds, or `auto`.
+    Time {
+        /// Longest.
+        max: Duration,
+    },
+    /// `on` or `off`; also `true`, `false`, `yes`, `no`, `1`, `0`.
+    Switch,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+}
+
+/// A value of a knob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Of `Bytes` and `Count`.
+    Number(u64),
+    /// `None`: auto.
+    Time(Option<Duration>),
+    /// On or off.
+    Switch(bool),
+    /// Index of the word.
+    Choice(usize),
+}
+
+impl Kind {
+    /// The value that a text stands for, or what is wrong with it.
+    pub fn parse(&self, text: &str) -> Result<Value, String> {
+        let text = text.trim();
+        match *self {
+            Kind::Bytes { min, max, power_of_two } => {
+                let number = bytes(text).ok_or("it is not a number of bytes such as 8192, 8K or 1M")?;
+                if !(min..=max).contains(&number) {
+                    return Err(format!("it must be from {} to {} bytes", show_bytes(min), show_bytes(max)));
+                }
+                if power_of_two && !number.is_power_of_two() {
+                    return Err("it must be a power of two".to_owned());
+                }
+                Ok(Value::Number(number))
+            }
+            Kind::Count { min, max, unit } => match text.parse() {
+                Ok(number) if (min..=max).contains(&number) => Ok(Value::Number(number)),
+                Ok(_) => Err(format!("it must be from {min} to {max} {unit}")),
+                Err(_) => Err("it is not a whole number".to_owned()),
+            },
+            Kind::Time { .. } if text.eq_ignore_ascii_case("auto") => Ok(Value::Time(None)),
+            Kind::Time { max } => {
+                let time = time(text).ok_or("it is not a time such as 50us, 2ms, or auto")?;
+                if time > max {
+                    return Err(format!("it must be at most {} µs", max.as_micros()));
+                }
+                Ok(Value::Time(Some(time)))
+            }
+            Kind::Switch => switch(text).map(Value::Switch).ok_or_else(|| "it must be on or off".to_owned()),
+            Kind::Choice(words) => match words.iter().position(|word| word.eq_ignore_ascii_case(text)) {
+                Some(index) => Ok(Value::Choice(index)),
+                None => Err(format!("it must be one of {}", words.join(", "))),
+            },
+        }
+    }
+
+    /// The shortest text that stands for the value.
+    pub fn show(&self, value: Value) -> String {
+        match (*self, value) {
+            (Kind::Bytes { .. }, Value::Number(number)) => show_bytes(number),
+            (Kind::Choice(words), Value::Choice(index)) => words[index].to_owned(),
+            (_, Value::Number(number)) => number.to_string(),
+            (_, Value::Time(None)) => "auto".to_owned(),
+            (_, Value::Time(Some(time))) => time.as_micros().to_string(),
+            (_, Value::Switch(on)) => if on { "on" } else { "off" }.to_owned(),
+            (_, Value::Choice(index)) => index.to_string(),
+        }
+    }
+
+    /// The unit of a number, or the words there are.
+    pub fn unit(&self) -> String {
+        match self {
+            Kind::Bytes { .. } => "bytes".to_owned(),
+            Kind::Count { unit, .. } => (*unit).to_owned(),
+            Kind::Time { .. } => "µs".to_owned(),
+            Kind::Switch => "on|off".to_owned(),
+            Kind::Choice(words) => words.join("|"),
+        }
+    }
+}
+
+/// A number and what follows it.
+fn split_number(text: &str) -> Option<(u64, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    Some((text[..end].parse().ok()?, text[end..].trim_start()))
+}
+
+fn bytes(text: &str) -> Option<u64> {
+    let (number, unit) = split_number(text)?;
+    let shift = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        _ => return None,
+    };
+    number.checked_mul(1 << shift)
+}
+
+fn show_bytes(number: u64) -> String {
+    for (shift, unit) in [(30, "G"), (20, "M"), (10, "K")] {
+        if number != 0 && number.is_multiple_of(1 << shift) {
+            return format!("{}{unit}", number >> shift);
+        }
+    }
+    number.to_string()
+}
+
+fn time(text: &str) -> Option<Duration> {
+    let (number, unit) = split_number(text)?;
+    let micros = match unit {
+        "" | "us" | "µs" | "μs" => 1,
+        "ms" => 1_000,
+        "s" => 1_000_000,
+        _ => return None,
+    };
+    number.checked_mul(micros).map(Duration::from_micros)
+}
+
+fn switch(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "on" | "true" | "yes" | "1" => Some(true),
+        "off" | "false" | "no" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BYTES: Kind = Kind::Bytes { min: 64, max: 1 << 30, power_of_two: false };
+
+    #[test]
+    fn sizes_have_suffixes() {
+        for (text, bytes) in
+            [("64", 64), ("8K", 8192), (" 8 kib ", 8192), ("1MB", 1 << 20), ("3m", 3 << 20), ("1G", 1 << 30), ("100b", 100)]
+        {
+            assert_eq!(BYTES.parse(text), Ok(Value::Number(bytes)), "{text}");
+        }
+        for text in ["", "K", "8X", "-8", "8.5K", "0x40", "99999999999999999999", "18446744073709551615G", "8K8"] {
+            assert!(BYTES.parse(text).is_err(), "{text}");
+        }
+        assert_eq!(BYTES.parse("63").unwrap_err(), "it must be from 64 to 1G bytes");
+        assert_eq!(BYTES.parse("2G").unwrap_err(), "it must be from 64 to 1G bytes");
+        let power = Kind::Bytes { min: 1, max: 1 << 20, power_of_two: true };
+        assert_eq!(power.parse("24K").unwrap_err(), "it must be a power of two");
+        assert_eq!([0, 100, 8192, 12288, 1 << 20, 3 << 30].map(show_bytes), ["0", "100", "8K", "12K", "1M", "3G"]);
+    }
+
+    #[test]
+    fn times_have_units_or_are_automatic() {
+        let kind = Kind::Time { max: Duration::from_secs(1) };
+        for (text, micros) in [("50", 50), ("50us", 50), ("50 µs", 50), ("2ms", 2000), ("1s", 1_000_000), ("0", 0)] {
+            assert_eq!(kind.parse(text), Ok(Value::Time(Some(Duration::from_micros(micros)))), "{text}");
+        }
+        assert_eq!(kind.parse("AUTO"), Ok(Value::Time(None)));
+        assert!(kind.parse("2s").is_err() && kind.parse("1h").is_err() && kind.parse("-1").is_err());
+        assert_eq!(kind.show(Value::Time(Some(Duration::from_millis(2)))), "2000");
+    }
+
+    #[test]
+    fn words_and_switches_are_lenient_about_case() {
+        let kind = Kind::Choice(&["auto", "off", "on"]);
+        assert_eq!(kind.parse("Off"), Ok(Value::Choice(1)));
+        assert_eq!(kind.parse("never").unwrap_err(), "it must be one of auto, off, on");
+        assert_eq!(Kind::Switch.parse("Yes"), Ok(Value::Switch(true)));
+        assert_eq!(Kind::Switch.parse("0"), Ok(Value::Switch(false)));
+        assert!(Kind::Switch.parse("maybe").is_err());
+        let count = Kind::Count { min: 1, max: 9, unit: "messages" };
+        assert_eq!(count.parse("10").unwrap_err(), "it must be from 1 to 9 messages");
+        assert_eq!(count.parse("1K").unwrap_err(), "it is not a whole number");
+    }
+}
