@@ -1,1 +1,359 @@
-//! (being written)
+//! The user's buffer: an address, a count and a datatype, as one value that can
+//! be packed, unpacked and copied piece by piece.
+//!
+//! Two shapes: one run of memory (every contiguous type, and single elements
+//! without gaps), which costs no reference count, and everything else. Offsets
+//! are packed bytes throughout.
+//!
+//! Whoever makes a [`Buffer`] or an [`Area`] vouches for the memory once, as for
+//! [`Memory`]; the protocol crates then work without `unsafe` of their own.
+//! Access is by copies, never by references, so memory that an erroneous program
+//! changes underneath us yields wrong data and nothing worse.
+
+#![allow(unsafe_code)]
+
+use fabric::Memory;
+
+use crate::Datatype;
+use crate::datatype::copy::transfer;
+
+/// Bytes staged at a time between two layouts with gaps.
+const STAGING: usize = 8192;
+
+/// What a message is sent from or received into.
+#[derive(Clone)]
+pub struct Buffer(Shape);
+
+#[derive(Clone)]
+enum Shape {
+    /// One run of bytes.
+    Contiguous(Memory),
+    /// Elements of a type with gaps, or out of order.
+    Typed { base: Base, count: u64, datatype: Datatype },
+}
+
+/// The address of the first element.
+#[derive(Clone, Copy)]
+struct Base(*mut u8);
+
+// SAFETY: an address; the maker of the buffer promised that the bytes stay valid
+// whichever thread of the process drives the operation.
+unsafe impl Send for Base {}
+// SAFETY: as for `Send`; there is no interior state to race on.
+unsafe impl Sync for Base {}
+
+impl Buffer {
+    /// The buffer without bytes.
+    pub const EMPTY: Buffer = Buffer(Shape::Contiguous(Memory::EMPTY));
+
+    /// `count` elements of `datatype` at `base`, as MPI calls take them.
+    ///
+    /// # Safety
+    /// The bytes that `datatype` describes for these elements must be valid for
+    /// reads, and for writes if anything is to be received, until the operation
+    /// that carries the buffer has completed. With no bytes any `base` will do.
+    #[inline]
+    pub unsafe fn new(base: *mut u8, count: u64, datatype: &Datatype) -> Buffer {
+        if datatype.is_run(count) {
+            // What can't be in memory saturates, and so never reads as small.
+            let len = datatype.size().saturating_mul(count);
+            let start = base.wrapping_offset(datatype.true_extent().0 as isize);
+            // SAFETY: the caller's promise: one run from the true lower bound.
+            return Buffer(Shape::Contiguous(unsafe { Memory::new(start, len as usize) }));
+        }
+        if count == 0 {
+            return Buffer::EMPTY;
+        }
+        Buffer(Shape::Typed { base: Base(base), count, datatype: datatype.clone() })
+    }
+
+    /// One run of bytes.
+    #[inline]
+    pub const fn contiguous(memory: Memory) -> Buffer {
+        Buffer(Shape::Contiguous(memory))
+    }
+
+    /// Packed bytes.
+    #[inline]
+    pub fn len(&self) -> u64 {
+        match &self.0 {
+            Shape::Contiguous(memory) => memory.len() as u64,
+            Shape::Typed { count, datatype, .. } => datatype.size().saturating_mul(*count),
+        }
+    }
+
+    /// True when there is nothing to move.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes themselves, if they are one run.
+    #[inline]
+    pub fn memory(&self) -> Option<Memory> {
+        match &self.0 {
+            Shape::Contiguous(memory) => Some(*memory),
+            Shape::Typed { .. } => None,
+        }
+    }
+
+    /// The elements `first .. first + count` of a buffer made with `datatype`.
+    /// Panics when they are not inside.
+    pub fn elements(&self, first: u64, count: u64, datatype: &Datatype) -> Buffer {
+        match &self.0 {
+            Shape::Contiguous(memory) => {
+                let size = datatype.size() as usize;
+                Buffer(Shape::Contiguous(memory.slice(first as usize * size, count as usize * size)))
+            }
+            Shape::Typed { base, count: all, datatype } => {
+                assert!(first <= *all && count <= all - first, "elements outside the buffer");
+                let offset = (first as i64).wrapping_mul(datatype.extent().1);
+                // SAFETY: these elements are part of ours, for which our maker vouched.
+                unsafe { Buffer::new(base.0.wrapping_offset(offset as isize), count, datatype) }
+            }
+        }
+    }
+
+    /// Copies the packed bytes `offset .. offset + out.len()` out. Panics when
+    /// they are not inside.
+    #[inline]
+    pub fn pack(&self, offset: u64, out: &mut [u8]) {
+        match &self.0 {
+            Shape::Contiguous(memory) => memory.read(offset as usize, out),
+            // SAFETY: `out` is a Rust slice, disjoint from user memory.
+            Shape::Typed { .. } => unsafe { self.move_typed::<true>(offset, out.as_mut_ptr(), out.len()) },
+        }
+    }
+
+    /// Copies `bytes` in, to the packed bytes `offset ..`. Panics when they do
+    /// not fit.
+    #[inline]
+    pub fn unpack(&self, offset: u64, bytes: &[u8]) {
+        match &self.0 {
+            Shape::Contiguous(memory) => memory.write(offset as usize, bytes),
+            // SAFETY: `bytes` is a Rust slice, only read, disjoint from user memory.
+            Shape::Typed { .. } => unsafe { self.move_typed::<false>(offset, bytes.as_ptr().cast_mut(), bytes.len()) },
+        }
+    }
+
+    /// Copies from another buffer, whatever the layouts, as many packed bytes as
+    /// both have, and says how many. Two single runs may overlap.
+    pub fn copy_from(&self, from: &Buffer) -> u64 {
+        let len = self.len().min(from.len());
+        match (self.memory(), from.memory()) {
+            (Some(to), Some(from)) => to.copy_from(from.slice(0, len as usize)),
+            // SAFETY: the run is valid by its maker's promise, and MPI forbids
+            // that two buffers of one call overlap.
+            (Some(to), None) => unsafe { from.move_typed::<true>(0, to.as_ptr(), len as usize) },
+            // SAFETY: as above.
+            (None, Some(from)) => unsafe { self.move_typed::<false>(0, from.as_ptr(), len as usize) },
+            (None, None) => self.copy_staged(from, len),
+        }
+        len
+    }
+
+    fn copy_staged(&self, from: &Buffer, len: u64) {
+        let mut staging = [0; STAGING];
+        let mut done = 0;
+        while done < len {
+            let piece = &mut staging[..(len - done).min(STAGING as u64) as usize];
+            from.pack(done, piece);
+            self.unpack(done, piece);
+            done += piece.len() as u64;
+        }
+    }
+
+    /// Address of the first element and how many there are, for a buffer made
+    /// with `datatype`: what reductions and user functions work on.
+    pub(crate) fn as_elements(&self, datatype: &Datatype) -> (*mut u8, u64) {
+        match &self.0 {
+            Shape::Contiguous(memory) => {
+                let lb = datatype.true_extent().0 as isize;
+                let count = (memory.len() as u64).checked_div(datatype.size()).unwrap_or(0);
+                (memory.as_ptr().wrapping_offset(lb.wrapping_neg()), count)
+            }
+            Shape::Typed { base, count, .. } => (base.0, *count),
+        }
+    }
+
+    /// # Safety
+    /// `packed` must be valid for `len` bytes (for writes when `PACK`) and must
+    /// not overlap the buffer.
+    unsafe fn move_typed<const PACK: bool>(&self, offset: u64, packed: *mut u8, len: usize) {
+        let Shape::Typed { base, count, datatype } = &self.0 else { unreachable!("runs are copied directly") };
+        let end = offset.checked_add(len as u64).filter(|&end| end <= self.len());
+        let end = end.unwrap_or_else(|| panic!("packed bytes {offset} + {len} outside the buffer"));
+        let (nest, disp) = datatype.nest(*count);
+        // SAFETY: our maker vouched for the elements, the caller for `packed`;
+        // the range was just checked.
+        unsafe { transfer::<PACK>(nest, base.0.wrapping_offset(disp as isize), packed, offset, end) }
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            Shape::Contiguous(memory) => write!(f, "Buffer({} bytes at {:#x})", memory.len(), memory.addr()),
+            Shape::Typed { base, count, datatype } => write!(f, "Buffer({count} x {datatype:?} at {:p})", base.0),
+        }
+    }
+}
+
+/// An address from which a collective cuts buffers, with the bytes around it
+/// that it may touch. Copies are the same area.
+#[derive(Clone, Copy, Debug)]
+pub struct Area {
+    base: *mut u8,
+    low: i64,
+    high: i64,
+}
+
+// SAFETY: as for `Base`.
+unsafe impl Send for Area {}
+// SAFETY: as for `Base`.
+unsafe impl Sync for Area {}
+
+impl Area {
+    /// The area without bytes.
+    pub const EMPTY: Area = Area { base: std::ptr::null_mut(), low: 0, high: 0 };
+
+    /// The bytes `low .. high` relative to `base`.
+    ///
+    /// # Safety
+    /// As [`Buffer::new`], for those of these bytes that the buffers cut from it
+    /// describe.
+    #[inline]
+    pub const unsafe fn new(base: *mut u8, low: i64, high: i64) -> Area {
+        Area { base, low, high }
+    }
+
+    /// The bytes that `count` elements of `datatype` at `base` touch.
+    ///
+    /// # Safety
+    /// As [`Buffer::new`].
+    #[inline]
+    pub unsafe fn of(base: *mut u8, count: u64, datatype: &Datatype) -> Area {
+        let (low, high) = datatype.reach(count).unwrap_or((0, 0));
+        Area { base, low, high }
+    }
+
+    /// All the bytes that either has. Panics when the addresses differ.
+    #[must_use]
+    pub fn union(self, other: Area) -> Area {
+        assert!(self.base == other.base, "areas of different buffers");
+        Area { base: self.base, low: self.low.min(other.low), high: self.high.max(other.high) }
+    }
+
+    /// The address that displacements are relative to.
+    #[inline]
+    pub fn address(&self) -> u64 {
+        self.base as u64
+    }
+
+    /// `count` elements of `datatype` at `disp` bytes. Panics when they are not
+    /// inside.
+    #[inline]
+    pub fn buffer(&self, disp: i64, count: u64, datatype: &Datatype) -> Buffer {
+        let (low, high) = datatype.reach(count).unwrap_or((i64::MIN, i64::MAX));
+        if low == high {
+            return Buffer::EMPTY;
+        }
+        self.check(disp.checked_add(low), disp.checked_add(high));
+        // SAFETY: inside the area, for which its maker vouched.
+        unsafe { Buffer::new(self.base.wrapping_offset(disp as isize), count, datatype) }
+    }
+
+    /// `len` bytes at `disp`. Panics when they are not inside.
+    #[inline]
+    pub fn bytes(&self, disp: i64, len: u64) -> Buffer {
+        if len == 0 {
+            return Buffer::EMPTY;
+        }
+        self.check(Some(disp), disp.checked_add_unsigned(len));
+        // SAFETY: inside the area, for which its maker vouched.
+        Buffer::contiguous(unsafe { Memory::new(self.base.wrapping_offset(disp as isize), len as usize) })
+    }
+
+    #[inline]
+    fn check(&self, low: Option<i64>, high: Option<i64>) {
+        let inside = low.is_some_and(|low| low >= self.low) && high.is_some_and(|high| high <= self.high);
+        assert!(inside, "bytes {low:?} .. {high:?} outside the area {} .. {}", self.low, self.high);
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::datatype::Counting::Int;
+
+    /// `count` elements at `at`, all of whose bytes are in `bytes`. The slice
+    /// must outlive the buffer.
+    pub(crate) fn buffer_of(bytes: &mut [u8], at: i64, count: u64, datatype: &Datatype) -> Buffer {
+        // SAFETY: the bytes of the slice; `buffer` checks that it stays inside.
+        let area = unsafe { Area::new(bytes.as_mut_ptr(), 0, bytes.len() as i64) };
+        area.buffer(at, count, datatype)
+    }
+
+    #[test]
+    fn contiguous_types_are_one_run() {
+        let mut bytes = [0; 64];
+        let int = Datatype::predefined(0x209).unwrap();
+        assert_eq!(buffer_of(&mut bytes, 0, 16, int).memory().unwrap().len(), 64);
+        let row = Datatype::contiguous(Int, 4, int).unwrap();
+        assert_eq!(buffer_of(&mut bytes, 0, 4, &row).memory().unwrap().len(), 64);
+        let padded = Datatype::predefined(0x229).unwrap();
+        assert!(buffer_of(&mut bytes, 0, 1, padded).memory().is_some());
+        assert!(buffer_of(&mut bytes, 0, 2, padded).memory().is_none());
+        assert!(Buffer::EMPTY.is_empty());
+    }
+
+    #[test]
+    fn a_column_is_packed_from_any_byte() {
+        let mut matrix: Vec<u8> = (0..100).collect();
+        let column = Datatype::vector(Int, 10, 2, 10, Datatype::byte()).unwrap();
+        let buffer = buffer_of(&mut matrix, 3, 1, &column);
+        let mut out = [0; 20];
+        buffer.pack(0, &mut out);
+        assert_eq!(out[..6], [3, 4, 13, 14, 23, 24]);
+        let mut tail = [0; 5];
+        buffer.pack(13, &mut tail);
+        assert_eq!(tail[..], out[13..18]);
+        buffer.unpack(13, &[0; 5]);
+        let mut again = [0; 20];
+        buffer.pack(0, &mut again);
+        assert_eq!(again[13..18], [0; 5]);
+        assert_eq!(again[..13], out[..13]);
+    }
+
+    #[test]
+    fn layouts_are_copied_into_each_other() {
+        let mut from: Vec<u8> = (0..240).collect();
+        let mut to = vec![0; 60_000];
+        let rows = Datatype::vector(Int, 12, 4, 20, Datatype::byte()).unwrap();
+        let sparse = Datatype::vector(Int, 24, 2, 100, Datatype::byte()).unwrap();
+        let (source, target) = (buffer_of(&mut from, 0, 1, &rows), buffer_of(&mut to, 0, 1, &sparse));
+        assert_eq!(target.copy_from(&source), 48);
+        let (mut packed, mut copied) = ([0; 48], [0; 48]);
+        source.pack(0, &mut packed);
+        target.pack(0, &mut copied);
+        assert_eq!(packed, copied);
+    }
+
+    #[test]
+    #[should_panic(expected = "outside the area")]
+    fn an_area_ends_where_it_ends() {
+        let mut bytes = [0; 10];
+        buffer_of(&mut bytes, 4, 2, Datatype::predefined(0x209).unwrap());
+    }
+
+    #[test]
+    fn elements_of_a_buffer_are_a_buffer() {
+        let mut bytes: Vec<u8> = (0..64).collect();
+        let padded = Datatype::predefined(0x229).unwrap();
+        let all = buffer_of(&mut bytes, 0, 4, padded);
+        let last = all.elements(2, 2, padded);
+        let mut out = [0; 24];
+        last.pack(0, &mut out);
+        assert_eq!(out[..13], [32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 48]);
+    }
+}

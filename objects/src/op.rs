@@ -1,1 +1,241 @@
-//! (being written)
+//! Reduction operations: the predefined ones on all predefined types
+//! (MPI-5.0 §6.9.2, §6.9.4) and the user's own (§6.9.5).
+//!
+//! Every reduction computes `inout[i] = left[i] op inout[i]`, in that order of
+//! operands. Integer sums and products wrap. The loops are in `op/kernels.rs`.
+
+#![allow(unsafe_code)] // to call kernels and the user's functions
+
+mod elements;
+mod kernels;
+#[cfg(target_arch = "x86_64")]
+mod x87;
+
+use std::ffi::c_void;
+use std::os::raw::c_int;
+use std::sync::Arc;
+
+use crate::datatype::{Basic, Family};
+use crate::{Buffer, Class, Datatype, Error, Result};
+
+/// A reduction operation. Cheap to clone.
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// One of the standard's.
+    Builtin(BuiltinOp),
+    /// From MPI_Op_create.
+    User(Arc<UserOp>),
+}
+
+/// The predefined operations, by their ABI handles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum BuiltinOp {
+    Sum = 0x21,
+    Min = 0x22,
+    Max = 0x23,
+    Prod = 0x24,
+    Band = 0x28,
+    Bor = 0x29,
+    Bxor = 0x2a,
+    Land = 0x30,
+    Lor = 0x31,
+    Lxor = 0x32,
+    Minloc = 0x38,
+    Maxloc = 0x39,
+    /// `left`. For one-sided accumulation only.
+    Replace = 0x3c,
+    /// `inout`. For one-sided accumulation only.
+    NoOp = 0x3d,
+}
+
+impl BuiltinOp {
+    /// All of them.
+    pub const ALL: [BuiltinOp; 14] = {
+        use BuiltinOp::*;
+        [Sum, Min, Max, Prod, Band, Bor, Bxor, Land, Lor, Lxor, Minloc, Maxloc, Replace, NoOp]
+    };
+
+    /// By ABI handle.
+    pub fn from_handle(handle: usize) -> Option<BuiltinOp> {
+        BuiltinOp::ALL.into_iter().find(|&op| op as usize == handle)
+    }
+
+    /// As in the standard.
+    pub const fn name(self) -> &'static str {
+        use BuiltinOp::*;
+        match self {
+            Sum => "MPI_SUM",
+            Min => "MPI_MIN",
+            Max => "MPI_MAX",
+            Prod => "MPI_PROD",
+            Band => "MPI_BAND",
+            Bor => "MPI_BOR",
+            Bxor => "MPI_BXOR",
+            Land => "MPI_LAND",
+            Lor => "MPI_LOR",
+            Lxor => "MPI_LXOR",
+            Minloc => "MPI_MINLOC",
+            Maxloc => "MPI_MAXLOC",
+            Replace => "MPI_REPLACE",
+            NoOp => "MPI_NO_OP",
+        }
+    }
+
+    /// Not for collectives (MPI-5.0 §12.3.4).
+    pub const fn is_rma_only(self) -> bool {
+        matches!(self, BuiltinOp::Replace | BuiltinOp::NoOp)
+    }
+
+    /// The table of MPI-5.0 §6.9.2, less what we can't calculate with (128-bit
+    /// floating point).
+    pub fn applies_to(self, basic: Basic) -> bool {
+        use BuiltinOp::*;
+        use Family::*;
+        let legal = match self {
+            Max | Min => matches!(basic.family, CInteger | FortranInteger | Floating | MultiLanguage),
+            Sum | Prod => matches!(basic.family, CInteger | FortranInteger | Floating | Complex | MultiLanguage),
+            Land | Lor | Lxor => matches!(basic.family, CInteger | Logical),
+            Band | Bor | Bxor => matches!(basic.family, CInteger | FortranInteger | Family::Byte | MultiLanguage),
+            Minloc | Maxloc => basic.family == Pair,
+            Replace | NoOp => return true,
+        };
+        legal && kernels::kernel(self, basic.repr).is_some()
+    }
+
+    /// `inout[i] = left[i] op inout[i]` on buffers of equal counts, both made
+    /// with `datatype`, for which [`Op::check`] has passed. Panics otherwise.
+    pub fn reduce(self, left: &Buffer, inout: &Buffer, datatype: &Datatype) {
+        match self {
+            BuiltinOp::NoOp => return,
+            BuiltinOp::Replace => {
+                inout.copy_from(left);
+                return;
+            }
+            _ => {}
+        }
+        let ((left, many), (inout, count)) = (left.as_elements(datatype), inout.as_elements(datatype));
+        assert!(many == count, "a reduction of {many} elements into {count}");
+        let kernel = datatype.own_basic().and_then(|basic| kernels::kernel(self, basic.repr));
+        let kernel = kernel.unwrap_or_else(|| panic!("{} on {datatype:?} was not checked", self.name()));
+        // SAFETY: both buffers hold `count` elements of the type that the kernel is
+        // for, valid by their makers' promise, at the C layout's distances.
+        unsafe { kernel(left, inout, count as usize) }
+    }
+}
+
+impl Op {
+    /// By ABI handle.
+    pub fn predefined(handle: usize) -> Option<Op> {
+        BuiltinOp::from_handle(handle).map(Op::Builtin)
+    }
+
+    /// MPI_Op_commutative.
+    pub fn commutative(&self) -> bool {
+        match self {
+            Op::Builtin(op) => !op.is_rma_only(),
+            Op::User(op) => op.commutative,
+        }
+    }
+
+    /// The standard's name, or what it is.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Op::Builtin(op) => op.name(),
+            Op::User(_) => "a user's operation",
+        }
+    }
+
+    /// Whether a collective may reduce that type by this operation: MPI_ERR_OP
+    /// when not. A user's operation goes with any type.
+    pub fn check(&self, datatype: &Datatype) -> Result<()> {
+        let Op::Builtin(op) = self else { return Ok(()) };
+        if op.is_rma_only() {
+            return Err(Error::new(Class::Op, format!("{} is for one-sided accumulation only", op.name())));
+        }
+        let name = || match datatype.name() {
+            name if name.is_empty() => "a datatype without a name".to_owned(),
+            name => name,
+        };
+        match datatype.own_basic() {
+            Some(basic) if op.applies_to(basic) => Ok(()),
+            Some(_) => Err(Error::new(Class::Op, format!("{} does not apply to {}", op.name(), name()))),
+            None => {
+                let text = format!("{} applies to predefined datatypes only, not to {}", op.name(), name());
+                Err(Error::new(Class::Op, text))
+            }
+        }
+    }
+
+    /// `inout[i] = left[i] op inout[i]` on buffers of equal counts, both made
+    /// with `datatype`; `handle` is what a user's function gets to see as its
+    /// datatype. Runs the user's function: hold no lock.
+    pub fn reduce(&self, left: &Buffer, inout: &Buffer, datatype: &Datatype, handle: usize) {
+        match self {
+            Op::Builtin(op) => op.reduce(left, inout, datatype),
+            Op::User(op) => op.call(left, inout, datatype, handle),
+        }
+    }
+}
+
+/// A user's reduction function: the left operands, the right operands and
+/// results, the number of elements, the datatype's handle.
+#[derive(Clone, Copy, Debug)]
+pub enum UserFunction {
+    /// MPI_User_function.
+    Int(extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut usize)),
+    /// MPI_User_function_c.
+    Large(extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mut usize)),
+}
+
+/// What MPI_Op_create made.
+#[derive(Debug)]
+pub struct UserOp {
+    function: UserFunction,
+    commutative: bool,
+}
+
+impl UserOp {
+    /// # Safety
+    /// The function must be callable on arrays of whatever datatypes it will be
+    /// used with, as MPI demands of the user.
+    pub unsafe fn new(function: UserFunction, commutative: bool) -> UserOp {
+        UserOp { function, commutative }
+    }
+
+    /// Operands may be swapped.
+    pub fn commutative(&self) -> bool {
+        self.commutative
+    }
+
+    /// Calls the function on two buffers of equal counts, both made with
+    /// `datatype`, whose handle is `handle`. An `int` function is called several
+    /// times when there are more elements than an `int` counts.
+    pub fn call(&self, left: &Buffer, inout: &Buffer, datatype: &Datatype, handle: usize) {
+        let ((mut left, many), (mut inout, mut count)) = (left.as_elements(datatype), inout.as_elements(datatype));
+        assert!(many == count, "a reduction of {many} elements into {count}");
+        let most = match self.function {
+            UserFunction::Int(_) => i32::MAX as u64,
+            UserFunction::Large(_) => i64::MAX as u64,
+        };
+        while count > 0 {
+            let piece = count.min(most);
+            let mut handle = handle;
+            match self.function {
+                UserFunction::Int(function) => {
+                    function(left.cast(), inout.cast(), &mut (piece as c_int), &mut handle);
+                }
+                UserFunction::Large(function) => {
+                    function(left.cast(), inout.cast(), &mut (piece as i64), &mut handle);
+                }
+            }
+            let step = (piece as i64).wrapping_mul(datatype.extent().1) as isize;
+            (left, inout) = (left.wrapping_offset(step), inout.wrapping_offset(step));
+            count -= piece;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,301 @@
-//! (being written)
+//! Datatypes: what a buffer holds and where (MPI-5.0 chapter 5).
+//!
+//! A [`Datatype`] is shared and, but for its name, attributes and the committed
+//! flag, never changes. Constructors (`construct.rs`, `array.rs`) compose type
+//! maps; the layout inside is normalised at once, so that committing costs
+//! nothing and a type built from types stays fast.
+
+pub mod basic;
+mod array;
+mod construct;
+pub(crate) mod copy;
+mod external;
+mod layout;
+mod recipe;
+mod signature;
+mod typemap;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
+
+pub use array::{Distribution, Order};
+pub use basic::{Basic, Family, MPI_LB, MPI_UB, Repr, Scalar};
+pub use construct::{Counting, TypeClass};
+pub use recipe::{Combiner, Contents, Envelope};
+
+use crate::{Attributes, Class, Error, Result};
+use copy::Nest;
+use layout::Node;
+use recipe::Recipe;
+use typemap::TypeMap;
+
+/// A datatype. Clones are the same datatype.
+#[derive(Clone)]
+pub struct Datatype(Arc<Inner>);
+
+struct Inner {
+    map: TypeMap,
+    size: u64,
+    lb: i64,
+    extent: i64,
+    true_lb: i64,
+    true_extent: i64,
+    /// Any number of elements is one run of bytes.
+    gapless: bool,
+    /// The ABI's handle, 0 for all but named types.
+    handle: u16,
+    /// Predefined, with or without a name: neither committed nor freed by users.
+    predefined: bool,
+    committed: AtomicBool,
+    recipe: Recipe,
+    name: Mutex<String>,
+    attributes: Mutex<Attributes>,
+}
+
+/// Copies nest at most so deep; a type that would go deeper is refused.
+const DEEPEST: u32 = 500;
+
+impl Datatype {
+    /// The predefined datatype of that ABI handle, and our [`MPI_LB`] and [`MPI_UB`].
+    #[inline]
+    pub fn predefined(handle: usize) -> Option<&'static Datatype> {
+        PREDEFINED.get(handle.wrapping_sub(FIRST_HANDLE))?.as_ref()
+    }
+
+    /// MPI_BYTE.
+    pub fn byte() -> &'static Datatype {
+        &BYTE
+    }
+
+    /// MPI_Type_commit.
+    pub fn commit(&self) {
+        self.0.committed.store(true, Ordering::Relaxed);
+    }
+
+    /// MPI_Type_set_name.
+    pub fn set_name(&self, name: impl Into<String>) {
+        *lock(&self.0.name) = name.into();
+    }
+
+    /// The cached attributes. The lock is not held while callbacks run: take
+    /// what they need out first.
+    pub fn attributes(&self) -> &Mutex<Attributes> {
+        &self.0.attributes
+    }
+
+    /// MPI_Type_get_name.
+    pub fn name(&self) -> String {
+        lock(&self.0.name).clone()
+    }
+
+    /// May be used for communication.
+    #[inline]
+    pub fn is_committed(&self) -> bool {
+        self.0.committed.load(Ordering::Relaxed)
+    }
+
+    /// Predefined, with a name or without (a Fortran type by precision, a pair).
+    #[inline]
+    pub fn is_predefined(&self) -> bool {
+        self.0.predefined
+    }
+
+    /// The ABI's handle of a named type.
+    #[inline]
+    pub fn handle(&self) -> Option<usize> {
+        (self.0.handle != 0).then_some(usize::from(self.0.handle))
+    }
+
+    /// The same object, not merely an equal one.
+    #[inline]
+    pub fn is_same(&self, other: &Datatype) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Tells objects apart while they live.
+    #[inline]
+    pub fn identity(&self) -> usize {
+        Arc::as_ptr(&self.0) as usize
+    }
+
+    /// Packed bytes of one element.
+    #[inline]
+    pub fn size(&self) -> u64 {
+        self.0.size
+    }
+
+    /// Lower bound and extent in bytes.
+    #[inline]
+    pub fn extent(&self) -> (i64, i64) {
+        (self.0.lb, self.0.extent)
+    }
+
+    /// Lower bound and extent of the data alone, in bytes.
+    #[inline]
+    pub fn true_extent(&self) -> (i64, i64) {
+        (self.0.true_lb, self.0.true_extent)
+    }
+
+    /// The bytes that `count` elements touch, `low .. high` relative to the
+    /// first one's address. `None`: not within 63 bits.
+    pub fn reach(&self, count: u64) -> Option<(i64, i64)> {
+        if count == 0 || self.0.size == 0 {
+            return Some((0, 0));
+        }
+        let last = i64::try_from(count - 1).ok()?.checked_mul(self.0.extent)?;
+        let low = self.0.true_lb.checked_add(last.min(0))?;
+        let high = self.0.true_lb.checked_add(self.0.true_extent)?.checked_add(last.max(0))?;
+        self.0.size.checked_mul(count).filter(|&size| size <= i64::MAX as u64)?;
+        Some((low, high))
+    }
+
+    /// Any number of elements is one run of bytes (which starts at the true
+    /// lower bound).
+    #[inline]
+    pub fn is_contiguous(&self) -> bool {
+        self.0.gapless
+    }
+
+    /// The one predefined type that all its elements are of.
+    pub fn basic(&self) -> Option<Basic> {
+        self.0.map.signature.basic()
+    }
+
+    /// Basic elements in one element (MPI-5.0 §5.1.11; a pair has two).
+    pub fn elements(&self) -> u64 {
+        self.0.map.signature.totals().elements
+    }
+
+    /// Whole basic elements in `bytes` packed bytes of this type repeated, and
+    /// whether a part of one is left over.
+    pub fn elements_of(&self, bytes: u64) -> (u64, bool) {
+        let totals = self.0.map.signature.totals();
+        if totals.size == 0 {
+            return (0, bytes > 0);
+        }
+        let (elements, partial) = self.0.map.signature.elements_of(bytes % totals.size);
+        ((bytes / totals.size).saturating_mul(totals.elements).saturating_add(elements), partial)
+    }
+
+    /// The reverse: packed bytes of so many basic elements (saturating).
+    pub fn bytes_of(&self, elements: u64) -> u64 {
+        let totals = self.0.map.signature.totals();
+        if totals.elements == 0 {
+            return 0;
+        }
+        let rest = self.0.map.signature.bytes_of(elements % totals.elements);
+        (elements / totals.elements).saturating_mul(totals.size).saturating_add(rest)
+    }
+
+    /// How it was made: MPI_Type_get_envelope.
+    pub fn envelope(&self) -> Envelope {
+        self.0.recipe.envelope()
+    }
+
+    /// Of what it was made: MPI_Type_get_contents. MPI_ERR_TYPE for a named type.
+    pub fn contents(&self) -> Result<&Contents> {
+        match self.0.recipe.combiner {
+            Combiner::Named => {
+                Err(Error::new(Class::Type, format!("{} is predefined: it has no contents", self.name())))
+            }
+            _ => Ok(&self.0.recipe.contents),
+        }
+    }
+
+    /// What the copy kernels need for `count` elements, and the offset of the
+    /// first from the element's address.
+    #[inline]
+    pub(crate) fn nest(&self, count: u64) -> (Nest<'_>, i64) {
+        let layout = &self.0.map.layout;
+        (Nest { count, stride: self.0.extent, body: &layout.node }, layout.disp)
+    }
+
+    /// `count` elements are one run of bytes at the true lower bound.
+    #[inline]
+    pub(crate) fn is_run(&self, count: u64) -> bool {
+        self.0.gapless || count <= 1 && matches!(self.0.map.layout.node, Node::Run(_))
+    }
+
+    pub(crate) fn map(&self) -> &TypeMap {
+        &self.0.map
+    }
+
+    /// A new type from its map. `None` in `map` stands for out of range.
+    fn build(map: Option<TypeMap>, recipe: Recipe) -> Result<Datatype> {
+        let out_of_range = || Error::new(Class::Type, "the datatype spans more than 2^63 bytes");
+        let map = map.ok_or_else(out_of_range)?;
+        if map.layout.node.depth().max(map.signature.totals().depth) > DEEPEST {
+            return Err(Error::new(Class::Type, format!("the datatype nests deeper than {DEEPEST} levels")));
+        }
+        let inner = Inner::new(map, recipe).ok_or_else(out_of_range)?;
+        Ok(Datatype(Arc::new(inner)))
+    }
+
+    /// A predefined one.
+    fn fixed(map: TypeMap, handle: u16, name: &str, recipe: Recipe) -> Option<Datatype> {
+        let inner = Inner::new(map, recipe)?;
+        Some(Datatype(Arc::new(Inner {
+            handle,
+            predefined: true,
+            committed: AtomicBool::new(true),
+            name: Mutex::new(name.to_owned()),
+            ..inner
+        })))
+    }
+}
+
+impl Inner {
+    fn new(map: TypeMap, recipe: Recipe) -> Option<Inner> {
+        let (lb, extent) = map.bounds.extent()?;
+        let (true_lb, true_extent) = map.bounds.true_extent()?;
+        let size = map.signature.totals().size;
+        debug_assert_eq!(size, map.layout.node.size());
+        let gapless = match map.layout.node {
+            Node::Run(len) => len == 0 || i64::try_from(len) == Ok(extent),
+            _ => false,
+        };
+        Some(Inner {
+            map,
+            size,
+            lb,
+            extent,
+            true_lb,
+            true_extent,
+            gapless,
+            handle: 0,
+            predefined: false,
+            committed: AtomicBool::new(false),
+            recipe,
+            name: Mutex::default(),
+            attributes: Mutex::default(),
+        })
+    }
+}
+
+impl std::fmt::Debug for Datatype {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Datatype({:?} {:?} of {} bytes)", self.name(), self.0.recipe.combiner, self.0.size)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+const FIRST_HANDLE: usize = 0x200;
+
+static PREDEFINED: LazyLock<Vec<Option<Datatype>>> = LazyLock::new(|| {
+    let mut table = vec![None; 0x100];
+    for &(name, basic) in &basic::NAMED {
+        let datatype = Datatype::fixed(typemap::basic(basic), basic.handle, name, Recipe::named());
+        table[usize::from(basic.handle) - FIRST_HANDLE] = datatype;
+    }
+    for (handle, name) in [(MPI_LB, "MPI_LB"), (MPI_UB, "MPI_UB")] {
+        let map = TypeMap::marker(handle == MPI_LB);
+        table[handle - FIRST_HANDLE] = Datatype::fixed(map, handle as u16, name, Recipe::named());
+    }
+    table
+});
+
+static BYTE: LazyLock<&'static Datatype> =
+    LazyLock::new(|| Datatype::predefined(0x247).unwrap_or_else(|| unreachable!("MPI_BYTE is in the table")));

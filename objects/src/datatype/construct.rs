@@ -1,0 +1,342 @@
+//! The constructors of MPI-5.0 §5.1.2 to §5.1.10, but for arrays.
+//!
+//! Each checks its arguments, composes the type map and keeps the arguments.
+//! Displacements and strides are in bytes for the `h` forms and in extents of the
+//! old type otherwise. A [`Counting`] says which form of the call was used.
+
+use std::sync::Mutex;
+
+use super::basic::{Basic, Family, Repr, Scalar};
+use super::recipe::{Combiner, Contents, Recipe};
+use super::typemap::{self, Builder, TypeMap};
+use super::{Datatype, lock};
+use crate::{Class, Error, Result};
+
+/// Which form of a constructor was called; the envelope tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counting {
+    /// Counts are `int`, displacements in bytes are `MPI_Aint`.
+    Int,
+    /// The `_c` form: all of them are `MPI_Count`.
+    Large,
+}
+
+/// MPI_TYPECLASS_*, numbered as in the standard ABI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum TypeClass {
+    Integer = 192,
+    Real = 193,
+    Complex = 194,
+}
+
+/// Collects the arguments of a constructor into its contents.
+pub(super) struct Arguments {
+    counting: Counting,
+    contents: Contents,
+}
+
+impl Arguments {
+    pub(super) fn new(counting: Counting) -> Arguments {
+        Arguments { counting, contents: Contents::default() }
+    }
+
+    /// Always `int`, whatever the form.
+    pub(super) fn int(mut self, value: i32) -> Arguments {
+        self.contents.integers.push(value);
+        self
+    }
+
+    /// Always `int`, an array.
+    pub(super) fn ints(mut self, values: &[i32]) -> Arguments {
+        self.contents.integers.extend_from_slice(values);
+        self
+    }
+
+    pub(super) fn count(self, value: i64) -> Arguments {
+        self.counts(&[value])
+    }
+
+    pub(super) fn counts(mut self, values: &[i64]) -> Arguments {
+        match self.counting {
+            // An `int` of the caller, widened on the way here.
+            Counting::Int => self.contents.integers.extend(values.iter().map(|&value| value as i32)),
+            Counting::Large => self.contents.counts.extend_from_slice(values),
+        }
+        self
+    }
+
+    pub(super) fn addresses(mut self, values: &[i64]) -> Arguments {
+        match self.counting {
+            Counting::Int => self.contents.addresses.extend_from_slice(values),
+            Counting::Large => self.contents.counts.extend_from_slice(values),
+        }
+        self
+    }
+
+    pub(super) fn of(mut self, combiner: Combiner, types: &[Datatype]) -> Recipe {
+        self.contents.types = types.to_vec();
+        Recipe { combiner, contents: self.contents }
+    }
+}
+
+/// Not negative, else MPI_ERR_COUNT.
+fn checked_count(count: i64) -> Result<u64> {
+    u64::try_from(count).map_err(|_| Error::new(Class::Count, format!("count is {count}, which is negative")))
+}
+
+/// Not negative, else MPI_ERR_ARG.
+pub(super) fn checked(value: i64, name: &str) -> Result<u64> {
+    u64::try_from(value).map_err(|_| Error::new(Class::Arg, format!("{name} is {value}, which is negative")))
+}
+
+fn same_length(count: usize, other: usize) -> Result<()> {
+    match count == other {
+        true => Ok(()),
+        false => Err(Error::new(Class::Arg, format!("{count} block lengths, but {other} displacements or types"))),
+    }
+}
+
+impl Datatype {
+    /// MPI_Type_contiguous.
+    pub fn contiguous(counting: Counting, count: i64, old: &Datatype) -> Result<Datatype> {
+        let map = old.block(checked_count(count)?);
+        Datatype::build(map, Arguments::new(counting).count(count).of(Combiner::Contiguous, &[old.clone()]))
+    }
+
+    /// MPI_Type_vector: `stride` in extents of `old`.
+    pub fn vector(counting: Counting, count: i64, blocklength: i64, stride: i64, old: &Datatype) -> Result<Datatype> {
+        let (blocks, each) = (checked_count(count)?, checked(blocklength, "blocklength")?);
+        let bytes = stride.checked_mul(old.extent().1);
+        let map = bytes.and_then(|bytes| old.block(each)?.repeat(blocks, bytes));
+        let arguments = Arguments::new(counting).count(count).count(blocklength).count(stride);
+        Datatype::build(map, arguments.of(Combiner::Vector, &[old.clone()]))
+    }
+
+    /// MPI_Type_create_hvector: `stride` in bytes.
+    pub fn hvector(counting: Counting, count: i64, blocklength: i64, stride: i64, old: &Datatype) -> Result<Datatype> {
+        let (blocks, each) = (checked_count(count)?, checked(blocklength, "blocklength")?);
+        let map = old.block(each).and_then(|block| block.repeat(blocks, stride));
+        let arguments = Arguments::new(counting).count(count).count(blocklength).addresses(&[stride]);
+        Datatype::build(map, arguments.of(Combiner::Hvector, &[old.clone()]))
+    }
+
+    /// MPI_Type_indexed: displacements in extents of `old`.
+    pub fn indexed(counting: Counting, blocklengths: &[i64], disps: &[i64], old: &Datatype) -> Result<Datatype> {
+        let map = old.blocks(blocklengths, disps, old.extent().1)?;
+        let count = blocklengths.len() as i64;
+        let arguments = Arguments::new(counting).count(count).counts(blocklengths).counts(disps);
+        Datatype::build(map, arguments.of(Combiner::Indexed, &[old.clone()]))
+    }
+
+    /// MPI_Type_create_hindexed: displacements in bytes.
+    pub fn hindexed(counting: Counting, blocklengths: &[i64], disps: &[i64], old: &Datatype) -> Result<Datatype> {
+        let map = old.blocks(blocklengths, disps, 1)?;
+        let count = blocklengths.len() as i64;
+        let arguments = Arguments::new(counting).count(count).counts(blocklengths).addresses(disps);
+        Datatype::build(map, arguments.of(Combiner::Hindexed, &[old.clone()]))
+    }
+
+    /// MPI_Type_create_indexed_block: displacements in extents of `old`.
+    pub fn indexed_block(counting: Counting, blocklength: i64, disps: &[i64], old: &Datatype) -> Result<Datatype> {
+        let map = old.equal_blocks(blocklength, disps, old.extent().1)?;
+        let arguments = Arguments::new(counting).count(disps.len() as i64).count(blocklength).counts(disps);
+        Datatype::build(map, arguments.of(Combiner::IndexedBlock, &[old.clone()]))
+    }
+
+    /// MPI_Type_create_hindexed_block: displacements in bytes.
+    pub fn hindexed_block(counting: Counting, blocklength: i64, disps: &[i64], old: &Datatype) -> Result<Datatype> {
+        let map = old.equal_blocks(blocklength, disps, 1)?;
+        let arguments = Arguments::new(counting).count(disps.len() as i64).count(blocklength).addresses(disps);
+        Datatype::build(map, arguments.of(Combiner::HindexedBlock, &[old.clone()]))
+    }
+
+    /// MPI_Type_create_struct, and the old MPI_Type_struct with its markers:
+    /// displacements in bytes.
+    pub fn struct_(counting: Counting, blocklengths: &[i64], disps: &[i64], types: &[Datatype]) -> Result<Datatype> {
+        same_length(blocklengths.len(), disps.len())?;
+        same_length(blocklengths.len(), types.len())?;
+        let lengths = checked_lengths(blocklengths)?;
+        let compose = || {
+            let mut builder = Builder::default();
+            for ((&length, &disp), old) in lengths.iter().zip(disps).zip(types) {
+                if length > 0 {
+                    builder.push(old.block(length)?.shift(disp)?)?;
+                }
+            }
+            builder.finish()
+        };
+        let count = blocklengths.len() as i64;
+        let arguments = Arguments::new(counting).count(count).counts(blocklengths).addresses(disps);
+        Datatype::build(compose(), arguments.of(Combiner::Struct, types))
+    }
+
+    /// MPI_Type_create_resized, in bytes.
+    pub fn resized(counting: Counting, old: &Datatype, lb: i64, extent: i64) -> Result<Datatype> {
+        let map = old.map().clone().resized(lb, extent);
+        Datatype::build(map, Arguments::new(counting).addresses(&[lb, extent]).of(Combiner::Resized, &[old.clone()]))
+    }
+
+    /// MPI_Type_dup. Committed if the old one is; without its name and attributes.
+    pub fn dup(&self) -> Result<Datatype> {
+        let recipe = Arguments::new(Counting::Int).of(Combiner::Dup, std::slice::from_ref(self));
+        let new = Datatype::build(Some(self.map().clone()), recipe)?;
+        if self.is_committed() {
+            new.commit();
+        }
+        Ok(new)
+    }
+
+    /// MPI_Type_get_value_index: the pair type for MINLOC and MAXLOC; the same
+    /// object each time. `None` when there is no such pair.
+    pub fn value_index(value: &Datatype, index: &Datatype) -> Option<Datatype> {
+        let (Some(v), Some(i)) = (value.own_basic(), index.own_basic()) else { return None };
+        let pair = Basic::pair(v, i)?;
+        if pair.handle != 0 {
+            return Datatype::predefined(usize::from(pair.handle)).cloned();
+        }
+        let types = [value.clone(), index.clone()];
+        unnamed(pair, || Arguments::new(Counting::Int).of(Combiner::ValueIndex, &types))
+    }
+
+    /// MPI_Type_create_f90_real; `None` for MPI_UNDEFINED. MPI_ERR_ARG when no
+    /// type has as much precision (decimal digits) or range (decimal exponent).
+    pub fn f90_real(precision: Option<i32>, range: Option<i32>) -> Result<Datatype> {
+        let scalars = [Scalar::F32, Scalar::F64, Scalar::LongDouble, Scalar::F128];
+        f90_float(Combiner::F90Real, Family::Floating, scalars, precision, range)
+    }
+
+    /// MPI_Type_create_f90_complex, likewise.
+    pub fn f90_complex(precision: Option<i32>, range: Option<i32>) -> Result<Datatype> {
+        let scalars = [Scalar::C32, Scalar::C64, Scalar::CLongDouble, Scalar::C128];
+        f90_float(Combiner::F90Complex, Family::Complex, scalars, precision, range)
+    }
+
+    /// MPI_Type_create_f90_integer: of at least so many decimal digits.
+    pub fn f90_integer(range: i32) -> Result<Datatype> {
+        let scalar = match range {
+            ..=2 => Scalar::I8,
+            3..=4 => Scalar::I16,
+            5..=9 => Scalar::I32,
+            10..=18 => Scalar::I64,
+            19..=38 => Scalar::I128,
+            _ => return Err(Error::new(Class::Arg, format!("no Fortran integer has {range} decimal digits"))),
+        };
+        let basic = basic_of(Family::FortranInteger, scalar);
+        let recipe = || Arguments::new(Counting::Int).int(range).of(Combiner::F90Integer, &[]);
+        basic.and_then(|basic| unnamed(basic, recipe)).ok_or_else(|| Error::internal("Fortran integer without a type"))
+    }
+
+    /// MPI_Type_match_size: the Fortran type of `size` bytes. MPI_ERR_ARG if
+    /// there is none.
+    pub fn match_size(class: TypeClass, size: i32) -> Result<&'static Datatype> {
+        let handle = match (class, size) {
+            (TypeClass::Integer, 1) => 0x2c1,
+            (TypeClass::Integer, 2) => 0x2c9,
+            (TypeClass::Integer, 4) => 0x2d1,
+            (TypeClass::Integer, 8) => 0x2d9,
+            (TypeClass::Integer, 16) => 0x2e1,
+            (TypeClass::Real, 2) => 0x2ca,
+            (TypeClass::Real, 4) => 0x2d2,
+            (TypeClass::Real, 8) => 0x2da,
+            (TypeClass::Real, 16) => 0x2e2,
+            (TypeClass::Complex, 4) => 0x2d3,
+            (TypeClass::Complex, 8) => 0x2db,
+            (TypeClass::Complex, 16) => 0x2e3,
+            (TypeClass::Complex, 32) => 0x2eb,
+            _ => 0,
+        };
+        Datatype::predefined(handle)
+            .ok_or_else(|| Error::new(Class::Arg, format!("there is no {class:?} type of {size} bytes").to_lowercase()))
+    }
+
+    /// `count` elements in a row.
+    pub(super) fn block(&self, count: u64) -> Option<TypeMap> {
+        self.map().repeat(count, self.extent().1)
+    }
+
+    /// The basic type that it is, not only consists of.
+    pub(crate) fn own_basic(&self) -> Option<Basic> {
+        self.basic().filter(|_| self.is_predefined())
+    }
+
+    fn blocks(&self, blocklengths: &[i64], disps: &[i64], unit: i64) -> Result<Option<TypeMap>> {
+        same_length(blocklengths.len(), disps.len())?;
+        let lengths = checked_lengths(blocklengths)?;
+        Ok(self.placed(lengths.iter().copied().zip(disps.iter().copied()), unit))
+    }
+
+    fn equal_blocks(&self, blocklength: i64, disps: &[i64], unit: i64) -> Result<Option<TypeMap>> {
+        let length = checked(blocklength, "blocklength")?;
+        Ok(self.placed(disps.iter().map(|&disp| (length, disp)), unit))
+    }
+
+    /// Blocks of so many elements, each at a displacement in units of bytes.
+    fn placed(&self, blocks: impl Iterator<Item = (u64, i64)>, unit: i64) -> Option<TypeMap> {
+        let mut builder = Builder::default();
+        let mut last: Option<(u64, TypeMap)> = None;
+        for (length, disp) in blocks.filter(|&(length, _)| length > 0) {
+            let block = match &last {
+                Some((same, block)) if *same == length => block,
+                _ => &last.insert((length, self.block(length)?)).1,
+            };
+            builder.push(block.clone().shift(disp.checked_mul(unit)?)?)?;
+        }
+        builder.finish()
+    }
+}
+
+fn checked_lengths(blocklengths: &[i64]) -> Result<Vec<u64>> {
+    blocklengths.iter().map(|&length| checked(length, "a blocklength")).collect()
+}
+
+/// Fortran's kinds: decimal precision and exponent range, as gfortran says.
+const F90_FLOATS: [(i32, i32); 4] = [(6, 37), (15, 307), (18, 4931), (33, 4931)];
+
+fn f90_float(
+    combiner: Combiner, family: Family, scalars: [Scalar; 4], precision: Option<i32>, range: Option<i32>,
+) -> Result<Datatype> {
+    let (digits, exponent) = (precision.unwrap_or(0), range.unwrap_or(0));
+    if precision.is_none() && range.is_none() {
+        return Err(Error::new(Class::Arg, "precision and range can't both be MPI_UNDEFINED"));
+    }
+    let kind = F90_FLOATS.iter().position(|&(p, r)| digits <= p && exponent <= r);
+    let basic = kind.and_then(|kind| basic_of(family, scalars[kind]));
+    let recipe = || {
+        let plain = |value: Option<i32>| value.unwrap_or(UNDEFINED);
+        Arguments::new(Counting::Int).int(plain(precision)).int(plain(range)).of(combiner, &[])
+    };
+    basic.and_then(|basic| unnamed(basic, recipe)).ok_or_else(|| {
+        Error::new(Class::Arg, format!("no type has {digits} decimal digits and exponents to 10^{exponent}"))
+    })
+}
+
+/// MPI_UNDEFINED of the standard ABI.
+const UNDEFINED: i32 = -32766;
+
+/// The Fortran type that looks like it.
+fn basic_of(family: Family, scalar: Scalar) -> Option<Basic> {
+    let fits = |basic: &Basic| basic.family == family && basic.repr == Repr::Single(scalar);
+    super::basic::NAMED.iter().rev().map(|&(_, basic)| basic).find(fits)
+}
+
+/// The predefined types without a name that were asked for so far; they live
+/// until the process ends, as named ones do.
+static UNNAMED: Mutex<Vec<Datatype>> = Mutex::new(Vec::new());
+
+fn unnamed(basic: Basic, recipe: impl Fn() -> Recipe) -> Option<Datatype> {
+    let recipe = recipe();
+    let mut known = lock(&UNNAMED);
+    let same = |datatype: &&Datatype| {
+        let (ours, theirs) = (&datatype.0.recipe, &recipe);
+        ours.combiner == theirs.combiner
+            && ours.contents.integers == theirs.contents.integers
+            && ours.contents.types.iter().map(Datatype::identity).eq(theirs.contents.types.iter().map(Datatype::identity))
+    };
+    if let Some(datatype) = known.iter().find(same) {
+        return Some(datatype.clone());
+    }
+    let datatype = Datatype::fixed(typemap::basic(basic), 0, "", recipe)?;
+    known.push(datatype.clone());
+    Some(datatype)
+}

@@ -1,0 +1,296 @@
+//! The copy kernels: between packed bytes and the memory that a layout describes.
+//!
+//! One walk for both directions. [`transfer`] starts and stops at any packed
+//! byte: it cuts the partial bodies off at both ends and gives the whole ones in
+//! between to the strided loops, which know the common block lengths at compile
+//! time. A body is a [`Node`]; see the layout for what was merged before.
+//!
+//! Safety, for every function here: the caller vouches that each byte that the
+//! node describes relative to `user` is valid (for writes when unpacking), that
+//! `packed` is valid for the bytes moved, and that the two do not overlap. The
+//! pointers need no alignment. Addresses are computed by wrapping arithmetic,
+//! so only bytes that are really moved must exist.
+
+#![allow(unsafe_code)]
+
+use super::layout::{Blocks, Node};
+
+/// `count` bodies at a stride: what a buffer is to the kernels.
+#[derive(Clone, Copy)]
+pub(crate) struct Nest<'a> {
+    pub(crate) count: u64,
+    pub(crate) stride: i64,
+    pub(crate) body: &'a Node,
+}
+
+/// Moves the packed bytes `from .. to` of the nest at `user`: to `packed` when
+/// `PACK`, else from there.
+///
+/// # Safety
+/// See the module. `from <= to <= nest.count * nest.body.size()`.
+pub(crate) unsafe fn transfer<const PACK: bool>(nest: Nest<'_>, user: *mut u8, packed: *mut u8, from: u64, to: u64) {
+    let nest = match nest.body {
+        // A loop whose repetition continues it: one long loop.
+        Node::Loop(inner) if inner.stride.wrapping_mul(inner.count as i64) == nest.stride => {
+            Nest { count: nest.count * inner.count, stride: inner.stride, body: &inner.body }
+        }
+        _ => nest,
+    };
+    // SAFETY: the caller's promise, passed on.
+    unsafe { span::<PACK>(nest, user, packed, from, to) }
+}
+
+/// Some of the packed bytes of a nest.
+unsafe fn span<const PACK: bool>(nest: Nest<'_>, user: *mut u8, mut packed: *mut u8, from: u64, to: u64) {
+    if from >= to {
+        return;
+    }
+    let size = nest.body.size();
+    let (mut first, head) = (from / size, from % size);
+    let (last, tail) = (to / size, to % size);
+    let at = |index: u64| user.wrapping_offset((index as i64).wrapping_mul(nest.stride) as isize);
+    // SAFETY: bodies `first ..= last` belong to the nest, and each call moves the
+    // bytes that it is told, by which `packed` advances.
+    unsafe {
+        if first == last {
+            return part::<PACK>(nest.body, at(first), packed, head, tail);
+        }
+        if head > 0 {
+            part::<PACK>(nest.body, at(first), packed, head, size);
+            packed = packed.wrapping_add((size - head) as usize);
+            first += 1;
+        }
+        strided::<PACK>(nest.body, at(first), nest.stride as isize, packed, (last - first) as usize);
+        if tail > 0 {
+            packed = packed.wrapping_add(((last - first) * size) as usize);
+            part::<PACK>(nest.body, at(last), packed, 0, tail);
+        }
+    }
+}
+
+/// The packed bytes `from .. to` of one node, `from < to`.
+unsafe fn part<const PACK: bool>(node: &Node, user: *mut u8, packed: *mut u8, from: u64, to: u64) {
+    // SAFETY: the caller's promise; lists are walked from the item that holds
+    // `from` to the one that holds `to - 1`.
+    unsafe {
+        match node {
+            Node::Run(_) => run::<PACK>(user.wrapping_add(from as usize), packed, (to - from) as usize),
+            Node::Loop(inner) => {
+                let nest = Nest { count: inner.count, stride: inner.stride, body: &inner.body };
+                span::<PACK>(nest, user, packed, from, to);
+            }
+            Node::Gather(inner) => {
+                let size = inner.body.size();
+                let starts = (from / size..).map(|index| (index as usize, index * size, (index + 1) * size));
+                pieces(starts, from, to, |index, skip, low, high| {
+                    let at = user.wrapping_offset(inner.disps[index] as isize);
+                    part_or_whole::<PACK>(&inner.body, at, packed.wrapping_add(skip), low, high);
+                });
+            }
+            Node::Blocks(inner) => blocks_part::<PACK>(inner, user, packed, from, to),
+            Node::List(inner) => {
+                pieces(items_from(&inner.starts, from), from, to, |index, skip, low, high| {
+                    let (disp, node) = &inner.items[index];
+                    let at = user.wrapping_offset(*disp as isize);
+                    part_or_whole::<PACK>(node, at, packed.wrapping_add(skip), low, high);
+                });
+            }
+        }
+    }
+}
+
+unsafe fn part_or_whole<const PACK: bool>(node: &Node, user: *mut u8, packed: *mut u8, from: u64, to: u64) {
+    // SAFETY: the caller's promise, passed on.
+    unsafe {
+        match from == 0 && to == node.size() {
+            true => whole::<PACK>(node, user, packed),
+            false => part::<PACK>(node, user, packed, from, to),
+        }
+    }
+}
+
+unsafe fn blocks_part<const PACK: bool>(blocks: &Blocks, user: *mut u8, packed: *mut u8, from: u64, to: u64) {
+    pieces(items_from(&blocks.starts, from), from, to, |index, skip, low, high| {
+        let at = user.wrapping_offset(blocks.disps[index] as isize).wrapping_add(low as usize);
+        // SAFETY: bytes `low .. high` of block `index`, as the caller promised.
+        unsafe { run::<PACK>(at, packed.wrapping_add(skip), (high - low) as usize) }
+    });
+}
+
+/// Index, start and end of the items of a list, from the one that holds `from`.
+#[inline(always)]
+fn items_from(starts: &[u64], from: u64) -> impl Iterator<Item = (usize, u64, u64)> {
+    let first = starts.partition_point(|&start| start <= from) - 1;
+    starts.windows(2).enumerate().skip(first).map(|(index, pair)| (index, pair[0], pair[1]))
+}
+
+/// Cuts items to `from .. to`: calls with the index, the offset into the packed
+/// bytes at hand, and the range inside the item.
+#[inline(always)]
+fn pieces(
+    items: impl Iterator<Item = (usize, u64, u64)>, from: u64, to: u64, mut each: impl FnMut(usize, usize, u64, u64),
+) {
+    for (index, start, end) in items {
+        if start >= to {
+            break;
+        }
+        let (low, high) = (from.max(start), to.min(end));
+        each(index, (low - from) as usize, low - start, high - start);
+    }
+}
+
+/// One node, all of it.
+unsafe fn whole<const PACK: bool>(node: &Node, user: *mut u8, packed: *mut u8) {
+    // SAFETY: the caller's promise for the node covers each of its parts.
+    unsafe {
+        match node {
+            Node::Run(len) => run::<PACK>(user, packed, *len as usize),
+            Node::Loop(inner) => {
+                strided::<PACK>(&inner.body, user, inner.stride as isize, packed, inner.count as usize);
+            }
+            Node::Gather(inner) => gathered::<PACK>(&inner.body, &inner.disps, user, packed),
+            Node::Blocks(inner) => {
+                for (disp, start) in inner.disps.iter().zip(inner.starts.windows(2)) {
+                    let (at, to) = (user.wrapping_offset(*disp as isize), packed.wrapping_add(start[0] as usize));
+                    run::<PACK>(at, to, (start[1] - start[0]) as usize);
+                }
+            }
+            Node::List(inner) => {
+                for ((disp, node), start) in inner.items.iter().zip(&inner.starts) {
+                    whole::<PACK>(node, user.wrapping_offset(*disp as isize), packed.wrapping_add(*start as usize));
+                }
+            }
+        }
+    }
+}
+
+/// Calls the given kernel with the block length as a constant where it is a
+/// common one.
+macro_rules! by_length {
+    ($len:expr, $kernel:ident::<$pack:ident>($($argument:expr),*), $other:expr) => {
+        match $len {
+            1 => $kernel::<$pack, 1>($($argument),*),
+            2 => $kernel::<$pack, 2>($($argument),*),
+            3 => $kernel::<$pack, 3>($($argument),*),
+            4 => $kernel::<$pack, 4>($($argument),*),
+            6 => $kernel::<$pack, 6>($($argument),*),
+            8 => $kernel::<$pack, 8>($($argument),*),
+            12 => $kernel::<$pack, 12>($($argument),*),
+            16 => $kernel::<$pack, 16>($($argument),*),
+            20 => $kernel::<$pack, 20>($($argument),*),
+            24 => $kernel::<$pack, 24>($($argument),*),
+            32 => $kernel::<$pack, 32>($($argument),*),
+            40 => $kernel::<$pack, 40>($($argument),*),
+            48 => $kernel::<$pack, 48>($($argument),*),
+            64 => $kernel::<$pack, 64>($($argument),*),
+            96 => $kernel::<$pack, 96>($($argument),*),
+            128 => $kernel::<$pack, 128>($($argument),*),
+            _ => $other,
+        }
+    };
+}
+
+/// `count` whole bodies at a stride.
+unsafe fn strided<const PACK: bool>(
+    body: &Node, mut user: *mut u8, stride: isize, mut packed: *mut u8, count: usize,
+) {
+    // SAFETY: the caller's promise covers each body.
+    unsafe {
+        if let Node::Run(len) = body {
+            let len = *len as usize;
+            by_length!(len, fixed::<PACK>(user, stride, packed, count), any::<PACK>(len, user, stride, packed, count));
+            return;
+        }
+        let size = body.size() as usize;
+        for _ in 0..count {
+            whole::<PACK>(body, user, packed);
+            user = user.wrapping_offset(stride);
+            packed = packed.wrapping_add(size);
+        }
+    }
+}
+
+/// A body at each displacement.
+unsafe fn gathered<const PACK: bool>(body: &Node, disps: &[i64], user: *mut u8, mut packed: *mut u8) {
+    // SAFETY: the caller's promise covers each body.
+    unsafe {
+        if let Node::Run(len) = body {
+            let len = *len as usize;
+            by_length!(len, scattered::<PACK>(disps, user, packed), {
+                for &disp in disps {
+                    run::<PACK>(user.wrapping_offset(disp as isize), packed, len);
+                    packed = packed.wrapping_add(len);
+                }
+            });
+            return;
+        }
+        let size = body.size() as usize;
+        for &disp in disps {
+            whole::<PACK>(body, user.wrapping_offset(disp as isize), packed);
+            packed = packed.wrapping_add(size);
+        }
+    }
+}
+
+unsafe fn fixed<const PACK: bool, const LEN: usize>(
+    user: *mut u8, stride: isize, packed: *mut u8, count: usize,
+) {
+    for index in 0..count {
+        let at = user.wrapping_offset((index as isize).wrapping_mul(stride));
+        // SAFETY: block `index`, as the caller promised.
+        unsafe { block::<PACK>(at, packed.wrapping_add(index * LEN), LEN) }
+    }
+}
+
+unsafe fn scattered<const PACK: bool, const LEN: usize>(disps: &[i64], user: *mut u8, packed: *mut u8) {
+    for (index, &disp) in disps.iter().enumerate() {
+        // SAFETY: block `index`, as the caller promised.
+        unsafe { block::<PACK>(user.wrapping_offset(disp as isize), packed.wrapping_add(index * LEN), LEN) }
+    }
+}
+
+unsafe fn any<const PACK: bool>(len: usize, mut user: *mut u8, stride: isize, mut packed: *mut u8, count: usize) {
+    for _ in 0..count {
+        // SAFETY: one block, as the caller promised.
+        unsafe { run::<PACK>(user, packed, len) }
+        user = user.wrapping_offset(stride);
+        packed = packed.wrapping_add(len);
+    }
+}
+
+/// A run of any length. Short ones are two or four overlapping moves, which
+/// beat a call of memcpy.
+#[inline(always)]
+unsafe fn run<const PACK: bool>(user: *mut u8, packed: *mut u8, len: usize) {
+    // SAFETY: each move stays within the `len` bytes that the caller vouches for.
+    unsafe {
+        match len {
+            0 => {}
+            1 => block::<PACK>(user, packed, 1),
+            2..=3 => ends::<PACK, 2>(user, packed, len),
+            4..=7 => ends::<PACK, 4>(user, packed, len),
+            8..=15 => ends::<PACK, 8>(user, packed, len),
+            16..=31 => ends::<PACK, 16>(user, packed, len),
+            32..=63 => ends::<PACK, 32>(user, packed, len),
+            _ => block::<PACK>(user, packed, len),
+        }
+    }
+}
+
+/// The first and the last `LEN` bytes, which together are all.
+#[inline(always)]
+unsafe fn ends<const PACK: bool, const LEN: usize>(user: *mut u8, packed: *mut u8, len: usize) {
+    let back = len - LEN;
+    // SAFETY: `LEN <= len`, so both moves lie within the run.
+    unsafe {
+        block::<PACK>(user, packed, LEN);
+        block::<PACK>(user.wrapping_add(back), packed.wrapping_add(back), LEN);
+    }
+}
+
+#[inline(always)]
+unsafe fn block<const PACK: bool>(user: *mut u8, packed: *mut u8, len: usize) {
+    let (from, to) = if PACK { (user, packed) } else { (packed, user) };
+    // SAFETY: valid and disjoint by the caller's promise.
+    unsafe { std::ptr::copy_nonoverlapping(from, to, len) }
+}

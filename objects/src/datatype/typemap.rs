@@ -1,0 +1,183 @@
+//! A type map: layout, signature and bounds of a datatype, and the three ways
+//! to make one from others: shifting, repeating, putting one after the other.
+//! Every constructor of MPI is a composition of these.
+//!
+//! Bounds follow MPI-5.0 §5.1.7: bounds that were set explicitly (resized types,
+//! subarrays, the old MPI_LB and MPI_UB) win over those of the data and are
+//! inherited; otherwise the upper bound is padded so that the extent is a
+//! multiple of the strictest alignment.
+//!
+//! All arithmetic is checked: `None` means that a size, displacement or extent
+//! does not fit 63 bits.
+
+use super::basic::Basic;
+use super::layout::{self, Layout};
+use super::signature::{self, Signature};
+
+/// What the constructors compute with.
+#[derive(Clone, Debug)]
+pub(crate) struct TypeMap {
+    pub(crate) layout: Layout,
+    pub(crate) signature: Signature,
+    pub(crate) bounds: Bounds,
+}
+
+/// Bytes relative to the address of an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// The lower bound, where set explicitly.
+    pub(crate) lb: Option<i64>,
+    /// The upper bound, where set explicitly.
+    pub(crate) ub: Option<i64>,
+    /// First byte of data and one past the last.
+    pub(crate) data: Option<(i64, i64)>,
+    /// The strictest alignment among the basic elements.
+    pub(crate) align: u64,
+}
+
+impl Bounds {
+    const EMPTY: Bounds = Bounds { lb: None, ub: None, data: None, align: 1 };
+
+    /// Lower bound and extent, as MPI_Type_get_extent says.
+    pub(crate) fn extent(&self) -> Option<(i64, i64)> {
+        let (low, high) = self.data.unwrap_or((0, 0));
+        let lb = self.lb.unwrap_or(low);
+        let extent = match self.ub {
+            Some(ub) => ub.checked_sub(lb)?,
+            None if self.data.is_none() => 0,
+            None => {
+                let bare = high.checked_sub(lb)?;
+                let align = i64::try_from(self.align).ok()?;
+                bare.checked_add((align - bare.rem_euclid(align)) % align)?
+            }
+        };
+        lb.checked_add(extent)?;
+        Some((lb, extent))
+    }
+
+    /// The same for the data alone.
+    pub(crate) fn true_extent(&self) -> Option<(i64, i64)> {
+        let (low, high) = self.data.unwrap_or((0, 0));
+        Some((low, high.checked_sub(low)?))
+    }
+
+    fn shift(self, by: i64) -> Option<Bounds> {
+        let moved = |bound: Option<i64>| match bound {
+            Some(bound) => bound.checked_add(by).map(Some),
+            None => Some(None),
+        };
+        let data = match self.data {
+            Some((low, high)) => Some((low.checked_add(by)?, high.checked_add(by)?)),
+            None => None,
+        };
+        Some(Bounds { lb: moved(self.lb)?, ub: moved(self.ub)?, data, align: self.align })
+    }
+
+    fn union(self, other: Bounds) -> Bounds {
+        let both = |a: Option<i64>, b: Option<i64>, pick: fn(i64, i64) -> i64| match (a, b) {
+            (Some(a), Some(b)) => Some(pick(a, b)),
+            (a, b) => a.or(b),
+        };
+        let data = match (self.data, other.data) {
+            (Some((low, high)), Some((lower, higher))) => Some((low.min(lower), high.max(higher))),
+            (a, b) => a.or(b),
+        };
+        Bounds {
+            lb: both(self.lb, other.lb, i64::min),
+            ub: both(self.ub, other.ub, i64::max),
+            data,
+            align: self.align.max(other.align),
+        }
+    }
+
+    fn repeat(self, count: u64, stride: i64) -> Option<Bounds> {
+        let last = i64::try_from(count.checked_sub(1)?).ok()?.checked_mul(stride)?;
+        Some(self.union(self.shift(last)?))
+    }
+}
+
+impl TypeMap {
+    /// No elements at all.
+    pub(crate) const EMPTY: TypeMap =
+        TypeMap { layout: Layout::EMPTY, signature: Signature::Empty, bounds: Bounds::EMPTY };
+
+    /// A marker of the old MPI_Type_struct at displacement 0.
+    pub(crate) const fn marker(lower: bool) -> TypeMap {
+        let (lb, ub) = if lower { (Some(0), None) } else { (None, Some(0)) };
+        TypeMap { bounds: Bounds { lb, ub, ..Bounds::EMPTY }, ..TypeMap::EMPTY }
+    }
+
+    /// `count` times at a stride in bytes.
+    pub(crate) fn repeat(&self, count: u64, stride: i64) -> Option<TypeMap> {
+        if count == 0 {
+            return Some(TypeMap::EMPTY);
+        }
+        Some(TypeMap {
+            layout: self.layout.clone().repeat(count, stride)?,
+            signature: self.signature.repeat(count)?,
+            bounds: self.bounds.repeat(count, stride)?,
+        })
+    }
+
+    /// Moved by so many bytes.
+    pub(crate) fn shift(self, by: i64) -> Option<TypeMap> {
+        Some(TypeMap {
+            layout: self.layout.shift(by)?,
+            signature: self.signature,
+            bounds: self.bounds.shift(by)?,
+        })
+    }
+
+    /// With bounds set explicitly.
+    pub(crate) fn resized(self, lb: i64, extent: i64) -> Option<TypeMap> {
+        let bounds = Bounds { lb: Some(lb), ub: Some(lb.checked_add(extent)?), ..self.bounds };
+        Some(TypeMap { bounds, ..self })
+    }
+}
+
+/// Puts type maps one after the other.
+#[derive(Default)]
+pub(crate) struct Builder {
+    layout: layout::Builder,
+    signature: signature::Builder,
+    bounds: Option<Bounds>,
+}
+
+impl Builder {
+    /// The next one.
+    pub(crate) fn push(&mut self, map: TypeMap) -> Option<()> {
+        self.layout.push(map.layout)?;
+        self.signature.push(&map.signature)?;
+        self.bounds = Some(self.bounds.map_or(map.bounds, |bounds| bounds.union(map.bounds)));
+        Some(())
+    }
+
+    /// The whole.
+    pub(crate) fn finish(self) -> Option<TypeMap> {
+        Some(TypeMap {
+            layout: self.layout.finish()?,
+            signature: self.signature.finish()?,
+            bounds: self.bounds.unwrap_or(Bounds::EMPTY),
+        })
+    }
+}
+
+/// The type map of a basic type.
+pub(crate) fn basic(basic: Basic) -> TypeMap {
+    use super::basic::{Repr, Scalar};
+    let repr = basic.repr;
+    let signature = Signature::Run(basic, 1);
+    let run = |at: u64, scalar: Scalar| Layout { disp: at as i64, ..Layout::run(scalar.size()) };
+    let (layout, end) = match repr {
+        Repr::Single(scalar) => (run(0, scalar), scalar.size()),
+        Repr::Pair(value, index) => {
+            let at = Repr::index_offset(value, index);
+            let mut both = layout::Builder::default();
+            // Both fit: a pair has at most 48 bytes.
+            let _ = both.push(run(0, value)).and(both.push(run(at, index)));
+            (both.finish().unwrap_or(Layout::EMPTY), at + index.size())
+        }
+    };
+    let bounds = Bounds { lb: None, ub: None, data: Some((0, end as i64)), align: repr.align() };
+    TypeMap { layout, signature, bounds }
+}
