@@ -15,11 +15,17 @@
 #![forbid(unsafe_code)]
 
 pub mod algorithms;
+pub mod executor;
+pub mod operation;
+pub mod plan;
 pub mod problem;
 pub mod schedule;
 pub mod select;
 pub mod shape;
 
+pub use executor::{Active, Advance, CollectiveId, UserCall, UserReturn};
+pub use operation::{Blocks, Data, Edges, Operation, Types, Vector};
+pub use plan::{Plan, Planner};
 pub use problem::Problem;
 pub use schedule::{Builder, Local, Member, Message, Schedule, Space, Span};
 pub use select::{Algorithm, Rule, Selection, Thresholds};

@@ -66,7 +66,7 @@ impl Shape {
 }
 
 /// `count` elements of one type, one after the other, in one space.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Run {
     /// In which buffer.
     pub space: Space,

@@ -1,0 +1,485 @@
+//! The executor: runs schedules over the point-to-point engine, any number of
+//! collectives at once, each a step further whenever something has completed.
+//!
+//! States of a collective ([`State`]): *messages* of the current round are being
+//! posted and awaited; then its *local* steps run; a user's reduction is *away*
+//! in a [`UserCall`], which the caller runs without any lock; after a fault the
+//! collective is *failing* until the messages that are under way have ended; it
+//! is *over* until its result is taken.
+//!
+//! Blocking, nonblocking and persistent collectives are the same here. Nothing
+//! happens but inside [`Active::start`] and [`Active::advance`].
+
+use std::sync::Arc;
+
+use fabric::{Peer, Transport};
+use objects::op::UserOp;
+use objects::scratch::{Pool, Scratch};
+use objects::{Area, Buffer, Class, Datatype, Error, Op, Result};
+use pt2pt::{Engine, Envelope, Fault, Mode, Pattern, RequestId};
+
+use crate::plan::Plan;
+use crate::schedule::{Local, Message, Schedule, Span, Way};
+
+/// Bytes that a user's reduction function is given at a time: what it reads and
+/// writes stays in the cache.
+const PIECE: u64 = 256 << 10;
+
+/// All running collectives of a process.
+#[derive(Default)]
+pub struct Active {
+    slots: Vec<Slot>,
+    vacant: Vec<u32>,
+    /// Slots of collectives that are not over, in the order of their start.
+    live: Vec<u32>,
+    pool: Pool,
+}
+
+/// Names a collective from its start until its result is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CollectiveId {
+    slot: u32,
+    generation: u32,
+}
+
+/// What [`Active::advance`] came to.
+#[must_use]
+pub enum Advance {
+    /// Nothing could be done.
+    Idle,
+    /// Something was done; some collectives may be over.
+    Moved,
+    /// A user's reduction function is to be called: [`UserCall::run`], with no
+    /// lock held, then [`Active::resume`].
+    User(UserCall),
+}
+
+/// A user's reduction, to be called outside of everything.
+pub struct UserCall {
+    id: CollectiveId,
+    op: Arc<UserOp>,
+    left: Buffer,
+    inout: Buffer,
+    count: u64,
+    datatype: Datatype,
+    handle: usize,
+}
+
+/// A user's reduction that has been called.
+#[must_use]
+pub struct UserReturn(CollectiveId);
+
+#[derive(Default)]
+struct Slot {
+    generation: u32,
+    running: Option<Running>,
+    /// The list of requests of the last collective here, for its memory.
+    open: Vec<Open>,
+}
+
+/// A message under way.
+type Open = RequestId;
+
+/// A collective from its start until its result is taken.
+struct Running {
+    plan: Plan,
+    sequence: i32,
+    state: State,
+    /// Of the current round.
+    round: usize,
+    /// The next message to post and the next local step to run, of all.
+    next_message: usize,
+    next_local: usize,
+    open: Vec<Open>,
+    scratch: Option<Scratch>,
+    /// Nobody will ask for the result.
+    detached: bool,
+}
+
+enum State {
+    /// Posting and awaiting the messages of the round.
+    Messages,
+    /// Running the local steps of the round.
+    Locals,
+    /// A user's function has been handed out.
+    Away,
+    /// Waits for the messages under way to end.
+    Failing(Box<Fault>),
+    /// The result.
+    Over(std::result::Result<(), Box<Fault>>),
+}
+
+/// What one collective came to in one go.
+enum Step {
+    Blocked,
+    Over,
+    User(UserCall),
+}
+
+impl Active {
+    /// None are running.
+    pub fn new() -> Active {
+        Active::default()
+    }
+
+    /// Starts a collective, the `sequence`th on its communicator, and does what
+    /// can be done at once. MPI_ERR_NO_MEM when there is no scratch memory.
+    pub fn start<T: Transport>(&mut self, engine: &mut Engine<T>, plan: Plan, sequence: i32) -> Result<CollectiveId> {
+        let scratch = match plan.schedule().temp() {
+            0 => None,
+            bytes => Some(self.pool.take(bytes).ok_or_else(|| no_memory(bytes))?),
+        };
+        let slot = self.vacant.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            self.slots.len() as u32 - 1
+        });
+        let entry = &mut self.slots[slot as usize];
+        let id = CollectiveId { slot, generation: entry.generation };
+        let open = std::mem::take(&mut entry.open);
+        let running = entry.running.insert(Running {
+            plan,
+            sequence,
+            state: State::Messages,
+            round: 0,
+            next_message: 0,
+            next_local: 0,
+            open,
+            scratch,
+            detached: false,
+        });
+        let mut moved = false;
+        // A user's function that is due already waits for `advance`.
+        match running.step(engine, id, false, &mut moved) {
+            Step::Over => self.retire(slot),
+            Step::Blocked | Step::User(_) => self.live.push(slot),
+        }
+        Ok(id)
+    }
+
+    /// Takes every collective as far as it gets without waiting. To be called
+    /// after the engine has progressed.
+    pub fn advance<T: Transport>(&mut self, engine: &mut Engine<T>) -> Advance {
+        let mut moved = false;
+        let mut at = 0;
+        while let Some(&slot) = self.live.get(at) {
+            let entry = &mut self.slots[slot as usize];
+            let id = CollectiveId { slot, generation: entry.generation };
+            let Some(running) = &mut entry.running else {
+                self.live.remove(at);
+                continue;
+            };
+            match running.step(engine, id, true, &mut moved) {
+                Step::Blocked => at += 1,
+                Step::User(call) => return Advance::User(call),
+                Step::Over => {
+                    self.live.remove(at);
+                    self.retire(slot);
+                }
+            }
+        }
+        if moved { Advance::Moved } else { Advance::Idle }
+    }
+
+    /// Goes on after a user's reduction.
+    pub fn resume(&mut self, done: UserReturn) {
+        if let Some(running) = self.find_mut(done.0)
+            && matches!(running.state, State::Away)
+        {
+            running.state = State::Locals;
+        }
+    }
+
+    /// True when the result is there.
+    #[inline]
+    pub fn is_complete(&self, id: CollectiveId) -> bool {
+        self.find(id).is_none_or(|running| matches!(running.state, State::Over(_)))
+    }
+
+    /// Takes the result; the id is over then. `None` while it is running.
+    #[inline]
+    pub fn finish(&mut self, id: CollectiveId) -> Option<std::result::Result<(), Box<Fault>>> {
+        match &self.find(id)?.state {
+            State::Over(_) => {}
+            _ => return None,
+        }
+        let running = self.vacate(id.slot)?;
+        match running.state {
+            State::Over(result) => Some(result),
+            _ => None,
+        }
+    }
+
+    /// Lets it end by itself; nobody asks for its result (MPI_Request_free).
+    pub fn detach(&mut self, id: CollectiveId) {
+        let Some(running) = self.find_mut(id) else { return };
+        running.detached = true;
+        if matches!(running.state, State::Over(_)) {
+            self.vacate(id.slot);
+        }
+    }
+
+    /// True when none is running: `advance` has nothing to do.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.live.is_empty()
+    }
+
+    fn find(&self, id: CollectiveId) -> Option<&Running> {
+        let slot = self.slots.get(id.slot as usize)?;
+        slot.running.as_ref().filter(|_| slot.generation == id.generation)
+    }
+
+    fn find_mut(&mut self, id: CollectiveId) -> Option<&mut Running> {
+        let slot = self.slots.get_mut(id.slot as usize)?;
+        slot.running.as_mut().filter(|_| slot.generation == id.generation)
+    }
+
+    /// Takes back what a collective that is over needs no more.
+    fn retire(&mut self, slot: u32) {
+        let Some(running) = &mut self.slots[slot as usize].running else { return };
+        let detached = running.detached;
+        if let Some(scratch) = running.scratch.take() {
+            self.pool.give(scratch);
+        }
+        if detached {
+            self.vacate(slot);
+        }
+    }
+
+    fn vacate(&mut self, slot: u32) -> Option<Running> {
+        let entry = &mut self.slots[slot as usize];
+        let mut running = entry.running.take()?;
+        entry.open = std::mem::take(&mut running.open);
+        entry.generation = entry.generation.wrapping_add(1);
+        self.vacant.push(slot);
+        Some(running)
+    }
+}
+
+impl Running {
+    /// Does everything that needs no waiting. A user's function is handed out if
+    /// `may_call`, else left where it is.
+    fn step<T: Transport>(
+        &mut self,
+        engine: &mut Engine<T>,
+        id: CollectiveId,
+        may_call: bool,
+        moved: &mut bool,
+    ) -> Step {
+        loop {
+            match &self.state {
+                State::Messages => {
+                    if !self.exchange(engine, moved) {
+                        return Step::Blocked;
+                    }
+                }
+                State::Locals => {
+                    *moved = true;
+                    match self.work(id, may_call) {
+                        None => self.next_round(),
+                        Some(call) => return call,
+                    }
+                }
+                State::Away => return Step::Blocked,
+                State::Failing(_) => {
+                    self.reap(engine, moved);
+                    if !self.open.is_empty() {
+                        return Step::Blocked;
+                    }
+                    let State::Failing(fault) = std::mem::replace(&mut self.state, State::Away) else { continue };
+                    self.state = State::Over(Err(fault));
+                }
+                State::Over(_) => return Step::Over,
+            }
+        }
+    }
+
+    /// Posts and awaits messages; true when the state has changed.
+    fn exchange<T: Transport>(&mut self, engine: &mut Engine<T>, moved: &mut bool) -> bool {
+        let Some(round) = self.plan.schedule().rounds().get(self.round).copied() else {
+            self.state = State::Over(Ok(()));
+            return true;
+        };
+        let (end, window) = (round.messages as usize, self.plan.schedule().window() as usize);
+        loop {
+            if let Some(fault) = self.reap(engine, moved) {
+                return self.fail(engine, fault);
+            }
+            if self.next_message == end || self.open.len() >= window {
+                break;
+            }
+            while self.next_message < end && self.open.len() < window {
+                *moved = true;
+                let message = self.plan.schedule().messages()[self.next_message];
+                self.next_message += 1;
+                if let Err(fault) = self.post(engine, &message) {
+                    return self.fail(engine, fault);
+                }
+            }
+        }
+        if self.next_message == end && self.open.is_empty() {
+            self.state = State::Locals;
+            return true;
+        }
+        false
+    }
+
+    fn post<T: Transport>(
+        &mut self,
+        engine: &mut Engine<T>,
+        message: &Message,
+    ) -> std::result::Result<(), Box<Fault>> {
+        let Some(peer) = self.plan.peer(message.with) else {
+            debug_assert!(false, "a schedule names a rank that the group does not have");
+            return Ok(());
+        };
+        let buffer = self.buffer(&message.span);
+        match message.way {
+            Way::Send => self.send(engine, peer, message, buffer),
+            Way::Recv => {
+                let pattern = Pattern {
+                    context: self.plan.context(),
+                    source: Some(message.with.wire()),
+                    tag: Some(self.sequence),
+                    collective: Some(self.plan.collective()),
+                };
+                self.open.push(engine.receive(pattern, buffer));
+                Ok(())
+            }
+        }
+    }
+
+    #[inline]
+    fn send<T: Transport>(
+        &mut self,
+        engine: &mut Engine<T>,
+        to: Peer,
+        message: &Message,
+        buffer: Buffer,
+    ) -> std::result::Result<(), Box<Fault>> {
+        let envelope = Envelope {
+            context: self.plan.context(),
+            source: self.plan.source_for(message.with),
+            tag: self.sequence,
+            collective: Some(self.plan.collective()),
+        };
+        match engine.send_now(Mode::Standard, to, &envelope, &buffer) {
+            Ok(true) => {}
+            Ok(false) => self.open.push(engine.send(Mode::Standard, to, envelope, buffer)),
+            Err(lost) => return Err(Box::new(Fault::Lost(lost))),
+        }
+        Ok(())
+    }
+
+    /// Takes the messages that have ended off the list; the first fault of them.
+    fn reap<T: Transport>(&mut self, engine: &mut Engine<T>, moved: &mut bool) -> Option<Box<Fault>> {
+        let mut first = None;
+        self.open.retain(|&request| {
+            if !engine.is_complete(request) {
+                return true;
+            }
+            *moved = true;
+            if let Some(fault) = engine.finish(request).and_then(|completion| completion.fault) {
+                first.get_or_insert(fault);
+            }
+            false
+        });
+        first
+    }
+
+    /// No more messages; those under way are called back.
+    #[cold]
+    fn fail<T: Transport>(&mut self, engine: &mut Engine<T>, fault: Box<Fault>) -> bool {
+        self.open.iter().for_each(|&request| engine.cancel(request));
+        self.state = State::Failing(fault);
+        true
+    }
+
+    /// Runs local steps; `Some` where a user's function is in the way.
+    fn work(&mut self, id: CollectiveId, may_call: bool) -> Option<Step> {
+        let end = self.plan.schedule().rounds()[self.round].locals as usize;
+        while self.next_local < end {
+            match self.plan.schedule().locals()[self.next_local] {
+                Local::Copy { from, to } => {
+                    self.buffer(&to).copy_from(&self.buffer(&from));
+                }
+                Local::Reduce { left, inout } => {
+                    let (left, into) = (self.buffer(&left), self.buffer(&inout));
+                    let Some(call) = self.reduce(id, left, into, &inout) else {
+                        self.next_local += 1;
+                        continue;
+                    };
+                    if !may_call {
+                        return Some(Step::Blocked);
+                    }
+                    self.state = State::Away;
+                    self.next_local += 1;
+                    return Some(Step::User(call));
+                }
+            }
+            self.next_local += 1;
+        }
+        None
+    }
+
+    /// Reduces at once, or says which user's function is to be called.
+    fn reduce(&self, id: CollectiveId, left: Buffer, inout: Buffer, span: &Span) -> Option<UserCall> {
+        let (Some(reduction), Some(datatype)) = (self.plan.reduction(), self.plan.datatype(span.ty)) else {
+            debug_assert!(false, "a reduction has an operation and a type");
+            return None;
+        };
+        match &reduction.op {
+            Op::Builtin(op) => {
+                op.reduce(&left, &inout, datatype);
+                None
+            }
+            Op::User(op) => {
+                let (op, datatype) = (op.clone(), datatype.clone());
+                Some(UserCall { id, op, left, inout, count: span.count, datatype, handle: reduction.handle })
+            }
+        }
+    }
+
+    fn next_round(&mut self) {
+        self.round += 1;
+        self.state =
+            if self.round < self.plan.schedule().rounds().len() { State::Messages } else { State::Over(Ok(())) };
+    }
+
+    #[inline]
+    fn buffer(&self, span: &Span) -> Buffer {
+        let temp = self.scratch.as_ref().map_or(Area::EMPTY, Scratch::area);
+        self.plan.buffer(span, temp)
+    }
+}
+
+impl UserCall {
+    /// Calls the user's function, in pieces where the vector is long. No lock
+    /// may be held: the function may call MPI.
+    pub fn run(self) -> UserReturn {
+        let piece = (PIECE / self.datatype.size().max(1)).max(1);
+        let mut first = 0;
+        while first < self.count {
+            let count = piece.min(self.count - first);
+            let part = |buffer: &Buffer| buffer.elements(first, count, &self.datatype);
+            self.op.call(&part(&self.left), &part(&self.inout), &self.datatype, self.handle);
+            first += count;
+        }
+        UserReturn(self.id)
+    }
+}
+
+#[cold]
+fn no_memory(bytes: u64) -> Error {
+    Error::new(Class::NoMem, format!("no {bytes} bytes of scratch memory for a collective operation"))
+}
+
+/// Schedules are shared between threads.
+const _: () = {
+    const fn shared<T: Send + Sync>() {}
+    shared::<Schedule>();
+    shared::<Plan>();
+    const fn sent<T: Send>() {}
+    sent::<Active>();
+    sent::<UserCall>();
+};

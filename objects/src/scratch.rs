@@ -1,0 +1,136 @@
+//! Scratch memory of our own, which is kept for reuse.
+//!
+//! It is never unmapped: a block goes back to its pool, and what a large idle
+//! block holds is given back to the system while its addresses stay valid. So a
+//! use after the end, a mistake of ours, reads or writes wrong data and nothing
+//! worse, as with all of [`Memory`], and [`Pool::take`] can be safe.
+
+#![allow(unsafe_code)]
+
+use fabric::Memory;
+
+use crate::Area;
+
+/// Scratch memory, aligned to [`Pool::ALIGN`] bytes. Its contents are anything.
+#[derive(Debug)]
+pub struct Scratch(Memory);
+
+impl Scratch {
+    /// All of it, from its first byte on.
+    #[inline]
+    pub fn area(&self) -> Area {
+        // SAFETY: the bytes of a block that is never unmapped.
+        unsafe { Area::new(self.0.as_ptr(), 0, self.0.len() as i64) }
+    }
+}
+
+/// Blocks of scratch memory for reuse, by size: powers of two.
+#[derive(Debug)]
+pub struct Pool {
+    free: [Vec<Memory>; CLASSES],
+    /// Bytes in free blocks that the system has not got back.
+    resident: usize,
+}
+
+const CLASSES: usize = usize::BITS as usize;
+/// Free blocks from this size on give their contents back...
+const LARGE: usize = 1 << 18;
+/// ... when the pool holds more than this.
+const RESIDENT: usize = 64 << 20;
+/// The smallest block.
+const SMALL: usize = 1 << 10;
+
+impl Pool {
+    /// Alignment of all blocks.
+    pub const ALIGN: usize = 64;
+
+    /// An empty pool.
+    pub const fn new() -> Pool {
+        Pool { free: [const { Vec::new() }; CLASSES], resident: 0 }
+    }
+
+    /// A block of at least `bytes`; `None` when the system has no memory left.
+    #[inline]
+    pub fn take(&mut self, bytes: u64) -> Option<Scratch> {
+        let size = usize::try_from(bytes).ok()?.max(SMALL).checked_next_power_of_two()?;
+        match self.free[size.trailing_zeros() as usize].pop() {
+            Some(block) => {
+                self.resident = self.resident.saturating_sub(size);
+                Some(Scratch(block))
+            }
+            None => map(size).map(Scratch),
+        }
+    }
+
+    /// Takes a block back.
+    #[inline]
+    pub fn give(&mut self, scratch: Scratch) {
+        let (block, size) = (scratch.0, scratch.0.len());
+        self.resident += size;
+        if size >= LARGE && self.resident > RESIDENT {
+            self.resident -= size;
+            empty(block);
+        }
+        self.free[size.trailing_zeros() as usize].push(block);
+    }
+}
+
+impl Default for Pool {
+    fn default() -> Pool {
+        Pool::new()
+    }
+}
+
+/// A block that is never freed.
+#[cold]
+fn map(size: usize) -> Option<Memory> {
+    let address = if size < LARGE {
+        let layout = std::alloc::Layout::from_size_align(size, Pool::ALIGN).ok()?;
+        // SAFETY: the size is not zero.
+        unsafe { std::alloc::alloc_zeroed(layout) }
+    } else {
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new anonymous mapping where the kernel wants it.
+        let address = unsafe { libc::mmap(std::ptr::null_mut(), size, access, kind, -1, 0) };
+        if address == libc::MAP_FAILED { std::ptr::null_mut() } else { address.cast() }
+    };
+    // SAFETY: just allocated with that size, and never freed.
+    (!address.is_null()).then(|| unsafe { Memory::new(address, size) })
+}
+
+/// Gives the pages back to the system; the addresses stay valid.
+#[cold]
+fn empty(block: Memory) {
+    // SAFETY: an anonymous mapping made by `map`, free now; it reads as zeros
+    // afterwards. Failure (locked memory) only keeps the pages.
+    unsafe { libc::madvise(block.as_ptr().cast(), block.len(), libc::MADV_DONTNEED) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_aligned_and_come_back() {
+        let mut pool = Pool::new();
+        let scratch = pool.take(100).unwrap();
+        let address = scratch.area().address();
+        assert_eq!(address % Pool::ALIGN as u64, 0);
+        pool.give(scratch);
+        assert_eq!(pool.take(1000).unwrap().area().address(), address);
+        assert!(pool.take(u64::MAX).is_none());
+    }
+
+    #[test]
+    fn large_idle_blocks_give_their_pages_back() {
+        let (mut pool, size) = (Pool::new(), RESIDENT as u64 + 1);
+        let scratch = pool.take(size).unwrap();
+        let last = scratch.area().bytes(RESIDENT as i64, 1);
+        last.unpack(0, &[7]);
+        pool.give(scratch);
+        assert_eq!(pool.resident, 0);
+        let mut byte = [1];
+        last.pack(0, &mut byte);
+        assert_eq!(byte, [0], "still mapped");
+    }
+}
