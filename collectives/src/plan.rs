@@ -454,6 +454,13 @@ impl<'a> Call<'a> {
 }
 
 impl Plan {
+    /// The same, under another name on the wire: the library's own agreements.
+    #[must_use]
+    pub fn of_kind(mut self, kind: CollectiveKind) -> Plan {
+        self.collective.kind = kind;
+        self
+    }
+
     /// What is sent, received, copied and reduced.
     #[inline]
     pub fn schedule(&self) -> &Schedule {

@@ -1,1 +1,37 @@
-//! (being written)
+//! One process of an MPI job, put together: the objects that the user holds,
+//! the engine that moves messages, the collectives that run on it, and the way
+//! to the launcher.
+//!
+//! Everything goes through the [`with`] gate. Blocking calls are in [`wait`]'s
+//! terms: say what is awaited, progress until it is there. User callbacks are
+//! always called outside the gate.
+//!
+//! The C ABI and the Rust API are thin layers over this crate.
+
+#![deny(unsafe_code)] // allowed in `gate`, `wait`, `recorder`, `abort`, `generalized`, `bsend`, `collective`
+
+mod abort;
+pub mod bsend;
+pub mod collective;
+pub mod communicator;
+pub mod complete;
+mod fault;
+mod gate;
+pub mod generalized;
+mod init;
+pub mod message;
+mod process;
+mod raise;
+pub mod recorder;
+pub mod request;
+mod routes;
+mod wait;
+
+pub use abort::abort;
+pub use gate::with;
+pub use init::{THREAD_LEVELS, finalize, init, start_engine};
+pub use message::SendMode;
+pub use process::{Core, Life, Process, Progress, bad_handle, bad_predefined, predefined};
+pub use raise::{RaiseOn, raise};
+pub use request::Request;
+pub use wait::{block_on, progress_once};

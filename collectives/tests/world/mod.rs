@@ -1,0 +1,127 @@
+//! A job in one process: an engine on the simulated fabric for each rank, and
+//! collectives that are started and progressed in random order.
+
+use std::rc::Rc;
+
+use collectives::{Active, Advance, CollectiveId, Operation, Plan, Planner, Thresholds};
+use fabric::sim::{Get, Options, SimTransport};
+use fabric::{Limits, Peer};
+use objects::{Area, Buffer, Comm, Datatype};
+use pt2pt::{Engine, Fault, Settings};
+
+use crate::model::Random;
+
+/// One rank.
+pub(crate) struct Process {
+    pub(crate) engine: Engine<SimTransport>,
+    pub(crate) active: Active,
+    pub(crate) planner: Planner,
+}
+
+/// All ranks.
+pub(crate) struct World {
+    pub(crate) ranks: Vec<Process>,
+}
+
+/// A fabric with whims, from a seed.
+pub(crate) fn any_options(random: &mut Random) -> Options {
+    let gets = [Get::AtOnce, Get::Later, Get::Refused, Get::Whim];
+    Options {
+        limits: Limits { frame: 256, eager: [64, 200][random.below(2) as usize], get_from: [300, 1000, u64::MAX][random.below(3) as usize] },
+        delay: random.below(20),
+        slots: 1 + random.below(6) as usize,
+        no_room: random.below(200) as u32,
+        get: gets[random.below(4) as usize],
+        death: None,
+    }
+}
+
+impl World {
+    pub(crate) fn new(size: u32, seed: u64, options: Options, thresholds: &Thresholds) -> World {
+        let settings = Settings { unexpected_bytes_per_peer: 4096 };
+        let start = |(rank, transport)| Process {
+            engine: Engine::new(Peer(rank), transport, settings),
+            active: Active::new(),
+            planner: Planner::new(thresholds),
+        };
+        World { ranks: (0..).zip(fabric::sim::fabric(size, seed, options)).map(start).collect() }
+    }
+
+    /// Plans an operation at one rank; panics if it is refused.
+    pub(crate) fn plan(&mut self, rank: usize, operation: &Operation, comm: &Comm) -> Plan {
+        self.ranks[rank].planner.plan(operation, comm).unwrap()
+    }
+
+    pub(crate) fn start(&mut self, rank: usize, plan: Plan, sequence: i32) -> CollectiveId {
+        let process = &mut self.ranks[rank];
+        process.active.start(&mut process.engine, plan, sequence).unwrap()
+    }
+
+    /// One round of progress at one rank; true if anything happened.
+    pub(crate) fn progress(&mut self, rank: usize) -> bool {
+        let process = &mut self.ranks[rank];
+        if process.engine.transport().is_dead() {
+            return false;
+        }
+        let moved = process.engine.progress();
+        match process.active.advance(&mut process.engine) {
+            Advance::Idle => moved,
+            Advance::Moved => true,
+            Advance::User(call) => {
+                let done = call.run();
+                process.active.resume(done);
+                true
+            }
+        }
+    }
+
+    /// Progresses all ranks until these collectives are over; their results in
+    /// the same order. Panics when nothing has moved for long.
+    pub(crate) fn finish(
+        &mut self,
+        ids: &[(usize, CollectiveId)],
+        random: &mut Random,
+    ) -> Vec<Result<(), Box<Fault>>> {
+        let mut idle = 0;
+        while !ids.iter().all(|&(rank, id)| self.ranks[rank].active.is_complete(id)) {
+            let size = self.ranks.len() as u64;
+            let start = random.below(size);
+            let moved = (0..size).any(|by| self.progress(((start + by) % size) as usize));
+            idle = if moved { 0 } else { idle + 1 };
+            assert!(idle < 10_000, "nothing moves");
+        }
+        ids.iter().map(|&(rank, id)| self.ranks[rank].active.finish(id).unwrap()).collect()
+    }
+}
+
+/// Memory of a rank's buffer. Kept until all that uses it is over.
+#[derive(Clone)]
+pub(crate) struct Bytes {
+    bytes: Rc<Vec<u8>>,
+    origin: i64,
+}
+
+impl Bytes {
+    /// Room for `count` elements, filled with `fill`.
+    pub(crate) fn new(count: u64, datatype: &Datatype, fill: u8) -> Bytes {
+        let (low, high) = datatype.reach(count).unwrap();
+        Bytes { bytes: Rc::new(vec![fill; (high - low) as usize + 16]), origin: 8 - low }
+    }
+
+    pub(crate) fn area(&self) -> Area {
+        let base = self.bytes.as_ptr().cast_mut().wrapping_offset(self.origin as isize);
+        // SAFETY: the bytes of a vector that is kept as long as the test runs, and
+        // that nothing reads but through areas.
+        unsafe { Area::new(base, -self.origin, self.bytes.len() as i64 - self.origin) }
+    }
+
+    pub(crate) fn fill(&self, disp: i64, count: u64, datatype: &Datatype, data: &[u8]) {
+        self.area().buffer(disp, count, datatype).unpack(0, data);
+    }
+}
+
+pub(crate) fn packed(buffer: &Buffer) -> Vec<u8> {
+    let mut out = vec![0; buffer.len() as usize];
+    buffer.pack(0, &mut out);
+    out
+}

@@ -1,0 +1,40 @@
+//! The end of the job before its time: MPI_Abort and fatal errors.
+
+#![allow(unsafe_code)]
+
+use objects::Error;
+
+use crate::gate::with;
+
+/// Ends the job for an error whose handler is MPI_ERRORS_ARE_FATAL: says once
+/// what happened, in which call, on which rank. The exit code is the class.
+#[cold]
+pub(crate) fn fatal(call: &'static str, place: &str, error: &Error) -> ! {
+    let place = if place.is_empty() { String::new() } else { format!(" on {place}") };
+    let rank = with(|p| p.core().map(|core| core.job.rank).ok());
+    let rank = rank.map_or("a process".to_owned(), |rank| format!("rank {rank}"));
+    let message = format!("{rank} in {call}{place}: {}: {}", error.class().name(), error.detail());
+    end_job(error.class() as i32, &message)
+}
+
+/// MPI_Abort: ends all processes of the job with this exit code.
+pub fn abort(comm: &str, code: i32) -> ! {
+    let rank = with(|p| p.core().map(|core| core.job.rank).ok());
+    let rank = rank.map_or("a process".to_owned(), |rank| format!("rank {rank}"));
+    end_job(code, &format!("{rank} called MPI_Abort on {comm} with code {code}"))
+}
+
+/// Tells the launcher, or the user where there is none, and exits.
+fn end_job(code: i32, message: &str) -> ! {
+    // What the program printed before must not be lost.
+    // SAFETY: a null stream means all of them; the C library does the locking.
+    unsafe { libc::fflush(std::ptr::null_mut()) };
+    let told = with(|p| p.core().ok().is_some_and(|core| core.job.abort(code, message)));
+    if !told {
+        eprintln!("verbena: {message}");
+    }
+    // The exit code of a process has 8 bits; 0 would look like success.
+    let code = if code & 0xff == 0 { 1 } else { code & 0xff };
+    // SAFETY: `_exit` runs no handlers, which might wait for threads in MPI.
+    unsafe { libc::_exit(code) }
+}

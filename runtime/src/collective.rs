@@ -1,0 +1,151 @@
+//! Collectives as the layers above call them: plan (under the gate), then run,
+//! start or keep.
+//!
+//! The library's own agreements (context ids, the end of MPI_Finalize) are
+//! collectives like the user's, on the same communicator and in the same
+//! sequence; what differs is their kind on the wire.
+
+#![allow(unsafe_code)]
+
+use collectives::operation::{Data, Operation, Vector};
+use collectives::{CollectiveId, Plan, Thresholds};
+use fabric::CollectiveKind;
+use fabric::knobs::{Knobs, knob};
+use objects::buffer::Area;
+use objects::{Comm, Datatype, Op, Result};
+
+use crate::fault;
+use crate::gate::with;
+use crate::process::{Process, not_running};
+use crate::request::Request;
+use crate::wait::block_on;
+
+/// MPI_UINT64_T and MPI_BYTE, MPI_MAX in the ABI.
+const UINT64: usize = 0x259;
+const BYTE: usize = 0x247;
+const MAX: usize = 0x23;
+
+/// The sizes at which algorithms change, from the knobs.
+pub(crate) fn thresholds(knobs: &Knobs) -> Thresholds {
+    Thresholds {
+        bcast_long: knobs.bytes(knob::COLL_BCAST_LONG),
+        gather_long: knobs.bytes(knob::COLL_GATHER_LONG),
+        scatter_long: knobs.bytes(knob::COLL_SCATTER_LONG),
+        allgather_long: knobs.bytes(knob::COLL_ALLGATHER_LONG),
+        alltoall_short: knobs.bytes(knob::COLL_ALLTOALL_SHORT),
+        reduce_long: knobs.bytes(knob::COLL_REDUCE_LONG),
+        allreduce_long: knobs.bytes(knob::COLL_ALLREDUCE_LONG),
+        reduce_scatter_long: knobs.bytes(knob::COLL_REDUCE_SCATTER_LONG),
+        window: knobs.count(knob::COLL_WINDOW).min(u32::MAX.into()) as u32,
+        reproducible: knobs.is_on(knob::COLL_REPRODUCIBLE),
+    }
+}
+
+impl Process {
+    /// Checks and plans a collective call.
+    pub fn plan(&self, comm: &Comm, operation: &Operation<'_>) -> Result<Plan> {
+        let core = self.core.as_deref().ok_or_else(|| not_running(self.life))?;
+        core.planner.borrow_mut().plan(operation, comm)
+    }
+
+    /// Starts a plan as the next collective of its communicator.
+    pub(crate) fn start_plan(&mut self, comm: usize, plan: Plan) -> Result<CollectiveId> {
+        let sequence = self.comm_mut(comm)?.next_collective();
+        let core = self.core()?;
+        core.collectives.start(&mut core.engine, plan, sequence)
+    }
+}
+
+/// Runs a plan to its end.
+pub fn run(comm: usize, plan: Plan) -> Result<()> {
+    let id = with(|p| p.start_plan(comm, plan))?;
+    wait_for(id, comm)
+}
+
+/// Starts a plan; the handle of its request.
+pub fn start(comm: usize, plan: Plan) -> Result<usize> {
+    with(|p| {
+        let id = p.start_plan(comm, plan)?;
+        Ok(p.requests.insert(Request::collective(comm, id)) as usize)
+    })
+}
+
+/// Keeps a plan to be started later; the handle of its persistent request.
+pub fn init(comm: usize, plan: Plan) -> usize {
+    let start = crate::request::Persistent::Collective(plan);
+    with(|p| p.requests.insert(Request::persistent(comm, start))) as usize
+}
+
+fn wait_for(id: CollectiveId, comm: usize) -> Result<()> {
+    block_on(|p| {
+        let result = p.core().ok()?.collectives.finish(id)?;
+        Some(result.map_err(|fault| fault::explain(p, comm, &fault)))
+    })
+}
+
+/// An agreement under way: an allreduce of one word that lives here.
+pub struct Internal {
+    id: CollectiveId,
+    word: Box<u64>,
+}
+
+impl Internal {
+    /// Starts to find the largest of all members' words.
+    pub(crate) fn max(p: &mut Process, comm: usize, word: u64) -> Result<Internal> {
+        let mut word = Box::new(word);
+        let (ty, op) = (predefined_type(UINT64), predefined_op(MAX));
+        // SAFETY: the box lives in the result until the collective has ended, and
+        // moving a box does not move what it points to.
+        let area = unsafe { Area::of((&raw mut *word).cast(), 1, ty) };
+        let vector = Vector { send: None, recv: Some(area), ty, handle: UINT64, op: &op };
+        let plan = p.plan(p.comm(comm)?, &Operation::Allreduce { vector, count: 1 })?.of_kind(CollectiveKind::CommCreate);
+        Ok(Internal { id: p.start_plan(comm, plan)?, word })
+    }
+
+    pub(crate) fn id(&self) -> CollectiveId {
+        self.id
+    }
+
+    /// The result, once it has ended.
+    pub(crate) fn word(&self) -> u64 {
+        *self.word
+    }
+
+    /// Waits for the result.
+    pub(crate) fn wait(self, comm: usize) -> Result<u64> {
+        wait_for(self.id, comm)?;
+        Ok(self.word())
+    }
+}
+
+/// Everyone's bytes, in order of rank. All give equally many. Collective.
+pub(crate) fn exchange(comm: usize, mine: &[u8]) -> Result<Vec<u8>> {
+    let mut all = Vec::new();
+    let id = with(|p| {
+        let (size, rank, len) = (p.comm(comm)?.size() as usize, p.comm(comm)?.rank() as usize, mine.len());
+        all = vec![0u8; size * len];
+        all[rank * len..][..len].copy_from_slice(mine);
+        let ty = predefined_type(BYTE);
+        // SAFETY: the vector stays as it is until the collective has ended, below.
+        let area = unsafe { Area::of(all.as_mut_ptr(), all.len() as u64, ty) };
+        let recv = Data { area, count: len as u64, ty };
+        let plan = p.plan(p.comm(comm)?, &Operation::Allgather { send: None, recv })?.of_kind(CollectiveKind::CommCreate);
+        p.start_plan(comm, plan)
+    })?;
+    wait_for(id, comm)?;
+    Ok(all)
+}
+
+/// The barrier of MPI_Finalize.
+pub(crate) fn final_barrier(comm: usize) -> Result<()> {
+    let plan = with(|p| p.plan(p.comm(comm)?, &Operation::Barrier))?.of_kind(CollectiveKind::Internal);
+    run(comm, plan)
+}
+
+fn predefined_type(handle: usize) -> &'static Datatype {
+    Datatype::predefined(handle).unwrap_or_else(Datatype::byte)
+}
+
+fn predefined_op(handle: usize) -> Op {
+    Op::predefined(handle).expect("MPI_MAX is predefined")
+}

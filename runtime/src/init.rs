@@ -1,0 +1,135 @@
+//! The beginning and the end of a process's life in MPI (MPI-5.0 §11.2, §11.4).
+//!
+//! Initialisation talks to nobody: the launcher handed down everything, and
+//! connections are made on first use. Finalisation is collective: it ends with a
+//! barrier in which every process still answers the others, so that a late
+//! cancel or a rendezvous finds its partner.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use bootstrap::Job;
+use collectives::Planner;
+use fabric::Peer;
+use fabric::knobs::{self, Knobs, knob};
+use objects::{Class, Comm, Error, Group, Result};
+use pt2pt::{Engine, Settings};
+use shm_transport::{Segment, ShmTransport, SingleCopy};
+
+use crate::collective;
+use crate::gate::{self, with};
+use crate::process::{Core, Life, Process, predefined};
+use crate::routes::Routes;
+use crate::wait::{block_on, set_spin};
+
+/// Context ids that exist from the start.
+const WORLD_CONTEXT: u64 = 1;
+const SELF_CONTEXT: u64 = 2;
+
+/// MPI_THREAD_SINGLE, FUNNELED, SERIALIZED, MULTIPLE in the ABI.
+pub const THREAD_LEVELS: [i32; 4] = [0, 1024, 2048, 4096];
+
+/// MPI_Init_thread: gives the level provided.
+pub fn init(required: i32) -> Result<i32> {
+    with(|p| match p.life {
+        Life::Before => Ok(()),
+        Life::Running => Err(Error::new(Class::Other, "MPI is initialised already")),
+        Life::Finalized => Err(Error::new(Class::Other, "MPI can't be initialised again after MPI_Finalize")),
+    })?;
+    let provided = start_engine(required)?;
+    with(|p| {
+        p.life = Life::Running;
+        p.thread_level = provided;
+        p.main_thread = Some(std::thread::current().id());
+    });
+    Ok(provided)
+}
+
+/// Starts the engine unless it runs; gives the thread level provided.
+pub fn start_engine(required: i32) -> Result<i32> {
+    let provided = THREAD_LEVELS.into_iter().rev().find(|&level| level <= required).unwrap_or(0);
+    if with(|p| p.core.is_none()) {
+        let core = Core::start()?;
+        crate::recorder::attach(core.job.entry());
+        with(|p| p.core = Some(Box::new(core)));
+    }
+    if provided == THREAD_LEVELS[3] {
+        gate::require_lock();
+    }
+    Ok(provided)
+}
+
+impl Core {
+    fn start() -> Result<Core> {
+        let job = Job::from_environment().map_err(|error| Error::new(Class::Other, error.to_string()))?;
+        let job = match job {
+            Some(job) => job,
+            None => Job::singleton().map_err(|error| Error::new(Class::Other, error.to_string()))?,
+        };
+        let knobs = Knobs::from_process().map_err(|error| Error::new(Class::Other, error.to_string()))?;
+        set_spin(spin(&job, &knobs));
+        let me = Peer(job.rank);
+        let routes = routes(&job, &knobs)?;
+        let settings = Settings { unexpected_bytes_per_peer: knobs.bytes(knob::PT2PT_UNEXPECTED_MAX) };
+        let everyone = Group::world(job.size);
+        Ok(Core {
+            engine: Engine::new(me, routes, settings),
+            collectives: collectives::Active::new(),
+            planner: RefCell::new(Planner::new(&collective::thresholds(&knobs))),
+            world: Comm::new("MPI_COMM_WORLD", WORLD_CONTEXT, job.rank, everyone),
+            itself: Comm::new("MPI_COMM_SELF", SELF_CONTEXT, 0, Group::single(me)),
+            proposals: 0,
+            job,
+        })
+    }
+}
+
+/// How long to spin: not at all when ranks outnumber the processors.
+fn spin(job: &Job, knobs: &Knobs) -> Duration {
+    if let Some(chosen) = knobs.duration(knob::WAIT_SPIN) {
+        return chosen;
+    }
+    let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    if job.local_size > processors { Duration::ZERO } else { Duration::from_micros(200) }
+}
+
+fn routes(job: &Job, knobs: &Knobs) -> Result<Routes> {
+    let Some((file, offset)) = job.segment() else { return Ok(Routes::Alone) };
+    if job.size == 1 {
+        return Ok(Routes::Alone);
+    }
+    let ring_bytes = knobs.bytes(knob::SHM_RING_BYTES);
+    let segment = Segment::attach(file, offset, job.local_rank, job.local_size, ring_bytes)
+        .map_err(|error| Error::new(Class::NoMem, error.to_string()))?;
+    let settings = shm_transport::Settings {
+        eager_max: knobs.bytes(knob::SHM_EAGER_MAX),
+        get_min: knobs.bytes(knob::SHM_GET_MIN),
+        single_copy: match knobs.choice(knob::SHM_SINGLE_COPY) {
+            knobs::SingleCopy::Off => SingleCopy::Off,
+            _ => SingleCopy::Auto,
+        },
+        rare_sleeps: !spin(job, knobs).is_zero(),
+    };
+    let peers = (0..job.local_size).map(Peer).collect();
+    Ok(Routes::Shm(ShmTransport::new(segment, settings, peers)))
+}
+
+/// MPI_Finalize, after the callbacks of MPI_COMM_SELF's attributes have run.
+/// Collective over MPI_COMM_WORLD.
+pub fn finalize() -> Result<()> {
+    with(|p| p.core().map(|core| core.job.finalizing()))?;
+    block_on(|p| p.bsend.is_idle().then_some(()));
+    collective::final_barrier(predefined::COMM_WORLD)?;
+    block_on(|p| p.engine().is_none_or(|engine| engine.is_drained()).then_some(()));
+    with(|p| {
+        p.life = Life::Finalized;
+        p.core().map(|core| core.job.finalized())
+    })
+}
+
+impl Process {
+    /// The attribute MPI_UNIVERSE_SIZE: how many processes there can be.
+    pub fn universe_size(&self) -> u32 {
+        self.core.as_deref().map_or(1, |core| core.job.size)
+    }
+}

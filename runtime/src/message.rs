@@ -1,0 +1,385 @@
+//! Point-to-point: the calls of MPI-5.0 chapter 3 with handles already resolved
+//! to buffers and communicators still named by handle.
+//!
+//! The blocking fast path: [`send`] leaves at once when the transport has room,
+//! without a request; [`receive`] posts one entry and progresses until it
+//! completes.
+
+use fabric::Peer;
+use objects::{Buffer, Class, Comm, Error, Result, Status};
+use pt2pt::{Envelope, Mode, Pattern, RequestId};
+
+use crate::fault;
+use crate::gate::with;
+use crate::process::{Process, TakenMessage, bad_handle, bad_predefined, predefined};
+use crate::request::{Exchange, Outcome, Persistent, Request, State};
+use crate::wait::{block_on, progress_once};
+
+/// MPI_ANY_SOURCE.
+pub const ANY_SOURCE: i32 = -1;
+/// MPI_ANY_TAG.
+pub const ANY_TAG: i32 = -2;
+/// MPI_PROC_NULL.
+pub const PROC_NULL: i32 = -3;
+/// The largest tag, the value of the attribute MPI_TAG_UB.
+pub const TAG_UB: i32 = i32::MAX;
+
+/// The four modes of sending (MPI-5.0 §3.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendMode {
+    /// MPI_Send.
+    Standard,
+    /// MPI_Bsend: complete once it is copied to the attached buffer.
+    Buffered,
+    /// MPI_Ssend: complete once it is matched.
+    Synchronous,
+    /// MPI_Rsend: the receive must be posted.
+    Ready,
+}
+
+impl SendMode {
+    #[inline]
+    pub(crate) fn of_engine(self) -> Mode {
+        match self {
+            SendMode::Standard | SendMode::Buffered => Mode::Standard,
+            SendMode::Synchronous => Mode::Synchronous,
+            SendMode::Ready => Mode::Ready,
+        }
+    }
+}
+
+/// Where a send goes, after the checks: nowhere for MPI_PROC_NULL.
+#[inline]
+fn destination(comm: &Comm, dest: i32, tag: i32) -> Result<Option<(Peer, Envelope)>> {
+    if tag < 0 {
+        return Err(bad_tag(tag));
+    }
+    if dest == PROC_NULL {
+        return Ok(None);
+    }
+    let peer = u32::try_from(dest).ok().and_then(|rank| comm.peers().peer_of(rank));
+    let Some(peer) = peer else { return Err(bad_rank(comm, "destination", dest, "MPI_PROC_NULL")) };
+    Ok(Some((peer, Envelope { context: comm.context() * 2, source: comm.rank(), tag, collective: None })))
+}
+
+/// What a receive or probe asks for, after the checks.
+#[inline]
+fn pattern(comm: &Comm, source: i32, tag: i32) -> Result<Option<Pattern>> {
+    if tag < 0 && tag != ANY_TAG {
+        return Err(bad_tag(tag));
+    }
+    let source = match source {
+        ANY_SOURCE => None,
+        PROC_NULL => return Ok(None),
+        rank if rank >= 0 && (rank as u32) < comm.peers().size() => Some(rank as u32),
+        rank => return Err(bad_rank(comm, "source", rank, "MPI_ANY_SOURCE or MPI_PROC_NULL")),
+    };
+    let tag = (tag != ANY_TAG).then_some(tag);
+    Ok(Some(Pattern { context: comm.context() * 2, source, tag, collective: None }))
+}
+
+#[cold]
+fn bad_tag(tag: i32) -> Error {
+    Error::new(Class::Tag, format!("tag {tag} is not valid here: tags go from 0 to {TAG_UB} (receives and probes also take MPI_ANY_TAG)"))
+}
+
+#[cold]
+fn bad_rank(comm: &Comm, what: &str, rank: i32, special: &str) -> Error {
+    Error::new(
+        Class::Rank,
+        format!("{what} {rank} is not a rank of {}: ranks go from 0 to {} (or {special})", comm.describe(), comm.peers().size() - 1),
+    )
+}
+
+/// The status of an operation with MPI_PROC_NULL (MPI-5.0 §3.10).
+pub fn null_status() -> Status {
+    let mut status = Status::empty();
+    status.source = PROC_NULL;
+    status
+}
+
+/// A blocking send in any mode.
+#[inline]
+pub fn send(mode: SendMode, buffer: Buffer, dest: i32, tag: i32, comm: usize) -> Result<()> {
+    let pending = with(|p| -> Result<Option<RequestId>> {
+        let Some((to, envelope)) = destination(p.comm(comm)?, dest, tag)? else { return Ok(None) };
+        if mode == SendMode::Buffered {
+            return p.send_buffered(comm, to, envelope, buffer).map(|()| None);
+        }
+        let engine = &mut p.core()?.engine;
+        match engine.send_now(mode.of_engine(), to, &envelope, &buffer) {
+            Ok(true) => Ok(None),
+            _ => Ok(Some(engine.send(mode.of_engine(), to, envelope, buffer))),
+        }
+    })?;
+    match pending {
+        None => Ok(()),
+        Some(id) => finish_message(id, comm).map(|_| ()),
+    }
+}
+
+/// A blocking receive.
+#[inline]
+pub fn receive(buffer: Buffer, source: i32, tag: i32, comm: usize) -> Result<Status> {
+    let posted = with(|p| -> Result<Option<RequestId>> {
+        let Some(pattern) = pattern(p.comm(comm)?, source, tag)? else { return Ok(None) };
+        Ok(Some(p.core()?.engine.receive(pattern, buffer)))
+    })?;
+    match posted {
+        None => Ok(null_status()),
+        Some(id) => finish_message(id, comm),
+    }
+}
+
+/// Waits for an engine request that never had a handle.
+#[inline]
+fn finish_message(id: RequestId, comm: usize) -> Result<Status> {
+    let outcome = block_on(|p| {
+        let completion = p.engine()?.finish(id)?;
+        Some(fault::outcome(p, comm, completion))
+    });
+    into_result(outcome)
+}
+
+/// The status, or the error of the operation.
+pub fn into_result(outcome: Outcome) -> Result<Status> {
+    match outcome.error {
+        None => Ok(outcome.status),
+        Some(error) => Err(error.with_status(outcome.status)),
+    }
+}
+
+/// A nonblocking send; the handle of its request.
+#[inline]
+pub fn isend(mode: SendMode, buffer: Buffer, dest: i32, tag: i32, comm: usize) -> Result<usize> {
+    with(|p| {
+        let request = match destination(p.comm(comm)?, dest, tag)? {
+            None => Request::done(comm, null_status()),
+            Some((to, envelope)) => p.start_send(mode, comm, to, envelope, buffer)?,
+        };
+        Ok(p.requests.insert(request) as usize)
+    })
+}
+
+/// A nonblocking receive; the handle of its request.
+#[inline]
+pub fn ireceive(buffer: Buffer, source: i32, tag: i32, comm: usize) -> Result<usize> {
+    with(|p| {
+        let request = match pattern(p.comm(comm)?, source, tag)? {
+            None => Request::done(comm, null_status()),
+            Some(pattern) => Request::message(comm, p.core()?.engine.receive(pattern, buffer)),
+        };
+        Ok(p.requests.insert(request) as usize)
+    })
+}
+
+/// MPI_Send_init and its kin.
+pub fn send_init(mode: SendMode, buffer: Buffer, dest: i32, tag: i32, comm: usize) -> Result<usize> {
+    with(|p| {
+        let start = match destination(p.comm(comm)?, dest, tag)? {
+            None => Persistent::Null(null_status()),
+            Some((to, envelope)) => Persistent::Send { mode, to, envelope, buffer },
+        };
+        Ok(p.requests.insert(Request::persistent(comm, start)) as usize)
+    })
+}
+
+/// MPI_Recv_init.
+pub fn receive_init(buffer: Buffer, source: i32, tag: i32, comm: usize) -> Result<usize> {
+    with(|p| {
+        let start = match pattern(p.comm(comm)?, source, tag)? {
+            None => Persistent::Null(null_status()),
+            Some(pattern) => Persistent::Receive { pattern, buffer },
+        };
+        Ok(p.requests.insert(Request::persistent(comm, start)) as usize)
+    })
+}
+
+/// MPI_Start. MPI_ERR_REQUEST for a request that is active or not persistent.
+pub fn start(handle: usize) -> Result<()> {
+    with(|p| p.start(handle))
+}
+
+/// MPI_Sendrecv: both at once; the status of the receive.
+pub fn sendrecv(
+    outgoing: Buffer, dest: i32, sendtag: i32, incoming: Buffer, source: i32, recvtag: i32, comm: usize,
+) -> Result<Status> {
+    let (receiving, sending) = with(|p| -> Result<_> {
+        let comm = p.comm(comm)?;
+        let to = destination(comm, dest, sendtag)?;
+        let from = pattern(comm, source, recvtag)?;
+        let engine = &mut p.core()?.engine;
+        let receiving = from.map(|pattern| engine.receive(pattern, incoming));
+        let sending = to.map(|(to, envelope)| engine.send(Mode::Standard, to, envelope, outgoing));
+        Ok((receiving, sending))
+    })?;
+    let sent = sending.map(|id| finish_message(id, comm)).transpose();
+    let status = receiving.map_or_else(|| Ok(null_status()), |id| finish_message(id, comm))?;
+    sent.map(|_| status)
+}
+
+/// MPI_Isendrecv; `copy` owns the outgoing bytes when they are to be replaced.
+#[allow(clippy::too_many_arguments)] // the standard's own list
+pub fn isendrecv(
+    outgoing: Buffer, dest: i32, sendtag: i32, incoming: Buffer, source: i32, recvtag: i32, comm: usize,
+    copy: Option<Box<[u8]>>,
+) -> Result<usize> {
+    with(|p| {
+        let object = p.comm(comm)?;
+        let to = destination(object, dest, sendtag)?;
+        let from = pattern(object, source, recvtag)?;
+        let engine = &mut p.core()?.engine;
+        let receive = from.map(|pattern| engine.receive(pattern, incoming));
+        let send = to.map(|(to, envelope)| engine.send(Mode::Standard, to, envelope, outgoing));
+        let outcome = Outcome { status: null_status(), error: None };
+        let state = State::Exchange(Box::new(Exchange { send, receive, outcome, copy }));
+        Ok(p.requests.insert(Request { comm, state, persistent: None, then: None }) as usize)
+    })
+}
+
+/// MPI_Iprobe: the status of a message that could be received now.
+pub fn iprobe(source: i32, tag: i32, comm: usize) -> Result<Option<Status>> {
+    progress_once();
+    with(|p| p.look(source, tag, comm))
+}
+
+/// MPI_Probe.
+pub fn probe(source: i32, tag: i32, comm: usize) -> Result<Status> {
+    block_on(|p| p.look(source, tag, comm).transpose())
+}
+
+/// MPI_Improbe: the handle of the message and its status.
+pub fn improbe(source: i32, tag: i32, comm: usize) -> Result<Option<(usize, Status)>> {
+    progress_once();
+    with(|p| p.take_message(source, tag, comm))
+}
+
+/// MPI_Mprobe.
+pub fn mprobe(source: i32, tag: i32, comm: usize) -> Result<(usize, Status)> {
+    block_on(|p| p.take_message(source, tag, comm).transpose())
+}
+
+/// MPI_Imrecv; the message handle is used up.
+pub fn imreceive(buffer: Buffer, message: usize) -> Result<usize> {
+    with(|p| {
+        let request = match p.claim(message)? {
+            None => Request::done(predefined::COMM_SELF, null_status()),
+            Some(taken) => Request::message(taken.comm, p.core()?.engine.receive_taken(taken.id, buffer)),
+        };
+        Ok(p.requests.insert(request) as usize)
+    })
+}
+
+/// MPI_Mrecv; the message handle is used up.
+pub fn mreceive(buffer: Buffer, message: usize) -> Result<Status> {
+    let started = with(|p| -> Result<_> {
+        let Some(taken) = p.claim(message)? else { return Ok(None) };
+        Ok(Some((p.core()?.engine.receive_taken(taken.id, buffer), taken.comm)))
+    })?;
+    match started {
+        None => Ok(null_status()),
+        Some((id, comm)) => finish_message(id, comm),
+    }
+}
+
+/// MPI_Cancel.
+pub fn cancel(handle: usize) -> Result<()> {
+    let calls = with(|p| -> Result<_> {
+        match &p.request(handle)?.state {
+            &State::Message(id) => p.core()?.engine.cancel(id),
+            State::Exchange(exchange) => {
+                let halves = [exchange.receive, exchange.send];
+                let engine = &mut p.core()?.engine;
+                halves.into_iter().flatten().for_each(|id| engine.cancel(id));
+            }
+            State::Flush(_) | State::Collective(_) => {
+                return Err(Error::new(Class::Request, "a collective operation can't be cancelled (MPI-5.0 §6.12)"));
+            }
+            State::Generalized(calls) => return Ok(Some(**calls)),
+            State::Inactive => return Err(Error::new(Class::Request, "the persistent request is not active")),
+            State::Done(_) => {}
+        }
+        Ok(None)
+    })?;
+    calls.map_or(Ok(()), |calls| calls.cancel())
+}
+
+impl Process {
+    fn start_send(&mut self, mode: SendMode, comm: usize, to: Peer, envelope: Envelope, buffer: Buffer) -> Result<Request> {
+        if mode == SendMode::Buffered {
+            self.send_buffered(comm, to, envelope, buffer)?;
+            return Ok(Request::done(comm, Status::empty()));
+        }
+        let id = self.core()?.engine.send(mode.of_engine(), to, envelope, buffer);
+        Ok(Request::message(comm, id))
+    }
+
+    fn start(&mut self, handle: usize) -> Result<()> {
+        let request = self.request(handle)?;
+        let comm = request.comm;
+        let Some(persistent) = request.persistent.take_if(|_| matches!(request.state, State::Inactive)) else {
+            return Err(Error::new(Class::Request, if request.persistent.is_some() {
+                "the persistent request is active already: complete it before starting it again"
+            } else {
+                "only persistent requests can be started"
+            }));
+        };
+        let started = self.start_persistent(&persistent, comm);
+        let request = self.request(handle)?;
+        request.persistent = Some(persistent);
+        request.state = started?;
+        Ok(())
+    }
+
+    fn start_persistent(&mut self, persistent: &Persistent, comm: usize) -> Result<State> {
+        Ok(match persistent {
+            Persistent::Null(status) => State::Done(Outcome { status: *status, error: None }),
+            Persistent::Send { mode, to, envelope, buffer } => {
+                self.start_send(*mode, comm, *to, *envelope, buffer.clone())?.state
+            }
+            Persistent::Receive { pattern, buffer } => {
+                State::Message(self.core()?.engine.receive(*pattern, buffer.clone()))
+            }
+            Persistent::Collective(plan) => State::Collective(self.start_plan(comm, plan.clone())?),
+        })
+    }
+
+    fn look(&mut self, source: i32, tag: i32, comm: usize) -> Result<Option<Status>> {
+        let Some(pattern) = pattern(self.comm(comm)?, source, tag)? else { return Ok(Some(null_status())) };
+        Ok(self.core()?.engine.probe(&pattern).map(|seen| seen_status(&seen)))
+    }
+
+    fn take_message(&mut self, source: i32, tag: i32, comm: usize) -> Result<Option<(usize, Status)>> {
+        let Some(pattern) = pattern(self.comm(comm)?, source, tag)? else {
+            return Ok(Some((predefined::MESSAGE_NO_PROC, null_status())));
+        };
+        let engine = &mut self.core()?.engine;
+        let Some(seen) = engine.probe(&pattern) else { return Ok(None) };
+        let Some(id) = engine.take(&pattern) else { return Ok(None) };
+        let handle = self.messages.insert(TakenMessage { id, comm });
+        Ok(Some((handle as usize, seen_status(&seen))))
+    }
+
+    /// `None` for MPI_MESSAGE_NO_PROC.
+    fn claim(&mut self, message: usize) -> Result<Option<TakenMessage>> {
+        match message {
+            predefined::MESSAGE_NO_PROC => Ok(None),
+            small if small < predefined::END => {
+                Err(bad_predefined(Class::Request, "message", small, predefined::MESSAGE_NULL))
+            }
+            handle => self
+                .messages
+                .remove(handle as u64)
+                .map(Some)
+                .map_err(|stale| bad_handle(Class::Request, "message", stale)),
+        }
+    }
+}
+
+fn seen_status(seen: &pt2pt::Seen) -> Status {
+    let mut status = Status::empty();
+    status.source = seen.source as i32;
+    status.tag = seen.tag;
+    status.set_bytes(seen.bytes);
+    status
+}

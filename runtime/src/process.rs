@@ -1,0 +1,317 @@
+//! One MPI process: its objects, its engine, and where it is in its life.
+//!
+//! Handles come in as the ABI's numbers. Predefined ones (below 0x1000) are
+//! answered here, dynamic ones by the tables of `objects`.
+//!
+//! States ([`Life`]): nothing -> running -> finalised, for the world model; the
+//! engine starts with the first of MPI_Init and MPI_Session_init and then stays
+//! until the process ends, so that sessions may come and go.
+
+use std::cell::RefCell;
+
+use bootstrap::Job;
+use collectives::{Active, Planner, UserCall, UserReturn};
+use objects::{
+    Class, Comm, Datatype, Errhandler, Error, Group, HandleKind, Info, Keyvals, Op, Result, Stale, Table,
+};
+use pt2pt::{Engine, MessageId};
+
+use crate::bsend::BsendBuffers;
+use crate::request::Request;
+use crate::routes::Routes;
+
+/// Predefined handles of the ABI that the process answers itself.
+pub mod predefined {
+    /// MPI_COMM_NULL.
+    pub const COMM_NULL: usize = 0x100;
+    /// MPI_COMM_WORLD.
+    pub const COMM_WORLD: usize = 0x101;
+    /// MPI_COMM_SELF.
+    pub const COMM_SELF: usize = 0x102;
+    /// MPI_GROUP_NULL.
+    pub const GROUP_NULL: usize = 0x108;
+    /// MPI_GROUP_EMPTY.
+    pub const GROUP_EMPTY: usize = 0x109;
+    /// MPI_MESSAGE_NULL.
+    pub const MESSAGE_NULL: usize = 0x128;
+    /// MPI_MESSAGE_NO_PROC.
+    pub const MESSAGE_NO_PROC: usize = 0x129;
+    /// MPI_INFO_NULL.
+    pub const INFO_NULL: usize = 0x130;
+    /// MPI_INFO_ENV.
+    pub const INFO_ENV: usize = 0x131;
+    /// MPI_ERRHANDLER_NULL.
+    pub const ERRHANDLER_NULL: usize = 0x140;
+    /// MPI_ERRORS_ARE_FATAL.
+    pub const ERRORS_ARE_FATAL: usize = 0x141;
+    /// MPI_ERRORS_ABORT.
+    pub const ERRORS_ABORT: usize = 0x142;
+    /// MPI_ERRORS_RETURN.
+    pub const ERRORS_RETURN: usize = 0x143;
+    /// MPI_REQUEST_NULL.
+    pub const REQUEST_NULL: usize = 0x180;
+    /// MPI_DATATYPE_NULL.
+    pub const DATATYPE_NULL: usize = 0x200;
+    /// MPI_OP_NULL.
+    pub const OP_NULL: usize = 0x20;
+    /// MPI_SESSION_NULL.
+    pub const SESSION_NULL: usize = 0x120;
+    /// The first value that can be a dynamic handle.
+    pub const END: usize = 0x1000;
+}
+use predefined as pre;
+
+/// Where the world model is (MPI-5.0 §11.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// MPI_Init was not called.
+    Before,
+    /// Between MPI_Init and MPI_Finalize.
+    Running,
+    /// MPI_Finalize has returned.
+    Finalized,
+}
+
+/// What one round of progress came to.
+pub enum Progress {
+    /// Nothing happened.
+    Idle,
+    /// Something moved; look again.
+    Moved,
+    /// A user's reduction function is to be called outside the gate.
+    User(UserCall),
+}
+
+/// What exists once the engine runs.
+pub struct Core {
+    /// Point-to-point.
+    pub engine: Engine<Routes>,
+    /// Running collectives.
+    pub collectives: Active,
+    /// Who we are in the job.
+    pub job: Job,
+    /// Turns collective calls into schedules.
+    pub planner: RefCell<Planner>,
+    /// MPI_COMM_WORLD.
+    pub world: Comm,
+    /// MPI_COMM_SELF.
+    pub itself: Comm,
+    /// Proposals for context ids made so far; see `communicator`.
+    pub proposals: u64,
+}
+
+/// Everything one MPI process owns. Reached through [`crate::with`].
+pub struct Process {
+    /// The world model's state.
+    pub life: Life,
+    /// The thread level provided, as the ABI numbers it.
+    pub thread_level: i32,
+    /// The thread that initialised, for MPI_Is_thread_main.
+    pub main_thread: Option<std::thread::ThreadId>,
+    pub(crate) core: Option<Box<Core>>,
+    /// Communicators but for the predefined ones.
+    pub comms: Table<Comm>,
+    /// Groups.
+    pub groups: Table<Group>,
+    /// Derived datatypes and duplicates.
+    pub datatypes: Table<Datatype>,
+    /// User-defined operations.
+    pub ops: Table<Op>,
+    /// Requests of all kinds.
+    pub requests: Table<Request>,
+    /// Messages taken by matched probes.
+    pub messages: Table<TakenMessage>,
+    /// Info objects.
+    pub infos: Table<Info>,
+    /// User-made error handlers.
+    pub errhandlers: Table<Errhandler>,
+    /// Attribute keys.
+    pub keyvals: Keyvals,
+    /// Buffers attached for buffered sends.
+    pub bsend: BsendBuffers,
+}
+
+/// What MPI_Mprobe handed out.
+pub struct TakenMessage {
+    /// The engine's name for it.
+    pub id: MessageId,
+    /// The communicator it was probed on.
+    pub comm: usize,
+}
+
+impl Process {
+    pub(crate) const fn new() -> Process {
+        Process {
+            life: Life::Before,
+            thread_level: 0,
+            main_thread: None,
+            core: None,
+            comms: Table::new(HandleKind::Comm),
+            groups: Table::new(HandleKind::Group),
+            datatypes: Table::new(HandleKind::Datatype),
+            ops: Table::new(HandleKind::Op),
+            requests: Table::new(HandleKind::Request),
+            messages: Table::new(HandleKind::Message),
+            infos: Table::new(HandleKind::Info),
+            errhandlers: Table::new(HandleKind::Errhandler),
+            keyvals: Keyvals::new(),
+            bsend: BsendBuffers::new(),
+        }
+    }
+
+    /// One round: transports are polled, collectives advance, buffered sends
+    /// that have left give their room back.
+    #[inline]
+    pub fn progress(&mut self) -> Progress {
+        let Some(core) = &mut self.core else { return Progress::Idle };
+        let mut moved = core.engine.progress();
+        if !core.collectives.is_empty() {
+            match core.collectives.advance(&mut core.engine) {
+                collectives::Advance::Idle => {}
+                collectives::Advance::Moved => moved = true,
+                collectives::Advance::User(call) => return Progress::User(call),
+            }
+        }
+        if !self.bsend.is_idle() {
+            moved |= self.bsend.reclaim(&mut core.engine);
+        }
+        if moved { Progress::Moved } else { Progress::Idle }
+    }
+
+    /// Takes a user's reduction back after it ran.
+    pub(crate) fn resume(&mut self, done: UserReturn) {
+        if let Some(core) = &mut self.core {
+            core.collectives.resume(done);
+        }
+    }
+
+    /// The engine, if it runs.
+    #[inline]
+    pub fn engine(&mut self) -> Option<&mut Engine<Routes>> {
+        self.core.as_deref_mut().map(|core| &mut core.engine)
+    }
+
+    /// What exists between initialisation and the end of the process.
+    #[inline]
+    pub fn core(&mut self) -> Result<&mut Core> {
+        match &mut self.core {
+            Some(core) => Ok(core),
+            None => Err(not_running(self.life)),
+        }
+    }
+
+    /// The communicator of a handle. MPI_ERR_COMM when it is none.
+    #[inline]
+    pub fn comm(&self, handle: usize) -> Result<&Comm> {
+        if handle >= pre::END {
+            return self.comms.get(handle as u64).map_err(|stale| bad_handle(Class::Comm, "communicator", stale));
+        }
+        let core = self.core.as_deref().ok_or_else(|| not_running(self.life))?;
+        match handle {
+            pre::COMM_WORLD if self.life == Life::Running => Ok(&core.world),
+            pre::COMM_SELF if self.life == Life::Running => Ok(&core.itself),
+            pre::COMM_WORLD | pre::COMM_SELF => Err(not_running(self.life)),
+            other => Err(bad_predefined(Class::Comm, "communicator", other, pre::COMM_NULL)),
+        }
+    }
+
+    /// As [`Process::comm`], to change it.
+    #[inline]
+    pub fn comm_mut(&mut self, handle: usize) -> Result<&mut Comm> {
+        if handle >= pre::END {
+            return self.comms.get_mut(handle as u64).map_err(|stale| bad_handle(Class::Comm, "communicator", stale));
+        }
+        let life = self.life;
+        let core = self.core.as_deref_mut().ok_or_else(|| not_running(life))?;
+        match handle {
+            pre::COMM_WORLD if life == Life::Running => Ok(&mut core.world),
+            pre::COMM_SELF if life == Life::Running => Ok(&mut core.itself),
+            pre::COMM_WORLD | pre::COMM_SELF => Err(not_running(life)),
+            other => Err(bad_predefined(Class::Comm, "communicator", other, pre::COMM_NULL)),
+        }
+    }
+
+    /// The datatype of a handle, committed or not. MPI_ERR_TYPE when it is none.
+    #[inline]
+    pub fn datatype(&self, handle: usize) -> Result<&Datatype> {
+        if handle >= pre::END {
+            return self.datatypes.get(handle as u64).map_err(|stale| bad_handle(Class::Type, "datatype", stale));
+        }
+        Datatype::predefined(handle)
+            .ok_or_else(|| bad_predefined(Class::Type, "datatype", handle, pre::DATATYPE_NULL))
+    }
+
+    /// The operation of a handle. MPI_ERR_OP when it is none.
+    pub fn op(&self, handle: usize) -> Result<Op> {
+        if handle >= pre::END {
+            return self.ops.get(handle as u64).cloned().map_err(|stale| bad_handle(Class::Op, "operation", stale));
+        }
+        Op::predefined(handle).ok_or_else(|| bad_predefined(Class::Op, "operation", handle, pre::OP_NULL))
+    }
+
+    /// The group of a handle. MPI_ERR_GROUP when it is none.
+    pub fn group(&self, handle: usize) -> Result<Group> {
+        match handle {
+            pre::GROUP_EMPTY => Ok(Group::empty()),
+            handle if handle < pre::END => Err(bad_predefined(Class::Group, "group", handle, pre::GROUP_NULL)),
+            handle => {
+                self.groups.get(handle as u64).cloned().map_err(|stale| bad_handle(Class::Group, "group", stale))
+            }
+        }
+    }
+
+    /// The request of a handle. MPI_ERR_REQUEST when it is none (or null).
+    #[inline]
+    pub fn request(&mut self, handle: usize) -> Result<&mut Request> {
+        if handle < pre::END {
+            return Err(bad_predefined(Class::Request, "request", handle, pre::REQUEST_NULL));
+        }
+        self.requests.get_mut(handle as u64).map_err(|stale| bad_handle(Class::Request, "request", stale))
+    }
+
+    /// The error handler of a handle. MPI_ERR_ERRHANDLER when it is none.
+    pub fn errhandler(&self, handle: usize) -> Result<Errhandler> {
+        match handle {
+            pre::ERRORS_ARE_FATAL => Ok(Errhandler::Fatal),
+            pre::ERRORS_ABORT => Ok(Errhandler::Abort),
+            pre::ERRORS_RETURN => Ok(Errhandler::Return),
+            handle if handle < pre::END => {
+                Err(bad_predefined(Class::Errhandler, "error handler", handle, pre::ERRHANDLER_NULL))
+            }
+            handle => self
+                .errhandlers
+                .get(handle as u64)
+                .cloned()
+                .map_err(|stale| bad_handle(Class::Errhandler, "error handler", stale)),
+        }
+    }
+}
+
+/// A dynamic handle that names nothing: freed, or never ours.
+#[cold]
+pub fn bad_handle(class: Class, noun: &str, stale: Stale) -> Error {
+    Error::new(class, format!("the {noun} handle is not valid: {stale}"))
+}
+
+/// A small number that is no object of this kind; `null` is the kind's null handle.
+#[cold]
+pub fn bad_predefined(class: Class, noun: &str, handle: usize, null: usize) -> Error {
+    let why = match handle {
+        0 => "it is 0, which is never a handle (an uninitialised variable?)".to_owned(),
+        other if other == null => "it is the null handle".to_owned(),
+        other => format!("{other:#x} names an object of another kind, or none"),
+    };
+    Error::new(class, format!("the {noun} handle is not valid: {why}"))
+}
+
+/// A call that needs MPI to run, before or after that.
+#[cold]
+pub(crate) fn not_running(life: Life) -> Error {
+    Error::new(
+        Class::Other,
+        match life {
+            Life::Finalized => "called after MPI_Finalize",
+            _ => "called before MPI_Init (or MPI_Init_thread, MPI_Session_init)",
+        },
+    )
+}

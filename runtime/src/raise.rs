@@ -1,0 +1,55 @@
+//! Errors on their way to the user: through the error handler of the object
+//! that the call was about (MPI-5.0 §9.3), out of the gate.
+
+use std::os::raw::c_int;
+
+use objects::{Errhandler, Error};
+
+use crate::abort;
+use crate::gate::with;
+use crate::process::{Process, predefined};
+
+/// What a call was about, for the choice of the error handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RaiseOn {
+    /// This communicator's error handler.
+    Comm(usize),
+    /// This window's.
+    Win(usize),
+    /// This file's.
+    File(usize),
+    /// This session's.
+    Session(usize),
+    /// No object: that of MPI_COMM_SELF (MPI-5.0 §9.3).
+    Process,
+}
+
+/// Calls the error handler and gives the code that the MPI call returns.
+#[cold]
+pub fn raise(call: &'static str, on: RaiseOn, error: Error) -> c_int {
+    let on = error.raise_on().map_or(on, RaiseOn::Comm);
+    let (handler, handle, place) = with(|p| handler_of(p, on));
+    match handler {
+        Errhandler::Return => objects::error_codes().code_of(call, &error),
+        Errhandler::Fatal | Errhandler::Abort => abort::fatal(call, &place, &error),
+        Errhandler::User(function) => {
+            let code = objects::error_codes().code_of(call, &error);
+            function.call(handle, code);
+            code
+        }
+    }
+}
+
+/// The handler, the handle to pass to it, and words for where it happened. An
+/// object that does not exist has no handler: MPI_COMM_SELF's serves.
+fn handler_of(p: &Process, on: RaiseOn) -> (Errhandler, usize, String) {
+    if let RaiseOn::Comm(handle) = on
+        && let Ok(comm) = p.comm(handle)
+    {
+        return (comm.errhandler().clone(), handle, comm.describe());
+    }
+    match p.comm(predefined::COMM_SELF) {
+        Ok(comm) => (comm.errhandler().clone(), predefined::COMM_SELF, String::new()),
+        Err(_) => (Errhandler::Fatal, predefined::COMM_NULL, String::new()),
+    }
+}

@@ -1,0 +1,296 @@
+//! MPI requests: what a request handle stands for.
+//!
+//! States ([`State`]): a persistent request is *inactive* until started; an
+//! active one is in the engine or among the running collectives; *done* holds
+//! the outcome until somebody asks. A request that is not persistent vanishes
+//! when its outcome is taken, a persistent one becomes inactive again
+//! (MPI-5.0 §3.7.3, §3.9).
+
+use collectives::{CollectiveId, Plan};
+use fabric::Peer;
+use objects::{Buffer, Error, Result, Status};
+use pt2pt::{Envelope, Pattern, RequestId};
+
+use crate::communicator::NewComm;
+use crate::fault;
+use crate::generalized::Generalized;
+use crate::message::SendMode;
+use crate::process::{Process, predefined::REQUEST_NULL};
+
+/// What a completed operation came to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The status; MPI_ERROR in it is set by the calls that return arrays.
+    pub status: Status,
+    /// What went wrong with this operation, if anything.
+    pub error: Option<Error>,
+}
+
+impl Outcome {
+    /// The outcome of nothing (MPI-5.0 §3.7.3, the empty status).
+    pub fn empty() -> Outcome {
+        Outcome { status: Status::empty(), error: None }
+    }
+}
+
+/// What a request handle stands for.
+pub struct Request {
+    /// The communicator it was made on: its error handler is the one to call.
+    pub comm: usize,
+    /// Where it is in its life.
+    pub state: State,
+    /// How to start it again, for persistent ones.
+    pub persistent: Option<Box<Persistent>>,
+    /// What else is to be done at its completion.
+    pub then: Option<Box<NewComm>>,
+}
+
+/// Where a request is in its life.
+pub enum State {
+    /// Persistent and not started.
+    Inactive,
+    /// A send or receive in the engine. Buffered sends are done at once.
+    Message(RequestId),
+    /// A send and a receive under one handle (MPI_Isendrecv).
+    Exchange(Box<Exchange>),
+    /// Complete when the buffered sends of this owner have left.
+    Flush(usize),
+    /// A running collective.
+    Collective(CollectiveId),
+    /// A generalized request (MPI-5.0 §13.2).
+    Generalized(Box<Generalized>),
+    /// Complete; the outcome waits to be taken.
+    Done(Outcome),
+}
+
+/// The two halves of MPI_Isendrecv. The status is that of the receive.
+pub struct Exchange {
+    /// The send; `None` when it is done, or went to MPI_PROC_NULL.
+    pub send: Option<RequestId>,
+    /// The receive; `None` when it is done.
+    pub receive: Option<RequestId>,
+    /// What the receive, and else the send, came to.
+    pub outcome: Outcome,
+    /// A copy of the outgoing data, when the incoming data replaces it.
+    pub copy: Option<Box<[u8]>>,
+}
+
+/// What a persistent request starts.
+pub enum Persistent {
+    /// To MPI_PROC_NULL or from it: complete at once.
+    Null(Status),
+    /// A send.
+    Send {
+        /// The mode of the call that made it.
+        mode: SendMode,
+        /// Whom to.
+        to: Peer,
+        /// What as.
+        envelope: Envelope,
+        /// The data.
+        buffer: Buffer,
+    },
+    /// A receive.
+    Receive {
+        /// What to match.
+        pattern: Pattern,
+        /// Where to.
+        buffer: Buffer,
+    },
+    /// A collective.
+    Collective(Plan),
+}
+
+/// A finished request: its outcome, or the callbacks that will tell.
+pub enum Finished {
+    /// Known.
+    Outcome(Outcome),
+    /// `query` and `free` are to be called outside the gate.
+    Generalized(Generalized),
+}
+
+impl Finished {
+    /// The outcome; runs the user's functions where there are some.
+    pub fn settle(self) -> Outcome {
+        let calls = match self {
+            Finished::Outcome(outcome) => return outcome,
+            Finished::Generalized(calls) => calls,
+        };
+        let outcome = calls.ask();
+        let freed = calls.free().err();
+        Outcome { status: outcome.status, error: outcome.error.or(freed) }
+    }
+}
+
+impl Request {
+    /// An active request for a message.
+    #[inline]
+    pub fn message(comm: usize, id: RequestId) -> Request {
+        Request { comm, state: State::Message(id), persistent: None, then: None }
+    }
+
+    /// A request that is complete from the start.
+    pub fn done(comm: usize, status: Status) -> Request {
+        Request { comm, state: State::Done(Outcome { status, error: None }), persistent: None, then: None }
+    }
+
+    /// An inactive persistent request.
+    pub fn persistent(comm: usize, start: Persistent) -> Request {
+        Request { comm, state: State::Inactive, persistent: Some(Box::new(start)), then: None }
+    }
+
+    /// Completes when the buffered sends of `owner` have left.
+    pub fn flush(comm: usize, owner: usize) -> Request {
+        Request { comm, state: State::Flush(owner), persistent: None, then: None }
+    }
+
+    /// A running collective.
+    pub fn collective(comm: usize, id: CollectiveId) -> Request {
+        Request { comm, state: State::Collective(id), persistent: None, then: None }
+    }
+
+    /// True for persistent requests that are not started.
+    pub fn is_inactive(&self) -> bool {
+        matches!(self.state, State::Inactive)
+    }
+}
+
+impl Process {
+    /// True when the request is complete, inactive or null.
+    #[inline]
+    pub fn is_complete(&mut self, handle: usize) -> Result<bool> {
+        if handle == REQUEST_NULL {
+            return Ok(true);
+        }
+        let request = self.request(handle)?;
+        Ok(match &request.state {
+            State::Inactive | State::Done(_) => true,
+            State::Generalized(generalized) => generalized.complete,
+            &State::Message(id) => self.core()?.engine.is_complete(id),
+            State::Exchange(exchange) => {
+                let (send, receive) = (exchange.send, exchange.receive);
+                let engine = &self.core()?.engine;
+                [send, receive].into_iter().flatten().all(|id| engine.is_complete(id))
+            }
+            &State::Flush(owner) => self.bsend.is_drained(owner),
+            &State::Collective(id) => self.core()?.collectives.is_complete(id),
+        })
+    }
+
+    /// Moves the result of a complete request out of the engine, into it.
+    fn settle_state(&mut self, handle: usize) -> Result<()> {
+        let request = self.request(handle)?;
+        let comm = request.comm;
+        let outcome = match request.state {
+            State::Message(id) => {
+                let Some(completion) = self.core()?.engine.finish(id) else { return Ok(()) };
+                fault::outcome(self, comm, completion)
+            }
+            State::Collective(id) => {
+                let Some(result) = self.core()?.collectives.finish(id) else { return Ok(()) };
+                let error = result.err().map(|fault| fault::explain(self, comm, &fault));
+                Outcome { status: Status::empty(), error }
+            }
+            State::Exchange(_) => {
+                if !self.is_complete(handle)? {
+                    return Ok(());
+                }
+                self.settle_exchange(handle, comm)?
+            }
+            State::Flush(owner) => {
+                if !self.bsend.is_drained(owner) {
+                    return Ok(());
+                }
+                Outcome::empty()
+            }
+            _ => return Ok(()),
+        };
+        let request = self.request(handle)?;
+        request.state = State::Done(outcome);
+        if let Some(new) = request.then.take() {
+            new.install(self);
+        }
+        Ok(())
+    }
+
+    fn settle_exchange(&mut self, handle: usize, comm: usize) -> Result<Outcome> {
+        let State::Exchange(exchange) = std::mem::replace(&mut self.request(handle)?.state, State::Inactive) else {
+            return Err(Error::internal("an exchange changed its kind"));
+        };
+        let mut outcome = exchange.outcome;
+        let engine = &mut self.core()?.engine;
+        let received = exchange.receive.and_then(|id| engine.finish(id));
+        let sent = exchange.send.and_then(|id| engine.finish(id));
+        if let Some(completion) = received {
+            outcome = fault::outcome(self, comm, completion);
+        }
+        if let Some(completion) = sent {
+            let sent = fault::outcome(self, comm, completion);
+            outcome.error = outcome.error.or(sent.error);
+        }
+        Ok(outcome)
+    }
+
+    /// Takes what a complete request came to, and frees or deactivates it; the
+    /// handle becomes MPI_REQUEST_NULL where the standard says so. `None` while
+    /// it is not complete. Null and inactive requests give the empty status.
+    pub fn take(&mut self, handle: &mut usize) -> Result<Option<Finished>> {
+        if *handle == REQUEST_NULL {
+            return Ok(Some(Finished::Outcome(Outcome::empty())));
+        }
+        self.settle_state(*handle)?;
+        let request = self.request(*handle)?;
+        match &request.state {
+            State::Inactive => return Ok(Some(Finished::Outcome(Outcome::empty()))),
+            State::Generalized(generalized) if !generalized.complete => return Ok(None),
+            State::Message(_) | State::Collective(_) | State::Exchange(_) | State::Flush(_) => return Ok(None),
+            State::Done(_) | State::Generalized(_) => {}
+        }
+        let state = std::mem::replace(&mut request.state, State::Inactive);
+        if request.persistent.is_none() {
+            let _ = self.requests.remove(*handle as u64);
+            *handle = REQUEST_NULL;
+        }
+        Ok(match state {
+            State::Done(outcome) => Some(Finished::Outcome(outcome)),
+            State::Generalized(generalized) => Some(Finished::Generalized(*generalized)),
+            _ => None,
+        })
+    }
+
+    /// What MPI_Request_get_status reports; nothing is freed. `None`: not complete.
+    pub fn peek(&mut self, handle: usize) -> Result<Option<Finished>> {
+        if handle == REQUEST_NULL {
+            return Ok(Some(Finished::Outcome(Outcome::empty())));
+        }
+        self.settle_state(handle)?;
+        Ok(match &self.request(handle)?.state {
+            State::Inactive => Some(Finished::Outcome(Outcome::empty())),
+            State::Done(outcome) => {
+                Some(Finished::Outcome(Outcome { status: outcome.status, error: outcome.error.clone() }))
+            }
+            State::Generalized(generalized) if generalized.complete => Some(Finished::Generalized(**generalized)),
+            _ => None,
+        })
+    }
+
+    /// MPI_Request_free: the operation goes on, the request is gone. Gives the
+    /// `free` function of a generalized request, to be called outside the gate.
+    pub fn free_request(&mut self, handle: usize) -> Result<Option<Generalized>> {
+        self.request(handle)?;
+        let request = self.requests.remove(handle as u64).map_err(|_| Error::internal("a request vanished"))?;
+        match request.state {
+            State::Message(id) => self.core()?.engine.detach(id),
+            State::Collective(id) => self.core()?.collectives.detach(id),
+            State::Exchange(exchange) => {
+                let engine = &mut self.core()?.engine;
+                exchange.receive.into_iter().chain(exchange.send).for_each(|id| engine.detach(id));
+                // The engine still reads the copy.
+                std::mem::forget(exchange.copy);
+            }
+            State::Generalized(generalized) => return Ok(Some(*generalized)),
+            State::Flush(_) | State::Inactive | State::Done(_) => {}
+        }
+        Ok(None)
+    }
+}
