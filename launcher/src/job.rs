@@ -6,17 +6,19 @@
 //! and all they wrote is written.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bootstrap::State;
 use bootstrap::control::{ToLauncher, ToRank, encode};
+use fabric::knobs::{Knobs, Sources};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, kill_process_group, wait};
 
 use crate::fate::{Event, Exit, Verdict};
-use crate::options::Settings;
+use crate::options::{Settings, WRONG_USE};
 use crate::orphans::Orphans;
 use crate::placement::Placement;
 use crate::program::CannotRun;
@@ -94,6 +96,9 @@ pub fn run(settings: &Settings) -> u8 {
 }
 
 fn try_run(settings: &Settings) -> Result<u8, CannotRun> {
+    // What is wrong with the knobs is said once, not by every rank.
+    let told = Sources { config: settings.config.as_deref().map(Path::new), set: &settings.set };
+    Knobs::with_options(told).map_err(|error| CannotRun { message: error.to_string(), code: WRONG_USE })?;
     let placement = Placement::new(settings).map_err(|message| CannotRun { message, code: 1 })?;
     for line in placement.report() {
         eprintln!("mpiexec: {line}");

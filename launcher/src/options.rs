@@ -18,6 +18,9 @@ use crate::binding::{BindTo, MapBy, Mapping};
 /// Ranks that one host may be asked for. Far beyond what any can hold.
 pub const MAX_RANKS: u32 = 65_536;
 
+/// The exit code of wrong use, as usual.
+pub const WRONG_USE: u8 = 2;
+
 /// What the user asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
@@ -131,7 +134,7 @@ const OPTIONS: &[(&str, &[Spec])] = &[
         &[
             spec(Id::Environment, &["genv"], &["NAME", "VALUE"], "set a variable for all ranks"),
             spec(Id::Export, &["x"], &["NAME[=VALUE]"], "the same, or pass NAME on (all are passed on anyway)"),
-            spec(Id::Timeout, &["timeout"], &["SECONDS"], "end the job after this time, saying what each rank did; exit 124"),
+            spec(Id::Timeout, &["timeout"], &["SECONDS"], "then end the job, saying what each rank did; exit code 124"),
             spec(Id::Config, &["config"], &["FILE"], "read knobs from a TOML file"),
             spec(Id::Set, &["set"], &["NAME=VALUE"], "set one knob; `verbena config` lists them"),
         ],
@@ -155,13 +158,13 @@ const OPTIONS: &[(&str, &[Spec])] = &[
                 Id::BindTo,
                 &["bind-to"],
                 &["WHAT"],
-                "bind each rank to one hwthread, core, l2, l3, numa, socket, or none",
+                "bind each rank to a hwthread, core, l2, l3, numa, socket, or none",
             ),
             spec(
                 Id::MapBy,
                 &["map-by"],
                 &["WHAT[:PE=K]"],
-                "deal ranks round over cores, hwthreads, l2, l3, numa, socket, slot or node; PE=K gives each K cores",
+                "deal ranks over the same, or slot, node; PE=K: K cores for each",
             ),
             spec(Id::ReportBindings, &["report-bindings"], &[], "say where each rank may run"),
         ],
@@ -369,24 +372,10 @@ fn no_program(first: bool) -> Usage {
 }
 
 /// The candidate that differs in the fewest letters, if those are few.
-pub fn closest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
-    let near = candidates.iter().map(|candidate| (distance(word, candidate), *candidate)).min()?;
-    (near.0 <= word.len().div_ceil(3).min(3) && near.1.len() > 1).then_some(near.1)
-}
-
-/// Letters to insert, remove or exchange (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, to) in b.iter().enumerate() {
-            let exchange = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = exchange.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
+fn closest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    let (changes, name) =
+        candidates.iter().map(|name| (strsim::damerau_levenshtein(word, name), *name)).min()?;
+    (changes <= word.len().div_ceil(3).min(3) && name.len() > 1).then_some(name)
 }
 
 fn dashed(name: &str) -> String {
@@ -413,8 +402,8 @@ pub fn help() -> String {
         }
     }
     text + "\nLong options may be written with one dash.\n\
-            Signals: Ctrl-C ends the job, twice at once; Ctrl-\\ (SIGQUIT) prints what each rank is doing.\n\
-            Exit code: that of the first rank that failed, 128 + the signal if a signal killed it.\n\n\
+            Ctrl-C ends the job, twice at once; Ctrl-\\ (SIGQUIT) prints what each rank is doing.\n\
+            Exit code: that of the first rank that failed, 128 + the signal if one killed it.\n\n\
             Examples:\n  \
             mpiexec -n 4 ./a.out\n  \
             mpiexec -n 4 -l python3 job.py                 each line with its rank\n  \
@@ -487,7 +476,7 @@ mod tests {
     #[test]
     fn the_help_fits_a_terminal() {
         for line in help().lines() {
-            assert!(line.len() <= 132, "{line}");
+            assert!(line.len() <= 100, "{line}");
         }
         for (_, specs) in OPTIONS {
             for name in specs.iter().flat_map(|spec| spec.names) {

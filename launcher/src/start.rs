@@ -286,7 +286,10 @@ fn shared_environment(settings: &Settings) -> Vec<CString> {
         own.push(("VERBENA_CONFIG".into(), path));
     }
     if !settings.set.is_empty() {
-        own.push(("VERBENA_SET".into(), settings.set.join("\n")));
+        // After those of a launcher or a script around us, so that ours count.
+        let before = std::env::var("VERBENA_SET").ok().filter(|before| !before.is_empty());
+        let lines: Vec<&str> = before.iter().chain(&settings.set).map(String::as_str).collect();
+        own.push(("VERBENA_SET".into(), lines.join("\n")));
     }
     let inherited: Vec<CString> = inherited.collect();
     let mut lines: Vec<CString> = without(&inherited, &own).collect();

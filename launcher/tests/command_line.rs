@@ -66,8 +66,22 @@ fn variables_reach_the_ranks_they_are_for() {
     assert_eq!(lines, ["0/2 all two first", "1/2 all two"]);
     let ran = finish(spawn(command(&["-x", "A=new", "sh", "-c", "env | grep -c ^A=; echo $A"]).env("A", "old")));
     assert_eq!(ran.out, "1\nnew\n");
-    let ran = finish(spawn(&mut command(&["--set", "a=1", "--set", "b=2", "sh", "-c", "echo \"$VERBENA_SET\""])));
-    assert_eq!(ran.out, "a=1\nb=2\n");
+}
+
+#[test]
+fn knobs_are_checked_once_and_passed_on() {
+    let set = ["--set", "coll.window=4", "--set", "shm.eager_max=4K", "sh", "-c", "echo \"$VERBENA_SET\""];
+    let ran = finish(spawn(command(&set).env("VERBENA_SET", "coll.window=3")));
+    assert_eq!(ran.out, "coll.window=3\ncoll.window=4\nshm.eager_max=4K\n", "{ran:?}");
+    refused("--set coll.windw=4 true", 2, "did you mean \"coll.window\"?");
+    refused("--set coll.window=much true", 2, "coll.window");
+    refused("--config /nowhere.toml true", 2, "/nowhere.toml");
+    let verbena = |arguments: &[&str]| finish(spawn(std::process::Command::new(env!("CARGO_BIN_EXE_verbena")).args(arguments)));
+    let table = verbena(&["config", "--set", "coll.window=4"]).out;
+    assert!(table.lines().any(|line| line.starts_with("coll.window ") && line.contains("--set")), "{table}");
+    assert_eq!(verbena(&["config", "--set", "x=1"]).code, 1);
+    assert!(verbena(&["version"]).out.starts_with("Verbena "));
+    assert!(verbena(&["topology"]).out.contains("hardware thread"));
 }
 
 #[test]

@@ -5,10 +5,7 @@
 
 use std::process::ExitCode;
 
-use launcher::options::{Command, help, parse};
-
-/// The exit code of wrong use, as usual.
-const WRONG_USE: u8 = 2;
+use launcher::options::{Command, WRONG_USE, help, parse};
 
 fn main() -> ExitCode {
     match parse(std::env::args_os().skip(1)) {

@@ -2,9 +2,11 @@
 
 #![forbid(unsafe_code)]
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use fabric::knobs::{Knobs, Sources};
 
 mod topology;
 
@@ -18,6 +20,15 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Print every knob, its value and who set it
+    Config {
+        /// As `mpiexec --config`: a file of knobs
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+        /// As `mpiexec --set`: one knob
+        #[arg(long, value_name = "NAME=VALUE")]
+        set: Vec<String>,
+    },
     /// Print the processors that ranks can be mapped and bound to
     Topology {
         /// One line for each hardware thread, for programs
@@ -30,6 +41,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
+        Command::Config { config, set } => print_config(config.as_deref(), &set),
         Command::Topology { threads } => topology::print(threads),
         Command::Version => {
             println!("Verbena {}, an implementation of MPI 5.0", env!("CARGO_PKG_VERSION"));
@@ -43,4 +55,10 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn print_config(config: Option<&Path>, set: &[String]) -> Result<(), String> {
+    let knobs = Knobs::with_options(Sources { config, set }).map_err(|error| error.to_string())?;
+    print!("{}", knobs.table());
+    Ok(())
 }
