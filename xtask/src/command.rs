@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_program_over_its_limit_is_ended() {
-        let ran = capture(&mut shell("sleep 60"), None, Duration::from_millis(50)).unwrap();
+        let ran = capture(&mut shell("exec sleep 60"), None, Duration::from_millis(50)).unwrap();
         assert!(ran.timed_out && ran.elapsed < GRACE, "{}", ran.ending());
     }
 

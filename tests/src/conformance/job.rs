@@ -1,0 +1,196 @@
+//! All ranks of a job in one thread.
+
+use fabric::sim::Rng;
+use fabric::{Limits, Peer, Transport};
+use pt2pt::{Completion, Engine, Envelope, Mode, Pattern, RequestId, Settings};
+
+use crate::bytes::{Bytes, Shape};
+
+/// Rounds of progress after which a wait is given up.
+const PATIENCE: usize = 2_000_000;
+
+/// Point-to-point on the world communicator of the tests, where ranks and peers
+/// have the same numbers.
+pub(super) const WORLD: u64 = 2;
+
+/// Engines of all ranks and what a case needs to drive them.
+pub struct Job<T: Transport> {
+    pub(super) engines: Vec<Engine<T>>,
+    pub(super) rng: Rng,
+    /// Ranks that are not to be driven any more.
+    pub(super) dead: Vec<u32>,
+    case: String,
+    seed: u64,
+}
+
+/// Bytes that tell one message from another at every place.
+pub fn pattern_bytes(id: u64, len: usize) -> Vec<u8> {
+    let mut stream = Rng::new(id);
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        bytes.extend_from_slice(&stream.bits().to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// An envelope on the tests' communicator.
+pub fn envelope(source: u32, tag: i32) -> Envelope {
+    Envelope { context: WORLD, source, tag, collective: None }
+}
+
+/// A pattern on the tests' communicator.
+pub fn pattern(source: impl Into<Option<u32>>, tag: impl Into<Option<i32>>) -> Pattern {
+    Pattern { context: WORLD, source: source.into(), tag: tag.into(), collective: None }
+}
+
+/// A send or receive with its memory.
+#[derive(Debug)]
+pub struct Pending {
+    pub(super) rank: u32,
+    pub(super) id: RequestId,
+    pub(super) bytes: Bytes,
+}
+
+impl<T: Transport> Job<T> {
+    /// A job with the default settings.
+    pub fn new(case: &str, seed: u64, transports: Vec<T>) -> Job<T> {
+        Job::with_settings(case, seed, transports, Settings::default())
+    }
+
+    /// A job.
+    pub fn with_settings(case: &str, seed: u64, transports: Vec<T>, settings: Settings) -> Job<T> {
+        let ranks = (0..).map(Peer);
+        let engines = ranks.zip(transports).map(|(me, transport)| Engine::new(me, transport, settings));
+        Job { engines: engines.collect(), rng: Rng::new(seed), dead: Vec::new(), case: case.to_owned(), seed }
+    }
+
+    /// How many ranks there are.
+    pub fn size(&self) -> u32 {
+        self.engines.len() as u32
+    }
+
+    /// The engine of a rank.
+    pub fn engine(&mut self, rank: u32) -> &mut Engine<T> {
+        &mut self.engines[rank as usize]
+    }
+
+    /// The same, with new settings for every engine.
+    pub(super) fn limits(&self) -> Limits {
+        match self.engines.first() {
+            Some(engine) if self.engines.len() > 1 => *engine.transport().limits(Peer(1)),
+            _ => Limits { frame: 4096, eager: 1024, get_from: 16384 },
+        }
+    }
+
+    /// Sizes around everything that changes with the size.
+    pub(super) fn sizes(&self) -> Vec<usize> {
+        let Limits { frame, eager, get_from } = self.limits();
+        let mut sizes = vec![0, 1, 8, 24, 25, 38, 39, 4096, 65536, 65537];
+        sizes.extend([eager - 1, eager, eager + 1, frame - 1, frame, frame + 1, 2 * frame, 3 * frame + 1]);
+        if get_from < 1 << 22 {
+            let from = get_from as usize;
+            sizes.extend([from - 1, from, from + 1]);
+        }
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+
+    /// Starts a send of `len` bytes that follow from `id`.
+    #[allow(clippy::too_many_arguments)] // all different, and all matter in some case
+    pub fn send(&mut self, mode: Mode, shape: Shape, from: u32, to: u32, tag: i32, id: u64, len: usize) -> Pending {
+        let bytes = Bytes::new(shape, &pattern_bytes(id, len));
+        let id = self.engine(from).send(mode, Peer(to), envelope(from, tag), bytes.buffer());
+        Pending { rank: from, id, bytes }
+    }
+
+    /// Starts a receive with room for `len` bytes.
+    pub fn receive(&mut self, at: u32, pattern: Pattern, shape: Shape, len: usize) -> Pending {
+        let bytes = Bytes::room(shape, len);
+        let id = self.engine(at).receive(pattern, bytes.buffer());
+        Pending { rank: at, id, bytes }
+    }
+
+    /// One round of progress of everybody; true if anything moved.
+    pub fn progress(&mut self) -> bool {
+        let mut moved = false;
+        for (rank, engine) in self.engines.iter_mut().enumerate() {
+            if !self.dead.contains(&(rank as u32)) {
+                moved |= engine.progress();
+            }
+        }
+        moved
+    }
+
+    /// Some progress of some rank, or none.
+    pub fn stir(&mut self) {
+        for _ in 0..self.rng.below(4) {
+            let rank = self.rng.below(u64::from(self.size())) as u32;
+            if !self.dead.contains(&rank) {
+                self.engine(rank).progress();
+            }
+        }
+    }
+
+    /// Progress until nothing has moved for a long while.
+    pub fn quiet(&mut self) {
+        let mut still = 0;
+        for _ in 0..PATIENCE {
+            still = if self.progress() { 0 } else { still + 1 };
+            if still > 300 {
+                return;
+            }
+        }
+        panic!("the job never comes to rest");
+    }
+
+    /// Waits for one operation.
+    pub fn wait(&mut self, pending: &Pending) -> Completion {
+        for _ in 0..PATIENCE {
+            if let Some(completion) = self.engine(pending.rank).finish(pending.id) {
+                return completion;
+            }
+            self.progress();
+        }
+        panic!("rank {} waits for ever: {pending:?}", pending.rank);
+    }
+
+    /// Waits for a receive and checks that it is the message `id` of `len` bytes.
+    pub fn expect(&mut self, receive: &Pending, source: u32, tag: i32, id: u64, len: usize) {
+        let completion = self.wait(receive);
+        let Completion { source: from, tag: with, bytes, cancelled, fault } = completion;
+        assert_eq!((from, with, bytes, cancelled, fault), (source, tag, len as u64, false, None));
+        let got = receive.bytes.read();
+        assert!(got[..len] == pattern_bytes(id, len)[..], "message {id} of {len} bytes arrived damaged");
+    }
+
+    /// Waits for a send that must succeed.
+    pub fn sent(&mut self, send: &Pending) {
+        let completion = self.wait(send);
+        assert_eq!((completion.cancelled, completion.fault), (false, None));
+    }
+
+    /// Nothing must be left over.
+    pub fn end(mut self) {
+        self.quiet();
+        for (rank, engine) in self.engines.iter().enumerate() {
+            if !self.dead.contains(&(rank as u32)) {
+                assert!(engine.is_drained(), "rank {rank} is not drained");
+                assert_eq!(engine.unexpected(), 0, "rank {rank} has messages that nobody received");
+                assert_eq!(engine.active(), 0, "rank {rank} has requests that are not over");
+            }
+        }
+    }
+}
+
+impl<T: Transport> Drop for Job<T> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("case {:?} with {} ranks, seed {}", self.case, self.size(), self.seed);
+            for (rank, engine) in self.engines.iter().enumerate() {
+                eprintln!("  rank {rank}: {} active requests, {} unexpected", engine.active(), engine.unexpected());
+            }
+        }
+    }
+}
