@@ -19,7 +19,7 @@ use objects::{Area, Buffer, Class, Datatype, Error, Op, Result};
 use pt2pt::{Engine, Envelope, Fault, Mode, Pattern, RequestId};
 
 use crate::plan::Plan;
-use crate::schedule::{Local, Message, Schedule, Span, Way};
+use crate::schedule::{Local, Member, Message, Schedule, Span, Way};
 
 /// Bytes that a user's reduction function is given at a time: what it reads and
 /// writes stays in the cache.
@@ -161,6 +161,9 @@ impl Active {
     pub fn advance<T: Transport>(&mut self, engine: &mut Engine<T>) -> Advance {
         let mut moved = false;
         let mut at = 0;
+        if !engine.lost().is_empty() {
+            self.give_up_on_lost(engine);
+        }
         while let Some(&slot) = self.live.get(at) {
             let entry = &mut self.slots[slot as usize];
             let id = CollectiveId { slot, generation: entry.generation };
@@ -222,6 +225,19 @@ impl Active {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.live.is_empty()
+    }
+
+    /// Ends the receives that wait for processes that are gone: the engine knows
+    /// ranks, we know which process each of them is.
+    #[cold]
+    fn give_up_on_lost<T: Transport>(&self, engine: &mut Engine<T>) {
+        let lost = engine.lost().to_vec();
+        let running = || self.live.iter().filter_map(|&slot| self.slots[slot as usize].running.as_ref());
+        engine.fail_receives(|context, source| {
+            let plan = &running().find(|running| running.plan.context() == context)?.plan;
+            let peer = plan.peer(Member::from_wire(source?))?;
+            lost.iter().find(|lost| lost.peer == peer).cloned()
+        });
     }
 
     fn find(&self, id: CollectiveId) -> Option<&Running> {
@@ -324,11 +340,7 @@ impl Running {
         false
     }
 
-    fn post<T: Transport>(
-        &mut self,
-        engine: &mut Engine<T>,
-        message: &Message,
-    ) -> std::result::Result<(), Box<Fault>> {
+    fn post<T: Transport>(&mut self, engine: &mut Engine<T>, message: &Message) -> std::result::Result<(), Box<Fault>> {
         let Some(peer) = self.plan.peer(message.with) else {
             debug_assert!(false, "a schedule names a rank that the group does not have");
             return Ok(());

@@ -72,35 +72,101 @@ pub struct Edges<'a> {
 #[allow(missing_docs, reason = "the fields are the standard's arguments; the exceptions are said at the variants")]
 pub enum Operation<'a> {
     Barrier,
-    Bcast { root: u32, data: Data<'a> },
+    Bcast {
+        root: u32,
+        data: Data<'a>,
+    },
     /// `recv.count` is for each rank.
-    Gather { root: u32, send: Option<Data<'a>>, recv: Option<Data<'a>> },
-    Gatherv { root: u32, send: Option<Data<'a>>, recv: Option<Blocks<'a>> },
+    Gather {
+        root: u32,
+        send: Option<Data<'a>>,
+        recv: Option<Data<'a>>,
+    },
+    Gatherv {
+        root: u32,
+        send: Option<Data<'a>>,
+        recv: Option<Blocks<'a>>,
+    },
     /// `send.count` is for each rank.
-    Scatter { root: u32, send: Option<Data<'a>>, recv: Option<Data<'a>> },
-    Scatterv { root: u32, send: Option<Blocks<'a>>, recv: Option<Data<'a>> },
+    Scatter {
+        root: u32,
+        send: Option<Data<'a>>,
+        recv: Option<Data<'a>>,
+    },
+    Scatterv {
+        root: u32,
+        send: Option<Blocks<'a>>,
+        recv: Option<Data<'a>>,
+    },
     /// `recv.count` is for each rank.
-    Allgather { send: Option<Data<'a>>, recv: Data<'a> },
-    Allgatherv { send: Option<Data<'a>>, recv: Blocks<'a> },
+    Allgather {
+        send: Option<Data<'a>>,
+        recv: Data<'a>,
+    },
+    Allgatherv {
+        send: Option<Data<'a>>,
+        recv: Blocks<'a>,
+    },
     /// Both counts are for each rank.
-    Alltoall { send: Option<Data<'a>>, recv: Data<'a> },
+    Alltoall {
+        send: Option<Data<'a>>,
+        recv: Data<'a>,
+    },
     /// With [`Types::Each`] this is alltoallw.
-    Alltoallv { send: Option<Blocks<'a>>, recv: Blocks<'a> },
-    Reduce { root: u32, vector: Vector<'a>, count: u64 },
-    Allreduce { vector: Vector<'a>, count: u64 },
+    Alltoallv {
+        send: Option<Blocks<'a>>,
+        recv: Blocks<'a>,
+    },
+    Reduce {
+        root: u32,
+        vector: Vector<'a>,
+        count: u64,
+    },
+    Allreduce {
+        vector: Vector<'a>,
+        count: u64,
+    },
     /// Elements for each rank.
-    ReduceScatter { vector: Vector<'a>, counts: &'a [u64] },
+    ReduceScatter {
+        vector: Vector<'a>,
+        counts: &'a [u64],
+    },
     /// `count` is for each rank.
-    ReduceScatterBlock { vector: Vector<'a>, count: u64 },
-    Scan { vector: Vector<'a>, count: u64 },
-    Exscan { vector: Vector<'a>, count: u64 },
+    ReduceScatterBlock {
+        vector: Vector<'a>,
+        count: u64,
+    },
+    Scan {
+        vector: Vector<'a>,
+        count: u64,
+    },
+    Exscan {
+        vector: Vector<'a>,
+        count: u64,
+    },
     /// `recv.count` is for each neighbour.
-    NeighborAllgather { edges: Edges<'a>, send: Data<'a>, recv: Data<'a> },
-    NeighborAllgatherv { edges: Edges<'a>, send: Data<'a>, recv: Blocks<'a> },
+    NeighborAllgather {
+        edges: Edges<'a>,
+        send: Data<'a>,
+        recv: Data<'a>,
+    },
+    NeighborAllgatherv {
+        edges: Edges<'a>,
+        send: Data<'a>,
+        recv: Blocks<'a>,
+    },
     /// Both counts are for each neighbour.
-    NeighborAlltoall { edges: Edges<'a>, send: Data<'a>, recv: Data<'a> },
+    NeighborAlltoall {
+        edges: Edges<'a>,
+        send: Data<'a>,
+        recv: Data<'a>,
+    },
     /// With [`Types::Each`] this is neighbor_alltoallw.
-    NeighborAlltoallv { edges: Edges<'a>, send: Blocks<'a>, recv: Blocks<'a> },
+    NeighborAlltoallv {
+        edges: Edges<'a>,
+        send: Blocks<'a>,
+        recv: Blocks<'a>,
+    },
 }
 
 impl Operation<'_> {
@@ -128,9 +194,7 @@ impl Operation<'_> {
             Operation::NeighborAllgather { .. } => Kind::NeighborAllgather,
             Operation::NeighborAllgatherv { .. } => Kind::NeighborAllgatherv,
             Operation::NeighborAlltoall { .. } => Kind::NeighborAlltoall,
-            Operation::NeighborAlltoallv { recv: Blocks { types: Types::Each(_), .. }, .. } => {
-                Kind::NeighborAlltoallw
-            }
+            Operation::NeighborAlltoallv { recv: Blocks { types: Types::Each(_), .. }, .. } => Kind::NeighborAlltoallw,
             Operation::NeighborAlltoallv { .. } => Kind::NeighborAlltoallv,
         }
     }

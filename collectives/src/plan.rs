@@ -302,8 +302,7 @@ impl<'a> Call<'a> {
     }
 
     fn bind_lists(&mut self, operation: &Operation<'a>, seat: Seat, is_root: bool) -> Result<()> {
-        let mut lists =
-            Lists { kind: operation.kind(), send: Vec::new(), recv: Vec::new(), counts: &[], edges: None };
+        let mut lists = Lists { kind: operation.kind(), send: Vec::new(), recv: Vec::new(), counts: &[], edges: None };
         let me = seat.rank as usize;
         match *operation {
             Operation::Gatherv { send, recv, .. } => {
@@ -430,7 +429,9 @@ impl<'a> Call<'a> {
             Types::One(datatype) => {
                 *one = Some(datatype.clone());
                 let extent = datatype.extent().1;
-                pairs.map(|(&count, &displ)| Ok(Run { disp: displ * extent, ..run(space, ty, count, 1, datatype)? })).collect()
+                pairs
+                    .map(|(&count, &displ)| Ok(Run { disp: displ * extent, ..run(space, ty, count, 1, datatype)? }))
+                    .collect()
             }
             Types::Each(datatypes) => {
                 check_length(datatypes.len(), blocks.counts.len())?;

@@ -77,6 +77,12 @@ impl Member {
     pub const fn wire(self) -> u32 {
         self.0
     }
+
+    /// The reverse of [`Member::wire`].
+    #[inline]
+    pub const fn from_wire(source: u32) -> Member {
+        Member(source)
+    }
 }
 
 /// Which way a message goes.

@@ -1,23 +1,21 @@
 //! Collectives over the engine on a simulated fabric: every operation, several
 //! at once, with delays, starved slots and refused reads, from seeds.
 
-mod model;
+mod random;
 mod world;
 
 use std::ffi::c_void;
 use std::os::raw::c_int;
 use std::sync::Arc;
 
-use collectives::{
-    Blocks, CollectiveId, Data, Edges, Operation, Plan, Planner, Thresholds, Types, Vector,
-};
+use collectives::{Blocks, CollectiveId, Data, Edges, Operation, Plan, Planner, Thresholds, Types, Vector};
 use fabric::sim::Options;
 use fabric::{CollectiveKind, Peer};
-use model::Random;
 use objects::datatype::Counting;
 use objects::op::{UserFunction, UserOp};
 use objects::{Area, Buffer, Class, Comm, Datatype, Group, Op};
 use pt2pt::Fault;
+use random::Random;
 use world::{Bytes, World, any_options, packed};
 
 const SUM: usize = 0x21;
@@ -341,9 +339,8 @@ fn comms(size: u32) -> [Vec<Comm>; 2] {
     let world = Group::world(size);
     let ranks: Vec<u32> = (0..size).rev().collect();
     let backwards = world.incl(&ranks).unwrap();
-    [(1, world), (2, backwards)].map(|(context, group)| {
-        (0..size).map(|rank| Comm::new("", context, rank, group.clone())).collect()
-    })
+    [(1, world), (2, backwards)]
+        .map(|(context, group)| (0..size).map(|rank| Comm::new("", context, rank, group.clone())).collect())
 }
 
 fn run_some(size: u32, seed: u64) {

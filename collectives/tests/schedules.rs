@@ -1,11 +1,13 @@
 //! Every algorithm against a naive reference, on all ranks at once.
 
 mod model;
+mod random;
 
 use collectives::algorithms::Seat;
 use collectives::{Problem, Rule, Run, Schedule, Selection, Space, Thresholds, Ty};
 use fabric::CollectiveKind;
-use model::{Memory, Random, Seated, Type};
+use model::{Memory, Seated, Type};
+use random::Random;
 
 const SIZES: [u32; 19] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 32, 33];
 const ROUNDS: u64 = 8;

@@ -9,7 +9,7 @@ use fabric::{Limits, Peer};
 use objects::{Area, Buffer, Comm, Datatype};
 use pt2pt::{Engine, Fault, Settings};
 
-use crate::model::Random;
+use crate::random::Random;
 
 /// One rank.
 pub(crate) struct Process {
@@ -27,7 +27,11 @@ pub(crate) struct World {
 pub(crate) fn any_options(random: &mut Random) -> Options {
     let gets = [Get::AtOnce, Get::Later, Get::Refused, Get::Whim];
     Options {
-        limits: Limits { frame: 256, eager: [64, 200][random.below(2) as usize], get_from: [300, 1000, u64::MAX][random.below(3) as usize] },
+        limits: Limits {
+            frame: 256,
+            eager: [64, 200][random.below(2) as usize],
+            get_from: [300, 1000, u64::MAX][random.below(3) as usize],
+        },
         delay: random.below(20),
         slots: 1 + random.below(6) as usize,
         no_room: random.below(200) as u32,
@@ -77,11 +81,7 @@ impl World {
 
     /// Progresses all ranks until these collectives are over; their results in
     /// the same order. Panics when nothing has moved for long.
-    pub(crate) fn finish(
-        &mut self,
-        ids: &[(usize, CollectiveId)],
-        random: &mut Random,
-    ) -> Vec<Result<(), Box<Fault>>> {
+    pub(crate) fn finish(&mut self, ids: &[(usize, CollectiveId)], random: &mut Random) -> Vec<Result<(), Box<Fault>>> {
         let mut idle = 0;
         while !ids.iter().all(|&(rank, id)| self.ranks[rank].active.is_complete(id)) {
             let size = self.ranks.len() as u64;
