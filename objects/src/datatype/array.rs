@@ -5,10 +5,12 @@
 //! each dimension repeats what it has so far. The result is as large as the
 //! whole array.
 
+use std::slice::from_ref;
+
+use super::Datatype;
 use super::construct::{Arguments, Counting, checked};
 use super::recipe::Combiner;
 use super::typemap::{Builder, TypeMap};
-use super::Datatype;
 use crate::{Class, Error, Result};
 
 /// In which order an array's elements lie in memory.
@@ -69,7 +71,12 @@ impl Distribution {
 impl Datatype {
     /// MPI_Type_create_subarray. The three arrays have one entry for each dimension.
     pub fn subarray(
-        counting: Counting, sizes: &[i64], subsizes: &[i64], starts: &[i64], order: Order, old: &Datatype,
+        counting: Counting,
+        sizes: &[i64],
+        subsizes: &[i64],
+        starts: &[i64],
+        order: Order,
+        old: &Datatype,
     ) -> Result<Datatype> {
         let ndims = sizes.len();
         if ndims == 0 || subsizes.len() != ndims || starts.len() != ndims {
@@ -91,7 +98,7 @@ impl Datatype {
         };
         let arguments = Arguments::new(counting).int(ndims as i32);
         let arguments = arguments.counts(sizes).counts(subsizes).counts(starts).int(order as i32);
-        Datatype::build(compose(), arguments.of(Combiner::Subarray, &[old.clone()]))
+        Datatype::build(compose(), arguments.of(Combiner::Subarray, from_ref(old)))
     }
 
     /// MPI_Type_create_darray: the part of rank `rank` of `size` processes in a
@@ -99,8 +106,15 @@ impl Datatype {
     /// dimension; `distribs` and `dargs` hold the ABI's numbers.
     #[allow(clippy::too_many_arguments)]
     pub fn darray(
-        counting: Counting, size: i32, rank: i32, gsizes: &[i64], distribs: &[i32], dargs: &[i32], psizes: &[i32],
-        order: Order, old: &Datatype,
+        counting: Counting,
+        size: i32,
+        rank: i32,
+        gsizes: &[i64],
+        distribs: &[i32],
+        dargs: &[i32],
+        psizes: &[i32],
+        order: Order,
+        old: &Datatype,
     ) -> Result<Datatype> {
         let ndims = gsizes.len();
         if ndims == 0 || [distribs.len(), dargs.len(), psizes.len()] != [ndims; 3] {
@@ -122,7 +136,7 @@ impl Datatype {
         };
         let arguments = Arguments::new(counting).int(size).int(rank).int(ndims as i32);
         let arguments = arguments.counts(gsizes).ints(distribs).ints(dargs).ints(psizes).int(order as i32);
-        Datatype::build(compose(), arguments.of(Combiner::Darray, &[old.clone()]))
+        Datatype::build(compose(), arguments.of(Combiner::Darray, from_ref(old)))
     }
 }
 
@@ -201,7 +215,8 @@ impl Deal {
             }
             Distribution::None => Ok(Deal { start: 0, block: size, count: 1, cycle: size, rest: 0 }),
             Distribution::Block => {
-                let block = if default { size / processes + i64::from(size % processes > 0) } else { i64::from(argument) };
+                let block =
+                    if default { size / processes + i64::from(size % processes > 0) } else { i64::from(argument) };
                 if i128::from(block) * i128::from(processes) < i128::from(size) {
                     return wrong(format!("{processes} blocks of {block} do not hold {size} elements"));
                 }

@@ -4,6 +4,7 @@
 //! Displacements and strides are in bytes for the `h` forms and in extents of the
 //! old type otherwise. A [`Counting`] says which form of the call was used.
 
+use std::slice::from_ref;
 use std::sync::Mutex;
 
 use super::basic::{Basic, Family, Repr, Scalar};
@@ -101,7 +102,7 @@ impl Datatype {
     /// MPI_Type_contiguous.
     pub fn contiguous(counting: Counting, count: i64, old: &Datatype) -> Result<Datatype> {
         let map = old.block(checked_count(count)?);
-        Datatype::build(map, Arguments::new(counting).count(count).of(Combiner::Contiguous, &[old.clone()]))
+        Datatype::build(map, Arguments::new(counting).count(count).of(Combiner::Contiguous, from_ref(old)))
     }
 
     /// MPI_Type_vector: `stride` in extents of `old`.
@@ -110,7 +111,7 @@ impl Datatype {
         let bytes = stride.checked_mul(old.extent().1);
         let map = bytes.and_then(|bytes| old.block(each)?.repeat(blocks, bytes));
         let arguments = Arguments::new(counting).count(count).count(blocklength).count(stride);
-        Datatype::build(map, arguments.of(Combiner::Vector, &[old.clone()]))
+        Datatype::build(map, arguments.of(Combiner::Vector, from_ref(old)))
     }
 
     /// MPI_Type_create_hvector: `stride` in bytes.
@@ -118,7 +119,7 @@ impl Datatype {
         let (blocks, each) = (checked_count(count)?, checked(blocklength, "blocklength")?);
         let map = old.block(each).and_then(|block| block.repeat(blocks, stride));
         let arguments = Arguments::new(counting).count(count).count(blocklength).addresses(&[stride]);
-        Datatype::build(map, arguments.of(Combiner::Hvector, &[old.clone()]))
+        Datatype::build(map, arguments.of(Combiner::Hvector, from_ref(old)))
     }
 
     /// MPI_Type_indexed: displacements in extents of `old`.
@@ -126,7 +127,7 @@ impl Datatype {
         let map = old.blocks(blocklengths, disps, old.extent().1)?;
         let count = blocklengths.len() as i64;
         let arguments = Arguments::new(counting).count(count).counts(blocklengths).counts(disps);
-        Datatype::build(map, arguments.of(Combiner::Indexed, &[old.clone()]))
+        Datatype::build(map, arguments.of(Combiner::Indexed, from_ref(old)))
     }
 
     /// MPI_Type_create_hindexed: displacements in bytes.
@@ -134,21 +135,21 @@ impl Datatype {
         let map = old.blocks(blocklengths, disps, 1)?;
         let count = blocklengths.len() as i64;
         let arguments = Arguments::new(counting).count(count).counts(blocklengths).addresses(disps);
-        Datatype::build(map, arguments.of(Combiner::Hindexed, &[old.clone()]))
+        Datatype::build(map, arguments.of(Combiner::Hindexed, from_ref(old)))
     }
 
     /// MPI_Type_create_indexed_block: displacements in extents of `old`.
     pub fn indexed_block(counting: Counting, blocklength: i64, disps: &[i64], old: &Datatype) -> Result<Datatype> {
         let map = old.equal_blocks(blocklength, disps, old.extent().1)?;
         let arguments = Arguments::new(counting).count(disps.len() as i64).count(blocklength).counts(disps);
-        Datatype::build(map, arguments.of(Combiner::IndexedBlock, &[old.clone()]))
+        Datatype::build(map, arguments.of(Combiner::IndexedBlock, from_ref(old)))
     }
 
     /// MPI_Type_create_hindexed_block: displacements in bytes.
     pub fn hindexed_block(counting: Counting, blocklength: i64, disps: &[i64], old: &Datatype) -> Result<Datatype> {
         let map = old.equal_blocks(blocklength, disps, 1)?;
         let arguments = Arguments::new(counting).count(disps.len() as i64).count(blocklength).addresses(disps);
-        Datatype::build(map, arguments.of(Combiner::HindexedBlock, &[old.clone()]))
+        Datatype::build(map, arguments.of(Combiner::HindexedBlock, from_ref(old)))
     }
 
     /// MPI_Type_create_struct, and the old MPI_Type_struct with its markers:
@@ -174,12 +175,12 @@ impl Datatype {
     /// MPI_Type_create_resized, in bytes.
     pub fn resized(counting: Counting, old: &Datatype, lb: i64, extent: i64) -> Result<Datatype> {
         let map = old.map().clone().resized(lb, extent);
-        Datatype::build(map, Arguments::new(counting).addresses(&[lb, extent]).of(Combiner::Resized, &[old.clone()]))
+        Datatype::build(map, Arguments::new(counting).addresses(&[lb, extent]).of(Combiner::Resized, from_ref(old)))
     }
 
     /// MPI_Type_dup. Committed if the old one is; without its name and attributes.
     pub fn dup(&self) -> Result<Datatype> {
-        let recipe = Arguments::new(Counting::Int).of(Combiner::Dup, std::slice::from_ref(self));
+        let recipe = Arguments::new(Counting::Int).of(Combiner::Dup, from_ref(self));
         let new = Datatype::build(Some(self.map().clone()), recipe)?;
         if self.is_committed() {
             new.commit();
@@ -294,7 +295,11 @@ fn checked_lengths(blocklengths: &[i64]) -> Result<Vec<u64>> {
 const F90_FLOATS: [(i32, i32); 4] = [(6, 37), (15, 307), (18, 4931), (33, 4931)];
 
 fn f90_float(
-    combiner: Combiner, family: Family, scalars: [Scalar; 4], precision: Option<i32>, range: Option<i32>,
+    combiner: Combiner,
+    family: Family,
+    scalars: [Scalar; 4],
+    precision: Option<i32>,
+    range: Option<i32>,
 ) -> Result<Datatype> {
     let (digits, exponent) = (precision.unwrap_or(0), range.unwrap_or(0));
     if precision.is_none() && range.is_none() {
@@ -331,7 +336,11 @@ fn unnamed(basic: Basic, recipe: impl Fn() -> Recipe) -> Option<Datatype> {
         let (ours, theirs) = (&datatype.0.recipe, &recipe);
         ours.combiner == theirs.combiner
             && ours.contents.integers == theirs.contents.integers
-            && ours.contents.types.iter().map(Datatype::identity).eq(theirs.contents.types.iter().map(Datatype::identity))
+            && ours.contents.types.iter().map(Datatype::identity).eq(theirs
+                .contents
+                .types
+                .iter()
+                .map(Datatype::identity))
     };
     if let Some(datatype) = known.iter().find(same) {
         return Some(datatype.clone());

@@ -128,7 +128,10 @@ fn items_from(starts: &[u64], from: u64) -> impl Iterator<Item = (usize, u64, u6
 /// bytes at hand, and the range inside the item.
 #[inline(always)]
 fn pieces(
-    items: impl Iterator<Item = (usize, u64, u64)>, from: u64, to: u64, mut each: impl FnMut(usize, usize, u64, u64),
+    items: impl Iterator<Item = (usize, u64, u64)>,
+    from: u64,
+    to: u64,
+    mut each: impl FnMut(usize, usize, u64, u64),
 ) {
     for (index, start, end) in items {
         if start >= to {
@@ -191,9 +194,7 @@ macro_rules! by_length {
 }
 
 /// `count` whole bodies at a stride.
-unsafe fn strided<const PACK: bool>(
-    body: &Node, mut user: *mut u8, stride: isize, mut packed: *mut u8, count: usize,
-) {
+unsafe fn strided<const PACK: bool>(body: &Node, mut user: *mut u8, stride: isize, mut packed: *mut u8, count: usize) {
     // SAFETY: the caller's promise covers each body.
     unsafe {
         if let Node::Run(len) = body {
@@ -232,9 +233,7 @@ unsafe fn gathered<const PACK: bool>(body: &Node, disps: &[i64], user: *mut u8, 
     }
 }
 
-unsafe fn fixed<const PACK: bool, const LEN: usize>(
-    user: *mut u8, stride: isize, packed: *mut u8, count: usize,
-) {
+unsafe fn fixed<const PACK: bool, const LEN: usize>(user: *mut u8, stride: isize, packed: *mut u8, count: usize) {
     for index in 0..count {
         let at = user.wrapping_offset((index as isize).wrapping_mul(stride));
         // SAFETY: block `index`, as the caller promised.

@@ -32,9 +32,10 @@ impl Datatype {
             from.pack(offset, native);
             let external = basic.repr.external_size() as usize;
             let place = out.get_mut(done..done + external * count).ok_or_else(too_short)?;
-            native.chunks_exact(size).zip(place.chunks_exact_mut(external)).try_for_each(|(value, place)| {
-                by_parts(basic.repr, value, place, encode)
-            })?;
+            native
+                .chunks_exact(size)
+                .zip(place.chunks_exact_mut(external))
+                .try_for_each(|(value, place)| by_parts(basic.repr, value, place, encode))?;
             offset += native.len() as u64;
             done += external * count;
             Ok(())
@@ -85,7 +86,10 @@ fn too_short() -> Error {
 /// Takes an element apart into plain scalars. `A` and `B` are its native and its
 /// external form, whichever is written.
 fn by_parts<A: Cut, B: Cut>(
-    repr: Repr, native: A, external: B, mut each: impl FnMut(Scalar, A, B) -> Result<()>,
+    repr: Repr,
+    native: A,
+    external: B,
+    mut each: impl FnMut(Scalar, A, B) -> Result<()>,
 ) -> Result<()> {
     let (first, second) = match repr {
         Repr::Single(scalar) => match scalar.complex_part() {

@@ -5,8 +5,8 @@
 //! maps; the layout inside is normalised at once, so that committing costs
 //! nothing and a type built from types stays fast.
 
-pub mod basic;
 mod array;
+pub mod basic;
 mod construct;
 pub(crate) mod copy;
 mod external;
@@ -299,3 +299,6 @@ static PREDEFINED: LazyLock<Vec<Option<Datatype>>> = LazyLock::new(|| {
 
 static BYTE: LazyLock<&'static Datatype> =
     LazyLock::new(|| Datatype::predefined(0x247).unwrap_or_else(|| unreachable!("MPI_BYTE is in the table")));
+
+#[cfg(test)]
+mod tests;
