@@ -5,6 +5,8 @@
 
 #![deny(unsafe_code)] // allowed in `memory` alone
 
+#[rustfmt::skip] // generated
+pub mod calls;
 pub mod header;
 pub mod knobs;
 pub mod memory;

@@ -1,1 +1,41 @@
-//! (being written)
+//! The C interface of MPI 5.0, under the standard ABI: `libmpi_abi.so.1`.
+//!
+//! `generated` holds what C calls: for each function of the table in `abi/` a
+//! `PMPI_` entry point, and an `MPI_` one that jumps to it. An entry point does
+//! no work. It writes the call into the flight recorder, widens `int` arguments
+//! so that a function and its `_c` twin share one body, runs the body, and raises
+//! its error (`call`). The bodies are in the chapters, written by hand; a
+//! function without one raises MPI_ERR_UNSUPPORTED_OPERATION with its name.
+//!
+//! A body checks its arguments, turns handles into objects and calls `runtime`.
+//! Nothing else happens here: no state is kept in this crate but the values of
+//! predefined attributes.
+
+// Unsafe throughout: everything comes from C. Each block says on which promise
+// of the caller it relies.
+
+mod abi;
+mod args;
+mod call;
+mod convert;
+mod how;
+mod prelude;
+mod text;
+
+#[rustfmt::skip]
+mod generated;
+pub(crate) use generated::constants;
+
+// Chapters: the generator looks for bodies in these.
+mod attribute;
+mod collective;
+mod communicator;
+mod environment;
+mod errhandler;
+mod group;
+mod info;
+mod init;
+mod inquiry;
+mod language;
+mod message;
+mod request;

@@ -1,0 +1,93 @@
+//! MPI-5.0 §9.1 and §9.6, §4.1.5, §15.2, §20: versions, clocks, addresses, the
+//! name of the machine. All of it may be asked before MPI_Init.
+
+use std::os::raw::{c_char, c_double, c_int, c_void};
+use std::time::Duration;
+
+use objects::Result;
+
+use crate::abi::MPI_Aint;
+use crate::args::put;
+use crate::constants::{
+    MPI_ABI_SUBVERSION, MPI_ABI_VERSION, MPI_MAX_LIBRARY_VERSION_STRING, MPI_MAX_PROCESSOR_NAME, MPI_SUBVERSION,
+    MPI_VERSION,
+};
+use crate::text::put_text;
+
+/// What MPI_Get_library_version says.
+const LIBRARY: &str = concat!("Verbena ", env!("CARGO_PKG_VERSION"), " (MPI 5.0, standard ABI 1.0)");
+
+pub(crate) unsafe fn get_version(version: *mut c_int, subversion: *mut c_int) -> Result<()> {
+    // SAFETY: null is refused, else the user's pointers.
+    unsafe {
+        put(version, MPI_VERSION, "version")?;
+        put(subversion, MPI_SUBVERSION, "subversion")
+    }
+}
+
+pub(crate) unsafe fn get_library_version(version: *mut c_char, resultlen: *mut c_int) -> Result<()> {
+    // SAFETY: the user's buffer of MPI_MAX_LIBRARY_VERSION_STRING characters.
+    unsafe { put_text(version, MPI_MAX_LIBRARY_VERSION_STRING, resultlen, LIBRARY) }
+}
+
+pub(crate) unsafe fn abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_int) -> Result<()> {
+    // SAFETY: null is refused, else the user's pointers.
+    unsafe {
+        put(abi_major, MPI_ABI_VERSION, "abi_major")?;
+        put(abi_minor, MPI_ABI_SUBVERSION, "abi_minor")
+    }
+}
+
+pub(crate) unsafe fn get_processor_name(name: *mut c_char, resultlen: *mut c_int) -> Result<()> {
+    let mut host = [0_u8; MPI_MAX_PROCESSOR_NAME as usize];
+    // SAFETY: the length is the buffer's.
+    let failed = unsafe { libc::gethostname(host.as_mut_ptr().cast(), host.len() - 1) } != 0;
+    let end = host.iter().position(|&byte| byte == 0).unwrap_or(host.len());
+    let words = if failed { "unknown".into() } else { String::from_utf8_lossy(&host[..end]) };
+    // SAFETY: the user's buffer of MPI_MAX_PROCESSOR_NAME characters.
+    unsafe { put_text(name, MPI_MAX_PROCESSOR_NAME, resultlen, &words) }
+}
+
+/// Seconds of the monotonic clock: the same moment on all ranks of a host.
+#[inline]
+pub(crate) unsafe fn wtime() -> c_double {
+    now(libc::clock_gettime).as_secs_f64()
+}
+
+pub(crate) unsafe fn wtick() -> c_double {
+    now(libc::clock_getres).as_secs_f64()
+}
+
+type Clock = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> c_int;
+
+fn now(ask: Clock) -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is ours, and both functions write one timespec. They can't
+    // fail: Linux has this clock.
+    unsafe { ask(libc::CLOCK_MONOTONIC, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+pub(crate) unsafe fn get_address(location: *const c_void, address: *mut MPI_Aint) -> Result<()> {
+    // SAFETY: null is refused, else the user's pointer.
+    unsafe { put(address, location as MPI_Aint, "address") }
+}
+
+pub(crate) unsafe fn address(location: *mut c_void, address: *mut MPI_Aint) -> Result<()> {
+    // SAFETY: passed on.
+    unsafe { get_address(location, address) }
+}
+
+/// Addresses wrap, as pointers do.
+pub(crate) unsafe fn aint_add(base: MPI_Aint, disp: MPI_Aint) -> MPI_Aint {
+    base.wrapping_add(disp)
+}
+
+pub(crate) unsafe fn aint_diff(addr1: MPI_Aint, addr2: MPI_Aint) -> MPI_Aint {
+    addr1.wrapping_sub(addr2)
+}
+
+/// For tools to replace (MPI-5.0 §15.2.4): the library does nothing.
+pub(crate) unsafe fn pcontrol(_level: c_int) -> Result<()> {
+    Ok(())
+}

@@ -1,0 +1,13 @@
+//! What the generated entry points use.
+
+#![allow(unused_imports, reason = "some serve calls that have no body yet")]
+
+pub(crate) use std::os::raw::{c_char, c_double, c_int, c_void};
+
+pub(crate) use fabric::calls::Call;
+
+pub(crate) use crate::abi::*;
+pub(crate) use crate::call::{RaiseOn, behind, call, jump, tool, unsupported, unsupported_tool};
+pub(crate) use crate::constants;
+pub(crate) use crate::convert::{CountOut, Counts, Displs};
+pub(crate) use crate::how::How;
