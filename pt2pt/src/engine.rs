@@ -99,6 +99,11 @@ impl<T: Transport> Engine<T> {
         }
     }
 
+    /// How many requests are not over. Looks at all of them.
+    pub fn active(&self) -> usize {
+        self.protocol.requests.active().count()
+    }
+
     /// True when nothing that others wait for is still to leave this process:
     /// no queued frame, no transfer under way, no detached send.
     pub fn is_drained(&self) -> bool {

@@ -2,6 +2,8 @@
 
 use fabric::Transport;
 
+use crate::credit::cost;
+use crate::eager::Content;
 use crate::engine::Engine;
 use crate::message::{MessageId, Pattern, Seen};
 
@@ -17,6 +19,19 @@ impl<T: Transport> Engine<T> {
     /// How many messages have arrived that nothing has asked for.
     pub fn unexpected(&self) -> usize {
         self.protocol.unexpected.len()
+    }
+
+    /// The eager data among them, in bytes as they count against the budgets. Looks
+    /// at all of them.
+    pub fn unexpected_bytes(&self) -> u64 {
+        let mut sum = 0;
+        self.protocol.unexpected.newest(|message| {
+            if let Content::Eager(_) | Content::EagerSync(..) = message.content {
+                sum += cost(message.bytes);
+            }
+            false
+        });
+        sum
     }
 
     /// Takes that message out of matching, to be received by its id alone.

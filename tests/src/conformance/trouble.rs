@@ -21,7 +21,7 @@ pub fn dying_peer(job: &mut Job<SimTransport>, victim: u32) {
                 sends.push((to, job.send(mode, Shape::Run, from, to, round, u64::from(from), len)));
             }
             if !bury(job, victim, to) {
-                let receive = job.receive(to, pattern(from, round), Shape::Run, 1 << 17);
+                let receive = job.receive(to, pattern(from, round), Shape::Run, 70_000);
                 receives.push((from, round, len, receive));
             }
             job.stir();
