@@ -8,7 +8,8 @@ unsafe extern "C" fn PMPI_Allgather(
     sendbuf: *const c_void, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: c_int,
     recvtype: MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Allgather, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Allgather, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Blocking) })
 }
 jump!(MPI_Allgather to PMPI_Allgather);
 
@@ -17,7 +18,8 @@ unsafe extern "C" fn PMPI_Allgather_c(
     sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void,
     recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Allgather_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Allgather_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Blocking) })
 }
 jump!(MPI_Allgather_c to PMPI_Allgather_c);
 
@@ -26,7 +28,8 @@ unsafe extern "C" fn PMPI_Allgather_init(
     sendbuf: *const c_void, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: c_int,
     recvtype: MPI_Datatype, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Allgather_init, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Allgather_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Persistent(request)) })
 }
 jump!(MPI_Allgather_init to PMPI_Allgather_init);
 
@@ -35,7 +38,8 @@ unsafe extern "C" fn PMPI_Allgather_init_c(
     sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void,
     recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Allgather_init_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Allgather_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Persistent(request)) })
 }
 jump!(MPI_Allgather_init_c to PMPI_Allgather_init_c);
 
@@ -44,7 +48,8 @@ unsafe extern "C" fn PMPI_Allgatherv(
     sendbuf: *const c_void, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: *mut c_void,
     recvcounts: *const c_int, displs: *const c_int, recvtype: MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Allgatherv, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Allgatherv, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, comm, How::Blocking) })
 }
 jump!(MPI_Allgatherv to PMPI_Allgatherv);
 
@@ -53,7 +58,8 @@ unsafe extern "C" fn PMPI_Allgatherv_c(
     sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void,
     recvcounts: *const MPI_Count, displs: *const MPI_Aint, recvtype: MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Allgatherv_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Allgatherv_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, comm, How::Blocking) })
 }
 jump!(MPI_Allgatherv_c to PMPI_Allgatherv_c);
 
@@ -63,7 +69,8 @@ unsafe extern "C" fn PMPI_Allgatherv_init(
     recvcounts: *const c_int, displs: *const c_int, recvtype: MPI_Datatype, comm: MPI_Comm, info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Allgatherv_init, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Allgatherv_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, comm, How::Persistent(request)) })
 }
 jump!(MPI_Allgatherv_init to PMPI_Allgatherv_init);
 
@@ -73,7 +80,8 @@ unsafe extern "C" fn PMPI_Allgatherv_init_c(
     recvcounts: *const MPI_Count, displs: *const MPI_Aint, recvtype: MPI_Datatype, comm: MPI_Comm,
     info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Allgatherv_init_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Allgatherv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, comm, How::Persistent(request)) })
 }
 jump!(MPI_Allgatherv_init_c to PMPI_Allgatherv_init_c);
 
@@ -82,7 +90,8 @@ unsafe extern "C" fn PMPI_Allreduce(
     sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: MPI_Datatype, op: MPI_Op,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Allreduce, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Allreduce, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allreduce(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, How::Blocking) })
 }
 jump!(MPI_Allreduce to PMPI_Allreduce);
 
@@ -91,7 +100,8 @@ unsafe extern "C" fn PMPI_Allreduce_c(
     sendbuf: *const c_void, recvbuf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, op: MPI_Op,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Allreduce_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Allreduce_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allreduce(sendbuf, recvbuf, count, datatype, op, comm, How::Blocking) })
 }
 jump!(MPI_Allreduce_c to PMPI_Allreduce_c);
 
@@ -100,7 +110,8 @@ unsafe extern "C" fn PMPI_Allreduce_init(
     sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: MPI_Datatype, op: MPI_Op,
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Allreduce_init, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Allreduce_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allreduce(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, How::Persistent(request)) })
 }
 jump!(MPI_Allreduce_init to PMPI_Allreduce_init);
 
@@ -109,7 +120,8 @@ unsafe extern "C" fn PMPI_Allreduce_init_c(
     sendbuf: *const c_void, recvbuf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, op: MPI_Op,
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Allreduce_init_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Allreduce_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allreduce(sendbuf, recvbuf, count, datatype, op, comm, How::Persistent(request)) })
 }
 jump!(MPI_Allreduce_init_c to PMPI_Allreduce_init_c);
 
@@ -118,7 +130,8 @@ unsafe extern "C" fn PMPI_Alltoall(
     sendbuf: *const c_void, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: c_int,
     recvtype: MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Alltoall, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Alltoall, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoall(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Blocking) })
 }
 jump!(MPI_Alltoall to PMPI_Alltoall);
 
@@ -127,7 +140,8 @@ unsafe extern "C" fn PMPI_Alltoall_c(
     sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void,
     recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Alltoall_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Alltoall_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Blocking) })
 }
 jump!(MPI_Alltoall_c to PMPI_Alltoall_c);
 
@@ -136,7 +150,8 @@ unsafe extern "C" fn PMPI_Alltoall_init(
     sendbuf: *const c_void, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: c_int,
     recvtype: MPI_Datatype, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Alltoall_init, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Alltoall_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoall(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Persistent(request)) })
 }
 jump!(MPI_Alltoall_init to PMPI_Alltoall_init);
 
@@ -145,7 +160,8 @@ unsafe extern "C" fn PMPI_Alltoall_init_c(
     sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void,
     recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Alltoall_init_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Alltoall_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Persistent(request)) })
 }
 jump!(MPI_Alltoall_init_c to PMPI_Alltoall_init_c);
 
@@ -155,7 +171,8 @@ unsafe extern "C" fn PMPI_Alltoallv(
     recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Alltoallv, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Alltoallv, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallv(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtype, comm, How::Blocking) })
 }
 jump!(MPI_Alltoallv to PMPI_Alltoallv);
 
@@ -165,7 +182,8 @@ unsafe extern "C" fn PMPI_Alltoallv_c(
     recvbuf: *mut c_void, recvcounts: *const MPI_Count, rdispls: *const MPI_Aint, recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Alltoallv_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Alltoallv_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallv(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtype, comm, How::Blocking) })
 }
 jump!(MPI_Alltoallv_c to PMPI_Alltoallv_c);
 
@@ -175,7 +193,8 @@ unsafe extern "C" fn PMPI_Alltoallv_init(
     recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtype: MPI_Datatype,
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Alltoallv_init, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Alltoallv_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallv(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtype, comm, How::Persistent(request)) })
 }
 jump!(MPI_Alltoallv_init to PMPI_Alltoallv_init);
 
@@ -185,7 +204,8 @@ unsafe extern "C" fn PMPI_Alltoallv_init_c(
     recvbuf: *mut c_void, recvcounts: *const MPI_Count, rdispls: *const MPI_Aint, recvtype: MPI_Datatype,
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Alltoallv_init_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Alltoallv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallv(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtype, comm, How::Persistent(request)) })
 }
 jump!(MPI_Alltoallv_init_c to PMPI_Alltoallv_init_c);
 
@@ -195,7 +215,8 @@ unsafe extern "C" fn PMPI_Alltoallw(
     recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtypes: *const MPI_Datatype,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Alltoallw, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Alltoallw, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallw(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtypes, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtypes, comm, How::Blocking) })
 }
 jump!(MPI_Alltoallw to PMPI_Alltoallw);
 
@@ -205,7 +226,8 @@ unsafe extern "C" fn PMPI_Alltoallw_c(
     sendtypes: *const MPI_Datatype, recvbuf: *mut c_void, recvcounts: *const MPI_Count,
     rdispls: *const MPI_Aint, recvtypes: *const MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Alltoallw_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Alltoallw_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallw(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtypes, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtypes, comm, How::Blocking) })
 }
 jump!(MPI_Alltoallw_c to PMPI_Alltoallw_c);
 
@@ -215,7 +237,8 @@ unsafe extern "C" fn PMPI_Alltoallw_init(
     recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtypes: *const MPI_Datatype,
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Alltoallw_init, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Alltoallw_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallw(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtypes, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtypes, comm, How::Persistent(request)) })
 }
 jump!(MPI_Alltoallw_init to PMPI_Alltoallw_init);
 
@@ -226,19 +249,22 @@ unsafe extern "C" fn PMPI_Alltoallw_init_c(
     rdispls: *const MPI_Aint, recvtypes: *const MPI_Datatype, comm: MPI_Comm, info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Alltoallw_init_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Alltoallw_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallw(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtypes, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtypes, comm, How::Persistent(request)) })
 }
 jump!(MPI_Alltoallw_init_c to PMPI_Alltoallw_init_c);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Barrier(comm: MPI_Comm) -> c_int {
-    unsupported(Call::Barrier, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Barrier, RaiseOn::Comm(comm.0), || unsafe { crate::collective::barrier(comm, How::Blocking) })
 }
 jump!(MPI_Barrier to PMPI_Barrier);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Barrier_init(comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request) -> c_int {
-    unsupported(Call::Barrier_init, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Barrier_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::barrier(comm, How::Persistent(request)) })
 }
 jump!(MPI_Barrier_init to PMPI_Barrier_init);
 
@@ -246,7 +272,8 @@ jump!(MPI_Barrier_init to PMPI_Barrier_init);
 unsafe extern "C" fn PMPI_Bcast(
     buffer: *mut c_void, count: c_int, datatype: MPI_Datatype, root: c_int, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Bcast, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Bcast, RaiseOn::Comm(comm.0), || unsafe { crate::collective::bcast(buffer, MPI_Count::from(count), datatype, root, comm, How::Blocking) })
 }
 jump!(MPI_Bcast to PMPI_Bcast);
 
@@ -254,7 +281,8 @@ jump!(MPI_Bcast to PMPI_Bcast);
 unsafe extern "C" fn PMPI_Bcast_c(
     buffer: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, root: c_int, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Bcast_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Bcast_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::bcast(buffer, count, datatype, root, comm, How::Blocking) })
 }
 jump!(MPI_Bcast_c to PMPI_Bcast_c);
 
@@ -263,7 +291,8 @@ unsafe extern "C" fn PMPI_Bcast_init(
     buffer: *mut c_void, count: c_int, datatype: MPI_Datatype, root: c_int, comm: MPI_Comm, info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Bcast_init, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Bcast_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::bcast(buffer, MPI_Count::from(count), datatype, root, comm, How::Persistent(request)) })
 }
 jump!(MPI_Bcast_init to PMPI_Bcast_init);
 
@@ -272,7 +301,8 @@ unsafe extern "C" fn PMPI_Bcast_init_c(
     buffer: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, root: c_int, comm: MPI_Comm,
     info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Bcast_init_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Bcast_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::bcast(buffer, count, datatype, root, comm, How::Persistent(request)) })
 }
 jump!(MPI_Bcast_init_c to PMPI_Bcast_init_c);
 
@@ -281,7 +311,8 @@ unsafe extern "C" fn PMPI_Exscan(
     sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: MPI_Datatype, op: MPI_Op,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Exscan, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Exscan, RaiseOn::Comm(comm.0), || unsafe { crate::collective::exscan(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, How::Blocking) })
 }
 jump!(MPI_Exscan to PMPI_Exscan);
 
@@ -290,7 +321,8 @@ unsafe extern "C" fn PMPI_Exscan_c(
     sendbuf: *const c_void, recvbuf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, op: MPI_Op,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Exscan_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Exscan_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::exscan(sendbuf, recvbuf, count, datatype, op, comm, How::Blocking) })
 }
 jump!(MPI_Exscan_c to PMPI_Exscan_c);
 
@@ -299,7 +331,8 @@ unsafe extern "C" fn PMPI_Exscan_init(
     sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: MPI_Datatype, op: MPI_Op,
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Exscan_init, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Exscan_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::exscan(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, How::Persistent(request)) })
 }
 jump!(MPI_Exscan_init to PMPI_Exscan_init);
 
@@ -308,7 +341,8 @@ unsafe extern "C" fn PMPI_Exscan_init_c(
     sendbuf: *const c_void, recvbuf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, op: MPI_Op,
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Exscan_init_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Exscan_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::exscan(sendbuf, recvbuf, count, datatype, op, comm, How::Persistent(request)) })
 }
 jump!(MPI_Exscan_init_c to PMPI_Exscan_init_c);
 
@@ -317,7 +351,8 @@ unsafe extern "C" fn PMPI_Gather(
     sendbuf: *const c_void, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: c_int,
     recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Gather, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Gather, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, How::Blocking) })
 }
 jump!(MPI_Gather to PMPI_Gather);
 
@@ -326,7 +361,8 @@ unsafe extern "C" fn PMPI_Gather_c(
     sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void,
     recvcount: MPI_Count, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Gather_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Gather_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, How::Blocking) })
 }
 jump!(MPI_Gather_c to PMPI_Gather_c);
 
@@ -335,7 +371,8 @@ unsafe extern "C" fn PMPI_Gather_init(
     sendbuf: *const c_void, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: c_int,
     recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Gather_init, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Gather_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, How::Persistent(request)) })
 }
 jump!(MPI_Gather_init to PMPI_Gather_init);
 
@@ -345,7 +382,8 @@ unsafe extern "C" fn PMPI_Gather_init_c(
     recvcount: MPI_Count, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Gather_init_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Gather_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, How::Persistent(request)) })
 }
 jump!(MPI_Gather_init_c to PMPI_Gather_init_c);
 
@@ -354,7 +392,8 @@ unsafe extern "C" fn PMPI_Gatherv(
     sendbuf: *const c_void, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: *mut c_void,
     recvcounts: *const c_int, displs: *const c_int, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Gatherv, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Gatherv, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, root, comm, How::Blocking) })
 }
 jump!(MPI_Gatherv to PMPI_Gatherv);
 
@@ -364,7 +403,8 @@ unsafe extern "C" fn PMPI_Gatherv_c(
     recvcounts: *const MPI_Count, displs: *const MPI_Aint, recvtype: MPI_Datatype, root: c_int,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Gatherv_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Gatherv_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, root, comm, How::Blocking) })
 }
 jump!(MPI_Gatherv_c to PMPI_Gatherv_c);
 
@@ -374,7 +414,8 @@ unsafe extern "C" fn PMPI_Gatherv_init(
     recvcounts: *const c_int, displs: *const c_int, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm,
     info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Gatherv_init, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Gatherv_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, root, comm, How::Persistent(request)) })
 }
 jump!(MPI_Gatherv_init to PMPI_Gatherv_init);
 
@@ -384,7 +425,8 @@ unsafe extern "C" fn PMPI_Gatherv_init_c(
     recvcounts: *const MPI_Count, displs: *const MPI_Aint, recvtype: MPI_Datatype, root: c_int,
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Gatherv_init_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Gatherv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, root, comm, How::Persistent(request)) })
 }
 jump!(MPI_Gatherv_init_c to PMPI_Gatherv_init_c);
 
@@ -393,7 +435,8 @@ unsafe extern "C" fn PMPI_Iallgather(
     sendbuf: *const c_void, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: c_int,
     recvtype: MPI_Datatype, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Iallgather, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Iallgather, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Iallgather to PMPI_Iallgather);
 
@@ -402,7 +445,8 @@ unsafe extern "C" fn PMPI_Iallgather_c(
     sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void,
     recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Iallgather_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Iallgather_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Iallgather_c to PMPI_Iallgather_c);
 
@@ -412,7 +456,8 @@ unsafe extern "C" fn PMPI_Iallgatherv(
     recvcounts: *const c_int, displs: *const c_int, recvtype: MPI_Datatype, comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Iallgatherv, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Iallgatherv, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Iallgatherv to PMPI_Iallgatherv);
 
@@ -422,7 +467,8 @@ unsafe extern "C" fn PMPI_Iallgatherv_c(
     recvcounts: *const MPI_Count, displs: *const MPI_Aint, recvtype: MPI_Datatype, comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Iallgatherv_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Iallgatherv_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Iallgatherv_c to PMPI_Iallgatherv_c);
 
@@ -431,7 +477,8 @@ unsafe extern "C" fn PMPI_Iallreduce(
     sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: MPI_Datatype, op: MPI_Op,
     comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Iallreduce, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Iallreduce, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allreduce(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Iallreduce to PMPI_Iallreduce);
 
@@ -440,7 +487,8 @@ unsafe extern "C" fn PMPI_Iallreduce_c(
     sendbuf: *const c_void, recvbuf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, op: MPI_Op,
     comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Iallreduce_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Iallreduce_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allreduce(sendbuf, recvbuf, count, datatype, op, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Iallreduce_c to PMPI_Iallreduce_c);
 
@@ -449,7 +497,8 @@ unsafe extern "C" fn PMPI_Ialltoall(
     sendbuf: *const c_void, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: c_int,
     recvtype: MPI_Datatype, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Ialltoall, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Ialltoall, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoall(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Ialltoall to PMPI_Ialltoall);
 
@@ -458,7 +507,8 @@ unsafe extern "C" fn PMPI_Ialltoall_c(
     sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void,
     recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Ialltoall_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Ialltoall_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Ialltoall_c to PMPI_Ialltoall_c);
 
@@ -468,7 +518,8 @@ unsafe extern "C" fn PMPI_Ialltoallv(
     recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtype: MPI_Datatype,
     comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Ialltoallv, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Ialltoallv, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallv(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtype, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Ialltoallv to PMPI_Ialltoallv);
 
@@ -478,7 +529,8 @@ unsafe extern "C" fn PMPI_Ialltoallv_c(
     recvbuf: *mut c_void, recvcounts: *const MPI_Count, rdispls: *const MPI_Aint, recvtype: MPI_Datatype,
     comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Ialltoallv_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Ialltoallv_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallv(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtype, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Ialltoallv_c to PMPI_Ialltoallv_c);
 
@@ -488,7 +540,8 @@ unsafe extern "C" fn PMPI_Ialltoallw(
     recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtypes: *const MPI_Datatype,
     comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Ialltoallw, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Ialltoallw, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallw(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtypes, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtypes, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Ialltoallw to PMPI_Ialltoallw);
 
@@ -498,13 +551,15 @@ unsafe extern "C" fn PMPI_Ialltoallw_c(
     sendtypes: *const MPI_Datatype, recvbuf: *mut c_void, recvcounts: *const MPI_Count,
     rdispls: *const MPI_Aint, recvtypes: *const MPI_Datatype, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Ialltoallw_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Ialltoallw_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallw(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtypes, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtypes, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Ialltoallw_c to PMPI_Ialltoallw_c);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Ibarrier(comm: MPI_Comm, request: *mut MPI_Request) -> c_int {
-    unsupported(Call::Ibarrier, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Ibarrier, RaiseOn::Comm(comm.0), || unsafe { crate::collective::barrier(comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Ibarrier to PMPI_Ibarrier);
 
@@ -513,7 +568,8 @@ unsafe extern "C" fn PMPI_Ibcast(
     buffer: *mut c_void, count: c_int, datatype: MPI_Datatype, root: c_int, comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Ibcast, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Ibcast, RaiseOn::Comm(comm.0), || unsafe { crate::collective::bcast(buffer, MPI_Count::from(count), datatype, root, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Ibcast to PMPI_Ibcast);
 
@@ -522,7 +578,8 @@ unsafe extern "C" fn PMPI_Ibcast_c(
     buffer: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, root: c_int, comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Ibcast_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Ibcast_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::bcast(buffer, count, datatype, root, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Ibcast_c to PMPI_Ibcast_c);
 
@@ -531,7 +588,8 @@ unsafe extern "C" fn PMPI_Iexscan(
     sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: MPI_Datatype, op: MPI_Op,
     comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Iexscan, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Iexscan, RaiseOn::Comm(comm.0), || unsafe { crate::collective::exscan(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Iexscan to PMPI_Iexscan);
 
@@ -540,7 +598,8 @@ unsafe extern "C" fn PMPI_Iexscan_c(
     sendbuf: *const c_void, recvbuf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, op: MPI_Op,
     comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Iexscan_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Iexscan_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::exscan(sendbuf, recvbuf, count, datatype, op, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Iexscan_c to PMPI_Iexscan_c);
 
@@ -549,7 +608,8 @@ unsafe extern "C" fn PMPI_Igather(
     sendbuf: *const c_void, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: c_int,
     recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Igather, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Igather, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Igather to PMPI_Igather);
 
@@ -558,7 +618,8 @@ unsafe extern "C" fn PMPI_Igather_c(
     sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void,
     recvcount: MPI_Count, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Igather_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Igather_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Igather_c to PMPI_Igather_c);
 
@@ -568,7 +629,8 @@ unsafe extern "C" fn PMPI_Igatherv(
     recvcounts: *const c_int, displs: *const c_int, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Igatherv, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Igatherv, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, root, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Igatherv to PMPI_Igatherv);
 
@@ -578,7 +640,8 @@ unsafe extern "C" fn PMPI_Igatherv_c(
     recvcounts: *const MPI_Count, displs: *const MPI_Aint, recvtype: MPI_Datatype, root: c_int,
     comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Igatherv_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Igatherv_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, root, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Igatherv_c to PMPI_Igatherv_c);
 
@@ -587,7 +650,8 @@ unsafe extern "C" fn PMPI_Ireduce(
     sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: MPI_Datatype, op: MPI_Op,
     root: c_int, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Ireduce, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Ireduce, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, root, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Ireduce to PMPI_Ireduce);
 
@@ -596,7 +660,8 @@ unsafe extern "C" fn PMPI_Ireduce_c(
     sendbuf: *const c_void, recvbuf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, op: MPI_Op,
     root: c_int, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Ireduce_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Ireduce_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce(sendbuf, recvbuf, count, datatype, op, root, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Ireduce_c to PMPI_Ireduce_c);
 
@@ -605,7 +670,8 @@ unsafe extern "C" fn PMPI_Ireduce_scatter(
     sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const c_int, datatype: MPI_Datatype,
     op: MPI_Op, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Ireduce_scatter, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Ireduce_scatter, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter(sendbuf, recvbuf, Counts::Int(recvcounts), datatype, op, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Ireduce_scatter to PMPI_Ireduce_scatter);
 
@@ -614,7 +680,8 @@ unsafe extern "C" fn PMPI_Ireduce_scatter_block(
     sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: c_int, datatype: MPI_Datatype, op: MPI_Op,
     comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Ireduce_scatter_block, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Ireduce_scatter_block, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter_block(sendbuf, recvbuf, MPI_Count::from(recvcount), datatype, op, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Ireduce_scatter_block to PMPI_Ireduce_scatter_block);
 
@@ -623,7 +690,8 @@ unsafe extern "C" fn PMPI_Ireduce_scatter_block_c(
     sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: MPI_Count, datatype: MPI_Datatype, op: MPI_Op,
     comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Ireduce_scatter_block_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Ireduce_scatter_block_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Ireduce_scatter_block_c to PMPI_Ireduce_scatter_block_c);
 
@@ -632,7 +700,8 @@ unsafe extern "C" fn PMPI_Ireduce_scatter_c(
     sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const MPI_Count, datatype: MPI_Datatype,
     op: MPI_Op, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Ireduce_scatter_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Ireduce_scatter_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter(sendbuf, recvbuf, Counts::Large(recvcounts), datatype, op, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Ireduce_scatter_c to PMPI_Ireduce_scatter_c);
 
@@ -641,7 +710,8 @@ unsafe extern "C" fn PMPI_Iscan(
     sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: MPI_Datatype, op: MPI_Op,
     comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Iscan, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Iscan, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scan(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Iscan to PMPI_Iscan);
 
@@ -650,7 +720,8 @@ unsafe extern "C" fn PMPI_Iscan_c(
     sendbuf: *const c_void, recvbuf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, op: MPI_Op,
     comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Iscan_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Iscan_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scan(sendbuf, recvbuf, count, datatype, op, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Iscan_c to PMPI_Iscan_c);
 
@@ -659,7 +730,8 @@ unsafe extern "C" fn PMPI_Iscatter(
     sendbuf: *const c_void, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: c_int,
     recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Iscatter, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Iscatter, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatter(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Iscatter to PMPI_Iscatter);
 
@@ -668,7 +740,8 @@ unsafe extern "C" fn PMPI_Iscatter_c(
     sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void,
     recvcount: MPI_Count, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Iscatter_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Iscatter_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Iscatter_c to PMPI_Iscatter_c);
 
@@ -678,7 +751,8 @@ unsafe extern "C" fn PMPI_Iscatterv(
     recvbuf: *mut c_void, recvcount: c_int, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Iscatterv, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Iscatterv, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatterv(sendbuf, Counts::Int(sendcounts), Displs::Int(displs), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Iscatterv to PMPI_Iscatterv);
 
@@ -688,7 +762,8 @@ unsafe extern "C" fn PMPI_Iscatterv_c(
     recvbuf: *mut c_void, recvcount: MPI_Count, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Iscatterv_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Iscatterv_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatterv(sendbuf, Counts::Large(sendcounts), Displs::Large(displs), sendtype, recvbuf, recvcount, recvtype, root, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Iscatterv_c to PMPI_Iscatterv_c);
 
@@ -725,7 +800,8 @@ unsafe extern "C" fn PMPI_Reduce(
     sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: MPI_Datatype, op: MPI_Op,
     root: c_int, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Reduce, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Reduce, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, root, comm, How::Blocking) })
 }
 jump!(MPI_Reduce to PMPI_Reduce);
 
@@ -734,7 +810,8 @@ unsafe extern "C" fn PMPI_Reduce_c(
     sendbuf: *const c_void, recvbuf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, op: MPI_Op,
     root: c_int, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Reduce_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Reduce_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce(sendbuf, recvbuf, count, datatype, op, root, comm, How::Blocking) })
 }
 jump!(MPI_Reduce_c to PMPI_Reduce_c);
 
@@ -743,7 +820,8 @@ unsafe extern "C" fn PMPI_Reduce_init(
     sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: MPI_Datatype, op: MPI_Op,
     root: c_int, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Reduce_init, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Reduce_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, root, comm, How::Persistent(request)) })
 }
 jump!(MPI_Reduce_init to PMPI_Reduce_init);
 
@@ -752,7 +830,8 @@ unsafe extern "C" fn PMPI_Reduce_init_c(
     sendbuf: *const c_void, recvbuf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, op: MPI_Op,
     root: c_int, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Reduce_init_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Reduce_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce(sendbuf, recvbuf, count, datatype, op, root, comm, How::Persistent(request)) })
 }
 jump!(MPI_Reduce_init_c to PMPI_Reduce_init_c);
 
@@ -777,7 +856,8 @@ unsafe extern "C" fn PMPI_Reduce_scatter(
     sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const c_int, datatype: MPI_Datatype,
     op: MPI_Op, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Reduce_scatter, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Reduce_scatter, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter(sendbuf, recvbuf, Counts::Int(recvcounts), datatype, op, comm, How::Blocking) })
 }
 jump!(MPI_Reduce_scatter to PMPI_Reduce_scatter);
 
@@ -786,7 +866,8 @@ unsafe extern "C" fn PMPI_Reduce_scatter_block(
     sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: c_int, datatype: MPI_Datatype, op: MPI_Op,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Reduce_scatter_block, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Reduce_scatter_block, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter_block(sendbuf, recvbuf, MPI_Count::from(recvcount), datatype, op, comm, How::Blocking) })
 }
 jump!(MPI_Reduce_scatter_block to PMPI_Reduce_scatter_block);
 
@@ -795,7 +876,8 @@ unsafe extern "C" fn PMPI_Reduce_scatter_block_c(
     sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: MPI_Count, datatype: MPI_Datatype, op: MPI_Op,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Reduce_scatter_block_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Reduce_scatter_block_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm, How::Blocking) })
 }
 jump!(MPI_Reduce_scatter_block_c to PMPI_Reduce_scatter_block_c);
 
@@ -804,7 +886,8 @@ unsafe extern "C" fn PMPI_Reduce_scatter_block_init(
     sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: c_int, datatype: MPI_Datatype, op: MPI_Op,
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Reduce_scatter_block_init, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Reduce_scatter_block_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter_block(sendbuf, recvbuf, MPI_Count::from(recvcount), datatype, op, comm, How::Persistent(request)) })
 }
 jump!(MPI_Reduce_scatter_block_init to PMPI_Reduce_scatter_block_init);
 
@@ -813,7 +896,8 @@ unsafe extern "C" fn PMPI_Reduce_scatter_block_init_c(
     sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: MPI_Count, datatype: MPI_Datatype, op: MPI_Op,
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Reduce_scatter_block_init_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Reduce_scatter_block_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm, How::Persistent(request)) })
 }
 jump!(MPI_Reduce_scatter_block_init_c to PMPI_Reduce_scatter_block_init_c);
 
@@ -822,7 +906,8 @@ unsafe extern "C" fn PMPI_Reduce_scatter_c(
     sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const MPI_Count, datatype: MPI_Datatype,
     op: MPI_Op, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Reduce_scatter_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Reduce_scatter_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter(sendbuf, recvbuf, Counts::Large(recvcounts), datatype, op, comm, How::Blocking) })
 }
 jump!(MPI_Reduce_scatter_c to PMPI_Reduce_scatter_c);
 
@@ -831,7 +916,8 @@ unsafe extern "C" fn PMPI_Reduce_scatter_init(
     sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const c_int, datatype: MPI_Datatype,
     op: MPI_Op, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Reduce_scatter_init, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Reduce_scatter_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter(sendbuf, recvbuf, Counts::Int(recvcounts), datatype, op, comm, How::Persistent(request)) })
 }
 jump!(MPI_Reduce_scatter_init to PMPI_Reduce_scatter_init);
 
@@ -840,7 +926,8 @@ unsafe extern "C" fn PMPI_Reduce_scatter_init_c(
     sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const MPI_Count, datatype: MPI_Datatype,
     op: MPI_Op, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Reduce_scatter_init_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Reduce_scatter_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter(sendbuf, recvbuf, Counts::Large(recvcounts), datatype, op, comm, How::Persistent(request)) })
 }
 jump!(MPI_Reduce_scatter_init_c to PMPI_Reduce_scatter_init_c);
 
@@ -849,7 +936,8 @@ unsafe extern "C" fn PMPI_Scan(
     sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: MPI_Datatype, op: MPI_Op,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Scan, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Scan, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scan(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, How::Blocking) })
 }
 jump!(MPI_Scan to PMPI_Scan);
 
@@ -858,7 +946,8 @@ unsafe extern "C" fn PMPI_Scan_c(
     sendbuf: *const c_void, recvbuf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, op: MPI_Op,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Scan_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Scan_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scan(sendbuf, recvbuf, count, datatype, op, comm, How::Blocking) })
 }
 jump!(MPI_Scan_c to PMPI_Scan_c);
 
@@ -867,7 +956,8 @@ unsafe extern "C" fn PMPI_Scan_init(
     sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: MPI_Datatype, op: MPI_Op,
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Scan_init, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Scan_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scan(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, How::Persistent(request)) })
 }
 jump!(MPI_Scan_init to PMPI_Scan_init);
 
@@ -876,7 +966,8 @@ unsafe extern "C" fn PMPI_Scan_init_c(
     sendbuf: *const c_void, recvbuf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, op: MPI_Op,
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Scan_init_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Scan_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scan(sendbuf, recvbuf, count, datatype, op, comm, How::Persistent(request)) })
 }
 jump!(MPI_Scan_init_c to PMPI_Scan_init_c);
 
@@ -885,7 +976,8 @@ unsafe extern "C" fn PMPI_Scatter(
     sendbuf: *const c_void, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: c_int,
     recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Scatter, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Scatter, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatter(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, How::Blocking) })
 }
 jump!(MPI_Scatter to PMPI_Scatter);
 
@@ -894,7 +986,8 @@ unsafe extern "C" fn PMPI_Scatter_c(
     sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void,
     recvcount: MPI_Count, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Scatter_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Scatter_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, How::Blocking) })
 }
 jump!(MPI_Scatter_c to PMPI_Scatter_c);
 
@@ -903,7 +996,8 @@ unsafe extern "C" fn PMPI_Scatter_init(
     sendbuf: *const c_void, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: c_int,
     recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Scatter_init, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Scatter_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatter(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, How::Persistent(request)) })
 }
 jump!(MPI_Scatter_init to PMPI_Scatter_init);
 
@@ -913,7 +1007,8 @@ unsafe extern "C" fn PMPI_Scatter_init_c(
     recvcount: MPI_Count, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Scatter_init_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Scatter_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, How::Persistent(request)) })
 }
 jump!(MPI_Scatter_init_c to PMPI_Scatter_init_c);
 
@@ -922,7 +1017,8 @@ unsafe extern "C" fn PMPI_Scatterv(
     sendbuf: *const c_void, sendcounts: *const c_int, displs: *const c_int, sendtype: MPI_Datatype,
     recvbuf: *mut c_void, recvcount: c_int, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Scatterv, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Scatterv, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatterv(sendbuf, Counts::Int(sendcounts), Displs::Int(displs), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, How::Blocking) })
 }
 jump!(MPI_Scatterv to PMPI_Scatterv);
 
@@ -931,7 +1027,8 @@ unsafe extern "C" fn PMPI_Scatterv_c(
     sendbuf: *const c_void, sendcounts: *const MPI_Count, displs: *const MPI_Aint, sendtype: MPI_Datatype,
     recvbuf: *mut c_void, recvcount: MPI_Count, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Scatterv_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Scatterv_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatterv(sendbuf, Counts::Large(sendcounts), Displs::Large(displs), sendtype, recvbuf, recvcount, recvtype, root, comm, How::Blocking) })
 }
 jump!(MPI_Scatterv_c to PMPI_Scatterv_c);
 
@@ -941,7 +1038,8 @@ unsafe extern "C" fn PMPI_Scatterv_init(
     recvbuf: *mut c_void, recvcount: c_int, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm,
     info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Scatterv_init, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Scatterv_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatterv(sendbuf, Counts::Int(sendcounts), Displs::Int(displs), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, How::Persistent(request)) })
 }
 jump!(MPI_Scatterv_init to PMPI_Scatterv_init);
 
@@ -951,6 +1049,7 @@ unsafe extern "C" fn PMPI_Scatterv_init_c(
     recvbuf: *mut c_void, recvcount: MPI_Count, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm,
     info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Scatterv_init_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Scatterv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatterv(sendbuf, Counts::Large(sendcounts), Displs::Large(displs), sendtype, recvbuf, recvcount, recvtype, root, comm, How::Persistent(request)) })
 }
 jump!(MPI_Scatterv_init_c to PMPI_Scatterv_init_c);

@@ -6,6 +6,6 @@ use crate::prelude::*;
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Pcontrol(level: c_int) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Pcontrol, RaiseOn::Process, || unsafe { crate::inquiry::pcontrol(level, ) })
+    call(Call::Pcontrol, RaiseOn::Process, || unsafe { crate::inquiry::pcontrol(level) })
 }
 jump!(MPI_Pcontrol to PMPI_Pcontrol);

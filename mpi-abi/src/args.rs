@@ -1,0 +1,116 @@
+//! Arguments as C passes them, turned into what the rooms below take, with the
+//! checks that the standard asks of every call.
+
+use std::os::raw::{c_int, c_void};
+
+use objects::{Buffer, Class, Error, Result, Status};
+use runtime::Process;
+
+use crate::abi::{MPI_Count, MPI_Datatype, MPI_Request};
+
+/// MPI_UNDEFINED.
+pub(crate) const UNDEFINED: c_int = -32766;
+/// MPI_IN_PLACE as a buffer address.
+pub(crate) const IN_PLACE: usize = 1;
+
+/// The user's buffer: `count` items of a committed datatype.
+///
+/// # Safety
+/// As MPI demands of the caller: the memory that address, count and datatype
+/// describe is valid until the operation completes.
+#[inline]
+pub(crate) unsafe fn buffer(
+    p: &Process, address: *const c_void, count: MPI_Count, datatype: MPI_Datatype,
+) -> Result<Buffer> {
+    let count = checked_count(count, "count")?;
+    let datatype = p.datatype(datatype.0)?;
+    if !datatype.is_committed() {
+        return Err(Error::new(Class::Type, "the datatype is not committed: call MPI_Type_commit first"));
+    }
+    if address.is_null() && count > 0 && datatype.size() > 0 && datatype.is_predefined() {
+        return Err(Error::new(Class::Buffer, format!("the buffer is a null pointer, but count is {count}")));
+    }
+    if address as usize == IN_PLACE {
+        return Err(Error::new(Class::Buffer, "MPI_IN_PLACE is not a buffer of this call"));
+    }
+    // SAFETY: the caller's promise, which is the user's (MPI-5.0 §3.2, §3.7).
+    Ok(unsafe { Buffer::new(address.cast_mut().cast(), count, datatype) })
+}
+
+/// A count that is not negative. MPI_ERR_COUNT otherwise.
+#[inline]
+pub(crate) fn checked_count(count: MPI_Count, name: &str) -> Result<u64> {
+    u64::try_from(count).map_err(|_| Error::new(Class::Count, format!("{name} is {count}, which is negative")))
+}
+
+/// Writes a status where the caller wants it, but for its MPI_ERROR field, which
+/// only calls with arrays of statuses set (MPI-5.0 §3.2.5).
+///
+/// # Safety
+/// `to` is MPI_STATUS_IGNORE (null) or points to a status.
+#[inline]
+pub(crate) unsafe fn put_status(to: *mut Status, status: &Status) {
+    if !to.is_null() {
+        // SAFETY: not null, so it points to a status of the caller's.
+        unsafe {
+            let error = (*to).error;
+            *to = *status;
+            (*to).error = error;
+        }
+    }
+}
+
+/// Stores through a pointer that must not be null. MPI_ERR_ARG otherwise.
+///
+/// # Safety
+/// `to` is null or valid for a write.
+#[inline]
+pub(crate) unsafe fn put<T>(to: *mut T, value: T, name: &str) -> Result<()> {
+    if to.is_null() {
+        return Err(null_argument(name));
+    }
+    // SAFETY: not null, so valid by the caller's promise.
+    unsafe { to.write(value) };
+    Ok(())
+}
+
+/// The caller's array; empty for length 0 whatever the pointer.
+///
+/// # Safety
+/// `first` is null or points to `len` elements that nobody else touches.
+pub(crate) unsafe fn slice<'a, T>(first: *const T, len: MPI_Count, name: &str) -> Result<&'a [T]> {
+    match checked_count(len, "count")? {
+        0 => Ok(&[]),
+        _ if first.is_null() => Err(null_argument(name)),
+        // SAFETY: not null, and the caller vouches for the length.
+        len => Ok(unsafe { std::slice::from_raw_parts(first, len as usize) }),
+    }
+}
+
+/// As [`slice`], to write to.
+///
+/// # Safety
+/// As for [`slice`].
+pub(crate) unsafe fn slice_mut<'a, T>(first: *mut T, len: MPI_Count, name: &str) -> Result<&'a mut [T]> {
+    match checked_count(len, "count")? {
+        0 => Ok(&mut []),
+        _ if first.is_null() => Err(null_argument(name)),
+        // SAFETY: not null, and the caller vouches for the length.
+        len => Ok(unsafe { std::slice::from_raw_parts_mut(first, len as usize) }),
+    }
+}
+
+/// The caller's requests as the plain handles that `runtime` takes.
+///
+/// # Safety
+/// As for [`slice`].
+pub(crate) unsafe fn requests<'a>(first: *mut MPI_Request, len: c_int) -> Result<&'a mut [usize]> {
+    // SAFETY: `MPI_Request` is a transparent `usize`; the rest is the caller's promise.
+    unsafe { slice_mut(first.cast::<usize>(), len.into(), "array_of_requests") }
+}
+
+/// A required pointer was null.
+#[cold]
+pub(crate) fn null_argument(name: &str) -> Error {
+    Error::new(Class::Arg, format!("{name} is a null pointer"))
+}

@@ -1,0 +1,437 @@
+//! MPI-5.0 chapter 6: collective communication.
+//!
+//! One body serves the blocking, the nonblocking and the persistent form of an
+//! operation: [`How`] says which. A body turns the arguments into an
+//! [`Operation`]; the rest is the same for all.
+
+use std::os::raw::{c_int, c_void};
+
+use collectives::operation::{Blocks, Data, Operation, Types, Vector};
+use objects::buffer::Area;
+use objects::{Class, Comm, Datatype, Error, Result};
+use runtime::{Process, collective, with};
+
+use crate::abi::{MPI_Comm, MPI_Count, MPI_Datatype, MPI_Op};
+use crate::args::{IN_PLACE, checked_count, slice};
+use crate::convert::{Counts, Displs};
+use crate::how::How;
+
+/// Takes the operation that was described, while what it borrows is there.
+type Planning<'a> = dyn FnMut(&Operation<'_>) -> Result<()> + 'a;
+
+/// Plans the operation that `describe` gives and runs it as `how` says.
+fn run(
+    comm: MPI_Comm, how: How, describe: impl FnOnce(&Process, &Comm, &mut Planning<'_>) -> Result<()>,
+) -> Result<()> {
+    how.check()?;
+    let plan = with(|p| {
+        let object = p.comm(comm.0)?;
+        let mut plan = None;
+        describe(p, object, &mut |operation| {
+            plan = Some(p.plan(object, operation)?);
+            Ok(())
+        })?;
+        plan.ok_or_else(|| Error::internal("a collective was not described"))
+    })?;
+    match how {
+        How::Blocking => collective::run(comm.0, plan),
+        How::Nonblocking(_) => how.give(collective::start(comm.0, plan)?),
+        How::Persistent(_) => how.give(collective::init(comm.0, plan)),
+    }
+}
+
+/// A buffer argument. MPI_IN_PLACE is `None`.
+unsafe fn area(address: *const c_void, items: u64, ty: &Datatype) -> Result<Option<Area>> {
+    if address as usize == IN_PLACE {
+        return Ok(None);
+    }
+    if !ty.is_committed() {
+        return Err(Error::new(Class::Type, "the datatype is not committed: call MPI_Type_commit first"));
+    }
+    if address.is_null() && items > 0 && ty.size() > 0 && ty.is_predefined() {
+        return Err(Error::new(Class::Buffer, format!("the buffer is a null pointer, but {items} items are to be moved")));
+    }
+    // SAFETY: the user's promise about the buffer (MPI-5.0 §6), passed on.
+    Ok(Some(unsafe { Area::of(address.cast_mut().cast(), items, ty) }))
+}
+
+/// `count` items for each of `blocks` ranks; `None` for MPI_IN_PLACE.
+unsafe fn data<'a>(
+    p: &'a Process, address: *const c_void, count: MPI_Count, datatype: MPI_Datatype, blocks: u32,
+) -> Result<Option<Data<'a>>> {
+    if address as usize == IN_PLACE {
+        return Ok(None);
+    }
+    let (count, ty) = (checked_count(count, "count")?, p.datatype(datatype.0)?);
+    // SAFETY: passed on.
+    Ok(unsafe { area(address, count.saturating_mul(blocks.into()), ty)? }.map(|area| Data { area, count, ty }))
+}
+
+/// What may not be MPI_IN_PLACE.
+fn required<T>(value: Option<T>, name: &str) -> Result<T> {
+    value.ok_or_else(|| Error::new(Class::Buffer, format!("{name} can't be MPI_IN_PLACE here")))
+}
+
+#[cold]
+fn bad_root(comm: &Comm, root: c_int) -> Error {
+    Error::new(Class::Root, format!("root {root} is not a rank of {}: ranks go from 0 to {}", comm.describe(), comm.size() - 1))
+}
+
+fn checked_root(comm: &Comm, root: c_int) -> Result<u32> {
+    u32::try_from(root).ok().filter(|&root| root < comm.size()).ok_or_else(|| bad_root(comm, root))
+}
+
+/// Counts and displacements of a `v` operation, owned.
+struct Lists {
+    counts: Vec<u64>,
+    displs: Vec<i64>,
+}
+
+impl Lists {
+    unsafe fn read(counts: Counts, displs: Displs, ranks: u32) -> Result<Lists> {
+        // SAFETY: the user's arrays, one element for each rank.
+        unsafe { Ok(Lists { counts: counts_of(counts, ranks)?, displs: displs.to_vec(ranks as usize, "displs")? }) }
+    }
+
+    /// Blocks of one type; displacements are in its extents.
+    unsafe fn blocks<'a>(&'a self, p: &'a Process, address: *const c_void, datatype: MPI_Datatype) -> Result<Blocks<'a>> {
+        let ty = p.datatype(datatype.0)?;
+        let extent = ty.extent().1;
+        // SAFETY: passed on.
+        let area = unsafe { self.area(address, |_| (ty, extent))? };
+        Ok(Blocks { area, counts: &self.counts, displs: &self.displs, types: Types::One(ty) })
+    }
+
+    /// Blocks that each have a type; displacements are in bytes.
+    unsafe fn blocks_of<'a>(&'a self, address: *const c_void, types: &'a [Datatype]) -> Result<Blocks<'a>> {
+        // SAFETY: passed on.
+        let area = unsafe { self.area(address, |rank| (&types[rank], 1))? };
+        Ok(Blocks { area, counts: &self.counts, displs: &self.displs, types: Types::Each(types) })
+    }
+
+    /// All bytes that any block touches. `block` gives a rank's type and the unit
+    /// of its displacement.
+    unsafe fn area<'t>(&self, address: *const c_void, block: impl Fn(usize) -> (&'t Datatype, i64)) -> Result<Area> {
+        let (mut low, mut high) = (0i64, 0i64);
+        for (rank, (&count, &displ)) in self.counts.iter().zip(&self.displs).enumerate() {
+            let (ty, unit) = block(rank);
+            // SAFETY: looked at only, for the checks; the bytes are vouched for below.
+            required(unsafe { self::area(address, count, ty)? }, "the buffer")?;
+            let reach = if count == 0 { Some((0, 0)) } else { ty.reach(count) };
+            let place = displ.checked_mul(unit);
+            let ends = place.zip(reach).and_then(|(at, (from, to))| Some((at.checked_add(from)?, at.checked_add(to)?)));
+            let (from, to) = ends.ok_or_else(|| {
+                Error::new(Class::Count, format!("the block of rank {rank} does not fit the address space"))
+            })?;
+            if count > 0 {
+                (low, high) = (low.min(from), high.max(to));
+            }
+        }
+        // SAFETY: the user's promise: every block of the buffer is valid.
+        Ok(unsafe { Area::new(address.cast_mut().cast(), low, high) })
+    }
+}
+
+/// One count for each rank, none of them negative.
+unsafe fn counts_of(counts: Counts, ranks: u32) -> Result<Vec<u64>> {
+    // SAFETY: the user's array, one element for each rank.
+    let counts = unsafe { counts.to_vec(ranks as usize, "counts")? };
+    counts.into_iter().map(|count| checked_count(count, "a count")).collect()
+}
+
+/// The datatypes of a `w` operation.
+unsafe fn types_of(p: &Process, types: *const MPI_Datatype, ranks: u32) -> Result<Vec<Datatype>> {
+    // SAFETY: the user's array, one element for each rank.
+    let handles = unsafe { slice(types, ranks.into(), "types")? };
+    handles.iter().map(|handle| p.datatype(handle.0).cloned()).collect()
+}
+
+/// What a reduction works on; the operation must fit the type (MPI-5.0 §6.9.2).
+struct Operands<'a> {
+    ty: &'a Datatype,
+    handle: usize,
+    op: objects::Op,
+    send: Option<Area>,
+    recv: Option<Area>,
+}
+
+impl<'a> Operands<'a> {
+    unsafe fn read(
+        p: &'a Process, sendbuf: *const c_void, recvbuf: *mut c_void, count: u64, datatype: MPI_Datatype, op: MPI_Op,
+        receives: bool,
+    ) -> Result<Operands<'a>> {
+        let (ty, op) = (p.datatype(datatype.0)?, p.op(op.0)?);
+        op.check(ty)?;
+        // SAFETY: passed on.
+        let (send, recv) = unsafe {
+            let recv = if receives { area(recvbuf, count, ty)? } else { None };
+            (area(sendbuf, count, ty)?, recv)
+        };
+        if receives && recv.is_none() {
+            return Err(Error::new(Class::Buffer, "recvbuf can't be MPI_IN_PLACE: give it as sendbuf"));
+        }
+        if send.is_some() && recv.is_some() && sendbuf == recvbuf.cast_const() && count > 0 && ty.size() > 0 {
+            return Err(Error::new(Class::Buffer, "sendbuf and recvbuf are the same: pass MPI_IN_PLACE as sendbuf"));
+        }
+        Ok(Operands { ty, handle: datatype.0, op, send, recv })
+    }
+
+    fn vector(&self) -> Vector<'_> {
+        Vector { send: self.send, recv: self.recv, ty: self.ty, handle: self.handle, op: &self.op }
+    }
+}
+
+pub(crate) unsafe fn barrier(comm: MPI_Comm, how: How) -> Result<()> {
+    run(comm, how, |_, _, plan| plan(&Operation::Barrier))
+}
+
+pub(crate) unsafe fn bcast(
+    buffer: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, root: c_int, comm: MPI_Comm, how: How,
+) -> Result<()> {
+    run(comm, how, |p, object, plan| {
+        let root = checked_root(object, root)?;
+        // SAFETY: the user's buffer.
+        let data = required(unsafe { data(p, buffer, count, datatype, 1)? }, "the buffer of MPI_Bcast")?;
+        plan(&Operation::Bcast { root, data })
+    })
+}
+
+pub(crate) unsafe fn gather(
+    sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: MPI_Count,
+    recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, how: How,
+) -> Result<()> {
+    run(comm, how, |p, object, plan| {
+        let root = checked_root(object, root)?;
+        let is_root = object.rank() == root;
+        // SAFETY: the user's buffers; recvbuf is significant at the root only.
+        let (send, recv) = unsafe {
+            let recv = if is_root { data(p, recvbuf, recvcount, recvtype, object.size())? } else { None };
+            (data(p, sendbuf, sendcount, sendtype, 1)?, recv)
+        };
+        in_place_at_root(send.is_none(), is_root)?;
+        if is_root {
+            required(recv, "recvbuf")?;
+        }
+        plan(&Operation::Gather { root, send, recv })
+    })
+}
+
+/// MPI_IN_PLACE is for the root alone in gathers, scatters and reductions.
+fn in_place_at_root(in_place: bool, is_root: bool) -> Result<()> {
+    if in_place && !is_root {
+        return Err(Error::new(Class::Buffer, "MPI_IN_PLACE is for the root alone in this operation"));
+    }
+    Ok(())
+}
+
+#[allow(clippy::too_many_arguments)]
+pub(crate) unsafe fn gatherv(
+    sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcounts: Counts,
+    displs: Displs, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, how: How,
+) -> Result<()> {
+    run(comm, how, |p, object, plan| {
+        let root = checked_root(object, root)?;
+        let is_root = object.rank() == root;
+        // SAFETY: the user's buffers; those of the receiver are significant at the root only.
+        unsafe {
+            let lists = if is_root { Some(Lists::read(recvcounts, displs, object.size())?) } else { None };
+            let recv = lists.as_ref().map(|lists| lists.blocks(p, recvbuf, recvtype)).transpose()?;
+            let send = data(p, sendbuf, sendcount, sendtype, 1)?;
+            in_place_at_root(send.is_none(), is_root)?;
+            plan(&Operation::Gatherv { root, send, recv })
+        }
+    })
+}
+
+pub(crate) unsafe fn scatter(
+    sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: MPI_Count,
+    recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, how: How,
+) -> Result<()> {
+    run(comm, how, |p, object, plan| {
+        let root = checked_root(object, root)?;
+        let is_root = object.rank() == root;
+        // SAFETY: the user's buffers; sendbuf is significant at the root only.
+        let (send, recv) = unsafe {
+            let send = if is_root { data(p, sendbuf, sendcount, sendtype, object.size())? } else { None };
+            (send, data(p, recvbuf, recvcount, recvtype, 1)?)
+        };
+        in_place_at_root(recv.is_none(), is_root)?;
+        if is_root {
+            required(send, "sendbuf")?;
+        }
+        plan(&Operation::Scatter { root, send, recv })
+    })
+}
+
+#[allow(clippy::too_many_arguments)]
+pub(crate) unsafe fn scatterv(
+    sendbuf: *const c_void, sendcounts: Counts, displs: Displs, sendtype: MPI_Datatype, recvbuf: *mut c_void,
+    recvcount: MPI_Count, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, how: How,
+) -> Result<()> {
+    run(comm, how, |p, object, plan| {
+        let root = checked_root(object, root)?;
+        let is_root = object.rank() == root;
+        // SAFETY: the user's buffers; those of the sender are significant at the root only.
+        unsafe {
+            let lists = if is_root { Some(Lists::read(sendcounts, displs, object.size())?) } else { None };
+            let send = lists.as_ref().map(|lists| lists.blocks(p, sendbuf, sendtype)).transpose()?;
+            let recv = data(p, recvbuf, recvcount, recvtype, 1)?;
+            in_place_at_root(recv.is_none(), is_root)?;
+            plan(&Operation::Scatterv { root, send, recv })
+        }
+    })
+}
+
+pub(crate) unsafe fn allgather(
+    sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: MPI_Count,
+    recvtype: MPI_Datatype, comm: MPI_Comm, how: How,
+) -> Result<()> {
+    run(comm, how, |p, object, plan| {
+        // SAFETY: the user's buffers.
+        unsafe {
+            let recv = required(data(p, recvbuf, recvcount, recvtype, object.size())?, "recvbuf")?;
+            plan(&Operation::Allgather { send: data(p, sendbuf, sendcount, sendtype, 1)?, recv })
+        }
+    })
+}
+
+#[allow(clippy::too_many_arguments)]
+pub(crate) unsafe fn allgatherv(
+    sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcounts: Counts,
+    displs: Displs, recvtype: MPI_Datatype, comm: MPI_Comm, how: How,
+) -> Result<()> {
+    run(comm, how, |p, object, plan| {
+        // SAFETY: the user's buffers and arrays.
+        unsafe {
+            let lists = Lists::read(recvcounts, displs, object.size())?;
+            let recv = lists.blocks(p, recvbuf, recvtype)?;
+            plan(&Operation::Allgatherv { send: data(p, sendbuf, sendcount, sendtype, 1)?, recv })
+        }
+    })
+}
+
+pub(crate) unsafe fn alltoall(
+    sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: MPI_Count,
+    recvtype: MPI_Datatype, comm: MPI_Comm, how: How,
+) -> Result<()> {
+    run(comm, how, |p, object, plan| {
+        // SAFETY: the user's buffers.
+        unsafe {
+            let recv = required(data(p, recvbuf, recvcount, recvtype, object.size())?, "recvbuf")?;
+            plan(&Operation::Alltoall { send: data(p, sendbuf, sendcount, sendtype, object.size())?, recv })
+        }
+    })
+}
+
+#[allow(clippy::too_many_arguments)]
+pub(crate) unsafe fn alltoallv(
+    sendbuf: *const c_void, sendcounts: Counts, sdispls: Displs, sendtype: MPI_Datatype, recvbuf: *mut c_void,
+    recvcounts: Counts, rdispls: Displs, recvtype: MPI_Datatype, comm: MPI_Comm, how: How,
+) -> Result<()> {
+    run(comm, how, |p, object, plan| {
+        // SAFETY: the user's buffers and arrays; those of the sender are not looked at in place.
+        unsafe {
+            let in_place = sendbuf as usize == IN_PLACE;
+            let sending = if in_place { None } else { Some(Lists::read(sendcounts, sdispls, object.size())?) };
+            let receiving = Lists::read(recvcounts, rdispls, object.size())?;
+            let send = sending.as_ref().map(|lists| lists.blocks(p, sendbuf, sendtype)).transpose()?;
+            plan(&Operation::Alltoallv { send, recv: receiving.blocks(p, recvbuf, recvtype)? })
+        }
+    })
+}
+
+#[allow(clippy::too_many_arguments)]
+pub(crate) unsafe fn alltoallw(
+    sendbuf: *const c_void, sendcounts: Counts, sdispls: Displs, sendtypes: *const MPI_Datatype, recvbuf: *mut c_void,
+    recvcounts: Counts, rdispls: Displs, recvtypes: *const MPI_Datatype, comm: MPI_Comm, how: How,
+) -> Result<()> {
+    run(comm, how, |p, object, plan| {
+        let ranks = object.size();
+        // SAFETY: the user's buffers and arrays; those of the sender are not looked at in place.
+        unsafe {
+            let in_place = sendbuf as usize == IN_PLACE;
+            let sending = if in_place { None } else { Some(Lists::read(sendcounts, sdispls, ranks)?) };
+            let from = if in_place { Vec::new() } else { types_of(p, sendtypes, ranks)? };
+            let (receiving, to) = (Lists::read(recvcounts, rdispls, ranks)?, types_of(p, recvtypes, ranks)?);
+            let send = sending.as_ref().map(|lists| lists.blocks_of(sendbuf, &from)).transpose()?;
+            plan(&Operation::Alltoallv { send, recv: receiving.blocks_of(recvbuf, &to)? })
+        }
+    })
+}
+
+#[allow(clippy::too_many_arguments)]
+pub(crate) unsafe fn reduce(
+    sendbuf: *const c_void, recvbuf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, op: MPI_Op, root: c_int,
+    comm: MPI_Comm, how: How,
+) -> Result<()> {
+    run(comm, how, |p, object, plan| {
+        let (root, count) = (checked_root(object, root)?, checked_count(count, "count")?);
+        let is_root = object.rank() == root;
+        // SAFETY: the user's buffers; recvbuf is significant at the root only.
+        let operands = unsafe { Operands::read(p, sendbuf, recvbuf, count, datatype, op, is_root)? };
+        in_place_at_root(operands.send.is_none(), is_root)?;
+        plan(&Operation::Reduce { root, vector: operands.vector(), count })
+    })
+}
+
+pub(crate) unsafe fn allreduce(
+    sendbuf: *const c_void, recvbuf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, op: MPI_Op,
+    comm: MPI_Comm, how: How,
+) -> Result<()> {
+    run(comm, how, |p, _, plan| {
+        let count = checked_count(count, "count")?;
+        // SAFETY: the user's buffers.
+        let operands = unsafe { Operands::read(p, sendbuf, recvbuf, count, datatype, op, true)? };
+        plan(&Operation::Allreduce { vector: operands.vector(), count })
+    })
+}
+
+pub(crate) unsafe fn reduce_scatter(
+    sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: Counts, datatype: MPI_Datatype, op: MPI_Op,
+    comm: MPI_Comm, how: How,
+) -> Result<()> {
+    run(comm, how, |p, object, plan| {
+        // SAFETY: the user's array, one element for each rank, and buffers.
+        let counts = unsafe { counts_of(recvcounts, object.size())? };
+        let all = counts.iter().fold(0u64, |sum, &count| sum.saturating_add(count));
+        // SAFETY: as above.
+        let operands = unsafe { Operands::read(p, sendbuf, recvbuf, all, datatype, op, true)? };
+        plan(&Operation::ReduceScatter { vector: operands.vector(), counts: &counts })
+    })
+}
+
+pub(crate) unsafe fn reduce_scatter_block(
+    sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: MPI_Count, datatype: MPI_Datatype, op: MPI_Op,
+    comm: MPI_Comm, how: How,
+) -> Result<()> {
+    run(comm, how, |p, _, plan| {
+        let count = checked_count(recvcount, "recvcount")?;
+        // SAFETY: the user's buffers.
+        let operands = unsafe { Operands::read(p, sendbuf, recvbuf, count, datatype, op, true)? };
+        plan(&Operation::ReduceScatterBlock { vector: operands.vector(), count })
+    })
+}
+
+pub(crate) unsafe fn scan(
+    sendbuf: *const c_void, recvbuf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, op: MPI_Op,
+    comm: MPI_Comm, how: How,
+) -> Result<()> {
+    run(comm, how, |p, _, plan| {
+        let count = checked_count(count, "count")?;
+        // SAFETY: the user's buffers.
+        let operands = unsafe { Operands::read(p, sendbuf, recvbuf, count, datatype, op, true)? };
+        plan(&Operation::Scan { vector: operands.vector(), count })
+    })
+}
+
+pub(crate) unsafe fn exscan(
+    sendbuf: *const c_void, recvbuf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, op: MPI_Op,
+    comm: MPI_Comm, how: How,
+) -> Result<()> {
+    run(comm, how, |p, _, plan| {
+        let count = checked_count(count, "count")?;
+        // SAFETY: the user's buffers.
+        let operands = unsafe { Operands::read(p, sendbuf, recvbuf, count, datatype, op, true)? };
+        plan(&Operation::Exscan { vector: operands.vector(), count })
+    })
+}

@@ -1,0 +1,138 @@
+//! MPI-5.0 §7.4 and §7.8: communicators, their names and hints.
+//!
+//! Creation is collective and may run the user's attribute functions, so it is
+//! done in steps: agree (outside the gate), copy attributes (user code), insert.
+
+use std::os::raw::{c_char, c_int};
+
+use objects::{Class, Comm, Error, Result};
+use runtime::{communicator, predefined, with};
+
+use crate::abi::{MPI_Comm, MPI_Group, MPI_Info, MPI_Request};
+use crate::args::{UNDEFINED, null_argument, put};
+use crate::constants::{MPI_CONGRUENT, MPI_IDENT, MPI_MAX_OBJECT_NAME, MPI_SIMILAR, MPI_UNEQUAL};
+use crate::text::{put_text, text};
+
+/// Gives a new communicator its handle; `None` gives MPI_COMM_NULL.
+unsafe fn give(newcomm: *mut MPI_Comm, comm: Option<Comm>) -> Result<()> {
+    let handle = comm.map_or(predefined::COMM_NULL, |comm| with(|p| p.comms.insert(comm)) as usize);
+    // SAFETY: null is refused, else the user's pointer.
+    unsafe { put(newcomm, MPI_Comm(handle), "newcomm") }
+}
+
+fn not_null(newcomm: *mut MPI_Comm) -> Result<()> {
+    if newcomm.is_null() { Err(null_argument("newcomm")) } else { Ok(()) }
+}
+
+pub(crate) unsafe fn comm_size(comm: MPI_Comm, size: *mut c_int) -> Result<()> {
+    let members = with(|p| p.comm(comm.0).map(Comm::size))?;
+    // SAFETY: null is refused, else the user's pointer.
+    unsafe { put(size, members as c_int, "size") }
+}
+
+pub(crate) unsafe fn comm_rank(comm: MPI_Comm, rank: *mut c_int) -> Result<()> {
+    let mine = with(|p| p.comm(comm.0).map(Comm::rank))?;
+    // SAFETY: null is refused, else the user's pointer.
+    unsafe { put(rank, mine as c_int, "rank") }
+}
+
+pub(crate) unsafe fn comm_test_inter(comm: MPI_Comm, flag: *mut c_int) -> Result<()> {
+    let inter = with(|p| p.comm(comm.0).map(Comm::is_inter))?;
+    // SAFETY: null is refused, else the user's pointer.
+    unsafe { put(flag, c_int::from(inter), "flag") }
+}
+
+pub(crate) unsafe fn comm_compare(comm1: MPI_Comm, comm2: MPI_Comm, result: *mut c_int) -> Result<()> {
+    let same = with(|p| Ok(p.comm(comm1.0)?.compare(p.comm(comm2.0)?)))?;
+    let same = match same {
+        objects::Comparison::Ident => MPI_IDENT,
+        objects::Comparison::Congruent => MPI_CONGRUENT,
+        objects::Comparison::Similar => MPI_SIMILAR,
+        objects::Comparison::Unequal => MPI_UNEQUAL,
+    };
+    // SAFETY: null is refused, else the user's pointer.
+    unsafe { put(result, same, "result") }
+}
+
+pub(crate) unsafe fn comm_dup(comm: MPI_Comm, newcomm: *mut MPI_Comm) -> Result<()> {
+    not_null(newcomm)?;
+    let mut copy = communicator::duplicate(comm.0)?;
+    crate::attribute::copy_comm(comm, &mut copy)?;
+    // SAFETY: checked not to be null.
+    unsafe { give(newcomm, Some(copy)) }
+}
+
+pub(crate) unsafe fn comm_dup_with_info(comm: MPI_Comm, info: MPI_Info, newcomm: *mut MPI_Comm) -> Result<()> {
+    not_null(newcomm)?;
+    let hints = crate::info::optional(info)?;
+    let mut copy = communicator::duplicate(comm.0)?;
+    crate::attribute::copy_comm(comm, &mut copy)?;
+    *copy.info_mut() = hints;
+    // SAFETY: checked not to be null.
+    unsafe { give(newcomm, Some(copy)) }
+}
+
+pub(crate) unsafe fn comm_idup(comm: MPI_Comm, newcomm: *mut MPI_Comm, request: *mut MPI_Request) -> Result<()> {
+    not_null(newcomm)?;
+    let (copy, pending) = communicator::iduplicate(comm.0)?;
+    crate::attribute::copy_comm_into(comm, MPI_Comm(copy))?;
+    // SAFETY: null is refused, else the user's pointers.
+    unsafe {
+        put(newcomm, MPI_Comm(copy), "newcomm")?;
+        put(request, MPI_Request(pending), "request")
+    }
+}
+
+pub(crate) unsafe fn comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: *mut MPI_Comm) -> Result<()> {
+    not_null(newcomm)?;
+    let group = with(|p| p.group(group.0))?;
+    let made = communicator::create(comm.0, &group)?;
+    // SAFETY: checked not to be null.
+    unsafe { give(newcomm, made) }
+}
+
+pub(crate) unsafe fn comm_split(comm: MPI_Comm, color: c_int, key: c_int, newcomm: *mut MPI_Comm) -> Result<()> {
+    not_null(newcomm)?;
+    let color = match color {
+        UNDEFINED => None,
+        color => Some(u32::try_from(color).map_err(|_| {
+            Error::new(Class::Arg, format!("color is {color}: it must be MPI_UNDEFINED or not negative"))
+        })?),
+    };
+    let made = communicator::split(comm.0, color, key)?;
+    // SAFETY: checked not to be null.
+    unsafe { give(newcomm, made) }
+}
+
+pub(crate) unsafe fn comm_free(comm: *mut MPI_Comm) -> Result<()> {
+    if comm.is_null() {
+        return Err(null_argument("comm"));
+    }
+    // SAFETY: not null, so the user's pointer.
+    let handle = unsafe { *comm };
+    with(|p| p.comm(handle.0).map(|_| ()))?;
+    if handle.0 < predefined::END {
+        return Err(Error::new(Class::Comm, "a predefined communicator can't be freed"));
+    }
+    crate::attribute::delete_all_of_comm(handle)?;
+    with(|p| p.comms.remove(handle.0 as u64))
+        .map_err(|stale| runtime::bad_handle(Class::Comm, "communicator", stale))?;
+    // SAFETY: as above.
+    unsafe { put(comm, MPI_Comm(predefined::COMM_NULL), "comm") }
+}
+
+pub(crate) unsafe fn comm_set_name(comm: MPI_Comm, comm_name: *const c_char) -> Result<()> {
+    // SAFETY: null is refused, else the user's string.
+    let name = unsafe { text(comm_name, "comm_name")? };
+    with(|p| p.comm_mut(comm.0).map(|comm| comm.set_name(&name)))
+}
+
+pub(crate) unsafe fn comm_get_name(comm: MPI_Comm, comm_name: *mut c_char, resultlen: *mut c_int) -> Result<()> {
+    // MPI-5.0 §7.8: MPI_COMM_NULL has a name as well.
+    let name = match comm.0 {
+        predefined::COMM_NULL => "MPI_COMM_NULL".to_owned(),
+        handle => with(|p| p.comm(handle).map(|comm| comm.name().to_owned()))?,
+    };
+    // SAFETY: the user's buffer of MPI_MAX_OBJECT_NAME characters.
+    unsafe { put_text(comm_name, MPI_MAX_OBJECT_NAME, resultlen, &name) }
+}

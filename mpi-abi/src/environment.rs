@@ -1,0 +1,69 @@
+//! MPI-5.0 chapter 9 and §11.2.4: memory, and what a process may know of where
+//! it runs.
+
+use std::os::raw::c_void;
+
+use objects::{Class, Error, Info, Result};
+use runtime::with;
+
+use crate::abi::{MPI_Aint, MPI_Info};
+use crate::args::{null_argument, put};
+
+/// Alignment of MPI_Alloc_mem: a cache line, and enough for any vector type.
+const ALIGNMENT: usize = 64;
+
+/// MPI_INFO_ENV: how the process was started (MPI-5.0 §11.2.3).
+pub(crate) fn info_env() -> Info {
+    let mut info = Info::new();
+    let mut add = |key: &str, value: Option<String>| {
+        if let Some(value) = value {
+            // A value that is too long for an info is left out, as is a key that is not known.
+            let _ = info.set(key, value.as_str());
+        }
+    };
+    let mut arguments = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    add("command", arguments.next());
+    add("argv", Some(arguments.collect::<Vec<_>>().join(" ")).filter(|words| !words.is_empty()));
+    add("maxprocs", with(|p| p.core().ok().map(|core| core.job.size.to_string())));
+    add("wdir", std::env::current_dir().ok().map(|path| path.to_string_lossy().into_owned()));
+    add("host", hostname());
+    add("arch", Some(std::env::consts::ARCH.to_owned()));
+    add("thread_level", with(|p| thread_level(p.thread_level)));
+    info
+}
+
+fn thread_level(level: i32) -> Option<String> {
+    let names = ["MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED", "MPI_THREAD_SERIALIZED", "MPI_THREAD_MULTIPLE"];
+    let at = runtime::THREAD_LEVELS.iter().position(|&known| known == level)?;
+    names.get(at).map(|&name| name.to_owned())
+}
+
+fn hostname() -> Option<String> {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned())
+}
+
+pub(crate) unsafe fn alloc_mem(size: MPI_Aint, _info: MPI_Info, baseptr: *mut c_void) -> Result<()> {
+    let size = usize::try_from(size).map_err(|_| Error::new(Class::Arg, format!("size is {size}, which is negative")))?;
+    if baseptr.is_null() {
+        return Err(null_argument("baseptr"));
+    }
+    let mut memory = std::ptr::null_mut();
+    // SAFETY: `memory` is ours; alignment is a power of two.
+    if unsafe { libc::posix_memalign(&mut memory, ALIGNMENT, size.max(1)) } != 0 {
+        return Err(Error::new(Class::NoMem, format!("there is no memory for {size} bytes")));
+    }
+    // SAFETY: the user passes the address of a pointer (MPI-5.0 §9.2).
+    unsafe { put(baseptr.cast::<*mut c_void>(), memory, "baseptr") }
+}
+
+pub(crate) unsafe fn free_mem(base: *mut c_void) -> Result<()> {
+    // SAFETY: the user passes what MPI_Alloc_mem gave (MPI-5.0 §9.2); null is allowed.
+    unsafe { libc::free(base) };
+    Ok(())
+}
+
+pub(crate) unsafe fn get_hw_resource_info(hw_info: *mut MPI_Info) -> Result<()> {
+    // No resource types are offered for MPI_Comm_split_type yet, so there is no key.
+    // SAFETY: the user's pointer, passed on.
+    unsafe { crate::info::give(hw_info, Info::new()) }
+}

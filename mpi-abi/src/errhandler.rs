@@ -1,0 +1,170 @@
+//! MPI-5.0 §9.3 to §9.5: error handlers, error codes and classes.
+
+use std::os::raw::{c_char, c_int};
+
+use objects::errhandler::{ErrhandlerFunction, Raiser};
+use objects::{Class, Errhandler, Error, Result, error_codes};
+use runtime::{predefined, with};
+
+use crate::abi::{MPI_Comm, MPI_Errhandler};
+use crate::args::{null_argument, put};
+use crate::constants::MPI_MAX_ERROR_STRING;
+use crate::text::{put_text, text};
+
+/// The handle of an error handler: predefined ones have fixed values.
+pub(crate) fn handle_of(handler: Errhandler) -> MPI_Errhandler {
+    MPI_Errhandler(match handler {
+        Errhandler::Fatal => predefined::ERRORS_ARE_FATAL,
+        Errhandler::Abort => predefined::ERRORS_ABORT,
+        Errhandler::Return => predefined::ERRORS_RETURN,
+        user @ Errhandler::User(_) => with(|p| p.errhandlers.insert(user)) as usize,
+    })
+}
+
+/// The handler of a handle, if it may be attached to such an object.
+pub(crate) fn suiting(errhandler: MPI_Errhandler, raiser: Raiser) -> Result<Errhandler> {
+    let handler = with(|p| p.errhandler(errhandler.0))?;
+    if !handler.suits(raiser) {
+        return Err(Error::new(Class::Errhandler, "the error handler was created for another kind of object"));
+    }
+    Ok(handler)
+}
+
+unsafe fn create(raiser: Raiser, function: Option<ErrhandlerFunction>, errhandler: *mut MPI_Errhandler) -> Result<()> {
+    let function = function.ok_or_else(|| null_argument("the error handler function"))?;
+    // SAFETY: null is refused, else the user's pointer.
+    unsafe { put(errhandler, handle_of(Errhandler::user(raiser, function)), "errhandler") }
+}
+
+pub(crate) unsafe fn comm_create_errhandler(
+    comm_errhandler_fn: Option<ErrhandlerFunction>, errhandler: *mut MPI_Errhandler,
+) -> Result<()> {
+    // SAFETY: the user's pointer, passed on.
+    unsafe { create(Raiser::Comm, comm_errhandler_fn, errhandler) }
+}
+
+pub(crate) unsafe fn win_create_errhandler(
+    win_errhandler_fn: Option<ErrhandlerFunction>, errhandler: *mut MPI_Errhandler,
+) -> Result<()> {
+    // SAFETY: the user's pointer, passed on.
+    unsafe { create(Raiser::Win, win_errhandler_fn, errhandler) }
+}
+
+pub(crate) unsafe fn file_create_errhandler(
+    file_errhandler_fn: Option<ErrhandlerFunction>, errhandler: *mut MPI_Errhandler,
+) -> Result<()> {
+    // SAFETY: the user's pointer, passed on.
+    unsafe { create(Raiser::File, file_errhandler_fn, errhandler) }
+}
+
+pub(crate) unsafe fn session_create_errhandler(
+    session_errhandler_fn: Option<ErrhandlerFunction>, errhandler: *mut MPI_Errhandler,
+) -> Result<()> {
+    // SAFETY: the user's pointer, passed on.
+    unsafe { create(Raiser::Session, session_errhandler_fn, errhandler) }
+}
+
+pub(crate) unsafe fn errhandler_create(
+    function: Option<ErrhandlerFunction>, errhandler: *mut MPI_Errhandler,
+) -> Result<()> {
+    // SAFETY: the user's pointer, passed on.
+    unsafe { create(Raiser::Comm, function, errhandler) }
+}
+
+pub(crate) unsafe fn comm_set_errhandler(comm: MPI_Comm, errhandler: MPI_Errhandler) -> Result<()> {
+    with(|p| p.comm(comm.0).map(|_| ()))?;
+    let handler = suiting(errhandler, Raiser::Comm)?;
+    with(|p| p.comm_mut(comm.0).map(|comm| comm.set_errhandler(handler)))
+}
+
+pub(crate) unsafe fn comm_get_errhandler(comm: MPI_Comm, errhandler: *mut MPI_Errhandler) -> Result<()> {
+    let handler = with(|p| p.comm(comm.0).map(|comm| *comm.errhandler()))?;
+    // SAFETY: null is refused, else the user's pointer.
+    unsafe { put(errhandler, handle_of(handler), "errhandler") }
+}
+
+pub(crate) unsafe fn errhandler_set(comm: MPI_Comm, errhandler: MPI_Errhandler) -> Result<()> {
+    // SAFETY: passed on.
+    unsafe { comm_set_errhandler(comm, errhandler) }
+}
+
+pub(crate) unsafe fn errhandler_get(comm: MPI_Comm, errhandler: *mut MPI_Errhandler) -> Result<()> {
+    // SAFETY: passed on.
+    unsafe { comm_get_errhandler(comm, errhandler) }
+}
+
+pub(crate) unsafe fn errhandler_free(errhandler: *mut MPI_Errhandler) -> Result<()> {
+    if errhandler.is_null() {
+        return Err(null_argument("errhandler"));
+    }
+    // SAFETY: not null, so the user's pointer.
+    let handle = unsafe { *errhandler };
+    with(|p| p.errhandler(handle.0).map(|_| ()))?;
+    if handle.0 >= predefined::END {
+        let _ = with(|p| p.errhandlers.remove(handle.0 as u64));
+    }
+    // SAFETY: as above.
+    unsafe { put(errhandler, MPI_Errhandler(predefined::ERRHANDLER_NULL), "errhandler") }
+}
+
+pub(crate) unsafe fn comm_call_errhandler(comm: MPI_Comm, errorcode: c_int) -> Result<()> {
+    let handler = with(|p| p.comm(comm.0).map(|comm| *comm.errhandler()))?;
+    call(handler, comm.0, errorcode, "MPI_Comm_call_errhandler")
+}
+
+/// Calls a handler as the library would for an error of its own. With
+/// MPI_ERRORS_RETURN the call has succeeded all the same (MPI-5.0 §9.5).
+pub(crate) fn call(handler: Errhandler, handle: usize, errorcode: c_int, name: &'static str) -> Result<()> {
+    match (handler, Error::from_code(errorcode)) {
+        (Errhandler::User(function), _) => function.call(handle, errorcode),
+        (Errhandler::Fatal | Errhandler::Abort, Some(error)) => {
+            runtime::raise(name, runtime::RaiseOn::Comm(handle), error);
+        }
+        (Errhandler::Return, _) | (_, None) => {}
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn add_error_class(errorclass: *mut c_int) -> Result<()> {
+    // SAFETY: null is refused, else the user's pointer.
+    unsafe { put(errorclass, error_codes().add_class(), "errorclass") }
+}
+
+pub(crate) unsafe fn add_error_code(errorclass: c_int, errorcode: *mut c_int) -> Result<()> {
+    // SAFETY: null is refused, else the user's pointer.
+    unsafe { put(errorcode, error_codes().add_code(errorclass)?, "errorcode") }
+}
+
+pub(crate) unsafe fn add_error_string(errorcode: c_int, string: *const c_char) -> Result<()> {
+    // SAFETY: null is refused, else the user's string.
+    error_codes().add_string(errorcode, &unsafe { text(string, "string")? })
+}
+
+pub(crate) unsafe fn remove_error_class(errorclass: c_int) -> Result<()> {
+    error_codes().remove_class(errorclass)
+}
+
+pub(crate) unsafe fn remove_error_code(errorcode: c_int) -> Result<()> {
+    error_codes().remove_code(errorcode)
+}
+
+pub(crate) unsafe fn remove_error_string(errorcode: c_int) -> Result<()> {
+    error_codes().remove_string(errorcode)
+}
+
+#[cold]
+fn unknown(errorcode: c_int) -> Error {
+    Error::new(Class::Arg, format!("{errorcode} is not an error code"))
+}
+
+pub(crate) unsafe fn error_class(errorcode: c_int, errorclass: *mut c_int) -> Result<()> {
+    let class = error_codes().class_of(errorcode).ok_or_else(|| unknown(errorcode))?;
+    // SAFETY: null is refused, else the user's pointer.
+    unsafe { put(errorclass, class, "errorclass") }
+}
+
+pub(crate) unsafe fn error_string(errorcode: c_int, string: *mut c_char, resultlen: *mut c_int) -> Result<()> {
+    let words = error_codes().text_of(errorcode).ok_or_else(|| unknown(errorcode))?;
+    // SAFETY: the user's buffer of MPI_MAX_ERROR_STRING characters.
+    unsafe { put_text(string, MPI_MAX_ERROR_STRING, resultlen, &words) }
+}

@@ -1,0 +1,43 @@
+//! The three forms of a collective call: one body serves all of them.
+
+use objects::Result;
+
+use crate::abi::MPI_Request;
+use crate::args::{null_argument, put};
+
+/// Which form was called.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum How {
+    /// `MPI_Bcast`: complete on return.
+    Blocking,
+    /// `MPI_Ibcast`: started; the request goes here.
+    Nonblocking(*mut MPI_Request),
+    /// `MPI_Bcast_init`: planned; the request goes here.
+    Persistent(*mut MPI_Request),
+}
+
+impl How {
+    fn request(self) -> Option<*mut MPI_Request> {
+        match self {
+            How::Blocking => None,
+            How::Nonblocking(request) | How::Persistent(request) => Some(request),
+        }
+    }
+
+    /// Refuses a null pointer before anything is started.
+    pub(crate) fn check(self) -> Result<()> {
+        match self.request() {
+            Some(request) if request.is_null() => Err(null_argument("request")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Stores the handle of the request.
+    pub(crate) fn give(self, handle: usize) -> Result<()> {
+        match self.request() {
+            // SAFETY: null is refused, else the user's pointer.
+            Some(request) => unsafe { put(request, MPI_Request(handle), "request") },
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! MPI-5.0 chapter 10: info objects.
+
+use std::ffi::CStr;
+use std::os::raw::{c_char, c_int};
+
+use objects::{Class, Error, Info, Result};
+use runtime::{Process, bad_handle, bad_predefined, predefined, with};
+
+use crate::abi::MPI_Info;
+use crate::args::{null_argument, put};
+
+/// A copy of the info of a handle. MPI_ERR_INFO when it is none.
+pub(crate) fn copy_of(p: &Process, info: MPI_Info) -> Result<Info> {
+    match info.0 {
+        predefined::INFO_ENV => Ok(crate::environment::info_env()),
+        small if small < predefined::END => {
+            Err(bad_predefined(Class::Info, "info", small, predefined::INFO_NULL))
+        }
+        handle => p.infos.get(handle as u64).cloned().map_err(|stale| bad_handle(Class::Info, "info", stale)),
+    }
+}
+
+/// As [`copy_of`]; MPI_INFO_NULL stands for no hints.
+pub(crate) fn optional(info: MPI_Info) -> Result<Info> {
+    if info.0 == predefined::INFO_NULL {
+        return Ok(Info::new());
+    }
+    with(|p| copy_of(p, info))
+}
+
+/// Gives a new info its handle.
+///
+/// # Safety
+/// `info` is null or valid for a write.
+pub(crate) unsafe fn give(info: *mut MPI_Info, object: Info) -> Result<()> {
+    if info.is_null() {
+        return Err(null_argument("info"));
+    }
+    let handle = with(|p| p.infos.insert(object)) as usize;
+    // SAFETY: not null, so the user's pointer.
+    unsafe { put(info, MPI_Info(handle), "info") }
+}
+
+/// The user's string as bytes.
+unsafe fn bytes<'a>(text: *const c_char, name: &str) -> Result<&'a [u8]> {
+    if text.is_null() {
+        return Err(null_argument(name));
+    }
+    // SAFETY: not null, so a terminated string.
+    Ok(unsafe { CStr::from_ptr(text) }.to_bytes())
+}
+
+fn change<R>(info: MPI_Info, change: impl FnOnce(&mut Info) -> Result<R>) -> Result<R> {
+    if info.0 == predefined::INFO_ENV {
+        return Err(Error::new(Class::Info, "MPI_INFO_ENV can't be changed"));
+    }
+    if info.0 < predefined::END {
+        return Err(bad_predefined(Class::Info, "info", info.0, predefined::INFO_NULL));
+    }
+    with(|p| change(p.infos.get_mut(info.0 as u64).map_err(|stale| bad_handle(Class::Info, "info", stale))?))
+}
+
+pub(crate) unsafe fn info_create(info: *mut MPI_Info) -> Result<()> {
+    // SAFETY: the user's pointer, passed on.
+    unsafe { give(info, Info::new()) }
+}
+
+pub(crate) unsafe fn info_create_env(_argc: c_int, _argv: *mut *mut c_char, info: *mut MPI_Info) -> Result<()> {
+    // SAFETY: the user's pointer, passed on.
+    unsafe { give(info, crate::environment::info_env()) }
+}
+
+pub(crate) unsafe fn info_dup(info: MPI_Info, newinfo: *mut MPI_Info) -> Result<()> {
+    let copy = with(|p| copy_of(p, info))?;
+    // SAFETY: the user's pointer, passed on.
+    unsafe { give(newinfo, copy) }
+}
+
+pub(crate) unsafe fn info_free(info: *mut MPI_Info) -> Result<()> {
+    if info.is_null() {
+        return Err(null_argument("info"));
+    }
+    // SAFETY: not null, so the user's pointer.
+    let handle = unsafe { *info };
+    change(handle, |_| Ok(()))?;
+    let _ = with(|p| p.infos.remove(handle.0 as u64));
+    // SAFETY: as above.
+    unsafe { put(info, MPI_Info(predefined::INFO_NULL), "info") }
+}
+
+pub(crate) unsafe fn info_set(info: MPI_Info, key: *const c_char, value: *const c_char) -> Result<()> {
+    // SAFETY: null is refused, else the user's strings.
+    let (key, value) = unsafe { (bytes(key, "key")?, bytes(value, "value")?) };
+    change(info, |info| info.set(key, value))
+}
+
+pub(crate) unsafe fn info_delete(info: MPI_Info, key: *const c_char) -> Result<()> {
+    // SAFETY: null is refused, else the user's string.
+    let key = unsafe { bytes(key, "key")? };
+    change(info, |info| info.delete(key))
+}
+
+pub(crate) unsafe fn info_get_nkeys(info: MPI_Info, nkeys: *mut c_int) -> Result<()> {
+    let keys = with(|p| copy_of(p, info))?.len();
+    // SAFETY: null is refused, else the user's pointer.
+    unsafe { put(nkeys, keys as c_int, "nkeys") }
+}
+
+pub(crate) unsafe fn info_get_nthkey(info: MPI_Info, n: c_int, key: *mut c_char) -> Result<()> {
+    let object = with(|p| copy_of(p, info))?;
+    let name = object.nth_key(n.into())?;
+    // SAFETY: the user's buffer of MPI_MAX_INFO_KEY characters, which holds every key.
+    unsafe { put_bytes(key, name) }
+}
+
+/// Writes bytes and the string's end.
+unsafe fn put_bytes(to: *mut c_char, bytes: &[u8]) -> Result<()> {
+    if to.is_null() {
+        return Err(null_argument("the buffer for the result"));
+    }
+    // SAFETY: the caller vouches for the room.
+    unsafe {
+        std::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), to, bytes.len());
+        *to.add(bytes.len()) = 0;
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn info_get_string(
+    info: MPI_Info, key: *const c_char, buflen: *mut c_int, value: *mut c_char, flag: *mut c_int,
+) -> Result<()> {
+    let object = with(|p| copy_of(p, info))?;
+    // SAFETY: null is refused, else the user's string, pointers and buffer of `*buflen` characters.
+    unsafe {
+        let key = bytes(key, "key")?;
+        let room = *buflen.as_ref().ok_or_else(|| null_argument("buflen"))?;
+        let out = crate::args::slice_mut(value.cast::<u8>(), room.into(), "value")?;
+        let needed = object.read_string(key, out)?;
+        if let Some(needed) = needed {
+            put(buflen, needed as c_int, "buflen")?;
+        }
+        put(flag, c_int::from(needed.is_some()), "flag")
+    }
+}
+
+pub(crate) unsafe fn info_get(
+    info: MPI_Info, key: *const c_char, valuelen: c_int, value: *mut c_char, flag: *mut c_int,
+) -> Result<()> {
+    let object = with(|p| copy_of(p, info))?;
+    // SAFETY: null is refused, else the user's string and pointers; the buffer has
+    // `valuelen` characters and room for the end (MPI-5.0 §16.3).
+    unsafe {
+        let key = bytes(key, "key")?;
+        let found = object.value(key)?;
+        if let Some(found) = found {
+            let len = found.len().min(crate::args::checked_count(valuelen.into(), "valuelen")? as usize);
+            put_bytes(value, &found[..len])?;
+        }
+        put(flag, c_int::from(found.is_some()), "flag")
+    }
+}
+
+pub(crate) unsafe fn info_get_valuelen(
+    info: MPI_Info, key: *const c_char, valuelen: *mut c_int, flag: *mut c_int,
+) -> Result<()> {
+    let object = with(|p| copy_of(p, info))?;
+    // SAFETY: null is refused, else the user's string and pointers.
+    unsafe {
+        let found = object.value(bytes(key, "key")?)?;
+        if let Some(found) = found {
+            put(valuelen, found.len() as c_int, "valuelen")?;
+        }
+        put(flag, c_int::from(found.is_some()), "flag")
+    }
+}

@@ -1,0 +1,408 @@
+//! MPI-5.0 §3.7 to §3.9: completing, testing, cancelling and starting requests,
+//! and what a status says.
+
+use std::os::raw::c_int;
+
+use objects::{Class, Error, Result, Status};
+use runtime::complete::{self, Any};
+use runtime::request::Outcome;
+use runtime::{message, predefined, with};
+
+use crate::abi::{MPI_Count, MPI_Datatype, MPI_Request};
+use crate::args::{UNDEFINED, null_argument, put, put_status, requests, slice_mut};
+use crate::convert::CountOut;
+
+/// The user's request handle, to read and to write.
+unsafe fn one<'a>(request: *mut MPI_Request) -> Result<&'a mut usize> {
+    if request.is_null() {
+        return Err(null_argument("request"));
+    }
+    // SAFETY: not null, so the user's pointer; `MPI_Request` is a transparent `usize`.
+    Ok(unsafe { &mut *request.cast::<usize>() })
+}
+
+/// Stores the status of a single operation and gives its error.
+unsafe fn report(status: *mut Status, outcome: Outcome, comm: usize) -> Result<()> {
+    // SAFETY: the user passes MPI_STATUS_IGNORE or a status.
+    unsafe { put_status(status, &outcome.status) };
+    match outcome.error {
+        None => Ok(()),
+        Some(error) => Err(error.on(comm)),
+    }
+}
+
+/// The communicator whose error handler answers for a request.
+fn comm_of(request: usize) -> usize {
+    with(|p| p.request(request).map_or(predefined::COMM_SELF, |request| request.comm))
+}
+
+/// The error of the calls with arrays: MPI_ERR_IN_STATUS, naming the first.
+struct InStatus {
+    statuses: *mut Status,
+    comm: usize,
+    failed: Option<(usize, Error)>,
+    /// Entries whose MPI_ERROR is not written yet because nothing failed so far.
+    written: usize,
+}
+
+impl InStatus {
+    fn new(statuses: *mut Status, requests: &[usize]) -> InStatus {
+        let comm = requests.iter().copied().find(|&request| request != predefined::REQUEST_NULL);
+        let comm = comm.map_or(predefined::COMM_SELF, comm_of);
+        InStatus { statuses, comm, failed: None, written: 0 }
+    }
+
+    /// Takes the outcome of `index`, to be stored as entry `at` of the array.
+    unsafe fn store(&mut self, at: usize, index: usize, outcome: Outcome) {
+        self.written = self.written.max(at + 1);
+        if !self.statuses.is_null() {
+            // SAFETY: the user's array has room for every completed request.
+            let entry = unsafe { self.statuses.add(at) };
+            let code = outcome.error.as_ref().map_or(0, |error| error.class() as c_int);
+            // SAFETY: as above.
+            unsafe {
+                put_status(entry, &outcome.status);
+                if code != 0 {
+                    (*entry).error = code;
+                } else if self.failed.is_some() {
+                    (*entry).error = 0;
+                }
+            }
+        }
+        if let Some(error) = outcome.error
+            && self.failed.is_none()
+        {
+            self.clear_errors(at);
+            self.failed = Some((index, error));
+        }
+    }
+
+    /// The fields of those before the first failure say "success".
+    fn clear_errors(&self, before: usize) {
+        if self.statuses.is_null() {
+            return;
+        }
+        for at in 0..before {
+            // SAFETY: entries that were stored before, in the user's array.
+            unsafe { (*self.statuses.add(at)).error = 0 };
+        }
+    }
+
+    fn finish(self) -> Result<()> {
+        match self.failed {
+            None => Ok(()),
+            Some((index, error)) => Err(Error::new(
+                Class::InStatus,
+                format!("the operation of request {index} failed: {}: {}", error.class().name(), error.detail()),
+            )
+            .on(self.comm)),
+        }
+    }
+}
+
+#[inline]
+pub(crate) unsafe fn wait(request: *mut MPI_Request, status: *mut Status) -> Result<()> {
+    // SAFETY: the user's pointers.
+    unsafe {
+        let request = one(request)?;
+        let comm = if *request == predefined::REQUEST_NULL { predefined::COMM_SELF } else { comm_of(*request) };
+        report(status, complete::wait(request)?, comm)
+    }
+}
+
+pub(crate) unsafe fn test(request: *mut MPI_Request, flag: *mut c_int, status: *mut Status) -> Result<()> {
+    // SAFETY: the user's pointers.
+    unsafe {
+        let request = one(request)?;
+        let comm = if *request == predefined::REQUEST_NULL { predefined::COMM_SELF } else { comm_of(*request) };
+        let outcome = complete::test(request)?;
+        put(flag, c_int::from(outcome.is_some()), "flag")?;
+        outcome.map_or(Ok(()), |outcome| report(status, outcome, comm))
+    }
+}
+
+pub(crate) unsafe fn waitany(
+    count: c_int, array_of_requests: *mut MPI_Request, indx: *mut c_int, status: *mut Status,
+) -> Result<()> {
+    // SAFETY: the user's array and pointers.
+    unsafe {
+        let array = requests(array_of_requests, count)?;
+        let comm = InStatus::new(std::ptr::null_mut(), array).comm;
+        let (index, outcome) = match complete::wait_any(array)? {
+            Any::Found(index, outcome) => (index as c_int, outcome),
+            _ => (UNDEFINED, Outcome::empty()),
+        };
+        put(indx, index, "index")?;
+        report(status, outcome, comm)
+    }
+}
+
+pub(crate) unsafe fn testany(
+    count: c_int, array_of_requests: *mut MPI_Request, indx: *mut c_int, flag: *mut c_int, status: *mut Status,
+) -> Result<()> {
+    // SAFETY: the user's array and pointers.
+    unsafe {
+        let array = requests(array_of_requests, count)?;
+        let comm = InStatus::new(std::ptr::null_mut(), array).comm;
+        report_any(complete::test_any(array)?, comm, indx, flag, status)
+    }
+}
+
+pub(crate) unsafe fn request_get_status_any(
+    count: c_int, array_of_requests: *const MPI_Request, indx: *mut c_int, flag: *mut c_int, status: *mut Status,
+) -> Result<()> {
+    // SAFETY: the user's array and pointers; the array is only read.
+    unsafe {
+        let array = requests(array_of_requests.cast_mut(), count)?;
+        let comm = InStatus::new(std::ptr::null_mut(), array).comm;
+        report_any(complete::status_any(array)?, comm, indx, flag, status)
+    }
+}
+
+unsafe fn report_any(
+    any: Any, comm: usize, indx: *mut c_int, flag: *mut c_int, status: *mut Status,
+) -> Result<()> {
+    let (done, index, outcome) = match any {
+        Any::Found(index, outcome) => (1, index as c_int, Some(outcome)),
+        Any::NoneActive => (1, UNDEFINED, Some(Outcome::empty())),
+        Any::Pending => (0, UNDEFINED, None),
+    };
+    // SAFETY: the user's pointers; null is refused or ignored.
+    unsafe {
+        put(flag, done, "flag")?;
+        put(indx, index, "index")?;
+        outcome.map_or(Ok(()), |outcome| report(status, outcome, comm))
+    }
+}
+
+pub(crate) unsafe fn waitall(
+    count: c_int, array_of_requests: *mut MPI_Request, array_of_statuses: *mut Status,
+) -> Result<()> {
+    // SAFETY: the user's arrays, of `count` elements each.
+    unsafe {
+        let array = requests(array_of_requests, count)?;
+        let mut errors = InStatus::new(array_of_statuses, array);
+        complete::wait_all(array, |index, outcome| errors.store(index, index, outcome))?;
+        errors.finish()
+    }
+}
+
+pub(crate) unsafe fn testall(
+    count: c_int, array_of_requests: *mut MPI_Request, flag: *mut c_int, array_of_statuses: *mut Status,
+) -> Result<()> {
+    // SAFETY: the user's arrays, of `count` elements each.
+    unsafe {
+        let array = requests(array_of_requests, count)?;
+        let mut errors = InStatus::new(array_of_statuses, array);
+        let all = complete::test_all(array, |index, outcome| errors.store(index, index, outcome))?;
+        put(flag, c_int::from(all), "flag")?;
+        errors.finish()
+    }
+}
+
+pub(crate) unsafe fn request_get_status_all(
+    count: c_int, array_of_requests: *const MPI_Request, flag: *mut c_int, array_of_statuses: *mut Status,
+) -> Result<()> {
+    // SAFETY: the user's arrays, of `count` elements each; the requests are only read.
+    unsafe {
+        let array = requests(array_of_requests.cast_mut(), count)?;
+        let mut errors = InStatus::new(array_of_statuses, array);
+        let all = complete::status_all(array, |index, outcome| errors.store(index, index, outcome))?;
+        put(flag, c_int::from(all), "flag")?;
+        errors.finish()
+    }
+}
+
+/// Waitsome, Testsome and Request_get_status_some report alike.
+unsafe fn some(
+    array: &mut [usize], outcount: *mut c_int, indices: *mut c_int, statuses: *mut Status,
+    look: impl FnOnce(&mut [usize], &mut dyn FnMut(usize, Outcome)) -> Result<Option<usize>>,
+) -> Result<()> {
+    let mut errors = InStatus::new(statuses, array);
+    // SAFETY: the user's array of `incount` indices.
+    let places = unsafe { slice_mut(indices, array.len() as MPI_Count, "array_of_indices")? };
+    let mut at = 0;
+    let found = look(array, &mut |index, outcome| {
+        places[at] = index as c_int;
+        // SAFETY: the user's array of `incount` statuses, and `at` is below that.
+        unsafe { errors.store(at, index, outcome) };
+        at += 1;
+    })?;
+    // SAFETY: null is refused, else the user's pointer.
+    unsafe { put(outcount, found.map_or(UNDEFINED, |found| found as c_int), "outcount")? };
+    errors.finish()
+}
+
+pub(crate) unsafe fn waitsome(
+    incount: c_int, array_of_requests: *mut MPI_Request, outcount: *mut c_int, array_of_indices: *mut c_int,
+    array_of_statuses: *mut Status,
+) -> Result<()> {
+    // SAFETY: the user's arrays, of `incount` elements each.
+    unsafe {
+        let array = requests(array_of_requests, incount)?;
+        some(array, outcount, array_of_indices, array_of_statuses, |array, each| complete::wait_some(array, each))
+    }
+}
+
+pub(crate) unsafe fn testsome(
+    incount: c_int, array_of_requests: *mut MPI_Request, outcount: *mut c_int, array_of_indices: *mut c_int,
+    array_of_statuses: *mut Status,
+) -> Result<()> {
+    // SAFETY: the user's arrays, of `incount` elements each.
+    unsafe {
+        let array = requests(array_of_requests, incount)?;
+        some(array, outcount, array_of_indices, array_of_statuses, |array, each| complete::test_some(array, each))
+    }
+}
+
+pub(crate) unsafe fn request_get_status_some(
+    incount: c_int, array_of_requests: *const MPI_Request, outcount: *mut c_int, array_of_indices: *mut c_int,
+    array_of_statuses: *mut Status,
+) -> Result<()> {
+    // SAFETY: the user's arrays, of `incount` elements each; the requests are only read.
+    unsafe {
+        let array = requests(array_of_requests.cast_mut(), incount)?;
+        some(array, outcount, array_of_indices, array_of_statuses, |array, each| complete::status_some(array, each))
+    }
+}
+
+pub(crate) unsafe fn request_get_status(
+    request: MPI_Request, flag: *mut c_int, status: *mut Status,
+) -> Result<()> {
+    let outcome = complete::status(request.0)?;
+    // SAFETY: the user's pointers; null is refused or ignored.
+    unsafe {
+        put(flag, c_int::from(outcome.is_some()), "flag")?;
+        if let Some(outcome) = outcome {
+            put_status(status, &outcome.status);
+        }
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn request_free(request: *mut MPI_Request) -> Result<()> {
+    // SAFETY: the user's pointer; null is refused.
+    let request = unsafe { one(request)? };
+    let generalized = with(|p| p.free_request(*request))?;
+    *request = predefined::REQUEST_NULL;
+    generalized.map_or(Ok(()), |generalized| generalized.free())
+}
+
+pub(crate) unsafe fn cancel(request: *mut MPI_Request) -> Result<()> {
+    // SAFETY: the user's pointer; null is refused.
+    message::cancel(*unsafe { one(request)? })
+}
+
+pub(crate) unsafe fn start(request: *mut MPI_Request) -> Result<()> {
+    // SAFETY: the user's pointer; null is refused.
+    message::start(*unsafe { one(request)? })
+}
+
+pub(crate) unsafe fn startall(count: c_int, array_of_requests: *mut MPI_Request) -> Result<()> {
+    // SAFETY: the user's array of `count` requests.
+    unsafe { requests(array_of_requests, count)? }.iter().try_for_each(|&request| message::start(request))
+}
+
+/// The user's status, which may not be MPI_STATUS_IGNORE here.
+unsafe fn status_ref<'a>(status: *const Status) -> Result<&'a Status> {
+    // SAFETY: null is refused, else the user's pointer.
+    unsafe { status.as_ref() }.ok_or_else(|| null_argument("status"))
+}
+
+unsafe fn status_mut<'a>(status: *mut Status) -> Result<&'a mut Status> {
+    // SAFETY: null is refused, else the user's pointer.
+    unsafe { status.as_mut() }.ok_or_else(|| null_argument("status"))
+}
+
+pub(crate) unsafe fn test_cancelled(status: *const Status, flag: *mut c_int) -> Result<()> {
+    // SAFETY: the user's pointers; null is refused.
+    unsafe { put(flag, c_int::from(status_ref(status)?.is_cancelled()), "flag") }
+}
+
+pub(crate) unsafe fn status_get_error(status: *const Status, error: *mut c_int) -> Result<()> {
+    // SAFETY: the user's pointers; null is refused.
+    unsafe { put(error, status_ref(status)?.error, "error") }
+}
+
+pub(crate) unsafe fn status_get_source(status: *const Status, source: *mut c_int) -> Result<()> {
+    // SAFETY: the user's pointers; null is refused.
+    unsafe { put(source, status_ref(status)?.source, "source") }
+}
+
+pub(crate) unsafe fn status_get_tag(status: *const Status, tag: *mut c_int) -> Result<()> {
+    // SAFETY: the user's pointers; null is refused.
+    unsafe { put(tag, status_ref(status)?.tag, "tag") }
+}
+
+pub(crate) unsafe fn status_set_error(status: *mut Status, error: c_int) -> Result<()> {
+    // SAFETY: the user's pointer; null is refused.
+    unsafe { status_mut(status)? }.error = error;
+    Ok(())
+}
+
+pub(crate) unsafe fn status_set_source(status: *mut Status, source: c_int) -> Result<()> {
+    // SAFETY: the user's pointer; null is refused.
+    unsafe { status_mut(status)? }.source = source;
+    Ok(())
+}
+
+pub(crate) unsafe fn status_set_tag(status: *mut Status, tag: c_int) -> Result<()> {
+    // SAFETY: the user's pointer; null is refused.
+    unsafe { status_mut(status)? }.tag = tag;
+    Ok(())
+}
+
+pub(crate) unsafe fn status_set_cancelled(status: *mut Status, flag: c_int) -> Result<()> {
+    // SAFETY: the user's pointer; null is refused.
+    unsafe { status_mut(status)? }.set_cancelled(flag != 0);
+    Ok(())
+}
+
+pub(crate) unsafe fn status_set_elements(status: *mut Status, datatype: MPI_Datatype, count: MPI_Count) -> Result<()> {
+    let bytes = with(|p| Ok(crate::args::checked_count(count, "count")?.saturating_mul(basic_size(p, datatype)?)))?;
+    // SAFETY: the user's pointer; null is refused.
+    unsafe { status_mut(status)? }.set_bytes(bytes);
+    Ok(())
+}
+
+pub(crate) unsafe fn status_set_elements_x(status: *mut Status, datatype: MPI_Datatype, count: MPI_Count) -> Result<()> {
+    // SAFETY: passed on.
+    unsafe { status_set_elements(status, datatype, count) }
+}
+
+/// Bytes of one basic element, so that Get_elements gives back what was set.
+fn basic_size(p: &runtime::Process, datatype: MPI_Datatype) -> Result<u64> {
+    let datatype = p.datatype(datatype.0)?;
+    let elements = datatype.elements_of(datatype.size()).0.max(1);
+    Ok(datatype.size() / elements)
+}
+
+pub(crate) unsafe fn get_count(status: *const Status, datatype: MPI_Datatype, count: CountOut) -> Result<()> {
+    // SAFETY: the user's pointers; null is refused.
+    unsafe {
+        let bytes = status_ref(status)?.bytes();
+        let size = with(|p| p.datatype(datatype.0).map(objects::Datatype::size))?;
+        let items = match size {
+            0 if bytes == 0 => Some(0),
+            0 => None,
+            size => (bytes % size == 0).then_some(bytes / size),
+        };
+        count.put_or_undefined(items, "count")
+    }
+}
+
+pub(crate) unsafe fn get_elements(status: *const Status, datatype: MPI_Datatype, count: CountOut) -> Result<()> {
+    // SAFETY: the user's pointers; null is refused.
+    unsafe {
+        let bytes = status_ref(status)?.bytes();
+        let (elements, partial) = with(|p| p.datatype(datatype.0).map(|datatype| datatype.elements_of(bytes)))?;
+        count.put_or_undefined((!partial).then_some(elements), "count")
+    }
+}
+
+pub(crate) unsafe fn get_elements_x(
+    status: *const Status, datatype: MPI_Datatype, count: *mut MPI_Count,
+) -> Result<()> {
+    // SAFETY: passed on.
+    unsafe { get_elements(status, datatype, CountOut::Large(count)) }
+}

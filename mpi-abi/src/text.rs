@@ -1,0 +1,42 @@
+//! Strings between C and us.
+
+use std::borrow::Cow;
+use std::ffi::CStr;
+use std::os::raw::{c_char, c_int};
+
+use objects::Result;
+
+use crate::args::{null_argument, put};
+
+/// Writes `text` and its length into the user's buffer of `room` characters
+/// (terminator included); what does not fit is cut at a character.
+///
+/// # Safety
+/// `buffer` is null or has `room` characters; `resultlen` is null or valid.
+pub(crate) unsafe fn put_text(buffer: *mut c_char, room: c_int, resultlen: *mut c_int, text: &str) -> Result<()> {
+    if buffer.is_null() {
+        return Err(null_argument("the buffer for the result"));
+    }
+    let mut len = text.len().min(room as usize - 1);
+    while !text.is_char_boundary(len) {
+        len -= 1;
+    }
+    // SAFETY: `len` is below `room`, so text and terminator fit.
+    unsafe {
+        std::ptr::copy_nonoverlapping(text.as_ptr().cast(), buffer, len);
+        *buffer.add(len) = 0;
+        put(resultlen, len as c_int, "resultlen")
+    }
+}
+
+/// The user's string.
+///
+/// # Safety
+/// `text` is null or a terminated string that outlives the result.
+pub(crate) unsafe fn text<'a>(text: *const c_char, name: &str) -> Result<Cow<'a, str>> {
+    if text.is_null() {
+        return Err(null_argument(name));
+    }
+    // SAFETY: not null, so a terminated string.
+    Ok(unsafe { CStr::from_ptr(text) }.to_string_lossy())
+}
