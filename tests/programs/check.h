@@ -131,7 +131,7 @@ static inline void check_status(const char *file, int line, const MPI_Status *st
 
 static inline void *room(size_t bytes)
 {
-    void *memory = malloc(bytes ? bytes : 1);
+    void *memory = calloc(1, bytes ? bytes : 1);
     CHECK(memory != NULL, "no memory for %zu bytes", bytes);
     return memory;
 }

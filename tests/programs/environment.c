@@ -1,0 +1,113 @@
+/* Seed case 5 and the like: what may be called before Init and after Finalize,
+ * names, versions, limits, clocks, memory, thread levels. */
+#include "check.h"
+
+static void versions(void)
+{
+    int version, subversion, length;
+    char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    MPI_Get_version(&version, &subversion);
+    SAME(version, MPI_VERSION);
+    SAME(subversion, MPI_SUBVERSION);
+    MPI_Get_library_version(text, &length);
+    SAME(length, strlen(text));
+    CHECK(length > 0, "the library has no name");
+    MPI_Abi_get_version(&version, &subversion);
+    SAME(version, MPI_ABI_VERSION);
+}
+
+static void state(int initialized, int finalized)
+{
+    int flag = -1;
+    MPI_Initialized(&flag);
+    SAME(!!flag, initialized);
+    MPI_Finalized(&flag);
+    SAME(!!flag, finalized);
+    versions();
+}
+
+static void clock_ticks(void)
+{
+    double first = MPI_Wtime(), now;
+    CHECK(MPI_Wtick() > 0 && MPI_Wtick() < 1e-3, "a tick of %g s", MPI_Wtick());
+    do
+        now = MPI_Wtime();
+    while (now == first);
+    CHECK(now > first && now - first < 10, "the clock went from %f to %f", first, now);
+}
+
+static void attributes(void)
+{
+    int flag = 0, *value, name_length;
+    char name[MPI_MAX_PROCESSOR_NAME];
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &value, &flag);
+    CHECK(flag && *value >= 32767, "TAG_UB is missing or below 32767");
+    MPI_Send(NULL, 0, MPI_INT, MPI_PROC_NULL, *value, MPI_COMM_WORLD);
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_WTIME_IS_GLOBAL, &value, &flag);
+    CHECK(!flag || *value == 0 || *value == 1, "WTIME_IS_GLOBAL is %d", *value);
+    MPI_Get_processor_name(name, &name_length);
+    CHECK(name_length > 0 && (int)strlen(name) == name_length, "the processor's name is '%s'", name);
+}
+
+static void communicator_names(void)
+{
+    char name[MPI_MAX_OBJECT_NAME];
+    int length;
+    MPI_Comm_get_name(MPI_COMM_WORLD, name, &length);
+    CHECK(!strcmp(name, "MPI_COMM_WORLD"), "WORLD is called %s", name);
+    MPI_Comm_get_name(MPI_COMM_SELF, name, &length);
+    CHECK(!strcmp(name, "MPI_COMM_SELF"), "SELF is called %s", name);
+    MPI_Comm_set_name(MPI_COMM_SELF, "mine alone");
+    MPI_Comm_get_name(MPI_COMM_SELF, name, &length);
+    CHECK(!strcmp(name, "mine alone") && length == 10, "SELF is called %s now", name);
+}
+
+static void error_classes(void)
+{
+    static const int classes[] = {MPI_ERR_BUFFER, MPI_ERR_COUNT, MPI_ERR_TYPE, MPI_ERR_TAG, MPI_ERR_COMM,
+                                  MPI_ERR_RANK, MPI_ERR_REQUEST, MPI_ERR_ROOT, MPI_ERR_GROUP, MPI_ERR_OP,
+                                  MPI_ERR_TRUNCATE, MPI_ERR_OTHER, MPI_ERR_INTERN, MPI_ERR_IN_STATUS};
+    char text[MPI_MAX_ERROR_STRING];
+    int length;
+    unsigned i;
+    for (i = 0; i < sizeof classes / sizeof *classes; i++) {
+        MPI_Error_string(classes[i], text, &length);
+        SAME(class_of(classes[i]), classes[i]);
+        CHECK(length > 0 && (int)strlen(text) == length, "class %d has the text '%s'", classes[i], text);
+    }
+    MPI_Error_string(MPI_SUCCESS, text, &length);
+    CHECK(length > 0, "MPI_SUCCESS has no text");
+}
+
+static void memory(void)
+{
+    char *block;
+    MPI_Alloc_mem(100000, MPI_INFO_NULL, &block);
+    memset(block, 1, 100000);
+    MPI_Free_mem(block);
+}
+
+int main(int argc, char **argv)
+{
+    int level, provided, main_thread = 0;
+    state(0, 0);
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
+    CHECK(provided >= MPI_THREAD_SINGLE && provided <= MPI_THREAD_MULTIPLE, "thread level %d", provided);
+    state(1, 0);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    MPI_Query_thread(&level);
+    SAME(level, provided);
+    MPI_Is_thread_main(&main_thread);
+    SAME(!!main_thread, 1);
+    clock_ticks();
+    attributes();
+    communicator_names();
+    error_classes();
+    memory();
+    MPI_Finalize();
+    state(1, 1);
+    if (rank == 0)
+        printf("ok\n");
+    return 0;
+}
