@@ -9,6 +9,7 @@ use std::process::exit;
 use std::time::Duration;
 
 use bootstrap::{Job, State, Waiting};
+use fabric::calls::Call;
 
 fn main() {
     let mut job = None;
@@ -39,7 +40,7 @@ fn main() {
 fn act(verb: &str, value: &str, job: Option<&Job>) {
     let mpi = || job.expect("init comes first");
     match verb {
-        "call" => mpi().entry().enter(value.parse().unwrap()),
+        "call" => mpi().entry().enter(Call::all().find(|call| call.name() == value).unwrap().index()),
         "wait" => mpi().entry().wait_for(&Waiting {
             peer: Some(value.parse().unwrap()),
             tag: None,

@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 
 use bootstrap::board::Snapshot;
 use bootstrap::{Board, State, Waiting};
+use fabric::calls::Call;
 
 use crate::fate::{Event, Exit};
 use crate::signals;
 
 /// The name of an MPI call by its number on the board; `None` outside of MPI.
-pub fn call_name(call: u32) -> Option<String> {
-    (call != 0).then(|| format!("MPI call {call}"))
+fn call_name(call: u32) -> Option<&'static str> {
+    (call != 0).then(|| Call::from_index(call).map_or("an unknown MPI call", Call::name))
 }
 
 /// The line for what ended the job, or made it fail. `pid` is the process
@@ -86,7 +87,7 @@ fn state_name(state: State) -> &'static str {
 fn doing(seen: &Snapshot) -> String {
     match (call_name(seen.call), seen.waiting) {
         (Some(call), Some(waiting)) => format!("{call}, {}", waits_for(&waiting)),
-        (Some(call), None) => call,
+        (Some(call), None) => call.to_owned(),
         (None, _) if seen.state == State::Running => "computing".into(),
         (None, _) => String::new(),
     }
@@ -129,6 +130,8 @@ mod tests {
         let expected = "rank 2 (pid 5 on vm) was killed by signal 11 (Segmentation fault) outside of MPI calls; \
                         ending the job (4 ranks)";
         assert_eq!(line, expected);
+        let inside = failure(&killed, &seen(State::Running, Call::Recv.index()), 5, "vm", 4, true);
+        assert!(inside.contains("(Segmentation fault) in MPI_Recv; ending"), "{inside}");
         let left = Event::Died { rank: 0, exit: Exit::Code(0), state: State::Running };
         assert_eq!(
             failure(&left, &seen(State::Running, 0), 5, "vm", 1, true),
@@ -142,15 +145,14 @@ mod tests {
     fn the_table_says_what_each_rank_does() {
         let board = Board::create(3, 1).unwrap();
         board.entry(1).reach(State::Running);
-        board.entry(1).enter(7);
+        board.entry(1).enter(Call::Recv.index());
         board.entry(1).wait_for(&Waiting { peer: Some(0), tag: None, context: 4, comm_size: 3, since: 0 });
         let line = |exit| Line { pid: 9, exit };
         let text = table(&board, &[line(None), line(None), line(Some(Exit::Signal(9)))], "vm", Instant::now());
         let rows: Vec<&str> = text.lines().collect();
         assert_eq!(rows[0], "3 ranks on vm, 0.0 s after the start");
         assert_eq!(rows[2], "      0        9  not in MPI");
-        assert!(rows[3].starts_with("      1        9  running     "), "{}", rows[3]);
-        assert!(rows[3].ends_with("rank 0, any tag, communicator 4 of 3 ranks"), "{}", rows[3]);
+        assert_eq!(rows[3], "      1        9  running     MPI_Recv, rank 0, any tag, communicator 4 of 3 ranks");
         assert_eq!(rows[4], "      2        9  killed      by signal 9 (Killed)");
     }
 }

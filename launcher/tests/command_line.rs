@@ -81,6 +81,9 @@ fn knobs_are_checked_once_and_passed_on() {
     assert!(table.lines().any(|line| line.starts_with("coll.window ") && line.contains("--set")), "{table}");
     assert_eq!(verbena(&["config", "--set", "x=1"]).code, 1);
     assert!(verbena(&["version"]).out.starts_with("Verbena "));
+    assert!(verbena(&["coverage"]).out.lines().last().unwrap().starts_with("all "));
+    assert_eq!(verbena(&["coverage", "--missing", "info"]).code, 0);
+    assert_eq!(verbena(&["coverage", "nothing"]).code, 1);
     assert!(verbena(&["topology"]).out.contains("hardware thread"));
 }
 

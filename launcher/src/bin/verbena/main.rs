@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use fabric::knobs::{Knobs, Sources};
 
+mod coverage;
 mod topology;
 
 /// Looks at this installation of Verbena and the machine it runs on.
@@ -29,6 +30,14 @@ enum Command {
         #[arg(long, value_name = "NAME=VALUE")]
         set: Vec<String>,
     },
+    /// Print how many functions of MPI are implemented, by chapter
+    Coverage {
+        /// Name those that are not
+        #[arg(long)]
+        missing: bool,
+        /// Name all functions of one chapter
+        chapter: Option<String>,
+    },
     /// Print the processors that ranks can be mapped and bound to
     Topology {
         /// One line for each hardware thread, for programs
@@ -42,6 +51,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Config { config, set } => print_config(config.as_deref(), &set),
+        Command::Coverage { missing, chapter } => coverage::print(missing, chapter.as_deref()),
         Command::Topology { threads } => topology::print(threads),
         Command::Version => {
             println!("Verbena {}, an implementation of MPI 5.0", env!("CARGO_PKG_VERSION"));
