@@ -1,8 +1,162 @@
-//! `cargo xtask install`: the relocatable tree of bin/, include/ and lib/.
+//! `cargo xtask install`: the relocatable tree of bin/, include/, lib/ and share/.
+//!
+//! Nothing that is installed knows where it lies: the compiler wrappers and the
+//! pkg-config files find the tree from their own place.
 
-use std::path::Path;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::command::show;
+use crate::project::Project;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Names under which the same pkg-config file is looked for.
+const PACKAGES: [&str; 4] = ["mpi", "mpi-c", "mpi-cxx", "verbena"];
+
+/// What differs between the wrappers for the two languages.
+struct Wrapper {
+    name: &'static str,
+    language: &'static str,
+    /// The rest of the variables that name the compiler: `VERBENA_CC`.
+    variable: &'static str,
+    /// The option that does: `-cc=`.
+    option: &'static str,
+    compilers: &'static str,
+}
+
+const WRAPPERS: [Wrapper; 2] = [
+    Wrapper { name: "mpicc", language: "C", variable: "CC", option: "cc", compilers: "cc gcc clang" },
+    Wrapper { name: "mpicxx", language: "C++", variable: "CXX", option: "cxx", compilers: "c++ g++ clang++" },
+];
 
 /// Builds in release and installs under `prefix`.
-pub(crate) fn install(_prefix: &Path) -> anyhow::Result<()> {
-    anyhow::bail!("the installer is not here yet")
+pub(crate) fn install(prefix: &Path) -> Result<()> {
+    install_profile(prefix, "release")
+}
+
+/// Builds with a profile of cargo's and installs under `prefix`.
+pub(crate) fn install_profile(prefix: &Path, profile: &str) -> Result<()> {
+    let project = Project::find();
+    let packages = ["-p", "verbena-mpi-abi", "-p", "verbena-launcher"];
+    show(project.cargo(&["build", "--profile", profile]).args(packages))?;
+    let built = project.target.join(if profile == "dev" { "debug" } else { profile });
+    let tree = Tree::create(prefix)?;
+    tree.programs(&built)?;
+    tree.wrappers(&project)?;
+    tree.library(&project, &built)?;
+    tree.shared_files(&project)?;
+    println!("installed under {}", tree.prefix.display());
+    Ok(())
+}
+
+/// The tree that is being installed.
+struct Tree {
+    prefix: PathBuf,
+}
+
+impl Tree {
+    fn create(prefix: &Path) -> Result<Tree> {
+        let prefix = std::path::absolute(prefix)?;
+        for folder in ["bin", "include", "lib/pkgconfig", "share/doc/verbena", "share/verbena/cluster-configs"] {
+            let folder = prefix.join(folder);
+            fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        }
+        Ok(Tree { prefix })
+    }
+
+    fn programs(&self, built: &Path) -> Result<()> {
+        for name in ["mpiexec", "verbena"] {
+            self.copy(&built.join(name), &format!("bin/{name}"))?;
+        }
+        self.link("mpiexec", "bin/mpirun")
+    }
+
+    fn wrappers(&self, project: &Project) -> Result<()> {
+        let template = read(&project.root.join("mpi-abi/install/wrapper.sh"))?;
+        for wrapper in WRAPPERS {
+            self.script(&format!("bin/{}", wrapper.name), &wrapper.fill(&template)?)?;
+        }
+        self.link("mpicxx", "bin/mpic++")
+    }
+
+    fn library(&self, project: &Project, built: &Path) -> Result<()> {
+        self.copy(&project.root.join("mpi-abi/include/mpi.h"), "include/mpi.h")?;
+        self.copy(&built.join("libmpi_abi.so"), "lib/libmpi_abi.so.1")?;
+        self.link("libmpi_abi.so.1", "lib/libmpi_abi.so")?;
+        let template = read(&project.root.join("mpi-abi/install/mpi.pc"))?;
+        for name in PACKAGES {
+            let text = template.replace("@NAME@", name).replace("@VERSION@", VERSION);
+            self.write(&format!("lib/pkgconfig/{name}.pc"), text.as_bytes(), 0o644)?;
+        }
+        Ok(())
+    }
+
+    /// Configurations of clusters, and what there is to read.
+    fn shared_files(&self, project: &Project) -> Result<()> {
+        self.copy_files(&project.root.join("cluster-configs"), "share/verbena/cluster-configs")?;
+        self.copy_files(&project.root.join("docs"), "share/doc/verbena")?;
+        let readme = project.root.join("README.md");
+        if readme.exists() { self.copy(&readme, "share/doc/verbena/README.md") } else { Ok(()) }
+    }
+
+    /// The files of one folder, not of those inside.
+    fn copy_files(&self, from: &Path, to: &str) -> Result<()> {
+        for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
+            let file = entry?;
+            if file.file_type()?.is_file() {
+                self.copy(&file.path(), &format!("{to}/{}", file.file_name().to_string_lossy()))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn copy(&self, from: &Path, to: &str) -> Result<()> {
+        let content = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
+        let mode = fs::metadata(from)?.permissions().mode();
+        self.write(to, &content, if mode & 0o111 == 0 { 0o644 } else { 0o755 })
+    }
+
+    fn script(&self, to: &str, text: &str) -> Result<()> {
+        self.write(to, text.as_bytes(), 0o755)
+    }
+
+    /// Puts a new file in place of the old one, which programs that run keep.
+    fn write(&self, to: &str, content: &[u8], mode: u32) -> Result<()> {
+        let path = self.prefix.join(to);
+        self.replace(&path, |new| {
+            fs::write(new, content)?;
+            fs::set_permissions(new, fs::Permissions::from_mode(mode))
+        })
+    }
+
+    fn link(&self, target: &str, at: &str) -> Result<()> {
+        self.replace(&self.prefix.join(at), |new| symlink(target, new))
+    }
+
+    fn replace(&self, path: &Path, make: impl Fn(&Path) -> std::io::Result<()>) -> Result<()> {
+        let new = path.with_file_name(format!(".{}.new", path.file_name().unwrap_or_default().to_string_lossy()));
+        let _ = fs::remove_file(&new); // left by an installation that was interrupted
+        make(&new).and_then(|()| fs::rename(&new, path)).with_context(|| format!("cannot install {}", path.display()))
+    }
+}
+
+impl Wrapper {
+    fn fill(&self, template: &str) -> Result<String> {
+        let text = template
+            .replace("@NAME@", self.name)
+            .replace("@LANGUAGE@", self.language)
+            .replace("@VARIABLE@", self.variable)
+            .replace("@OPTION@", self.option)
+            .replace("@COMPILERS@", self.compilers)
+            .replace("@VERSION@", VERSION);
+        ensure!(!text.contains("=@"), "the wrapper has a blank that nothing fills");
+        Ok(text)
+    }
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }

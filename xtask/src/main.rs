@@ -36,11 +36,14 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
-    /// Build in release and install a relocatable tree.
+    /// Build and install a relocatable tree.
     Install {
         /// Where bin/, include/ and lib/ go.
         #[arg(long)]
         prefix: PathBuf,
+        /// Cargo's profile: release, dev, checked.
+        #[arg(long, default_value = "release")]
+        profile: String,
     },
 }
 
@@ -51,7 +54,7 @@ fn main() -> ExitCode {
         Task::Run(options) => run::run(&project, &options).map(|()| true),
         Task::Test(options) => test::test(&project, &options),
         Task::Generate { check } => generate::generate(check).map(|()| true),
-        Task::Install { prefix } => install::install(&prefix).map(|()| true),
+        Task::Install { prefix, profile } => install::install_profile(&prefix, &profile).map(|()| true),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
