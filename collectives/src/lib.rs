@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod algorithms;
+mod call;
 pub mod executor;
 pub mod operation;
 pub mod plan;

@@ -2,55 +2,54 @@
 //! communicator. Making one checks the arguments; a persistent collective makes
 //! it once and starts it many times.
 //!
-//! Schedules of calls that consist of a few numbers are kept, so that a program
-//! that repeats a small collective finds its schedule ready. They depend on
-//! nothing but ranks and numbers, so communicators share them. Calls with lists
-//! of counts are planned anew each time: reading the lists costs as much.
+//! What was made is kept twice over. Schedules of calls that consist of a few
+//! numbers are kept by these numbers alone, so communicators share them. And the
+//! last such calls are kept as they were but for the addresses ([`Glance`]):
+//! repeating a small collective costs a comparison. Calls with lists of counts
+//! are planned anew each time: reading the lists costs as much.
 
 use std::sync::Arc;
 
 use fabric::{Collective, CollectiveKind, Peer};
 use hashbrown::HashMap;
-use objects::{Area, Buffer, Class, Comm, Datatype, Error, Group, Op, Result};
+use objects::{Area, Buffer, Comm, Datatype, Group, Op, Result};
 use rustc_hash::FxBuildHasher;
 
 use crate::algorithms::Seat;
-use crate::operation::{Blocks, Data, Edges, Operation, Types, Vector};
+use crate::call::{ALLTOALL, Call, Key, REDUCE_SCATTER_BLOCK, TypeTable};
+use crate::operation::{Data, Operation, Vector};
 use crate::problem::Problem;
 use crate::schedule::{Member, Schedule, Space, Span};
 use crate::select::{Selection, Thresholds};
-use crate::shape::{Run, Shape, Ty};
+use crate::shape::{Run, Ty};
 
 /// Schedules kept at once; all are forgotten when there are more.
 const KEPT: usize = 512;
 /// Schedules with more messages than this are not kept.
 const KEPT_MESSAGES: usize = 1024;
+/// Bits of the number of calls that are kept.
+const GLANCES: u32 = 5;
 
 /// Turns calls into plans.
 pub struct Planner {
     selection: Selection,
-    kept: HashMap<Key, Arc<Schedule>, FxBuildHasher>,
-    /// The last one asked for: a program in a loop asks for it again.
-    last: Option<(Key, Arc<Schedule>)>,
-}
-
-/// A call that consists of numbers: all that its schedule depends on.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
-    kind: u8,
-    seat: Seat,
-    root: u32,
-    send: Option<Run>,
-    recv: Option<Run>,
-    commutative: bool,
+    schedules: HashMap<Key, Arc<Schedule>, FxBuildHasher>,
+    /// Each call has one place where it may be.
+    calls: [Option<(Glance, Arc<Bound>)>; 1 << GLANCES],
 }
 
 /// A collective that is ready to start, as often as wanted.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    schedule: Arc<Schedule>,
+    bound: Arc<Bound>,
     send: Area,
     recv: Area,
+}
+
+/// A plan but for its addresses.
+#[derive(Debug)]
+struct Bound {
+    schedule: Arc<Schedule>,
     types: TypeTable,
     reduction: Option<Reduction>,
     group: Group,
@@ -68,35 +67,57 @@ pub(crate) struct Reduction {
     pub(crate) handle: usize,
 }
 
-/// The types of a call: of the send buffer, of the receive buffer, and of the
-/// blocks of a `w` operation.
-#[derive(Clone, Debug, Default)]
-struct TypeTable {
-    send: Option<Datatype>,
-    recv: Option<Datatype>,
-    blocks: Vec<Datatype>,
+/// All that tells two calls without lists apart, but for the addresses. Types
+/// and operations are told apart by their objects, which live as long as the
+/// [`Bound`] that is kept beside the glance; context ids are never reused.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Glance {
+    kind: CollectiveKind,
+    has_send: bool,
+    has_recv: bool,
+    root: u32,
+    context: u64,
+    counts: [u64; 2],
+    types: [usize; 2],
+    op: usize,
+    handle: usize,
 }
-
-const SEND: Ty = Ty::of(0);
-const RECV: Ty = Ty::of(1);
-const FIRST_BLOCK: u32 = 2;
 
 impl Planner {
     /// A planner that selects by these thresholds.
     pub fn new(thresholds: &Thresholds) -> Planner {
-        Planner { selection: Selection::new(thresholds), kept: HashMap::default(), last: None }
+        let calls = [const { None }; 1 << GLANCES];
+        Planner { selection: Selection::new(thresholds), schedules: HashMap::default(), calls }
     }
 
     /// The table of rules, to change it; what was kept is forgotten.
     pub fn selection_mut(&mut self) -> &mut Selection {
-        self.kept.clear();
-        self.last = None;
+        self.schedules.clear();
+        self.calls = [const { None }; 1 << GLANCES];
         &mut self.selection
     }
 
     /// Checks a call and plans it. Errors: MPI_ERR_ROOT, MPI_ERR_COUNT,
     /// MPI_ERR_TRUNCATE, MPI_ERR_BUFFER, MPI_ERR_OP, MPI_ERR_ARG.
+    #[inline]
     pub fn plan(&mut self, operation: &Operation, comm: &Comm) -> Result<Plan> {
+        let Some((glance, send, recv)) = Glance::of(operation, comm) else {
+            return self.plan_anew(operation, comm);
+        };
+        match &self.calls[glance.place()] {
+            Some((known, bound)) if *known == glance && !Call::is_aliased(operation, send, recv) => {
+                Ok(Plan { bound: bound.clone(), send, recv })
+            }
+            _ => {
+                let plan = self.plan_anew(operation, comm)?;
+                self.calls[glance.place()] = Some((glance, plan.bound.clone()));
+                Ok(plan)
+            }
+        }
+    }
+
+    #[cold]
+    fn plan_anew(&mut self, operation: &Operation, comm: &Comm) -> Result<Plan> {
         let seat = Seat { rank: comm.rank(), size: comm.size() };
         let call = Call::new(operation, seat)?;
         let schedule = match call.lists {
@@ -104,10 +125,8 @@ impl Planner {
             Some(lists) => Arc::new(self.selection.schedule(&lists.problem(&call.key)?, seat)),
         };
         let root = operation.root().unwrap_or(u32::MAX);
-        Ok(Plan {
+        let bound = Arc::new(Bound {
             schedule,
-            send: call.send,
-            recv: call.recv,
             types: call.types,
             reduction: operation.vector().map(|vector| Reduction { op: vector.op.clone(), handle: vector.handle }),
             group: comm.group().clone(),
@@ -115,32 +134,21 @@ impl Planner {
             rank: comm.rank(),
             context: comm.context() * 2 + 1,
             collective: Collective { kind: operation.kind(), root },
-        })
+        });
+        Ok(Plan { bound, send: call.send, recv: call.recv })
     }
 
-    #[inline]
     fn schedule(&mut self, key: Key) -> Arc<Schedule> {
-        match &self.last {
-            Some((last, schedule)) if *last == key => schedule.clone(),
-            _ => self.look_up(key),
+        if let Some(schedule) = self.schedules.get(&key) {
+            return schedule.clone();
         }
-    }
-
-    fn look_up(&mut self, key: Key) -> Arc<Schedule> {
-        let schedule = match self.kept.get(&key) {
-            Some(schedule) => schedule.clone(),
-            None => {
-                let schedule = Arc::new(self.write(&key));
-                if schedule.messages().len() <= KEPT_MESSAGES {
-                    if self.kept.len() >= KEPT {
-                        self.kept.clear();
-                    }
-                    self.kept.insert(key.clone(), schedule.clone());
-                }
-                schedule
+        let schedule = Arc::new(self.write(&key));
+        if schedule.messages().len() <= KEPT_MESSAGES {
+            if self.schedules.len() >= KEPT {
+                self.schedules.clear();
             }
-        };
-        self.last = Some((key, schedule.clone()));
+            self.schedules.insert(key, schedule.clone());
+        }
         schedule
     }
 
@@ -163,348 +171,122 @@ impl Planner {
     }
 }
 
-const BCAST: u8 = CollectiveKind::Bcast as u8;
-const GATHER: u8 = CollectiveKind::Gather as u8;
-const SCATTER: u8 = CollectiveKind::Scatter as u8;
-const ALLGATHER: u8 = CollectiveKind::Allgather as u8;
-const ALLTOALL: u8 = CollectiveKind::Alltoall as u8;
-const REDUCE: u8 = CollectiveKind::Reduce as u8;
-const ALLREDUCE: u8 = CollectiveKind::Allreduce as u8;
-const REDUCE_SCATTER_BLOCK: u8 = CollectiveKind::ReduceScatterBlock as u8;
-const SCAN: u8 = CollectiveKind::Scan as u8;
-const EXSCAN: u8 = CollectiveKind::Exscan as u8;
-
-impl Key {
-    fn problem(&self) -> Problem<'static> {
-        let Key { root, commutative, .. } = *self;
-        match (self.kind, self.send, self.recv) {
-            (BCAST, _, Some(data)) => Problem::Bcast { root, data },
-            (GATHER, own, all) => Problem::Gather { root, own, all },
-            (SCATTER, all, own) => Problem::Scatter { root, all, own },
-            (ALLGATHER, own, Some(all)) => Problem::Allgather { own, all },
-            (REDUCE, Some(input), output) => Problem::Reduce { root, input, output, commutative },
-            (ALLREDUCE, Some(input), Some(output)) => Problem::Allreduce { input, output, commutative },
-            (SCAN, Some(input), Some(output)) => Problem::Scan { input, output },
-            (EXSCAN, Some(input), Some(output)) => Problem::Exscan { input, output },
-            _ => Problem::Barrier,
-        }
-    }
-}
-
-/// A checked call: numbers, and what they stand for.
-struct Call<'a> {
-    key: Key,
-    lists: Option<Lists<'a>>,
-    send: Area,
-    recv: Area,
-    types: TypeTable,
-}
-
-/// The lists of a call that has some.
-struct Lists<'a> {
-    kind: CollectiveKind,
-    send: Vec<Run>,
-    recv: Vec<Run>,
-    counts: &'a [u64],
-    edges: Option<Edges<'a>>,
-}
-
-impl Lists<'_> {
-    fn problem(&self, key: &Key) -> Result<Problem<'_>> {
-        let (root, is_root, kind) = (key.root, key.root == key.seat.rank, self.kind);
-        let (send, recv) = (&self.send[..], &self.recv[..]);
-        if let Some(Edges { sources, destinations, cartesian }) = self.edges {
-            check_length(recv.len(), sources.len())?;
-            check_length(send.len(), destinations.len())?;
-            return Ok(Problem::Neighbor { kind, cartesian, sources, into: recv, destinations, out: send });
-        }
-        let size = key.seat.size as usize;
-        match (kind, key.send, key.recv) {
-            (CollectiveKind::ReduceScatter, Some(input), Some(output)) => {
-                check_length(self.counts.len(), size)?;
-                let (counts, commutative) = (self.counts, key.commutative);
-                return Ok(Problem::ReduceScatter { kind, input, counts, output, commutative });
-            }
-            (CollectiveKind::Gatherv, own, _) => {
-                check_length(recv.len(), if is_root { size } else { 0 })?;
-                return Ok(Problem::Gatherv { root, own, all: is_root.then_some(recv) });
-            }
-            (CollectiveKind::Scatterv, _, own) => {
-                check_length(send.len(), if is_root { size } else { 0 })?;
-                return Ok(Problem::Scatterv { root, all: is_root.then_some(send), own });
-            }
-            _ => check_length(recv.len(), size)?,
-        }
-        match kind {
-            CollectiveKind::Allgatherv => Ok(Problem::Allgatherv { own: key.send, all: recv }),
-            _ if send.is_empty() => Ok(Problem::Alltoall { kind, from: None, to: recv }),
-            _ => {
-                check_length(send.len(), size)?;
-                Ok(Problem::Alltoall { kind, from: Some(send), to: recv })
-            }
-        }
-    }
-}
-
-impl<'a> Call<'a> {
-    fn new(operation: &Operation<'a>, seat: Seat) -> Result<Call<'a>> {
-        let root = operation.root().unwrap_or(u32::MAX);
-        if operation.root().is_some_and(|root| root >= seat.size) {
-            return Err(bad_root(root, seat.size));
-        }
-        let commutative = operation.vector().is_some_and(|vector| vector.op.commutative());
-        let mut call = Call {
-            key: Key { kind: operation.kind() as u8, seat, root, send: None, recv: None, commutative },
-            lists: None,
-            send: Area::EMPTY,
-            recv: Area::EMPTY,
-            types: TypeTable::default(),
+impl Glance {
+    /// `None` for calls with lists; else also the addresses.
+    #[inline]
+    fn of(operation: &Operation, comm: &Comm) -> Option<(Glance, Area, Area)> {
+        let is_root = operation.root().is_none_or(|root| root == comm.rank());
+        let data = |send: Option<&Data>, recv: Option<&Data>| {
+            let number = |data: Option<&Data>| data.map_or((0, 0), |data| (data.count, data.ty.identity()));
+            let (send_numbers, recv_numbers) = (number(send), number(recv));
+            let area = |data: Option<&Data>| data.map_or(Area::EMPTY, |data| data.area);
+            let glance = Glance {
+                has_send: send.is_some(),
+                has_recv: recv.is_some(),
+                counts: [send_numbers.0, recv_numbers.0],
+                types: [send_numbers.1, recv_numbers.1],
+                ..Glance::empty(operation, comm)
+            };
+            (glance, area(send), area(recv))
         };
-        call.bind(operation, seat, root == seat.rank)?;
-        Ok(call)
-    }
-
-    fn bind(&mut self, operation: &Operation<'a>, seat: Seat, is_root: bool) -> Result<()> {
-        let size = u64::from(seat.size);
-        match *operation {
-            Operation::Barrier => Ok(()),
-            Operation::Bcast { data, .. } => self.recv(data, 1),
-            Operation::Gather { send, recv, .. } => {
-                self.maybe_send(send, 1)?;
-                self.maybe_recv(recv.filter(|_| is_root), size)?;
-                self.check_blocks(self.key.send, self.key.recv, seat.size)
-            }
-            Operation::Scatter { send, recv, .. } => {
-                self.maybe_send(send.filter(|_| is_root), size)?;
-                self.maybe_recv(recv, 1)?;
-                self.check_blocks(self.key.recv, self.key.send, seat.size)
-            }
-            Operation::Allgather { send, recv } => {
-                self.maybe_send(send, 1)?;
-                self.recv(recv, size)?;
-                self.check_blocks(self.key.send, self.key.recv, seat.size)
-            }
-            Operation::Alltoall { send, recv } => {
-                self.maybe_send(send, size)?;
-                self.recv(recv, size)?;
-                self.check_blocks(self.key.send, self.key.recv, 1)
-            }
-            Operation::Reduce { vector, count, .. } => self.vector(&vector, count, count, is_root),
-            Operation::Allreduce { vector, count }
-            | Operation::Scan { vector, count }
-            | Operation::Exscan { vector, count } => self.vector(&vector, count, count, true),
-            Operation::ReduceScatterBlock { vector, count } => {
-                let whole = count.checked_mul(size).ok_or_else(|| too_many(count))?;
-                self.vector(&vector, whole, count, true)
-            }
-            _ => self.bind_lists(operation, seat, is_root),
-        }
-    }
-
-    fn bind_lists(&mut self, operation: &Operation<'a>, seat: Seat, is_root: bool) -> Result<()> {
-        let mut lists = Lists { kind: operation.kind(), send: Vec::new(), recv: Vec::new(), counts: &[], edges: None };
-        let me = seat.rank as usize;
-        match *operation {
-            Operation::Gatherv { send, recv, .. } => {
-                self.maybe_send(send, 1)?;
-                if let Some(recv) = recv.filter(|_| is_root) {
-                    lists.recv = self.blocks(Space::Recv, &recv)?;
-                    check_room(self.key.send, lists.recv.get(me))?;
-                }
-            }
-            Operation::Scatterv { send, recv, .. } => {
-                self.maybe_recv(recv, 1)?;
-                if let Some(send) = send.filter(|_| is_root) {
-                    lists.send = self.blocks(Space::Send, &send)?;
-                    check_room(lists.send.get(me).copied(), self.key.recv.as_ref())?;
-                }
-            }
-            Operation::Allgatherv { send, recv } => {
-                self.maybe_send(send, 1)?;
-                lists.recv = self.blocks(Space::Recv, &recv)?;
-                check_room(self.key.send, lists.recv.get(me))?;
-            }
-            Operation::Alltoallv { send, recv } => {
-                if let Some(send) = send {
-                    lists.send = self.blocks(Space::Send, &send)?;
-                }
-                lists.recv = self.blocks(Space::Recv, &recv)?;
-                check_room(lists.send.get(me).copied(), lists.recv.get(me))?;
-            }
-            Operation::ReduceScatter { vector, counts } => {
-                check_length(counts.len(), seat.size as usize)?;
-                let sum = counts.iter().try_fold(0u64, |sum, &count| sum.checked_add(count));
-                lists.counts = counts;
-                self.vector(&vector, sum.ok_or_else(|| too_many(u64::MAX))?, counts[me], true)?;
-            }
-            _ => self.bind_neighbors(operation, &mut lists)?,
-        }
-        self.lists = Some(lists);
-        Ok(())
-    }
-
-    fn bind_neighbors(&mut self, operation: &Operation<'a>, lists: &mut Lists<'a>) -> Result<()> {
-        let (edges, send, recv) = match *operation {
-            Operation::NeighborAllgather { edges, send, recv } => {
-                self.maybe_send(Some(send), 1)?;
-                self.recv(recv, edges.sources.len() as u64)?;
-                (edges, None, None)
-            }
-            Operation::NeighborAlltoall { edges, send, recv } => {
-                self.maybe_send(Some(send), edges.destinations.len() as u64)?;
-                self.recv(recv, edges.sources.len() as u64)?;
-                (edges, None, None)
-            }
-            Operation::NeighborAllgatherv { edges, send, recv } => {
-                self.maybe_send(Some(send), 1)?;
-                (edges, None, Some(recv))
-            }
-            Operation::NeighborAlltoallv { edges, send, recv } => (edges, Some(send), Some(recv)),
-            _ => return Err(Error::new(Class::Intern, "an operation without a plan")),
+        let vector = |vector: &Vector, count: u64| {
+            let recv = vector.recv.filter(|_| is_root);
+            let glance = Glance {
+                has_send: vector.send.is_some(),
+                has_recv: recv.is_some(),
+                counts: [count, 0],
+                types: [vector.ty.identity(), 0],
+                op: match vector.op {
+                    Op::Builtin(op) => *op as usize,
+                    Op::User(op) => Arc::as_ptr(op) as usize,
+                },
+                handle: vector.handle,
+                ..Glance::empty(operation, comm)
+            };
+            (glance, vector.send.unwrap_or(Area::EMPTY), recv.unwrap_or(Area::EMPTY))
         };
-        let (ins, outs) = (edges.sources.len(), edges.destinations.len());
-        let same = matches!(lists.kind, CollectiveKind::NeighborAllgather | CollectiveKind::NeighborAllgatherv);
-        lists.edges = Some(edges);
-        lists.send = match (send, self.key.send) {
-            (Some(send), _) => self.blocks(Space::Send, &send)?,
-            (None, Some(run)) if same => vec![run; outs],
-            (None, run) => run.filter(|_| outs > 0).map(|run| run.split(outs as u32)).unwrap_or_default(),
-        };
-        lists.recv = match (recv, self.key.recv) {
-            (Some(recv), _) => self.blocks(Space::Recv, &recv)?,
-            (None, run) => run.filter(|_| ins > 0).map(|run| run.split(ins as u32)).unwrap_or_default(),
-        };
-        Ok(())
+        Some(match operation {
+            Operation::Barrier => data(None, None),
+            Operation::Bcast { data: recv, .. } => data(None, Some(recv)),
+            Operation::Gather { send, recv, .. } => data(send.as_ref(), recv.as_ref().filter(|_| is_root)),
+            Operation::Scatter { send, recv, .. } => data(send.as_ref().filter(|_| is_root), recv.as_ref()),
+            Operation::Allgather { send, recv } | Operation::Alltoall { send, recv } => data(send.as_ref(), Some(recv)),
+            Operation::Reduce { vector: of, count, .. }
+            | Operation::Allreduce { vector: of, count }
+            | Operation::ReduceScatterBlock { vector: of, count }
+            | Operation::Scan { vector: of, count }
+            | Operation::Exscan { vector: of, count } => vector(of, *count),
+            _ => return None,
+        })
     }
 
-    fn maybe_send(&mut self, data: Option<Data>, blocks: u64) -> Result<()> {
-        let Some(data) = data else { return Ok(()) };
-        self.key.send = Some(run(Space::Send, SEND, data.count, blocks, data.ty)?);
-        self.send = data.area;
-        self.types.send = Some(data.ty.clone());
-        Ok(())
-    }
-
-    fn maybe_recv(&mut self, data: Option<Data>, blocks: u64) -> Result<()> {
-        data.map_or(Ok(()), |data| self.recv(data, blocks))
-    }
-
-    fn recv(&mut self, data: Data, blocks: u64) -> Result<()> {
-        self.key.recv = Some(run(Space::Recv, RECV, data.count, blocks, data.ty)?);
-        self.recv = data.area;
-        self.types.recv = Some(data.ty.clone());
-        Ok(())
-    }
-
-    /// The input has `whole` elements, the output `part`.
-    fn vector(&mut self, vector: &Vector, whole: u64, part: u64, has_output: bool) -> Result<()> {
-        let output = vector.recv.filter(|_| has_output);
-        let input = run(Space::Send, SEND, whole, 1, vector.ty)?;
-        let in_place = Run { space: Space::Recv, ..input };
-        self.key.send = Some(if vector.send.is_some() { input } else { in_place });
-        self.key.recv = output.map(|_| in_place.part(0, part));
-        self.send = vector.send.unwrap_or(Area::EMPTY);
-        self.recv = output.unwrap_or(Area::EMPTY);
-        self.types.send = Some(vector.ty.clone());
-        let missing = if vector.send.is_none() { output.is_none() } else { has_output && output.is_none() };
-        if missing {
-            return Err(Error::new(Class::Buffer, "the receive buffer is missing"));
-        }
-        if vector.send.is_some() && output.is_some() && part > 0 && self.send.address() == self.recv.address() {
-            return Err(Error::new(
-                Class::Buffer,
-                "send and receive buffer are the same; pass MPI_IN_PLACE as the send buffer to reduce in place",
-            ));
-        }
-        Ok(())
-    }
-
-    fn blocks(&mut self, space: Space, blocks: &Blocks) -> Result<Vec<Run>> {
-        check_length(blocks.displs.len(), blocks.counts.len())?;
-        let (one, ty) = if space == Space::Send { (&mut self.types.send, SEND) } else { (&mut self.types.recv, RECV) };
-        let area = if space == Space::Send { &mut self.send } else { &mut self.recv };
-        *area = blocks.area;
-        let pairs = blocks.counts.iter().zip(blocks.displs);
-        match blocks.types {
-            Types::One(datatype) => {
-                *one = Some(datatype.clone());
-                let extent = datatype.extent().1;
-                pairs
-                    .map(|(&count, &displ)| Ok(Run { disp: displ * extent, ..run(space, ty, count, 1, datatype)? }))
-                    .collect()
-            }
-            Types::Each(datatypes) => {
-                check_length(datatypes.len(), blocks.counts.len())?;
-                let first = FIRST_BLOCK + self.types.blocks.len() as u32;
-                self.types.blocks.extend_from_slice(datatypes);
-                let runs = pairs.zip(datatypes).zip(first..);
-                runs.map(|(((&count, &disp), datatype), index)| {
-                    Ok(Run { disp, ..run(space, Ty::of(index), count, 1, datatype)? })
-                })
-                .collect()
-            }
+    #[inline]
+    fn empty(operation: &Operation, comm: &Comm) -> Glance {
+        Glance {
+            kind: operation.kind(),
+            has_send: false,
+            has_recv: false,
+            root: operation.root().unwrap_or(u32::MAX),
+            context: comm.context(),
+            counts: [0; 2],
+            types: [0; 2],
+            op: 0,
+            handle: 0,
         }
     }
 
-    /// The own block and each block of the whole buffer are equally long.
-    fn check_blocks(&self, own: Option<Run>, all: Option<Run>, blocks: u32) -> Result<()> {
-        let (Some(own), Some(all)) = (own, all) else { return Ok(()) };
-        let each = all.bytes() / u64::from(blocks);
-        if own.bytes() == each { Ok(()) } else { Err(unequal(own.bytes(), each)) }
+    /// Where it is kept.
+    #[inline]
+    fn place(&self) -> usize {
+        let mixed = (self.context << 8 ^ self.kind as u64 ^ u64::from(self.root) << 32)
+            .wrapping_add(self.counts[0].rotate_left(16))
+            .wrapping_add(self.counts[1].rotate_left(40));
+        (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - GLANCES)) as usize
     }
 }
 
 impl Plan {
-    /// The same, under another name on the wire: the library's own agreements.
-    #[must_use]
-    pub fn of_kind(mut self, kind: CollectiveKind) -> Plan {
-        self.collective.kind = kind;
-        self
-    }
-
     /// What is sent, received, copied and reduced.
     #[inline]
     pub fn schedule(&self) -> &Schedule {
-        &self.schedule
+        &self.bound.schedule
     }
 
     /// The operation and its root, as peers are told.
     #[inline]
     pub fn collective(&self) -> Collective {
-        self.collective
+        self.bound.collective
     }
 
     /// The context id on the wire.
     #[inline]
     pub(crate) fn context(&self) -> u64 {
-        self.context
+        self.bound.context
     }
 
     /// This rank, as a peer in the same group or in the other one sees it.
     #[inline]
     pub(crate) fn source_for(&self, with: Member) -> u32 {
-        if with.is_remote() { Member::remote(self.rank).wire() } else { self.rank }
+        let rank = self.bound.rank;
+        if with.is_remote() { Member::remote(rank).wire() } else { rank }
     }
 
     /// The process of a member. Schedules name members only.
     #[inline]
     pub(crate) fn peer(&self, with: Member) -> Option<Peer> {
-        let group = if with.is_remote() { self.remote.as_ref()? } else { &self.group };
+        let group = if with.is_remote() { self.bound.remote.as_ref()? } else { &self.bound.group };
         group.peer_of(with.rank())
     }
 
+    #[inline]
     pub(crate) fn reduction(&self) -> Option<&Reduction> {
-        self.reduction.as_ref()
+        self.bound.reduction.as_ref()
     }
 
     /// The type of a span; `None` for packed bytes.
     #[inline]
     pub(crate) fn datatype(&self, ty: Ty) -> Option<&Datatype> {
-        match ty.index()? {
-            0 => self.types.send.as_ref(),
-            1 => self.types.recv.as_ref(),
-            index => self.types.blocks.get(index - FIRST_BLOCK as usize),
-        }
+        self.bound.types.of(ty)
     }
 
     /// The memory of a span.
@@ -520,59 +302,4 @@ impl Plan {
             None => area.bytes(span.disp, span.count),
         }
     }
-}
-
-impl Shape {
-    /// The numbers of a datatype.
-    #[inline]
-    pub fn of(datatype: &Datatype) -> Shape {
-        let (true_lb, true_extent) = datatype.true_extent();
-        Shape {
-            size: datatype.size(),
-            extent: datatype.extent().1,
-            true_lb,
-            true_ub: true_lb + true_extent,
-            gapless: datatype.is_contiguous() && true_lb == 0,
-        }
-    }
-}
-
-/// `blocks` blocks of `count` elements each.
-#[inline]
-fn run(space: Space, ty: Ty, count: u64, blocks: u64, datatype: &Datatype) -> Result<Run> {
-    let all = count.checked_mul(blocks).filter(|&all| datatype.reach(all).is_some());
-    Ok(Run::new(space, ty, all.ok_or_else(|| too_many(count))?, Shape::of(datatype)))
-}
-
-fn check_length(length: usize, wanted: usize) -> Result<()> {
-    if length == wanted { Ok(()) } else { Err(wrong_length(length, wanted)) }
-}
-
-/// What this rank sends to itself fits.
-fn check_room(from: Option<Run>, to: Option<&Run>) -> Result<()> {
-    match (from, to) {
-        (Some(from), Some(to)) if from.bytes() > to.bytes() => Err(unequal(from.bytes(), to.bytes())),
-        _ => Ok(()),
-    }
-}
-
-#[cold]
-fn bad_root(root: u32, size: u32) -> Error {
-    Error::new(Class::Root, format!("root {root} is not a rank of the communicator, which has {size}"))
-}
-
-#[cold]
-fn too_many(count: u64) -> Error {
-    Error::new(Class::Count, format!("the buffer of {count} elements spans more than 2^63 bytes"))
-}
-
-#[cold]
-fn wrong_length(length: usize, wanted: usize) -> Error {
-    Error::new(Class::Arg, format!("{length} entries were given where {wanted} are needed"))
-}
-
-#[cold]
-fn unequal(own: u64, room: u64) -> Error {
-    let sentence = format!("this rank's own contribution has {own} bytes, but its block in the result has {room}");
-    Error::new(Class::Truncate, sentence)
 }

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use collectives::{Active, Advance, CollectiveId, Operation, Plan, Planner, Thresholds};
+use collectives::{Active, Advance, CollectiveId, Operation, Plan, Planner, Thresholds, UserCall};
 use fabric::sim::{Get, Options, SimTransport};
 use fabric::{Limits, Peer};
 use objects::{Area, Buffer, Comm, Datatype};
@@ -16,6 +16,9 @@ pub(crate) struct Process {
     pub(crate) engine: Engine<SimTransport>,
     pub(crate) active: Active,
     pub(crate) planner: Planner,
+    /// A user's function that takes its time, and how long.
+    pub(crate) away: Option<(UserCall, u64)>,
+    random: Random,
 }
 
 /// All ranks.
@@ -47,6 +50,8 @@ impl World {
             engine: Engine::new(Peer(rank), transport, settings),
             active: Active::new(),
             planner: Planner::new(thresholds),
+            away: None,
+            random: Random(seed),
         };
         World { ranks: (0..).zip(fabric::sim::fabric(size, seed, options)).map(start).collect() }
     }
@@ -68,12 +73,23 @@ impl World {
             return false;
         }
         let moved = process.engine.progress();
+        match process.away.take() {
+            Some((call, 0)) => {
+                process.active.resume(call.run());
+                return true;
+            }
+            Some((call, rounds)) => process.away = Some((call, rounds - 1)),
+            None => {}
+        }
         match process.active.advance(&mut process.engine) {
-            Advance::Idle => moved,
+            Advance::Idle => moved || process.away.is_some(),
             Advance::Moved => true,
             Advance::User(call) => {
-                let done = call.run();
-                process.active.resume(done);
+                match process.away {
+                    // Another thread's: it is called at once.
+                    Some(_) => process.active.resume(call.run()),
+                    None => process.away = Some((call, process.random.below(4))),
+                }
                 true
             }
         }
