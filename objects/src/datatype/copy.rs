@@ -9,7 +9,8 @@
 //! node describes relative to `user` is valid (for writes when unpacking), that
 //! `packed` is valid for the bytes moved, and that the two do not overlap. The
 //! pointers need no alignment. Addresses are computed by wrapping arithmetic,
-//! so only bytes that are really moved must exist.
+//! so only bytes that are really moved must exist. Bytes that a layout describes
+//! twice (erroneous for receiving) may be written in any order.
 
 #![allow(unsafe_code)]
 
@@ -195,18 +196,77 @@ macro_rules! by_length {
 
 /// `count` whole bodies at a stride.
 unsafe fn strided<const PACK: bool>(body: &Node, mut user: *mut u8, stride: isize, mut packed: *mut u8, count: usize) {
+    let size = body.size() as usize;
     // SAFETY: the caller's promise covers each body.
     unsafe {
         if let Node::Run(len) = body {
-            let len = *len as usize;
-            by_length!(len, fixed::<PACK>(user, stride, packed, count), any::<PACK>(len, user, stride, packed, count));
-            return;
+            return runs::<PACK>(*len as usize, (user, stride), (packed, *len as usize), count);
         }
-        let size = body.size() as usize;
+        if count >= FEW && size <= SMALL && few_runs(body, |_, _, _| {}) {
+            return interleaved::<PACK>(body, user, stride, packed, count);
+        }
         for _ in 0..count {
             whole::<PACK>(body, user, packed);
             user = user.wrapping_offset(stride);
             packed = packed.wrapping_add(size);
+        }
+    }
+}
+
+/// Bodies of at most so many runs are interleaved, and not fewer bodies.
+const FEW: usize = 8;
+/// Bodies of at most so many bytes are.
+const SMALL: usize = 256;
+/// Bodies that are interleaved at a time: they stay in the nearest cache.
+const TILE: usize = 64;
+
+/// Many small bodies of few runs each, such as structs with gaps: first the
+/// first run of all of them, then the second, so that each loop knows its length.
+unsafe fn interleaved<const PACK: bool>(body: &Node, user: *mut u8, stride: isize, packed: *mut u8, count: usize) {
+    let size = body.size() as usize;
+    for first in (0..count).step_by(TILE) {
+        let many = TILE.min(count - first);
+        let (user, packed) =
+            (user.wrapping_offset((first as isize).wrapping_mul(stride)), packed.wrapping_add(first * size));
+        few_runs(body, |disp, start, len| {
+            let (at, to) = (user.wrapping_offset(disp as isize), packed.wrapping_add(start as usize));
+            // SAFETY: this run of `many` bodies, as the caller promised.
+            unsafe { runs::<PACK>(len as usize, (at, stride), (to, size), many) }
+        });
+    }
+}
+
+/// Calls with displacement, packed offset and length of each run, if the node is
+/// nothing but a few runs; else says false.
+#[inline(always)]
+fn few_runs(node: &Node, mut each: impl FnMut(i64, u64, u64)) -> bool {
+    match node {
+        Node::Loop(inner) if inner.count <= FEW as u64 => {
+            let Node::Run(len) = inner.body else { return false };
+            (0..inner.count).for_each(|index| each(index as i64 * inner.stride, index * len, len));
+        }
+        Node::Gather(inner) if inner.disps.len() <= FEW => {
+            let Node::Run(len) = inner.body else { return false };
+            (0_u64..).zip(&inner.disps).for_each(|(index, &disp)| each(disp, index * len, len));
+        }
+        Node::Blocks(inner) if inner.disps.len() <= FEW => {
+            let pairs = inner.starts.windows(2).zip(&inner.disps);
+            pairs.for_each(|(start, &disp)| each(disp, start[0], start[1] - start[0]));
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// `count` runs of one length, at a stride on either side.
+unsafe fn runs<const PACK: bool>(len: usize, user: (*mut u8, isize), packed: (*mut u8, usize), count: usize) {
+    // SAFETY: the caller's promise covers each run.
+    unsafe {
+        if packed.1 == len {
+            // The usual case, with one variable less.
+            by_length!(len, dense::<PACK>(user, packed.0, count), any::<PACK>(len, user, packed, count));
+        } else {
+            by_length!(len, fixed::<PACK>(user, packed, count), any::<PACK>(len, user, packed, count));
         }
     }
 }
@@ -233,11 +293,17 @@ unsafe fn gathered<const PACK: bool>(body: &Node, disps: &[i64], user: *mut u8, 
     }
 }
 
-unsafe fn fixed<const PACK: bool, const LEN: usize>(user: *mut u8, stride: isize, packed: *mut u8, count: usize) {
+unsafe fn dense<const PACK: bool, const LEN: usize>(user: (*mut u8, isize), packed: *mut u8, count: usize) {
+    // SAFETY: the caller's promise, passed on.
+    unsafe { fixed::<PACK, LEN>(user, (packed, LEN), count) }
+}
+
+#[inline(always)]
+unsafe fn fixed<const PACK: bool, const LEN: usize>(user: (*mut u8, isize), packed: (*mut u8, usize), count: usize) {
     for index in 0..count {
-        let at = user.wrapping_offset((index as isize).wrapping_mul(stride));
+        let at = user.0.wrapping_offset((index as isize).wrapping_mul(user.1));
         // SAFETY: block `index`, as the caller promised.
-        unsafe { block::<PACK>(at, packed.wrapping_add(index * LEN), LEN) }
+        unsafe { block::<PACK>(at, packed.0.wrapping_add(index * packed.1), LEN) }
     }
 }
 
@@ -248,12 +314,13 @@ unsafe fn scattered<const PACK: bool, const LEN: usize>(disps: &[i64], user: *mu
     }
 }
 
-unsafe fn any<const PACK: bool>(len: usize, mut user: *mut u8, stride: isize, mut packed: *mut u8, count: usize) {
+unsafe fn any<const PACK: bool>(len: usize, user: (*mut u8, isize), packed: (*mut u8, usize), count: usize) {
+    let ((mut user, stride), (mut packed, step)) = (user, packed);
     for _ in 0..count {
         // SAFETY: one block, as the caller promised.
         unsafe { run::<PACK>(user, packed, len) }
         user = user.wrapping_offset(stride);
-        packed = packed.wrapping_add(len);
+        packed = packed.wrapping_add(step);
     }
 }
 

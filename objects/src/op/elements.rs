@@ -1,9 +1,7 @@
 //! What the elements of reductions are and how two of them combine.
 //!
-//! Traits say what a machine type can do ([`Number`], [`Ordered`], [`Bits`],
+//! Half precision is calculated with as `f32` (see the kernels). Traits say what a machine type can do ([`Number`], [`Ordered`], [`Bits`],
 //! [`Truth`]); one empty type for each operation says what is done with it.
-
-use half::f16;
 
 /// Adds and multiplies; integers wrap.
 pub(super) trait Number: Copy {
@@ -15,6 +13,14 @@ pub(super) trait Number: Copy {
 /// Has an order; a NaN is less than nothing.
 pub(super) trait Ordered: Copy {
     fn less(self, other: Self) -> bool;
+    #[inline(always)]
+    fn smaller(self, other: Self) -> Self {
+        if self.less(other) { self } else { other }
+    }
+    #[inline(always)]
+    fn larger(self, other: Self) -> Self {
+        if other.less(self) { self } else { other }
+    }
 }
 
 /// Is a set of bits.
@@ -102,11 +108,20 @@ macro_rules! floats {
             fn less(self, other: Self) -> bool {
                 self < other
             }
+            // A number wins over a NaN, so that the order of ranks doesn't matter.
+            #[inline(always)]
+            fn smaller(self, other: Self) -> Self {
+                self.min(other)
+            }
+            #[inline(always)]
+            fn larger(self, other: Self) -> Self {
+                self.max(other)
+            }
         }
     )*};
 }
 
-floats! { f16 f32 f64 }
+floats! { f32 f64 }
 
 /// A complex number as C and Fortran lay it out.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -163,8 +178,8 @@ macro_rules! operations {
 operations! {
     Sum on Number: |left, right| left.add(right);
     Prod on Number: |left, right| left.mul(right);
-    Min on Ordered: |left, right| if left.less(right) { left } else { right };
-    Max on Ordered: |left, right| if right.less(left) { left } else { right };
+    Min on Ordered: |left, right| left.smaller(right);
+    Max on Ordered: |left, right| left.larger(right);
     Band on Bits: |left, right| left.and(right);
     Bor on Bits: |left, right| left.or(right);
     Bxor on Bits: |left, right| left.xor(right);

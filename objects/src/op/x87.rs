@@ -68,6 +68,35 @@ impl Ordered for LongDouble {
     }
 }
 
+macro_rules! in_place {
+    ($name:ident, $instruction:literal) => {
+        /// A kernel that works in the user's memory: a sum that is stored to a
+        /// local first is read back before the store has finished.
+        pub(super) unsafe fn $name(left: *const u8, inout: *mut u8, count: usize) {
+            for offset in (0..count * size_of::<LongDouble>()).step_by(size_of::<LongDouble>()) {
+                // SAFETY: an element of both arrays, valid by the caller's promise;
+                // x87 loads and stores need no alignment.
+                unsafe {
+                    asm!(
+                        "fld tbyte ptr [{left}]",
+                        "fld tbyte ptr [{inout}]",
+                        $instruction,
+                        "fstp tbyte ptr [{inout}]",
+                        left = in(reg) left.add(offset),
+                        inout = in(reg) inout.add(offset),
+                        out("st(0)") _, out("st(1)") _, out("st(2)") _, out("st(3)") _,
+                        out("st(4)") _, out("st(5)") _, out("st(6)") _, out("st(7)") _,
+                        options(nostack),
+                    );
+                }
+            }
+        }
+    };
+}
+
+in_place!(sum, "faddp st(1), st");
+in_place!(product, "fmulp st(1), st");
+
 #[cfg(test)]
 impl LongDouble {
     /// Exact.
