@@ -74,11 +74,8 @@ struct Slot {
     generation: u32,
     running: Option<Running>,
     /// The list of requests of the last collective here, for its memory.
-    open: Vec<Open>,
+    open: Vec<RequestId>,
 }
-
-/// A message under way.
-type Open = RequestId;
 
 /// A collective from its start until its result is taken.
 struct Running {
@@ -90,7 +87,7 @@ struct Running {
     /// The next message to post and the next local step to run, of all.
     next_message: usize,
     next_local: usize,
-    open: Vec<Open>,
+    open: Vec<RequestId>,
     scratch: Option<Scratch>,
     /// Nobody will ask for the result.
     detached: bool,

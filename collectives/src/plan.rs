@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use fabric::{Collective, CollectiveKind, Peer};
 use hashbrown::HashMap;
-use objects::{Area, Buffer, Comm, Datatype, Group, Op, Result};
+use objects::{Area, Buffer, Class, Comm, Datatype, Error, Group, Op, Result};
 use rustc_hash::FxBuildHasher;
 
 use crate::algorithms::Seat;
@@ -98,7 +98,8 @@ impl Planner {
     }
 
     /// Checks a call and plans it. Errors: MPI_ERR_ROOT, MPI_ERR_COUNT,
-    /// MPI_ERR_TRUNCATE, MPI_ERR_BUFFER, MPI_ERR_OP, MPI_ERR_ARG.
+    /// MPI_ERR_TRUNCATE, MPI_ERR_BUFFER, MPI_ERR_OP, MPI_ERR_ARG, and
+    /// MPI_ERR_UNSUPPORTED_OPERATION for intercommunicators.
     #[inline]
     pub fn plan(&mut self, operation: &Operation, comm: &Comm) -> Result<Plan> {
         let Some((glance, send, recv)) = Glance::of(operation, comm) else {
@@ -118,6 +119,10 @@ impl Planner {
 
     #[cold]
     fn plan_anew(&mut self, operation: &Operation, comm: &Comm) -> Result<Plan> {
+        if comm.is_inter() {
+            let sentence = "collectives on an intercommunicator are not implemented yet";
+            return Err(Error::new(Class::UnsupportedOperation, sentence));
+        }
         let seat = Seat { rank: comm.rank(), size: comm.size() };
         let call = Call::new(operation, seat)?;
         let schedule = match call.lists {

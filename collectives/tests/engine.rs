@@ -418,6 +418,38 @@ fn a_persistent_collective_is_planned_once_and_started_often() {
 }
 
 #[test]
+fn neighbours_gather_along_a_directed_ring() {
+    let (mut world, random, comms) = (quiet(4), &mut Random(7), comms(4));
+    for each_its_own in [false, true] {
+        let counts: Vec<u64> = (0..4).map(|rank| if each_its_own { rank + 1 } else { 3 }).collect();
+        let own: Vec<Layout> = counts.iter().map(|&count| Layout::new(vec![count], 0, random, 0)).collect();
+        let data: Vec<Vec<u8>> = counts.iter().map(|&count| random.bytes(8 * count)).collect();
+        let (mut ids, mut results) = (Vec::new(), Vec::new());
+        for rank in 0..4usize {
+            own[rank].block(0).unpack(0, &data[rank]);
+            let behind = (rank + 3) % 4;
+            // From the one behind, from nobody, and from the one behind once more.
+            let sources = [Some(behind as u32), None, Some(behind as u32)];
+            let destinations = [Some((rank as u32 + 1) % 4), Some((rank as u32 + 1) % 4)];
+            let edges = Edges { sources: &sources, destinations: &destinations, cartesian: false };
+            let to = Layout::new(vec![counts[behind]; 3], 0, random, 0);
+            let operation = match each_its_own {
+                false => Operation::NeighborAllgather { edges, send: own[rank].data(), recv: to.data() },
+                true => Operation::NeighborAllgatherv { edges, send: own[rank].data(), recv: to.blocks() },
+            };
+            let plan = world.plan(rank, &operation, &comms[0][rank]);
+            ids.push((rank, world.start(rank, plan, each_its_own.into())));
+            results.push((to, data[behind].clone()));
+        }
+        assert!(world.finish(&ids, random).iter().all(Result::is_ok));
+        for (to, wanted) in &results {
+            assert!(packed(&to.block(0)) == *wanted && packed(&to.block(2)) == *wanted);
+            assert!(packed(&to.block(1)).iter().all(|&byte| byte == 0));
+        }
+    }
+}
+
+#[test]
 fn repeated_calls_share_a_schedule() {
     let (mut world, random, comms) = (quiet(2), &mut Random(7), comms(2));
     let inputs = inputs(2, 1, random, |_| false);
@@ -568,4 +600,10 @@ fn wrong_arguments_are_refused_with_their_class() {
     let area: Option<Area> = Some(three.bytes.area());
     let vector = Vector { send: area, recv: area, ty, handle: INT64, op: &sum };
     assert_eq!(class(Operation::Allreduce { vector, count: 1 }), Class::Buffer);
+    let double = Datatype::predefined(0x214).unwrap();
+    let band = Op::predefined(0x28).unwrap();
+    let vector = Vector { send: None, op: &band, ty: double, ..vector };
+    assert_eq!(class(Operation::Allreduce { vector, count: 1 }), Class::Op);
+    let inter = comm.derive_inter(3, 0, Group::single(Peer(0)), Group::single(Peer(1)));
+    assert_eq!(planner.plan(&Operation::Barrier, &inter).unwrap_err().class(), Class::UnsupportedOperation);
 }

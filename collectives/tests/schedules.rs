@@ -10,7 +10,7 @@ use model::{Memory, Seated, Type};
 use random::Random;
 
 const SIZES: [u32; 19] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 32, 33];
-const ROUNDS: u64 = 8;
+const ROUNDS: u64 = 5;
 
 /// Thresholds that reach every algorithm sooner or later.
 fn any_selection(random: &mut Random, reproducible: bool) -> Selection {
