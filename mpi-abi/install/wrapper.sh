@@ -64,7 +64,7 @@ Runs the compiler with the paths and libraries of MPI. Options of its own:
   -showme:libs            print the name of the library
   -showme:command         print the compiler
   -showme:version         print the version of MPI
-  -@OPTION@=COMPILER      use this compiler (also: the variable VERBENA_@VARIABLE@)
+  -@OPTION@=COMPILER            use this compiler (also: the variable VERBENA_@VARIABLE@)
 END
 }
 

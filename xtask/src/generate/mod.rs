@@ -60,3 +60,11 @@ pub(crate) fn generate(check: bool) -> Result<()> {
     println!("{} functions, {} of them implemented", abi.functions.len(), implemented.count());
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_is_checked_in_is_what_the_tables_say() {
+        super::generate(true).unwrap();
+    }
+}
