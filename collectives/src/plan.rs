@@ -44,6 +44,8 @@ pub struct Plan {
     bound: Arc<Bound>,
     send: Area,
     recv: Area,
+    /// The kind on the wire, where it is not the operation's.
+    renamed: Option<CollectiveKind>,
 }
 
 /// A plan but for its addresses.
@@ -107,7 +109,7 @@ impl Planner {
         };
         match &self.calls[glance.place()] {
             Some((known, bound)) if *known == glance && !Call::is_aliased(operation, send, recv) => {
-                Ok(Plan { bound: bound.clone(), send, recv })
+                Ok(Plan { bound: bound.clone(), send, recv, renamed: None })
             }
             _ => {
                 let plan = self.plan_anew(operation, comm)?;
@@ -140,7 +142,7 @@ impl Planner {
             context: comm.context() * 2 + 1,
             collective: Collective { kind: operation.kind(), root },
         });
-        Ok(Plan { bound, send: call.send, recv: call.recv })
+        Ok(Plan { bound, send: call.send, recv: call.recv, renamed: None })
     }
 
     fn schedule(&mut self, key: Key) -> Arc<Schedule> {
@@ -251,6 +253,13 @@ impl Glance {
 }
 
 impl Plan {
+    /// The same, under another name on the wire: the library's own agreements.
+    #[must_use]
+    pub fn of_kind(mut self, kind: CollectiveKind) -> Plan {
+        self.renamed = Some(kind);
+        self
+    }
+
     /// What is sent, received, copied and reduced.
     #[inline]
     pub fn schedule(&self) -> &Schedule {
@@ -260,7 +269,8 @@ impl Plan {
     /// The operation and its root, as peers are told.
     #[inline]
     pub fn collective(&self) -> Collective {
-        self.bound.collective
+        let own = self.bound.collective;
+        Collective { kind: self.renamed.unwrap_or(own.kind), ..own }
     }
 
     /// The context id on the wire.

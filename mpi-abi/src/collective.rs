@@ -146,7 +146,7 @@ unsafe fn types_of(p: &Process, types: *const MPI_Datatype, ranks: u32) -> Resul
     handles.iter().map(|handle| p.datatype(handle.0).cloned()).collect()
 }
 
-/// What a reduction works on; the operation must fit the type (MPI-5.0 §6.9.2).
+/// What a reduction works on.
 struct Operands<'a> {
     ty: &'a Datatype,
     handle: usize,
@@ -161,7 +161,6 @@ impl<'a> Operands<'a> {
         receives: bool,
     ) -> Result<Operands<'a>> {
         let (ty, op) = (p.datatype(datatype.0)?, p.op(op.0)?);
-        op.check(ty)?;
         // SAFETY: passed on.
         let (send, recv) = unsafe {
             let recv = if receives { area(recvbuf, count, ty)? } else { None };

@@ -359,7 +359,8 @@ pub(crate) unsafe fn status_set_cancelled(status: *mut Status, flag: c_int) -> R
 }
 
 pub(crate) unsafe fn status_set_elements(status: *mut Status, datatype: MPI_Datatype, count: MPI_Count) -> Result<()> {
-    let bytes = with(|p| Ok(crate::args::checked_count(count, "count")?.saturating_mul(basic_size(p, datatype)?)))?;
+    let count = crate::args::checked_count(count, "count")?;
+    let bytes = with(|p| p.datatype(datatype.0).map(|datatype| datatype.bytes_of(count)))?;
     // SAFETY: the user's pointer; null is refused.
     unsafe { status_mut(status)? }.set_bytes(bytes);
     Ok(())
@@ -368,13 +369,6 @@ pub(crate) unsafe fn status_set_elements(status: *mut Status, datatype: MPI_Data
 pub(crate) unsafe fn status_set_elements_x(status: *mut Status, datatype: MPI_Datatype, count: MPI_Count) -> Result<()> {
     // SAFETY: passed on.
     unsafe { status_set_elements(status, datatype, count) }
-}
-
-/// Bytes of one basic element, so that Get_elements gives back what was set.
-fn basic_size(p: &runtime::Process, datatype: MPI_Datatype) -> Result<u64> {
-    let datatype = p.datatype(datatype.0)?;
-    let elements = datatype.elements_of(datatype.size()).0.max(1);
-    Ok(datatype.size() / elements)
 }
 
 pub(crate) unsafe fn get_count(status: *const Status, datatype: MPI_Datatype, count: CountOut) -> Result<()> {

@@ -38,3 +38,11 @@ fn end_job(code: i32, message: &str) -> ! {
     // SAFETY: `_exit` runs no handlers, which might wait for threads in MPI.
     unsafe { libc::_exit(code) }
 }
+
+/// The launcher is gone, and with it the job.
+#[cold]
+pub(crate) fn orphaned() -> ! {
+    eprintln!("verbena: mpiexec has ended without its ranks; this one ends as well");
+    // SAFETY: as in `end_job`.
+    unsafe { libc::_exit(1) }
+}

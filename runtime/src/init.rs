@@ -90,7 +90,7 @@ fn spin(job: &Job, knobs: &Knobs) -> Duration {
         return chosen;
     }
     let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-    if job.local_size > processors { Duration::ZERO } else { Duration::from_micros(200) }
+    if job.local_size > processors { Duration::ZERO } else { Duration::from_millis(5) }
 }
 
 fn routes(job: &Job, knobs: &Knobs) -> Result<Routes> {
@@ -122,6 +122,7 @@ pub fn finalize() -> Result<()> {
     collective::final_barrier(predefined::COMM_WORLD)?;
     block_on(|p| p.engine().is_none_or(|engine| engine.is_drained()).then_some(()));
     with(|p| {
+        p.report_late_ready();
         p.life = Life::Finalized;
         p.core().map(|core| core.job.finalized())
     })

@@ -5,6 +5,7 @@
 //! without a request; [`receive`] posts one entry and progresses until it
 //! completes.
 
+use bootstrap::Waiting;
 use fabric::Peer;
 use objects::{Buffer, Class, Comm, Error, Result, Status};
 use pt2pt::{Envelope, Mode, Pattern, RequestId};
@@ -13,7 +14,7 @@ use crate::fault;
 use crate::gate::with;
 use crate::process::{Process, TakenMessage, bad_handle, bad_predefined, predefined};
 use crate::request::{Exchange, Outcome, Persistent, Request, State};
-use crate::wait::{block_on, progress_once};
+use crate::wait::{block_on, block_on_saying, progress_once};
 
 /// MPI_ANY_SOURCE.
 pub const ANY_SOURCE: i32 = -1;
@@ -114,7 +115,7 @@ pub fn send(mode: SendMode, buffer: Buffer, dest: i32, tag: i32, comm: usize) ->
     })?;
     match pending {
         None => Ok(()),
-        Some(id) => finish_message(id, comm).map(|_| ()),
+        Some(id) => finish_message(id, comm, dest, tag).map(|_| ()),
     }
 }
 
@@ -127,18 +128,27 @@ pub fn receive(buffer: Buffer, source: i32, tag: i32, comm: usize) -> Result<Sta
     })?;
     match posted {
         None => Ok(null_status()),
-        Some(id) => finish_message(id, comm),
+        Some(id) => finish_message(id, comm, source, tag),
     }
 }
 
-/// Waits for an engine request that never had a handle.
+/// Waits for an engine request that never had a handle; `peer` and `tag` are
+/// the call's.
 #[inline]
-fn finish_message(id: RequestId, comm: usize) -> Result<Status> {
-    let outcome = block_on(|p| {
+fn finish_message(id: RequestId, comm: usize, peer: i32, tag: i32) -> Result<Status> {
+    let ready = |p: &mut Process| {
         let completion = p.engine()?.finish(id)?;
         Some(fault::outcome(p, comm, completion))
-    });
-    into_result(outcome)
+    };
+    into_result(block_on_saying(ready, || with(|p| awaited(p, comm, peer, tag))))
+}
+
+/// What a wait is for, in the launcher's terms.
+#[cold]
+fn awaited(p: &Process, comm: usize, peer: i32, tag: i32) -> Option<Waiting> {
+    let comm = p.comm(comm).ok()?;
+    let named = |value: i32| (value >= 0).then_some(value);
+    Some(Waiting { peer: named(peer), tag: named(tag), context: comm.context(), comm_size: comm.peers().size(), since: 0 })
 }
 
 /// The status, or the error of the operation.
@@ -213,8 +223,8 @@ pub fn sendrecv(
         let sending = to.map(|(to, envelope)| engine.send(Mode::Standard, to, envelope, outgoing));
         Ok((receiving, sending))
     })?;
-    let sent = sending.map(|id| finish_message(id, comm)).transpose();
-    let status = receiving.map_or_else(|| Ok(null_status()), |id| finish_message(id, comm))?;
+    let sent = sending.map(|id| finish_message(id, comm, dest, sendtag)).transpose();
+    let status = receiving.map_or_else(|| Ok(null_status()), |id| finish_message(id, comm, source, recvtag))?;
     sent.map(|_| status)
 }
 
@@ -278,7 +288,7 @@ pub fn mreceive(buffer: Buffer, message: usize) -> Result<Status> {
     })?;
     match started {
         None => Ok(null_status()),
-        Some((id, comm)) => finish_message(id, comm),
+        Some((id, comm)) => finish_message(id, comm, ANY_SOURCE, ANY_TAG),
     }
 }
 
@@ -305,6 +315,18 @@ pub fn cancel(handle: usize) -> Result<()> {
 }
 
 impl Process {
+    /// Tells the user, once, of a ready send that found no receive.
+    #[cold]
+    pub(crate) fn report_late_ready(&mut self) {
+        let Some(late) = self.engine().and_then(|engine| engine.late_ready()) else { return };
+        let rank = self.core.as_deref().map_or(0, |core| core.job.rank);
+        eprintln!(
+            "verbena: rank {rank}: a ready send (MPI_Rsend) from rank {} with tag {} arrived before its receive was \
+             posted, which MPI forbids (MPI-5.0 §3.4); it was received all the same",
+            late.source, late.tag
+        );
+    }
+
     fn start_send(&mut self, mode: SendMode, comm: usize, to: Peer, envelope: Envelope, buffer: Buffer) -> Result<Request> {
         if mode == SendMode::Buffered {
             self.send_buffered(comm, to, envelope, buffer)?;

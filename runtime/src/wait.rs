@@ -9,14 +9,26 @@
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use bootstrap::Waiting;
 use fabric::WaitOn;
 
+use crate::abort;
 use crate::gate;
 use crate::process::{Process, Progress};
+use crate::recorder;
 
 /// Progresses everything until `ready` has an answer.
 #[inline]
-pub fn block_on<R>(mut ready: impl FnMut(&mut Process) -> Option<R>) -> R {
+pub fn block_on<R>(ready: impl FnMut(&mut Process) -> Option<R>) -> R {
+    block_on_saying(ready, || None)
+}
+
+/// As [`block_on`]; `awaited` says what for, for the launcher's reports. It is
+/// asked only by a wait that is long enough to sleep.
+#[inline]
+pub(crate) fn block_on_saying<R>(
+    mut ready: impl FnMut(&mut Process) -> Option<R>, awaited: impl Fn() -> Option<Waiting>,
+) -> R {
     let mut patience = Patience::Fresh;
     loop {
         let (answer, progress) = gate::with(|p| {
@@ -30,7 +42,7 @@ pub fn block_on<R>(mut ready: impl FnMut(&mut Process) -> Option<R>) -> R {
         if finish(progress) {
             patience = Patience::Fresh;
         } else {
-            patience = patience.endure();
+            patience = patience.endure(&awaited);
         }
     }
 }
@@ -69,7 +81,7 @@ enum Patience {
 impl Patience {
     /// Another fruitless round: spins on, or sleeps until something happens.
     #[cold]
-    fn endure(self) -> Patience {
+    fn endure(self, awaited: impl Fn() -> Option<Waiting>) -> Patience {
         if gate::is_shared() && gate::is_wanted() {
             std::thread::yield_now();
         }
@@ -83,7 +95,14 @@ impl Patience {
             std::hint::spin_loop();
             return Patience::Spinning { since, polls };
         }
+        let awaited = awaited();
+        if let Some(awaited) = &awaited {
+            recorder::entry().wait_for(awaited);
+        }
         sleep();
+        if awaited.is_some() {
+            recorder::entry().wait_is_over();
+        }
         Patience::Fresh
     }
 }
@@ -109,6 +128,7 @@ enum Bed {
 fn sleep() {
     SLEEPERS.fetch_add(1, Ordering::SeqCst);
     let bed = gate::with(|p| {
+        p.report_late_ready();
         Some(match p.engine()?.arm()? {
             WaitOn::Futex { word, value } => Bed::Futex(word, value),
             WaitOn::Fd(fd) => Bed::Fd(fd),
@@ -154,12 +174,19 @@ fn futex_wait(word: *const AtomicU32, value: u32) {
     WORD.store(word.cast_mut(), Ordering::Relaxed);
     // With several threads a wake between arming and sleeping may have been
     // meant for another one; then the sleep is bounded instead of exact.
-    let bound = libc::timespec { tv_sec: 0, tv_nsec: 5_000_000 };
-    let timeout: *const libc::timespec = if gate::is_shared() { &bound } else { std::ptr::null() };
+    let (tv_sec, tv_nsec) = if gate::is_shared() { (0, 5_000_000) } else { (ORPHAN_SECONDS, 0) };
+    let timeout = libc::timespec { tv_sec, tv_nsec };
     // SAFETY: the word lies in a mapping that lives as long as the process; the
-    // kernel only compares it and sleeps. `timeout` is null or outlives the call.
-    unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAIT, value, timeout) };
+    // kernel only compares it and sleeps. `timeout` outlives the call.
+    let slept = unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAIT, value, &raw const timeout) };
+    if slept != 0 && !gate::is_shared() && gate::with(|p| p.core().is_ok_and(|core| core.job.is_orphaned())) {
+        abort::orphaned();
+    }
 }
+
+/// How often a sleeper looks whether the launcher still lives. It normally dies
+/// with it; one that was started through a wrapper has to look.
+const ORPHAN_SECONDS: i64 = 2;
 
 fn poll_fd(fd: i32) {
     let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
