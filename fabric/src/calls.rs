@@ -759,12 +759,12 @@ const fn row(call: Call, name: &'static str, chapter: &'static str, implemented:
 }
 
 static ROWS: [Row; 698] = [
-    row(Call::Abi_get_fortran_booleans, "MPI_Abi_get_fortran_booleans", "ABI", false),
-    row(Call::Abi_get_fortran_info, "MPI_Abi_get_fortran_info", "ABI", false),
-    row(Call::Abi_get_info, "MPI_Abi_get_info", "ABI", false),
+    row(Call::Abi_get_fortran_booleans, "MPI_Abi_get_fortran_booleans", "ABI", true),
+    row(Call::Abi_get_fortran_info, "MPI_Abi_get_fortran_info", "ABI", true),
+    row(Call::Abi_get_info, "MPI_Abi_get_info", "ABI", true),
     row(Call::Abi_get_version, "MPI_Abi_get_version", "ABI", true),
-    row(Call::Abi_set_fortran_booleans, "MPI_Abi_set_fortran_booleans", "ABI", false),
-    row(Call::Abi_set_fortran_info, "MPI_Abi_set_fortran_info", "ABI", false),
+    row(Call::Abi_set_fortran_booleans, "MPI_Abi_set_fortran_booleans", "ABI", true),
+    row(Call::Abi_set_fortran_info, "MPI_Abi_set_fortran_info", "ABI", true),
     row(Call::Abort, "MPI_Abort", "Process init/sessions", true),
     row(Call::Accumulate, "MPI_Accumulate", "One-sided (RMA)", false),
     row(Call::Accumulate_c, "MPI_Accumulate_c", "One-sided (RMA)", false),

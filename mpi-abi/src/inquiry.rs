@@ -1,17 +1,13 @@
-//! MPI-5.0 §9.1 and §9.6, §4.1.5, §15.2, §20: versions, clocks, addresses, the
+//! MPI-5.0 §9.1 and §9.6, §4.1.5, §15.2: versions, clocks, addresses, the
 //! name of the machine. All of it may be asked before MPI_Init.
 
 use std::os::raw::{c_char, c_double, c_int, c_void};
-use std::time::Duration;
 
 use objects::Result;
 
 use crate::abi::MPI_Aint;
 use crate::args::put;
-use crate::constants::{
-    MPI_ABI_SUBVERSION, MPI_ABI_VERSION, MPI_MAX_LIBRARY_VERSION_STRING, MPI_MAX_PROCESSOR_NAME, MPI_SUBVERSION,
-    MPI_VERSION,
-};
+use crate::constants::{MPI_MAX_LIBRARY_VERSION_STRING, MPI_MAX_PROCESSOR_NAME, MPI_SUBVERSION, MPI_VERSION};
 use crate::text::put_text;
 
 /// What MPI_Get_library_version says.
@@ -30,14 +26,6 @@ pub(crate) unsafe fn get_library_version(version: *mut c_char, resultlen: *mut c
     unsafe { put_text(version, MPI_MAX_LIBRARY_VERSION_STRING, resultlen, LIBRARY) }
 }
 
-pub(crate) unsafe fn abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_int) -> Result<()> {
-    // SAFETY: null is refused, else the user's pointers.
-    unsafe {
-        put(abi_major, MPI_ABI_VERSION, "abi_major")?;
-        put(abi_minor, MPI_ABI_SUBVERSION, "abi_minor")
-    }
-}
-
 pub(crate) unsafe fn get_processor_name(name: *mut c_char, resultlen: *mut c_int) -> Result<()> {
     let mut host = [0_u8; MPI_MAX_PROCESSOR_NAME as usize];
     // SAFETY: the length is the buffer's.
@@ -51,21 +39,22 @@ pub(crate) unsafe fn get_processor_name(name: *mut c_char, resultlen: *mut c_int
 /// Seconds of the monotonic clock: the same moment on all ranks of a host.
 #[inline]
 pub(crate) unsafe fn wtime() -> c_double {
-    now(libc::clock_gettime).as_secs_f64()
+    seconds(libc::clock_gettime)
 }
 
 pub(crate) unsafe fn wtick() -> c_double {
-    now(libc::clock_getres).as_secs_f64()
+    seconds(libc::clock_getres)
 }
 
 type Clock = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> c_int;
 
-fn now(ask: Clock) -> Duration {
+#[inline]
+fn seconds(ask: Clock) -> c_double {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is ours, and both functions write one timespec. They can't
     // fail: Linux has this clock.
     unsafe { ask(libc::CLOCK_MONOTONIC, &raw mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    time.tv_sec as c_double + time.tv_nsec as c_double * 1e-9
 }
 
 pub(crate) unsafe fn get_address(location: *const c_void, address: *mut MPI_Aint) -> Result<()> {

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::LazyLock;
 
 const STRICT: [&str; 4] = ["-Wall", "-Wextra", "-pedantic", "-Werror"];
 
@@ -48,12 +49,20 @@ impl Bench {
     }
 }
 
-/// The library that cargo has built beside this test.
-fn library() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let deps = test.parent().unwrap();
-    let places = [deps.join("libmpi_abi.so"), deps.parent().unwrap().join("libmpi_abi.so")];
-    places.into_iter().find(|path| path.exists()).expect("cargo builds the library of a package for its tests")
+/// The library, built as this test is. Cargo builds a C library for nobody, so
+/// the first test that asks builds it.
+fn library() -> &'static Path {
+    static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
+        let test = std::env::current_exe().unwrap();
+        let built = test.ancestors().nth(2).expect("target/debug/deps/test");
+        let profile = built.file_name().unwrap().to_str().unwrap();
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.current_dir(env!("CARGO_MANIFEST_DIR")).args(["build", "--quiet", "--profile"]);
+        cargo.arg(if profile == "debug" { "dev" } else { profile });
+        check(cargo.arg("--target-dir").arg(built.parent().unwrap()));
+        built.join("libmpi_abi.so")
+    });
+    &LIBRARY
 }
 
 fn source(name: &str) -> PathBuf {
@@ -129,6 +138,13 @@ fn it_loads_late_and_locally() {
     bench.build("loaded", &["programs/loaded.c"]);
     let said = check(bench.run("loaded").arg(bench.folder.join("libmpi_abi.so.1")));
     assert!(said.starts_with("Verbena "), "{said}");
+}
+
+#[test]
+fn versions_clocks_addresses_and_handles_as_integers() {
+    let bench = Bench::new("inquiry");
+    bench.build("inquiry", &["programs/inquiry.c"]);
+    check(&mut bench.run("inquiry"));
 }
 
 #[test]

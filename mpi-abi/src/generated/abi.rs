@@ -7,26 +7,29 @@ use crate::prelude::*;
 unsafe extern "C" fn PMPI_Abi_get_fortran_booleans(
     logical_size: c_int, logical_true: *mut c_void, logical_false: *mut c_void, is_set: *mut c_int,
 ) -> c_int {
-    unsupported(Call::Abi_get_fortran_booleans, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Abi_get_fortran_booleans, RaiseOn::Process, || unsafe { crate::abi_info::abi_get_fortran_booleans(logical_size, logical_true, logical_false, is_set) })
 }
 jump!(MPI_Abi_get_fortran_booleans to PMPI_Abi_get_fortran_booleans);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Abi_get_fortran_info(info: *mut MPI_Info) -> c_int {
-    unsupported(Call::Abi_get_fortran_info, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Abi_get_fortran_info, RaiseOn::Process, || unsafe { crate::abi_info::abi_get_fortran_info(info) })
 }
 jump!(MPI_Abi_get_fortran_info to PMPI_Abi_get_fortran_info);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Abi_get_info(info: *mut MPI_Info) -> c_int {
-    unsupported(Call::Abi_get_info, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Abi_get_info, RaiseOn::Process, || unsafe { crate::abi_info::abi_get_info(info) })
 }
 jump!(MPI_Abi_get_info to PMPI_Abi_get_info);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_int) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Abi_get_version, RaiseOn::Process, || unsafe { crate::inquiry::abi_get_version(abi_major, abi_minor) })
+    call(Call::Abi_get_version, RaiseOn::Process, || unsafe { crate::abi_info::abi_get_version(abi_major, abi_minor) })
 }
 jump!(MPI_Abi_get_version to PMPI_Abi_get_version);
 
@@ -34,13 +37,15 @@ jump!(MPI_Abi_get_version to PMPI_Abi_get_version);
 unsafe extern "C" fn PMPI_Abi_set_fortran_booleans(
     logical_size: c_int, logical_true: *mut c_void, logical_false: *mut c_void,
 ) -> c_int {
-    unsupported(Call::Abi_set_fortran_booleans, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Abi_set_fortran_booleans, RaiseOn::Process, || unsafe { crate::abi_info::abi_set_fortran_booleans(logical_size, logical_true, logical_false) })
 }
 jump!(MPI_Abi_set_fortran_booleans to PMPI_Abi_set_fortran_booleans);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Abi_set_fortran_info(info: MPI_Info) -> c_int {
-    unsupported(Call::Abi_set_fortran_info, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Abi_set_fortran_info, RaiseOn::Process, || unsafe { crate::abi_info::abi_set_fortran_info(info) })
 }
 jump!(MPI_Abi_set_fortran_info to PMPI_Abi_set_fortran_info);
 

@@ -1,0 +1,110 @@
+//! MPI-5.0 §20: what the library says of its binary interface, and of Fortran's
+//! types. Those have the sizes that Fortran compilers give them by default; they
+//! are part of our datatypes and can't be set.
+
+use std::os::raw::{c_int, c_void};
+
+use objects::{Class, Datatype, Error, Info, Result};
+
+use crate::abi::*;
+use crate::args::{null_argument, put};
+use crate::constants::*;
+use crate::info::give;
+
+/// Types whose size a program asks for.
+const SIZES: [(&str, MPI_Datatype); 4] = [
+    ("mpi_logical_size", MPI_LOGICAL),
+    ("mpi_integer_size", MPI_INTEGER),
+    ("mpi_real_size", MPI_REAL),
+    ("mpi_double_precision_size", MPI_DOUBLE_PRECISION),
+];
+
+/// Types that a Fortran compiler may or may not have.
+const OPTIONAL: [(&str, MPI_Datatype); 19] = [
+    ("mpi_logical1_supported", MPI_LOGICAL1),
+    ("mpi_logical2_supported", MPI_LOGICAL2),
+    ("mpi_logical4_supported", MPI_LOGICAL4),
+    ("mpi_logical8_supported", MPI_LOGICAL8),
+    ("mpi_logical16_supported", MPI_LOGICAL16),
+    ("mpi_integer1_supported", MPI_INTEGER1),
+    ("mpi_integer2_supported", MPI_INTEGER2),
+    ("mpi_integer4_supported", MPI_INTEGER4),
+    ("mpi_integer8_supported", MPI_INTEGER8),
+    ("mpi_integer16_supported", MPI_INTEGER16),
+    ("mpi_real2_supported", MPI_REAL2),
+    ("mpi_real4_supported", MPI_REAL4),
+    ("mpi_real8_supported", MPI_REAL8),
+    ("mpi_real16_supported", MPI_REAL16),
+    ("mpi_complex4_supported", MPI_COMPLEX4),
+    ("mpi_complex8_supported", MPI_COMPLEX8),
+    ("mpi_complex16_supported", MPI_COMPLEX16),
+    ("mpi_complex32_supported", MPI_COMPLEX32),
+    ("mpi_double_complex_supported", MPI_DOUBLE_COMPLEX),
+];
+
+pub(crate) unsafe fn abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_int) -> Result<()> {
+    // SAFETY: null is refused, else the user's pointers.
+    unsafe {
+        put(abi_major, MPI_ABI_VERSION, "abi_major")?;
+        put(abi_minor, MPI_ABI_SUBVERSION, "abi_minor")
+    }
+}
+
+pub(crate) unsafe fn abi_get_info(info: *mut MPI_Info) -> Result<()> {
+    let mut sizes = Info::new();
+    sizes.set("mpi_aint_size", size_of::<MPI_Aint>().to_string())?;
+    sizes.set("mpi_count_size", size_of::<MPI_Count>().to_string())?;
+    sizes.set("mpi_offset_size", size_of::<MPI_Offset>().to_string())?;
+    // SAFETY: null is refused, else the user's pointer.
+    unsafe { give(info, sizes) }
+}
+
+pub(crate) unsafe fn abi_get_fortran_info(info: *mut MPI_Info) -> Result<()> {
+    let mut known = Info::new();
+    for (key, datatype) in SIZES {
+        if let Some(datatype) = Datatype::predefined(datatype.0) {
+            known.set(key, datatype.size().to_string())?;
+        }
+    }
+    for (key, datatype) in OPTIONAL {
+        known.set(key, Datatype::predefined(datatype.0).is_some().to_string())?;
+    }
+    // SAFETY: null is refused, else the user's pointer.
+    unsafe { give(info, known) }
+}
+
+pub(crate) unsafe fn abi_set_fortran_info(_info: MPI_Info) -> Result<()> {
+    Err(Error::new(Class::Abi, "the sizes of Fortran's types are part of this library (see MPI_Abi_get_fortran_info)"))
+}
+
+pub(crate) unsafe fn abi_get_fortran_booleans(
+    logical_size: c_int,
+    logical_true: *mut c_void,
+    logical_false: *mut c_void,
+    is_set: *mut c_int,
+) -> Result<()> {
+    let bytes = match logical_size {
+        1 | 2 | 4 | 8 | 16 => logical_size as usize,
+        other => return Err(Error::new(Class::Arg, format!("logical_size is {other}: no LOGICAL has that size"))),
+    };
+    for (value, logical, name) in [(1_u128, logical_true, "logical_true"), (0, logical_false, "logical_false")] {
+        if logical.is_null() {
+            return Err(null_argument(name));
+        }
+        let value = value.to_ne_bytes();
+        // The lower half of a number comes first or last, as the machine has it.
+        let low = if cfg!(target_endian = "little") { 0 } else { value.len() - bytes };
+        // SAFETY: not null, so room for a LOGICAL of the size that the user says.
+        unsafe { std::ptr::copy_nonoverlapping(value[low..].as_ptr(), logical.cast(), bytes) };
+    }
+    // SAFETY: null is refused, else the user's pointer.
+    unsafe { put(is_set, 1, "is_set") }
+}
+
+pub(crate) unsafe fn abi_set_fortran_booleans(
+    _logical_size: c_int,
+    _logical_true: *mut c_void,
+    _logical_false: *mut c_void,
+) -> Result<()> {
+    Err(Error::new(Class::Abi, "Fortran's .TRUE. and .FALSE. are part of this library: 1 and 0"))
+}
