@@ -119,17 +119,17 @@ unsafe fn create_keyval(owner: Owner, copy: usize, delete: usize, keyval: *mut c
     if keyval.is_null() {
         return Err(null_argument("keyval"));
     }
-    // SAFETY: neither 0 nor 1, the predefined values, so the user's function of
-    // the type that the call's prototype demands.
     let copy = match copy {
         0 => CopyFunction::Null,
         1 => CopyFunction::Dup,
+        // SAFETY: neither 0 nor 1, the predefined values, so the user's function of
+        // the type that the call's prototype demands.
         address => CopyFunction::User(unsafe { std::mem::transmute::<usize, objects::attribute::CopyCallback>(address) }),
     };
-    // SAFETY: as above; the predefined value is 0.
     let delete = match delete {
         0 => DeleteFunction::Null,
         address => {
+            // SAFETY: as above; the predefined value is 0.
             DeleteFunction::User(unsafe { std::mem::transmute::<usize, objects::attribute::DeleteCallback>(address) })
         }
     };

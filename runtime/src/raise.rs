@@ -46,10 +46,14 @@ fn handler_of(p: &Process, on: RaiseOn) -> (Errhandler, usize, String) {
     if let RaiseOn::Comm(handle) = on
         && let Ok(comm) = p.comm(handle)
     {
-        return (comm.errhandler().clone(), handle, comm.describe());
+        return (*comm.errhandler(), handle, comm.describe());
+    }
+    if let RaiseOn::File(handle) = on {
+        // MPI-5.0 §14.7: files start with MPI_ERRORS_RETURN.
+        return (Errhandler::Return, handle, String::new());
     }
     match p.comm(predefined::COMM_SELF) {
-        Ok(comm) => (comm.errhandler().clone(), predefined::COMM_SELF, String::new()),
+        Ok(comm) => (*comm.errhandler(), predefined::COMM_SELF, String::new()),
         Err(_) => (Errhandler::Fatal, predefined::COMM_NULL, String::new()),
     }
 }

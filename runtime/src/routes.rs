@@ -7,6 +7,7 @@ use fabric::{Header, Limits, Lost, Memory, Peer, Post, Region, Sink, Transfer, T
 use shm_transport::ShmTransport;
 
 /// All the ways out of this process.
+#[allow(clippy::large_enum_variant, reason = "there is one of it, and a box would cost each message a load")]
 pub enum Routes {
     /// The only process of its job: messages to itself never come here.
     Alone,
