@@ -65,6 +65,7 @@ impl<T: Transport> Job<T> {
         Job { engines: engines.collect(), rng: Rng::new(seed), dead: Vec::new(), case: case.to_owned(), seed }
     }
 
+    pub fn seed(&self) -> u64 { self.seed }
     /// How many ranks there are.
     pub fn size(&self) -> u32 {
         self.engines.len() as u32
@@ -112,13 +113,18 @@ impl<T: Transport> Job<T> {
         Pending { rank: at, id, bytes }
     }
 
-    /// One round of progress of everybody; true if anything moved.
+    /// One round of progress of everybody who would not sleep; true if anything
+    /// moved. A wake-up that is missing shows as a wait for ever.
     pub fn progress(&mut self) -> bool {
         let mut moved = false;
         for (rank, engine) in self.engines.iter_mut().enumerate() {
-            if !self.dead.contains(&(rank as u32)) {
+            if self.dead.contains(&(rank as u32)) {
+                continue;
+            }
+            if engine.arm().is_none() {
                 moved |= engine.progress();
             }
+            engine.disarm();
         }
         moved
     }
