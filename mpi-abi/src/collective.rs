@@ -17,10 +17,10 @@ use crate::convert::{Counts, Displs};
 use crate::how::How;
 
 /// Takes the operation that was described, while what it borrows is there.
-type Planning<'a> = dyn FnMut(&Operation<'_>) -> Result<()> + 'a;
+pub(super) type Planning<'a> = dyn FnMut(&Operation<'_>) -> Result<()> + 'a;
 
 /// Plans the operation that `describe` gives and runs it as `how` says.
-fn run(
+pub(super) fn run(
     comm: MPI_Comm, how: How, describe: impl FnOnce(&Process, &Comm, &mut Planning<'_>) -> Result<()>,
 ) -> Result<()> {
     how.check()?;
@@ -56,7 +56,7 @@ unsafe fn area(address: *const c_void, items: u64, ty: &Datatype) -> Result<Opti
 }
 
 /// `count` items for each of `blocks` ranks; `None` for MPI_IN_PLACE.
-unsafe fn data<'a>(
+pub(super) unsafe fn data<'a>(
     p: &'a Process, address: *const c_void, count: MPI_Count, datatype: MPI_Datatype, blocks: u32,
 ) -> Result<Option<Data<'a>>> {
     if address as usize == IN_PLACE {
@@ -68,7 +68,7 @@ unsafe fn data<'a>(
 }
 
 /// What may not be MPI_IN_PLACE.
-fn required<T>(value: Option<T>, name: &str) -> Result<T> {
+pub(super) fn required<T>(value: Option<T>, name: &str) -> Result<T> {
     value.ok_or_else(|| Error::new(Class::Buffer, format!("{name} can't be MPI_IN_PLACE here")))
 }
 
@@ -82,19 +82,19 @@ fn checked_root(comm: &Comm, root: c_int) -> Result<u32> {
 }
 
 /// Counts and displacements of a `v` operation, owned.
-struct Lists {
+pub(super) struct Lists {
     counts: Vec<u64>,
     displs: Vec<i64>,
 }
 
 impl Lists {
-    unsafe fn read(counts: Counts, displs: Displs, ranks: u32) -> Result<Lists> {
+    pub(super) unsafe fn read(counts: Counts, displs: Displs, ranks: u32) -> Result<Lists> {
         // SAFETY: the user's arrays, one element for each rank.
         unsafe { Ok(Lists { counts: counts_of(counts, ranks)?, displs: displs.to_vec(ranks as usize, "displs")? }) }
     }
 
     /// Blocks of one type; displacements are in its extents.
-    unsafe fn blocks<'a>(&'a self, p: &'a Process, address: *const c_void, datatype: MPI_Datatype) -> Result<Blocks<'a>> {
+    pub(super) unsafe fn blocks<'a>(&'a self, p: &'a Process, address: *const c_void, datatype: MPI_Datatype) -> Result<Blocks<'a>> {
         let ty = p.datatype(datatype.0)?;
         let extent = ty.extent().1;
         // SAFETY: passed on.
@@ -103,7 +103,7 @@ impl Lists {
     }
 
     /// Blocks that each have a type; displacements are in bytes.
-    unsafe fn blocks_of<'a>(&'a self, address: *const c_void, types: &'a [Datatype]) -> Result<Blocks<'a>> {
+    pub(super) unsafe fn blocks_of<'a>(&'a self, address: *const c_void, types: &'a [Datatype]) -> Result<Blocks<'a>> {
         // SAFETY: passed on.
         let area = unsafe { self.area(address, |rank| (&types[rank], 1))? };
         Ok(Blocks { area, counts: &self.counts, displs: &self.displs, types: Types::Each(types) })
@@ -140,7 +140,7 @@ unsafe fn counts_of(counts: Counts, ranks: u32) -> Result<Vec<u64>> {
 }
 
 /// The datatypes of a `w` operation.
-unsafe fn types_of(p: &Process, types: *const MPI_Datatype, ranks: u32) -> Result<Vec<Datatype>> {
+pub(super) unsafe fn types_of(p: &Process, types: *const MPI_Datatype, ranks: u32) -> Result<Vec<Datatype>> {
     // SAFETY: the user's array, one element for each rank.
     let handles = unsafe { slice(types, ranks.into(), "types")? };
     handles.iter().map(|handle| p.datatype(handle.0).cloned()).collect()

@@ -22,6 +22,8 @@ pub struct Generalized {
     pub extra_state: *mut c_void,
     /// MPI_Grequest_complete was called.
     pub complete: bool,
+    /// MPI_Request_free was called; the request goes when it is complete.
+    pub freed: bool,
 }
 
 // SAFETY: the functions and the state belong to the user, who may call MPI from

@@ -8,7 +8,7 @@
 //!
 //! The C ABI and the Rust API are thin layers over this crate.
 
-#![deny(unsafe_code)] // allowed in `gate`, `wait`, `recorder`, `abort`, `generalized`, `bsend`, `collective`
+#![deny(unsafe_code)] // allowed in `gate`, `wait`, `recorder`, `abort`, `generalized`, `bsend`, `collective`, `topology`
 
 mod abort;
 pub mod bsend;
@@ -25,6 +25,7 @@ mod raise;
 pub mod recorder;
 pub mod request;
 mod routes;
+pub mod topology;
 mod wait;
 
 pub use abort::abort;

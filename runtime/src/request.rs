@@ -275,9 +275,15 @@ impl Process {
     }
 
     /// MPI_Request_free: the operation goes on, the request is gone. Gives the
-    /// `free` function of a generalized request, to be called outside the gate.
+    /// `free` function of a generalized request, to be called outside the gate;
+    /// one that is not complete stays until it is (MPI-5.0 §13.2).
     pub fn free_request(&mut self, handle: usize) -> Result<Option<Generalized>> {
-        self.request(handle)?;
+        if let State::Generalized(generalized) = &mut self.request(handle)?.state
+            && !generalized.complete
+        {
+            generalized.freed = true;
+            return Ok(None);
+        }
         let request = self.requests.remove(handle as u64).map_err(|_| Error::internal("a request vanished"))?;
         match request.state {
             State::Message(id) => self.core()?.engine.detach(id),

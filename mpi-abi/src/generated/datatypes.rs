@@ -65,7 +65,8 @@ unsafe extern "C" fn PMPI_Pack(
     inbuf: *const c_void, incount: c_int, datatype: MPI_Datatype, outbuf: *mut c_void, outsize: c_int,
     position: *mut c_int, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Pack, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Pack, RaiseOn::Comm(comm.0), || unsafe { crate::pack::pack(inbuf, MPI_Count::from(incount), datatype, outbuf, MPI_Count::from(outsize), CountOut::Int(position), comm) })
 }
 jump!(MPI_Pack to PMPI_Pack);
 
@@ -74,7 +75,8 @@ unsafe extern "C" fn PMPI_Pack_c(
     inbuf: *const c_void, incount: MPI_Count, datatype: MPI_Datatype, outbuf: *mut c_void, outsize: MPI_Count,
     position: *mut MPI_Count, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Pack_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Pack_c, RaiseOn::Comm(comm.0), || unsafe { crate::pack::pack(inbuf, incount, datatype, outbuf, outsize, CountOut::Large(position), comm) })
 }
 jump!(MPI_Pack_c to PMPI_Pack_c);
 
@@ -83,7 +85,8 @@ unsafe extern "C" fn PMPI_Pack_external(
     datarep: *const c_char, inbuf: *const c_void, incount: c_int, datatype: MPI_Datatype, outbuf: *mut c_void,
     outsize: MPI_Aint, position: *mut MPI_Aint,
 ) -> c_int {
-    unsupported(Call::Pack_external, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Pack_external, RaiseOn::Process, || unsafe { crate::pack::pack_external(datarep, inbuf, MPI_Count::from(incount), datatype, outbuf, outsize, position) })
 }
 jump!(MPI_Pack_external to PMPI_Pack_external);
 
@@ -92,7 +95,8 @@ unsafe extern "C" fn PMPI_Pack_external_c(
     datarep: *const c_char, inbuf: *const c_void, incount: MPI_Count, datatype: MPI_Datatype,
     outbuf: *mut c_void, outsize: MPI_Count, position: *mut MPI_Count,
 ) -> c_int {
-    unsupported(Call::Pack_external_c, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Pack_external_c, RaiseOn::Process, || unsafe { crate::pack::pack_external(datarep, inbuf, incount, datatype, outbuf, outsize, position) })
 }
 jump!(MPI_Pack_external_c to PMPI_Pack_external_c);
 
@@ -100,7 +104,8 @@ jump!(MPI_Pack_external_c to PMPI_Pack_external_c);
 unsafe extern "C" fn PMPI_Pack_external_size(
     datarep: *const c_char, incount: c_int, datatype: MPI_Datatype, size: *mut MPI_Aint,
 ) -> c_int {
-    unsupported(Call::Pack_external_size, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Pack_external_size, RaiseOn::Process, || unsafe { crate::pack::pack_external_size(datarep, MPI_Count::from(incount), datatype, size) })
 }
 jump!(MPI_Pack_external_size to PMPI_Pack_external_size);
 
@@ -108,7 +113,8 @@ jump!(MPI_Pack_external_size to PMPI_Pack_external_size);
 unsafe extern "C" fn PMPI_Pack_external_size_c(
     datarep: *const c_char, incount: MPI_Count, datatype: MPI_Datatype, size: *mut MPI_Count,
 ) -> c_int {
-    unsupported(Call::Pack_external_size_c, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Pack_external_size_c, RaiseOn::Process, || unsafe { crate::pack::pack_external_size(datarep, incount, datatype, size) })
 }
 jump!(MPI_Pack_external_size_c to PMPI_Pack_external_size_c);
 
@@ -116,7 +122,8 @@ jump!(MPI_Pack_external_size_c to PMPI_Pack_external_size_c);
 unsafe extern "C" fn PMPI_Pack_size(
     incount: c_int, datatype: MPI_Datatype, comm: MPI_Comm, size: *mut c_int,
 ) -> c_int {
-    unsupported(Call::Pack_size, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Pack_size, RaiseOn::Comm(comm.0), || unsafe { crate::pack::pack_size(MPI_Count::from(incount), datatype, comm, CountOut::Int(size)) })
 }
 jump!(MPI_Pack_size to PMPI_Pack_size);
 
@@ -124,13 +131,15 @@ jump!(MPI_Pack_size to PMPI_Pack_size);
 unsafe extern "C" fn PMPI_Pack_size_c(
     incount: MPI_Count, datatype: MPI_Datatype, comm: MPI_Comm, size: *mut MPI_Count,
 ) -> c_int {
-    unsupported(Call::Pack_size_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Pack_size_c, RaiseOn::Comm(comm.0), || unsafe { crate::pack::pack_size(incount, datatype, comm, CountOut::Large(size)) })
 }
 jump!(MPI_Pack_size_c to PMPI_Pack_size_c);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Type_commit(datatype: *mut MPI_Datatype) -> c_int {
-    unsupported(Call::Type_commit, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_commit, RaiseOn::Process, || unsafe { crate::datatype::type_commit(datatype) })
 }
 jump!(MPI_Type_commit to PMPI_Type_commit);
 
@@ -138,7 +147,8 @@ jump!(MPI_Type_commit to PMPI_Type_commit);
 unsafe extern "C" fn PMPI_Type_contiguous(
     count: c_int, oldtype: MPI_Datatype, newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_contiguous, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_contiguous, RaiseOn::Process, || unsafe { crate::datatype::type_contiguous(MPI_Count::from(count), oldtype, newtype) })
 }
 jump!(MPI_Type_contiguous to PMPI_Type_contiguous);
 
@@ -146,7 +156,8 @@ jump!(MPI_Type_contiguous to PMPI_Type_contiguous);
 unsafe extern "C" fn PMPI_Type_contiguous_c(
     count: MPI_Count, oldtype: MPI_Datatype, newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_contiguous_c, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_contiguous_c, RaiseOn::Process, || unsafe { crate::datatype::type_contiguous_c(count, oldtype, newtype) })
 }
 jump!(MPI_Type_contiguous_c to PMPI_Type_contiguous_c);
 
@@ -156,7 +167,8 @@ unsafe extern "C" fn PMPI_Type_create_darray(
     array_of_dargs: *const c_int, array_of_psizes: *const c_int, order: c_int, oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_create_darray, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_create_darray, RaiseOn::Process, || unsafe { crate::datatype::type_create_darray(size, rank, ndims, Counts::Int(array_of_gsizes), array_of_distribs, array_of_dargs, array_of_psizes, order, oldtype, newtype) })
 }
 jump!(MPI_Type_create_darray to PMPI_Type_create_darray);
 
@@ -166,7 +178,8 @@ unsafe extern "C" fn PMPI_Type_create_darray_c(
     array_of_distribs: *const c_int, array_of_dargs: *const c_int, array_of_psizes: *const c_int,
     order: c_int, oldtype: MPI_Datatype, newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_create_darray_c, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_create_darray_c, RaiseOn::Process, || unsafe { crate::datatype::type_create_darray(size, rank, ndims, Counts::Large(array_of_gsizes), array_of_distribs, array_of_dargs, array_of_psizes, order, oldtype, newtype) })
 }
 jump!(MPI_Type_create_darray_c to PMPI_Type_create_darray_c);
 
@@ -175,7 +188,8 @@ unsafe extern "C" fn PMPI_Type_create_hindexed(
     count: c_int, array_of_blocklengths: *const c_int, array_of_displacements: *const MPI_Aint,
     oldtype: MPI_Datatype, newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_create_hindexed, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_create_hindexed, RaiseOn::Process, || unsafe { crate::datatype::type_create_hindexed(MPI_Count::from(count), Counts::Int(array_of_blocklengths), array_of_displacements, oldtype, newtype) })
 }
 jump!(MPI_Type_create_hindexed to PMPI_Type_create_hindexed);
 
@@ -184,7 +198,8 @@ unsafe extern "C" fn PMPI_Type_create_hindexed_block(
     count: c_int, blocklength: c_int, array_of_displacements: *const MPI_Aint, oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_create_hindexed_block, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_create_hindexed_block, RaiseOn::Process, || unsafe { crate::datatype::type_create_hindexed_block(MPI_Count::from(count), MPI_Count::from(blocklength), array_of_displacements, oldtype, newtype) })
 }
 jump!(MPI_Type_create_hindexed_block to PMPI_Type_create_hindexed_block);
 
@@ -193,7 +208,8 @@ unsafe extern "C" fn PMPI_Type_create_hindexed_block_c(
     count: MPI_Count, blocklength: MPI_Count, array_of_displacements: *const MPI_Count, oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_create_hindexed_block_c, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_create_hindexed_block_c, RaiseOn::Process, || unsafe { crate::datatype::type_create_hindexed_block_c(count, blocklength, array_of_displacements, oldtype, newtype) })
 }
 jump!(MPI_Type_create_hindexed_block_c to PMPI_Type_create_hindexed_block_c);
 
@@ -202,7 +218,8 @@ unsafe extern "C" fn PMPI_Type_create_hindexed_c(
     count: MPI_Count, array_of_blocklengths: *const MPI_Count, array_of_displacements: *const MPI_Count,
     oldtype: MPI_Datatype, newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_create_hindexed_c, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_create_hindexed_c, RaiseOn::Process, || unsafe { crate::datatype::type_create_hindexed(count, Counts::Large(array_of_blocklengths), array_of_displacements, oldtype, newtype) })
 }
 jump!(MPI_Type_create_hindexed_c to PMPI_Type_create_hindexed_c);
 
@@ -210,7 +227,8 @@ jump!(MPI_Type_create_hindexed_c to PMPI_Type_create_hindexed_c);
 unsafe extern "C" fn PMPI_Type_create_hvector(
     count: c_int, blocklength: c_int, stride: MPI_Aint, oldtype: MPI_Datatype, newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_create_hvector, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_create_hvector, RaiseOn::Process, || unsafe { crate::datatype::type_create_hvector(MPI_Count::from(count), MPI_Count::from(blocklength), stride, oldtype, newtype) })
 }
 jump!(MPI_Type_create_hvector to PMPI_Type_create_hvector);
 
@@ -219,7 +237,8 @@ unsafe extern "C" fn PMPI_Type_create_hvector_c(
     count: MPI_Count, blocklength: MPI_Count, stride: MPI_Count, oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_create_hvector_c, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_create_hvector_c, RaiseOn::Process, || unsafe { crate::datatype::type_create_hvector_c(count, blocklength, stride, oldtype, newtype) })
 }
 jump!(MPI_Type_create_hvector_c to PMPI_Type_create_hvector_c);
 
@@ -228,7 +247,8 @@ unsafe extern "C" fn PMPI_Type_create_indexed_block(
     count: c_int, blocklength: c_int, array_of_displacements: *const c_int, oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_create_indexed_block, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_create_indexed_block, RaiseOn::Process, || unsafe { crate::datatype::type_create_indexed_block(MPI_Count::from(count), MPI_Count::from(blocklength), Displs::Int(array_of_displacements), oldtype, newtype) })
 }
 jump!(MPI_Type_create_indexed_block to PMPI_Type_create_indexed_block);
 
@@ -237,7 +257,8 @@ unsafe extern "C" fn PMPI_Type_create_indexed_block_c(
     count: MPI_Count, blocklength: MPI_Count, array_of_displacements: *const MPI_Count, oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_create_indexed_block_c, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_create_indexed_block_c, RaiseOn::Process, || unsafe { crate::datatype::type_create_indexed_block(count, blocklength, Displs::Large(array_of_displacements), oldtype, newtype) })
 }
 jump!(MPI_Type_create_indexed_block_c to PMPI_Type_create_indexed_block_c);
 
@@ -245,7 +266,8 @@ jump!(MPI_Type_create_indexed_block_c to PMPI_Type_create_indexed_block_c);
 unsafe extern "C" fn PMPI_Type_create_resized(
     oldtype: MPI_Datatype, lb: MPI_Aint, extent: MPI_Aint, newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_create_resized, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_create_resized, RaiseOn::Process, || unsafe { crate::datatype::type_create_resized(oldtype, lb, extent, newtype) })
 }
 jump!(MPI_Type_create_resized to PMPI_Type_create_resized);
 
@@ -253,7 +275,8 @@ jump!(MPI_Type_create_resized to PMPI_Type_create_resized);
 unsafe extern "C" fn PMPI_Type_create_resized_c(
     oldtype: MPI_Datatype, lb: MPI_Count, extent: MPI_Count, newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_create_resized_c, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_create_resized_c, RaiseOn::Process, || unsafe { crate::datatype::type_create_resized_c(oldtype, lb, extent, newtype) })
 }
 jump!(MPI_Type_create_resized_c to PMPI_Type_create_resized_c);
 
@@ -262,7 +285,8 @@ unsafe extern "C" fn PMPI_Type_create_struct(
     count: c_int, array_of_blocklengths: *const c_int, array_of_displacements: *const MPI_Aint,
     array_of_types: *const MPI_Datatype, newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_create_struct, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_create_struct, RaiseOn::Process, || unsafe { crate::datatype::type_create_struct(MPI_Count::from(count), Counts::Int(array_of_blocklengths), array_of_displacements, array_of_types, newtype) })
 }
 jump!(MPI_Type_create_struct to PMPI_Type_create_struct);
 
@@ -271,7 +295,8 @@ unsafe extern "C" fn PMPI_Type_create_struct_c(
     count: MPI_Count, array_of_blocklengths: *const MPI_Count, array_of_displacements: *const MPI_Count,
     array_of_types: *const MPI_Datatype, newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_create_struct_c, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_create_struct_c, RaiseOn::Process, || unsafe { crate::datatype::type_create_struct(count, Counts::Large(array_of_blocklengths), array_of_displacements, array_of_types, newtype) })
 }
 jump!(MPI_Type_create_struct_c to PMPI_Type_create_struct_c);
 
@@ -280,7 +305,8 @@ unsafe extern "C" fn PMPI_Type_create_subarray(
     ndims: c_int, array_of_sizes: *const c_int, array_of_subsizes: *const c_int,
     array_of_starts: *const c_int, order: c_int, oldtype: MPI_Datatype, newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_create_subarray, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_create_subarray, RaiseOn::Process, || unsafe { crate::datatype::type_create_subarray(ndims, Counts::Int(array_of_sizes), Counts::Int(array_of_subsizes), Counts::Int(array_of_starts), order, oldtype, newtype) })
 }
 jump!(MPI_Type_create_subarray to PMPI_Type_create_subarray);
 
@@ -289,26 +315,30 @@ unsafe extern "C" fn PMPI_Type_create_subarray_c(
     ndims: c_int, array_of_sizes: *const MPI_Count, array_of_subsizes: *const MPI_Count,
     array_of_starts: *const MPI_Count, order: c_int, oldtype: MPI_Datatype, newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_create_subarray_c, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_create_subarray_c, RaiseOn::Process, || unsafe { crate::datatype::type_create_subarray(ndims, Counts::Large(array_of_sizes), Counts::Large(array_of_subsizes), Counts::Large(array_of_starts), order, oldtype, newtype) })
 }
 jump!(MPI_Type_create_subarray_c to PMPI_Type_create_subarray_c);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Type_dup(oldtype: MPI_Datatype, newtype: *mut MPI_Datatype) -> c_int {
-    unsupported(Call::Type_dup, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_dup, RaiseOn::Process, || unsafe { crate::datatype::type_dup(oldtype, newtype) })
 }
 jump!(MPI_Type_dup to PMPI_Type_dup);
 
 // Deprecated in MPI-2.0.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Type_extent(datatype: MPI_Datatype, extent: *mut MPI_Aint) -> c_int {
-    unsupported(Call::Type_extent, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_extent, RaiseOn::Process, || unsafe { crate::datatype_inquiry::type_extent(datatype, extent) })
 }
 jump!(MPI_Type_extent to PMPI_Type_extent);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Type_free(datatype: *mut MPI_Datatype) -> c_int {
-    unsupported(Call::Type_free, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_free, RaiseOn::Process, || unsafe { crate::datatype::type_free(datatype) })
 }
 jump!(MPI_Type_free to PMPI_Type_free);
 
@@ -317,7 +347,8 @@ unsafe extern "C" fn PMPI_Type_get_contents(
     datatype: MPI_Datatype, max_integers: c_int, max_addresses: c_int, max_datatypes: c_int,
     array_of_integers: *mut c_int, array_of_addresses: *mut MPI_Aint, array_of_datatypes: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_get_contents, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_get_contents, RaiseOn::Process, || unsafe { crate::datatype_inquiry::type_get_contents(datatype, max_integers, max_addresses, max_datatypes, array_of_integers, array_of_addresses, array_of_datatypes) })
 }
 jump!(MPI_Type_get_contents to PMPI_Type_get_contents);
 
@@ -327,7 +358,8 @@ unsafe extern "C" fn PMPI_Type_get_contents_c(
     max_datatypes: MPI_Count, array_of_integers: *mut c_int, array_of_addresses: *mut MPI_Aint,
     array_of_large_counts: *mut MPI_Count, array_of_datatypes: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_get_contents_c, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_get_contents_c, RaiseOn::Process, || unsafe { crate::datatype_inquiry::type_get_contents_c(datatype, max_integers, max_addresses, max_large_counts, max_datatypes, array_of_integers, array_of_addresses, array_of_large_counts, array_of_datatypes) })
 }
 jump!(MPI_Type_get_contents_c to PMPI_Type_get_contents_c);
 
@@ -336,7 +368,8 @@ unsafe extern "C" fn PMPI_Type_get_envelope(
     datatype: MPI_Datatype, num_integers: *mut c_int, num_addresses: *mut c_int, num_datatypes: *mut c_int,
     combiner: *mut c_int,
 ) -> c_int {
-    unsupported(Call::Type_get_envelope, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_get_envelope, RaiseOn::Process, || unsafe { crate::datatype_inquiry::type_get_envelope(datatype, num_integers, num_addresses, num_datatypes, combiner) })
 }
 jump!(MPI_Type_get_envelope to PMPI_Type_get_envelope);
 
@@ -345,7 +378,8 @@ unsafe extern "C" fn PMPI_Type_get_envelope_c(
     datatype: MPI_Datatype, num_integers: *mut MPI_Count, num_addresses: *mut MPI_Count,
     num_large_counts: *mut MPI_Count, num_datatypes: *mut MPI_Count, combiner: *mut c_int,
 ) -> c_int {
-    unsupported(Call::Type_get_envelope_c, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_get_envelope_c, RaiseOn::Process, || unsafe { crate::datatype_inquiry::type_get_envelope_c(datatype, num_integers, num_addresses, num_large_counts, num_datatypes, combiner) })
 }
 jump!(MPI_Type_get_envelope_c to PMPI_Type_get_envelope_c);
 
@@ -353,7 +387,8 @@ jump!(MPI_Type_get_envelope_c to PMPI_Type_get_envelope_c);
 unsafe extern "C" fn PMPI_Type_get_extent(
     datatype: MPI_Datatype, lb: *mut MPI_Aint, extent: *mut MPI_Aint,
 ) -> c_int {
-    unsupported(Call::Type_get_extent, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_get_extent, RaiseOn::Process, || unsafe { crate::datatype_inquiry::type_get_extent(datatype, lb, extent) })
 }
 jump!(MPI_Type_get_extent to PMPI_Type_get_extent);
 
@@ -361,7 +396,8 @@ jump!(MPI_Type_get_extent to PMPI_Type_get_extent);
 unsafe extern "C" fn PMPI_Type_get_extent_c(
     datatype: MPI_Datatype, lb: *mut MPI_Count, extent: *mut MPI_Count,
 ) -> c_int {
-    unsupported(Call::Type_get_extent_c, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_get_extent_c, RaiseOn::Process, || unsafe { crate::datatype_inquiry::type_get_extent(datatype, lb, extent) })
 }
 jump!(MPI_Type_get_extent_c to PMPI_Type_get_extent_c);
 
@@ -370,7 +406,8 @@ jump!(MPI_Type_get_extent_c to PMPI_Type_get_extent_c);
 unsafe extern "C" fn PMPI_Type_get_extent_x(
     datatype: MPI_Datatype, lb: *mut MPI_Count, extent: *mut MPI_Count,
 ) -> c_int {
-    unsupported(Call::Type_get_extent_x, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_get_extent_x, RaiseOn::Process, || unsafe { crate::datatype_inquiry::type_get_extent(datatype, lb, extent) })
 }
 jump!(MPI_Type_get_extent_x to PMPI_Type_get_extent_x);
 
@@ -378,7 +415,8 @@ jump!(MPI_Type_get_extent_x to PMPI_Type_get_extent_x);
 unsafe extern "C" fn PMPI_Type_get_true_extent(
     datatype: MPI_Datatype, true_lb: *mut MPI_Aint, true_extent: *mut MPI_Aint,
 ) -> c_int {
-    unsupported(Call::Type_get_true_extent, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_get_true_extent, RaiseOn::Process, || unsafe { crate::datatype_inquiry::type_get_true_extent(datatype, true_lb, true_extent) })
 }
 jump!(MPI_Type_get_true_extent to PMPI_Type_get_true_extent);
 
@@ -386,7 +424,8 @@ jump!(MPI_Type_get_true_extent to PMPI_Type_get_true_extent);
 unsafe extern "C" fn PMPI_Type_get_true_extent_c(
     datatype: MPI_Datatype, true_lb: *mut MPI_Count, true_extent: *mut MPI_Count,
 ) -> c_int {
-    unsupported(Call::Type_get_true_extent_c, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_get_true_extent_c, RaiseOn::Process, || unsafe { crate::datatype_inquiry::type_get_true_extent(datatype, true_lb, true_extent) })
 }
 jump!(MPI_Type_get_true_extent_c to PMPI_Type_get_true_extent_c);
 
@@ -395,7 +434,8 @@ jump!(MPI_Type_get_true_extent_c to PMPI_Type_get_true_extent_c);
 unsafe extern "C" fn PMPI_Type_get_true_extent_x(
     datatype: MPI_Datatype, true_lb: *mut MPI_Count, true_extent: *mut MPI_Count,
 ) -> c_int {
-    unsupported(Call::Type_get_true_extent_x, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_get_true_extent_x, RaiseOn::Process, || unsafe { crate::datatype_inquiry::type_get_true_extent(datatype, true_lb, true_extent) })
 }
 jump!(MPI_Type_get_true_extent_x to PMPI_Type_get_true_extent_x);
 
@@ -403,7 +443,8 @@ jump!(MPI_Type_get_true_extent_x to PMPI_Type_get_true_extent_x);
 unsafe extern "C" fn PMPI_Type_get_value_index(
     value_type: MPI_Datatype, index_type: MPI_Datatype, pair_type: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_get_value_index, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_get_value_index, RaiseOn::Process, || unsafe { crate::datatype::type_get_value_index(value_type, index_type, pair_type) })
 }
 jump!(MPI_Type_get_value_index to PMPI_Type_get_value_index);
 
@@ -413,7 +454,8 @@ unsafe extern "C" fn PMPI_Type_hindexed(
     count: c_int, array_of_blocklengths: *mut c_int, array_of_displacements: *mut MPI_Aint,
     oldtype: MPI_Datatype, newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_hindexed, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_hindexed, RaiseOn::Process, || unsafe { crate::datatype::type_hindexed(count, array_of_blocklengths, array_of_displacements, oldtype, newtype) })
 }
 jump!(MPI_Type_hindexed to PMPI_Type_hindexed);
 
@@ -422,7 +464,8 @@ jump!(MPI_Type_hindexed to PMPI_Type_hindexed);
 unsafe extern "C" fn PMPI_Type_hvector(
     count: c_int, blocklength: c_int, stride: MPI_Aint, oldtype: MPI_Datatype, newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_hvector, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_hvector, RaiseOn::Process, || unsafe { crate::datatype::type_hvector(count, blocklength, stride, oldtype, newtype) })
 }
 jump!(MPI_Type_hvector to PMPI_Type_hvector);
 
@@ -431,7 +474,8 @@ unsafe extern "C" fn PMPI_Type_indexed(
     count: c_int, array_of_blocklengths: *const c_int, array_of_displacements: *const c_int,
     oldtype: MPI_Datatype, newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_indexed, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_indexed, RaiseOn::Process, || unsafe { crate::datatype::type_indexed(MPI_Count::from(count), Counts::Int(array_of_blocklengths), Displs::Int(array_of_displacements), oldtype, newtype) })
 }
 jump!(MPI_Type_indexed to PMPI_Type_indexed);
 
@@ -440,33 +484,38 @@ unsafe extern "C" fn PMPI_Type_indexed_c(
     count: MPI_Count, array_of_blocklengths: *const MPI_Count, array_of_displacements: *const MPI_Count,
     oldtype: MPI_Datatype, newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_indexed_c, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_indexed_c, RaiseOn::Process, || unsafe { crate::datatype::type_indexed(count, Counts::Large(array_of_blocklengths), Displs::Large(array_of_displacements), oldtype, newtype) })
 }
 jump!(MPI_Type_indexed_c to PMPI_Type_indexed_c);
 
 // Deprecated in MPI-2.0.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Type_lb(datatype: MPI_Datatype, displacement: *mut MPI_Aint) -> c_int {
-    unsupported(Call::Type_lb, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_lb, RaiseOn::Process, || unsafe { crate::datatype_inquiry::type_lb(datatype, displacement) })
 }
 jump!(MPI_Type_lb to PMPI_Type_lb);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Type_size(datatype: MPI_Datatype, size: *mut c_int) -> c_int {
-    unsupported(Call::Type_size, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_size, RaiseOn::Process, || unsafe { crate::datatype_inquiry::type_size(datatype, CountOut::Int(size)) })
 }
 jump!(MPI_Type_size to PMPI_Type_size);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Type_size_c(datatype: MPI_Datatype, size: *mut MPI_Count) -> c_int {
-    unsupported(Call::Type_size_c, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_size_c, RaiseOn::Process, || unsafe { crate::datatype_inquiry::type_size(datatype, CountOut::Large(size)) })
 }
 jump!(MPI_Type_size_c to PMPI_Type_size_c);
 
 // Deprecated in MPI-4.1.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Type_size_x(datatype: MPI_Datatype, size: *mut MPI_Count) -> c_int {
-    unsupported(Call::Type_size_x, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_size_x, RaiseOn::Process, || unsafe { crate::datatype_inquiry::type_size(datatype, CountOut::Large(size)) })
 }
 jump!(MPI_Type_size_x to PMPI_Type_size_x);
 
@@ -476,14 +525,16 @@ unsafe extern "C" fn PMPI_Type_struct(
     count: c_int, array_of_blocklengths: *mut c_int, array_of_displacements: *mut MPI_Aint,
     array_of_types: *mut MPI_Datatype, newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_struct, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_struct, RaiseOn::Process, || unsafe { crate::datatype::type_struct(count, array_of_blocklengths, array_of_displacements, array_of_types, newtype) })
 }
 jump!(MPI_Type_struct to PMPI_Type_struct);
 
 // Deprecated in MPI-2.0.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Type_ub(datatype: MPI_Datatype, displacement: *mut MPI_Aint) -> c_int {
-    unsupported(Call::Type_ub, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_ub, RaiseOn::Process, || unsafe { crate::datatype_inquiry::type_ub(datatype, displacement) })
 }
 jump!(MPI_Type_ub to PMPI_Type_ub);
 
@@ -491,7 +542,8 @@ jump!(MPI_Type_ub to PMPI_Type_ub);
 unsafe extern "C" fn PMPI_Type_vector(
     count: c_int, blocklength: c_int, stride: c_int, oldtype: MPI_Datatype, newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_vector, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_vector, RaiseOn::Process, || unsafe { crate::datatype::type_vector(MPI_Count::from(count), MPI_Count::from(blocklength), MPI_Count::from(stride), oldtype, newtype) })
 }
 jump!(MPI_Type_vector to PMPI_Type_vector);
 
@@ -500,7 +552,8 @@ unsafe extern "C" fn PMPI_Type_vector_c(
     count: MPI_Count, blocklength: MPI_Count, stride: MPI_Count, oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_vector_c, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_vector_c, RaiseOn::Process, || unsafe { crate::datatype::type_vector_c(count, blocklength, stride, oldtype, newtype) })
 }
 jump!(MPI_Type_vector_c to PMPI_Type_vector_c);
 
@@ -509,7 +562,8 @@ unsafe extern "C" fn PMPI_Unpack(
     inbuf: *const c_void, insize: c_int, position: *mut c_int, outbuf: *mut c_void, outcount: c_int,
     datatype: MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Unpack, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Unpack, RaiseOn::Comm(comm.0), || unsafe { crate::pack::unpack(inbuf, MPI_Count::from(insize), CountOut::Int(position), outbuf, MPI_Count::from(outcount), datatype, comm) })
 }
 jump!(MPI_Unpack to PMPI_Unpack);
 
@@ -518,7 +572,8 @@ unsafe extern "C" fn PMPI_Unpack_c(
     inbuf: *const c_void, insize: MPI_Count, position: *mut MPI_Count, outbuf: *mut c_void,
     outcount: MPI_Count, datatype: MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Unpack_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Unpack_c, RaiseOn::Comm(comm.0), || unsafe { crate::pack::unpack(inbuf, insize, CountOut::Large(position), outbuf, outcount, datatype, comm) })
 }
 jump!(MPI_Unpack_c to PMPI_Unpack_c);
 
@@ -527,7 +582,8 @@ unsafe extern "C" fn PMPI_Unpack_external(
     datarep: *const c_char, inbuf: *const c_void, insize: MPI_Aint, position: *mut MPI_Aint,
     outbuf: *mut c_void, outcount: c_int, datatype: MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Unpack_external, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Unpack_external, RaiseOn::Process, || unsafe { crate::pack::unpack_external(datarep, inbuf, insize, position, outbuf, MPI_Count::from(outcount), datatype) })
 }
 jump!(MPI_Unpack_external to PMPI_Unpack_external);
 
@@ -536,6 +592,7 @@ unsafe extern "C" fn PMPI_Unpack_external_c(
     datarep: *const c_char, inbuf: *const c_void, insize: MPI_Count, position: *mut MPI_Count,
     outbuf: *mut c_void, outcount: MPI_Count, datatype: MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Unpack_external_c, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Unpack_external_c, RaiseOn::Process, || unsafe { crate::pack::unpack_external(datarep, inbuf, insize, position, outbuf, outcount, datatype) })
 }
 jump!(MPI_Unpack_external_c to PMPI_Unpack_external_c);

@@ -5,7 +5,8 @@ use crate::prelude::*;
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Grequest_complete(request: MPI_Request) -> c_int {
-    unsupported(Call::Grequest_complete, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Grequest_complete, RaiseOn::Process, || unsafe { crate::grequest::grequest_complete(request) })
 }
 jump!(MPI_Grequest_complete to PMPI_Grequest_complete);
 
@@ -14,7 +15,8 @@ unsafe extern "C" fn PMPI_Grequest_start(
     query_fn: Option<MPI_Grequest_query_function>, free_fn: Option<MPI_Grequest_free_function>,
     cancel_fn: Option<MPI_Grequest_cancel_function>, extra_state: *mut c_void, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Grequest_start, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Grequest_start, RaiseOn::Process, || unsafe { crate::grequest::grequest_start(query_fn, free_fn, cancel_fn, extra_state, request) })
 }
 jump!(MPI_Grequest_start to PMPI_Grequest_start);
 

@@ -5,19 +5,22 @@ use crate::prelude::*;
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Type_create_f90_complex(p: c_int, r: c_int, newtype: *mut MPI_Datatype) -> c_int {
-    unsupported(Call::Type_create_f90_complex, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_create_f90_complex, RaiseOn::Process, || unsafe { crate::datatype::type_create_f90_complex(p, r, newtype) })
 }
 jump!(MPI_Type_create_f90_complex to PMPI_Type_create_f90_complex);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Type_create_f90_integer(r: c_int, newtype: *mut MPI_Datatype) -> c_int {
-    unsupported(Call::Type_create_f90_integer, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_create_f90_integer, RaiseOn::Process, || unsafe { crate::datatype::type_create_f90_integer(r, newtype) })
 }
 jump!(MPI_Type_create_f90_integer to PMPI_Type_create_f90_integer);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Type_create_f90_real(p: c_int, r: c_int, newtype: *mut MPI_Datatype) -> c_int {
-    unsupported(Call::Type_create_f90_real, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_create_f90_real, RaiseOn::Process, || unsafe { crate::datatype::type_create_f90_real(p, r, newtype) })
 }
 jump!(MPI_Type_create_f90_real to PMPI_Type_create_f90_real);
 
@@ -25,7 +28,8 @@ jump!(MPI_Type_create_f90_real to PMPI_Type_create_f90_real);
 unsafe extern "C" fn PMPI_Type_match_size(
     typeclass: c_int, size: c_int, datatype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Call::Type_match_size, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Type_match_size, RaiseOn::Process, || unsafe { crate::datatype::type_match_size(typeclass, size, datatype) })
 }
 jump!(MPI_Type_match_size to PMPI_Type_match_size);
 

@@ -7,7 +7,8 @@ use crate::prelude::*;
 unsafe extern "C" fn PMPI_Cart_coords(
     comm: MPI_Comm, rank: c_int, maxdims: c_int, coords: *mut c_int,
 ) -> c_int {
-    unsupported(Call::Cart_coords, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Cart_coords, RaiseOn::Comm(comm.0), || unsafe { crate::topology::cart_coords(comm, rank, maxdims, coords) })
 }
 jump!(MPI_Cart_coords to PMPI_Cart_coords);
 
@@ -16,7 +17,8 @@ unsafe extern "C" fn PMPI_Cart_create(
     comm_old: MPI_Comm, ndims: c_int, dims: *const c_int, periods: *const c_int, reorder: c_int,
     comm_cart: *mut MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Cart_create, RaiseOn::Comm(comm_old.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Cart_create, RaiseOn::Comm(comm_old.0), || unsafe { crate::topology::cart_create(comm_old, ndims, dims, periods, reorder, comm_cart) })
 }
 jump!(MPI_Cart_create to PMPI_Cart_create);
 
@@ -24,7 +26,8 @@ jump!(MPI_Cart_create to PMPI_Cart_create);
 unsafe extern "C" fn PMPI_Cart_get(
     comm: MPI_Comm, maxdims: c_int, dims: *mut c_int, periods: *mut c_int, coords: *mut c_int,
 ) -> c_int {
-    unsupported(Call::Cart_get, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Cart_get, RaiseOn::Comm(comm.0), || unsafe { crate::topology::cart_get(comm, maxdims, dims, periods, coords) })
 }
 jump!(MPI_Cart_get to PMPI_Cart_get);
 
@@ -32,13 +35,15 @@ jump!(MPI_Cart_get to PMPI_Cart_get);
 unsafe extern "C" fn PMPI_Cart_map(
     comm: MPI_Comm, ndims: c_int, dims: *const c_int, periods: *const c_int, newrank: *mut c_int,
 ) -> c_int {
-    unsupported(Call::Cart_map, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Cart_map, RaiseOn::Comm(comm.0), || unsafe { crate::topology::cart_map(comm, ndims, dims, periods, newrank) })
 }
 jump!(MPI_Cart_map to PMPI_Cart_map);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Cart_rank(comm: MPI_Comm, coords: *const c_int, rank: *mut c_int) -> c_int {
-    unsupported(Call::Cart_rank, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Cart_rank, RaiseOn::Comm(comm.0), || unsafe { crate::topology::cart_rank(comm, coords, rank) })
 }
 jump!(MPI_Cart_rank to PMPI_Cart_rank);
 
@@ -46,7 +51,8 @@ jump!(MPI_Cart_rank to PMPI_Cart_rank);
 unsafe extern "C" fn PMPI_Cart_shift(
     comm: MPI_Comm, direction: c_int, disp: c_int, rank_source: *mut c_int, rank_dest: *mut c_int,
 ) -> c_int {
-    unsupported(Call::Cart_shift, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Cart_shift, RaiseOn::Comm(comm.0), || unsafe { crate::topology::cart_shift(comm, direction, disp, rank_source, rank_dest) })
 }
 jump!(MPI_Cart_shift to PMPI_Cart_shift);
 
@@ -54,19 +60,22 @@ jump!(MPI_Cart_shift to PMPI_Cart_shift);
 unsafe extern "C" fn PMPI_Cart_sub(
     comm: MPI_Comm, remain_dims: *const c_int, newcomm: *mut MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Cart_sub, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Cart_sub, RaiseOn::Comm(comm.0), || unsafe { crate::topology::cart_sub(comm, remain_dims, newcomm) })
 }
 jump!(MPI_Cart_sub to PMPI_Cart_sub);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Cartdim_get(comm: MPI_Comm, ndims: *mut c_int) -> c_int {
-    unsupported(Call::Cartdim_get, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Cartdim_get, RaiseOn::Comm(comm.0), || unsafe { crate::topology::cartdim_get(comm, ndims) })
 }
 jump!(MPI_Cartdim_get to PMPI_Cartdim_get);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Dims_create(nnodes: c_int, ndims: c_int, dims: *mut c_int) -> c_int {
-    unsupported(Call::Dims_create, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Dims_create, RaiseOn::Process, || unsafe { crate::topology::dims_create(nnodes, ndims, dims) })
 }
 jump!(MPI_Dims_create to PMPI_Dims_create);
 
@@ -75,7 +84,8 @@ unsafe extern "C" fn PMPI_Dist_graph_create(
     comm_old: MPI_Comm, n: c_int, sources: *const c_int, degrees: *const c_int, destinations: *const c_int,
     weights: *const c_int, info: MPI_Info, reorder: c_int, comm_dist_graph: *mut MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Dist_graph_create, RaiseOn::Comm(comm_old.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Dist_graph_create, RaiseOn::Comm(comm_old.0), || unsafe { crate::topology::dist_graph_create(comm_old, n, sources, degrees, destinations, weights, info, reorder, comm_dist_graph) })
 }
 jump!(MPI_Dist_graph_create to PMPI_Dist_graph_create);
 
@@ -85,7 +95,8 @@ unsafe extern "C" fn PMPI_Dist_graph_create_adjacent(
     destinations: *const c_int, destweights: *const c_int, info: MPI_Info, reorder: c_int,
     comm_dist_graph: *mut MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Dist_graph_create_adjacent, RaiseOn::Comm(comm_old.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Dist_graph_create_adjacent, RaiseOn::Comm(comm_old.0), || unsafe { crate::topology::dist_graph_create_adjacent(comm_old, indegree, sources, sourceweights, outdegree, destinations, destweights, info, reorder, comm_dist_graph) })
 }
 jump!(MPI_Dist_graph_create_adjacent to PMPI_Dist_graph_create_adjacent);
 
@@ -94,7 +105,8 @@ unsafe extern "C" fn PMPI_Dist_graph_neighbors(
     comm: MPI_Comm, maxindegree: c_int, sources: *mut c_int, sourceweights: *mut c_int, maxoutdegree: c_int,
     destinations: *mut c_int, destweights: *mut c_int,
 ) -> c_int {
-    unsupported(Call::Dist_graph_neighbors, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Dist_graph_neighbors, RaiseOn::Comm(comm.0), || unsafe { crate::topology::dist_graph_neighbors(comm, maxindegree, sources, sourceweights, maxoutdegree, destinations, destweights) })
 }
 jump!(MPI_Dist_graph_neighbors to PMPI_Dist_graph_neighbors);
 
@@ -102,7 +114,8 @@ jump!(MPI_Dist_graph_neighbors to PMPI_Dist_graph_neighbors);
 unsafe extern "C" fn PMPI_Dist_graph_neighbors_count(
     comm: MPI_Comm, indegree: *mut c_int, outdegree: *mut c_int, weighted: *mut c_int,
 ) -> c_int {
-    unsupported(Call::Dist_graph_neighbors_count, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Dist_graph_neighbors_count, RaiseOn::Comm(comm.0), || unsafe { crate::topology::dist_graph_neighbors_count(comm, indegree, outdegree, weighted) })
 }
 jump!(MPI_Dist_graph_neighbors_count to PMPI_Dist_graph_neighbors_count);
 
@@ -111,7 +124,8 @@ unsafe extern "C" fn PMPI_Graph_create(
     comm_old: MPI_Comm, nnodes: c_int, indx: *const c_int, edges: *const c_int, reorder: c_int,
     comm_graph: *mut MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Graph_create, RaiseOn::Comm(comm_old.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Graph_create, RaiseOn::Comm(comm_old.0), || unsafe { crate::topology::graph_create(comm_old, nnodes, indx, edges, reorder, comm_graph) })
 }
 jump!(MPI_Graph_create to PMPI_Graph_create);
 
@@ -119,7 +133,8 @@ jump!(MPI_Graph_create to PMPI_Graph_create);
 unsafe extern "C" fn PMPI_Graph_get(
     comm: MPI_Comm, maxindex: c_int, maxedges: c_int, indx: *mut c_int, edges: *mut c_int,
 ) -> c_int {
-    unsupported(Call::Graph_get, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Graph_get, RaiseOn::Comm(comm.0), || unsafe { crate::topology::graph_get(comm, maxindex, maxedges, indx, edges) })
 }
 jump!(MPI_Graph_get to PMPI_Graph_get);
 
@@ -127,7 +142,8 @@ jump!(MPI_Graph_get to PMPI_Graph_get);
 unsafe extern "C" fn PMPI_Graph_map(
     comm: MPI_Comm, nnodes: c_int, indx: *const c_int, edges: *const c_int, newrank: *mut c_int,
 ) -> c_int {
-    unsupported(Call::Graph_map, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Graph_map, RaiseOn::Comm(comm.0), || unsafe { crate::topology::graph_map(comm, nnodes, indx, edges, newrank) })
 }
 jump!(MPI_Graph_map to PMPI_Graph_map);
 
@@ -135,7 +151,8 @@ jump!(MPI_Graph_map to PMPI_Graph_map);
 unsafe extern "C" fn PMPI_Graph_neighbors(
     comm: MPI_Comm, rank: c_int, maxneighbors: c_int, neighbors: *mut c_int,
 ) -> c_int {
-    unsupported(Call::Graph_neighbors, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Graph_neighbors, RaiseOn::Comm(comm.0), || unsafe { crate::topology::graph_neighbors(comm, rank, maxneighbors, neighbors) })
 }
 jump!(MPI_Graph_neighbors to PMPI_Graph_neighbors);
 
@@ -143,13 +160,15 @@ jump!(MPI_Graph_neighbors to PMPI_Graph_neighbors);
 unsafe extern "C" fn PMPI_Graph_neighbors_count(
     comm: MPI_Comm, rank: c_int, nneighbors: *mut c_int,
 ) -> c_int {
-    unsupported(Call::Graph_neighbors_count, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Graph_neighbors_count, RaiseOn::Comm(comm.0), || unsafe { crate::topology::graph_neighbors_count(comm, rank, nneighbors) })
 }
 jump!(MPI_Graph_neighbors_count to PMPI_Graph_neighbors_count);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Graphdims_get(comm: MPI_Comm, nnodes: *mut c_int, nedges: *mut c_int) -> c_int {
-    unsupported(Call::Graphdims_get, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Graphdims_get, RaiseOn::Comm(comm.0), || unsafe { crate::topology::graphdims_get(comm, nnodes, nedges) })
 }
 jump!(MPI_Graphdims_get to PMPI_Graphdims_get);
 
@@ -158,7 +177,8 @@ unsafe extern "C" fn PMPI_Ineighbor_allgather(
     sendbuf: *const c_void, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: c_int,
     recvtype: MPI_Datatype, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Ineighbor_allgather, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Ineighbor_allgather, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Ineighbor_allgather to PMPI_Ineighbor_allgather);
 
@@ -167,7 +187,8 @@ unsafe extern "C" fn PMPI_Ineighbor_allgather_c(
     sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void,
     recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Ineighbor_allgather_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Ineighbor_allgather_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Ineighbor_allgather_c to PMPI_Ineighbor_allgather_c);
 
@@ -177,7 +198,8 @@ unsafe extern "C" fn PMPI_Ineighbor_allgatherv(
     recvcounts: *const c_int, displs: *const c_int, recvtype: MPI_Datatype, comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Ineighbor_allgatherv, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Ineighbor_allgatherv, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Ineighbor_allgatherv to PMPI_Ineighbor_allgatherv);
 
@@ -187,7 +209,8 @@ unsafe extern "C" fn PMPI_Ineighbor_allgatherv_c(
     recvcounts: *const MPI_Count, displs: *const MPI_Aint, recvtype: MPI_Datatype, comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Ineighbor_allgatherv_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Ineighbor_allgatherv_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Ineighbor_allgatherv_c to PMPI_Ineighbor_allgatherv_c);
 
@@ -196,7 +219,8 @@ unsafe extern "C" fn PMPI_Ineighbor_alltoall(
     sendbuf: *const c_void, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: c_int,
     recvtype: MPI_Datatype, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Ineighbor_alltoall, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Ineighbor_alltoall, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoall(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Ineighbor_alltoall to PMPI_Ineighbor_alltoall);
 
@@ -205,7 +229,8 @@ unsafe extern "C" fn PMPI_Ineighbor_alltoall_c(
     sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void,
     recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Ineighbor_alltoall_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Ineighbor_alltoall_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Ineighbor_alltoall_c to PMPI_Ineighbor_alltoall_c);
 
@@ -215,7 +240,8 @@ unsafe extern "C" fn PMPI_Ineighbor_alltoallv(
     recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtype: MPI_Datatype,
     comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Ineighbor_alltoallv, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Ineighbor_alltoallv, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallv(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtype, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Ineighbor_alltoallv to PMPI_Ineighbor_alltoallv);
 
@@ -225,7 +251,8 @@ unsafe extern "C" fn PMPI_Ineighbor_alltoallv_c(
     recvbuf: *mut c_void, recvcounts: *const MPI_Count, rdispls: *const MPI_Aint, recvtype: MPI_Datatype,
     comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Ineighbor_alltoallv_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Ineighbor_alltoallv_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallv(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtype, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Ineighbor_alltoallv_c to PMPI_Ineighbor_alltoallv_c);
 
@@ -235,7 +262,8 @@ unsafe extern "C" fn PMPI_Ineighbor_alltoallw(
     sendtypes: *const MPI_Datatype, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const MPI_Aint,
     recvtypes: *const MPI_Datatype, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Ineighbor_alltoallw, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Ineighbor_alltoallw, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallw(sendbuf, Counts::Int(sendcounts), sdispls, sendtypes, recvbuf, Counts::Int(recvcounts), rdispls, recvtypes, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Ineighbor_alltoallw to PMPI_Ineighbor_alltoallw);
 
@@ -245,7 +273,8 @@ unsafe extern "C" fn PMPI_Ineighbor_alltoallw_c(
     sendtypes: *const MPI_Datatype, recvbuf: *mut c_void, recvcounts: *const MPI_Count,
     rdispls: *const MPI_Aint, recvtypes: *const MPI_Datatype, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Ineighbor_alltoallw_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Ineighbor_alltoallw_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallw(sendbuf, Counts::Large(sendcounts), sdispls, sendtypes, recvbuf, Counts::Large(recvcounts), rdispls, recvtypes, comm, How::Nonblocking(request)) })
 }
 jump!(MPI_Ineighbor_alltoallw_c to PMPI_Ineighbor_alltoallw_c);
 
@@ -254,7 +283,8 @@ unsafe extern "C" fn PMPI_Neighbor_allgather(
     sendbuf: *const c_void, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: c_int,
     recvtype: MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Neighbor_allgather, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Neighbor_allgather, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Blocking) })
 }
 jump!(MPI_Neighbor_allgather to PMPI_Neighbor_allgather);
 
@@ -263,7 +293,8 @@ unsafe extern "C" fn PMPI_Neighbor_allgather_c(
     sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void,
     recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Neighbor_allgather_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Neighbor_allgather_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Blocking) })
 }
 jump!(MPI_Neighbor_allgather_c to PMPI_Neighbor_allgather_c);
 
@@ -272,7 +303,8 @@ unsafe extern "C" fn PMPI_Neighbor_allgather_init(
     sendbuf: *const c_void, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: c_int,
     recvtype: MPI_Datatype, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Neighbor_allgather_init, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Neighbor_allgather_init, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Persistent(request)) })
 }
 jump!(MPI_Neighbor_allgather_init to PMPI_Neighbor_allgather_init);
 
@@ -281,7 +313,8 @@ unsafe extern "C" fn PMPI_Neighbor_allgather_init_c(
     sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void,
     recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Neighbor_allgather_init_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Neighbor_allgather_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Persistent(request)) })
 }
 jump!(MPI_Neighbor_allgather_init_c to PMPI_Neighbor_allgather_init_c);
 
@@ -290,7 +323,8 @@ unsafe extern "C" fn PMPI_Neighbor_allgatherv(
     sendbuf: *const c_void, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: *mut c_void,
     recvcounts: *const c_int, displs: *const c_int, recvtype: MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Neighbor_allgatherv, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Neighbor_allgatherv, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, comm, How::Blocking) })
 }
 jump!(MPI_Neighbor_allgatherv to PMPI_Neighbor_allgatherv);
 
@@ -299,7 +333,8 @@ unsafe extern "C" fn PMPI_Neighbor_allgatherv_c(
     sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void,
     recvcounts: *const MPI_Count, displs: *const MPI_Aint, recvtype: MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Neighbor_allgatherv_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Neighbor_allgatherv_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, comm, How::Blocking) })
 }
 jump!(MPI_Neighbor_allgatherv_c to PMPI_Neighbor_allgatherv_c);
 
@@ -309,7 +344,8 @@ unsafe extern "C" fn PMPI_Neighbor_allgatherv_init(
     recvcounts: *const c_int, displs: *const c_int, recvtype: MPI_Datatype, comm: MPI_Comm, info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Neighbor_allgatherv_init, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Neighbor_allgatherv_init, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, comm, How::Persistent(request)) })
 }
 jump!(MPI_Neighbor_allgatherv_init to PMPI_Neighbor_allgatherv_init);
 
@@ -319,7 +355,8 @@ unsafe extern "C" fn PMPI_Neighbor_allgatherv_init_c(
     recvcounts: *const MPI_Count, displs: *const MPI_Aint, recvtype: MPI_Datatype, comm: MPI_Comm,
     info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Neighbor_allgatherv_init_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Neighbor_allgatherv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, comm, How::Persistent(request)) })
 }
 jump!(MPI_Neighbor_allgatherv_init_c to PMPI_Neighbor_allgatherv_init_c);
 
@@ -328,7 +365,8 @@ unsafe extern "C" fn PMPI_Neighbor_alltoall(
     sendbuf: *const c_void, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: c_int,
     recvtype: MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Neighbor_alltoall, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Neighbor_alltoall, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoall(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Blocking) })
 }
 jump!(MPI_Neighbor_alltoall to PMPI_Neighbor_alltoall);
 
@@ -337,7 +375,8 @@ unsafe extern "C" fn PMPI_Neighbor_alltoall_c(
     sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void,
     recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Neighbor_alltoall_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Neighbor_alltoall_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Blocking) })
 }
 jump!(MPI_Neighbor_alltoall_c to PMPI_Neighbor_alltoall_c);
 
@@ -346,7 +385,8 @@ unsafe extern "C" fn PMPI_Neighbor_alltoall_init(
     sendbuf: *const c_void, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: c_int,
     recvtype: MPI_Datatype, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Neighbor_alltoall_init, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Neighbor_alltoall_init, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoall(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Persistent(request)) })
 }
 jump!(MPI_Neighbor_alltoall_init to PMPI_Neighbor_alltoall_init);
 
@@ -355,7 +395,8 @@ unsafe extern "C" fn PMPI_Neighbor_alltoall_init_c(
     sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void,
     recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Neighbor_alltoall_init_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Neighbor_alltoall_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Persistent(request)) })
 }
 jump!(MPI_Neighbor_alltoall_init_c to PMPI_Neighbor_alltoall_init_c);
 
@@ -365,7 +406,8 @@ unsafe extern "C" fn PMPI_Neighbor_alltoallv(
     recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Neighbor_alltoallv, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Neighbor_alltoallv, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallv(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtype, comm, How::Blocking) })
 }
 jump!(MPI_Neighbor_alltoallv to PMPI_Neighbor_alltoallv);
 
@@ -375,7 +417,8 @@ unsafe extern "C" fn PMPI_Neighbor_alltoallv_c(
     recvbuf: *mut c_void, recvcounts: *const MPI_Count, rdispls: *const MPI_Aint, recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Neighbor_alltoallv_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Neighbor_alltoallv_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallv(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtype, comm, How::Blocking) })
 }
 jump!(MPI_Neighbor_alltoallv_c to PMPI_Neighbor_alltoallv_c);
 
@@ -385,7 +428,8 @@ unsafe extern "C" fn PMPI_Neighbor_alltoallv_init(
     recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtype: MPI_Datatype,
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Neighbor_alltoallv_init, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Neighbor_alltoallv_init, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallv(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtype, comm, How::Persistent(request)) })
 }
 jump!(MPI_Neighbor_alltoallv_init to PMPI_Neighbor_alltoallv_init);
 
@@ -395,7 +439,8 @@ unsafe extern "C" fn PMPI_Neighbor_alltoallv_init_c(
     recvbuf: *mut c_void, recvcounts: *const MPI_Count, rdispls: *const MPI_Aint, recvtype: MPI_Datatype,
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Neighbor_alltoallv_init_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Neighbor_alltoallv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallv(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtype, comm, How::Persistent(request)) })
 }
 jump!(MPI_Neighbor_alltoallv_init_c to PMPI_Neighbor_alltoallv_init_c);
 
@@ -405,7 +450,8 @@ unsafe extern "C" fn PMPI_Neighbor_alltoallw(
     sendtypes: *const MPI_Datatype, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const MPI_Aint,
     recvtypes: *const MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Neighbor_alltoallw, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Neighbor_alltoallw, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallw(sendbuf, Counts::Int(sendcounts), sdispls, sendtypes, recvbuf, Counts::Int(recvcounts), rdispls, recvtypes, comm, How::Blocking) })
 }
 jump!(MPI_Neighbor_alltoallw to PMPI_Neighbor_alltoallw);
 
@@ -415,7 +461,8 @@ unsafe extern "C" fn PMPI_Neighbor_alltoallw_c(
     sendtypes: *const MPI_Datatype, recvbuf: *mut c_void, recvcounts: *const MPI_Count,
     rdispls: *const MPI_Aint, recvtypes: *const MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Neighbor_alltoallw_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Neighbor_alltoallw_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallw(sendbuf, Counts::Large(sendcounts), sdispls, sendtypes, recvbuf, Counts::Large(recvcounts), rdispls, recvtypes, comm, How::Blocking) })
 }
 jump!(MPI_Neighbor_alltoallw_c to PMPI_Neighbor_alltoallw_c);
 
@@ -425,7 +472,8 @@ unsafe extern "C" fn PMPI_Neighbor_alltoallw_init(
     sendtypes: *const MPI_Datatype, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const MPI_Aint,
     recvtypes: *const MPI_Datatype, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Neighbor_alltoallw_init, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Neighbor_alltoallw_init, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallw(sendbuf, Counts::Int(sendcounts), sdispls, sendtypes, recvbuf, Counts::Int(recvcounts), rdispls, recvtypes, comm, How::Persistent(request)) })
 }
 jump!(MPI_Neighbor_alltoallw_init to PMPI_Neighbor_alltoallw_init);
 
@@ -436,12 +484,14 @@ unsafe extern "C" fn PMPI_Neighbor_alltoallw_init_c(
     rdispls: *const MPI_Aint, recvtypes: *const MPI_Datatype, comm: MPI_Comm, info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Neighbor_alltoallw_init_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Neighbor_alltoallw_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallw(sendbuf, Counts::Large(sendcounts), sdispls, sendtypes, recvbuf, Counts::Large(recvcounts), rdispls, recvtypes, comm, How::Persistent(request)) })
 }
 jump!(MPI_Neighbor_alltoallw_init_c to PMPI_Neighbor_alltoallw_init_c);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Topo_test(comm: MPI_Comm, status: *mut c_int) -> c_int {
-    unsupported(Call::Topo_test, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Topo_test, RaiseOn::Comm(comm.0), || unsafe { crate::topology::topo_test(comm, status) })
 }
 jump!(MPI_Topo_test to PMPI_Topo_test);

@@ -26,6 +26,8 @@ pub enum Counting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum TypeClass {
+    /// An extension: MPIX_TYPECLASS_LOGICAL.
+    Logical = 191,
     Integer = 192,
     Real = 193,
     Complex = 194,
@@ -188,6 +190,16 @@ impl Datatype {
         Ok(new)
     }
 
+    /// What MPI_Type_get_contents hands out for a derived type: a new object that
+    /// was made as this one was. Without its name and attributes.
+    pub fn again(&self) -> Result<Datatype> {
+        let new = Datatype::build(Some(self.map().clone()), self.0.recipe.clone())?;
+        if self.is_committed() {
+            new.commit();
+        }
+        Ok(new)
+    }
+
     /// MPI_Type_get_value_index: the pair type for MINLOC and MAXLOC; the same
     /// object each time. `None` when there is no such pair.
     pub fn value_index(value: &Datatype, index: &Datatype) -> Option<Datatype> {
@@ -232,6 +244,11 @@ impl Datatype {
     /// there is none.
     pub fn match_size(class: TypeClass, size: i32) -> Result<&'static Datatype> {
         let handle = match (class, size) {
+            (TypeClass::Logical, 1) => 0x2c0,
+            (TypeClass::Logical, 2) => 0x2c8,
+            (TypeClass::Logical, 4) => 0x2d0,
+            (TypeClass::Logical, 8) => 0x2d8,
+            (TypeClass::Logical, 16) => 0x2e0,
             (TypeClass::Integer, 1) => 0x2c1,
             (TypeClass::Integer, 2) => 0x2c9,
             (TypeClass::Integer, 4) => 0x2d1,

@@ -59,7 +59,7 @@ pub struct Contents {
     pub types: Vec<Datatype>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Recipe {
     pub(crate) combiner: Combiner,
     pub(crate) contents: Contents,
