@@ -1,0 +1,169 @@
+//! The house keeps its shape: dependencies point down, `unsafe` stays where it
+//! is listed, and what the documents name exists.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The rooms from the top down; a crate may depend on those below it alone.
+/// Rooms on one line do not see each other.
+const ROOMS: &[&[&str]] = &[
+    &["tests", "xtask"],
+    &["mpi-abi", "launcher"],
+    &["runtime"],
+    &["collectives"],
+    &["pt2pt"],
+    &["objects", "shm-transport", "bootstrap"],
+    &["fabric"],
+];
+
+/// Files that may say `unsafe`, by folder or by name. The C interface is unsafe
+/// throughout.
+const UNSAFE: &[&str] = &[
+    "bootstrap/src/board.rs",
+    "bootstrap/src/inherited.rs",
+    "fabric/src/memory.rs",
+    "launcher/src/signals.rs",
+    "launcher/src/spawn.rs",
+    "mpi-abi/src/",
+    "objects/src/buffer.rs",
+    "objects/src/datatype/copy.rs",
+    "objects/src/op.rs",
+    "objects/src/op/kernels.rs",
+    "objects/src/op/x87.rs",
+    "objects/src/scratch.rs",
+    "runtime/src/abort.rs",
+    "runtime/src/bsend.rs",
+    "runtime/src/collective.rs",
+    "runtime/src/gate.rs",
+    "runtime/src/generalized.rs",
+    "runtime/src/recorder.rs",
+    "runtime/src/topology.rs",
+    "runtime/src/wait.rs",
+    "shm-transport/src/ring.rs",
+    "shm-transport/src/segment.rs",
+    "shm-transport/src/single_copy.rs",
+    "shm-transport/src/wake.rs",
+    "tests/src/bytes.rs",
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace").to_owned()
+}
+
+/// All Rust files of the rooms below `folder` (`src` or everything), relative to the root.
+fn sources(room: &str, folder: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![root().join(room).join(folder)];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path.strip_prefix(root()).expect("below the root").to_owned());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn rooms() -> impl Iterator<Item = &'static str> {
+    ROOMS.iter().flat_map(|level| level.iter().copied())
+}
+
+fn level(room: &str) -> usize {
+    ROOMS.iter().position(|level| level.contains(&room)).unwrap_or_else(|| panic!("{room} is no room of the list"))
+}
+
+#[test]
+fn dependencies_point_down() {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("cargo metadata is JSON");
+    let mut seen = BTreeSet::new();
+    for package in metadata["packages"].as_array().expect("packages") {
+        let name = room_of(package["name"].as_str().expect("a name")).expect("a package of ours");
+        seen.insert(name.to_owned());
+        for dependency in package["dependencies"].as_array().expect("dependencies") {
+            let Some(other) = dependency["name"].as_str().and_then(room_of) else { continue };
+            assert!(level(name) < level(other), "{name} may not depend on {other}: it is not below");
+        }
+    }
+    assert_eq!(seen, rooms().map(str::to_owned).collect(), "the rooms of the list and of the workspace differ");
+}
+
+fn room_of(package: &str) -> Option<&str> {
+    package.strip_prefix("verbena-")
+}
+
+#[test]
+fn unsafe_code_is_where_the_list_says() {
+    let mut unused: BTreeSet<&str> = UNSAFE.iter().copied().collect();
+    for path in rooms().flat_map(|room| sources(room, "src")) {
+        let name = path.to_string_lossy().into_owned();
+        // Tests beside the code may make their own pointers.
+        if name.ends_with("tests.rs") {
+            continue;
+        }
+        let text = fs::read_to_string(root().join(&path)).expect("a source is text");
+        let code = text.lines().map(|line| line.split("//").next().unwrap_or(line));
+        let says = code.into_iter().any(|line| {
+            ["unsafe {", "unsafe impl", "unsafe fn", "unsafe extern"].iter().any(|word| line.contains(word))
+                && !line.contains('"')
+                && !line.contains("fn(")
+        });
+        let listed = UNSAFE.iter().find(|entry| name.starts_with(**entry));
+        if let Some(entry) = listed {
+            unused.remove(entry);
+        }
+        assert!(!says || listed.is_some(), "{name} has unsafe code but is not in the list of this test");
+    }
+    assert!(unused.is_empty(), "listed but not there: {unused:?}");
+}
+
+#[test]
+fn every_crate_root_rules_out_unsafe_code_or_says_where() {
+    for room in rooms().filter(|room| *room != "mpi-abi") {
+        let roots = ["src/lib.rs", "src/main.rs"].map(|file| root().join(room).join(file));
+        let root = roots.iter().find(|file| file.exists()).unwrap_or_else(|| panic!("{room} has no root"));
+        let text = fs::read_to_string(root).expect("a source is text");
+        let ruled = text.contains("#![forbid(unsafe_code)]") || text.contains("#![deny(unsafe_code)]");
+        assert!(ruled, "{} says nothing about unsafe code", root.display());
+    }
+}
+
+#[test]
+fn what_the_architecture_names_exists() {
+    let text = fs::read_to_string(root().join("docs/architecture.md")).expect("the document exists");
+    let mut named = 0;
+    for word in text.split('`') {
+        let Some((file, function)) = word.split_once(".rs::") else { continue };
+        named += 1;
+        let path = root().join(format!("{file}.rs"));
+        let source = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{word}: {error}"));
+        let defined = ["(", "<"].iter().any(|open| source.contains(&format!("fn {function}{open}")));
+        assert!(defined, "docs/architecture.md names {word}, which does not exist");
+    }
+    assert!(named > 15, "the walk of a message is gone: only {named} lines name a function");
+}
+
+#[test]
+fn files_are_short() {
+    const FILE: usize = 800;
+    for path in rooms().flat_map(|room| sources(room, ".")) {
+        let name = path.to_string_lossy().into_owned();
+        if name.contains("/generated/") || name.ends_with("src/calls.rs") {
+            continue;
+        }
+        let lines = fs::read_to_string(root().join(&path)).expect("a source is text").lines().count();
+        assert!(lines <= FILE, "{name} has {lines} lines; the wall is {FILE}");
+    }
+}
