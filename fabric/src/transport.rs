@@ -138,8 +138,9 @@ pub trait Transport {
     /// Reads `into.len()` bytes at `from` (an offset into `region`) of `peer`.
     fn get(&mut self, peer: Peer, region: &Region, from: u64, into: Memory, token: u64) -> Result<Transfer, Lost>;
 
-    /// Says that the caller is about to sleep. Afterwards whatever arrives wakes
-    /// what is returned. `None`: something has arrived already, poll instead.
+    /// Says that the caller is about to sleep. Afterwards whatever arrives, and
+    /// room for what last found none, wakes what is returned. `None`: something
+    /// has arrived already, or there is room: go on instead.
     fn arm(&mut self) -> Option<WaitOn<'_>>;
 
     /// Says that the caller is awake again. Cheap when it was not armed.

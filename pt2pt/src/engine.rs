@@ -119,7 +119,7 @@ impl<T: Transport> Engine<T> {
     /// Says that the caller is about to sleep; see [`Transport::arm`]. `None`
     /// when there is something to do now.
     pub fn arm(&mut self) -> Option<WaitOn<'_>> {
-        if self.protocol.has_work() { None } else { self.transport.arm() }
+        if self.protocol.can_go_on() { None } else { self.transport.arm() }
     }
 
     /// Says that the caller is awake again.

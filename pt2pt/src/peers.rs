@@ -23,6 +23,8 @@ pub(crate) struct PeerState {
     pub(crate) peer: Peer,
     /// Is in [`crate::engine::Protocol::busy`]: has a queue or data to push.
     pub(crate) busy: bool,
+    /// What is to be posted found no room when last tried.
+    pub(crate) blocked: bool,
     /// Eager budget that is left for sending to it, bytes.
     pub(crate) credit: u64,
     /// Eager budget to be given back to it, bytes.
@@ -93,6 +95,7 @@ impl Peers {
         self.states.push(PeerState {
             peer,
             busy: false,
+            blocked: false,
             credit: self.budget,
             owed: 0,
             sent: 0,

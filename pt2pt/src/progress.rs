@@ -55,8 +55,10 @@ impl<T: Transport> Engine<T> {
     /// Queued frames in their order, then pieces of data.
     fn flush(&mut self, slot: usize) -> Result<bool, Lost> {
         let mut moved = false;
+        self.protocol.peers.at(slot).blocked = false;
         while let Some(&frame) = self.protocol.peers.at(slot).queue.front() {
             if self.post_frame(slot, frame)? == Post::NoRoom {
+                self.protocol.peers.at(slot).blocked = true;
                 return Ok(moved);
             }
             self.protocol.peers.at(slot).queue.pop_front();
@@ -88,6 +90,12 @@ impl Protocol {
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
         self.noted || !self.busy.is_empty() || !self.pulls.is_empty()
+    }
+
+    /// Whether any of it could leave now: pulls and blocked peers found no room.
+    pub(crate) fn can_go_on(&mut self) -> bool {
+        let peers = &mut self.peers;
+        self.noted || self.busy.iter().any(|&slot| !peers.at(slot).blocked)
     }
 }
 

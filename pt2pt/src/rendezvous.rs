@@ -172,7 +172,9 @@ impl<T: Transport> Engine<T> {
         for _ in 0..BURST {
             let Some(id) = self.protocol.peers.at(slot).pushing.pop_front() else { break };
             let Some(unfinished) = self.push_piece(id)? else {
-                self.protocol.peers.at(slot).pushing.push_front(id);
+                let peer = self.protocol.peers.at(slot);
+                peer.pushing.push_front(id);
+                peer.blocked = true;
                 break;
             };
             moved = true;

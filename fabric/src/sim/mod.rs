@@ -9,7 +9,7 @@
 //! is too long, reading memory that is not registered any more, or releasing it
 //! twice, panic.
 //!
-//! Time is counted in ticks: every `post` and every `poll` of anybody is one.
+//! Time is counted in ticks: every `post`, `poll` and `arm` of anybody is one.
 
 mod random;
 mod world;
@@ -140,7 +140,10 @@ impl Transport for SimTransport {
     }
 
     fn arm(&mut self) -> Option<WaitOn<'_>> {
-        (!self.world.borrow().is_anything_coming(self.me)).then_some(WaitOn::Nothing)
+        let mut world = self.world.borrow_mut();
+        world.tick();
+        let go_on = world.is_anything_coming(self.me) || world.has_room_again(self.me);
+        (!go_on).then_some(WaitOn::Nothing)
     }
 
     fn disarm(&mut self) {}

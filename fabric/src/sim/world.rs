@@ -32,6 +32,9 @@ struct Place {
     reading: Vec<Reading>,
     /// Deaths that this rank has been told of.
     told: usize,
+    /// Peers that there was no room for when last posted to; a rank itself when
+    /// there was none for a read.
+    starved: Vec<Peer>,
 }
 
 #[derive(Debug)]
@@ -126,11 +129,10 @@ impl World {
             return Err(lost(to));
         }
         let due = self.due();
-        if self.rng.chance(self.options.no_room) {
-            return Ok(Post::NoRoom);
-        }
+        let no_room = self.rng.chance(self.options.no_room);
         let channel = self.channels.entry((from, to)).or_default();
-        if channel.len() >= self.options.slots {
+        if no_room || channel.len() >= self.options.slots {
+            self.starve(from, to);
             return Ok(Post::NoRoom);
         }
         let mut body = vec![0xA5; len];
@@ -143,6 +145,13 @@ impl World {
         channel.push_back(Flight { due, header: *header, body });
         self.frames += 1;
         Ok(Post::Sent)
+    }
+
+    fn starve(&mut self, rank: Peer, of: Peer) {
+        let starved = &mut self.places[rank.0 as usize].starved;
+        if !starved.contains(&of) {
+            starved.push(of);
+        }
     }
 
     /// The next thing for `rank` to hear of in this poll.
@@ -239,7 +248,10 @@ impl World {
                 Transfer::Started
             }
             Some(Get::Refused) => Transfer::Refused,
-            Some(Get::Whim) | None => Transfer::NoRoom,
+            Some(Get::Whim) | None => {
+                self.starve(reader, reader);
+                Transfer::NoRoom
+            }
         })
     }
 
@@ -251,8 +263,24 @@ impl World {
         into.copy_from(memory.slice(from as usize, into.len()));
     }
 
+    /// Whether a rank that wants to sleep has something to wait for actively.
     pub(super) fn is_anything_coming(&self, rank: Peer) -> bool {
         let place = &self.places[rank.0 as usize];
         !place.senders.is_empty() || !place.reading.is_empty() || place.told < self.dead.len()
+    }
+
+    /// Whether somebody that a rank had no room for can be posted to again;
+    /// forgets who it was then.
+    pub(super) fn has_room_again(&mut self, rank: Peer) -> bool {
+        let has_room = |&to: &Peer| {
+            let channel = self.channels.get(&(rank, to));
+            channel.is_none_or(|channel| channel.len() < self.options.slots)
+        };
+        let starved = &mut self.places[rank.0 as usize].starved;
+        let found = starved.iter().any(has_room);
+        if found {
+            starved.clear();
+        }
+        found
     }
 }

@@ -65,7 +65,6 @@ impl<T: Transport> Job<T> {
         Job { engines: engines.collect(), rng: Rng::new(seed), dead: Vec::new(), case: case.to_owned(), seed }
     }
 
-    pub fn seed(&self) -> u64 { self.seed }
     /// How many ranks there are.
     pub fn size(&self) -> u32 {
         self.engines.len() as u32

@@ -31,9 +31,7 @@ pub fn dying_peer(job: &mut Job<SimTransport>, victim: u32) {
         .filter(|&rank| rank != victim)
         .map(|rank| job.receive(rank, pattern(None, 999), Shape::Run, 8))
         .collect();
-    let mut n = 0u64;
     while !bury(job, victim, victim) {
-        n += 1; if n % 1_000_000 == 0 { eprintln!("n {n} frames {} seed {}", job.engine(0).transport().frames(), job.seed()); }
         job.progress();
     }
     job.quiet();
