@@ -77,22 +77,6 @@ impl Counts {
 }
 
 impl Displs {
-    /// True for the address 0, which is right where no displacement is read.
-    #[inline]
-    pub(crate) fn is_null(self) -> bool {
-        Counts::from(self).is_null()
-    }
-
-    /// The displacement at `index`.
-    ///
-    /// # Safety
-    /// The array has more than `index` elements.
-    #[inline]
-    pub(crate) unsafe fn at(self, index: usize) -> MPI_Aint {
-        // SAFETY: the caller's promise.
-        unsafe { Counts::from(self).at(index) }
-    }
-
     /// All of them. MPI_ERR_ARG for null with `len` above 0.
     ///
     /// # Safety
