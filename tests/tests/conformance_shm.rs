@@ -1,0 +1,62 @@
+//! The conformance suite on shared memory: all ranks in this process, each with
+//! its own mapping of one segment.
+//!
+//! `VERBENA_TEST_SEED` runs it with another seed.
+
+use std::os::fd::AsFd;
+
+use fabric::Peer;
+use shm_transport::{Segment, Settings, ShmTransport, SingleCopy};
+use tests::conformance::{Job, Weather, garbage, run, storm};
+
+fn seed() -> u64 {
+    std::env::var("VERBENA_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_260_928)
+}
+
+const DEFAULT: Settings =
+    Settings { eager_max: 8192, get_min: 32768, single_copy: SingleCopy::Auto, rare_sleeps: false };
+
+fn transports(ranks: u32, ring_bytes: u64, settings: Settings) -> Vec<ShmTransport> {
+    let file = Segment::file().expect("a memory file");
+    let peers: Vec<Peer> = (0..ranks).map(Peer).collect();
+    let join = |me| {
+        let segment = Segment::attach(file.as_fd(), 0, me, ranks, ring_bytes).expect("the segment is mapped");
+        ShmTransport::new(segment, settings, peers.clone())
+    };
+    (0..ranks).map(join).collect()
+}
+
+#[test]
+fn as_configured_by_default() {
+    run(seed(), |ranks, _| transports(ranks, 1 << 16, DEFAULT));
+}
+
+#[test]
+fn without_single_copy() {
+    let settings = Settings { single_copy: SingleCopy::Off, ..DEFAULT };
+    run(seed(), |ranks, _| transports(ranks, 1 << 16, settings));
+}
+
+#[test]
+fn smallest_rings() {
+    let settings = Settings { eager_max: 300, get_min: 3000, rare_sleeps: true, ..DEFAULT };
+    run(seed(), |ranks, _| transports(ranks, 1 << 12, settings));
+}
+
+#[test]
+fn storms() {
+    for seed in seed()..seed() + 30 {
+        let ring_bytes = [1 << 12, 1 << 14, 1 << 16][seed as usize % 3];
+        let mut job = Job::new("storms", seed, transports(4, ring_bytes, DEFAULT));
+        storm(&mut job, &Weather::default());
+        job.end();
+    }
+}
+
+#[test]
+fn a_peer_lies() {
+    for seed in seed()..seed() + 10 {
+        // A lie about an address to read from is the kernel's to refuse.
+        garbage(seed, transports(3, 1 << 14, Settings { single_copy: SingleCopy::Off, ..DEFAULT }));
+    }
+}
