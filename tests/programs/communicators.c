@@ -91,9 +91,6 @@ static void splits(void)
         SAME(compare(MPI_COMM_WORLD, part), MPI_UNEQUAL);
         MPI_Comm_free(&part);
     }
-    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &part);
-    works(part, sum_of_all()); /* all ranks are on one host here */
-    MPI_Comm_free(&part);
 }
 
 static void creates(void)
@@ -108,11 +105,6 @@ static void creates(void)
         sum += i;
     CHECK((comm == MPI_COMM_NULL) == (rank % 2 == 0), "rank %d is on the wrong side of Comm_create", rank);
     if (comm != MPI_COMM_NULL) {
-        works(comm, sum);
-        MPI_Comm_free(&comm);
-    }
-    if (rank % 2 == 1) { /* only its members call this one */
-        MPI_Comm_create_group(MPI_COMM_WORLD, odd, 5, &comm);
         works(comm, sum);
         MPI_Comm_free(&comm);
     }

@@ -42,6 +42,11 @@ impl Ran {
         self.status.success() && !self.timed_out
     }
 
+    /// The exit code as a shell has it: 128 + the signal for a signal.
+    pub(crate) fn code(&self) -> i32 {
+        self.status.code().unwrap_or_else(|| 128 + self.status.signal().unwrap_or(0))
+    }
+
     /// How it ended, in words.
     pub(crate) fn ending(&self) -> String {
         let how = match (self.status.code(), self.status.signal()) {

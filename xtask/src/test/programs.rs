@@ -207,8 +207,8 @@ fn is_newer(built: &Path, inputs: &[PathBuf]) -> bool {
 fn verdict(case: &Case, ran: &Ran) -> Vec<String> {
     let mut wrong = Vec::new();
     let as_expected = match case.exit {
-        Exit::Code(code) => ran.status.code() == Some(code),
-        Exit::Failure(_) => ran.status.code().is_some_and(|code| code != 0),
+        Exit::Code(code) => ran.code() == code,
+        Exit::Failure(_) => ran.code() != 0,
     };
     if !as_expected || ran.timed_out {
         wrong.push(format!("{} instead of {:?}", ran.ending(), case.exit));
