@@ -45,6 +45,9 @@ const SHORT: usize = 38;
 impl Data {
     #[inline]
     fn copy(bytes: &[u8]) -> Data {
+        if bytes.len() > SHORT {
+            return Data::Long(bytes.into());
+        }
         Data::fill(bytes.len(), |room| room.copy_from_slice(bytes))
     }
 
