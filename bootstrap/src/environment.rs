@@ -1,7 +1,7 @@
 //! The first words from the launcher: one environment variable.
 //!
 //! ```text
-//! VERBENA_BOOTSTRAP="v1 rank=2 size=4 local_rank=2 local_size=4 control=198 board=199 launcher=4711 job=1f.."
+//! VERBENA_BOOTSTRAP="v1 rank=2 size=4 local_rank=2 local_size=4 processors=2 control=198 board=199 ..."
 //! ```
 //!
 //! Nothing secret is in it. Unknown words are skipped, so later launchers may
@@ -24,6 +24,8 @@ pub struct Words {
     pub local_rank: u32,
     /// Number of ranks on this host.
     pub local_size: u32,
+    /// Processors that the ranks of this host have in all.
+    pub processors: u32,
     /// Descriptor of the control socket.
     pub control: RawFd,
     /// Descriptor of the board, the same number in the launcher.
@@ -69,6 +71,7 @@ impl Words {
             size: number("size")?,
             local_rank: number("local_rank")?,
             local_size: number("local_size")?,
+            processors: number("processors")?,
             control: descriptor("control")?,
             board: descriptor("board")?,
             launcher: number("launcher")?,
@@ -81,9 +84,9 @@ impl Words {
 
 impl fmt::Display for Words {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Words { rank, size, local_rank, local_size, control, board, launcher, job } = self;
+        let Words { rank, size, local_rank, local_size, processors, control, board, launcher, job } = self;
         write!(f, "v1 rank={rank} size={size} local_rank={local_rank} local_size={local_size} ")?;
-        write!(f, "control={control} board={board} launcher={launcher} job={job:x}")
+        write!(f, "processors={processors} control={control} board={board} launcher={launcher} job={job:x}")
     }
 }
 
@@ -92,7 +95,7 @@ mod tests {
     use super::*;
 
     const WORDS: Words =
-        Words { rank: 2, size: 8, local_rank: 1, local_size: 4, control: 198, board: 199, launcher: 77, job: u64::MAX };
+        Words { rank: 2, size: 8, local_rank: 1, local_size: 4, processors: 2, control: 198, board: 199, launcher: 77, job: u64::MAX };
 
     #[test]
     fn words_survive_the_environment() {

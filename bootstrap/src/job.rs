@@ -39,6 +39,9 @@ pub struct Job {
     pub local_rank: u32,
     /// Number of ranks on this host.
     pub local_size: u32,
+    /// Processors that the ranks of this host have in all; fewer than ranks
+    /// means that they must take turns.
+    pub processors: u32,
     board: Board,
     control: Option<Control>,
     secret: Secret,
@@ -139,7 +142,7 @@ impl Job {
         board.entry(0).claim(pid).expect("a new board has no owner");
         board.entry(0).reach(State::Running);
         let secret = Secret::random()?;
-        Ok(Job { rank: 0, size: 1, local_rank: 0, local_size: 1, board, control: None, secret })
+        Ok(Job { rank: 0, size: 1, local_rank: 0, local_size: 1, processors: 1, board, control: None, secret })
     }
 
     fn join(words: &Words, board: Board) -> Result<Option<Job>, BootstrapError> {
@@ -160,8 +163,8 @@ impl Job {
         // Before Hello, so that the launcher sees it when it wakes.
         entry.reach(State::Running);
         control.send(&ToLauncher::Hello { version: control::VERSION, pid })?;
-        let Words { rank, size, local_rank, local_size, .. } = *words;
-        Ok(Some(Job { rank, size, local_rank, local_size, board, control: Some(control), secret }))
+        let Words { rank, size, local_rank, local_size, processors, .. } = *words;
+        Ok(Some(Job { rank, size, local_rank, local_size, processors, board, control: Some(control), secret }))
     }
 
     /// Ends the job: the launcher prints `message` and ends all ranks. False if

@@ -92,6 +92,7 @@ pub fn start(settings: &Settings, placement: &Placement, mask: &Mask) -> Result<
             size,
             local_rank: 0,
             local_size: size,
+            processors: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
             control: low.as_raw_fd(),
             board: high.as_raw_fd(),
             launcher: getpid().as_raw_nonzero().get() as u32,

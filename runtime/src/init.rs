@@ -89,8 +89,7 @@ fn spin(job: &Job, knobs: &Knobs) -> Duration {
     if let Some(chosen) = knobs.duration(knob::WAIT_SPIN) {
         return chosen;
     }
-    let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-    if job.local_size > processors { Duration::ZERO } else { Duration::from_millis(5) }
+    if job.local_size > job.processors { Duration::ZERO } else { Duration::from_millis(5) }
 }
 
 fn routes(job: &Job, knobs: &Knobs) -> Result<Routes> {
