@@ -115,8 +115,10 @@ impl Lists {
         let (mut low, mut high) = (0i64, 0i64);
         for (rank, (&count, &displ)) in self.counts.iter().zip(&self.displs).enumerate() {
             let (ty, unit) = block(rank);
+            // A displacement may be an address, relative to MPI_BOTTOM (MPI-5.0 §5.1.5).
+            let at_base = if displ == 0 { count } else { 0 };
             // SAFETY: looked at only, for the checks; the bytes are vouched for below.
-            required(unsafe { self::area(address, count, ty)? }, "the buffer")?;
+            required(unsafe { self::area(address, at_base, ty)? }, "the buffer")?;
             let reach = if count == 0 { Some((0, 0)) } else { ty.reach(count) };
             let place = displ.checked_mul(unit);
             let ends = place.zip(reach).and_then(|(at, (from, to))| Some((at.checked_add(from)?, at.checked_add(to)?)));
@@ -403,10 +405,11 @@ pub(crate) unsafe fn reduce_scatter_block(
     sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: MPI_Count, datatype: MPI_Datatype, op: MPI_Op,
     comm: MPI_Comm, how: How,
 ) -> Result<()> {
-    run(comm, how, |p, _, plan| {
+    run(comm, how, |p, object, plan| {
         let count = checked_count(recvcount, "recvcount")?;
-        // SAFETY: the user's buffers.
-        let operands = unsafe { Operands::read(p, sendbuf, recvbuf, count, datatype, op, true)? };
+        let all = count.saturating_mul(object.size().into());
+        // SAFETY: the user's buffers; the operands are one block for each rank.
+        let operands = unsafe { Operands::read(p, sendbuf, recvbuf, all, datatype, op, true)? };
         plan(&Operation::ReduceScatterBlock { vector: operands.vector(), count })
     })
 }

@@ -126,8 +126,13 @@ static inline void check_status(const char *file, int line, const MPI_Status *st
 #define CHECK_STATUS(status, source, tag, type, count) \
     check_status(__FILE__, __LINE__, status, source, tag, type, count)
 
-/* The empty status, MPI-5.0 3.7.3. */
-#define CHECK_EMPTY(status) CHECK_STATUS(status, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_BYTE, 0)
+/* The empty status, MPI-5.0 3.7.3. The next one is to be empty again. */
+#define CHECK_EMPTY(status) \
+    do { \
+        CHECK_STATUS(status, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_BYTE, 0); \
+        SAME((status)->MPI_ERROR, MPI_SUCCESS); \
+        memset(status, 0x77, sizeof(MPI_Status)); \
+    } while (0)
 
 static inline void *room(size_t bytes)
 {

@@ -38,6 +38,7 @@ const UNSAFE: &[&str] = &[
     "runtime/src/collective.rs",
     "runtime/src/gate.rs",
     "runtime/src/generalized.rs",
+    "runtime/src/letters.rs",
     "runtime/src/recorder.rs",
     "runtime/src/topology.rs",
     "runtime/src/wait.rs",
