@@ -110,12 +110,12 @@ pub(crate) fn test(project: &Project, options: &Options) -> Result<bool> {
     heading("System packages");
     set_up::set_up()?;
     let mut total = Tally::default();
-    let mut installed = peer;
+    let mut installed = peer.then_some(true);
     for part in parts {
-        if part.needs_installation() && !installed {
-            heading("Build (release) and install");
-            install::install(&project.prefix())?;
-            installed = true;
+        if part.needs_installation() && !*installed.get_or_insert_with(|| install(project)) {
+            println!("\nFAILED: {part:?} needs what could not be built and installed");
+            total.failed += 1;
+            continue;
         }
         let start = Instant::now();
         heading(&format!("{part:?}"));
@@ -128,6 +128,18 @@ pub(crate) fn test(project: &Project, options: &Options) -> Result<bool> {
     }
     println!("\n{total}");
     Ok(total.failed == 0 && total.passed > 0)
+}
+
+/// True if what the later parts run on is in place.
+fn install(project: &Project) -> bool {
+    heading("Build (release) and install");
+    match install::install(&project.prefix()) {
+        Ok(()) => true,
+        Err(error) => {
+            println!("FAILED: {error:#}");
+            false
+        }
+    }
 }
 
 fn run_part(project: &Project, options: &Options, part: Part) -> Result<Tally> {
