@@ -5,12 +5,17 @@
 
 use std::os::raw::{c_char, c_int};
 
-use objects::{Class, Comm, Error, Result};
+use objects::{Class, Comm, Error, Info, Result};
+use runtime::hardware::Resource;
+use runtime::split::{self, Wish};
 use runtime::{communicator, predefined, with};
 
 use crate::abi::{MPI_Comm, MPI_Group, MPI_Info, MPI_Request};
 use crate::args::{UNDEFINED, null_argument, put};
-use crate::constants::{MPI_CONGRUENT, MPI_IDENT, MPI_MAX_OBJECT_NAME, MPI_SIMILAR, MPI_UNEQUAL};
+use crate::constants::{
+    MPI_COMM_TYPE_HW_GUIDED, MPI_COMM_TYPE_HW_UNGUIDED, MPI_COMM_TYPE_RESOURCE_GUIDED, MPI_COMM_TYPE_SHARED,
+    MPI_CONGRUENT, MPI_IDENT, MPI_MAX_OBJECT_NAME, MPI_SIMILAR, MPI_UNEQUAL,
+};
 use crate::text::{put_text, text};
 
 /// Gives a new communicator its handle; `None` gives MPI_COMM_NULL.
@@ -67,15 +72,24 @@ pub(crate) unsafe fn comm_dup_with_info(comm: MPI_Comm, info: MPI_Info, newcomm:
     let hints = crate::info::optional(info)?;
     let mut copy = communicator::duplicate(comm.0)?;
     crate::attribute::copy_comm(comm, &mut copy)?;
-    *copy.info_mut() = hints;
+    copy.set_hints(&hints)?;
     // SAFETY: checked not to be null.
     unsafe { give(newcomm, Some(copy)) }
 }
 
 pub(crate) unsafe fn comm_idup(comm: MPI_Comm, newcomm: *mut MPI_Comm, request: *mut MPI_Request) -> Result<()> {
+    // SAFETY: the user's pointers, passed on.
+    unsafe { comm_idup_with_info(comm, MPI_Info(predefined::INFO_NULL), newcomm, request) }
+}
+
+pub(crate) unsafe fn comm_idup_with_info(
+    comm: MPI_Comm, info: MPI_Info, newcomm: *mut MPI_Comm, request: *mut MPI_Request,
+) -> Result<()> {
     not_null(newcomm)?;
+    let hints = crate::info::optional(info)?;
     let (copy, pending) = communicator::iduplicate(comm.0)?;
     crate::attribute::copy_comm_into(comm, MPI_Comm(copy))?;
+    with(|p| p.comm_mut(copy)?.set_hints(&hints))?;
     // SAFETY: null is refused, else the user's pointers.
     unsafe {
         put(newcomm, MPI_Comm(copy), "newcomm")?;
@@ -91,6 +105,19 @@ pub(crate) unsafe fn comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: *mut
     unsafe { give(newcomm, made) }
 }
 
+pub(crate) unsafe fn comm_create_group(
+    comm: MPI_Comm, group: MPI_Group, tag: c_int, newcomm: *mut MPI_Comm,
+) -> Result<()> {
+    not_null(newcomm)?;
+    if tag < 0 {
+        return Err(Error::new(Class::Tag, format!("the tag is {tag}: it must not be negative")));
+    }
+    let group = with(|p| p.group(group.0))?;
+    let made = communicator::create_group(comm.0, &group, tag)?;
+    // SAFETY: checked not to be null.
+    unsafe { give(newcomm, made) }
+}
+
 pub(crate) unsafe fn comm_split(comm: MPI_Comm, color: c_int, key: c_int, newcomm: *mut MPI_Comm) -> Result<()> {
     not_null(newcomm)?;
     let color = match color {
@@ -99,9 +126,59 @@ pub(crate) unsafe fn comm_split(comm: MPI_Comm, color: c_int, key: c_int, newcom
             Error::new(Class::Arg, format!("color is {color}: it must be MPI_UNDEFINED or not negative"))
         })?),
     };
-    let made = communicator::split(comm.0, color, key)?;
+    let made = split::split(comm.0, color, key)?;
     // SAFETY: checked not to be null.
     unsafe { give(newcomm, made) }
+}
+
+/// The key that says by which resource or process set to split.
+const RESOURCE_KEY: &str = "mpi_hw_resource_type";
+const PSET_KEY: &str = "mpi_pset_name";
+
+/// What a split type and its hints ask for. What we do not know gives nobody a
+/// communicator (MPI-5.0 §7.4.2).
+fn wish(split_type: c_int, hints: &Info) -> Result<Wish> {
+    Ok(match split_type {
+        UNDEFINED => Wish::Outside,
+        MPI_COMM_TYPE_SHARED => Wish::Resource(Resource::Host),
+        MPI_COMM_TYPE_HW_UNGUIDED => Wish::Unguided,
+        MPI_COMM_TYPE_HW_GUIDED | MPI_COMM_TYPE_RESOURCE_GUIDED => match hints.value(RESOURCE_KEY)? {
+            Some(name) => Resource::named(name).map_or(Wish::Outside, Wish::Resource),
+            None if split_type == MPI_COMM_TYPE_HW_GUIDED => Wish::Outside,
+            None => match hints.value(PSET_KEY)?.map(<[u8]>::to_ascii_lowercase).as_deref() {
+                Some(b"mpi://world") => Wish::World,
+                Some(b"mpi://self") => Wish::Alone,
+                _ => Wish::Outside,
+            },
+        },
+        other => return Err(Error::new(Class::Arg, format!("{other} is not a split type"))),
+    })
+}
+
+pub(crate) unsafe fn comm_split_type(
+    comm: MPI_Comm, split_type: c_int, key: c_int, info: MPI_Info, newcomm: *mut MPI_Comm,
+) -> Result<()> {
+    not_null(newcomm)?;
+    let wish = wish(split_type, &crate::info::optional(info)?)?;
+    let made = split::split_type(comm.0, wish, key)?;
+    if let Some((_, Some(chosen))) = &made
+        && info.0 != predefined::INFO_NULL
+    {
+        crate::info::change(info, |info| info.set(RESOURCE_KEY, chosen.name()))?;
+    }
+    // SAFETY: checked not to be null.
+    unsafe { give(newcomm, made.map(|(comm, _)| comm)) }
+}
+
+pub(crate) unsafe fn comm_set_info(comm: MPI_Comm, info: MPI_Info) -> Result<()> {
+    let hints = crate::info::optional(info)?;
+    with(|p| p.comm_mut(comm.0)?.set_hints(&hints))
+}
+
+pub(crate) unsafe fn comm_get_info(comm: MPI_Comm, info_used: *mut MPI_Info) -> Result<()> {
+    let hints = with(|p| p.comm(comm.0)?.hints())?;
+    // SAFETY: the user's pointer, passed on.
+    unsafe { crate::info::give(info_used, hints) }
 }
 
 pub(crate) unsafe fn comm_free(comm: *mut MPI_Comm) -> Result<()> {

@@ -4,6 +4,7 @@
 use std::os::raw::c_void;
 
 use objects::{Class, Error, Info, Result};
+use runtime::hardware::{self, Resource};
 use runtime::with;
 
 use crate::abi::{MPI_Aint, MPI_Info};
@@ -63,7 +64,11 @@ pub(crate) unsafe fn free_mem(base: *mut c_void) -> Result<()> {
 }
 
 pub(crate) unsafe fn get_hw_resource_info(hw_info: *mut MPI_Info) -> Result<()> {
-    // No resource types are offered for MPI_Comm_split_type yet, so there is no key.
+    // A key for each value of "mpi_hw_resource_type" that MPI_Comm_split_type knows.
+    let mut info = Info::new();
+    for (resource, instance) in Resource::ALL.into_iter().zip(hardware::instances()) {
+        info.set(resource.name(), if instance.is_some() { "true" } else { "false" })?;
+    }
     // SAFETY: the user's pointer, passed on.
-    unsafe { crate::info::give(hw_info, Info::new()) }
+    unsafe { crate::info::give(hw_info, info) }
 }

@@ -50,7 +50,8 @@ unsafe fn bytes<'a>(text: *const c_char, name: &str) -> Result<&'a [u8]> {
     Ok(unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 
-fn change<R>(info: MPI_Info, change: impl FnOnce(&mut Info) -> Result<R>) -> Result<R> {
+/// Changes an info object that is not predefined.
+pub(crate) fn change<R>(info: MPI_Info, change: impl FnOnce(&mut Info) -> Result<R>) -> Result<R> {
     if info.0 == predefined::INFO_ENV {
         return Err(Error::new(Class::Info, "MPI_INFO_ENV can't be changed"));
     }

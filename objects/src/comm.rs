@@ -10,10 +10,15 @@
 
 use std::sync::Arc;
 
-use crate::{Attributes, Comparison, Errhandler, Group, Info, Topology};
+use crate::{Attributes, Comparison, Errhandler, Group, Info, Result, Topology};
 
 /// Longest name in bytes (MPI_MAX_OBJECT_NAME less the C string's end).
 pub const MAX_NAME: usize = 127;
+
+/// The hints that communicators have: promises of the program, "false" unless
+/// given (MPI-5.0 §7.4.4).
+pub const HINTS: [&str; 4] =
+    ["mpi_assert_no_any_tag", "mpi_assert_no_any_source", "mpi_assert_exact_length", "mpi_assert_allow_overtaking"];
 
 /// A communicator.
 #[derive(Clone, Debug)]
@@ -49,14 +54,14 @@ impl Comm {
         }
     }
 
-    /// A new communicator with this one's groups, topology, hints and error
-    /// handler; without name and attributes, whose copying may call the user.
+    /// A new communicator with this one's groups, topology and error handler;
+    /// without name and hints, and without attributes, whose copying may call the
+    /// user.
     #[must_use]
     pub fn duplicate(&self, context: u64) -> Comm {
         Comm {
             remote: self.remote.clone(),
             topology: self.topology.clone(),
-            info: self.info.clone(),
             ..self.derive(context, self.rank, self.group.clone())
         }
     }
@@ -94,9 +99,24 @@ impl Comm {
         self.topology = Some(Arc::new(topology));
     }
 
-    /// The hints, to change them.
-    pub fn info_mut(&mut self) -> &mut Info {
-        &mut self.info
+    /// MPI_Comm_set_info: takes the hints that we know and leaves the others.
+    pub fn set_hints(&mut self, given: &Info) -> Result<()> {
+        for hint in HINTS {
+            if let Some(value) = given.value(hint)? {
+                self.info.set(hint, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The hints as they stand, those that were never given at their defaults
+    /// (MPI_Comm_get_info).
+    pub fn hints(&self) -> Result<Info> {
+        let mut hints = Info::new();
+        for hint in HINTS {
+            hints.set(hint, self.info.value(hint)?.unwrap_or(b"false"))?;
+        }
+        Ok(hints)
     }
 
     /// The attributes, to change them.
@@ -172,11 +192,6 @@ impl Comm {
         &self.name
     }
 
-    /// The hints.
-    pub fn info(&self) -> &Info {
-        &self.info
-    }
-
     /// The attributes.
     pub fn attributes(&self) -> &Attributes {
         &self.attributes
@@ -222,15 +237,21 @@ mod tests {
         let mut world = Comm::new("MPI_COMM_WORLD", 1, 2, Group::world(4));
         world.set_errhandler(Errhandler::Return);
         world.set_topology(Topology::Cartesian(Cartesian::new(&[2, 2], &[true, false], 4).unwrap()));
-        world.info_mut().set("key", "value").unwrap();
+        let mut hints = Info::new();
+        hints.set(HINTS[2], "true").unwrap();
+        hints.set("colour", "blue").unwrap();
+        world.set_hints(&hints).unwrap();
+        assert_eq!(world.hints().unwrap().value(HINTS[2]).unwrap(), Some(&b"true"[..]));
+        assert_eq!(world.hints().unwrap().value("colour").unwrap(), None);
         world.next_collective();
         let mut copy = world.duplicate(9);
         assert_eq!((copy.context(), copy.rank(), copy.size(), copy.name()), (9, 2, 4, ""));
-        assert_eq!((copy.topology(), copy.info()), (world.topology(), world.info()));
+        assert_eq!(copy.topology(), world.topology());
+        assert_eq!(copy.hints().unwrap().value(HINTS[2]).unwrap(), Some(&b"false"[..]));
         assert!(matches!(copy.errhandler(), Errhandler::Return));
         assert_eq!(copy.next_collective(), 0);
         let part = world.derive(10, 0, Group::world(1));
-        assert!(part.topology().is_none() && part.info().is_empty());
+        assert!(part.topology().is_none());
         assert!(matches!(part.errhandler(), Errhandler::Return));
     }
 

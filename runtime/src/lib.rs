@@ -8,7 +8,7 @@
 //!
 //! The C ABI and the Rust API are thin layers over this crate.
 
-#![deny(unsafe_code)] // allowed in `gate`, `wait`, `recorder`, `abort`, `generalized`, `bsend`, `collective`, `topology`
+#![deny(unsafe_code)] // allowed in `gate`, `wait`, `recorder`, `abort`, `generalized`, `bsend`, `collective`, `letters`, `topology`
 
 mod abort;
 pub mod bsend;
@@ -18,13 +18,16 @@ pub mod complete;
 mod fault;
 mod gate;
 pub mod generalized;
+pub mod hardware;
 mod init;
+mod letters;
 pub mod message;
 mod process;
 mod raise;
 pub mod recorder;
 pub mod request;
 mod routes;
+pub mod split;
 pub mod topology;
 mod wait;
 

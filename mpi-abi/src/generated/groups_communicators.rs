@@ -56,7 +56,8 @@ jump!(MPI_Comm_create_from_group to PMPI_Comm_create_from_group);
 unsafe extern "C" fn PMPI_Comm_create_group(
     comm: MPI_Comm, group: MPI_Group, tag: c_int, newcomm: *mut MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Comm_create_group, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Comm_create_group, RaiseOn::Comm(comm.0), || unsafe { crate::communicator::comm_create_group(comm, group, tag, newcomm) })
 }
 jump!(MPI_Comm_create_group to PMPI_Comm_create_group);
 
@@ -120,7 +121,8 @@ jump!(MPI_Comm_get_attr to PMPI_Comm_get_attr);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Comm_get_info(comm: MPI_Comm, info_used: *mut MPI_Info) -> c_int {
-    unsupported(Call::Comm_get_info, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Comm_get_info, RaiseOn::Comm(comm.0), || unsafe { crate::communicator::comm_get_info(comm, info_used) })
 }
 jump!(MPI_Comm_get_info to PMPI_Comm_get_info);
 
@@ -153,7 +155,8 @@ jump!(MPI_Comm_idup to PMPI_Comm_idup);
 unsafe extern "C" fn PMPI_Comm_idup_with_info(
     comm: MPI_Comm, info: MPI_Info, newcomm: *mut MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Comm_idup_with_info, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Comm_idup_with_info, RaiseOn::Comm(comm.0), || unsafe { crate::communicator::comm_idup_with_info(comm, info, newcomm, request) })
 }
 jump!(MPI_Comm_idup_with_info to PMPI_Comm_idup_with_info);
 
@@ -187,7 +190,8 @@ jump!(MPI_Comm_set_attr to PMPI_Comm_set_attr);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Comm_set_info(comm: MPI_Comm, info: MPI_Info) -> c_int {
-    unsupported(Call::Comm_set_info, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Comm_set_info, RaiseOn::Comm(comm.0), || unsafe { crate::communicator::comm_set_info(comm, info) })
 }
 jump!(MPI_Comm_set_info to PMPI_Comm_set_info);
 
@@ -218,7 +222,8 @@ jump!(MPI_Comm_split to PMPI_Comm_split);
 unsafe extern "C" fn PMPI_Comm_split_type(
     comm: MPI_Comm, split_type: c_int, key: c_int, info: MPI_Info, newcomm: *mut MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Comm_split_type, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Comm_split_type, RaiseOn::Comm(comm.0), || unsafe { crate::communicator::comm_split_type(comm, split_type, key, info, newcomm) })
 }
 jump!(MPI_Comm_split_type to PMPI_Comm_split_type);
 

@@ -1,0 +1,142 @@
+//! The parts of the machine that this process is bound to, for
+//! MPI_Comm_split_type and MPI_Get_hw_resource_info (MPI-5.0 §7.4.2, §9.1.2).
+//!
+//! Read from sysfs when it is asked for. A process is *restricted* to an
+//! instance of a resource when all processors that it may run on belong to that
+//! instance; a process that is not bound is restricted to few or none.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use crate::process::Core;
+
+/// A kind of hardware resource, the larger ones first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// Processes that can share memory.
+    Host,
+    /// A processor package (socket).
+    Package,
+    /// Memory that is near.
+    NumaNode,
+    /// A last level cache.
+    L3Cache,
+    /// A core.
+    Core,
+    /// A hardware thread.
+    Thread,
+}
+
+impl Resource {
+    /// All of them, the larger ones first.
+    pub const ALL: [Resource; 6] =
+        [Resource::Host, Resource::Package, Resource::NumaNode, Resource::L3Cache, Resource::Core, Resource::Thread];
+
+    /// Its name as a value of the key "mpi_hw_resource_type".
+    pub fn name(self) -> &'static str {
+        match self {
+            Resource::Host => "mpi_shared_memory",
+            Resource::Package => "hwloc://Package",
+            Resource::NumaNode => "hwloc://NUMANode",
+            Resource::L3Cache => "hwloc://L3Cache",
+            Resource::Core => "hwloc://Core",
+            Resource::Thread => "hwloc://PU",
+        }
+    }
+
+    /// The resource of that name, in any case of letters.
+    pub fn named(name: &[u8]) -> Option<Resource> {
+        Resource::ALL.into_iter().find(|resource| resource.name().as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// The lowest processor of the instance that this process is restricted to;
+    /// 0 for the host.
+    fn instance(self, mine: &BTreeSet<u32>) -> Option<u32> {
+        let &first = mine.first()?;
+        let whole = match self {
+            Resource::Host => return Some(0),
+            Resource::Package => list(&format!("{CPUS}/cpu{first}/topology/package_cpus_list"))
+                .or_else(|| list(&format!("{CPUS}/cpu{first}/topology/core_siblings_list")))?,
+            Resource::NumaNode => (0..1024).map_while(|node| list(&format!("{NODES}/node{node}/cpulist")))
+                .find(|cpus| cpus.contains(&first))?,
+            Resource::L3Cache => (0..8).find_map(|index| cache(first, index, "3"))?,
+            Resource::Core => list(&format!("{CPUS}/cpu{first}/topology/core_cpus_list"))
+                .or_else(|| list(&format!("{CPUS}/cpu{first}/topology/thread_siblings_list")))?,
+            Resource::Thread => BTreeSet::from([first]),
+        };
+        mine.is_subset(&whole).then(|| whole.first().copied()).flatten()
+    }
+}
+
+const CPUS: &str = "/sys/devices/system/cpu";
+const NODES: &str = "/sys/devices/system/node";
+
+/// The instances that this process is restricted to, in the order of
+/// [`Resource::ALL`].
+pub fn instances() -> [Option<u32>; 6] {
+    let mine = allowed();
+    Resource::ALL.map(|resource| resource.instance(&mine))
+}
+
+/// The processors that the calling thread may run on.
+fn allowed() -> BTreeSet<u32> {
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).and_then(numbers).unwrap_or_default()
+}
+
+/// The processors that share a cache, if it is of that level.
+fn cache(cpu: u32, index: u32, level: &str) -> Option<BTreeSet<u32>> {
+    let folder = format!("{CPUS}/cpu{cpu}/cache/index{index}");
+    let found = fs::read_to_string(format!("{folder}/level")).ok()?;
+    if found.trim() == level { list(&format!("{folder}/shared_cpu_list")) } else { None }
+}
+
+fn list(path: &str) -> Option<BTreeSet<u32>> {
+    numbers(&fs::read_to_string(path).ok()?)
+}
+
+/// Reads "0-3,8".
+fn numbers(text: &str) -> Option<BTreeSet<u32>> {
+    let mut found = BTreeSet::new();
+    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        found.extend(first.trim().parse::<u32>().ok()?..=last.trim().parse::<u32>().ok()?);
+    }
+    Some(found)
+}
+
+impl Core {
+    /// The lowest rank of this host: the ranks of a host are consecutive.
+    pub(crate) fn first_of_host(&self) -> u32 {
+        self.job.rank - self.job.local_rank
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_processors_are_read() {
+        assert_eq!(numbers("0-2,5\n"), Some(BTreeSet::from([0, 1, 2, 5])));
+        assert_eq!(numbers("7"), Some(BTreeSet::from([7])));
+        assert_eq!(numbers("\n"), Some(BTreeSet::new()));
+        assert_eq!(numbers("a-b"), None);
+    }
+
+    #[test]
+    fn names_lead_back_to_resources() {
+        for resource in Resource::ALL {
+            assert_eq!(Resource::named(resource.name().to_ascii_uppercase().as_bytes()), Some(resource));
+        }
+        assert_eq!(Resource::named(b"bar"), None);
+    }
+
+    #[test]
+    fn everyone_is_on_a_host_and_one_processor_is_one_thread() {
+        let one = BTreeSet::from([0]);
+        assert_eq!(Resource::Host.instance(&one), Some(0));
+        assert_eq!(Resource::Thread.instance(&one), Some(0));
+        assert_eq!(Resource::Thread.instance(&BTreeSet::from([0, 1])), None);
+    }
+}

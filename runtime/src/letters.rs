@@ -1,0 +1,131 @@
+//! Letters: what the library tells itself between processes that have no
+//! communicator for it yet, while new communicators are made.
+//!
+//! A [`Channel`] is a context id that no communicator has (its top bit is set)
+//! and a tag, so no user's message, no wildcard and no collective ever meets a
+//! letter. Senders are told apart by their rank in the job, so the same two
+//! processes may be in several groups that use one channel in turn.
+
+#![allow(unsafe_code)]
+
+use fabric::{Collective, CollectiveKind, Memory, Peer};
+use objects::{Buffer, Class, Error, Group, Result};
+use pt2pt::{Envelope, Mode, Pattern, RequestId};
+
+use crate::gate::with;
+use crate::wait::block_on;
+
+/// Set in the contexts of letters alone.
+const LETTERS: u64 = 1 << 63;
+/// Set beside it where a text names the channel.
+const BY_TEXT: u64 = 1 << 62;
+
+/// Where letters meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Channel {
+    context: u64,
+    tag: i32,
+}
+
+impl Channel {
+    /// Beside a communicator, by a tag of the user's.
+    pub(crate) fn beside(context: u64, tag: i32) -> Channel {
+        Channel { context: LETTERS | context, tag }
+    }
+
+    /// By a text of the user's.
+    pub(crate) fn of_text(text: &str) -> Channel {
+        // FNV-1a: the same in every process and version.
+        let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        Channel { context: LETTERS | BY_TEXT | hash >> 2, tag: 0 }
+    }
+
+    /// Sends bytes; returns when they may be changed.
+    pub(crate) fn send(self, to: Peer, bytes: &[u8]) -> Result<()> {
+        let request = self.post_send(to, bytes)?;
+        finish(request)
+    }
+
+    /// Receives exactly as many bytes as there is room for.
+    pub(crate) fn receive(self, from: Peer, into: &mut [u8]) -> Result<()> {
+        let request = self.post_receive(from, into)?;
+        finish(request)
+    }
+
+    /// Both at once, so that two processes may do the same.
+    pub(crate) fn exchange(self, with: Peer, bytes: &[u8], into: &mut [u8]) -> Result<()> {
+        let incoming = self.post_receive(with, into)?;
+        let outgoing = self.post_send(with, bytes);
+        let sent = outgoing.and_then(finish);
+        finish(incoming).and(sent)
+    }
+
+    /// Down a binomial tree: everyone in `group` has the bytes of `root` after it.
+    /// `rank` is the caller's.
+    pub(crate) fn broadcast(self, group: &Group, rank: u32, root: u32, bytes: &mut [u8]) -> Result<()> {
+        let size = group.size();
+        let node = (rank + size - root) % size;
+        let peer = |node: u32| group.peer_of((node + root) % size).ok_or_else(|| Error::internal("a tree left its group"));
+        if node > 0 {
+            self.receive(peer(node & (node - 1))?, bytes)?;
+        }
+        let reach = if node == 0 { size.next_power_of_two() } else { node & node.wrapping_neg() };
+        let mut step = reach / 2;
+        while step > 0 {
+            if node + step < size {
+                self.send(peer(node + step)?, bytes)?;
+            }
+            step /= 2;
+        }
+        Ok(())
+    }
+
+    fn post_send(self, to: Peer, bytes: &[u8]) -> Result<RequestId> {
+        // SAFETY: every caller waits for the request before it lets go of the bytes;
+        // a send does not write to them.
+        let memory = unsafe { Memory::new(bytes.as_ptr().cast_mut(), bytes.len()) };
+        with(|p| {
+            let core = p.core()?;
+            let Channel { context, tag } = self;
+            let envelope = Envelope { context, source: core.job.rank, tag, collective: Some(CREATION) };
+            Ok(core.engine.send(Mode::Standard, to, envelope, Buffer::contiguous(memory)))
+        })
+    }
+
+    fn post_receive(self, from: Peer, into: &mut [u8]) -> Result<RequestId> {
+        // SAFETY: as for sends; the bytes are the caller's alone until then.
+        let memory = unsafe { Memory::new(into.as_mut_ptr(), into.len()) };
+        let Channel { context, tag } = self;
+        let pattern = Pattern { context, source: Some(from.0), tag: Some(tag), collective: Some(CREATION) };
+        with(|p| Ok(p.core()?.engine.receive(pattern, Buffer::contiguous(memory))))
+    }
+}
+
+/// What the launcher's reports and the wire call it.
+const CREATION: Collective = Collective { kind: CollectiveKind::CommCreate, root: u32::MAX };
+
+fn finish(request: RequestId) -> Result<()> {
+    let completion = block_on(|p| p.engine()?.finish(request));
+    match completion.fault {
+        None => Ok(()),
+        Some(fault) => Err(Error::new(Class::Other, format!("while a communicator was made: {fault}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_are_apart_from_communicators_and_from_each_other() {
+        let beside = Channel::beside(7, 3);
+        assert_ne!(beside.context, 7 * 2);
+        assert_ne!(beside, Channel::beside(7, 4));
+        let text = Channel::of_text("halo");
+        assert_eq!(text, Channel::of_text("halo"));
+        assert_ne!(text, Channel::of_text("hale"));
+        assert!(text.context & LETTERS != 0 && text.context & BY_TEXT != 0 && beside.context & BY_TEXT == 0);
+    }
+}
