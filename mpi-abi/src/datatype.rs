@@ -313,7 +313,7 @@ pub(crate) unsafe fn type_free(datatype: *mut MPI_Datatype) -> Result<()> {
     unsafe { put(datatype, MPI_Datatype(predefined::DATATYPE_NULL), "datatype") }
 }
 
-/// MPI_DATATYPE_NULL when no pair type can be made of the two (MPI-5.0 §5.1.14).
+/// MPI_DATATYPE_NULL when no pair type can be made of the two (MPI-5.0 §6.9.4).
 pub(crate) unsafe fn type_get_value_index(
     value_type: MPI_Datatype, index_type: MPI_Datatype, pair_type: *mut MPI_Datatype,
 ) -> Result<()> {

@@ -10,6 +10,11 @@ pub(super) fn c_declaration(param: &Param) -> String {
     }
     if let Some(at) = ctype.find('[') {
         let (element, dimensions) = ctype.split_at(at);
+        // The same type in C, but gcc takes [] for a promise that the memory is
+        // there, and warns of MPI_UNWEIGHTED, which is no array.
+        if name.contains("weights") && dimensions == "[]" {
+            return format!("{element} *{name}");
+        }
         let space = if element.ends_with('*') { "" } else { " " };
         return format!("{element}{space}{name}{dimensions}");
     }
