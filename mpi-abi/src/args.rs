@@ -44,7 +44,8 @@ pub(crate) fn checked_count(count: MPI_Count, name: &str) -> Result<u64> {
 }
 
 /// Writes a status where the caller wants it, but for its MPI_ERROR field, which
-/// only calls with arrays of statuses set (MPI-5.0 §3.2.5).
+/// only calls with arrays of statuses set (MPI-5.0 §3.2.5). The empty status alone
+/// has one: it says MPI_SUCCESS (§3.7.3).
 ///
 /// # Safety
 /// `to` is MPI_STATUS_IGNORE (null) or points to a status.
@@ -53,7 +54,7 @@ pub(crate) unsafe fn put_status(to: *mut Status, status: &Status) {
     if !to.is_null() {
         // SAFETY: not null, so it points to a status of the caller's.
         unsafe {
-            let error = (*to).error;
+            let error = if *status == Status::empty() { status.error } else { (*to).error };
             *to = *status;
             (*to).error = error;
         }

@@ -10,7 +10,6 @@ use runtime::{message, predefined, with};
 
 use crate::abi::{MPI_Count, MPI_Datatype, MPI_Request};
 use crate::args::{UNDEFINED, null_argument, put, put_status, requests, slice_mut};
-use crate::constants::MPI_SUCCESS;
 use crate::convert::CountOut;
 
 /// The user's request handle, to read and to write.
@@ -25,13 +24,7 @@ unsafe fn one<'a>(request: *mut MPI_Request) -> Result<&'a mut usize> {
 /// Stores the status of a single operation and gives its error.
 unsafe fn report(status: *mut Status, outcome: Outcome, comm: usize) -> Result<()> {
     // SAFETY: the user passes MPI_STATUS_IGNORE or a status.
-    unsafe {
-        put_status(status, &outcome.status);
-        // The empty status is the one that says MPI_SUCCESS too (MPI-5.0 §3.7.3).
-        if outcome.status == Status::empty() && !status.is_null() {
-            (*status).error = MPI_SUCCESS;
-        }
-    }
+    unsafe { put_status(status, &outcome.status) };
     match outcome.error {
         None => Ok(()),
         Some(error) => Err(error.on(comm)),
