@@ -87,8 +87,8 @@ impl Protocol {
         let id = RequestId::from_wire(header.context);
         let Some(request) = self.requests.find_mut(id).filter(|request| request.peer == from) else { return };
         let State::Filling { got } = &mut request.state else { return };
-        let room = request.bytes.saturating_sub(header.length);
-        if data.len() as u64 > room {
+        let end = header.length.checked_add(data.len() as u64);
+        if end.is_none_or(|end| end > request.bytes) {
             return;
         }
         request.buffer.unpack(header.length, data);

@@ -1,8 +1,9 @@
 //! What no well-behaved fabric does: peers that die, and peers that lie.
 
-use fabric::sim::SimTransport;
-use fabric::{Header, Kind, Lost, Peer, Sink, Transport};
-use pt2pt::{Engine, Fault, Mode, Settings};
+use fabric::sim::{Rng, SimTransport};
+use fabric::transport::Rts;
+use fabric::{Header, Kind, Lost, Peer, Region, Sink, Transport};
+use pt2pt::{Engine, Envelope, Fault, Mode, Pattern, RequestId, Settings};
 
 use super::job::{Job, Pending, WORLD, envelope, pattern, pattern_bytes};
 use crate::bytes::{Bytes, Shape};
@@ -88,10 +89,20 @@ fn after_the_death(job: &mut Job<SimTransport>, victim: u32, lonely: &[Pending])
     }
 }
 
-struct Deaf;
+/// Notes the request ids in what it is sent, to lie about them.
+#[derive(Default)]
+struct Spy {
+    ids: Vec<u64>,
+}
 
-impl Sink for Deaf {
-    fn frame(&mut self, _: Peer, _: &Header, _: &[u8]) {}
+impl Sink for Spy {
+    fn frame(&mut self, _: Peer, header: &Header, body: &[u8]) {
+        self.ids.extend([header.context, header.length]);
+        self.ids.extend(body.first_chunk().map(|id| u64::from_le_bytes(*id)));
+        let surplus = self.ids.len().saturating_sub(30);
+        self.ids.drain(..surplus);
+    }
+
     fn transferred(&mut self, _: u64, _: Result<(), Lost>) {}
     fn lost(&mut self, _: Lost) {}
 }
@@ -103,41 +114,62 @@ const KINDS: [Kind; 9] = [
 
 /// Rank 0 is an engine with operations of all kinds under way; rank 1 posts
 /// frames that may mean anything. Rank 0 must not panic, must not write beside
-/// its buffers, and still talks to rank 2.
+/// its buffers, and its messages with rank 2 are none of rank 1's business.
 pub fn garbage<T: Transport>(seed: u64, transports: Vec<T>) {
     let Ok([honest, mut rogue, friend]) = <[T; 3]>::try_from(transports) else { panic!("three ranks are needed") };
-    let mut rng = fabric::sim::Rng::new(seed);
+    let mut rng = Rng::new(seed);
     let mut engine = Engine::new(Peer(0), honest, Settings::default());
-    let mut friendly = Engine::new(Peer(2), friend, Settings::default());
-    let mut kept = Vec::new();
-    for step in 0..3000 {
+    let mut friendship = Friendship { engine: Engine::new(Peer(2), friend, Settings::default()), pending: None, id: 0 };
+    let (mut spy, mut kept) = (Spy::default(), Vec::new());
+    for step in 0..6000 {
         if step % 10 == 0 {
             kept.push(start_something(&mut engine, &mut rng));
         }
-        let header = lie(&mut rng);
-        let len = rng.below(rogue.limits(Peer(0)).frame as u64 + 1).min(rng.bits() % 80) as usize;
-        let fill = |slot: &mut [u8]| slot.iter_mut().for_each(|byte| *byte = rng.below(4) as u8);
-        let _ = rogue.post(Peer(0), &header, len, fill);
-        rogue.poll(&mut Deaf);
+        friendship.go_on(&mut engine);
+        let (header, body) = lie(&mut rng, &spy.ids);
+        let len = body.len().min(rogue.limits(Peer(0)).frame);
+        let _ = rogue.post(Peer(0), &header, len, |slot| slot.copy_from_slice(&body[..len]));
+        rogue.poll(&mut spy);
         engine.progress();
     }
-    let data = Bytes::new(Shape::Run, &pattern_bytes(1, 50_000));
-    let room = Bytes::room(Shape::Run, 50_000);
-    let apart = |source| pt2pt::Envelope { context: 1 << 40, ..envelope(source, 1) };
-    let send = friendly.send(Mode::Standard, Peer(0), apart(2), data.buffer());
-    let asked = pt2pt::Pattern { context: 1 << 40, ..pattern(2, 1) };
-    let receive = engine.receive(asked, room.buffer());
-    while !(engine.is_complete(receive) && friendly.is_complete(send)) {
-        engine.progress();
-        friendly.progress();
-        rogue.poll(&mut Deaf);
-    }
-    assert!(room.read() == data.read());
+    assert!(friendship.id > 10, "hardly a message of the others came through");
     // Reading checks that nothing beside them was written.
     kept.iter().for_each(|bytes| drop(bytes.read()));
 }
 
-fn start_something<T: Transport>(engine: &mut Engine<T>, rng: &mut fabric::sim::Rng) -> Bytes {
+/// Messages from rank 2 to rank 0, one after the other, all of them checked.
+struct Friendship<T: Transport> {
+    engine: Engine<T>,
+    pending: Option<(RequestId, Bytes, RequestId, Bytes)>,
+    id: u64,
+}
+
+impl<T: Transport> Friendship<T> {
+    fn go_on(&mut self, other: &mut Engine<T>) {
+        self.engine.progress();
+        let Some((send, data, receive, room)) = &self.pending else { return self.start(other) };
+        if self.engine.is_complete(*send) && other.is_complete(*receive) {
+            assert!(room.read() == data.read(), "message {} between the others was damaged", self.id);
+            let outcomes = [self.engine.finish(*send), other.finish(*receive)];
+            assert!(outcomes.into_iter().flatten().all(|done| done.fault.is_none() && !done.cancelled));
+            self.pending = None;
+        }
+    }
+
+    fn start(&mut self, other: &mut Engine<T>) {
+        self.id += 1;
+        let len = [8, 5000, 20_000][self.id as usize % 3];
+        let data = Bytes::new(Shape::Run, &pattern_bytes(self.id, len));
+        let room = Bytes::room(Shape::Run, len);
+        let mode = if self.id.is_multiple_of(2) { Mode::Standard } else { Mode::Synchronous };
+        let apart = Envelope { context: 1 << 40, ..envelope(2, 1) };
+        let send = self.engine.send(mode, Peer(0), apart, data.buffer());
+        let receive = other.receive(Pattern { context: 1 << 40, ..pattern(2, 1) }, room.buffer());
+        self.pending = Some((send, data, receive, room));
+    }
+}
+
+fn start_something<T: Transport>(engine: &mut Engine<T>, rng: &mut Rng) -> Bytes {
     let len = rng.below(20_000) as usize;
     let bytes = Bytes::room(Shape::Run, len);
     let tag = rng.below(3) as i32;
@@ -149,20 +181,32 @@ fn start_something<T: Transport>(engine: &mut Engine<T>, rng: &mut fabric::sim::
     bytes
 }
 
-fn lie(rng: &mut fabric::sim::Rng) -> Header {
-    let small = |rng: &mut fabric::sim::Rng| match rng.below(6) {
+/// A frame that may be plausible.
+fn lie(rng: &mut Rng, ids: &[u64]) -> (Header, Vec<u8>) {
+    let number = |rng: &mut Rng| match rng.below(8) {
         0 => rng.bits(),
         1 => u64::MAX - rng.below(3),
+        2 | 3 => rng.below(20_000),
+        4 | 5 => rng.pick(ids).unwrap_or(0),
         _ => rng.below(4) << 32 | rng.below(300),
     };
-    Header {
-        kind: rng.pick(&KINDS).unwrap_or(Kind::Data),
+    let kind = rng.pick(&KINDS).unwrap_or(Kind::Data);
+    let header = Header {
+        kind,
         flags: rng.bits() as u8,
-        collective: if rng.chance(500) { 0 } else { rng.bits() as u8 },
-        source: if rng.chance(100) { u32::MAX } else { rng.below(3) as u32 },
+        collective: if rng.chance(900) { 0 } else { rng.bits() as u8 },
+        source: if rng.chance(100) { u32::MAX } else { rng.below(2) as u32 },
         tag: if rng.chance(100) { i32::MIN } else { rng.below(3) as i32 },
-        root: if rng.chance(800) { 0 } else { rng.bits() as u32 },
-        context: if rng.chance(300) { WORLD } else { small(rng) },
-        length: small(rng),
-    }
+        root: if rng.chance(900) { 0 } else { rng.bits() as u32 },
+        context: if rng.chance(400) { WORLD } else { number(rng) },
+        length: number(rng),
+    };
+    let body = match kind {
+        Kind::Rts if rng.chance(900) => {
+            let region = rng.chance(300).then(|| Region { addr: rng.bits(), keys: [0; 4] });
+            Rts { send: number(rng), region }.encode().to_vec()
+        }
+        _ => pattern_bytes(rng.bits(), rng.below(100) as usize),
+    };
+    (header, body)
 }
