@@ -7,7 +7,7 @@ use fabric::CollectiveKind;
 use objects::{Area, Class, Datatype, Error, Result};
 
 use crate::algorithms::Seat;
-use crate::operation::{Blocks, Data, Edges, Operation, Types, Vector};
+use crate::operation::{Blocks, Data, Edges, Operation, ROOT_HERE, Types, Vector};
 use crate::problem::Problem;
 use crate::schedule::Space;
 use crate::shape::{Run, Shape, Ty};
@@ -17,6 +17,8 @@ use crate::shape::{Run, Shape, Ty};
 pub(crate) struct Key {
     pub(crate) kind: u8,
     pub(crate) seat: Seat,
+    /// Ranks in the remote group; 0 unless the communicator is between groups.
+    pub(crate) remote: u32,
     pub(crate) root: u32,
     pub(crate) send: Option<Run>,
     pub(crate) recv: Option<Run>,
@@ -73,11 +75,23 @@ const ALLGATHER: u8 = CollectiveKind::Allgather as u8;
 pub(crate) const ALLTOALL: u8 = CollectiveKind::Alltoall as u8;
 const REDUCE: u8 = CollectiveKind::Reduce as u8;
 const ALLREDUCE: u8 = CollectiveKind::Allreduce as u8;
+/// No number of the wire, where this is an allreduce as well.
+pub(crate) const ALLREDUCE_OF_BOTH: u8 = 255;
 pub(crate) const REDUCE_SCATTER_BLOCK: u8 = CollectiveKind::ReduceScatterBlock as u8;
 const SCAN: u8 = CollectiveKind::Scan as u8;
 const EXSCAN: u8 = CollectiveKind::Exscan as u8;
 
 impl Key {
+    /// How many blocks the buffers of all ranks have: one for each whom this rank
+    /// deals with.
+    pub(crate) fn blocks(&self) -> u32 {
+        if self.remote > 0 { self.remote } else { self.seat.size }
+    }
+
+    fn is_root(&self) -> bool {
+        self.root == if self.remote > 0 { ROOT_HERE } else { self.seat.rank }
+    }
+
     pub(crate) fn problem(&self) -> Problem<'static> {
         let Key { root, commutative, .. } = *self;
         match (self.kind, self.send, self.recv) {
@@ -86,7 +100,7 @@ impl Key {
             (SCATTER, all, own) => Problem::Scatter { root, all, own },
             (ALLGATHER, own, Some(all)) => Problem::Allgather { own, all },
             (REDUCE, Some(input), output) => Problem::Reduce { root, input, output, commutative },
-            (ALLREDUCE, Some(input), Some(output)) => Problem::Allreduce { input, output, commutative },
+            (ALLREDUCE | ALLREDUCE_OF_BOTH, Some(input), Some(output)) => Problem::Allreduce { input, output, commutative },
             (SCAN, Some(input), Some(output)) => Problem::Scan { input, output },
             (EXSCAN, Some(input), Some(output)) => Problem::Exscan { input, output },
             _ => Problem::Barrier,
@@ -96,17 +110,17 @@ impl Key {
 
 impl Lists<'_> {
     pub(crate) fn problem(&self, key: &Key) -> Result<Problem<'_>> {
-        let (root, is_root, kind) = (key.root, key.root == key.seat.rank, self.kind);
+        let (root, is_root, kind) = (key.root, key.is_root(), self.kind);
         let (send, recv) = (&self.send[..], &self.recv[..]);
         if let Some(Edges { sources, destinations, cartesian }) = self.edges {
             check_length(recv.len(), sources.len())?;
             check_length(send.len(), destinations.len())?;
             return Ok(Problem::Neighbor { kind, cartesian, sources, into: recv, destinations, out: send });
         }
-        let size = key.seat.size as usize;
+        let size = key.blocks() as usize;
         match (kind, key.send, key.recv) {
             (CollectiveKind::ReduceScatter, Some(input), Some(output)) => {
-                check_length(self.counts.len(), size)?;
+                check_length(self.counts.len(), key.seat.size as usize)?;
                 let (counts, commutative) = (self.counts, key.commutative);
                 return Ok(Problem::ReduceScatter { kind, input, counts, output, commutative });
             }
@@ -132,20 +146,26 @@ impl Lists<'_> {
 }
 
 impl<'a> Call<'a> {
-    pub(crate) fn new(operation: &Operation<'a>, seat: Seat) -> Result<Call<'a>> {
+    /// `remote` is the size of the remote group, 0 if there is none.
+    pub(crate) fn new(operation: &Operation<'a>, seat: Seat, remote: u32) -> Result<Call<'a>> {
         let root = operation.root().unwrap_or(u32::MAX);
-        if operation.root().is_some_and(|root| root >= seat.size) {
-            return Err(bad_root(root, seat.size));
-        }
         let commutative = operation.vector().is_some_and(|vector| vector.op.commutative());
+        let kind = match operation {
+            Operation::AllreduceOfBoth { .. } => ALLREDUCE_OF_BOTH,
+            _ => operation.kind() as u8,
+        };
+        let key = Key { kind, seat, remote, root, send: None, recv: None, commutative };
+        if operation.root().is_some_and(|root| root >= key.blocks() && !key.is_root()) {
+            return Err(bad_root(root, key.blocks()));
+        }
         let mut call = Call {
-            key: Key { kind: operation.kind() as u8, seat, root, send: None, recv: None, commutative },
+            key,
             lists: None,
             send: Area::EMPTY,
             recv: Area::EMPTY,
             types: TypeTable::default(),
         };
-        call.bind(operation, seat, root == seat.rank)?;
+        call.bind(operation)?;
         Ok(call)
     }
 
@@ -156,25 +176,26 @@ impl<'a> Call<'a> {
         operation.vector().is_some() && send.address() == recv.address()
     }
 
-    fn bind(&mut self, operation: &Operation<'a>, seat: Seat, is_root: bool) -> Result<()> {
-        let size = u64::from(seat.size);
+    fn bind(&mut self, operation: &Operation<'a>) -> Result<()> {
+        let (is_root, blocks) = (self.key.is_root(), self.key.blocks());
+        let size = u64::from(blocks);
         match *operation {
-            Operation::Barrier => Ok(()),
+            Operation::Barrier | Operation::Absent { .. } => Ok(()),
             Operation::Bcast { data, .. } => self.recv(data, 1),
             Operation::Gather { send, recv, .. } => {
                 self.maybe_send(send, 1)?;
                 self.maybe_recv(recv.filter(|_| is_root), size)?;
-                self.check_blocks(self.key.send, self.key.recv, seat.size)
+                self.check_blocks(self.key.send, self.key.recv, blocks)
             }
             Operation::Scatter { send, recv, .. } => {
                 self.maybe_send(send.filter(|_| is_root), size)?;
                 self.maybe_recv(recv, 1)?;
-                self.check_blocks(self.key.recv, self.key.send, seat.size)
+                self.check_blocks(self.key.recv, self.key.send, blocks)
             }
             Operation::Allgather { send, recv } => {
                 self.maybe_send(send, 1)?;
                 self.recv(recv, size)?;
-                self.check_blocks(self.key.send, self.key.recv, seat.size)
+                self.check_blocks(self.key.send, self.key.recv, blocks)
             }
             Operation::Alltoall { send, recv } => {
                 self.maybe_send(send, size)?;
@@ -183,17 +204,19 @@ impl<'a> Call<'a> {
             }
             Operation::Reduce { vector, count, .. } => self.vector(&vector, count, count, is_root),
             Operation::Allreduce { vector, count }
+            | Operation::AllreduceOfBoth { vector, count }
             | Operation::Scan { vector, count }
             | Operation::Exscan { vector, count } => self.vector(&vector, count, count, true),
             Operation::ReduceScatterBlock { vector, count } => {
-                let whole = count.checked_mul(size).ok_or_else(|| too_many(count))?;
+                let whole = count.checked_mul(self.key.seat.size.into()).ok_or_else(|| too_many(count))?;
                 self.vector(&vector, whole, count, true)
             }
-            _ => self.bind_lists(operation, seat, is_root),
+            _ => self.bind_lists(operation),
         }
     }
 
-    fn bind_lists(&mut self, operation: &Operation<'a>, seat: Seat, is_root: bool) -> Result<()> {
+    fn bind_lists(&mut self, operation: &Operation<'a>) -> Result<()> {
+        let (is_root, seat) = (self.key.is_root(), self.key.seat);
         let mut lists = Lists { kind: operation.kind(), send: Vec::new(), recv: Vec::new(), counts: &[], edges: None };
         let me = seat.rank as usize;
         match *operation {
@@ -201,27 +224,27 @@ impl<'a> Call<'a> {
                 self.maybe_send(send, 1)?;
                 if let Some(recv) = recv.filter(|_| is_root) {
                     lists.recv = self.blocks(Space::Recv, &recv)?;
-                    check_room(self.key.send, lists.recv.get(me))?;
+                    self.check_room(self.key.send, lists.recv.get(me))?;
                 }
             }
             Operation::Scatterv { send, recv, .. } => {
                 self.maybe_recv(recv, 1)?;
                 if let Some(send) = send.filter(|_| is_root) {
                     lists.send = self.blocks(Space::Send, &send)?;
-                    check_room(lists.send.get(me).copied(), self.key.recv.as_ref())?;
+                    self.check_room(lists.send.get(me).copied(), self.key.recv.as_ref())?;
                 }
             }
             Operation::Allgatherv { send, recv } => {
                 self.maybe_send(send, 1)?;
                 lists.recv = self.blocks(Space::Recv, &recv)?;
-                check_room(self.key.send, lists.recv.get(me))?;
+                self.check_room(self.key.send, lists.recv.get(me))?;
             }
             Operation::Alltoallv { send, recv } => {
                 if let Some(send) = send {
                     lists.send = self.blocks(Space::Send, &send)?;
                 }
                 lists.recv = self.blocks(Space::Recv, &recv)?;
-                check_room(lists.send.get(me).copied(), lists.recv.get(me))?;
+                self.check_room(lists.send.get(me).copied(), lists.recv.get(me))?;
             }
             Operation::ReduceScatter { vector, counts } => {
                 check_length(counts.len(), seat.size as usize)?;
@@ -339,9 +362,20 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The own block and each block of the whole buffer are equally long.
+    /// What this rank sends to itself fits.
+    fn check_room(&self, from: Option<Run>, to: Option<&Run>) -> Result<()> {
+        match (from, to) {
+            (Some(from), Some(to)) if self.key.remote == 0 && from.bytes() > to.bytes() => {
+                Err(unequal(from.bytes(), to.bytes()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The own block and each block of the whole buffer are equally long. (Between
+    /// groups they belong to different ones.)
     fn check_blocks(&self, own: Option<Run>, all: Option<Run>, blocks: u32) -> Result<()> {
-        let (Some(own), Some(all)) = (own, all) else { return Ok(()) };
+        let (Some(own), Some(all), 0) = (own, all, self.key.remote) else { return Ok(()) };
         let each = all.bytes() / u64::from(blocks);
         if own.bytes() == each { Ok(()) } else { Err(unequal(own.bytes(), each)) }
     }
@@ -373,17 +407,9 @@ fn check_length(length: usize, wanted: usize) -> Result<()> {
     if length == wanted { Ok(()) } else { Err(wrong_length(length, wanted)) }
 }
 
-/// What this rank sends to itself fits.
-fn check_room(from: Option<Run>, to: Option<&Run>) -> Result<()> {
-    match (from, to) {
-        (Some(from), Some(to)) if from.bytes() > to.bytes() => Err(unequal(from.bytes(), to.bytes())),
-        _ => Ok(()),
-    }
-}
-
 #[cold]
 fn bad_root(root: u32, size: u32) -> Error {
-    Error::new(Class::Root, format!("root {root} is not a rank of the communicator, which has {size}"))
+    Error::new(Class::Root, format!("root {root} is not one of the {size} ranks that can be it"))
 }
 
 #[cold]

@@ -25,7 +25,7 @@ pub mod select;
 pub mod shape;
 
 pub use executor::{Active, Advance, CollectiveId, UserCall, UserReturn};
-pub use operation::{Blocks, Data, Edges, Operation, Types, Vector};
+pub use operation::{Blocks, Data, Edges, Operation, ROOT_HERE, Types, Vector};
 pub use plan::{Plan, Planner};
 pub use problem::Problem;
 pub use schedule::{Builder, Local, Member, Message, Schedule, Space, Span};

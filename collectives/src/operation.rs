@@ -6,6 +6,10 @@
 use fabric::CollectiveKind;
 use objects::{Area, Datatype, Op};
 
+/// As the root of an operation on an intercommunicator: this process is it
+/// (MPI_ROOT). Any other root is a rank of the remote group.
+pub const ROOT_HERE: u32 = u32::MAX - 1;
+
 /// `count` elements of one type.
 #[derive(Clone, Copy, Debug)]
 pub struct Data<'a> {
@@ -72,6 +76,11 @@ pub struct Edges<'a> {
 #[allow(missing_docs, reason = "the fields are the standard's arguments; the exceptions are said at the variants")]
 pub enum Operation<'a> {
     Barrier,
+    /// The root is another one of this group and this process has no part in it
+    /// (MPI_PROC_NULL as the root on an intercommunicator).
+    Absent {
+        kind: CollectiveKind,
+    },
     Bcast {
         root: u32,
         data: Data<'a>,
@@ -123,6 +132,12 @@ pub enum Operation<'a> {
         count: u64,
     },
     Allreduce {
+        vector: Vector<'a>,
+        count: u64,
+    },
+    /// The library's own: as allreduce, but on an intercommunicator the operands
+    /// are those of both groups. The operation must commute.
+    AllreduceOfBoth {
         vector: Vector<'a>,
         count: u64,
     },
@@ -186,7 +201,8 @@ impl Operation<'_> {
             Operation::Alltoallv { recv: Blocks { types: Types::Each(_), .. }, .. } => Kind::Alltoallw,
             Operation::Alltoallv { .. } => Kind::Alltoallv,
             Operation::Reduce { .. } => Kind::Reduce,
-            Operation::Allreduce { .. } => Kind::Allreduce,
+            Operation::Allreduce { .. } | Operation::AllreduceOfBoth { .. } => Kind::Allreduce,
+            Operation::Absent { kind } => *kind,
             Operation::ReduceScatter { .. } => Kind::ReduceScatter,
             Operation::ReduceScatterBlock { .. } => Kind::ReduceScatterBlock,
             Operation::Scan { .. } => Kind::Scan,
@@ -217,6 +233,7 @@ impl Operation<'_> {
         match self {
             Operation::Reduce { vector, .. }
             | Operation::Allreduce { vector, .. }
+            | Operation::AllreduceOfBoth { vector, .. }
             | Operation::ReduceScatter { vector, .. }
             | Operation::ReduceScatterBlock { vector, .. }
             | Operation::Scan { vector, .. }

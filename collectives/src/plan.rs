@@ -16,8 +16,8 @@ use objects::{Area, Buffer, Class, Comm, Datatype, Error, Group, Op, Result};
 use rustc_hash::FxBuildHasher;
 
 use crate::algorithms::Seat;
-use crate::call::{ALLTOALL, Call, Key, REDUCE_SCATTER_BLOCK, TypeTable};
-use crate::operation::{Data, Operation, Vector};
+use crate::call::{ALLREDUCE_OF_BOTH, ALLTOALL, Call, Key, REDUCE_SCATTER_BLOCK, TypeTable};
+use crate::operation::{Data, Operation, ROOT_HERE, Vector};
 use crate::problem::Problem;
 use crate::schedule::{Member, Schedule, Space, Span};
 use crate::select::{Selection, Thresholds};
@@ -77,6 +77,9 @@ struct Glance {
     kind: CollectiveKind,
     has_send: bool,
     has_recv: bool,
+    /// Not an operation within the local group of an intercommunicator, which has
+    /// the same context.
+    is_inter: bool,
     root: u32,
     context: u64,
     counts: [u64; 2],
@@ -101,7 +104,7 @@ impl Planner {
 
     /// Checks a call and plans it. Errors: MPI_ERR_ROOT, MPI_ERR_COUNT,
     /// MPI_ERR_TRUNCATE, MPI_ERR_BUFFER, MPI_ERR_OP, MPI_ERR_ARG, and
-    /// MPI_ERR_UNSUPPORTED_OPERATION for intercommunicators.
+    /// MPI_ERR_COMM for what is not defined on intercommunicators.
     #[inline]
     pub fn plan(&mut self, operation: &Operation, comm: &Comm) -> Result<Plan> {
         let Some((glance, send, recv)) = Glance::of(operation, comm) else {
@@ -121,17 +124,19 @@ impl Planner {
 
     #[cold]
     fn plan_anew(&mut self, operation: &Operation, comm: &Comm) -> Result<Plan> {
+        let remote = comm.remote().map_or(0, Group::size);
         if comm.is_inter() {
-            let sentence = "collectives on an intercommunicator are not implemented yet";
-            return Err(Error::new(Class::UnsupportedOperation, sentence));
+            check_between(operation)?;
         }
         let seat = Seat { rank: comm.rank(), size: comm.size() };
-        let call = Call::new(operation, seat)?;
+        let call = Call::new(operation, seat, remote)?;
         let schedule = match call.lists {
+            _ if matches!(operation, Operation::Absent { .. }) => Arc::default(),
             None => self.schedule(call.key),
-            Some(lists) => Arc::new(self.selection.schedule(&lists.problem(&call.key)?, seat)),
+            Some(lists) => Arc::new(self.write_for(&lists.problem(&call.key)?, &call.key)),
         };
-        let root = operation.root().unwrap_or(u32::MAX);
+        // Everyone names the root by its rank in its own group.
+        let root = operation.root().map_or(u32::MAX, |root| if root == ROOT_HERE { comm.rank() } else { root });
         let bound = Arc::new(Bound {
             schedule,
             types: call.types,
@@ -160,7 +165,7 @@ impl Planner {
     }
 
     fn write(&self, key: &Key) -> Schedule {
-        let split = |run: Option<Run>| run.map(|run| run.split(key.seat.size)).unwrap_or_default();
+        let split = |run: Option<Run>| run.map(|run| run.split(key.blocks())).unwrap_or_default();
         let (from, to, counts);
         let problem = match (key.kind, key.send, key.recv) {
             (ALLTOALL, send, recv) => {
@@ -174,7 +179,42 @@ impl Planner {
             }
             _ => key.problem(),
         };
-        self.selection.schedule(&problem, key.seat)
+        self.write_for(&problem, key)
+    }
+
+    fn write_for(&self, problem: &Problem, key: &Key) -> Schedule {
+        match (key.kind, key.remote) {
+            (_, 0) => self.selection.schedule(problem, key.seat),
+            (ALLREDUCE_OF_BOTH, _) => self.selection.schedule_of_both(problem, key.seat),
+            (_, remote) => self.selection.schedule_between(problem, key.seat, remote),
+        }
+    }
+}
+
+/// What intercommunicators do not have: MPI_IN_PLACE, scans, neighbours.
+fn check_between(operation: &Operation) -> Result<()> {
+    let own_is_missing = match operation {
+        Operation::Gather { root, send: None, .. } | Operation::Gatherv { root, send: None, .. } => *root != ROOT_HERE,
+        Operation::Scatter { root, recv: None, .. } | Operation::Scatterv { root, recv: None, .. } => *root != ROOT_HERE,
+        Operation::Allgather { send: None, .. } | Operation::Allgatherv { send: None, .. } => true,
+        Operation::Alltoall { send: None, .. } | Operation::Alltoallv { send: None, .. } => true,
+        Operation::Reduce { root, vector, .. } => *root != ROOT_HERE && vector.send.is_none(),
+        Operation::Allreduce { vector, .. }
+        | Operation::ReduceScatter { vector, .. }
+        | Operation::ReduceScatterBlock { vector, .. } => vector.send.is_none(),
+        Operation::Scan { .. }
+        | Operation::Exscan { .. }
+        | Operation::NeighborAllgather { .. }
+        | Operation::NeighborAllgatherv { .. }
+        | Operation::NeighborAlltoall { .. }
+        | Operation::NeighborAlltoallv { .. } => {
+            return Err(Error::new(Class::Comm, "this operation is not defined on intercommunicators"));
+        }
+        _ => false,
+    };
+    match own_is_missing {
+        true => Err(Error::new(Class::Buffer, "MPI_IN_PLACE has no meaning on intercommunicators")),
+        false => Ok(()),
     }
 }
 
@@ -182,7 +222,8 @@ impl Glance {
     /// `None` for calls with lists; else also the addresses.
     #[inline]
     fn of(operation: &Operation, comm: &Comm) -> Option<(Glance, Area, Area)> {
-        let is_root = operation.root().is_none_or(|root| root == comm.rank());
+        let root = if comm.is_inter() { ROOT_HERE } else { comm.rank() };
+        let is_root = operation.root().is_none_or(|is| is == root);
         let data = |send: Option<&Data>, recv: Option<&Data>| {
             let number = |data: Option<&Data>| data.map_or((0, 0), |data| (data.count, data.ty.identity()));
             let (send_numbers, recv_numbers) = (number(send), number(recv));
@@ -233,6 +274,7 @@ impl Glance {
             kind: operation.kind(),
             has_send: false,
             has_recv: false,
+            is_inter: comm.is_inter(),
             root: operation.root().unwrap_or(u32::MAX),
             context: comm.context(),
             counts: [0; 2],

@@ -85,6 +85,14 @@ impl Member {
     }
 }
 
+/// A number alone is a rank of the own group.
+impl From<u32> for Member {
+    #[inline]
+    fn from(rank: u32) -> Member {
+        Member::local(rank)
+    }
+}
+
 /// Which way a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -135,7 +143,7 @@ pub struct Round {
 }
 
 /// What one rank does in one collective.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
     messages: Vec<Message>,
     locals: Vec<Local>,
@@ -199,28 +207,28 @@ impl Builder {
         Builder::default()
     }
 
-    /// Sends a run to a rank of the own group; nothing if it has no bytes.
-    pub fn send(&mut self, to: u32, run: Run) {
+    /// Sends a run; nothing if it has no bytes.
+    pub fn send(&mut self, to: impl Into<Member>, run: Run) {
         if run.bytes() > 0 {
-            self.message(Message { with: Member::local(to), way: Way::Send, span: run.span() });
+            self.message(Message { with: to.into(), way: Way::Send, span: run.span() });
         }
     }
 
-    /// Receives a run from a rank of the own group; nothing if it has no bytes.
-    pub fn recv(&mut self, from: u32, run: Run) {
+    /// Receives a run; nothing if it has no bytes.
+    pub fn recv(&mut self, from: impl Into<Member>, run: Run) {
         if run.bytes() > 0 {
-            self.message(Message { with: Member::local(from), way: Way::Recv, span: run.span() });
+            self.message(Message { with: from.into(), way: Way::Recv, span: run.span() });
         }
     }
 
     /// Sends an empty message.
-    pub fn signal(&mut self, to: u32) {
-        self.message(Message { with: Member::local(to), way: Way::Send, span: Span::NOTHING });
+    pub fn signal(&mut self, to: impl Into<Member>) {
+        self.message(Message { with: to.into(), way: Way::Send, span: Span::NOTHING });
     }
 
     /// Receives an empty message.
-    pub fn await_signal(&mut self, from: u32) {
-        self.message(Message { with: Member::local(from), way: Way::Recv, span: Span::NOTHING });
+    pub fn await_signal(&mut self, from: impl Into<Member>) {
+        self.message(Message { with: from.into(), way: Way::Recv, span: Span::NOTHING });
     }
 
     /// Copies a run; nothing if it has no bytes or lies there already.

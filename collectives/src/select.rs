@@ -8,7 +8,7 @@
 use fabric::CollectiveKind;
 
 use crate::algorithms::{
-    Seat, allgather, allreduce, alltoall, barrier, bcast, gather, neighbor, reduce, reduce_scatter, scan, scatter,
+    Seat, allgather, allreduce, alltoall, barrier, bcast, gather, inter, neighbor, reduce, reduce_scatter, scan, scatter,
 };
 use crate::problem::Problem;
 use crate::schedule::{Builder, Schedule};
@@ -170,6 +170,24 @@ impl Selection {
     pub fn schedule(&self, problem: &Problem, seat: Seat) -> Schedule {
         let mut b = Builder::new();
         self.write(&mut b, problem, seat);
+        b.finish()
+    }
+
+    /// This rank's schedule for a problem between its group and one of `remote`
+    /// ranks. There is one algorithm for each operation.
+    pub fn schedule_between(&self, problem: &Problem, seat: Seat, remote: u32) -> Schedule {
+        let mut b = Builder::new();
+        b.limit(self.window);
+        inter::write(&mut b, problem, seat, remote);
+        b.finish()
+    }
+
+    /// As [`Selection::schedule_between`], for an allreduce over both groups.
+    pub fn schedule_of_both(&self, problem: &Problem, seat: Seat) -> Schedule {
+        let mut b = Builder::new();
+        if let Problem::Allreduce { input, output, .. } = *problem {
+            inter::allreduce_of_both(&mut b, seat, input, output);
+        }
         b.finish()
     }
 

@@ -605,5 +605,10 @@ fn wrong_arguments_are_refused_with_their_class() {
     let vector = Vector { send: None, op: &band, ty: double, ..vector };
     assert_eq!(class(Operation::Allreduce { vector, count: 1 }), Class::Op);
     let inter = comm.derive_inter(3, 0, Group::single(Peer(0)), Group::single(Peer(1)));
-    assert_eq!(planner.plan(&Operation::Barrier, &inter).unwrap_err().class(), Class::UnsupportedOperation);
+    let vector = Vector { send: area, recv: area, ty, handle: INT64, op: &sum };
+    assert_eq!(planner.plan(&Operation::Scan { vector, count: 1 }, &inter).unwrap_err().class(), Class::Comm);
+    let vector = Vector { send: None, ..vector };
+    assert_eq!(planner.plan(&Operation::Allreduce { vector, count: 1 }, &inter).unwrap_err().class(), Class::Buffer);
+    let bcast = Operation::Bcast { root: 1, data: three.data() };
+    assert_eq!(planner.plan(&bcast, &inter).unwrap_err().class(), Class::Root);
 }

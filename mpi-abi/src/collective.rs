@@ -6,13 +6,15 @@
 
 use std::os::raw::{c_int, c_void};
 
-use collectives::operation::{Blocks, Data, Operation, Types, Vector};
+use collectives::operation::{Blocks, Data, Operation, ROOT_HERE, Types, Vector};
+use fabric::CollectiveKind;
 use objects::buffer::Area;
 use objects::{Class, Comm, Datatype, Error, Result};
 use runtime::{Process, collective, with};
 
 use crate::abi::{MPI_Comm, MPI_Count, MPI_Datatype, MPI_Op};
 use crate::args::{IN_PLACE, checked_count, slice};
+use crate::constants::{MPI_PROC_NULL, MPI_ROOT};
 use crate::convert::{Counts, Displs};
 use crate::how::How;
 
@@ -72,13 +74,55 @@ pub(super) fn required<T>(value: Option<T>, name: &str) -> Result<T> {
     value.ok_or_else(|| Error::new(Class::Buffer, format!("{name} can't be MPI_IN_PLACE here")))
 }
 
-#[cold]
-fn bad_root(comm: &Comm, root: c_int) -> Error {
-    Error::new(Class::Root, format!("root {root} is not a rank of {}: ranks go from 0 to {}", comm.describe(), comm.size() - 1))
+/// What this process is in a rooted operation.
+#[derive(Clone, Copy)]
+enum Part {
+    /// The root, which may also be among those whom the root deals with.
+    Root(u32),
+    /// One of those whom this root deals with.
+    With(u32),
+    /// In the group of an intercommunicator's root and not the root.
+    Absent,
 }
 
-fn checked_root(comm: &Comm, root: c_int) -> Result<u32> {
-    u32::try_from(root).ok().filter(|&root| root < comm.size()).ok_or_else(|| bad_root(comm, root))
+impl Part {
+    /// MPI_ERR_ROOT for what can't be a root.
+    fn new(comm: &Comm, root: c_int) -> Result<Part> {
+        match (u32::try_from(root), root) {
+            (Ok(root), _) if root < comm.peers().size() => {
+                let is_here = !comm.is_inter() && comm.rank() == root;
+                Ok(if is_here { Part::Root(root) } else { Part::With(root) })
+            }
+            (_, MPI_ROOT) if comm.is_inter() => Ok(Part::Root(ROOT_HERE)),
+            (_, MPI_PROC_NULL) if comm.is_inter() => Ok(Part::Absent),
+            _ => Err(bad_root(comm, root)),
+        }
+    }
+
+    fn is_root(self) -> bool {
+        matches!(self, Part::Root(_))
+    }
+
+    /// True where this process has a block of its own for or from the root: on an
+    /// intercommunicator the root has none.
+    fn has_own(self, comm: &Comm) -> bool {
+        !(comm.is_inter() && self.is_root())
+    }
+
+    /// The root; `None` where there is nothing to do.
+    fn root(self) -> Option<u32> {
+        match self {
+            Part::Root(root) | Part::With(root) => Some(root),
+            Part::Absent => None,
+        }
+    }
+}
+
+#[cold]
+fn bad_root(comm: &Comm, root: c_int) -> Error {
+    let last = comm.peers().size() - 1;
+    let others = if comm.is_inter() { ", or are MPI_ROOT or MPI_PROC_NULL" } else { "" };
+    Error::new(Class::Root, format!("root {root} can't be it on {}: roots go from 0 to {last}{others}", comm.describe()))
 }
 
 /// Counts and displacements of a `v` operation, owned.
@@ -190,7 +234,9 @@ pub(crate) unsafe fn bcast(
     buffer: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, root: c_int, comm: MPI_Comm, how: How,
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
-        let root = checked_root(object, root)?;
+        let Some(root) = Part::new(object, root)?.root() else {
+            return plan(&Operation::Absent { kind: CollectiveKind::Bcast });
+        };
         // SAFETY: the user's buffer.
         let data = required(unsafe { data(p, buffer, count, datatype, 1)? }, "the buffer of MPI_Bcast")?;
         plan(&Operation::Bcast { root, data })
@@ -202,12 +248,13 @@ pub(crate) unsafe fn gather(
     recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, how: How,
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
-        let root = checked_root(object, root)?;
-        let is_root = object.rank() == root;
+        let part = Part::new(object, root)?;
+        let Some(root) = part.root() else { return plan(&Operation::Absent { kind: CollectiveKind::Gather }) };
+        let (is_root, ranks) = (part.is_root(), object.peers().size());
         // SAFETY: the user's buffers; recvbuf is significant at the root only.
         let (send, recv) = unsafe {
-            let recv = if is_root { data(p, recvbuf, recvcount, recvtype, object.size())? } else { None };
-            (data(p, sendbuf, sendcount, sendtype, 1)?, recv)
+            let recv = if is_root { data(p, recvbuf, recvcount, recvtype, ranks)? } else { None };
+            (if part.has_own(object) { data(p, sendbuf, sendcount, sendtype, 1)? } else { None }, recv)
         };
         in_place_at_root(send.is_none(), is_root)?;
         if is_root {
@@ -231,13 +278,14 @@ pub(crate) unsafe fn gatherv(
     displs: Displs, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, how: How,
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
-        let root = checked_root(object, root)?;
-        let is_root = object.rank() == root;
+        let part = Part::new(object, root)?;
+        let Some(root) = part.root() else { return plan(&Operation::Absent { kind: CollectiveKind::Gatherv }) };
+        let (is_root, ranks) = (part.is_root(), object.peers().size());
         // SAFETY: the user's buffers; those of the receiver are significant at the root only.
         unsafe {
-            let lists = if is_root { Some(Lists::read(recvcounts, displs, object.size())?) } else { None };
+            let lists = if is_root { Some(Lists::read(recvcounts, displs, ranks)?) } else { None };
             let recv = lists.as_ref().map(|lists| lists.blocks(p, recvbuf, recvtype)).transpose()?;
-            let send = data(p, sendbuf, sendcount, sendtype, 1)?;
+            let send = if part.has_own(object) { data(p, sendbuf, sendcount, sendtype, 1)? } else { None };
             in_place_at_root(send.is_none(), is_root)?;
             plan(&Operation::Gatherv { root, send, recv })
         }
@@ -249,12 +297,13 @@ pub(crate) unsafe fn scatter(
     recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, how: How,
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
-        let root = checked_root(object, root)?;
-        let is_root = object.rank() == root;
+        let part = Part::new(object, root)?;
+        let Some(root) = part.root() else { return plan(&Operation::Absent { kind: CollectiveKind::Scatter }) };
+        let (is_root, ranks) = (part.is_root(), object.peers().size());
         // SAFETY: the user's buffers; sendbuf is significant at the root only.
         let (send, recv) = unsafe {
-            let send = if is_root { data(p, sendbuf, sendcount, sendtype, object.size())? } else { None };
-            (send, data(p, recvbuf, recvcount, recvtype, 1)?)
+            let send = if is_root { data(p, sendbuf, sendcount, sendtype, ranks)? } else { None };
+            (send, if part.has_own(object) { data(p, recvbuf, recvcount, recvtype, 1)? } else { None })
         };
         in_place_at_root(recv.is_none(), is_root)?;
         if is_root {
@@ -270,13 +319,14 @@ pub(crate) unsafe fn scatterv(
     recvcount: MPI_Count, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, how: How,
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
-        let root = checked_root(object, root)?;
-        let is_root = object.rank() == root;
+        let part = Part::new(object, root)?;
+        let Some(root) = part.root() else { return plan(&Operation::Absent { kind: CollectiveKind::Scatterv }) };
+        let (is_root, ranks) = (part.is_root(), object.peers().size());
         // SAFETY: the user's buffers; those of the sender are significant at the root only.
         unsafe {
-            let lists = if is_root { Some(Lists::read(sendcounts, displs, object.size())?) } else { None };
+            let lists = if is_root { Some(Lists::read(sendcounts, displs, ranks)?) } else { None };
             let send = lists.as_ref().map(|lists| lists.blocks(p, sendbuf, sendtype)).transpose()?;
-            let recv = data(p, recvbuf, recvcount, recvtype, 1)?;
+            let recv = if part.has_own(object) { data(p, recvbuf, recvcount, recvtype, 1)? } else { None };
             in_place_at_root(recv.is_none(), is_root)?;
             plan(&Operation::Scatterv { root, send, recv })
         }
@@ -290,7 +340,7 @@ pub(crate) unsafe fn allgather(
     run(comm, how, |p, object, plan| {
         // SAFETY: the user's buffers.
         unsafe {
-            let recv = required(data(p, recvbuf, recvcount, recvtype, object.size())?, "recvbuf")?;
+            let recv = required(data(p, recvbuf, recvcount, recvtype, object.peers().size())?, "recvbuf")?;
             plan(&Operation::Allgather { send: data(p, sendbuf, sendcount, sendtype, 1)?, recv })
         }
     })
@@ -304,7 +354,7 @@ pub(crate) unsafe fn allgatherv(
     run(comm, how, |p, object, plan| {
         // SAFETY: the user's buffers and arrays.
         unsafe {
-            let lists = Lists::read(recvcounts, displs, object.size())?;
+            let lists = Lists::read(recvcounts, displs, object.peers().size())?;
             let recv = lists.blocks(p, recvbuf, recvtype)?;
             plan(&Operation::Allgatherv { send: data(p, sendbuf, sendcount, sendtype, 1)?, recv })
         }
@@ -318,8 +368,8 @@ pub(crate) unsafe fn alltoall(
     run(comm, how, |p, object, plan| {
         // SAFETY: the user's buffers.
         unsafe {
-            let recv = required(data(p, recvbuf, recvcount, recvtype, object.size())?, "recvbuf")?;
-            plan(&Operation::Alltoall { send: data(p, sendbuf, sendcount, sendtype, object.size())?, recv })
+            let recv = required(data(p, recvbuf, recvcount, recvtype, object.peers().size())?, "recvbuf")?;
+            plan(&Operation::Alltoall { send: data(p, sendbuf, sendcount, sendtype, object.peers().size())?, recv })
         }
     })
 }
@@ -333,8 +383,8 @@ pub(crate) unsafe fn alltoallv(
         // SAFETY: the user's buffers and arrays; those of the sender are not looked at in place.
         unsafe {
             let in_place = sendbuf as usize == IN_PLACE;
-            let sending = if in_place { None } else { Some(Lists::read(sendcounts, sdispls, object.size())?) };
-            let receiving = Lists::read(recvcounts, rdispls, object.size())?;
+            let sending = if in_place { None } else { Some(Lists::read(sendcounts, sdispls, object.peers().size())?) };
+            let receiving = Lists::read(recvcounts, rdispls, object.peers().size())?;
             let send = sending.as_ref().map(|lists| lists.blocks(p, sendbuf, sendtype)).transpose()?;
             plan(&Operation::Alltoallv { send, recv: receiving.blocks(p, recvbuf, recvtype)? })
         }
@@ -347,7 +397,7 @@ pub(crate) unsafe fn alltoallw(
     recvcounts: Counts, rdispls: Displs, recvtypes: *const MPI_Datatype, comm: MPI_Comm, how: How,
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
-        let ranks = object.size();
+        let ranks = object.peers().size();
         // SAFETY: the user's buffers and arrays; those of the sender are not looked at in place.
         unsafe {
             let in_place = sendbuf as usize == IN_PLACE;
@@ -366,8 +416,11 @@ pub(crate) unsafe fn reduce(
     comm: MPI_Comm, how: How,
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
-        let (root, count) = (checked_root(object, root)?, checked_count(count, "count")?);
-        let is_root = object.rank() == root;
+        let part = Part::new(object, root)?;
+        let Some(root) = part.root() else { return plan(&Operation::Absent { kind: CollectiveKind::Reduce }) };
+        let (is_root, count) = (part.is_root(), checked_count(count, "count")?);
+        // The operand of an intercommunicator's root is not looked at.
+        let sendbuf = if part.has_own(object) { sendbuf } else { IN_PLACE as *const c_void };
         // SAFETY: the user's buffers; recvbuf is significant at the root only.
         let operands = unsafe { Operands::read(p, sendbuf, recvbuf, count, datatype, op, is_root)? };
         in_place_at_root(operands.send.is_none(), is_root)?;

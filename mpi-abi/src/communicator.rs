@@ -5,12 +5,13 @@
 
 use std::os::raw::{c_char, c_int};
 
+use objects::errhandler::Raiser;
 use objects::{Class, Comm, Error, Info, Result};
 use runtime::hardware::Resource;
 use runtime::split::{self, Wish};
 use runtime::{communicator, predefined, with};
 
-use crate::abi::{MPI_Comm, MPI_Group, MPI_Info, MPI_Request};
+use crate::abi::{MPI_Comm, MPI_Errhandler, MPI_Group, MPI_Info, MPI_Request};
 use crate::args::{UNDEFINED, null_argument, put};
 use crate::constants::{
     MPI_COMM_TYPE_HW_GUIDED, MPI_COMM_TYPE_HW_UNGUIDED, MPI_COMM_TYPE_RESOURCE_GUIDED, MPI_COMM_TYPE_SHARED,
@@ -19,13 +20,17 @@ use crate::constants::{
 use crate::text::{put_text, text};
 
 /// Gives a new communicator its handle; `None` gives MPI_COMM_NULL.
-unsafe fn give(newcomm: *mut MPI_Comm, comm: Option<Comm>) -> Result<()> {
+///
+/// # Safety
+/// `newcomm` is null or valid for a write.
+pub(super) unsafe fn give(newcomm: *mut MPI_Comm, comm: Option<Comm>) -> Result<()> {
     let handle = comm.map_or(predefined::COMM_NULL, |comm| with(|p| p.comms.insert(comm)) as usize);
     // SAFETY: null is refused, else the user's pointer.
     unsafe { put(newcomm, MPI_Comm(handle), "newcomm") }
 }
 
-fn not_null(newcomm: *mut MPI_Comm) -> Result<()> {
+/// Refuses a null pointer before anybody is waited for.
+pub(crate) fn not_null(newcomm: *mut MPI_Comm) -> Result<()> {
     if newcomm.is_null() { Err(null_argument("newcomm")) } else { Ok(()) }
 }
 
@@ -39,12 +44,6 @@ pub(crate) unsafe fn comm_rank(comm: MPI_Comm, rank: *mut c_int) -> Result<()> {
     let mine = with(|p| p.comm(comm.0).map(Comm::rank))?;
     // SAFETY: null is refused, else the user's pointer.
     unsafe { put(rank, mine as c_int, "rank") }
-}
-
-pub(crate) unsafe fn comm_test_inter(comm: MPI_Comm, flag: *mut c_int) -> Result<()> {
-    let inter = with(|p| p.comm(comm.0).map(Comm::is_inter))?;
-    // SAFETY: null is refused, else the user's pointer.
-    unsafe { put(flag, c_int::from(inter), "flag") }
 }
 
 pub(crate) unsafe fn comm_compare(comm1: MPI_Comm, comm2: MPI_Comm, result: *mut c_int) -> Result<()> {
@@ -129,6 +128,34 @@ pub(crate) unsafe fn comm_split(comm: MPI_Comm, color: c_int, key: c_int, newcom
     let made = split::split(comm.0, color, key)?;
     // SAFETY: checked not to be null.
     unsafe { give(newcomm, made) }
+}
+
+/// Hints, error handler and handle of a communicator that has no parent.
+///
+/// # Safety
+/// As for [`give`].
+pub(super) unsafe fn finish_from_group(
+    mut made: Comm, info: MPI_Info, errhandler: MPI_Errhandler, newcomm: *mut MPI_Comm,
+) -> Result<()> {
+    made.set_hints(&crate::info::optional(info)?)?;
+    made.set_errhandler(crate::errhandler::suiting(errhandler, Raiser::Comm)?);
+    // SAFETY: passed on.
+    unsafe { give(newcomm, Some(made)) }
+}
+
+pub(crate) unsafe fn comm_create_from_group(
+    group: MPI_Group, stringtag: *const c_char, info: MPI_Info, errhandler: MPI_Errhandler, newcomm: *mut MPI_Comm,
+) -> Result<()> {
+    not_null(newcomm)?;
+    // SAFETY: null is refused, else the user's string.
+    let tag = unsafe { text(stringtag, "stringtag")? };
+    crate::errhandler::suiting(errhandler, Raiser::Comm)?;
+    let group = with(|p| p.group(group.0))?;
+    // SAFETY: checked not to be null.
+    match communicator::create_from_group(&group, &tag)? {
+        Some(made) => unsafe { finish_from_group(made, info, errhandler, newcomm) },
+        None => unsafe { give(newcomm, None) },
+    }
 }
 
 /// The key that says by which resource or process set to split.

@@ -10,7 +10,10 @@ use crate::args::{UNDEFINED, checked_count, null_argument, put, slice, slice_mut
 use crate::constants::{MPI_IDENT, MPI_PROC_NULL, MPI_SIMILAR, MPI_UNEQUAL};
 
 /// Gives a new group its handle; the empty one is always MPI_GROUP_EMPTY.
-unsafe fn give(newgroup: *mut MPI_Group, group: Group) -> Result<()> {
+///
+/// # Safety
+/// `newgroup` is null or valid for a write.
+pub(super) unsafe fn give(newgroup: *mut MPI_Group, group: Group) -> Result<()> {
     if newgroup.is_null() {
         return Err(null_argument("newgroup"));
     }

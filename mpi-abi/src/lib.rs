@@ -48,6 +48,7 @@ mod group;
 mod info;
 mod init;
 mod inquiry;
+mod intercomm;
 mod language;
 mod message;
 mod neighbor;

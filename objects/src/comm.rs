@@ -79,6 +79,13 @@ impl Comm {
         Comm { remote: Some(remote), ..self.derive(context, rank, local) }
     }
 
+    /// The local group by itself, for the library's collectives within it. It
+    /// shares the context: traffic between the groups is told apart by its source.
+    #[must_use]
+    pub fn local(&self) -> Comm {
+        self.derive(self.context, self.rank, self.group.clone())
+    }
+
     /// Gives a communicator that was made before the agreement its context.
     pub fn set_context(&mut self, context: u64) {
         self.context = context;

@@ -83,7 +83,8 @@ fn wait_for(id: CollectiveId, comm: usize) -> Result<()> {
     })
 }
 
-/// An agreement under way: an allreduce of one word that lives here.
+/// An agreement under way: an allreduce of one word that lives here. On an
+/// intercommunicator both groups agree.
 pub struct Internal {
     id: CollectiveId,
     word: Box<u64>,
@@ -98,7 +99,7 @@ impl Internal {
         // moving a box does not move what it points to.
         let area = unsafe { Area::of((&raw mut *word).cast(), 1, ty) };
         let vector = Vector { send: None, recv: Some(area), ty, handle: UINT64, op: &op };
-        let plan = p.plan(p.comm(comm)?, &Operation::Allreduce { vector, count: 1 })?.of_kind(CollectiveKind::CommCreate);
+        let plan = p.plan(p.comm(comm)?, &Operation::AllreduceOfBoth { vector, count: 1 })?.of_kind(CollectiveKind::CommCreate);
         Ok(Internal { id: p.start_plan(comm, plan)?, word })
     }
 
@@ -118,22 +119,45 @@ impl Internal {
     }
 }
 
-/// Everyone's bytes, in order of rank. All give equally many. Collective.
+/// The bytes of everyone in the (local) group, in order of rank. All give equally
+/// many. Collective.
 pub(crate) fn exchange(comm: usize, mine: &[u8]) -> Result<Vec<u8>> {
-    let mut all = Vec::new();
-    let id = with(|p| {
-        let (size, rank, len) = (p.comm(comm)?.size() as usize, p.comm(comm)?.rank() as usize, mine.len());
-        all = vec![0u8; size * len];
-        all[rank * len..][..len].copy_from_slice(mine);
-        let ty = predefined_type(BYTE);
-        // SAFETY: the vector stays as it is until the collective has ended, below.
-        let area = unsafe { Area::of(all.as_mut_ptr(), all.len() as u64, ty) };
-        let recv = Data { area, count: len as u64, ty };
-        let plan = p.plan(p.comm(comm)?, &Operation::Allgather { send: None, recv })?.of_kind(CollectiveKind::CommCreate);
-        p.start_plan(comm, plan)
-    })?;
-    wait_for(id, comm)?;
+    let local = with(|p| p.comm(comm).map(Comm::local))?;
+    gather_all(comm, &local, mine)
+}
+
+/// The bytes of everyone in the remote group, in order of rank. Collective over
+/// an intercommunicator.
+pub(crate) fn exchange_between(comm: usize, mine: &[u8]) -> Result<Vec<u8>> {
+    let whole = with(|p| p.comm(comm).cloned())?;
+    gather_all(comm, &whole, mine)
+}
+
+fn gather_all(comm: usize, members: &Comm, mine: &[u8]) -> Result<Vec<u8>> {
+    let (mut mine, ty, count) = (mine.to_vec(), predefined_type(BYTE), mine.len() as u64);
+    let mut all = vec![0u8; members.peers().size() as usize * mine.len()];
+    // SAFETY: both vectors stay as they are until the collective has ended, below.
+    let (send, recv) =
+        unsafe { (Area::of(mine.as_mut_ptr(), count, ty), Area::of(all.as_mut_ptr(), all.len() as u64, ty)) };
+    let (send, recv) = (Some(Data { area: send, count, ty }), Data { area: recv, count, ty });
+    agree_on(comm, members, &Operation::Allgather { send, recv })?;
     Ok(all)
+}
+
+/// Everyone in an intracommunicator gets the bytes of `root`. Collective.
+pub(crate) fn broadcast(comm: usize, root: u32, bytes: &mut [u8]) -> Result<()> {
+    let (members, ty) = (with(|p| p.comm(comm).map(Comm::local))?, predefined_type(BYTE));
+    // SAFETY: the bytes stay as they are until the collective has ended, below.
+    let area = unsafe { Area::of(bytes.as_mut_ptr(), bytes.len() as u64, ty) };
+    let data = Data { area, count: bytes.len() as u64, ty };
+    agree_on(comm, &members, &Operation::Bcast { root, data })
+}
+
+/// Runs an operation of the library's own among `members`, as the next collective
+/// of `comm`.
+fn agree_on(comm: usize, members: &Comm, operation: &Operation<'_>) -> Result<()> {
+    let plan = with(|p| p.plan(members, operation))?.of_kind(CollectiveKind::CommCreate);
+    run(comm, plan)
 }
 
 /// The barrier of MPI_Finalize.

@@ -52,8 +52,9 @@ impl NewComm {
     }
 }
 
-/// The largest proposal of the parent's members. Collective over `parent`.
-fn agree(parent: usize) -> Result<u64> {
+/// The largest proposal of the parent's members, of both groups if there are two.
+/// Collective over `parent`.
+pub(crate) fn agree(parent: usize) -> Result<u64> {
     let agreement = with(|p| {
         let mine = p.core()?.propose();
         Internal::max(p, parent, mine)
@@ -86,13 +87,21 @@ pub fn iduplicate(parent: usize) -> Result<(usize, usize)> {
     })
 }
 
-/// MPI_Comm_create: `None` for processes that are not in `group`. Collective
-/// over `parent`.
+/// MPI_Comm_create: `None` for processes that are not in `group`. On an
+/// intercommunicator `group` is a part of the local group, and the remote group
+/// gives its own. Collective over `parent`.
 pub fn create(parent: usize, group: &Group) -> Result<Option<Comm>> {
-    with(|p| check_members(p.comm(parent)?, group))?;
+    let (is_inter, me) = with(|p| {
+        let me = fabric::Peer(p.core()?.job.rank);
+        check_members(p.comm(parent)?, group)?;
+        Ok((p.comm(parent)?.is_inter(), me))
+    })?;
+    if is_inter {
+        let rank = group.rank_of(me);
+        return split(parent, rank.map(|_| 0), rank.unwrap_or_default() as i32);
+    }
     let context = agree(parent)?;
     with(|p| {
-        let me = fabric::Peer(p.core()?.job.rank);
         let parent = p.comm(parent)?;
         Ok(group.rank_of(me).map(|rank| parent.derive(context, rank, group.clone())))
     })
@@ -124,10 +133,22 @@ pub fn create_group(parent: usize, group: &Group, tag: i32) -> Result<Option<Com
 }
 
 /// The context that the first of `group` proposes. Collective over `group`.
-pub(crate) fn choose(channel: Channel, group: &Group, rank: u32) -> Result<u64> {
+fn choose(channel: Channel, group: &Group, rank: u32) -> Result<u64> {
     let mut word = with(|p| p.core().map(Core::propose))?.to_ne_bytes();
     channel.broadcast(group, rank, 0, &mut word)?;
     let context = u64::from_ne_bytes(word);
     with(|p| p.core().map(|core| core.agreed(context)))?;
     Ok(context)
+}
+
+/// MPI_Comm_create_from_group, but for hints and error handler: `None` for the
+/// empty group. Collective over `group`.
+pub fn create_from_group(group: &Group, text: &str) -> Result<Option<Comm>> {
+    let me = with(|p| p.core().map(|core| fabric::Peer(core.job.rank)))?;
+    if group.is_empty() {
+        return Ok(None);
+    }
+    let rank = group.rank_of(me).ok_or_else(|| Error::new(Class::Group, "this process is not in the group"))?;
+    let context = choose(Channel::of_text(text), group, rank)?;
+    Ok(Some(Comm::new("", context, rank, group.clone())))
 }

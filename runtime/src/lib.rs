@@ -20,6 +20,7 @@ mod gate;
 pub mod generalized;
 pub mod hardware;
 mod init;
+pub mod intercomm;
 mod letters;
 pub mod message;
 mod process;

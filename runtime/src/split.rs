@@ -48,28 +48,41 @@ fn word(bytes: &[u8], index: usize) -> i64 {
 }
 
 /// MPI_Comm_split: one communicator for each colour, ranks by key and then by
-/// rank in the parent; `None` for colour `None` (MPI_UNDEFINED). All share one
-/// context id, since their groups are disjoint. Collective.
+/// rank in the parent; `None` for colour `None` (MPI_UNDEFINED), and on an
+/// intercommunicator where nobody in the remote group has the colour. All share
+/// one context id, since their groups are disjoint. Collective.
 pub fn split(parent: usize, color: Option<u32>, key: i32) -> Result<Option<Comm>> {
     let proposal = with(|p| p.core().map(Core::propose))?;
     let vote = Vote { color: color.map_or(OUTSIDE, i64::from), key: key.into(), proposal };
-    let all = collective::exchange(parent, &vote.encode())?;
-    let votes: Vec<Vote> = all.chunks_exact(Vote::SIZE).map(Vote::decode).collect();
-    with(|p| assemble(p, parent, vote.color, &votes))
+    let read = |all: Vec<u8>| -> Vec<Vote> { all.chunks_exact(Vote::SIZE).map(Vote::decode).collect() };
+    let (ours, theirs) = hear(parent, &vote.encode())?;
+    with(|p| assemble(p, parent, vote.color, &read(ours), theirs.map(read)))
+}
+
+/// What everyone in the local group says, and everyone in the remote one.
+fn hear(parent: usize, mine: &[u8]) -> Result<(Vec<u8>, Option<Vec<u8>>)> {
+    let is_inter = with(|p| p.comm(parent).map(Comm::is_inter))?;
+    let ours = collective::exchange(parent, mine)?;
+    let theirs = if is_inter { Some(collective::exchange_between(parent, mine)?) } else { None };
+    Ok((ours, theirs))
 }
 
 /// The communicator of those who voted `color`.
-fn assemble(p: &mut Process, parent: usize, color: i64, votes: &[Vote]) -> Result<Option<Comm>> {
-    let context = votes.iter().map(|vote| vote.proposal).max().unwrap_or_default();
+fn assemble(
+    p: &mut Process, parent: usize, color: i64, ours: &[Vote], theirs: Option<Vec<Vote>>,
+) -> Result<Option<Comm>> {
+    let context = ours.iter().chain(theirs.iter().flatten()).map(|vote| vote.proposal).max().unwrap_or_default();
     p.core()?.agreed(context);
     if color < 0 {
         return Ok(None);
     }
     let comm = p.comm(parent)?;
-    let group = with_color(comm.group(), color, votes)?;
+    let group = with_color(comm.group(), color, ours)?;
     let me = comm.group().peer_of(comm.rank());
     let rank = me.and_then(|me| group.rank_of(me)).unwrap_or_default();
-    Ok(Some(comm.derive(context, rank, group)))
+    let Some(theirs) = theirs else { return Ok(Some(comm.derive(context, rank, group))) };
+    let remote = with_color(comm.peers(), color, &theirs)?;
+    Ok((!remote.is_empty()).then(|| comm.derive_inter(context, rank, group, remote)))
 }
 
 /// Those of `group` who voted `color`, by key and then by rank.
@@ -145,12 +158,13 @@ impl Ballot {
 /// Collective.
 pub fn split_type(parent: usize, wish: Wish, key: i32) -> Result<Option<(Comm, Option<Resource>)>> {
     let mine = with(|p| p.core().map(|core| Ballot::new(core, wish, key)))?;
-    let all = collective::exchange(parent, &mine.encode())?;
-    let ballots: Vec<Ballot> = all.chunks_exact(Ballot::SIZE).map(Ballot::decode).collect();
-    let chosen = dividing(&ballots);
-    let votes: Vec<Vote> = ballots.iter().map(|ballot| ballot.settled(chosen)).collect();
+    let (ours, theirs) = hear(parent, &mine.encode())?;
+    let read = |all: Vec<u8>| -> Vec<Ballot> { all.chunks_exact(Ballot::SIZE).map(Ballot::decode).collect() };
+    let (ours, theirs) = (read(ours), theirs.map(read));
+    let chosen = dividing(|| ours.iter().chain(theirs.iter().flatten()));
+    let votes = |ballots: &[Ballot]| ballots.iter().map(|ballot| ballot.settled(chosen)).collect::<Vec<Vote>>();
     let color = mine.settled(chosen).color;
-    let made = with(|p| assemble(p, parent, color, &votes))?;
+    let made = with(|p| assemble(p, parent, color, &votes(&ours), theirs.as_deref().map(votes)))?;
     Ok(made.map(|comm| (comm, chosen.filter(|_| wish == Wish::Unguided))))
 }
 
@@ -165,8 +179,8 @@ impl Ballot {
 }
 
 /// The largest kind of resource by which the unguided are not all together.
-fn dividing(ballots: &[Ballot]) -> Option<Resource> {
-    let unguided = || ballots.iter().filter(|ballot| ballot.vote.color == UNGUIDED);
+fn dividing<'a, I: Iterator<Item = &'a Ballot>>(ballots: impl Fn() -> I) -> Option<Resource> {
+    let unguided = || ballots().filter(|ballot| ballot.vote.color == UNGUIDED);
     Resource::ALL.into_iter().find(|&kind| {
         let color = |ballot: &Ballot| ballot.colors[kind as usize];
         let Some(first) = unguided().map(color).find(|&color| color != OUTSIDE) else { return false };
@@ -185,12 +199,13 @@ mod tests {
 
     #[test]
     fn the_largest_kind_that_divides_is_chosen() {
-        assert_eq!(dividing(&[unguided(10, 20), unguided(10, 21)]), Some(Resource::Core));
-        assert_eq!(dividing(&[unguided(10, 20), unguided(11, 21)]), Some(Resource::Package));
-        assert_eq!(dividing(&[unguided(10, 20), unguided(10, OUTSIDE)]), Some(Resource::Core));
-        assert_eq!(dividing(&[unguided(10, 20), unguided(10, 20)]), None);
-        assert_eq!(dividing(&[unguided(10, 20)]), None);
-        assert_eq!(dividing(&[]), None);
+        let chosen = |ballots: &[Ballot]| dividing(|| ballots.iter());
+        assert_eq!(chosen(&[unguided(10, 20), unguided(10, 21)]), Some(Resource::Core));
+        assert_eq!(chosen(&[unguided(10, 20), unguided(11, 21)]), Some(Resource::Package));
+        assert_eq!(chosen(&[unguided(10, 20), unguided(10, OUTSIDE)]), Some(Resource::Core));
+        assert_eq!(chosen(&[unguided(10, 20), unguided(10, 20)]), None);
+        assert_eq!(chosen(&[unguided(10, 20)]), None);
+        assert_eq!(chosen(&[]), None);
     }
 
     #[test]

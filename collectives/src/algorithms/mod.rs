@@ -18,6 +18,7 @@ pub mod barrier;
 pub mod bcast;
 mod fold;
 pub mod gather;
+pub mod inter;
 pub mod neighbor;
 pub mod reduce;
 pub mod reduce_scatter;

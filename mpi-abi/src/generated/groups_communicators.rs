@@ -48,7 +48,8 @@ unsafe extern "C" fn PMPI_Comm_create_from_group(
     group: MPI_Group, stringtag: *const c_char, info: MPI_Info, errhandler: MPI_Errhandler,
     newcomm: *mut MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Comm_create_from_group, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Comm_create_from_group, RaiseOn::Process, || unsafe { crate::communicator::comm_create_from_group(group, stringtag, info, errhandler, newcomm) })
 }
 jump!(MPI_Comm_create_from_group to PMPI_Comm_create_from_group);
 
@@ -169,13 +170,15 @@ jump!(MPI_Comm_rank to PMPI_Comm_rank);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Comm_remote_group(comm: MPI_Comm, group: *mut MPI_Group) -> c_int {
-    unsupported(Call::Comm_remote_group, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Comm_remote_group, RaiseOn::Comm(comm.0), || unsafe { crate::intercomm::comm_remote_group(comm, group) })
 }
 jump!(MPI_Comm_remote_group to PMPI_Comm_remote_group);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Comm_remote_size(comm: MPI_Comm, size: *mut c_int) -> c_int {
-    unsupported(Call::Comm_remote_size, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Comm_remote_size, RaiseOn::Comm(comm.0), || unsafe { crate::intercomm::comm_remote_size(comm, size) })
 }
 jump!(MPI_Comm_remote_size to PMPI_Comm_remote_size);
 
@@ -230,7 +233,7 @@ jump!(MPI_Comm_split_type to PMPI_Comm_split_type);
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Comm_test_inter(comm: MPI_Comm, flag: *mut c_int) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Comm_test_inter, RaiseOn::Comm(comm.0), || unsafe { crate::communicator::comm_test_inter(comm, flag) })
+    call(Call::Comm_test_inter, RaiseOn::Comm(comm.0), || unsafe { crate::intercomm::comm_test_inter(comm, flag) })
 }
 jump!(MPI_Comm_test_inter to PMPI_Comm_test_inter);
 
@@ -347,7 +350,8 @@ unsafe extern "C" fn PMPI_Intercomm_create(
     local_comm: MPI_Comm, local_leader: c_int, peer_comm: MPI_Comm, remote_leader: c_int, tag: c_int,
     newintercomm: *mut MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Intercomm_create, RaiseOn::Comm(local_comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Intercomm_create, RaiseOn::Comm(local_comm.0), || unsafe { crate::intercomm::intercomm_create(local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm) })
 }
 jump!(MPI_Intercomm_create to PMPI_Intercomm_create);
 
@@ -356,7 +360,8 @@ unsafe extern "C" fn PMPI_Intercomm_create_from_groups(
     local_group: MPI_Group, local_leader: c_int, remote_group: MPI_Group, remote_leader: c_int,
     stringtag: *const c_char, info: MPI_Info, errhandler: MPI_Errhandler, newintercomm: *mut MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Intercomm_create_from_groups, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Intercomm_create_from_groups, RaiseOn::Process, || unsafe { crate::intercomm::intercomm_create_from_groups(local_group, local_leader, remote_group, remote_leader, stringtag, info, errhandler, newintercomm) })
 }
 jump!(MPI_Intercomm_create_from_groups to PMPI_Intercomm_create_from_groups);
 
@@ -364,7 +369,8 @@ jump!(MPI_Intercomm_create_from_groups to PMPI_Intercomm_create_from_groups);
 unsafe extern "C" fn PMPI_Intercomm_merge(
     intercomm: MPI_Comm, high: c_int, newintracomm: *mut MPI_Comm,
 ) -> c_int {
-    unsupported(Call::Intercomm_merge, RaiseOn::Comm(intercomm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Intercomm_merge, RaiseOn::Comm(intercomm.0), || unsafe { crate::intercomm::intercomm_merge(intercomm, high, newintracomm) })
 }
 jump!(MPI_Intercomm_merge to PMPI_Intercomm_merge);
 

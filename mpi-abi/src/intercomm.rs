@@ -1,0 +1,75 @@
+//! MPI-5.0 §7.6: intercommunicators.
+
+use std::os::raw::{c_char, c_int};
+
+use objects::{Class, Error, Result};
+use runtime::{intercomm, with};
+
+use crate::abi::{MPI_Comm, MPI_Errhandler, MPI_Group, MPI_Info};
+use crate::args::put;
+use crate::communicator::{finish_from_group, give, not_null};
+use crate::text::text;
+
+pub(crate) unsafe fn comm_test_inter(comm: MPI_Comm, flag: *mut c_int) -> Result<()> {
+    let inter = with(|p| p.comm(comm.0).map(objects::Comm::is_inter))?;
+    // SAFETY: null is refused, else the user's pointer.
+    unsafe { put(flag, c_int::from(inter), "flag") }
+}
+
+/// The remote group. MPI_ERR_COMM where there is none.
+fn remote(comm: MPI_Comm) -> Result<objects::Group> {
+    with(|p| {
+        let comm = p.comm(comm.0)?;
+        let remote = comm.remote().cloned();
+        remote.ok_or_else(|| Error::new(Class::Comm, format!("{} has no remote group", comm.describe())))
+    })
+}
+
+pub(crate) unsafe fn comm_remote_size(comm: MPI_Comm, size: *mut c_int) -> Result<()> {
+    let members = remote(comm)?.size();
+    // SAFETY: null is refused, else the user's pointer.
+    unsafe { put(size, members as c_int, "size") }
+}
+
+pub(crate) unsafe fn comm_remote_group(comm: MPI_Comm, group: *mut MPI_Group) -> Result<()> {
+    let members = remote(comm)?;
+    // SAFETY: the user's pointer, passed on.
+    unsafe { crate::group::give(group, members) }
+}
+
+/// A rank that was given as an `int`.
+fn leader(rank: c_int) -> Result<u32> {
+    u32::try_from(rank).map_err(|_| Error::new(Class::Rank, format!("the local leader is {rank}, which is no rank")))
+}
+
+pub(crate) unsafe fn intercomm_create(
+    local_comm: MPI_Comm, local_leader: c_int, peer_comm: MPI_Comm, remote_leader: c_int, tag: c_int,
+    newintercomm: *mut MPI_Comm,
+) -> Result<()> {
+    not_null(newintercomm)?;
+    let made = intercomm::create(local_comm.0, leader(local_leader)?, (peer_comm.0, remote_leader), tag)?;
+    // SAFETY: checked not to be null.
+    unsafe { give(newintercomm, Some(made)) }
+}
+
+pub(crate) unsafe fn intercomm_merge(intercomm: MPI_Comm, high: c_int, newintracomm: *mut MPI_Comm) -> Result<()> {
+    not_null(newintracomm)?;
+    let made = intercomm::merge(intercomm.0, high != 0)?;
+    // SAFETY: checked not to be null.
+    unsafe { give(newintracomm, Some(made)) }
+}
+
+pub(crate) unsafe fn intercomm_create_from_groups(
+    local_group: MPI_Group, local_leader: c_int, remote_group: MPI_Group, remote_leader: c_int,
+    stringtag: *const c_char, info: MPI_Info, errhandler: MPI_Errhandler, newintercomm: *mut MPI_Comm,
+) -> Result<()> {
+    not_null(newintercomm)?;
+    // SAFETY: null is refused, else the user's string.
+    let tag = unsafe { text(stringtag, "stringtag")? };
+    let local = with(|p| p.group(local_group.0))?;
+    // Significant at the leader only, who finds out if it is no group.
+    let remote = with(|p| p.group(remote_group.0)).unwrap_or_else(|_| objects::Group::empty());
+    let made = intercomm::create_from_groups((&local, leader(local_leader)?), (&remote, remote_leader), &tag)?;
+    // SAFETY: checked not to be null.
+    unsafe { finish_from_group(made, info, errhandler, newintercomm) }
+}
