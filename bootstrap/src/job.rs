@@ -173,6 +173,11 @@ impl Job {
         self.control.as_ref().is_some_and(|control| control.abort(code, message).is_ok())
     }
 
+    /// Tells that MPI is in use, again or still, after an end that was not the last.
+    pub fn running(&self) {
+        self.entry().reach(State::Running);
+    }
+
     /// Tells that MPI_Finalize begins.
     pub fn finalizing(&self) {
         self.entry().reach(State::Finalizing);

@@ -6,10 +6,10 @@
 use std::os::raw::{c_char, c_int};
 
 use objects::errhandler::Raiser;
-use objects::{Class, Comm, Error, Info, Result};
+use objects::{Class, Comm, Errhandler, Error, Info, Result};
 use runtime::hardware::Resource;
 use runtime::split::{self, Wish};
-use runtime::{communicator, predefined, with};
+use runtime::{block_on, communicator, predefined, with};
 
 use crate::abi::{MPI_Comm, MPI_Errhandler, MPI_Group, MPI_Info, MPI_Request};
 use crate::args::{UNDEFINED, null_argument, put};
@@ -135,10 +135,10 @@ pub(crate) unsafe fn comm_split(comm: MPI_Comm, color: c_int, key: c_int, newcom
 /// # Safety
 /// As for [`give`].
 pub(super) unsafe fn finish_from_group(
-    mut made: Comm, info: MPI_Info, errhandler: MPI_Errhandler, newcomm: *mut MPI_Comm,
+    mut made: Comm, info: MPI_Info, handler: Errhandler, newcomm: *mut MPI_Comm,
 ) -> Result<()> {
     made.set_hints(&crate::info::optional(info)?)?;
-    made.set_errhandler(crate::errhandler::suiting(errhandler, Raiser::Comm)?);
+    made.set_errhandler(handler);
     // SAFETY: passed on.
     unsafe { give(newcomm, Some(made)) }
 }
@@ -146,16 +146,20 @@ pub(super) unsafe fn finish_from_group(
 pub(crate) unsafe fn comm_create_from_group(
     group: MPI_Group, stringtag: *const c_char, info: MPI_Info, errhandler: MPI_Errhandler, newcomm: *mut MPI_Comm,
 ) -> Result<()> {
-    not_null(newcomm)?;
-    // SAFETY: null is refused, else the user's string.
-    let tag = unsafe { text(stringtag, "stringtag")? };
-    crate::errhandler::suiting(errhandler, Raiser::Comm)?;
-    let group = with(|p| p.group(group.0))?;
-    // SAFETY: checked not to be null.
-    match communicator::create_from_group(&group, &tag)? {
-        Some(made) => unsafe { finish_from_group(made, info, errhandler, newcomm) },
-        None => unsafe { give(newcomm, None) },
-    }
+    let handler = crate::errhandler::suiting(errhandler, Raiser::Comm)?;
+    let make = || {
+        not_null(newcomm)?;
+        // SAFETY: null is refused, else the user's string.
+        let tag = unsafe { text(stringtag, "stringtag")? };
+        let group = with(|p| p.group(group.0))?;
+        // SAFETY: checked not to be null.
+        match communicator::create_from_group(&group, &tag)? {
+            Some(made) => unsafe { finish_from_group(made, info, handler, newcomm) },
+            None => unsafe { give(newcomm, None) },
+        }
+    };
+    // The handler is for errors here too (MPI-5.0 §7.4.2).
+    make().map_err(|error| error.through(handler))
 }
 
 /// The key that says by which resource or process set to split.
@@ -219,6 +223,8 @@ pub(crate) unsafe fn comm_free(comm: *mut MPI_Comm) -> Result<()> {
         return Err(Error::new(Class::Comm, "a predefined communicator can't be freed"));
     }
     crate::attribute::delete_all_of_comm(handle)?;
+    // An attached buffer is detached with it (MPI-5.0 §3.6).
+    block_on(|p| p.bsend.is_drained(handle.0).then(|| p.bsend.detach(handle.0)));
     with(|p| p.comms.remove(handle.0 as u64))
         .map_err(|stale| runtime::bad_handle(Class::Comm, "communicator", stale))?;
     // SAFETY: as above.

@@ -33,10 +33,20 @@ pub(crate) fn info_env() -> Info {
     info
 }
 
-fn thread_level(level: i32) -> Option<String> {
-    let names = ["MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED", "MPI_THREAD_SERIALIZED", "MPI_THREAD_MULTIPLE"];
+/// The names of [`runtime::THREAD_LEVELS`] as values of the key "thread_level".
+const LEVEL_NAMES: [&str; 4] =
+    ["MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED", "MPI_THREAD_SERIALIZED", "MPI_THREAD_MULTIPLE"];
+
+/// The name of a thread level.
+pub(crate) fn thread_level(level: i32) -> Option<String> {
     let at = runtime::THREAD_LEVELS.iter().position(|&known| known == level)?;
-    names.get(at).map(|&name| name.to_owned())
+    LEVEL_NAMES.get(at).map(|&name| name.to_owned())
+}
+
+/// The thread level of a name.
+pub(crate) fn level_named(name: &[u8]) -> Option<i32> {
+    let at = LEVEL_NAMES.iter().position(|known| known.as_bytes() == name)?;
+    runtime::THREAD_LEVELS.get(at).copied()
 }
 
 fn hostname() -> Option<String> {

@@ -4,9 +4,9 @@ use std::os::raw::{c_char, c_int};
 
 use objects::errhandler::{ErrhandlerFunction, Raiser};
 use objects::{Class, Errhandler, Error, Result, error_codes};
-use runtime::{predefined, with};
+use runtime::{RaiseOn, predefined, with};
 
-use crate::abi::{MPI_Comm, MPI_Errhandler};
+use crate::abi::{MPI_Comm, MPI_Errhandler, MPI_Session};
 use crate::args::{null_argument, put};
 use crate::constants::MPI_MAX_ERROR_STRING;
 use crate::text::{put_text, text};
@@ -109,16 +109,38 @@ pub(crate) unsafe fn errhandler_free(errhandler: *mut MPI_Errhandler) -> Result<
 
 pub(crate) unsafe fn comm_call_errhandler(comm: MPI_Comm, errorcode: c_int) -> Result<()> {
     let handler = with(|p| p.comm(comm.0).map(|comm| *comm.errhandler()))?;
-    call(handler, comm.0, errorcode, "MPI_Comm_call_errhandler")
+    call(handler, RaiseOn::Comm(comm.0), errorcode, "MPI_Comm_call_errhandler")
+}
+
+pub(crate) unsafe fn session_set_errhandler(session: MPI_Session, errhandler: MPI_Errhandler) -> Result<()> {
+    with(|p| p.session(session.0).map(|_| ()))?;
+    let handler = suiting(errhandler, Raiser::Session)?;
+    with(|p| p.session_mut(session.0).map(|session| session.errhandler = handler))
+}
+
+pub(crate) unsafe fn session_get_errhandler(session: MPI_Session, errhandler: *mut MPI_Errhandler) -> Result<()> {
+    let handler = with(|p| p.session(session.0).map(|session| session.errhandler))?;
+    // SAFETY: null is refused, else the user's pointer.
+    unsafe { put(errhandler, handle_of(handler), "errhandler") }
+}
+
+pub(crate) unsafe fn session_call_errhandler(session: MPI_Session, errorcode: c_int) -> Result<()> {
+    let handler = with(|p| p.session(session.0).map(|session| session.errhandler))?;
+    call(handler, RaiseOn::Session(session.0), errorcode, "MPI_Session_call_errhandler")
 }
 
 /// Calls a handler as the library would for an error of its own. With
 /// MPI_ERRORS_RETURN the call has succeeded all the same (MPI-5.0 §9.5).
-pub(crate) fn call(handler: Errhandler, handle: usize, errorcode: c_int, name: &'static str) -> Result<()> {
+pub(crate) fn call(handler: Errhandler, on: RaiseOn, errorcode: c_int, name: &'static str) -> Result<()> {
     match (handler, Error::from_code(errorcode)) {
-        (Errhandler::User(function), _) => function.call(handle, errorcode),
+        (Errhandler::User(function), _) => match on {
+            RaiseOn::Comm(handle) | RaiseOn::Win(handle) | RaiseOn::File(handle) | RaiseOn::Session(handle) => {
+                function.call(handle, errorcode);
+            }
+            RaiseOn::Process => {}
+        },
         (Errhandler::Fatal | Errhandler::Abort, Some(error)) => {
-            runtime::raise(name, runtime::RaiseOn::Comm(handle), error);
+            runtime::raise(name, on, error);
         }
         (Errhandler::Return, _) | (_, None) => {}
     }

@@ -2,6 +2,7 @@
 
 use std::os::raw::{c_char, c_int};
 
+use objects::errhandler::Raiser;
 use objects::{Class, Error, Result};
 use runtime::{intercomm, with};
 
@@ -63,13 +64,18 @@ pub(crate) unsafe fn intercomm_create_from_groups(
     local_group: MPI_Group, local_leader: c_int, remote_group: MPI_Group, remote_leader: c_int,
     stringtag: *const c_char, info: MPI_Info, errhandler: MPI_Errhandler, newintercomm: *mut MPI_Comm,
 ) -> Result<()> {
-    not_null(newintercomm)?;
-    // SAFETY: null is refused, else the user's string.
-    let tag = unsafe { text(stringtag, "stringtag")? };
-    let local = with(|p| p.group(local_group.0))?;
-    // Significant at the leader only, who finds out if it is no group.
-    let remote = with(|p| p.group(remote_group.0)).unwrap_or_else(|_| objects::Group::empty());
-    let made = intercomm::create_from_groups((&local, leader(local_leader)?), (&remote, remote_leader), &tag)?;
-    // SAFETY: checked not to be null.
-    unsafe { finish_from_group(made, info, errhandler, newintercomm) }
+    let handler = crate::errhandler::suiting(errhandler, Raiser::Comm)?;
+    let make = || {
+        not_null(newintercomm)?;
+        // SAFETY: null is refused, else the user's string.
+        let tag = unsafe { text(stringtag, "stringtag")? };
+        let local = with(|p| p.group(local_group.0))?;
+        // Significant at the leader only, who finds out if it is no group.
+        let remote = with(|p| p.group(remote_group.0)).unwrap_or_else(|_| objects::Group::empty());
+        let made = intercomm::create_from_groups((&local, leader(local_leader)?), (&remote, remote_leader), &tag)?;
+        // SAFETY: checked not to be null.
+        unsafe { finish_from_group(made, info, handler, newintercomm) }
+    };
+    // The handler is for errors here too (MPI-5.0 §7.6.2).
+    make().map_err(|error| error.through(handler))
 }

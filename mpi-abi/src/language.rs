@@ -115,11 +115,11 @@ pub(crate) unsafe fn file_fromint(file: c_int) -> MPI_File {
 }
 
 pub(crate) unsafe fn session_toint(session: MPI_Session) -> c_int {
-    session.0 as c_int
+    to_int(session.0, |p| &p.sessions)
 }
 
 pub(crate) unsafe fn session_fromint(session: c_int) -> MPI_Session {
-    MPI_Session(only_predefined(session, MPI_SESSION_NULL.0))
+    MPI_Session(from_int(session, MPI_SESSION_NULL.0, |p| &p.sessions))
 }
 
 pub(crate) unsafe fn status_c2f(c_status: *const MPI_Status, f_status: *mut MPI_Fint) -> Result<()> {

@@ -55,4 +55,5 @@ mod neighbor;
 mod op;
 mod pack;
 mod request;
+mod session;
 mod topology;

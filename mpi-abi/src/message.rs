@@ -3,7 +3,7 @@
 
 use std::os::raw::{c_int, c_void};
 
-use objects::{Buffer, Class, Error, Result, Status};
+use objects::{Buffer, Result, Status};
 use runtime::bsend::{Attachment, PROCESS};
 use runtime::{SendMode, message, with};
 
@@ -396,10 +396,7 @@ fn owner_of_comm(comm: MPI_Comm) -> Result<usize> {
 }
 
 fn owner_of_session(session: MPI_Session) -> Result<usize> {
-    match session.0 {
-        0 | runtime::predefined::SESSION_NULL => Err(Error::new(Class::Session, "the session handle is not valid")),
-        handle => Ok(handle),
-    }
+    with(|p| p.session(session.0).map(|_| session.0))
 }
 
 pub(crate) unsafe fn buffer_attach(buffer: *mut c_void, size: MPI_Count) -> Result<()> {

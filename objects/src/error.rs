@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::Status;
+use crate::{Errhandler, Status};
 
 /// A result in MPI's terms.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -126,6 +126,7 @@ struct Inner {
     /// The code that a user's function returned, which goes through unchanged.
     code: Option<i32>,
     raise_on: Option<usize>,
+    through: Option<Errhandler>,
     status: Option<Status>,
 }
 
@@ -134,7 +135,8 @@ impl Error {
     /// full stop, naming the values involved.
     #[cold]
     pub fn new(class: Class, detail: impl Into<String>) -> Error {
-        Error(Box::new(Inner { class, detail: detail.into(), code: None, raise_on: None, status: None }))
+        let inner = Inner { class, detail: detail.into(), code: None, raise_on: None, through: None, status: None };
+        Error(Box::new(inner))
     }
 
     /// A fault of this library: MPI_ERR_INTERN.
@@ -166,6 +168,13 @@ impl Error {
         self
     }
 
+    /// Raise it through this error handler, which belongs to no object yet.
+    #[must_use]
+    pub fn through(mut self, handler: Errhandler) -> Error {
+        self.0.through = Some(handler);
+        self
+    }
+
     /// Carries the status that the call fills in although it failed.
     #[must_use]
     pub fn with_status(mut self, status: Status) -> Error {
@@ -192,6 +201,11 @@ impl Error {
     /// not that of the call's own object.
     pub fn raise_on(&self) -> Option<usize> {
         self.0.raise_on
+    }
+
+    /// The error handler to be called, if it is not that of an object.
+    pub fn handler(&self) -> Option<&Errhandler> {
+        self.0.through.as_ref()
     }
 
     /// The status to be filled in all the same.

@@ -3,7 +3,8 @@
 //! Invariants:
 //! - At most one thread is inside [`with`]. Below MPI_THREAD_MULTIPLE the user
 //!   promises that (MPI-5.0 §11.6.2) and the gate costs one branch; at
-//!   MPI_THREAD_MULTIPLE a mutex enforces it.
+//!   MPI_THREAD_MULTIPLE a mutex enforces it, and also before anybody has said
+//!   which level it is to be: several threads may open sessions at once.
 //! - No user callback runs inside, so the gate is never entered twice by one
 //!   thread. Builds with debug assertions check this.
 
@@ -18,7 +19,7 @@ use crate::process::Process;
 struct Gate {
     process: UnsafeCell<Process>,
     mutex: Mutex<()>,
-    /// True at MPI_THREAD_MULTIPLE.
+    /// True at MPI_THREAD_MULTIPLE, and before the first initialisation.
     locked: AtomicBool,
     /// Threads that want the mutex, so that a spinning waiter lets them in.
     queue: AtomicU32,
@@ -33,7 +34,7 @@ unsafe impl Sync for Gate {}
 static GATE: Gate = Gate {
     process: UnsafeCell::new(Process::new()),
     mutex: Mutex::new(()),
-    locked: AtomicBool::new(false),
+    locked: AtomicBool::new(true),
     queue: AtomicU32::new(0),
     inside: AtomicBool::new(false),
 };
@@ -48,10 +49,11 @@ pub fn with<R>(work: impl FnOnce(&mut Process) -> R) -> R {
     work(unsafe { &mut *GATE.process.get() })
 }
 
-/// Switches the mutex on. Called once, by the initialisation that was asked for
-/// MPI_THREAD_MULTIPLE, before any second thread may call.
-pub(crate) fn require_lock() {
-    GATE.locked.store(true, Ordering::SeqCst);
+/// Switches the mutex on or off. Called by initialisations, outside the gate: the
+/// first one says the level, and a later one that is asked for
+/// MPI_THREAD_MULTIPLE raises it.
+pub(crate) fn require_lock(required: bool) {
+    GATE.locked.store(required, Ordering::SeqCst);
 }
 
 /// True when several threads may be in MPI at once.

@@ -6,6 +6,7 @@
 //! cancel or a rendezvous finds its partner.
 
 use std::cell::RefCell;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bootstrap::Job;
@@ -45,17 +46,21 @@ pub fn init(required: i32) -> Result<i32> {
     Ok(provided)
 }
 
-/// Starts the engine unless it runs; gives the thread level provided.
+/// Starts the engine unless it runs, one thread at a time; gives the thread level provided.
 pub fn start_engine(required: i32) -> Result<i32> {
+    static STARTING: Mutex<()> = Mutex::new(());
+    let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     let provided = THREAD_LEVELS.into_iter().rev().find(|&level| level <= required).unwrap_or(0);
     if with(|p| p.core.is_none()) {
         let core = Core::start()?;
         crate::recorder::attach(core.job.entry());
         with(|p| p.core = Some(Box::new(core)));
     }
-    if provided == THREAD_LEVELS[3] {
-        gate::require_lock();
-    }
+    let most = with(|p| {
+        p.most_threads = p.most_threads.max(provided);
+        p.most_threads
+    });
+    gate::require_lock(most == THREAD_LEVELS[3]);
     Ok(provided)
 }
 
@@ -123,7 +128,8 @@ pub fn finalize() -> Result<()> {
     with(|p| {
         p.report_late_ready();
         p.life = Life::Finalized;
-        p.core().map(|core| core.job.finalized())
+        let goes_on = !p.sessions.is_empty();
+        p.core().map(|core| if goes_on { core.job.running() } else { core.job.finalized() })
     })
 }
 

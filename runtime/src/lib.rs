@@ -28,6 +28,7 @@ mod raise;
 pub mod recorder;
 pub mod request;
 mod routes;
+pub mod session;
 pub mod split;
 pub mod topology;
 mod wait;

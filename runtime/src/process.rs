@@ -19,6 +19,7 @@ use pt2pt::{Engine, MessageId};
 use crate::bsend::BsendBuffers;
 use crate::request::Request;
 use crate::routes::Routes;
+use crate::session::Session;
 
 /// Predefined handles of the ABI that the process answers itself.
 pub mod predefined {
@@ -106,6 +107,8 @@ pub struct Process {
     pub life: Life,
     /// The thread level provided, as the ABI numbers it.
     pub thread_level: i32,
+    /// The highest thread level that anybody asked for.
+    pub(crate) most_threads: i32,
     /// The thread that initialised, for MPI_Is_thread_main.
     pub main_thread: Option<std::thread::ThreadId>,
     pub(crate) core: Option<Box<Core>>,
@@ -125,6 +128,8 @@ pub struct Process {
     pub infos: Table<Info>,
     /// User-made error handlers.
     pub errhandlers: Table<Errhandler>,
+    /// Sessions.
+    pub sessions: Table<Session>,
     /// Attribute keys.
     pub keyvals: Keyvals,
     /// Buffers attached for buffered sends.
@@ -144,6 +149,7 @@ impl Process {
         Process {
             life: Life::Before,
             thread_level: 0,
+            most_threads: 0,
             main_thread: None,
             core: None,
             comms: Table::new(HandleKind::Comm),
@@ -154,6 +160,7 @@ impl Process {
             messages: Table::new(HandleKind::Message),
             infos: Table::new(HandleKind::Info),
             errhandlers: Table::new(HandleKind::Errhandler),
+            sessions: Table::new(HandleKind::Session),
             keyvals: Keyvals::new(),
             bsend: BsendBuffers::new(),
         }

@@ -3,6 +3,7 @@
 
 use std::os::raw::c_int;
 
+use objects::errhandler::Raiser;
 use objects::{Errhandler, Error};
 
 use crate::abort;
@@ -28,7 +29,10 @@ pub enum RaiseOn {
 #[cold]
 pub fn raise(call: &'static str, on: RaiseOn, error: Error) -> c_int {
     let on = error.raise_on().map_or(on, RaiseOn::Comm);
-    let (handler, handle, place) = with(|p| handler_of(p, on));
+    let (handler, handle, place) = match error.handler() {
+        Some(&handler) => (handler, null_of(&handler), String::new()),
+        None => with(|p| handler_of(p, on)),
+    };
     match handler {
         Errhandler::Return => objects::error_codes().code_of(call, &error),
         Errhandler::Fatal | Errhandler::Abort => abort::fatal(call, &place, &error),
@@ -40,6 +44,14 @@ pub fn raise(call: &'static str, on: RaiseOn, error: Error) -> c_int {
     }
 }
 
+/// What stands for the object that was not made.
+fn null_of(handler: &Errhandler) -> usize {
+    match handler {
+        Errhandler::User(user) if user.raiser() == Raiser::Session => predefined::SESSION_NULL,
+        _ => predefined::COMM_NULL,
+    }
+}
+
 /// The handler, the handle to pass to it, and words for where it happened. An
 /// object that does not exist has no handler: MPI_COMM_SELF's serves.
 fn handler_of(p: &Process, on: RaiseOn) -> (Errhandler, usize, String) {
@@ -47,6 +59,11 @@ fn handler_of(p: &Process, on: RaiseOn) -> (Errhandler, usize, String) {
         && let Ok(comm) = p.comm(handle)
     {
         return (*comm.errhandler(), handle, comm.describe());
+    }
+    if let RaiseOn::Session(handle) = on
+        && let Ok(session) = p.session(handle)
+    {
+        return (session.errhandler, handle, "a session".to_owned());
     }
     if let RaiseOn::File(handle) = on {
         // MPI-5.0 §14.7: files start with MPI_ERRORS_RETURN.

@@ -195,7 +195,8 @@ jump!(MPI_Remove_error_string to PMPI_Remove_error_string);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Session_call_errhandler(session: MPI_Session, errorcode: c_int) -> c_int {
-    unsupported(Call::Session_call_errhandler, RaiseOn::Session(session.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Session_call_errhandler, RaiseOn::Session(session.0), || unsafe { crate::errhandler::session_call_errhandler(session, errorcode) })
 }
 jump!(MPI_Session_call_errhandler to PMPI_Session_call_errhandler);
 
@@ -212,13 +213,15 @@ jump!(MPI_Session_create_errhandler to PMPI_Session_create_errhandler);
 unsafe extern "C" fn PMPI_Session_get_errhandler(
     session: MPI_Session, errhandler: *mut MPI_Errhandler,
 ) -> c_int {
-    unsupported(Call::Session_get_errhandler, RaiseOn::Session(session.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Session_get_errhandler, RaiseOn::Session(session.0), || unsafe { crate::errhandler::session_get_errhandler(session, errhandler) })
 }
 jump!(MPI_Session_get_errhandler to PMPI_Session_get_errhandler);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Session_set_errhandler(session: MPI_Session, errhandler: MPI_Errhandler) -> c_int {
-    unsupported(Call::Session_set_errhandler, RaiseOn::Session(session.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Session_set_errhandler, RaiseOn::Session(session.0), || unsafe { crate::errhandler::session_set_errhandler(session, errhandler) })
 }
 jump!(MPI_Session_set_errhandler to PMPI_Session_set_errhandler);
 

@@ -273,7 +273,8 @@ jump!(MPI_Group_free to PMPI_Group_free);
 unsafe extern "C" fn PMPI_Group_from_session_pset(
     session: MPI_Session, pset_name: *const c_char, newgroup: *mut MPI_Group,
 ) -> c_int {
-    unsupported(Call::Group_from_session_pset, RaiseOn::Session(session.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Group_from_session_pset, RaiseOn::Session(session.0), || unsafe { crate::session::group_from_session_pset(session, pset_name, newgroup) })
 }
 jump!(MPI_Group_from_session_pset to PMPI_Group_from_session_pset);
 

@@ -64,13 +64,16 @@ jump!(MPI_Query_thread to PMPI_Query_thread);
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Session_finalize(session: *mut MPI_Session) -> c_int {
     // SAFETY: null, or the address of a handle.
-    unsupported(Call::Session_finalize, unsafe { RaiseOn::Session(behind(session).0) })
+    let on = unsafe { RaiseOn::Session(behind(session).0) };
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Session_finalize, on, || unsafe { crate::session::session_finalize(session) })
 }
 jump!(MPI_Session_finalize to PMPI_Session_finalize);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Session_get_info(session: MPI_Session, info_used: *mut MPI_Info) -> c_int {
-    unsupported(Call::Session_get_info, RaiseOn::Session(session.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Session_get_info, RaiseOn::Session(session.0), || unsafe { crate::session::session_get_info(session, info_used) })
 }
 jump!(MPI_Session_get_info to PMPI_Session_get_info);
 
@@ -78,7 +81,8 @@ jump!(MPI_Session_get_info to PMPI_Session_get_info);
 unsafe extern "C" fn PMPI_Session_get_nth_pset(
     session: MPI_Session, info: MPI_Info, n: c_int, pset_len: *mut c_int, pset_name: *mut c_char,
 ) -> c_int {
-    unsupported(Call::Session_get_nth_pset, RaiseOn::Session(session.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Session_get_nth_pset, RaiseOn::Session(session.0), || unsafe { crate::session::session_get_nth_pset(session, info, n, pset_len, pset_name) })
 }
 jump!(MPI_Session_get_nth_pset to PMPI_Session_get_nth_pset);
 
@@ -86,7 +90,8 @@ jump!(MPI_Session_get_nth_pset to PMPI_Session_get_nth_pset);
 unsafe extern "C" fn PMPI_Session_get_num_psets(
     session: MPI_Session, info: MPI_Info, npset_names: *mut c_int,
 ) -> c_int {
-    unsupported(Call::Session_get_num_psets, RaiseOn::Session(session.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Session_get_num_psets, RaiseOn::Session(session.0), || unsafe { crate::session::session_get_num_psets(session, info, npset_names) })
 }
 jump!(MPI_Session_get_num_psets to PMPI_Session_get_num_psets);
 
@@ -94,7 +99,8 @@ jump!(MPI_Session_get_num_psets to PMPI_Session_get_num_psets);
 unsafe extern "C" fn PMPI_Session_get_pset_info(
     session: MPI_Session, pset_name: *const c_char, info: *mut MPI_Info,
 ) -> c_int {
-    unsupported(Call::Session_get_pset_info, RaiseOn::Session(session.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Session_get_pset_info, RaiseOn::Session(session.0), || unsafe { crate::session::session_get_pset_info(session, pset_name, info) })
 }
 jump!(MPI_Session_get_pset_info to PMPI_Session_get_pset_info);
 
@@ -102,6 +108,7 @@ jump!(MPI_Session_get_pset_info to PMPI_Session_get_pset_info);
 unsafe extern "C" fn PMPI_Session_init(
     info: MPI_Info, errhandler: MPI_Errhandler, session: *mut MPI_Session,
 ) -> c_int {
-    unsupported(Call::Session_init, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Session_init, RaiseOn::Process, || unsafe { crate::session::session_init(info, errhandler, session) })
 }
 jump!(MPI_Session_init to PMPI_Session_init);

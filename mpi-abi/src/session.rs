@@ -1,0 +1,107 @@
+//! MPI-5.0 §11.3: sessions, their process sets, and groups made from these.
+
+use std::os::raw::{c_char, c_int};
+
+use objects::errhandler::Raiser;
+use objects::{Class, Error, Info, Result};
+use runtime::session::{self, PSETS};
+use runtime::{predefined, with};
+
+use crate::abi::{MPI_Errhandler, MPI_Group, MPI_Info, MPI_Session};
+use crate::args::{null_argument, put, slice_mut};
+use crate::environment::{level_named, thread_level};
+use crate::text::text;
+
+/// The key that asks for a thread level, and says which one is provided.
+const THREAD_LEVEL: &str = "thread_level";
+
+pub(crate) unsafe fn session_init(info: MPI_Info, errhandler: MPI_Errhandler, session: *mut MPI_Session) -> Result<()> {
+    let handler = crate::errhandler::suiting(errhandler, Raiser::Session)?;
+    let open = || {
+        if session.is_null() {
+            return Err(null_argument("session"));
+        }
+        let level = crate::info::optional(info)?.value(THREAD_LEVEL)?.and_then(level_named);
+        let handle = session::init(handler, level)?;
+        // SAFETY: not null, so the user's pointer.
+        unsafe { put(session, MPI_Session(handle), "session") }
+    };
+    // There is no session yet whose handler it could be.
+    open().map_err(|error| error.through(handler))
+}
+
+pub(crate) unsafe fn session_finalize(session: *mut MPI_Session) -> Result<()> {
+    if session.is_null() {
+        return Err(null_argument("session"));
+    }
+    // SAFETY: not null, so the user's pointer.
+    let handle = unsafe { *session };
+    session::finalize(handle.0)?;
+    // SAFETY: as above.
+    unsafe { put(session, MPI_Session(predefined::SESSION_NULL), "session") }
+}
+
+pub(crate) unsafe fn session_get_info(session: MPI_Session, info_used: *mut MPI_Info) -> Result<()> {
+    let level = with(|p| p.session(session.0).map(|session| session.thread_level))?;
+    let mut info = Info::new();
+    info.set(THREAD_LEVEL, thread_level(level).unwrap_or_default())?;
+    info.set("mpi_memory_alloc_kinds", "mpi,system")?;
+    // SAFETY: the user's pointer, passed on.
+    unsafe { crate::info::give(info_used, info) }
+}
+
+/// Refuses what is no session.
+fn check(session: MPI_Session) -> Result<()> {
+    with(|p| p.session(session.0).map(|_| ()))
+}
+
+pub(crate) unsafe fn session_get_num_psets(session: MPI_Session, _info: MPI_Info, npset_names: *mut c_int) -> Result<()> {
+    check(session)?;
+    // SAFETY: null is refused, else the user's pointer.
+    unsafe { put(npset_names, PSETS.len() as c_int, "npset_names") }
+}
+
+pub(crate) unsafe fn session_get_nth_pset(
+    session: MPI_Session, _info: MPI_Info, n: c_int, pset_len: *mut c_int, pset_name: *mut c_char,
+) -> Result<()> {
+    check(session)?;
+    let name = usize::try_from(n).ok().and_then(|n| PSETS.get(n));
+    let name = name.ok_or_else(|| {
+        Error::new(Class::Arg, format!("there is no process set number {n}: they go from 0 to {}", PSETS.len() - 1))
+    })?;
+    // SAFETY: null is refused, else the user's pointer and buffer of `*pset_len` characters.
+    unsafe {
+        let room = *pset_len.as_ref().ok_or_else(|| null_argument("pset_len"))?;
+        let out = slice_mut(pset_name.cast::<u8>(), room.into(), "pset_name")?;
+        if let Some((end, out)) = out.split_last_mut() {
+            let fits = name.len().min(out.len());
+            out[..fits].copy_from_slice(&name.as_bytes()[..fits]);
+            *out.get_mut(fits).unwrap_or(end) = 0;
+        }
+        put(pset_len, name.len() as c_int + 1, "pset_len")
+    }
+}
+
+pub(crate) unsafe fn session_get_pset_info(
+    session: MPI_Session, pset_name: *const c_char, info: *mut MPI_Info,
+) -> Result<()> {
+    check(session)?;
+    // SAFETY: null is refused, else the user's string.
+    let name = unsafe { text(pset_name, "pset_name")? };
+    let members = with(|p| p.pset(&name))?.size();
+    let mut found = Info::new();
+    found.set("mpi_size", members.to_string())?;
+    // SAFETY: the user's pointer, passed on.
+    unsafe { crate::info::give(info, found) }
+}
+
+pub(crate) unsafe fn group_from_session_pset(
+    session: MPI_Session, pset_name: *const c_char, newgroup: *mut MPI_Group,
+) -> Result<()> {
+    check(session)?;
+    // SAFETY: null is refused, else the user's string.
+    let name = unsafe { text(pset_name, "pset_name")? };
+    let members = with(|p| p.pset(&name))?;
+    // SAFETY: the user's pointer, passed on.
+    unsafe { crate::group::give(newgroup, members) }
+}
