@@ -134,7 +134,12 @@ impl Board {
         // SAFETY: a new mapping at an address of the kernel's choice touches
         // no memory that exists.
         let base = unsafe {
-            mmap_anonymous(std::ptr::null_mut(), length as usize, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)?
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                length as usize,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )?
         };
         // SAFETY: just mapped with `length` bytes, page-aligned, zeroed, and
         // never unmapped.
@@ -195,14 +200,7 @@ impl Board {
         // SAFETY: a new mapping at an address of the kernel's choice touches
         // no memory that exists.
         let base = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                length as usize,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED,
-                &file,
-                0,
-            )
+            mmap(std::ptr::null_mut(), length as usize, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)
         }
         .map_err(NotOurs::System)?;
         // SAFETY: just mapped with room for the header and `local_size`

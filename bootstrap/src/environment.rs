@@ -41,7 +41,9 @@ pub struct Words {
 #[non_exhaustive]
 pub enum BadWords {
     /// The launcher speaks a version that this library doesn't.
-    #[error("it is of version {0:?} and this library reads \"v1\": use the mpiexec that was installed with the library")]
+    #[error(
+        "it is of version {0:?} and this library reads \"v1\": use the mpiexec that was installed with the library"
+    )]
     Version(String),
     /// A word that must be there is not, or its value is no number.
     #[error("its word {0:?} is missing or not a number")]
@@ -94,8 +96,17 @@ impl fmt::Display for Words {
 mod tests {
     use super::*;
 
-    const WORDS: Words =
-        Words { rank: 2, size: 8, local_rank: 1, local_size: 4, processors: 2, control: 198, board: 199, launcher: 77, job: u64::MAX };
+    const WORDS: Words = Words {
+        rank: 2,
+        size: 8,
+        local_rank: 1,
+        local_size: 4,
+        processors: 2,
+        control: 198,
+        board: 199,
+        launcher: 77,
+        job: u64::MAX,
+    };
 
     #[test]
     fn words_survive_the_environment() {

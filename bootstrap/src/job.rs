@@ -116,11 +116,9 @@ impl Job {
     pub fn from_environment() -> Result<Option<Job>, BootstrapError> {
         let Some(text) = std::env::var_os(VARIABLE) else {
             return match managers::one_of_several(|name| std::env::var(name).ok()) {
-                Some(task) => Err(BootstrapError::OtherLauncher {
-                    manager: task.manager,
-                    number: task.number,
-                    of: task.of,
-                }),
+                Some(task) => {
+                    Err(BootstrapError::OtherLauncher { manager: task.manager, number: task.number, of: task.of })
+                }
                 None => Ok(None),
             };
         };
@@ -298,7 +296,8 @@ fn find_board(words: &Words) -> Result<Found, BootstrapError> {
         }
     }
     let path = format!("/proc/{}/fd/{}", words.launcher, words.board);
-    let opened = rustix::fs::open(path, rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty());
+    let opened =
+        rustix::fs::open(path, rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty());
     let board = opened.ok().and_then(|fd| Board::attach(fd).ok());
     Ok(board.filter(|board| board.job() == words.job).map_or(Found::Nowhere, Found::Launchers))
 }

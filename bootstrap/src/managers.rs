@@ -64,7 +64,10 @@ mod tests {
     fn several_tasks_are_told_from_one() {
         let slurm = Task { manager: "Slurm", number: 1, of: Some(4) };
         assert_eq!(with(&[("SLURM_PROCID", "1"), ("SLURM_NTASKS", "4")]), Some(slurm.clone()));
-        assert_eq!(with(&[("SLURM_PROCID", "1"), ("SLURM_NTASKS", "4"), ("PMI_RANK", "1"), ("PMI_SIZE", "4")]), Some(slurm));
+        assert_eq!(
+            with(&[("SLURM_PROCID", "1"), ("SLURM_NTASKS", "4"), ("PMI_RANK", "1"), ("PMI_SIZE", "4")]),
+            Some(slurm)
+        );
         assert_eq!(with(&[("PMI_RANK", "0"), ("PMI_SIZE", "2")]).unwrap().number, 0);
         assert!(with(&[("PMIX_RANK", "0")]).is_some());
         assert_eq!(with(&[]), None);

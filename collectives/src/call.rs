@@ -100,7 +100,9 @@ impl Key {
             (SCATTER, all, own) => Problem::Scatter { root, all, own },
             (ALLGATHER, own, Some(all)) => Problem::Allgather { own, all },
             (REDUCE, Some(input), output) => Problem::Reduce { root, input, output, commutative },
-            (ALLREDUCE | ALLREDUCE_OF_BOTH, Some(input), Some(output)) => Problem::Allreduce { input, output, commutative },
+            (ALLREDUCE | ALLREDUCE_OF_BOTH, Some(input), Some(output)) => {
+                Problem::Allreduce { input, output, commutative }
+            }
             (SCAN, Some(input), Some(output)) => Problem::Scan { input, output },
             (EXSCAN, Some(input), Some(output)) => Problem::Exscan { input, output },
             _ => Problem::Barrier,
@@ -158,13 +160,7 @@ impl<'a> Call<'a> {
         if operation.root().is_some_and(|root| root >= key.blocks() && !key.is_root()) {
             return Err(bad_root(root, key.blocks()));
         }
-        let mut call = Call {
-            key,
-            lists: None,
-            send: Area::EMPTY,
-            recv: Area::EMPTY,
-            types: TypeTable::default(),
-        };
+        let mut call = Call { key, lists: None, send: Area::EMPTY, recv: Area::EMPTY, types: TypeTable::default() };
         call.bind(operation)?;
         Ok(call)
     }

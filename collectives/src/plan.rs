@@ -195,7 +195,9 @@ impl Planner {
 fn check_between(operation: &Operation) -> Result<()> {
     let own_is_missing = match operation {
         Operation::Gather { root, send: None, .. } | Operation::Gatherv { root, send: None, .. } => *root != ROOT_HERE,
-        Operation::Scatter { root, recv: None, .. } | Operation::Scatterv { root, recv: None, .. } => *root != ROOT_HERE,
+        Operation::Scatter { root, recv: None, .. } | Operation::Scatterv { root, recv: None, .. } => {
+            *root != ROOT_HERE
+        }
         Operation::Allgather { send: None, .. } | Operation::Allgatherv { send: None, .. } => true,
         Operation::Alltoall { send: None, .. } | Operation::Alltoallv { send: None, .. } => true,
         Operation::Reduce { root, vector, .. } => *root != ROOT_HERE && vector.send.is_none(),

@@ -8,7 +8,8 @@
 use fabric::CollectiveKind;
 
 use crate::algorithms::{
-    Seat, allgather, allreduce, alltoall, barrier, bcast, gather, inter, neighbor, reduce, reduce_scatter, scan, scatter,
+    Seat, allgather, allreduce, alltoall, barrier, bcast, gather, inter, neighbor, reduce, reduce_scatter, scan,
+    scatter,
 };
 use crate::problem::Problem;
 use crate::schedule::{Builder, Schedule};

@@ -60,7 +60,11 @@ impl Job {
     }
 
     /// Runs what `operation` describes for each peer; the results in int64.
-    fn run(&mut self, random: &mut Random, describe: impl Fn(&Job, usize, &mut dyn FnMut(&Operation))) -> Vec<Vec<i64>> {
+    fn run(
+        &mut self,
+        random: &mut Random,
+        describe: impl Fn(&Job, usize, &mut dyn FnMut(&Operation)),
+    ) -> Vec<Vec<i64>> {
         for bytes in &self.recv {
             bytes.fill(0, self.room, int(), &vec![0xbb; 8 * self.room as usize]);
         }
@@ -162,7 +166,9 @@ fn rooted(job: &mut Job, random: &mut Random, count: u64) {
             plan(&Operation::Scatter { root: ROOT_HERE, send: Some(job.data(&job.send, peer, count)), recv: None });
         }
         true => plan(&absent(CollectiveKind::Scatter)),
-        false => plan(&Operation::Scatter { root: at as u32, send: None, recv: Some(job.data(&job.recv, peer, count)) }),
+        false => {
+            plan(&Operation::Scatter { root: at as u32, send: None, recv: Some(job.data(&job.recv, peer, count)) })
+        }
     });
     for (rank, &peer) in high.iter().enumerate() {
         starts_with(&found[peer], &concatenated(&[root], rank as u64 * count, count), "scatter");
@@ -197,7 +203,13 @@ fn lists(job: &mut Job, random: &mut Random) {
     let (low, high) = (job.peers(0), job.peers(1));
     let to = |target: usize| target as u64 + 1;
     let packed_at = |counts: &[u64]| -> Vec<i64> {
-        counts.iter().scan(0, |at, &count| { *at += count as i64; Some(*at - count as i64) }).collect()
+        counts
+            .iter()
+            .scan(0, |at, &count| {
+                *at += count as i64;
+                Some(*at - count as i64)
+            })
+            .collect()
     };
     let found = job.run(random, |job, peer, plan| {
         let is_low = job.is_low(peer);

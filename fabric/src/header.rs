@@ -200,12 +200,30 @@ impl CollectiveKind {
     /// The name as a user writes it, for messages; `None` for an unknown number.
     pub fn name(raw: u8) -> Option<&'static str> {
         const NAMES: [&str; 24] = [
-            "MPI_Barrier", "MPI_Bcast", "MPI_Gather", "MPI_Gatherv", "MPI_Scatter", "MPI_Scatterv",
-            "MPI_Allgather", "MPI_Allgatherv", "MPI_Alltoall", "MPI_Alltoallv", "MPI_Alltoallw",
-            "MPI_Reduce", "MPI_Allreduce", "MPI_Reduce_scatter", "MPI_Reduce_scatter_block",
-            "MPI_Scan", "MPI_Exscan", "MPI_Neighbor_allgather", "MPI_Neighbor_allgatherv",
-            "MPI_Neighbor_alltoall", "MPI_Neighbor_alltoallv", "MPI_Neighbor_alltoallw",
-            "communicator creation", "MPI_Finalize",
+            "MPI_Barrier",
+            "MPI_Bcast",
+            "MPI_Gather",
+            "MPI_Gatherv",
+            "MPI_Scatter",
+            "MPI_Scatterv",
+            "MPI_Allgather",
+            "MPI_Allgatherv",
+            "MPI_Alltoall",
+            "MPI_Alltoallv",
+            "MPI_Alltoallw",
+            "MPI_Reduce",
+            "MPI_Allreduce",
+            "MPI_Reduce_scatter",
+            "MPI_Reduce_scatter_block",
+            "MPI_Scan",
+            "MPI_Exscan",
+            "MPI_Neighbor_allgather",
+            "MPI_Neighbor_allgatherv",
+            "MPI_Neighbor_alltoall",
+            "MPI_Neighbor_alltoallv",
+            "MPI_Neighbor_alltoallw",
+            "communicator creation",
+            "MPI_Finalize",
         ];
         NAMES.get(usize::from(raw).wrapping_sub(1)).copied()
     }

@@ -276,7 +276,12 @@ mod tests {
         let mut text = String::new();
         for core in 0..8 {
             for cpu in [core, core + 8] {
-                text += &format!("cpu {cpu} core {core} l2 {core} l3 {} numa {} package {}\n", core / 2, core / 4, core / 4);
+                text += &format!(
+                    "cpu {cpu} core {core} l2 {core} l3 {} numa {} package {}\n",
+                    core / 2,
+                    core / 4,
+                    core / 4
+                );
             }
         }
         let machine = Machine::parse(&text).unwrap();

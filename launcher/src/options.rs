@@ -142,12 +142,7 @@ const OPTIONS: &[(&str, &[Spec])] = &[
     (
         "Input and output",
         &[
-            spec(
-                Id::Tag,
-                &["tag-output", "l", "prepend-rank"],
-                &[],
-                "put the rank in front of each line of output",
-            ),
+            spec(Id::Tag, &["tag-output", "l", "prepend-rank"], &[], "put the rank in front of each line of output"),
             spec(Id::Stdin, &["stdin"], &["RANK|all|none"], "who reads our standard input (default: rank 0)"),
         ],
     ),
@@ -194,8 +189,14 @@ const REFUSED: &[(&[&str], &str)] = &[
         &["host", "hosts", "H", "f", "hostfile", "machinefile", "ppn", "N", "npernode", "perhost"],
         "all ranks run on this host; jobs over several hosts are not supported yet",
     ),
-    (&["mca", "gmca", "pmixmca", "prtemca"], "sets Open MPI's parameters; Verbena's knobs are set with --set NAME=VALUE"),
-    (&["genvnone", "envnone", "genvlist", "envlist"], "ranks get all of mpiexec's environment; use `env -i` to start with less"),
+    (
+        &["mca", "gmca", "pmixmca", "prtemca"],
+        "sets Open MPI's parameters; Verbena's knobs are set with --set NAME=VALUE",
+    ),
+    (
+        &["genvnone", "envnone", "genvlist", "envlist"],
+        "ranks get all of mpiexec's environment; use `env -i` to start with less",
+    ),
     (&["launcher", "rmk", "bootstrap"], "ranks are started by mpiexec itself"),
 ];
 
@@ -363,7 +364,8 @@ fn map_by(word: &str, value: &str, cores_each: &mut Option<u32>) -> Result<MapBy
 }
 
 fn named<T>(word: &str, value: &str, parse: impl Fn(&str) -> Option<T>, names: &[&str]) -> Result<T, Usage> {
-    parse(&value.to_ascii_lowercase()).ok_or_else(|| Usage(format!("{word} {value}: must be one of {}", names.join(", "))))
+    parse(&value.to_ascii_lowercase())
+        .ok_or_else(|| Usage(format!("{word} {value}: must be one of {}", names.join(", "))))
 }
 
 fn no_program(first: bool) -> Usage {
@@ -373,8 +375,7 @@ fn no_program(first: bool) -> Usage {
 
 /// The candidate that differs in the fewest letters, if those are few.
 fn closest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
-    let (changes, name) =
-        candidates.iter().map(|name| (strsim::damerau_levenshtein(word, name), *name)).min()?;
+    let (changes, name) = candidates.iter().map(|name| (strsim::damerau_levenshtein(word, name), *name)).min()?;
     (changes <= word.len().div_ceil(3).min(3) && name.len() > 1).then_some(name)
 }
 
@@ -428,7 +429,9 @@ mod tests {
 
     #[test]
     fn both_families_of_spelling_mean_the_same() {
-        for line in ["-n 4 a.out x -n", "-np 4 a.out x -n", "--np 4 a.out x -n", "--n=4 a.out x -n", "-c 4 -- a.out x -n"] {
+        for line in
+            ["-n 4 a.out x -n", "-np 4 a.out x -n", "--np 4 a.out x -n", "--n=4 a.out x -n", "-c 4 -- a.out x -n"]
+        {
             let settings = run(line).unwrap();
             assert_eq!(settings.sections.len(), 1);
             let section = &settings.sections[0];

@@ -66,6 +66,10 @@ fn ask_for_machine() -> Result<Machine, String> {
     let said = String::from_utf8_lossy(&output.stderr);
     match Machine::parse(&String::from_utf8_lossy(&output.stdout)).filter(|_| output.status.success()) {
         Some(machine) => Ok(machine),
-        None => Err(format!("cannot bind ranks: {} does not say what the machine is like {}", program.display(), said.trim())),
+        None => Err(format!(
+            "cannot bind ranks: {} does not say what the machine is like {}",
+            program.display(),
+            said.trim()
+        )),
     }
 }

@@ -97,6 +97,9 @@ mod tests {
         assert_eq!(find_text("/tmp", None).unwrap_err().message, "cannot run /tmp: it is a directory");
         assert!(find_text("/etc/passwd", None).unwrap_err().message.ends_with("chmod +x makes it so)"));
         assert_eq!(find_text("./passwd", Some("/etc")).unwrap_err().code, 126);
-        assert_eq!(find_text("no-such-program", None).unwrap_err().message, "cannot run no-such-program: no such program in PATH");
+        assert_eq!(
+            find_text("no-such-program", None).unwrap_err().message,
+            "cannot run no-such-program: no such program in PATH"
+        );
     }
 }

@@ -138,7 +138,10 @@ mod tests {
             "rank 0 (pid 5 on vm) exited with code 0 without calling MPI_Finalize"
         );
         let plain = Event::Died { rank: 0, exit: Exit::Code(3), state: State::Starting };
-        assert_eq!(failure(&plain, &seen(State::Starting, 0), 5, "vm", 4, false), "rank 0 (pid 5 on vm) exited with code 3");
+        assert_eq!(
+            failure(&plain, &seen(State::Starting, 0), 5, "vm", 4, false),
+            "rank 0 (pid 5 on vm) exited with code 3"
+        );
     }
 
     #[test]

@@ -87,7 +87,10 @@ impl Signals {
         let mut bytes = [0u8; 16 * SIZE];
         let read = rustix::io::read(&self.file, &mut bytes[..]).unwrap_or(0);
         // The number is the record's first field (signalfd(2)).
-        bytes[..read].chunks_exact(SIZE).map(|record| i32::from_ne_bytes([record[0], record[1], record[2], record[3]])).collect()
+        bytes[..read]
+            .chunks_exact(SIZE)
+            .map(|record| i32::from_ne_bytes([record[0], record[1], record[2], record[3]]))
+            .collect()
     }
 
     /// The mask that ranks run with.

@@ -161,7 +161,8 @@ pub fn spawn(start: &Start<'_>, stack: &mut Stack) -> Result<Pid, NotStarted> {
         return Err(NotStarted { step: Step::Clone, errno });
     };
     // SAFETY: `work` is alive; volatile, because the child wrote it.
-    let (failed_at, errno) = unsafe { ((&raw const work.failed_at).read_volatile(), (&raw const work.errno).read_volatile()) };
+    let (failed_at, errno) =
+        unsafe { ((&raw const work.failed_at).read_volatile(), (&raw const work.errno).read_volatile()) };
     if errno == 0 {
         return Ok(pid);
     }

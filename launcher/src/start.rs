@@ -73,7 +73,8 @@ struct Common<'a> {
 
 /// Starts all ranks. `Err` if none could be: a line for the user, and the exit code.
 pub fn start(settings: &Settings, placement: &Placement, mask: &Mask) -> Result<Started, CannotRun> {
-    let programs = settings.sections.iter().map(|section| program::find(&section.program, section.directory.as_deref()));
+    let programs =
+        settings.sections.iter().map(|section| program::find(&section.program, section.directory.as_deref()));
     let programs: Vec<CString> = programs.collect::<Result<_, _>>()?;
     let size = total_ranks(settings);
     let open_files = room_for_files(size)?;
@@ -318,7 +319,9 @@ fn rank_environment(words: &Words) -> [CString; 5] {
 
 /// The lines that set none of these variables.
 fn without<'a>(lines: &'a [CString], names: &'a [(String, String)]) -> impl Iterator<Item = CString> + 'a {
-    let sets = |line: &CString, name: &str| line.as_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="));
+    let sets = |line: &CString, name: &str| {
+        line.as_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
+    };
     lines.iter().filter(move |line| !names.iter().any(|(name, _)| sets(line, name))).cloned()
 }
 

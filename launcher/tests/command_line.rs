@@ -76,7 +76,8 @@ fn knobs_are_checked_once_and_passed_on() {
     refused("--set coll.windw=4 true", 2, "did you mean \"coll.window\"?");
     refused("--set coll.window=much true", 2, "coll.window");
     refused("--config /nowhere.toml true", 2, "/nowhere.toml");
-    let verbena = |arguments: &[&str]| finish(spawn(std::process::Command::new(env!("CARGO_BIN_EXE_verbena")).args(arguments)));
+    let verbena =
+        |arguments: &[&str]| finish(spawn(std::process::Command::new(env!("CARGO_BIN_EXE_verbena")).args(arguments)));
     let table = verbena(&["config", "--set", "coll.window=4"]).out;
     assert!(table.lines().any(|line| line.starts_with("coll.window ") && line.contains("--set")), "{table}");
     assert_eq!(verbena(&["config", "--set", "x=1"]).code, 1);

@@ -4,8 +4,8 @@ mod run;
 
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
 use run::{command, eventually, finish, mpiexec, processes, rank, script, spawn, unique_sleep};
+use rustix::process::{Pid, Signal, kill_process};
 
 const SOON: Duration = Duration::from_secs(2);
 
@@ -31,7 +31,10 @@ fn a_crash_ends_the_job_and_is_named() {
     assert!(ran.code == 139 && ran.time < SOON, "{ran:?}");
     assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
     assert!(ran.err.starts_with("mpiexec: rank 2 (pid "), "{ran:?}");
-    assert!(ran.err.contains("was killed by signal 11 (Segmentation fault) in MPI_Recv; ending the job (4 ranks)\n"), "{ran:?}");
+    assert!(
+        ran.err.contains("was killed by signal 11 (Segmentation fault) in MPI_Recv; ending the job (4 ranks)\n"),
+        "{ran:?}"
+    );
 }
 
 #[test]
@@ -71,7 +74,8 @@ fn ranks_that_ignore_sigterm_die_as_well() {
 #[test]
 fn nothing_that_ranks_started_is_left() {
     let mark = unique_sleep();
-    let ran = script("-n 2", &format!("sleep {mark} & setsid sleep {mark} & (trap '' TERM; setsid sleep {mark}) & exit 0"));
+    let ran =
+        script("-n 2", &format!("sleep {mark} & setsid sleep {mark} & (trap '' TERM; setsid sleep {mark}) & exit 0"));
     assert!(ran.code == 0 && ran.time < SOON, "{ran:?}");
     assert_eq!(processes(&mark), 0);
 }
@@ -207,6 +211,8 @@ fn several_tasks_of_another_launcher_are_refused() {
     assert!(slurm.code == 9 && slurm.err.contains("task 1 of 4 by Slurm"), "{slurm:?}");
     assert_eq!(task(&[("PMI_RANK", "0"), ("PMI_SIZE", "2")]).code, 9);
     assert_eq!(task(&[]).out, "0 of 1 running=true\n");
-    let ours = finish(spawn(command(&["-n", "1", &rank(), "init", "who", "finalize"]).env("PMI_RANK", "1").env("PMI_SIZE", "2")));
+    let ours = finish(spawn(
+        command(&["-n", "1", &rank(), "init", "who", "finalize"]).env("PMI_RANK", "1").env("PMI_SIZE", "2"),
+    ));
     assert_eq!(ours.out, "0 of 1 running=true\n");
 }

@@ -10,7 +10,8 @@ use run::{command, feed, finish, mpiexec, script, spawn};
 
 #[test]
 fn lines_of_different_ranks_never_mix() {
-    let write = "i=0; while [ $i -lt 300 ]; do printf 'rank %s ' $VERBENA_RANK; printf 'says '; echo $i; i=$((i+1)); done";
+    let write =
+        "i=0; while [ $i -lt 300 ]; do printf 'rank %s ' $VERBENA_RANK; printf 'says '; echo $i; i=$((i+1)); done";
     let ran = script("-n 4", write);
     assert_eq!(ran.out.lines().count(), 1200);
     for line in ran.out.lines() {

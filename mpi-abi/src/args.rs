@@ -20,7 +20,10 @@ pub(crate) const IN_PLACE: usize = 1;
 /// describe is valid until the operation completes.
 #[inline]
 pub(crate) unsafe fn buffer(
-    p: &Process, address: *const c_void, count: MPI_Count, datatype: MPI_Datatype,
+    p: &Process,
+    address: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
 ) -> Result<Buffer> {
     let count = checked_count(count, "count")?;
     let datatype = p.datatype(datatype.0)?;

@@ -115,16 +115,24 @@ pub(crate) fn delete_all_of_self() -> Result<()> {
     delete_all(Owner::Comm, predefined::COMM_SELF)
 }
 
-unsafe fn create_keyval(owner: Owner, copy: usize, delete: usize, keyval: *mut c_int, extra_state: *mut c_void) -> Result<()> {
+unsafe fn create_keyval(
+    owner: Owner,
+    copy: usize,
+    delete: usize,
+    keyval: *mut c_int,
+    extra_state: *mut c_void,
+) -> Result<()> {
     if keyval.is_null() {
         return Err(null_argument("keyval"));
     }
     let copy = match copy {
         0 => CopyFunction::Null,
         1 => CopyFunction::Dup,
-        // SAFETY: neither 0 nor 1, the predefined values, so the user's function of
-        // the type that the call's prototype demands.
-        address => CopyFunction::User(unsafe { std::mem::transmute::<usize, objects::attribute::CopyCallback>(address) }),
+        address => {
+            // SAFETY: neither 0 nor 1, the predefined values, so the user's function of
+            // the type that the call's prototype demands.
+            CopyFunction::User(unsafe { std::mem::transmute::<usize, objects::attribute::CopyCallback>(address) })
+        }
     };
     let delete = match delete {
         0 => DeleteFunction::Null,
@@ -192,31 +200,40 @@ fn predefined_value(p: &Process, keyval: c_int) -> Option<usize> {
 }
 
 pub(crate) unsafe fn comm_create_keyval(
-    comm_copy_attr_fn: MPI_Comm_copy_attr_function, comm_delete_attr_fn: MPI_Comm_delete_attr_function,
-    comm_keyval: *mut c_int, extra_state: *mut c_void,
+    comm_copy_attr_fn: MPI_Comm_copy_attr_function,
+    comm_delete_attr_fn: MPI_Comm_delete_attr_function,
+    comm_keyval: *mut c_int,
+    extra_state: *mut c_void,
 ) -> Result<()> {
     // SAFETY: the user's functions and pointer, passed on.
     unsafe { create_keyval(Owner::Comm, comm_copy_attr_fn.0, comm_delete_attr_fn.0, comm_keyval, extra_state) }
 }
 
 pub(crate) unsafe fn keyval_create(
-    copy_fn: MPI_Copy_function, delete_fn: MPI_Delete_function, keyval: *mut c_int, extra_state: *mut c_void,
+    copy_fn: MPI_Copy_function,
+    delete_fn: MPI_Delete_function,
+    keyval: *mut c_int,
+    extra_state: *mut c_void,
 ) -> Result<()> {
     // SAFETY: the user's functions and pointer, passed on.
     unsafe { create_keyval(Owner::Comm, copy_fn.0, delete_fn.0, keyval, extra_state) }
 }
 
 pub(crate) unsafe fn type_create_keyval(
-    type_copy_attr_fn: MPI_Type_copy_attr_function, type_delete_attr_fn: MPI_Type_delete_attr_function,
-    type_keyval: *mut c_int, extra_state: *mut c_void,
+    type_copy_attr_fn: MPI_Type_copy_attr_function,
+    type_delete_attr_fn: MPI_Type_delete_attr_function,
+    type_keyval: *mut c_int,
+    extra_state: *mut c_void,
 ) -> Result<()> {
     // SAFETY: the user's functions and pointer, passed on.
     unsafe { create_keyval(Owner::Type, type_copy_attr_fn.0, type_delete_attr_fn.0, type_keyval, extra_state) }
 }
 
 pub(crate) unsafe fn win_create_keyval(
-    win_copy_attr_fn: MPI_Win_copy_attr_function, win_delete_attr_fn: MPI_Win_delete_attr_function,
-    win_keyval: *mut c_int, extra_state: *mut c_void,
+    win_copy_attr_fn: MPI_Win_copy_attr_function,
+    win_delete_attr_fn: MPI_Win_delete_attr_function,
+    win_keyval: *mut c_int,
+    extra_state: *mut c_void,
 ) -> Result<()> {
     // SAFETY: the user's functions and pointer, passed on.
     unsafe { create_keyval(Owner::Win, win_copy_attr_fn.0, win_delete_attr_fn.0, win_keyval, extra_state) }
@@ -250,12 +267,19 @@ pub(crate) unsafe fn attr_put(comm: MPI_Comm, keyval: c_int, attribute_val: *mut
     set(Owner::Comm, comm.0, keyval, attribute_val as usize)
 }
 
-pub(crate) unsafe fn type_set_attr(datatype: MPI_Datatype, type_keyval: c_int, attribute_val: *mut c_void) -> Result<()> {
+pub(crate) unsafe fn type_set_attr(
+    datatype: MPI_Datatype,
+    type_keyval: c_int,
+    attribute_val: *mut c_void,
+) -> Result<()> {
     set(Owner::Type, datatype.0, type_keyval, attribute_val as usize)
 }
 
 pub(crate) unsafe fn comm_get_attr(
-    comm: MPI_Comm, comm_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int,
+    comm: MPI_Comm,
+    comm_keyval: c_int,
+    attribute_val: *mut c_void,
+    flag: *mut c_int,
 ) -> Result<()> {
     let value = with(|p| {
         p.comm(comm.0)?;
@@ -270,14 +294,20 @@ pub(crate) unsafe fn comm_get_attr(
 }
 
 pub(crate) unsafe fn attr_get(
-    comm: MPI_Comm, keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int,
+    comm: MPI_Comm,
+    keyval: c_int,
+    attribute_val: *mut c_void,
+    flag: *mut c_int,
 ) -> Result<()> {
     // SAFETY: passed on.
     unsafe { comm_get_attr(comm, keyval, attribute_val, flag) }
 }
 
 pub(crate) unsafe fn type_get_attr(
-    datatype: MPI_Datatype, type_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int,
+    datatype: MPI_Datatype,
+    type_keyval: c_int,
+    attribute_val: *mut c_void,
+    flag: *mut c_int,
 ) -> Result<()> {
     let value = with(|p| {
         p.keyvals.find(Owner::Type, type_keyval)?;

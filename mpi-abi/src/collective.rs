@@ -23,7 +23,9 @@ pub(super) type Planning<'a> = dyn FnMut(&Operation<'_>) -> Result<()> + 'a;
 
 /// Plans the operation that `describe` gives and runs it as `how` says.
 pub(super) fn run(
-    comm: MPI_Comm, how: How, describe: impl FnOnce(&Process, &Comm, &mut Planning<'_>) -> Result<()>,
+    comm: MPI_Comm,
+    how: How,
+    describe: impl FnOnce(&Process, &Comm, &mut Planning<'_>) -> Result<()>,
 ) -> Result<()> {
     how.check()?;
     let plan = with(|p| {
@@ -51,7 +53,10 @@ unsafe fn area(address: *const c_void, items: u64, ty: &Datatype) -> Result<Opti
         return Err(Error::new(Class::Type, "the datatype is not committed: call MPI_Type_commit first"));
     }
     if address.is_null() && items > 0 && ty.size() > 0 && ty.is_predefined() {
-        return Err(Error::new(Class::Buffer, format!("the buffer is a null pointer, but {items} items are to be moved")));
+        return Err(Error::new(
+            Class::Buffer,
+            format!("the buffer is a null pointer, but {items} items are to be moved"),
+        ));
     }
     // SAFETY: the user's promise about the buffer (MPI-5.0 §6), passed on.
     Ok(Some(unsafe { Area::of(address.cast_mut().cast(), items, ty) }))
@@ -59,7 +64,11 @@ unsafe fn area(address: *const c_void, items: u64, ty: &Datatype) -> Result<Opti
 
 /// `count` items for each of `blocks` ranks; `None` for MPI_IN_PLACE.
 pub(super) unsafe fn data<'a>(
-    p: &'a Process, address: *const c_void, count: MPI_Count, datatype: MPI_Datatype, blocks: u32,
+    p: &'a Process,
+    address: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    blocks: u32,
 ) -> Result<Option<Data<'a>>> {
     if address as usize == IN_PLACE {
         return Ok(None);
@@ -122,7 +131,10 @@ impl Part {
 fn bad_root(comm: &Comm, root: c_int) -> Error {
     let last = comm.peers().size() - 1;
     let others = if comm.is_inter() { ", or are MPI_ROOT or MPI_PROC_NULL" } else { "" };
-    Error::new(Class::Root, format!("root {root} can't be it on {}: roots go from 0 to {last}{others}", comm.describe()))
+    Error::new(
+        Class::Root,
+        format!("root {root} can't be it on {}: roots go from 0 to {last}{others}", comm.describe()),
+    )
 }
 
 /// Counts and displacements of a `v` operation, owned.
@@ -138,7 +150,12 @@ impl Lists {
     }
 
     /// Blocks of one type; displacements are in its extents.
-    pub(super) unsafe fn blocks<'a>(&'a self, p: &'a Process, address: *const c_void, datatype: MPI_Datatype) -> Result<Blocks<'a>> {
+    pub(super) unsafe fn blocks<'a>(
+        &'a self,
+        p: &'a Process,
+        address: *const c_void,
+        datatype: MPI_Datatype,
+    ) -> Result<Blocks<'a>> {
         let ty = p.datatype(datatype.0)?;
         let extent = ty.extent().1;
         // SAFETY: passed on.
@@ -203,7 +220,12 @@ struct Operands<'a> {
 
 impl<'a> Operands<'a> {
     unsafe fn read(
-        p: &'a Process, sendbuf: *const c_void, recvbuf: *mut c_void, count: u64, datatype: MPI_Datatype, op: MPI_Op,
+        p: &'a Process,
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: u64,
+        datatype: MPI_Datatype,
+        op: MPI_Op,
         receives: bool,
     ) -> Result<Operands<'a>> {
         let (ty, op) = (p.datatype(datatype.0)?, p.op(op.0)?);
@@ -231,7 +253,12 @@ pub(crate) unsafe fn barrier(comm: MPI_Comm, how: How) -> Result<()> {
 }
 
 pub(crate) unsafe fn bcast(
-    buffer: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, root: c_int, comm: MPI_Comm, how: How,
+    buffer: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    root: c_int,
+    comm: MPI_Comm,
+    how: How,
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
         let Some(root) = Part::new(object, root)?.root() else {
@@ -244,8 +271,15 @@ pub(crate) unsafe fn bcast(
 }
 
 pub(crate) unsafe fn gather(
-    sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: MPI_Count,
-    recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, how: How,
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    root: c_int,
+    comm: MPI_Comm,
+    how: How,
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
         let part = Part::new(object, root)?;
@@ -274,8 +308,16 @@ fn in_place_at_root(in_place: bool, is_root: bool) -> Result<()> {
 
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn gatherv(
-    sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcounts: Counts,
-    displs: Displs, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, how: How,
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    displs: Displs,
+    recvtype: MPI_Datatype,
+    root: c_int,
+    comm: MPI_Comm,
+    how: How,
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
         let part = Part::new(object, root)?;
@@ -293,8 +335,15 @@ pub(crate) unsafe fn gatherv(
 }
 
 pub(crate) unsafe fn scatter(
-    sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: MPI_Count,
-    recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, how: How,
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    root: c_int,
+    comm: MPI_Comm,
+    how: How,
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
         let part = Part::new(object, root)?;
@@ -315,8 +364,16 @@ pub(crate) unsafe fn scatter(
 
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn scatterv(
-    sendbuf: *const c_void, sendcounts: Counts, displs: Displs, sendtype: MPI_Datatype, recvbuf: *mut c_void,
-    recvcount: MPI_Count, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, how: How,
+    sendbuf: *const c_void,
+    sendcounts: Counts,
+    displs: Displs,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    root: c_int,
+    comm: MPI_Comm,
+    how: How,
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
         let part = Part::new(object, root)?;
@@ -334,8 +391,14 @@ pub(crate) unsafe fn scatterv(
 }
 
 pub(crate) unsafe fn allgather(
-    sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: MPI_Count,
-    recvtype: MPI_Datatype, comm: MPI_Comm, how: How,
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+    how: How,
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
         // SAFETY: the user's buffers.
@@ -348,8 +411,15 @@ pub(crate) unsafe fn allgather(
 
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn allgatherv(
-    sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcounts: Counts,
-    displs: Displs, recvtype: MPI_Datatype, comm: MPI_Comm, how: How,
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    displs: Displs,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+    how: How,
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
         // SAFETY: the user's buffers and arrays.
@@ -362,8 +432,14 @@ pub(crate) unsafe fn allgatherv(
 }
 
 pub(crate) unsafe fn alltoall(
-    sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: MPI_Count,
-    recvtype: MPI_Datatype, comm: MPI_Comm, how: How,
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+    how: How,
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
         // SAFETY: the user's buffers.
@@ -376,8 +452,16 @@ pub(crate) unsafe fn alltoall(
 
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn alltoallv(
-    sendbuf: *const c_void, sendcounts: Counts, sdispls: Displs, sendtype: MPI_Datatype, recvbuf: *mut c_void,
-    recvcounts: Counts, rdispls: Displs, recvtype: MPI_Datatype, comm: MPI_Comm, how: How,
+    sendbuf: *const c_void,
+    sendcounts: Counts,
+    sdispls: Displs,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    rdispls: Displs,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+    how: How,
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
         // SAFETY: the user's buffers and arrays; those of the sender are not looked at in place.
@@ -393,8 +477,16 @@ pub(crate) unsafe fn alltoallv(
 
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn alltoallw(
-    sendbuf: *const c_void, sendcounts: Counts, sdispls: Displs, sendtypes: *const MPI_Datatype, recvbuf: *mut c_void,
-    recvcounts: Counts, rdispls: Displs, recvtypes: *const MPI_Datatype, comm: MPI_Comm, how: How,
+    sendbuf: *const c_void,
+    sendcounts: Counts,
+    sdispls: Displs,
+    sendtypes: *const MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    rdispls: Displs,
+    recvtypes: *const MPI_Datatype,
+    comm: MPI_Comm,
+    how: How,
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
         let ranks = object.peers().size();
@@ -412,8 +504,14 @@ pub(crate) unsafe fn alltoallw(
 
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn reduce(
-    sendbuf: *const c_void, recvbuf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, op: MPI_Op, root: c_int,
-    comm: MPI_Comm, how: How,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    root: c_int,
+    comm: MPI_Comm,
+    how: How,
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
         let part = Part::new(object, root)?;
@@ -429,8 +527,13 @@ pub(crate) unsafe fn reduce(
 }
 
 pub(crate) unsafe fn allreduce(
-    sendbuf: *const c_void, recvbuf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, op: MPI_Op,
-    comm: MPI_Comm, how: How,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    comm: MPI_Comm,
+    how: How,
 ) -> Result<()> {
     run(comm, how, |p, _, plan| {
         let count = checked_count(count, "count")?;
@@ -441,8 +544,13 @@ pub(crate) unsafe fn allreduce(
 }
 
 pub(crate) unsafe fn reduce_scatter(
-    sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: Counts, datatype: MPI_Datatype, op: MPI_Op,
-    comm: MPI_Comm, how: How,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    comm: MPI_Comm,
+    how: How,
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
         // SAFETY: the user's array, one element for each rank, and buffers.
@@ -455,8 +563,13 @@ pub(crate) unsafe fn reduce_scatter(
 }
 
 pub(crate) unsafe fn reduce_scatter_block(
-    sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: MPI_Count, datatype: MPI_Datatype, op: MPI_Op,
-    comm: MPI_Comm, how: How,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    comm: MPI_Comm,
+    how: How,
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
         let count = checked_count(recvcount, "recvcount")?;
@@ -468,8 +581,13 @@ pub(crate) unsafe fn reduce_scatter_block(
 }
 
 pub(crate) unsafe fn scan(
-    sendbuf: *const c_void, recvbuf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, op: MPI_Op,
-    comm: MPI_Comm, how: How,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    comm: MPI_Comm,
+    how: How,
 ) -> Result<()> {
     run(comm, how, |p, _, plan| {
         let count = checked_count(count, "count")?;
@@ -480,8 +598,13 @@ pub(crate) unsafe fn scan(
 }
 
 pub(crate) unsafe fn exscan(
-    sendbuf: *const c_void, recvbuf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, op: MPI_Op,
-    comm: MPI_Comm, how: How,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    comm: MPI_Comm,
+    how: How,
 ) -> Result<()> {
     run(comm, how, |p, _, plan| {
         let count = checked_count(count, "count")?;

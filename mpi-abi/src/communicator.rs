@@ -82,7 +82,10 @@ pub(crate) unsafe fn comm_idup(comm: MPI_Comm, newcomm: *mut MPI_Comm, request: 
 }
 
 pub(crate) unsafe fn comm_idup_with_info(
-    comm: MPI_Comm, info: MPI_Info, newcomm: *mut MPI_Comm, request: *mut MPI_Request,
+    comm: MPI_Comm,
+    info: MPI_Info,
+    newcomm: *mut MPI_Comm,
+    request: *mut MPI_Request,
 ) -> Result<()> {
     not_null(newcomm)?;
     let hints = crate::info::optional(info)?;
@@ -105,7 +108,10 @@ pub(crate) unsafe fn comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: *mut
 }
 
 pub(crate) unsafe fn comm_create_group(
-    comm: MPI_Comm, group: MPI_Group, tag: c_int, newcomm: *mut MPI_Comm,
+    comm: MPI_Comm,
+    group: MPI_Group,
+    tag: c_int,
+    newcomm: *mut MPI_Comm,
 ) -> Result<()> {
     not_null(newcomm)?;
     if tag < 0 {
@@ -135,7 +141,10 @@ pub(crate) unsafe fn comm_split(comm: MPI_Comm, color: c_int, key: c_int, newcom
 /// # Safety
 /// As for [`give`].
 pub(super) unsafe fn finish_from_group(
-    mut made: Comm, info: MPI_Info, handler: Errhandler, newcomm: *mut MPI_Comm,
+    mut made: Comm,
+    info: MPI_Info,
+    handler: Errhandler,
+    newcomm: *mut MPI_Comm,
 ) -> Result<()> {
     made.set_hints(&crate::info::optional(info)?)?;
     made.set_errhandler(handler);
@@ -144,7 +153,11 @@ pub(super) unsafe fn finish_from_group(
 }
 
 pub(crate) unsafe fn comm_create_from_group(
-    group: MPI_Group, stringtag: *const c_char, info: MPI_Info, errhandler: MPI_Errhandler, newcomm: *mut MPI_Comm,
+    group: MPI_Group,
+    stringtag: *const c_char,
+    info: MPI_Info,
+    errhandler: MPI_Errhandler,
+    newcomm: *mut MPI_Comm,
 ) -> Result<()> {
     let handler = crate::errhandler::suiting(errhandler, Raiser::Comm)?;
     let make = || {
@@ -154,7 +167,9 @@ pub(crate) unsafe fn comm_create_from_group(
         let group = with(|p| p.group(group.0))?;
         // SAFETY: checked not to be null.
         match communicator::create_from_group(&group, &tag)? {
+            // SAFETY: the user's pointer, passed on.
             Some(made) => unsafe { finish_from_group(made, info, handler, newcomm) },
+            // SAFETY: as above.
             None => unsafe { give(newcomm, None) },
         }
     };
@@ -187,7 +202,11 @@ fn wish(split_type: c_int, hints: &Info) -> Result<Wish> {
 }
 
 pub(crate) unsafe fn comm_split_type(
-    comm: MPI_Comm, split_type: c_int, key: c_int, info: MPI_Info, newcomm: *mut MPI_Comm,
+    comm: MPI_Comm,
+    split_type: c_int,
+    key: c_int,
+    info: MPI_Info,
+    newcomm: *mut MPI_Comm,
 ) -> Result<()> {
     not_null(newcomm)?;
     let wish = wish(split_type, &crate::info::optional(info)?)?;

@@ -48,7 +48,9 @@ pub(crate) fn handle_of(datatype: Datatype) -> MPI_Datatype {
 
 /// Makes a datatype of an old one and stores its handle.
 unsafe fn derive(
-    oldtype: MPI_Datatype, newtype: *mut MPI_Datatype, make: impl FnOnce(&Datatype) -> Result<Datatype>,
+    oldtype: MPI_Datatype,
+    newtype: *mut MPI_Datatype,
+    make: impl FnOnce(&Datatype) -> Result<Datatype>,
 ) -> Result<()> {
     if newtype.is_null() {
         return Err(null_argument("newtype"));
@@ -78,42 +80,62 @@ fn dimensions(ndims: c_int) -> Result<usize> {
 }
 
 pub(crate) unsafe fn type_contiguous(
-    count: MPI_Count, oldtype: MPI_Datatype, newtype: *mut MPI_Datatype,
+    count: MPI_Count,
+    oldtype: MPI_Datatype,
+    newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     // SAFETY: the user's pointer, passed on.
     unsafe { derive(oldtype, newtype, |old| Datatype::contiguous(Counting::Int, count, old)) }
 }
 
 pub(crate) unsafe fn type_contiguous_c(
-    count: MPI_Count, oldtype: MPI_Datatype, newtype: *mut MPI_Datatype,
+    count: MPI_Count,
+    oldtype: MPI_Datatype,
+    newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     // SAFETY: the user's pointer, passed on.
     unsafe { derive(oldtype, newtype, |old| Datatype::contiguous(Counting::Large, count, old)) }
 }
 
 pub(crate) unsafe fn type_vector(
-    count: MPI_Count, blocklength: MPI_Count, stride: MPI_Count, oldtype: MPI_Datatype, newtype: *mut MPI_Datatype,
+    count: MPI_Count,
+    blocklength: MPI_Count,
+    stride: MPI_Count,
+    oldtype: MPI_Datatype,
+    newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     // SAFETY: the user's pointer, passed on.
     unsafe { derive(oldtype, newtype, |old| Datatype::vector(Counting::Int, count, blocklength, stride, old)) }
 }
 
 pub(crate) unsafe fn type_vector_c(
-    count: MPI_Count, blocklength: MPI_Count, stride: MPI_Count, oldtype: MPI_Datatype, newtype: *mut MPI_Datatype,
+    count: MPI_Count,
+    blocklength: MPI_Count,
+    stride: MPI_Count,
+    oldtype: MPI_Datatype,
+    newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     // SAFETY: the user's pointer, passed on.
     unsafe { derive(oldtype, newtype, |old| Datatype::vector(Counting::Large, count, blocklength, stride, old)) }
 }
 
 pub(crate) unsafe fn type_create_hvector(
-    count: MPI_Count, blocklength: MPI_Count, stride: MPI_Aint, oldtype: MPI_Datatype, newtype: *mut MPI_Datatype,
+    count: MPI_Count,
+    blocklength: MPI_Count,
+    stride: MPI_Aint,
+    oldtype: MPI_Datatype,
+    newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     // SAFETY: the user's pointer, passed on.
     unsafe { derive(oldtype, newtype, |old| Datatype::hvector(Counting::Int, count, blocklength, stride, old)) }
 }
 
 pub(crate) unsafe fn type_create_hvector_c(
-    count: MPI_Count, blocklength: MPI_Count, stride: MPI_Count, oldtype: MPI_Datatype, newtype: *mut MPI_Datatype,
+    count: MPI_Count,
+    blocklength: MPI_Count,
+    stride: MPI_Count,
+    oldtype: MPI_Datatype,
+    newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     // SAFETY: the user's pointer, passed on.
     unsafe { derive(oldtype, newtype, |old| Datatype::hvector(Counting::Large, count, blocklength, stride, old)) }
@@ -121,14 +143,21 @@ pub(crate) unsafe fn type_create_hvector_c(
 
 /// The name of MPI-1.
 pub(crate) unsafe fn type_hvector(
-    count: c_int, blocklength: c_int, stride: MPI_Aint, oldtype: MPI_Datatype, newtype: *mut MPI_Datatype,
+    count: c_int,
+    blocklength: c_int,
+    stride: MPI_Aint,
+    oldtype: MPI_Datatype,
+    newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     // SAFETY: passed on.
     unsafe { type_create_hvector(count.into(), blocklength.into(), stride, oldtype, newtype) }
 }
 
 pub(crate) unsafe fn type_indexed(
-    count: MPI_Count, array_of_blocklengths: Counts, array_of_displacements: Displs, oldtype: MPI_Datatype,
+    count: MPI_Count,
+    array_of_blocklengths: Counts,
+    array_of_displacements: Displs,
+    oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     let count = length(count)?;
@@ -141,8 +170,11 @@ pub(crate) unsafe fn type_indexed(
 }
 
 pub(crate) unsafe fn type_create_hindexed(
-    count: MPI_Count, array_of_blocklengths: Counts, array_of_displacements: *const MPI_Aint,
-    oldtype: MPI_Datatype, newtype: *mut MPI_Datatype,
+    count: MPI_Count,
+    array_of_blocklengths: Counts,
+    array_of_displacements: *const MPI_Aint,
+    oldtype: MPI_Datatype,
+    newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     // SAFETY: the user's arrays of `count` elements, and pointer.
     unsafe {
@@ -154,7 +186,10 @@ pub(crate) unsafe fn type_create_hindexed(
 
 /// The name of MPI-1.
 pub(crate) unsafe fn type_hindexed(
-    count: c_int, array_of_blocklengths: *mut c_int, array_of_displacements: *mut MPI_Aint, oldtype: MPI_Datatype,
+    count: c_int,
+    array_of_blocklengths: *mut c_int,
+    array_of_displacements: *mut MPI_Aint,
+    oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     let lengths = Counts::Int(array_of_blocklengths);
@@ -163,7 +198,10 @@ pub(crate) unsafe fn type_hindexed(
 }
 
 pub(crate) unsafe fn type_create_indexed_block(
-    count: MPI_Count, blocklength: MPI_Count, array_of_displacements: Displs, oldtype: MPI_Datatype,
+    count: MPI_Count,
+    blocklength: MPI_Count,
+    array_of_displacements: Displs,
+    oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     // SAFETY: the user's array of `count` elements, and pointer.
@@ -175,7 +213,10 @@ pub(crate) unsafe fn type_create_indexed_block(
 }
 
 pub(crate) unsafe fn type_create_hindexed_block(
-    count: MPI_Count, blocklength: MPI_Count, array_of_displacements: *const MPI_Aint, oldtype: MPI_Datatype,
+    count: MPI_Count,
+    blocklength: MPI_Count,
+    array_of_displacements: *const MPI_Aint,
+    oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     // SAFETY: the user's array of `count` elements, and pointer.
@@ -186,7 +227,10 @@ pub(crate) unsafe fn type_create_hindexed_block(
 }
 
 pub(crate) unsafe fn type_create_hindexed_block_c(
-    count: MPI_Count, blocklength: MPI_Count, array_of_displacements: *const MPI_Count, oldtype: MPI_Datatype,
+    count: MPI_Count,
+    blocklength: MPI_Count,
+    array_of_displacements: *const MPI_Count,
+    oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     // SAFETY: the user's array of `count` elements, and pointer.
@@ -197,8 +241,11 @@ pub(crate) unsafe fn type_create_hindexed_block_c(
 }
 
 pub(crate) unsafe fn type_create_struct(
-    count: MPI_Count, array_of_blocklengths: Counts, array_of_displacements: *const MPI_Aint,
-    array_of_types: *const MPI_Datatype, newtype: *mut MPI_Datatype,
+    count: MPI_Count,
+    array_of_blocklengths: Counts,
+    array_of_displacements: *const MPI_Aint,
+    array_of_types: *const MPI_Datatype,
+    newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     // SAFETY: the user's arrays of `count` elements, and pointer.
     unsafe {
@@ -212,8 +259,11 @@ pub(crate) unsafe fn type_create_struct(
 
 /// The name of MPI-1, which also knew MPI_LB and MPI_UB.
 pub(crate) unsafe fn type_struct(
-    count: c_int, array_of_blocklengths: *mut c_int, array_of_displacements: *mut MPI_Aint,
-    array_of_types: *mut MPI_Datatype, newtype: *mut MPI_Datatype,
+    count: c_int,
+    array_of_blocklengths: *mut c_int,
+    array_of_displacements: *mut MPI_Aint,
+    array_of_types: *mut MPI_Datatype,
+    newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     let lengths = Counts::Int(array_of_blocklengths);
     // SAFETY: passed on.
@@ -221,8 +271,13 @@ pub(crate) unsafe fn type_struct(
 }
 
 pub(crate) unsafe fn type_create_subarray(
-    ndims: c_int, array_of_sizes: Counts, array_of_subsizes: Counts, array_of_starts: Counts, order: c_int,
-    oldtype: MPI_Datatype, newtype: *mut MPI_Datatype,
+    ndims: c_int,
+    array_of_sizes: Counts,
+    array_of_subsizes: Counts,
+    array_of_starts: Counts,
+    order: c_int,
+    oldtype: MPI_Datatype,
+    newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     let (ndims, order) = (dimensions(ndims)?, Order::from_number(order)?);
     // SAFETY: the user's arrays of `ndims` elements, and pointer.
@@ -237,8 +292,15 @@ pub(crate) unsafe fn type_create_subarray(
 
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn type_create_darray(
-    size: c_int, rank: c_int, ndims: c_int, array_of_gsizes: Counts, array_of_distribs: *const c_int,
-    array_of_dargs: *const c_int, array_of_psizes: *const c_int, order: c_int, oldtype: MPI_Datatype,
+    size: c_int,
+    rank: c_int,
+    ndims: c_int,
+    array_of_gsizes: Counts,
+    array_of_distribs: *const c_int,
+    array_of_dargs: *const c_int,
+    array_of_psizes: *const c_int,
+    order: c_int,
+    oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     let (length, order) = (dimensions(ndims)?, Order::from_number(order)?);
@@ -256,14 +318,20 @@ pub(crate) unsafe fn type_create_darray(
 }
 
 pub(crate) unsafe fn type_create_resized(
-    oldtype: MPI_Datatype, lb: MPI_Aint, extent: MPI_Aint, newtype: *mut MPI_Datatype,
+    oldtype: MPI_Datatype,
+    lb: MPI_Aint,
+    extent: MPI_Aint,
+    newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     // SAFETY: the user's pointer, passed on.
     unsafe { derive(oldtype, newtype, |old| Datatype::resized(Counting::Int, old, lb, extent)) }
 }
 
 pub(crate) unsafe fn type_create_resized_c(
-    oldtype: MPI_Datatype, lb: MPI_Count, extent: MPI_Count, newtype: *mut MPI_Datatype,
+    oldtype: MPI_Datatype,
+    lb: MPI_Count,
+    extent: MPI_Count,
+    newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     // SAFETY: the user's pointer, passed on.
     unsafe { derive(oldtype, newtype, |old| Datatype::resized(Counting::Large, old, lb, extent)) }
@@ -315,7 +383,9 @@ pub(crate) unsafe fn type_free(datatype: *mut MPI_Datatype) -> Result<()> {
 
 /// MPI_DATATYPE_NULL when no pair type can be made of the two (MPI-5.0 §6.9.4).
 pub(crate) unsafe fn type_get_value_index(
-    value_type: MPI_Datatype, index_type: MPI_Datatype, pair_type: *mut MPI_Datatype,
+    value_type: MPI_Datatype,
+    index_type: MPI_Datatype,
+    pair_type: *mut MPI_Datatype,
 ) -> Result<()> {
     let (value, index) = (object(value_type)?, object(index_type)?);
     if pair_type.is_null() {

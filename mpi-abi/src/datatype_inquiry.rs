@@ -24,9 +24,7 @@ pub(crate) unsafe fn type_size(datatype: MPI_Datatype, size: CountOut) -> Result
     unsafe { size.put_or_undefined(Some(bytes), "size") }
 }
 
-pub(crate) unsafe fn type_get_extent(
-    datatype: MPI_Datatype, lb: *mut MPI_Aint, extent: *mut MPI_Aint,
-) -> Result<()> {
+pub(crate) unsafe fn type_get_extent(datatype: MPI_Datatype, lb: *mut MPI_Aint, extent: *mut MPI_Aint) -> Result<()> {
     let (low, bytes) = ask(datatype, Datatype::extent)?;
     // SAFETY: null is refused, else the user's pointers.
     unsafe {
@@ -36,7 +34,9 @@ pub(crate) unsafe fn type_get_extent(
 }
 
 pub(crate) unsafe fn type_get_true_extent(
-    datatype: MPI_Datatype, true_lb: *mut MPI_Aint, true_extent: *mut MPI_Aint,
+    datatype: MPI_Datatype,
+    true_lb: *mut MPI_Aint,
+    true_extent: *mut MPI_Aint,
 ) -> Result<()> {
     let (low, bytes) = ask(datatype, Datatype::true_extent)?;
     // SAFETY: null is refused, else the user's pointers.
@@ -78,7 +78,10 @@ fn without_counts(envelope: &Envelope, ask_instead: &str) -> Result<()> {
 }
 
 pub(crate) unsafe fn type_get_envelope(
-    datatype: MPI_Datatype, num_integers: *mut c_int, num_addresses: *mut c_int, num_datatypes: *mut c_int,
+    datatype: MPI_Datatype,
+    num_integers: *mut c_int,
+    num_addresses: *mut c_int,
+    num_datatypes: *mut c_int,
     combiner: *mut c_int,
 ) -> Result<()> {
     let envelope = ask(datatype, Datatype::envelope)?;
@@ -93,8 +96,12 @@ pub(crate) unsafe fn type_get_envelope(
 }
 
 pub(crate) unsafe fn type_get_envelope_c(
-    datatype: MPI_Datatype, num_integers: *mut MPI_Count, num_addresses: *mut MPI_Count,
-    num_large_counts: *mut MPI_Count, num_datatypes: *mut MPI_Count, combiner: *mut c_int,
+    datatype: MPI_Datatype,
+    num_integers: *mut MPI_Count,
+    num_addresses: *mut MPI_Count,
+    num_large_counts: *mut MPI_Count,
+    num_datatypes: *mut MPI_Count,
+    combiner: *mut c_int,
 ) -> Result<()> {
     let envelope = ask(datatype, Datatype::envelope)?;
     // SAFETY: null is refused, else the user's pointers.
@@ -135,8 +142,13 @@ unsafe fn put_types(to: *mut MPI_Datatype, room: MPI_Count, contents: &Contents)
 
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn type_get_contents(
-    datatype: MPI_Datatype, max_integers: c_int, max_addresses: c_int, max_datatypes: c_int,
-    array_of_integers: *mut c_int, array_of_addresses: *mut MPI_Aint, array_of_datatypes: *mut MPI_Datatype,
+    datatype: MPI_Datatype,
+    max_integers: c_int,
+    max_addresses: c_int,
+    max_datatypes: c_int,
+    array_of_integers: *mut c_int,
+    array_of_addresses: *mut MPI_Aint,
+    array_of_datatypes: *mut MPI_Datatype,
 ) -> Result<()> {
     let object = ask(datatype, Datatype::clone)?;
     without_counts(&object.envelope(), "MPI_Type_get_contents_c")?;
@@ -151,9 +163,15 @@ pub(crate) unsafe fn type_get_contents(
 
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn type_get_contents_c(
-    datatype: MPI_Datatype, max_integers: MPI_Count, max_addresses: MPI_Count, max_large_counts: MPI_Count,
-    max_datatypes: MPI_Count, array_of_integers: *mut c_int, array_of_addresses: *mut MPI_Aint,
-    array_of_large_counts: *mut MPI_Count, array_of_datatypes: *mut MPI_Datatype,
+    datatype: MPI_Datatype,
+    max_integers: MPI_Count,
+    max_addresses: MPI_Count,
+    max_large_counts: MPI_Count,
+    max_datatypes: MPI_Count,
+    array_of_integers: *mut c_int,
+    array_of_addresses: *mut MPI_Aint,
+    array_of_large_counts: *mut MPI_Count,
+    array_of_datatypes: *mut MPI_Datatype,
 ) -> Result<()> {
     let object = ask(datatype, Datatype::clone)?;
     let contents = object.contents()?;
@@ -173,7 +191,9 @@ pub(crate) unsafe fn type_set_name(datatype: MPI_Datatype, type_name: *const c_c
 }
 
 pub(crate) unsafe fn type_get_name(
-    datatype: MPI_Datatype, type_name: *mut c_char, resultlen: *mut c_int,
+    datatype: MPI_Datatype,
+    type_name: *mut c_char,
+    resultlen: *mut c_int,
 ) -> Result<()> {
     // MPI-5.0 §7.8: MPI_DATATYPE_NULL has a name as well.
     let name = match datatype.0 {

@@ -37,35 +37,40 @@ unsafe fn create(raiser: Raiser, function: Option<ErrhandlerFunction>, errhandle
 }
 
 pub(crate) unsafe fn comm_create_errhandler(
-    comm_errhandler_fn: Option<ErrhandlerFunction>, errhandler: *mut MPI_Errhandler,
+    comm_errhandler_fn: Option<ErrhandlerFunction>,
+    errhandler: *mut MPI_Errhandler,
 ) -> Result<()> {
     // SAFETY: the user's pointer, passed on.
     unsafe { create(Raiser::Comm, comm_errhandler_fn, errhandler) }
 }
 
 pub(crate) unsafe fn win_create_errhandler(
-    win_errhandler_fn: Option<ErrhandlerFunction>, errhandler: *mut MPI_Errhandler,
+    win_errhandler_fn: Option<ErrhandlerFunction>,
+    errhandler: *mut MPI_Errhandler,
 ) -> Result<()> {
     // SAFETY: the user's pointer, passed on.
     unsafe { create(Raiser::Win, win_errhandler_fn, errhandler) }
 }
 
 pub(crate) unsafe fn file_create_errhandler(
-    file_errhandler_fn: Option<ErrhandlerFunction>, errhandler: *mut MPI_Errhandler,
+    file_errhandler_fn: Option<ErrhandlerFunction>,
+    errhandler: *mut MPI_Errhandler,
 ) -> Result<()> {
     // SAFETY: the user's pointer, passed on.
     unsafe { create(Raiser::File, file_errhandler_fn, errhandler) }
 }
 
 pub(crate) unsafe fn session_create_errhandler(
-    session_errhandler_fn: Option<ErrhandlerFunction>, errhandler: *mut MPI_Errhandler,
+    session_errhandler_fn: Option<ErrhandlerFunction>,
+    errhandler: *mut MPI_Errhandler,
 ) -> Result<()> {
     // SAFETY: the user's pointer, passed on.
     unsafe { create(Raiser::Session, session_errhandler_fn, errhandler) }
 }
 
 pub(crate) unsafe fn errhandler_create(
-    function: Option<ErrhandlerFunction>, errhandler: *mut MPI_Errhandler,
+    function: Option<ErrhandlerFunction>,
+    errhandler: *mut MPI_Errhandler,
 ) -> Result<()> {
     // SAFETY: the user's pointer, passed on.
     unsafe { create(Raiser::Comm, function, errhandler) }

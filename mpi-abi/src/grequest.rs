@@ -7,14 +7,15 @@ use runtime::generalized::Generalized;
 use runtime::request::State;
 use runtime::{Request, predefined, with};
 
-use crate::abi::{
-    MPI_Grequest_cancel_function, MPI_Grequest_free_function, MPI_Grequest_query_function, MPI_Request,
-};
+use crate::abi::{MPI_Grequest_cancel_function, MPI_Grequest_free_function, MPI_Grequest_query_function, MPI_Request};
 use crate::args::{null_argument, put};
 
 pub(crate) unsafe fn grequest_start(
-    query_fn: Option<MPI_Grequest_query_function>, free_fn: Option<MPI_Grequest_free_function>,
-    cancel_fn: Option<MPI_Grequest_cancel_function>, extra_state: *mut c_void, request: *mut MPI_Request,
+    query_fn: Option<MPI_Grequest_query_function>,
+    free_fn: Option<MPI_Grequest_free_function>,
+    cancel_fn: Option<MPI_Grequest_cancel_function>,
+    extra_state: *mut c_void,
+    request: *mut MPI_Request,
 ) -> Result<()> {
     let query = query_fn.ok_or_else(|| null_argument("query_fn"))?;
     let free = free_fn.ok_or_else(|| null_argument("free_fn"))?;

@@ -17,11 +17,7 @@ pub(super) unsafe fn give(newgroup: *mut MPI_Group, group: Group) -> Result<()> 
     if newgroup.is_null() {
         return Err(null_argument("newgroup"));
     }
-    let handle = if group.size() == 0 {
-        predefined::GROUP_EMPTY
-    } else {
-        with(|p| p.groups.insert(group)) as usize
-    };
+    let handle = if group.size() == 0 { predefined::GROUP_EMPTY } else { with(|p| p.groups.insert(group)) as usize };
     // SAFETY: not null, so the user's pointer.
     unsafe { put(newgroup, MPI_Group(handle), "newgroup") }
 }
@@ -49,13 +45,16 @@ pub(crate) unsafe fn group_rank(group: MPI_Group, rank: *mut c_int) -> Result<()
 }
 
 pub(crate) unsafe fn group_translate_ranks(
-    group1: MPI_Group, n: c_int, ranks1: *const c_int, group2: MPI_Group, ranks2: *mut c_int,
+    group1: MPI_Group,
+    n: c_int,
+    ranks1: *const c_int,
+    group2: MPI_Group,
+    ranks2: *mut c_int,
 ) -> Result<()> {
     let (from, to) = both(group1, group2)?;
     // SAFETY: the user's arrays of `n` ranks each.
-    let (input, output) = unsafe {
-        (slice(ranks1, MPI_Count::from(n), "ranks1")?, slice_mut(ranks2, MPI_Count::from(n), "ranks2")?)
-    };
+    let (input, output) =
+        unsafe { (slice(ranks1, MPI_Count::from(n), "ranks1")?, slice_mut(ranks2, MPI_Count::from(n), "ranks2")?) };
     for (&rank, translated) in input.iter().zip(output) {
         *translated = match rank {
             MPI_PROC_NULL => MPI_PROC_NULL,
@@ -97,17 +96,13 @@ pub(crate) unsafe fn group_union(group1: MPI_Group, group2: MPI_Group, newgroup:
     unsafe { give(newgroup, one.union(&other)) }
 }
 
-pub(crate) unsafe fn group_intersection(
-    group1: MPI_Group, group2: MPI_Group, newgroup: *mut MPI_Group,
-) -> Result<()> {
+pub(crate) unsafe fn group_intersection(group1: MPI_Group, group2: MPI_Group, newgroup: *mut MPI_Group) -> Result<()> {
     let (one, other) = both(group1, group2)?;
     // SAFETY: the user's pointer, passed on.
     unsafe { give(newgroup, one.intersection(&other)) }
 }
 
-pub(crate) unsafe fn group_difference(
-    group1: MPI_Group, group2: MPI_Group, newgroup: *mut MPI_Group,
-) -> Result<()> {
+pub(crate) unsafe fn group_difference(group1: MPI_Group, group2: MPI_Group, newgroup: *mut MPI_Group) -> Result<()> {
     let (one, other) = both(group1, group2)?;
     // SAFETY: the user's pointer, passed on.
     unsafe { give(newgroup, one.difference(&other)) }
@@ -124,7 +119,10 @@ unsafe fn ranks_of(group: &Group, n: c_int, ranks: *const c_int) -> Result<Vec<u
 }
 
 pub(crate) unsafe fn group_incl(
-    group: MPI_Group, n: c_int, ranks: *const c_int, newgroup: *mut MPI_Group,
+    group: MPI_Group,
+    n: c_int,
+    ranks: *const c_int,
+    newgroup: *mut MPI_Group,
 ) -> Result<()> {
     let members = self::group(group)?;
     // SAFETY: the user's array and pointer.
@@ -135,7 +133,10 @@ pub(crate) unsafe fn group_incl(
 }
 
 pub(crate) unsafe fn group_excl(
-    group: MPI_Group, n: c_int, ranks: *const c_int, newgroup: *mut MPI_Group,
+    group: MPI_Group,
+    n: c_int,
+    ranks: *const c_int,
+    newgroup: *mut MPI_Group,
 ) -> Result<()> {
     let members = self::group(group)?;
     // SAFETY: the user's array and pointer.
@@ -153,7 +154,10 @@ unsafe fn ranges_of<'a>(n: c_int, ranges: *mut [c_int; 3]) -> Result<&'a [[c_int
 }
 
 pub(crate) unsafe fn group_range_incl(
-    group: MPI_Group, n: c_int, ranges: *mut [c_int; 3], newgroup: *mut MPI_Group,
+    group: MPI_Group,
+    n: c_int,
+    ranges: *mut [c_int; 3],
+    newgroup: *mut MPI_Group,
 ) -> Result<()> {
     let members = self::group(group)?;
     // SAFETY: the user's array and pointer.
@@ -161,7 +165,10 @@ pub(crate) unsafe fn group_range_incl(
 }
 
 pub(crate) unsafe fn group_range_excl(
-    group: MPI_Group, n: c_int, ranges: *mut [c_int; 3], newgroup: *mut MPI_Group,
+    group: MPI_Group,
+    n: c_int,
+    ranges: *mut [c_int; 3],
+    newgroup: *mut MPI_Group,
 ) -> Result<()> {
     let members = self::group(group)?;
     // SAFETY: the user's array and pointer.
@@ -177,7 +184,8 @@ pub(crate) unsafe fn group_free(group: *mut MPI_Group) -> Result<()> {
     self::group(handle)?;
     // MPI_GROUP_EMPTY may be freed (it is what MPI_Group_incl of nothing gave).
     if handle.0 >= predefined::END {
-        with(|p| p.groups.remove(handle.0 as u64)).map_err(|stale| runtime::bad_handle(Class::Group, "group", stale))?;
+        with(|p| p.groups.remove(handle.0 as u64))
+            .map_err(|stale| runtime::bad_handle(Class::Group, "group", stale))?;
     }
     // SAFETY: as above.
     unsafe { put(group, MPI_Group(predefined::GROUP_NULL), "group") }

@@ -13,9 +13,7 @@ use crate::args::{null_argument, put};
 pub(crate) fn copy_of(p: &Process, info: MPI_Info) -> Result<Info> {
     match info.0 {
         predefined::INFO_ENV => Ok(crate::environment::info_env()),
-        small if small < predefined::END => {
-            Err(bad_predefined(Class::Info, "info", small, predefined::INFO_NULL))
-        }
+        small if small < predefined::END => Err(bad_predefined(Class::Info, "info", small, predefined::INFO_NULL)),
         handle => p.infos.get(handle as u64).cloned().map_err(|stale| bad_handle(Class::Info, "info", stale)),
     }
 }
@@ -128,7 +126,11 @@ unsafe fn put_bytes(to: *mut c_char, bytes: &[u8]) -> Result<()> {
 }
 
 pub(crate) unsafe fn info_get_string(
-    info: MPI_Info, key: *const c_char, buflen: *mut c_int, value: *mut c_char, flag: *mut c_int,
+    info: MPI_Info,
+    key: *const c_char,
+    buflen: *mut c_int,
+    value: *mut c_char,
+    flag: *mut c_int,
 ) -> Result<()> {
     let object = with(|p| copy_of(p, info))?;
     // SAFETY: null is refused, else the user's string, pointers and buffer of `*buflen` characters.
@@ -145,7 +147,11 @@ pub(crate) unsafe fn info_get_string(
 }
 
 pub(crate) unsafe fn info_get(
-    info: MPI_Info, key: *const c_char, valuelen: c_int, value: *mut c_char, flag: *mut c_int,
+    info: MPI_Info,
+    key: *const c_char,
+    valuelen: c_int,
+    value: *mut c_char,
+    flag: *mut c_int,
 ) -> Result<()> {
     let object = with(|p| copy_of(p, info))?;
     // SAFETY: null is refused, else the user's string and pointers; the buffer has
@@ -162,7 +168,10 @@ pub(crate) unsafe fn info_get(
 }
 
 pub(crate) unsafe fn info_get_valuelen(
-    info: MPI_Info, key: *const c_char, valuelen: *mut c_int, flag: *mut c_int,
+    info: MPI_Info,
+    key: *const c_char,
+    valuelen: *mut c_int,
+    flag: *mut c_int,
 ) -> Result<()> {
     let object = with(|p| copy_of(p, info))?;
     // SAFETY: null is refused, else the user's string and pointers.

@@ -16,7 +16,10 @@ pub(crate) unsafe fn init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> Re
 }
 
 pub(crate) unsafe fn init_thread(
-    _argc: *mut c_int, _argv: *mut *mut *mut c_char, required: c_int, provided: *mut c_int,
+    _argc: *mut c_int,
+    _argv: *mut *mut *mut c_char,
+    required: c_int,
+    provided: *mut c_int,
 ) -> Result<()> {
     let level = runtime::init(required)?;
     // SAFETY: null is refused, else the user's pointer.

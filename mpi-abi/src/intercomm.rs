@@ -44,7 +44,11 @@ fn leader(rank: c_int) -> Result<u32> {
 }
 
 pub(crate) unsafe fn intercomm_create(
-    local_comm: MPI_Comm, local_leader: c_int, peer_comm: MPI_Comm, remote_leader: c_int, tag: c_int,
+    local_comm: MPI_Comm,
+    local_leader: c_int,
+    peer_comm: MPI_Comm,
+    remote_leader: c_int,
+    tag: c_int,
     newintercomm: *mut MPI_Comm,
 ) -> Result<()> {
     not_null(newintercomm)?;
@@ -61,8 +65,14 @@ pub(crate) unsafe fn intercomm_merge(intercomm: MPI_Comm, high: c_int, newintrac
 }
 
 pub(crate) unsafe fn intercomm_create_from_groups(
-    local_group: MPI_Group, local_leader: c_int, remote_group: MPI_Group, remote_leader: c_int,
-    stringtag: *const c_char, info: MPI_Info, errhandler: MPI_Errhandler, newintercomm: *mut MPI_Comm,
+    local_group: MPI_Group,
+    local_leader: c_int,
+    remote_group: MPI_Group,
+    remote_leader: c_int,
+    stringtag: *const c_char,
+    info: MPI_Info,
+    errhandler: MPI_Errhandler,
+    newintercomm: *mut MPI_Comm,
 ) -> Result<()> {
     let handler = crate::errhandler::suiting(errhandler, Raiser::Comm)?;
     let make = || {

@@ -14,7 +14,12 @@ use crate::convert::CountOut;
 /// The four blocking sends differ in nothing but the mode.
 #[inline]
 unsafe fn send_as(
-    mode: SendMode, buf: *const c_void, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, tag: c_int,
+    mode: SendMode,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
     comm: MPI_Comm,
 ) -> Result<()> {
     // SAFETY: the user's promise about the buffer, passed on.
@@ -24,8 +29,14 @@ unsafe fn send_as(
 
 #[inline]
 unsafe fn isend_as(
-    mode: SendMode, buf: *const c_void, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, tag: c_int,
-    comm: MPI_Comm, request: *mut MPI_Request,
+    mode: SendMode,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
 ) -> Result<()> {
     if request.is_null() {
         return Err(null_argument("request"));
@@ -38,8 +49,14 @@ unsafe fn isend_as(
 }
 
 unsafe fn send_init_as(
-    mode: SendMode, buf: *const c_void, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, tag: c_int,
-    comm: MPI_Comm, request: *mut MPI_Request,
+    mode: SendMode,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
 ) -> Result<()> {
     if request.is_null() {
         return Err(null_argument("request"));
@@ -53,7 +70,12 @@ unsafe fn send_init_as(
 
 #[inline]
 pub(crate) unsafe fn send(
-    buf: *const c_void, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
 ) -> Result<()> {
     // SAFETY: the user's promises, passed on.
     unsafe { send_as(SendMode::Standard, buf, count, datatype, dest, tag, comm) }
@@ -61,7 +83,12 @@ pub(crate) unsafe fn send(
 
 #[inline]
 pub(crate) unsafe fn bsend(
-    buf: *const c_void, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
 ) -> Result<()> {
     // SAFETY: the user's promises, passed on.
     unsafe { send_as(SendMode::Buffered, buf, count, datatype, dest, tag, comm) }
@@ -69,7 +96,12 @@ pub(crate) unsafe fn bsend(
 
 #[inline]
 pub(crate) unsafe fn ssend(
-    buf: *const c_void, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
 ) -> Result<()> {
     // SAFETY: the user's promises, passed on.
     unsafe { send_as(SendMode::Synchronous, buf, count, datatype, dest, tag, comm) }
@@ -77,7 +109,12 @@ pub(crate) unsafe fn ssend(
 
 #[inline]
 pub(crate) unsafe fn rsend(
-    buf: *const c_void, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
 ) -> Result<()> {
     // SAFETY: the user's promises, passed on.
     unsafe { send_as(SendMode::Ready, buf, count, datatype, dest, tag, comm) }
@@ -85,7 +122,12 @@ pub(crate) unsafe fn rsend(
 
 #[inline]
 pub(crate) unsafe fn isend(
-    buf: *const c_void, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> Result<()> {
     // SAFETY: the user's promises, passed on.
@@ -94,7 +136,12 @@ pub(crate) unsafe fn isend(
 
 #[inline]
 pub(crate) unsafe fn ibsend(
-    buf: *const c_void, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> Result<()> {
     // SAFETY: the user's promises, passed on.
@@ -103,7 +150,12 @@ pub(crate) unsafe fn ibsend(
 
 #[inline]
 pub(crate) unsafe fn issend(
-    buf: *const c_void, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> Result<()> {
     // SAFETY: the user's promises, passed on.
@@ -112,7 +164,12 @@ pub(crate) unsafe fn issend(
 
 #[inline]
 pub(crate) unsafe fn irsend(
-    buf: *const c_void, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> Result<()> {
     // SAFETY: the user's promises, passed on.
@@ -120,7 +177,12 @@ pub(crate) unsafe fn irsend(
 }
 
 pub(crate) unsafe fn send_init(
-    buf: *const c_void, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> Result<()> {
     // SAFETY: the user's promises, passed on.
@@ -128,7 +190,12 @@ pub(crate) unsafe fn send_init(
 }
 
 pub(crate) unsafe fn bsend_init(
-    buf: *const c_void, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> Result<()> {
     // SAFETY: the user's promises, passed on.
@@ -136,7 +203,12 @@ pub(crate) unsafe fn bsend_init(
 }
 
 pub(crate) unsafe fn ssend_init(
-    buf: *const c_void, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> Result<()> {
     // SAFETY: the user's promises, passed on.
@@ -144,7 +216,12 @@ pub(crate) unsafe fn ssend_init(
 }
 
 pub(crate) unsafe fn rsend_init(
-    buf: *const c_void, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> Result<()> {
     // SAFETY: the user's promises, passed on.
@@ -153,7 +230,12 @@ pub(crate) unsafe fn rsend_init(
 
 #[inline]
 pub(crate) unsafe fn recv(
-    buf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, source: c_int, tag: c_int, comm: MPI_Comm,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
     status: *mut Status,
 ) -> Result<()> {
     // SAFETY: the user's promise about the buffer, passed on.
@@ -178,7 +260,12 @@ unsafe fn store(status: *mut Status, result: Result<Status>) -> Result<()> {
 
 #[inline]
 pub(crate) unsafe fn irecv(
-    buf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, source: c_int, tag: c_int, comm: MPI_Comm,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> Result<()> {
     if request.is_null() {
@@ -192,7 +279,12 @@ pub(crate) unsafe fn irecv(
 }
 
 pub(crate) unsafe fn recv_init(
-    buf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, source: c_int, tag: c_int, comm: MPI_Comm,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> Result<()> {
     if request.is_null() {
@@ -207,14 +299,22 @@ pub(crate) unsafe fn recv_init(
 
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn sendrecv(
-    sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, dest: c_int, sendtag: c_int,
-    recvbuf: *mut c_void, recvcount: MPI_Count, recvtype: MPI_Datatype, source: c_int, recvtag: c_int,
-    comm: MPI_Comm, status: *mut Status,
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    dest: c_int,
+    sendtag: c_int,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    source: c_int,
+    recvtag: c_int,
+    comm: MPI_Comm,
+    status: *mut Status,
 ) -> Result<()> {
     // SAFETY: the user's promise about both buffers, passed on.
-    let (outgoing, incoming) = with(|p| unsafe {
-        Ok((buffer(p, sendbuf, sendcount, sendtype)?, buffer(p, recvbuf, recvcount, recvtype)?))
-    })?;
+    let (outgoing, incoming) =
+        with(|p| unsafe { Ok((buffer(p, sendbuf, sendcount, sendtype)?, buffer(p, recvbuf, recvcount, recvtype)?)) })?;
     let received = message::sendrecv(outgoing, dest, sendtag, incoming, source, recvtag, comm.0);
     // SAFETY: the user passes MPI_STATUS_IGNORE or a status.
     unsafe { store(status, received) }
@@ -222,8 +322,15 @@ pub(crate) unsafe fn sendrecv(
 
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn sendrecv_replace(
-    buf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, sendtag: c_int, source: c_int,
-    recvtag: c_int, comm: MPI_Comm, status: *mut Status,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    sendtag: c_int,
+    source: c_int,
+    recvtag: c_int,
+    comm: MPI_Comm,
+    status: *mut Status,
 ) -> Result<()> {
     // SAFETY: the user's promise about the buffer, passed on.
     let incoming = with(|p| unsafe { buffer(p, buf, count, datatype) })?;
@@ -247,14 +354,22 @@ fn copied(data: &Buffer) -> (Vec<u8>, Buffer) {
 
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn isendrecv(
-    sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, dest: c_int, sendtag: c_int,
-    recvbuf: *mut c_void, recvcount: MPI_Count, recvtype: MPI_Datatype, source: c_int, recvtag: c_int,
-    comm: MPI_Comm, request: *mut MPI_Request,
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    dest: c_int,
+    sendtag: c_int,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    source: c_int,
+    recvtag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
 ) -> Result<()> {
     // SAFETY: the user's promise about both buffers, passed on.
-    let (outgoing, incoming) = with(|p| unsafe {
-        Ok((buffer(p, sendbuf, sendcount, sendtype)?, buffer(p, recvbuf, recvcount, recvtype)?))
-    })?;
+    let (outgoing, incoming) =
+        with(|p| unsafe { Ok((buffer(p, sendbuf, sendcount, sendtype)?, buffer(p, recvbuf, recvcount, recvtype)?)) })?;
     let handle = message::isendrecv(outgoing, dest, sendtag, incoming, source, recvtag, comm.0, None)?;
     // SAFETY: null is refused, else the user's pointer.
     unsafe { put(request, MPI_Request(handle), "request") }
@@ -262,8 +377,15 @@ pub(crate) unsafe fn isendrecv(
 
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn isendrecv_replace(
-    buf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, sendtag: c_int, source: c_int,
-    recvtag: c_int, comm: MPI_Comm, request: *mut MPI_Request,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    sendtag: c_int,
+    source: c_int,
+    recvtag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
 ) -> Result<()> {
     // SAFETY: the user's promise about the buffer, passed on.
     let incoming = with(|p| unsafe { buffer(p, buf, count, datatype) })?;
@@ -282,7 +404,11 @@ pub(crate) unsafe fn probe(source: c_int, tag: c_int, comm: MPI_Comm, status: *m
 }
 
 pub(crate) unsafe fn iprobe(
-    source: c_int, tag: c_int, comm: MPI_Comm, flag: *mut c_int, status: *mut Status,
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    flag: *mut c_int,
+    status: *mut Status,
 ) -> Result<()> {
     let seen = message::iprobe(source, tag, comm.0)?;
     // SAFETY: null is refused or ignored, else the user's pointers.
@@ -295,7 +421,11 @@ pub(crate) unsafe fn iprobe(
 }
 
 pub(crate) unsafe fn mprobe(
-    source: c_int, tag: c_int, comm: MPI_Comm, message: *mut MPI_Message, status: *mut Status,
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    message: *mut MPI_Message,
+    status: *mut Status,
 ) -> Result<()> {
     let (handle, seen) = message::mprobe(source, tag, comm.0)?;
     // SAFETY: null is refused or ignored, else the user's pointers.
@@ -306,7 +436,12 @@ pub(crate) unsafe fn mprobe(
 }
 
 pub(crate) unsafe fn improbe(
-    source: c_int, tag: c_int, comm: MPI_Comm, flag: *mut c_int, message: *mut MPI_Message, status: *mut Status,
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    flag: *mut c_int,
+    message: *mut MPI_Message,
+    status: *mut Status,
 ) -> Result<()> {
     let found = message::improbe(source, tag, comm.0)?;
     // SAFETY: null is refused or ignored, else the user's pointers.
@@ -321,7 +456,11 @@ pub(crate) unsafe fn improbe(
 }
 
 pub(crate) unsafe fn mrecv(
-    buf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, message: *mut MPI_Message, status: *mut Status,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    message: *mut MPI_Message,
+    status: *mut Status,
 ) -> Result<()> {
     // SAFETY: the user's promise about the buffer, passed on; null is refused.
     let (room, taken) = unsafe { (with(|p| buffer(p, buf, count, datatype))?, take_message(message)?) };
@@ -331,7 +470,10 @@ pub(crate) unsafe fn mrecv(
 }
 
 pub(crate) unsafe fn imrecv(
-    buf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, message: *mut MPI_Message,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    message: *mut MPI_Message,
     request: *mut MPI_Request,
 ) -> Result<()> {
     // SAFETY: the user's promise about the buffer, passed on; null is refused.
@@ -440,7 +582,9 @@ pub(crate) unsafe fn session_attach_buffer(session: MPI_Session, buffer: *mut c_
 }
 
 pub(crate) unsafe fn session_detach_buffer(
-    session: MPI_Session, buffer_addr: *mut c_void, size: CountOut,
+    session: MPI_Session,
+    buffer_addr: *mut c_void,
+    size: CountOut,
 ) -> Result<()> {
     // SAFETY: the user's pointers, passed on.
     unsafe { detach(owner_of_session(session)?, buffer_addr, size) }

@@ -47,8 +47,14 @@ impl Neighbors {
 }
 
 pub(crate) unsafe fn neighbor_allgather(
-    sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: MPI_Count,
-    recvtype: MPI_Datatype, comm: MPI_Comm, how: How,
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+    how: How,
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
         let neighbors = Neighbors::of(object)?;
@@ -63,8 +69,15 @@ pub(crate) unsafe fn neighbor_allgather(
 
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn neighbor_allgatherv(
-    sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcounts: Counts,
-    displs: Displs, recvtype: MPI_Datatype, comm: MPI_Comm, how: How,
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    displs: Displs,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+    how: How,
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
         let neighbors = Neighbors::of(object)?;
@@ -79,8 +92,14 @@ pub(crate) unsafe fn neighbor_allgatherv(
 }
 
 pub(crate) unsafe fn neighbor_alltoall(
-    sendbuf: *const c_void, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: MPI_Count,
-    recvtype: MPI_Datatype, comm: MPI_Comm, how: How,
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+    how: How,
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
         let neighbors = Neighbors::of(object)?;
@@ -95,8 +114,16 @@ pub(crate) unsafe fn neighbor_alltoall(
 
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn neighbor_alltoallv(
-    sendbuf: *const c_void, sendcounts: Counts, sdispls: Displs, sendtype: MPI_Datatype, recvbuf: *mut c_void,
-    recvcounts: Counts, rdispls: Displs, recvtype: MPI_Datatype, comm: MPI_Comm, how: How,
+    sendbuf: *const c_void,
+    sendcounts: Counts,
+    sdispls: Displs,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    rdispls: Displs,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+    how: How,
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
         let neighbors = Neighbors::of(object)?;
@@ -113,9 +140,16 @@ pub(crate) unsafe fn neighbor_alltoallv(
 /// Displacements are in bytes, and MPI_Aint in both forms.
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn neighbor_alltoallw(
-    sendbuf: *const c_void, sendcounts: Counts, sdispls: *const MPI_Aint, sendtypes: *const MPI_Datatype,
-    recvbuf: *mut c_void, recvcounts: Counts, rdispls: *const MPI_Aint, recvtypes: *const MPI_Datatype,
-    comm: MPI_Comm, how: How,
+    sendbuf: *const c_void,
+    sendcounts: Counts,
+    sdispls: *const MPI_Aint,
+    sendtypes: *const MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    rdispls: *const MPI_Aint,
+    recvtypes: *const MPI_Datatype,
+    comm: MPI_Comm,
+    how: How,
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
         let neighbors = Neighbors::of(object)?;

@@ -28,15 +28,15 @@ pub(crate) unsafe fn op_create(user_fn: Option<MPI_User_function>, commute: c_in
     // SAFETY: the types differ in who vouches for a call, which `UserOp::new`
     // says, and in the handle, which is a transparent `usize`.
     let function = unsafe {
-        std::mem::transmute::<MPI_User_function, extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut usize)>(function)
+        std::mem::transmute::<MPI_User_function, extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut usize)>(
+            function,
+        )
     };
     // SAFETY: the user's function and pointer, passed on.
     unsafe { create(UserFunction::Int(function), commute, op) }
 }
 
-pub(crate) unsafe fn op_create_c(
-    user_fn: Option<MPI_User_function_c>, commute: c_int, op: *mut MPI_Op,
-) -> Result<()> {
+pub(crate) unsafe fn op_create_c(user_fn: Option<MPI_User_function_c>, commute: c_int, op: *mut MPI_Op) -> Result<()> {
     let function = user_fn.ok_or_else(|| null_argument("user_fn"))?;
     // SAFETY: as in `op_create`.
     let function = unsafe {
@@ -72,15 +72,18 @@ pub(crate) unsafe fn op_commutative(op: MPI_Op, commute: *mut c_int) -> Result<(
 
 /// The user's function runs outside the gate, so it may call MPI.
 pub(crate) unsafe fn reduce_local(
-    inbuf: *const c_void, inoutbuf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, op: MPI_Op,
+    inbuf: *const c_void,
+    inoutbuf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
 ) -> Result<()> {
     let (op, ty, left, inout) = with(|p| {
         let op = p.op(op.0)?;
         let ty = p.datatype(datatype.0)?.clone();
         op.check(&ty)?;
         // SAFETY: the user's buffers of `count` elements each.
-        let (left, inout) =
-            unsafe { (buffer(p, inbuf, count, datatype)?, buffer(p, inoutbuf, count, datatype)?) };
+        let (left, inout) = unsafe { (buffer(p, inbuf, count, datatype)?, buffer(p, inoutbuf, count, datatype)?) };
         Ok((op, ty, left, inout))
     })?;
     if inbuf == inoutbuf.cast_const() && !left.is_empty() {

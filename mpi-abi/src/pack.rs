@@ -53,7 +53,10 @@ impl Packed {
 
 /// The typed buffer, when the communicator is one as well.
 unsafe fn typed(
-    comm: Option<MPI_Comm>, address: *const c_void, count: MPI_Count, datatype: MPI_Datatype,
+    comm: Option<MPI_Comm>,
+    address: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
 ) -> Result<(Buffer, Datatype)> {
     with(|p| {
         if let Some(comm) = comm {
@@ -65,8 +68,13 @@ unsafe fn typed(
 }
 
 pub(crate) unsafe fn pack(
-    inbuf: *const c_void, incount: MPI_Count, datatype: MPI_Datatype, outbuf: *mut c_void, outsize: MPI_Count,
-    position: CountOut, comm: MPI_Comm,
+    inbuf: *const c_void,
+    incount: MPI_Count,
+    datatype: MPI_Datatype,
+    outbuf: *mut c_void,
+    outsize: MPI_Count,
+    position: CountOut,
+    comm: MPI_Comm,
 ) -> Result<()> {
     // SAFETY: the user's buffers and pointer.
     unsafe {
@@ -78,8 +86,13 @@ pub(crate) unsafe fn pack(
 }
 
 pub(crate) unsafe fn unpack(
-    inbuf: *const c_void, insize: MPI_Count, position: CountOut, outbuf: *mut c_void, outcount: MPI_Count,
-    datatype: MPI_Datatype, comm: MPI_Comm,
+    inbuf: *const c_void,
+    insize: MPI_Count,
+    position: CountOut,
+    outbuf: *mut c_void,
+    outcount: MPI_Count,
+    datatype: MPI_Datatype,
+    comm: MPI_Comm,
 ) -> Result<()> {
     // SAFETY: the user's buffers and pointer.
     unsafe {
@@ -92,7 +105,10 @@ pub(crate) unsafe fn unpack(
 
 /// Exact, not only an upper bound.
 pub(crate) unsafe fn pack_size(
-    incount: MPI_Count, datatype: MPI_Datatype, comm: MPI_Comm, size: CountOut,
+    incount: MPI_Count,
+    datatype: MPI_Datatype,
+    comm: MPI_Comm,
+    size: CountOut,
 ) -> Result<()> {
     let count = checked_count(incount, "incount")?;
     let each = with(|p| {
@@ -120,8 +136,13 @@ fn external_size(datatype: &Datatype, count: MPI_Count) -> Result<u64> {
 }
 
 pub(crate) unsafe fn pack_external(
-    datarep: *const c_char, inbuf: *const c_void, incount: MPI_Count, datatype: MPI_Datatype, outbuf: *mut c_void,
-    outsize: MPI_Aint, position: *mut MPI_Aint,
+    datarep: *const c_char,
+    inbuf: *const c_void,
+    incount: MPI_Count,
+    datatype: MPI_Datatype,
+    outbuf: *mut c_void,
+    outsize: MPI_Aint,
+    position: *mut MPI_Aint,
 ) -> Result<()> {
     // SAFETY: the user's string, buffers and pointer.
     unsafe {
@@ -137,8 +158,13 @@ pub(crate) unsafe fn pack_external(
 }
 
 pub(crate) unsafe fn unpack_external(
-    datarep: *const c_char, inbuf: *const c_void, insize: MPI_Aint, position: *mut MPI_Aint, outbuf: *mut c_void,
-    outcount: MPI_Count, datatype: MPI_Datatype,
+    datarep: *const c_char,
+    inbuf: *const c_void,
+    insize: MPI_Aint,
+    position: *mut MPI_Aint,
+    outbuf: *mut c_void,
+    outcount: MPI_Count,
+    datatype: MPI_Datatype,
 ) -> Result<()> {
     // SAFETY: the user's string, buffers and pointer.
     unsafe {
@@ -154,7 +180,10 @@ pub(crate) unsafe fn unpack_external(
 }
 
 pub(crate) unsafe fn pack_external_size(
-    datarep: *const c_char, incount: MPI_Count, datatype: MPI_Datatype, size: *mut MPI_Aint,
+    datarep: *const c_char,
+    incount: MPI_Count,
+    datatype: MPI_Datatype,
+    size: *mut MPI_Aint,
 ) -> Result<()> {
     // SAFETY: null is refused, else the user's string.
     unsafe { check_datarep(datarep)? };

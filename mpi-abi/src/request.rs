@@ -122,7 +122,10 @@ pub(crate) unsafe fn test(request: *mut MPI_Request, flag: *mut c_int, status: *
 }
 
 pub(crate) unsafe fn waitany(
-    count: c_int, array_of_requests: *mut MPI_Request, indx: *mut c_int, status: *mut Status,
+    count: c_int,
+    array_of_requests: *mut MPI_Request,
+    indx: *mut c_int,
+    status: *mut Status,
 ) -> Result<()> {
     // SAFETY: the user's array and pointers.
     unsafe {
@@ -138,7 +141,11 @@ pub(crate) unsafe fn waitany(
 }
 
 pub(crate) unsafe fn testany(
-    count: c_int, array_of_requests: *mut MPI_Request, indx: *mut c_int, flag: *mut c_int, status: *mut Status,
+    count: c_int,
+    array_of_requests: *mut MPI_Request,
+    indx: *mut c_int,
+    flag: *mut c_int,
+    status: *mut Status,
 ) -> Result<()> {
     // SAFETY: the user's array and pointers.
     unsafe {
@@ -149,7 +156,11 @@ pub(crate) unsafe fn testany(
 }
 
 pub(crate) unsafe fn request_get_status_any(
-    count: c_int, array_of_requests: *const MPI_Request, indx: *mut c_int, flag: *mut c_int, status: *mut Status,
+    count: c_int,
+    array_of_requests: *const MPI_Request,
+    indx: *mut c_int,
+    flag: *mut c_int,
+    status: *mut Status,
 ) -> Result<()> {
     // SAFETY: the user's array and pointers; the array is only read.
     unsafe {
@@ -159,9 +170,7 @@ pub(crate) unsafe fn request_get_status_any(
     }
 }
 
-unsafe fn report_any(
-    any: Any, comm: usize, indx: *mut c_int, flag: *mut c_int, status: *mut Status,
-) -> Result<()> {
+unsafe fn report_any(any: Any, comm: usize, indx: *mut c_int, flag: *mut c_int, status: *mut Status) -> Result<()> {
     let (done, index, outcome) = match any {
         Any::Found(index, outcome) => (1, index as c_int, Some(outcome)),
         Any::NoneActive => (1, UNDEFINED, Some(Outcome::empty())),
@@ -176,7 +185,9 @@ unsafe fn report_any(
 }
 
 pub(crate) unsafe fn waitall(
-    count: c_int, array_of_requests: *mut MPI_Request, array_of_statuses: *mut Status,
+    count: c_int,
+    array_of_requests: *mut MPI_Request,
+    array_of_statuses: *mut Status,
 ) -> Result<()> {
     // SAFETY: the user's arrays, of `count` elements each.
     unsafe {
@@ -188,7 +199,10 @@ pub(crate) unsafe fn waitall(
 }
 
 pub(crate) unsafe fn testall(
-    count: c_int, array_of_requests: *mut MPI_Request, flag: *mut c_int, array_of_statuses: *mut Status,
+    count: c_int,
+    array_of_requests: *mut MPI_Request,
+    flag: *mut c_int,
+    array_of_statuses: *mut Status,
 ) -> Result<()> {
     // SAFETY: the user's arrays, of `count` elements each.
     unsafe {
@@ -201,7 +215,10 @@ pub(crate) unsafe fn testall(
 }
 
 pub(crate) unsafe fn request_get_status_all(
-    count: c_int, array_of_requests: *const MPI_Request, flag: *mut c_int, array_of_statuses: *mut Status,
+    count: c_int,
+    array_of_requests: *const MPI_Request,
+    flag: *mut c_int,
+    array_of_statuses: *mut Status,
 ) -> Result<()> {
     // SAFETY: the user's arrays, of `count` elements each; the requests are only read.
     unsafe {
@@ -215,7 +232,10 @@ pub(crate) unsafe fn request_get_status_all(
 
 /// Waitsome, Testsome and Request_get_status_some report alike.
 unsafe fn some(
-    array: &mut [usize], outcount: *mut c_int, indices: *mut c_int, statuses: *mut Status,
+    array: &mut [usize],
+    outcount: *mut c_int,
+    indices: *mut c_int,
+    statuses: *mut Status,
     look: impl FnOnce(&mut [usize], &mut dyn FnMut(usize, Outcome)) -> Result<Option<usize>>,
 ) -> Result<()> {
     let mut errors = InStatus::new(statuses, array);
@@ -234,7 +254,10 @@ unsafe fn some(
 }
 
 pub(crate) unsafe fn waitsome(
-    incount: c_int, array_of_requests: *mut MPI_Request, outcount: *mut c_int, array_of_indices: *mut c_int,
+    incount: c_int,
+    array_of_requests: *mut MPI_Request,
+    outcount: *mut c_int,
+    array_of_indices: *mut c_int,
     array_of_statuses: *mut Status,
 ) -> Result<()> {
     // SAFETY: the user's arrays, of `incount` elements each.
@@ -245,7 +268,10 @@ pub(crate) unsafe fn waitsome(
 }
 
 pub(crate) unsafe fn testsome(
-    incount: c_int, array_of_requests: *mut MPI_Request, outcount: *mut c_int, array_of_indices: *mut c_int,
+    incount: c_int,
+    array_of_requests: *mut MPI_Request,
+    outcount: *mut c_int,
+    array_of_indices: *mut c_int,
     array_of_statuses: *mut Status,
 ) -> Result<()> {
     // SAFETY: the user's arrays, of `incount` elements each.
@@ -256,7 +282,10 @@ pub(crate) unsafe fn testsome(
 }
 
 pub(crate) unsafe fn request_get_status_some(
-    incount: c_int, array_of_requests: *const MPI_Request, outcount: *mut c_int, array_of_indices: *mut c_int,
+    incount: c_int,
+    array_of_requests: *const MPI_Request,
+    outcount: *mut c_int,
+    array_of_indices: *mut c_int,
     array_of_statuses: *mut Status,
 ) -> Result<()> {
     // SAFETY: the user's arrays, of `incount` elements each; the requests are only read.
@@ -266,9 +295,7 @@ pub(crate) unsafe fn request_get_status_some(
     }
 }
 
-pub(crate) unsafe fn request_get_status(
-    request: MPI_Request, flag: *mut c_int, status: *mut Status,
-) -> Result<()> {
+pub(crate) unsafe fn request_get_status(request: MPI_Request, flag: *mut c_int, status: *mut Status) -> Result<()> {
     let outcome = complete::status(request.0)?;
     // SAFETY: the user's pointers; null is refused or ignored.
     unsafe {
@@ -366,7 +393,11 @@ pub(crate) unsafe fn status_set_elements(status: *mut Status, datatype: MPI_Data
     Ok(())
 }
 
-pub(crate) unsafe fn status_set_elements_x(status: *mut Status, datatype: MPI_Datatype, count: MPI_Count) -> Result<()> {
+pub(crate) unsafe fn status_set_elements_x(
+    status: *mut Status,
+    datatype: MPI_Datatype,
+    count: MPI_Count,
+) -> Result<()> {
     // SAFETY: passed on.
     unsafe { status_set_elements(status, datatype, count) }
 }
@@ -395,7 +426,9 @@ pub(crate) unsafe fn get_elements(status: *const Status, datatype: MPI_Datatype,
 }
 
 pub(crate) unsafe fn get_elements_x(
-    status: *const Status, datatype: MPI_Datatype, count: *mut MPI_Count,
+    status: *const Status,
+    datatype: MPI_Datatype,
+    count: *mut MPI_Count,
 ) -> Result<()> {
     // SAFETY: passed on.
     unsafe { get_elements(status, datatype, CountOut::Large(count)) }

@@ -55,14 +55,22 @@ fn check(session: MPI_Session) -> Result<()> {
     with(|p| p.session(session.0).map(|_| ()))
 }
 
-pub(crate) unsafe fn session_get_num_psets(session: MPI_Session, _info: MPI_Info, npset_names: *mut c_int) -> Result<()> {
+pub(crate) unsafe fn session_get_num_psets(
+    session: MPI_Session,
+    _info: MPI_Info,
+    npset_names: *mut c_int,
+) -> Result<()> {
     check(session)?;
     // SAFETY: null is refused, else the user's pointer.
     unsafe { put(npset_names, PSETS.len() as c_int, "npset_names") }
 }
 
 pub(crate) unsafe fn session_get_nth_pset(
-    session: MPI_Session, _info: MPI_Info, n: c_int, pset_len: *mut c_int, pset_name: *mut c_char,
+    session: MPI_Session,
+    _info: MPI_Info,
+    n: c_int,
+    pset_len: *mut c_int,
+    pset_name: *mut c_char,
 ) -> Result<()> {
     check(session)?;
     let name = usize::try_from(n).ok().and_then(|n| PSETS.get(n));
@@ -83,7 +91,9 @@ pub(crate) unsafe fn session_get_nth_pset(
 }
 
 pub(crate) unsafe fn session_get_pset_info(
-    session: MPI_Session, pset_name: *const c_char, info: *mut MPI_Info,
+    session: MPI_Session,
+    pset_name: *const c_char,
+    info: *mut MPI_Info,
 ) -> Result<()> {
     check(session)?;
     // SAFETY: null is refused, else the user's string.
@@ -96,7 +106,9 @@ pub(crate) unsafe fn session_get_pset_info(
 }
 
 pub(crate) unsafe fn group_from_session_pset(
-    session: MPI_Session, pset_name: *const c_char, newgroup: *mut MPI_Group,
+    session: MPI_Session,
+    pset_name: *const c_char,
+    newgroup: *mut MPI_Group,
 ) -> Result<()> {
     check(session)?;
     // SAFETY: null is refused, else the user's string.

@@ -92,7 +92,11 @@ fn length(value: c_int, name: &str) -> Result<usize> {
 
 /// Writes values into an array that must have room for all of them.
 unsafe fn fill<T: Copy>(
-    to: *mut c_int, room: c_int, name: &str, values: &[T], number: impl Fn(T) -> c_int,
+    to: *mut c_int,
+    room: c_int,
+    name: &str,
+    values: &[T],
+    number: impl Fn(T) -> c_int,
 ) -> Result<()> {
     if length(room, "the length of an array")? < values.len() {
         let why = format!("{name} has room for {room} values, but there are {}", values.len());
@@ -125,7 +129,11 @@ unsafe fn described_grid(size: u32, ndims: c_int, dims: *const c_int, periods: *
 }
 
 pub(crate) unsafe fn cart_create(
-    comm_old: MPI_Comm, ndims: c_int, dims: *const c_int, periods: *const c_int, _reorder: c_int,
+    comm_old: MPI_Comm,
+    ndims: c_int,
+    dims: *const c_int,
+    periods: *const c_int,
+    _reorder: c_int,
     comm_cart: *mut MPI_Comm,
 ) -> Result<()> {
     let (size, group) = old(comm_old)?;
@@ -140,7 +148,11 @@ pub(crate) unsafe fn cart_create(
 
 /// The rank that MPI_Cart_create would give this process.
 pub(crate) unsafe fn cart_map(
-    comm: MPI_Comm, ndims: c_int, dims: *const c_int, periods: *const c_int, newrank: *mut c_int,
+    comm: MPI_Comm,
+    ndims: c_int,
+    dims: *const c_int,
+    periods: *const c_int,
+    newrank: *mut c_int,
 ) -> Result<()> {
     let (size, _) = old(comm)?;
     // SAFETY: the user's arrays and pointer.
@@ -162,7 +174,11 @@ pub(crate) unsafe fn cartdim_get(comm: MPI_Comm, ndims: *mut c_int) -> Result<()
 }
 
 pub(crate) unsafe fn cart_get(
-    comm: MPI_Comm, maxdims: c_int, dims: *mut c_int, periods: *mut c_int, coords: *mut c_int,
+    comm: MPI_Comm,
+    maxdims: c_int,
+    dims: *mut c_int,
+    periods: *mut c_int,
+    coords: *mut c_int,
 ) -> Result<()> {
     // SAFETY: the user's arrays of `maxdims` elements.
     grid(comm, |grid, object| unsafe {
@@ -190,7 +206,11 @@ pub(crate) unsafe fn cart_coords(comm: MPI_Comm, rank: c_int, maxdims: c_int, co
 }
 
 pub(crate) unsafe fn cart_shift(
-    comm: MPI_Comm, direction: c_int, disp: c_int, rank_source: *mut c_int, rank_dest: *mut c_int,
+    comm: MPI_Comm,
+    direction: c_int,
+    disp: c_int,
+    rank_source: *mut c_int,
+    rank_dest: *mut c_int,
 ) -> Result<()> {
     let (from, to) = grid(comm, |grid, object| grid.shift(object.rank(), direction, disp))?;
     let plain = |rank: Option<u32>| rank.map_or(MPI_PROC_NULL, |rank| rank as c_int);
@@ -236,7 +256,11 @@ unsafe fn described_graph(size: u32, nnodes: c_int, index: *const c_int, edges: 
 }
 
 pub(crate) unsafe fn graph_create(
-    comm_old: MPI_Comm, nnodes: c_int, indx: *const c_int, edges: *const c_int, _reorder: c_int,
+    comm_old: MPI_Comm,
+    nnodes: c_int,
+    indx: *const c_int,
+    edges: *const c_int,
+    _reorder: c_int,
     comm_graph: *mut MPI_Comm,
 ) -> Result<()> {
     let (size, group) = old(comm_old)?;
@@ -251,7 +275,11 @@ pub(crate) unsafe fn graph_create(
 
 /// The rank that MPI_Graph_create would give this process.
 pub(crate) unsafe fn graph_map(
-    comm: MPI_Comm, nnodes: c_int, indx: *const c_int, edges: *const c_int, newrank: *mut c_int,
+    comm: MPI_Comm,
+    nnodes: c_int,
+    indx: *const c_int,
+    edges: *const c_int,
+    newrank: *mut c_int,
 ) -> Result<()> {
     let (size, _) = old(comm)?;
     // SAFETY: the user's arrays and pointer.
@@ -271,7 +299,11 @@ pub(crate) unsafe fn graphdims_get(comm: MPI_Comm, nnodes: *mut c_int, nedges: *
 }
 
 pub(crate) unsafe fn graph_get(
-    comm: MPI_Comm, maxindex: c_int, maxedges: c_int, indx: *mut c_int, edges: *mut c_int,
+    comm: MPI_Comm,
+    maxindex: c_int,
+    maxedges: c_int,
+    indx: *mut c_int,
+    edges: *mut c_int,
 ) -> Result<()> {
     // SAFETY: the user's arrays of these lengths.
     graph(comm, |graph, _| unsafe {
@@ -287,7 +319,10 @@ pub(crate) unsafe fn graph_neighbors_count(comm: MPI_Comm, rank: c_int, nneighbo
 }
 
 pub(crate) unsafe fn graph_neighbors(
-    comm: MPI_Comm, rank: c_int, maxneighbors: c_int, neighbors: *mut c_int,
+    comm: MPI_Comm,
+    rank: c_int,
+    maxneighbors: c_int,
+    neighbors: *mut c_int,
 ) -> Result<()> {
     graph(comm, |graph, object| {
         let found = graph.neighbours(checked_rank(object, rank)?);
@@ -326,14 +361,19 @@ unsafe fn weights_of<'a>(weights: *const c_int, degree: usize) -> Result<Option<
 }
 
 fn ranks_of(given: &[c_int], size: u32) -> Result<Vec<u32>> {
-    let checked = |&rank: &c_int| u32::try_from(rank).ok().filter(|&at| at < size).ok_or_else(|| not_a_rank(rank, size));
+    let checked =
+        |&rank: &c_int| u32::try_from(rank).ok().filter(|&at| at < size).ok_or_else(|| not_a_rank(rank, size));
     given.iter().map(checked).collect()
 }
 
 /// One direction of the edges of MPI_Dist_graph_create_adjacent, and whether
 /// they have weights; a direction without edges leaves that open.
 unsafe fn described_edges(
-    size: u32, degree: c_int, ranks: *const c_int, weights: *const c_int, name: &str,
+    size: u32,
+    degree: c_int,
+    ranks: *const c_int,
+    weights: *const c_int,
+    name: &str,
 ) -> Result<(Edges, Option<bool>)> {
     let degree = length(degree, name)?;
     // SAFETY: the user's arrays of `degree` elements.
@@ -344,8 +384,15 @@ unsafe fn described_edges(
 
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn dist_graph_create_adjacent(
-    comm_old: MPI_Comm, indegree: c_int, sources: *const c_int, sourceweights: *const c_int, outdegree: c_int,
-    destinations: *const c_int, destweights: *const c_int, info: MPI_Info, _reorder: c_int,
+    comm_old: MPI_Comm,
+    indegree: c_int,
+    sources: *const c_int,
+    sourceweights: *const c_int,
+    outdegree: c_int,
+    destinations: *const c_int,
+    destweights: *const c_int,
+    info: MPI_Info,
+    _reorder: c_int,
     comm_dist_graph: *mut MPI_Comm,
 ) -> Result<()> {
     let (size, group) = old(comm_old)?;
@@ -354,8 +401,7 @@ pub(crate) unsafe fn dist_graph_create_adjacent(
     // SAFETY: the user's arrays of these lengths, and pointer.
     unsafe {
         let (sources, weighted_in) = described_edges(size, indegree, sources, sourceweights, "indegree")?;
-        let (destinations, weighted_out) =
-            described_edges(size, outdegree, destinations, destweights, "outdegree")?;
+        let (destinations, weighted_out) = described_edges(size, outdegree, destinations, destweights, "outdegree")?;
         let weighted = agreed(&sources, weighted_in, &destinations, weighted_out)?;
         let made = communicator::create(comm_old.0, &group)?;
         give(comm_dist_graph, made, Topology::DistGraph(DistGraph { sources, destinations, weighted }))
@@ -377,8 +423,15 @@ fn agreed(sources: &Edges, into: Option<bool>, destinations: &Edges, out: Option
 
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn dist_graph_create(
-    comm_old: MPI_Comm, n: c_int, sources: *const c_int, degrees: *const c_int, destinations: *const c_int,
-    weights: *const c_int, info: MPI_Info, _reorder: c_int, comm_dist_graph: *mut MPI_Comm,
+    comm_old: MPI_Comm,
+    n: c_int,
+    sources: *const c_int,
+    degrees: *const c_int,
+    destinations: *const c_int,
+    weights: *const c_int,
+    info: MPI_Info,
+    _reorder: c_int,
+    comm_dist_graph: *mut MPI_Comm,
 ) -> Result<()> {
     let (size, group) = old(comm_old)?;
     not_null(comm_dist_graph)?;
@@ -395,7 +448,11 @@ pub(crate) unsafe fn dist_graph_create(
 /// The edges that a process names in MPI_Dist_graph_create, and whether they
 /// have weights.
 unsafe fn named_edges(
-    size: u32, n: c_int, sources: *const c_int, degrees: *const c_int, destinations: *const c_int,
+    size: u32,
+    n: c_int,
+    sources: *const c_int,
+    degrees: *const c_int,
+    destinations: *const c_int,
     weights: *const c_int,
 ) -> Result<(Vec<Edge>, bool)> {
     length(n, "n")?;
@@ -418,11 +475,13 @@ unsafe fn named_edges(
 }
 
 pub(crate) unsafe fn dist_graph_neighbors_count(
-    comm: MPI_Comm, indegree: *mut c_int, outdegree: *mut c_int, weighted: *mut c_int,
+    comm: MPI_Comm,
+    indegree: *mut c_int,
+    outdegree: *mut c_int,
+    weighted: *mut c_int,
 ) -> Result<()> {
-    let (into, out, has_weights) = dist_graph(comm, |graph| {
-        Ok((graph.sources.ranks.len(), graph.destinations.ranks.len(), graph.weighted))
-    })?;
+    let (into, out, has_weights) =
+        dist_graph(comm, |graph| Ok((graph.sources.ranks.len(), graph.destinations.ranks.len(), graph.weighted)))?;
     // SAFETY: null is refused, else the user's pointers.
     unsafe {
         put(indegree, into as c_int, "indegree")?;
@@ -433,8 +492,13 @@ pub(crate) unsafe fn dist_graph_neighbors_count(
 
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn dist_graph_neighbors(
-    comm: MPI_Comm, maxindegree: c_int, sources: *mut c_int, sourceweights: *mut c_int, maxoutdegree: c_int,
-    destinations: *mut c_int, destweights: *mut c_int,
+    comm: MPI_Comm,
+    maxindegree: c_int,
+    sources: *mut c_int,
+    sourceweights: *mut c_int,
+    maxoutdegree: c_int,
+    destinations: *mut c_int,
+    destweights: *mut c_int,
 ) -> Result<()> {
     // SAFETY: the user's arrays of these lengths.
     dist_graph(comm, |graph| unsafe {

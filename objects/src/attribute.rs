@@ -284,7 +284,9 @@ mod tests {
     }
 
     extern "C" fn note_delete(handle: usize, key: c_int, value: *mut c_void, extra: *mut c_void) -> c_int {
-        CALLS.with_borrow_mut(|calls| calls.push(format!("delete {handle} {key} {} {}", value as usize, extra as usize)));
+        CALLS.with_borrow_mut(|calls| {
+            calls.push(format!("delete {handle} {key} {} {}", value as usize, extra as usize))
+        });
         0
     }
 
@@ -293,7 +295,12 @@ mod tests {
     }
 
     extern "C" fn never_copy(
-        _: usize, _: c_int, _: *mut c_void, _: *mut c_void, _: *mut c_void, flag: *mut c_int,
+        _: usize,
+        _: c_int,
+        _: *mut c_void,
+        _: *mut c_void,
+        _: *mut c_void,
+        flag: *mut c_int,
     ) -> c_int {
         assert!(!flag.is_null());
         0

@@ -82,8 +82,7 @@ struct Added {
 
 impl ErrorCodes {
     const fn new() -> ErrorCodes {
-        let inner =
-            Inner { recent: Vec::new(), oldest: 0, added: BTreeMap::new(), last_used: Class::LAST_CODE };
+        let inner = Inner { recent: Vec::new(), oldest: 0, added: BTreeMap::new(), last_used: Class::LAST_CODE };
         ErrorCodes(Mutex::new(inner))
     }
 

@@ -45,7 +45,10 @@ impl Both {
         let found = self.unexpected.find(pattern);
         assert_eq!(found.is_some(), place.is_some());
         let (found, place) = (found?, place?);
-        assert_eq!(self.unexpected.get(found), Some((&self.naive_unexpected[place].0, &self.naive_unexpected[place].1)));
+        assert_eq!(
+            self.unexpected.get(found),
+            Some((&self.naive_unexpected[place].0, &self.naive_unexpected[place].1))
+        );
         Some((found, place))
     }
 

@@ -103,10 +103,7 @@ impl Request {
     }
 
     pub(crate) fn is_send(&self) -> bool {
-        matches!(
-            self.state,
-            State::Queued { .. } | State::Announced { .. } | State::Pushing { .. } | State::Recalling
-        )
+        matches!(self.state, State::Queued { .. } | State::Announced { .. } | State::Pushing { .. } | State::Recalling)
     }
 }
 

@@ -151,7 +151,9 @@ fn no_room(size: u64, room: u64) -> Error {
         if size == 0 {
             "a buffered send needs a buffer: call MPI_Buffer_attach first".to_owned()
         } else {
-            format!("the attached buffer of {size} bytes has no room for {room} more (data and MPI_BSEND_OVERHEAD); messages that have not left yet hold the rest")
+            format!(
+                "the attached buffer of {size} bytes has no room for {room} more (data and MPI_BSEND_OVERHEAD); messages that have not left yet hold the rest"
+            )
         },
     )
 }

@@ -99,7 +99,9 @@ impl Internal {
         // moving a box does not move what it points to.
         let area = unsafe { Area::of((&raw mut *word).cast(), 1, ty) };
         let vector = Vector { send: None, recv: Some(area), ty, handle: UINT64, op: &op };
-        let plan = p.plan(p.comm(comm)?, &Operation::AllreduceOfBoth { vector, count: 1 })?.of_kind(CollectiveKind::CommCreate);
+        let plan = p
+            .plan(p.comm(comm)?, &Operation::AllreduceOfBoth { vector, count: 1 })?
+            .of_kind(CollectiveKind::CommCreate);
         Ok(Internal { id: p.start_plan(comm, plan)?, word })
     }
 

@@ -26,7 +26,9 @@ pub(crate) fn explain(p: &Process, comm: usize, fault: &Fault) -> Error {
     match fault {
         Fault::Truncated { source, tag, sent, room, .. } => Error::new(
             Class::Truncate,
-            format!("the message from rank {source} with tag {tag} on {comm} has {sent} bytes, but the receive has room for {room}"),
+            format!(
+                "the message from rank {source} with tag {tag} on {comm} has {sent} bytes, but the receive has room for {room}"
+            ),
         ),
         Fault::Lost(lost) => Error::new(Class::ProcAborted, lost.to_string()),
         other => Error::new(Class::Other, format!("{other} (on {comm})")),

@@ -57,7 +57,8 @@ impl Resource {
             Resource::Host => return Some(0),
             Resource::Package => list(&format!("{CPUS}/cpu{first}/topology/package_cpus_list"))
                 .or_else(|| list(&format!("{CPUS}/cpu{first}/topology/core_siblings_list")))?,
-            Resource::NumaNode => (0..1024).map_while(|node| list(&format!("{NODES}/node{node}/cpulist")))
+            Resource::NumaNode => (0..1024)
+                .map_while(|node| list(&format!("{NODES}/node{node}/cpulist")))
                 .find(|cpus| cpus.contains(&first))?,
             Resource::L3Cache => (0..8).find_map(|index| cache(first, index, "3"))?,
             Resource::Core => list(&format!("{CPUS}/cpu{first}/topology/core_cpus_list"))

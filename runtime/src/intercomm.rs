@@ -144,7 +144,10 @@ impl Party {
         let Verdict { refused, context, size } = Verdict::decode(&verdict);
         if refused != 0 {
             let class = Class::from_number(refused as i32).unwrap_or(Class::Other);
-            return Err(Error::new(class, format!("the leader of the local group, rank {}, met with an error", self.leader)));
+            return Err(Error::new(
+                class,
+                format!("the leader of the local group, rank {}, met with an error", self.leader),
+            ));
         }
         let mut members = vec![0; size as usize * 4];
         self.tell(&mut members)?;

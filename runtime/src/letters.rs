@@ -36,9 +36,9 @@ impl Channel {
     /// By a text of the user's.
     pub(crate) fn of_text(text: &str) -> Channel {
         // FNV-1a: the same in every process and version.
-        let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
+        let hash = text
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
         Channel { context: LETTERS | BY_TEXT | hash >> 2, tag: 0 }
     }
 
@@ -67,7 +67,8 @@ impl Channel {
     pub(crate) fn broadcast(self, group: &Group, rank: u32, root: u32, bytes: &mut [u8]) -> Result<()> {
         let size = group.size();
         let node = (rank + size - root) % size;
-        let peer = |node: u32| group.peer_of((node + root) % size).ok_or_else(|| Error::internal("a tree left its group"));
+        let peer =
+            |node: u32| group.peer_of((node + root) % size).ok_or_else(|| Error::internal("a tree left its group"));
         if node > 0 {
             self.receive(peer(node & (node - 1))?, bytes)?;
         }

@@ -81,14 +81,21 @@ fn pattern(comm: &Comm, source: i32, tag: i32) -> Result<Option<Pattern>> {
 
 #[cold]
 fn bad_tag(tag: i32) -> Error {
-    Error::new(Class::Tag, format!("tag {tag} is not valid here: tags go from 0 to {TAG_UB} (receives and probes also take MPI_ANY_TAG)"))
+    Error::new(
+        Class::Tag,
+        format!("tag {tag} is not valid here: tags go from 0 to {TAG_UB} (receives and probes also take MPI_ANY_TAG)"),
+    )
 }
 
 #[cold]
 fn bad_rank(comm: &Comm, what: &str, rank: i32, special: &str) -> Error {
     Error::new(
         Class::Rank,
-        format!("{what} {rank} is not a rank of {}: ranks go from 0 to {} (or {special})", comm.describe(), comm.peers().size() - 1),
+        format!(
+            "{what} {rank} is not a rank of {}: ranks go from 0 to {} (or {special})",
+            comm.describe(),
+            comm.peers().size() - 1
+        ),
     )
 }
 
@@ -148,7 +155,13 @@ fn finish_message(id: RequestId, comm: usize, peer: i32, tag: i32) -> Result<Sta
 fn awaited(p: &Process, comm: usize, peer: i32, tag: i32) -> Option<Waiting> {
     let comm = p.comm(comm).ok()?;
     let named = |value: i32| (value >= 0).then_some(value);
-    Some(Waiting { peer: named(peer), tag: named(tag), context: comm.context(), comm_size: comm.peers().size(), since: 0 })
+    Some(Waiting {
+        peer: named(peer),
+        tag: named(tag),
+        context: comm.context(),
+        comm_size: comm.peers().size(),
+        since: 0,
+    })
 }
 
 /// The status, or the error of the operation.
@@ -212,7 +225,13 @@ pub fn start(handle: usize) -> Result<()> {
 
 /// MPI_Sendrecv: both at once; the status of the receive.
 pub fn sendrecv(
-    outgoing: Buffer, dest: i32, sendtag: i32, incoming: Buffer, source: i32, recvtag: i32, comm: usize,
+    outgoing: Buffer,
+    dest: i32,
+    sendtag: i32,
+    incoming: Buffer,
+    source: i32,
+    recvtag: i32,
+    comm: usize,
 ) -> Result<Status> {
     let (receiving, sending) = with(|p| -> Result<_> {
         let comm = p.comm(comm)?;
@@ -231,7 +250,13 @@ pub fn sendrecv(
 /// MPI_Isendrecv; `copy` owns the outgoing bytes when they are to be replaced.
 #[allow(clippy::too_many_arguments)] // the standard's own list
 pub fn isendrecv(
-    outgoing: Buffer, dest: i32, sendtag: i32, incoming: Buffer, source: i32, recvtag: i32, comm: usize,
+    outgoing: Buffer,
+    dest: i32,
+    sendtag: i32,
+    incoming: Buffer,
+    source: i32,
+    recvtag: i32,
+    comm: usize,
     copy: Option<Box<[u8]>>,
 ) -> Result<usize> {
     with(|p| {
@@ -327,7 +352,14 @@ impl Process {
         );
     }
 
-    fn start_send(&mut self, mode: SendMode, comm: usize, to: Peer, envelope: Envelope, buffer: Buffer) -> Result<Request> {
+    fn start_send(
+        &mut self,
+        mode: SendMode,
+        comm: usize,
+        to: Peer,
+        envelope: Envelope,
+        buffer: Buffer,
+    ) -> Result<Request> {
         if mode == SendMode::Buffered {
             self.send_buffered(comm, to, envelope, buffer)?;
             return Ok(Request::done(comm, Status::empty()));
@@ -340,11 +372,14 @@ impl Process {
         let request = self.request(handle)?;
         let comm = request.comm;
         let Some(persistent) = request.persistent.take_if(|_| matches!(request.state, State::Inactive)) else {
-            return Err(Error::new(Class::Request, if request.persistent.is_some() {
-                "the persistent request is active already: complete it before starting it again"
-            } else {
-                "only persistent requests can be started"
-            }));
+            return Err(Error::new(
+                Class::Request,
+                if request.persistent.is_some() {
+                    "the persistent request is active already: complete it before starting it again"
+                } else {
+                    "only persistent requests can be started"
+                },
+            ));
         };
         let started = self.start_persistent(&persistent, comm);
         let request = self.request(handle)?;

@@ -11,9 +11,7 @@ use std::cell::RefCell;
 
 use bootstrap::Job;
 use collectives::{Active, Planner, UserCall, UserReturn};
-use objects::{
-    Class, Comm, Datatype, Errhandler, Error, Group, HandleKind, Info, Keyvals, Op, Result, Stale, Table,
-};
+use objects::{Class, Comm, Datatype, Errhandler, Error, Group, HandleKind, Info, Keyvals, Op, Result, Stale, Table};
 use pt2pt::{Engine, MessageId};
 
 use crate::bsend::BsendBuffers;
@@ -244,8 +242,7 @@ impl Process {
         if handle >= pre::END {
             return self.datatypes.get(handle as u64).map_err(|stale| bad_handle(Class::Type, "datatype", stale));
         }
-        Datatype::predefined(handle)
-            .ok_or_else(|| bad_predefined(Class::Type, "datatype", handle, pre::DATATYPE_NULL))
+        Datatype::predefined(handle).ok_or_else(|| bad_predefined(Class::Type, "datatype", handle, pre::DATATYPE_NULL))
     }
 
     /// The operation of a handle. MPI_ERR_OP when it is none.
@@ -261,9 +258,7 @@ impl Process {
         match handle {
             pre::GROUP_EMPTY => Ok(Group::empty()),
             handle if handle < pre::END => Err(bad_predefined(Class::Group, "group", handle, pre::GROUP_NULL)),
-            handle => {
-                self.groups.get(handle as u64).cloned().map_err(|stale| bad_handle(Class::Group, "group", stale))
-            }
+            handle => self.groups.get(handle as u64).cloned().map_err(|stale| bad_handle(Class::Group, "group", stale)),
         }
     }
 

@@ -69,7 +69,11 @@ fn hear(parent: usize, mine: &[u8]) -> Result<(Vec<u8>, Option<Vec<u8>>)> {
 
 /// The communicator of those who voted `color`.
 fn assemble(
-    p: &mut Process, parent: usize, color: i64, ours: &[Vote], theirs: Option<Vec<Vote>>,
+    p: &mut Process,
+    parent: usize,
+    color: i64,
+    ours: &[Vote],
+    theirs: Option<Vec<Vote>>,
 ) -> Result<Option<Comm>> {
     let context = ours.iter().chain(theirs.iter().flatten()).map(|vote| vote.proposal).max().unwrap_or_default();
     p.core()?.agreed(context);
@@ -131,9 +135,8 @@ impl Ballot {
 
     fn new(core: &mut Core, wish: Wish, key: i32) -> Ballot {
         let instances = hardware::instances();
-        let colors = Resource::ALL.map(|resource| {
-            instances[resource as usize].map_or(OUTSIDE, |instance| core.color_of(resource, instance))
-        });
+        let colors = Resource::ALL
+            .map(|resource| instances[resource as usize].map_or(OUTSIDE, |instance| core.color_of(resource, instance)));
         let color = match wish {
             Wish::Outside => OUTSIDE,
             Wish::Unguided => UNGUIDED,

@@ -27,7 +27,8 @@ pub fn block_on<R>(ready: impl FnMut(&mut Process) -> Option<R>) -> R {
 /// asked only by a wait that is long enough to sleep.
 #[inline]
 pub(crate) fn block_on_saying<R>(
-    mut ready: impl FnMut(&mut Process) -> Option<R>, awaited: impl Fn() -> Option<Waiting>,
+    mut ready: impl FnMut(&mut Process) -> Option<R>,
+    awaited: impl Fn() -> Option<Waiting>,
 ) -> R {
     let mut patience = Patience::Fresh;
     loop {

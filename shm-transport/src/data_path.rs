@@ -22,7 +22,8 @@ impl Transport for ShmTransport {
             Some(local) if self.is_connected(local) => local,
             _ => self.connect(peer)?,
         };
-        let Some(producer) = self.outbound[local as usize].as_mut().and_then(|outbound| outbound.producer.as_mut()) else {
+        let Some(producer) = self.outbound[local as usize].as_mut().and_then(|outbound| outbound.producer.as_mut())
+        else {
             return Err(Lost { peer, why: "its ring is gone".into() });
         };
         match producer.push(header, len, fill) {

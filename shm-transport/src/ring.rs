@@ -97,7 +97,7 @@ impl Memory {
 
     /// Lines from `position` to the end of the ring.
     #[inline]
-    fn to_end(&self, position: u64) -> u64 {
+    fn to_end(self, position: u64) -> u64 {
         self.lines - (position & (self.lines - 1))
     }
 }
@@ -147,7 +147,12 @@ impl Producer {
 
     #[cold]
     fn push_after_skip(
-        &mut self, header: &Header, body: usize, fill: impl FnOnce(&mut [u8]), needed: u64, to_end: u64,
+        &mut self,
+        header: &Header,
+        body: usize,
+        fill: impl FnOnce(&mut [u8]),
+        needed: u64,
+        to_end: u64,
     ) -> Result<bool, Broken> {
         assert!(needed < self.memory.lines, "a frame larger than the ring");
         if !self.has_room(to_end + needed)? {
@@ -311,7 +316,8 @@ mod tests {
         let (mut sent, mut received) = (0, 0);
         while received < 5000 {
             let len = (sent as usize * 37) % Producer::max_body(64);
-            if sent < 5000 && producer.push(&header(sent), len, |slot| slot.copy_from_slice(&body(sent, len))).unwrap() {
+            if sent < 5000 && producer.push(&header(sent), len, |slot| slot.copy_from_slice(&body(sent, len))).unwrap()
+            {
                 sent += 1;
                 continue;
             }

@@ -90,7 +90,13 @@ unsafe impl Send for Segment {}
 impl Segment {
     /// Joins the segment at `offset` (page-aligned) of `file` as rank `me` of
     /// `size`. All ranks give the same `size` and `ring_bytes` (a power of two).
-    pub fn attach(file: BorrowedFd<'_>, offset: u64, me: u32, size: u32, ring_bytes: u64) -> Result<Segment, SegmentError> {
+    pub fn attach(
+        file: BorrowedFd<'_>,
+        offset: u64,
+        me: u32,
+        size: u32,
+        ring_bytes: u64,
+    ) -> Result<Segment, SegmentError> {
         assert!(me < size && offset.is_multiple_of(PAGE) && ring_bytes.is_power_of_two() && ring_bytes >= PAGE);
         let bytes = control_bytes(size);
         let failed = |errno| SegmentError::System { what: "the ranks' control blocks", bytes, errno };
@@ -101,8 +107,11 @@ impl Segment {
 
     /// A memory file for tests and for jobs without a launcher.
     pub fn file() -> Result<OwnedFd, SegmentError> {
-        memfd_create("verbena", MemfdFlags::CLOEXEC)
-            .map_err(|errno| SegmentError::System { what: "a memory file", bytes: 0, errno })
+        memfd_create("verbena", MemfdFlags::CLOEXEC).map_err(|errno| SegmentError::System {
+            what: "a memory file",
+            bytes: 0,
+            errno,
+        })
     }
 
     /// This rank.
@@ -146,11 +155,16 @@ impl Segment {
         let stride = PAGE + self.ring_bytes;
         let index = u64::from(to) * u64::from(self.size) + u64::from(from);
         let at = self.offset + control_bytes(self.size) + index * stride;
-        let base = map(&self.file, at, stride)
-            .map_err(|errno| SegmentError::System { what: "a message ring", bytes: stride, errno })?;
+        let base = map(&self.file, at, stride).map_err(|errno| SegmentError::System {
+            what: "a message ring",
+            bytes: stride,
+            errno,
+        })?;
         // SAFETY: freshly mapped, page-aligned, never unmapped; the file was zero
         // where nobody has used the ring. The caller is its only producer or consumer.
-        Ok(unsafe { ring::Memory::new(base.add(PAGE as usize), base.cast::<AtomicU64>(), self.ring_bytes / LINE as u64) })
+        Ok(unsafe {
+            ring::Memory::new(base.add(PAGE as usize), base.cast::<AtomicU64>(), self.ring_bytes / LINE as u64)
+        })
     }
 }
 

@@ -102,7 +102,12 @@ fn four_thousand_ranks() {
     for (from, distance) in (0..ranks).flat_map(|rank| [1, 2, 64, 2048].map(|distance| (rank, distance))) {
         let to = (from + distance) % ranks;
         let id = u64::from(from) * 4096 + u64::from(distance);
-        pending.push((from, id, job.send(Mode::Standard, Shape::Run, from, to, 1, id, 100), job.receive(to, pattern(from, 1), Shape::Run, 100)));
+        pending.push((
+            from,
+            id,
+            job.send(Mode::Standard, Shape::Run, from, to, 1, id, 100),
+            job.receive(to, pattern(from, 1), Shape::Run, 100),
+        ));
     }
     for (from, id, send, receive) in pending {
         job.expect(&receive, from, 1, id, 100);

@@ -32,7 +32,9 @@ pub fn write(b: &mut Builder, problem: &Problem, seat: Seat, remote: u32) {
         Problem::Scatter { root, own, .. } | Problem::Scatterv { root, own, .. } => {
             own.into_iter().for_each(|own| b.recv(Member::remote(root), own));
         }
-        Problem::Allgather { own: Some(own), all } => exchange(b, seat, &vec![own; remote as usize], &all.split(remote)),
+        Problem::Allgather { own: Some(own), all } => {
+            exchange(b, seat, &vec![own; remote as usize], &all.split(remote))
+        }
         Problem::Allgatherv { own: Some(own), all } => exchange(b, seat, &vec![own; remote as usize], all),
         Problem::Alltoall { from: Some(from), to, .. } => exchange(b, seat, from, to),
         Problem::Reduce { root: ROOT_HERE, output, .. } => {

@@ -94,7 +94,11 @@ impl Row<Bytes> {
 
 impl Row<Count> {
     const fn count(
-        name: &'static str, unit: &'static str, default: u64, range: RangeInclusive<u64>, sentence: &'static str,
+        name: &'static str,
+        unit: &'static str,
+        default: u64,
+        range: RangeInclusive<u64>,
+        sentence: &'static str,
     ) -> Row<Count> {
         let kind = Kind::Count { min: *range.start(), max: *range.end(), unit };
         Row::new(name, kind, Value::Number(default), sentence)

@@ -236,7 +236,10 @@ mod tests {
     #[test]
     fn each_level_overrides_the_ones_before() {
         let files = [
-            file(Level::Site, "shm.eager_max = 1024\nshm.ring_bytes = '32K'\nshm.get_min = '1M'\nwait.spin = 7\n[coll]\nwindow = 3"),
+            file(
+                Level::Site,
+                "shm.eager_max = 1024\nshm.ring_bytes = '32K'\nshm.get_min = '1M'\nwait.spin = 7\n[coll]\nwindow = 3",
+            ),
             file(Level::User, "[shm]\neager_max = 2048\nring_bytes = '64K'\nget_min = '2M'\nsingle_copy = 'off'"),
             file(Level::Cluster, "shm = { eager_max = 0x1000, ring_bytes = '256K' }"),
         ];

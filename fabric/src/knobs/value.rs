@@ -162,9 +162,15 @@ mod tests {
 
     #[test]
     fn sizes_have_suffixes() {
-        for (text, bytes) in
-            [("64", 64), ("8K", 8192), (" 8 kib ", 8192), ("1MB", 1 << 20), ("3m", 3 << 20), ("1G", 1 << 30), ("100b", 100)]
-        {
+        for (text, bytes) in [
+            ("64", 64),
+            ("8K", 8192),
+            (" 8 kib ", 8192),
+            ("1MB", 1 << 20),
+            ("3m", 3 << 20),
+            ("1G", 1 << 30),
+            ("100b", 100),
+        ] {
             assert_eq!(BYTES.parse(text), Ok(Value::Number(bytes)), "{text}");
         }
         for text in ["", "K", "8X", "-8", "8.5K", "0x40", "99999999999999999999", "18446744073709551615G", "8K8"] {

@@ -39,7 +39,8 @@ fn numbered(ranks: u32, seed: u64, options: Options, each: u64) -> Heard {
         for rank in 1..ranks as usize {
             let header = Header { length: next[rank], ..Header::new(Kind::Data) };
             let body = next[rank] as u8;
-            if next[rank] < each && transports[rank].post(Peer(0), &header, 5, |slot| slot.fill(body)) == Ok(Post::Sent) {
+            if next[rank] < each && transports[rank].post(Peer(0), &header, 5, |slot| slot.fill(body)) == Ok(Post::Sent)
+            {
                 next[rank] += 1;
             }
         }

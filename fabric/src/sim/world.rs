@@ -122,7 +122,12 @@ impl World {
     }
 
     pub(super) fn post(
-        &mut self, from: Peer, to: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut [u8]),
+        &mut self,
+        from: Peer,
+        to: Peer,
+        header: &Header,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
     ) -> Result<Post, Lost> {
         self.tick();
         if self.is_dead(to) || self.is_dead(from) {
@@ -227,7 +232,13 @@ impl World {
     }
 
     pub(super) fn get(
-        &mut self, reader: Peer, owner: Peer, region: &Region, from: u64, into: Memory, token: u64,
+        &mut self,
+        reader: Peer,
+        owner: Peer,
+        region: &Region,
+        from: u64,
+        into: Memory,
+        token: u64,
     ) -> Result<Transfer, Lost> {
         if self.is_dead(owner) {
             return Err(lost(owner));

@@ -44,7 +44,9 @@ impl Job {
 
     fn heard(&mut self, rank: usize, message: ToLauncher) {
         match message {
-            ToLauncher::Abort { code, message } => self.events.push(Event::Aborted { rank: rank as u32, code, message }),
+            ToLauncher::Abort { code, message } => {
+                self.events.push(Event::Aborted { rank: rank as u32, code, message })
+            }
             ToLauncher::Put { key, value } => {
                 let waiting = self.store.put(key.clone(), value.clone());
                 for asker in waiting {

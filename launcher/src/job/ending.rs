@@ -27,11 +27,20 @@ const TIMED_OUT: u8 = 124;
 pub(super) enum Phase {
     Running,
     /// A signal was passed on, and the ranks may end as they like.
-    Told { signal: i32, until: Instant, hint: Option<Instant> },
+    Told {
+        signal: i32,
+        until: Instant,
+        hint: Option<Instant>,
+    },
     /// They were sent SIGTERM.
-    Terminating { since: Instant },
+    Terminating {
+        since: Instant,
+    },
     /// They are sent SIGKILL.
-    Killing { since: Instant, last: Instant },
+    Killing {
+        since: Instant,
+        last: Instant,
+    },
 }
 
 impl Job {

@@ -82,8 +82,8 @@ fn try_run(settings: &Settings) -> Result<u8, CannotRun> {
         eprintln!("mpiexec: {line}");
     }
     let orphans = Orphans::adopt();
-    let signals = Signals::open()
-        .map_err(|error| CannotRun { message: format!("cannot wait for signals: {error}"), code: 1 })?;
+    let signals =
+        Signals::open().map_err(|error| CannotRun { message: format!("cannot wait for signals: {error}"), code: 1 })?;
     let began = Instant::now();
     let started = start::start(settings, &placement, signals.before())?;
     let mut job = Job {
@@ -136,7 +136,8 @@ impl Job {
     /// Sleeps until something is ready or due.
     fn wait(&self) -> Vec<Source> {
         let interests = self.interests();
-        let mut files: Vec<PollFd<'_>> = interests.iter().map(|(_, file, flags)| PollFd::from_borrowed_fd(*file, *flags)).collect();
+        let mut files: Vec<PollFd<'_>> =
+            interests.iter().map(|(_, file, flags)| PollFd::from_borrowed_fd(*file, *flags)).collect();
         let timeout = self.deadline().map(|deadline| {
             let left = deadline.saturating_duration_since(Instant::now());
             Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }

@@ -79,7 +79,9 @@ impl Cartesian {
         for (dimension, &coord) in coords.iter().enumerate() {
             let along = self.wrap(dimension, coord.into()).ok_or_else(|| {
                 let last = self.dims[dimension] - 1;
-                let why = format!("coordinate {coord} of dimension {dimension}, which is not periodic, is not within 0 to {last}");
+                let why = format!(
+                    "coordinate {coord} of dimension {dimension}, which is not periodic, is not within 0 to {last}"
+                );
                 Error::new(Class::Arg, why)
             })?;
             rank = rank * self.dims[dimension] + along;

@@ -41,12 +41,15 @@ impl Graph {
         let mut before = 0;
         for (node, &end) in index.iter().enumerate() {
             if end < before || end as usize > edges.len() {
-                return refused(format!("index {node} of the graph is {end}: it must not be below the one before, nor above the number of edges"));
+                return refused(format!(
+                    "index {node} of the graph is {end}: it must not be below the one before, nor above the number of edges"
+                ));
             }
             before = end;
         }
         let edges = &edges[..before as usize];
-        if let Some((at, &edge)) = edges.iter().enumerate().find(|&(_, &edge)| edge < 0 || edge as usize >= index.len()) {
+        if let Some((at, &edge)) = edges.iter().enumerate().find(|&(_, &edge)| edge < 0 || edge as usize >= index.len())
+        {
             return refused(format!("edge {at} of the graph leads to node {edge} of {}", index.len()));
         }
         let unsigned = |numbers: &[i32]| numbers.iter().map(|&number| number as u32).collect();
@@ -93,7 +96,9 @@ mod tests {
 
     #[test]
     fn what_is_no_graph_is_refused() {
-        for (index, edges) in [(&[2, 1][..], &[0, 1][..]), (&[-1], &[]), (&[1], &[]), (&[1], &[1]), (&[1], &[-1]), (&[0; 5], &[])] {
+        for (index, edges) in
+            [(&[2, 1][..], &[0, 1][..]), (&[-1], &[]), (&[1], &[]), (&[1], &[1]), (&[1], &[-1]), (&[0; 5], &[])]
+        {
             assert_eq!(Graph::new(index, edges, 4).unwrap_err().class(), Class::Arg, "{index:?} {edges:?}");
         }
         assert_eq!(Graph::new(&[], &[], 4).unwrap().size(), 0);

@@ -108,7 +108,14 @@ impl Sink for Spy {
 }
 
 const KINDS: [Kind; 9] = [
-    Kind::Eager, Kind::EagerSync, Kind::Rts, Kind::Cts, Kind::Data, Kind::Done, Kind::Cancel, Kind::CancelReply,
+    Kind::Eager,
+    Kind::EagerSync,
+    Kind::Rts,
+    Kind::Cts,
+    Kind::Data,
+    Kind::Done,
+    Kind::Cancel,
+    Kind::CancelReply,
     Kind::Credit,
 ];
 

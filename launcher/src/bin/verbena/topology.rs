@@ -28,7 +28,8 @@ fn look() -> Result<Machine, Box<dyn std::error::Error>> {
     let nodes: Vec<&TopologyObject> = topology.objects_with_type(ObjectType::NUMANode).collect();
     let threads = topology.objects_with_type(ObjectType::PU).filter_map(|pu| {
         let cpu = pu.os_index()?;
-        let usable = allowed.as_ref().is_none_or(|allowed| cpu < rustix::thread::CpuSet::MAX_CPU && allowed.is_set(cpu));
+        let usable =
+            allowed.as_ref().is_none_or(|allowed| cpu < rustix::thread::CpuSet::MAX_CPU && allowed.is_set(cpu));
         usable.then(|| describe(pu, cpu, &nodes))
     });
     Ok(Machine { threads: threads.collect() })
