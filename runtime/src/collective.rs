@@ -50,7 +50,10 @@ impl Process {
 
     /// Starts a plan as the next collective of its communicator.
     pub(crate) fn start_plan(&mut self, comm: usize, plan: Plan) -> Result<CollectiveId> {
-        let sequence = self.comm_mut(comm)?.next_collective();
+        let sequence = match self.kept_comms.iter_mut().find(|(handle, _)| *handle == comm) {
+            Some((_, kept)) => kept.next_collective(),
+            None => self.comm_mut(comm)?.next_collective(),
+        };
         let core = self.core()?;
         core.collectives.start(&mut core.engine, plan, sequence)
     }

@@ -11,7 +11,7 @@ use objects::{Class, Comm, Error, Group, Result};
 use crate::collective::Internal;
 use crate::gate::with;
 use crate::letters::Channel;
-use crate::process::{Core, Process};
+use crate::process::{Core, Process, bad_handle};
 use crate::request::{Request, State};
 
 pub use crate::split::split;
@@ -49,6 +49,28 @@ impl NewComm {
         if let Ok(comm) = p.comms.get_mut(self.handle) {
             comm.set_context(context);
         }
+    }
+}
+
+impl Process {
+    /// The end of MPI_Comm_free. What is under way has all that it needs; persistent
+    /// collectives that are yet to be started keep the communicator (MPI-5.0 §7.4.3).
+    pub fn forget_comm(&mut self, handle: usize) -> Result<()> {
+        let comm = self.comms.remove(handle as u64);
+        let comm = comm.map_err(|stale| bad_handle(Class::Comm, "communicator", stale))?;
+        if self.requests.iter().any(|(_, request)| request.is_collective_of(handle)) {
+            self.kept_comms.push((handle, comm));
+        }
+        Ok(())
+    }
+
+    /// A persistent request on `handle` was freed: its communicator goes with the
+    /// last one.
+    pub(crate) fn release_comm(&mut self, handle: usize) {
+        if self.kept_comms.is_empty() || self.requests.iter().any(|(_, request)| request.is_collective_of(handle)) {
+            return;
+        }
+        self.kept_comms.retain(|(kept, _)| *kept != handle);
     }
 }
 

@@ -112,6 +112,9 @@ pub struct Process {
     pub(crate) core: Option<Box<Core>>,
     /// Communicators but for the predefined ones.
     pub comms: Table<Comm>,
+    /// Freed communicators that inactive persistent collectives may still be
+    /// started on, by their handles.
+    pub(crate) kept_comms: Vec<(usize, Comm)>,
     /// Groups.
     pub groups: Table<Group>,
     /// Derived datatypes and duplicates.
@@ -151,6 +154,7 @@ impl Process {
             main_thread: None,
             core: None,
             comms: Table::new(HandleKind::Comm),
+            kept_comms: Vec::new(),
             groups: Table::new(HandleKind::Group),
             datatypes: Table::new(HandleKind::Datatype),
             ops: Table::new(HandleKind::Op),

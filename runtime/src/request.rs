@@ -149,6 +149,11 @@ impl Request {
         Request { comm, state: State::Collective(id), persistent: None, then: None }
     }
 
+    /// True for persistent collectives of the communicator with this handle.
+    pub(crate) fn is_collective_of(&self, comm: usize) -> bool {
+        self.comm == comm && matches!(self.persistent.as_deref(), Some(Persistent::Collective(_)))
+    }
+
     /// True for persistent requests that are not started.
     pub fn is_inactive(&self) -> bool {
         matches!(self.state, State::Inactive)
@@ -285,6 +290,9 @@ impl Process {
             return Ok(None);
         }
         let request = self.requests.remove(handle as u64).map_err(|_| Error::internal("a request vanished"))?;
+        if request.persistent.is_some() {
+            self.release_comm(request.comm);
+        }
         match request.state {
             State::Message(id) => self.core()?.engine.detach(id),
             State::Collective(id) => self.core()?.collectives.detach(id),

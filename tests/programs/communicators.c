@@ -62,6 +62,24 @@ static void free_with_traffic(void)
     SAME(in, before + 40);
 }
 
+/* Freed before its persistent collective is started for the first time. */
+static void free_before_start(void)
+{
+    MPI_Comm twin;
+    MPI_Request request;
+    int sum = -1, i;
+    MPI_Comm_dup(MPI_COMM_WORLD, &twin);
+    MPI_Allreduce_init(&rank, &sum, 1, MPI_INT, MPI_SUM, twin, MPI_INFO_NULL, &request);
+    MPI_Comm_free(&twin);
+    for (i = 0; i < 3; i++) {
+        sum = -1;
+        MPI_Start(&request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        SAME(sum, ranks * (ranks - 1) / 2);
+    }
+    MPI_Request_free(&request);
+}
+
 static void splits(void)
 {
     MPI_Comm part;
@@ -161,6 +179,7 @@ int main(int argc, char **argv)
     works(MPI_COMM_SELF, rank);
     dup_with_traffic();
     free_with_traffic();
+    free_before_start();
     splits();
     creates();
     nonblocking_dup();
