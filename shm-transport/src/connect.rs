@@ -1,16 +1,22 @@
 //! Set-up: the transport of one rank, and rings on first use.
+//!
+//! A pair is set up by its sender alone: it takes memory for the ring's first
+//! page, maps the ring, sets its bit in the receiver's bitmap and counts up the
+//! receiver's arrivals. The receiver compares that count with each poll, maps
+//! what is new, and finds frames that may have been there for long.
 
 use fabric::{Limits, Lost, Peer};
 
 use crate::ring::{Consumer, Producer};
-use crate::segment::Segment;
+use crate::segment::{Control, Segment, SegmentError};
+use crate::single_copy::{self, Access};
 use crate::sync::Ordering;
-use crate::{single_copy, wake};
+use crate::wake::{self, Doorbell};
 
 /// Whether large messages are copied once, by process_vm_readv.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SingleCopy {
-    /// Where the system allows it.
+    /// Where a trial read succeeds.
     Auto,
     /// Never.
     Off,
@@ -33,21 +39,26 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct ShmTransport {
     pub(crate) segment: Segment,
+    /// This rank's control block.
+    pub(crate) own: &'static Control,
     /// World rank of each local rank.
     peers: Vec<Peer>,
     /// Local rank of each world rank; `NOBODY` for ranks of other hosts.
     locals: Vec<u32>,
+    /// By world rank, so that a message needs one look-up.
     pub(crate) outbound: Vec<Option<Box<Outbound>>>,
-    pub(crate) inbound: Vec<Inbound>,
-    /// Local ranks that had no room when last posted to.
-    pub(crate) blocked: Vec<u32>,
+    pub(crate) inbound: crate::poll::Rings,
+    /// Local ranks that `inbound` has or had.
+    met: Vec<u64>,
     /// First-time talkers seen so far.
     arrivals: u64,
+    /// Peers that had no room when last posted to.
+    pub(crate) blocked: Vec<Peer>,
+    /// By local rank: may their memory be read?
+    access: Vec<Access>,
     /// This process takes part in membarrier.
     pub(crate) registered: bool,
     limits: Limits,
-    /// The limits of peers that single copies are forbidden with.
-    pushed: Limits,
 }
 
 const NOBODY: u32 = u32::MAX;
@@ -55,123 +66,142 @@ const NOBODY: u32 = u32::MAX;
 /// What leads to a peer.
 #[derive(Debug)]
 pub(crate) struct Outbound {
-    pub producer: Option<Producer>,
-    /// Single copies from this peer were refused.
-    pub forbidden: bool,
-}
-
-/// What comes from a peer.
-#[derive(Debug)]
-pub(crate) struct Inbound {
-    pub peer: Peer,
+    pub producer: Producer,
+    /// The peer's.
+    pub doorbell: &'static Doorbell,
+    pub limits: Limits,
     /// Its local rank.
     pub local: u32,
-    pub consumer: Consumer,
+    /// The system has refused memory for longer laps.
+    pub frozen: bool,
 }
 
 impl ShmTransport {
     /// `peers` are the world ranks of the segment's ranks, in their order.
     pub fn new(segment: Segment, settings: Settings, peers: Vec<Peer>) -> ShmTransport {
         assert_eq!(peers.len(), segment.size() as usize);
-        let mut locals = vec![NOBODY; peers.iter().map(|peer| peer.0 as usize + 1).max().unwrap_or(0)];
-        for (local, peer) in peers.iter().enumerate() {
-            locals[peer.0 as usize] = local as u32;
+        let world = peers.iter().map(|peer| peer.0 as usize + 1).max().unwrap_or(0);
+        let mut locals = vec![NOBODY; world];
+        for (local, peer) in (0..).zip(&peers) {
+            locals[peer.0 as usize] = local;
         }
         let own = segment.control(segment.me());
-        own.pid.store(std::process::id(), Ordering::Release);
         let registered = wake::register();
-        own.barrier.store(u32::from(registered && settings.rare_sleeps), Ordering::Release);
-        let frame = Producer::max_body(segment.ring_bytes() / 64).min(segment.ring_bytes() as usize / 4);
+        own.doorbell.set_up(registered && settings.rare_sleeps);
         let get_from = match settings.single_copy {
             SingleCopy::Auto => settings.get_min,
             SingleCopy::Off => u64::MAX,
         };
         if get_from != u64::MAX {
-            single_copy::permit();
+            single_copy::permit(&own.trial);
         }
+        let frame = Producer::max_body(segment.lines());
         let limits = Limits { frame, eager: (settings.eager_max as usize).min(frame - 8), get_from };
-        let outbound = std::iter::repeat_with(|| None).take(peers.len()).collect();
         ShmTransport {
-            segment,
-            peers,
+            own,
             locals,
-            outbound,
-            inbound: Vec::new(),
-            blocked: Vec::new(),
+            outbound: std::iter::repeat_with(|| None).take(world).collect(),
+            inbound: Default::default(),
+            met: vec![0; peers.len().div_ceil(64)],
             arrivals: 0,
+            blocked: Vec::new(),
+            access: vec![Access::Untried; peers.len()],
             registered,
             limits,
-            pushed: Limits { get_from: u64::MAX, ..limits },
+            peers,
+            segment,
         }
     }
 
     /// The local rank of a peer.
-    #[inline]
     pub(crate) fn local(&self, peer: Peer) -> Option<u32> {
         self.locals.get(peer.0 as usize).copied().filter(|&local| local != NOBODY)
     }
 
     #[inline]
     pub(crate) fn limits_of(&self, peer: Peer) -> &Limits {
-        let local = self.local(peer).unwrap_or(0);
-        match self.outbound.get(local as usize) {
-            Some(Some(outbound)) if outbound.forbidden => &self.pushed,
+        match self.outbound.get(peer.0 as usize) {
+            Some(Some(outbound)) => &outbound.limits,
             _ => &self.limits,
         }
     }
 
-    /// Never again a single copy from this peer.
+    /// Maps the ring to a peer and makes this rank known to it.
     #[cold]
-    pub(crate) fn forbid_single_copy(&mut self, local: u32) {
-        self.outbound[local as usize].get_or_insert_with(Outbound::unconnected).forbidden = true;
+    pub(crate) fn connect(&mut self, peer: Peer) -> Result<(), Lost> {
+        let lost = |why: String| Lost { peer, why };
+        let local = self.local(peer).ok_or_else(|| lost("it is not on this host".into()))?;
+        let producer = self.producer(local).map_err(|error| lost(error.to_string()))?;
+        let (me, theirs) = (self.segment.me(), self.segment.control(local));
+        let outbound = Outbound { producer, doorbell: &theirs.doorbell, limits: self.limits, local, frozen: false };
+        self.outbound[peer.0 as usize] = Some(Box::new(outbound));
+        if self.access[local as usize] == Access::Refused {
+            self.refuse(peer, local);
+        }
+        self.segment.talkers(local)[me as usize / 64].fetch_or(1 << (me % 64), Ordering::Relaxed);
+        // Release: whoever sees the count finds the bit. Nobody has to be woken yet:
+        // the first frame does that, behind a barrier that this is in front of.
+        theirs.arrivals.fetch_add(1, Ordering::Release);
+        Ok(())
     }
 
-    /// Maps the ring to a peer and makes itself known to it.
-    #[cold]
-    pub(crate) fn connect(&mut self, peer: Peer) -> Result<u32, Lost> {
-        let (me, lost) = (self.segment.me(), |why: String| Lost { peer, why });
-        let local = self.local(peer).ok_or_else(|| lost("it is not on this host".into()))?;
-        let memory = self.segment.ring(me, local).map_err(|error| lost(error.to_string()))?;
-        let outbound = self.outbound[local as usize].get_or_insert_with(Outbound::unconnected);
-        outbound.producer = Some(Producer::new(memory));
-        // The bit before the count: whoever sees the count finds the bit.
-        self.segment.talkers(local)[me as usize / 64].fetch_or(1 << (me % 64), Ordering::SeqCst);
-        let theirs = self.segment.control(local);
-        theirs.arrivals.fetch_add(1, Ordering::SeqCst);
-        Ok(local)
+    fn producer(&self, local: u32) -> Result<Producer, SegmentError> {
+        let end = self.segment.first_lines();
+        self.segment.allocate(local, 0..end)?;
+        Ok(Producer::new(self.segment.ring(self.segment.me(), local)?, end))
     }
 
     /// True when a rank has talked to this one for the first time.
     #[inline]
     pub(crate) fn has_newcomers(&self) -> bool {
-        self.segment.control(self.segment.me()).arrivals.load(Ordering::Acquire) != self.arrivals
+        // Relaxed: `welcome` looks again.
+        self.own.arrivals.load(Ordering::Relaxed) != self.arrivals
     }
 
-    /// Maps the rings of first-time talkers.
+    /// Maps the rings of first-time talkers; gives those whose rings can't be.
     #[cold]
-    pub(crate) fn welcome(&mut self) -> Result<(), Lost> {
-        let me = self.segment.me();
-        // The count before the bits: a bit that comes later brings another count.
-        self.arrivals = self.segment.control(me).arrivals.load(Ordering::SeqCst);
+    pub(crate) fn welcome(&mut self) -> Vec<Lost> {
+        let (me, mut lost) = (self.segment.me(), Vec::new());
+        // Acquire, and the count before the bits: the bits of all counted are
+        // there, and one that is set later brings another count.
+        self.arrivals = self.own.arrivals.load(Ordering::Acquire);
         for (index, word) in self.segment.talkers(me).iter().enumerate() {
-            let mut bits = word.swap(0, Ordering::SeqCst);
-            while bits != 0 {
-                let local = index as u32 * 64 + bits.trailing_zeros();
-                bits &= bits - 1;
+            let mut new = word.load(Ordering::Relaxed) & !self.met[index];
+            self.met[index] |= new;
+            while new != 0 {
+                let local = index as u32 * 64 + new.trailing_zeros();
+                new &= new - 1;
                 let Some(&peer) = self.peers.get(local as usize) else { continue };
-                if self.inbound.iter().any(|inbound| inbound.peer == peer) {
-                    continue;
+                match self.segment.ring(local, me) {
+                    Ok(memory) => {
+                        let doorbell = &self.segment.control(local).doorbell;
+                        self.inbound.add(peer, doorbell, Consumer::new(memory));
+                    }
+                    Err(error) => lost.push(Lost { peer, why: error.to_string() }),
                 }
-                let memory = self.segment.ring(local, me).map_err(|error| Lost { peer, why: error.to_string() })?;
-                self.inbound.push(Inbound { peer, local, consumer: Consumer::new(memory) });
             }
         }
-        Ok(())
+        lost
     }
-}
 
-impl Outbound {
-    fn unconnected() -> Box<Outbound> {
-        Box::new(Outbound { producer: None, forbidden: false })
+    /// Whether a peer's memory may be read; tries it the first time.
+    pub(crate) fn access(&mut self, peer: Peer, local: u32) -> Access {
+        if self.access[local as usize] == Access::Untried {
+            let tried = single_copy::attempt(&self.segment.control(local).trial);
+            self.access[local as usize] = tried;
+            if tried == Access::Refused {
+                self.refuse(peer, local);
+            }
+        }
+        self.access[local as usize]
+    }
+
+    /// Never again a single copy from this peer.
+    #[cold]
+    pub(crate) fn refuse(&mut self, peer: Peer, local: u32) {
+        self.access[local as usize] = Access::Refused;
+        if let Some(Some(outbound)) = self.outbound.get_mut(peer.0 as usize) {
+            outbound.limits.get_from = u64::MAX;
+        }
     }
 }

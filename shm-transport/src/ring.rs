@@ -1,34 +1,54 @@
 //! A ring of 64-byte lines from one producer to one consumer, in memory that two
 //! processes share.
 //!
-//! A frame is a run of consecutive lines:
-//!
 //! ```text
-//! byte 0        8                      40
-//!      [ word  ][ header (32)          ][ body ... up to the end of the last line ]
+//! line 0        head: lines consumed so far             written by the consumer
+//! line 1        wanted: the producer waits for room     written by the producer
+//! line 2 ..     frames, each a run of consecutive lines
+//!
+//! a frame, byte 0        8                40                       64
+//!               [ word  ][ header (32)   ][ body, if it is short  ][ body, if it is long ...
 //! ```
 //!
-//! The word says everything: 0, nothing is here yet; else the length of the body
-//! plus one; or `SKIP`, the frame continues to the end of the ring and means nothing.
+//! The word says everything: 0, nothing is here yet; `SKIP`, go on at line 2;
+//! else the length of the body plus one. A body of up to 24 bytes shares the
+//! header's line, so that a small message is one line that changes hands; a body
+//! of `ALIGNED` bytes and more begins on a line of its own, so that both copies
+//! run on whole lines.
+//!
+//! Positions count lines and never wrap; the low bits are the place in the ring,
+//! the high bits count laps. Each lap begins at line 2 and may end early, at
+//! `end`: a pair that says little never touches (nor pays for) more than the
+//! first page of its ring, and the producer lengthens its laps when the
+//! consumer can't keep up. The consumer need not know: it follows the words.
 //!
 //! Invariants:
 //! - The word at the producer's position is 0 until a frame is published there.
-//!   Before it publishes a frame of k lines at p, the producer writes 0 into the
-//!   word of p + k. So the consumer finds either 0 or a whole frame, the ring
-//!   needs no shared tail, and a small message is one line that changes hands.
-//! - The consumer never writes into the lines. It returns room by storing how
-//!   many lines it has consumed in all (`head`), now and then.
-//! - The line at p + k must be free as well, so a frame of k lines needs k + 1.
+//!   Before it publishes a frame of k lines at p, the producer makes sure that
+//!   the word of p + k is 0. So the consumer finds either 0 or a whole frame, and
+//!   there is no shared tail.
+//! - All words from the producer's position up to `cleared` are 0. The producer
+//!   keeps one spare, cleared after a frame was published: on the way of the next
+//!   small message there is then one line to own, not two.
+//! - The consumer never writes into the frames' lines. It returns room by storing
+//!   its position in `head`, a quarter of a lap at a time.
+//! - Lines from the consumer's position up to one lap later are never written:
+//!   `limit` is where the producer's next frame must have ended.
 //! - All zero bytes are an empty ring: fresh shared memory needs no set-up.
 //!
-//! Orderings: the word is stored with Release after body and header, and loaded
-//! with Acquire before them. The terminator is stored before that Release by the
-//! same thread, so whoever sees the frame sees the 0 behind it. `head` is stored
-//! with Release after the consumer's last read of the lines, and loaded with
-//! Acquire before the producer writes them again.
+//! Orderings:
+//! - A word is stored with Release after the frame's other bytes and after the 0
+//!   behind it, and loaded with Acquire before they are read. Clearing itself is
+//!   Relaxed: only the Release that follows makes it matter.
+//! - `head` is stored with Release after the consumer's last read of the lines it
+//!   gives back, and loaded with Acquire before the producer writes them again.
+//! - `wanted` takes part in the protocol of `wake`, whose barriers order it.
 //!
 //! Nothing here trusts the other process: a word or head that can't be is an
-//! error ([`Broken`]), and every index is masked.
+//! error ([`Broken`]), and every place is masked. A process that scribbles over a
+//! frame while it is read spoils the data, as it could have before publishing it.
+//!
+//! What it does not do: allocate the memory (`segment`), sleep or wake (`wake`).
 
 #![allow(unsafe_code)]
 
@@ -36,69 +56,120 @@ use fabric::Header;
 
 use crate::sync::{AtomicU64, Ordering};
 
+#[cfg(loom)]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
 /// Bytes of a line.
 pub const LINE: usize = 64;
-/// Bytes in front of the body.
+/// Bytes in front of a body that shares the header's line.
 const PREFIX: usize = 8 + Header::SIZE;
-/// The word of a frame that only fills up the ring.
+/// Bodies from this size on begin on a line of their own, bytes. The 24
+/// bytes that it loses are less than what copies of whole lines gain.
+const ALIGNED: usize = 512;
+/// The word of the end of a lap.
 const SKIP: u64 = u64::MAX;
+/// Lines in front of the frames.
+const FIRST: u64 = 2;
+/// Lines that the consumer gathers at least before it gives them back.
+const GATHER: u64 = 16;
+
+/// Where the body of a frame begins, in bytes from the frame's first line.
+#[inline]
+const fn body_at(body: usize) -> usize {
+    if body < ALIGNED { PREFIX } else { LINE }
+}
 
 /// Lines of a frame with `body` bytes of body.
 #[inline]
 pub const fn lines(body: usize) -> u64 {
-    ((PREFIX + body).div_ceil(LINE)) as u64
+    ((body_at(body) + body).div_ceil(LINE)) as u64
 }
 
 /// The other process has written what it never may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the shared ring holds {what} {value:#x}, which can't be: its other side has overwritten memory")]
+#[error("{what} in its shared ring is {value:#x}, which can't be: one of the two has overwritten memory")]
 pub struct Broken {
     what: &'static str,
     value: u64,
 }
 
-/// Where a ring lies: `lines` (a power of two) of them from `base`, and the
-/// consumer's count of consumed lines in another line.
-#[derive(Clone, Copy, Debug)]
+/// What a producer without room may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// There is room after all.
+    Found,
+    /// The consumer has to give some back first.
+    None,
+    /// Laps may be longer once the lines up to this one have memory.
+    Lengthen(u64),
+}
+
+/// Where a ring lies: a power of two of lines, zero at the start.
+#[derive(Clone, Debug)]
 pub struct Memory {
     base: *mut u8,
-    head: *const AtomicU64,
     lines: u64,
+    #[cfg(loom)]
+    model: loom_tests::Model,
 }
 
 impl Memory {
     /// # Safety
-    /// `base` is aligned to a line and valid for `lines` lines, `head` is valid;
-    /// both for the life of the process. All of it was zero when the ring was
-    /// first used, and only one producer and one consumer ever use it.
-    pub unsafe fn new(base: *mut u8, head: *const AtomicU64, lines: u64) -> Memory {
-        assert!(lines.is_power_of_two() && lines >= 4);
-        Memory { base, head, lines }
+    /// `base` is aligned to a line and valid for `lines` lines for the life of the
+    /// process. All of it was zero when the ring was first used, and only one
+    /// producer and one consumer ever use it.
+    #[cfg(not(loom))]
+    pub unsafe fn new(base: *mut u8, lines: u64) -> Memory {
+        assert!(lines.is_power_of_two() && lines >= 8);
+        Memory { base, lines }
+    }
+
+    /// The place of a position.
+    #[inline]
+    fn place(&self, position: u64) -> u64 {
+        position & (self.lines - 1)
+    }
+
+    /// Where the lap of a position begins, as a position.
+    #[inline]
+    fn lap(&self, position: u64) -> u64 {
+        position & !(self.lines - 1)
     }
 
     #[inline]
     fn line(&self, position: u64) -> *mut u8 {
         // SAFETY: masked, so inside the ring.
-        unsafe { self.base.add((position & (self.lines - 1)) as usize * LINE) }
+        unsafe { self.base.add(self.place(position) as usize * LINE) }
     }
 
+    #[cfg(not(loom))]
     #[inline]
     fn word(&self, position: u64) -> &AtomicU64 {
-        // SAFETY: inside the ring, aligned to a line; words are only ever
-        // accessed as atomics while both sides may touch them.
+        // SAFETY: inside the ring, aligned to a line. A line's first eight bytes
+        // are accessed as anything but an atomic only by the producer, inside a
+        // frame that the consumer has not seen or has given back, and by the
+        // consumer, inside a frame that it has not given back: each ordered
+        // against the other's atomic accesses by the words and the head.
         unsafe { &*self.line(position).cast::<AtomicU64>() }
     }
 
-    #[inline]
-    fn head(&self) -> &AtomicU64 {
-        // SAFETY: valid by the promise of `new`.
-        unsafe { &*self.head }
+    #[cfg(loom)]
+    fn word(&self, position: u64) -> &AtomicU64 {
+        self.model.word(self.place(position))
     }
 
-    /// Lines from `position` to the end of the ring.
+    /// Position of the consumer less `FIRST`, as it said last.
     #[inline]
-    fn to_end(self, position: u64) -> u64 {
-        self.lines - (position & (self.lines - 1))
+    fn head(&self) -> &AtomicU64 {
+        self.word(0)
+    }
+
+    /// Not 0: the producer waits for room.
+    #[inline]
+    fn wanted(&self) -> &AtomicU64 {
+        self.word(1)
     }
 }
 
@@ -106,12 +177,23 @@ impl Memory {
 #[derive(Debug)]
 pub struct Producer {
     memory: Memory,
-    /// Lines written in all; the next frame starts here.
+    /// The next frame starts here.
     position: u64,
-    /// The consumer's head as last seen.
+    /// The next frame must end before here: the end of the lap or of the room.
+    limit: u64,
+    /// Words from `position` to here are 0.
+    cleared: u64,
+    /// The consumer's position as last seen.
     consumed: u64,
-    /// Lines that the last push found no room for; 0 after one that did.
-    wanted: u64,
+    /// Lines of a lap, `FIRST` included. No frame reaches the last one, so that
+    /// there is always a place for a `SKIP`.
+    end: u64,
+    /// Laps that are `end` long were too short.
+    pressed: bool,
+    /// Lines that the last frame found no room for; 0 when it found some.
+    waits_for: u64,
+    /// `wanted` is 1.
+    has_said: bool,
 }
 
 // SAFETY: the pointers are to shared memory that lives as long as the process;
@@ -119,91 +201,156 @@ pub struct Producer {
 unsafe impl Send for Producer {}
 
 impl Producer {
-    /// The only producer of that ring.
-    pub fn new(memory: Memory) -> Producer {
-        Producer { memory, position: 0, consumed: 0, wanted: 0 }
+    /// The only producer of that ring, whose first `end` lines have memory.
+    pub fn new(memory: Memory, end: u64) -> Producer {
+        assert!(end <= memory.lines && end >= 8);
+        let start = FIRST;
+        let cleared = start + 1; // the whole first lap is; said for the invariant's sake
+        Producer {
+            memory,
+            position: start,
+            limit: end,
+            cleared,
+            consumed: start,
+            end,
+            pressed: false,
+            waits_for: 0,
+            has_said: false,
+        }
     }
 
-    /// The largest body of a frame: half of the ring, so that it always fits
-    /// somewhere once the ring has drained.
+    /// The largest body that a ring of so many lines carries. A frame of a
+    /// quarter of the lines always finds room once all before it is consumed,
+    /// although the consumer keeps back up to a quarter and a lap may have to be
+    /// cut short.
     pub const fn max_body(lines: u64) -> usize {
-        (lines / 2 - 1) as usize * LINE - PREFIX
+        lines as usize / 4 * LINE - LINE
     }
 
-    /// Publishes a frame; false if there is no room, and then nothing happened.
+    /// True when a frame of so many lines may be published now.
     #[inline]
-    pub fn push(&mut self, header: &Header, body: usize, fill: impl FnOnce(&mut [u8])) -> Result<bool, Broken> {
-        let needed = lines(body);
-        let to_end = self.memory.to_end(self.position);
-        if needed > to_end {
-            return self.push_after_skip(header, body, fill, needed, to_end);
-        }
-        if !self.has_room(needed)? {
-            return Ok(false);
-        }
-        self.publish(header, body, fill, needed);
-        Ok(true)
+    pub fn has_room(&self, needed: u64) -> bool {
+        self.position + needed < self.limit
     }
 
+    /// Looks for room after [`Producer::has_room`] has said no. `may_lengthen`:
+    /// there may be memory for longer laps.
     #[cold]
-    fn push_after_skip(
-        &mut self,
-        header: &Header,
-        body: usize,
-        fill: impl FnOnce(&mut [u8]),
-        needed: u64,
-        to_end: u64,
-    ) -> Result<bool, Broken> {
-        assert!(needed < self.memory.lines, "a frame larger than the ring");
-        if !self.has_room(to_end + needed)? {
-            return Ok(false);
-        }
-        self.memory.word(self.position + to_end).store(0, Ordering::Relaxed);
-        self.memory.word(self.position).store(SKIP, Ordering::Release);
-        self.position += to_end;
-        self.publish(header, body, fill, needed);
-        Ok(true)
-    }
-
-    /// Room for `needed` lines and the terminator's.
-    #[inline]
-    fn has_room(&mut self, needed: u64) -> Result<bool, Broken> {
-        if self.position - self.consumed + needed < self.memory.lines {
-            return Ok(true);
-        }
-        self.look_again(needed)
-    }
-
-    #[cold]
-    fn look_again(&mut self, needed: u64) -> Result<bool, Broken> {
-        let head = self.memory.head().load(Ordering::Acquire);
+    pub fn look_for_room(&mut self, needed: u64, may_lengthen: bool) -> Result<Room, Broken> {
+        let head = self.memory.head().load(Ordering::Acquire).wrapping_add(FIRST);
         if head < self.consumed || head > self.position {
-            return Err(Broken { what: "a head of", value: head });
+            return Err(Broken { what: "the head", value: head });
         }
         self.consumed = head;
-        let fits = self.position - self.consumed + needed < self.memory.lines;
-        self.wanted = if fits { 0 } else { needed };
-        Ok(fits)
+        self.update_limit();
+        let room = self.find(needed, may_lengthen && self.end < self.memory.lines);
+        self.waits_for = if room == Room::Found { 0 } else { needed };
+        if room == Room::Found && self.has_said {
+            self.has_said = false;
+            self.memory.wanted().store(0, Ordering::Relaxed);
+        }
+        Ok(room)
     }
 
-    /// True when the last push found no room and would find some now.
+    fn find(&mut self, needed: u64, may_lengthen: bool) -> Room {
+        if self.has_room(needed) {
+            return Room::Found;
+        }
+        let lap = self.memory.lap(self.position);
+        if self.position + needed < lap + self.end {
+            self.pressed = true;
+            return Room::None;
+        }
+        let start = lap + self.memory.lines + FIRST;
+        let is_free = start + needed < self.consumed + self.memory.lines && FIRST + needed < self.end;
+        if may_lengthen && (self.pressed || !is_free) {
+            let least = (self.position - lap + needed + 1).next_power_of_two();
+            return Room::Lengthen(least.max(2 * self.end).min(self.memory.lines));
+        }
+        if !is_free {
+            return Room::None;
+        }
+        self.next_lap(start);
+        Room::Found
+    }
+
+    fn next_lap(&mut self, start: u64) {
+        self.memory.word(start).store(0, Ordering::Relaxed);
+        // Release: whoever sees the skip finds the 0 at its end.
+        self.memory.word(self.position).store(SKIP, Ordering::Release);
+        self.position = start;
+        self.cleared = start + 1;
+        self.update_limit();
+    }
+
+    /// The lines up to `end` have memory now.
+    pub fn lengthen(&mut self, end: u64) {
+        assert!(end <= self.memory.lines);
+        self.end = end;
+        self.pressed = false;
+        self.update_limit();
+    }
+
+    /// Lines of a lap.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    fn update_limit(&mut self) {
+        self.limit = (self.memory.lap(self.position) + self.end).min(self.consumed + self.memory.lines);
+    }
+
+    /// True when the last frame found no room.
+    pub fn is_waiting(&self) -> bool {
+        self.waits_for > 0
+    }
+
+    /// Tells the consumer that this side waits for room, until it has found some.
+    /// The caller then has to look once more, behind the barrier of `wake`.
+    pub fn say_wanted(&mut self) {
+        self.has_said = true;
+        self.memory.wanted().store(1, Ordering::Relaxed);
+    }
+
+    /// True when a frame of so many lines finds room sooner or later although laps
+    /// can't be made longer: next to those that the consumer keeps back and those
+    /// at the end of a lap that are too few for it.
+    pub fn can_carry(&self, needed: u64) -> bool {
+        2 * needed + GATHER.max(self.end / 4) + FIRST < self.end
+    }
+
+    /// True when the last frame found no room and would find some now.
     pub fn has_found_room(&mut self) -> bool {
-        self.wanted > 0 && self.look_again(self.wanted).unwrap_or(true)
+        // A head that can't be is found again, and reported, when the frame is posted.
+        self.is_waiting() && !matches!(self.look_for_room(self.waits_for, false), Ok(Room::None))
     }
 
+    /// Publishes a frame. The caller has made sure that there is room.
     #[inline]
-    fn publish(&mut self, header: &Header, body: usize, fill: impl FnOnce(&mut [u8]), needed: u64) {
+    pub fn publish(&mut self, header: &Header, body: usize, fill: impl FnOnce(&mut [u8])) {
+        let needed = lines(body);
+        let next = self.position + needed;
+        assert!(next < self.limit, "a frame was published without room for it");
+        if next >= self.cleared {
+            self.memory.word(next).store(0, Ordering::Relaxed);
+            self.cleared = next + 1;
+        }
         let line = self.memory.line(self.position);
-        self.memory.word(self.position + needed).store(0, Ordering::Relaxed);
-        // SAFETY: the frame's lines are contiguous (checked against the end of the
-        // ring), free (checked against the head), and the consumer does not read
-        // them before the word below is published.
+        #[cfg(loom)]
+        self.memory.model.write(self.memory.place(self.position), needed);
+        // SAFETY: the frame's lines are contiguous (it ends before the lap does),
+        // given back by the consumer (it ends before the limit), and not read by
+        // it before the word below is published. The body ends inside of them.
         unsafe {
             line.add(8).cast::<[u8; Header::SIZE]>().write(header.encode());
-            fill(std::slice::from_raw_parts_mut(line.add(PREFIX), body));
+            fill(std::slice::from_raw_parts_mut(line.add(body_at(body)), body));
         }
         self.memory.word(self.position).store(body as u64 + 1, Ordering::Release);
-        self.position += needed;
+        self.position = next;
+        if self.cleared == next + 1 && self.cleared < self.limit {
+            self.memory.word(self.cleared).store(0, Ordering::Relaxed);
+            self.cleared += 1;
+        }
     }
 }
 
@@ -211,12 +358,12 @@ impl Producer {
 #[derive(Debug)]
 pub struct Consumer {
     memory: Memory,
-    /// Lines consumed in all.
+    /// The next frame is here.
     position: u64,
     /// What `head` says.
     returned: u64,
-    /// Room was returned since [`Consumer::has_returned_room`] was last asked.
-    news: bool,
+    /// Lines to gather before they are given back.
+    gather: u64,
 }
 
 // SAFETY: as for `Producer`.
@@ -225,7 +372,8 @@ unsafe impl Send for Consumer {}
 impl Consumer {
     /// The only consumer of that ring.
     pub fn new(memory: Memory) -> Consumer {
-        Consumer { memory, position: 0, returned: 0, news: false }
+        let gather = GATHER.min(memory.lines / 8);
+        Consumer { memory, position: FIRST, returned: FIRST, gather }
     }
 
     /// True when a frame waits.
@@ -234,160 +382,63 @@ impl Consumer {
         self.memory.word(self.position).load(Ordering::Acquire) != 0
     }
 
-    /// Hands the next frame (header and body, as they stand in the ring) to
-    /// `take`; false if there is none.
+    /// Hands the next frame to `take`, header and body as they stand in the ring;
+    /// `None` if there is none.
     #[inline]
-    pub fn pop(&mut self, take: impl FnOnce(&[u8])) -> Result<bool, Broken> {
+    pub fn pop<R>(&mut self, take: impl FnOnce(&[u8; Header::SIZE], &[u8]) -> R) -> Result<Option<R>, Broken> {
         let mut word = self.memory.word(self.position).load(Ordering::Acquire);
         if word == SKIP {
-            self.advance(self.memory.to_end(self.position));
-            word = self.memory.word(self.position).load(Ordering::Acquire);
+            word = self.next_lap();
         }
         if word == 0 {
-            return Ok(false);
+            return Ok(None);
         }
-        let body = word - 1;
-        if body > self.memory.lines * LINE as u64 || lines(body as usize) > self.memory.to_end(self.position) {
-            return Err(Broken { what: "a frame length of", value: body });
+        // A frame never reaches the last line of the ring. The first comparison
+        // keeps the sum in `lines` from overflowing.
+        let most = self.memory.lines - 1 - self.memory.place(self.position);
+        if word > self.memory.lines * LINE as u64 || lines((word - 1) as usize) > most {
+            return Err(Broken { what: "a frame's word", value: word });
         }
+        let body = (word - 1) as usize;
         let line = self.memory.line(self.position);
-        // SAFETY: the length was just checked to stay inside the ring; the producer
-        // does not touch these lines until `head` has passed them.
-        take(unsafe { std::slice::from_raw_parts(line.add(8), Header::SIZE + body as usize) });
-        self.advance(lines(body as usize));
-        Ok(true)
+        #[cfg(loom)]
+        self.memory.model.read(self.memory.place(self.position), lines(body));
+        // SAFETY: the length was just checked to stay inside the ring. The producer
+        // does not touch these lines until `head` has passed them; the borrows end
+        // before that.
+        let (header, body_bytes) = unsafe {
+            (&*line.add(8).cast::<[u8; Header::SIZE]>(), std::slice::from_raw_parts(line.add(body_at(body)), body))
+        };
+        let taken = take(header, body_bytes);
+        self.position += lines(body);
+        Ok(Some(taken))
     }
 
-    /// Goes on, and returns room when a quarter of the ring has gathered.
+    /// Goes on to the next lap, and learns how long laps are.
+    #[cold]
+    fn next_lap(&mut self) -> u64 {
+        let place = self.memory.place(self.position);
+        self.gather = (place / 4).max(GATHER.min(self.memory.lines / 8));
+        self.position = self.memory.lap(self.position) + self.memory.lines + FIRST;
+        self.memory.word(self.position).load(Ordering::Acquire)
+    }
+
+    /// True when enough has gathered to be given back.
     #[inline]
-    fn advance(&mut self, lines: u64) {
-        self.position += lines;
-        if self.position - self.returned >= self.memory.lines / 4 {
-            self.return_room();
-        }
+    pub fn is_due(&self) -> bool {
+        self.position - self.returned >= self.gather
     }
 
-    /// True once after room was returned: the producer may sleep for want of it.
-    #[inline]
-    pub fn has_returned_room(&mut self) -> bool {
-        std::mem::take(&mut self.news)
+    /// Gives back all room.
+    pub fn give_back(&mut self) {
+        // Release: what was read from these lines has been read before.
+        self.memory.head().store(self.position - FIRST, Ordering::Release);
+        self.returned = self.position;
     }
 
-    /// Tells the producer of all room. Called as well before sleeping.
-    pub fn return_room(&mut self) {
-        if self.returned != self.position {
-            self.returned = self.position;
-            self.news = true;
-            self.memory.head().store(self.position, Ordering::Release);
-        }
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use fabric::Kind;
-
-    /// A ring in ordinary memory, which lives for the rest of the test run.
-    fn ring(lines: u64) -> (Producer, Consumer, Memory) {
-        #[repr(align(64))]
-        #[derive(Clone)]
-        struct Line {
-            _bytes: [u8; LINE],
-        }
-        let store = vec![Line { _bytes: [0; LINE] }; lines as usize].leak();
-        let head = Box::leak(Box::new(AtomicU64::new(0)));
-        // SAFETY: leaked, aligned, zero, and used by this pair alone.
-        let memory = unsafe { Memory::new(store.as_mut_ptr().cast(), head, lines) };
-        (Producer::new(memory), Consumer::new(memory), memory)
-    }
-
-    fn header(tag: i32) -> Header {
-        Header { tag, ..Header::new(Kind::Eager) }
-    }
-
-    fn body(tag: i32, len: usize) -> Vec<u8> {
-        (0..len).map(|at| (at as i32 * 7 + tag) as u8).collect()
-    }
-
-    #[test]
-    fn frames_of_all_lengths_arrive_in_order_through_many_laps() {
-        let (mut producer, mut consumer, _) = ring(64);
-        let (mut sent, mut received) = (0, 0);
-        while received < 5000 {
-            let len = (sent as usize * 37) % Producer::max_body(64);
-            if sent < 5000 && producer.push(&header(sent), len, |slot| slot.copy_from_slice(&body(sent, len))).unwrap()
-            {
-                sent += 1;
-                continue;
-            }
-            let mut burst = 0;
-            while consumer
-                .pop(|frame| {
-                    let (header, data) = Header::decode(frame).unwrap();
-                    assert_eq!(header.tag, received);
-                    assert_eq!(data, body(received, (received as usize * 37) % Producer::max_body(64)));
-                })
-                .unwrap()
-            {
-                received += 1;
-                burst += 1;
-                if burst == 3 && sent < 5000 {
-                    break;
-                }
-            }
-            consumer.return_room();
-        }
-    }
-
-    #[test]
-    fn a_full_ring_has_no_room_until_the_consumer_returns_some() {
-        let (mut producer, mut consumer, _) = ring(8);
-        let mut sent = 0;
-        while producer.push(&header(sent), 0, |_| {}).unwrap() {
-            sent += 1;
-        }
-        assert_eq!(sent, 7);
-        assert!(consumer.pop(|_| {}).unwrap());
-        consumer.return_room();
-        assert!(producer.push(&header(sent), 0, |_| {}).unwrap());
-        assert!(!producer.push(&header(sent), 0, |_| {}).unwrap());
-    }
-
-    #[test]
-    fn words_that_cannot_be_are_refused() {
-        let (mut producer, mut consumer, memory) = ring(8);
-        memory.word(0).store(10_000, Ordering::Relaxed);
-        assert!(consumer.pop(|_| {}).is_err());
-        memory.head().store(1 << 40, Ordering::Relaxed);
-        for _ in 0..7 {
-            let _ = producer.push(&header(0), 0, |_| {});
-        }
-        assert!(producer.push(&header(0), 0, |_| {}).is_err());
-    }
-
-    #[test]
-    fn two_threads_lose_nothing() {
-        let rounds = if cfg!(miri) { 200 } else { 20_000 };
-        let (mut producer, mut consumer, _) = ring(64);
-        let sender = std::thread::spawn(move || {
-            for tag in 0..rounds {
-                let len = (tag as usize * 131) % 900;
-                while !producer.push(&header(tag), len, |slot| slot.copy_from_slice(&body(tag, len))).unwrap() {
-                    std::thread::yield_now();
-                }
-            }
-        });
-        for tag in 0..rounds {
-            let check = |frame: &[u8]| {
-                let (header, data) = Header::decode(frame).unwrap();
-                assert_eq!((header.tag, data), (tag, &body(tag, (tag as usize * 131) % 900)[..]));
-            };
-            while !consumer.pop(check).unwrap() {
-                consumer.return_room();
-                std::thread::yield_now();
-            }
-        }
-        sender.join().unwrap();
+    /// True when the producer waits for room. To be asked behind the barrier of
+    /// `wake`, after room was given back.
+    pub fn is_wanted(&self) -> bool {
+        self.memory.wanted().load(Ordering::Relaxed) != 0
     }
 }

@@ -2,36 +2,43 @@
 //! the launcher made.
 //!
 //! ```text
-//! offset 0            control: for each rank a block of
-//!                       64 B  doorbell  (sleeping, barrier, pid)
-//!                       64 B  arrivals  (count of first-time talkers)
-//!                       n/8 B bitmap    (who they are), rounded up to 64
-//! page-aligned        rings: for each receiver, for each sender
-//!                       4 KiB   head line (and room for more)
-//!                       ring_bytes of lines
+//! 0             agreement   64 B: what the layout depends on
+//! 64            control     for each rank:
+//!                 64 B  doorbell (see `wake`)
+//!                 64 B  arrivals (count of first-time talkers), trial (see `single_copy`)
+//!                 n/8 B bitmap of those talkers, rounded up to 64
+//! next page     rings       for each receiver, for each sender: ring_bytes
 //! ```
 //!
 //! Everything starts as zero and that is its valid first state, so nobody has to
-//! set anything up for anybody. The control part is mapped at the start; a ring
-//! is allocated (`fallocate`, so that a lack of memory is an error here and never
-//! a SIGBUS later) and mapped by either side when it is first used. A pair that
-//! never talks costs one bit.
+//! set anything up for anybody. The file is as long as all rings together, but a
+//! hole: memory is taken (`fallocate`, so that a lack of it is an error with a
+//! sentence and never a SIGBUS) for a ring's first page when its sender first
+//! uses it, and for more when that is too short. Address space is taken for rings
+//! in use alone, so that RLIMIT_AS does not matter. A pair that never talks costs
+//! one bit of memory.
+//!
+//! The length makes sure that even a word that a broken peer wrote leads to
+//! memory, if only to zeros. What is mapped stays mapped for the life of the
+//! process: control blocks are `&'static`.
 
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ops::Range;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
-use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, fstat, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
+use rustix::process::{Resource, getrlimit};
 
 use crate::ring::{self, LINE};
-use crate::sync::{AtomicU32, AtomicU64};
-
-const PAGE: u64 = 4096;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::wake::Doorbell;
 
 /// Why shared memory can't be had.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SegmentError {
     /// The system has no room, or a limit is in the way.
     #[error("no shared memory for {what} ({bytes} bytes): {errno}{}", advice(*errno))]
@@ -43,6 +50,17 @@ pub enum SegmentError {
         /// What the system said.
         errno: Errno,
     },
+    /// Ranks of one job were given different sizes.
+    #[error(
+        "the ranks of this host do not agree on their shared memory: {} ranks and shm.ring_bytes = {} here, {} and {} elsewhere. Give all of them the same",
+        ours.0, ours.1, theirs.0, theirs.1
+    )]
+    Disagreement {
+        /// Ranks of the host and bytes of a ring, as this rank was told.
+        ours: (u32, u64),
+        /// As the first rank was told.
+        theirs: (u32, u64),
+    },
 }
 
 fn advice(errno: Errno) -> &'static str {
@@ -50,25 +68,33 @@ fn advice(errno: Errno) -> &'static str {
         Errno::NOMEM | Errno::NOSPC => {
             ". Use fewer ranks on this host, a smaller shm.ring_bytes, or raise the memory limit (RLIMIT_AS, the container's)"
         }
-        Errno::FBIG => ". The file size limit (ulimit -f) is too small: raise it",
+        Errno::FBIG => {
+            ". The limit of file sizes (ulimit -f) is too small for memory files: raise it, or use a smaller shm.ring_bytes"
+        }
         _ => "",
     }
 }
 
 /// One rank's control block, but for its bitmap.
+#[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Control {
-    /// See `wake`.
-    pub sleeping: AtomicU32,
-    /// 1: this rank does the barrier of its sleep itself (see `wake`).
-    pub barrier: AtomicU32,
-    /// Process id, for single copies.
-    pub pid: AtomicU32,
-    _pad: [u32; 13],
-    /// How many ranks have talked to this one for the first time. On a line of its
-    /// own: the owner reads it with each poll, and it hardly ever changes.
+    pub doorbell: Doorbell,
+    /// How many ranks have talked to this one for the first time. Not on the
+    /// doorbell's line: the owner reads it with each poll, and hardly ever changes it.
     pub arrivals: AtomicU64,
-    _rest: [u64; 7],
+    pub trial: Trial,
+    _rest: [u64; 4],
+}
+
+/// What others try to read before they read more; see `single_copy`.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Trial {
+    pub addr: AtomicU64,
+    pub number: AtomicU64,
+    /// Process id; 0 while the other two say nothing.
+    pub pid: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Control>() == 2 * LINE);
@@ -78,18 +104,20 @@ const _: () = assert!(size_of::<Control>() == 2 * LINE);
 pub struct Segment {
     file: OwnedFd,
     offset: u64,
-    control: *mut u8,
+    control: *const u8,
     me: u32,
     size: u32,
     ring_bytes: u64,
 }
 
-// SAFETY: `control` points to shared memory that stays mapped for the life of the process.
+// SAFETY: `control` points to shared memory that stays mapped for the life of the
+// process and is accessed through atomics alone.
 unsafe impl Send for Segment {}
 
 impl Segment {
     /// Joins the segment at `offset` (page-aligned) of `file` as rank `me` of
-    /// `size`. All ranks give the same `size` and `ring_bytes` (a power of two).
+    /// `size`. All ranks give the same `size` and `ring_bytes` (a power of two, at
+    /// least a page).
     pub fn attach(
         file: BorrowedFd<'_>,
         offset: u64,
@@ -97,12 +125,16 @@ impl Segment {
         size: u32,
         ring_bytes: u64,
     ) -> Result<Segment, SegmentError> {
-        assert!(me < size && offset.is_multiple_of(PAGE) && ring_bytes.is_power_of_two() && ring_bytes >= PAGE);
+        assert!(me < size && offset.is_multiple_of(page()) && ring_bytes.is_power_of_two() && ring_bytes >= page());
         let bytes = control_bytes(size);
         let failed = |errno| SegmentError::System { what: "the ranks' control blocks", bytes, errno };
         let file = rustix::io::fcntl_dupfd_cloexec(file, 3).map_err(failed)?;
-        let control = map(&file, offset, bytes).map_err(failed)?;
-        Ok(Segment { file, offset, control, me, size, ring_bytes })
+        allocate(&file, offset, bytes).map_err(failed)?;
+        let control = map(&file, offset, bytes).map_err(failed)?.cast_const();
+        let segment = Segment { file, offset, control, me, size, ring_bytes };
+        segment.agree()?;
+        segment.stretch()?;
+        Ok(segment)
     }
 
     /// A memory file for tests and for jobs without a launcher.
@@ -130,42 +162,96 @@ impl Segment {
     }
 
     /// A rank's control block.
-    #[inline]
     pub(crate) fn control(&self, rank: u32) -> &'static Control {
-        assert!(rank < self.size);
-        // SAFETY: inside the mapping, which is never unmapped; all fields are
-        // atomics, for which any bytes are valid.
-        unsafe { &*self.control.add(rank as usize * block_bytes(self.size) as usize).cast::<Control>() }
+        // SAFETY: inside the mapping, which is never unmapped, and aligned; all
+        // fields are atomics or never read, and any bytes are valid for them.
+        unsafe { &*self.block(rank).cast::<Control>() }
     }
 
     /// The words of a rank's bitmap of first-time talkers.
     pub(crate) fn talkers(&self, rank: u32) -> &'static [AtomicU64] {
-        assert!(rank < self.size);
         let words = self.size.div_ceil(64) as usize;
-        // SAFETY: behind the control block of the same rank, inside the mapping.
-        unsafe {
-            let block = self.control.add(rank as usize * block_bytes(self.size) as usize);
-            std::slice::from_raw_parts(block.add(size_of::<Control>()).cast::<AtomicU64>(), words)
-        }
+        // SAFETY: behind the control block of the same rank, inside the mapping,
+        // which is never unmapped; any bytes are valid atomics.
+        unsafe { std::slice::from_raw_parts(self.block(rank).add(size_of::<Control>()).cast::<AtomicU64>(), words) }
     }
 
-    /// Allocates and maps the ring that `from` writes and `to` reads.
+    fn block(&self, rank: u32) -> *const u8 {
+        assert!(rank < self.size);
+        self.control.wrapping_add(LINE + rank as usize * block_bytes(self.size) as usize)
+    }
+
+    /// Lines of each ring.
+    pub(crate) fn lines(&self) -> u64 {
+        self.ring_bytes / LINE as u64
+    }
+
+    /// Lines of the shortest lap of a ring: those of its first page.
+    pub(crate) fn first_lines(&self) -> u64 {
+        page() / LINE as u64
+    }
+
+    /// Maps the ring that `from` writes and `to` reads.
     pub(crate) fn ring(&self, from: u32, to: u32) -> Result<ring::Memory, SegmentError> {
-        assert!(from < self.size && to < self.size);
-        let stride = PAGE + self.ring_bytes;
-        let index = u64::from(to) * u64::from(self.size) + u64::from(from);
-        let at = self.offset + control_bytes(self.size) + index * stride;
-        let base = map(&self.file, at, stride).map_err(|errno| SegmentError::System {
+        let bytes = self.ring_bytes;
+        let base = map(&self.file, self.ring_at(from, to), bytes).map_err(|errno| SegmentError::System {
             what: "a message ring",
-            bytes: stride,
+            bytes,
             errno,
         })?;
         // SAFETY: freshly mapped, page-aligned, never unmapped; the file was zero
         // where nobody has used the ring. The caller is its only producer or consumer.
-        Ok(unsafe {
-            ring::Memory::new(base.add(PAGE as usize), base.cast::<AtomicU64>(), self.ring_bytes / LINE as u64)
+        Ok(unsafe { ring::Memory::new(base, bytes / LINE as u64) })
+    }
+
+    /// Takes memory for these lines of the ring that this rank writes and `to` reads.
+    pub(crate) fn allocate(&self, to: u32, lines: Range<u64>) -> Result<(), SegmentError> {
+        let (at, bytes) = (lines.start * LINE as u64, (lines.end - lines.start) * LINE as u64);
+        allocate(&self.file, self.ring_at(self.me, to) + at, bytes).map_err(|errno| SegmentError::System {
+            what: "a message ring",
+            bytes,
+            errno,
         })
     }
+
+    fn ring_at(&self, from: u32, to: u32) -> u64 {
+        assert!(from < self.size && to < self.size);
+        let index = u64::from(to) * u64::from(self.size) + u64::from(from);
+        self.offset + control_bytes(self.size) + index * self.ring_bytes
+    }
+
+    /// The first rank writes down what the layout depends on; the others compare.
+    fn agree(&self) -> Result<(), SegmentError> {
+        // SAFETY: the first line of the mapping, aligned, never unmapped.
+        let agreed = unsafe { &*self.control.cast::<AtomicU64>() };
+        let ours = u64::from(self.size) << 32 | u64::from(self.ring_bytes.trailing_zeros());
+        // Relaxed: a number that says all by itself.
+        match agreed.compare_exchange(0, ours, Ordering::Relaxed, Ordering::Relaxed) {
+            Err(theirs) if theirs != ours => Err(SegmentError::Disagreement {
+                ours: (self.size, self.ring_bytes),
+                theirs: ((theirs >> 32) as u32, 1u64.checked_shl(theirs as u32).unwrap_or(0)),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the file as long as all rings, which takes no memory. All ranks agree
+    /// on the length, so it does not matter who comes first and the file never shrinks.
+    fn stretch(&self) -> Result<(), SegmentError> {
+        let rings = u64::from(self.size) * u64::from(self.size) * self.ring_bytes;
+        let length = self.offset + control_bytes(self.size) + rings;
+        let failed = |errno| SegmentError::System { what: "the message rings of all ranks", bytes: length, errno };
+        if (fstat(&self.file).map_err(failed)?.st_size as u64) < length {
+            within_limit(length).map_err(failed)?;
+            ftruncate(&self.file, length).map_err(failed)?;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of a page, at least 4,096.
+fn page() -> u64 {
+    rustix::param::page_size() as u64
 }
 
 fn block_bytes(size: u32) -> u64 {
@@ -173,18 +259,29 @@ fn block_bytes(size: u32) -> u64 {
 }
 
 fn control_bytes(size: u32) -> u64 {
-    (u64::from(size) * block_bytes(size)).next_multiple_of(PAGE)
+    (LINE as u64 + u64::from(size) * block_bytes(size)).next_multiple_of(page())
 }
 
-/// Allocates that part of the file (growing it if need be) and maps it.
-fn map(file: &OwnedFd, at: u64, bytes: u64) -> Result<*mut u8, Errno> {
+/// Beyond RLIMIT_FSIZE the system would not answer with an error but kill us.
+fn within_limit(length: u64) -> Result<(), Errno> {
+    match getrlimit(Resource::Fsize).current {
+        Some(limit) if limit < length => Err(Errno::FBIG),
+        _ => Ok(()),
+    }
+}
+
+/// Takes memory for a part of the file, which grows if need be.
+fn allocate(file: &OwnedFd, at: u64, bytes: u64) -> Result<(), Errno> {
+    within_limit(at + bytes)?;
     loop {
-        match fallocate(file.as_fd(), FallocateFlags::empty(), at, bytes) {
-            Ok(()) => break,
+        match fallocate(file, FallocateFlags::empty(), at, bytes) {
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
+            outcome => return outcome,
         }
     }
+}
+
+fn map(file: &OwnedFd, at: u64, bytes: u64) -> Result<*mut u8, Errno> {
     // SAFETY: a new mapping at an address of the kernel's choice touches no
     // memory that exists.
     let base = unsafe {

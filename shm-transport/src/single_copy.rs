@@ -1,12 +1,34 @@
 //! One copy straight out of the sender's memory (process_vm_readv).
 //!
-//! Whether it is allowed depends on the kernel, Yama, seccomp and namespaces, for
-//! each pair: the first transfer is the probe, and a refusal ends single copies
-//! from that peer for good.
+//! Whether it is allowed depends on the kernel, Yama, seccomp and namespaces, and
+//! for each pair anew. So nobody believes it before a trial: every rank keeps a
+//! random number somewhere in its memory and publishes address and number in its
+//! control block; before the first transfer the reader fetches it by the same call.
+//! The number is random so that a process id that means another process here
+//! (a foreign pid namespace) does not pass.
+//!
+//! States of a pair, seen from the reader: `Untried`, then `Allowed` or `Refused`;
+//! a later refusal by the system makes `Refused` of `Allowed`, for good.
 
 #![allow(unsafe_code)]
 
+use std::sync::OnceLock;
+
 use fabric::Memory;
+
+use crate::segment::Trial;
+use crate::sync::Ordering;
+
+/// What is known about reading a peer's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// The trial is due.
+    Untried,
+    /// The trial succeeded.
+    Allowed,
+    /// The trial or a later transfer was refused.
+    Refused,
+}
 
 /// What a read came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,36 +37,73 @@ pub(crate) enum Read {
     Done,
     /// Never possible with this peer.
     Forbidden,
-    /// Not this memory.
+    /// Not this memory, or not now.
     Failed,
 }
 
-/// Lets any process of the same user read this one's memory where Yama would
-/// have it otherwise (ptrace_scope 1).
-pub(crate) fn permit() {
+/// What the trials of others read: in every process something else.
+static NUMBER: OnceLock<u64> = OnceLock::new();
+
+/// Publishes what others try to read, and lets any process of the same user read
+/// this one's memory where Yama would not have it (ptrace_scope 1).
+pub(crate) fn permit(trial: &Trial) {
     // SAFETY: takes no pointers; an error (no Yama) is no harm.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
+    let number = NUMBER.get_or_init(random);
+    trial.number.store(*number, Ordering::Relaxed);
+    trial.addr.store(std::ptr::from_ref(number) as u64, Ordering::Relaxed);
+    // Release: whoever sees the process id sees the other two.
+    trial.pid.store(std::process::id(), Ordering::Release);
+}
+
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    // Two keys from the system's generator go into it; nobody has to guess it, it
+    // only has to differ from what lies in other processes.
+    RandomState::new().hash_one(std::process::id())
+}
+
+/// The real trial: eight bytes of the peer's memory, compared with what it says is
+/// there. `Untried` while the peer has published nothing.
+pub(crate) fn attempt(trial: &Trial) -> Access {
+    let pid = trial.pid.load(Ordering::Acquire);
+    if pid == 0 {
+        return Access::Untried;
+    }
+    let mut found = [0; 8];
+    // SAFETY: eight bytes of our own that are valid for writes.
+    let into = unsafe { Memory::new(found.as_mut_ptr(), found.len()) };
+    let expected = trial.number.load(Ordering::Relaxed).to_ne_bytes();
+    match read(pid, trial.addr.load(Ordering::Relaxed), into) {
+        Read::Done if found == expected => Access::Allowed,
+        _ => Access::Refused,
+    }
 }
 
 /// Fills `into` from address `from` of process `pid`.
 pub(crate) fn read(pid: u32, from: u64, into: Memory) -> Read {
     let mut done = 0;
+    // The kernel copies less than asked for at its own limit (2 GiB), at a signal,
+    // or in front of memory that is not there.
     while done < into.len() {
-        let part = into.slice(done, (into.len() - done).min(1 << 30));
-        let local = libc::iovec { iov_base: part.as_ptr().cast(), iov_len: part.len() };
-        let remote = libc::iovec { iov_base: (from as usize + done) as *mut _, iov_len: part.len() };
-        // SAFETY: the kernel checks both ranges; ours is valid for writes by the
-        // promise of `Memory`.
-        let read = unsafe { libc::process_vm_readv(pid as i32, &local, 1, &remote, 1, 0) };
-        match read {
-            1.. => done += read as usize,
-            _ => {
-                return match std::io::Error::last_os_error().raw_os_error() {
-                    Some(libc::EPERM | libc::ESRCH | libc::ENOSYS | libc::EACCES) => Read::Forbidden,
-                    _ => Read::Failed,
-                };
-            }
+        let part = into.slice(done, into.len() - done);
+        match read_some(pid, from.wrapping_add(done as u64), part) {
+            Ok(0) => return Read::Failed,
+            Ok(bytes) => done += bytes.min(part.len()),
+            Err(libc::EINTR) => {}
+            Err(libc::EPERM | libc::EACCES | libc::ESRCH | libc::ENOSYS) => return Read::Forbidden,
+            Err(_) => return Read::Failed,
         }
     }
     Read::Done
+}
+
+/// One call; the number of bytes or what the system said.
+fn read_some(pid: u32, from: u64, into: Memory) -> Result<usize, libc::c_int> {
+    let local = libc::iovec { iov_base: into.as_ptr().cast(), iov_len: into.len() };
+    let remote = libc::iovec { iov_base: std::ptr::without_provenance_mut(from as usize), iov_len: into.len() };
+    // SAFETY: the kernel checks both ranges; ours is valid for writes by the
+    // promise of `Memory`, the other is in another process.
+    let bytes = unsafe { libc::process_vm_readv(pid as libc::pid_t, &local, 1, &remote, 1, 0) };
+    usize::try_from(bytes).map_err(|_| std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
 }

@@ -1,4 +1,4 @@
-//! Atomics and cells: the real ones, or loom's under `--cfg loom`.
+//! Atomics: the real ones, or loom's under `--cfg loom`.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

@@ -48,6 +48,8 @@ enum Part {
     Style,
     /// The tests of every crate.
     Rust,
+    /// The rings under loom, which tries all orders of memory accesses.
+    Loom,
     /// The rings under Miri, which checks every access (if it is installed).
     Miri,
     /// What users build with: mpicc, pkg-config, CMake, a moved tree.
@@ -144,6 +146,7 @@ fn run_part(project: &Project, options: &Options, part: Part) -> Result<Tally> {
     match part {
         Part::Style => style(project),
         Part::Rust => rust::workspace(project, options.filter.as_deref()),
+        Part::Loom => rust::loom(project),
         Part::Miri => rust::miri(project),
         Part::Installation => installation::test(project),
         Part::Programs => programs::test(project, options),

@@ -1,4 +1,4 @@
-//! The tests of the crates, and what rustfmt, clippy and Miri say.
+//! The tests of the crates, and what rustfmt, clippy, loom and Miri say.
 
 use std::path::Path;
 use std::process::Command;
@@ -51,6 +51,14 @@ pub(super) fn workspace(project: &Project, filter: Option<&str>) -> Result<Tally
         tally += counted(&mut project.cargo(&arguments))?;
     }
     Ok(tally)
+}
+
+/// The rings under loom, in a build of their own.
+pub(super) fn loom(project: &Project) -> Result<Tally> {
+    let mut cargo =
+        project.cargo(&["test", "--package", "verbena-shm-transport", "--lib", "--release", "--quiet", "loom"]);
+    cargo.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", project.target.join("loom"));
+    counted(&mut cargo)
 }
 
 /// The rings under Miri, where a nightly toolchain has it.

@@ -1,0 +1,183 @@
+//! The receiving half of the data path.
+//!
+//! Up to `FEW` inbound rings are looked at with each poll. With more of them the
+//! cost follows the talkers: rings that had a frame lately are looked at with each
+//! poll, of the quiet others `WINDOW` in turn; a frame on a quiet ring makes it
+//! an active one. Falling asleep looks at all of them.
+
+use fabric::{Header, Lost, Peer, Sink, WaitOn};
+
+use crate::connect::ShmTransport;
+use crate::ring::Consumer;
+use crate::wake::Doorbell;
+
+/// So many rings are always active.
+const FEW: usize = 8;
+/// Quiet rings looked at in one poll.
+const WINDOW: usize = 4;
+/// Polls without a frame after which a ring becomes quiet, and between two looks
+/// for such rings.
+const PATIENCE: u32 = 256;
+/// Most frames taken from a ring in one poll.
+const BATCH: u8 = 16;
+
+/// All inbound rings, the active ones in front.
+#[derive(Debug, Default)]
+pub(crate) struct Rings {
+    all: Vec<Inbound>,
+    active: usize,
+    /// The quiet ring that was looked at last.
+    cursor: usize,
+    /// Counted while there are more than `FEW`.
+    polls: u32,
+}
+
+/// What comes from a peer.
+#[derive(Debug)]
+struct Inbound {
+    consumer: Consumer,
+    peer: Peer,
+    /// The poll that last found a frame.
+    heard: u32,
+    /// Frames to take in the next poll: 1 after a pause, so that the look for a
+    /// second frame (a cache line that the producer owns) is not on the way of the
+    /// first; doubled while frames keep coming.
+    burst: u8,
+    /// The peer's.
+    doorbell: &'static Doorbell,
+}
+
+impl Rings {
+    pub(crate) fn add(&mut self, peer: Peer, doorbell: &'static Doorbell, consumer: Consumer) {
+        self.all.push(Inbound { consumer, peer, heard: self.polls, burst: 1, doorbell });
+        self.activate(self.all.len() - 1);
+    }
+
+    fn activate(&mut self, at: usize) {
+        self.all.swap(at, self.active);
+        self.active += 1;
+    }
+
+    /// Looks at some quiet rings, and now and then for rings that have become quiet.
+    #[cold]
+    fn balance(&mut self) {
+        self.polls = self.polls.wrapping_add(1);
+        for _ in 0..WINDOW.min(self.all.len() - self.active) {
+            self.cursor = if self.cursor + 1 < self.all.len() { self.cursor + 1 } else { self.active };
+            self.cursor = self.cursor.max(self.active);
+            if self.all[self.cursor].consumer.is_ready() {
+                self.all[self.cursor].heard = self.polls;
+                self.activate(self.cursor);
+            }
+        }
+        if self.polls.is_multiple_of(PATIENCE) {
+            for at in (0..self.active).rev() {
+                if self.polls.wrapping_sub(self.all[at].heard) >= PATIENCE {
+                    self.active -= 1;
+                    self.all.swap(at, self.active);
+                }
+            }
+        }
+    }
+
+    /// Out of the active ones.
+    #[cold]
+    fn remove(&mut self, at: usize) {
+        self.active -= 1;
+        self.all.swap(at, self.active);
+        self.all.swap_remove(self.active);
+    }
+
+    fn is_any_ready(&self) -> bool {
+        self.all.iter().any(|inbound| inbound.consumer.is_ready())
+    }
+}
+
+impl ShmTransport {
+    /// Hands over what has arrived, up to `BATCH` frames of each ring; true if there
+    /// was anything.
+    #[inline]
+    pub(crate) fn poll_rings(&mut self, sink: &mut impl Sink) -> bool {
+        if self.has_newcomers() {
+            self.welcome().into_iter().for_each(|lost| sink.lost(lost));
+        }
+        if self.inbound.all.len() > FEW {
+            self.inbound.balance();
+        }
+        let (mut moved, mut at) = (false, 0);
+        while at < self.inbound.active {
+            let inbound = &mut self.inbound.all[at];
+            if !inbound.consumer.is_ready() {
+                inbound.burst = 1;
+            } else {
+                moved = true;
+                inbound.heard = self.inbound.polls;
+                if let Err(lost) = inbound.take(self.registered, sink) {
+                    self.inbound.remove(at);
+                    sink.lost(lost);
+                    continue;
+                }
+            }
+            at += 1;
+        }
+        moved
+    }
+
+    /// What to sleep on; `None` when there is something to do.
+    pub(crate) fn fall_asleep(&mut self) -> Option<WaitOn<'_>> {
+        self.say_wanted();
+        // In front of the barrier: our word and our wishes. Behind it: everything
+        // that others might have stored without seeing these.
+        let may_sleep = self.own.doorbell.announce();
+        if !may_sleep || self.has_newcomers() || self.inbound.is_any_ready() || self.has_room_again() {
+            self.own.doorbell.awake();
+            return None;
+        }
+        Some(WaitOn::Futex { word: self.own.doorbell.word(), value: 1 })
+    }
+}
+
+impl Inbound {
+    /// Takes up to a burst of frames. An error is the end of the ring: where the
+    /// next frame would start is not known, or not to be believed.
+    #[inline]
+    fn take(&mut self, registered: bool, sink: &mut impl Sink) -> Result<(), Lost> {
+        let peer = self.peer;
+        for _ in 0..self.burst {
+            let taken = self.consumer.pop(|header, body| {
+                let (header, _) = Header::decode(header)?;
+                sink.frame(peer, &header, body);
+                Ok::<_, fabric::header::Malformed>(())
+            });
+            match taken {
+                Ok(Some(Ok(()))) => {}
+                Ok(None) => {
+                    self.burst = 1;
+                    return Ok(());
+                }
+                Ok(Some(Err(malformed))) => return Err(lost(peer, &malformed)),
+                Err(broken) => return Err(lost(peer, &broken)),
+            }
+            if self.consumer.is_due() {
+                self.give_back(registered);
+            }
+        }
+        self.burst = (2 * self.burst).min(BATCH);
+        Ok(())
+    }
+
+    /// Gives back room, and wakes the producer if it sleeps for want of it.
+    #[cold]
+    fn give_back(&mut self, registered: bool) {
+        self.consumer.give_back();
+        self.doorbell.order(registered);
+        if self.consumer.is_wanted() {
+            self.doorbell.ring();
+        }
+    }
+}
+
+#[cold]
+fn lost(peer: Peer, why: &dyn std::error::Error) -> Lost {
+    Lost { peer, why: why.to_string() }
+}

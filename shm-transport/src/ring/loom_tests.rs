@@ -1,0 +1,182 @@
+//! The ring and the doorbell under loom: every order in which two threads may see
+//! each other's stores, with a ring of eight lines.
+//!
+//! loom can't follow raw memory, so a ring has a model beside its bytes: a loom
+//! atomic for the first word of each line, and a cell that notes who touches the
+//! rest of the line. Bytes are written and read where they are in earnest; a read
+//! that the orderings do not put behind the write is found by the cells, also
+//! when it would have read the right bytes by luck.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+use fabric::{Header, Kind};
+
+use super::{Consumer, LINE, Memory, Producer, Room, lines};
+use crate::sync::{AtomicU64, Ordering};
+use crate::wake::Doorbell;
+
+const LINES: u64 = 8;
+/// What stands in the first word of a line inside a frame, where the body is: if
+/// it were taken for a word, it would be a lie that is found.
+const BODY: u64 = 1 << 50;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Model(Arc<Vec<(AtomicU64, UnsafeCell<()>)>>);
+
+impl Model {
+    pub(super) fn word(&self, place: u64) -> &AtomicU64 {
+        &self.0[place as usize].0
+    }
+
+    pub(super) fn write(&self, place: u64, lines: u64) {
+        for at in place..place + lines {
+            self.0[at as usize].1.with_mut(|_| ());
+            if at > place {
+                self.0[at as usize].0.store(BODY, Ordering::Relaxed);
+            }
+        }
+    }
+
+    pub(super) fn read(&self, place: u64, lines: u64) {
+        for at in place..place + lines {
+            self.0[at as usize].1.with(|_| ());
+        }
+    }
+}
+
+/// A ring, and the bytes it lies in.
+fn ring() -> (Producer, Consumer, Vec<[u64; 8]>) {
+    let mut bytes = vec![[0; 8]; LINES as usize + 1];
+    let base = bytes.as_mut_ptr().cast::<u8>();
+    let base = base.wrapping_add(base.align_offset(LINE));
+    let cells = (0..LINES).map(|_| (AtomicU64::new(0), UnsafeCell::new(()))).collect();
+    let memory = Memory { base, lines: LINES, model: Model(Arc::new(cells)) };
+    (Producer::new(memory.clone(), LINES), Consumer::new(memory), bytes)
+}
+
+fn push(producer: &mut Producer, tag: u8, len: usize) -> bool {
+    let needed = lines(len);
+    if !producer.has_room(needed) && producer.look_for_room(needed, false).unwrap() != Room::Found {
+        return false;
+    }
+    producer.publish(&Header::new(Kind::Eager), len, |slot| slot.fill(tag));
+    true
+}
+
+fn take(consumer: &mut Consumer) -> Option<(u8, usize)> {
+    let taken = consumer.pop(|_, body| {
+        assert!(body.iter().all(|&byte| byte == body[0]), "a torn frame");
+        (body[0], body.len())
+    });
+    let taken = taken.expect("the producer tells no lies");
+    if taken.is_some() && consumer.is_due() {
+        consumer.give_back();
+    }
+    taken
+}
+
+/// Frames of these lengths arrive whole, once and in order. The first `ahead` are
+/// in the ring before the two threads start.
+fn passes(lengths: &'static [usize], ahead: usize) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(move || {
+        let (mut producer, mut consumer, _bytes) = ring();
+        let mut tagged = (1..).zip(lengths);
+        for (tag, &len) in tagged.by_ref().take(ahead) {
+            assert!(push(&mut producer, tag, len));
+        }
+        let sender = thread::spawn(move || {
+            for (tag, &len) in tagged {
+                while !push(&mut producer, tag, len) {
+                    thread::yield_now();
+                }
+            }
+        });
+        for (tag, &len) in (1..).zip(lengths) {
+            let frame = loop {
+                if let Some(frame) = take(&mut consumer) {
+                    break frame;
+                }
+                thread::yield_now();
+            };
+            assert_eq!(frame, (tag, len));
+        }
+        sender.join().unwrap();
+        assert_eq!(take(&mut consumer), None);
+    });
+}
+
+#[test]
+fn frames_pass_through_an_empty_ring() {
+    passes(&[1, 30, 2], 0);
+}
+
+#[test]
+fn small_frames_go_round_a_full_ring() {
+    passes(&[1, 2, 3, 4, 5, 6, 7, 8], 5);
+}
+
+#[test]
+fn larger_frames_go_round_a_full_ring() {
+    passes(&[30, 30, 1, 88, 24], 2);
+}
+
+#[test]
+fn whoever_sleeps_for_a_frame_is_woken() {
+    loom::model(|| {
+        let (mut producer, consumer, _bytes) = ring();
+        let doorbell = Arc::new(Doorbell::default());
+        let theirs = doorbell.clone();
+        let sender = thread::spawn(move || {
+            assert!(push(&mut producer, 1, 8));
+            theirs.order(false);
+            theirs.ring()
+        });
+        let sleeps = doorbell.announce() && !consumer.is_ready();
+        let woke = sender.join().unwrap();
+        assert!(!sleeps || woke, "it sleeps on a frame");
+    });
+}
+
+#[test]
+fn whoever_sleeps_for_room_is_woken() {
+    loom::model(|| {
+        let (mut producer, mut consumer, _bytes) = ring();
+        while push(&mut producer, 1, 8) {}
+        let doorbell = Arc::new(Doorbell::default());
+        let theirs = doorbell.clone();
+        let receiver = thread::spawn(move || {
+            for _ in 0..2 {
+                assert!(consumer.pop(|_, _| ()).unwrap().is_some());
+            }
+            consumer.give_back();
+            theirs.order(false);
+            consumer.is_wanted() && theirs.ring()
+        });
+        producer.say_wanted();
+        let sleeps = doorbell.announce() && !producer.has_found_room();
+        let woke = receiver.join().unwrap();
+        assert!(!sleeps || woke, "it sleeps although there is room");
+    });
+}
+
+#[test]
+fn of_two_senders_one_wakes() {
+    loom::model(|| {
+        let doorbell = Arc::new(Doorbell::default());
+        assert!(doorbell.announce());
+        let senders = [(); 2].map(|()| {
+            let theirs = doorbell.clone();
+            thread::spawn(move || {
+                theirs.order(false);
+                theirs.ring()
+            })
+        });
+        let woken = senders.map(|sender| u32::from(sender.join().unwrap()));
+        assert_eq!(woken.iter().sum::<u32>(), 1);
+    });
+}

@@ -1,0 +1,249 @@
+//! A ring by itself, in memory of this process. The modules `under_miri` run
+//! under Miri too; what they do not cover needs system calls or much time.
+
+use fabric::Header;
+
+use super::{Broken, Consumer, FIRST, LINE, Memory, Producer, Room, SKIP, lines};
+use crate::sync::Ordering;
+
+/// Memory for one ring. Held by the test, and last to be dropped.
+struct Heap(Vec<[u64; 8]>);
+
+impl Heap {
+    fn new(lines: u64) -> Heap {
+        // One line more, to align the first.
+        Heap(vec![[0; 8]; lines as usize + 1])
+    }
+
+    fn memory(&mut self) -> Memory {
+        let base = self.0.as_mut_ptr().cast::<u8>();
+        let lines = self.0.len() as u64 - 1;
+        // SAFETY: aligned to a line by the offset, which is less than the line that
+        // was allocated beside the ring's; zeroed, and the tests keep it alive.
+        unsafe { Memory::new(base.add(base.align_offset(LINE)), lines) }
+    }
+
+    fn ring(&mut self, end: u64) -> (Producer, Consumer, Memory) {
+        let memory = self.memory();
+        (Producer::new(memory.clone(), end), Consumer::new(memory.clone()), memory)
+    }
+}
+
+fn header(tag: u64) -> Header {
+    Header { context: tag, ..Header::new(fabric::Kind::Eager) }
+}
+
+fn body(tag: u64, len: usize) -> Vec<u8> {
+    (0..len as u64).map(|at| (at * 7 + tag) as u8).collect()
+}
+
+/// What a transport does to post a frame, memory being for nothing.
+fn push(producer: &mut Producer, tag: u64, len: usize) -> Result<bool, Broken> {
+    while !producer.has_room(lines(len)) {
+        match producer.look_for_room(lines(len), true)? {
+            Room::Found => break,
+            Room::None => return Ok(false),
+            Room::Lengthen(end) => producer.lengthen(end),
+        }
+    }
+    producer.publish(&header(tag), len, |slot| slot.copy_from_slice(&body(tag, len)));
+    Ok(true)
+}
+
+/// What a transport does to take one, giving back room when it is due.
+fn take(consumer: &mut Consumer) -> Result<Option<(u64, Vec<u8>)>, Broken> {
+    let taken = consumer.pop(|header, body| (Header::decode(header).unwrap().0.context, body.to_vec()))?;
+    if consumer.is_due() {
+        consumer.give_back();
+    }
+    Ok(taken)
+}
+
+/// Lengths from nothing to the largest, small ones more often.
+fn some_length(seed: u64, most: usize) -> usize {
+    let bits = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 16;
+    let range = [25, 130, 600, most + 1][bits as usize % 4].min(most + 1);
+    (bits >> 8) as usize % range
+}
+
+mod under_miri {
+    use super::*;
+
+    const MANY: u64 = if cfg!(miri) { 60 } else { 20_000 };
+    /// A test that tries many starting points leaves out most of them under Miri.
+    const STRIDE: usize = if cfg!(miri) { 13 } else { 1 };
+
+    #[test]
+    fn frames_of_all_lengths_arrive_in_order_through_many_laps() {
+        for (lines, end) in [(8, 8), (64, 16), (64, 64), (256, 64), (256, 256)] {
+            let (mut heap, most) = (Heap::new(lines), Producer::max_body(lines));
+            let (mut producer, mut consumer, _) = heap.ring(end);
+            let (mut sent, mut taken) = (0, 0);
+            while taken < MANY {
+                let burst = 1 + some_length(sent + taken, 40);
+                for _ in 0..burst {
+                    let room = sent < MANY && push(&mut producer, sent, some_length(sent, most)).unwrap();
+                    sent += u64::from(room);
+                }
+                for _ in 0..burst / 2 + 1 {
+                    let Some((tag, data)) = take(&mut consumer).unwrap() else { break };
+                    assert_eq!((tag, &data), (taken, &body(taken, some_length(taken, most))));
+                    taken += 1;
+                }
+            }
+            assert_eq!(take(&mut consumer), Ok(None));
+        }
+    }
+
+    #[test]
+    fn an_empty_ring_has_room_for_the_largest_frame_wherever_it_stands() {
+        // Whatever came before has been consumed, but not all of it given back.
+        for &lines in if cfg!(miri) { &[8, 32][..] } else { &[8, 64, 256] } {
+            for before in (0..2 * lines).step_by(STRIDE) {
+                let (mut heap, most) = (Heap::new(lines), Producer::max_body(lines));
+                let (mut producer, mut consumer, _) = heap.ring(8);
+                for tag in 0..before {
+                    assert!(push(&mut producer, tag, 0).unwrap());
+                    assert!(take(&mut consumer).unwrap().is_some());
+                }
+                assert!(push(&mut producer, 7, most).unwrap(), "{lines} lines, after {before}");
+                assert_eq!(take(&mut consumer), Ok(Some((7, body(7, most)))));
+            }
+        }
+    }
+
+    #[test]
+    fn a_ring_that_stays_short_carries_what_it_says_it_can() {
+        for (before, needed) in (0..70).flat_map(|before| (1..32).map(move |needed| (before, needed))).step_by(STRIDE) {
+            let mut heap = Heap::new(128);
+            let (mut producer, mut consumer, _) = heap.ring(64);
+            if !producer.can_carry(needed) {
+                continue;
+            }
+            let mut post = |consumer: &mut Consumer, needed: u64| {
+                assert!(producer.has_room(needed) || producer.look_for_room(needed, false).unwrap() == Room::Found);
+                let len = (needed as usize * LINE).saturating_sub(LINE);
+                producer.publish(&header(0), len, |slot| slot.fill(1));
+                assert_eq!(take(consumer).unwrap().unwrap().1.len(), len);
+            };
+            (0..before).for_each(|_| post(&mut consumer, 1));
+            post(&mut consumer, needed);
+        }
+    }
+
+    #[test]
+    fn a_full_ring_has_no_room_until_the_consumer_gives_some_back() {
+        let mut heap = Heap::new(8);
+        let (mut producer, mut consumer, memory) = heap.ring(8);
+        let mut sent = 0;
+        while push(&mut producer, sent, 0).unwrap() {
+            sent += 1;
+        }
+        assert_eq!(sent, 5);
+        assert!(producer.is_waiting() && !producer.has_found_room());
+        producer.say_wanted();
+        assert!(consumer.is_wanted());
+        for _ in 0..2 {
+            consumer.pop(|_, _| ()).unwrap().unwrap();
+        }
+        assert!(!producer.has_found_room(), "nothing was given back");
+        consumer.give_back();
+        assert!(producer.has_found_room() && !producer.is_waiting());
+        assert!(!consumer.is_wanted());
+        assert!(push(&mut producer, sent, 0).unwrap());
+        assert_eq!(memory.head().load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn laps_grow_for_a_slow_consumer_alone() {
+        let (mut heap, mut slow) = (Heap::new(256), Heap::new(256));
+        let (mut producer, mut consumer, _) = heap.ring(64);
+        for tag in 0..2000 {
+            assert!(push(&mut producer, tag, 8).unwrap());
+            assert!(take(&mut consumer).unwrap().is_some());
+        }
+        assert_eq!(producer.end(), 64);
+        let (mut producer, _, _) = slow.ring(64);
+        let frames = (0..).take_while(|&tag| push(&mut producer, tag, 8).unwrap()).count();
+        assert_eq!((producer.end(), frames as u64), (256, 256 - FIRST - 1));
+    }
+
+    #[test]
+    fn words_that_cannot_be_are_refused() {
+        for lie in [62 * LINE as u64, 64 * LINE as u64, 1 << 40, SKIP - 1] {
+            let mut heap = Heap::new(64);
+            let (_, mut consumer, memory) = heap.ring(64);
+            memory.word(FIRST).store(lie, Ordering::Relaxed);
+            assert!(consumer.pop(|_, _| ()).is_err(), "{lie}");
+        }
+        // The largest frame that stays in front of the last line, and one byte more.
+        let most = (64 - 1 - FIRST - 1) * LINE as u64;
+        for (body, fits) in [(most, true), (most + 1, false)] {
+            let mut heap = Heap::new(64);
+            let (_, mut consumer, memory) = heap.ring(64);
+            memory.word(FIRST).store(body + 1, Ordering::Relaxed);
+            assert_eq!(consumer.pop(|_, body| body.len()).is_ok(), fits);
+        }
+        // A skip that leads to a skip.
+        let mut heap = Heap::new(64);
+        let (_, mut consumer, memory) = heap.ring(64);
+        memory.word(FIRST).store(SKIP, Ordering::Relaxed);
+        assert!(consumer.pop(|_, _| ()).is_err());
+    }
+
+    #[test]
+    fn heads_that_cannot_be_are_refused() {
+        for lie in [6, 1 << 40, u64::MAX, u64::MAX - 1] {
+            let mut heap = Heap::new(8);
+            let (mut producer, _, memory) = heap.ring(8);
+            while push(&mut producer, 0, 0).unwrap() {}
+            memory.head().store(lie, Ordering::Relaxed);
+            assert!(push(&mut producer, 0, 0).is_err(), "{lie}");
+            assert!(producer.has_found_room(), "whoever waits for room has to find out");
+        }
+        // Back again is a lie, too.
+        let mut heap = Heap::new(8);
+        let (mut producer, mut consumer, memory) = heap.ring(8);
+        for tag in 0..7 {
+            push(&mut producer, tag, 0).unwrap();
+            take(&mut consumer).unwrap();
+        }
+        memory.head().store(0, Ordering::Relaxed);
+        while matches!(push(&mut producer, 0, 0), Ok(true)) {}
+        assert!(push(&mut producer, 0, 0).is_err());
+    }
+
+    #[test]
+    fn two_threads_lose_nothing() {
+        for (lines, end) in [(8, 8), (256, 64)] {
+            let (mut heap, most) = (Heap::new(lines), Producer::max_body(lines));
+            let (mut producer, mut consumer, _) = heap.ring(end);
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    for tag in 0..MANY {
+                        while !push(&mut producer, tag, some_length(tag, most)).unwrap() {
+                            std::thread::yield_now();
+                        }
+                    }
+                });
+                for tag in 0..MANY {
+                    let (with, data) = loop {
+                        if let Some(frame) = take(&mut consumer).unwrap() {
+                            break frame;
+                        }
+                        std::thread::yield_now();
+                    };
+                    assert_eq!((with, data), (tag, body(tag, some_length(tag, most))));
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn a_small_message_is_one_line() {
+    assert_eq!([0, 24, 25, 88, 89].map(lines), [1, 1, 2, 2, 3]);
+    assert_eq!([511, 512, 513, 4096].map(lines), [9, 9, 10, 65]);
+    assert_eq!(lines(Producer::max_body(2048)), 512);
+    assert!((0..5000).all(|body| lines(body) <= lines(body + 1)));
+}

@@ -1,0 +1,55 @@
+//! The seam: what each call of [`Transport`] comes to on shared memory.
+
+use fabric::{Header, Limits, Lost, Memory, Peer, Post, Region, Sink, Transfer, Transport, WaitOn};
+
+use crate::connect::ShmTransport;
+use crate::single_copy::{self, Access, Read};
+use crate::sync::Ordering;
+
+impl Transport for ShmTransport {
+    #[inline]
+    fn limits(&self, peer: Peer) -> &Limits {
+        self.limits_of(peer)
+    }
+
+    #[inline]
+    fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<Post, Lost> {
+        self.post_frame(peer, header, len, fill)
+    }
+
+    #[inline]
+    fn poll(&mut self, sink: &mut impl Sink) -> bool {
+        self.poll_rings(sink)
+    }
+
+    fn register(&mut self, peer: Peer, memory: Memory) -> Option<Region> {
+        (self.limits_of(peer).get_from != u64::MAX).then(|| Region { addr: memory.addr(), keys: [0; 4] })
+    }
+
+    fn release(&mut self, _peer: Peer, _region: Region) {}
+
+    fn get(&mut self, peer: Peer, region: &Region, from: u64, into: Memory, _token: u64) -> Result<Transfer, Lost> {
+        let Some(local) = self.local(peer) else { return Ok(Transfer::Refused) };
+        if self.limits_of(peer).get_from == u64::MAX || self.access(peer, local) != Access::Allowed {
+            return Ok(Transfer::Refused);
+        }
+        let pid = self.segment.control(local).trial.pid.load(Ordering::Relaxed);
+        Ok(match single_copy::read(pid, region.addr.wrapping_add(from), into) {
+            Read::Done => Transfer::Done,
+            Read::Failed => Transfer::Refused,
+            Read::Forbidden => {
+                self.refuse(peer, local);
+                Transfer::Refused
+            }
+        })
+    }
+
+    fn arm(&mut self) -> Option<WaitOn<'_>> {
+        self.fall_asleep()
+    }
+
+    #[inline]
+    fn disarm(&mut self) {
+        self.own.doorbell.awake();
+    }
+}

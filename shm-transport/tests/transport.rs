@@ -1,0 +1,433 @@
+//! The whole transport, its ranks in threads of this process and in processes of
+//! their own. A second process is this program again, running the test `child`.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use fabric::{Header, Kind, Lost, Memory, Peer, Post, Region, Sink, Transfer, Transport, WaitOn};
+use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::thread::futex;
+use shm_transport::{Segment, SegmentError, Settings, ShmTransport, SingleCopy};
+
+const SETTINGS: Settings =
+    Settings { eager_max: 1 << 20, get_min: 1, single_copy: SingleCopy::Auto, rare_sleeps: true };
+const RING: u64 = 16 << 10;
+/// Longer than anything takes that does not hang.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What arrived and is not yet looked at.
+#[derive(Default)]
+struct Inbox {
+    frames: Vec<(Peer, Header, Vec<u8>)>,
+    lost: Vec<Lost>,
+}
+
+impl Sink for Inbox {
+    fn frame(&mut self, from: Peer, header: &Header, body: &[u8]) {
+        self.frames.push((from, *header, body.to_vec()));
+    }
+    fn transferred(&mut self, _: u64, _: Result<(), Lost>) {
+        panic!("nothing is transferred in the background");
+    }
+    fn lost(&mut self, lost: Lost) {
+        self.lost.push(lost);
+    }
+}
+
+/// World ranks that are not the local ones.
+fn peer(local: u32) -> Peer {
+    Peer(3 + 2 * local)
+}
+
+fn join(file: &OwnedFd, me: u32, size: u32, ring_bytes: u64, settings: Settings) -> ShmTransport {
+    let segment = Segment::attach(file.as_fd(), 0, me, size, ring_bytes).expect("the segment is mapped");
+    ShmTransport::new(segment, settings, (0..size).map(peer).collect())
+}
+
+/// Both ranks of a segment of two, in this thread.
+fn pair() -> (OwnedFd, ShmTransport, ShmTransport) {
+    let file = Segment::file().unwrap();
+    let [first, second] = [0, 1].map(|me| join(&file, me, 2, RING, SETTINGS));
+    (file, first, second)
+}
+
+fn body(tag: u64, len: usize) -> Vec<u8> {
+    (0..len as u64).map(|at| (at.wrapping_mul(31) ^ tag.wrapping_mul(7)) as u8).collect()
+}
+
+fn length(tag: u64, most: usize) -> usize {
+    let bits = tag.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
+    (bits >> 4) as usize % [30, 300, most + 1][bits as usize % 3].min(most + 1)
+}
+
+fn post(transport: &mut ShmTransport, to: Peer, tag: u64, len: usize) -> Post {
+    let header = Header { context: tag, ..Header::new(Kind::Data) };
+    transport.post(to, &header, len, |slot| slot.copy_from_slice(&body(tag, len))).expect("the peer is there")
+}
+
+/// Sleeps as a process does that has nothing to do. Panics when nobody wakes it.
+fn sleep(transport: &mut ShmTransport) {
+    if let Some(WaitOn::Futex { word, value }) = transport.arm() {
+        let timeout = futex::Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+        let slept = futex::wait(word, futex::Flags::empty(), value, Some(&timeout));
+        assert_ne!(slept, Err(rustix::io::Errno::TIMEDOUT), "nobody has woken this rank");
+    }
+    transport.disarm();
+}
+
+/// Waits asleep for something.
+fn receive(transport: &mut ShmTransport, inbox: &mut Inbox) {
+    while inbox.frames.is_empty() {
+        sleep(transport);
+        transport.poll(inbox);
+    }
+}
+
+/// All ranks send to all others, as fast as there is room, and sleep when there
+/// is nothing to do.
+fn exchange(file: &OwnedFd, me: u32, size: u32, count: u64, settings: Settings) {
+    let mut transport = join(file, me, size, 4096, settings);
+    let most = transport.limits(peer(me ^ 1)).frame;
+    let (mut sent, mut received) = (vec![0; size as usize], vec![0; size as usize]);
+    (sent[me as usize], received[me as usize]) = (count, count);
+    let mut inbox = Inbox::default();
+    while sent.iter().chain(&received).any(|&done| done < count) {
+        let mut moved = false;
+        for to in 0..size {
+            let tag = sent[to as usize];
+            if tag < count && post(&mut transport, peer(to), tag, length(tag, most)) == Post::Sent {
+                sent[to as usize] += 1;
+                moved = true;
+            }
+        }
+        moved |= transport.poll(&mut inbox);
+        assert_eq!(inbox.lost, []);
+        for (from, header, data) in inbox.frames.drain(..) {
+            let next = &mut received[(from.0 as usize - 3) / 2];
+            assert_eq!(header.context, *next, "from {from:?}");
+            assert_eq!(data, body(*next, length(*next, most)));
+            *next += 1;
+        }
+        if !moved {
+            sleep(&mut transport);
+        }
+    }
+}
+
+#[test]
+fn ranks_in_threads_exchange_everything() {
+    for (size, rare_sleeps) in [(2, true), (2, false), (5, true), (5, false)] {
+        let file = &Segment::file().unwrap();
+        std::thread::scope(|scope| {
+            for me in 0..size {
+                scope.spawn(move || exchange(file, me, size, 2000, Settings { rare_sleeps, ..SETTINGS }));
+            }
+        });
+    }
+}
+
+#[test]
+fn quiet_talkers_among_many_are_heard() {
+    const SIZE: u32 = 70;
+    let file = Segment::file().unwrap();
+    let mut ranks: Vec<_> = (0..SIZE).map(|me| join(&file, me, SIZE, RING, SETTINGS)).collect();
+    let (listener, talkers) = ranks.split_first_mut().unwrap();
+    let mut inbox = Inbox::default();
+    for round in 0..5 {
+        for (at, talker) in talkers.iter_mut().enumerate() {
+            assert_eq!(post(talker, peer(0), round, 8), Post::Sent);
+            // One at a time in every other round: the others are quiet meanwhile.
+            let wanted = if round % 2 == 0 { at + 1 } else { 0 };
+            let until = Instant::now() + PATIENCE;
+            while inbox.frames.len() < wanted {
+                listener.poll(&mut inbox);
+                assert!(Instant::now() < until, "rank {at} is not heard in round {round}");
+            }
+        }
+        while inbox.frames.len() < talkers.len() {
+            assert!(listener.arm().is_none(), "a rank that has not heard all must not sleep");
+            listener.poll(&mut inbox);
+        }
+        assert!(inbox.frames.drain(..).all(|(_, header, _)| header.context == round));
+        (0..2000).for_each(|_| assert!(!listener.poll(&mut inbox)));
+        assert!(listener.arm().is_some());
+        listener.disarm();
+    }
+}
+
+#[test]
+fn no_room_is_no_error_and_ends() {
+    let (_file, mut sender, mut receiver) = pair();
+    let frame = sender.limits(peer(1)).frame;
+    let sent = (0..).take_while(|&tag| post(&mut sender, peer(1), tag, frame) == Post::Sent).count();
+    assert!(sent >= 3, "{sent} frames in the ring");
+    assert!(sender.arm().is_some(), "there is no room, and nothing to do");
+    let mut inbox = Inbox::default();
+    while receiver.poll(&mut inbox) {}
+    assert_eq!(inbox.frames.len(), sent);
+    assert!(sender.arm().is_none(), "there is room again");
+    assert_eq!(post(&mut sender, peer(1), 0, frame), Post::Sent);
+    assert!(sender.arm().is_some());
+}
+
+#[test]
+fn a_pair_that_does_not_talk_costs_next_to_nothing_and_one_that_does_a_page() {
+    const SIZE: u32 = 64;
+    let taken = |file: &OwnedFd| rustix::fs::fstat(file).unwrap().st_blocks as u64 * 512;
+    let file = Segment::file().unwrap();
+    let mut ranks: Vec<_> = (0..SIZE).map(|me| join(&file, me, SIZE, 128 << 10, SETTINGS)).collect();
+    let at_first = taken(&file);
+    assert!(at_first <= 64 * u64::from(SIZE) * u64::from(SIZE), "{at_first} bytes");
+    let mut inbox = Inbox::default();
+    for tag in 0..10_000 {
+        assert_eq!(post(&mut ranks[1], peer(0), tag, 8), Post::Sent);
+        assert!(ranks[0].poll(&mut inbox));
+    }
+    assert_eq!(taken(&file) - at_first, rustix::param::page_size() as u64);
+}
+
+#[test]
+fn ranks_that_disagree_are_told() {
+    let file = Segment::file().unwrap();
+    Segment::attach(file.as_fd(), 0, 0, 2, RING).unwrap();
+    let error = Segment::attach(file.as_fd(), 0, 1, 2, 2 * RING).unwrap_err();
+    assert_eq!(error, SegmentError::Disagreement { ours: (2, 2 * RING), theirs: (2, RING) });
+    assert!(Segment::attach(file.as_fd(), 0, 2, 3, RING).is_err());
+    Segment::attach(file.as_fd(), 0, 1, 2, RING).unwrap();
+}
+
+#[test]
+fn a_peer_elsewhere_is_lost_and_not_looked_for() {
+    let (_file, mut transport, _) = pair();
+    for nobody in [0, 4, 6, 1000, u32::MAX] {
+        let posted = transport.post(Peer(nobody), &Header::new(Kind::Data), 0, |_| panic!("no slot"));
+        assert_eq!(posted.unwrap_err().peer, Peer(nobody));
+    }
+}
+
+/// Where things lie in the segment of a `pair`; see `segment`.
+const BLOCK: u64 = 192;
+const ARRIVALS: u64 = 64 + BLOCK + 64;
+const BITMAP: u64 = 64 + BLOCK + 128;
+const NUMBER: u64 = ARRIVALS + 16;
+
+#[test]
+fn a_ring_full_of_garbage_loses_its_peer_alone() {
+    // Words that can't be, then one that can in front of a header that can't.
+    let mut word = [0xEE; 64];
+    word[..8].copy_from_slice(&9u64.to_le_bytes());
+    for garbage in [[0xEE; 64], [0x01; 64], [0xFF; 64], word] {
+        let (file, mut sender, mut receiver) = pair();
+        let mut inbox = Inbox::default();
+        assert_eq!(post(&mut sender, peer(1), 0, 8), Post::Sent);
+        assert!(receiver.poll(&mut inbox));
+        // The ring from rank 0 to rank 1 is the third of four.
+        let raw = std::fs::File::from(file);
+        let ring = raw.metadata().unwrap().len() - 2 * RING;
+        (0..RING / 64).for_each(|line| raw.write_all_at(&garbage, ring + line * 64).unwrap());
+        raw.write_all_at(&[0xEE; 8], ring).unwrap();
+        (0..3).for_each(|_| _ = receiver.poll(&mut inbox));
+        assert_eq!(inbox.frames.len(), 1, "nothing that arrived after the garbage is believed");
+        assert_eq!(inbox.lost.iter().map(|lost| lost.peer).collect::<Vec<_>>(), [peer(0)]);
+        // The head is garbage, too: the sender finds out when it needs room.
+        let header = Header::new(Kind::Data);
+        let lost = (0..1000).find_map(|_| sender.post(peer(1), &header, 8, |_| ()).err()).expect("an error");
+        assert!(lost.why.contains("overwritten memory"), "{lost}");
+        assert_eq!(post(&mut receiver, peer(0), 5, 8), Post::Sent, "the other direction is whole");
+        assert!(sender.poll(&mut inbox));
+    }
+}
+
+#[test]
+fn the_bitmap_of_talkers_may_lie() {
+    let (file, mut sender, mut receiver) = pair();
+    let raw = std::fs::File::from(file);
+    raw.write_all_at(&[0xFF; 8], ARRIVALS).unwrap();
+    raw.write_all_at(&[0xFF; 64], BITMAP).unwrap();
+    let mut inbox = Inbox::default();
+    assert!(!receiver.poll(&mut inbox));
+    assert_eq!(post(&mut sender, peer(1), 0, 8), Post::Sent);
+    assert!(receiver.poll(&mut inbox));
+    assert_eq!((inbox.frames.len(), inbox.lost.len()), (1, 0));
+}
+
+fn region(bytes: &[u8]) -> Region {
+    Region { addr: bytes.as_ptr() as u64, keys: [0; 4] }
+}
+
+/// Reads `len` bytes of rank 1 as rank 0.
+fn get(transport: &mut ShmTransport, region: &Region, from: u64, len: usize) -> (Transfer, Vec<u8>) {
+    let mut bytes = vec![0; len];
+    // SAFETY: valid for writes until `get` returns, which never says `Started`.
+    let into = unsafe { Memory::new(bytes.as_mut_ptr(), len) };
+    (transport.get(peer(1), region, from, into, 0).unwrap(), bytes)
+}
+
+#[test]
+fn a_trial_that_reads_something_else_forbids_single_copies() {
+    let secret = body(1, 5000);
+    let (file, mut reader, mut owner) = pair();
+    assert!(owner.register(peer(0), Memory::EMPTY).is_some());
+    // As if the process id meant another process here.
+    std::fs::File::from(file).write_all_at(&[0x5A; 8], NUMBER).unwrap();
+    assert_eq!(get(&mut reader, &region(&secret), 0, 5000), (Transfer::Refused, vec![0; 5000]));
+    assert_eq!(post(&mut reader, peer(1), 0, 8), Post::Sent);
+    assert_eq!(reader.limits(peer(1)).get_from, u64::MAX);
+    assert!(reader.register(peer(1), Memory::EMPTY).is_none());
+}
+
+#[test]
+fn memory_that_is_not_there_is_refused_once() {
+    let secret = body(1, 5000);
+    let (_file, mut reader, _owner) = pair();
+    let nowhere = Region { addr: 16, keys: [0; 4] };
+    assert_eq!(get(&mut reader, &nowhere, 0, 100).0, Transfer::Refused);
+    assert_eq!(get(&mut reader, &region(&secret), 1000, 4000), (Transfer::Done, secret[1000..].to_vec()));
+    assert_eq!(get(&mut reader, &region(&secret), 0, 0).0, Transfer::Done);
+}
+
+// Two processes.
+
+const ROLE: &str = "SHM_TRANSPORT_TEST_CHILD";
+
+struct Process(Child);
+
+impl Process {
+    /// This program again, in a role, with our memory file.
+    fn start(role: &str, file: &OwnedFd) -> Process {
+        let program = std::env::current_exe().unwrap();
+        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+        let arguments = ["--exact", "child", "--ignored", "--nocapture"];
+        Process(Command::new(program).args(arguments).env(ROLE, format!("{role} {path}")).spawn().unwrap())
+    }
+
+    fn end(mut self) {
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+#[ignore = "the other process of the tests below"]
+fn child() {
+    // All ignored tests were asked for: this one has nothing to do alone.
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let (role, path) = role.split_once(' ').unwrap();
+    let file = OwnedFd::from(std::fs::File::options().read(true).write(true).open(path).unwrap());
+    let fences = Settings { rare_sleeps: false, ..SETTINGS };
+    match role {
+        "exchange" => exchange(&file, 1, 3, 2000, SETTINGS),
+        "exchange-with-fences" => exchange(&file, 1, 3, 2000, fences),
+        "echo" => echo(&file, SETTINGS),
+        "echo-with-fences" => echo(&file, fences),
+        "own" => own(&file),
+        "small-files" => small_files(&file),
+        "small-address-space" => small_address_space(&file),
+        _ => panic!("unknown role {role}"),
+    }
+}
+
+#[test]
+fn processes_and_threads_exchange_everything() {
+    for role in ["exchange", "exchange-with-fences"] {
+        let file = &Segment::file().unwrap();
+        let other = Process::start(role, file);
+        // Who runs the barrier is each sleeper's own choice: all mixtures work.
+        std::thread::scope(|scope| {
+            scope.spawn(|| exchange(file, 0, 3, 2000, SETTINGS));
+            scope.spawn(|| exchange(file, 2, 3, 2000, Settings { rare_sleeps: false, ..SETTINGS }));
+        });
+        other.end();
+    }
+}
+
+const ECHOES: u64 = 3000;
+
+fn echo(file: &OwnedFd, settings: Settings) {
+    let (mut transport, mut inbox) = (join(file, 1, 2, RING, settings), Inbox::default());
+    for tag in 0..ECHOES {
+        receive(&mut transport, &mut inbox);
+        inbox.frames.clear();
+        assert_eq!(post(&mut transport, peer(0), tag, 8), Post::Sent);
+    }
+}
+
+#[test]
+fn processes_that_sleep_for_each_frame_are_woken() {
+    for (role, rare_sleeps) in [("echo", true), ("echo", false), ("echo-with-fences", false)] {
+        let file = Segment::file().unwrap();
+        let other = Process::start(role, &file);
+        let mut transport = join(&file, 0, 2, RING, Settings { rare_sleeps, ..SETTINGS });
+        let mut inbox = Inbox::default();
+        for tag in 0..ECHOES {
+            assert_eq!(post(&mut transport, peer(1), tag, 8), Post::Sent);
+            receive(&mut transport, &mut inbox);
+            inbox.frames.clear();
+        }
+        other.end();
+    }
+}
+
+/// Says where some memory is, and keeps it until the other side has seen it.
+fn own(file: &OwnedFd) {
+    let (mut transport, mut inbox) = (join(file, 1, 2, RING, SETTINGS), Inbox::default());
+    let secret = body(9, 3_000_000);
+    let header = Header { context: secret.as_ptr() as u64, ..Header::new(Kind::Rts) };
+    assert_eq!(transport.post(peer(0), &header, 0, |_| ()), Ok(Post::Sent));
+    receive(&mut transport, &mut inbox);
+}
+
+#[test]
+fn memory_of_another_process_is_read_until_it_is_gone() {
+    let file = Segment::file().unwrap();
+    let other = Process::start("own", &file);
+    let (mut transport, mut inbox) = (join(&file, 0, 2, RING, SETTINGS), Inbox::default());
+    receive(&mut transport, &mut inbox);
+    let region = Region { addr: inbox.frames[0].1.context, keys: [0; 4] };
+    let (transfer, bytes) = get(&mut transport, &region, 1000, 2_000_000);
+    assert_eq!(post(&mut transport, peer(1), 0, 8), Post::Sent);
+    other.end();
+    if transfer == Transfer::Refused {
+        eprintln!("skipped: process_vm_readv is not allowed here");
+        return;
+    }
+    assert_eq!((transfer, &bytes[..]), (Transfer::Done, &body(9, 3_000_000)[1000..2_001_000]));
+    assert_eq!(transport.limits(peer(1)).get_from, 1);
+    assert_eq!(get(&mut transport, &region, 0, 100).0, Transfer::Refused);
+    assert_eq!(transport.limits(peer(1)).get_from, u64::MAX, "the process is gone");
+}
+
+/// A limit of file sizes is found before the kernel kills for it.
+fn small_files(file: &OwnedFd) {
+    setrlimit(Resource::Fsize, Rlimit { current: Some(100_000), maximum: Some(100_000) }).unwrap();
+    let error = Segment::attach(file.as_fd(), 0, 0, 8, 1 << 20).unwrap_err();
+    assert!(error.to_string().contains("ulimit -f"), "{error}");
+}
+
+/// Rings that can't be mapped lose the peers that they lead to, and no others.
+fn small_address_space(file: &OwnedFd) {
+    let mut transport = join(file, 0, 8, 16 << 20, SETTINGS);
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = status.split(' ').next().unwrap().parse().unwrap();
+    let now = pages * rustix::param::page_size() as u64;
+    setrlimit(Resource::As, Rlimit { current: Some(now + (40 << 20)), maximum: None }).unwrap();
+    let header = Header::new(Kind::Data);
+    let lost = (1..8).find_map(|to| transport.post(peer(to), &header, 8, |_| ()).err()).expect("no room for eight");
+    assert!(lost.why.contains("RLIMIT_AS"), "{lost}");
+    assert_eq!(transport.post(peer(1), &header, 8, |_| ()), Ok(Post::Sent), "others are not lost");
+}
+
+#[test]
+fn limits_of_the_system_are_named() {
+    for role in ["small-files", "small-address-space"] {
+        Process::start(role, &Segment::file().unwrap()).end();
+    }
+}
