@@ -373,8 +373,8 @@ impl Running {
             collective: Some(self.plan.collective()),
         };
         match engine.send_now(Mode::Standard, to, &envelope, &buffer) {
-            Ok(true) => {}
-            Ok(false) => self.open.push(engine.send(Mode::Standard, to, envelope, buffer)),
+            Ok(Some(_)) => {}
+            Ok(None) => self.open.push(engine.send(Mode::Standard, to, envelope, buffer)),
             Err(lost) => return Err(Box::new(Fault::Lost(lost))),
         }
         Ok(())

@@ -67,11 +67,11 @@ pub(crate) unsafe fn op_fromint(op: c_int) -> MPI_Op {
 }
 
 pub(crate) unsafe fn request_toint(request: MPI_Request) -> c_int {
-    to_int(request.0, |p| &p.requests)
+    with(|p| p.request_to_int(request.0))
 }
 
 pub(crate) unsafe fn request_fromint(request: c_int) -> MPI_Request {
-    MPI_Request(from_int(request, MPI_REQUEST_NULL.0, |p| &p.requests))
+    MPI_Request(with(|p| p.request_from_int(request)).unwrap_or(MPI_REQUEST_NULL.0))
 }
 
 pub(crate) unsafe fn message_toint(message: MPI_Message) -> c_int {

@@ -23,8 +23,7 @@ unsafe fn send_as(
     comm: MPI_Comm,
 ) -> Result<()> {
     // SAFETY: the user's promise about the buffer, passed on.
-    let data = with(|p| unsafe { buffer(p, buf, count, datatype) })?;
-    message::send(mode, data, dest, tag, comm.0)
+    message::send(mode, |p| unsafe { buffer(p, buf, count, datatype) }, dest, tag, comm.0)
 }
 
 #[inline]
@@ -42,8 +41,7 @@ unsafe fn isend_as(
         return Err(null_argument("request"));
     }
     // SAFETY: the user's promise about the buffer, passed on.
-    let data = with(|p| unsafe { buffer(p, buf, count, datatype) })?;
-    let handle = message::isend(mode, data, dest, tag, comm.0)?;
+    let handle = message::isend(mode, |p| unsafe { buffer(p, buf, count, datatype) }, dest, tag, comm.0)?;
     // SAFETY: checked not to be null.
     unsafe { put(request, MPI_Request(handle), "request") }
 }
@@ -239,8 +237,7 @@ pub(crate) unsafe fn recv(
     status: *mut Status,
 ) -> Result<()> {
     // SAFETY: the user's promise about the buffer, passed on.
-    let room = with(|p| unsafe { buffer(p, buf, count, datatype) })?;
-    let received = message::receive(room, source, tag, comm.0);
+    let received = message::receive(|p| unsafe { buffer(p, buf, count, datatype) }, source, tag, comm.0);
     // SAFETY: the user passes MPI_STATUS_IGNORE or a status.
     unsafe { store(status, received) }
 }
@@ -272,8 +269,7 @@ pub(crate) unsafe fn irecv(
         return Err(null_argument("request"));
     }
     // SAFETY: the user's promise about the buffer, passed on.
-    let room = with(|p| unsafe { buffer(p, buf, count, datatype) })?;
-    let handle = message::ireceive(room, source, tag, comm.0)?;
+    let handle = message::ireceive(|p| unsafe { buffer(p, buf, count, datatype) }, source, tag, comm.0)?;
     // SAFETY: checked not to be null.
     unsafe { put(request, MPI_Request(handle), "request") }
 }

@@ -22,34 +22,23 @@ unsafe fn one<'a>(request: *mut MPI_Request) -> Result<&'a mut usize> {
 }
 
 /// Stores the status of a single operation and gives its error.
-unsafe fn report(status: *mut Status, outcome: Outcome, comm: usize) -> Result<()> {
+unsafe fn report(status: *mut Status, outcome: Outcome) -> Result<()> {
     // SAFETY: the user passes MPI_STATUS_IGNORE or a status.
     unsafe { put_status(status, &outcome.status) };
-    match outcome.error {
-        None => Ok(()),
-        Some(error) => Err(error.on(comm)),
-    }
-}
-
-/// The communicator whose error handler answers for a request.
-fn comm_of(request: usize) -> usize {
-    with(|p| p.request(request).map_or(predefined::COMM_SELF, |request| request.comm))
+    outcome.error.map_or(Ok(()), Err)
 }
 
 /// The error of the calls with arrays: MPI_ERR_IN_STATUS, naming the first.
 struct InStatus {
     statuses: *mut Status,
-    comm: usize,
     failed: Option<(usize, Error)>,
     /// Entries whose MPI_ERROR is not written yet because nothing failed so far.
     written: usize,
 }
 
 impl InStatus {
-    fn new(statuses: *mut Status, requests: &[usize]) -> InStatus {
-        let comm = requests.iter().copied().find(|&request| request != predefined::REQUEST_NULL);
-        let comm = comm.map_or(predefined::COMM_SELF, comm_of);
-        InStatus { statuses, comm, failed: None, written: 0 }
+    fn new(statuses: *mut Status) -> InStatus {
+        InStatus { statuses, failed: None, written: 0 }
     }
 
     /// Takes the outcome of `index`, to be stored as entry `at` of the array.
@@ -95,7 +84,7 @@ impl InStatus {
                 Class::InStatus,
                 format!("the operation of request {index} failed: {}: {}", error.class().name(), error.detail()),
             )
-            .on(self.comm)),
+            .on(error.raise_on().unwrap_or(predefined::COMM_SELF))),
         }
     }
 }
@@ -105,8 +94,7 @@ pub(crate) unsafe fn wait(request: *mut MPI_Request, status: *mut Status) -> Res
     // SAFETY: the user's pointers.
     unsafe {
         let request = one(request)?;
-        let comm = if *request == predefined::REQUEST_NULL { predefined::COMM_SELF } else { comm_of(*request) };
-        report(status, complete::wait(request)?, comm)
+        report(status, complete::wait(request)?)
     }
 }
 
@@ -114,10 +102,9 @@ pub(crate) unsafe fn test(request: *mut MPI_Request, flag: *mut c_int, status: *
     // SAFETY: the user's pointers.
     unsafe {
         let request = one(request)?;
-        let comm = if *request == predefined::REQUEST_NULL { predefined::COMM_SELF } else { comm_of(*request) };
         let outcome = complete::test(request)?;
         put(flag, c_int::from(outcome.is_some()), "flag")?;
-        outcome.map_or(Ok(()), |outcome| report(status, outcome, comm))
+        outcome.map_or(Ok(()), |outcome| report(status, outcome))
     }
 }
 
@@ -130,13 +117,12 @@ pub(crate) unsafe fn waitany(
     // SAFETY: the user's array and pointers.
     unsafe {
         let array = requests(array_of_requests, count)?;
-        let comm = InStatus::new(std::ptr::null_mut(), array).comm;
         let (index, outcome) = match complete::wait_any(array)? {
             Any::Found(index, outcome) => (index as c_int, outcome),
             _ => (UNDEFINED, Outcome::empty()),
         };
         put(indx, index, "index")?;
-        report(status, outcome, comm)
+        report(status, outcome)
     }
 }
 
@@ -150,8 +136,7 @@ pub(crate) unsafe fn testany(
     // SAFETY: the user's array and pointers.
     unsafe {
         let array = requests(array_of_requests, count)?;
-        let comm = InStatus::new(std::ptr::null_mut(), array).comm;
-        report_any(complete::test_any(array)?, comm, indx, flag, status)
+        report_any(complete::test_any(array)?, indx, flag, status)
     }
 }
 
@@ -165,12 +150,11 @@ pub(crate) unsafe fn request_get_status_any(
     // SAFETY: the user's array and pointers; the array is only read.
     unsafe {
         let array = requests(array_of_requests.cast_mut(), count)?;
-        let comm = InStatus::new(std::ptr::null_mut(), array).comm;
-        report_any(complete::status_any(array)?, comm, indx, flag, status)
+        report_any(complete::status_any(array)?, indx, flag, status)
     }
 }
 
-unsafe fn report_any(any: Any, comm: usize, indx: *mut c_int, flag: *mut c_int, status: *mut Status) -> Result<()> {
+unsafe fn report_any(any: Any, indx: *mut c_int, flag: *mut c_int, status: *mut Status) -> Result<()> {
     let (done, index, outcome) = match any {
         Any::Found(index, outcome) => (1, index as c_int, Some(outcome)),
         Any::NoneActive => (1, UNDEFINED, Some(Outcome::empty())),
@@ -180,7 +164,7 @@ unsafe fn report_any(any: Any, comm: usize, indx: *mut c_int, flag: *mut c_int, 
     unsafe {
         put(flag, done, "flag")?;
         put(indx, index, "index")?;
-        outcome.map_or(Ok(()), |outcome| report(status, outcome, comm))
+        outcome.map_or(Ok(()), |outcome| report(status, outcome))
     }
 }
 
@@ -192,7 +176,7 @@ pub(crate) unsafe fn waitall(
     // SAFETY: the user's arrays, of `count` elements each.
     unsafe {
         let array = requests(array_of_requests, count)?;
-        let mut errors = InStatus::new(array_of_statuses, array);
+        let mut errors = InStatus::new(array_of_statuses);
         complete::wait_all(array, |index, outcome| errors.store(index, index, outcome))?;
         errors.finish()
     }
@@ -207,7 +191,7 @@ pub(crate) unsafe fn testall(
     // SAFETY: the user's arrays, of `count` elements each.
     unsafe {
         let array = requests(array_of_requests, count)?;
-        let mut errors = InStatus::new(array_of_statuses, array);
+        let mut errors = InStatus::new(array_of_statuses);
         let all = complete::test_all(array, |index, outcome| errors.store(index, index, outcome))?;
         put(flag, c_int::from(all), "flag")?;
         errors.finish()
@@ -223,7 +207,7 @@ pub(crate) unsafe fn request_get_status_all(
     // SAFETY: the user's arrays, of `count` elements each; the requests are only read.
     unsafe {
         let array = requests(array_of_requests.cast_mut(), count)?;
-        let mut errors = InStatus::new(array_of_statuses, array);
+        let mut errors = InStatus::new(array_of_statuses);
         let all = complete::status_all(array, |index, outcome| errors.store(index, index, outcome))?;
         put(flag, c_int::from(all), "flag")?;
         errors.finish()
@@ -238,7 +222,7 @@ unsafe fn some(
     statuses: *mut Status,
     look: impl FnOnce(&mut [usize], &mut dyn FnMut(usize, Outcome)) -> Result<Option<usize>>,
 ) -> Result<()> {
-    let mut errors = InStatus::new(statuses, array);
+    let mut errors = InStatus::new(statuses);
     // SAFETY: the user's array of `incount` indices.
     let places = unsafe { slice_mut(indices, array.len() as MPI_Count, "array_of_indices")? };
     let mut at = 0;
@@ -317,7 +301,7 @@ pub(crate) unsafe fn request_free(request: *mut MPI_Request) -> Result<()> {
 
 pub(crate) unsafe fn cancel(request: *mut MPI_Request) -> Result<()> {
     // SAFETY: the user's pointer; null is refused.
-    message::cancel(*unsafe { one(request)? })
+    message::cancel(unsafe { one(request)? })
 }
 
 pub(crate) unsafe fn start(request: *mut MPI_Request) -> Result<()> {

@@ -39,6 +39,10 @@ pub enum HandleKind {
     Info,
     Errhandler,
     Session,
+    /// A request for a message that is under way; not of a [`Table`].
+    Transfer,
+    /// A request for a send that was complete when it was made; not of a [`Table`].
+    Sent,
 }
 
 /// Why a handle names nothing.
@@ -241,6 +245,8 @@ impl HandleKind {
             9 => HandleKind::Info,
             10 => HandleKind::Errhandler,
             11 => HandleKind::Session,
+            12 => HandleKind::Transfer,
+            13 => HandleKind::Sent,
             _ => return None,
         })
     }
@@ -252,7 +258,7 @@ impl HandleKind {
             HandleKind::Group => "a group",
             HandleKind::Datatype => "a datatype",
             HandleKind::Op => "an operation",
-            HandleKind::Request => "a request",
+            HandleKind::Request | HandleKind::Transfer | HandleKind::Sent => "a request",
             HandleKind::Message => "a message",
             HandleKind::Win => "a window",
             HandleKind::File => "a file",

@@ -5,8 +5,12 @@
 
 use fabric::{Header, Kind, Peer, Transport};
 
+use objects::Buffer;
+
 use crate::eager::Content;
 use crate::engine::{Engine, Protocol};
+use crate::matching::Key;
+use crate::message::{Head, Mode, PartOf};
 use crate::requests::{RequestId, State};
 
 impl<T: Transport> Engine<T> {
@@ -15,6 +19,21 @@ impl<T: Transport> Engine<T> {
     pub fn cancel(&mut self, id: RequestId) {
         self.protocol.cancel(id);
         self.settle();
+    }
+
+    /// Asks for a message back that [`Engine::send_now`] sent. `sequence` is what
+    /// that gave, or its lower `bits` bits.
+    pub fn recall_sent(&mut self, to: Peer, sequence: u64, bits: u32) -> RequestId {
+        let sent = self.protocol.peers.of(to).sent;
+        // The latest number below `sent` that ends in these bits.
+        let sequence = sent - 1 - ((sent - 1).wrapping_sub(sequence) & ((1 << bits) - 1));
+        let key = Key { context: 0, source: 0, tag: 0 };
+        let head = Head { key, bytes: 0, part_of: PartOf::new(None) };
+        let state = State::Done { cancelled: false, recallable: true };
+        let id = self.protocol.requests.open(Mode::Standard, to, &head, Buffer::EMPTY, state);
+        self.protocol.requests.held(id).sequence = sequence;
+        self.cancel(id);
+        id
     }
 }
 
@@ -54,7 +73,7 @@ impl Protocol {
             State::Announced { recalled, .. } => *recalled = true,
             state => *state = State::Recalling,
         }
-        self.reply(peer, Header { context: sequence, length: id.to_wire(), ..Header::new(Kind::Cancel) });
+        self.reply(peer, Header { context: sequence, length: id.to_bits(), ..Header::new(Kind::Cancel) });
     }
 
     /// Drops an unexpected message; false when it is not there (any more).
@@ -75,7 +94,7 @@ impl Protocol {
 
     /// A `CancelReply` frame.
     pub(crate) fn cancel_reply_arrived(&mut self, from: Peer, header: &Header) {
-        let id = RequestId::from_wire(header.context);
+        let id = RequestId::from_bits(header.context);
         let Some(request) = self.requests.find_mut(id).filter(|request| request.peer == from) else { return };
         let cancelled = header.length == 1;
         match &mut request.state {

@@ -74,6 +74,18 @@ impl<T: Transport> Engine<T> {
         Engine { transport, protocol }
     }
 
+    /// True while the id names a request: until [`Engine::finish`] has given its
+    /// outcome, or for ever if it never was an id.
+    #[inline]
+    pub fn knows(&self, id: RequestId) -> bool {
+        self.protocol.requests.find(id).is_some()
+    }
+
+    /// The id of the request in that slot (the lower 32 bits of an id) now.
+    pub fn request_at(&self, slot: u32) -> Option<RequestId> {
+        self.protocol.requests.at(slot)
+    }
+
     /// True when the request is over and [`Engine::finish`] has its outcome.
     #[inline]
     pub fn is_complete(&self, id: RequestId) -> bool {
@@ -86,6 +98,11 @@ impl<T: Transport> Engine<T> {
     #[inline]
     pub fn finish(&mut self, id: RequestId) -> Option<Completion> {
         self.protocol.requests.finish(id)
+    }
+
+    /// A look at the outcome of a request that is over; it stays so.
+    pub fn outcome(&self, id: RequestId) -> Option<Completion> {
+        self.protocol.requests.outcome(id)
     }
 
     /// The operation goes on and vanishes when it is over (MPI_Request_free,

@@ -2,8 +2,9 @@
 //!
 //! Two stores, one for each side that may come first: [`Posted`] receives and
 //! [`Unexpected`] messages. Each keeps all of its entries in one list, oldest
-//! first. While there are few, that list is searched. From [`FEW`] on an index
-//! is kept as well, so that a match costs the same however many there are:
+//! first. That list is searched, which finds at once what comes in the order that
+//! it is asked for. A search that gets longer than [`PATIENCE`] makes an index, so
+//! that a match costs the same however many there are:
 //!
 //! - a *key* is (context, source, tag), where source and tag may be wildcards;
 //!   a key's *class* says which of the two are;
@@ -25,8 +26,11 @@ use rustc_hash::FxBuildHasher;
 
 use crate::lists::{Ends, Lists, NONE};
 
-/// Entries up to which searching the list is cheaper than hashing.
-const FEW: usize = 8;
+/// Entries that a search looks at before it is worth while to index all.
+const PATIENCE: u32 = 16;
+
+/// The search was given up.
+struct TooLong;
 
 /// What a message is, or what a receive asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -135,8 +139,6 @@ impl<R: Copy> Posted<R> {
         self.classes[key.class()] += 1;
         if self.indexed {
             self.enlist(entry, key);
-        } else if self.count > FEW {
-            self.index_all();
         }
         entry
     }
@@ -144,7 +146,13 @@ impl<R: Copy> Posted<R> {
     /// Takes the oldest receive that accepts the message.
     #[inline]
     pub(crate) fn take(&mut self, message: &Key) -> Option<R> {
-        let found = if self.indexed { self.oldest_by_index(message) } else { self.oldest_by_search(message) };
+        if !self.indexed {
+            match self.oldest_by_search(message) {
+                Ok(found) => return self.remove(found),
+                Err(TooLong) => self.index_all(),
+            }
+        }
+        let found = self.oldest_by_index(message);
         self.remove(found)
     }
 
@@ -171,16 +179,17 @@ impl<R: Copy> Posted<R> {
         }
     }
 
+    /// `NONE`: there is none.
     #[inline]
-    fn oldest_by_search(&self, message: &Key) -> u32 {
+    fn oldest_by_search(&self, message: &Key) -> Result<u32, TooLong> {
         let mut at = self.all.head;
-        while let Some(waiting) = self.entries.get(at) {
-            if waiting.key.accepts(message) {
-                break;
+        for _ in 0..PATIENCE {
+            match self.entries.get(at) {
+                Some(waiting) if !waiting.key.accepts(message) => at = self.entries.next(0, at),
+                _ => return Ok(at),
             }
-            at = self.entries.next(0, at);
         }
-        at
+        Err(TooLong)
     }
 
     fn oldest_by_index(&self, message: &Key) -> u32 {
@@ -252,8 +261,15 @@ impl<M> Unexpected<M> {
     /// The oldest message that the pattern accepts.
     #[inline]
     pub(crate) fn find(&mut self, pattern: &Key) -> Option<u32> {
-        let found = if self.count <= FEW { self.oldest_by_search(pattern) } else { self.oldest_by_index(pattern) };
-        (found != NONE).then_some(found)
+        let class = pattern.class();
+        if self.indexed & 1 << class == 0 {
+            match self.oldest_by_search(pattern) {
+                Ok(NONE) => return None,
+                Ok(found) => return Some(found),
+                Err(TooLong) => self.index_all(class),
+            }
+        }
+        self.index.get(pattern).map(|queue| queue.head)
     }
 
     /// A message found or set aside.
@@ -313,24 +329,17 @@ impl<M> Unexpected<M> {
         self.count
     }
 
+    /// `NONE`: there is none.
     #[inline]
-    fn oldest_by_search(&self, pattern: &Key) -> u32 {
+    fn oldest_by_search(&self, pattern: &Key) -> Result<u32, TooLong> {
         let mut at = self.all.head;
-        while let Some(parked) = self.entries.get(at) {
-            if pattern.accepts(&parked.key) {
-                break;
+        for _ in 0..PATIENCE {
+            match self.entries.get(at) {
+                Some(parked) if !pattern.accepts(&parked.key) => at = self.entries.next(0, at),
+                _ => return Ok(at),
             }
-            at = self.entries.next(0, at);
         }
-        at
-    }
-
-    fn oldest_by_index(&mut self, pattern: &Key) -> u32 {
-        let class = pattern.class();
-        if self.indexed & 1 << class == 0 {
-            self.index_all(class);
-        }
-        self.index.get(pattern).map_or(NONE, |queue| queue.head)
+        Err(TooLong)
     }
 
     /// Appends to the queue of that class, if it is indexed.

@@ -63,6 +63,8 @@ pub struct MessageId(pub(crate) u32);
 /// What came of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
+    /// The context id that the message travelled on.
+    pub context: u64,
     /// The sender's rank in the communicator.
     pub source: u32,
     /// The tag.

@@ -118,7 +118,7 @@ impl Sink for Protocol {
     }
 
     fn transferred(&mut self, token: u64, outcome: Result<(), Lost>) {
-        let id = RequestId::from_wire(token);
+        let id = RequestId::from_bits(token);
         match outcome {
             Ok(()) => self.pulled(id),
             Err(lost) => self.pull_failed(id, lost),

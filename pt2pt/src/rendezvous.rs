@@ -55,7 +55,7 @@ impl Protocol {
         request.state = State::Filling { got: 0 };
         let (from, wanted) = (request.peer, request.bytes);
         let (source, root) = ((wanted >> 32) as u32, wanted as u32);
-        let header = Header { source, root, context: send, length: id.to_wire(), ..Header::new(Kind::Cts) };
+        let header = Header { source, root, context: send, length: id.to_bits(), ..Header::new(Kind::Cts) };
         self.reply(from, header);
     }
 
@@ -66,7 +66,7 @@ impl Protocol {
 
     /// A `Cts` frame: the receiver wants our data in frames.
     pub(crate) fn cts_arrived(&mut self, from: Peer, header: &Header) {
-        let id = RequestId::from_wire(header.context);
+        let id = RequestId::from_bits(header.context);
         let Some(request) = self.requests.find_mut(id).filter(|request| request.peer == from) else { return };
         let State::Announced { region, .. } = &mut request.state else { return };
         let region = region.take();
@@ -84,7 +84,7 @@ impl Protocol {
 
     /// A `Data` frame: a piece of what we asked for.
     pub(crate) fn data_arrived(&mut self, from: Peer, header: &Header, data: &[u8]) {
-        let id = RequestId::from_wire(header.context);
+        let id = RequestId::from_bits(header.context);
         let Some(request) = self.requests.find_mut(id).filter(|request| request.peer == from) else { return };
         let State::Filling { got } = &mut request.state else { return };
         let end = header.length.checked_add(data.len() as u64);
@@ -101,7 +101,7 @@ impl Protocol {
     /// A `Done` frame: our message was matched, and its data is not needed any
     /// more.
     pub(crate) fn done_arrived(&mut self, from: Peer, header: &Header) {
-        let id = RequestId::from_wire(header.context);
+        let id = RequestId::from_bits(header.context);
         let Some(request) = self.requests.find_mut(id).filter(|request| request.peer == from) else { return };
         let State::Announced { region, .. } = &mut request.state else { return };
         let region = region.take();
@@ -154,7 +154,7 @@ impl<T: Transport> Engine<T> {
         let into = memory.slice(0, request.bytes as usize);
         let transfer = match self.transport.limits(peer).get_from {
             u64::MAX => Transfer::Refused,
-            _ => self.transport.get(peer, &region, 0, into, id.to_wire())?,
+            _ => self.transport.get(peer, &region, 0, into, id.to_bits())?,
         };
         match transfer {
             Transfer::Done => self.protocol.pulled(id),

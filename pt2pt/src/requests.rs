@@ -1,7 +1,8 @@
 //! Requests: every operation that could not finish within its call.
 //!
-//! A slab of reused slots. An id is a slot's index with its generation, so that
-//! an id that is over names nothing, whether the user kept it or a peer sent it.
+//! A slab of reused slots. An id is a slot's index (32 bits) with its generation
+//! (28 bits), so that an id that is over names nothing, whether the user kept it
+//! or a peer sent it. The four bits above are free for whoever hands ids out.
 //! `docs/protocol.md` draws the states.
 
 use fabric::transport::Rts;
@@ -22,14 +23,15 @@ impl RequestId {
         RequestId(u64::from(generation) << 32 | u64::from(index))
     }
 
-    /// As a peer sent it back: anything.
+    /// The id of a number from anywhere; most numbers name nothing.
     #[inline]
-    pub(crate) fn from_wire(raw: u64) -> RequestId {
-        RequestId(raw)
+    pub fn from_bits(bits: u64) -> RequestId {
+        RequestId(bits)
     }
 
+    /// A number below 2^60.
     #[inline]
-    pub(crate) fn to_wire(self) -> u64 {
+    pub fn to_bits(self) -> u64 {
         self.0
     }
 
@@ -91,6 +93,7 @@ pub(crate) struct Request {
 /// No peer: of a receive that is not matched.
 pub(crate) const NOBODY: Peer = Peer(u32::MAX);
 const END: u32 = u32::MAX;
+const GENERATIONS: u32 = (1 << 28) - 1;
 
 impl Request {
     #[inline]
@@ -170,6 +173,12 @@ impl Requests {
         self.slots.get_mut(id.index()).filter(|slot| slot.generation == id.generation())
     }
 
+    /// The id of the request in that slot now, if there is one.
+    pub(crate) fn at(&self, index: u32) -> Option<RequestId> {
+        let slot = self.slots.get(index as usize)?;
+        (!matches!(slot.state, State::Free { .. })).then(|| RequestId::new(index, slot.generation))
+    }
+
     /// The request of an id that this engine holds itself and that is not over.
     #[inline]
     pub(crate) fn held(&mut self, id: RequestId) -> &mut Request {
@@ -198,16 +207,24 @@ impl Requests {
     pub(crate) fn finish(&mut self, id: RequestId) -> Option<Completion> {
         let slot = self.find_mut(id)?;
         let State::Done { cancelled, .. } = slot.state else { return None };
-        let Key { source, tag, .. } = slot.key;
-        let completion = Completion { source, tag, bytes: slot.bytes, cancelled, fault: slot.fault.take() };
+        let Key { context, source, tag } = slot.key;
+        let completion = Completion { context, source, tag, bytes: slot.bytes, cancelled, fault: slot.fault.take() };
         self.free(id);
         Some(completion)
+    }
+
+    /// What came of a request that is done.
+    pub(crate) fn outcome(&self, id: RequestId) -> Option<Completion> {
+        let slot = self.find(id)?;
+        let State::Done { cancelled, .. } = slot.state else { return None };
+        let Key { context, source, tag } = slot.key;
+        Some(Completion { context, source, tag, bytes: slot.bytes, cancelled, fault: slot.fault.clone() })
     }
 
     #[inline]
     pub(crate) fn free(&mut self, id: RequestId) {
         let slot = &mut self.slots[id.index()];
-        slot.generation = slot.generation.wrapping_add(1);
+        slot.generation = (slot.generation + 1) & GENERATIONS;
         slot.state = State::Free { next: self.free };
         slot.buffer = Buffer::contiguous(Memory::EMPTY);
         slot.fault = None;

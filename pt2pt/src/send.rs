@@ -12,29 +12,37 @@ use crate::peers::Frame;
 use crate::requests::{RequestId, State};
 
 impl<T: Transport> Engine<T> {
-    /// Sends at once if that is possible without keeping anything: true when the
-    /// message has left `buffer`. False: nothing was done, use [`Engine::send`].
+    /// Sends at once if that is possible without keeping anything: the message has
+    /// left `buffer`, and the result names it among all that went to this peer,
+    /// for [`Engine::recall_sent`]. `None`: nothing was done, use [`Engine::send`].
     #[inline]
-    pub fn send_now(&mut self, mode: Mode, to: Peer, envelope: &Envelope, buffer: &Buffer) -> Result<bool, Lost> {
+    pub fn send_now(
+        &mut self,
+        mode: Mode,
+        to: Peer,
+        envelope: &Envelope,
+        buffer: &Buffer,
+    ) -> Result<Option<u64>, Lost> {
         let bytes = buffer.len();
         if to == self.protocol.me {
-            return Ok(self.protocol.send_own_now(mode, &envelope.head(bytes), buffer));
+            let sequence = self.protocol.peers.of(to).sent;
+            return Ok(self.protocol.send_own_now(mode, &envelope.head(bytes), buffer).then_some(sequence));
         }
         if mode == Mode::Synchronous || bytes > self.transport.limits(to).eager as u64 {
-            return Ok(false);
+            return Ok(None);
         }
         let peer = self.protocol.peers.of(to);
         if peer.credit < cost(bytes) || !peer.queue.is_empty() {
-            return Ok(false);
+            return Ok(None);
         }
         let header = envelope.head(bytes).header(Kind::Eager, mode);
         match self.transport.post(to, &header, bytes as usize, |slot| buffer.pack(0, slot)) {
             Ok(Post::Sent) => {
                 peer.credit -= cost(bytes);
                 peer.sent += 1;
-                Ok(true)
+                Ok(Some(peer.sent - 1))
             }
-            Ok(Post::NoRoom) => Ok(false),
+            Ok(Post::NoRoom) => Ok(None),
             Err(lost) => {
                 self.protocol.lose(&lost);
                 Err(lost)
@@ -117,7 +125,7 @@ impl<T: Transport> Engine<T> {
         let header = request.head().header(Kind::EagerSync, request.mode);
         let posted = self.transport.post(request.peer, &header, 8 + request.bytes as usize, |slot| {
             let (name, data) = slot.split_at_mut(8);
-            name.copy_from_slice(&id.to_wire().to_le_bytes());
+            name.copy_from_slice(&id.to_bits().to_le_bytes());
             request.buffer.pack(0, data);
         })?;
         if posted == Post::Sent {
@@ -130,7 +138,7 @@ impl<T: Transport> Engine<T> {
         let region = self.expose(id);
         let request = self.protocol.requests.held(id);
         let header = request.head().header(Kind::Rts, request.mode);
-        let rts = Rts { send: id.to_wire(), region: region.as_deref().copied() };
+        let rts = Rts { send: id.to_bits(), region: region.as_deref().copied() };
         let posted = self.transport.post(request.peer, &header, Rts::SIZE, |slot| slot.copy_from_slice(&rts.encode()));
         request.state = match posted {
             Ok(Post::Sent) => State::Announced { region, recalled: false },

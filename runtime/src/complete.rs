@@ -8,7 +8,9 @@
 use objects::Result;
 
 use crate::gate::with;
-use crate::process::{Process, predefined::REQUEST_NULL};
+use crate::generalized::Generalized;
+use crate::named::Named;
+use crate::process::{Process, predefined};
 use crate::request::{Finished, Outcome};
 use crate::wait::{block_on, progress_once};
 
@@ -25,6 +27,11 @@ pub enum Any {
 /// MPI_Wait.
 #[inline]
 pub fn wait(request: &mut usize) -> Result<Outcome> {
+    // A send that left at once needs no progress, as it would not in MPI_Send.
+    if let Named::Sent = Named::of(*request) {
+        *request = predefined::REQUEST_NULL;
+        return Ok(Outcome::empty());
+    }
     block_on(|p| p.take(request).transpose()).map(Finished::settle)
 }
 
@@ -80,11 +87,15 @@ pub fn status_any(requests: &[usize]) -> Result<Any> {
     Ok(if active { Any::Pending } else { Any::NoneActive })
 }
 
-/// MPI_Waitall. `each` gets every index with its outcome, in order.
+/// MPI_Waitall. `each` gets every index with its outcome, in order; it may run
+/// inside the gate and must not call MPI.
 pub fn wait_all(requests: &mut [usize], mut each: impl FnMut(usize, Outcome)) -> Result<()> {
     let mut next = 0;
-    block_on(|p| all_complete(p, requests, &mut next).transpose())?;
-    take_all(requests, &mut each)
+    while let Some(calls) = block_on(|p| take_ready(p, requests, &mut next, &mut each).transpose())? {
+        each(next, Finished::Generalized(calls).settle());
+        next += 1;
+    }
+    Ok(())
 }
 
 /// MPI_Testall: true if all are complete; only then is any taken.
@@ -157,7 +168,12 @@ enum Looked {
 }
 
 fn is_active(p: &mut Process, handle: usize) -> Result<bool> {
-    Ok(handle != REQUEST_NULL && !p.request(handle)?.is_inactive())
+    match Named::of(handle) {
+        Named::Null => Ok(false),
+        Named::Sent => Ok(true),
+        Named::Message(id) => p.check_message(id).map(|()| true),
+        Named::Object => Ok(!p.request(handle)?.is_inactive()),
+    }
 }
 
 /// Takes the first complete one.
@@ -199,6 +215,26 @@ fn all_complete(p: &mut Process, requests: &[usize], next: &mut usize) -> Result
         *next += 1;
     }
     Ok(Some(()))
+}
+
+/// Takes complete requests from `next` on. `None`: that one is not complete;
+/// `Some(None)`: all are taken; else the callbacks that tell what became of it.
+#[inline]
+fn take_ready(
+    p: &mut Process,
+    requests: &mut [usize],
+    next: &mut usize,
+    each: &mut impl FnMut(usize, Outcome),
+) -> Result<Option<Option<Generalized>>> {
+    while let Some(request) = requests.get_mut(*next) {
+        match p.take(request)? {
+            Some(Finished::Outcome(outcome)) => each(*next, outcome),
+            Some(Finished::Generalized(calls)) => return Ok(Some(Some(calls))),
+            None => return Ok(None),
+        }
+        *next += 1;
+    }
+    Ok(Some(None))
 }
 
 fn take_all(requests: &mut [usize], each: &mut impl FnMut(usize, Outcome)) -> Result<()> {

@@ -7,30 +7,32 @@ use pt2pt::{Completion, Fault};
 use crate::process::Process;
 use crate::request::Outcome;
 
-/// Status and error of a finished message.
+/// Status and error of a finished message. The error is for the handler of the
+/// communicator that the message travelled on.
 #[inline]
-pub(crate) fn outcome(p: &Process, comm: usize, completion: Completion) -> Outcome {
+pub(crate) fn outcome(p: &Process, completion: Completion) -> Outcome {
     let mut status = Status::empty();
     status.source = completion.source as i32;
     status.tag = completion.tag;
     status.set_bytes(completion.bytes);
     status.set_cancelled(completion.cancelled);
-    let error = completion.fault.map(|fault| explain(p, comm, &fault));
+    let error = completion.fault.map(|fault| explain(p, p.comm_with(completion.context / 2), &fault));
     Outcome { status, error }
 }
 
 /// The class and the sentence.
 #[cold]
 pub(crate) fn explain(p: &Process, comm: usize, fault: &Fault) -> Error {
-    let comm = p.comm(comm).map_or_else(|_| "a freed communicator".to_owned(), |comm| comm.describe());
-    match fault {
+    let name = p.comm(comm).map_or_else(|_| "a freed communicator".to_owned(), |comm| comm.describe());
+    let error = match fault {
         Fault::Truncated { source, tag, sent, room, .. } => Error::new(
             Class::Truncate,
             format!(
-                "the message from rank {source} with tag {tag} on {comm} has {sent} bytes, but the receive has room for {room}"
+                "the message from rank {source} with tag {tag} on {name} has {sent} bytes, but the receive has room for {room}"
             ),
         ),
         Fault::Lost(lost) => Error::new(Class::ProcAborted, lost.to_string()),
-        other => Error::new(Class::Other, format!("{other} (on {comm})")),
-    }
+        other => Error::new(Class::Other, format!("{other} (on {name})")),
+    };
+    error.on(comm)
 }

@@ -23,6 +23,7 @@ mod init;
 pub mod intercomm;
 mod letters;
 pub mod message;
+mod named;
 mod process;
 mod raise;
 pub mod recorder;

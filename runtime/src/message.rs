@@ -12,6 +12,7 @@ use pt2pt::{Envelope, Mode, Pattern, RequestId};
 
 use crate::fault;
 use crate::gate::with;
+use crate::named::{self, Named};
 use crate::process::{Process, TakenMessage, bad_handle, bad_predefined, predefined};
 use crate::request::{Exchange, Outcome, Persistent, Request, State};
 use crate::wait::{block_on, block_on_saying, progress_once};
@@ -24,6 +25,8 @@ pub const ANY_TAG: i32 = -2;
 pub const PROC_NULL: i32 = -3;
 /// The largest tag, the value of the attribute MPI_TAG_UB.
 pub const TAG_UB: i32 = i32::MAX;
+
+const NOT_PERSISTENT: &str = "only persistent requests can be started";
 
 /// The four modes of sending (MPI-5.0 §3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,17 +109,24 @@ pub fn null_status() -> Status {
     status
 }
 
-/// A blocking send in any mode.
+/// A blocking send in any mode of what `buffer` makes.
 #[inline]
-pub fn send(mode: SendMode, buffer: Buffer, dest: i32, tag: i32, comm: usize) -> Result<()> {
+pub fn send(
+    mode: SendMode,
+    buffer: impl FnOnce(&Process) -> Result<Buffer>,
+    dest: i32,
+    tag: i32,
+    comm: usize,
+) -> Result<()> {
     let pending = with(|p| -> Result<Option<RequestId>> {
+        let buffer = buffer(p)?;
         let Some((to, envelope)) = destination(p.comm(comm)?, dest, tag)? else { return Ok(None) };
         if mode == SendMode::Buffered {
             return p.send_buffered(comm, to, envelope, buffer).map(|()| None);
         }
         let engine = &mut p.core()?.engine;
         match engine.send_now(mode.of_engine(), to, &envelope, &buffer) {
-            Ok(true) => Ok(None),
+            Ok(Some(_)) => Ok(None),
             _ => Ok(Some(engine.send(mode.of_engine(), to, envelope, buffer))),
         }
     })?;
@@ -126,10 +136,11 @@ pub fn send(mode: SendMode, buffer: Buffer, dest: i32, tag: i32, comm: usize) ->
     }
 }
 
-/// A blocking receive.
+/// A blocking receive into what `buffer` makes.
 #[inline]
-pub fn receive(buffer: Buffer, source: i32, tag: i32, comm: usize) -> Result<Status> {
+pub fn receive(buffer: impl FnOnce(&Process) -> Result<Buffer>, source: i32, tag: i32, comm: usize) -> Result<Status> {
     let posted = with(|p| -> Result<Option<RequestId>> {
+        let buffer = buffer(p)?;
         let Some(pattern) = pattern(p.comm(comm)?, source, tag)? else { return Ok(None) };
         Ok(Some(p.core()?.engine.receive(pattern, buffer)))
     })?;
@@ -145,7 +156,7 @@ pub fn receive(buffer: Buffer, source: i32, tag: i32, comm: usize) -> Result<Sta
 fn finish_message(id: RequestId, comm: usize, peer: i32, tag: i32) -> Result<Status> {
     let ready = |p: &mut Process| {
         let completion = p.engine()?.finish(id)?;
-        Some(fault::outcome(p, comm, completion))
+        Some(fault::outcome(p, completion))
     };
     into_result(block_on_saying(ready, || with(|p| awaited(p, comm, peer, tag))))
 }
@@ -172,27 +183,37 @@ pub fn into_result(outcome: Outcome) -> Result<Status> {
     }
 }
 
-/// A nonblocking send; the handle of its request.
+/// A nonblocking send of what `buffer` makes; the handle of its request.
 #[inline]
-pub fn isend(mode: SendMode, buffer: Buffer, dest: i32, tag: i32, comm: usize) -> Result<usize> {
+pub fn isend(
+    mode: SendMode,
+    buffer: impl FnOnce(&Process) -> Result<Buffer>,
+    dest: i32,
+    tag: i32,
+    comm: usize,
+) -> Result<usize> {
     with(|p| {
-        let request = match destination(p.comm(comm)?, dest, tag)? {
-            None => Request::done(comm, null_status()),
-            Some((to, envelope)) => p.start_send(mode, comm, to, envelope, buffer)?,
-        };
-        Ok(p.requests.insert(request) as usize)
+        let buffer = buffer(p)?;
+        let Some((to, envelope)) = destination(p.comm(comm)?, dest, tag)? else { return Ok(p.done_with_nobody(comm)) };
+        if mode == SendMode::Buffered {
+            p.send_buffered(comm, to, envelope, buffer)?;
+            return Ok(named::sent_for_good());
+        }
+        let engine = &mut p.core()?.engine;
+        Ok(match engine.send_now(mode.of_engine(), to, &envelope, &buffer) {
+            Ok(Some(sequence)) => named::sent(to, sequence),
+            _ => named::message(engine.send(mode.of_engine(), to, envelope, buffer)),
+        })
     })
 }
 
-/// A nonblocking receive; the handle of its request.
+/// A nonblocking receive into what `buffer` makes; the handle of its request.
 #[inline]
-pub fn ireceive(buffer: Buffer, source: i32, tag: i32, comm: usize) -> Result<usize> {
+pub fn ireceive(buffer: impl FnOnce(&Process) -> Result<Buffer>, source: i32, tag: i32, comm: usize) -> Result<usize> {
     with(|p| {
-        let request = match pattern(p.comm(comm)?, source, tag)? {
-            None => Request::done(comm, null_status()),
-            Some(pattern) => Request::message(comm, p.core()?.engine.receive(pattern, buffer)),
-        };
-        Ok(p.requests.insert(request) as usize)
+        let buffer = buffer(p)?;
+        let Some(pattern) = pattern(p.comm(comm)?, source, tag)? else { return Ok(p.done_with_nobody(comm)) };
+        Ok(named::message(p.core()?.engine.receive(pattern, buffer)))
     })
 }
 
@@ -297,11 +318,10 @@ pub fn mprobe(source: i32, tag: i32, comm: usize) -> Result<(usize, Status)> {
 /// MPI_Imrecv; the message handle is used up.
 pub fn imreceive(buffer: Buffer, message: usize) -> Result<usize> {
     with(|p| {
-        let request = match p.claim(message)? {
-            None => Request::done(predefined::COMM_SELF, null_status()),
-            Some(taken) => Request::message(taken.comm, p.core()?.engine.receive_taken(taken.id, buffer)),
-        };
-        Ok(p.requests.insert(request) as usize)
+        Ok(match p.claim(message)? {
+            None => p.done_with_nobody(predefined::COMM_SELF),
+            Some(taken) => named::message(p.core()?.engine.receive_taken(taken.id, buffer)),
+        })
     })
 }
 
@@ -317,10 +337,19 @@ pub fn mreceive(buffer: Buffer, message: usize) -> Result<Status> {
     }
 }
 
-/// MPI_Cancel.
-pub fn cancel(handle: usize) -> Result<()> {
+/// MPI_Cancel. The handle may become another one.
+pub fn cancel(handle: &mut usize) -> Result<()> {
     let calls = with(|p| -> Result<_> {
-        match &p.request(handle)?.state {
+        match Named::of(*handle) {
+            Named::Sent => return p.recall(handle).map(|()| None),
+            Named::Message(id) => {
+                p.check_message(id)?;
+                p.core()?.engine.cancel(id);
+                return Ok(None);
+            }
+            Named::Null | Named::Object => {}
+        }
+        match &p.request(*handle)?.state {
             &State::Message(id) => p.core()?.engine.cancel(id),
             State::Exchange(exchange) => {
                 let halves = [exchange.receive, exchange.send];
@@ -352,23 +381,16 @@ impl Process {
         );
     }
 
-    fn start_send(
-        &mut self,
-        mode: SendMode,
-        comm: usize,
-        to: Peer,
-        envelope: Envelope,
-        buffer: Buffer,
-    ) -> Result<Request> {
-        if mode == SendMode::Buffered {
-            self.send_buffered(comm, to, envelope, buffer)?;
-            return Ok(Request::done(comm, Status::empty()));
-        }
-        let id = self.core()?.engine.send(mode.of_engine(), to, envelope, buffer);
-        Ok(Request::message(comm, id))
+    /// A request whose operation was with MPI_PROC_NULL.
+    #[cold]
+    fn done_with_nobody(&mut self, comm: usize) -> usize {
+        self.requests.insert(Request::done(comm, null_status())) as usize
     }
 
     fn start(&mut self, handle: usize) -> Result<()> {
+        if let Named::Sent | Named::Message(_) = Named::of(handle) {
+            return Err(Error::new(Class::Request, NOT_PERSISTENT));
+        }
         let request = self.request(handle)?;
         let comm = request.comm;
         let Some(persistent) = request.persistent.take_if(|_| matches!(request.state, State::Inactive)) else {
@@ -377,7 +399,7 @@ impl Process {
                 if request.persistent.is_some() {
                     "the persistent request is active already: complete it before starting it again"
                 } else {
-                    "only persistent requests can be started"
+                    NOT_PERSISTENT
                 },
             ));
         };
@@ -392,7 +414,13 @@ impl Process {
         Ok(match persistent {
             Persistent::Null(status) => State::Done(Outcome { status: *status, error: None }),
             Persistent::Send { mode, to, envelope, buffer } => {
-                self.start_send(*mode, comm, *to, *envelope, buffer.clone())?.state
+                let buffer = buffer.clone();
+                if *mode == SendMode::Buffered {
+                    self.send_buffered(comm, *to, *envelope, buffer)?;
+                    State::Done(Outcome::empty())
+                } else {
+                    State::Message(self.core()?.engine.send(mode.of_engine(), *to, *envelope, buffer))
+                }
             }
             Persistent::Receive { pattern, buffer } => {
                 State::Message(self.core()?.engine.receive(*pattern, buffer.clone()))

@@ -224,6 +224,17 @@ impl Process {
         }
     }
 
+    /// The handle of the communicator with that context id. MPI_COMM_SELF, whose
+    /// error handler answers for what has none (MPI-5.0 §9.3), when it was freed.
+    #[cold]
+    pub(crate) fn comm_with(&self, context: u64) -> usize {
+        let is_it = |comm: &Comm| comm.context() == context;
+        match &self.core {
+            Some(core) if is_it(&core.world) => pre::COMM_WORLD,
+            _ => self.comms.iter().find(|(_, comm)| is_it(comm)).map_or(pre::COMM_SELF, |(handle, _)| handle as usize),
+        }
+    }
+
     /// As [`Process::comm`], to change it.
     #[inline]
     pub fn comm_mut(&mut self, handle: usize) -> Result<&mut Comm> {
@@ -266,7 +277,7 @@ impl Process {
         }
     }
 
-    /// The request of a handle. MPI_ERR_REQUEST when it is none (or null).
+    /// The request object of a handle. MPI_ERR_REQUEST when it has none: see `named`.
     #[inline]
     pub fn request(&mut self, handle: usize) -> Result<&mut Request> {
         if handle < pre::END {

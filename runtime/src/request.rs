@@ -1,5 +1,8 @@
 //! MPI requests: what a request handle stands for.
 //!
+//! A plain send or receive has no object here: its handle names it (see `named`).
+//! What follows is for all others.
+//!
 //! States ([`State`]): a persistent request is *inactive* until started; an
 //! active one is in the engine or among the running collectives; *done* holds
 //! the outcome until somebody asks. A request that is not persistent vanishes
@@ -8,14 +11,15 @@
 
 use collectives::{CollectiveId, Plan};
 use fabric::Peer;
-use objects::{Buffer, Error, Result, Status};
+use objects::{Buffer, Class, Error, Result, Stale, Status};
 use pt2pt::{Envelope, Pattern, RequestId};
 
 use crate::communicator::NewComm;
 use crate::fault;
 use crate::generalized::Generalized;
 use crate::message::SendMode;
-use crate::process::{Process, predefined::REQUEST_NULL};
+use crate::named::Named;
+use crate::process::{Process, bad_handle, predefined::REQUEST_NULL};
 
 /// What a completed operation came to.
 #[derive(Debug)]
@@ -49,7 +53,7 @@ pub struct Request {
 pub enum State {
     /// Persistent and not started.
     Inactive,
-    /// A send or receive in the engine. Buffered sends are done at once.
+    /// A persistent send or receive in the engine. Buffered sends are done at once.
     Message(RequestId),
     /// A send and a receive under one handle (MPI_Isendrecv).
     Exchange(Box<Exchange>),
@@ -123,12 +127,6 @@ impl Finished {
 }
 
 impl Request {
-    /// An active request for a message.
-    #[inline]
-    pub fn message(comm: usize, id: RequestId) -> Request {
-        Request { comm, state: State::Message(id), persistent: None, then: None }
-    }
-
     /// A request that is complete from the start.
     pub fn done(comm: usize, status: Status) -> Request {
         Request { comm, state: State::Done(Outcome { status, error: None }), persistent: None, then: None }
@@ -164,8 +162,13 @@ impl Process {
     /// True when the request is complete, inactive or null.
     #[inline]
     pub fn is_complete(&mut self, handle: usize) -> Result<bool> {
-        if handle == REQUEST_NULL {
-            return Ok(true);
+        match Named::of(handle) {
+            Named::Null | Named::Sent => return Ok(true),
+            Named::Message(id) => {
+                let engine = &self.core()?.engine;
+                return if engine.is_complete(id) { Ok(true) } else { self.check_message(id).map(|()| false) };
+            }
+            Named::Object => {}
         }
         let request = self.request(handle)?;
         Ok(match &request.state {
@@ -182,6 +185,15 @@ impl Process {
         })
     }
 
+    /// MPI_ERR_REQUEST for a message that was completed or freed before.
+    #[inline]
+    pub(crate) fn check_message(&mut self, id: RequestId) -> Result<()> {
+        match self.core()?.engine.knows(id) {
+            true => Ok(()),
+            false => Err(bad_handle(Class::Request, "request", Stale::Freed)),
+        }
+    }
+
     /// Moves the result of a complete request out of the engine, into it.
     fn settle_state(&mut self, handle: usize) -> Result<()> {
         let request = self.request(handle)?;
@@ -189,7 +201,7 @@ impl Process {
         let outcome = match request.state {
             State::Message(id) => {
                 let Some(completion) = self.core()?.engine.finish(id) else { return Ok(()) };
-                fault::outcome(self, comm, completion)
+                fault::outcome(self, completion)
             }
             State::Collective(id) => {
                 let Some(result) = self.core()?.collectives.finish(id) else { return Ok(()) };
@@ -200,7 +212,7 @@ impl Process {
                 if !self.is_complete(handle)? {
                     return Ok(());
                 }
-                self.settle_exchange(handle, comm)?
+                self.settle_exchange(handle)?
             }
             State::Flush(owner) => {
                 if !self.bsend.is_drained(owner) {
@@ -218,7 +230,7 @@ impl Process {
         Ok(())
     }
 
-    fn settle_exchange(&mut self, handle: usize, comm: usize) -> Result<Outcome> {
+    fn settle_exchange(&mut self, handle: usize) -> Result<Outcome> {
         let State::Exchange(exchange) = std::mem::replace(&mut self.request(handle)?.state, State::Inactive) else {
             return Err(Error::internal("an exchange changed its kind"));
         };
@@ -227,10 +239,10 @@ impl Process {
         let received = exchange.receive.and_then(|id| engine.finish(id));
         let sent = exchange.send.and_then(|id| engine.finish(id));
         if let Some(completion) = received {
-            outcome = fault::outcome(self, comm, completion);
+            outcome = fault::outcome(self, completion);
         }
         if let Some(completion) = sent {
-            let sent = fault::outcome(self, comm, completion);
+            let sent = fault::outcome(self, completion);
             outcome.error = outcome.error.or(sent.error);
         }
         Ok(outcome)
@@ -239,10 +251,21 @@ impl Process {
     /// Takes what a complete request came to, and frees or deactivates it; the
     /// handle becomes MPI_REQUEST_NULL where the standard says so. `None` while
     /// it is not complete. Null and inactive requests give the empty status.
+    #[inline]
     pub fn take(&mut self, handle: &mut usize) -> Result<Option<Finished>> {
-        if *handle == REQUEST_NULL {
-            return Ok(Some(Finished::Outcome(Outcome::empty())));
-        }
+        let outcome = match Named::of(*handle) {
+            Named::Null | Named::Sent => Outcome::empty(),
+            Named::Message(id) => match self.core()?.engine.finish(id) {
+                Some(completion) => fault::outcome(self, completion),
+                None => return self.check_message(id).map(|()| None),
+            },
+            Named::Object => return self.take_object(handle),
+        };
+        *handle = REQUEST_NULL;
+        Ok(Some(Finished::Outcome(outcome)))
+    }
+
+    fn take_object(&mut self, handle: &mut usize) -> Result<Option<Finished>> {
         self.settle_state(*handle)?;
         let request = self.request(*handle)?;
         match &request.state {
@@ -265,8 +288,14 @@ impl Process {
 
     /// What MPI_Request_get_status reports; nothing is freed. `None`: not complete.
     pub fn peek(&mut self, handle: usize) -> Result<Option<Finished>> {
-        if handle == REQUEST_NULL {
-            return Ok(Some(Finished::Outcome(Outcome::empty())));
+        match Named::of(handle) {
+            Named::Null | Named::Sent => return Ok(Some(Finished::Outcome(Outcome::empty()))),
+            Named::Message(id) => {
+                self.check_message(id)?;
+                let completion = self.core()?.engine.outcome(id);
+                return Ok(completion.map(|completion| Finished::Outcome(fault::outcome(self, completion))));
+            }
+            Named::Object => {}
         }
         self.settle_state(handle)?;
         Ok(match &self.request(handle)?.state {
@@ -283,6 +312,15 @@ impl Process {
     /// `free` function of a generalized request, to be called outside the gate;
     /// one that is not complete stays until it is (MPI-5.0 §13.2).
     pub fn free_request(&mut self, handle: usize) -> Result<Option<Generalized>> {
+        match Named::of(handle) {
+            Named::Sent => return Ok(None),
+            Named::Message(id) => {
+                self.check_message(id)?;
+                self.core()?.engine.detach(id);
+                return Ok(None);
+            }
+            Named::Null | Named::Object => {}
+        }
         if let State::Generalized(generalized) = &mut self.request(handle)?.state
             && !generalized.complete
         {

@@ -2,7 +2,7 @@
 
 use fabric::{Header, Lost, Peer, Post};
 
-use crate::connect::ShmTransport;
+use crate::connect::{Outbound, ShmTransport};
 use crate::ring::{self, Room};
 
 impl ShmTransport {
@@ -16,14 +16,18 @@ impl ShmTransport {
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<Post, Lost> {
         let (at, needed) = (peer.0 as usize, ring::lines(len));
-        let has_room = matches!(self.outbound.get(at), Some(Some(outbound)) if outbound.producer.has_room(needed));
-        if !has_room && !self.make_room(peer, needed)? {
+        let registered = self.registered;
+        if let Some(Some(outbound)) = self.outbound.get_mut(at)
+            && outbound.producer.has_room(needed)
+        {
+            outbound.send(header, len, fill, registered);
+            return Ok(Post::Sent);
+        }
+        if !self.make_room(peer, needed)? {
             return Ok(Post::NoRoom);
         }
         let Some(Some(outbound)) = self.outbound.get_mut(at) else { return Err(unreachable_peer(peer)) };
-        outbound.producer.publish(header, len, fill);
-        outbound.doorbell.order(self.registered);
-        outbound.doorbell.ring();
+        outbound.send(header, len, fill, registered);
         Ok(Post::Sent)
     }
 
@@ -73,6 +77,16 @@ impl ShmTransport {
                 outbound.producer.say_wanted();
             }
         }
+    }
+}
+
+impl Outbound {
+    /// Publishes a frame for which there is room, and wakes the peer if it sleeps.
+    #[inline]
+    fn send(&mut self, header: &Header, len: usize, fill: impl FnOnce(&mut [u8]), registered: bool) {
+        self.producer.publish(header, len, fill);
+        self.doorbell.order(registered);
+        self.doorbell.ring();
     }
 }
 

@@ -245,7 +245,25 @@ const PAIRS: [(u16, u16, u16); 9] = [
 ];
 
 /// Every datatype handle of the ABI but the null one.
-pub(crate) static NAMED: [(&str, Basic); 70] = [
+pub(crate) static NAMED: [(&str, Basic); 70] = TABLE;
+
+/// The first handle of a datatype.
+pub(crate) const FIRST_HANDLE: usize = 0x200;
+
+/// Bytes of the predefined types without gaps, by handle; 0 for all others.
+pub(crate) static PLAIN: [u8; 0x100] = {
+    let (mut sizes, mut at) = ([0; 0x100], 0);
+    while at < TABLE.len() {
+        let Basic { handle, repr, .. } = TABLE[at].1;
+        if repr.size() == repr.extent() {
+            sizes[handle as usize - FIRST_HANDLE] = repr.size() as u8;
+        }
+        at += 1;
+    }
+    sizes
+};
+
+const TABLE: [(&str, Basic); 70] = [
     one("MPI_AINT", 0x201, Family::MultiLanguage, Scalar::I64),
     one("MPI_COUNT", 0x202, Family::MultiLanguage, Scalar::I64),
     one("MPI_OFFSET", 0x203, Family::MultiLanguage, Scalar::I64),

@@ -24,6 +24,7 @@ pub use construct::{Counting, TypeClass};
 pub use recipe::{Combiner, Contents, Envelope};
 
 use crate::{Attributes, Class, Error, Result};
+use basic::FIRST_HANDLE;
 use copy::Nest;
 use layout::Node;
 use recipe::Recipe;
@@ -60,6 +61,13 @@ impl Datatype {
     #[inline]
     pub fn predefined(handle: usize) -> Option<&'static Datatype> {
         PREDEFINED.get(handle.wrapping_sub(FIRST_HANDLE))?.as_ref()
+    }
+
+    /// Bytes of an element of a predefined datatype of which any number is one run
+    /// of bytes; 0 for all other handles.
+    #[inline]
+    pub fn plain_size(handle: usize) -> usize {
+        basic::PLAIN.get(handle.wrapping_sub(FIRST_HANDLE)).copied().unwrap_or(0).into()
     }
 
     /// MPI_BYTE.
@@ -281,8 +289,6 @@ impl std::fmt::Debug for Datatype {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
-
-const FIRST_HANDLE: usize = 0x200;
 
 static PREDEFINED: LazyLock<Vec<Option<Datatype>>> = LazyLock::new(|| {
     let mut table = vec![None; 0x100];

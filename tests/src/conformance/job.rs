@@ -164,7 +164,7 @@ impl<T: Transport> Job<T> {
     /// Waits for a receive and checks that it is the message `id` of `len` bytes.
     pub fn expect(&mut self, receive: &Pending, source: u32, tag: i32, id: u64, len: usize) {
         let completion = self.wait(receive);
-        let Completion { source: from, tag: with, bytes, cancelled, fault } = completion;
+        let Completion { source: from, tag: with, bytes, cancelled, fault, .. } = completion;
         assert_eq!((from, with, bytes, cancelled, fault), (source, tag, len as u64, false, None));
         let got = receive.bytes.read();
         assert!(got[..len] == pattern_bytes(id, len)[..], "message {id} of {len} bytes arrived damaged");

@@ -56,8 +56,8 @@ fn send_at_once<T: Transport>(job: &mut Job<T>, to: u32, id: u64, len: usize) {
     let bytes = Bytes::new(Shape::Run, &pattern_bytes(id, len));
     let left = job.engine(0).send_now(Mode::Standard, Peer(to), &envelope(0, 6), &bytes.buffer());
     let send = match left {
-        Ok(true) => None,
-        Ok(false) => Some(job.send(Mode::Standard, Shape::Run, 0, to, 6, id, len)),
+        Ok(Some(_)) => None,
+        Ok(None) => Some(job.send(Mode::Standard, Shape::Run, 0, to, 6, id, len)),
         Err(lost) => panic!("{lost}"),
     };
     // What has left may be overwritten.

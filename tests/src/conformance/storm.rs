@@ -125,7 +125,8 @@ impl Storm {
         let bytes = Bytes::new(shape, &data);
         let envelope = Envelope { context, source: from, tag, collective: None };
         let engine = job.engine(from);
-        let left = at_once && engine.send_now(mode, Peer(to), &envelope, &bytes.buffer()) == Ok(true);
+        let left =
+            at_once && engine.send_now(mode, Peer(to), &envelope, &bytes.buffer()).is_ok_and(|sent| sent.is_some());
         let pending =
             (!left).then(|| Pending { rank: from, id: engine.send(mode, Peer(to), envelope, bytes.buffer()), bytes });
         self.messages.push(Message { from, to, context, tag, len, pending, cancelled: false, received: false });
