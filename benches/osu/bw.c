@@ -1,32 +1,31 @@
 /* Bytes a second from rank 0 to rank 1, a window of messages at a time. */
-#include "common.h"
+#include "window.h"
+
+static double one_window(const bench_options *o, size_t size, unsigned char *data, MPI_Request *requests) {
+    int rank = bench_rank(), iterations = bench_iterations(o, size);
+    double start = 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int round = -bench_warmup(o, iterations); round < iterations; round++) {
+        if (round == 0) start = bench_now();
+        window_pass(o, data, size, round, rank == 0, 1 - rank, 0, MPI_COMM_WORLD, requests);
+    }
+    return (bench_now() - start) / iterations;
+}
 
 int main(int argc, char **argv) {
-    int rank;
+    bench_options o = {.min = 1, .max = 4 << 20, .iterations = 1000, .warmup = -1, .window = 64};
     MPI_Init(&argc, &argv);
-    bench_options o = bench_parse(argc, argv, "point-to-point bandwidth");
-    bench_ranks(2);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    unsigned char *data = bench_buffer(o.max);
-    MPI_Request *requests = malloc(sizeof *requests * o.window);
-    if (rank == 0) printf("# Bandwidth\n# Size        Bandwidth (MB/s)    Messages/s\n");
+    bench_parse(argc, argv, "bw [options]", "m:i:x:W:ch", &o);
+    if (bench_size() != 2) bench_end(2, "bw runs on 2 ranks");
+    unsigned char *data = window_buffer(&o);
+    MPI_Request *requests = window_requests(&o);
+    bench_head(&o, "bandwidth", "Size    Bandwidth (MB/s)");
     for (size_t size = o.min; size <= o.max; size = bench_next(size)) {
-        int iterations = bench_iterations(&o, size) / 10 + 1, warmup = bench_warmup(&o, iterations);
-        double start = 0;
-        MPI_Barrier(MPI_COMM_WORLD);
-        for (int round = -warmup; round < iterations; round++) {
-            if (round == 0) start = MPI_Wtime();
-            if (o.check && rank == 0) bench_fill(data, size, round);
-            for (int i = 0; i < o.window; i++)
-                if (rank == 0) MPI_Isend(data, (int)size, MPI_CHAR, 1, 100, MPI_COMM_WORLD, &requests[i]);
-                else MPI_Irecv(data, (int)size, MPI_CHAR, 0, 100, MPI_COMM_WORLD, &requests[i]);
-            MPI_Waitall(o.window, requests, MPI_STATUSES_IGNORE);
-            if (o.check && rank == 1) bench_verify(data, size, round);
-            if (rank == 0) MPI_Recv(NULL, 0, MPI_CHAR, 1, 101, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            else MPI_Send(NULL, 0, MPI_CHAR, 0, 101, MPI_COMM_WORLD);
+        double took = one_window(&o, size, data, requests);
+        if (bench_rank() == 0) {
+            printf("%-10zu%18.2f", size, size * o.window / took / 1e6);
+            bench_row_end(&o);
         }
-        double took = MPI_Wtime() - start, messages = (double)iterations * o.window;
-        if (rank == 0) printf("%-15zu %14.2f %13.0f\n", size, messages * size / took / 1e6, messages / took), fflush(stdout);
     }
     free(data), free(requests);
     MPI_Finalize();

@@ -1,6 +1,12 @@
 /* What the benchmark programs share: their options, the table they print, and
- * data that can be checked. The options and columns are those that users know
- * from the OSU micro-benchmarks, so that results can be laid side by side. */
+ * data that can be checked.
+ *
+ * Options, sizes and columns are those that users know from the OSU
+ * micro-benchmarks, so that a script that reads those reads these. Only
+ * functions of MPI 3.1 are called: one binary serves every library with the
+ * standard ABI, and other libraries compile the same source. Time is taken
+ * from the system's clock, not from MPI_Wtime, so that all libraries are
+ * measured with one ruler. */
 #ifndef VERBENA_BENCH_COMMON_H
 #define VERBENA_BENCH_COMMON_H
 
@@ -8,79 +14,123 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
-/* Messages of more than this many bytes are "large": fewer iterations. */
-enum { LARGE = 8192 };
+/* Up to this many bytes a message is small. Larger ones are sent less often, in
+ * proportion to their size, but at least a FEWEST-th as often. */
+enum { SMALL = 8192, FEWEST = 50 };
 
 typedef struct {
-    size_t min, max;          /* message sizes in bytes, powers of two between */
-    int iterations, warmup;   /* for small messages; a tenth for large ones    */
-    int chosen;               /* iterations were given on the command line     */
-    int window;               /* messages in flight, for bandwidth             */
-    int check;                /* compare every byte that arrives               */
+    size_t min, max;          /* message sizes in bytes, powers of two between   */
+    int iterations;           /* of a small message, or of all if `chosen`       */
+    int chosen;               /* -i was given                                    */
+    int warmup;               /* iterations before the clock starts; -1: a tenth */
+    int window;               /* messages in flight                              */
+    int pairs;                /* pairs of ranks; 0: as many as there are         */
+    int threads;              /* of each rank                                    */
+    int check;                /* compare every byte that arrives                 */
+    int full;                 /* smallest and largest of all ranks too           */
 } bench_options;
 
-static void bench_usage(const char *program, const char *what) {
-    printf("%s: %s\n\n"
-           "  -m [MIN:]MAX  message sizes in bytes (default 1:4194304)\n"
-           "  -i N          iterations (default 10000, large messages 1000)\n"
-           "  -x N          warm-up iterations (default a tenth)\n"
-           "  -W N          messages in flight (default 64; bandwidth only)\n"
-           "  -c            check the data\n"
-           "  -h            this help\n", program, what);
+static const struct { char letter; const char *text; } bench_help[] = {
+    {'m', "-m [MIN:]MAX  message sizes in bytes, MIN: for no other maximum"},
+    {'i', "-i N          iterations of every size (default: fewer for large messages)"},
+    {'x', "-x N          iterations before the clock starts (default: a tenth)"},
+    {'W', "-W N          messages in flight (default 64)"},
+    {'p', "-p N          pairs of ranks (default: half the ranks)"},
+    {'t', "-t N          threads in each rank (default 2)"},
+    {'c', "-c            check all data, and say so in a column (which counts in the times of messages)"},
+    {'f', "-f            all columns: smallest and largest time of all ranks, iterations"},
+    {'h', "-h            this help"},
+};
+
+static inline double bench_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec + now.tv_nsec * 1e-9;
 }
 
-static int bench_number(const char *text, long *value) {
-    char *end;
-    *value = strtol(text, &end, 10);
-    return *text != 0 && (*end == 0 || *end == ':') && *value >= 0;
-}
-
-/* Reads the options; on bad ones rank 0 says so and all end. */
-static bench_options bench_parse(int argc, char **argv, const char *what) {
-    bench_options o = {1, 4 << 20, 10000, -1, 0, 64, 0};
-    int rank, letter, bad = 0, help = 0;
-    long value = 0, second = 0;
+static inline int bench_rank(void) {
+    int rank;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    opterr = rank == 0;
-    while ((letter = getopt(argc, argv, "m:i:x:W:ch")) != -1) {
-        const char *colon = optarg ? strchr(optarg, ':') : NULL;
-        if (optarg && !bench_number(optarg, &value)) { bad = 1; break; }
-        switch (letter) {
-        case 'm':
-            if (!colon) { o.max = value; break; }
-            if (!bench_number(colon + 1, &second)) { bad = 1; break; }
-            o.min = value; o.max = second;
-            break;
-        case 'i': o.iterations = value; o.chosen = 1; break;
-        case 'x': o.warmup = value; break;
-        case 'W': o.window = value; break;
-        case 'c': o.check = 1; break;
-        case 'h': help = 1; break;
-        default: bad = 1;
-        }
-    }
-    if (bad || help || optind < argc || o.min > o.max || o.iterations < 1 || o.window < 1) {
-        if (rank == 0) bench_usage(argv[0], what);
-        MPI_Finalize();
-        exit(help ? 0 : 2);
-    }
-    return o;
+    return rank;
 }
 
-static int bench_iterations(const bench_options *o, size_t size) {
-    return o->chosen || size <= LARGE ? o->iterations : o->iterations / 10;
+static inline int bench_size(void) {
+    int size;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    return size;
 }
 
-static int bench_warmup(const bench_options *o, int iterations) {
+/* Ends all ranks, with a sentence of rank 0 on the stream for it. */
+static inline void bench_end(int code, const char *sentence) {
+    if (bench_rank() == 0) fprintf(code ? stderr : stdout, "%s\n", sentence);
+    MPI_Finalize();
+    exit(code);
+}
+
+static inline void bench_usage(const char *usage, const char *letters, int code) {
+    if (bench_rank() == 0) {
+        FILE *to = code ? stderr : stdout;
+        fprintf(to, "usage: %s\n\n", usage);
+        for (size_t i = 0; i < sizeof bench_help / sizeof *bench_help; i++)
+            if (strchr(letters, bench_help[i].letter)) fprintf(to, "  %s\n", bench_help[i].text);
+    }
+    MPI_Finalize();
+    exit(code);
+}
+
+/* Reads a number that ends at `until`; -1 if it is none. */
+static inline long bench_number(const char *text, const char *until) {
+    char *end;
+    long value = strtol(text, &end, 10);
+    return *text >= '0' && *text <= '9' && end == until ? value : -1;
+}
+
+/* MAX, MIN:MAX or MIN: into `o`; 0 if it is none of these. */
+static inline int bench_range(const char *text, bench_options *o) {
+    const char *colon = strchr(text, ':'), *end = text + strlen(text);
+    long min = colon ? bench_number(text, colon) : (long)o->min;
+    const char *rest = colon ? colon + 1 : text;
+    long max = *rest || !colon ? bench_number(rest, end) : (long)o->max;
+    if (min < 0 || max < min) return 0;
+    o->min = min, o->max = max;
+    return 1;
+}
+
+/* Reads the options named in `letters` over the defaults in `o`. Bad ones end all ranks. */
+static inline void bench_parse(int argc, char **argv, const char *usage, const char *letters, bench_options *o) {
+    int letter;
+    opterr = bench_rank() == 0;
+    while ((letter = getopt(argc, argv, letters)) != -1) {
+        long value = optarg && letter != 'm' ? bench_number(optarg, optarg + strlen(optarg)) : 0;
+        int *place = letter == 'i' ? &o->iterations : letter == 'x' ? &o->warmup : letter == 'W' ? &o->window
+                   : letter == 'p' ? &o->pairs : letter == 't' ? &o->threads : NULL;
+        if (letter == 'h') bench_usage(usage, letters, 0);
+        if (letter == '?' || (letter == 'm' && !bench_range(optarg, o)) || (place && value < (letter != 'x')))
+            bench_usage(usage, letters, 2);
+        if (place) *place = value;
+        if (letter == 'i') o->chosen = 1;
+        if (letter == 'c') o->check = 1;
+        if (letter == 'f') o->full = 1;
+    }
+}
+
+static inline int bench_iterations(const bench_options *o, size_t size) {
+    if (o->chosen || size <= SMALL) return o->iterations;
+    int fewer = (int)((double)o->iterations * SMALL / size), fewest = o->iterations / FEWEST;
+    return fewer > fewest ? fewer : fewest + !fewest;
+}
+
+static inline int bench_warmup(const bench_options *o, int iterations) {
     return o->warmup >= 0 ? o->warmup : iterations / 10 + 1;
 }
 
-static size_t bench_next(size_t size) { return size == 0 ? 1 : size * 2; }
+static inline size_t bench_next(size_t size) { return size == 0 ? 1 : size * 2; }
 
 /* Page-aligned memory that has been touched. */
-static unsigned char *bench_buffer(size_t size) {
+static inline unsigned char *bench_buffer(size_t size) {
     void *memory = NULL;
     if (posix_memalign(&memory, 4096, size ? size : 1)) {
         fprintf(stderr, "no memory for a buffer of %zu bytes\n", size);
@@ -90,33 +140,58 @@ static unsigned char *bench_buffer(size_t size) {
     return memory;
 }
 
-static unsigned char bench_byte(size_t at, int round) {
-    return (unsigned char)(at * 131 + at / 251 + round * 7 + 1);
+/* Data that says which message it is: `key` is any number both sides know. */
+static inline unsigned char bench_byte(size_t at, unsigned key) {
+    return (unsigned char)(at * 131 + at / 251 + key * 7 + 1);
 }
 
-static void bench_fill(unsigned char *data, size_t size, int round) {
-    for (size_t at = 0; at < size; at++) data[at] = bench_byte(at, round);
+static inline void bench_fill(unsigned char *data, size_t size, unsigned key) {
+    for (size_t at = 0; at < size; at++) data[at] = bench_byte(at, key);
 }
 
-static void bench_verify(const unsigned char *data, size_t size, int round) {
+static inline void bench_verify(const unsigned char *data, size_t size, unsigned key) {
     for (size_t at = 0; at < size; at++)
-        if (data[at] != bench_byte(at, round)) {
-            fprintf(stderr, "wrong data: byte %zu of %zu in round %d is %d, not %d\n", at, size, round,
-                    data[at], bench_byte(at, round));
+        if (data[at] != bench_byte(at, key)) {
+            fprintf(stderr, "wrong data: byte %zu of %zu of message %u is %d, not %d\n", at, size, key, data[at],
+                    bench_byte(at, key));
             MPI_Abort(MPI_COMM_WORLD, 1);
         }
 }
 
-/* The number of ranks the program wants, or an end with a sentence. */
-static void bench_ranks(int wanted) {
-    int size, rank;
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    if (size != wanted) {
-        if (rank == 0) fprintf(stderr, "this benchmark runs on %d ranks, not %d\n", wanted, size);
-        MPI_Finalize();
-        exit(2);
+/* The title and the head of the table, from rank 0. */
+static inline void bench_head(const bench_options *o, const char *title, const char *columns) {
+    if (bench_rank() == 0) {
+        printf("# Verbena benchmarks: %s\n# %s", title, columns);
+        printf("%s\n", o->check ? "        Validation" : "");
+        fflush(stdout);
     }
+}
+
+/* The same for rows of `bench_times`; `first` is empty where no size is printed. */
+static inline void bench_head_times(const bench_options *o, const char *title, const char *first) {
+    char columns[160];
+    snprintf(columns, sizeof columns, "%-8s%18s%s", first, "Avg Latency(us)",
+             o->full ? "   Min Latency(us)   Max Latency(us)  Iterations" : "");
+    bench_head(o, title, columns + (*first ? 0 : 8));
+}
+
+/* The end of a row; a wrong byte would have ended the job before. */
+static inline void bench_row_end(const bench_options *o) {
+    printf("%s\n", o->check ? "              Pass" : "");
+    fflush(stdout);
+}
+
+/* A row of times from one time of each rank, in seconds. `size` < 0: an operation without data. */
+static inline void bench_times(const bench_options *o, long size, double mine, int iterations) {
+    double sum, least, most;
+    MPI_Reduce(&mine, &sum, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+    MPI_Reduce(&mine, &least, 1, MPI_DOUBLE, MPI_MIN, 0, MPI_COMM_WORLD);
+    MPI_Reduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    if (bench_rank() != 0) return;
+    if (size >= 0) printf("%-10ld", size);
+    printf("%18.3f", sum / bench_size() * 1e6);
+    if (o->full) printf("%18.3f%18.3f%12d", least * 1e6, most * 1e6, iterations);
+    bench_row_end(o);
 }
 
 #endif

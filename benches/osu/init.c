@@ -1,23 +1,16 @@
-/* The time of MPI_Init, the largest of all ranks. */
-#include <mpi.h>
-#include <stdio.h>
-#include <time.h>
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1e3 + t.tv_nsec / 1e6;
-}
+/* The time of MPI_Init on each rank. */
+#include "common.h"
 
 int main(int argc, char **argv) {
-    double start = now(), took, largest;
-    int rank, size;
+    double start = bench_now(), took, least, most, sum;
     MPI_Init(&argc, &argv);
-    took = now() - start;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    MPI_Reduce(&took, &largest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
-    if (rank == 0) printf("# MPI_Init\n%d ranks %10.3f ms\n", size, largest);
+    took = (bench_now() - start) * 1e3;
+    MPI_Reduce(&took, &least, 1, MPI_DOUBLE, MPI_MIN, 0, MPI_COMM_WORLD);
+    MPI_Reduce(&took, &most, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    MPI_Reduce(&took, &sum, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+    if (bench_rank() == 0)
+        printf("# Verbena benchmarks: MPI_Init\nnprocs: %d, min: %.3f ms, max: %.3f ms, avg: %.3f ms\n", bench_size(),
+               least, most, sum / bench_size());
     MPI_Finalize();
     return 0;
 }

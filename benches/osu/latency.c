@@ -1,32 +1,34 @@
 /* Half the time of a round trip between two ranks, for each message size. */
 #include "common.h"
 
+static double half_round_trip(const bench_options *o, size_t size, unsigned char *out, unsigned char *in) {
+    int rank = bench_rank(), peer = 1 - rank, iterations = bench_iterations(o, size);
+    double start = 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int round = -bench_warmup(o, iterations); round < iterations; round++) {
+        if (round == 0) start = bench_now();
+        if (o->check) bench_fill(out, size, round);
+        if (rank == 0) MPI_Send(out, (int)size, MPI_CHAR, peer, 1, MPI_COMM_WORLD);
+        MPI_Recv(in, (int)size, MPI_CHAR, peer, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (rank == 1) MPI_Send(out, (int)size, MPI_CHAR, peer, 1, MPI_COMM_WORLD);
+        if (o->check) bench_verify(in, size, round);
+    }
+    return (bench_now() - start) / (2.0 * iterations);
+}
+
 int main(int argc, char **argv) {
-    int rank;
+    bench_options o = {.min = 1, .max = 4 << 20, .iterations = 10000, .warmup = -1};
     MPI_Init(&argc, &argv);
-    bench_options o = bench_parse(argc, argv, "point-to-point latency");
-    bench_ranks(2);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    bench_parse(argc, argv, "latency [options]", "m:i:x:ch", &o);
+    if (bench_size() != 2) bench_end(2, "latency runs on 2 ranks");
     unsigned char *out = bench_buffer(o.max), *in = bench_buffer(o.max);
-    if (rank == 0) printf("# Latency\n# Size          Latency (us)\n");
+    bench_head(&o, "latency", "Size     Avg Latency(us)");
     for (size_t size = o.min; size <= o.max; size = bench_next(size)) {
-        int iterations = bench_iterations(&o, size), warmup = bench_warmup(&o, iterations);
-        double start = 0;
-        MPI_Barrier(MPI_COMM_WORLD);
-        for (int round = -warmup; round < iterations; round++) {
-            if (round == 0) start = MPI_Wtime();
-            if (o.check) bench_fill(out, size, round);
-            if (rank == 0) {
-                MPI_Send(out, (int)size, MPI_CHAR, 1, 1, MPI_COMM_WORLD);
-                MPI_Recv(in, (int)size, MPI_CHAR, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            } else {
-                MPI_Recv(in, (int)size, MPI_CHAR, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-                MPI_Send(out, (int)size, MPI_CHAR, 0, 1, MPI_COMM_WORLD);
-            }
-            if (o.check) bench_verify(in, size, round);
+        double took = half_round_trip(&o, size, out, in);
+        if (bench_rank() == 0) {
+            printf("%-10zu%18.3f", size, took * 1e6);
+            bench_row_end(&o);
         }
-        double took = MPI_Wtime() - start;
-        if (rank == 0) printf("%-15zu %12.3f\n", size, took * 1e6 / (2.0 * iterations)), fflush(stdout);
     }
     free(out), free(in);
     MPI_Finalize();
