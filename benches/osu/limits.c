@@ -92,7 +92,7 @@ int main(void) {
     printf("# Verbena benchmarks: limits of the machine\n");
     if (found == 2) {
         for (int i = 0; i < TRIES; i++) tries[i] = exchange();
-        printf("# Cores      Cache line(us)\n%d,%-8d%18.4f\n", cores[0], cores[1], median(tries) * 1e6);
+        printf("cores %d and %d, cache line(us): %.4f\n", cores[0], cores[1], median(tries) * 1e6);
     }
     printf("# Size        memcpy (MB/s)\n");
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {

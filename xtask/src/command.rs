@@ -14,13 +14,12 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 /// How long a program may take to end after SIGTERM, and its output to end
 /// after it.
 const GRACE: Duration = Duration::from_secs(3);
-/// How often a running program is looked at.
-const GLANCE: Duration = Duration::from_millis(2);
 
 /// What became of a program.
 pub(crate) struct Ran {
@@ -139,14 +138,18 @@ fn watch(command: &mut Command, stdin: Option<&str>, limit: Duration, show: bool
     Ok(Ran { status, stdout: rest(&stdout), stderr: rest(&stderr), elapsed, timed_out })
 }
 
+/// Sleeps until the program ends, without looking in between: what it measures
+/// is not disturbed, and the time of its end is exact.
 fn wait(child: &mut Child, end: Instant) -> Result<(ExitStatus, bool)> {
     let pid = Pid::from_child(child);
+    let ending = pidfd_open(pid, PidfdFlags::empty()).context("cannot wait for a program with a time limit")?;
     for (signal, end) in [(Some(Signal::TERM), end), (Some(Signal::KILL), end + GRACE), (None, end + 2 * GRACE)] {
         while Instant::now() < end {
-            if let Some(status) = child.try_wait()? {
-                return Ok((status, signal != Some(Signal::TERM)));
+            let left = Timespec::try_from(end.saturating_duration_since(Instant::now()))?;
+            let ended = poll(&mut [PollFd::new(&ending, PollFlags::IN)], Some(&left)).is_ok_and(|ready| ready > 0);
+            if ended {
+                return Ok((child.wait()?, signal != Some(Signal::TERM)));
             }
-            std::thread::sleep(GLANCE);
         }
         if let Some(signal) = signal {
             let _ = kill_process(pid, signal);

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod command;
+mod compare;
 mod generate;
 mod heat;
 mod install;
@@ -30,6 +31,8 @@ enum Task {
     Run(run::Options),
     /// Set up and run every test.
     Test(test::Options),
+    /// Measure this MPI beside others, interleaved, and say which promises hold.
+    Compare(compare::Options),
     /// Write the files that come from the table of the ABI.
     Generate {
         /// Change nothing; fail if a file differs from what would be written.
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Task::SetUp => set_up::set_up().map(|()| true),
         Task::Run(options) => run::run(&project, &options).map(|()| true),
         Task::Test(options) => test::test(&project, &options),
+        Task::Compare(options) => compare::compare(&project, &options).map(|()| true),
         Task::Generate { check } => generate::generate(check).map(|()| true),
         Task::Install { prefix, profile } => install::install_profile(&prefix, &profile).map(|()| true),
     };

@@ -1,0 +1,221 @@
+//! What is compared: each program with its arguments, how its ranks are placed,
+//! which number of its output counts, and what we promise about it.
+//!
+//! Data only. A figure has one row for each message size, or one row 0.
+
+/// Where the ranks run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Placement {
+    /// Each bound to a core of its own.
+    Bound,
+    /// Wherever the system puts them, on two cores that are too few for them.
+    Crowded,
+    /// All on one core.
+    OneCore,
+}
+
+/// Where the number stands that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// In this column of the rows that begin with a size; 0 is the size itself.
+    Column(usize),
+    /// The only number of the only row.
+    Single,
+    /// Behind this text.
+    After(&'static str),
+    /// In this column of the row that begins with "ratio".
+    Ratio(usize),
+    /// Not in the output: the time of the whole job, in ms.
+    Job,
+}
+
+/// Which numbers are good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Better {
+    Lower,
+    Higher,
+}
+
+/// What we promise.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Target {
+    /// At most (or, where higher is better, at least) so many times the best peer.
+    OfBest(f64),
+    /// At most so much, whatever others reach.
+    Limit(f64),
+    /// At least so many times our own figure of this name.
+    OfOwn(&'static str, f64),
+    /// Nothing; the peers are shown beside it.
+    None,
+}
+
+/// One thing to measure.
+#[derive(Clone, Copy)]
+pub(super) struct Figure {
+    pub(super) name: &'static str,
+    pub(super) unit: &'static str,
+    pub(super) program: &'static str,
+    pub(super) args: &'static [&'static str],
+    /// The sizes to run, smallest and largest, where the program takes them.
+    pub(super) sizes: Option<(u64, u64)>,
+    pub(super) ranks: u32,
+    pub(super) placement: Placement,
+    pub(super) reading: Reading,
+    pub(super) better: Better,
+    pub(super) target: fn(u64) -> Target,
+    /// Measured on us alone: the promise is not relative, and peers take minutes.
+    pub(super) alone: bool,
+    /// Part of `--quick`.
+    pub(super) quick: bool,
+}
+
+const MIB: u64 = 1 << 20;
+
+/// Most figures differ from this in a few words.
+const TWO_RANKS: Figure = Figure {
+    name: "",
+    unit: "us",
+    program: "",
+    args: &[],
+    sizes: Some((8, 4 * MIB)),
+    ranks: 2,
+    placement: Placement::Bound,
+    reading: Reading::Column(1),
+    better: Better::Lower,
+    target: |_| Target::None,
+    alone: false,
+    quick: true,
+};
+
+const fn bandwidth(name: &'static str, target: fn(u64) -> Target) -> Figure {
+    Figure { name, program: name, unit: "MB/s", better: Better::Higher, target, ..TWO_RANKS }
+}
+
+const fn collective(name: &'static str, args: &'static [&'static str], quick: bool) -> Figure {
+    Figure { name, program: "collective", args, sizes: Some((8, MIB)), quick, ..TWO_RANKS }
+}
+
+/// 8 bytes among more ranks than cores.
+const fn crowded(name: &'static str, ranks: u32, target: fn(u64) -> Target) -> Figure {
+    let args: &[&str] = &["allreduce", "-i", "1000"];
+    let eight = Some((8, 8));
+    let program = "collective";
+    Figure { name, program, args, sizes: eight, ranks, placement: Placement::Crowded, target, ..TWO_RANKS }
+}
+
+/// Messages of 8 bytes a second from several threads, which share the cores.
+const fn threads(name: &'static str, args: &'static [&'static str], target: fn(u64) -> Target) -> Figure {
+    let rate = bandwidth(name, target);
+    let reading = Reading::Column(2);
+    let unit = "1/s";
+    let sizes = Some((8, 8));
+    Figure { program: "mbw_mr_mt", unit, args, sizes, placement: Placement::Crowded, reading, quick: false, ..rate }
+}
+
+const fn at_start(name: &'static str, ranks: u32, placement: Placement, target: fn(u64) -> Target) -> Figure {
+    let reading = Reading::After("max: ");
+    Figure { name, program: "init", unit: "ms", sizes: None, ranks, placement, reading, target, ..TWO_RANKS }
+}
+
+const fn queue(name: &'static str, column: usize) -> Figure {
+    let reading = Reading::Ratio(column);
+    let target = |_| Target::Limit(2.0);
+    Figure { name, program: "queue", unit: "x", sizes: None, reading, target, alone: true, quick: false, ..TWO_RANKS }
+}
+
+/// Everything, in the order of running.
+pub(super) const FIGURES: [Figure; 28] = [
+    Figure {
+        name: "latency",
+        program: "latency",
+        target: |size| Target::OfBest(if size <= 8 { 0.85 } else { 0.9 }),
+        ..TWO_RANKS
+    },
+    bandwidth("bw", |size| if size >= 4096 { Target::OfBest(1.05) } else { Target::None }),
+    bandwidth("bibw", |_| Target::OfBest(1.05)),
+    Figure { unit: "1/s", reading: Reading::Column(2), ..bandwidth("mbw_mr", rate_of_messages) },
+    collective("allreduce", &["allreduce"], true),
+    collective("bcast", &["bcast"], true),
+    Figure { sizes: None, reading: Reading::Single, ..collective("barrier", &["barrier"], true) },
+    collective("reduce", &["reduce"], false),
+    collective("allgather", &["allgather"], false),
+    collective("alltoall", &["alltoall"], false),
+    collective("gather", &["gather"], false),
+    collective("scatter", &["scatter"], false),
+    collective("reduce_scatter", &["reduce_scatter"], false),
+    crowded("crowded-8", 8, |_| Target::OfBest(0.6)),
+    crowded("crowded-32", 32, |_| Target::OfBest(0.4)),
+    Figure {
+        name: "one-core",
+        program: "latency",
+        args: &["-i", "2000"],
+        sizes: Some((8, 8)),
+        placement: Placement::OneCore,
+        target: |_| Target::OfBest(0.5),
+        ..TWO_RANKS
+    },
+    at_start("init", 2, Placement::Bound, |_| Target::Limit(5.0)),
+    Figure { alone: true, ..at_start("init-64", 64, Placement::Crowded, |_| Target::Limit(50.0)) },
+    Figure {
+        args: &["-f"],
+        unit: "MB",
+        reading: Reading::After("private memory, max: "),
+        ..at_start("memory", 2, Placement::Bound, |_| Target::Limit(8.0))
+    },
+    Figure {
+        program: "hello",
+        reading: Reading::Job,
+        ..at_start("hello", 2, Placement::Bound, |_| Target::OfBest(0.4))
+    },
+    queue("unexpected-queue", 1),
+    queue("posted-queue", 2),
+    threads("threads-1", &["-t", "1"], |_| Target::None),
+    threads("threads-2", &["-t", "2"], |_| Target::OfOwn("threads-1", 1.0)),
+    threads("threads-3", &["-t", "3"], |_| Target::OfOwn("threads-1", 1.0)),
+    threads("threads-4", &["-t", "4"], |_| Target::OfOwn("threads-1", 1.0)),
+    Figure {
+        name: "latency_mt",
+        program: "latency_mt",
+        sizes: Some((8, 65536)),
+        placement: Placement::Crowded,
+        quick: false,
+        ..TWO_RANKS
+    },
+    Figure {
+        name: "one-core-bw",
+        program: "bw",
+        args: &["-i", "200"],
+        sizes: Some((8, MIB)),
+        placement: Placement::OneCore,
+        quick: false,
+        ..bandwidth("", |_| Target::None)
+    },
+];
+
+fn rate_of_messages(size: u64) -> Target {
+    match size {
+        0..=64 => Target::OfBest(1.5),
+        65..=4096 => Target::OfBest(1.2),
+        _ => Target::None,
+    }
+}
+
+/// The figure of this name.
+pub(super) fn named(name: &str) -> Option<&'static Figure> {
+    FIGURES.iter().find(|figure| figure.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_distinct_and_those_of_targets_exist() {
+        for (at, figure) in FIGURES.iter().enumerate() {
+            assert!(FIGURES[..at].iter().all(|other| other.name != figure.name), "{} twice", figure.name);
+            if let Target::OfOwn(name, _) = (figure.target)(8) {
+                assert!(named(name).is_some(), "{} is measured against {name}, which is not there", figure.name);
+            }
+        }
+    }
+}

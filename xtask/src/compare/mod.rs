@@ -1,0 +1,270 @@
+//! `cargo xtask compare`: this MPI beside others, on the same programs.
+//!
+//! The peers are installed from the Python index (or taken from `--peers`), ours
+//! is built for release, the programs of `benches/osu` are compiled once for the
+//! standard ABI and once more for Open MPI. Then every figure is measured on
+//! every library in turn, for several rounds, because the machine's own speed
+//! moves: only what ran side by side can be compared. A library that cannot run
+//! something is shown with the reason and does not end the comparison.
+//!
+//! The runs go to a file of JSON lines as they end; the report is made from the
+//! file's lines alone, so `--report FILE` prints it again.
+
+mod figures;
+mod library;
+mod record;
+mod report;
+mod rows;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::command::{Mark, capture, line};
+use crate::install;
+use crate::project::Project;
+use figures::{FIGURES, Figure, Placement, Reading};
+use library::{Kind, Library};
+use record::{LibraryLine, Line, Machine, Record, Run};
+
+/// How often a whole job runs whose time is taken from outside.
+const JOBS: u32 = 5;
+/// The library name under which the machine's own limits stand.
+const MACHINE: &str = "machine";
+
+/// What `compare` can be told.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Only these figures (can be repeated, or separated by commas).
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Message sizes in bytes, MIN:MAX, instead of each figure's own.
+    #[arg(long, value_parser = sizes)]
+    sizes: Option<(u64, u64)>,
+    /// How often everything is measured.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Two rounds of the most important figures.
+    #[arg(long)]
+    quick: bool,
+    /// A folder with installed peers, mpich/, impi/ and ompi/, instead of installing them.
+    #[arg(long)]
+    peers: Option<PathBuf>,
+    /// Where the results go; target/compare/DATE.jsonl unless given.
+    #[arg(long)]
+    output: Option<PathBuf>,
+    /// A run that takes more seconds than this has failed.
+    #[arg(long, default_value_t = 60)]
+    limit: u64,
+    /// Measure nothing; print the report of this file.
+    #[arg(long, conflicts_with_all = ["only", "sizes", "rounds", "quick", "peers", "output", "limit"])]
+    report: Option<PathBuf>,
+    /// Name the figures.
+    #[arg(long)]
+    list: bool,
+}
+
+fn sizes(text: &str) -> Result<(u64, u64)> {
+    let (min, max) = text.split_once(':').unwrap_or((text, text));
+    let (min, max) = (min.parse()?, max.parse()?);
+    ensure!(min <= max, "{min} is more than {max}");
+    Ok((min, max))
+}
+
+/// Measures and reports.
+pub(crate) fn compare(project: &Project, options: &Options) -> Result<()> {
+    if options.list {
+        FIGURES.iter().for_each(|figure| println!("{:18} {}", figure.name, figure.unit));
+        return Ok(());
+    }
+    if let Some(file) = &options.report {
+        return report::print(&record::read(file)?);
+    }
+    let figures = chosen(options)?;
+    let (mut lines, libraries) = prepare(project, options)?;
+    let output = options.output.clone().unwrap_or_else(|| {
+        let name = record::said_by(project, "date", &["+%Y%m%d-%H%M%S"]);
+        project.target.join("compare").join(format!("{name}.jsonl"))
+    });
+    let mut record = Record::create(&output)?;
+    lines.iter().try_for_each(|line| record.add(line))?;
+    let mut comparison = Comparison {
+        options,
+        libraries,
+        limits: project.target.join("osu/standard/limits"),
+        given_up: BTreeSet::new(),
+    };
+    comparison.run(&figures, |run| {
+        let line = Line::Run(run);
+        record.add(&line)?;
+        lines.push(line);
+        Ok(())
+    })?;
+    report::print(&lines)?;
+    println!("\nEvery run is in {}", project.shown(&output));
+    Ok(())
+}
+
+/// The figures asked for. A promise relative to another figure brings that one along.
+fn chosen(options: &Options) -> Result<Vec<&'static Figure>> {
+    for name in &options.only {
+        let Some(_) = figures::named(name) else {
+            let names: Vec<&str> = FIGURES.iter().map(|figure| figure.name).collect();
+            bail!("no figure is called {name}; there are {}", names.join(", "));
+        };
+    }
+    let wanted = |figure: &&Figure| match options.only.is_empty() {
+        true => figure.quick || !options.quick,
+        false => {
+            let needs_it = |name: &String| {
+                figures::named(name).is_some_and(
+                    |other| matches!((other.target)(8), figures::Target::OfOwn(own, _) if own == figure.name),
+                )
+            };
+            options.only.iter().any(|name| name == figure.name || needs_it(name))
+        }
+    };
+    Ok(FIGURES.iter().filter(wanted).collect())
+}
+
+/// Builds, installs and compiles all; the lines that open the record.
+fn prepare(project: &Project, options: &Options) -> Result<(Vec<Line>, Vec<Library>)> {
+    let peers = library::peers(project, options.peers.as_deref());
+    let prefix = project.prefix();
+    install::install(&prefix)?;
+    let sources = project.root.join("benches/osu");
+    let standard = project.target.join("osu/standard");
+    library::compile(&sources, &standard, &prefix.join("bin/mpicc"))?;
+    let mut lines = vec![Line::Machine(Machine::here(project))];
+    let mut libraries = Vec::new();
+    for (kind, place) in [(Kind::Verbena, Ok(prefix))].into_iter().chain(peers) {
+        let ready = place.and_then(|prefix| Library::ready(kind, prefix, &sources, &standard));
+        let checked = ready.and_then(|library| Ok((version(&library, options)?, library)));
+        let (version, settings) = match &checked {
+            Ok((version, library)) => (Ok(version.clone()), all_settings(library)),
+            Err(error) => (Err(format!("{error:#}")), Default::default()),
+        };
+        println!("{:8} {}", kind.name(), version.clone().unwrap_or_else(|error| format!("MISSING: {error}")));
+        lines.push(Line::Library(LibraryLine { name: kind.name().to_owned(), version, settings }));
+        libraries.extend(checked.ok().map(|(_, library)| library));
+    }
+    ensure!(libraries.iter().any(|library| library.kind == Kind::Verbena), "our own library does not run");
+    Ok((lines, libraries))
+}
+
+fn all_settings(library: &Library) -> std::collections::BTreeMap<String, String> {
+    let placements = [Placement::Bound, Placement::Crowded, Placement::OneCore];
+    placements.map(|placement| (format!("{placement:?}"), library.settings(placement))).into()
+}
+
+/// What the library calls itself when a job runs on it; an error if that is another library.
+fn version(library: &Library, options: &Options) -> Result<String> {
+    let mut job = library.job(Placement::Bound, 2, "hello", &[]);
+    let ran = ended(&mut job, options)?;
+    let version = ran
+        .lines()
+        .filter_map(|line| line.strip_prefix("# "))
+        .find(|line| line.contains(library.kind.says()) && !line.contains("benchmarks"));
+    version.map(str::to_owned).with_context(|| format!("the program runs on another library:\n{ran}"))
+}
+
+/// Runs a job to its end; its standard output, or what went wrong in one paragraph.
+fn ended(job: &mut Command, options: &Options) -> Result<String> {
+    let mark = Mark::new();
+    mark.put_on(job);
+    let ran = capture(job, None, Duration::from_secs(options.limit))?;
+    let left = mark.end_survivors();
+    if !ran.success() {
+        let said = format!("{}\n{}", ran.stderr, ran.stdout);
+        let said: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).take(8).collect();
+        bail!("{}{}: {}", if ran.timed_out { TIMED_OUT } else { "" }, ran.ending(), said.join(" | "));
+    }
+    ensure!(left.is_empty(), "it left processes running: {}", left.join(", "));
+    Ok(ran.stdout)
+}
+
+/// How a failure begins that would cost as much again in the next round.
+const TIMED_OUT: &str = "time-out: ";
+
+/// The libraries, and what is not tried again.
+struct Comparison<'a> {
+    options: &'a Options,
+    libraries: Vec<Library>,
+    limits: PathBuf,
+    given_up: BTreeSet<(&'static str, &'static str)>,
+}
+
+impl Comparison<'_> {
+    /// All rounds. Each starts with the next library, so that none is always the first.
+    fn run(&mut self, figures: &[&'static Figure], mut ended: impl FnMut(Run) -> Result<()>) -> Result<()> {
+        let rounds = if self.options.quick { 2 } else { self.options.rounds };
+        let bar = ProgressBar::new(u64::from(rounds) * (figures.len() * self.libraries.len() + 1) as u64);
+        bar.set_style(ProgressStyle::with_template("{elapsed_precise} [{wide_bar}] {pos}/{len}, {eta} left: {msg}")?);
+        for round in 1..=rounds {
+            bar.set_message("limits of the machine");
+            self.limits(round).into_iter().try_for_each(&mut ended)?;
+            bar.inc(1);
+            for figure in figures {
+                for turn in 0..self.libraries.len() {
+                    let at = (turn + round as usize) % self.libraries.len();
+                    let kind = self.libraries[at].kind;
+                    bar.set_message(format!("{} on {}", figure.name, kind.name()));
+                    if !(figure.alone && kind != Kind::Verbena || self.given_up.contains(&(kind.name(), figure.name))) {
+                        ended(self.measure(figure, at, round))?;
+                    }
+                    bar.inc(1);
+                }
+            }
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+
+    /// One run.
+    fn measure(&mut self, figure: &'static Figure, library: usize, round: u32) -> Run {
+        let library = &self.libraries[library];
+        let mut args: Vec<String> = figure.args.iter().map(|&arg| arg.to_owned()).collect();
+        if let Some(own) = figure.sizes {
+            let (min, max) = self.options.sizes.filter(|_| own.0 != own.1).unwrap_or(own);
+            args.extend(["-m".to_owned(), format!("{min}:{max}")]);
+        }
+        let job = || library.job(figure.placement, figure.ranks, figure.program, &args);
+        let start = std::time::Instant::now();
+        let jobs = if figure.reading == Reading::Job { JOBS } else { 1 };
+        let output = (0..jobs).map(|_| ended(&mut job(), self.options)).collect::<Result<String>>();
+        let seconds = start.elapsed().as_secs_f64() / f64::from(jobs);
+        let rows = output.and_then(|output| rows::read(&output, figure.reading, seconds * 1e3));
+        let rows = rows.map_err(|error| format!("{error:#}"));
+        if rows.as_ref().is_err_and(|reason| reason.starts_with(TIMED_OUT)) {
+            self.given_up.insert((library.kind.name(), figure.name));
+        }
+        let library = library.kind.name().to_owned();
+        Run { round, library, figure: figure.name.to_owned(), command: line(&job()), seconds, rows }
+    }
+
+    /// The machine's own limits, measured in the same round.
+    fn limits(&self, round: u32) -> Vec<Run> {
+        let start = std::time::Instant::now();
+        let output = ended(&mut Command::new(&self.limits), self.options);
+        let seconds = start.elapsed().as_secs_f64();
+        let read = |reading| match &output {
+            Ok(output) => rows::read(output, reading, 0.0).map_err(|error| format!("{error:#}")),
+            Err(error) => Err(format!("{error:#}")),
+        };
+        let command = line(&Command::new(&self.limits));
+        [("cache line", Reading::After("cache line(us): ")), ("memcpy", Reading::Column(1))]
+            .map(|(figure, reading)| Run {
+                round,
+                library: MACHINE.to_owned(),
+                figure: figure.to_owned(),
+                command: command.clone(),
+                seconds,
+                rows: read(reading),
+            })
+            .into()
+    }
+}

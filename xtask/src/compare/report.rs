@@ -1,0 +1,287 @@
+//! The report of a comparison, made from the lines of its record.
+//!
+//! A library's number is the median of its rounds. The ratio to a peer is the
+//! median of the ratios within each round, in which both ran side by side. Rows
+//! are sorted by how far they are from what is promised, the worst first; a row
+//! without a promise by how far we are behind the best peer.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Result;
+
+use super::MACHINE;
+use super::figures::{Better, FIGURES, Figure, Target};
+use super::library::Kind;
+use super::record::{LibraryLine, Line, Machine, Run};
+
+/// Of each library in the order of the columns.
+const PEERS: [Kind; 3] = [Kind::Mpich, Kind::Intel, Kind::OpenMpi];
+
+/// All numbers of one comparison: by figure, size and library, the number of each round.
+struct Numbers(BTreeMap<(String, u64), BTreeMap<String, BTreeMap<u32, f64>>>);
+
+/// A line of the table.
+struct Row {
+    figure: &'static Figure,
+    size: u64,
+    ours: Option<f64>,
+    peers: [Option<f64>; PEERS.len()],
+    /// To the best peer.
+    ratio: Option<f64>,
+    target: Target,
+    /// How far from the target: more than 1 misses it. Unknown without our number or a peer's.
+    distance: Option<f64>,
+}
+
+/// Prints everything.
+pub(super) fn print(lines: &[Line]) -> Result<()> {
+    let runs: Vec<&Run> =
+        lines.iter().filter_map(|line| if let Line::Run(run) = line { Some(run) } else { None }).collect();
+    let libraries: Vec<&LibraryLine> =
+        lines.iter().filter_map(|line| if let Line::Library(line) = line { Some(line) } else { None }).collect();
+    for line in lines {
+        if let Line::Machine(Machine { cpu, cores, kernel, load, date, revision }) = line {
+            println!("\n{cpu}, {cores} cores, Linux {kernel}, {date}, revision {revision}, load {load} at the start");
+        }
+    }
+    for library in &libraries {
+        let version = library.version.clone().unwrap_or_else(|error| format!("MISSING: {error}"));
+        println!("  {:8} {version}", library.name);
+    }
+    let numbers = Numbers::of(&runs);
+    let rows = rows(&numbers, &runs);
+    print_rows(&rows);
+    print_failures(&runs);
+    print_limits(&numbers);
+    let promised: Vec<&Row> = rows.iter().filter(|row| row.target != Target::None).collect();
+    let held = promised.iter().filter(|row| row.holds()).count();
+    println!("\n{held} of {} promises hold", promised.len());
+    Ok(())
+}
+
+impl Numbers {
+    fn of(runs: &[&Run]) -> Numbers {
+        let mut numbers = BTreeMap::<_, BTreeMap<_, BTreeMap<_, _>>>::new();
+        for run in runs {
+            for (size, value) in run.rows.iter().flatten() {
+                let rounds = numbers.entry((run.figure.clone(), *size)).or_default().entry(run.library.clone());
+                rounds.or_default().insert(run.round, *value);
+            }
+        }
+        Numbers(numbers)
+    }
+
+    fn rounds(&self, figure: &str, size: u64, library: &str) -> Option<&BTreeMap<u32, f64>> {
+        self.0.get(&(figure.to_owned(), size))?.get(library)
+    }
+
+    fn median(&self, figure: &str, size: u64, library: &str) -> Option<f64> {
+        median(self.rounds(figure, size, library)?.values().copied())
+    }
+
+    /// The median of the quotients in the rounds that have both.
+    fn ratio(&self, ours: (&str, &str), other: (&str, &str), size: u64) -> Option<f64> {
+        let ours = self.rounds(ours.0, size, ours.1)?;
+        let other = self.rounds(other.0, size, other.1)?;
+        median(ours.iter().filter_map(|(round, value)| Some(value / other.get(round)?)))
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { Some(values[middle]) } else { Some((values.get(middle)? + values[middle - 1]) / 2.0) }
+}
+
+/// A row for every figure and size that anybody was measured with, sorted.
+fn rows(numbers: &Numbers, runs: &[&Run]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for figure in &FIGURES {
+        let mut sizes: BTreeSet<u64> =
+            numbers.0.keys().filter(|(name, _)| name == figure.name).map(|(_, size)| *size).collect();
+        if sizes.is_empty() && runs.iter().any(|run| run.figure == figure.name) {
+            sizes.insert(figure.sizes.map_or(0, |(min, _)| min)); // all failed
+        }
+        rows.extend(sizes.into_iter().map(|size| Row::of(figure, size, numbers)));
+    }
+    rows.sort_by(|a, b| b.distance.unwrap_or(f64::MAX).total_cmp(&a.distance.unwrap_or(f64::MAX)));
+    rows
+}
+
+impl Row {
+    fn of(figure: &'static Figure, size: u64, numbers: &Numbers) -> Row {
+        let us = Kind::Verbena.name();
+        let ours = numbers.median(figure.name, size, us);
+        let peers = PEERS.map(|kind| numbers.median(figure.name, size, kind.name()));
+        let is_better = |a: &f64, b: &f64| if figure.better == Better::Lower { b.total_cmp(a) } else { a.total_cmp(b) };
+        let all = PEERS.iter().zip(peers).filter_map(|(kind, value)| Some((kind, value?)));
+        let best = all.max_by(|a, b| is_better(&a.1, &b.1));
+        let ratio = best.and_then(|(kind, _)| numbers.ratio((figure.name, us), (figure.name, kind.name()), size));
+        let target = (figure.target)(size);
+        let of = |reached: f64, wanted: f64| match figure.better {
+            Better::Lower => reached / wanted,
+            Better::Higher => wanted / reached,
+        };
+        let distance = match target {
+            Target::OfBest(wanted) => ratio.map(|ratio| of(ratio, wanted)),
+            Target::Limit(wanted) => ours.map(|ours| of(ours, wanted)),
+            Target::OfOwn(name, wanted) => {
+                numbers.ratio((figure.name, us), (name, us), size).map(|ratio| of(ratio, wanted))
+            }
+            Target::None => ratio.map(|ratio| of(ratio, 1.0)),
+        };
+        Row { figure, size, ours, peers, ratio, target, distance }
+    }
+
+    fn holds(&self) -> bool {
+        self.distance.is_some_and(|distance| distance <= 1.0)
+    }
+
+    /// The promise in words and whether it is kept.
+    fn promise(&self) -> (String, &'static str) {
+        let at = if self.figure.better == Better::Lower { "<=" } else { ">=" };
+        let words = match self.target {
+            Target::OfBest(wanted) => format!("{at} {wanted} x best"),
+            Target::Limit(wanted) => format!("{at} {wanted} {}", self.figure.unit),
+            Target::OfOwn(name, wanted) => format!("{at} {wanted} x {name}"),
+            Target::None => return ("-".to_owned(), ""),
+        };
+        let holds = match (self.ours, self.distance) {
+            (None, _) => "FAILED",
+            (_, None) => "no peer",
+            _ if self.holds() => "holds",
+            _ => "MISSED",
+        };
+        (words, holds)
+    }
+}
+
+fn print_rows(rows: &[Row]) {
+    print!("\n{:18}{:>6} {:>5}{:>10}", "figure", "size", "unit", Kind::Verbena.name());
+    PEERS.iter().for_each(|kind| print!("{:>10}", kind.name()));
+    println!("{:>8}  promise", "ratio");
+    for row in rows {
+        let number = |value: Option<f64>, without: &str| value.map_or_else(|| without.to_owned(), shown);
+        print!("{:18}{:>6} {:>5}{:>10}", row.figure.name, bytes(row.size), row.figure.unit, number(row.ours, "FAILED"));
+        let without = if row.figure.alone { "" } else { "failed" };
+        row.peers.iter().for_each(|peer| print!("{:>10}", number(*peer, without)));
+        let (promise, holds) = row.promise();
+        println!("{:>8}  {promise:20} {holds}", row.ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")));
+    }
+}
+
+/// Each different failure once, with the number of rounds that it happened in.
+fn print_failures(runs: &[&Run]) {
+    let mut failures = BTreeMap::<(&str, &str), Vec<&str>>::new();
+    for run in runs {
+        if let Err(reason) = &run.rows {
+            failures.entry((&run.library, &run.figure)).or_default().push(reason);
+        }
+    }
+    for (at, ((library, figure), reasons)) in failures.iter().enumerate() {
+        if at == 0 {
+            println!("\nfailed:");
+        }
+        println!("  {library} {figure}, {} times: {}", reasons.len(), reasons[0]);
+    }
+}
+
+fn print_limits(numbers: &Numbers) {
+    println!("\nthe machine, in the same rounds:");
+    if let Some(line) = numbers.median("cache line", 0, MACHINE) {
+        println!("  a cache line from core to core  {line:.3} us");
+    }
+    for ((_, size), libraries) in numbers.0.iter().filter(|((name, _), _)| name == "memcpy") {
+        let rate = libraries.get(MACHINE).and_then(|rounds| median(rounds.values().copied()));
+        println!("  memcpy of {:>4} on one core      {} MB/s", bytes(*size), rate.map_or_else(String::new, shown));
+    }
+}
+
+/// Three digits that count.
+fn shown(value: f64) -> String {
+    match value {
+        _ if value >= 1e6 => format!("{:.2}M", value / 1e6),
+        _ if value >= 100.0 => format!("{value:.0}"),
+        _ if value >= 10.0 => format!("{value:.1}"),
+        _ if value >= 1.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+fn bytes(size: u64) -> String {
+    match size {
+        0 => String::new(),
+        _ if size.is_multiple_of(1 << 20) => format!("{}M", size >> 20),
+        _ if size.is_multiple_of(1 << 10) => format!("{}K", size >> 10),
+        _ => size.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(round: u32, library: &str, figure: &str, value: f64) -> Run {
+        let (library, figure) = (library.to_owned(), figure.to_owned());
+        Run { round, library, figure, command: String::new(), seconds: 0.1, rows: Ok(vec![(8, value)]) }
+    }
+
+    fn only_row(runs: &[Run], figure: &str) -> Row {
+        let runs: Vec<&Run> = runs.iter().collect();
+        let row = rows(&Numbers::of(&runs), &runs).into_iter().find(|row| row.figure.name == figure);
+        row.expect("the figure has a row")
+    }
+
+    #[test]
+    fn the_ratio_is_to_the_best_peer_round_by_round() {
+        // The machine is ten times slower in the second and third rounds.
+        let mut runs = Vec::new();
+        for (round, slow) in [(1, 1.0), (2, 10.0), (3, 10.0)] {
+            runs.extend([run(round, "verbena", "latency", 0.1 * slow), run(round, "ompi", "latency", 0.2 * slow)]);
+            runs.push(run(round, "mpich", "latency", 0.9 * slow));
+        }
+        let row = only_row(&runs, "latency");
+        assert!((row.ratio.unwrap() - 0.5).abs() < 1e-9 && row.holds(), "{:?}", row.ratio);
+        assert_eq!((row.ours, row.peers), (Some(1.0), [Some(9.0), None, Some(2.0)]));
+    }
+
+    #[test]
+    fn more_is_better_where_the_figure_says_so() {
+        let runs = [run(1, "verbena", "mbw_mr", 14.0), run(1, "impi", "mbw_mr", 10.0), run(1, "ompi", "mbw_mr", 9.0)];
+        let row = only_row(&runs, "mbw_mr");
+        assert!((row.ratio.unwrap() - 1.4).abs() < 1e-9);
+        assert!(!row.holds() && row.promise().1 == "MISSED", "1.4 is less than the 1.5 promised");
+    }
+
+    #[test]
+    fn a_failure_of_ours_stands_first_and_one_of_a_peer_does_not_hide_the_rest() {
+        let mut failed = run(1, "verbena", "bw", 0.0);
+        failed.rows = Err("exit code 1".into());
+        let mut peer = run(1, "mpich", "latency", 0.0);
+        peer.rows = Err("time-out".into());
+        let runs = [failed, peer, run(1, "verbena", "latency", 0.5), run(1, "ompi", "latency", 0.1)];
+        let runs: Vec<&Run> = runs.iter().collect();
+        let rows = rows(&Numbers::of(&runs), &runs);
+        assert_eq!((rows[0].figure.name, rows[0].promise().1), ("bw", ""));
+        assert_eq!((rows[1].figure.name, rows[1].promise().1), ("latency", "MISSED"));
+    }
+
+    #[test]
+    fn own_figures_and_limits_need_no_peer() {
+        let runs = [
+            run(1, "verbena", "threads-1", 8.0),
+            run(1, "verbena", "threads-2", 7.0),
+            run(1, "verbena", "memory", 3.0),
+        ];
+        assert_eq!(only_row(&runs, "threads-2").promise().1, "MISSED");
+        assert_eq!(only_row(&runs, "memory").promise().1, "holds");
+        assert_eq!(only_row(&runs, "threads-1").promise().1, "");
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!([16923596.8, 8123.4, 12.34, 1.234, 0.1234].map(shown), ["16.92M", "8123", "12.3", "1.23", "0.123"]);
+        assert_eq!([0, 8, 4096, 4 << 20].map(bytes), ["", "8", "4K", "4M"]);
+    }
+}
