@@ -6,6 +6,7 @@
 
 mod command;
 mod compare;
+mod counts;
 mod generate;
 mod heat;
 mod install;
@@ -33,6 +34,8 @@ enum Task {
     Test(test::Options),
     /// Measure this MPI beside others, interleaved, and say which promises hold.
     Compare(compare::Options),
+    /// Count the instructions of calls under callgrind, against benches/counts.toml.
+    Counts(counts::Options),
     /// Write the files that come from the table of the ABI.
     Generate {
         /// Change nothing; fail if a file differs from what would be written.
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Task::Run(options) => run::run(&project, &options).map(|()| true),
         Task::Test(options) => test::test(&project, &options),
         Task::Compare(options) => compare::compare(&project, &options).map(|()| true),
+        Task::Counts(options) => counts::counts(&project, &options),
         Task::Generate { check } => generate::generate(check).map(|()| true),
         Task::Install { prefix, profile } => install::install_profile(&prefix, &profile).map(|()| true),
     };

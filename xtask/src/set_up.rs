@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 use crate::command;
 
 /// Debian's names, and what each is for.
-const PACKAGES: [(&str, &str); 12] = [
+const PACKAGES: [(&str, &str); 13] = [
     ("gcc", "compiles the C programs"),
     ("g++", "compiles C++ programs by mpicxx"),
     ("libc6-dev", "C headers"),
@@ -25,6 +25,7 @@ const PACKAGES: [(&str, &str); 12] = [
     ("python3", "mpi4py"),
     ("python3-dev", "mpi4py"),
     ("python3-venv", "mpi4py"),
+    ("valgrind", "counts instructions, checks memory"),
 ];
 
 /// Installs what is missing, or says how.

@@ -3,6 +3,7 @@
 //! Each part prints a heading, what failed in full, and its time. The last line
 //! counts single tests over all parts: `N passed, N failed, N skipped`.
 
+mod benches;
 mod installation;
 mod programs;
 mod python;
@@ -16,7 +17,7 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 
 use crate::project::Project;
-use crate::{generate, heat, install, set_up};
+use crate::{counts, generate, heat, install, set_up};
 
 /// What `test` can be told.
 #[derive(clap::Args)]
@@ -60,12 +61,16 @@ enum Part {
     Heat,
     /// mpi4py's own tests on 1 to 4 ranks.
     Mpi4py,
+    /// The instructions of calls, against benches/counts.toml.
+    Counts,
+    /// The programs of benches/osu, with all data checked.
+    Benches,
 }
 
 impl Part {
     /// Whether it runs programs on the installed MPI.
     fn needs_installation(self) -> bool {
-        matches!(self, Part::Installation | Part::Programs | Part::Heat | Part::Mpi4py)
+        matches!(self, Part::Installation | Part::Programs | Part::Heat | Part::Mpi4py | Part::Counts | Part::Benches)
     }
 }
 
@@ -152,6 +157,8 @@ fn run_part(project: &Project, options: &Options, part: Part) -> Result<Tally> {
         Part::Programs => programs::test(project, options),
         Part::Heat => heat_agrees(project),
         Part::Mpi4py => python::test(project, options.filter.as_deref()),
+        Part::Counts => instructions(project),
+        Part::Benches => benches::test(project, options.filter.as_deref()),
     }
 }
 
@@ -165,6 +172,16 @@ fn style(project: &Project) -> Result<Tally> {
         }
     }
     Ok(tally)
+}
+
+/// Counted where they were recorded: instructions of another processor are others.
+fn instructions(project: &Project) -> Result<Tally> {
+    if !cfg!(target_arch = "x86_64") || !counts::can_count() {
+        println!("skipped: no valgrind on x86-64 here");
+        return Ok(Tally { skipped: 1, ..Tally::default() });
+    }
+    let (passed, failed) = counts::check(project)?;
+    Ok(Tally { passed, failed, ..Tally::default() })
 }
 
 fn heat_agrees(project: &Project) -> Result<Tally> {

@@ -1,0 +1,143 @@
+/* Instructions of one call each, for `cargo xtask counts`: rank 0 runs under
+ * callgrind, rank 1 without. Nothing here takes a time.
+ *
+ * A count repeats only if the call finds the same state each time. So the ranks
+ * meet outside MPI, in a word of a shared file, between steps: a receiver that
+ * is measured has its message already, and the receiver of a measured sender
+ * never sleeps. What is counted stands between two toggles; callgrind writes a
+ * file for each step. */
+#include <fcntl.h>
+#include <mpi.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <valgrind/callgrind.h>
+
+enum { WARM = 8, ROUNDS = 32, BATCH = 8, LARGEST = 1024 };
+
+typedef void body(int step, int size);
+
+static int rank, round_number, counted;
+static atomic_int *turns;          /* of each rank, in the shared file */
+static char data[BATCH][LARGEST];
+static MPI_Request requests[BATCH];
+
+/* Both ranks are here. */
+static void meet(void) {
+    int turn = atomic_load(&turns[rank]) + 1;
+    atomic_store(&turns[rank], turn);
+    while (atomic_load(&turns[1 - rank]) < turn) usleep(50);
+}
+
+/* Counts `call` if it is the step that is asked for. */
+#define COUNT(number, call)                                         \
+    do {                                                            \
+        int now = (number) == step && counted && round_number >= 0; \
+        if (now) CALLGRIND_TOGGLE_COLLECT;                          \
+        call;                                                       \
+        if (now) CALLGRIND_TOGGLE_COLLECT;                          \
+    } while (0)
+#define EACH for (int i = 0; i < BATCH; i++)
+
+static void blocking_sends(int step, int size) {
+    if (rank == 0) EACH COUNT(1, MPI_Send(data[i], size, MPI_CHAR, 1, i, MPI_COMM_WORLD));
+    meet();
+    if (rank == 1) EACH MPI_Recv(data[i], size, MPI_CHAR, 0, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    meet();
+}
+
+static void nonblocking_sends(int step, int size) {
+    if (rank == 0) {
+        EACH COUNT(1, MPI_Isend(data[i], size, MPI_CHAR, 1, i, MPI_COMM_WORLD, &requests[i]));
+        EACH COUNT(2, MPI_Wait(&requests[i], MPI_STATUS_IGNORE));
+    }
+    meet();
+    if (rank == 1) EACH MPI_Recv(data[i], size, MPI_CHAR, 0, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    meet();
+}
+
+/* The messages have arrived, and no call has looked at them. */
+static void arrived(int step, int size) {
+    if (rank == 1) EACH MPI_Send(data[i], size, MPI_CHAR, 0, i, MPI_COMM_WORLD);
+    meet();
+    if (rank == 0) EACH COUNT(1, MPI_Recv(data[i], size, MPI_CHAR, 1, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    meet();
+}
+
+/* A probe for another message has found them. */
+static void unexpected(int step, int size) {
+    int flag;
+    if (rank == 1) EACH MPI_Send(data[i], size, MPI_CHAR, 0, i, MPI_COMM_WORLD);
+    meet();
+    if (rank == 0) {
+        EACH MPI_Iprobe(1, BATCH, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+        EACH COUNT(1, MPI_Recv(data[i], size, MPI_CHAR, 1, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    }
+    meet();
+}
+
+static void posted(int step, int size) {
+    if (rank == 0) EACH COUNT(1, MPI_Irecv(data[i], size, MPI_CHAR, 1, i, MPI_COMM_WORLD, &requests[i]));
+    meet();
+    if (rank == 1) EACH MPI_Send(data[i], size, MPI_CHAR, 0, i, MPI_COMM_WORLD);
+    meet();
+    if (rank == 0) COUNT(2, MPI_Waitall(BATCH, requests, MPI_STATUSES_IGNORE));
+}
+
+static void to_oneself(int step, int size) {
+    if (rank == 0) EACH {
+        COUNT(1, MPI_Isend(data[0], size, MPI_CHAR, 0, i, MPI_COMM_SELF, requests));
+        COUNT(2, MPI_Recv(data[1], size, MPI_CHAR, 0, i, MPI_COMM_SELF, MPI_STATUS_IGNORE));
+        COUNT(3, MPI_Wait(requests, MPI_STATUS_IGNORE));
+    }
+}
+
+static void nothing_there(int step, int size) {
+    int flag = size;
+    if (rank == 0) EACH {
+        COUNT(0, );
+        COUNT(1, MPI_Comm_rank(MPI_COMM_WORLD, &flag));
+        COUNT(2, MPI_Iprobe(1, 0, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE));
+        COUNT(3, MPI_Allreduce(data[0], data[1], size / 8, MPI_DOUBLE, MPI_SUM, MPI_COMM_SELF));
+    }
+}
+
+static const struct { const char *name; body *run; int step, size; } cases[] = {
+    {"the toggles", nothing_there, 0, 8}, /* taken off all others */
+    {"MPI_Send, 8 bytes", blocking_sends, 1, 8},
+    {"MPI_Send, 1 KiB", blocking_sends, 1, LARGEST},
+    {"MPI_Isend, 8 bytes", nonblocking_sends, 1, 8},
+    {"MPI_Wait of a send that left", nonblocking_sends, 2, 8},
+    {"MPI_Recv, 8 bytes, arrived", arrived, 1, 8},
+    {"MPI_Recv, 1 KiB, arrived", arrived, 1, LARGEST},
+    {"MPI_Recv, 8 bytes, unexpected", unexpected, 1, 8},
+    {"MPI_Irecv, 8 bytes, posted", posted, 1, 8},
+    {"MPI_Waitall, a posted receive of 8 bytes, arrived", posted, 2, 8},
+    {"MPI_Isend to oneself, 8 bytes", to_oneself, 1, 8},
+    {"MPI_Recv from oneself, 8 bytes", to_oneself, 2, 8},
+    {"MPI_Comm_rank", nothing_there, 1, 8},
+    {"MPI_Iprobe, nothing there", nothing_there, 2, 8},
+    {"MPI_Allreduce, 8 bytes, one rank", nothing_there, 3, 8},
+};
+
+int main(int argc, char **argv) {
+    int file = argc == 2 ? open(argv[1], O_RDWR) : -1;
+    turns = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (file < 0 || turns == MAP_FAILED) {
+        fprintf(stderr, "usage: counts FILE   (a file of 4096 zero bytes)\n");
+        return 2;
+    }
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    counted = rank == 0 && RUNNING_ON_VALGRIND;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (round_number = -WARM; round_number < ROUNDS; round_number++) cases[i].run(cases[i].step, cases[i].size);
+        if (counted) CALLGRIND_DUMP_STATS_AT(cases[i].name);
+    }
+    if (rank == 0) printf("%d\n", ROUNDS * BATCH);
+    MPI_Finalize();
+    return 0;
+}

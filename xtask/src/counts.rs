@@ -1,0 +1,185 @@
+//! `cargo xtask counts`: the instructions of the calls that matter, against the
+//! numbers in `benches/counts.toml`.
+//!
+//! Callgrind runs `benches/counts.c` and counts to the digit what stands between
+//! two toggles, whatever the machine's speed and load. So a change that makes a
+//! small message dearer is seen by the test run, and not only where it is quiet
+//! enough to measure times. Another compiler may make other code, hence the
+//! tolerance; and hence the compiler's name in the file.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use serde::Deserialize;
+
+use crate::command::{exists, quietly};
+use crate::install;
+use crate::project::Project;
+
+/// How much more than recorded is still the same: a share, and instructions.
+const TOLERANCE: (f64, f64) = (0.03, 3.0);
+const LIMIT: Duration = Duration::from_secs(300);
+/// What the counting itself costs, taken off every other count.
+const TOGGLES: &str = "the toggles";
+
+/// What `counts` can be told.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Fail if a call takes more instructions than recorded.
+    #[arg(long)]
+    check: bool,
+    /// Record the counts of now.
+    #[arg(long, conflicts_with = "check")]
+    update: bool,
+}
+
+/// The file.
+#[derive(Deserialize)]
+struct Recorded {
+    compiler: String,
+    instructions: BTreeMap<String, f64>,
+}
+
+/// Installs, counts, and compares or records.
+pub(crate) fn counts(project: &Project, options: &Options) -> Result<bool> {
+    install::install(&project.prefix())?;
+    let counted = count(project)?;
+    let file = project.root.join("benches/counts.toml");
+    if options.update {
+        std::fs::write(&file, written(&counted, &compiler(project)?))?;
+        println!("recorded in {}", project.shown(&file));
+        return Ok(true);
+    }
+    let (_, dearer) = compare(project, &counted)?;
+    Ok(dearer == 0 || !options.check)
+}
+
+/// Whether callgrind is there to count with.
+pub(crate) fn can_count() -> bool {
+    exists("valgrind", "--version")
+}
+
+/// Counts on what is installed, compares with the file, and prints it; how many are as recorded, and how many not.
+pub(crate) fn check(project: &Project) -> Result<(u64, u64)> {
+    compare(project, &count(project)?)
+}
+
+/// Runs the program; the instructions of a call by its name, in the order of the program.
+fn count(project: &Project) -> Result<Vec<(String, f64)>> {
+    let folder = project.target.join("counts");
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder)?;
+    }
+    std::fs::create_dir_all(&folder)?;
+    let (program, meeting) = (folder.join("counts"), folder.join("meeting"));
+    std::fs::write(&meeting, [0; 4096])?;
+    let bin = project.prefix().join("bin");
+    let mut mpicc = Command::new(bin.join("mpicc"));
+    quietly(mpicc.args(["-O2", "-o"]).arg(&program).arg(project.root.join("benches/counts.c")), LIMIT)?;
+    let mut mpiexec = Command::new(bin.join("mpiexec"));
+    mpiexec.args(["-n", "1", "valgrind", "--quiet", "--tool=callgrind", "--collect-atstart=no"]);
+    mpiexec.arg(format!("--callgrind-out-file={}", folder.join("calls").display())).arg(&program).arg(&meeting);
+    mpiexec.args([":", "-n", "1"]).arg(&program).arg(&meeting);
+    let calls: f64 = quietly(&mut mpiexec, LIMIT)?.stdout.trim().parse().context("the program says how many calls")?;
+    let mut counted = Vec::new();
+    for step in 1.. {
+        let Ok(dump) = std::fs::read_to_string(folder.join(format!("calls.{step}"))) else { break };
+        counted.extend(one_step(&dump).map(|(name, total)| (name, total / calls)));
+    }
+    ensure!(counted.first().is_some_and(|(name, _)| name == TOGGLES), "callgrind wrote no counts");
+    let toggles = counted.remove(0).1;
+    Ok(counted.into_iter().map(|(name, count)| (name, count - toggles)).collect())
+}
+
+/// The name that the program gave to a step, and its instructions.
+fn one_step(dump: &str) -> Option<(String, f64)> {
+    let behind = |key: &str| dump.lines().find_map(|line| line.strip_prefix(key));
+    Some((behind("desc: Trigger: Client Request: ")?.to_owned(), behind("totals: ")?.trim().parse().ok()?))
+}
+
+/// Prints counts beside those of the file.
+fn compare(project: &Project, counted: &[(String, f64)]) -> Result<(u64, u64)> {
+    let recorded = read(&project.root.join("benches/counts.toml"))?;
+    let (mut same, mut dearer) = (0, 0);
+    println!("{:52}{:>10}{:>10}", "instructions of", "recorded", "now");
+    for (name, count) in counted {
+        let before = recorded.instructions.get(name).copied();
+        let verdict = verdict(before, *count);
+        println!("{name:52}{:>10}{count:>10.1}  {verdict}", before.map_or_else(String::new, |n| format!("{n:.1}")));
+        *if verdict == DEARER || verdict == UNKNOWN { &mut dearer } else { &mut same } += 1;
+    }
+    let now = compiler(project)?;
+    if recorded.compiler != now {
+        println!("recorded with {}, now {now}", recorded.compiler);
+    }
+    if dearer > 0 {
+        println!("If that is worth it, record it: cargo xtask counts --update");
+    }
+    Ok((same, dearer))
+}
+
+const DEARER: &str = "DEARER";
+const UNKNOWN: &str = "NOT RECORDED";
+
+fn verdict(before: Option<f64>, now: f64) -> &'static str {
+    let margin = |before: f64| (before * TOLERANCE.0).max(TOLERANCE.1);
+    match before {
+        None => UNKNOWN,
+        Some(before) if now > before + margin(before) => DEARER,
+        Some(before) if now < before - margin(before) => "cheaper: record it with --update",
+        Some(_) => "",
+    }
+}
+
+fn read(file: &Path) -> Result<Recorded> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    toml::from_str(&text).with_context(|| file.display().to_string())
+}
+
+fn written(counted: &[(String, f64)], compiler: &str) -> String {
+    let mut text = "# Instructions of one call, from the program's call to its return, on x86-64.\n\
+                    # Made by `cargo xtask counts --update`; the test run fails if a call takes more.\n\n"
+        .to_owned();
+    let _ = writeln!(text, "compiler = \"{compiler}\"\n\n[instructions]");
+    for (name, count) in counted {
+        let _ = writeln!(text, "\"{name}\" = {count:.1}");
+    }
+    text
+}
+
+fn compiler(project: &Project) -> Result<String> {
+    let mut rustc = Command::new("rustc");
+    let said = quietly(rustc.arg("--version").current_dir(&project.root), LIMIT)?.stdout;
+    Ok(said.split(" (").next().unwrap_or_default().trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let counted = [("MPI_Send, 8 bytes".to_owned(), 201.0), ("MPI_Comm_rank".to_owned(), 40.25)];
+        let recorded: Recorded = toml::from_str(&written(&counted, "rustc 1.95.0")).unwrap();
+        assert_eq!(recorded.compiler, "rustc 1.95.0");
+        assert_eq!(recorded.instructions["MPI_Send, 8 bytes"], 201.0);
+    }
+
+    #[test]
+    fn more_than_the_tolerance_is_dearer() {
+        assert_eq!([Some(300.0), Some(290.0), None].map(|before| verdict(before, 300.0)), ["", DEARER, UNKNOWN]);
+        assert_eq!([verdict(Some(20.0), 22.0), verdict(Some(20.0), 24.0)], ["", DEARER]);
+        assert!(verdict(Some(400.0), 300.0).starts_with("cheaper"));
+    }
+
+    #[test]
+    fn a_dump_has_a_name_and_a_total() {
+        let dump = "version: 1\ndesc: Trigger: Client Request: MPI_Send, 8 bytes\nevents: Ir\ntotals: 97288\n";
+        assert_eq!(one_step(dump), Some(("MPI_Send, 8 bytes".to_owned(), 97288.0)));
+        assert_eq!(one_step("desc: Trigger: Program termination\ntotals: 5\n"), None);
+    }
+}

@@ -1,0 +1,68 @@
+//! The programs of `benches/osu`: each must compile without a warning, run, and
+//! carry the data that it checks. Nothing is said of their speed.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::{Tally, report_failure};
+use crate::command::{capture, line, quietly};
+use crate::project::Project;
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Numbers of ranks, and the words of a program on them.
+const RUNS: [(&[u32], &str); 20] = [
+    (&[2], "latency -c -i 5 -m 0:1048576"),
+    (&[2], "bw -c -i 3 -m 1:65536"),
+    (&[2], "bibw -c -i 3 -m 1:65536"),
+    (&[2, 5], "mbw_mr -c -i 3 -m 1:65536"),
+    (&[2], "latency_mt -c -i 5 -t 3 -m 1:65536"),
+    (&[2], "mbw_mr_mt -c -i 3 -t 3 -m 1:16384"),
+    (&[1, 2, 5], "collective allgather -c -f -i 3 -m 1:65536"),
+    (&[1, 2, 5], "collective allreduce -c -f -i 3 -m 4:65536"),
+    (&[1, 2, 5], "collective alltoall -c -f -i 3 -m 1:65536"),
+    (&[1, 2, 5], "collective barrier -c -f -i 3"),
+    (&[1, 2, 5], "collective bcast -c -f -i 3 -m 1:65536"),
+    (&[1, 2, 5], "collective gather -c -f -i 3 -m 1:65536"),
+    (&[1, 2, 5], "collective reduce -c -f -i 3 -m 4:65536"),
+    (&[1, 2, 5], "collective reduce_scatter -c -f -i 3 -m 4:65536"),
+    (&[1, 2, 5], "collective scatter -c -f -i 3 -m 1:65536"),
+    (&[1, 2, 5], "init -f"),
+    (&[1, 2, 5], "hello"),
+    (&[2], "queue -m 10:1000"),
+    (&[1], "latency -h"),
+    (&[1], "collective -h"),
+];
+
+/// Compiles all and runs those whose words contain `filter`.
+pub(super) fn test(project: &Project, filter: Option<&str>) -> Result<Tally> {
+    let programs = project.target.join("osu/checked");
+    std::fs::create_dir_all(&programs)?;
+    for entry in std::fs::read_dir(project.root.join("benches/osu"))? {
+        let source = entry?.path();
+        if source.extension().is_some_and(|extension| extension == "c") {
+            let mut mpicc = Command::new(project.prefix().join("bin/mpicc"));
+            mpicc.args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]);
+            quietly(mpicc.arg(programs.join(source.file_stem().unwrap_or_default())).arg(&source), LIMIT)?;
+        }
+    }
+    let mut tally = Tally::default();
+    for (ranks, words) in RUNS.iter().filter(|(_, words)| filter.is_none_or(|filter| words.contains(filter))) {
+        let (program, args) = words.split_once(' ').unwrap_or((words, ""));
+        for ranks in *ranks {
+            let mut mpiexec = Command::new(project.prefix().join("bin/mpiexec"));
+            mpiexec.arg("-n").arg(ranks.to_string()).arg(programs.join(program)).args(args.split_whitespace());
+            let ran = capture(&mut mpiexec, None, LIMIT)?;
+            let said_something = ran.stdout.lines().any(|line| !line.starts_with('#'));
+            if ran.success() && said_something {
+                tally.passed += 1;
+            } else {
+                report_failure(&line(&mpiexec), &ran.ending(), &ran.output());
+                tally.failed += 1;
+            }
+        }
+    }
+    Ok(tally)
+}
