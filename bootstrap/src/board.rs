@@ -240,6 +240,11 @@ impl Entry {
         self.call.store(call, Relaxed);
     }
 
+    /// Not 0 while the rank is in a call.
+    pub fn inside(&self) -> &AtomicU32 {
+        &self.call
+    }
+
     /// Records that the call has returned.
     #[inline]
     pub fn leave(&self) {

@@ -15,4 +15,4 @@ pub mod transport;
 
 pub use header::{Collective, CollectiveKind, Header, Kind};
 pub use memory::Memory;
-pub use transport::{Limits, Lost, Peer, Post, Region, Sink, Transfer, Transport, WaitOn};
+pub use transport::{Limits, Lost, Peer, Post, Region, Sink, Slot, Transfer, Transport, WaitOn};

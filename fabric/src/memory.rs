@@ -80,6 +80,16 @@ impl Memory {
         unsafe { copy(part.ptr, out.as_mut_ptr(), out.len()) }
     }
 
+    /// As [`Memory::read`], but what is written goes past the cache, for slots that
+    /// another processor reads next and this one not again. The transport orders
+    /// these stores before what it publishes.
+    #[inline]
+    pub(crate) fn stream(&self, offset: usize, out: &mut [u8]) {
+        let part = self.slice(offset, out.len());
+        // SAFETY: as for `read`.
+        unsafe { stream(part.ptr, out.as_mut_ptr(), out.len()) }
+    }
+
     /// Copies `bytes` to `offset ..`. Panics when they do not fit.
     #[inline]
     pub fn write(&self, offset: usize, bytes: &[u8]) {
@@ -118,5 +128,38 @@ unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
             }
             _ => std::ptr::copy_nonoverlapping(from, to, len),
         }
+    }
+}
+
+/// memcpy with stores past the cache where the processor has them.
+///
+/// # Safety
+/// As for [`std::ptr::copy_nonoverlapping`].
+unsafe fn stream(from: *const u8, to: *mut u8, len: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
+        const LINE: usize = 64;
+        let head = to.align_offset(LINE).min(len);
+        let lines = (len - head) / LINE;
+        // SAFETY: the three parts together are the caller's run; the stores are
+        // aligned, for they begin on a line.
+        unsafe {
+            copy(from, to, head);
+            for line in 0..lines {
+                let (from, to) = (from.add(head + line * LINE), to.add(head + line * LINE));
+                let words: [__m128i; 4] = std::array::from_fn(|at| _mm_loadu_si128(from.cast::<__m128i>().add(at)));
+                for (at, word) in words.into_iter().enumerate() {
+                    _mm_stream_si128(to.cast::<__m128i>().add(at), word);
+                }
+            }
+            let done = head + lines * LINE;
+            copy(from.add(done), to.add(done), len - done);
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: the caller's promise.
+    unsafe {
+        copy(from, to, len)
     }
 }

@@ -26,6 +26,50 @@ pub struct Limits {
     pub get_from: u64,
 }
 
+/// Where the body of a frame is written.
+#[derive(Debug)]
+pub struct Slot<'a> {
+    bytes: &'a mut [u8],
+    past_cache: bool,
+}
+
+impl<'a> Slot<'a> {
+    /// Ordinary memory.
+    #[inline]
+    pub fn new(bytes: &'a mut [u8]) -> Slot<'a> {
+        Slot { bytes, past_cache: false }
+    }
+
+    /// Memory that another processor reads next. The transport orders stores past
+    /// the cache before what it publishes.
+    #[inline]
+    pub fn past_cache(bytes: &'a mut [u8]) -> Slot<'a> {
+        Slot { bytes, past_cache: true }
+    }
+
+    /// Fills it with `from`, which must be as long.
+    #[inline]
+    pub fn copy_from(&mut self, from: Memory) {
+        if self.past_cache { from.stream(0, self.bytes) } else { from.read(0, self.bytes) }
+    }
+}
+
+impl std::ops::Deref for Slot<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.bytes
+    }
+}
+
+impl std::ops::DerefMut for Slot<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.bytes
+    }
+}
+
 /// What became of a posted frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -123,7 +167,7 @@ pub trait Transport {
     /// Sends one frame: `fill` writes exactly `len` bytes of body straight into
     /// the slot. `len` is at most `limits(peer).frame`. `fill` is called only
     /// when the result is `Sent`.
-    fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<Post, Lost>;
+    fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut Slot)) -> Result<Post, Lost>;
 
     /// Hands everything that has arrived (up to a bound of the transport's
     /// choice) to the sink; true if there was anything.

@@ -12,7 +12,7 @@
 
 #![allow(unsafe_code)]
 
-use fabric::Memory;
+use fabric::{Memory, Slot};
 
 use crate::Datatype;
 use crate::datatype::copy::transfer;
@@ -122,6 +122,15 @@ impl Buffer {
             Shape::Contiguous(memory) => memory.read(offset as usize, out),
             // SAFETY: `out` is a Rust slice, disjoint from user memory.
             Shape::Typed { .. } => unsafe { self.move_typed::<true>(offset, out.as_mut_ptr(), out.len()) },
+        }
+    }
+
+    /// As [`Buffer::pack`], into a slot of a transport.
+    #[inline]
+    pub fn fill(&self, offset: u64, slot: &mut Slot) {
+        match &self.0 {
+            Shape::Contiguous(memory) => slot.copy_from(memory.slice(offset as usize, slot.len())),
+            Shape::Typed { .. } => self.pack(offset, slot),
         }
     }
 

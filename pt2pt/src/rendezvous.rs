@@ -193,7 +193,7 @@ impl<T: Transport> Engine<T> {
         let (from, len) = (*offset, frame.min(*end - *offset));
         let header = Header { context: *target, length: from, ..Header::new(Kind::Data) };
         let posted =
-            self.transport.post(request.peer, &header, len as usize, |slot| request.buffer.pack(from, slot))?;
+            self.transport.post(request.peer, &header, len as usize, |slot| request.buffer.fill(from, slot))?;
         if posted == Post::NoRoom {
             return Ok(None);
         }

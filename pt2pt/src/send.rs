@@ -36,7 +36,7 @@ impl<T: Transport> Engine<T> {
             return Ok(None);
         }
         let header = envelope.head(bytes).header(Kind::Eager, mode);
-        match self.transport.post(to, &header, bytes as usize, |slot| buffer.pack(0, slot)) {
+        match self.transport.post(to, &header, bytes as usize, |slot| buffer.fill(0, slot)) {
             Ok(Post::Sent) => {
                 peer.credit -= cost(bytes);
                 peer.sent += 1;
@@ -113,7 +113,7 @@ impl<T: Transport> Engine<T> {
         let request = self.protocol.requests.held(id);
         let header = request.head().header(Kind::Eager, request.mode);
         let posted =
-            self.transport.post(request.peer, &header, request.bytes as usize, |slot| request.buffer.pack(0, slot))?;
+            self.transport.post(request.peer, &header, request.bytes as usize, |slot| request.buffer.fill(0, slot))?;
         if posted == Post::Sent {
             self.protocol.sent_early(id);
         }

@@ -103,7 +103,8 @@ fn routes(job: &Job, knobs: &Knobs) -> Result<Routes> {
         return Ok(Routes::Alone);
     }
     let ring_bytes = knobs.bytes(knob::SHM_RING_BYTES);
-    let segment = Segment::attach(file, offset, job.local_rank, job.local_size, ring_bytes)
+    let pool_bytes = knobs.bytes(knob::SHM_POOL_BYTES);
+    let segment = Segment::attach(file, offset, job.local_rank, job.local_size, ring_bytes, pool_bytes)
         .map_err(|error| Error::new(Class::NoMem, error.to_string()))?;
     let settings = shm_transport::Settings {
         eager_max: knobs.bytes(knob::SHM_EAGER_MAX),
@@ -115,7 +116,8 @@ fn routes(job: &Job, knobs: &Knobs) -> Result<Routes> {
         rare_sleeps: !spin(job, knobs).is_zero(),
     };
     let peers = (0..job.local_size).map(Peer).collect();
-    Ok(Routes::Shm(ShmTransport::new(segment, settings, peers)))
+    let inside = (0..job.local_size).map(|local| job.board().entry(local).inside()).collect();
+    Ok(Routes::Shm(ShmTransport::new(segment, settings, peers, inside)))
 }
 
 /// MPI_Finalize, after the callbacks of MPI_COMM_SELF's attributes have run.

@@ -3,7 +3,7 @@
 //! An enum, not `dyn`: the hot path pays one predictable branch. A process
 //! alone in its job has no transport at all.
 
-use fabric::{Header, Limits, Lost, Memory, Peer, Post, Region, Sink, Transfer, Transport, WaitOn};
+use fabric::{Header, Limits, Lost, Memory, Peer, Post, Region, Sink, Slot, Transfer, Transport, WaitOn};
 use shm_transport::ShmTransport;
 
 /// All the ways out of this process.
@@ -32,7 +32,7 @@ impl Transport for Routes {
     }
 
     #[inline]
-    fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<Post, Lost> {
+    fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut Slot)) -> Result<Post, Lost> {
         match self {
             Routes::Shm(shm) => shm.post(peer, header, len, fill),
             Routes::Alone => Err(no_route(peer)),

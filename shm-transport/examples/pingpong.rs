@@ -45,9 +45,9 @@ struct Side {
 impl Side {
     fn new(file: BorrowedFd<'_>, me: u32) -> Side {
         pin(me as usize);
-        let segment = Segment::attach(file, 0, me, 2, RING).expect("shared memory");
+        let segment = Segment::attach(file, 0, me, 2, RING, 1 << 20).expect("shared memory");
         let settings = Settings { eager_max: 1 << 20, get_min: 1, single_copy: SingleCopy::Off, rare_sleeps: true };
-        let transport = ShmTransport::new(segment, settings, vec![Peer(0), Peer(1)]);
+        let transport = ShmTransport::new(segment, settings, vec![Peer(0), Peer(1)], Vec::new());
         Side {
             transport,
             other: Peer(1 - me),

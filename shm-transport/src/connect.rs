@@ -7,10 +7,11 @@
 
 use fabric::{Limits, Lost, Peer};
 
-use crate::ring::{Consumer, Producer};
+use crate::pool::{Pace, Pool};
+use crate::ring::{Consumer, LINE, Producer};
 use crate::segment::{Control, Segment, SegmentError};
 use crate::single_copy::{self, Access};
-use crate::sync::Ordering;
+use crate::sync::{AtomicU32, Ordering};
 use crate::wake::{self, Doorbell};
 
 /// Whether large messages are copied once, by process_vm_readv.
@@ -52,6 +53,11 @@ pub struct ShmTransport {
     met: Vec<u64>,
     /// First-time talkers seen so far.
     arrivals: u64,
+    /// This rank's pool, once a large body was sent; `Some(None)` when there is none
+    /// to be had.
+    pub(crate) pool: Option<Option<Pool>>,
+    /// By local rank: not 0 while it is in a call of the library. Empty: not known.
+    inside: Vec<&'static AtomicU32>,
     /// Peers that had no room when last posted to.
     pub(crate) blocked: Vec<Peer>,
     /// By local rank: may their memory be read?
@@ -61,6 +67,8 @@ pub struct ShmTransport {
     limits: Limits,
 }
 
+/// Bytes of a piece of a large message, at least.
+const PIECE: usize = 16 << 10;
 const NOBODY: u32 = u32::MAX;
 
 /// What leads to a peer.
@@ -74,11 +82,19 @@ pub(crate) struct Outbound {
     pub local: u32,
     /// The system has refused memory for longer laps.
     pub frozen: bool,
+    pub pace: Pace,
 }
 
 impl ShmTransport {
-    /// `peers` are the world ranks of the segment's ranks, in their order.
-    pub fn new(segment: Segment, settings: Settings, peers: Vec<Peer>) -> ShmTransport {
+    /// `peers` are the world ranks of the segment's ranks, in their order, `inside`
+    /// words of theirs that are not 0 while they are in a call of the library (none
+    /// at all if that is not known).
+    pub fn new(
+        segment: Segment,
+        settings: Settings,
+        peers: Vec<Peer>,
+        inside: Vec<&'static AtomicU32>,
+    ) -> ShmTransport {
         assert_eq!(peers.len(), segment.size() as usize);
         let world = peers.iter().map(|peer| peer.0 as usize + 1).max().unwrap_or(0);
         let mut locals = vec![NOBODY; world];
@@ -95,7 +111,9 @@ impl ShmTransport {
         if get_from != u64::MAX {
             single_copy::permit(&own.trial);
         }
-        let frame = Producer::max_body(segment.lines());
+        // Pieces of larger messages are of this size: small enough for the two copies of
+        // a message to go on side by side.
+        let frame = Producer::max_body(segment.lines()).min((settings.eager_max as usize).max(PIECE) + LINE);
         let limits = Limits { frame, eager: (settings.eager_max as usize).min(frame - 8), get_from };
         ShmTransport {
             own,
@@ -104,6 +122,8 @@ impl ShmTransport {
             inbound: Default::default(),
             met: vec![0; peers.len().div_ceil(64)],
             arrivals: 0,
+            pool: None,
+            inside,
             blocked: Vec::new(),
             access: vec![Access::Untried; peers.len()],
             registered,
@@ -133,7 +153,14 @@ impl ShmTransport {
         let local = self.local(peer).ok_or_else(|| lost("it is not on this host".into()))?;
         let producer = self.producer(local).map_err(|error| lost(error.to_string()))?;
         let (me, theirs) = (self.segment.me(), self.segment.control(local));
-        let outbound = Outbound { producer, doorbell: &theirs.doorbell, limits: self.limits, local, frozen: false };
+        let outbound = Outbound {
+            producer,
+            doorbell: &theirs.doorbell,
+            limits: self.limits,
+            local,
+            frozen: false,
+            pace: Pace::default(),
+        };
         self.outbound[peer.0 as usize] = Some(Box::new(outbound));
         if self.access[local as usize] == Access::Refused {
             self.refuse(peer, local);
@@ -143,6 +170,17 @@ impl ShmTransport {
         // the first frame does that, behind a barrier that this is in front of.
         theirs.arrivals.fetch_add(1, Ordering::Release);
         Ok(())
+    }
+
+    /// This rank's pool, mapped when first asked for.
+    pub(crate) fn map_pool(&mut self) -> Option<&mut Pool> {
+        let segment = &self.segment;
+        self.pool.get_or_insert_with(|| segment.pool(segment.me()).ok().map(Pool::new)).as_mut()
+    }
+
+    /// True when a peer is in a call of the library, so that it would answer soon.
+    pub(crate) fn is_inside(&self, local: u32) -> bool {
+        self.inside.get(local as usize).is_some_and(|word| word.load(Ordering::Relaxed) != 0)
     }
 
     fn producer(&self, local: u32) -> Result<Producer, SegmentError> {
@@ -175,7 +213,7 @@ impl ShmTransport {
                 match self.segment.ring(local, me) {
                     Ok(memory) => {
                         let doorbell = &self.segment.control(local).doorbell;
-                        self.inbound.add(peer, doorbell, Consumer::new(memory));
+                        self.inbound.add(peer, local, doorbell, Consumer::new(memory));
                     }
                     Err(error) => lost.push(Lost { peer, why: error.to_string() }),
                 }

@@ -1,7 +1,8 @@
 //! The transport between ranks of one host: rings in shared memory, and a single
 //! copy for large messages.
 //!
-//! [`segment`] is the memory, [`ring`] moves frames from one rank to another,
+//! [`segment`] is the memory, [`ring`] moves frames from one rank to another, `pool`
+//! carries their bodies where these are large,
 //! `connect` makes rings when two ranks first talk, `post` and `poll` are what runs
 //! for each message, `single_copy` reads a peer's memory, `wake` sleeps and wakes.
 //!
@@ -12,13 +13,15 @@
 //!
 //! What it does not do: notice that a peer has died. The launcher ends the job.
 
-#![deny(unsafe_code)] // allowed in `ring`, `segment`, `single_copy` and `wake`
+#![deny(unsafe_code)] // allowed in `pool`, `ring`, `segment`, `single_copy` and `wake`
 #![cfg_attr(loom, allow(dead_code))]
 
 #[cfg(not(loom))]
 mod connect;
 #[cfg(not(loom))]
 mod poll;
+#[cfg(not(loom))]
+mod pool;
 #[cfg(not(loom))]
 mod post;
 pub mod ring;

@@ -8,7 +8,9 @@
 use fabric::{Header, Lost, Peer, Sink, WaitOn};
 
 use crate::connect::ShmTransport;
+use crate::pool::{Mapping, Reference, Source};
 use crate::ring::Consumer;
+use crate::segment::{Segment, SegmentError};
 use crate::wake::Doorbell;
 
 /// So many rings are always active.
@@ -45,11 +47,15 @@ struct Inbound {
     burst: u8,
     /// The peer's.
     doorbell: &'static Doorbell,
+    /// Its local rank.
+    local: u32,
+    /// Its pool, once it has sent something large.
+    pool: Option<Source>,
 }
 
 impl Rings {
-    pub(crate) fn add(&mut self, peer: Peer, doorbell: &'static Doorbell, consumer: Consumer) {
-        self.all.push(Inbound { consumer, peer, heard: self.polls, burst: 1, doorbell });
+    pub(crate) fn add(&mut self, peer: Peer, local: u32, doorbell: &'static Doorbell, consumer: Consumer) {
+        self.all.push(Inbound { consumer, peer, heard: self.polls, burst: 1, doorbell, local, pool: None });
         self.activate(self.all.len() - 1);
     }
 
@@ -109,10 +115,14 @@ impl ShmTransport {
             let inbound = &mut self.inbound.all[at];
             if !inbound.consumer.is_ready() {
                 inbound.burst = 1;
+                // The sender may wait for room in its pool, and nothing else comes.
+                if inbound.consumer.has_references() {
+                    give_back(&mut inbound.consumer, inbound.doorbell, self.registered);
+                }
             } else {
                 moved = true;
                 inbound.heard = self.inbound.polls;
-                if let Err(lost) = inbound.take(self.registered, sink) {
+                if let Err(lost) = inbound.take(self.registered, &self.segment, sink) {
                     self.inbound.remove(at);
                     sink.lost(lost);
                     continue;
@@ -141,39 +151,64 @@ impl Inbound {
     /// Takes up to a burst of frames. An error is the end of the ring: where the
     /// next frame would start is not known, or not to be believed.
     #[inline]
-    fn take(&mut self, registered: bool, sink: &mut impl Sink) -> Result<(), Lost> {
-        let peer = self.peer;
+    fn take(&mut self, registered: bool, segment: &Segment, sink: &mut impl Sink) -> Result<(), Lost> {
+        let Inbound { peer, local, pool, .. } = self;
         for _ in 0..self.burst {
-            let taken = self.consumer.pop(|header, body| {
-                let (header, _) = Header::decode(header)?;
-                sink.frame(peer, &header, body);
-                Ok::<_, fabric::header::Malformed>(())
+            let taken = self.consumer.pop(|header, body, is_reference| {
+                let (header, _) = Header::decode(header).map_err(|malformed| lost(*peer, &malformed))?;
+                if is_reference {
+                    return large(*peer, &header, body, pool, || segment.pool(*local), sink);
+                }
+                sink.frame(*peer, &header, body);
+                Ok(None)
             });
             match taken {
-                Ok(Some(Ok(()))) => {}
+                Ok(Some(Ok(None))) => {}
+                Ok(Some(Ok(Some(word)))) => self.consumer.say(word),
+                Ok(Some(Err(lost))) => return Err(lost),
                 Ok(None) => {
                     self.burst = 1;
                     return Ok(());
                 }
-                Ok(Some(Err(malformed))) => return Err(lost(peer, &malformed)),
-                Err(broken) => return Err(lost(peer, &broken)),
+                Err(broken) => return Err(lost(*peer, &broken)),
             }
             if self.consumer.is_due() {
-                self.give_back(registered);
+                give_back(&mut self.consumer, self.doorbell, registered);
             }
         }
         self.burst = (2 * self.burst).min(BATCH);
         Ok(())
     }
+}
 
-    /// Gives back room, and wakes the producer if it sleeps for want of it.
-    #[cold]
-    fn give_back(&mut self, registered: bool) {
-        self.consumer.give_back();
-        self.doorbell.order(registered);
-        if self.consumer.is_wanted() {
-            self.doorbell.ring();
-        }
+/// A frame whose body is in the sender's pool; what is to be said of it.
+fn large(
+    peer: Peer,
+    header: &Header,
+    reference: &[u8],
+    pool: &mut Option<Source>,
+    map: impl FnOnce() -> Result<Mapping, SegmentError>,
+    sink: &mut impl Sink,
+) -> Result<Option<u64>, Lost> {
+    let source = match pool {
+        Some(source) => source,
+        None => pool.insert(Source::new(map().map_err(|error| lost(peer, &error))?)),
+    };
+    let reference = Reference::decode(reference);
+    let read = reference.and_then(|reference| source.read(reference, |body| sink.frame(peer, header, body)));
+    read.ok_or_else(|| Lost {
+        peer,
+        why: "it points outside of its pool: one of the two has overwritten memory".into(),
+    })
+}
+
+/// Gives back room, and wakes the producer if it sleeps for want of it.
+#[cold]
+fn give_back(consumer: &mut Consumer, doorbell: &Doorbell, registered: bool) {
+    consumer.give_back();
+    doorbell.order(registered);
+    if consumer.is_wanted() {
+        doorbell.ring();
     }
 }
 

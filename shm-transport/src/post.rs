@@ -1,34 +1,104 @@
 //! The sending half of the data path.
 
-use fabric::{Header, Lost, Peer, Post};
+use fabric::{Header, Lost, Peer, Post, Slot};
 
 use crate::connect::{Outbound, ShmTransport};
+use crate::pool::{self, Reference, Way};
 use crate::ring::{self, Room};
 
+/// Bodies from this size on go through the pool, bytes.
+const POOLED: usize = 4096;
+/// Bodies from this size on may be written past the cache, bytes.
+const PAST_CACHE: usize = 2048;
+
 impl ShmTransport {
-    /// Writes a frame into the ring to `peer`, and wakes it if it sleeps.
+    /// Writes a frame into the ring to `peer`, a large body into the pool, and wakes
+    /// the peer if it sleeps.
     #[inline]
     pub(crate) fn post_frame(
         &mut self,
         peer: Peer,
         header: &Header,
         len: usize,
-        fill: impl FnOnce(&mut [u8]),
+        fill: impl FnOnce(&mut Slot),
     ) -> Result<Post, Lost> {
-        let (at, needed) = (peer.0 as usize, ring::lines(len));
-        let registered = self.registered;
-        if let Some(Some(outbound)) = self.outbound.get_mut(at)
-            && outbound.producer.has_room(needed)
-        {
-            outbound.send(header, len, fill, registered);
-            return Ok(Post::Sent);
+        if len >= POOLED {
+            self.post_pooled(peer, header, len, fill)
+        } else {
+            self.post_in_ring(peer, header, len, fill)
         }
-        if !self.make_room(peer, needed)? {
+    }
+
+    #[inline]
+    fn post_in_ring(
+        &mut self,
+        peer: Peer,
+        header: &Header,
+        len: usize,
+        fill: impl FnOnce(&mut Slot),
+    ) -> Result<Post, Lost> {
+        if !self.has_room(peer, ring::lines(len))? {
             return Ok(Post::NoRoom);
         }
-        let Some(Some(outbound)) = self.outbound.get_mut(at) else { return Err(unreachable_peer(peer)) };
-        outbound.send(header, len, fill, registered);
+        let registered = self.registered;
+        let Some(Some(outbound)) = self.outbound.get_mut(peer.0 as usize) else { return Err(unreachable_peer(peer)) };
+        let past_cache = len >= PAST_CACHE && outbound.pace.best() == Way::Past;
+        outbound.producer.publish(header, len, past_cache, fill);
+        outbound.wake(registered);
         Ok(Post::Sent)
+    }
+
+    fn post_pooled(
+        &mut self,
+        peer: Peer,
+        header: &Header,
+        len: usize,
+        fill: impl FnOnce(&mut Slot),
+    ) -> Result<Post, Lost> {
+        if !self.has_room(peer, ring::lines(Reference::SIZE))? {
+            return Ok(Post::NoRoom);
+        }
+        self.map_pool();
+        let ShmTransport { pool: Some(Some(pool)), segment, outbound, .. } = self else {
+            return self.post_in_ring(peer, header, len, fill);
+        };
+        let room = pool.room(
+            peer,
+            len,
+            |part| segment.allocate_pool(part),
+            |block| match outbound.get_mut(block.to.0 as usize) {
+                Some(Some(outbound)) => outbound.producer.has_passed(block.until),
+                _ => true,
+            },
+        );
+        let Some(Some(outbound)) = outbound.get_mut(peer.0 as usize) else { return Err(unreachable_peer(peer)) };
+        let start = match room {
+            pool::Room::At(start) => start,
+            pool::Room::After(position) => {
+                outbound.producer.wait_for_head(position);
+                self.note_blocked(peer);
+                return Ok(Post::NoRoom);
+            }
+            pool::Room::None => return self.post_in_ring(peer, header, len, fill),
+        };
+        let Outbound { producer, pace, .. } = &mut **outbound;
+        if pace.is_curious() {
+            pace.hear(producer.reader_says());
+        }
+        let until = producer.position() + ring::lines(Reference::SIZE);
+        let reference = pool.write(start, len, (peer, until), pace, fill);
+        producer.publish_reference(header, &reference.encode());
+        outbound.wake(self.registered);
+        Ok(Post::Sent)
+    }
+
+    /// Room in the ring for a frame of so many lines, now.
+    #[inline]
+    fn has_room(&mut self, peer: Peer, needed: u64) -> Result<bool, Lost> {
+        match self.outbound.get(peer.0 as usize) {
+            Some(Some(outbound)) if outbound.producer.has_room(needed) => Ok(true),
+            _ => self.make_room(peer, needed),
+        }
     }
 
     /// Connects, begins another lap, or makes laps longer; false when the peer has
@@ -54,10 +124,14 @@ impl ShmTransport {
                 },
             }
         }
+        self.note_blocked(peer);
+        Ok(false)
+    }
+
+    fn note_blocked(&mut self, peer: Peer) {
         if !self.blocked.contains(&peer) {
             self.blocked.push(peer);
         }
-        Ok(false)
     }
 
     /// True when a peer that had no room has some now; forgets those that have.
@@ -81,10 +155,9 @@ impl ShmTransport {
 }
 
 impl Outbound {
-    /// Publishes a frame for which there is room, and wakes the peer if it sleeps.
+    /// Wakes the peer if it sleeps, after something was published.
     #[inline]
-    fn send(&mut self, header: &Header, len: usize, fill: impl FnOnce(&mut [u8]), registered: bool) {
-        self.producer.publish(header, len, fill);
+    fn wake(&mut self, registered: bool) {
         self.doorbell.order(registered);
         self.doorbell.ring();
     }

@@ -2,7 +2,8 @@
 //! processes share.
 //!
 //! ```text
-//! line 0        head: lines consumed so far             written by the consumer
+//! line 0        head: lines consumed so far; a word     written by the consumer
+//!               about the bodies it reads
 //! line 1        wanted: the producer waits for room     written by the producer
 //! line 2 ..     frames, each a run of consecutive lines
 //!
@@ -11,7 +12,8 @@
 //! ```
 //!
 //! The word says everything: 0, nothing is here yet; `SKIP`, go on at line 2;
-//! else the length of the body plus one. A body of up to 24 bytes shares the
+//! else the length of the body plus one, and a bit that says that the body is a
+//! reference to the `pool`, where large bodies are. A body of up to 24 bytes shares the
 //! header's line, so that a small message is one line that changes hands; a body
 //! of `ALIGNED` bytes and more begins on a line of its own, so that both copies
 //! run on whole lines.
@@ -52,7 +54,7 @@
 
 #![allow(unsafe_code)]
 
-use fabric::Header;
+use fabric::{Header, Slot};
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -68,6 +70,10 @@ const PREFIX: usize = 8 + Header::SIZE;
 /// Bodies from this size on begin on a line of their own, bytes. The 24
 /// bytes that it loses are less than what copies of whole lines gain.
 const ALIGNED: usize = 512;
+/// Each stands for a large body, so fewer of them are gathered.
+const REFERENCES: u32 = 4;
+/// In the word: the body only says where the body is.
+const REFERENCE: u64 = 1 << 62;
 /// The word of the end of a lap.
 const SKIP: u64 = u64::MAX;
 /// Lines in front of the frames.
@@ -166,6 +172,14 @@ impl Memory {
         self.word(0)
     }
 
+    /// What the consumer says about the bodies that it reads; see `pool`.
+    #[cfg(not(loom))]
+    #[inline]
+    fn says(&self) -> &AtomicU64 {
+        // SAFETY: the second word of the head's line, which only ever is an atomic.
+        unsafe { &*self.line(0).cast::<AtomicU64>().add(1) }
+    }
+
     /// Not 0: the producer waits for room.
     #[inline]
     fn wanted(&self) -> &AtomicU64 {
@@ -192,6 +206,9 @@ pub struct Producer {
     pressed: bool,
     /// Lines that the last frame found no room for; 0 when it found some.
     waits_for: u64,
+    /// Where the head has to be for the last frame to find room in the pool; 0 when
+    /// it does not wait for that.
+    waits_until: u64,
     /// `wanted` is 1.
     has_said: bool,
 }
@@ -215,6 +232,7 @@ impl Producer {
             end,
             pressed: false,
             waits_for: 0,
+            waits_until: 0,
             has_said: false,
         }
     }
@@ -245,11 +263,17 @@ impl Producer {
         self.update_limit();
         let room = self.find(needed, may_lengthen && self.end < self.memory.lines);
         self.waits_for = if room == Room::Found { 0 } else { needed };
-        if room == Room::Found && self.has_said {
+        if room == Room::Found {
+            self.want_nothing();
+        }
+        Ok(room)
+    }
+
+    fn want_nothing(&mut self) {
+        if self.has_said {
             self.has_said = false;
             self.memory.wanted().store(0, Ordering::Relaxed);
         }
-        Ok(room)
     }
 
     fn find(&mut self, needed: u64, may_lengthen: bool) -> Room {
@@ -291,6 +315,31 @@ impl Producer {
         self.update_limit();
     }
 
+    /// Where the next frame begins.
+    #[cfg(not(loom))]
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// True when the consumer has read all frames up to that position.
+    pub(crate) fn has_passed(&mut self, position: u64) -> bool {
+        if self.consumed < position {
+            let head = self.memory.head().load(Ordering::Acquire).wrapping_add(FIRST);
+            // One that can't be is reported when room is looked for.
+            if head > self.consumed && head <= self.position {
+                self.consumed = head;
+                self.update_limit();
+            }
+        }
+        self.consumed >= position
+    }
+
+    /// What the consumer has said last with [`Consumer::say`].
+    #[cfg(not(loom))]
+    pub(crate) fn reader_says(&self) -> u64 {
+        self.memory.says().load(Ordering::Relaxed)
+    }
+
     /// Lines of a lap.
     pub fn end(&self) -> u64 {
         self.end
@@ -302,7 +351,13 @@ impl Producer {
 
     /// True when the last frame found no room.
     pub fn is_waiting(&self) -> bool {
-        self.waits_for > 0
+        self.waits_for > 0 || self.waits_until > 0
+    }
+
+    /// The last frame found no room elsewhere, and will when the head is there.
+    #[cfg(not(loom))]
+    pub(crate) fn wait_for_head(&mut self, position: u64) {
+        self.waits_until = position;
     }
 
     /// Tells the consumer that this side waits for room, until it has found some.
@@ -321,13 +376,40 @@ impl Producer {
 
     /// True when the last frame found no room and would find some now.
     pub fn has_found_room(&mut self) -> bool {
+        if self.waits_until > 0 {
+            let found = self.has_passed(self.waits_until);
+            if found {
+                self.waits_until = 0;
+                self.want_nothing();
+            }
+            return found;
+        }
         // A head that can't be is found again, and reported, when the frame is posted.
         self.is_waiting() && !matches!(self.look_for_room(self.waits_for, false), Ok(Room::None))
     }
 
-    /// Publishes a frame. The caller has made sure that there is room.
+    /// Publishes a frame. The caller has made sure that there is room. `past_cache`:
+    /// the processors share no cache.
     #[inline]
-    pub fn publish(&mut self, header: &Header, body: usize, fill: impl FnOnce(&mut [u8])) {
+    pub fn publish(&mut self, header: &Header, body: usize, past_cache: bool, fill: impl FnOnce(&mut Slot)) {
+        self.publish_as(0, header, body, |bytes| {
+            if past_cache {
+                fill(&mut Slot::past_cache(bytes));
+                streams_are_done();
+            } else {
+                fill(&mut Slot::new(bytes));
+            }
+        });
+    }
+
+    /// Publishes a frame whose body is elsewhere, where `reference` says.
+    #[inline]
+    pub fn publish_reference(&mut self, header: &Header, reference: &[u8]) {
+        self.publish_as(REFERENCE, header, reference.len(), |bytes| bytes.copy_from_slice(reference));
+    }
+
+    #[inline(always)]
+    fn publish_as(&mut self, mark: u64, header: &Header, body: usize, fill: impl FnOnce(&mut [u8])) {
         let needed = lines(body);
         let next = self.position + needed;
         assert!(next < self.limit, "a frame was published without room for it");
@@ -345,13 +427,23 @@ impl Producer {
             line.add(8).cast::<[u8; Header::SIZE]>().write(header.encode());
             fill(std::slice::from_raw_parts_mut(line.add(body_at(body)), body));
         }
-        self.memory.word(self.position).store(body as u64 + 1, Ordering::Release);
+        self.memory.word(self.position).store(mark | (body as u64 + 1), Ordering::Release);
         self.position = next;
         if self.cleared == next + 1 && self.cleared < self.limit {
             self.memory.word(self.cleared).store(0, Ordering::Relaxed);
             self.cleared += 1;
         }
     }
+}
+
+/// Stores past the cache are before all stores that follow.
+#[inline(always)]
+pub(crate) fn streams_are_done() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has SSE.
+    unsafe {
+        std::arch::x86_64::_mm_sfence()
+    };
 }
 
 /// The receiving side.
@@ -364,6 +456,8 @@ pub struct Consumer {
     returned: u64,
     /// Lines to gather before they are given back.
     gather: u64,
+    /// References among the frames that were not given back.
+    references: u32,
 }
 
 // SAFETY: as for `Producer`.
@@ -373,7 +467,7 @@ impl Consumer {
     /// The only consumer of that ring.
     pub fn new(memory: Memory) -> Consumer {
         let gather = GATHER.min(memory.lines / 8);
-        Consumer { memory, position: FIRST, returned: FIRST, gather }
+        Consumer { memory, position: FIRST, returned: FIRST, gather, references: 0 }
     }
 
     /// True when a frame waits.
@@ -382,10 +476,10 @@ impl Consumer {
         self.memory.word(self.position).load(Ordering::Acquire) != 0
     }
 
-    /// Hands the next frame to `take`, header and body as they stand in the ring;
-    /// `None` if there is none.
+    /// Hands the next frame to `take`, header and body as they stand in the ring, and
+    /// whether the body is a reference; `None` if there is no frame.
     #[inline]
-    pub fn pop<R>(&mut self, take: impl FnOnce(&[u8; Header::SIZE], &[u8]) -> R) -> Result<Option<R>, Broken> {
+    pub fn pop<R>(&mut self, take: impl FnOnce(&[u8; Header::SIZE], &[u8], bool) -> R) -> Result<Option<R>, Broken> {
         let mut word = self.memory.word(self.position).load(Ordering::Acquire);
         if word == SKIP {
             word = self.next_lap();
@@ -393,10 +487,13 @@ impl Consumer {
         if word == 0 {
             return Ok(None);
         }
+        let is_reference = word & REFERENCE != 0;
+        word &= !REFERENCE;
+        self.references += u32::from(is_reference);
         // A frame never reaches the last line of the ring. The first comparison
         // keeps the sum in `lines` from overflowing.
         let most = self.memory.lines - 1 - self.memory.place(self.position);
-        if word > self.memory.lines * LINE as u64 || lines((word - 1) as usize) > most {
+        if word == 0 || word > self.memory.lines * LINE as u64 || lines((word - 1) as usize) > most {
             return Err(Broken { what: "a frame's word", value: word });
         }
         let body = (word - 1) as usize;
@@ -409,7 +506,7 @@ impl Consumer {
         let (header, body_bytes) = unsafe {
             (&*line.add(8).cast::<[u8; Header::SIZE]>(), std::slice::from_raw_parts(line.add(body_at(body)), body))
         };
-        let taken = take(header, body_bytes);
+        let taken = take(header, body_bytes, is_reference);
         self.position += lines(body);
         Ok(Some(taken))
     }
@@ -423,10 +520,22 @@ impl Consumer {
         self.memory.word(self.position).load(Ordering::Acquire)
     }
 
-    /// True when enough has gathered to be given back.
+    /// Tells the producer something; a word that says all by itself.
+    #[cfg(not(loom))]
+    pub(crate) fn say(&self, word: u64) {
+        self.memory.says().store(word, Ordering::Relaxed);
+    }
+
+    /// True when enough has gathered to be given back, of room or of references.
     #[inline]
     pub fn is_due(&self) -> bool {
-        self.position - self.returned >= self.gather
+        self.position - self.returned >= self.gather || self.references >= REFERENCES
+    }
+
+    /// True when bodies elsewhere were read that the producer does not know of.
+    #[inline]
+    pub fn has_references(&self) -> bool {
+        self.references > 0
     }
 
     /// Gives back all room.
@@ -434,6 +543,7 @@ impl Consumer {
         // Release: what was read from these lines has been read before.
         self.memory.head().store(self.position - FIRST, Ordering::Release);
         self.returned = self.position;
+        self.references = 0;
     }
 
     /// True when the producer waits for room. To be asked behind the barrier of

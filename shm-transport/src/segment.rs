@@ -8,6 +8,7 @@
 //!                 64 B  arrivals (count of first-time talkers), trial (see `single_copy`)
 //!                 n/8 B bitmap of those talkers, rounded up to 64
 //! next page     rings       for each receiver, for each sender: ring_bytes
+//! next page     pools       for each sender: pool_bytes
 //! ```
 //!
 //! Everything starts as zero and that is its valid first state, so nobody has to
@@ -32,6 +33,7 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use rustix::process::{Resource, getrlimit};
 
+use crate::pool;
 use crate::ring::{self, LINE};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::wake::Doorbell;
@@ -52,14 +54,14 @@ pub enum SegmentError {
     },
     /// Ranks of one job were given different sizes.
     #[error(
-        "the ranks of this host do not agree on their shared memory: {} ranks and shm.ring_bytes = {} here, {} and {} elsewhere. Give all of them the same",
-        ours.0, ours.1, theirs.0, theirs.1
+        "the ranks of this host do not agree on their shared memory: {} ranks, shm.ring_bytes = {} and shm.pool_bytes = {} here, {}, {} and {} elsewhere. Give all of them the same",
+        ours.0, ours.1, ours.2, theirs.0, theirs.1, theirs.2
     )]
     Disagreement {
-        /// Ranks of the host and bytes of a ring, as this rank was told.
-        ours: (u32, u64),
+        /// Ranks of the host and bytes of a ring and a pool, as this rank was told.
+        ours: (u32, u64, u64),
         /// As the first rank was told.
-        theirs: (u32, u64),
+        theirs: (u32, u64, u64),
     },
 }
 
@@ -108,6 +110,7 @@ pub struct Segment {
     me: u32,
     size: u32,
     ring_bytes: u64,
+    pool_bytes: u64,
 }
 
 // SAFETY: `control` points to shared memory that stays mapped for the life of the
@@ -116,22 +119,24 @@ unsafe impl Send for Segment {}
 
 impl Segment {
     /// Joins the segment at `offset` (page-aligned) of `file` as rank `me` of
-    /// `size`. All ranks give the same `size` and `ring_bytes` (a power of two, at
-    /// least a page).
+    /// `size`. All ranks give the same `size`, and the same `ring_bytes` and
+    /// `pool_bytes` (powers of two, at least a page).
     pub fn attach(
         file: BorrowedFd<'_>,
         offset: u64,
         me: u32,
         size: u32,
         ring_bytes: u64,
+        pool_bytes: u64,
     ) -> Result<Segment, SegmentError> {
-        assert!(me < size && offset.is_multiple_of(page()) && ring_bytes.is_power_of_two() && ring_bytes >= page());
+        assert!(me < size && offset.is_multiple_of(page()));
+        assert!([ring_bytes, pool_bytes].iter().all(|bytes| bytes.is_power_of_two() && *bytes >= page()));
         let bytes = control_bytes(size);
         let failed = |errno| SegmentError::System { what: "the ranks' control blocks", bytes, errno };
         let file = rustix::io::fcntl_dupfd_cloexec(file, 3).map_err(failed)?;
         allocate(&file, offset, bytes).map_err(failed)?;
         let control = map(&file, offset, bytes).map_err(failed)?.cast_const();
-        let segment = Segment { file, offset, control, me, size, ring_bytes };
+        let segment = Segment { file, offset, control, me, size, ring_bytes, pool_bytes };
         segment.agree()?;
         segment.stretch()?;
         Ok(segment)
@@ -214,6 +219,33 @@ impl Segment {
         })
     }
 
+    /// Maps the pool of a sender.
+    pub(crate) fn pool(&self, from: u32) -> Result<pool::Mapping, SegmentError> {
+        let bytes = self.pool_bytes;
+        let base = map(&self.file, self.pool_at(from), bytes).map_err(|errno| SegmentError::System {
+            what: "a pool of messages",
+            bytes,
+            errno,
+        })?;
+        // SAFETY: freshly mapped, page-aligned, never unmapped.
+        Ok(unsafe { pool::Mapping::new(base, bytes as usize) })
+    }
+
+    /// Takes memory for a part of this rank's pool; false when there is none.
+    pub(crate) fn allocate_pool(&self, part: Range<usize>) -> bool {
+        allocate(&self.file, self.pool_at(self.me) + part.start as u64, part.len() as u64).is_ok()
+    }
+
+    fn pool_at(&self, from: u32) -> u64 {
+        assert!(from < self.size);
+        self.offset + control_bytes(self.size) + self.rings_bytes() + u64::from(from) * self.pool_bytes
+    }
+
+    /// Bytes of all rings.
+    fn rings_bytes(&self) -> u64 {
+        u64::from(self.size) * u64::from(self.size) * self.ring_bytes
+    }
+
     fn ring_at(&self, from: u32, to: u32) -> u64 {
         assert!(from < self.size && to < self.size);
         let index = u64::from(to) * u64::from(self.size) + u64::from(from);
@@ -224,12 +256,17 @@ impl Segment {
     fn agree(&self) -> Result<(), SegmentError> {
         // SAFETY: the first line of the mapping, aligned, never unmapped.
         let agreed = unsafe { &*self.control.cast::<AtomicU64>() };
-        let ours = u64::from(self.size) << 32 | u64::from(self.ring_bytes.trailing_zeros());
+        let bits = |bytes: u64| u64::from(bytes.trailing_zeros());
+        let ours = u64::from(self.size) << 32 | bits(self.pool_bytes) << 8 | bits(self.ring_bytes);
         // Relaxed: a number that says all by itself.
         match agreed.compare_exchange(0, ours, Ordering::Relaxed, Ordering::Relaxed) {
             Err(theirs) if theirs != ours => Err(SegmentError::Disagreement {
-                ours: (self.size, self.ring_bytes),
-                theirs: ((theirs >> 32) as u32, 1u64.checked_shl(theirs as u32).unwrap_or(0)),
+                ours: (self.size, self.ring_bytes, self.pool_bytes),
+                theirs: (
+                    (theirs >> 32) as u32,
+                    1u64.checked_shl(theirs as u32 & 0xFF).unwrap_or(0),
+                    1u64.checked_shl(theirs as u32 >> 8).unwrap_or(0),
+                ),
             }),
             _ => Ok(()),
         }
@@ -238,8 +275,8 @@ impl Segment {
     /// Makes the file as long as all rings, which takes no memory. All ranks agree
     /// on the length, so it does not matter who comes first and the file never shrinks.
     fn stretch(&self) -> Result<(), SegmentError> {
-        let rings = u64::from(self.size) * u64::from(self.size) * self.ring_bytes;
-        let length = self.offset + control_bytes(self.size) + rings;
+        let pools = u64::from(self.size) * self.pool_bytes;
+        let length = self.offset + control_bytes(self.size) + self.rings_bytes() + pools;
         let failed = |errno| SegmentError::System { what: "the message rings of all ranks", bytes: length, errno };
         if (fstat(&self.file).map_err(failed)?.st_size as u64) < length {
             within_limit(length).map_err(failed)?;

@@ -1,6 +1,6 @@
 //! The seam: what each call of [`Transport`] comes to on shared memory.
 
-use fabric::{Header, Limits, Lost, Memory, Peer, Post, Region, Sink, Transfer, Transport, WaitOn};
+use fabric::{Header, Limits, Lost, Memory, Peer, Post, Region, Sink, Slot, Transfer, Transport, WaitOn};
 
 use crate::connect::ShmTransport;
 use crate::single_copy::{self, Access, Read};
@@ -13,7 +13,7 @@ impl Transport for ShmTransport {
     }
 
     #[inline]
-    fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<Post, Lost> {
+    fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut Slot)) -> Result<Post, Lost> {
         self.post_frame(peer, header, len, fill)
     }
 
@@ -30,6 +30,10 @@ impl Transport for ShmTransport {
 
     fn get(&mut self, peer: Peer, region: &Region, from: u64, into: Memory, _token: u64) -> Result<Transfer, Lost> {
         let Some(local) = self.local(peer) else { return Ok(Transfer::Refused) };
+        // Two that both copy are faster; one alone does not wait for the other.
+        if self.is_inside(local) {
+            return Ok(Transfer::Refused);
+        }
         if self.limits_of(peer).get_from == u64::MAX || self.access(peer, local) != Access::Allowed {
             return Ok(Transfer::Refused);
         }

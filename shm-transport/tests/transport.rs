@@ -14,6 +14,7 @@ use shm_transport::{Segment, SegmentError, Settings, ShmTransport, SingleCopy};
 const SETTINGS: Settings =
     Settings { eager_max: 1 << 20, get_min: 1, single_copy: SingleCopy::Auto, rare_sleeps: true };
 const RING: u64 = 16 << 10;
+const POOL: u64 = 1 << 20;
 /// Longer than anything takes that does not hang.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -42,8 +43,8 @@ fn peer(local: u32) -> Peer {
 }
 
 fn join(file: &OwnedFd, me: u32, size: u32, ring_bytes: u64, settings: Settings) -> ShmTransport {
-    let segment = Segment::attach(file.as_fd(), 0, me, size, ring_bytes).expect("the segment is mapped");
-    ShmTransport::new(segment, settings, (0..size).map(peer).collect())
+    let segment = Segment::attach(file.as_fd(), 0, me, size, ring_bytes, POOL).expect("the segment is mapped");
+    ShmTransport::new(segment, settings, (0..size).map(peer).collect(), Vec::new())
 }
 
 /// Both ranks of a segment of two, in this thread.
@@ -191,11 +192,11 @@ fn a_pair_that_does_not_talk_costs_next_to_nothing_and_one_that_does_a_page() {
 #[test]
 fn ranks_that_disagree_are_told() {
     let file = Segment::file().unwrap();
-    Segment::attach(file.as_fd(), 0, 0, 2, RING).unwrap();
-    let error = Segment::attach(file.as_fd(), 0, 1, 2, 2 * RING).unwrap_err();
-    assert_eq!(error, SegmentError::Disagreement { ours: (2, 2 * RING), theirs: (2, RING) });
-    assert!(Segment::attach(file.as_fd(), 0, 2, 3, RING).is_err());
-    Segment::attach(file.as_fd(), 0, 1, 2, RING).unwrap();
+    Segment::attach(file.as_fd(), 0, 0, 2, RING, POOL).unwrap();
+    let error = Segment::attach(file.as_fd(), 0, 1, 2, 2 * RING, POOL).unwrap_err();
+    assert_eq!(error, SegmentError::Disagreement { ours: (2, 2 * RING, POOL), theirs: (2, RING, POOL) });
+    assert!(Segment::attach(file.as_fd(), 0, 2, 3, RING, POOL).is_err());
+    Segment::attach(file.as_fd(), 0, 1, 2, RING, POOL).unwrap();
 }
 
 #[test]
@@ -223,9 +224,9 @@ fn a_ring_full_of_garbage_loses_its_peer_alone() {
         let mut inbox = Inbox::default();
         assert_eq!(post(&mut sender, peer(1), 0, 8), Post::Sent);
         assert!(receiver.poll(&mut inbox));
-        // The ring from rank 0 to rank 1 is the third of four.
+        // The ring from rank 0 to rank 1 is the third of four, in front of two pools.
         let raw = std::fs::File::from(file);
-        let ring = raw.metadata().unwrap().len() - 2 * RING;
+        let ring = raw.metadata().unwrap().len() - 2 * RING - 2 * POOL;
         (0..RING / 64).for_each(|line| raw.write_all_at(&garbage, ring + line * 64).unwrap());
         raw.write_all_at(&[0xEE; 8], ring).unwrap();
         (0..3).for_each(|_| _ = receiver.poll(&mut inbox));
@@ -408,7 +409,7 @@ fn memory_of_another_process_is_read_until_it_is_gone() {
 /// A limit of file sizes is found before the kernel kills for it.
 fn small_files(file: &OwnedFd) {
     setrlimit(Resource::Fsize, Rlimit { current: Some(100_000), maximum: Some(100_000) }).unwrap();
-    let error = Segment::attach(file.as_fd(), 0, 0, 8, 1 << 20).unwrap_err();
+    let error = Segment::attach(file.as_fd(), 0, 0, 8, 1 << 20, 1 << 20).unwrap_err();
     assert!(error.to_string().contains("ulimit -f"), "{error}");
 }
 

@@ -42,6 +42,7 @@ const UNSAFE: &[&str] = &[
     "runtime/src/recorder.rs",
     "runtime/src/topology.rs",
     "runtime/src/wait.rs",
+    "shm-transport/src/pool.rs",
     "shm-transport/src/ring.rs",
     "shm-transport/src/segment.rs",
     "shm-transport/src/single_copy.rs",

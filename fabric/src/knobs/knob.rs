@@ -164,10 +164,12 @@ macro_rules! knobs {
 }
 
 knobs! {
-    SHM_EAGER_MAX: Bytes = Row::bytes("shm.eager_max", 8 * K, 64..=256 * K,
+    SHM_EAGER_MAX: Bytes = Row::bytes("shm.eager_max", 32 * K, 64..=256 * K,
         "largest message that is copied through the ring without asking the receiver first");
-    SHM_RING_BYTES: Bytes = Row::power("shm.ring_bytes", 128 * K, 16 * K..=16 * M,
+    SHM_RING_BYTES: Bytes = Row::power("shm.ring_bytes", 256 * K, 16 * K..=16 * M,
         "size of the ring between two processes of a node, from one to the other");
+    SHM_POOL_BYTES: Bytes = Row::power("shm.pool_bytes", 4 * M, 64 * K..=64 * M,
+        "memory that a process takes, as it needs it, for large messages on their way to others of its node; more than its private cache");
     SHM_SINGLE_COPY: SingleCopy = Row::choice("shm.single_copy",
         "whether large messages are read straight from the sender's memory (auto: where a trial read succeeds)");
     SHM_GET_MIN: Bytes = Row::bytes("shm.get_min", 32 * K, 1..=G,

@@ -19,7 +19,7 @@ use std::rc::Rc;
 
 use crate::header::Header;
 use crate::memory::Memory;
-use crate::transport::{Limits, Lost, Peer, Post, Region, Sink, Transfer, Transport, WaitOn};
+use crate::transport::{Limits, Lost, Peer, Post, Region, Sink, Slot, Transfer, Transport, WaitOn};
 
 pub use random::Rng;
 use world::World;
@@ -109,7 +109,7 @@ impl Transport for SimTransport {
         &self.limits
     }
 
-    fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<Post, Lost> {
+    fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut Slot)) -> Result<Post, Lost> {
         assert!(peer != self.me, "a process posts to itself");
         assert!(len <= self.limits.frame, "a body of {len} bytes does not fit a frame");
         self.world.borrow_mut().post(self.me, peer, header, len, fill)

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use super::{Get, Options, Rng};
 use crate::header::Header;
 use crate::memory::Memory;
-use crate::transport::{Lost, Peer, Post, Region, Sink, Transfer};
+use crate::transport::{Lost, Peer, Post, Region, Sink, Slot, Transfer};
 
 #[derive(Debug)]
 struct Flight {
@@ -127,7 +127,7 @@ impl World {
         to: Peer,
         header: &Header,
         len: usize,
-        fill: impl FnOnce(&mut [u8]),
+        fill: impl FnOnce(&mut Slot),
     ) -> Result<Post, Lost> {
         self.tick();
         if self.is_dead(to) || self.is_dead(from) {
@@ -141,7 +141,7 @@ impl World {
             return Ok(Post::NoRoom);
         }
         let mut body = vec![0xA5; len];
-        fill(&mut body);
+        fill(&mut Slot::new(&mut body));
         if channel.is_empty() {
             self.places[to.0 as usize].senders.push(from);
         }

@@ -62,12 +62,12 @@ fn push(producer: &mut Producer, tag: u8, len: usize) -> bool {
     if !producer.has_room(needed) && producer.look_for_room(needed, false).unwrap() != Room::Found {
         return false;
     }
-    producer.publish(&Header::new(Kind::Eager), len, |slot| slot.fill(tag));
+    producer.publish(&Header::new(Kind::Eager), len, false, |slot| slot.fill(tag));
     true
 }
 
 fn take(consumer: &mut Consumer) -> Option<(u8, usize)> {
-    let taken = consumer.pop(|_, body| {
+    let taken = consumer.pop(|_, body, _| {
         assert!(body.iter().all(|&byte| byte == body[0]), "a torn frame");
         (body[0], body.len())
     });
@@ -151,7 +151,7 @@ fn whoever_sleeps_for_room_is_woken() {
         let theirs = doorbell.clone();
         let receiver = thread::spawn(move || {
             for _ in 0..2 {
-                assert!(consumer.pop(|_, _| ()).unwrap().is_some());
+                assert!(consumer.pop(|_, _, _| ()).unwrap().is_some());
             }
             consumer.give_back();
             theirs.order(false);

@@ -46,13 +46,13 @@ fn push(producer: &mut Producer, tag: u64, len: usize) -> Result<bool, Broken> {
             Room::Lengthen(end) => producer.lengthen(end),
         }
     }
-    producer.publish(&header(tag), len, |slot| slot.copy_from_slice(&body(tag, len)));
+    producer.publish(&header(tag), len, false, |slot| slot.copy_from_slice(&body(tag, len)));
     Ok(true)
 }
 
 /// What a transport does to take one, giving back room when it is due.
 fn take(consumer: &mut Consumer) -> Result<Option<(u64, Vec<u8>)>, Broken> {
-    let taken = consumer.pop(|header, body| (Header::decode(header).unwrap().0.context, body.to_vec()))?;
+    let taken = consumer.pop(|header, body, _| (Header::decode(header).unwrap().0.context, body.to_vec()))?;
     if consumer.is_due() {
         consumer.give_back();
     }
@@ -123,7 +123,7 @@ mod under_miri {
             let mut post = |consumer: &mut Consumer, needed: u64| {
                 assert!(producer.has_room(needed) || producer.look_for_room(needed, false).unwrap() == Room::Found);
                 let len = (needed as usize * LINE).saturating_sub(LINE);
-                producer.publish(&header(0), len, |slot| slot.fill(1));
+                producer.publish(&header(0), len, false, |slot| slot.fill(1));
                 assert_eq!(take(consumer).unwrap().unwrap().1.len(), len);
             };
             (0..before).for_each(|_| post(&mut consumer, 1));
@@ -144,7 +144,7 @@ mod under_miri {
         producer.say_wanted();
         assert!(consumer.is_wanted());
         for _ in 0..2 {
-            consumer.pop(|_, _| ()).unwrap().unwrap();
+            consumer.pop(|_, _, _| ()).unwrap().unwrap();
         }
         assert!(!producer.has_found_room(), "nothing was given back");
         consumer.give_back();
@@ -174,7 +174,7 @@ mod under_miri {
             let mut heap = Heap::new(64);
             let (_, mut consumer, memory) = heap.ring(64);
             memory.word(FIRST).store(lie, Ordering::Relaxed);
-            assert!(consumer.pop(|_, _| ()).is_err(), "{lie}");
+            assert!(consumer.pop(|_, _, _| ()).is_err(), "{lie}");
         }
         // The largest frame that stays in front of the last line, and one byte more.
         let most = (64 - 1 - FIRST - 1) * LINE as u64;
@@ -182,13 +182,13 @@ mod under_miri {
             let mut heap = Heap::new(64);
             let (_, mut consumer, memory) = heap.ring(64);
             memory.word(FIRST).store(body + 1, Ordering::Relaxed);
-            assert_eq!(consumer.pop(|_, body| body.len()).is_ok(), fits);
+            assert_eq!(consumer.pop(|_, body, _| body.len()).is_ok(), fits);
         }
         // A skip that leads to a skip.
         let mut heap = Heap::new(64);
         let (_, mut consumer, memory) = heap.ring(64);
         memory.word(FIRST).store(SKIP, Ordering::Relaxed);
-        assert!(consumer.pop(|_, _| ()).is_err());
+        assert!(consumer.pop(|_, _, _| ()).is_err());
     }
 
     #[test]

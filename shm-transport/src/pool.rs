@@ -1,0 +1,535 @@
+//! Large bodies on their way: one pool for each sender, for all of its receivers.
+//!
+//! What goes through a ring is written to lines that the receiver has read a moment
+//! ago and that must first leave its cache, line by line. A pool is larger than the
+//! private caches and is used from end to end before any of it is used again, so
+//! its lines have left both caches by then: several times the bandwidth, where the
+//! processors share a cache. Where they don't, it is stores past the cache that
+//! win. Which one it is changes under our feet in a virtual machine, so it is
+//! measured for each pair, now and then ([`Pace`]).
+//!
+//! The frame in the ring is the header and a [`Reference`] to the body. Frames are
+//! taken in order, so a body has been read once the ring's head has passed its
+//! frame: the pool itself needs no words that two processes share.
+//!
+//! Invariants:
+//! - Blocks lie in the order taken, `blocks` has all that may still be read, and the
+//!   space from `next` to the oldest of them is free.
+//! - Only the first `end` bytes have memory; more is taken when the pool would
+//!   otherwise begin again. A pool that can't grow stays as it is.
+//! - Who has no room waits for its own receiver alone. When the oldest body is for
+//!   another rank, which may not look for long, the body goes through the ring.
+
+#![allow(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::time::Instant;
+
+use fabric::{Peer, Slot};
+use rustix::mm::{Advice, madvise};
+
+use crate::ring::{LINE, streams_are_done};
+
+/// Bytes that a pool begins with.
+const FIRST: usize = 256 << 10;
+
+/// How a body is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Into the cache.
+    Cached,
+    /// Past it.
+    Past,
+}
+
+impl Way {
+    fn other(self) -> Way {
+        match self {
+            Way::Cached => Way::Past,
+            Way::Past => Way::Cached,
+        }
+    }
+}
+
+/// Nanoseconds for 64 KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cost(u32);
+
+impl Cost {
+    fn since(begun: Instant, bytes: usize) -> Cost {
+        let nanoseconds = begun.elapsed().as_nanos() as u64;
+        Cost(((nanoseconds << 16) / bytes.max(1) as u64).min(u32::MAX.into()) as u32)
+    }
+
+    /// What a reader says of its side, as a word of the ring. Never 0.
+    fn encode(self, way: Way) -> u64 {
+        u64::from(self.0) << 2 | (way as u64) << 1 | 1
+    }
+
+    fn decode(word: u64) -> Option<(Way, Cost)> {
+        let way = if word & 2 == 0 { Way::Cached } else { Way::Past };
+        (word & 1 != 0).then_some((way, Cost((word >> 2) as u32)))
+    }
+}
+
+/// The last few costs. The least of them counts: who was interrupted says nothing.
+#[derive(Clone, Copy, Debug, Default)]
+struct Recent {
+    costs: [u32; 4],
+    count: usize,
+}
+
+impl Recent {
+    fn push(&mut self, cost: Cost) {
+        self.costs[self.count % 4] = cost.0;
+        self.count += 1;
+    }
+
+    /// `None` until there are enough to say something.
+    fn least(&self) -> Option<u32> {
+        if self.count < 4 { None } else { self.costs.iter().copied().min() }
+    }
+}
+
+/// Which way is faster between two ranks.
+///
+/// What a body costs depends on how the lines under it were written the time
+/// before, so a way is tried for two laps of the pool, and what counts is the
+/// second, unless the difference is plain at once. Trials get rarer while they fail.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    way: Way,
+    /// The lap in which the trial of the other way began.
+    trial: Option<u32>,
+    /// The lap of the next trial, and the laps between that and the one before.
+    next_trial: u32,
+    interval: u32,
+    /// By way.
+    written: [Recent; 2],
+    read: [Recent; 2],
+    /// What the reader said last.
+    heard: u64,
+    bodies: u32,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace {
+            way: Way::Cached,
+            trial: None,
+            next_trial: 1,
+            interval: 2,
+            written: Default::default(),
+            read: Default::default(),
+            heard: 0,
+            bodies: 0,
+        }
+    }
+}
+
+/// Laps between two trials, at most.
+const RAREST: u32 = 256;
+
+impl Pace {
+    /// The way for the next body, in that lap of the pool, and whether it is timed.
+    fn next(&mut self, lap: u32) -> (Way, bool) {
+        self.bodies = self.bodies.wrapping_add(1);
+        match self.trial {
+            Some(began) => self.judge(lap, began),
+            None if lap >= self.next_trial && self.cost(self.way).is_some() => {
+                let other = self.way.other() as usize;
+                (self.written[other], self.read[other]) = Default::default();
+                self.trial = Some(lap);
+            }
+            None => {}
+        }
+        let way = if self.trial.is_some() { self.way.other() } else { self.way };
+        (way, self.bodies.is_multiple_of(8))
+    }
+
+    /// Ends the trial when enough is known.
+    fn judge(&mut self, lap: u32, began: u32) {
+        let (Some(now), Some(tried)) = (self.cost(self.way), self.cost(self.way.other())) else { return };
+        let is_fair = lap > began + 1;
+        if tried < now && (is_fair || 2 * tried < now) {
+            self.way = self.way.other();
+            self.interval = 2;
+        } else if is_fair || tried > 2 * now {
+            self.interval = (2 * self.interval).min(RAREST);
+        } else {
+            return;
+        }
+        self.trial = None;
+        self.next_trial = lap + self.interval;
+    }
+
+    /// The better way as far as is known.
+    pub(crate) fn best(&self) -> Way {
+        self.way
+    }
+
+    fn cost(&self, way: Way) -> Option<u64> {
+        let (written, read) = (&self.written[way as usize], &self.read[way as usize]);
+        Some(u64::from(written.least()?) + u64::from(read.least()?))
+    }
+
+    /// True when it is time to ask what the reader says.
+    pub(crate) fn is_curious(&self) -> bool {
+        self.bodies % 8 == 7
+    }
+
+    /// Takes what the reader says.
+    pub(crate) fn hear(&mut self, word: u64) {
+        if word != self.heard
+            && let Some((way, cost)) = Cost::decode(word)
+        {
+            self.heard = word;
+            self.read[way as usize].push(cost);
+        }
+    }
+}
+
+/// What the frame in the ring says about the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reference {
+    /// The body's first line in the pool.
+    line: u32,
+    /// Bytes of the body.
+    len: u32,
+    /// The sender asks what reading costs that was written this way.
+    timed: Option<Way>,
+}
+
+impl Reference {
+    pub(crate) const SIZE: usize = 12;
+
+    pub(crate) fn encode(self) -> [u8; Reference::SIZE] {
+        let mut out = [0; Reference::SIZE];
+        out[..4].copy_from_slice(&self.line.to_le_bytes());
+        out[4..8].copy_from_slice(&self.len.to_le_bytes());
+        out[8] = self.timed.map_or(0, |way| 1 + way as u8);
+        out
+    }
+
+    pub(crate) fn decode(body: &[u8]) -> Option<Reference> {
+        let body: &[u8; Reference::SIZE] = body.try_into().ok()?;
+        let word = |at: usize| u32::from_le_bytes([body[at], body[at + 1], body[at + 2], body[at + 3]]);
+        let timed = match body[8] {
+            0 => None,
+            1 => Some(Way::Cached),
+            _ => Some(Way::Past),
+        };
+        Some(Reference { line: word(0), len: word(4), timed })
+    }
+}
+
+/// Where a pool lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mapping {
+    base: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: memory that is shared with other processes anyway, mapped for ever; a
+// transport is used by one thread at a time.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// # Safety
+    /// `base` is aligned to a page and mapped for `bytes` for the life of the process.
+    pub(crate) unsafe fn new(base: *mut u8, bytes: usize) -> Mapping {
+        Mapping { base, bytes }
+    }
+
+    /// Has pages mapped at once instead of one by one. An old kernel can't.
+    fn populate(&self, part: Range<usize>, advice: Advice) {
+        // SAFETY: inside the mapping; what it holds stays as it is.
+        let _ = unsafe { madvise(self.base.add(part.start).cast(), part.len(), advice) };
+    }
+}
+
+/// The receiving side: the pool of another rank.
+#[derive(Debug)]
+pub(crate) struct Source {
+    mapping: Mapping,
+    /// Bytes whose pages are mapped.
+    mapped: usize,
+}
+
+impl Source {
+    pub(crate) fn new(mapping: Mapping) -> Source {
+        Source { mapping, mapped: 0 }
+    }
+
+    /// Maps what the sender has taken memory for by now, if that is more.
+    #[cold]
+    fn follow(&mut self, end: usize) {
+        let until = end.max(FIRST).next_power_of_two().min(self.mapping.bytes);
+        self.mapping.populate(self.mapped..until, Advice::LinuxPopulateRead);
+        self.mapped = until;
+    }
+
+    /// Hands the body to `take`; afterwards the word that says what that cost, if the
+    /// sender asks for it. `None` when the reference leads out of the pool.
+    pub(crate) fn read(&mut self, reference: Reference, take: impl FnOnce(&[u8])) -> Option<Option<u64>> {
+        let (start, len) = (reference.line as usize * LINE, reference.len as usize);
+        if start + len > self.mapping.bytes {
+            return None;
+        }
+        if start + len > self.mapped {
+            self.follow(start + len);
+        }
+        // SAFETY: inside, and the sender does not touch it until the ring's head has
+        // passed the frame; one that does spoils its own message.
+        let body = unsafe { std::slice::from_raw_parts(self.mapping.base.add(start), len) };
+        let begun = reference.timed.map(|way| (way, Instant::now()));
+        take(body);
+        Some(begun.map(|(way, begun)| Cost::since(begun, len).encode(way)))
+    }
+}
+
+/// Where a body may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// Here, now.
+    At(usize),
+    /// Not before the head of its ring is there.
+    After(u64),
+    /// Not in the pool.
+    None,
+}
+
+/// The sending side.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    mapping: Mapping,
+    /// Bytes that have memory.
+    end: usize,
+    /// The next block starts here, if there is room.
+    next: usize,
+    blocks: VecDeque<Block>,
+    /// The system has refused more memory.
+    frozen: bool,
+    /// How often it has begun again.
+    lap: u32,
+}
+
+/// A body that may still be read.
+#[derive(Debug)]
+pub(crate) struct Block {
+    start: usize,
+    /// By whom.
+    pub to: Peer,
+    /// It has been read when the head of the ring to that peer is here.
+    pub until: u64,
+}
+
+impl Pool {
+    /// Without memory yet.
+    pub(crate) fn new(mapping: Mapping) -> Pool {
+        Pool { mapping, end: 0, next: 0, blocks: VecDeque::new(), frozen: false, lap: 0 }
+    }
+
+    /// Finds room for a body to `to`. `grow` takes memory for a part of
+    /// the pool; `is_read` says whether a block is no longer needed.
+    pub(crate) fn room(
+        &mut self,
+        to: Peer,
+        len: usize,
+        grow: impl FnOnce(Range<usize>) -> bool,
+        mut is_read: impl FnMut(&Block) -> bool,
+    ) -> Room {
+        let size = len.next_multiple_of(LINE);
+        if self.fits(size) {
+            return Room::At(self.next);
+        }
+        while self.blocks.front().is_some_and(&mut is_read) {
+            self.blocks.pop_front();
+        }
+        if self.fits(size) || self.grow(size, grow) {
+            return Room::At(self.next);
+        }
+        let oldest = self.blocks.front().map_or(self.end, |block| block.start);
+        if (oldest < self.next || self.blocks.is_empty()) && size < oldest {
+            self.next = 0;
+            self.lap = self.lap.wrapping_add(1);
+            return Room::At(0);
+        }
+        match self.blocks.front() {
+            Some(oldest) if oldest.to == to => Room::After(oldest.until),
+            _ => Room::None,
+        }
+    }
+
+    /// True when there is room at `next`.
+    #[inline]
+    fn fits(&self, size: usize) -> bool {
+        let until = match self.blocks.front() {
+            Some(oldest) if oldest.start >= self.next => oldest.start,
+            _ => self.end + 1,
+        };
+        self.next + size < until
+    }
+
+    /// Takes memory for as much again, if the pool would begin again otherwise; true
+    /// when a block of that size fits then.
+    fn grow(&mut self, size: usize, grow: impl FnOnce(Range<usize>) -> bool) -> bool {
+        let has_begun_again = self.blocks.front().is_some_and(|oldest| oldest.start >= self.next);
+        let end = (2 * self.end).max(FIRST).min(self.mapping.bytes);
+        if self.frozen || has_begun_again || end == self.end || self.next + size > end {
+            return false;
+        }
+        self.frozen = !grow(self.end..end);
+        if !self.frozen {
+            self.mapping.populate(self.end..end, Advice::LinuxPopulateWrite);
+            self.end = end;
+        }
+        !self.frozen
+    }
+
+    /// Fills the room at `start`, which [`Pool::room`] gave for `len`. The caller then
+    /// publishes the reference, in a frame that ends at `until` of the ring to `to`.
+    pub(crate) fn write(
+        &mut self,
+        start: usize,
+        len: usize,
+        (to, until): (Peer, u64),
+        pace: &mut Pace,
+        fill: impl FnOnce(&mut Slot),
+    ) -> Reference {
+        let (way, timed) = pace.next(self.lap);
+        assert!(start + len <= self.end);
+        // SAFETY: inside, and free: nobody else reads or writes it until the
+        // reference is published, and we not afterwards.
+        let body = unsafe { std::slice::from_raw_parts_mut(self.mapping.base.add(start), len) };
+        let begun = timed.then(Instant::now);
+        match way {
+            Way::Cached => fill(&mut Slot::new(body)),
+            Way::Past => {
+                fill(&mut Slot::past_cache(body));
+                streams_are_done();
+            }
+        }
+        if let Some(begun) = begun {
+            pace.written[way as usize].push(Cost::since(begun, len));
+        }
+        self.blocks.push_back(Block { start, to, until });
+        self.next = start + len.next_multiple_of(LINE);
+        Reference { line: (start / LINE) as u32, len: len as u32, timed: timed.then_some(way) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BYTES: usize = FIRST * 4;
+
+    fn memory() -> (Vec<[u64; 512]>, Mapping) {
+        let mut pages = vec![[0; 512]; BYTES / 4096 + 1];
+        let base = pages.as_mut_ptr().cast::<u8>();
+        // SAFETY: aligned inside of what was allocated with a page to spare.
+        let mapping = unsafe { Mapping::new(base.add(base.align_offset(4096)), BYTES) };
+        (pages, mapping)
+    }
+
+    /// A body of `len` times `tag`, which is read when `head` gets past `until`.
+    fn put(pool: &mut Pool, pace: &mut Pace, len: usize, tag: u8, until: u64, head: u64) -> Option<Reference> {
+        let Room::At(start) = pool.room(Peer(1), len, |_| true, |block| block.until <= head) else { return None };
+        Some(pool.write(start, len, (Peer(1), until), pace, |slot| slot.fill(tag)))
+    }
+
+    #[test]
+    fn bodies_arrive_whole() {
+        let (_memory, mapping) = memory();
+        let (mut pool, mut pace) = (Pool::new(mapping), Pace::default());
+        let (mut source, mut waiting) = (Source::new(mapping), VecDeque::<(Reference, u8, usize)>::new());
+        let (mut sent, mut read, mut full) = (0, 0, 0);
+        for round in 0..5000_usize {
+            let (len, tag) = (round * 7919 % 60_000, round as u8);
+            match put(&mut pool, &mut pace, len, tag, sent + 1, read) {
+                Some(reference) => {
+                    sent += 1;
+                    waiting.push_back((reference, tag, len));
+                }
+                None => full += 1,
+            }
+            if round % 3 == 0 || full % 5 == 4 {
+                let (reference, tag, len) = waiting.pop_front().unwrap();
+                let whole = |body: &[u8]| assert!(body.len() == len && body.iter().all(|&byte| byte == tag));
+                assert!(source.read(reference, whole).is_some());
+                read += 1;
+            }
+        }
+        assert!(full > 0 && pool.end == BYTES && pool.lap > 0);
+    }
+
+    #[test]
+    fn it_is_used_from_end_to_end() {
+        let (_memory, mapping) = memory();
+        let (mut pool, mut pace) = (Pool::new(mapping), Pace::default());
+        let mut starts = std::collections::HashSet::new();
+        for round in 0..1000 {
+            let reference = put(&mut pool, &mut pace, 8000, 1, round, round).unwrap();
+            starts.insert(reference.line);
+        }
+        assert!(starts.len() >= BYTES / 8192, "{} blocks took turns", starts.len());
+    }
+
+    #[test]
+    fn without_memory_there_is_no_room_and_no_harm() {
+        let (_memory, mapping) = memory();
+        let mut pool = Pool::new(mapping);
+        assert_eq!(pool.room(Peer(1), 100, |_| false, |_| true), Room::None);
+        assert_eq!(pool.room(Peer(1), 100, |_| true, |_| true), Room::None, "it was refused once");
+    }
+
+    #[test]
+    fn a_full_pool_is_waited_for_by_those_that_fill_it() {
+        let (_memory, mapping) = memory();
+        let (mut pool, mut pace) = (Pool::new(mapping), Pace::default());
+        let filled = (1..).take_while(|&until| put(&mut pool, &mut pace, 8000, 1, until, 0).is_some()).count();
+        assert!(filled > 100);
+        assert_eq!(pool.room(Peer(1), 8000, |_| true, |_| false), Room::After(1));
+        assert_eq!(pool.room(Peer(2), 8000, |_| true, |_| false), Room::None);
+        assert_eq!(pool.room(Peer(2), 8000, |_| true, |block| block.until < 3), Room::At(0));
+    }
+
+    #[test]
+    fn references_out_of_the_pool_are_refused() {
+        let (_memory, mapping) = memory();
+        let last = (BYTES / LINE) as u32;
+        for (line, len) in [(last, 1), (last - 1, 65), (u32::MAX, u32::MAX), (1, BYTES as u32)] {
+            let read = Source::new(mapping).read(Reference { line, len, timed: None }, |_| ());
+            assert_eq!(read, None, "{line} {len}");
+        }
+        for timed in [None, Some(Way::Cached), Some(Way::Past)] {
+            let reference = Reference { line: 7, len: 70_000, timed };
+            assert_eq!(Reference::decode(&reference.encode()), Some(reference));
+        }
+        assert_eq!(Reference::decode(&[0; 5]), None);
+    }
+
+    #[test]
+    fn the_faster_way_is_found_and_left_again() {
+        let (mut pace, mut lap) = (Pace::default(), 0);
+        for (costs, expected) in [([10, 20], Way::Cached), ([300, 20], Way::Past), ([10, 20], Way::Cached)] {
+            let mut slow = 0;
+            for _ in 0..2 * RAREST + 16 {
+                lap += 1;
+                for body in 0..64 {
+                    let (way, timed) = pace.next(lap);
+                    slow += u32::from(way != expected);
+                    let interrupted = if body == 21 { 1_000_000 } else { 0 };
+                    if timed {
+                        pace.written[way as usize].push(Cost(costs[way as usize] + interrupted));
+                        pace.hear(Cost(costs[way as usize] + body / 8 % 2).encode(way));
+                    }
+                }
+            }
+            assert_eq!(pace.best(), expected);
+            assert!(slow < RAREST * 64 * 5 / 4, "{slow} bodies went the slower way");
+        }
+    }
+}
