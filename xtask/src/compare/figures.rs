@@ -124,7 +124,7 @@ const fn queue(name: &'static str, column: usize) -> Figure {
 }
 
 /// Everything, in the order of running.
-pub(super) const FIGURES: [Figure; 28] = [
+pub(super) const FIGURES: [Figure; 27] = [
     Figure {
         name: "latency",
         program: "latency",
@@ -148,7 +148,7 @@ pub(super) const FIGURES: [Figure; 28] = [
     Figure {
         name: "one-core",
         program: "latency",
-        args: &["-i", "2000"],
+        args: &["-i", "1000"],
         sizes: Some((8, 8)),
         placement: Placement::OneCore,
         target: |_| Target::OfBest(0.5),
@@ -180,15 +180,6 @@ pub(super) const FIGURES: [Figure; 28] = [
         placement: Placement::Crowded,
         quick: false,
         ..TWO_RANKS
-    },
-    Figure {
-        name: "one-core-bw",
-        program: "bw",
-        args: &["-i", "200"],
-        sizes: Some((8, MIB)),
-        placement: Placement::OneCore,
-        quick: false,
-        ..bandwidth("", |_| Target::None)
     },
 ];
 

@@ -6,8 +6,7 @@
 //! without a promise by how far we are behind the best peer.
 
 use std::collections::{BTreeMap, BTreeSet};
-
-use anyhow::Result;
+use std::fmt::{self, Write as _};
 
 use super::MACHINE;
 use super::figures::{Better, FIGURES, Figure, Target};
@@ -28,35 +27,45 @@ struct Row {
     peers: [Option<f64>; PEERS.len()],
     /// To the best peer.
     ratio: Option<f64>,
+    /// Its smallest and largest of all rounds.
+    spread: Option<(f64, f64)>,
     target: Target,
     /// How far from the target: more than 1 misses it. Unknown without our number or a peer's.
     distance: Option<f64>,
 }
 
-/// Prints everything.
-pub(super) fn print(lines: &[Line]) -> Result<()> {
+/// The whole report.
+pub(super) fn report(lines: &[Line]) -> String {
+    let mut text = String::new();
+    write_all(lines, &mut text).expect("a string takes everything");
+    text
+}
+
+fn write_all(lines: &[Line], out: &mut String) -> fmt::Result {
     let runs: Vec<&Run> =
         lines.iter().filter_map(|line| if let Line::Run(run) = line { Some(run) } else { None }).collect();
     let libraries: Vec<&LibraryLine> =
         lines.iter().filter_map(|line| if let Line::Library(line) = line { Some(line) } else { None }).collect();
     for line in lines {
         if let Line::Machine(Machine { cpu, cores, kernel, load, date, revision }) = line {
-            println!("\n{cpu}, {cores} cores, Linux {kernel}, {date}, revision {revision}, load {load} at the start");
+            writeln!(
+                out,
+                "\n{cpu}, {cores} cores, Linux {kernel}, {date}, revision {revision}, load {load} at the start"
+            )?;
         }
     }
     for library in &libraries {
         let version = library.version.clone().unwrap_or_else(|error| format!("MISSING: {error}"));
-        println!("  {:8} {version}", library.name);
+        writeln!(out, "  {:8} {version}", library.name)?;
     }
     let numbers = Numbers::of(&runs);
     let rows = rows(&numbers, &runs);
-    print_rows(&rows);
-    print_failures(&runs);
-    print_limits(&numbers);
+    write_rows(&rows, out)?;
+    write_failures(&runs, out)?;
+    write_limits(&numbers, out)?;
     let promised: Vec<&Row> = rows.iter().filter(|row| row.target != Target::None).collect();
     let held = promised.iter().filter(|row| row.holds()).count();
-    println!("\n{held} of {} promises hold", promised.len());
-    Ok(())
+    writeln!(out, "\n{held} of {} promises hold", promised.len())
 }
 
 impl Numbers {
@@ -79,11 +88,11 @@ impl Numbers {
         median(self.rounds(figure, size, library)?.values().copied())
     }
 
-    /// The median of the quotients in the rounds that have both.
-    fn ratio(&self, ours: (&str, &str), other: (&str, &str), size: u64) -> Option<f64> {
-        let ours = self.rounds(ours.0, size, ours.1)?;
-        let other = self.rounds(other.0, size, other.1)?;
-        median(ours.iter().filter_map(|(round, value)| Some(value / other.get(round)?)))
+    /// The quotients in the rounds that have both.
+    fn ratios(&self, ours: (&str, &str), other: (&str, &str), size: u64) -> Vec<f64> {
+        let both = (self.rounds(ours.0, size, ours.1), self.rounds(other.0, size, other.1));
+        let (Some(ours), Some(other)) = both else { return Vec::new() };
+        ours.iter().filter_map(|(round, value)| Some(value / other.get(round)?)).collect()
     }
 }
 
@@ -117,7 +126,11 @@ impl Row {
         let is_better = |a: &f64, b: &f64| if figure.better == Better::Lower { b.total_cmp(a) } else { a.total_cmp(b) };
         let all = PEERS.iter().zip(peers).filter_map(|(kind, value)| Some((kind, value?)));
         let best = all.max_by(|a, b| is_better(&a.1, &b.1));
-        let ratio = best.and_then(|(kind, _)| numbers.ratio((figure.name, us), (figure.name, kind.name()), size));
+        let ratios =
+            best.map_or_else(Vec::new, |(kind, _)| numbers.ratios((figure.name, us), (figure.name, kind.name()), size));
+        let ratio = median(ratios.iter().copied());
+        let extreme = |pick: fn(f64, f64) -> f64| ratios.iter().copied().reduce(pick);
+        let spread = extreme(f64::min).zip(extreme(f64::max)).filter(|_| ratios.len() > 1);
         let target = (figure.target)(size);
         let of = |reached: f64, wanted: f64| match figure.better {
             Better::Lower => reached / wanted,
@@ -127,11 +140,12 @@ impl Row {
             Target::OfBest(wanted) => ratio.map(|ratio| of(ratio, wanted)),
             Target::Limit(wanted) => ours.map(|ours| of(ours, wanted)),
             Target::OfOwn(name, wanted) => {
-                numbers.ratio((figure.name, us), (name, us), size).map(|ratio| of(ratio, wanted))
+                let ratios = numbers.ratios((figure.name, us), (name, us), size);
+                median(ratios.into_iter()).map(|ratio| of(ratio, wanted))
             }
             Target::None => ratio.map(|ratio| of(ratio, 1.0)),
         };
-        Row { figure, size, ours, peers, ratio, target, distance }
+        Row { figure, size, ours, peers, ratio, spread, target, distance }
     }
 
     fn holds(&self) -> bool {
@@ -157,22 +171,32 @@ impl Row {
     }
 }
 
-fn print_rows(rows: &[Row]) {
-    print!("\n{:18}{:>6} {:>5}{:>10}", "figure", "size", "unit", Kind::Verbena.name());
-    PEERS.iter().for_each(|kind| print!("{:>10}", kind.name()));
-    println!("{:>8}  promise", "ratio");
+fn write_rows(rows: &[Row], out: &mut String) -> fmt::Result {
+    write!(out, "\n{:18}{:>6} {:>5}{:>10}", "figure", "size", "unit", Kind::Verbena.name())?;
+    PEERS.iter().try_for_each(|kind| write!(out, "{:>10}", kind.name()))?;
+    writeln!(out, "{:>8} {:>12}  promise", "ratio", "of rounds")?;
     for row in rows {
         let number = |value: Option<f64>, without: &str| value.map_or_else(|| without.to_owned(), shown);
-        print!("{:18}{:>6} {:>5}{:>10}", row.figure.name, bytes(row.size), row.figure.unit, number(row.ours, "FAILED"));
+        write!(
+            out,
+            "{:18}{:>6} {:>5}{:>10}",
+            row.figure.name,
+            bytes(row.size),
+            row.figure.unit,
+            number(row.ours, "FAILED")
+        )?;
         let without = if row.figure.alone { "" } else { "failed" };
-        row.peers.iter().for_each(|peer| print!("{:>10}", number(*peer, without)));
+        row.peers.iter().try_for_each(|peer| write!(out, "{:>10}", number(*peer, without)))?;
         let (promise, holds) = row.promise();
-        println!("{:>8}  {promise:20} {holds}", row.ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")));
+        let ratio = row.ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
+        let spread = row.spread.map_or_else(String::new, |(least, most)| format!("{least:.2}-{most:.2}"));
+        writeln!(out, "{ratio:>8} {spread:>12}  {promise:20} {holds}")?;
     }
+    Ok(())
 }
 
 /// Each different failure once, with the number of rounds that it happened in.
-fn print_failures(runs: &[&Run]) {
+fn write_failures(runs: &[&Run], out: &mut String) -> fmt::Result {
     let mut failures = BTreeMap::<(&str, &str), Vec<&str>>::new();
     for run in runs {
         if let Err(reason) = &run.rows {
@@ -181,21 +205,28 @@ fn print_failures(runs: &[&Run]) {
     }
     for (at, ((library, figure), reasons)) in failures.iter().enumerate() {
         if at == 0 {
-            println!("\nfailed:");
+            writeln!(out, "\nfailed:")?;
         }
-        println!("  {library} {figure}, {} times: {}", reasons.len(), reasons[0]);
+        writeln!(out, "  {library} {figure}, {} times: {}", reasons.len(), reasons[0])?;
     }
+    Ok(())
 }
 
-fn print_limits(numbers: &Numbers) {
-    println!("\nthe machine, in the same rounds:");
+fn write_limits(numbers: &Numbers, out: &mut String) -> fmt::Result {
+    writeln!(out, "\nthe machine, in the same rounds:")?;
     if let Some(line) = numbers.median("cache line", 0, MACHINE) {
-        println!("  a cache line from core to core  {line:.3} us");
+        writeln!(out, "  a cache line from core to core  {line:.3} us")?;
     }
     for ((_, size), libraries) in numbers.0.iter().filter(|((name, _), _)| name == "memcpy") {
         let rate = libraries.get(MACHINE).and_then(|rounds| median(rounds.values().copied()));
-        println!("  memcpy of {:>4} on one core      {} MB/s", bytes(*size), rate.map_or_else(String::new, shown));
+        writeln!(
+            out,
+            "  memcpy of {:>4} on one core      {} MB/s",
+            bytes(*size),
+            rate.map_or_else(String::new, shown)
+        )?;
     }
+    Ok(())
 }
 
 /// Three digits that count.
