@@ -5,7 +5,10 @@
  * meet outside MPI, in a word of a shared file, between steps: a receiver that
  * is measured has its message already, and the receiver of a measured sender
  * never sleeps. What is counted stands between two toggles; callgrind writes a
- * file for each step. */
+ * file for each step.
+ *
+ * With the name of one case, that alone runs, without toggles: callgrind itself
+ * is told which function to collect in, and keeps apart where the costs arise. */
 #include <fcntl.h>
 #include <mpi.h>
 #include <stdatomic.h>
@@ -124,20 +127,22 @@ static const struct { const char *name; body *run; int step, size; } cases[] = {
 };
 
 int main(int argc, char **argv) {
-    int file = argc == 2 ? open(argv[1], O_RDWR) : -1;
+    const char *only = argc == 3 ? argv[2] : NULL;
+    int file = argc == 2 || only ? open(argv[1], O_RDWR) : -1;
     turns = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (file < 0 || turns == MAP_FAILED) {
-        fprintf(stderr, "usage: counts FILE   (a file of 4096 zero bytes)\n");
+        fprintf(stderr, "usage: counts FILE [CASE]   (a file of 4096 zero bytes)\n");
         return 2;
     }
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    counted = rank == 0 && RUNNING_ON_VALGRIND;
+    counted = rank == 0 && !only && RUNNING_ON_VALGRIND;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (only && strcmp(only, cases[i].name)) continue;
         for (round_number = -WARM; round_number < ROUNDS; round_number++) cases[i].run(cases[i].step, cases[i].size);
         if (counted) CALLGRIND_DUMP_STATS_AT(cases[i].name);
     }
-    if (rank == 0) printf("%d\n", ROUNDS * BATCH);
+    if (rank == 0) printf("%d\n", (only ? WARM + ROUNDS : ROUNDS) * BATCH);
     MPI_Finalize();
     return 0;
 }

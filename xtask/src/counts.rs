@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -26,6 +26,9 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// What the counting itself costs, taken off every other count.
 const TOGGLES: &str = "the toggles";
 
+/// What `--rooms` looks into, and the function that it is.
+const STAGED: [(&str, &str); 2] = [("PMPI_Send", "MPI_Send, 8 bytes"), ("PMPI_Recv", "MPI_Recv, 8 bytes, arrived")];
+
 /// What `counts` can be told.
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -35,6 +38,9 @@ pub(crate) struct Options {
     /// Record the counts of now.
     #[arg(long, conflicts_with = "check")]
     update: bool,
+    /// Say also in which rooms a send and a receive spend their instructions.
+    #[arg(long)]
+    rooms: bool,
 }
 
 /// The file.
@@ -47,6 +53,10 @@ struct Recorded {
 /// Installs, counts, and compares or records.
 pub(crate) fn counts(project: &Project, options: &Options) -> Result<bool> {
     install::install(&project.prefix())?;
+    if options.rooms {
+        print_rooms(project)?;
+        println!();
+    }
     let counted = count(project)?;
     let file = project.root.join("benches/counts.toml");
     if options.update {
@@ -70,29 +80,97 @@ pub(crate) fn check(project: &Project) -> Result<(u64, u64)> {
 
 /// Runs the program; the instructions of a call by its name, in the order of the program.
 fn count(project: &Project) -> Result<Vec<(String, f64)>> {
-    let folder = project.target.join("counts");
-    if folder.exists() {
-        std::fs::remove_dir_all(&folder)?;
-    }
-    std::fs::create_dir_all(&folder)?;
-    let (program, meeting) = (folder.join("counts"), folder.join("meeting"));
-    std::fs::write(&meeting, [0; 4096])?;
-    let bin = project.prefix().join("bin");
-    let mut mpicc = Command::new(bin.join("mpicc"));
-    quietly(mpicc.args(["-O2", "-o"]).arg(&program).arg(project.root.join("benches/counts.c")), LIMIT)?;
-    let mut mpiexec = Command::new(bin.join("mpiexec"));
-    mpiexec.args(["-n", "1", "valgrind", "--quiet", "--tool=callgrind", "--collect-atstart=no"]);
-    mpiexec.arg(format!("--callgrind-out-file={}", folder.join("calls").display())).arg(&program).arg(&meeting);
-    mpiexec.args([":", "-n", "1"]).arg(&program).arg(&meeting);
-    let calls: f64 = quietly(&mut mpiexec, LIMIT)?.stdout.trim().parse().context("the program says how many calls")?;
+    let program = Program::compile(project)?;
+    let calls = program.run(&[], None)?;
     let mut counted = Vec::new();
     for step in 1.. {
-        let Ok(dump) = std::fs::read_to_string(folder.join(format!("calls.{step}"))) else { break };
+        let Ok(dump) = std::fs::read_to_string(program.folder.join(format!("calls.{step}"))) else { break };
         counted.extend(one_step(&dump).map(|(name, total)| (name, total / calls)));
     }
     ensure!(counted.first().is_some_and(|(name, _)| name == TOGGLES), "callgrind wrote no counts");
     let toggles = counted.remove(0).1;
     Ok(counted.into_iter().map(|(name, count)| (name, count - toggles)).collect())
+}
+
+/// Prints where the instructions of a send and a receive are spent, room by room.
+fn print_rooms(project: &Project) -> Result<()> {
+    let program = Program::compile(project)?;
+    for (function, case) in STAGED {
+        let calls = program.run(&[&format!("--toggle-collect={function}")], Some(case))?;
+        let dump = std::fs::read_to_string(program.folder.join("calls"))?;
+        let rooms = rooms(&dump, &format!("{}/", project.root.display()));
+        println!("\n{case}: {:.0}", rooms.values().sum::<f64>() / calls);
+        let mut rooms: Vec<(String, f64)> = rooms.into_iter().collect();
+        rooms.sort_by(|a, b| b.1.total_cmp(&a.1));
+        rooms.iter().for_each(|(room, cost)| println!("  {room:16}{:>7.0}", cost / calls));
+    }
+    Ok(())
+}
+
+/// `benches/counts.c`, compiled, in a folder of its own.
+struct Program {
+    folder: PathBuf,
+    bin: PathBuf,
+}
+
+impl Program {
+    fn compile(project: &Project) -> Result<Program> {
+        let program = Program { folder: project.target.join("counts"), bin: project.prefix().join("bin") };
+        if program.folder.exists() {
+            std::fs::remove_dir_all(&program.folder)?;
+        }
+        std::fs::create_dir_all(&program.folder)?;
+        let mut mpicc = Command::new(program.bin.join("mpicc"));
+        mpicc.args(["-O2", "-o"]).arg(program.folder.join("counts")).arg(project.root.join("benches/counts.c"));
+        quietly(&mut mpicc, LIMIT)?;
+        Ok(program)
+    }
+
+    /// Runs it, rank 0 under callgrind, which writes `calls` and `calls.1`, `calls.2`, ...; the number of calls.
+    fn run(&self, options: &[&str], case: Option<&str>) -> Result<f64> {
+        let (counts, meeting) = (self.folder.join("counts"), self.folder.join("meeting"));
+        std::fs::write(&meeting, [0; 4096])?;
+        let mut mpiexec = Command::new(self.bin.join("mpiexec"));
+        mpiexec.args(["-n", "1", "valgrind", "--quiet", "--tool=callgrind", "--collect-atstart=no"]).args(options);
+        mpiexec.arg(format!("--callgrind-out-file={}", self.folder.join("calls").display()));
+        mpiexec.arg(&counts).arg(&meeting).args(case);
+        mpiexec.args([":", "-n", "1"]).arg(&counts).arg(&meeting).args(case);
+        quietly(&mut mpiexec, LIMIT)?.stdout.trim().parse().context("the program says how many calls")
+    }
+}
+
+/// The instructions of each room, by the source that they were compiled from,
+/// also where it is inlined. What comes from Rust's own library counts for the
+/// room that it was inlined into.
+fn rooms(dump: &str, root: &str) -> BTreeMap<String, f64> {
+    let (mut files, mut rooms) = (BTreeMap::new(), BTreeMap::new());
+    let mut room = String::new();
+    let mut lines = dump.lines();
+    while let Some(line) = lines.next() {
+        if let Some((key @ ("fl" | "fi" | "fe" | "cfi" | "cfl"), file)) = line.split_once('=') {
+            let (number, name) = file.split_once(' ').unwrap_or((file, ""));
+            let file: &mut &str = files.entry(number).or_default();
+            *file = if name.is_empty() { *file } else { name };
+            if !key.starts_with('c') {
+                room = room_of(file, root).unwrap_or(room);
+            }
+        } else if line.starts_with("calls=") {
+            lines.next(); // what the call cost is counted where it was spent
+        } else if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
+            let cost = line.split(' ').nth(1).and_then(|cost| cost.parse::<f64>().ok());
+            *rooms.entry(room.clone()).or_default() += cost.unwrap_or(0.0);
+        }
+    }
+    rooms
+}
+
+/// `None`: what is inlined from there belongs to whoever inlined it.
+fn room_of(file: &str, root: &str) -> Option<String> {
+    match file.strip_prefix(root).and_then(|path| path.split_once('/')) {
+        Some((room, _)) => Some(room.to_owned()),
+        None if file.starts_with("/rustc/") => None,
+        None => Some("other libraries".to_owned()),
+    }
 }
 
 /// The name that the program gave to a step, and its instructions.
@@ -167,6 +245,15 @@ mod tests {
         let recorded: Recorded = toml::from_str(&written(&counted, "rustc 1.95.0")).unwrap();
         assert_eq!(recorded.compiler, "rustc 1.95.0");
         assert_eq!(recorded.instructions["MPI_Send, 8 bytes"], 201.0);
+    }
+
+    #[test]
+    fn instructions_belong_to_the_room_of_their_source() {
+        let dump = "fl=(1) /v/pt2pt/src/send.rs\nfn=(1) PMPI_Send\n10 5\nfi=(2) /rustc/x/option.rs\n+3 2\n\
+                    fi=(3) /v/shm-transport/src/ring.rs\n7 4\ncfi=(4) ../string/memcpy.S\ncfn=(2) memcpy\n\
+                    calls=1 0\n9 100\nfe=(1)\n* 1\n\nfl=(4)\nfn=(2)\n1 100\n";
+        let rooms = rooms(dump, "/v/");
+        assert_eq!((rooms["pt2pt"], rooms["shm-transport"], rooms["other libraries"]), (8.0, 4.0, 100.0));
     }
 
     #[test]
