@@ -12,6 +12,7 @@
 
 mod figures;
 mod library;
+mod quiet;
 mod record;
 mod report;
 mod rows;
@@ -20,7 +21,7 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -30,6 +31,7 @@ use crate::install;
 use crate::project::Project;
 use figures::{FIGURES, Figure, Placement, Reading};
 use library::{Kind, Library};
+use quiet::Watch;
 use record::{LibraryLine, Line, Machine, Record, Run};
 
 /// How often a whole job runs whose time is taken from outside.
@@ -87,6 +89,7 @@ pub(crate) fn compare(project: &Project, options: &Options) -> Result<()> {
         return Ok(());
     }
     let figures = chosen(options)?;
+    let _turn = quiet::turn()?;
     let (mut lines, libraries) = prepare(project, options)?;
     let output = options.output.clone().unwrap_or_else(|| {
         let name = record::said_by(project, "date", &["+%Y%m%d-%H%M%S"]);
@@ -240,24 +243,24 @@ impl Comparison<'_> {
             args.extend(["-m".to_owned(), format!("{min}:{max}")]);
         }
         let job = || library.job(figure.placement, figure.ranks, figure.program, &args);
-        let start = std::time::Instant::now();
+        let (start, watch) = (Instant::now(), Watch::start());
         let jobs = if figure.reading == Reading::Job { JOBS } else { 1 };
         let output = (0..jobs).map(|_| ended(&mut job(), self.options)).collect::<Result<String>>();
-        let seconds = start.elapsed().as_secs_f64() / f64::from(jobs);
+        let (seconds, others) = (start.elapsed().as_secs_f64() / f64::from(jobs), watch.others());
         let rows = output.and_then(|output| rows::read(&output, figure.reading, seconds * 1e3));
         let rows = rows.map_err(|error| format!("{error:#}"));
         if rows.as_ref().is_err_and(|reason| reason.starts_with(TIMED_OUT)) {
             self.given_up.insert((library.kind.name(), figure.name));
         }
         let library = library.kind.name().to_owned();
-        Run { round, library, figure: figure.name.to_owned(), command: line(&job()), seconds, rows }
+        Run { round, library, figure: figure.name.to_owned(), command: line(&job()), seconds, others, rows }
     }
 
     /// The machine's own limits, measured in the same round.
     fn limits(&self, round: u32) -> Vec<Run> {
-        let start = std::time::Instant::now();
+        let (start, watch) = (Instant::now(), Watch::start());
         let output = ended(&mut Command::new(&self.limits), self.options);
-        let seconds = start.elapsed().as_secs_f64();
+        let (seconds, others) = (start.elapsed().as_secs_f64(), watch.others());
         let read = |reading| match &output {
             Ok(output) => rows::read(output, reading, 0.0).map_err(|error| format!("{error:#}")),
             Err(error) => Err(format!("{error:#}")),
@@ -270,6 +273,7 @@ impl Comparison<'_> {
                 figure: figure.to_owned(),
                 command: command.clone(),
                 seconds,
+                others,
                 rows: read(reading),
             })
             .into()

@@ -56,6 +56,9 @@ pub(super) struct Run {
     pub(super) figure: String,
     pub(super) command: String,
     pub(super) seconds: f64,
+    /// Cores that other programs used meanwhile.
+    #[serde(default)]
+    pub(super) others: f64,
     /// Size and number; or what went wrong.
     pub(super) rows: Result<Vec<(u64, f64)>, String>,
 }
@@ -123,6 +126,7 @@ mod tests {
             figure: "latency".into(),
             command: "mpiexec -n 2 latency".into(),
             seconds: 0.5,
+            others: 0.0,
             rows: Ok(vec![(8, 0.25)]),
         };
         let failed = Run { rows: Err("over its time limit".into()), ..run.clone() };

@@ -16,6 +16,9 @@ use super::record::{LibraryLine, Line, Machine, Run};
 /// Of each library in the order of the columns.
 const PEERS: [Kind; 3] = [Kind::Mpich, Kind::Intel, Kind::OpenMpi];
 
+/// Cores that others may use before it is worth a warning.
+const DISTURBING: f64 = 0.1;
+
 /// All numbers of one comparison: by figure, size and library, the number of each round.
 struct Numbers(BTreeMap<(String, u64), BTreeMap<String, BTreeMap<u32, f64>>>);
 
@@ -63,6 +66,7 @@ fn write_all(lines: &[Line], out: &mut String) -> fmt::Result {
     write_rows(&rows, out)?;
     write_failures(&runs, out)?;
     write_limits(&numbers, out)?;
+    write_others(&runs, out)?;
     let promised: Vec<&Row> = rows.iter().filter(|row| row.target != Target::None).collect();
     let held = promised.iter().filter(|row| row.holds()).count();
     writeln!(out, "\n{held} of {} promises hold", promised.len())
@@ -229,6 +233,20 @@ fn write_limits(numbers: &Numbers, out: &mut String) -> fmt::Result {
     Ok(())
 }
 
+/// A warning where other programs may have spoiled the numbers.
+fn write_others(runs: &[&Run], out: &mut String) -> fmt::Result {
+    let disturbed = runs.iter().filter(|run| run.others > DISTURBING).count();
+    if disturbed > 0 {
+        let mean = runs.iter().map(|run| run.others).sum::<f64>() / runs.len() as f64;
+        writeln!(
+            out,
+            "\nDISTURBED: other programs used {mean:.2} cores; {disturbed} of {} runs had to share",
+            runs.len()
+        )?;
+    }
+    Ok(())
+}
+
 /// Three digits that count.
 fn shown(value: f64) -> String {
     match value {
@@ -255,7 +273,7 @@ mod tests {
 
     fn run(round: u32, library: &str, figure: &str, value: f64) -> Run {
         let (library, figure) = (library.to_owned(), figure.to_owned());
-        Run { round, library, figure, command: String::new(), seconds: 0.1, rows: Ok(vec![(8, value)]) }
+        Run { round, library, figure, command: String::new(), seconds: 0.1, others: 0.0, rows: Ok(vec![(8, value)]) }
     }
 
     fn only_row(runs: &[Run], figure: &str) -> Row {

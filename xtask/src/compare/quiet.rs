@@ -1,0 +1,80 @@
+//! Whether anything else runs on the machine while it measures.
+//!
+//! Two comparisons at once would spoil each other, so the second waits for the
+//! first. Other programs can't be kept away; what they use is written down.
+
+use std::fs::File;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use rustix::fs::{FlockOperation, flock};
+
+/// Held as long as this comparison is the only one on the machine.
+pub(super) struct Turn(#[allow(dead_code)] File);
+
+/// Waits until no other comparison runs.
+pub(super) fn turn() -> Result<Turn> {
+    let path = std::env::temp_dir().join("verbena-compare.lock");
+    let options = File::options().read(true).write(true).create(true).truncate(false).open(&path);
+    // Another user's file can be locked all the same.
+    let file = options.or_else(|_| File::open(&path)).with_context(|| format!("cannot open {}", path.display()))?;
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        println!("waiting for another comparison on this machine to end");
+        flock(&file, FlockOperation::LockExclusive).context("cannot wait for the other comparison")?;
+    }
+    Ok(Turn(file))
+}
+
+/// The start of a time in which others are watched.
+pub(super) struct Watch {
+    start: Instant,
+    all: f64,
+    ours: f64,
+}
+
+impl Watch {
+    pub(super) fn start() -> Watch {
+        Watch { start: Instant::now(), all: all_ticks(), ours: our_ticks() }
+    }
+
+    /// Cores that programs other than this one and those it started have used since.
+    /// Programs count for this one once they have ended.
+    pub(super) fn others(&self) -> f64 {
+        let ticks = (all_ticks() - self.all) - (our_ticks() - self.ours);
+        // 100 a second is what the kernel shows to programs, whatever it uses itself.
+        (ticks / 100.0 / self.start.elapsed().as_secs_f64()).max(0.0)
+    }
+}
+
+/// What all programs and the kernel have used: all but idle and waiting time, in the first line of `/proc/stat`.
+fn all_ticks() -> f64 {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let fields = numbers(stat.lines().next().unwrap_or_default(), 1);
+    [0, 1, 2, 5, 6].iter().filter_map(|&at| fields.get(at)).sum()
+}
+
+/// What this program and its ended children have used.
+fn our_ticks() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let behind_name = stat.rsplit(')').next().unwrap_or_default();
+    numbers(behind_name, 12).iter().take(4).sum()
+}
+
+fn numbers(line: &str, skip: usize) -> Vec<f64> {
+    line.split_whitespace().skip(skip).map_while(|word| word.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn what_a_child_uses_is_not_the_others() {
+        let before = our_ticks();
+        let busy = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+        Command::new("sh").args(["-c", busy]).status().unwrap();
+        assert!(our_ticks() - before >= 2.0, "{before} and {} ticks", our_ticks());
+        assert!(all_ticks() > our_ticks());
+    }
+}
