@@ -13,11 +13,12 @@ use crate::project::Project;
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Numbers of ranks, and the words of a program on them.
-const RUNS: [(&[u32], &str); 20] = [
+const RUNS: [(&[u32], &str); 21] = [
     (&[2], "latency -c -i 5 -m 0:1048576"),
     (&[2], "bw -c -i 3 -m 1:65536"),
     (&[2], "bibw -c -i 3 -m 1:65536"),
     (&[2, 5], "mbw_mr -c -i 3 -m 1:65536"),
+    (&[2], "strided -c -i 3"),
     (&[2], "latency_mt -c -i 5 -t 3 -m 1:65536"),
     (&[2], "mbw_mr_mt -c -i 3 -t 3 -m 1:16384"),
     (&[1, 2, 5], "collective allgather -c -f -i 3 -m 1:65536"),

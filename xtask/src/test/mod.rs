@@ -34,6 +34,10 @@ pub(crate) struct Options {
     /// Leave out what needs much memory or time.
     #[arg(long)]
     quick: bool,
+    /// Run all C programs under valgrind and with AddressSanitizer, not only
+    /// those that the table marks.
+    #[arg(long)]
+    thorough: bool,
     /// Run the C programs on another MPI with the standard ABI: its mpicc ...
     #[arg(long, requires = "mpiexec")]
     mpicc: Option<PathBuf>,
@@ -57,6 +61,10 @@ enum Part {
     Installation,
     /// C programs under tests/programs on 1 to 16 ranks.
     Programs,
+    /// C programs under valgrind's memcheck.
+    Valgrind,
+    /// C programs compiled with AddressSanitizer.
+    Asan,
     /// The heat program on 1 to 8 ranks, compared bit for bit.
     Heat,
     /// mpi4py's own tests on 1 to 4 ranks.
@@ -70,7 +78,17 @@ enum Part {
 impl Part {
     /// Whether it runs programs on the installed MPI.
     fn needs_installation(self) -> bool {
-        matches!(self, Part::Installation | Part::Programs | Part::Heat | Part::Mpi4py | Part::Counts | Part::Benches)
+        matches!(
+            self,
+            Part::Installation
+                | Part::Programs
+                | Part::Valgrind
+                | Part::Asan
+                | Part::Heat
+                | Part::Mpi4py
+                | Part::Counts
+                | Part::Benches
+        )
     }
 }
 
@@ -155,6 +173,8 @@ fn run_part(project: &Project, options: &Options, part: Part) -> Result<Tally> {
         Part::Miri => rust::miri(project),
         Part::Installation => installation::test(project),
         Part::Programs => programs::test(project, options),
+        Part::Valgrind => programs::watched(project, options, programs::Tool::Valgrind),
+        Part::Asan => programs::watched(project, options, programs::Tool::AddressSanitizer),
         Part::Heat => heat_agrees(project),
         Part::Mpi4py => python::test(project, options.filter.as_deref()),
         Part::Counts => instructions(project),

@@ -1,5 +1,6 @@
 //! The C programs: compiled once by an `mpicc`, run as the table says, judged
-//! by exit code, output, time, and by what they leave behind.
+//! by exit code, output, time, and by what they leave behind. Rows that say so
+//! run once more under each tool that watches memory (see [`Tool`]).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,23 +19,88 @@ struct Bench<'a> {
     built: PathBuf,
     mpicc: PathBuf,
     mpiexec: PathBuf,
+    tool: Option<Tool>,
     options: &'a Options,
+}
+
+/// What watches a program's use of memory. An error that it finds is an exit
+/// code of its own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tool {
+    /// valgrind's memcheck. Only blocks that nothing points to are leaks: what a
+    /// process keeps to its end (schedules, tables) is held by pointers into
+    /// blocks, which memcheck calls "possibly lost". So nothing is suppressed.
+    Valgrind,
+    /// The program is compiled with AddressSanitizer, which then watches the
+    /// library's heap as well.
+    AddressSanitizer,
+}
+
+impl Tool {
+    /// In front of the program.
+    fn words(self) -> &'static [&'static str] {
+        match self {
+            Tool::Valgrind => &[
+                "valgrind",
+                "--quiet",
+                "--error-exitcode=77",
+                "--leak-check=full",
+                "--show-leak-kinds=definite",
+                "--errors-for-leak-kinds=definite",
+            ],
+            Tool::AddressSanitizer => &[],
+        }
+    }
+
+    /// For the compiler.
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Tool::Valgrind => &[],
+            Tool::AddressSanitizer => &["-fsanitize=address", "-fno-omit-frame-pointer"],
+        }
+    }
+
+    /// The folder of what is compiled for it.
+    fn folder(self) -> &'static str {
+        match self {
+            Tool::Valgrind => "programs",
+            Tool::AddressSanitizer => "programs-asan",
+        }
+    }
 }
 
 /// Runs the table.
 pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
+    run(project, options, None)
+}
+
+/// Runs the rows of the table that are marked for it under `tool`; with
+/// `--thorough`, all that it can run.
+pub(super) fn watched(project: &Project, options: &Options, tool: Tool) -> Result<Tally> {
+    run(project, options, Some(tool))
+}
+
+fn run(project: &Project, options: &Options, tool: Option<Tool>) -> Result<Tally> {
     let prefix = project.prefix();
     let peer = options.mpicc.is_some();
     let bench = Bench {
         sources: project.root.join("tests/programs"),
-        built: project.target.join(if peer { "programs-peer" } else { "programs" }),
+        built: project.target.join(match tool {
+            Some(tool) => tool.folder(),
+            None if peer => "programs-peer",
+            None => "programs",
+        }),
         mpicc: std::path::absolute(options.mpicc.clone().unwrap_or_else(|| prefix.join("bin/mpicc")))?,
         mpiexec: std::path::absolute(options.mpiexec.clone().unwrap_or_else(|| prefix.join("bin/mpiexec")))?,
+        tool,
         options,
     };
-    let cases = table::read(&bench.sources.join("table.toml"))?;
+    let mut cases = table::read(&bench.sources.join("table.toml"))?;
     check_that_all_are_run(&bench.sources, &cases)?;
     std::fs::create_dir_all(&bench.built)?;
+    if tool.is_some() {
+        cases = cases.into_iter().filter_map(|case| case.watched(options.thorough)).collect();
+    }
     let mut tally = Tally::default();
     for case in &cases {
         if options.filter.as_ref().is_some_and(|filter| !case.name.contains(filter.as_str())) {
@@ -118,6 +184,7 @@ impl Bench<'_> {
         }
         words.extend(case.options.iter().cloned());
         if case.line.is_empty() {
+            words.extend(self.tool.iter().flat_map(|tool| tool.words()).map(|&word| word.to_owned()));
             words.push(self.compile(case)?.display().to_string());
             words.extend(case.args.iter().cloned());
         } else {
@@ -173,7 +240,8 @@ impl Bench<'_> {
             return Ok(built);
         }
         let mut mpicc = self.warning_mpicc();
-        mpicc.arg("-o").arg(&built).arg(&source).args(with.map(|with| self.source(with))).args(flags).arg("-lm");
+        mpicc.args(self.tool.map_or(&[][..], Tool::flags)).arg("-o").arg(&built).arg(&source);
+        mpicc.args(with.map(|with| self.source(with))).args(flags).arg("-lm");
         quietly(&mut mpicc, Duration::from_secs(120))?;
         Ok(built)
     }

@@ -78,9 +78,25 @@ pub(super) struct Case {
     /// Speaks of our own mpiexec or texts; skipped on another MPI.
     #[serde(default)]
     pub(super) ours: bool,
+    /// Run on so many ranks under valgrind and with AddressSanitizer too.
+    #[serde(default)]
+    pub(super) memory: Option<u32>,
     /// Why it is not run yet.
     #[serde(default)]
     pub(super) waiting: Option<String>,
+}
+
+impl Case {
+    /// The run of this row under a tool that watches memory, if there is one:
+    /// marked in the table, or any that ends well when `thorough`. It takes
+    /// longer than the row allows.
+    pub(super) fn watched(mut self, thorough: bool) -> Option<Case> {
+        let ends_well = self.exit == Exit::Code(0) && self.within.is_none() && !self.slow && self.preload.is_none();
+        let any = (thorough && ends_well).then(|| self.ranks.iter().copied().find(|&ranks| ranks > 1));
+        self.ranks = vec![self.memory.or(any.flatten())?];
+        self.timeout = self.timeout.max(120) * 10;
+        Some(self)
+    }
 }
 
 /// What the exit code must be.
@@ -156,6 +172,16 @@ fn parse(text: &str) -> Result<Vec<Case>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn marked_rows_are_watched_and_others_when_thorough() {
+        let row =
+            |more: &str| parse(&format!("[[case]]\nprogram = 'ring'\nranks = [1, 3]\n{more}\n")).unwrap().remove(0);
+        assert!(row("").watched(false).is_none());
+        assert_eq!(row("").watched(true).unwrap().ranks, [3]);
+        assert_eq!(row("memory = 2").watched(false).unwrap().ranks, [2]);
+        assert!(row("exit = 7").watched(true).is_none() && row("slow = true").watched(true).is_none());
+    }
 
     #[test]
     fn a_row_has_defaults_and_one_way_to_run() {
