@@ -391,6 +391,30 @@ mod tests {
     }
 
     #[test]
+    fn ranges_of_a_million_list_nobody() {
+        let world = Group::world(1_000_000);
+        let even = world.range_incl(&[[0, 999_999, 2]]).unwrap();
+        let (low, high) =
+            (world.range_incl(&[[0, 499_999, 1]]).unwrap(), world.range_incl(&[[500_000, 999_999, 1]]).unwrap());
+        let reversed = world.range_incl(&[[999_999, 0, -1]]).unwrap();
+        let made = [
+            world.difference(&even),
+            world.range_excl(&[[0, 999_999, 2]]).unwrap(),
+            low.union(&high),
+            even.intersection(&low),
+            world.difference(&low),
+            reversed.intersection(&high),
+        ];
+        for group in [&even, &low, &high, &reversed].into_iter().chain(&made) {
+            assert!(is_range(group), "{group:?}");
+        }
+        assert_eq!(made[0], made[1]);
+        assert_eq!(made[2], world);
+        assert_eq!((made[3].size(), made[4].size(), made[5].size()), (250_000, 500_000, 500_000));
+        assert!(size_of::<Group>() <= 16, "a range costs its three words");
+    }
+
+    #[test]
     fn triplets_follow_the_standards_example() {
         // MPI-5.0 §7.3.2: (6,7,1), (1,6,2), (0,9,4) of the group a..j gives g,h,b,d,f,a,e,i.
         let world = Group::world(10);
