@@ -31,8 +31,8 @@ pub(super) enum Tool {
     /// process keeps to its end (schedules, tables) is held by pointers into
     /// blocks, which memcheck calls "possibly lost". So nothing is suppressed.
     Valgrind,
-    /// The program is compiled with AddressSanitizer, which then watches the
-    /// library's heap as well.
+    /// The program is compiled with AddressSanitizer. Of the library, which is
+    /// not, it sees what is allocated, freed and lost, but no read or write.
     AddressSanitizer,
 }
 
