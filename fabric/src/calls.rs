@@ -853,7 +853,7 @@ static ROWS: [Row; 698] = [
     row(Call::Comm_get_errhandler, "MPI_Comm_get_errhandler", "Environment/errors", true),
     row(Call::Comm_get_info, "MPI_Comm_get_info", "Groups/communicators", true),
     row(Call::Comm_get_name, "MPI_Comm_get_name", "Groups/communicators", true),
-    row(Call::Comm_get_parent, "MPI_Comm_get_parent", "Process creation", false),
+    row(Call::Comm_get_parent, "MPI_Comm_get_parent", "Process creation", true),
     row(Call::Comm_group, "MPI_Comm_group", "Groups/communicators", true),
     row(Call::Comm_idup, "MPI_Comm_idup", "Groups/communicators", true),
     row(Call::Comm_idup_with_info, "MPI_Comm_idup_with_info", "Groups/communicators", true),

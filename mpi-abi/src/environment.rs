@@ -4,8 +4,8 @@
 use std::os::raw::c_void;
 
 use objects::{Class, Error, Info, Result};
+use runtime::Process;
 use runtime::hardware::{self, Resource};
-use runtime::with;
 
 use crate::abi::{MPI_Aint, MPI_Info};
 use crate::args::{null_argument, put};
@@ -14,7 +14,7 @@ use crate::args::{null_argument, put};
 const ALIGNMENT: usize = 64;
 
 /// MPI_INFO_ENV: how the process was started (MPI-5.0 §11.2.3).
-pub(crate) fn info_env() -> Info {
+pub(crate) fn info_env(p: &mut Process) -> Info {
     let mut info = Info::new();
     let mut add = |key: &str, value: Option<String>| {
         if let Some(value) = value {
@@ -25,11 +25,11 @@ pub(crate) fn info_env() -> Info {
     let mut arguments = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     add("command", arguments.next());
     add("argv", Some(arguments.collect::<Vec<_>>().join(" ")).filter(|words| !words.is_empty()));
-    add("maxprocs", with(|p| p.core().ok().map(|core| core.job.size.to_string())));
+    add("maxprocs", p.core().ok().map(|core| core.job.size.to_string()));
     add("wdir", std::env::current_dir().ok().map(|path| path.to_string_lossy().into_owned()));
     add("host", hostname());
     add("arch", Some(std::env::consts::ARCH.to_owned()));
-    add("thread_level", with(|p| thread_level(p.thread_level)));
+    add("thread_level", thread_level(p.thread_level));
     info
 }
 

@@ -10,9 +10,9 @@ use crate::abi::MPI_Info;
 use crate::args::{null_argument, put};
 
 /// A copy of the info of a handle. MPI_ERR_INFO when it is none.
-pub(crate) fn copy_of(p: &Process, info: MPI_Info) -> Result<Info> {
+pub(crate) fn copy_of(p: &mut Process, info: MPI_Info) -> Result<Info> {
     match info.0 {
-        predefined::INFO_ENV => Ok(crate::environment::info_env()),
+        predefined::INFO_ENV => Ok(crate::environment::info_env(p)),
         small if small < predefined::END => Err(bad_predefined(Class::Info, "info", small, predefined::INFO_NULL)),
         handle => p.infos.get(handle as u64).cloned().map_err(|stale| bad_handle(Class::Info, "info", stale)),
     }
@@ -66,7 +66,7 @@ pub(crate) unsafe fn info_create(info: *mut MPI_Info) -> Result<()> {
 
 pub(crate) unsafe fn info_create_env(_argc: c_int, _argv: *mut *mut c_char, info: *mut MPI_Info) -> Result<()> {
     // SAFETY: the user's pointer, passed on.
-    unsafe { give(info, crate::environment::info_env()) }
+    unsafe { give(info, with(crate::environment::info_env)) }
 }
 
 pub(crate) unsafe fn info_dup(info: MPI_Info, newinfo: *mut MPI_Info) -> Result<()> {

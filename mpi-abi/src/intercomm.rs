@@ -1,4 +1,4 @@
-//! MPI-5.0 §7.6: intercommunicators.
+//! MPI-5.0 §7.6: intercommunicators, and the one to the parent of a process.
 
 use std::os::raw::{c_char, c_int};
 
@@ -36,6 +36,12 @@ pub(crate) unsafe fn comm_remote_group(comm: MPI_Comm, group: *mut MPI_Group) ->
     let members = remote(comm)?;
     // SAFETY: the user's pointer, passed on.
     unsafe { crate::group::give(group, members) }
+}
+
+/// MPI-5.0 §11.8.2: nobody is spawned here, so nobody has a parent.
+pub(crate) unsafe fn comm_get_parent(parent: *mut MPI_Comm) -> Result<()> {
+    // SAFETY: null is refused, else the user's pointer.
+    unsafe { give(parent, None) }
 }
 
 /// A rank that was given as an `int`.

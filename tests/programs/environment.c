@@ -90,6 +90,7 @@ static void memory(void)
 int main(int argc, char **argv)
 {
     int level, provided, main_thread = 0;
+    MPI_Comm parent = MPI_COMM_WORLD;
     state(0, 0);
     MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
     CHECK(provided >= MPI_THREAD_SINGLE && provided <= MPI_THREAD_MULTIPLE, "thread level %d", provided);
@@ -100,6 +101,8 @@ int main(int argc, char **argv)
     SAME(level, provided);
     MPI_Is_thread_main(&main_thread);
     SAME(!!main_thread, 1);
+    MPI_Comm_get_parent(&parent);
+    CHECK(parent == MPI_COMM_NULL, "a parent of a process that nobody spawned");
     clock_ticks();
     attributes();
     communicator_names();

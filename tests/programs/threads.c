@@ -73,6 +73,18 @@ static void run(void *(*body)(void *))
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
+/* What MPI_INFO_ENV says depends on the process: no call may lock itself out. */
+static void started_with(void)
+{
+    MPI_Info copy;
+    char level[MPI_MAX_INFO_VAL];
+    int size = sizeof level, flag = 0;
+    MPI_Info_dup(MPI_INFO_ENV, &copy);
+    MPI_Info_get_string(copy, "thread_level", &size, level, &flag);
+    CHECK(flag && !strcmp(level, "MPI_THREAD_MULTIPLE"), "MPI_INFO_ENV says \"%s\"", flag ? level : "");
+    MPI_Info_free(&copy);
+}
+
 int main(int argc, char **argv)
 {
     int provided, i;
@@ -81,6 +93,7 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     SAME(provided, MPI_THREAD_MULTIPLE);
+    started_with();
     for (i = 0; i < THREADS; i++)
         MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
     run(messages);

@@ -34,7 +34,8 @@ jump!(MPI_Comm_disconnect to PMPI_Comm_disconnect);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Comm_get_parent(parent: *mut MPI_Comm) -> c_int {
-    unsupported(Call::Comm_get_parent, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Comm_get_parent, RaiseOn::Process, || unsafe { crate::intercomm::comm_get_parent(parent) })
 }
 jump!(MPI_Comm_get_parent to PMPI_Comm_get_parent);
 
