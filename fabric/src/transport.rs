@@ -34,17 +34,11 @@ pub struct Slot<'a> {
 }
 
 impl<'a> Slot<'a> {
-    /// Ordinary memory.
+    /// `past_cache`: another processor reads it next, and the transport orders stores
+    /// past the cache before what it publishes.
     #[inline]
-    pub fn new(bytes: &'a mut [u8]) -> Slot<'a> {
-        Slot { bytes, past_cache: false }
-    }
-
-    /// Memory that another processor reads next. The transport orders stores past
-    /// the cache before what it publishes.
-    #[inline]
-    pub fn past_cache(bytes: &'a mut [u8]) -> Slot<'a> {
-        Slot { bytes, past_cache: true }
+    pub fn new(bytes: &'a mut [u8], past_cache: bool) -> Slot<'a> {
+        Slot { bytes, past_cache }
     }
 
     /// Fills it with `from`, which must be as long.

@@ -75,7 +75,7 @@ impl Core {
         set_spin(spin(&job, &knobs));
         let me = Peer(job.rank);
         let routes = routes(&job, &knobs)?;
-        let settings = Settings { unexpected_bytes_per_peer: knobs.bytes(knob::PT2PT_UNEXPECTED_MAX) };
+        let settings = Settings { unexpected_bytes_per_peer: share(&knobs, job.size) };
         let everyone = Group::world(job.size);
         Ok(Core {
             engine: Engine::new(me, routes, settings),
@@ -87,6 +87,12 @@ impl Core {
             job,
         })
     }
+}
+
+/// What each sender may have here that nobody has asked for, in bytes.
+fn share(knobs: &Knobs, size: u32) -> u64 {
+    const LEAST: u64 = 4 << 10;
+    (knobs.bytes(knob::PT2PT_UNEXPECTED_MAX) / u64::from(size.saturating_sub(1).max(1))).max(LEAST)
 }
 
 /// How long to spin: not at all when ranks outnumber the processors.

@@ -26,12 +26,12 @@ fn publish(producer: &mut Producer, body: &[u8]) {
     while !producer.has_room(needed) && producer.look_for_room(needed, false) != Ok(Room::Found) {
         std::hint::spin_loop();
     }
-    producer.publish(&Header::new(Kind::Eager), body.len(), |slot| slot.copy_from_slice(body));
+    producer.publish(&Header::new(Kind::Eager), body.len(), false, |slot| slot.copy_from_slice(body));
 }
 
 /// Takes a frame if there is one.
 fn take(consumer: &mut Consumer, into: &mut [u8]) -> bool {
-    let taken = consumer.pop(|header, body| {
+    let taken = consumer.pop(|header, body, _| {
         into[..body.len()].copy_from_slice(body);
         Header::decode(header).is_ok()
     });

@@ -404,13 +404,8 @@ impl Pool {
         // reference is published, and we not afterwards.
         let body = unsafe { std::slice::from_raw_parts_mut(self.mapping.base.add(start), len) };
         let begun = timed.then(Instant::now);
-        match way {
-            Way::Cached => fill(&mut Slot::new(body)),
-            Way::Past => {
-                fill(&mut Slot::past_cache(body));
-                streams_are_done();
-            }
-        }
+        fill(&mut Slot::new(body, way == Way::Past));
+        streams_are_done();
         if let Some(begun) = begun {
             pace.written[way as usize].push(Cost::since(begun, len));
         }

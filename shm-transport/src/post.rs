@@ -48,6 +48,7 @@ impl ShmTransport {
         Ok(Post::Sent)
     }
 
+    #[inline(never)]
     fn post_pooled(
         &mut self,
         peer: Peer,

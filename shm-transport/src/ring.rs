@@ -393,11 +393,9 @@ impl Producer {
     #[inline]
     pub fn publish(&mut self, header: &Header, body: usize, past_cache: bool, fill: impl FnOnce(&mut Slot)) {
         self.publish_as(0, header, body, |bytes| {
+            fill(&mut Slot::new(bytes, past_cache));
             if past_cache {
-                fill(&mut Slot::past_cache(bytes));
                 streams_are_done();
-            } else {
-                fill(&mut Slot::new(bytes));
             }
         });
     }

@@ -178,8 +178,8 @@ knobs! {
         "largest message sent over InfiniBand or RoCE without asking the receiver first, where that transport is in use");
     TCP_EAGER_MAX: Bytes = Row::bytes("tcp.eager_max", 64 * K, 64..=16 * M,
         "largest message sent over TCP without asking the receiver first, where that transport is in use");
-    PT2PT_UNEXPECTED_MAX: Bytes = Row::bytes("pt2pt.unexpected_max", M, 4 * K..=G,
-        "bytes of messages nobody has asked for yet that a process keeps for each sender before it holds that sender back");
+    PT2PT_UNEXPECTED_MAX: Bytes = Row::bytes("pt2pt.unexpected_max", 64 * M, 4 * K..=64 * G,
+        "bytes of messages nobody has asked for yet that a process keeps, in equal shares for all senders, before it holds a sender back");
     WAIT_SPIN: Time = Row::time("wait.spin", Duration::from_secs(1),
         "how long a waiting process spins before it sleeps (auto: not at all with more ranks than cores)");
     COLL_BCAST_LONG: Bytes = Row::bytes("coll.bcast_long", 64 * K, 0..=G,

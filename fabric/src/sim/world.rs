@@ -141,7 +141,7 @@ impl World {
             return Ok(Post::NoRoom);
         }
         let mut body = vec![0xA5; len];
-        fill(&mut Slot::new(&mut body));
+        fill(&mut Slot::new(&mut body, false));
         if channel.is_empty() {
             self.places[to.0 as usize].senders.push(from);
         }
