@@ -67,7 +67,7 @@ enum Part {
     Asan,
     /// The heat program on 1 to 8 ranks, compared bit for bit.
     Heat,
-    /// mpi4py's own tests on 1 to 4 ranks.
+    /// mpi4py's own tests on 1 to 5 ranks.
     Mpi4py,
     /// The instructions of calls, against benches/counts.toml.
     Counts,

@@ -1,6 +1,6 @@
-//! mpi4py's own test files, each on 1 to 4 ranks.
+//! mpi4py's own test files, each on 1 to 5 ranks.
 //!
-//! Every rank runs every test. A file has passed when mpiexec's exit code is 0
+//! Every rank runs every test. A group of files has passed when mpiexec's exit code is 0
 //! and each rank has said OK.
 
 use std::collections::BTreeMap;
@@ -15,24 +15,65 @@ use crate::command::{Mark, Ran, capture, line};
 use crate::mpi4py::{self, Mpi4py};
 use crate::project::Project;
 
-/// The files that must pass.
-const FILES: [&str; 12] = [
-    "test_p2p_buf",
-    "test_p2p_buf_matched",
-    "test_p2p_obj",
-    "test_p2p_obj_matched",
-    "test_request",
-    "test_status",
-    "test_msgzero",
-    "test_environ",
-    "test_cco_buf",
-    "test_cco_nb_buf",
-    "test_cco_vec",
-    "test_cco_obj",
+/// The files that must pass, in groups that are one job each.
+const GROUPS: [&[&str]; 3] = [
+    &[
+        "p2p_buf",
+        "p2p_buf_matched",
+        "p2p_obj",
+        "p2p_obj_matched",
+        "request",
+        "status",
+        "msgzero",
+        "environ",
+        "address",
+        "buffer",
+        "grequest",
+        "pack",
+        "mpimem",
+        "threads",
+        "util_pkl5",
+    ],
+    &[
+        "cco_buf",
+        "cco_nb_buf",
+        "cco_nb_vec",
+        "cco_vec",
+        "cco_obj",
+        "cco_ngh_buf",
+        "cco_ngh_obj",
+        "cco_pr_buf",
+        "cco_pr_vec",
+        "cco_pr_ngh_buf",
+        "cco_buf_inter",
+        "cco_obj_inter",
+        "cco_vec_inter",
+    ],
+    &[
+        "attributes",
+        "comm",
+        "comm_inter",
+        "comm_topo",
+        "datatype",
+        "doc",
+        "errhandler",
+        "errorcode",
+        "exceptions",
+        "group",
+        "handle",
+        "info",
+        "mpiapi",
+        "objmodel",
+        "op",
+        "pickle",
+        "session",
+        "subclass",
+        "util_dtlib",
+    ],
 ];
 /// The numbers of ranks.
-const RANKS: [u32; 4] = [1, 2, 3, 4];
-/// For one file on one number of ranks.
+const RANKS: [u32; 5] = [1, 2, 3, 4, 5];
+/// For one group on one number of ranks.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// `tests/mpi4py/skips.toml`: single tests that are left out, and why.
@@ -56,19 +97,22 @@ pub(super) fn test(project: &Project, filter: Option<&str>) -> Result<Tally> {
     }
     let mut tally = Tally::default();
     for ranks in RANKS {
-        for file in FILES {
-            let name = format!("{file} on {ranks}");
-            if filter.is_none_or(|filter| name.contains(filter)) {
-                tally += one_file(&mpi4py, &prefix.join("bin/mpiexec"), file, ranks, &skips)?;
+        for group in GROUPS {
+            let chosen = |file: &&&str| filter.is_none_or(|filter| format!("test_{file} on {ranks}").contains(filter));
+            let files: Vec<&str> = group.iter().filter(chosen).copied().collect();
+            if !files.is_empty() {
+                tally += one_job(&mpi4py, &prefix.join("bin/mpiexec"), &files, ranks, &skips)?;
             }
         }
     }
     Ok(tally)
 }
 
-fn one_file(mpi4py: &Mpi4py, mpiexec: &std::path::Path, file: &str, ranks: u32, skips: &Skips) -> Result<Tally> {
+fn one_job(mpi4py: &Mpi4py, mpiexec: &std::path::Path, files: &[&str], ranks: u32, skips: &Skips) -> Result<Tally> {
+    let files = files.join("|");
     let mut command = mpi4py.on_ranks(mpiexec, ranks);
-    command.arg(mpi4py.source.join("test/main.py")).args(["-v", "--no-builddir", "-i", &format!(r"^{file}\.py$")]);
+    command.arg(mpi4py.source.join("test/main.py"));
+    command.args(["-v", "--no-builddir", "-i", &format!(r"^test_({files})\.py$")]);
     for test in skips.skip.keys() {
         command.args(["-x", test]);
     }
@@ -79,7 +123,7 @@ fn one_file(mpi4py: &Mpi4py, mpiexec: &std::path::Path, file: &str, ranks: u32, 
     let survivors = mark.end_survivors();
     if !ran.success() || tally.failed > 0 || !survivors.is_empty() {
         let reasons = format!("{}; left running: {survivors:?}\n    $ {}", ran.ending(), line(&command));
-        report_failure(&format!("mpi4py {file} on {ranks}"), &reasons, &ran.output());
+        report_failure(&format!("mpi4py {files} on {ranks}"), &reasons, &ran.output());
         tally.failed = tally.failed.max(1);
     }
     Ok(tally)
