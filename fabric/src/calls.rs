@@ -842,7 +842,7 @@ static ROWS: [Row; 698] = [
     row(Call::Comm_delete_attr, "MPI_Comm_delete_attr", "Groups/communicators", true),
     row(Call::Comm_detach_buffer, "MPI_Comm_detach_buffer", "Point-to-point", true),
     row(Call::Comm_detach_buffer_c, "MPI_Comm_detach_buffer_c", "Point-to-point", true),
-    row(Call::Comm_disconnect, "MPI_Comm_disconnect", "Process creation", false),
+    row(Call::Comm_disconnect, "MPI_Comm_disconnect", "Process creation", true),
     row(Call::Comm_dup, "MPI_Comm_dup", "Groups/communicators", true),
     row(Call::Comm_dup_with_info, "MPI_Comm_dup_with_info", "Groups/communicators", true),
     row(Call::Comm_flush_buffer, "MPI_Comm_flush_buffer", "Point-to-point", true),

@@ -249,6 +249,22 @@ pub(crate) unsafe fn comm_free(comm: *mut MPI_Comm) -> Result<()> {
     unsafe { put(comm, MPI_Comm(predefined::COMM_NULL), "comm") }
 }
 
+/// As MPI_Comm_free, once what was started on the communicator is over (MPI-5.0 §11.10.4).
+pub(crate) unsafe fn comm_disconnect(comm: *mut MPI_Comm) -> Result<()> {
+    if comm.is_null() {
+        return Err(null_argument("comm"));
+    }
+    // SAFETY: not null, so the user's pointer.
+    let handle = unsafe { *comm };
+    let context = with(|p| p.comm(handle.0).map(objects::Comm::context))?;
+    block_on(|p| {
+        let engine = p.engine()?;
+        (0..2).all(|part| !engine.is_in_use(2 * context + part)).then_some(())
+    });
+    // SAFETY: the user's pointer.
+    unsafe { comm_free(comm) }
+}
+
 pub(crate) unsafe fn comm_set_name(comm: MPI_Comm, comm_name: *const c_char) -> Result<()> {
     // SAFETY: null is refused, else the user's string.
     let name = unsafe { text(comm_name, "comm_name")? };

@@ -116,6 +116,11 @@ impl<T: Transport> Engine<T> {
         }
     }
 
+    /// True while a request with that context id is not over. Looks at all of them.
+    pub fn is_in_use(&self, context: u64) -> bool {
+        self.protocol.requests.active().any(|(_, request)| request.key.context == context)
+    }
+
     /// How many requests are not over. Looks at all of them.
     pub fn active(&self) -> usize {
         self.protocol.requests.active().count()

@@ -62,6 +62,21 @@ static void communicator_names(void)
     CHECK(!strcmp(name, "mine alone") && length == 10, "SELF is called %s now", name);
 }
 
+/* A disconnect waits for what was started, here a send that is matched late. */
+static void disconnected(void)
+{
+    static int sent[1 << 18], got[1 << 18];
+    MPI_Comm twin;
+    MPI_Request request;
+    MPI_Comm_dup(MPI_COMM_SELF, &twin);
+    sent[7] = 49;
+    MPI_Isend(sent, 1 << 18, MPI_INT, 0, 0, twin, &request);
+    MPI_Request_free(&request);
+    MPI_Recv(got, 1 << 18, MPI_INT, 0, 0, twin, MPI_STATUS_IGNORE);
+    MPI_Comm_disconnect(&twin);
+    CHECK(twin == MPI_COMM_NULL && got[7] == 49, "the communicator is there, or %d is not 49", got[7]);
+}
+
 static void error_classes(void)
 {
     static const int classes[] = {MPI_ERR_BUFFER, MPI_ERR_COUNT, MPI_ERR_TYPE, MPI_ERR_TAG, MPI_ERR_COMM,
@@ -106,6 +121,7 @@ int main(int argc, char **argv)
     clock_ticks();
     attributes();
     communicator_names();
+    disconnected();
     error_classes();
     memory();
     MPI_Finalize();

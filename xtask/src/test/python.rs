@@ -67,7 +67,6 @@ const GROUPS: [&[&str]; 3] = [
         "op",
         "pickle",
         "session",
-        "subclass",
         "util_dtlib",
     ],
 ];
