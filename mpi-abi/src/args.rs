@@ -61,6 +61,11 @@ pub(crate) fn checked_count(count: MPI_Count, name: &str) -> Result<u64> {
     u64::try_from(count).map_err(|_| Error::new(Class::Count, format!("{name} is {count}, which is negative")))
 }
 
+/// A length in memory, of what is no message. MPI_ERR_ARG below zero.
+pub(crate) fn length(value: MPI_Count, name: &str) -> Result<usize> {
+    usize::try_from(value).map_err(|_| Error::new(Class::Arg, format!("{name} is {value}, which is negative")))
+}
+
 /// Writes a status where the caller wants it, but for its MPI_ERROR field, which
 /// only calls with arrays of statuses set (MPI-5.0 §3.2.5). The empty status alone
 /// has one: it says MPI_SUCCESS (§3.7.3).

@@ -40,7 +40,7 @@ pub(super) fn run(
     match how {
         How::Blocking => collective::run(comm.0, plan),
         How::Nonblocking(_) => how.give(collective::start(comm.0, plan)?),
-        How::Persistent(_) => how.give(collective::init(comm.0, plan)),
+        How::Persistent(..) => how.give(collective::init(comm.0, plan)),
     }
 }
 

@@ -142,11 +142,11 @@ pub(crate) unsafe fn comm_split(comm: MPI_Comm, color: c_int, key: c_int, newcom
 /// As for [`give`].
 pub(super) unsafe fn finish_from_group(
     mut made: Comm,
-    info: MPI_Info,
+    hints: &Info,
     handler: Errhandler,
     newcomm: *mut MPI_Comm,
 ) -> Result<()> {
-    made.set_hints(&crate::info::optional(info)?)?;
+    made.set_hints(hints)?;
     made.set_errhandler(handler);
     // SAFETY: passed on.
     unsafe { give(newcomm, Some(made)) }
@@ -162,13 +162,14 @@ pub(crate) unsafe fn comm_create_from_group(
     let handler = crate::errhandler::suiting(errhandler, Raiser::Comm)?;
     let make = || {
         not_null(newcomm)?;
+        let hints = crate::info::optional(info)?;
         // SAFETY: null is refused, else the user's string.
         let tag = unsafe { text(stringtag, "stringtag")? };
         let group = with(|p| p.group(group.0))?;
         // SAFETY: checked not to be null.
         match communicator::create_from_group(&group, &tag)? {
             // SAFETY: the user's pointer, passed on.
-            Some(made) => unsafe { finish_from_group(made, info, handler, newcomm) },
+            Some(made) => unsafe { finish_from_group(made, &hints, handler, newcomm) },
             // SAFETY: as above.
             None => unsafe { give(newcomm, None) },
         }

@@ -40,7 +40,9 @@ pub(crate) unsafe fn grequest_complete(request: MPI_Request) -> Result<()> {
         let State::Generalized(generalized) = &mut p.request(request.0)?.state else {
             return Err(Error::new(Class::Request, "the request was not made by MPI_Grequest_start"));
         };
-        generalized.complete = true;
+        if std::mem::replace(&mut generalized.complete, true) {
+            return Err(Error::new(Class::Request, "the request is complete already"));
+        }
         if generalized.freed { p.free_request(request.0) } else { Ok(None) }
     })?;
     last.map_or(Ok(()), |generalized| generalized.free())

@@ -2,7 +2,7 @@
 
 use objects::Result;
 
-use crate::abi::MPI_Request;
+use crate::abi::{MPI_Info, MPI_Request};
 use crate::args::{null_argument, put};
 
 /// Which form was called.
@@ -12,20 +12,23 @@ pub(crate) enum How {
     Blocking,
     /// `MPI_Ibcast`: started; the request goes here.
     Nonblocking(*mut MPI_Request),
-    /// `MPI_Bcast_init`: planned; the request goes here.
-    Persistent(*mut MPI_Request),
+    /// `MPI_Bcast_init`: planned, with these hints; the request goes here.
+    Persistent(MPI_Info, *mut MPI_Request),
 }
 
 impl How {
     fn request(self) -> Option<*mut MPI_Request> {
         match self {
             How::Blocking => None,
-            How::Nonblocking(request) | How::Persistent(request) => Some(request),
+            How::Nonblocking(request) | How::Persistent(_, request) => Some(request),
         }
     }
 
-    /// Refuses a null pointer before anything is started.
+    /// Refuses a null pointer, and hints that are none, before anything is started.
     pub(crate) fn check(self) -> Result<()> {
+        if let How::Persistent(info, _) = self {
+            crate::info::optional(info)?;
+        }
         match self.request() {
             Some(request) if request.is_null() => Err(null_argument("request")),
             _ => Ok(()),

@@ -157,11 +157,10 @@ pub(crate) unsafe fn info_get(
     // SAFETY: null is refused, else the user's string and pointers; the buffer has
     // `valuelen` characters and room for the end (MPI-5.0 §16.3).
     unsafe {
-        let key = bytes(key, "key")?;
+        let (key, room) = (bytes(key, "key")?, crate::args::length(valuelen.into(), "valuelen")?);
         let found = object.value(key)?;
         if let Some(found) = found {
-            let len = found.len().min(crate::args::checked_count(valuelen.into(), "valuelen")? as usize);
-            put_bytes(value, &found[..len])?;
+            put_bytes(value, &found[..found.len().min(room)])?;
         }
         put(flag, c_int::from(found.is_some()), "flag")
     }

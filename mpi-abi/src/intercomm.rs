@@ -83,14 +83,15 @@ pub(crate) unsafe fn intercomm_create_from_groups(
     let handler = crate::errhandler::suiting(errhandler, Raiser::Comm)?;
     let make = || {
         not_null(newintercomm)?;
+        let hints = crate::info::optional(info)?;
         // SAFETY: null is refused, else the user's string.
         let tag = unsafe { text(stringtag, "stringtag")? };
         let local = with(|p| p.group(local_group.0))?;
-        // Significant at the leader only, who finds out if it is no group.
-        let remote = with(|p| p.group(remote_group.0)).unwrap_or_else(|_| objects::Group::empty());
-        let made = intercomm::create_from_groups((&local, leader(local_leader)?), (&remote, remote_leader), &tag)?;
+        // Significant at the leader only.
+        let remote = with(|p| p.group(remote_group.0));
+        let made = intercomm::create_from_groups((&local, leader(local_leader)?), (remote, remote_leader), &tag)?;
         // SAFETY: checked not to be null.
-        unsafe { finish_from_group(made, info, handler, newintercomm) }
+        unsafe { finish_from_group(made, &hints, handler, newintercomm) }
     };
     // The handler is for errors here too (MPI-5.0 §7.6.2).
     make().map_err(|error| error.through(handler))

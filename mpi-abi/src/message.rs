@@ -492,12 +492,12 @@ unsafe fn take_message(message: *mut MPI_Message) -> Result<usize> {
 const AUTOMATIC: usize = 2;
 
 fn attach(owner: usize, buffer: *mut c_void, size: MPI_Count) -> Result<()> {
-    let size = crate::args::checked_count(size, "size")?;
+    let size = crate::args::length(size, "size")?;
     let what = match buffer as usize {
         0 => return Err(null_argument("buffer")),
         AUTOMATIC => Attachment::Automatic,
         // SAFETY: the user gives the memory away until it is detached (MPI-5.0 §3.6).
-        _ => Attachment::User(unsafe { fabric::Memory::new(buffer.cast(), size as usize) }),
+        _ => Attachment::User(unsafe { fabric::Memory::new(buffer.cast(), size) }),
     };
     with(|p| p.bsend.attach(owner, what))
 }

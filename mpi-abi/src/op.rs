@@ -81,9 +81,9 @@ pub(crate) unsafe fn reduce_local(
     let (op, ty, left, inout) = with(|p| {
         let op = p.op(op.0)?;
         let ty = p.datatype(datatype.0)?.clone();
-        op.check(&ty)?;
         // SAFETY: the user's buffers of `count` elements each.
         let (left, inout) = unsafe { (buffer(p, inbuf, count, datatype)?, buffer(p, inoutbuf, count, datatype)?) };
+        op.check(&ty)?;
         Ok((op, ty, left, inout))
     })?;
     if inbuf == inoutbuf.cast_const() && !left.is_empty() {

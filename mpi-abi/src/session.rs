@@ -57,22 +57,24 @@ fn check(session: MPI_Session) -> Result<()> {
 
 pub(crate) unsafe fn session_get_num_psets(
     session: MPI_Session,
-    _info: MPI_Info,
+    info: MPI_Info,
     npset_names: *mut c_int,
 ) -> Result<()> {
     check(session)?;
+    crate::info::optional(info)?;
     // SAFETY: null is refused, else the user's pointer.
     unsafe { put(npset_names, PSETS.len() as c_int, "npset_names") }
 }
 
 pub(crate) unsafe fn session_get_nth_pset(
     session: MPI_Session,
-    _info: MPI_Info,
+    info: MPI_Info,
     n: c_int,
     pset_len: *mut c_int,
     pset_name: *mut c_char,
 ) -> Result<()> {
     check(session)?;
+    crate::info::optional(info)?;
     let name = usize::try_from(n).ok().and_then(|n| PSETS.get(n));
     let name = name.ok_or_else(|| {
         Error::new(Class::Arg, format!("there is no process set number {n}: they go from 0 to {}", PSETS.len() - 1))

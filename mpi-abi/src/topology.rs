@@ -11,7 +11,7 @@ use runtime::topology::{Edge, distribute};
 use runtime::{communicator, predefined, with};
 
 use crate::abi::{MPI_Comm, MPI_Info};
-use crate::args::{null_argument, put, slice, slice_mut};
+use crate::args::{length, null_argument, put, slice, slice_mut};
 use crate::constants::{
     MPI_CART, MPI_DIST_GRAPH, MPI_GRAPH, MPI_PROC_NULL, MPI_UNDEFINED, MPI_UNWEIGHTED, MPI_WEIGHTS_EMPTY,
 };
@@ -85,11 +85,6 @@ fn dist_graph<R>(comm: MPI_Comm, question: impl FnOnce(&DistGraph) -> Result<R>)
     })
 }
 
-/// A length that the user gives for an array. MPI_ERR_ARG below zero.
-fn length(value: c_int, name: &str) -> Result<usize> {
-    usize::try_from(value).map_err(|_| Error::new(Class::Arg, format!("{name} is {value}, which is negative")))
-}
-
 /// Writes values into an array that must have room for all of them.
 unsafe fn fill<T: Copy>(
     to: *mut c_int,
@@ -98,7 +93,7 @@ unsafe fn fill<T: Copy>(
     values: &[T],
     number: impl Fn(T) -> c_int,
 ) -> Result<()> {
-    if length(room, "the length of an array")? < values.len() {
+    if length(room.into(), "the length of an array")? < values.len() {
         let why = format!("{name} has room for {room} values, but there are {}", values.len());
         return Err(Error::new(Class::Arg, why));
     }
@@ -244,13 +239,13 @@ pub(crate) unsafe fn dims_create(nnodes: c_int, ndims: c_int, dims: *mut c_int) 
 
 /// The graph that a call describes, on `size` processes.
 unsafe fn described_graph(size: u32, nnodes: c_int, index: *const c_int, edges: *const c_int) -> Result<Graph> {
-    length(nnodes, "nnodes")?;
+    length(nnodes.into(), "nnodes")?;
     // SAFETY: the user's array of `nnodes` elements, the last of which is the
     // length of `edges`.
     unsafe {
         let index = slice(index, nnodes.into(), "indx")?;
         let last = index.last().copied().unwrap_or(0);
-        length(last, "the last element of indx")?;
+        length(last.into(), "the last element of indx")?;
         Graph::new(index, slice(edges, last.into(), "edges")?, size)
     }
 }
@@ -375,7 +370,7 @@ unsafe fn described_edges(
     weights: *const c_int,
     name: &str,
 ) -> Result<(Edges, Option<bool>)> {
-    let degree = length(degree, name)?;
+    let degree = length(degree.into(), name)?;
     // SAFETY: the user's arrays of `degree` elements.
     let (ranks, weights) = unsafe { (slice(ranks, degree as i64, "the neighbors")?, weights_of(weights, degree)?) };
     let edges = Edges { ranks: ranks_of(ranks, size)?, weights: weights.unwrap_or_default().to_vec() };
@@ -455,13 +450,14 @@ unsafe fn named_edges(
     destinations: *const c_int,
     weights: *const c_int,
 ) -> Result<(Vec<Edge>, bool)> {
-    length(n, "n")?;
+    length(n.into(), "n")?;
     // SAFETY: the user's arrays: `n` sources and degrees, and as many
     // destinations and weights as the degrees add up to.
     unsafe {
         let sources = ranks_of(slice(sources, n.into(), "sources")?, size)?;
         let degrees = slice(degrees, n.into(), "degrees")?;
-        let degrees = degrees.iter().map(|&degree| length(degree, "a degree")).collect::<Result<Vec<usize>>>()?;
+        let degrees =
+            degrees.iter().map(|&degree| length(degree.into(), "a degree")).collect::<Result<Vec<usize>>>()?;
         let all: usize = degrees.iter().sum();
         let ends = ranks_of(slice(destinations, all as i64, "destinations")?, size)?;
         let weights = weights_of(weights, all)?;
@@ -509,7 +505,7 @@ pub(crate) unsafe fn dist_graph_neighbors(
 
 /// The first of the edges, as many as there is room for (MPI-5.0 §8.5.5).
 unsafe fn put_edges(edges: &Edges, room: c_int, ranks: *mut c_int, weights: *mut c_int, name: &str) -> Result<()> {
-    let count = length(room, name)?.min(edges.ranks.len());
+    let count = length(room.into(), name)?.min(edges.ranks.len());
     // SAFETY: the user's arrays of `room` elements; weights are not looked at
     // when there are none, or when the user wants none.
     unsafe {

@@ -58,7 +58,7 @@ pub fn create(local: usize, leader: u32, peer: (usize, i32), tag: i32) -> Result
 
 /// MPI_Intercomm_create_from_groups, but for hints and error handler. `remote`
 /// (the group and its leader) matters at the leader alone.
-pub fn create_from_groups(local: (&Group, u32), remote: (&Group, i32), text: &str) -> Result<Comm> {
+pub fn create_from_groups(local: (&Group, u32), remote: (Result<Group>, i32), text: &str) -> Result<Comm> {
     let (group, leader) = (local.0.clone(), local.1);
     let me = with(|p| p.core().map(|core| Peer(core.job.rank)))?;
     let rank = group.rank_of(me);
@@ -67,8 +67,9 @@ pub fn create_from_groups(local: (&Group, u32), remote: (&Group, i32), text: &st
     let channel = Channel::of_text(text);
     let party = Party { group, rank, leader, by: By::Letters(channel) };
     let pact = party.agree(|| {
-        let peer = u32::try_from(remote.1).ok().and_then(|rank| remote.0.peer_of(rank));
-        Ok((channel, peer.ok_or_else(|| bad_leader(remote.1, remote.0.size()))?))
+        let (others, leader) = (remote.0?, remote.1);
+        let peer = u32::try_from(leader).ok().and_then(|rank| others.peer_of(rank));
+        Ok((channel, peer.ok_or_else(|| bad_leader(leader, others.size()))?))
     })?;
     Ok(Comm::new("", 0, party.rank, party.group.clone()).derive_inter(
         pact.context,

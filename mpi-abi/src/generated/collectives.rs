@@ -29,7 +29,7 @@ unsafe extern "C" fn PMPI_Allgather_init(
     recvtype: MPI_Datatype, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Allgather_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Persistent(request)) })
+    call(Call::Allgather_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Allgather_init to PMPI_Allgather_init);
 
@@ -39,7 +39,7 @@ unsafe extern "C" fn PMPI_Allgather_init_c(
     recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Allgather_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Persistent(request)) })
+    call(Call::Allgather_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Allgather_init_c to PMPI_Allgather_init_c);
 
@@ -70,7 +70,7 @@ unsafe extern "C" fn PMPI_Allgatherv_init(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Allgatherv_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, comm, How::Persistent(request)) })
+    call(Call::Allgatherv_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Allgatherv_init to PMPI_Allgatherv_init);
 
@@ -81,7 +81,7 @@ unsafe extern "C" fn PMPI_Allgatherv_init_c(
     info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Allgatherv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, comm, How::Persistent(request)) })
+    call(Call::Allgatherv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Allgatherv_init_c to PMPI_Allgatherv_init_c);
 
@@ -111,7 +111,7 @@ unsafe extern "C" fn PMPI_Allreduce_init(
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Allreduce_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allreduce(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, How::Persistent(request)) })
+    call(Call::Allreduce_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allreduce(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Allreduce_init to PMPI_Allreduce_init);
 
@@ -121,7 +121,7 @@ unsafe extern "C" fn PMPI_Allreduce_init_c(
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Allreduce_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allreduce(sendbuf, recvbuf, count, datatype, op, comm, How::Persistent(request)) })
+    call(Call::Allreduce_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allreduce(sendbuf, recvbuf, count, datatype, op, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Allreduce_init_c to PMPI_Allreduce_init_c);
 
@@ -151,7 +151,7 @@ unsafe extern "C" fn PMPI_Alltoall_init(
     recvtype: MPI_Datatype, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Alltoall_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoall(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Persistent(request)) })
+    call(Call::Alltoall_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoall(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Alltoall_init to PMPI_Alltoall_init);
 
@@ -161,7 +161,7 @@ unsafe extern "C" fn PMPI_Alltoall_init_c(
     recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Alltoall_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Persistent(request)) })
+    call(Call::Alltoall_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Alltoall_init_c to PMPI_Alltoall_init_c);
 
@@ -194,7 +194,7 @@ unsafe extern "C" fn PMPI_Alltoallv_init(
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Alltoallv_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallv(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtype, comm, How::Persistent(request)) })
+    call(Call::Alltoallv_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallv(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtype, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Alltoallv_init to PMPI_Alltoallv_init);
 
@@ -205,7 +205,7 @@ unsafe extern "C" fn PMPI_Alltoallv_init_c(
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Alltoallv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallv(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtype, comm, How::Persistent(request)) })
+    call(Call::Alltoallv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallv(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtype, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Alltoallv_init_c to PMPI_Alltoallv_init_c);
 
@@ -238,7 +238,7 @@ unsafe extern "C" fn PMPI_Alltoallw_init(
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Alltoallw_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallw(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtypes, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtypes, comm, How::Persistent(request)) })
+    call(Call::Alltoallw_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallw(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtypes, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtypes, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Alltoallw_init to PMPI_Alltoallw_init);
 
@@ -250,7 +250,7 @@ unsafe extern "C" fn PMPI_Alltoallw_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Alltoallw_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallw(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtypes, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtypes, comm, How::Persistent(request)) })
+    call(Call::Alltoallw_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallw(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtypes, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtypes, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Alltoallw_init_c to PMPI_Alltoallw_init_c);
 
@@ -264,7 +264,7 @@ jump!(MPI_Barrier to PMPI_Barrier);
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Barrier_init(comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Barrier_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::barrier(comm, How::Persistent(request)) })
+    call(Call::Barrier_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::barrier(comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Barrier_init to PMPI_Barrier_init);
 
@@ -292,7 +292,7 @@ unsafe extern "C" fn PMPI_Bcast_init(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Bcast_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::bcast(buffer, MPI_Count::from(count), datatype, root, comm, How::Persistent(request)) })
+    call(Call::Bcast_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::bcast(buffer, MPI_Count::from(count), datatype, root, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Bcast_init to PMPI_Bcast_init);
 
@@ -302,7 +302,7 @@ unsafe extern "C" fn PMPI_Bcast_init_c(
     info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Bcast_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::bcast(buffer, count, datatype, root, comm, How::Persistent(request)) })
+    call(Call::Bcast_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::bcast(buffer, count, datatype, root, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Bcast_init_c to PMPI_Bcast_init_c);
 
@@ -332,7 +332,7 @@ unsafe extern "C" fn PMPI_Exscan_init(
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Exscan_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::exscan(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, How::Persistent(request)) })
+    call(Call::Exscan_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::exscan(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Exscan_init to PMPI_Exscan_init);
 
@@ -342,7 +342,7 @@ unsafe extern "C" fn PMPI_Exscan_init_c(
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Exscan_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::exscan(sendbuf, recvbuf, count, datatype, op, comm, How::Persistent(request)) })
+    call(Call::Exscan_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::exscan(sendbuf, recvbuf, count, datatype, op, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Exscan_init_c to PMPI_Exscan_init_c);
 
@@ -372,7 +372,7 @@ unsafe extern "C" fn PMPI_Gather_init(
     recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Gather_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, How::Persistent(request)) })
+    call(Call::Gather_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Gather_init to PMPI_Gather_init);
 
@@ -383,7 +383,7 @@ unsafe extern "C" fn PMPI_Gather_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Gather_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, How::Persistent(request)) })
+    call(Call::Gather_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Gather_init_c to PMPI_Gather_init_c);
 
@@ -415,7 +415,7 @@ unsafe extern "C" fn PMPI_Gatherv_init(
     info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Gatherv_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, root, comm, How::Persistent(request)) })
+    call(Call::Gatherv_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, root, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Gatherv_init to PMPI_Gatherv_init);
 
@@ -426,7 +426,7 @@ unsafe extern "C" fn PMPI_Gatherv_init_c(
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Gatherv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, root, comm, How::Persistent(request)) })
+    call(Call::Gatherv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, root, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Gatherv_init_c to PMPI_Gatherv_init_c);
 
@@ -825,7 +825,7 @@ unsafe extern "C" fn PMPI_Reduce_init(
     root: c_int, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Reduce_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, root, comm, How::Persistent(request)) })
+    call(Call::Reduce_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, root, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Reduce_init to PMPI_Reduce_init);
 
@@ -835,7 +835,7 @@ unsafe extern "C" fn PMPI_Reduce_init_c(
     root: c_int, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Reduce_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce(sendbuf, recvbuf, count, datatype, op, root, comm, How::Persistent(request)) })
+    call(Call::Reduce_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce(sendbuf, recvbuf, count, datatype, op, root, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Reduce_init_c to PMPI_Reduce_init_c);
 
@@ -893,7 +893,7 @@ unsafe extern "C" fn PMPI_Reduce_scatter_block_init(
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Reduce_scatter_block_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter_block(sendbuf, recvbuf, MPI_Count::from(recvcount), datatype, op, comm, How::Persistent(request)) })
+    call(Call::Reduce_scatter_block_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter_block(sendbuf, recvbuf, MPI_Count::from(recvcount), datatype, op, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Reduce_scatter_block_init to PMPI_Reduce_scatter_block_init);
 
@@ -903,7 +903,7 @@ unsafe extern "C" fn PMPI_Reduce_scatter_block_init_c(
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Reduce_scatter_block_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm, How::Persistent(request)) })
+    call(Call::Reduce_scatter_block_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Reduce_scatter_block_init_c to PMPI_Reduce_scatter_block_init_c);
 
@@ -923,7 +923,7 @@ unsafe extern "C" fn PMPI_Reduce_scatter_init(
     op: MPI_Op, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Reduce_scatter_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter(sendbuf, recvbuf, Counts::Int(recvcounts), datatype, op, comm, How::Persistent(request)) })
+    call(Call::Reduce_scatter_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter(sendbuf, recvbuf, Counts::Int(recvcounts), datatype, op, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Reduce_scatter_init to PMPI_Reduce_scatter_init);
 
@@ -933,7 +933,7 @@ unsafe extern "C" fn PMPI_Reduce_scatter_init_c(
     op: MPI_Op, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Reduce_scatter_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter(sendbuf, recvbuf, Counts::Large(recvcounts), datatype, op, comm, How::Persistent(request)) })
+    call(Call::Reduce_scatter_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter(sendbuf, recvbuf, Counts::Large(recvcounts), datatype, op, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Reduce_scatter_init_c to PMPI_Reduce_scatter_init_c);
 
@@ -963,7 +963,7 @@ unsafe extern "C" fn PMPI_Scan_init(
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Scan_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scan(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, How::Persistent(request)) })
+    call(Call::Scan_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scan(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Scan_init to PMPI_Scan_init);
 
@@ -973,7 +973,7 @@ unsafe extern "C" fn PMPI_Scan_init_c(
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Scan_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scan(sendbuf, recvbuf, count, datatype, op, comm, How::Persistent(request)) })
+    call(Call::Scan_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scan(sendbuf, recvbuf, count, datatype, op, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Scan_init_c to PMPI_Scan_init_c);
 
@@ -1003,7 +1003,7 @@ unsafe extern "C" fn PMPI_Scatter_init(
     recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Scatter_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatter(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, How::Persistent(request)) })
+    call(Call::Scatter_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatter(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Scatter_init to PMPI_Scatter_init);
 
@@ -1014,7 +1014,7 @@ unsafe extern "C" fn PMPI_Scatter_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Scatter_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, How::Persistent(request)) })
+    call(Call::Scatter_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Scatter_init_c to PMPI_Scatter_init_c);
 
@@ -1045,7 +1045,7 @@ unsafe extern "C" fn PMPI_Scatterv_init(
     info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Scatterv_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatterv(sendbuf, Counts::Int(sendcounts), Displs::Int(displs), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, How::Persistent(request)) })
+    call(Call::Scatterv_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatterv(sendbuf, Counts::Int(sendcounts), Displs::Int(displs), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Scatterv_init to PMPI_Scatterv_init);
 
@@ -1056,6 +1056,6 @@ unsafe extern "C" fn PMPI_Scatterv_init_c(
     info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Scatterv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatterv(sendbuf, Counts::Large(sendcounts), Displs::Large(displs), sendtype, recvbuf, recvcount, recvtype, root, comm, How::Persistent(request)) })
+    call(Call::Scatterv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatterv(sendbuf, Counts::Large(sendcounts), Displs::Large(displs), sendtype, recvbuf, recvcount, recvtype, root, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Scatterv_init_c to PMPI_Scatterv_init_c);

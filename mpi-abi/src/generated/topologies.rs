@@ -304,7 +304,7 @@ unsafe extern "C" fn PMPI_Neighbor_allgather_init(
     recvtype: MPI_Datatype, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_allgather_init, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Persistent(request)) })
+    call(Call::Neighbor_allgather_init, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Neighbor_allgather_init to PMPI_Neighbor_allgather_init);
 
@@ -314,7 +314,7 @@ unsafe extern "C" fn PMPI_Neighbor_allgather_init_c(
     recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_allgather_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Persistent(request)) })
+    call(Call::Neighbor_allgather_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Neighbor_allgather_init_c to PMPI_Neighbor_allgather_init_c);
 
@@ -345,7 +345,7 @@ unsafe extern "C" fn PMPI_Neighbor_allgatherv_init(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_allgatherv_init, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, comm, How::Persistent(request)) })
+    call(Call::Neighbor_allgatherv_init, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Neighbor_allgatherv_init to PMPI_Neighbor_allgatherv_init);
 
@@ -356,7 +356,7 @@ unsafe extern "C" fn PMPI_Neighbor_allgatherv_init_c(
     info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_allgatherv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, comm, How::Persistent(request)) })
+    call(Call::Neighbor_allgatherv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Neighbor_allgatherv_init_c to PMPI_Neighbor_allgatherv_init_c);
 
@@ -386,7 +386,7 @@ unsafe extern "C" fn PMPI_Neighbor_alltoall_init(
     recvtype: MPI_Datatype, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_alltoall_init, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoall(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Persistent(request)) })
+    call(Call::Neighbor_alltoall_init, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoall(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Neighbor_alltoall_init to PMPI_Neighbor_alltoall_init);
 
@@ -396,7 +396,7 @@ unsafe extern "C" fn PMPI_Neighbor_alltoall_init_c(
     recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_alltoall_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Persistent(request)) })
+    call(Call::Neighbor_alltoall_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Neighbor_alltoall_init_c to PMPI_Neighbor_alltoall_init_c);
 
@@ -429,7 +429,7 @@ unsafe extern "C" fn PMPI_Neighbor_alltoallv_init(
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_alltoallv_init, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallv(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtype, comm, How::Persistent(request)) })
+    call(Call::Neighbor_alltoallv_init, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallv(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtype, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Neighbor_alltoallv_init to PMPI_Neighbor_alltoallv_init);
 
@@ -440,7 +440,7 @@ unsafe extern "C" fn PMPI_Neighbor_alltoallv_init_c(
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_alltoallv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallv(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtype, comm, How::Persistent(request)) })
+    call(Call::Neighbor_alltoallv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallv(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtype, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Neighbor_alltoallv_init_c to PMPI_Neighbor_alltoallv_init_c);
 
@@ -473,7 +473,7 @@ unsafe extern "C" fn PMPI_Neighbor_alltoallw_init(
     recvtypes: *const MPI_Datatype, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_alltoallw_init, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallw(sendbuf, Counts::Int(sendcounts), sdispls, sendtypes, recvbuf, Counts::Int(recvcounts), rdispls, recvtypes, comm, How::Persistent(request)) })
+    call(Call::Neighbor_alltoallw_init, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallw(sendbuf, Counts::Int(sendcounts), sdispls, sendtypes, recvbuf, Counts::Int(recvcounts), rdispls, recvtypes, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Neighbor_alltoallw_init to PMPI_Neighbor_alltoallw_init);
 
@@ -485,7 +485,7 @@ unsafe extern "C" fn PMPI_Neighbor_alltoallw_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_alltoallw_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallw(sendbuf, Counts::Large(sendcounts), sdispls, sendtypes, recvbuf, Counts::Large(recvcounts), rdispls, recvtypes, comm, How::Persistent(request)) })
+    call(Call::Neighbor_alltoallw_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallw(sendbuf, Counts::Large(sendcounts), sdispls, sendtypes, recvbuf, Counts::Large(recvcounts), rdispls, recvtypes, comm, How::Persistent(info, request)) })
 }
 jump!(MPI_Neighbor_alltoallw_init_c to PMPI_Neighbor_alltoallw_init_c);
 

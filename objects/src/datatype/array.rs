@@ -120,6 +120,9 @@ impl Datatype {
         if ndims == 0 || [distribs.len(), dargs.len(), psizes.len()] != [ndims; 3] {
             return Err(Error::new(Class::Arg, format!("a distributed array needs dimensions, not {ndims}")));
         }
+        if let Some(gsize) = gsizes.iter().find(|&&gsize| gsize < 1) {
+            return Err(Error::new(Class::Arg, format!("a size of the array is {gsize}: it must be above 0")));
+        }
         let coordinates = coordinates(size, rank, psizes)?;
         let deals = (0..ndims).map(|dim| {
             let grid = (i64::from(psizes[dim]), coordinates[dim]);

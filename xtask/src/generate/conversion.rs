@@ -100,7 +100,7 @@ impl Form {
             Form::Own => return arguments,
             Form::Blocking => (0, "How::Blocking"),
             Form::Nonblocking => (1, "How::Nonblocking(request)"),
-            Form::Persistent => (2, "How::Persistent(request)"),
+            Form::Persistent => (2, "How::Persistent(info, request)"),
         };
         arguments.truncate(arguments.len() - dropped);
         arguments.push(how.to_owned());
