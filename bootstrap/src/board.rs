@@ -56,7 +56,7 @@ pub struct Entry {
     peer: AtomicI32,
     tag: AtomicI32,
     comm_size: AtomicU32,
-    reserved: AtomicU32,
+    outer: AtomicU32,
     context: AtomicU64,
     since: AtomicU64,
 }
@@ -228,7 +228,7 @@ impl Entry {
             peer: AtomicI32::new(0),
             tag: AtomicI32::new(0),
             comm_size: AtomicU32::new(0),
-            reserved: AtomicU32::new(0),
+            outer: AtomicU32::new(0),
             context: AtomicU64::new(0),
             since: AtomicU64::new(0),
         }
@@ -245,10 +245,21 @@ impl Entry {
         &self.call
     }
 
-    /// Records that the call has returned.
+    /// Records that the call has returned: into the program, or into a function
+    /// of the user's that another call has called.
     #[inline]
     pub fn leave(&self) {
-        self.call.store(0, Relaxed);
+        self.call.store(self.outer.load(Relaxed), Relaxed);
+    }
+
+    /// Runs a function of the user's that the current call calls. It may call
+    /// MPI; when that returns, the rank is in the current call again.
+    pub fn around(&self, function: &mut dyn FnMut()) {
+        let (call, outer) = (self.call.load(Relaxed), self.outer.load(Relaxed));
+        self.outer.store(call, Relaxed);
+        function();
+        self.outer.store(outer, Relaxed);
+        self.call.store(call, Relaxed);
     }
 
     /// Records what the current call waits for. For the slow path only.
@@ -390,6 +401,28 @@ mod tests {
         let seen = launcher.entry(2).snapshot();
         assert_eq!(seen, Snapshot { pid: 99, state: State::Running, call: 17, waiting: Some(waiting) });
         assert_eq!(launcher.entry(1).snapshot().pid, 0);
+    }
+
+    #[test]
+    fn a_call_from_a_users_function_leaves_the_outer_call_in_place() {
+        let entry = Entry::detached();
+        let now = || entry.snapshot().call;
+        entry.enter(5);
+        entry.around(&mut || {
+            assert_eq!(now(), 5);
+            entry.enter(6);
+            entry.around(&mut || {
+                entry.enter(7);
+                entry.leave();
+                assert_eq!(now(), 6);
+            });
+            assert_eq!(now(), 6);
+            entry.leave();
+            assert_eq!(now(), 5);
+        });
+        assert_eq!(now(), 5);
+        entry.leave();
+        assert_eq!(now(), 0);
     }
 
     #[test]

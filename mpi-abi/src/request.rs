@@ -3,7 +3,8 @@
 
 use std::os::raw::c_int;
 
-use objects::{Class, Error, Result, Status};
+use fabric::calls::Call;
+use objects::{Class, Error, Result, Status, error_codes};
 use runtime::complete::{self, Any};
 use runtime::request::Outcome;
 use runtime::{message, predefined, with};
@@ -30,6 +31,7 @@ unsafe fn report(status: *mut Status, outcome: Outcome) -> Result<()> {
 
 /// The error of the calls with arrays: MPI_ERR_IN_STATUS, naming the first.
 struct InStatus {
+    call: &'static str,
     statuses: *mut Status,
     failed: Option<(usize, Error)>,
     /// Entries whose MPI_ERROR is not written yet because nothing failed so far.
@@ -37,8 +39,8 @@ struct InStatus {
 }
 
 impl InStatus {
-    fn new(statuses: *mut Status) -> InStatus {
-        InStatus { statuses, failed: None, written: 0 }
+    fn new(call: Call, statuses: *mut Status) -> InStatus {
+        InStatus { call: call.name(), statuses, failed: None, written: 0 }
     }
 
     /// Takes the outcome of `index`, to be stored as entry `at` of the array.
@@ -47,7 +49,7 @@ impl InStatus {
         if !self.statuses.is_null() {
             // SAFETY: the user's array has room for every completed request.
             let entry = unsafe { self.statuses.add(at) };
-            let code = outcome.error.as_ref().map_or(0, |error| error.class() as c_int);
+            let code = outcome.error.as_ref().map_or(0, |error| error_codes().code_of(self.call, error));
             // SAFETY: as above.
             unsafe {
                 put_status(entry, &outcome.status);
@@ -176,7 +178,7 @@ pub(crate) unsafe fn waitall(
     // SAFETY: the user's arrays, of `count` elements each.
     unsafe {
         let array = requests(array_of_requests, count)?;
-        let mut errors = InStatus::new(array_of_statuses);
+        let mut errors = InStatus::new(Call::Waitall, array_of_statuses);
         complete::wait_all(array, |index, outcome| errors.store(index, index, outcome))?;
         errors.finish()
     }
@@ -191,7 +193,7 @@ pub(crate) unsafe fn testall(
     // SAFETY: the user's arrays, of `count` elements each.
     unsafe {
         let array = requests(array_of_requests, count)?;
-        let mut errors = InStatus::new(array_of_statuses);
+        let mut errors = InStatus::new(Call::Testall, array_of_statuses);
         let all = complete::test_all(array, |index, outcome| errors.store(index, index, outcome))?;
         put(flag, c_int::from(all), "flag")?;
         errors.finish()
@@ -207,7 +209,7 @@ pub(crate) unsafe fn request_get_status_all(
     // SAFETY: the user's arrays, of `count` elements each; the requests are only read.
     unsafe {
         let array = requests(array_of_requests.cast_mut(), count)?;
-        let mut errors = InStatus::new(array_of_statuses);
+        let mut errors = InStatus::new(Call::Request_get_status_all, array_of_statuses);
         let all = complete::status_all(array, |index, outcome| errors.store(index, index, outcome))?;
         put(flag, c_int::from(all), "flag")?;
         errors.finish()
@@ -216,13 +218,14 @@ pub(crate) unsafe fn request_get_status_all(
 
 /// Waitsome, Testsome and Request_get_status_some report alike.
 unsafe fn some(
+    call: Call,
     array: &mut [usize],
     outcount: *mut c_int,
     indices: *mut c_int,
     statuses: *mut Status,
     look: impl FnOnce(&mut [usize], &mut dyn FnMut(usize, Outcome)) -> Result<Option<usize>>,
 ) -> Result<()> {
-    let mut errors = InStatus::new(statuses);
+    let mut errors = InStatus::new(call, statuses);
     // SAFETY: the user's array of `incount` indices.
     let places = unsafe { slice_mut(indices, array.len() as MPI_Count, "array_of_indices")? };
     let mut at = 0;
@@ -247,7 +250,9 @@ pub(crate) unsafe fn waitsome(
     // SAFETY: the user's arrays, of `incount` elements each.
     unsafe {
         let array = requests(array_of_requests, incount)?;
-        some(array, outcount, array_of_indices, array_of_statuses, |array, each| complete::wait_some(array, each))
+        some(Call::Waitsome, array, outcount, array_of_indices, array_of_statuses, |array, each| {
+            complete::wait_some(array, each)
+        })
     }
 }
 
@@ -261,7 +266,9 @@ pub(crate) unsafe fn testsome(
     // SAFETY: the user's arrays, of `incount` elements each.
     unsafe {
         let array = requests(array_of_requests, incount)?;
-        some(array, outcount, array_of_indices, array_of_statuses, |array, each| complete::test_some(array, each))
+        some(Call::Testsome, array, outcount, array_of_indices, array_of_statuses, |array, each| {
+            complete::test_some(array, each)
+        })
     }
 }
 
@@ -275,7 +282,9 @@ pub(crate) unsafe fn request_get_status_some(
     // SAFETY: the user's arrays, of `incount` elements each; the requests are only read.
     unsafe {
         let array = requests(array_of_requests.cast_mut(), incount)?;
-        some(array, outcount, array_of_indices, array_of_statuses, |array, each| complete::status_some(array, each))
+        some(Call::Request_get_status_some, array, outcount, array_of_indices, array_of_statuses, |array, each| {
+            complete::status_some(array, each)
+        })
     }
 }
 

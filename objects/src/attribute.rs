@@ -24,7 +24,7 @@ use std::ffi::c_void;
 use std::os::raw::c_int;
 use std::sync::Arc;
 
-use crate::{Class, Error, Result};
+use crate::{Class, Error, Result, callback};
 
 /// First number of a key of the user's; the predefined ones are below 1,000.
 const FIRST_KEY: i32 = 0x1000;
@@ -221,7 +221,8 @@ impl Deletion {
         let code = match keyval.delete {
             DeleteFunction::Null => 0,
             DeleteFunction::User(function) => {
-                function(handle, keyval.number, *value as *mut c_void, keyval.extra_state as *mut c_void)
+                let extra_state = keyval.extra_state as *mut c_void;
+                callback::user(|| function(handle, keyval.number, *value as *mut c_void, extra_state))
             }
         };
         Error::from_code(code).map_or(Ok(()), Err)
@@ -241,7 +242,8 @@ impl Copying {
         let (mut copy, mut flag) = (std::ptr::null_mut::<c_void>(), 0);
         let out = (&raw mut copy).cast();
         let extra_state = keyval.extra_state as *mut c_void;
-        let code = function(handle, keyval.number, extra_state, *value as *mut c_void, out, &mut flag);
+        let old = *value as *mut c_void;
+        let code = callback::user(|| function(handle, keyval.number, extra_state, old, out, &mut flag));
         match Error::from_code(code) {
             Some(error) => Err(error),
             None => Ok((flag != 0).then_some(copy as usize)),

@@ -5,7 +5,7 @@
 
 use std::os::raw::c_int;
 
-use crate::Class;
+use crate::{Class, callback};
 
 /// The user's function: the address of the handle, the address of the error
 /// code, and arguments of the implementation's choice (we pass none). Handles
@@ -70,7 +70,7 @@ impl UserErrhandler {
     pub fn call(&self, handle: usize, code: c_int) {
         // Copies: the function gets addresses, but what it writes there is lost.
         let (mut handle, mut code) = (handle, code);
-        (self.function)(&mut handle, &mut code);
+        callback::user(|| (self.function)(&mut handle, &mut code));
     }
 }
 

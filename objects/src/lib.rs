@@ -9,6 +9,7 @@
 
 pub mod attribute;
 pub mod buffer;
+pub mod callback;
 pub mod comm;
 pub mod datatype;
 pub mod errhandler;

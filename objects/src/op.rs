@@ -16,7 +16,7 @@ use std::os::raw::c_int;
 use std::sync::Arc;
 
 use crate::datatype::{Basic, Family};
-use crate::{Buffer, Class, Datatype, Error, Result};
+use crate::{Buffer, Class, Datatype, Error, Result, callback};
 
 /// A reduction operation. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -222,14 +222,15 @@ impl UserOp {
         while count > 0 {
             let piece = count.min(most);
             let mut handle = handle;
-            match self.function {
+            let (left_operands, results) = (left.cast(), inout.cast());
+            callback::user(|| match self.function {
                 UserFunction::Int(function) => {
-                    function(left.cast(), inout.cast(), &mut (piece as c_int), &mut handle);
+                    function(left_operands, results, &mut (piece as c_int), &mut handle);
                 }
                 UserFunction::Large(function) => {
-                    function(left.cast(), inout.cast(), &mut (piece as i64), &mut handle);
+                    function(left_operands, results, &mut (piece as i64), &mut handle);
                 }
-            }
+            });
             let step = (piece as i64).wrapping_mul(datatype.extent().1) as isize;
             (left, inout) = (left.wrapping_offset(step), inout.wrapping_offset(step));
             count -= piece;

@@ -5,6 +5,7 @@
 
 use std::ffi::c_void;
 
+use objects::callback::user;
 use objects::{Error, Result, Status};
 
 use crate::request::Outcome;
@@ -35,7 +36,7 @@ impl Generalized {
     pub fn cancel(&self) -> Result<()> {
         // SAFETY: the user registered this function for this state (MPI-5.0
         // §13.2); we are outside the gate, so it may call MPI.
-        let code = unsafe { (self.cancel)(self.extra_state, i32::from(self.complete)) };
+        let code = unsafe { user(|| (self.cancel)(self.extra_state, i32::from(self.complete))) };
         Error::from_code(code).map_or(Ok(()), Err)
     }
 
@@ -43,7 +44,7 @@ impl Generalized {
     pub fn free(&self) -> Result<()> {
         // SAFETY: the user registered this function for this state (MPI-5.0
         // §13.2); we are outside the gate, so it may call MPI.
-        let code = unsafe { (self.free)(self.extra_state) };
+        let code = unsafe { user(|| (self.free)(self.extra_state)) };
         Error::from_code(code).map_or(Ok(()), Err)
     }
 
@@ -52,7 +53,7 @@ impl Generalized {
         let mut status = Status::empty();
         // SAFETY: the user registered this function for this state (MPI-5.0
         // §13.2); we are outside the gate, so it may call MPI.
-        let code = unsafe { (self.query)(self.extra_state, &mut status) };
+        let code = unsafe { user(|| (self.query)(self.extra_state, &mut status)) };
         Outcome { status, error: Error::from_code(code) }
     }
 }

@@ -12,6 +12,15 @@ static void die_soon(void)
     setitimer(ITIMER_REAL, &soon, NULL);
 }
 
+static int delete_and_sleep(MPI_Comm comm, int keyval, void *value, void *state)
+{
+    int size;
+    (void)keyval, (void)value, (void)state;
+    MPI_Comm_size(comm, &size);
+    sleep(100);
+    return MPI_SUCCESS;
+}
+
 static void come_to_grief(const char *how, const char *number)
 {
     static int value[8];
@@ -49,6 +58,13 @@ static void come_to_grief(const char *how, const char *number)
         if (system("sleep 300 >/dev/null 2>&1 </dev/null &") != 0)
             FAIL("cannot start a child");
         MPI_Abort(MPI_COMM_WORLD, atoi(number));
+    } else if (!strcmp(how, "hang-in-callback")) {
+        MPI_Comm comm;
+        int keyval;
+        MPI_Comm_dup(MPI_COMM_SELF, &comm);
+        MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, delete_and_sleep, &keyval, NULL);
+        MPI_Comm_set_attr(comm, keyval, NULL);
+        MPI_Comm_free(&comm);
     } else if (!strcmp(how, "hang"))
         for (;;)
             sleep(100);
