@@ -97,6 +97,14 @@ impl Buffer {
         }
     }
 
+    /// Lets go of the datatype, if it holds one: the buffer is used no more.
+    #[inline]
+    pub fn release(&mut self) {
+        if let Shape::Typed { .. } = self.0 {
+            *self = Buffer::EMPTY;
+        }
+    }
+
     /// The elements `first .. first + count` of a buffer made with `datatype`.
     /// Panics when they are not inside.
     pub fn elements(&self, first: u64, count: u64, datatype: &Datatype) -> Buffer {

@@ -26,7 +26,7 @@ fn pattern(tag: u32) -> Key {
     if tag.is_multiple_of(2) { Key { source: Key::ANY_SOURCE, ..key(tag) } } else { key(tag) }
 }
 
-fn posted(receives: u32, of: fn(u32) -> Key) -> Posted<u32> {
+fn posted(receives: u32, of: fn(u32) -> Key) -> Posted {
     let mut posted = Posted::new();
     for tag in 0..receives {
         posted.post(of(tag), tag);
@@ -40,7 +40,7 @@ fn parked(messages: u32) -> Unexpected<u32> {
     unexpected
 }
 
-fn take_all(mut posted: Posted<u32>, tags: impl Iterator<Item = u32>) -> Posted<u32> {
+fn take_all(mut posted: Posted, tags: impl Iterator<Item = u32>) -> Posted {
     for tag in tags {
         assert_eq!(posted.take(&key(tag)), Some(tag));
     }
@@ -59,7 +59,7 @@ fn matching(c: &mut Criterion) {
     let mut group = c.benchmark_group("matching");
     for length in LENGTHS {
         group.throughput(Throughput::Elements(u64::from(length)));
-        let mut bench = |name: &str, wildcards: bool, run: fn(u32, Posted<u32>) -> Posted<u32>| {
+        let mut bench = |name: &str, wildcards: bool, run: fn(u32, Posted) -> Posted| {
             let of = if wildcards { pattern } else { key };
             group.bench_function(BenchmarkId::new(name, length), |b| {
                 b.iter_batched(|| posted(length, of), |posted| run(length, posted), BatchSize::PerIteration);

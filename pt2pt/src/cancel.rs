@@ -41,8 +41,8 @@ impl Protocol {
     fn cancel(&mut self, id: RequestId) {
         let Some(request) = self.requests.find_mut(id) else { return };
         match &mut request.state {
-            State::Posted { entry } => {
-                self.posted.remove(*entry);
+            State::Posted => {
+                self.posted.remove(id.slot());
                 request.bytes = 0;
                 self.requests.complete(id, true);
             }

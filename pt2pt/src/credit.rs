@@ -29,6 +29,18 @@ impl Protocol {
         }
     }
 
+    /// An eager message has come from `from` and was stored where it belongs.
+    #[inline]
+    pub(crate) fn count_stored(&mut self, from: Peer, bytes: u64) {
+        let half = self.peers.budget() / 2;
+        let peer = self.peers.of(from);
+        peer.arrived += 1;
+        peer.owed += cost(bytes);
+        if peer.owed >= half {
+            self.pay(from);
+        }
+    }
+
     #[cold]
     fn pay(&mut self, to: Peer) {
         let owed = std::mem::take(&mut self.peers.of(to).owed);

@@ -77,30 +77,34 @@ impl Protocol {
     /// An `Eager` frame.
     #[inline]
     pub(crate) fn eager_arrived(&mut self, from: Peer, header: &Header, data: &[u8]) {
-        let sequence = self.count_arrival(from);
         let head = Head::of(header, data.len() as u64);
         match self.posted.take(&head.key) {
-            Some(id) => {
-                self.store(id, from, &head, data);
-                self.owe(from, head.bytes);
+            Some(slot) => {
+                self.store(self.requests.id(slot), from, &head, data);
+                self.count_stored(from, head.bytes);
             }
-            None => self.park(from, sequence, header, &head, Content::Eager(Data::copy(data))),
+            None => {
+                let sequence = self.count_arrival(from);
+                self.park(from, sequence, header, &head, Content::Eager(Data::copy(data)));
+            }
         }
     }
 
     /// An `EagerSync` frame.
     pub(crate) fn eager_sync_arrived(&mut self, from: Peer, header: &Header, body: &[u8]) {
-        let sequence = self.count_arrival(from);
         let Some((send, data)) = body.split_first_chunk() else { return };
         let send = u64::from_le_bytes(*send);
         let head = Head::of(header, data.len() as u64);
         match self.posted.take(&head.key) {
-            Some(id) => {
-                self.store(id, from, &head, data);
-                self.owe(from, head.bytes);
+            Some(slot) => {
+                self.store(self.requests.id(slot), from, &head, data);
+                self.count_stored(from, head.bytes);
                 self.say_done(from, send);
             }
-            None => self.park(from, sequence, header, &head, Content::EagerSync(send, Data::copy(data))),
+            None => {
+                let sequence = self.count_arrival(from);
+                self.park(from, sequence, header, &head, Content::EagerSync(send, Data::copy(data)));
+            }
         }
     }
 

@@ -40,7 +40,7 @@ pub struct Engine<T: Transport> {
 pub(crate) struct Protocol {
     pub(crate) me: Peer,
     pub(crate) requests: Requests,
-    pub(crate) posted: Posted<RequestId>,
+    pub(crate) posted: Posted,
     pub(crate) unexpected: Unexpected<Arrived>,
     pub(crate) peers: Peers,
     /// Slots of peers with frames to post or data to push, in turn.

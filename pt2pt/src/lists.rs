@@ -1,9 +1,9 @@
 //! A slab whose entries stand in up to `N` doubly linked lists ("lanes") at once.
 //!
 //! Job: constant-time insertion and removal anywhere, no allocation once the
-//! slab has grown. Invariant: an index given out by [`Lists::insert`] stays
-//! valid until [`Lists::remove`]; indices are the library's own and never come
-//! from a peer.
+//! slab has grown. Indices are given out by [`Lists::insert`] and stay valid until
+//! [`Lists::remove`], or they are the caller's, who uses [`Lists::put`] alone. They
+//! never come from a peer.
 
 /// The index of no entry.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -65,6 +65,28 @@ impl<T, const N: usize> Lists<T, N> {
         assert!(index != NONE, "2^32 - 1 messages are pending in one process");
         self.entries.push(Entry { links: [UNLINKED; N], value: Some(value) });
         index
+    }
+
+    /// Stores a value that stands in no list yet at an index of the caller's, over
+    /// what was there.
+    #[inline]
+    pub(crate) fn put(&mut self, index: u32, value: T)
+    where
+        T: Copy,
+    {
+        if index as usize >= self.entries.len() {
+            self.reach(index, value);
+        }
+        self.entries[index as usize].value = Some(value);
+    }
+
+    #[cold]
+    fn reach(&mut self, index: u32, value: T)
+    where
+        T: Copy,
+    {
+        let filler = || Entry { links: [UNLINKED; N], value: Some(value) };
+        self.entries.resize_with(index as usize + 1, filler);
     }
 
     /// Takes a value out; it must stand in no list any more.

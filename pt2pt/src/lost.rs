@@ -23,16 +23,15 @@ impl<T: Transport> Engine<T> {
     #[cold]
     pub fn fail_receives(&mut self, mut gone: impl FnMut(u64, Option<u32>) -> Option<Lost>) -> bool {
         let mut failed = Vec::new();
-        self.protocol.posted.for_each(|key, id| {
+        self.protocol.posted.for_each(|key, slot| {
             let source = (key.source != crate::matching::Key::ANY_SOURCE).then_some(key.source);
-            failed.extend(gone(key.context, source).map(|lost| (id, lost)));
+            failed.extend(gone(key.context, source).map(|lost| (slot, lost)));
         });
-        for (id, lost) in &failed {
-            if let State::Posted { entry } = self.protocol.requests.held(*id).state {
-                self.protocol.posted.remove(entry);
-                self.protocol.requests.held(*id).bytes = 0;
-                self.protocol.requests.fail(*id, Fault::Lost(lost.clone()));
-            }
+        for (slot, lost) in &failed {
+            self.protocol.posted.remove(*slot);
+            let id = self.protocol.requests.id(*slot);
+            self.protocol.requests.held(id).bytes = 0;
+            self.protocol.requests.fail(id, Fault::Lost(lost.clone()));
         }
         !failed.is_empty()
     }

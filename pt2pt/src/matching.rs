@@ -95,103 +95,95 @@ fn delist<T, const N: usize>(queues: &mut Index, entries: &mut Lists<T, N>, key:
     }
 }
 
-/// Receives that wait for a message. `R` names the request.
+/// Receives that wait for a message, by the slots of their requests.
 #[derive(Debug)]
-pub(crate) struct Posted<R> {
-    entries: Lists<Waiting<R>, 2>,
+pub(crate) struct Posted {
+    /// Lane 0 is the list of all, lane 1 the queue of a key.
+    entries: Lists<Waiting, 2>,
     all: Ends,
-    count: usize,
-    /// How many there are of each class.
-    classes: [usize; CLASSES],
     /// The age of the next one.
     next: u64,
     index: Index,
+    /// How many there are of each class in the index.
+    classes: [usize; CLASSES],
     indexed: bool,
 }
 
-#[derive(Debug)]
-struct Waiting<R> {
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
     key: Key,
     age: u64,
-    request: R,
 }
 
-impl<R: Copy> Posted<R> {
-    pub(crate) const fn new() -> Posted<R> {
+impl Posted {
+    pub(crate) const fn new() -> Posted {
         Posted {
             entries: Lists::new(),
             all: Ends { head: NONE, tail: NONE },
-            count: 0,
-            classes: [0; CLASSES],
             next: 0,
             index: empty_index(),
+            classes: [0; CLASSES],
             indexed: false,
         }
     }
 
-    /// Adds a receive behind all others; the result is for [`Posted::remove`].
+    /// Adds a receive behind all others. It must not be here.
     #[inline]
-    pub(crate) fn post(&mut self, key: Key, request: R) -> u32 {
-        let entry = self.entries.insert(Waiting { key, age: self.next, request });
+    pub(crate) fn post(&mut self, key: Key, slot: u32) {
+        self.entries.put(slot, Waiting { key, age: self.next });
         self.next += 1;
-        self.entries.push_back(&mut self.all, 0, entry);
-        self.count += 1;
-        self.classes[key.class()] += 1;
+        self.entries.push_back(&mut self.all, 0, slot);
         if self.indexed {
-            self.enlist(entry, key);
+            self.enlist(slot, key);
         }
-        entry
     }
 
     /// Takes the oldest receive that accepts the message.
     #[inline]
-    pub(crate) fn take(&mut self, message: &Key) -> Option<R> {
-        if !self.indexed {
-            match self.oldest_by_search(message) {
-                Ok(found) => return self.remove(found),
-                Err(TooLong) => self.index_all(),
-            }
+    pub(crate) fn take(&mut self, message: &Key) -> Option<u32> {
+        let slot = self.oldest(message);
+        if slot == NONE {
+            return None;
         }
-        let found = self.oldest_by_index(message);
-        self.remove(found)
+        self.remove(slot);
+        Some(slot)
     }
 
-    /// Takes a receive back.
+    /// Takes back a receive that is here.
     #[inline]
-    pub(crate) fn remove(&mut self, entry: u32) -> Option<R> {
-        let key = self.entries.get(entry)?.key;
-        self.entries.unlink(&mut self.all, 0, entry);
-        self.count -= 1;
-        self.classes[key.class()] -= 1;
+    pub(crate) fn remove(&mut self, slot: u32) {
+        self.entries.unlink(&mut self.all, 0, slot);
         if self.indexed {
-            delist(&mut self.index, &mut self.entries, key, 1, entry);
-            self.indexed = self.count > 0;
+            self.leave_index(slot);
         }
-        self.entries.remove(entry).map(|waiting| waiting.request)
     }
 
     /// Calls `each` with every receive, oldest first.
-    pub(crate) fn for_each(&self, mut each: impl FnMut(&Key, R)) {
+    pub(crate) fn for_each(&self, mut each: impl FnMut(&Key, u32)) {
         let mut at = self.all.head;
         while let Some(waiting) = self.entries.get(at) {
-            each(&waiting.key, waiting.request);
+            each(&waiting.key, at);
             at = self.entries.next(0, at);
         }
     }
 
     /// `NONE`: there is none.
     #[inline]
-    fn oldest_by_search(&self, message: &Key) -> Result<u32, TooLong> {
-        let mut at = self.all.head;
-        for _ in 0..PATIENCE {
-            match self.entries.get(at) {
-                Some(waiting) if !waiting.key.accepts(message) => at = self.entries.next(0, at),
-                _ => return Ok(at),
+    fn oldest(&mut self, message: &Key) -> u32 {
+        if !self.indexed {
+            let mut at = self.all.head;
+            for _ in 0..PATIENCE {
+                match self.entries.get(at) {
+                    Some(waiting) if !waiting.key.accepts(message) => at = self.entries.next(0, at),
+                    _ => return at,
+                }
             }
+            self.index_all();
         }
-        Err(TooLong)
+        self.oldest_by_index(message)
     }
 
+    #[inline(never)]
     fn oldest_by_index(&self, message: &Key) -> u32 {
         let (mut oldest, mut found) = (u64::MAX, NONE);
         for class in (0..CLASSES).filter(|&class| self.classes[class] > 0) {
@@ -203,8 +195,18 @@ impl<R: Copy> Posted<R> {
         found
     }
 
-    fn enlist(&mut self, entry: u32, key: Key) {
-        self.entries.push_back(self.index.entry(key).or_default(), 1, entry);
+    #[inline(never)]
+    fn enlist(&mut self, slot: u32, key: Key) {
+        self.classes[key.class()] += 1;
+        self.entries.push_back(self.index.entry(key).or_default(), 1, slot);
+    }
+
+    #[inline(never)]
+    fn leave_index(&mut self, slot: u32) {
+        let Some(&Waiting { key, .. }) = self.entries.get(slot) else { return };
+        self.classes[key.class()] -= 1;
+        delist(&mut self.index, &mut self.entries, key, 1, slot);
+        self.indexed = self.all.head != NONE;
     }
 
     #[cold]
@@ -261,6 +263,10 @@ impl<M> Unexpected<M> {
     /// The oldest message that the pattern accepts.
     #[inline]
     pub(crate) fn find(&mut self, pattern: &Key) -> Option<u32> {
+        if self.count == 0 { None } else { self.find_parked(pattern) }
+    }
+
+    fn find_parked(&mut self, pattern: &Key) -> Option<u32> {
         let class = pattern.class();
         if self.indexed & 1 << class == 0 {
             match self.oldest_by_search(pattern) {

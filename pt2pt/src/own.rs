@@ -14,9 +14,9 @@ const EAGER: u64 = 64 * 1024;
 impl Protocol {
     /// True when the message has left `buffer`.
     pub(crate) fn send_own_now(&mut self, mode: Mode, head: &Head, buffer: &Buffer) -> bool {
-        if let Some(receive) = self.posted.take(&head.key) {
+        if let Some(slot) = self.posted.take(&head.key) {
             self.peers.of(self.me).sent += 1;
-            self.copy(receive, head, buffer);
+            self.copy(self.requests.id(slot), head, buffer);
             return true;
         }
         if mode == Mode::Ready {
@@ -63,8 +63,10 @@ impl Protocol {
     }
 
     fn copy(&mut self, receive: RequestId, head: &Head, from: &Buffer) {
-        if self.accept(receive, self.me, head) > 0 {
-            self.requests.held(receive).buffer.copy_from(from);
+        let request = self.requests.held(receive);
+        request.accept(self.me, head);
+        if request.bytes > 0 {
+            request.buffer.copy_from(from);
         }
         self.requests.complete(receive, false);
     }

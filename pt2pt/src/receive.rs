@@ -6,8 +6,9 @@ use objects::Buffer;
 use crate::eager::{Arrived, Content};
 use crate::engine::{Engine, Protocol};
 use crate::fault::Fault;
-use crate::message::{Head, MessageId, Mode, PartOf, Pattern};
-use crate::requests::{NOBODY, RequestId, State};
+use crate::matching::Key;
+use crate::message::{Completion, Head, MessageId, Mode, PartOf, Pattern};
+use crate::requests::{NOBODY, Request, RequestId, State};
 
 impl<T: Transport> Engine<T> {
     /// Starts a receive. What goes wrong is in the completion.
@@ -16,6 +17,18 @@ impl<T: Transport> Engine<T> {
         let id = self.protocol.receive(&pattern, buffer);
         self.settle();
         id
+    }
+
+    /// Receives at once if the message is here with its data, and says what came of
+    /// it. `None`: nothing was done, use [`Engine::receive`].
+    #[inline]
+    pub fn receive_now(&mut self, pattern: &Pattern, buffer: &Buffer) -> Option<Completion> {
+        if self.protocol.unexpected.len() == 0 {
+            return None;
+        }
+        let completion = self.protocol.receive_here(pattern, buffer);
+        self.settle();
+        completion
     }
 
     /// Receives a message that [`Engine::take`] took (MPI-5.0 §3.8.3).
@@ -31,15 +44,36 @@ impl Protocol {
     fn receive(&mut self, pattern: &Pattern, buffer: Buffer) -> RequestId {
         let key = pattern.key();
         let head = Head { key, bytes: buffer.len(), part_of: PartOf::new(pattern.collective) };
-        let id = self.requests.open(Mode::Standard, NOBODY, &head, buffer, State::Filling { got: 0 });
-        match self.unexpected.find(&key) {
+        let found = self.unexpected.find(&key);
+        let state = if found.is_none() { State::Posted } else { State::Filling { got: 0 } };
+        let id = self.requests.open(Mode::Standard, NOBODY, &head, buffer, state);
+        match found {
+            None => self.posted.post(key, id.slot()),
             Some(found) => self.receive_parked(id, found),
-            None => {
-                let entry = self.posted.post(key, id);
-                self.requests.held(id).state = State::Posted { entry };
-            }
         }
         id
+    }
+
+    /// As [`Engine::receive_now`].
+    #[inline(never)]
+    fn receive_here(&mut self, pattern: &Pattern, buffer: &Buffer) -> Option<Completion> {
+        let found = self.unexpected.find(&pattern.key())?;
+        let (key, arrived) = self.unexpected.get(found)?;
+        let (data, waits) = match &arrived.content {
+            Content::Eager(data) => (data, None),
+            Content::EagerSync(send, data) => (data, Some(*send)),
+            Content::Rts(_) | Content::Own(_) => return None,
+        };
+        let (from, head) = (arrived.from, Head { key: *key, bytes: arrived.bytes, part_of: arrived.part_of });
+        let (bytes, fault) = fit(PartOf::new(pattern.collective), buffer.len(), &head);
+        buffer.unpack(0, &data.bytes()[..bytes as usize]);
+        self.unexpected.remove(found);
+        self.owe(from, head.bytes);
+        if let Some(send) = waits {
+            self.say_done(from, send);
+        }
+        let Key { context, source, tag } = head.key;
+        Some(Completion { context, source, tag, bytes, cancelled: false, fault })
     }
 
     fn receive_parked(&mut self, id: RequestId, found: u32) {
@@ -79,38 +113,41 @@ impl Protocol {
     /// All of a message's data is here: into the buffer with it.
     #[inline]
     pub(crate) fn store(&mut self, id: RequestId, from: Peer, head: &Head, data: &[u8]) {
-        let wanted = self.accept(id, from, head) as usize;
-        self.requests.held(id).buffer.unpack(0, &data[..wanted]);
+        let request = self.requests.held(id);
+        request.accept(from, head);
+        request.buffer.unpack(0, &data[..request.bytes as usize]);
         self.requests.complete(id, false);
     }
+}
 
-    /// Writes the matched envelope into the receive; gives the bytes to store,
-    /// which are at most those of the message and of the buffer.
+impl Request {
+    /// Writes the matched envelope into a receive. `bytes` is then what is to be
+    /// stored: at most what the message has, and what the buffer takes.
     #[inline]
-    pub(crate) fn accept(&mut self, id: RequestId, from: Peer, head: &Head) -> u64 {
-        let request = self.requests.held(id);
-        let room = request.bytes;
-        request.peer = from;
-        request.key = head.key;
-        request.bytes = head.bytes.min(room);
-        if request.part_of != head.part_of || head.bytes > room {
-            self.object(id, head, room);
+    pub(crate) fn accept(&mut self, from: Peer, head: &Head) {
+        let (bytes, fault) = fit(self.part_of, self.bytes, head);
+        self.peer = from;
+        self.key = head.key;
+        self.bytes = bytes;
+        if fault.is_some() {
+            self.fault = fault;
         }
-        self.requests.held(id).bytes
     }
+}
 
-    /// The message is not what the receive can take.
-    #[cold]
-    fn object(&mut self, id: RequestId, head: &Head, room: u64) {
-        let request = self.requests.held(id);
-        let (source, tag, context) = (head.key.source, head.key.tag, head.key.context);
-        let fault = if request.part_of != head.part_of {
-            request.bytes = 0;
-            let (ours, theirs) = (request.part_of.into(), head.part_of.into());
-            Fault::Mismatched { ours, theirs, source, sequence: tag, context }
-        } else {
-            Fault::Truncated { source, tag, context, sent: head.bytes, room }
-        };
-        request.fault = Some(Box::new(fault));
+/// How many bytes of a message go into a buffer with `room` bytes, and what is wrong
+/// with that. `expected`: the collective that the receive belongs to.
+#[inline]
+fn fit(expected: PartOf, room: u64, head: &Head) -> (u64, Option<Box<Fault>>) {
+    if expected == head.part_of && head.bytes <= room { (head.bytes, None) } else { misfit(expected, room, head) }
+}
+
+#[cold]
+fn misfit(expected: PartOf, room: u64, head: &Head) -> (u64, Option<Box<Fault>>) {
+    let (source, tag, context) = (head.key.source, head.key.tag, head.key.context);
+    if expected != head.part_of {
+        let (ours, theirs) = (expected.into(), head.part_of.into());
+        return (0, Some(Box::new(Fault::Mismatched { ours, theirs, source, sequence: tag, context })));
     }
+    (room, Some(Box::new(Fault::Truncated { source, tag, context, sent: head.bytes, room })))
 }

@@ -23,15 +23,16 @@ impl Protocol {
         let Some(rts) = Rts::decode(body) else { return };
         let head = Head::of(header, header.length);
         match self.posted.take(&head.key) {
-            Some(id) => self.fetch(id, from, &head, rts),
+            Some(slot) => self.fetch(self.requests.id(slot), from, &head, rts),
             None => self.park(from, sequence, header, &head, Content::Rts(Box::new(rts))),
         }
     }
 
     /// An announced message is matched: has its data sent, one way or another.
     pub(crate) fn fetch(&mut self, id: RequestId, from: Peer, head: &Head, rts: Rts) {
-        let wanted = self.accept(id, from, head);
-        if wanted == 0 {
+        let request = self.requests.held(id);
+        request.accept(from, head);
+        if request.bytes == 0 {
             self.requests.complete(id, false);
             return self.say_done(from, rts.send);
         }

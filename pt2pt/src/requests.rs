@@ -35,9 +35,15 @@ impl RequestId {
         self.0
     }
 
+    /// Of the slot that the request is in.
+    #[inline]
+    pub(crate) fn slot(self) -> u32 {
+        self.0 as u32
+    }
+
     #[inline]
     fn index(self) -> usize {
-        self.0 as u32 as usize
+        self.slot() as usize
     }
 
     #[inline]
@@ -60,8 +66,8 @@ pub(crate) enum State {
     Pushing { target: u64, offset: u64, end: u64 },
     /// A send that had completed; its cancellation awaits the answer.
     Recalling,
-    /// A receive that waits for a message, at `entry` in matching.
-    Posted { entry: u32 },
+    /// A receive that waits for a message.
+    Posted,
     /// A receive whose data is to be pulled, or (`started`) is on its way.
     Pulling { rts: Box<Rts>, started: bool },
     /// A receive whose data is being pushed by the peer; `got` bytes are here.
@@ -173,6 +179,12 @@ impl Requests {
         self.slots.get_mut(id.index()).filter(|slot| slot.generation == id.generation())
     }
 
+    /// The id of the request in a slot that is in use.
+    #[inline]
+    pub(crate) fn id(&self, slot: u32) -> RequestId {
+        RequestId::new(slot, self.slots[slot as usize].generation)
+    }
+
     /// The id of the request in that slot now, if there is one.
     pub(crate) fn at(&self, index: u32) -> Option<RequestId> {
         let slot = self.slots.get(index as usize)?;
@@ -209,7 +221,7 @@ impl Requests {
         let State::Done { cancelled, .. } = slot.state else { return None };
         let Key { context, source, tag } = slot.key;
         let completion = Completion { context, source, tag, bytes: slot.bytes, cancelled, fault: slot.fault.take() };
-        self.free(id);
+        self.vacate(id);
         Some(completion)
     }
 
@@ -221,14 +233,19 @@ impl Requests {
         Some(Completion { context, source, tag, bytes: slot.bytes, cancelled, fault: slot.fault.clone() })
     }
 
-    #[inline]
     pub(crate) fn free(&mut self, id: RequestId) {
+        self.held(id).fault = None;
+        self.vacate(id);
+    }
+
+    /// Frees a slot whose fault was taken.
+    #[inline]
+    fn vacate(&mut self, id: RequestId) {
         let slot = &mut self.slots[id.index()];
         slot.generation = (slot.generation + 1) & GENERATIONS;
         slot.state = State::Free { next: self.free };
-        slot.buffer = Buffer::contiguous(Memory::EMPTY);
-        slot.fault = None;
-        self.free = id.0 as u32;
+        slot.buffer.release();
+        self.free = id.slot();
     }
 
     /// Every request that is not over.

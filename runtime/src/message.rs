@@ -139,15 +139,30 @@ pub fn send(
 /// A blocking receive into what `buffer` makes.
 #[inline]
 pub fn receive(buffer: impl FnOnce(&Process) -> Result<Buffer>, source: i32, tag: i32, comm: usize) -> Result<Status> {
-    let posted = with(|p| -> Result<Option<RequestId>> {
+    let begun = with(|p| -> Result<Begun> {
         let buffer = buffer(p)?;
-        let Some(pattern) = pattern(p.comm(comm)?, source, tag)? else { return Ok(None) };
-        Ok(Some(p.core()?.engine.receive(pattern, buffer)))
+        let Some(pattern) = pattern(p.comm(comm)?, source, tag)? else { return Ok(Begun::WithNobody) };
+        let engine = &mut p.core()?.engine;
+        match engine.receive_now(&pattern, &buffer) {
+            Some(completion) => Ok(Begun::Received(fault::outcome(p, completion))),
+            None => Ok(Begun::Posted(engine.receive(pattern, buffer))),
+        }
     })?;
-    match posted {
-        None => Ok(null_status()),
-        Some(id) => finish_message(id, comm, source, tag),
+    match begun {
+        Begun::Posted(id) => finish_message(id, comm, source, tag),
+        Begun::Received(outcome) => into_result(outcome),
+        Begun::WithNobody => Ok(null_status()),
     }
+}
+
+/// How far a blocking receive came at once.
+enum Begun {
+    /// It was from MPI_PROC_NULL.
+    WithNobody,
+    /// The message was here.
+    Received(Outcome),
+    /// The message has to be waited for.
+    Posted(RequestId),
 }
 
 /// Waits for an engine request that never had a handle; `peer` and `tag` are

@@ -78,7 +78,7 @@ pub enum Progress {
     /// Something moved; look again.
     Moved,
     /// A user's reduction function is to be called outside the gate.
-    User(UserCall),
+    User(Box<UserCall>),
 }
 
 /// What exists once the engine runs.
@@ -178,7 +178,7 @@ impl Process {
             match core.collectives.advance(&mut core.engine) {
                 collectives::Advance::Idle => {}
                 collectives::Advance::Moved => moved = true,
-                collectives::Advance::User(call) => return Progress::User(call),
+                collectives::Advance::User(call) => return Progress::User(Box::new(call)),
             }
         }
         if !self.bsend.is_idle() {
