@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use fabric::{Header, Kind};
-use shm_transport::ring::{Consumer, LINE, Memory, Producer, Room, lines};
+use shm_transport::ring::{Consumer, GRAINS, LINE, Memory, Producer, Room, room};
 
 const LINES: u64 = 1024;
 
@@ -18,22 +18,23 @@ fn ring() -> (Producer, Consumer) {
     // SAFETY: aligned by an offset of less than the spare line; zeroed; leaked; and
     // each clone goes to one side.
     let memory = unsafe { Memory::new(bytes.add(bytes.align_offset(LINE)), LINES) };
-    (Producer::new(memory.clone(), LINES), Consumer::new(memory))
+    (Producer::new(memory.clone(), LINES * GRAINS, 0), Consumer::new(memory, 0))
 }
 
 fn publish(producer: &mut Producer, body: &[u8]) {
-    let needed = lines(body.len());
+    let needed = room(body.len());
     while !producer.has_room(needed) && producer.look_for_room(needed, false) != Ok(Room::Found) {
         std::hint::spin_loop();
     }
-    producer.publish(&Header::new(Kind::Eager), body.len(), false, |slot| slot.copy_from_slice(body));
+    let header = Header { length: body.len() as u64, ..Header::new(Kind::Eager) };
+    producer.publish(&header, body.len(), false, |slot| slot.copy_from_slice(body));
 }
 
 /// Takes a frame if there is one.
 fn take(consumer: &mut Consumer, into: &mut [u8]) -> bool {
     let taken = consumer.pop(|header, body, _| {
         into[..body.len()].copy_from_slice(body);
-        Header::decode(header).is_ok()
+        header.kind == Kind::Eager
     });
     if consumer.is_due() {
         consumer.give_back();

@@ -184,9 +184,9 @@ impl ShmTransport {
     }
 
     fn producer(&self, local: u32) -> Result<Producer, SegmentError> {
-        let end = self.segment.first_lines();
+        let (end, me) = (self.segment.first_grains(), self.segment.me());
         self.segment.allocate(local, 0..end)?;
-        Ok(Producer::new(self.segment.ring(self.segment.me(), local)?, end))
+        Ok(Producer::new(self.segment.ring(me, local)?, end, self.peers[me as usize].0))
     }
 
     /// True when a rank has talked to this one for the first time.
@@ -213,7 +213,7 @@ impl ShmTransport {
                 match self.segment.ring(local, me) {
                     Ok(memory) => {
                         let doorbell = &self.segment.control(local).doorbell;
-                        self.inbound.add(peer, local, doorbell, Consumer::new(memory));
+                        self.inbound.add(peer, local, doorbell, Consumer::new(memory, peer.0));
                     }
                     Err(error) => lost.push(Lost { peer, why: error.to_string() }),
                 }

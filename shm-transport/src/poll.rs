@@ -155,11 +155,10 @@ impl Inbound {
         let Inbound { peer, local, pool, .. } = self;
         for _ in 0..self.burst {
             let taken = self.consumer.pop(|header, body, is_reference| {
-                let (header, _) = Header::decode(header).map_err(|malformed| lost(*peer, &malformed))?;
                 if is_reference {
-                    return large(*peer, &header, body, pool, || segment.pool(*local), sink);
+                    return large(*peer, header, body, pool, || segment.pool(*local), sink);
                 }
-                sink.frame(*peer, &header, body);
+                sink.frame(*peer, header, body);
                 Ok(None)
             });
             match taken {

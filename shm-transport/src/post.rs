@@ -37,7 +37,7 @@ impl ShmTransport {
         len: usize,
         fill: impl FnOnce(&mut Slot),
     ) -> Result<Post, Lost> {
-        if !self.has_room(peer, ring::lines(len))? {
+        if !self.has_room(peer, ring::room(len))? {
             return Ok(Post::NoRoom);
         }
         let registered = self.registered;
@@ -56,7 +56,7 @@ impl ShmTransport {
         len: usize,
         fill: impl FnOnce(&mut Slot),
     ) -> Result<Post, Lost> {
-        if !self.has_room(peer, ring::lines(Reference::SIZE))? {
+        if !self.has_room(peer, ring::room(Reference::SIZE))? {
             return Ok(Post::NoRoom);
         }
         self.map_pool();
@@ -86,14 +86,14 @@ impl ShmTransport {
         if pace.is_curious() {
             pace.hear(producer.reader_says());
         }
-        let until = producer.position() + ring::lines(Reference::SIZE);
+        let until = producer.position() + ring::room(Reference::SIZE);
         let reference = pool.write(start, len, (peer, until), pace, fill);
         producer.publish_reference(header, &reference.encode());
         outbound.wake(self.registered);
         Ok(Post::Sent)
     }
 
-    /// Room in the ring for a frame of so many lines, now.
+    /// Room in the ring for a frame of so many grains, now.
     #[inline]
     fn has_room(&mut self, peer: Peer, needed: u64) -> Result<bool, Lost> {
         match self.outbound.get(peer.0 as usize) {
@@ -106,7 +106,7 @@ impl ShmTransport {
     /// to consume first.
     #[cold]
     fn make_room(&mut self, peer: Peer, needed: u64) -> Result<bool, Lost> {
-        assert!(needed <= self.segment.lines() / 4, "a frame larger than Limits::frame");
+        assert!(needed <= self.segment.grains() / 4, "a frame larger than Limits::frame");
         let at = peer.0 as usize;
         if !matches!(self.outbound.get(at), Some(Some(_))) {
             self.connect(peer)?;

@@ -1,24 +1,28 @@
-//! A ring of 64-byte lines from one producer to one consumer, in memory that two
-//! processes share.
+//! A ring of bytes from one producer to one consumer, in memory that two processes
+//! share, used in grains of 16 bytes.
 //!
 //! ```text
-//! line 0        head: lines consumed so far; a word     written by the consumer
+//! line 0        head: grains consumed so far; a word    written by the consumer
 //!               about the bodies it reads
 //! line 1        wanted: the producer waits for room     written by the producer
-//! line 2 ..     frames, each a run of consecutive lines
+//! line 2 ..     frames, each a run of consecutive grains
 //!
-//! a frame, byte 0        8                40                       64
-//!               [ word  ][ header (32)   ][ body, if it is short  ][ body, if it is long ...
+//! a frame, byte 0        8                16                     40
+//!               [ word  ][ context ][ tag][ body ...                         most messages
+//!               [ word  ][ header (32)                          ][ body ...  all others
 //! ```
 //!
 //! The word says everything: 0, nothing is here yet; `SKIP`, go on at line 2;
-//! else the length of the body plus one, and a bit that says that the body is a
-//! reference to the `pool`, where large bodies are. A body of up to 24 bytes shares the
-//! header's line, so that a small message is one line that changes hands; a body
-//! of `ALIGNED` bytes and more begins on a line of its own, so that both copies
-//! run on whole lines.
+//! else the length of the body plus one, and two bits: `SHORT`, the header is the
+//! short one; `REFERENCE`, the body is a reference to the `pool`, where large bodies
+//! are. The short header does for an eager message of point-to-point whose sender has
+//! the same rank in the communicator as in the job and whose context is below 2^32: what
+//! most messages are. With it up to 48 bytes of body share a line with their header, and
+//! of 16 bytes two messages do: a cache line that changes hands is what a message costs. A
+//! body of `ALIGNED` bytes and more has its lines for itself, so that both copies run on
+//! whole lines.
 //!
-//! Positions count lines and never wrap; the low bits are the place in the ring,
+//! Positions count grains and never wrap; the low bits are the place in the ring,
 //! the high bits count laps. Each lap begins at line 2 and may end early, at
 //! `end`: a pair that says little never touches (nor pays for) more than the
 //! first page of its ring, and the producer lengthens its laps when the
@@ -26,15 +30,15 @@
 //!
 //! Invariants:
 //! - The word at the producer's position is 0 until a frame is published there.
-//!   Before it publishes a frame of k lines at p, the producer makes sure that
+//!   Before it publishes a frame of k grains at p, the producer makes sure that
 //!   the word of p + k is 0. So the consumer finds either 0 or a whole frame, and
 //!   there is no shared tail.
 //! - All words from the producer's position up to `cleared` are 0. The producer
-//!   keeps one spare, cleared after a frame was published: on the way of the next
-//!   small message there is then one line to own, not two.
+//!   clears a line at a time and, after a frame was published, keeps one in
+//!   front: it is then owned before the next small message needs it.
 //! - The consumer never writes into the frames' lines. It returns room by storing
 //!   its position in `head`, a quarter of a lap at a time.
-//! - Lines from the consumer's position up to one lap later are never written:
+//! - Grains from the consumer's position up to one lap later are never written:
 //!   `limit` is where the producer's next frame must have ended.
 //! - All zero bytes are an empty ring: fresh shared memory needs no set-up.
 //!
@@ -54,7 +58,7 @@
 
 #![allow(unsafe_code)]
 
-use fabric::{Header, Slot};
+use fabric::{Header, Kind, Slot};
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -63,34 +67,50 @@ mod loom_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-/// Bytes of a line.
+/// Bytes of a cache line.
 pub const LINE: usize = 64;
-/// Bytes in front of a body that shares the header's line.
+/// Bytes of a grain.
+pub const GRAIN: usize = 16;
+/// Grains of a line.
+pub const GRAINS: u64 = (LINE / GRAIN) as u64;
+/// Bytes in front of a body behind a short header.
+const SHORT_PREFIX: usize = 16;
+/// Bytes in front of a body behind a whole header.
 const PREFIX: usize = 8 + Header::SIZE;
-/// Bodies from this size on begin on a line of their own, bytes. The 24
-/// bytes that it loses are less than what copies of whole lines gain.
+/// Bodies from this size on have their lines for themselves, bytes. What
+/// that loses is less than what copies of whole lines gain.
 const ALIGNED: usize = 512;
 /// Each stands for a large body, so fewer of them are gathered.
 const REFERENCES: u32 = 4;
 /// In the word: the body only says where the body is.
 const REFERENCE: u64 = 1 << 62;
+/// In the word: the header is the short one.
+const SHORT: u64 = 1 << 61;
 /// The word of the end of a lap.
 const SKIP: u64 = u64::MAX;
-/// Lines in front of the frames.
-const FIRST: u64 = 2;
-/// Lines that the consumer gathers at least before it gives them back.
-const GATHER: u64 = 16;
+/// Grains in front of the frames.
+const FIRST: u64 = 2 * GRAINS;
+/// Grains that the consumer gathers at least before it gives them back.
+const GATHER: u64 = 16 * GRAINS;
 
-/// Where the body of a frame begins, in bytes from the frame's first line.
+/// Where the body of a frame at `position` begins, in bytes from there, and the
+/// grains of the frame.
 #[inline]
-const fn body_at(body: usize) -> usize {
-    if body < ALIGNED { PREFIX } else { LINE }
+const fn layout(position: u64, prefix: usize, body: usize) -> (usize, u64) {
+    if body < ALIGNED {
+        return (prefix, ((prefix + body).div_ceil(GRAIN)) as u64);
+    }
+    let place = (position % GRAINS) as usize * GRAIN;
+    let at = (place + prefix).next_multiple_of(LINE) - place;
+    (at, ((at + body.next_multiple_of(LINE)) / GRAIN) as u64)
 }
 
-/// Lines of a frame with `body` bytes of body.
+/// Grains that a frame with `body` bytes of body takes at most. Shorter bodies than
+/// `ALIGNED` behind a whole header take just as many.
 #[inline]
-pub const fn lines(body: usize) -> u64 {
-    ((body_at(body) + body).div_ceil(LINE)) as u64
+pub const fn room(body: usize) -> u64 {
+    // From here on the header just misses the end of the line.
+    layout(GRAINS - 2, PREFIX, body).1
 }
 
 /// The other process has written what it never may.
@@ -108,15 +128,15 @@ pub enum Room {
     Found,
     /// The consumer has to give some back first.
     None,
-    /// Laps may be longer once the lines up to this one have memory.
+    /// Laps may be longer once the grains up to this one have memory.
     Lengthen(u64),
 }
 
-/// Where a ring lies: a power of two of lines, zero at the start.
+/// Where a ring lies: a power of two of grains, zero at the start.
 #[derive(Clone, Debug)]
 pub struct Memory {
     base: *mut u8,
-    lines: u64,
+    grains: u64,
     #[cfg(loom)]
     model: loom_tests::Model,
 }
@@ -129,36 +149,36 @@ impl Memory {
     #[cfg(not(loom))]
     pub unsafe fn new(base: *mut u8, lines: u64) -> Memory {
         assert!(lines.is_power_of_two() && lines >= 8);
-        Memory { base, lines }
+        Memory { base, grains: lines * GRAINS }
     }
 
     /// The place of a position.
     #[inline]
     fn place(&self, position: u64) -> u64 {
-        position & (self.lines - 1)
+        position & (self.grains - 1)
     }
 
     /// Where the lap of a position begins, as a position.
     #[inline]
     fn lap(&self, position: u64) -> u64 {
-        position & !(self.lines - 1)
+        position & !(self.grains - 1)
     }
 
     #[inline]
-    fn line(&self, position: u64) -> *mut u8 {
+    fn at(&self, position: u64) -> *mut u8 {
         // SAFETY: masked, so inside the ring.
-        unsafe { self.base.add(self.place(position) as usize * LINE) }
+        unsafe { self.base.add(self.place(position) as usize * GRAIN) }
     }
 
     #[cfg(not(loom))]
     #[inline]
     fn word(&self, position: u64) -> &AtomicU64 {
-        // SAFETY: inside the ring, aligned to a line. A line's first eight bytes
+        // SAFETY: inside the ring, aligned to a grain. A grain's first eight bytes
         // are accessed as anything but an atomic only by the producer, inside a
         // frame that the consumer has not seen or has given back, and by the
         // consumer, inside a frame that it has not given back: each ordered
         // against the other's atomic accesses by the words and the head.
-        unsafe { &*self.line(position).cast::<AtomicU64>() }
+        unsafe { &*self.at(position).cast::<AtomicU64>() }
     }
 
     #[cfg(loom)]
@@ -177,13 +197,26 @@ impl Memory {
     #[inline]
     fn says(&self) -> &AtomicU64 {
         // SAFETY: the second word of the head's line, which only ever is an atomic.
-        unsafe { &*self.line(0).cast::<AtomicU64>().add(1) }
+        unsafe { &*self.at(0).cast::<AtomicU64>().add(1) }
     }
 
     /// Not 0: the producer waits for room.
     #[inline]
     fn wanted(&self) -> &AtomicU64 {
-        self.word(1)
+        self.word(GRAINS)
+    }
+
+    /// Asks for the line of `position`, soon to be written: the consumer has read it,
+    /// so it takes as long to own as a message takes to cross.
+    #[inline(always)]
+    fn will_write(&self, position: u64) {
+        #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
+        // SAFETY: a hint, which changes nothing, and inside the ring all the same.
+        unsafe {
+            std::arch::asm!("prefetchw [{}]", in(reg) self.at(position), options(nostack, preserves_flags, readonly))
+        };
+        #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
+        let _ = position;
     }
 }
 
@@ -191,6 +224,8 @@ impl Memory {
 #[derive(Debug)]
 pub struct Producer {
     memory: Memory,
+    /// Whose messages these are: the rank in the job.
+    me: u32,
     /// The next frame starts here.
     position: u64,
     /// The next frame must end before here: the end of the lap or of the room.
@@ -199,12 +234,12 @@ pub struct Producer {
     cleared: u64,
     /// The consumer's position as last seen.
     consumed: u64,
-    /// Lines of a lap, `FIRST` included. No frame reaches the last one, so that
+    /// Grains of a lap, `FIRST` included. No frame reaches the last one, so that
     /// there is always a place for a `SKIP`.
     end: u64,
     /// Laps that are `end` long were too short.
     pressed: bool,
-    /// Lines that the last frame found no room for; 0 when it found some.
+    /// Grains that the last frame found no room for; 0 when it found some.
     waits_for: u64,
     /// Where the head has to be for the last frame to find room in the pool; 0 when
     /// it does not wait for that.
@@ -218,13 +253,15 @@ pub struct Producer {
 unsafe impl Send for Producer {}
 
 impl Producer {
-    /// The only producer of that ring, whose first `end` lines have memory.
-    pub fn new(memory: Memory, end: u64) -> Producer {
-        assert!(end <= memory.lines && end >= 8);
+    /// The only producer of that ring, whose first `end` grains have memory; `me` is
+    /// its rank in the job.
+    pub fn new(memory: Memory, end: u64, me: u32) -> Producer {
+        assert!(end <= memory.grains && end >= 8 * GRAINS);
         let start = FIRST;
         let cleared = start + 1; // the whole first lap is; said for the invariant's sake
         Producer {
             memory,
+            me,
             position: start,
             limit: end,
             cleared,
@@ -242,10 +279,11 @@ impl Producer {
     /// although the consumer keeps back up to a quarter and a lap may have to be
     /// cut short.
     pub const fn max_body(lines: u64) -> usize {
-        lines as usize / 4 * LINE - LINE
+        let quarter = lines as usize / 4 * LINE;
+        if quarter < ALIGNED + 2 * LINE { quarter - PREFIX } else { quarter - 2 * LINE }
     }
 
-    /// True when a frame of so many lines may be published now.
+    /// True when a frame of so many grains may be published now.
     #[inline]
     pub fn has_room(&self, needed: u64) -> bool {
         self.position + needed < self.limit
@@ -261,7 +299,7 @@ impl Producer {
         }
         self.consumed = head;
         self.update_limit();
-        let room = self.find(needed, may_lengthen && self.end < self.memory.lines);
+        let room = self.find(needed, may_lengthen && self.end < self.memory.grains);
         self.waits_for = if room == Room::Found { 0 } else { needed };
         if room == Room::Found {
             self.want_nothing();
@@ -285,11 +323,11 @@ impl Producer {
             self.pressed = true;
             return Room::None;
         }
-        let start = lap + self.memory.lines + FIRST;
-        let is_free = start + needed < self.consumed + self.memory.lines && FIRST + needed < self.end;
+        let start = lap + self.memory.grains + FIRST;
+        let is_free = start + needed < self.consumed + self.memory.grains && FIRST + needed < self.end;
         if may_lengthen && (self.pressed || !is_free) {
             let least = (self.position - lap + needed + 1).next_power_of_two();
-            return Room::Lengthen(least.max(2 * self.end).min(self.memory.lines));
+            return Room::Lengthen(least.max(2 * self.end).min(self.memory.grains));
         }
         if !is_free {
             return Room::None;
@@ -307,9 +345,9 @@ impl Producer {
         self.update_limit();
     }
 
-    /// The lines up to `end` have memory now.
+    /// The grains up to `end` have memory now.
     pub fn lengthen(&mut self, end: u64) {
-        assert!(end <= self.memory.lines);
+        assert!(end <= self.memory.grains);
         self.end = end;
         self.pressed = false;
         self.update_limit();
@@ -340,13 +378,13 @@ impl Producer {
         self.memory.says().load(Ordering::Relaxed)
     }
 
-    /// Lines of a lap.
+    /// Grains of a lap.
     pub fn end(&self) -> u64 {
         self.end
     }
 
     fn update_limit(&mut self) {
-        self.limit = (self.memory.lap(self.position) + self.end).min(self.consumed + self.memory.lines);
+        self.limit = (self.memory.lap(self.position) + self.end).min(self.consumed + self.memory.grains);
     }
 
     /// True when the last frame found no room.
@@ -367,7 +405,7 @@ impl Producer {
         self.memory.wanted().store(1, Ordering::Relaxed);
     }
 
-    /// True when a frame of so many lines finds room sooner or later although laps
+    /// True when a frame of so many grains finds room sooner or later although laps
     /// can't be made longer: next to those that the consumer keeps back and those
     /// at the end of a lap that are too few for it.
     pub fn can_carry(&self, needed: u64) -> bool {
@@ -408,30 +446,55 @@ impl Producer {
 
     #[inline(always)]
     fn publish_as(&mut self, mark: u64, header: &Header, body: usize, fill: impl FnOnce(&mut [u8])) {
-        let needed = lines(body);
+        let short = mark == 0 && is_short(header, body, self.me);
+        let (mark, prefix) = if short { (SHORT, SHORT_PREFIX) } else { (mark, PREFIX) };
+        let (at, needed) = layout(self.position, prefix, body);
         let next = self.position + needed;
         assert!(next < self.limit, "a frame was published without room for it");
         if next >= self.cleared {
-            self.memory.word(next).store(0, Ordering::Relaxed);
-            self.cleared = next + 1;
+            self.clear(next);
         }
-        let line = self.memory.line(self.position);
+        let frame = self.memory.at(self.position);
         #[cfg(loom)]
         self.memory.model.write(self.memory.place(self.position), needed);
-        // SAFETY: the frame's lines are contiguous (it ends before the lap does),
+        // SAFETY: the frame's grains are contiguous (it ends before the lap does),
         // given back by the consumer (it ends before the limit), and not read by
         // it before the word below is published. The body ends inside of them.
         unsafe {
-            line.add(8).cast::<[u8; Header::SIZE]>().write(header.encode());
-            fill(std::slice::from_raw_parts_mut(line.add(body_at(body)), body));
+            if short {
+                frame.add(8).cast::<[u32; 2]>().write([header.context as u32, header.tag as u32]);
+            } else {
+                frame.add(8).cast::<[u8; Header::SIZE]>().write(header.encode());
+            }
+            fill(std::slice::from_raw_parts_mut(frame.add(at), body));
         }
         self.memory.word(self.position).store(mark | (body as u64 + 1), Ordering::Release);
         self.position = next;
-        if self.cleared == next + 1 && self.cleared < self.limit {
-            self.memory.word(self.cleared).store(0, Ordering::Relaxed);
-            self.cleared += 1;
+        if self.cleared < next + GRAINS && self.cleared < self.limit {
+            self.clear(self.cleared);
         }
     }
+
+    /// Clears the words from `from`, behind which none is, to the end of its line.
+    #[inline]
+    fn clear(&mut self, from: u64) {
+        self.cleared = ((from / GRAINS + 1) * GRAINS).min(self.limit);
+        for grain in from..self.cleared {
+            self.memory.word(grain).store(0, Ordering::Relaxed);
+        }
+        self.memory.will_write(self.cleared + GRAINS);
+    }
+}
+
+/// Whether the short header says all that this one does.
+#[inline(always)]
+fn is_short(header: &Header, body: usize, me: u32) -> bool {
+    let Header { kind, flags, collective, source, root, context, length, .. } = *header;
+    kind == Kind::Eager
+        && source == me
+        && (u32::from(flags) | u32::from(collective) | root) == 0
+        && context <= u64::from(u32::MAX)
+        && length == body as u64
 }
 
 /// Stores past the cache are before all stores that follow.
@@ -448,11 +511,13 @@ pub(crate) fn streams_are_done() {
 #[derive(Debug)]
 pub struct Consumer {
     memory: Memory,
+    /// Whose messages these are: the rank in the job.
+    from: u32,
     /// The next frame is here.
     position: u64,
     /// What `head` says.
     returned: u64,
-    /// Lines to gather before they are given back.
+    /// Grains to gather before they are given back.
     gather: u64,
     /// References among the frames that were not given back.
     references: u32,
@@ -462,10 +527,10 @@ pub struct Consumer {
 unsafe impl Send for Consumer {}
 
 impl Consumer {
-    /// The only consumer of that ring.
-    pub fn new(memory: Memory) -> Consumer {
-        let gather = GATHER.min(memory.lines / 8);
-        Consumer { memory, position: FIRST, returned: FIRST, gather, references: 0 }
+    /// The only consumer of that ring; `from` is the producer's rank in the job.
+    pub fn new(memory: Memory, from: u32) -> Consumer {
+        let gather = GATHER.min(memory.grains / 8);
+        Consumer { memory, from, position: FIRST, returned: FIRST, gather, references: 0 }
     }
 
     /// True when a frame waits.
@@ -474,10 +539,10 @@ impl Consumer {
         self.memory.word(self.position).load(Ordering::Acquire) != 0
     }
 
-    /// Hands the next frame to `take`, header and body as they stand in the ring, and
-    /// whether the body is a reference; `None` if there is no frame.
+    /// Hands the next frame to `take`, the body as it stands in the ring, and whether
+    /// the body is a reference; `None` if there is no frame.
     #[inline]
-    pub fn pop<R>(&mut self, take: impl FnOnce(&[u8; Header::SIZE], &[u8], bool) -> R) -> Result<Option<R>, Broken> {
+    pub fn pop<R>(&mut self, take: impl FnOnce(&Header, &[u8], bool) -> R) -> Result<Option<R>, Broken> {
         let mut word = self.memory.word(self.position).load(Ordering::Acquire);
         if word == SKIP {
             word = self.next_lap();
@@ -485,36 +550,53 @@ impl Consumer {
         if word == 0 {
             return Ok(None);
         }
-        let is_reference = word & REFERENCE != 0;
-        word &= !REFERENCE;
-        self.references += u32::from(is_reference);
-        // A frame never reaches the last line of the ring. The first comparison
-        // keeps the sum in `lines` from overflowing.
-        let most = self.memory.lines - 1 - self.memory.place(self.position);
-        if word == 0 || word > self.memory.lines * LINE as u64 || lines((word - 1) as usize) > most {
+        let (is_reference, is_short) = (word & REFERENCE != 0, word & SHORT != 0);
+        let length = word & !(REFERENCE | SHORT);
+        // A frame never reaches the last grain of the ring. The first comparison
+        // keeps the sums in `layout` from overflowing.
+        if length == 0 || length > self.memory.grains * GRAIN as u64 {
             return Err(Broken { what: "a frame's word", value: word });
         }
-        let body = (word - 1) as usize;
-        let line = self.memory.line(self.position);
+        let body = (length - 1) as usize;
+        let (at, needed) = layout(self.position, if is_short { SHORT_PREFIX } else { PREFIX }, body);
+        if needed >= self.memory.grains - self.memory.place(self.position) {
+            return Err(Broken { what: "a frame's word", value: word });
+        }
+        let frame = self.memory.at(self.position);
         #[cfg(loom)]
-        self.memory.model.read(self.memory.place(self.position), lines(body));
+        self.memory.model.read(self.memory.place(self.position), needed);
         // SAFETY: the length was just checked to stay inside the ring. The producer
-        // does not touch these lines until `head` has passed them; the borrows end
+        // does not touch these grains until `head` has passed them; the borrow ends
         // before that.
-        let (header, body_bytes) = unsafe {
-            (&*line.add(8).cast::<[u8; Header::SIZE]>(), std::slice::from_raw_parts(line.add(body_at(body)), body))
+        let (header, bytes) = unsafe {
+            let header = if is_short {
+                let [context, tag] = frame.add(8).cast::<[u32; 2]>().read();
+                Ok(self.lengthened(context, tag, body))
+            } else {
+                Header::decode(&*frame.add(8).cast::<[u8; Header::SIZE]>()).map(|(header, _)| header)
+            };
+            (header, std::slice::from_raw_parts(frame.add(at), body))
         };
-        let taken = take(header, body_bytes, is_reference);
-        self.position += lines(body);
+        let header = header.map_err(|_| Broken { what: "a frame's kind", value: word })?;
+        self.references += u32::from(is_reference);
+        let taken = take(&header, bytes, is_reference);
+        self.position += needed;
         Ok(Some(taken))
+    }
+
+    /// The header that a short one stands for.
+    #[inline(always)]
+    fn lengthened(&self, context: u32, tag: u32, body: usize) -> Header {
+        let (source, tag) = (self.from, tag as i32);
+        Header { source, tag, context: context.into(), length: body as u64, ..Header::new(Kind::Eager) }
     }
 
     /// Goes on to the next lap, and learns how long laps are.
     #[cold]
     fn next_lap(&mut self) -> u64 {
         let place = self.memory.place(self.position);
-        self.gather = (place / 4).max(GATHER.min(self.memory.lines / 8));
-        self.position = self.memory.lap(self.position) + self.memory.lines + FIRST;
+        self.gather = (place / 4).max(GATHER.min(self.memory.grains / 8));
+        self.position = self.memory.lap(self.position) + self.memory.grains + FIRST;
         self.memory.word(self.position).load(Ordering::Acquire)
     }
 

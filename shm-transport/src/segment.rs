@@ -34,7 +34,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap};
 use rustix::process::{Resource, getrlimit};
 
 use crate::pool;
-use crate::ring::{self, LINE};
+use crate::ring::{self, GRAIN, LINE};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::wake::Doorbell;
 
@@ -191,9 +191,14 @@ impl Segment {
         self.ring_bytes / LINE as u64
     }
 
-    /// Lines of the shortest lap of a ring: those of its first page.
-    pub(crate) fn first_lines(&self) -> u64 {
-        page() / LINE as u64
+    /// Grains of each ring.
+    pub(crate) fn grains(&self) -> u64 {
+        self.ring_bytes / GRAIN as u64
+    }
+
+    /// Grains of the shortest lap of a ring: those of its first page.
+    pub(crate) fn first_grains(&self) -> u64 {
+        page() / GRAIN as u64
     }
 
     /// Maps the ring that `from` writes and `to` reads.
@@ -209,9 +214,9 @@ impl Segment {
         Ok(unsafe { ring::Memory::new(base, bytes / LINE as u64) })
     }
 
-    /// Takes memory for these lines of the ring that this rank writes and `to` reads.
-    pub(crate) fn allocate(&self, to: u32, lines: Range<u64>) -> Result<(), SegmentError> {
-        let (at, bytes) = (lines.start * LINE as u64, (lines.end - lines.start) * LINE as u64);
+    /// Takes memory for these grains of the ring that this rank writes and `to` reads.
+    pub(crate) fn allocate(&self, to: u32, grains: Range<u64>) -> Result<(), SegmentError> {
+        let (at, bytes) = (grains.start * GRAIN as u64, (grains.end - grains.start) * GRAIN as u64);
         allocate(&self.file, self.ring_at(self.me, to) + at, bytes).map_err(|errno| SegmentError::System {
             what: "a message ring",
             bytes,

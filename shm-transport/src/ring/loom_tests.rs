@@ -2,8 +2,8 @@
 //! each other's stores, with a ring of eight lines.
 //!
 //! loom can't follow raw memory, so a ring has a model beside its bytes: a loom
-//! atomic for the first word of each line, and a cell that notes who touches the
-//! rest of the line. Bytes are written and read where they are in earnest; a read
+//! atomic for the first word of each grain, and a cell that notes who touches the
+//! rest of the grain. Bytes are written and read where they are in earnest; a read
 //! that the orderings do not put behind the write is found by the cells, also
 //! when it would have read the right bytes by luck.
 
@@ -13,12 +13,12 @@ use loom::thread;
 
 use fabric::{Header, Kind};
 
-use super::{Consumer, LINE, Memory, Producer, Room, lines};
+use super::{Consumer, GRAINS, LINE, Memory, Producer, Room, room};
 use crate::sync::{AtomicU64, Ordering};
 use crate::wake::Doorbell;
 
 const LINES: u64 = 8;
-/// What stands in the first word of a line inside a frame, where the body is: if
+/// What stands in the first word of a grain inside a frame, where the body is: if
 /// it were taken for a word, it would be a lie that is found.
 const BODY: u64 = 1 << 50;
 
@@ -31,8 +31,8 @@ impl Model {
         &self.0[place as usize].0
     }
 
-    pub(super) fn write(&self, place: u64, lines: u64) {
-        for at in place..place + lines {
+    pub(super) fn write(&self, place: u64, grains: u64) {
+        for at in place..place + grains {
             self.0[at as usize].1.with_mut(|_| ());
             if at > place {
                 self.0[at as usize].0.store(BODY, Ordering::Relaxed);
@@ -40,8 +40,8 @@ impl Model {
         }
     }
 
-    pub(super) fn read(&self, place: u64, lines: u64) {
-        for at in place..place + lines {
+    pub(super) fn read(&self, place: u64, grains: u64) {
+        for at in place..place + grains {
             self.0[at as usize].1.with(|_| ());
         }
     }
@@ -52,17 +52,19 @@ fn ring() -> (Producer, Consumer, Vec<[u64; 8]>) {
     let mut bytes = vec![[0; 8]; LINES as usize + 1];
     let base = bytes.as_mut_ptr().cast::<u8>();
     let base = base.wrapping_add(base.align_offset(LINE));
-    let cells = (0..LINES).map(|_| (AtomicU64::new(0), UnsafeCell::new(()))).collect();
-    let memory = Memory { base, lines: LINES, model: Model(Arc::new(cells)) };
-    (Producer::new(memory.clone(), LINES), Consumer::new(memory), bytes)
+    let cells = (0..LINES * GRAINS).map(|_| (AtomicU64::new(0), UnsafeCell::new(()))).collect();
+    let memory = Memory { base, grains: LINES * GRAINS, model: Model(Arc::new(cells)) };
+    (Producer::new(memory.clone(), LINES * GRAINS, 0), Consumer::new(memory, 0), bytes)
 }
 
 fn push(producer: &mut Producer, tag: u8, len: usize) -> bool {
-    let needed = lines(len);
+    let needed = room(len);
     if !producer.has_room(needed) && producer.look_for_room(needed, false).unwrap() != Room::Found {
         return false;
     }
-    producer.publish(&Header::new(Kind::Eager), len, false, |slot| slot.fill(tag));
+    // Odd ones have the short header.
+    let length = if tag % 2 == 1 { len as u64 } else { 0 };
+    producer.publish(&Header { length, ..Header::new(Kind::Eager) }, len, false, |slot| slot.fill(tag));
     true
 }
 
@@ -95,6 +97,7 @@ fn passes(lengths: &'static [usize], ahead: usize) {
                     thread::yield_now();
                 }
             }
+            producer.position
         });
         for (tag, &len) in (1..).zip(lengths) {
             let frame = loop {
@@ -105,7 +108,8 @@ fn passes(lengths: &'static [usize], ahead: usize) {
             };
             assert_eq!(frame, (tag, len));
         }
-        sender.join().unwrap();
+        let position = sender.join().unwrap();
+        assert!(ahead == 0 || position > LINES * GRAINS, "it did not go round");
         assert_eq!(take(&mut consumer), None);
     });
 }
@@ -117,12 +121,12 @@ fn frames_pass_through_an_empty_ring() {
 
 #[test]
 fn small_frames_go_round_a_full_ring() {
-    passes(&[1, 2, 3, 4, 5, 6, 7, 8], 5);
+    passes(&[1, 2, 30, 4, 5, 6, 7, 8, 30, 10], 7);
 }
 
 #[test]
 fn larger_frames_go_round_a_full_ring() {
-    passes(&[30, 30, 1, 88, 24], 2);
+    passes(&[88, 30, 88, 1, 88, 24], 2);
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! A ring by itself, in memory of this process. The modules `under_miri` run
 //! under Miri too; what they do not cover needs system calls or much time.
 
-use fabric::Header;
+use fabric::{Header, Kind};
 
-use super::{Broken, Consumer, FIRST, LINE, Memory, Producer, Room, SKIP, lines};
+use super::{
+    Broken, Consumer, FIRST, GRAIN, GRAINS, LINE, Memory, PREFIX, Producer, Room, SHORT, SHORT_PREFIX, SKIP, layout,
+    room,
+};
 use crate::sync::Ordering;
 
 /// Memory for one ring. Held by the test, and last to be dropped.
@@ -23,14 +26,17 @@ impl Heap {
         unsafe { Memory::new(base.add(base.align_offset(LINE)), lines) }
     }
 
+    /// With laps of `end` lines.
     fn ring(&mut self, end: u64) -> (Producer, Consumer, Memory) {
         let memory = self.memory();
-        (Producer::new(memory.clone(), end), Consumer::new(memory.clone()), memory)
+        (Producer::new(memory.clone(), end * GRAINS, 3), Consumer::new(memory.clone(), 3), memory)
     }
 }
 
-fn header(tag: u64) -> Header {
-    Header { context: tag, ..Header::new(fabric::Kind::Eager) }
+/// Some are short and some are not.
+fn header(tag: u64, len: usize) -> Header {
+    let source = if tag.is_multiple_of(3) { 4 } else { 3 };
+    Header { context: tag, source, tag: !tag as i32, length: len as u64, ..Header::new(Kind::Eager) }
 }
 
 fn body(tag: u64, len: usize) -> Vec<u8> {
@@ -39,20 +45,23 @@ fn body(tag: u64, len: usize) -> Vec<u8> {
 
 /// What a transport does to post a frame, memory being for nothing.
 fn push(producer: &mut Producer, tag: u64, len: usize) -> Result<bool, Broken> {
-    while !producer.has_room(lines(len)) {
-        match producer.look_for_room(lines(len), true)? {
+    while !producer.has_room(room(len)) {
+        match producer.look_for_room(room(len), true)? {
             Room::Found => break,
             Room::None => return Ok(false),
             Room::Lengthen(end) => producer.lengthen(end),
         }
     }
-    producer.publish(&header(tag), len, false, |slot| slot.copy_from_slice(&body(tag, len)));
+    producer.publish(&header(tag, len), len, false, |slot| slot.copy_from_slice(&body(tag, len)));
     Ok(true)
 }
 
 /// What a transport does to take one, giving back room when it is due.
 fn take(consumer: &mut Consumer) -> Result<Option<(u64, Vec<u8>)>, Broken> {
-    let taken = consumer.pop(|header, body, _| (Header::decode(header).unwrap().0.context, body.to_vec()))?;
+    let taken = consumer.pop(|seen, body, _| {
+        assert_eq!(*seen, header(seen.context, body.len()));
+        (seen.context, body.to_vec())
+    })?;
     if consumer.is_due() {
         consumer.give_back();
     }
@@ -102,7 +111,7 @@ mod under_miri {
             for before in (0..2 * lines).step_by(STRIDE) {
                 let (mut heap, most) = (Heap::new(lines), Producer::max_body(lines));
                 let (mut producer, mut consumer, _) = heap.ring(8);
-                for tag in 0..before {
+                for tag in 0..before * GRAINS / 3 {
                     assert!(push(&mut producer, tag, 0).unwrap());
                     assert!(take(&mut consumer).unwrap().is_some());
                 }
@@ -114,20 +123,22 @@ mod under_miri {
 
     #[test]
     fn a_ring_that_stays_short_carries_what_it_says_it_can() {
-        for (before, needed) in (0..70).flat_map(|before| (1..32).map(move |needed| (before, needed))).step_by(STRIDE) {
+        let cases = (0..70).flat_map(|before| (1..32).map(move |lines| (before, lines)));
+        for (before, lines) in cases.step_by(STRIDE) {
             let mut heap = Heap::new(128);
             let (mut producer, mut consumer, _) = heap.ring(64);
-            if !producer.can_carry(needed) {
+            let large = lines * LINE;
+            if !producer.can_carry(room(large)) {
                 continue;
             }
-            let mut post = |consumer: &mut Consumer, needed: u64| {
+            let mut post = |consumer: &mut Consumer, len: usize| {
+                let needed = room(len);
                 assert!(producer.has_room(needed) || producer.look_for_room(needed, false).unwrap() == Room::Found);
-                let len = (needed as usize * LINE).saturating_sub(LINE);
-                producer.publish(&header(0), len, false, |slot| slot.fill(1));
+                producer.publish(&header(0, len), len, false, |slot| slot.fill(1));
                 assert_eq!(take(consumer).unwrap().unwrap().1.len(), len);
             };
-            (0..before).for_each(|_| post(&mut consumer, 1));
-            post(&mut consumer, needed);
+            (0..before).for_each(|_| post(&mut consumer, 8));
+            post(&mut consumer, large);
         }
     }
 
@@ -139,7 +150,9 @@ mod under_miri {
         while push(&mut producer, sent, 0).unwrap() {
             sent += 1;
         }
-        assert_eq!(sent, 5);
+        let grains = |tag| layout(0, if tag % 3 == 0 { PREFIX } else { SHORT_PREFIX }, 0).1;
+        let used = (0..sent).map(grains).sum::<u64>();
+        assert!(used + room(0) + 1 > 8 * GRAINS - FIRST && used < 8 * GRAINS - FIRST);
         assert!(producer.is_waiting() && !producer.has_found_room());
         producer.say_wanted();
         assert!(consumer.is_wanted());
@@ -151,7 +164,7 @@ mod under_miri {
         assert!(producer.has_found_room() && !producer.is_waiting());
         assert!(!consumer.is_wanted());
         assert!(push(&mut producer, sent, 0).unwrap());
-        assert_eq!(memory.head().load(Ordering::Relaxed), 2);
+        assert_eq!(memory.head().load(Ordering::Relaxed), grains(0) + grains(1));
     }
 
     #[test]
@@ -162,28 +175,33 @@ mod under_miri {
             assert!(push(&mut producer, tag, 8).unwrap());
             assert!(take(&mut consumer).unwrap().is_some());
         }
-        assert_eq!(producer.end(), 64);
+        assert_eq!(producer.end(), 64 * GRAINS);
         let (mut producer, _, _) = slow.ring(64);
-        let frames = (0..).take_while(|&tag| push(&mut producer, tag, 8).unwrap()).count();
-        assert_eq!((producer.end(), frames as u64), (256, 256 - FIRST - 1));
+        let frames = (0..).take_while(|&tag| push(&mut producer, tag, 512).unwrap()).count();
+        assert_eq!((producer.end(), frames as u64), (256 * GRAINS, (256 - 2 - 1) / 9));
     }
 
     #[test]
     fn words_that_cannot_be_are_refused() {
-        for lie in [62 * LINE as u64, 64 * LINE as u64, 1 << 40, SKIP - 1] {
+        for lie in [62 * LINE as u64, 64 * LINE as u64, 1 << 40, SHORT, SHORT | 62 * LINE as u64, SKIP - 1] {
             let mut heap = Heap::new(64);
             let (_, mut consumer, memory) = heap.ring(64);
             memory.word(FIRST).store(lie, Ordering::Relaxed);
-            assert!(consumer.pop(|_, _, _| ()).is_err(), "{lie}");
+            assert!(consumer.pop(|_, _, _| ()).is_err(), "{lie:#x}");
         }
-        // The largest frame that stays in front of the last line, and one byte more.
-        let most = (64 - 1 - FIRST - 1) * LINE as u64;
+        // The largest frame that stays in front of the last grain, and one line more.
+        let most = (64 - 1 - 2 - 1) * LINE as u64;
         for (body, fits) in [(most, true), (most + 1, false)] {
             let mut heap = Heap::new(64);
             let (_, mut consumer, memory) = heap.ring(64);
-            memory.word(FIRST).store(body + 1, Ordering::Relaxed);
+            memory.word(FIRST).store(SHORT | (body + 1), Ordering::Relaxed);
             assert_eq!(consumer.pop(|_, body, _| body.len()).is_ok(), fits);
         }
+        // A header of no kind that there is.
+        let mut heap = Heap::new(64);
+        let (_, mut consumer, memory) = heap.ring(64);
+        memory.word(FIRST).store(1, Ordering::Relaxed);
+        assert!(consumer.pop(|_, _, _| ()).is_err());
         // A skip that leads to a skip.
         let mut heap = Heap::new(64);
         let (_, mut consumer, memory) = heap.ring(64);
@@ -193,7 +211,7 @@ mod under_miri {
 
     #[test]
     fn heads_that_cannot_be_are_refused() {
-        for lie in [6, 1 << 40, u64::MAX, u64::MAX - 1] {
+        for lie in [8 * GRAINS, 1 << 40, u64::MAX, u64::MAX - 1] {
             let mut heap = Heap::new(8);
             let (mut producer, _, memory) = heap.ring(8);
             while push(&mut producer, 0, 0).unwrap() {}
@@ -204,7 +222,7 @@ mod under_miri {
         // Back again is a lie, too.
         let mut heap = Heap::new(8);
         let (mut producer, mut consumer, memory) = heap.ring(8);
-        for tag in 0..7 {
+        for tag in 0..17 {
             push(&mut producer, tag, 0).unwrap();
             take(&mut consumer).unwrap();
         }
@@ -241,9 +259,32 @@ mod under_miri {
 }
 
 #[test]
-fn a_small_message_is_one_line() {
-    assert_eq!([0, 24, 25, 88, 89].map(lines), [1, 1, 2, 2, 3]);
-    assert_eq!([511, 512, 513, 4096].map(lines), [9, 9, 10, 65]);
-    assert_eq!(lines(Producer::max_body(2048)), 512);
-    assert!((0..5000).all(|body| lines(body) <= lines(body + 1)));
+fn two_small_messages_share_a_line() {
+    let short = |body| layout(0, SHORT_PREFIX, body).1;
+    assert_eq!([0, 16, 17, 48, 49, 64].map(short), [1, 2, 3, 4, 5, 5]);
+    assert_eq!([0, 8, 9, 24, 25].map(room), [3, 3, 4, 4, 5]);
+}
+
+#[test]
+fn a_larger_body_has_its_lines_for_itself() {
+    for position in 0..2 * GRAINS {
+        for prefix in [SHORT_PREFIX, PREFIX] {
+            for body in [512, 513, 4096] {
+                let (at, grains) = layout(position, prefix, body);
+                let start = position as usize * GRAIN + at;
+                assert!(at >= prefix && start.is_multiple_of(LINE), "{position} {prefix} {body}");
+                assert_eq!((position + grains) * GRAIN as u64, (start + body).next_multiple_of(LINE) as u64);
+                assert!(grains <= room(body));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_largest_body_takes_a_quarter() {
+    for lines in [8, 16, 32, 64, 256, 4096] {
+        let most = Producer::max_body(lines);
+        assert!(room(most) <= lines / 4 * GRAINS && room(most + 2 * LINE) > lines / 4 * GRAINS, "{lines}");
+    }
+    assert!((0..5000).all(|body| room(body) <= room(body + 1)));
 }
