@@ -183,7 +183,7 @@ mod under_miri {
 
     #[test]
     fn words_that_cannot_be_are_refused() {
-        for lie in [62 * LINE as u64, 64 * LINE as u64, 1 << 40, SHORT, SHORT | 62 * LINE as u64, SKIP - 1] {
+        for lie in [62 * LINE as u64, 64 * LINE as u64, 1 << 40, SHORT, SHORT | (62 * LINE as u64), SKIP - 1] {
             let mut heap = Heap::new(64);
             let (_, mut consumer, memory) = heap.ring(64);
             memory.word(FIRST).store(lie, Ordering::Relaxed);
