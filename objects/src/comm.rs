@@ -11,6 +11,7 @@
 use std::sync::Arc;
 
 use crate::{Attributes, Comparison, Errhandler, Group, Info, Result, Topology};
+use fabric::Peer;
 
 /// Longest name in bytes (MPI_MAX_OBJECT_NAME less the C string's end).
 pub const MAX_NAME: usize = 127;
@@ -177,6 +178,19 @@ impl Comm {
         self.remote.as_ref().unwrap_or(&self.group)
     }
 
+    /// Who makes a message from rank `source` (`None`: from any) impossible, when
+    /// those are gone whom `gone` says: the source, or, when all others are gone,
+    /// the first of them.
+    pub fn missing(&self, source: Option<u32>, gone: impl Fn(Peer) -> bool) -> Option<Peer> {
+        if let Some(source) = source {
+            return self.peers().peer_of(source).filter(|&peer| gone(peer));
+        }
+        let me = self.group.peer_of(self.rank);
+        let mut others = self.peers().iter().filter(|&peer| Some(peer) != me);
+        let first = others.next()?;
+        (gone(first) && others.all(gone)).then_some(first)
+    }
+
     /// True for intercommunicators.
     #[inline]
     pub fn is_inter(&self) -> bool {
@@ -277,6 +291,22 @@ mod tests {
         assert_eq!(inter.compare(&swapped), Comparison::Similar);
         assert_eq!(inter.compare(&world.derive(8, 0, low)), Comparison::Unequal);
         assert_eq!((inter.size(), inter.peers(), inter.is_inter()), (2, &high, true));
+    }
+
+    #[test]
+    fn a_receive_is_hopeless_without_its_source_or_without_all_others() {
+        let world = Comm::new("", 1, 1, Group::world(3));
+        let missing = |comm: &Comm, source, gone: &[u32]| comm.missing(source, |peer| gone.contains(&peer.0));
+        assert_eq!(missing(&world, Some(2), &[0, 2]), Some(Peer(2)));
+        assert_eq!(missing(&world, Some(2), &[0]), None);
+        assert_eq!(missing(&world, None, &[0]), None, "rank 2 may still send");
+        assert_eq!(missing(&world, None, &[0, 2]), Some(Peer(0)));
+        let alone = Comm::new("", 2, 0, world.group().incl(&[1]).unwrap());
+        assert_eq!(missing(&alone, None, &[0, 2]), None, "a process may send to itself");
+        let (low, high) = (Group::world(2), Group::world(4).excl(&[0, 1]).unwrap());
+        let inter = world.derive_inter(3, 1, low, high);
+        assert_eq!(missing(&inter, Some(1), &[3]), Some(Peer(3)));
+        assert_eq!(missing(&inter, None, &[0, 2, 3]), Some(Peer(2)));
     }
 
     #[test]

@@ -10,7 +10,7 @@
 
 use fabric::{Collective, CollectiveKind, Memory, Peer};
 use objects::{Buffer, Class, Error, Group, Result};
-use pt2pt::{Envelope, Mode, Pattern, RequestId};
+use pt2pt::{Envelope, Fault, Mode, Pattern, RequestId};
 
 use crate::gate::with;
 use crate::wait::block_on;
@@ -19,6 +19,11 @@ use crate::wait::block_on;
 const LETTERS: u64 = 1 << 63;
 /// Set beside it where a text names the channel.
 const BY_TEXT: u64 = 1 << 62;
+
+/// True for the contexts of letters, in which a source is a process.
+pub(crate) fn is_of_letters(context: u64) -> bool {
+    context & LETTERS != 0
+}
 
 /// Where letters meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +116,10 @@ fn finish(request: RequestId) -> Result<()> {
     let completion = block_on(|p| p.engine()?.finish(request));
     match completion.fault {
         None => Ok(()),
-        Some(fault) => Err(Error::new(Class::Other, format!("while a communicator was made: {fault}"))),
+        Some(fault) => {
+            let class = if let Fault::Lost(_) = *fault { Class::ProcAborted } else { Class::Other };
+            Err(Error::new(class, format!("while a communicator was made: {fault}")))
+        }
     }
 }
 

@@ -22,6 +22,7 @@ pub mod hardware;
 mod init;
 pub mod intercomm;
 mod letters;
+mod lost;
 pub mod message;
 mod named;
 mod process;

@@ -446,7 +446,10 @@ impl Process {
 
     fn look(&mut self, source: i32, tag: i32, comm: usize) -> Result<Option<Status>> {
         let Some(pattern) = pattern(self.comm(comm)?, source, tag)? else { return Ok(Some(null_status())) };
-        Ok(self.core()?.engine.probe(&pattern).map(|seen| seen_status(&seen)))
+        match self.core()?.engine.probe(&pattern) {
+            Some(seen) => Ok(Some(seen_status(&seen))),
+            None => self.check_reachable(&pattern, comm).map(|()| None),
+        }
     }
 
     fn take_message(&mut self, source: i32, tag: i32, comm: usize) -> Result<Option<(usize, Status)>> {
@@ -454,7 +457,7 @@ impl Process {
             return Ok(Some((predefined::MESSAGE_NO_PROC, null_status())));
         };
         let engine = &mut self.core()?.engine;
-        let Some(seen) = engine.probe(&pattern) else { return Ok(None) };
+        let Some(seen) = engine.probe(&pattern) else { return self.check_reachable(&pattern, comm).map(|()| None) };
         let Some(id) = engine.take(&pattern) else { return Ok(None) };
         let handle = self.messages.insert(TakenMessage { id, comm });
         Ok(Some((handle as usize, seen_status(&seen))))

@@ -184,6 +184,9 @@ impl Process {
         if !self.bsend.is_idle() {
             moved |= self.bsend.reclaim(&mut core.engine);
         }
+        if !core.engine.lost().is_empty() {
+            moved |= self.give_up_on_lost();
+        }
         if moved { Progress::Moved } else { Progress::Idle }
     }
 

@@ -69,7 +69,8 @@ fn a_peer_dies() {
     for seed in seed()..seed() + 60 {
         let death = Some((Peer(1), 1 + seed * 7919 % 6000));
         let options = Options { death, ..if seed % 2 == 0 { ROUGH } else { Options { get: Get::Later, ..ROUGH } } };
-        let mut job = Job::new("a peer dies", seed, fabric(4, seed, options));
+        let ranks = if seed % 3 == 0 { 2 } else { 4 };
+        let mut job = Job::new("a peer dies", seed, fabric(ranks, seed, options));
         dying_peer(&mut job, 1);
         job.end();
     }

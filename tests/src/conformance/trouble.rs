@@ -3,6 +3,7 @@
 use fabric::sim::{Rng, SimTransport};
 use fabric::transport::Rts;
 use fabric::{Header, Kind, Lost, Peer, Region, Sink, Transport};
+use objects::{Comm, Group};
 use pt2pt::{Engine, Envelope, Fault, Mode, Pattern, RequestId, Settings};
 
 use super::job::{Job, Pending, WORLD, envelope, pattern, pattern_bytes};
@@ -39,7 +40,7 @@ pub fn dying_peer(job: &mut Job<SimTransport>, victim: u32) {
     for rank in (0..size).filter(|&rank| rank != victim) {
         let lost: Vec<Peer> = job.engine(rank).lost().iter().map(|lost| lost.peer).collect();
         assert_eq!(lost, [Peer(victim)], "rank {rank} has not heard of the death");
-        fail_receives_from(job.engine(rank), victim);
+        fail_receives_from(job, rank);
     }
     for (to, send) in sends.iter().filter(|(_, send)| send.rank != victim) {
         let fault = job.wait(send).fault;
@@ -70,17 +71,27 @@ fn is_lost(fault: Option<&Fault>, victim: u32) -> bool {
     matches!(fault, Some(Fault::Lost(lost)) if lost.peer == Peer(victim))
 }
 
-fn fail_receives_from(engine: &mut Engine<SimTransport>, victim: u32) {
+/// As the owner of the communicator does it.
+fn fail_receives_from(job: &mut Job<SimTransport>, rank: u32) {
+    let comm = Comm::new("all", WORLD / 2, rank, Group::world(job.size()));
+    let engine = job.engine(rank);
     let lost = engine.lost()[0].clone();
-    engine.fail_receives(|context, source| (context == WORLD && source == Some(victim)).then(|| lost.clone()));
+    engine.fail_receives(|context, source| {
+        assert_eq!(context, 2 * comm.context());
+        comm.missing(source, |peer| peer == lost.peer).map(|_| lost.clone())
+    });
 }
 
 fn after_the_death(job: &mut Job<SimTransport>, victim: u32, lonely: &[Pending]) {
     for pending in lonely {
-        // Anybody else could still send this one.
-        assert!(!job.engine(pending.rank).is_complete(pending.id));
-        job.engine(pending.rank).cancel(pending.id);
-        assert!(job.wait(pending).cancelled);
+        if job.size() == 2 {
+            // Nobody else could send this one.
+            assert!(is_lost(job.wait(pending).fault.as_deref(), victim));
+        } else {
+            assert!(!job.engine(pending.rank).is_complete(pending.id));
+            job.engine(pending.rank).cancel(pending.id);
+            assert!(job.wait(pending).cancelled);
+        }
         for (mode, len) in [(Mode::Standard, 8), (Mode::Synchronous, 8), (Mode::Standard, 100_000)] {
             let send = job.send(mode, Shape::Run, pending.rank, victim, 0, 0, len);
             assert!(is_lost(job.wait(&send).fault.as_deref(), victim));

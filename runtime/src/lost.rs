@@ -1,0 +1,54 @@
+//! Peers that can't be reached any more: what waits for a message from them ends
+//! with an error that names them.
+//!
+//! The engine fails what it knows the peer of. Whom a posted receive or a probe
+//! waits for is the communicator's knowledge ([`Comm::missing`]); collectives
+//! look after theirs.
+
+use fabric::{Lost, Peer};
+use objects::{Class, Comm, Error, Result};
+use pt2pt::Pattern;
+
+use crate::letters;
+use crate::process::{Core, Process};
+
+impl Process {
+    /// Fails the posted receives that nobody can satisfy any more. True if there
+    /// were any.
+    #[cold]
+    pub(crate) fn give_up_on_lost(&mut self) -> bool {
+        let Process { core, comms, .. } = self;
+        let Some(core) = core else { return false };
+        let Core { engine, world, itself, .. } = &mut **core;
+        let lost = engine.lost().to_vec();
+        engine.fail_receives(|context, source| {
+            if letters::is_of_letters(context) {
+                return named(&lost, Peer(source?));
+            }
+            let is_it = |comm: &&Comm| context == 2 * comm.context();
+            let made = comms.iter().map(|(_, comm)| comm);
+            let comm = [&*world, &*itself].into_iter().chain(made).find(is_it)?;
+            named(&lost, comm.missing(source, |peer| named(&lost, peer).is_some())?)
+        })
+    }
+
+    /// MPI_ERR_PROC_ABORTED for a probe that nobody can satisfy any more.
+    #[inline]
+    pub(crate) fn check_reachable(&mut self, pattern: &Pattern, comm: usize) -> Result<()> {
+        if self.core()?.engine.lost().is_empty() { Ok(()) } else { self.check_source(pattern.source, comm) }
+    }
+
+    #[cold]
+    fn check_source(&mut self, source: Option<u32>, comm: usize) -> Result<()> {
+        let lost = self.core()?.engine.lost().to_vec();
+        let missing = self.comm(comm)?.missing(source, |peer| named(&lost, peer).is_some());
+        match missing.and_then(|peer| named(&lost, peer)) {
+            Some(lost) => Err(Error::new(Class::ProcAborted, lost.to_string())),
+            None => Ok(()),
+        }
+    }
+}
+
+fn named(lost: &[Lost], peer: Peer) -> Option<Lost> {
+    lost.iter().find(|lost| lost.peer == peer).cloned()
+}
