@@ -14,7 +14,7 @@ const ROOMS: &[&[&str]] = &[
     &["runtime"],
     &["collectives"],
     &["pt2pt"],
-    &["objects", "shm-transport", "bootstrap"],
+    &["objects", "shm-transport", "verbs-transport", "bootstrap"],
     &["fabric"],
 ];
 
@@ -48,6 +48,7 @@ const UNSAFE: &[&str] = &[
     "shm-transport/src/single_copy.rs",
     "shm-transport/src/wake.rs",
     "tests/src/bytes.rs",
+    "verbs-transport/src/ibv/",
 ];
 
 fn root() -> PathBuf {

@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 use crate::command;
 
 /// Debian's names, and what each is for.
-const PACKAGES: [(&str, &str); 13] = [
+const PACKAGES: [(&str, &str); 14] = [
     ("gcc", "compiles the C programs"),
     ("g++", "compiles C++ programs by mpicxx"),
     ("libc6-dev", "C headers"),
@@ -21,6 +21,7 @@ const PACKAGES: [(&str, &str); 13] = [
     ("pkg-config", "finds hwloc"),
     ("libhwloc-dev", "the launcher's map of cores and caches"),
     ("libudev-dev", "a part of hwloc's own link line"),
+    ("libibverbs-dev", "the test of the layouts of libibverbs"),
     ("libpng-dev", "pictures of the heat program"),
     ("python3", "mpi4py"),
     ("python3-dev", "mpi4py"),

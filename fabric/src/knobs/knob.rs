@@ -45,6 +45,12 @@ pub struct Time;
 /// On or off.
 #[derive(Debug)]
 pub struct Switch;
+/// A number that names something, or `auto`.
+#[derive(Debug)]
+pub struct Index;
+/// A word of the system, or `auto`.
+#[derive(Debug)]
+pub struct Name;
 
 /// One of several words.
 pub trait Choice: Copy + 'static {
@@ -68,6 +74,36 @@ pub enum SingleCopy {
 impl Choice for SingleCopy {
     const ALL: &'static [SingleCopy] = &[SingleCopy::Auto, SingleCopy::Off, SingleCopy::On];
     const WORDS: &'static [&'static str] = &["auto", "off", "on"];
+}
+
+/// Which of a RoCE port's addresses are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoceVersion {
+    /// Version 2 if there is one, else version 1.
+    Auto,
+    /// Over Ethernet alone: does not pass routers.
+    V1,
+    /// Over UDP.
+    V2,
+}
+
+impl Choice for RoceVersion {
+    const ALL: &'static [RoceVersion] = &[RoceVersion::Auto, RoceVersion::V1, RoceVersion::V2];
+    const WORDS: &'static [&'static str] = &["auto", "v1", "v2"];
+}
+
+/// How a large message crosses the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rendezvous {
+    /// The receiver reads it (RDMA read).
+    Read,
+    /// In pieces, through the buffers of small messages.
+    Copy,
+}
+
+impl Choice for Rendezvous {
+    const ALL: &'static [Rendezvous] = &[Rendezvous::Read, Rendezvous::Copy];
+    const WORDS: &'static [&'static str] = &["read", "copy"];
 }
 
 /// A row that knows the type of its values.
@@ -114,6 +150,18 @@ impl Row<Time> {
 impl Row<Switch> {
     const fn switch(name: &'static str, default: bool, sentence: &'static str) -> Row<Switch> {
         Row::new(name, Kind::Switch, Value::Switch(default), sentence)
+    }
+}
+
+impl Row<Index> {
+    const fn index(name: &'static str, max: u64, sentence: &'static str) -> Row<Index> {
+        Row::new(name, Kind::Index { max }, Value::Index(None), sentence)
+    }
+}
+
+impl Row<Name> {
+    const fn name(name: &'static str, sentence: &'static str) -> Row<Name> {
+        Row::new(name, Kind::Name, Value::Name(None), sentence)
     }
 }
 
@@ -174,8 +222,36 @@ knobs! {
         "whether large messages are read straight from the sender's memory (auto: where a trial read succeeds)");
     SHM_GET_MIN: Bytes = Row::bytes("shm.get_min", 32 * K, 1..=G,
         "smallest message that is read straight from the sender's memory instead of through the ring");
+    VERBS_DEVICE: Name = Row::name("verbs.device",
+        "RDMA device to use, as ibv_devices lists it (auto: the first with an active port)");
+    VERBS_PORT: Index = Row::index("verbs.port", 255,
+        "port of the RDMA device, from 1 (auto: the first that is active)");
+    VERBS_GID_INDEX: Index = Row::index("verbs.gid_index", 65_535,
+        "entry of the port's GID table to use as address (auto: by verbs.roce_version on RoCE, 0 on InfiniBand)");
+    VERBS_ROCE_VERSION: RoceVersion = Row::choice("verbs.roce_version",
+        "which RoCE addresses are taken (auto: version 2 with an IPv4 address, then any version 2, then version 1)");
+    VERBS_PKEY: Index = Row::index("verbs.pkey", 65_535,
+        "InfiniBand partition key (auto: the first of the port's table)");
+    VERBS_SERVICE_LEVEL: Count = Row::count("verbs.service_level", "level", 0, 0..=15,
+        "InfiniBand service level, or priority on RoCE, of all RDMA traffic");
+    VERBS_TRAFFIC_CLASS: Count = Row::count("verbs.traffic_class", "class", 0, 0..=255,
+        "traffic class (on RoCE version 2 the DSCP times 4) of all RDMA traffic");
     VERBS_EAGER_MAX: Bytes = Row::bytes("verbs.eager_max", 8 * K, 64..=M,
         "largest message sent over InfiniBand or RoCE without asking the receiver first, where that transport is in use");
+    VERBS_RENDEZVOUS: Rendezvous = Row::choice("verbs.rendezvous",
+        "how larger messages cross the RDMA network: read by the receiver, or in pieces through the buffers of small ones");
+    VERBS_GET_MIN: Bytes = Row::bytes("verbs.get_min", 32 * K, 1..=G,
+        "smallest message that is registered with the RDMA device and read by the receiver");
+    VERBS_CREDITS: Count = Row::count("verbs.credits", "frames", 32, 4..=1024,
+        "frames that a peer may have under way to this process over RDMA; as many receive buffers are kept for each");
+    VERBS_CONNECTIONS: Count = Row::count("verbs.connections", "queue pairs", 512, 1..=65_536,
+        "RDMA connections that a process keeps at once; beyond that the one not used for longest is closed");
+    VERBS_ACK_TIMEOUT: Count = Row::count("verbs.ack_timeout", "2^n times 4.1 µs", 14, 1..=31,
+        "how long the RDMA device waits for an acknowledgement before it sends again");
+    VERBS_RETRIES: Count = Row::count("verbs.retries", "times", 7, 0..=7,
+        "how often the RDMA device sends again before the connection counts as broken and is made anew");
+    VERBS_LOST_AFTER: Time = Row::time("verbs.lost_after", Duration::from_secs(86_400),
+        "how long a broken RDMA connection is tried to be made anew before its peer counts as lost (auto: 10 minutes)");
     TCP_EAGER_MAX: Bytes = Row::bytes("tcp.eager_max", 64 * K, 64..=16 * M,
         "largest message sent over TCP without asking the receiver first, where that transport is in use");
     PT2PT_UNEXPECTED_MAX: Bytes = Row::bytes("pt2pt.unexpected_max", 64 * M, 4 * K..=64 * G,

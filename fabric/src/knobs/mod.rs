@@ -24,7 +24,9 @@ use std::fmt::{self, Write};
 use std::time::Duration;
 
 pub use error::KnobError;
-pub use knob::{Bytes, Choice, Count, Key, Knob, SingleCopy, Switch, TABLE, Time};
+pub use knob::{
+    Bytes, Choice, Count, Index, Key, Knob, Name, Rendezvous, RoceVersion, SingleCopy, Switch, TABLE, Time,
+};
 pub use load::{File, Level, RESERVED, Sources};
 pub use value::{Kind, Value};
 
@@ -96,6 +98,22 @@ impl Knobs {
     pub fn duration(&self, key: Key<Time>) -> Option<Duration> {
         match self.values[key.at()] {
             Value::Time(time) => time,
+            _ => None,
+        }
+    }
+
+    /// A number; `None` when it is left to the library.
+    pub fn index(&self, key: Key<Index>) -> Option<u64> {
+        match self.values[key.at()] {
+            Value::Index(index) => index,
+            _ => None,
+        }
+    }
+
+    /// A word of the system; `None` when it is left to the library.
+    pub fn name(&self, key: Key<Name>) -> Option<&'static str> {
+        match self.values[key.at()] {
+            Value::Name(name) => name,
             _ => None,
         }
     }
@@ -200,6 +218,8 @@ mod tests {
             ("wait.spin", "2ms"),
             ("shm.single_copy", "off"),
             ("coll.reproducible", "on"),
+            ("verbs.device", "mlx5_0"),
+            ("verbs.pkey", "0x8001"),
         ] {
             knobs.set(name, text, Origin::Set).unwrap();
             assert_eq!(knobs.origin(name), &Origin::Set);
@@ -209,6 +229,8 @@ mod tests {
         assert_eq!(knobs.duration(knob::WAIT_SPIN), Some(Duration::from_millis(2)));
         assert_eq!(knobs.choice(knob::SHM_SINGLE_COPY), SingleCopy::Off);
         assert!(knobs.is_on(knob::COLL_REPRODUCIBLE));
+        assert_eq!(knobs.name(knob::VERBS_DEVICE), Some("mlx5_0"));
+        assert_eq!(knobs.index(knob::VERBS_PKEY), Some(0x8001));
         assert_eq!(knobs.origin("shm.ring_bytes"), &Origin::Default);
     }
 

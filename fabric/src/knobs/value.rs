@@ -32,6 +32,13 @@ pub enum Kind {
     Switch,
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// A number up to `max`, also in hexadecimal, or `auto`.
+    Index {
+        /// Largest.
+        max: u64,
+    },
+    /// A word of the system, such as a device's name, or `auto`.
+    Name,
 }
 
 /// A value of a knob.
@@ -45,6 +52,10 @@ pub enum Value {
     Switch(bool),
     /// Index of the word.
     Choice(usize),
+    /// `None`: auto.
+    Index(Option<u64>),
+    /// `None`: auto. The text lives as long as the process, like the configuration.
+    Name(Option<&'static str>),
 }
 
 impl Kind {
@@ -80,6 +91,17 @@ impl Kind {
                 Some(index) => Ok(Value::Choice(index)),
                 None => Err(format!("it must be one of {}", words.join(", "))),
             },
+            Kind::Index { .. } if text.eq_ignore_ascii_case("auto") => Ok(Value::Index(None)),
+            Kind::Index { max } => match index(text) {
+                Some(number) if number <= max => Ok(Value::Index(Some(number))),
+                Some(_) => Err(format!("it must be at most {max}")),
+                None => Err("it is not a whole number, nor auto".to_owned()),
+            },
+            Kind::Name if text.eq_ignore_ascii_case("auto") => Ok(Value::Name(None)),
+            Kind::Name if text.is_empty() || text.len() > 63 || text.contains(char::is_whitespace) => {
+                Err("it must be one word, or auto".to_owned())
+            }
+            Kind::Name => Ok(Value::Name(Some(Box::leak(text.into())))),
         }
     }
 
@@ -93,6 +115,9 @@ impl Kind {
             (_, Value::Time(Some(time))) => time.as_micros().to_string(),
             (_, Value::Switch(on)) => if on { "on" } else { "off" }.to_owned(),
             (_, Value::Choice(index)) => index.to_string(),
+            (_, Value::Index(None) | Value::Name(None)) => "auto".to_owned(),
+            (_, Value::Index(Some(number))) => number.to_string(),
+            (_, Value::Name(Some(text))) => text.to_owned(),
         }
     }
 
@@ -104,6 +129,8 @@ impl Kind {
             Kind::Time { .. } => "µs".to_owned(),
             Kind::Switch => "on|off".to_owned(),
             Kind::Choice(words) => words.join("|"),
+            Kind::Index { .. } => "number|auto".to_owned(),
+            Kind::Name => "name|auto".to_owned(),
         }
     }
 }
@@ -144,6 +171,14 @@ fn time(text: &str) -> Option<Duration> {
         _ => return None,
     };
     number.checked_mul(micros).map(Duration::from_micros)
+}
+
+/// A whole number, decimal or with 0x in front.
+fn index(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
 }
 
 fn switch(text: &str) -> Option<bool> {
@@ -192,6 +227,21 @@ mod tests {
         assert_eq!(kind.parse("AUTO"), Ok(Value::Time(None)));
         assert!(kind.parse("2s").is_err() && kind.parse("1h").is_err() && kind.parse("-1").is_err());
         assert_eq!(kind.show(Value::Time(Some(Duration::from_millis(2)))), "2000");
+    }
+
+    #[test]
+    fn indices_and_names_are_automatic_or_given() {
+        let kind = Kind::Index { max: 0xffff };
+        assert_eq!(kind.parse("auto"), Ok(Value::Index(None)));
+        assert_eq!(kind.parse("0x7fff"), Ok(Value::Index(Some(0x7fff))));
+        assert_eq!(kind.parse("3"), Ok(Value::Index(Some(3))));
+        assert_eq!(kind.parse("65536").unwrap_err(), "it must be at most 65535");
+        assert!(kind.parse("-1").is_err() && kind.parse("mlx5").is_err());
+        assert_eq!(Kind::Name.parse("Auto"), Ok(Value::Name(None)));
+        assert_eq!(Kind::Name.parse(" mlx5_0 "), Ok(Value::Name(Some("mlx5_0"))));
+        assert!(Kind::Name.parse("").is_err() && Kind::Name.parse("two words").is_err());
+        assert_eq!(Kind::Name.show(Value::Name(Some("mlx5_0"))), "mlx5_0");
+        assert_eq!(kind.show(Value::Index(None)), "auto");
     }
 
     #[test]

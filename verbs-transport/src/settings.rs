@@ -1,0 +1,70 @@
+//! What can be chosen, as the knobs `verbs.*` say it.
+
+use std::time::Duration;
+
+use fabric::knobs::{Knobs, Rendezvous, RoceVersion, knob};
+
+/// Everything that can be chosen. All processes of a job should agree.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Device by name; `None`: the first that is usable.
+    pub device: Option<String>,
+    /// Port, from 1; `None`: the first that is usable.
+    pub port: Option<u8>,
+    /// Entry of the port's GID table; `None`: chosen by kind.
+    pub gid_index: Option<u32>,
+    /// Which GIDs of a RoCE port are looked for.
+    pub roce_version: RoceVersion,
+    /// Partition key; `None`: the table's first.
+    pub pkey: Option<u16>,
+    /// InfiniBand service level.
+    pub service_level: u8,
+    /// Traffic class of the global route header.
+    pub traffic_class: u8,
+    /// Largest message sent eagerly, bytes.
+    pub eager_max: usize,
+    /// How larger ones go.
+    pub rendezvous: Rendezvous,
+    /// Smallest message that is read one-sidedly, bytes.
+    pub get_min: u64,
+    /// Frames that a peer may have under way to us.
+    pub credits: u32,
+    /// Queue pairs at once, at most.
+    pub connections: u32,
+    /// The device's timeout: 4.096 µs times two to this power.
+    pub ack_timeout: u8,
+    /// The device's retries before a connection is in error.
+    pub retries: u8,
+    /// How long a connection that broke may take to come back.
+    pub lost_after: Duration,
+}
+
+impl Settings {
+    /// As the knobs say.
+    pub fn from_knobs(knobs: &Knobs) -> Settings {
+        let small = |value: u64| u8::try_from(value).unwrap_or(u8::MAX);
+        Settings {
+            device: knobs.name(knob::VERBS_DEVICE).map(str::to_owned),
+            port: knobs.index(knob::VERBS_PORT).map(small),
+            gid_index: knobs.index(knob::VERBS_GID_INDEX).map(|index| index as u32),
+            roce_version: knobs.choice(knob::VERBS_ROCE_VERSION),
+            pkey: knobs.index(knob::VERBS_PKEY).map(|pkey| pkey as u16),
+            service_level: small(knobs.count(knob::VERBS_SERVICE_LEVEL)),
+            traffic_class: small(knobs.count(knob::VERBS_TRAFFIC_CLASS)),
+            eager_max: knobs.bytes(knob::VERBS_EAGER_MAX) as usize,
+            rendezvous: knobs.choice(knob::VERBS_RENDEZVOUS),
+            get_min: knobs.bytes(knob::VERBS_GET_MIN),
+            credits: knobs.count(knob::VERBS_CREDITS) as u32,
+            connections: knobs.count(knob::VERBS_CONNECTIONS) as u32,
+            ack_timeout: small(knobs.count(knob::VERBS_ACK_TIMEOUT)),
+            retries: small(knobs.count(knob::VERBS_RETRIES)),
+            lost_after: knobs.duration(knob::VERBS_LOST_AFTER).unwrap_or(Duration::from_secs(600)),
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings::from_knobs(&Knobs::new())
+    }
+}
