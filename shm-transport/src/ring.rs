@@ -12,8 +12,8 @@
 //!               [ word  ][ header (32)                          ][ body ...  all others
 //! ```
 //!
-//! The word says everything: 0, nothing is here yet; `SKIP`, go on at line 2;
-//! else the length of the body plus one, and two bits: `SHORT`, the header is the
+//! The word says everything: 0, nothing is here yet; `GO_ON`, the next frame is
+//! elsewhere; else the length of the body plus one, and two bits: `SHORT`, the header is the
 //! short one; `REFERENCE`, the body is a reference to the `pool`, where large bodies
 //! are. The short header does for an eager message of point-to-point whose sender has
 //! the same rank in the communicator as in the job and whose context is below 2^32: what
@@ -25,8 +25,9 @@
 //! Positions count grains and never wrap; the low bits are the place in the ring,
 //! the high bits count laps. Each lap begins at line 2 and may end early, at
 //! `end`: a pair that says little never touches (nor pays for) more than the
-//! first page of its ring, and the producer lengthens its laps when the
-//! consumer can't keep up. The consumer need not know: it follows the words.
+//! first page of its ring. The producer lengthens its laps when the consumer
+//! can't keep up, also in the middle of one: then it goes on behind the old end, in lines
+//! that no lap has touched. The consumer need not know: it follows the words.
 //!
 //! Invariants:
 //! - The word at the producer's position is 0 until a frame is published there.
@@ -38,8 +39,9 @@
 //!   front: it is then owned before the next small message needs it.
 //! - The consumer never writes into the frames' lines. It returns room by storing
 //!   its position in `head`, a quarter of a lap at a time.
-//! - Grains from the consumer's position up to one lap later are never written:
-//!   `limit` is where the producer's next frame must have ended.
+//! - Grains from the consumer's position up to one lap later are never written, but
+//!   for those that no lap before had: `limit` is where the producer's next frame
+//!   must have ended.
 //! - All zero bytes are an empty ring: fresh shared memory needs no set-up.
 //!
 //! Orderings:
@@ -86,8 +88,9 @@ const REFERENCES: u32 = 4;
 const REFERENCE: u64 = 1 << 62;
 /// In the word: the header is the short one.
 const SHORT: u64 = 1 << 61;
-/// The word of the end of a lap.
-const SKIP: u64 = u64::MAX;
+/// In the word: the next frame is at the place that the rest says, in this lap if
+/// that is farther on, else in the next.
+const GO_ON: u64 = 1 << 63;
 /// Grains in front of the frames.
 const FIRST: u64 = 2 * GRAINS;
 /// Grains that the consumer gathers at least before it gives them back.
@@ -235,10 +238,10 @@ pub struct Producer {
     /// The consumer's position as last seen.
     consumed: u64,
     /// Grains of a lap, `FIRST` included. No frame reaches the last one, so that
-    /// there is always a place for a `SKIP`.
+    /// there is always a place for a `GO_ON`.
     end: u64,
-    /// Laps that are `end` long were too short.
-    pressed: bool,
+    /// This lap goes on in lines that are new.
+    is_new: bool,
     /// Grains that the last frame found no room for; 0 when it found some.
     waits_for: u64,
     /// Where the head has to be for the last frame to find room in the pool; 0 when
@@ -267,7 +270,7 @@ impl Producer {
             cleared,
             consumed: start,
             end,
-            pressed: false,
+            is_new: false,
             waits_for: 0,
             waits_until: 0,
             has_said: false,
@@ -319,37 +322,44 @@ impl Producer {
             return Room::Found;
         }
         let lap = self.memory.lap(self.position);
-        if self.position + needed < lap + self.end {
-            self.pressed = true;
-            return Room::None;
-        }
         let start = lap + self.memory.grains + FIRST;
         let is_free = start + needed < self.consumed + self.memory.grains && FIRST + needed < self.end;
-        if may_lengthen && (self.pressed || !is_free) {
-            let least = (self.position - lap + needed + 1).next_power_of_two();
-            return Room::Lengthen(least.max(2 * self.end).min(self.memory.grains));
+        if self.position + needed >= lap + self.end && is_free {
+            self.next_lap(start);
+            return Room::Found;
         }
-        if !is_free {
+        let least = (self.position - lap).max(self.end) + needed + 1;
+        if !may_lengthen || least > self.memory.grains {
             return Room::None;
         }
-        self.next_lap(start);
-        Room::Found
+        Room::Lengthen(least.next_power_of_two().max(2 * self.end).min(self.memory.grains))
     }
 
     fn next_lap(&mut self, start: u64) {
-        self.memory.word(start).store(0, Ordering::Relaxed);
-        // Release: whoever sees the skip finds the 0 at its end.
-        self.memory.word(self.position).store(SKIP, Ordering::Release);
-        self.position = start;
-        self.cleared = start + 1;
+        self.go_on(start);
+        self.is_new = false;
         self.update_limit();
+    }
+
+    /// The next frame will be there.
+    fn go_on(&mut self, position: u64) {
+        self.memory.word(position).store(0, Ordering::Relaxed);
+        // Release: whoever goes there finds the 0.
+        self.memory.word(self.position).store(GO_ON | self.memory.place(position), Ordering::Release);
+        self.position = position;
+        self.cleared = position + 1;
     }
 
     /// The grains up to `end` have memory now.
     pub fn lengthen(&mut self, end: u64) {
         assert!(end <= self.memory.grains);
+        let old = self.memory.lap(self.position) + self.end;
         self.end = end;
-        self.pressed = false;
+        // What the consumer has not read yet of the lap before is in the way.
+        if !self.is_new && self.consumed + self.memory.grains < old {
+            self.go_on(old);
+            self.is_new = true;
+        }
         self.update_limit();
     }
 
@@ -384,7 +394,8 @@ impl Producer {
     }
 
     fn update_limit(&mut self) {
-        self.limit = (self.memory.lap(self.position) + self.end).min(self.consumed + self.memory.grains);
+        let end = self.memory.lap(self.position) + self.end;
+        self.limit = if self.is_new { end } else { end.min(self.consumed + self.memory.grains) };
     }
 
     /// True when the last frame found no room.
@@ -544,10 +555,11 @@ impl Consumer {
     #[inline]
     pub fn pop<R>(&mut self, take: impl FnOnce(&Header, &[u8], bool) -> R) -> Result<Option<R>, Broken> {
         let mut word = self.memory.word(self.position).load(Ordering::Acquire);
-        if word == SKIP {
-            word = self.next_lap();
+        if word & GO_ON != 0 {
+            word = self.go_on(word)?;
         }
-        if word == 0 {
+        // One step at a time: a way without an end is then no end of waiting here.
+        if word == 0 || word & GO_ON != 0 {
             return Ok(None);
         }
         let (is_reference, is_short) = (word & REFERENCE != 0, word & SHORT != 0);
@@ -591,13 +603,19 @@ impl Consumer {
         Header { source, tag, context: context.into(), length: body as u64, ..Header::new(Kind::Eager) }
     }
 
-    /// Goes on to the next lap, and learns how long laps are.
+    /// Goes on where the word says; at the end of a lap learns how long laps are.
     #[cold]
-    fn next_lap(&mut self) -> u64 {
-        let place = self.memory.place(self.position);
-        self.gather = (place / 4).max(GATHER.min(self.memory.grains / 8));
-        self.position = self.memory.lap(self.position) + self.memory.grains + FIRST;
-        self.memory.word(self.position).load(Ordering::Acquire)
+    fn go_on(&mut self, word: u64) -> Result<u64, Broken> {
+        let (place, to) = (self.memory.place(self.position), word & !GO_ON);
+        if !(FIRST..self.memory.grains).contains(&to) {
+            return Err(Broken { what: "a frame's word", value: word });
+        }
+        self.position = self.memory.lap(self.position) + to;
+        if to <= place {
+            self.position += self.memory.grains;
+            self.gather = (place / 4).max(GATHER.min(self.memory.grains / 8));
+        }
+        Ok(self.memory.word(self.position).load(Ordering::Acquire))
     }
 
     /// Tells the producer something; a word that says all by itself.

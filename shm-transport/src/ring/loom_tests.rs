@@ -1,5 +1,5 @@
 //! The ring and the doorbell under loom: every order in which two threads may see
-//! each other's stores, with a ring of eight lines.
+//! each other's stores, with a ring of eight lines, or of sixteen that begins with eight.
 //!
 //! loom can't follow raw memory, so a ring has a model beside its bytes: a loom
 //! atomic for the first word of each grain, and a cell that notes who touches the
@@ -21,6 +21,9 @@ const LINES: u64 = 8;
 /// What stands in the first word of a grain inside a frame, where the body is: if
 /// it were taken for a word, it would be a lie that is found.
 const BODY: u64 = 1 << 50;
+
+/// Some lap was lengthened in its middle.
+static WENT_ON: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -47,20 +50,27 @@ impl Model {
     }
 }
 
-/// A ring, and the bytes it lies in.
-fn ring() -> (Producer, Consumer, Vec<[u64; 8]>) {
-    let mut bytes = vec![[0; 8]; LINES as usize + 1];
+/// A ring of so many lines, and the bytes it lies in.
+fn ring(lines: u64) -> (Producer, Consumer, Vec<[u64; 8]>) {
+    let mut bytes = vec![[0; 8]; lines as usize + 1];
     let base = bytes.as_mut_ptr().cast::<u8>();
     let base = base.wrapping_add(base.align_offset(LINE));
-    let cells = (0..LINES * GRAINS).map(|_| (AtomicU64::new(0), UnsafeCell::new(()))).collect();
-    let memory = Memory { base, grains: LINES * GRAINS, model: Model(Arc::new(cells)) };
+    let cells = (0..lines * GRAINS).map(|_| (AtomicU64::new(0), UnsafeCell::new(()))).collect();
+    let memory = Memory { base, grains: lines * GRAINS, model: Model(Arc::new(cells)) };
     (Producer::new(memory.clone(), LINES * GRAINS, 0), Consumer::new(memory, 0), bytes)
 }
 
 fn push(producer: &mut Producer, tag: u8, len: usize) -> bool {
     let needed = room(len);
-    if !producer.has_room(needed) && producer.look_for_room(needed, false).unwrap() != Room::Found {
-        return false;
+    while !producer.has_room(needed) {
+        match producer.look_for_room(needed, true).unwrap() {
+            Room::Found => break,
+            Room::None => return false,
+            Room::Lengthen(end) => {
+                producer.lengthen(end);
+                WENT_ON.fetch_or(producer.is_new, std::sync::atomic::Ordering::Relaxed);
+            }
+        }
     }
     // Odd ones have the short header.
     let length = if tag % 2 == 1 { len as u64 } else { 0 };
@@ -80,16 +90,19 @@ fn take(consumer: &mut Consumer) -> Option<(u8, usize)> {
     taken
 }
 
-/// Frames of these lengths arrive whole, once and in order. The first `ahead` are
-/// in the ring before the two threads start.
-fn passes(lengths: &'static [usize], ahead: usize) {
+/// Frames of these lengths arrive whole, once and in order. The first `ahead` were
+/// in the ring, and `early` of them taken out, before the two threads start.
+fn passes(lines: u64, lengths: &'static [usize], ahead: usize, early: usize) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
-        let (mut producer, mut consumer, _bytes) = ring();
+        let (mut producer, mut consumer, _bytes) = ring(lines);
         let mut tagged = (1..).zip(lengths);
         for (tag, &len) in tagged.by_ref().take(ahead) {
             assert!(push(&mut producer, tag, len));
+        }
+        for (tag, &len) in (1..).zip(lengths).take(early) {
+            assert_eq!(take(&mut consumer), Some((tag, len)));
         }
         let sender = thread::spawn(move || {
             for (tag, &len) in tagged {
@@ -99,7 +112,7 @@ fn passes(lengths: &'static [usize], ahead: usize) {
             }
             producer.position
         });
-        for (tag, &len) in (1..).zip(lengths) {
+        for (tag, &len) in (1..).zip(lengths).skip(early) {
             let frame = loop {
                 if let Some(frame) = take(&mut consumer) {
                     break frame;
@@ -116,23 +129,29 @@ fn passes(lengths: &'static [usize], ahead: usize) {
 
 #[test]
 fn frames_pass_through_an_empty_ring() {
-    passes(&[1, 30, 2], 0);
+    passes(LINES, &[1, 30, 2], 0, 0);
 }
 
 #[test]
 fn small_frames_go_round_a_full_ring() {
-    passes(&[1, 2, 30, 4, 5, 6, 7, 8, 30, 10], 7);
+    passes(LINES, &[1, 2, 30, 4, 5, 6, 7, 8, 30, 10], 7, 0);
 }
 
 #[test]
 fn larger_frames_go_round_a_full_ring() {
-    passes(&[88, 30, 88, 1, 88, 24], 2);
+    passes(LINES, &[88, 30, 88, 1, 88, 24], 2, 0);
+}
+
+#[test]
+fn laps_are_lengthened_while_frames_of_the_last_one_are_read() {
+    passes(2 * LINES, &[88, 88, 30, 1, 30, 88, 88, 1], 4, 3);
+    assert!(WENT_ON.load(std::sync::atomic::Ordering::Relaxed), "they never were");
 }
 
 #[test]
 fn whoever_sleeps_for_a_frame_is_woken() {
     loom::model(|| {
-        let (mut producer, consumer, _bytes) = ring();
+        let (mut producer, consumer, _bytes) = ring(LINES);
         let doorbell = Arc::new(Doorbell::default());
         let theirs = doorbell.clone();
         let sender = thread::spawn(move || {
@@ -149,7 +168,7 @@ fn whoever_sleeps_for_a_frame_is_woken() {
 #[test]
 fn whoever_sleeps_for_room_is_woken() {
     loom::model(|| {
-        let (mut producer, mut consumer, _bytes) = ring();
+        let (mut producer, mut consumer, _bytes) = ring(LINES);
         while push(&mut producer, 1, 8) {}
         let doorbell = Arc::new(Doorbell::default());
         let theirs = doorbell.clone();

@@ -4,7 +4,7 @@
 use fabric::{Header, Kind};
 
 use super::{
-    Broken, Consumer, FIRST, GRAIN, GRAINS, LINE, Memory, PREFIX, Producer, Room, SHORT, SHORT_PREFIX, SKIP, layout,
+    Broken, Consumer, FIRST, GO_ON, GRAIN, GRAINS, LINE, Memory, PREFIX, Producer, Room, SHORT, SHORT_PREFIX, layout,
     room,
 };
 use crate::sync::Ordering;
@@ -182,8 +182,28 @@ mod under_miri {
     }
 
     #[test]
+    fn a_burst_finds_room_wherever_it_begins() {
+        for before in (0..250).step_by(STRIDE) {
+            let mut heap = Heap::new(256);
+            let (mut producer, mut consumer, _) = heap.ring(64);
+            for tag in 0..before {
+                assert!(push(&mut producer, tag, 8).unwrap());
+                assert!(take(&mut consumer).unwrap().is_some());
+            }
+            let burst = before..before + 100;
+            for tag in burst.clone() {
+                assert!(push(&mut producer, tag, some_length(tag, 100)).unwrap(), "{tag} after {before}");
+            }
+            for tag in burst {
+                assert_eq!(take(&mut consumer), Ok(Some((tag, body(tag, some_length(tag, 100))))));
+            }
+            assert_eq!(take(&mut consumer), Ok(None));
+        }
+    }
+
+    #[test]
     fn words_that_cannot_be_are_refused() {
-        for lie in [62 * LINE as u64, 64 * LINE as u64, 1 << 40, SHORT, SHORT | (62 * LINE as u64), SKIP - 1] {
+        for lie in [62 * LINE as u64, 64 * LINE as u64, 1 << 40, SHORT, SHORT | (62 * LINE as u64), GO_ON, u64::MAX] {
             let mut heap = Heap::new(64);
             let (_, mut consumer, memory) = heap.ring(64);
             memory.word(FIRST).store(lie, Ordering::Relaxed);
@@ -202,11 +222,11 @@ mod under_miri {
         let (_, mut consumer, memory) = heap.ring(64);
         memory.word(FIRST).store(1, Ordering::Relaxed);
         assert!(consumer.pop(|_, _, _| ()).is_err());
-        // A skip that leads to a skip.
+        // A way that leads to another.
         let mut heap = Heap::new(64);
         let (_, mut consumer, memory) = heap.ring(64);
-        memory.word(FIRST).store(SKIP, Ordering::Relaxed);
-        assert!(consumer.pop(|_, _, _| ()).is_err());
+        memory.word(FIRST).store(GO_ON | FIRST, Ordering::Relaxed);
+        assert_eq!(consumer.pop(|_, _, _| ()), Ok(None), "one step at a time");
     }
 
     #[test]
