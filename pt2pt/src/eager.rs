@@ -75,7 +75,7 @@ impl Data {
 
 impl Protocol {
     /// An `Eager` frame.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn eager_arrived(&mut self, from: Peer, header: &Header, data: &[u8]) {
         let head = Head::of(header, data.len() as u64);
         match self.posted.take(&head.key) {
@@ -118,7 +118,7 @@ impl Protocol {
 
     /// Keeps a message that no receive was posted for. An envelope that names a
     /// wildcard is not from a sane peer and is dropped.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn park(&mut self, from: Peer, sequence: u64, header: &Header, head: &Head, content: Content) {
         if header.flags & Header::READY != 0 {
             self.note_late_ready(head);

@@ -128,7 +128,7 @@ impl Posted {
     }
 
     /// Adds a receive behind all others. It must not be here.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn post(&mut self, key: Key, slot: u32) {
         self.entries.put(slot, Waiting { key, age: self.next });
         self.next += 1;
@@ -139,7 +139,7 @@ impl Posted {
     }
 
     /// Takes the oldest receive that accepts the message.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(&mut self, message: &Key) -> Option<u32> {
         let slot = self.oldest(message);
         if slot == NONE {

@@ -92,18 +92,10 @@ impl Protocol {
         self.noted || !self.busy.is_empty() || !self.pulls.is_empty()
     }
 
-    /// Whether any of it could leave now: pulls and blocked peers found no room.
-    pub(crate) fn can_go_on(&mut self) -> bool {
-        let peers = &mut self.peers;
-        self.noted || self.busy.iter().any(|&slot| !peers.at(slot).blocked)
-    }
-}
-
-impl Sink for Protocol {
-    #[inline]
-    fn frame(&mut self, from: Peer, header: &Header, body: &[u8]) {
+    /// A frame of another kind than most.
+    #[inline(never)]
+    fn other_frame(&mut self, from: Peer, header: &Header, body: &[u8]) {
         match header.kind {
-            Kind::Eager => self.eager_arrived(from, header, body),
             Kind::EagerSync => self.eager_sync_arrived(from, header, body),
             Kind::Rts => self.rts_arrived(from, header, body),
             Kind::Cts => self.cts_arrived(from, header),
@@ -114,6 +106,23 @@ impl Sink for Protocol {
             Kind::Credit => self.credit_arrived(from, header),
             // A kind of a later version; a well-behaved peer does not send it.
             _ => {}
+        }
+    }
+
+    /// Whether any of it could leave now: pulls and blocked peers found no room.
+    pub(crate) fn can_go_on(&mut self) -> bool {
+        let peers = &mut self.peers;
+        self.noted || self.busy.iter().any(|&slot| !peers.at(slot).blocked)
+    }
+}
+
+impl Sink for Protocol {
+    #[inline(always)]
+    fn frame(&mut self, from: Peer, header: &Header, body: &[u8]) {
+        if header.kind == Kind::Eager {
+            self.eager_arrived(from, header, body);
+        } else {
+            self.other_frame(from, header, body);
         }
     }
 

@@ -12,7 +12,7 @@ use crate::requests::{NOBODY, Request, RequestId, State};
 
 impl<T: Transport> Engine<T> {
     /// Starts a receive. What goes wrong is in the completion.
-    #[inline]
+    #[inline(always)]
     pub fn receive(&mut self, pattern: Pattern, buffer: Buffer) -> RequestId {
         let id = self.protocol.receive(&pattern, buffer);
         self.settle();
@@ -40,7 +40,7 @@ impl<T: Transport> Engine<T> {
 }
 
 impl Protocol {
-    #[inline]
+    #[inline(always)]
     fn receive(&mut self, pattern: &Pattern, buffer: Buffer) -> RequestId {
         let key = pattern.key();
         let head = Head { key, bytes: buffer.len(), part_of: PartOf::new(pattern.collective) };
@@ -111,7 +111,7 @@ impl Protocol {
     }
 
     /// All of a message's data is here: into the buffer with it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn store(&mut self, id: RequestId, from: Peer, head: &Head, data: &[u8]) {
         let request = self.requests.held(id);
         request.accept(from, head);

@@ -128,7 +128,7 @@ impl Requests {
     }
 
     /// A request in `state`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn open(&mut self, mode: Mode, peer: Peer, head: &Head, buffer: Buffer, state: State) -> RequestId {
         let index = if self.free == END { self.grow() } else { self.free };
         let slot = &mut self.slots[index as usize];
@@ -212,6 +212,19 @@ impl Requests {
     pub(crate) fn fail(&mut self, id: RequestId, fault: Fault) {
         self.held(id).fault = Some(Box::new(fault));
         self.complete(id, false);
+    }
+
+    /// What came of a request that is done as it should be, without fault or
+    /// cancellation: the source, the tag and the bytes. Its slot is free afterwards.
+    #[inline(always)]
+    pub(crate) fn finish_well(&mut self, id: RequestId) -> Option<(u32, i32, u64)> {
+        let slot = self.find_mut(id)?;
+        if !matches!(slot.state, State::Done { cancelled: false, .. }) || slot.fault.is_some() {
+            return None;
+        }
+        let came = (slot.key.source, slot.key.tag, slot.bytes);
+        self.vacate(id);
+        Some(came)
     }
 
     /// What came of a request that is done; its slot is free afterwards.

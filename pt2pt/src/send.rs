@@ -15,7 +15,7 @@ impl<T: Transport> Engine<T> {
     /// Sends at once if that is possible without keeping anything: the message has
     /// left `buffer`, and the result names it among all that went to this peer,
     /// for [`Engine::recall_sent`]. `None`: nothing was done, use [`Engine::send`].
-    #[inline]
+    #[inline(always)]
     pub fn send_now(
         &mut self,
         mode: Mode,

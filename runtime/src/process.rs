@@ -213,7 +213,7 @@ impl Process {
     }
 
     /// The communicator of a handle. MPI_ERR_COMM when it is none.
-    #[inline]
+    #[inline(always)]
     pub fn comm(&self, handle: usize) -> Result<&Comm> {
         if handle >= pre::END {
             return self.comms.get(handle as u64).map_err(|stale| bad_handle(Class::Comm, "communicator", stale));

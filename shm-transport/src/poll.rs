@@ -5,11 +5,11 @@
 //! poll, of the quiet others `WINDOW` in turn; a frame on a quiet ring makes it
 //! an active one. Falling asleep looks at all of them.
 
-use fabric::{Header, Lost, Peer, Sink, WaitOn};
+use fabric::{Lost, Peer, Sink, WaitOn};
 
 use crate::connect::ShmTransport;
 use crate::pool::{Mapping, Reference, Source};
-use crate::ring::Consumer;
+use crate::ring::{Consumer, Frame};
 use crate::segment::{Segment, SegmentError};
 use crate::wake::Doorbell;
 
@@ -152,25 +152,23 @@ impl Inbound {
     /// next frame would start is not known, or not to be believed.
     #[inline]
     fn take(&mut self, registered: bool, segment: &Segment, sink: &mut impl Sink) -> Result<(), Lost> {
-        let Inbound { peer, local, pool, .. } = self;
         for _ in 0..self.burst {
-            let taken = self.consumer.pop(|header, body, is_reference| {
-                if is_reference {
-                    return large(*peer, header, body, pool, || segment.pool(*local), sink);
-                }
-                sink.frame(*peer, header, body);
-                Ok(None)
-            });
-            match taken {
-                Ok(Some(Ok(None))) => {}
-                Ok(Some(Ok(Some(word)))) => self.consumer.say(word),
-                Ok(Some(Err(lost))) => return Err(lost),
+            let frame = match self.consumer.front() {
+                Ok(Some(frame)) => frame,
                 Ok(None) => {
                     self.burst = 1;
                     return Ok(());
                 }
-                Err(broken) => return Err(lost(*peer, &broken)),
+                Err(broken) => return Err(lost(self.peer, &broken)),
+            };
+            if frame.is_reference {
+                let Inbound { peer, local, pool, .. } = self;
+                let said = large(*peer, &frame, pool, || segment.pool(*local), sink)?;
+                self.consumer.has_read(said);
+            } else {
+                sink.frame(self.peer, &frame.header, frame.body);
             }
+            self.consumer.advance();
             if self.consumer.is_due() {
                 give_back(&mut self.consumer, self.doorbell, registered);
             }
@@ -181,10 +179,10 @@ impl Inbound {
 }
 
 /// A frame whose body is in the sender's pool; what is to be said of it.
+#[inline(never)]
 fn large(
     peer: Peer,
-    header: &Header,
-    reference: &[u8],
+    frame: &Frame<'_>,
     pool: &mut Option<Source>,
     map: impl FnOnce() -> Result<Mapping, SegmentError>,
     sink: &mut impl Sink,
@@ -193,8 +191,8 @@ fn large(
         Some(source) => source,
         None => pool.insert(Source::new(map().map_err(|error| lost(peer, &error))?)),
     };
-    let reference = Reference::decode(reference);
-    let read = reference.and_then(|reference| source.read(reference, |body| sink.frame(peer, header, body)));
+    let reference = Reference::decode(frame.body);
+    let read = reference.and_then(|reference| source.read(reference, |body| sink.frame(peer, &frame.header, body)));
     read.ok_or_else(|| Lost {
         peer,
         why: "it points outside of its pool: one of the two has overwritten memory".into(),

@@ -518,6 +518,17 @@ pub(crate) fn streams_are_done() {
     };
 }
 
+/// A frame as it stands in the ring.
+#[derive(Debug)]
+pub struct Frame<'a> {
+    /// Also when a short one stands there.
+    pub header: Header,
+    /// The data, or where it is.
+    pub body: &'a [u8],
+    /// The body says where the data is in the pool.
+    pub is_reference: bool,
+}
+
 /// The receiving side.
 #[derive(Debug)]
 pub struct Consumer {
@@ -526,6 +537,8 @@ pub struct Consumer {
     from: u32,
     /// The next frame is here.
     position: u64,
+    /// The one behind it, once [`Consumer::front`] has looked.
+    next: u64,
     /// What `head` says.
     returned: u64,
     /// Grains to gather before they are given back.
@@ -541,7 +554,7 @@ impl Consumer {
     /// The only consumer of that ring; `from` is the producer's rank in the job.
     pub fn new(memory: Memory, from: u32) -> Consumer {
         let gather = GATHER.min(memory.grains / 8);
-        Consumer { memory, from, position: FIRST, returned: FIRST, gather, references: 0 }
+        Consumer { memory, from, position: FIRST, next: FIRST, returned: FIRST, gather, references: 0 }
     }
 
     /// True when a frame waits.
@@ -550,10 +563,10 @@ impl Consumer {
         self.memory.word(self.position).load(Ordering::Acquire) != 0
     }
 
-    /// Hands the next frame to `take`, the body as it stands in the ring, and whether
-    /// the body is a reference; `None` if there is no frame.
-    #[inline]
-    pub fn pop<R>(&mut self, take: impl FnOnce(&Header, &[u8], bool) -> R) -> Result<Option<R>, Broken> {
+    /// The next frame, as it stands in the ring, if there is one. It stays there
+    /// until [`Consumer::advance`].
+    #[inline(always)]
+    pub fn front(&mut self) -> Result<Option<Frame<'_>>, Broken> {
         let mut word = self.memory.word(self.position).load(Ordering::Acquire);
         if word & GO_ON != 0 {
             word = self.go_on(word)?;
@@ -577,22 +590,34 @@ impl Consumer {
         let frame = self.memory.at(self.position);
         #[cfg(loom)]
         self.memory.model.read(self.memory.place(self.position), needed);
+        self.next = self.position + needed;
         // SAFETY: the length was just checked to stay inside the ring. The producer
-        // does not touch these grains until `head` has passed them; the borrow ends
-        // before that.
-        let (header, bytes) = unsafe {
+        // does not touch these grains until `head` has passed them, and `advance`,
+        // which lets that happen, ends the borrow.
+        unsafe {
             let header = if is_short {
                 let [context, tag] = frame.add(8).cast::<[u32; 2]>().read();
-                Ok(self.lengthened(context, tag, body))
+                self.lengthened(context, tag, body)
             } else {
-                Header::decode(&*frame.add(8).cast::<[u8; Header::SIZE]>()).map(|(header, _)| header)
+                let header = Header::decode(&*frame.add(8).cast::<[u8; Header::SIZE]>());
+                header.map_err(|_| Broken { what: "a frame's kind", value: word })?.0
             };
-            (header, std::slice::from_raw_parts(frame.add(at), body))
-        };
-        let header = header.map_err(|_| Broken { what: "a frame's kind", value: word })?;
-        self.references += u32::from(is_reference);
-        let taken = take(&header, bytes, is_reference);
-        self.position += needed;
+            Ok(Some(Frame { header, body: std::slice::from_raw_parts(frame.add(at), body), is_reference }))
+        }
+    }
+
+    /// Goes past the frame that [`Consumer::front`] has shown.
+    #[inline(always)]
+    pub fn advance(&mut self) {
+        self.position = self.next;
+    }
+
+    /// Hands the next frame to `take` and goes past it; `None` if there is no frame.
+    #[inline]
+    pub fn pop<R>(&mut self, take: impl FnOnce(&Header, &[u8], bool) -> R) -> Result<Option<R>, Broken> {
+        let Some(Frame { header, body, is_reference }) = self.front()? else { return Ok(None) };
+        let taken = take(&header, body, is_reference);
+        self.advance();
         Ok(Some(taken))
     }
 
@@ -618,9 +643,12 @@ impl Consumer {
         Ok(self.memory.word(self.position).load(Ordering::Acquire))
     }
 
-    /// Tells the producer something; a word that says all by itself.
+    /// Notes that the body of the frame in front was elsewhere and is read; tells the
+    /// producer `word`, if there is something to tell.
     #[cfg(not(loom))]
-    pub(crate) fn say(&self, word: u64) {
+    pub(crate) fn has_read(&mut self, word: Option<u64>) {
+        self.references += 1;
+        let Some(word) = word else { return };
         self.memory.says().store(word, Ordering::Relaxed);
     }
 
