@@ -7,7 +7,6 @@
 
 use fabric::{Lost, Peer};
 use objects::{Class, Comm, Error, Result};
-use pt2pt::Pattern;
 
 use crate::letters;
 use crate::process::{Core, Process};
@@ -33,13 +32,8 @@ impl Process {
     }
 
     /// MPI_ERR_PROC_ABORTED for a probe that nobody can satisfy any more.
-    #[inline]
-    pub(crate) fn check_reachable(&mut self, pattern: &Pattern, comm: usize) -> Result<()> {
-        if self.core()?.engine.lost().is_empty() { Ok(()) } else { self.check_source(pattern.source, comm) }
-    }
-
     #[cold]
-    fn check_source(&mut self, source: Option<u32>, comm: usize) -> Result<()> {
+    pub(crate) fn check_reachable(&mut self, source: Option<u32>, comm: usize) -> Result<()> {
         let lost = self.core()?.engine.lost().to_vec();
         let missing = self.comm(comm)?.missing(source, |peer| named(&lost, peer).is_some());
         match missing.and_then(|peer| named(&lost, peer)) {

@@ -446,9 +446,11 @@ impl Process {
 
     fn look(&mut self, source: i32, tag: i32, comm: usize) -> Result<Option<Status>> {
         let Some(pattern) = pattern(self.comm(comm)?, source, tag)? else { return Ok(Some(null_status())) };
-        match self.core()?.engine.probe(&pattern) {
+        let engine = &mut self.core()?.engine;
+        match engine.probe(&pattern) {
             Some(seen) => Ok(Some(seen_status(&seen))),
-            None => self.check_reachable(&pattern, comm).map(|()| None),
+            None if engine.lost().is_empty() => Ok(None),
+            None => self.check_reachable(pattern.source, comm).map(|()| None),
         }
     }
 
@@ -457,7 +459,11 @@ impl Process {
             return Ok(Some((predefined::MESSAGE_NO_PROC, null_status())));
         };
         let engine = &mut self.core()?.engine;
-        let Some(seen) = engine.probe(&pattern) else { return self.check_reachable(&pattern, comm).map(|()| None) };
+        let seen = match engine.probe(&pattern) {
+            Some(seen) => seen,
+            None if engine.lost().is_empty() => return Ok(None),
+            None => return self.check_reachable(pattern.source, comm).map(|()| None),
+        };
         let Some(id) = engine.take(&pattern) else { return Ok(None) };
         let handle = self.messages.insert(TakenMessage { id, comm });
         Ok(Some((handle as usize, seen_status(&seen))))
