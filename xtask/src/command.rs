@@ -109,17 +109,22 @@ pub(crate) fn exists(program: &str, argument: &str) -> bool {
 
 /// The command as one would type it.
 pub(crate) fn line(command: &Command) -> String {
-    let quote = |word: &std::ffi::OsStr| {
-        let word = word.to_string_lossy().into_owned();
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+%@^".contains(c);
-        if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
-    };
-    let mut text = quote(command.get_program());
+    let mut text = quoted(&command.get_program().to_string_lossy());
     for argument in command.get_args() {
         text.push(' ');
-        text.push_str(&quote(argument));
+        text.push_str(&quoted(&argument.to_string_lossy()));
     }
     text
+}
+
+/// One word for a shell.
+pub(crate) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+%@^".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
 }
 
 fn watch(command: &mut Command, stdin: Option<&str>, limit: Duration, show: bool) -> Result<Ran> {

@@ -15,6 +15,7 @@ mod project;
 mod run;
 mod set_up;
 mod test;
+mod vm;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -42,6 +43,9 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Run commands in virtual machines with Soft-RoCE devices.
+    #[command(subcommand)]
+    Vm(vm::Task),
     /// Build and install a relocatable tree.
     Install {
         /// Where bin/, include/ and lib/ go.
@@ -61,6 +65,7 @@ fn main() -> ExitCode {
         Task::Test(options) => test::test(&project, &options),
         Task::Compare(options) => compare::compare(&project, &options).map(|()| true),
         Task::Counts(options) => counts::counts(&project, &options),
+        Task::Vm(task) => vm::vm(&project, &task),
         Task::Generate { check } => generate::generate(check).map(|()| true),
         Task::Install { prefix, profile } => install::install_profile(&prefix, &profile).map(|()| true),
     };

@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 use crate::command;
 
 /// Debian's names, and what each is for.
-const PACKAGES: [(&str, &str); 14] = [
+const PACKAGES: &[(&str, &str)] = &[
     ("gcc", "compiles the C programs"),
     ("g++", "compiles C++ programs by mpicxx"),
     ("libc6-dev", "C headers"),
@@ -29,19 +29,27 @@ const PACKAGES: [(&str, &str); 14] = [
     ("valgrind", "counts instructions, checks memory"),
 ];
 
-/// Installs what is missing, or says how.
+/// Installs what building and testing need and is missing, or says how.
 pub(crate) fn set_up() -> Result<()> {
+    if provide(PACKAGES)? {
+        println!("all system packages are there");
+    }
+    Ok(())
+}
+
+/// Installs those of the packages that are missing, or says how. True if all were
+/// there before.
+pub(crate) fn provide(packages: &[(&str, &str)]) -> Result<bool> {
     if !command::exists("dpkg-query", "--version") {
         eprintln!("This is no Debian, so nothing is checked. Needed, by Debian's names:");
-        for (package, purpose) in PACKAGES {
+        for (package, purpose) in packages {
             eprintln!("  {package:14} {purpose}");
         }
-        return Ok(());
+        return Ok(false);
     }
-    let missing = missing()?;
+    let missing = missing(packages)?;
     if missing.is_empty() {
-        println!("all system packages are there");
-        return Ok(());
+        return Ok(true);
     }
     let install = format!("apt-get install -y --no-install-recommends {}", missing.join(" "));
     let Some(sudo) = root() else {
@@ -53,17 +61,17 @@ pub(crate) fn set_up() -> Result<()> {
         let mut command = Command::new(words.next().expect("not empty"));
         command::show(command.args(words).env("DEBIAN_FRONTEND", "noninteractive"))?;
     }
-    Ok(())
+    Ok(false)
 }
 
-fn missing() -> Result<Vec<&'static str>> {
+fn missing<'a>(packages: &[(&'a str, &str)]) -> Result<Vec<&'a str>> {
     let mut query = Command::new("dpkg-query");
     query.args(["--show", "--showformat", "${Package} ${db:Status-Status}\n"]);
-    query.args(PACKAGES.map(|(package, _)| package));
+    query.args(packages.iter().map(|(package, _)| package));
     // Its exit code is 1 when it does not know one of the packages.
     let known = command::capture(&mut query, None, Duration::from_secs(30))?.stdout;
     let installed = |package: &str| known.lines().any(|line| line == format!("{package} installed"));
-    Ok(PACKAGES.map(|(package, _)| package).into_iter().filter(|package| !installed(package)).collect())
+    Ok(packages.iter().map(|(package, _)| *package).filter(|package| !installed(package)).collect())
 }
 
 /// The words that make a command run as root; `None` where that is refused.

@@ -9,6 +9,7 @@ mod programs;
 mod python;
 mod rust;
 mod table;
+mod vm;
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -73,6 +74,8 @@ enum Part {
     Counts,
     /// The programs of benches/osu, with all data checked.
     Benches,
+    /// Soft-RoCE devices in virtual machines (if QEMU can be had).
+    Vm,
 }
 
 impl Part {
@@ -179,6 +182,7 @@ fn run_part(project: &Project, options: &Options, part: Part) -> Result<Tally> {
         Part::Mpi4py => python::test(project, options.filter.as_deref()),
         Part::Counts => instructions(project),
         Part::Benches => benches::test(project, options.filter.as_deref()),
+        Part::Vm => vm::test(project, options.filter.as_deref()),
     }
 }
 

@@ -1,0 +1,105 @@
+//! Real ibverbs over Soft-RoCE, in virtual machines (see [`crate::vm`]).
+//!
+//! Speed means nothing here: the processors are emulated, and others use the host's.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::{Tally, report_failure};
+use crate::project::Project;
+use crate::vm::{Kernel, Machines, Plan, run, set_up};
+
+/// One boot: a name, machines, a command, and a word that all guests' outputs have.
+struct Case {
+    name: &'static str,
+    machines: Machines,
+    command: &'static str,
+    expected: &'static str,
+    /// Packets must have been lost, and sent again.
+    lossy: bool,
+}
+
+fn cases() -> [Case; 3] {
+    [
+        Case {
+            name: "two guests",
+            machines: Machines::guests(2),
+            command: "vm_between ibv_rc_pingpong -g $VM_GID -n 100 -e && vm_between ib_write_bw -F -x $VM_GID -n 20 \
+                      && [ \"$($VM_SSH $VM_PEERS echo through ssh from $VM_ID)\" = \"through ssh from $VM_ID\" ] \
+                      && vm_barrier end && echo well done",
+            expected: "well done",
+            lossy: false,
+        },
+        Case {
+            name: "a pair of devices that lose packets",
+            machines: Machines::pair(Some("2%")),
+            // Programs that poll and part by TCP. Those that wait for completion events,
+            // or leave while their last acknowledgement may be lost, hang now and then.
+            command: "for test in 'ib_send_lat' 'ib_read_lat' 'ib_write_bw -s 16384'; do \
+                      vm_between timeout 60 $test -F -x $VM_GID -n 100 || exit; done; echo well done",
+            expected: "well done",
+            lossy: true,
+        },
+        Case {
+            name: "three guests",
+            machines: Machines::guests(3),
+            command: "for host in $VM_PEERS; do $VM_SSH $host true || exit; done; vm_barrier end; echo all are there",
+            expected: "all are there",
+            lossy: false,
+        },
+    ]
+}
+
+/// Runs the cases whose name contains `filter`.
+pub(super) fn test(project: &Project, filter: Option<&str>) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let kernel = match set_up(project) {
+        Ok(kernel) => kernel,
+        Err(why) => {
+            println!("skipped: there can be no virtual machines here: {why:#}");
+            return Ok(Tally { skipped: 1, ..tally });
+        }
+    };
+    for case in cases().iter().filter(|case| filter.is_none_or(|filter| case.name.contains(filter))) {
+        match case.run(project, &kernel) {
+            Ok(()) => tally.passed += 1,
+            Err(error) => {
+                report_failure(case.name, &format!("{error:#}"), "");
+                tally.failed += 1;
+            }
+        }
+    }
+    Ok(tally)
+}
+
+impl Case {
+    fn run(&self, project: &Project, kernel: &Kernel) -> Result<()> {
+        let outcome = run(
+            project,
+            kernel,
+            &Plan {
+                machines: self.machines.clone(),
+                commands: vec![self.command.into()],
+                link_down: Vec::new(),
+                timeout: Duration::from_secs(180),
+                results: project.target.join("vm/test"),
+                show: false,
+            },
+        )?;
+        let outputs: Vec<&str> = outcome.guests.iter().map(|guest| guest.output.as_str()).collect();
+        let printed = outputs.join("---\n");
+        anyhow::ensure!(outcome.success(), "{}{printed}", outcome.summary());
+        anyhow::ensure!(
+            outputs.iter().all(|output| output.contains(self.expected)),
+            "no `{}` in\n{printed}",
+            self.expected
+        );
+        anyhow::ensure!(
+            !self.lossy || outcome.counter("_err") + outcome.counter("duplicate") > 0,
+            "nothing was lost\n{}",
+            outcome.summary()
+        );
+        Ok(())
+    }
+}

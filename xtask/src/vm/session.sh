@@ -1,0 +1,48 @@
+# What a guest's command can use; it is sourced before it.
+export PATH=$VM_PATH
+cd "$VM_FOLDER" || exit 1
+
+# vm_barrier NAME: wait until all guests have come here.
+vm_barrier() {
+  local n
+  : >"$VM_RESULTS/barrier.$1.$VM_ID"
+  for ((n = 0; n < VM_GUESTS; n++)); do
+    until [ -e "$VM_RESULTS/barrier.$1.$n" ]; do sleep 0.02; done
+  done
+}
+
+# vm_listening PORT: wait until a program of this guest listens on it.
+vm_listening() {
+  local hex
+  printf -v hex ':%04X 0' "$1"
+  until grep -q "$hex[0-9A-F:]* 0A " /proc/net/tcp /proc/net/tcp6; do sleep 0.02; done
+}
+
+# vm_between PROGRAM OPTIONS...: a server and a client, as those of perftest and
+# ibv_rc_pingpong are, from the second guest (or device) to the first. Give the
+# port with VM_PORT if it is not theirs. Success if both succeed.
+vm_between() {
+  local port=${VM_PORT:-18515} server code
+  VM_STEP=$((${VM_STEP:-0} + 1))
+  if [ "$VM_ID" = 0 ]; then
+    "$@" -d rxe0 >"$VM_RESULTS/server.$VM_STEP" 2>&1 &
+    server=$!
+    vm_listening "$port"
+    if [ "$VM_GUESTS" = 1 ]; then
+      "$@" -d rxe1 127.0.0.1; code=$?
+      wait $server && return $code
+      cat "$VM_RESULTS/server.$VM_STEP"; return 1
+    fi
+    vm_barrier "listening.$VM_STEP"
+    wait $server; code=$?
+    cat "$VM_RESULTS/server.$VM_STEP"
+  elif [ "$VM_ID" = 1 ]; then
+    vm_barrier "listening.$VM_STEP"
+    "$@" -d rxe0 vm0; code=$?
+  else
+    vm_barrier "listening.$VM_STEP"; code=0
+  fi
+  vm_barrier "done.$VM_STEP"
+  return $code
+}
+export -f vm_barrier vm_listening vm_between
