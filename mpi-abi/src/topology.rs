@@ -1,13 +1,16 @@
 //! MPI-5.0 chapter 8: process topologies. The collectives among neighbours are in
 //! `neighbor.rs`.
 //!
-//! Ranks are never reordered: a process keeps its rank of the old communicator.
+//! With `reorder` a process may get another rank than it has in the old
+//! communicator, by where the processes are on the machine. MPI_Cart_map and
+//! MPI_Graph_map ask nobody, so they give the rank of a creation without it.
 
 use std::os::raw::c_int;
 
+use objects::topology::placement::Traffic;
 use objects::topology::{Cartesian, DistGraph, Edges, Graph, dims_create as balance};
 use objects::{Class, Comm, Error, Group, Result, Topology};
-use runtime::topology::{Edge, distribute};
+use runtime::topology::{Edge, distribute, placed, reordered};
 use runtime::{communicator, predefined, with};
 
 use crate::abi::{MPI_Comm, MPI_Info};
@@ -45,13 +48,31 @@ unsafe fn give(newcomm: *mut MPI_Comm, comm: Option<Comm>, topology: Topology) -
     unsafe { put(newcomm, MPI_Comm(handle), "the new communicator") }
 }
 
-/// A communicator of the first `count` processes. Collective.
-fn first(comm: MPI_Comm, group: &Group, count: u32) -> Result<Option<Comm>> {
+/// A communicator of the first `count` processes; with `reorder` in the order
+/// that suits the traffic. Collective.
+fn first(
+    comm: MPI_Comm,
+    group: &Group,
+    count: u32,
+    reorder: c_int,
+    order: impl FnOnce() -> Result<Vec<u32>>,
+) -> Result<Option<Comm>> {
     let members = match count {
         0 => Group::empty(),
+        _ if reorder != 0 => group.incl(&order()?)?,
         count => group.range_incl(&[[0, count as c_int - 1, 1]])?,
     };
     communicator::create(comm.0, &members)
+}
+
+/// A communicator of all processes with a distributed graph of which this one
+/// knows the part of the node of its rank. Collective.
+fn with_graph(comm: MPI_Comm, group: &Group, graph: DistGraph, reorder: c_int) -> Result<(Option<Comm>, Topology)> {
+    if reorder == 0 {
+        return Ok((communicator::create(comm.0, group)?, Topology::DistGraph(graph)));
+    }
+    let (order, part) = reordered(comm.0, &graph)?;
+    Ok((communicator::create(comm.0, &group.incl(&order)?)?, Topology::DistGraph(part)))
 }
 
 /// Asks a topology; `None` for one of another kind, which is MPI_ERR_TOPOLOGY.
@@ -128,7 +149,7 @@ pub(crate) unsafe fn cart_create(
     ndims: c_int,
     dims: *const c_int,
     periods: *const c_int,
-    _reorder: c_int,
+    reorder: c_int,
     comm_cart: *mut MPI_Comm,
 ) -> Result<()> {
     let (size, group) = old(comm_old)?;
@@ -136,7 +157,8 @@ pub(crate) unsafe fn cart_create(
     // SAFETY: the user's arrays and pointer.
     unsafe {
         let grid = described_grid(size, ndims, dims, periods)?;
-        let made = first(comm_old, &group, grid.size())?;
+        let order = || placed(comm_old.0, &Traffic::of_grid(&grid), Some(&grid));
+        let made = first(comm_old, &group, grid.size(), reorder, order)?;
         give(comm_cart, made, Topology::Cartesian(grid))
     }
 }
@@ -255,7 +277,7 @@ pub(crate) unsafe fn graph_create(
     nnodes: c_int,
     indx: *const c_int,
     edges: *const c_int,
-    _reorder: c_int,
+    reorder: c_int,
     comm_graph: *mut MPI_Comm,
 ) -> Result<()> {
     let (size, group) = old(comm_old)?;
@@ -263,7 +285,8 @@ pub(crate) unsafe fn graph_create(
     // SAFETY: the user's arrays and pointer.
     unsafe {
         let graph = described_graph(size, nnodes, indx, edges)?;
-        let made = first(comm_old, &group, graph.size())?;
+        let order = || placed(comm_old.0, &Traffic::of_graph(&graph), None);
+        let made = first(comm_old, &group, graph.size(), reorder, order)?;
         give(comm_graph, made, Topology::Graph(graph))
     }
 }
@@ -387,7 +410,7 @@ pub(crate) unsafe fn dist_graph_create_adjacent(
     destinations: *const c_int,
     destweights: *const c_int,
     info: MPI_Info,
-    _reorder: c_int,
+    reorder: c_int,
     comm_dist_graph: *mut MPI_Comm,
 ) -> Result<()> {
     let (size, group) = old(comm_old)?;
@@ -398,8 +421,9 @@ pub(crate) unsafe fn dist_graph_create_adjacent(
         let (sources, weighted_in) = described_edges(size, indegree, sources, sourceweights, "indegree")?;
         let (destinations, weighted_out) = described_edges(size, outdegree, destinations, destweights, "outdegree")?;
         let weighted = agreed(&sources, weighted_in, &destinations, weighted_out)?;
-        let made = communicator::create(comm_old.0, &group)?;
-        give(comm_dist_graph, made, Topology::DistGraph(DistGraph { sources, destinations, weighted }))
+        let graph = DistGraph { sources, destinations, weighted };
+        let (made, topology) = with_graph(comm_old, &group, graph, reorder)?;
+        give(comm_dist_graph, made, topology)
     }
 }
 
@@ -425,7 +449,7 @@ pub(crate) unsafe fn dist_graph_create(
     destinations: *const c_int,
     weights: *const c_int,
     info: MPI_Info,
-    _reorder: c_int,
+    reorder: c_int,
     comm_dist_graph: *mut MPI_Comm,
 ) -> Result<()> {
     let (size, group) = old(comm_old)?;
@@ -435,8 +459,8 @@ pub(crate) unsafe fn dist_graph_create(
     unsafe {
         let (edges, weighted) = named_edges(size, n, sources, degrees, destinations, weights)?;
         let graph = distribute(comm_old.0, &edges, weighted)?;
-        let made = communicator::create(comm_old.0, &group)?;
-        give(comm_dist_graph, made, Topology::DistGraph(graph))
+        let (made, topology) = with_graph(comm_old, &group, graph, reorder)?;
+        give(comm_dist_graph, made, topology)
     }
 }
 

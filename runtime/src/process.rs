@@ -95,6 +95,8 @@ pub struct Core {
     pub world: Comm,
     /// MPI_COMM_SELF.
     pub itself: Comm,
+    /// Packages that the ranks of a host are taken to be in; 0: those they are in.
+    pub pretend_packages: u64,
     /// Proposals for context ids made so far; see `communicator`.
     pub proposals: u64,
 }

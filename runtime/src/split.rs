@@ -117,7 +117,7 @@ const HOST_BITS: u32 = 32;
 
 impl Core {
     /// The colour of this process's instance of a resource.
-    fn color_of(&self, resource: Resource, instance: u32) -> i64 {
+    pub(crate) fn color_of(&self, resource: Resource, instance: u32) -> i64 {
         let kind = resource as i64 + 1;
         kind << (HOST_BITS + CPU_BITS) | i64::from(self.first_of_host()) << CPU_BITS | i64::from(instance)
     }

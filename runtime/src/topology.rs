@@ -1,16 +1,20 @@
-//! What distributed graphs need of others: each process may name any edges, and
-//! each is to know those that begin or end at it (MPI-5.0 §8.5.4).
+//! What topologies need of others: each process may name any edges of a
+//! distributed graph, and each is to know those that begin or end at it
+//! (MPI-5.0 §8.5.4); and where everybody is on the machine, to reorder ranks.
 
 #![allow(unsafe_code)]
 
 use collectives::operation::{Blocks, Data, Operation, Types};
 use fabric::CollectiveKind;
 use objects::buffer::Area;
-use objects::topology::{DistGraph, Edges};
-use objects::{Datatype, Result};
+use objects::topology::placement::{self, Place, Traffic};
+use objects::topology::{Cartesian, DistGraph, Edges};
+use objects::{Datatype, Error, Result};
 
-use crate::collective::run;
+use crate::collective::{exchange, run};
 use crate::gate::with;
+use crate::hardware::{self, Resource};
+use crate::process::Core;
 
 /// An edge of a distributed graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +78,75 @@ pub fn distribute(comm: usize, edges: &[Edge], weighted: bool) -> Result<DistGra
     Ok(graph)
 }
 
+/// For each node of a topology the rank in `comm` of the process that is to be
+/// it, by where they all are; see [`placement`]. Collective.
+pub fn placed(comm: usize, traffic: &Traffic, grid: Option<&Cartesian>) -> Result<Vec<u32>> {
+    let mine = with(|p| p.core().map(|core| core.place()))?;
+    let bytes: Vec<u8> = mine.iter().flat_map(|part| part.to_ne_bytes()).collect();
+    let all = exchange(comm, &bytes)?;
+    let part = |place: &[u8], level: usize| i64::from_ne_bytes(std::array::from_fn(|i| place[8 * level + i]));
+    let places: Vec<Place> =
+        all.chunks_exact(bytes.len()).map(|place| std::array::from_fn(|level| part(place, level))).collect();
+    Ok(placement::place(&places, traffic, grid))
+}
+
+/// Reorders a distributed graph of which this process knows the part of the node
+/// of its rank: the rank of each node's process, and the part of the node that
+/// this process is to be. Collective.
+pub fn reordered(comm: usize, mine: &DistGraph) -> Result<(Vec<u32>, DistGraph)> {
+    let (size, rank) = with(|p| p.comm(comm).map(|comm| (comm.size(), comm.rank())))?;
+    let all = exchange_lists(comm, &vec![encode(mine); size as usize])?;
+    let mut words = all.chunks_exact(4).map(|word| i32::from_ne_bytes(std::array::from_fn(|i| word[i])));
+    let parts: Option<Vec<DistGraph>> = (0..size).map(|_| decode(&mut words)).collect();
+    let mut parts = parts.ok_or_else(|| Error::internal("a part of a graph is cut short"))?;
+    let edges = (0..size).zip(&parts).flat_map(|(node, part)| {
+        let weights = part.destinations.weights.iter().copied().chain(std::iter::repeat(1));
+        part.destinations.ranks.iter().zip(weights).map(move |(&to, weight)| (node, to, weight.max(0) as u64))
+    });
+    let order = placed(comm, &Traffic::of_edges(size, edges), None)?;
+    let node = order.iter().position(|&process| process == rank);
+    let node = node.ok_or_else(|| Error::internal("a process was given no node"))?;
+    Ok((order, parts.swap_remove(node)))
+}
+
+/// Whether it has weights; then of both directions lengths, ranks and weights.
+fn encode(graph: &DistGraph) -> Vec<u8> {
+    let mut words = vec![i32::from(graph.weighted)];
+    for edges in [&graph.sources, &graph.destinations] {
+        words.extend([edges.ranks.len() as i32, edges.weights.len() as i32]);
+        words.extend(edges.ranks.iter().map(|&rank| rank as i32));
+        words.extend(&edges.weights);
+    }
+    words.into_iter().flat_map(i32::to_ne_bytes).collect()
+}
+
+fn decode(words: &mut impl Iterator<Item = i32>) -> Option<DistGraph> {
+    let weighted = words.next()? != 0;
+    let mut list = || {
+        let (ranks, weights) = (words.next()?, words.next()?);
+        let mut take = |count: i32| (0..count).map(|_| words.next()).collect::<Option<Vec<i32>>>();
+        let ranks = take(ranks)?.into_iter().map(|rank| rank as u32).collect();
+        Some(Edges { ranks, weights: take(weights)? })
+    };
+    Some(DistGraph { sources: list()?, destinations: list()?, weighted })
+}
+
+impl Core {
+    /// Where this process is: host, package, NUMA node, cache.
+    fn place(&self) -> Place {
+        let host = self.color_of(Resource::Host, 0);
+        if self.pretend_packages > 0 {
+            return [host, i64::from(self.job.local_rank) % self.pretend_packages as i64, 0, 0];
+        }
+        let instances = hardware::instances();
+        let kinds = [Resource::Host, Resource::Package, Resource::NumaNode, Resource::L3Cache];
+        kinds.map(|kind| instances[kind as usize].map_or(UNKNOWN, |instance| self.color_of(kind, instance)))
+    }
+}
+
+/// In place of a part for processes that are not bound to one.
+const UNKNOWN: i64 = -1;
+
 /// Sends `outgoing[rank]` to each rank; what they have sent here, in order of
 /// rank. Collective.
 fn exchange_lists(comm: usize, outgoing: &[Vec<u8>]) -> Result<Vec<u8>> {
@@ -129,6 +202,17 @@ mod tests {
     fn an_edge_survives_the_wire() {
         let edge = Edge { source: 7, destination: u32::MAX, weight: -3 };
         assert_eq!(Edge::decode(&edge.encode()), edge);
+    }
+
+    #[test]
+    fn parts_of_graphs_survive_the_wire_one_after_the_other() {
+        let edges = |ranks: &[u32], weights: &[i32]| Edges { ranks: ranks.to_vec(), weights: weights.to_vec() };
+        let first = DistGraph { sources: edges(&[3, 1], &[5, 0]), destinations: edges(&[2], &[7]), weighted: true };
+        let second = DistGraph { sources: edges(&[], &[]), destinations: edges(&[0, 0], &[]), weighted: false };
+        let bytes = [encode(&first), encode(&second)].concat();
+        let mut words = bytes.chunks_exact(4).map(|word| i32::from_ne_bytes(std::array::from_fn(|i| word[i])));
+        assert_eq!((decode(&mut words), decode(&mut words)), (Some(first), Some(second)));
+        assert_eq!(decode(&mut words), None);
     }
 
     #[test]

@@ -276,6 +276,8 @@ knobs! {
         "reduce_scatters of vectors from this size on are done pairwise");
     COLL_WINDOW: Count = Row::count("coll.window", "messages", 32, 1..=65_536,
         "messages of one collective that are under way at once where each rank deals with all others");
+    TOPOLOGY_PRETEND_PACKAGES: Count = Row::count("topology.pretend_packages", "packages", 0, 0..=65_536,
+        "treat the ranks of a host as dealt in turn to so many processor packages when topologies reorder them (0: as they are bound)");
     COLL_REPRODUCIBLE: Switch = Row::switch("coll.reproducible", false,
         "reductions take their operands in an order that depends on nothing but the number of ranks");
 }

@@ -6,6 +6,7 @@
 mod cartesian;
 mod dims;
 mod graph;
+pub mod placement;
 
 pub use cartesian::{Cartesian, Sub};
 pub use dims::dims_create;

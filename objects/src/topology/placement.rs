@@ -1,0 +1,356 @@
+//! Which process is to be which node of a topology, so that heavy edges stay
+//! within a host, a package, a NUMA node, a cache (`reorder`, MPI-5.0 §8.5).
+//!
+//! Pure: everybody computes the same from the same. There are three proposals,
+//! and the cheapest is taken, the earlier one of two that cost the same:
+//!
+//! 1. ranks as they are;
+//! 2. for grids whose extents divide well: blocks of neighbouring cells, each of
+//!    the machine's parts cut into blocks for the parts in it;
+//! 3. for any graph: each part grows by the node that hangs on it the most.
+//!
+//! It is no search for the optimum, which nobody can afford.
+
+use super::{Cartesian, Graph};
+
+/// Kinds of parts that a placement looks at.
+pub const LEVELS: usize = 4;
+
+/// Where a process is: numbers of the host, the package, the NUMA node and the
+/// cache that hold it. Processes are in the same part when the number is the same.
+pub type Place = [i64; LEVELS];
+
+/// Edges that cross from part to part, for each level; fewer at the outer level
+/// are better, whatever the inner ones say.
+pub type Cost = [u64; LEVELS];
+
+/// The edges of a graph: for each node where its edges lead, and how heavy they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Traffic(Vec<Vec<(u32, u64)>>);
+
+impl Traffic {
+    /// Of a grid: every edge weighs the same.
+    pub fn of_grid(grid: &Cartesian) -> Traffic {
+        let neighbours = |node| grid.neighbours(node).into_iter().flatten().map(|other| (other, 1)).collect();
+        Traffic((0..grid.size()).map(neighbours).collect())
+    }
+
+    /// Of a graph.
+    pub fn of_graph(graph: &Graph) -> Traffic {
+        let neighbours = |node| graph.neighbours(node).iter().map(|&other| (other, 1)).collect();
+        Traffic((0..graph.size()).map(neighbours).collect())
+    }
+
+    /// Of edges that are given one by one; those to nodes that are none count nothing.
+    pub fn of_edges(nodes: u32, edges: impl IntoIterator<Item = (u32, u32, u64)>) -> Traffic {
+        let mut all = vec![Vec::new(); nodes as usize];
+        for (from, to, weight) in edges.into_iter().filter(|&(from, to, _)| from < nodes && to < nodes) {
+            all[from as usize].push((to, weight));
+        }
+        Traffic(all)
+    }
+
+    fn nodes(&self) -> u32 {
+        self.0.len() as u32
+    }
+
+    /// The same with every edge in both directions.
+    fn both_ways(&self) -> Traffic {
+        let edges = (0u32..).zip(&self.0).flat_map(|(from, to)| to.iter().map(move |&(to, weight)| (from, to, weight)));
+        Traffic::of_edges(self.nodes(), edges.flat_map(|(from, to, weight)| [(from, to, weight), (to, from, weight)]))
+    }
+}
+
+/// For each node the process that is to be it, out of the first processes of
+/// `places`, of which there must be as many as nodes. `grid` is given when the
+/// traffic is that of a grid.
+pub fn place(places: &[Place], traffic: &Traffic, grid: Option<&Cartesian>) -> Vec<u32> {
+    let nodes = traffic.nodes();
+    let places = &places[..nodes as usize];
+    let as_they_are: Vec<u32> = (0..nodes).collect();
+    if places.iter().all(|place| *place == places[0]) {
+        return as_they_are;
+    }
+    let mut by_place = as_they_are.clone();
+    by_place.sort_by_key(|&process| places[process as usize]);
+    let blocks = grid.map(|grid| zip(&blocks(grid, &parts(places, &by_place)), &by_place));
+    let grown = zip(&grown(places, &traffic.both_ways(), &by_place), &by_place);
+    let proposals = [Some(as_they_are), blocks, Some(grown)].into_iter().flatten();
+    proposals.min_by_key(|order| cost(places, traffic, order)).unwrap_or_default()
+}
+
+/// What crosses when node `n` is process `order[n]`.
+pub fn cost(places: &[Place], traffic: &Traffic, order: &[u32]) -> Cost {
+    let mut cost = [0; LEVELS];
+    let place = |node: u32| &places[order[node as usize] as usize];
+    for (node, edges) in (0u32..).zip(&traffic.0) {
+        for &(other, weight) in edges {
+            if let Some(level) = (0..LEVELS).find(|&level| place(node)[level] != place(other)[level]) {
+                cost[level] += weight;
+            }
+        }
+    }
+    cost
+}
+
+/// Gives the first node to the first process, and so on.
+fn zip(nodes: &[u32], processes: &[u32]) -> Vec<u32> {
+    let mut order = vec![0; nodes.len()];
+    nodes.iter().zip(processes).for_each(|(&node, &process)| order[node as usize] = process);
+    order
+}
+
+/// Into how many parts of the next level each part falls, where that is the same
+/// for all and they are of one size; else 1, as if the level were not there.
+fn parts(places: &[Place], by_place: &[u32]) -> [u32; LEVELS] {
+    let all = by_place.len() as u32;
+    let mut found = [1; LEVELS];
+    let mut so_far = 1;
+    for level in 0..LEVELS {
+        let same = |a: &u32, b: &u32| places[*a as usize][..=level] == places[*b as usize][..=level];
+        let sizes: Vec<usize> = by_place.chunk_by(same).map(<[u32]>::len).collect();
+        let count = sizes.len() as u32;
+        if sizes.iter().all(|size| *size == sizes[0]) && count.is_multiple_of(so_far) && all.is_multiple_of(count) {
+            found[level] = count / so_far;
+            so_far = count;
+        }
+    }
+    found
+}
+
+/// The cells of a grid, block by block: the outermost level's blocks in row-major
+/// order, in each of them those of the next level.
+fn blocks(grid: &Cartesian, parts: &[u32; LEVELS]) -> Vec<u32> {
+    let mut extents = grid.dims().to_vec();
+    let mut open = grid.periods().to_vec();
+    let cuts: Vec<Vec<u32>> = parts
+        .iter()
+        .map(|&parts| {
+            let cut = best_cut(&extents, &open, parts);
+            for ((extent, open), pieces) in extents.iter_mut().zip(&mut open).zip(&cut) {
+                *extent /= pieces;
+                // A ring that is cut is no ring within a block.
+                *open &= *pieces == 1;
+            }
+            cut
+        })
+        .collect();
+    let mut cells: Vec<u32> = (0..grid.size()).collect();
+    cells.sort_by_cached_key(|&cell| {
+        let mut rest = grid.coords(cell);
+        let mut size = grid.dims().to_vec();
+        let mut key = Vec::new();
+        for cut in &cuts {
+            for (at, pieces) in cut.iter().enumerate() {
+                size[at] /= pieces;
+                key.push(rest[at] / size[at]);
+                rest[at] %= size[at];
+            }
+        }
+        key.extend(rest);
+        key
+    });
+    cells
+}
+
+/// In how many pieces to cut each dimension so that there are `parts` blocks and
+/// the fewest edges are cut; not at all where no cut comes out even.
+fn best_cut(extents: &[u32], rings: &[bool], parts: u32) -> Vec<u32> {
+    let volume: u64 = extents.iter().map(|&extent| u64::from(extent)).product();
+    let mut best = (u64::MAX, vec![1; extents.len()]);
+    let mut cut = Vec::with_capacity(extents.len());
+    try_cuts(extents, parts, &mut cut, &mut |cut| {
+        let crossing = |at: usize| {
+            let seams = cut[at] - u32::from(!rings[at] || cut[at] == 1);
+            u64::from(seams) * (volume / u64::from(extents[at]))
+        };
+        let cost = (0..cut.len()).map(crossing).sum();
+        if cost < best.0 {
+            best = (cost, cut.to_vec());
+        }
+    });
+    best.1
+}
+
+/// Every way to write `parts` as a product of divisors of the extents.
+fn try_cuts(extents: &[u32], parts: u32, cut: &mut Vec<u32>, each: &mut impl FnMut(&[u32])) {
+    let Some((&extent, rest)) = extents.split_first() else {
+        if parts == 1 {
+            each(cut);
+        }
+        return;
+    };
+    for pieces in
+        (1..=parts.min(extent)).filter(|&pieces| parts.is_multiple_of(pieces) && extent.is_multiple_of(pieces))
+    {
+        cut.push(pieces);
+        try_cuts(rest, parts / pieces, cut, each);
+        cut.pop();
+    }
+}
+
+/// The nodes in the order in which the processes `by_place` are to get them.
+fn grown(places: &[Place], traffic: &Traffic, by_place: &[u32]) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..traffic.nodes()).collect();
+    grow(places, traffic, by_place, &mut order, 0);
+    order
+}
+
+/// Deals `nodes` to the parts of `level` that `processes` are in, and on within
+/// each of them.
+fn grow(places: &[Place], traffic: &Traffic, processes: &[u32], nodes: &mut [u32], level: usize) {
+    if level == LEVELS || nodes.len() < 2 {
+        return;
+    }
+    let mut free = nodes.to_vec();
+    let mut begin = 0;
+    for part in processes.chunk_by(|&a, &b| places[a as usize][level] == places[b as usize][level]) {
+        let chosen = &mut nodes[begin..begin + part.len()];
+        if part.len() == free.len() {
+            chosen.copy_from_slice(&free);
+        } else {
+            pick(traffic, &mut free, chosen);
+        }
+        grow(places, traffic, part, chosen, level + 1);
+        begin += part.len();
+    }
+}
+
+/// Takes `chosen.len()` nodes out of `free`: first one that hangs on the others
+/// the least, then always the one that hangs on those chosen the most, and, of
+/// these, on the others the least.
+fn pick(traffic: &Traffic, free: &mut Vec<u32>, chosen: &mut [u32]) {
+    let mut is_free = vec![false; traffic.0.len()];
+    free.iter().for_each(|&node| is_free[node as usize] = true);
+    let mut within = vec![0u64; traffic.0.len()];
+    let hangs = |node: u32, is_free: &[bool]| -> u64 {
+        let others = traffic.0[node as usize].iter();
+        others.filter(|(other, _)| is_free[*other as usize] && *other != node).map(|(_, weight)| weight).sum()
+    };
+    let mut outside: Vec<u64> = (0..traffic.0.len() as u32).map(|node| hangs(node, &is_free)).collect();
+    for place in chosen.iter_mut() {
+        let best = |&node: &u32| (std::cmp::Reverse(within[node as usize]), outside[node as usize], node);
+        let Some(node) = free.iter().copied().filter(|&node| is_free[node as usize]).min_by_key(best) else { return };
+        *place = node;
+        is_free[node as usize] = false;
+        for &(other, weight) in traffic.0[node as usize].iter().filter(|(other, _)| *other != node) {
+            within[other as usize] += weight;
+            outside[other as usize] = outside[other as usize].saturating_sub(weight);
+        }
+    }
+    free.retain(|&node| is_free[node as usize]);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// `hosts` hosts of `packages` packages of `cores` processes, dealt in turn
+    /// (`round_robin`) or one after the other.
+    fn machine(hosts: i64, packages: i64, cores: i64, round_robin: bool) -> Vec<Place> {
+        (0..hosts * packages * cores)
+            .map(|process| {
+                let package = if round_robin { process % (hosts * packages) } else { process / cores };
+                [package / packages, package, package, package]
+            })
+            .collect()
+    }
+
+    fn grid(dims: &[i32], periods: &[bool]) -> Cartesian {
+        Cartesian::new(dims, periods, 1 << 20).unwrap()
+    }
+
+    fn placed(places: &[Place], grid: &Cartesian) -> (Cost, Cost) {
+        let traffic = Traffic::of_grid(grid);
+        let order = place(places, &traffic, Some(grid));
+        let same: Vec<u32> = (0..grid.size()).collect();
+        (cost(places, &traffic, &same), cost(places, &traffic, &order))
+    }
+
+    #[test]
+    fn a_square_on_four_packages_falls_into_four_squares() {
+        let square = grid(&[4, 4], &[false, false]);
+        assert_eq!(placed(&machine(1, 4, 4, false), &square), ([0, 24, 0, 0], [0, 16, 0, 0]));
+        // Dealt in turn, every edge along a row crosses, and none along a column.
+        assert_eq!(placed(&machine(1, 4, 4, true), &square), ([0, 24, 0, 0], [0, 16, 0, 0]));
+    }
+
+    #[test]
+    fn a_cube_is_halved_for_hosts_and_again_for_packages() {
+        let cube = grid(&[4, 4, 4], &[false; 3]);
+        let (before, after) = placed(&machine(2, 4, 8, true), &cube);
+        assert_eq!(after, [32, 64, 0, 0], "one cut through the middle, then two in each half");
+        assert!(after < before);
+    }
+
+    #[test]
+    fn a_ring_is_cut_in_as_few_places_as_there_are_parts() {
+        let ring = grid(&[12], &[true]);
+        assert_eq!(placed(&machine(3, 1, 4, true), &ring), ([24, 0, 0, 0], [6, 0, 0, 0]));
+    }
+
+    #[test]
+    fn one_package_leaves_everybody_in_place() {
+        let square = grid(&[4, 4], &[true, true]);
+        assert_eq!(place(&machine(1, 1, 16, false), &Traffic::of_grid(&square), Some(&square)), Vec::from_iter(0..16));
+    }
+
+    #[test]
+    fn cliques_come_together() {
+        // Nodes of the same number modulo 4 talk to each other.
+        let edges = (0..16).flat_map(|a| (0..16).filter(move |b| a % 4 == b % 4 && a != *b).map(move |b| (a, b, 5)));
+        let traffic = Traffic::of_edges(16, edges);
+        let places = machine(2, 2, 4, false);
+        let order = place(&places, &traffic, None);
+        assert_eq!(cost(&places, &traffic, &order), [0; LEVELS]);
+    }
+
+    #[test]
+    fn heavy_edges_stay_inside_and_light_ones_cross() {
+        let traffic = Traffic::of_edges(4, [(0, 2, 100), (1, 3, 100), (0, 1, 1), (2, 3, 1)]);
+        let places = machine(2, 1, 2, false);
+        let order = place(&places, &traffic, None);
+        assert_eq!(cost(&places, &traffic, &order), [2, 0, 0, 0]);
+    }
+
+    fn places_of(count: usize) -> impl Strategy<Value = Vec<Place>> {
+        prop::collection::vec((0..3_i64, 0..2_i64, 0..2_i64, 0..2_i64), count).prop_map(|parts| {
+            let nested = |(host, package, node, cache)| {
+                let package = 2 * host + package;
+                let node = 2 * package + node;
+                [host, package, node, 2 * node + cache]
+            };
+            parts.into_iter().map(nested).collect()
+        })
+    }
+
+    fn check(places: &[Place], traffic: &Traffic, grid: Option<&Cartesian>) -> std::result::Result<(), TestCaseError> {
+        let order = place(places, traffic, grid);
+        let same: Vec<u32> = (0..traffic.nodes()).collect();
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        prop_assert_eq!(&sorted, &same, "everybody gets one node");
+        prop_assert!(cost(places, traffic, &order) <= cost(places, traffic, &same));
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn no_grid_is_placed_worse_than_it_was(
+            dims in prop::collection::vec((1..7_i32, any::<bool>()), 1..4), places in places_of(216),
+        ) {
+            let (dims, periods): (Vec<i32>, Vec<bool>) = dims.into_iter().unzip();
+            let grid = grid(&dims, &periods);
+            check(&places, &Traffic::of_grid(&grid), Some(&grid))?;
+        }
+
+        #[test]
+        fn no_graph_is_placed_worse_than_it_was(
+            edges in prop::collection::vec((0..20_u32, 0..20_u32, 0..9_u64), 0..80), places in places_of(20),
+        ) {
+            check(&places, &Traffic::of_edges(20, edges), None)?;
+        }
+    }
+}
