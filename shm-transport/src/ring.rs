@@ -93,6 +93,9 @@ const SHORT: u64 = 1 << 61;
 const GO_ON: u64 = 1 << 63;
 /// Grains in front of the frames.
 const FIRST: u64 = 2 * GRAINS;
+/// Grains that the producer asks for before it needs them. With less the time to own a
+/// line shows in the rate of small messages; more than that loses again.
+const AHEAD: u64 = 4 * GRAINS;
 /// Grains that the consumer gathers at least before it gives them back.
 const GATHER: u64 = 16 * GRAINS;
 
@@ -235,6 +238,8 @@ pub struct Producer {
     limit: u64,
     /// Words from `position` to here are 0.
     cleared: u64,
+    /// Lines up to here were asked for.
+    asked: u64,
     /// The consumer's position as last seen.
     consumed: u64,
     /// Grains of a lap, `FIRST` included. No frame reaches the last one, so that
@@ -268,6 +273,7 @@ impl Producer {
             position: start,
             limit: end,
             cleared,
+            asked: start,
             consumed: start,
             end,
             is_new: false,
@@ -348,6 +354,7 @@ impl Producer {
         self.memory.word(self.position).store(GO_ON | self.memory.place(position), Ordering::Release);
         self.position = position;
         self.cleared = position + 1;
+        self.asked = position;
     }
 
     /// The grains up to `end` have memory now.
@@ -484,6 +491,7 @@ impl Producer {
         if self.cleared < next + GRAINS && self.cleared < self.limit {
             self.clear(self.cleared);
         }
+        self.ask_ahead();
     }
 
     /// Clears the words from `from`, behind which none is, to the end of its line.
@@ -493,7 +501,16 @@ impl Producer {
         for grain in from..self.cleared {
             self.memory.word(grain).store(0, Ordering::Relaxed);
         }
-        self.memory.will_write(self.cleared + GRAINS);
+    }
+
+    /// Asks for the lines of the next frames, each once.
+    #[inline(always)]
+    fn ask_ahead(&mut self) {
+        let until = (self.position + AHEAD).min(self.limit);
+        while self.asked < until {
+            self.memory.will_write(self.asked);
+            self.asked += GRAINS;
+        }
     }
 }
 
