@@ -507,6 +507,7 @@ impl Producer {
     #[inline(always)]
     fn ask_ahead(&mut self) {
         let until = (self.position + AHEAD).min(self.limit);
+        self.asked = self.asked.max(self.position);
         while self.asked < until {
             self.memory.will_write(self.asked);
             self.asked += GRAINS;
