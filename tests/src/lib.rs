@@ -1,6 +1,7 @@
 //! Programs and suites that cross rooms.
 
-#![deny(unsafe_code)] // allowed in `bytes` alone
+#![deny(unsafe_code)] // allowed in `bytes` and `idle`
 
 pub mod bytes;
 pub mod conformance;
+pub mod idle;

@@ -1,13 +1,38 @@
 //! The transport over InfiniBand and RoCE, through libibverbs, which is opened when
-//! the first transport is made.
+//! the first transport is made. `docs/verbs.md` describes the protocol.
+//!
+//! - [`ibv`] is libibverbs; [`device`] chooses a port; `unavailable` says why there is none
+//! - `connect` makes connections, as `handshake` decides, by datagrams (`hello`)
+//!   through the `bell`
+//! - `post`, `poll` and `read` are what runs for each message; `pair` is what they share,
+//!   `memory` the registered slots
+//! - `wake` sleeps and wakes
+//!
+//! Invariants: a frame is kept until the peer has consumed it, and goes again when its
+//! connection breaks; frames of a pair are handed up once and in order; nothing that a
+//! peer sends leads outside of the slot that it arrived in.
 
-#![deny(unsafe_code)] // allowed in `ibv`
+#![deny(unsafe_code)] // allowed in `ibv`, `memory` and `post`
 
+mod bell;
+mod connect;
 pub mod device;
+mod handshake;
+mod hello;
 pub mod ibv;
+mod memory;
+mod pair;
+mod poll;
+mod post;
+mod read;
 mod settings;
+mod store;
+mod transport;
 mod unavailable;
+mod wake;
 
+pub use connect::VerbsTransport;
 pub use device::Port;
 pub use settings::Settings;
+pub use store::{Store, Together};
 pub use unavailable::Unavailable;

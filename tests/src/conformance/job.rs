@@ -1,13 +1,21 @@
 //! All ranks of a job in one thread.
 
+use std::time::Duration;
+
 use fabric::sim::Rng;
-use fabric::{Limits, Peer, Transport};
+use fabric::{Limits, Peer, Transport, WaitOn};
 use pt2pt::{Completion, Engine, Envelope, Mode, Pattern, RequestId, Settings};
 
 use crate::bytes::{Bytes, Shape};
+use crate::idle::until_readable;
 
 /// Rounds of progress after which a wait is given up.
 const PATIENCE: usize = 2_000_000;
+/// Rounds in which nothing moves after which nothing will.
+const REST: usize = 300;
+/// How long all ranks sleep on a device when each says that it may; it counts as so many
+/// rounds.
+const NAP: (Duration, usize) = (Duration::from_millis(2), REST / 4);
 
 /// Point-to-point on the world communicator of the tests, where ranks and peers
 /// have the same numbers.
@@ -19,6 +27,8 @@ pub struct Job<T: Transport> {
     pub(super) rng: Rng,
     /// Ranks that are not to be driven any more.
     pub(super) dead: Vec<u32>,
+    /// Rounds in which nothing has moved.
+    still: usize,
     case: String,
     seed: u64,
 }
@@ -62,7 +72,7 @@ impl<T: Transport> Job<T> {
     pub fn with_settings(case: &str, seed: u64, transports: Vec<T>, settings: Settings) -> Job<T> {
         let ranks = (0..).map(Peer);
         let engines = ranks.zip(transports).map(|(me, transport)| Engine::new(me, transport, settings));
-        Job { engines: engines.collect(), rng: Rng::new(seed), dead: Vec::new(), case: case.to_owned(), seed }
+        Job { engines: engines.collect(), rng: Rng::new(seed), dead: Vec::new(), still: 0, case: case.to_owned(), seed }
     }
 
     /// How many ranks there are.
@@ -115,16 +125,24 @@ impl<T: Transport> Job<T> {
     /// One round of progress of everybody who would not sleep; true if anything
     /// moved. A wake-up that is missing shows as a wait for ever.
     pub fn progress(&mut self) -> bool {
-        let mut moved = false;
+        let (mut moved, mut asleep) = (false, Vec::new());
         for (rank, engine) in self.engines.iter_mut().enumerate() {
             if self.dead.contains(&(rank as u32)) {
                 continue;
             }
-            if engine.arm().is_none() {
-                moved |= engine.progress();
+            match engine.arm() {
+                None => moved |= engine.progress(),
+                Some(WaitOn::Fd(fd)) => asleep.push(fd),
+                Some(_) => {}
             }
-            engine.disarm();
         }
+        // On a device nothing moves while everybody asks whether something has.
+        if asleep.len() == self.engines.len() - self.dead.len() {
+            let woken = until_readable(&asleep, NAP.0);
+            self.still = if woken { 0 } else { self.still + NAP.1 };
+        }
+        self.still = if moved { 0 } else { self.still + 1 };
+        self.engines.iter_mut().for_each(Engine::disarm);
         moved
     }
 
@@ -140,10 +158,10 @@ impl<T: Transport> Job<T> {
 
     /// Progress until nothing has moved for a long while.
     pub fn quiet(&mut self) {
-        let mut still = 0;
+        self.still = 0;
         for _ in 0..PATIENCE {
-            still = if self.progress() { 0 } else { still + 1 };
-            if still > 300 {
+            self.progress();
+            if self.still > REST {
                 return;
             }
         }

@@ -68,8 +68,11 @@ pub fn run<T: Transport>(seed: u64, mut make: impl FnMut(u32, u64) -> Vec<T>) {
     for case in cases() {
         for &ranks in case.ranks {
             let mut job = Job::new(case.name, seed, make(ranks, seed));
+            let began = std::time::Instant::now();
             (case.run)(&mut job);
             job.end();
+            // Captured unless asked for: what takes long on a slow device.
+            println!("{:>6} ms  {}, {ranks} ranks", began.elapsed().as_millis(), case.name);
         }
     }
 }

@@ -1,0 +1,13 @@
+//! Sleeping until one of several descriptors is readable.
+
+#![allow(unsafe_code)]
+
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+/// Sleeps until one of them is readable, but no longer than `most`; true if one is.
+pub fn until_readable(fds: &[RawFd], most: Duration) -> bool {
+    let mut list: Vec<_> = fds.iter().map(|&fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
+    // SAFETY: as many valid entries as are said, for the length of the call.
+    unsafe { libc::poll(list.as_mut_ptr(), list.len() as libc::nfds_t, most.as_millis() as i32) > 0 }
+}

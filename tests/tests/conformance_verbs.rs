@@ -1,0 +1,88 @@
+//! The conformance suite on InfiniBand or RoCE: all ranks in this process, each with its
+//! own device context, on the devices that `VERBENA_TEST_DEVICES` names (with commas; in turn).
+//!
+//! Runs where there is RDMA (`cargo xtask vm` makes Soft-RoCE); elsewhere it says why not.
+//! `VERBENA_TEST_SEED` runs it with another seed.
+
+use fabric::Peer;
+use fabric::knobs::Rendezvous;
+use tests::conformance::{Job, Weather, garbage, run, storm};
+use verbs_transport::{Settings, Together, VerbsTransport};
+
+fn seed() -> u64 {
+    std::env::var("VERBENA_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_260_928)
+}
+
+/// The devices to use; `None` where there is no RDMA and none was asked for.
+fn devices() -> Option<Vec<String>> {
+    if let Ok(names) = std::env::var("VERBENA_TEST_DEVICES") {
+        return Some(names.split(',').map(str::to_owned).collect());
+    }
+    match verbs_transport::Port::choose(&Settings::default()) {
+        Ok(port) => Some(vec![port.device]),
+        Err(why) => {
+            eprintln!("not run: {why}");
+            None
+        }
+    }
+}
+
+fn transports(devices: &[String], ranks: u32, settings: &Settings) -> Vec<VerbsTransport> {
+    let store = Together::default();
+    let open = |rank: u32| {
+        let device = Some(devices[rank as usize % devices.len()].clone());
+        let settings = Settings { device, ..settings.clone() };
+        VerbsTransport::open(settings, Peer(rank), ranks, [3; 32], Box::new(store.clone())).expect("a transport")
+    };
+    (0..ranks).map(open).collect()
+}
+
+fn suite(settings: &Settings) {
+    if let Some(devices) = devices() {
+        run(seed(), |ranks, _| transports(&devices, ranks, settings));
+    }
+}
+
+#[test]
+fn as_configured_by_default() {
+    suite(&Settings::default());
+}
+
+#[test]
+fn without_reads() {
+    suite(&Settings { rendezvous: Rendezvous::Copy, ..Settings::default() });
+}
+
+#[test]
+fn smallest_windows() {
+    suite(&Settings { credits: 4, eager_max: 300, get_min: 3000, ..Settings::default() });
+}
+
+#[test]
+fn one_connection_at_a_time() {
+    let Some(devices) = devices() else { return };
+    let settings = Settings { connections: 1, credits: 8, ..Settings::default() };
+    let mut job = Job::new("one connection at a time", seed(), transports(&devices, 4, &settings));
+    storm(&mut job, &Weather { steps: 200, ..Weather::default() });
+    job.end();
+}
+
+#[test]
+fn storms() {
+    let Some(devices) = devices() else { return };
+    for seed in seed()..seed() + 4 {
+        let settings = Settings { credits: [4, 8, 32][seed as usize % 3], ..Settings::default() };
+        let mut job = Job::new("storms", seed, transports(&devices, 4, &settings));
+        storm(&mut job, &Weather::default());
+        job.end();
+    }
+}
+
+#[test]
+fn a_peer_lies() {
+    let Some(devices) = devices() else { return };
+    for seed in seed()..seed() + 3 {
+        let settings = Settings { rendezvous: Rendezvous::Copy, ..Settings::default() };
+        garbage(seed, transports(&devices, 3, &settings));
+    }
+}

@@ -1,0 +1,593 @@
+//! Set-up: the transport of one process, and connections on first use.
+//!
+//! Nothing here runs for a message once its pair is ready. What happens and when is
+//! decided by [`Handshake`](crate::handshake::Handshake); this file does it.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fabric::knobs::Rendezvous;
+use fabric::{Limits, Lost, Peer};
+use rustc_hash::FxHashMap;
+
+use crate::bell::{Bell, random_psn};
+use crate::device::Port;
+use crate::handshake::{Actions, Heard, Phase};
+use crate::hello::{Door, Hello, Kind};
+use crate::ibv::layout::{access, qp_mask as mask, qp_state as state};
+use crate::ibv::{Ah, Channel, Cq, Mr, Pd, Qp, QpAttr, Srq, Wc};
+use crate::memory::Pool;
+use crate::pair::{EXTRA, Pair, READS, SPARE};
+use crate::settings::Settings;
+use crate::store::Store;
+use crate::unavailable::Unavailable;
+use crate::wake::Alarm;
+
+/// Number and credit in front of a header.
+pub(crate) const PREFIX: usize = 8;
+/// In front of a body.
+pub(crate) const FRONT: usize = PREFIX + fabric::Header::SIZE;
+/// Completions taken at once.
+pub(crate) const BATCH: usize = 16;
+/// Bytes of a slot for short frames.
+const SHORT: usize = 256;
+/// Bytes that may travel in the request itself.
+const INLINE: u32 = 220;
+/// Breaks in a row, without a frame consumed, that end a pair.
+const BREAKS: u32 = 10;
+/// Pauses between calls: the first and the longest.
+const PAUSE: Duration = Duration::from_millis(2);
+const LONGEST: Duration = Duration::from_millis(500);
+
+/// What a request is, in the highest bits of its number.
+pub(crate) mod mark {
+    pub(crate) const RECEIVE: u64 = 0;
+    pub(crate) const SEND: u64 = 1 << 62;
+    pub(crate) const BELL_RECEIVE: u64 = 2 << 62;
+    pub(crate) const BELL_SEND: u64 = 3 << 62;
+    pub(crate) const ALL: u64 = 3 << 62;
+}
+
+/// A queue pair in error, until what has arrived on it is taken.
+#[derive(Debug)]
+pub(crate) struct Retired {
+    pub(crate) qp: Qp,
+    /// The poll in which it was retired.
+    pub(crate) at: u64,
+}
+
+/// The transport over InfiniBand and RoCE of one process.
+pub struct VerbsTransport {
+    // In the order in which they must be destroyed.
+    pub(crate) pairs: Vec<Pair>,
+    pub(crate) retired: Vec<Retired>,
+    /// Registrations by the key that others know, with the peer that may use each.
+    pub(crate) registered: FxHashMap<u32, (Peer, Mr)>,
+    pub(crate) bell: Bell,
+    pub(crate) srq: Srq,
+    pub(crate) cq: Cq,
+    pub(crate) receives: Pool,
+    pub(crate) long: Pool,
+    pub(crate) short: Pool,
+    pub(crate) pd: Arc<Pd>,
+    pub(crate) alarm: Alarm,
+    pub(crate) port: Port,
+    pub(crate) settings: Settings,
+    pub(crate) store: Box<dyn Store>,
+    pub(crate) secret: [u8; 32],
+    pub(crate) me: Peer,
+    pub(crate) limits: Limits,
+    /// By rank: place in `pairs` + 1, or 0.
+    by_rank: Vec<u32>,
+    /// By number of a queue pair, also of a retired one.
+    pub(crate) by_queue: FxHashMap<u32, u32>,
+    /// Pairs whose address or handshake is awaited.
+    pub(crate) unsettled: Vec<u32>,
+    /// Pairs that owe credit.
+    pub(crate) debts: Vec<u32>,
+    /// Pairs that had no room when last asked.
+    pub(crate) starved: Vec<u32>,
+    /// For the sink, with the next poll.
+    pub(crate) outcomes: Vec<(u64, Result<(), Lost>)>,
+    pub(crate) losses: Vec<Lost>,
+    pub(crate) completions: [Wc; BATCH],
+    /// Of these, those that `arm` has taken.
+    pub(crate) stashed: usize,
+    /// Receives to post again.
+    pub(crate) empty: Vec<u32>,
+    pub(crate) polls: u64,
+    /// Queue pairs at once, at most.
+    most: u32,
+    /// Connections that there are receives for.
+    provided: u32,
+    /// Requests that a send queue has room for.
+    pub(crate) depth: u32,
+    pub(crate) is_armed: bool,
+}
+
+impl VerbsTransport {
+    /// The transport of rank `me` of `size`, on the port that the settings choose. Puts this
+    /// process's address into the store; talks to nobody.
+    pub fn open(
+        settings: Settings,
+        me: Peer,
+        size: u32,
+        secret: [u8; 32],
+        mut store: Box<dyn Store>,
+    ) -> Result<VerbsTransport, Unavailable> {
+        let port = Port::choose(&settings)?;
+        let step = |what| {
+            let device = port.device.clone();
+            move |error: io::Error| Unavailable::step(&device, what, error)
+        };
+        let pd = Pd::new(&port.context).map_err(step("making a protection domain"))?;
+        let channel = Channel::new(&port.context).map_err(step("making a completion channel"))?;
+        let credits = settings.credits;
+        let depth = credits + EXTRA;
+        let most = most_connections(&settings, &port, size);
+        let room = Bell::COMPLETIONS + 64 + most.min(4) * completions_each(credits);
+        let cq = Cq::new(&channel, room).map_err(step("making a completion queue"))?;
+        let srq = Srq::new(&pd, most * (credits + SPARE)).map_err(step("making a shared receive queue"))?;
+        let frame = settings.eager_max + PREFIX;
+        let receives = Pool::new(&pd, FRONT + frame, most * (credits + SPARE));
+        let long = Pool::new(&pd, FRONT + frame, most.min(64) * credits);
+        let short = Pool::new(&pd, SHORT, most.min(64) * credits);
+        let marks = [mark::BELL_RECEIVE, mark::BELL_SEND];
+        let bell = Bell::new(&pd, &cq, &port, &secret, marks).map_err(step("making a datagram queue pair"))?;
+        let fds = [channel.fd(), port.context.async_fd()].into_iter().chain(store.fd());
+        let alarm = Alarm::new(fds).map_err(step("watching its events"))?;
+        let door = Door { address: port.address, bell: bell.number() };
+        store.put(&key(me), &door.encode()).map_err(Unavailable::Store)?;
+        let get_from = match settings.rendezvous {
+            Rendezvous::Read => settings.get_min,
+            Rendezvous::Copy => u64::MAX,
+        };
+        let limits = Limits { frame, eager: settings.eager_max, get_from };
+        let mut transport = VerbsTransport {
+            pairs: Vec::new(),
+            retired: Vec::new(),
+            registered: FxHashMap::default(),
+            bell,
+            srq,
+            cq,
+            receives,
+            long,
+            short,
+            pd,
+            alarm,
+            port,
+            settings,
+            store,
+            secret,
+            me,
+            limits,
+            by_rank: vec![0; size as usize],
+            by_queue: FxHashMap::default(),
+            unsettled: Vec::new(),
+            debts: Vec::new(),
+            starved: Vec::new(),
+            outcomes: Vec::new(),
+            losses: Vec::new(),
+            completions: [Wc::default(); BATCH],
+            stashed: 0,
+            empty: Vec::new(),
+            polls: 0,
+            most,
+            provided: 0,
+            depth,
+            is_armed: false,
+        };
+        // So that a lack of memory shows now and not in the middle of the job.
+        let device = transport.port.device.clone();
+        transport.provide(1).map_err(|error| Unavailable::step(&device, "registering its buffers", error))?;
+        Ok(transport)
+    }
+
+    /// The port in use.
+    pub fn port(&self) -> &Port {
+        &self.port
+    }
+
+    /// The pair of a peer, if it was talked to.
+    #[inline]
+    pub(crate) fn place(&self, peer: Peer) -> Option<usize> {
+        match self.by_rank.get(peer.0 as usize) {
+            Some(&place) if place != 0 => Some(place as usize - 1),
+            _ => None,
+        }
+    }
+
+    /// The pair of a peer, made on first use.
+    #[cold]
+    pub(crate) fn meet(&mut self, peer: Peer) -> Result<usize, Lost> {
+        if let Some(at) = self.place(peer) {
+            return Ok(at);
+        }
+        let Some(place) = self.by_rank.get_mut(peer.0 as usize).filter(|_| peer != self.me) else {
+            return Err(Lost { peer, why: "there is no such process in the job".into() });
+        };
+        self.pairs.push(Pair::new(peer, Instant::now()));
+        *place = self.pairs.len() as u32;
+        Ok(self.pairs.len() - 1)
+    }
+
+    /// Begins to connect unless that is under way.
+    #[cold]
+    pub(crate) fn want(&mut self, at: usize) {
+        let pair = &mut self.pairs[at];
+        if pair.lost.is_some() || pair.shake.phase != Phase::Idle {
+            return;
+        }
+        if pair.door.is_none() {
+            self.unsettle(at);
+            return self.look_up(at);
+        }
+        let actions = pair.shake.want();
+        self.act(at, actions, None);
+    }
+
+    /// Asks the store for the address of a peer that is to be called.
+    fn look_up(&mut self, at: usize) {
+        let peer = self.pairs[at].peer;
+        match self.store.try_value(&key(peer)) {
+            Ok(None) => {
+                let again = if self.store.fd().is_some() { LONGEST } else { PAUSE };
+                self.pairs[at].ring_at = Instant::now() + again;
+            }
+            Ok(Some(bytes)) => match Door::decode(&bytes) {
+                Some(door) => {
+                    self.pairs[at].door = Some(door);
+                    self.want(at);
+                }
+                None => self.lose(at, "its address in the job's store is none of this version's".into()),
+            },
+            Err(why) => self.lose(at, format!("its address is not to be had: {why}")),
+        }
+    }
+
+    /// Looks after everything that is not settled: addresses, calls that are due.
+    #[cold]
+    pub(crate) fn tend(&mut self) {
+        let now = Instant::now();
+        for place in std::mem::take(&mut self.unsettled) {
+            let at = place as usize;
+            let pair = &self.pairs[at];
+            let overdue = pair.broke_at.is_some_and(|broke| now - broke > self.settings.lost_after);
+            if overdue && pair.lost.is_none() {
+                let limit = self.settings.lost_after.as_secs();
+                self.lose(
+                    at,
+                    format!("the connection broke and did not come back within {limit} s (verbs.lost_after)"),
+                );
+            } else if pair.is_calling() {
+                if now >= pair.ring_at {
+                    self.greet(at);
+                }
+                self.unsettle(at);
+            } else if pair.shake.phase == Phase::Idle && pair.needs_connection() {
+                let (is_known, is_due) = (pair.door.is_some(), now >= pair.ring_at);
+                self.unsettle(at);
+                match is_known {
+                    // An answer of the store may be there at any time.
+                    false => self.look_up(at),
+                    true if is_due => self.want(at),
+                    true => {}
+                }
+            }
+        }
+    }
+
+    /// When `tend` is due.
+    pub(crate) fn next_call(&self) -> Option<Instant> {
+        self.unsettled.iter().map(|&at| &self.pairs[at as usize]).map(|pair| pair.ring_at).min()
+    }
+
+    pub(crate) fn unsettle(&mut self, at: usize) {
+        if !self.unsettled.contains(&(at as u32)) {
+            self.unsettled.push(at as u32);
+        }
+    }
+
+    /// A datagram of the job.
+    #[cold]
+    pub(crate) fn hear(&mut self, hello: &Hello, bell: u32) {
+        if hello.to != self.me.0 {
+            return;
+        }
+        let Ok(at) = self.meet(Peer(hello.from)) else { return };
+        let pair = &mut self.pairs[at];
+        if pair.lost.is_some() {
+            return;
+        }
+        let door = Door { address: hello.address, bell };
+        if pair.door != Some(door) {
+            (pair.door, pair.ah) = (Some(door), None);
+        }
+        if hello.kind == Kind::Close {
+            return self.closed(at, hello);
+        }
+        let wants_answer = hello.kind == Kind::Call;
+        let heard = Heard { epoch: hello.epoch, queue: hello.queue, yours: hello.yours, wants_answer };
+        let actions = pair.shake.hear(heard);
+        self.act(at, actions, Some(hello));
+    }
+
+    /// Does what the handshake asks for. What fails breaks the pair: it tries again.
+    pub(crate) fn act(&mut self, at: usize, actions: Actions, hello: Option<&Hello>) {
+        if actions == Actions::default() {
+            return;
+        }
+        if let Err(error) = self.try_act(at, actions, hello) {
+            self.break_pair(at, &error.to_string());
+        }
+    }
+
+    fn try_act(&mut self, at: usize, actions: Actions, hello: Option<&Hello>) -> io::Result<()> {
+        if actions.renew {
+            self.renew(at)?;
+        }
+        if let Some(hello) = hello.filter(|_| actions.connect) {
+            self.connect(at, hello)?;
+        }
+        if actions.start {
+            self.start(at)?;
+        }
+        if actions.greet {
+            self.greet(at);
+        }
+        if self.pairs[at].is_calling() {
+            self.unsettle(at);
+        }
+        Ok(())
+    }
+
+    /// A new queue pair in place of the old one, if there is one.
+    fn renew(&mut self, at: usize) -> io::Result<()> {
+        self.retire(at);
+        self.make_way(at)?;
+        let qp = Qp::new(&self.pd, &self.cq, Some(&self.srq), self.depth, 0, INLINE)?;
+        let init = QpAttr {
+            qp_state: state::INIT,
+            pkey_index: self.port.pkey_index,
+            port_num: self.port.number,
+            qp_access_flags: (access::REMOTE_READ | access::REMOTE_WRITE) as u32,
+            ..QpAttr::default()
+        };
+        qp.modify(init, mask::STATE | mask::PKEY_INDEX | mask::PORT | mask::ACCESS_FLAGS)?;
+        self.by_queue.insert(qp.number(), at as u32);
+        let pair = &mut self.pairs[at];
+        pair.shake.made(qp.number());
+        (pair.psn, pair.pause, pair.used_at) = (random_psn(), 0, self.polls);
+        pair.qp = Some(qp);
+        Ok(())
+    }
+
+    /// To RTR: from now on it can receive.
+    fn connect(&mut self, at: usize, hello: &Hello) -> io::Result<()> {
+        let pair = &mut self.pairs[at];
+        let Some(qp) = &pair.qp else { return Err(io::Error::from_raw_os_error(libc::ENOTCONN)) };
+        let device = &self.port.device_attr;
+        let answered = small(device.max_qp_rd_atom);
+        let attr = QpAttr {
+            qp_state: state::RTR,
+            path_mtu: self.port.attr.active_mtu.min(hello.mtu.into()),
+            dest_qp_num: hello.queue,
+            rq_psn: hello.psn,
+            max_dest_rd_atomic: answered,
+            // 0.64 ms, which is not reached in normal running.
+            min_rnr_timer: 12,
+            ah_attr: self.port.way_to(&hello.address, &self.settings),
+            ..QpAttr::default()
+        };
+        let what = mask::STATE | mask::AV | mask::PATH_MTU | mask::DEST_QPN | mask::RQ_PSN;
+        qp.modify(attr, what | mask::MAX_DEST_RD_ATOMIC | mask::MIN_RNR_TIMER)?;
+        pair.reads_at_once = usize::from(small(device.max_qp_init_rd_atom).min(hello.reads)).clamp(1, READS);
+        pair.window = hello.window.min(self.depth - EXTRA);
+        self.credit(at, hello.consumed).map_err(|why| io::Error::other(why.to_owned()))
+    }
+
+    /// To RTS: everything that is not consumed goes again, and so do reads.
+    fn start(&mut self, at: usize) -> io::Result<()> {
+        let pair = &mut self.pairs[at];
+        let Some(qp) = &pair.qp else { return Err(io::Error::from_raw_os_error(libc::ENOTCONN)) };
+        let attr = QpAttr {
+            qp_state: state::RTS,
+            timeout: self.settings.ack_timeout,
+            retry_cnt: self.settings.retries,
+            // For ever.
+            rnr_retry: 7,
+            sq_psn: pair.psn,
+            max_rd_atomic: pair.reads_at_once as u8,
+            ..QpAttr::default()
+        };
+        let what = mask::STATE | mask::TIMEOUT | mask::RETRY_CNT | mask::RNR_RETRY | mask::SQ_PSN;
+        qp.modify(attr, what | mask::MAX_QP_RD_ATOMIC)?;
+        pair.told = pair.consumed;
+        self.replay(at);
+        self.read_on(at);
+        Ok(())
+    }
+
+    /// Calls, or answers.
+    fn greet(&mut self, at: usize) {
+        let kind = if self.pairs[at].shake.wants_answer() { Kind::Call } else { Kind::Answer };
+        self.say(at, kind);
+        let pair = &mut self.pairs[at];
+        let pause = (PAUSE * (1 << pair.pause.min(8))).min(LONGEST);
+        pair.ring_at = Instant::now() + pause;
+        pair.pause += 1;
+    }
+
+    /// Sends a datagram about a pair; one that can't be sent counts as lost on the way.
+    pub(crate) fn say(&mut self, at: usize, kind: Kind) {
+        let pair = &mut self.pairs[at];
+        let Some(door) = pair.door else { return };
+        let hello = Hello {
+            kind,
+            from: self.me.0,
+            to: pair.peer.0,
+            epoch: pair.shake.epoch,
+            queue: pair.qp.as_ref().map_or(0, Qp::number),
+            psn: pair.psn,
+            yours: pair.shake.theirs,
+            consumed: pair.consumed,
+            window: self.settings.credits,
+            address: self.port.address,
+            mtu: self.port.attr.active_mtu as u8,
+            reads: small(self.port.device_attr.max_qp_rd_atom),
+        };
+        if pair.ah.is_none() {
+            pair.ah = Ah::new(&self.pd, self.port.way_to(&door.address, &self.settings)).ok();
+        }
+        if let Some(ah) = &pair.ah {
+            let _ = self.bell.ring(ah, door.bell, &hello.encode(&self.secret));
+        }
+    }
+
+    /// Room for one more queue pair, in the queues and among those that there may be.
+    fn make_way(&mut self, at: usize) -> io::Result<()> {
+        let live = self.pairs.iter().filter(|pair| pair.qp.is_some()).count() as u32;
+        if live >= self.most || self.provide(live + 1).is_err() {
+            let idle = |pair: &Pair| (!pair.reads.is_empty(), !pair.retained.is_empty(), pair.used_at);
+            let others = (0..self.pairs.len()).filter(|&other| other != at && self.pairs[other].qp.is_some());
+            let Some(victim) = others.min_by_key(|&other| idle(&self.pairs[other])) else {
+                return self.provide(live + 1);
+            };
+            self.close(victim);
+        }
+        Ok(())
+    }
+
+    /// Receives and completions for so many connections.
+    fn provide(&mut self, connections: u32) -> io::Result<()> {
+        let each = completions_each(self.settings.credits);
+        let room = Bell::COMPLETIONS + 64 + (connections + self.retired.len() as u32) * each;
+        if self.cq.entries() < room {
+            let most = u32::try_from(self.port.device_attr.max_cqe).unwrap_or(room);
+            self.cq.resize((2 * room).min(most).max(room))?;
+        }
+        while self.provided < connections {
+            for _ in 0..self.settings.credits + SPARE {
+                let slot = self.receives.take()?.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+                self.empty.push(slot);
+            }
+            self.provided += 1;
+        }
+        self.post_empty();
+        Ok(())
+    }
+
+    /// Closes the connection of a pair that has been idle for longest.
+    fn close(&mut self, at: usize) {
+        self.say(at, Kind::Close);
+        self.retire(at);
+        self.pairs[at].shake.broke();
+        self.resume_later(at);
+    }
+
+    /// The other side has closed, or answers that it has.
+    fn closed(&mut self, at: usize, hello: &Hello) {
+        if self.credit(at, hello.consumed).is_err() {
+            return self.lose(at, "it acknowledges what was never sent".into());
+        }
+        let pair = &self.pairs[at];
+        if pair.shake.phase != Phase::Idle && pair.shake.epoch == hello.epoch {
+            self.say(at, Kind::Close);
+            self.retire(at);
+            self.pairs[at].shake.broke();
+            self.resume_later(at);
+        }
+    }
+
+    /// What was not consumed goes through another connection, in a moment: the answer to
+    /// Close may still say that it was.
+    fn resume_later(&mut self, at: usize) {
+        if self.pairs[at].needs_connection() {
+            self.pairs[at].ring_at = Instant::now() + 8 * PAUSE;
+            self.unsettle(at);
+        }
+    }
+
+    /// Takes a pair's queue pair out of service; what has arrived on it still counts.
+    pub(crate) fn retire(&mut self, at: usize) {
+        let (long, short) = (&mut self.long, &mut self.short);
+        let qp = self.pairs[at].disconnect(|slot| crate::post::put(long, short, slot));
+        if let Some(qp) = qp {
+            let _ = qp.modify(QpAttr { qp_state: state::ERR, ..QpAttr::default() }, mask::STATE);
+            self.retired.push(Retired { qp, at: self.polls });
+        }
+    }
+
+    /// A connection has failed: it is made anew if anything is to go through it.
+    #[cold]
+    pub(crate) fn break_pair(&mut self, at: usize, why: &str) {
+        let had_worked = self.pairs[at].is_ready();
+        self.retire(at);
+        let now = Instant::now();
+        let pair = &mut self.pairs[at];
+        pair.shake.broke();
+        if pair.lost.is_some() {
+            return;
+        }
+        pair.breaks += 1;
+        if had_worked {
+            pair.broke_at.get_or_insert(now);
+        }
+        if pair.breaks > BREAKS {
+            return self.lose(at, format!("the connection broke {BREAKS} times in a row, the last time because {why}"));
+        }
+        pair.ring_at = now + PAUSE * (1 << pair.breaks.min(8));
+        if pair.needs_connection() {
+            self.unsettle(at);
+        }
+    }
+
+    /// Gives a peer up.
+    #[cold]
+    pub(crate) fn lose(&mut self, at: usize, why: String) {
+        self.retire(at);
+        // Nothing may write into memory of reads that are over.
+        self.retired.retain(|retired| self.by_queue.get(&retired.qp.number()) != Some(&(at as u32)));
+        self.by_queue.retain(|_, place| *place != at as u32);
+        let pair = &mut self.pairs[at];
+        pair.shake.broke();
+        if pair.lost.is_some() {
+            return;
+        }
+        let lost = Lost { peer: pair.peer, why: why.clone() };
+        pair.lost = Some(why);
+        for held in pair.retained.drain(..) {
+            crate::post::put(&mut self.long, &mut self.short, held.slot);
+        }
+        self.outcomes.extend(pair.reads.drain(..).map(|read| (read.token, Err(lost.clone()))));
+        self.losses.push(lost);
+    }
+}
+
+fn key(peer: Peer) -> String {
+    format!("verbs/{}", peer.0)
+}
+
+fn small(number: i32) -> u8 {
+    number.clamp(1, 16) as u8
+}
+
+/// Completions that one connection can have in the queue.
+fn completions_each(credits: u32) -> u32 {
+    credits + SPARE + credits + EXTRA
+}
+
+/// Connections that settings and device allow.
+fn most_connections(settings: &Settings, port: &Port, size: u32) -> u32 {
+    let device = &port.device_attr;
+    let of = |most: i32, taken: u32, each: u32| u32::try_from(most).unwrap_or(0).saturating_sub(taken) / each;
+    let credits = settings.credits;
+    settings
+        .connections
+        .min(size.saturating_sub(1))
+        .min(of(device.max_cqe, Bell::COMPLETIONS + 64, completions_each(credits)))
+        .min(of(device.max_srq_wr, 0, credits + SPARE))
+        .min(of(device.max_qp, 1, 1))
+        .max(1)
+}

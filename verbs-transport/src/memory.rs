@@ -1,0 +1,158 @@
+//! Registered memory in slots of one size.
+//!
+//! A pool takes memory in chunks, as it needs it, and keeps it. A slot is an index.
+//! Whoever holds one is alone with its bytes, but for the device while a request on
+//! it is posted; then nobody looks at them. Chunks are not inherited by children.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use fabric::Memory;
+
+use crate::ibv::layout::access;
+use crate::ibv::{Mr, Pd, Sge};
+
+/// Slots of one size.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pd: Arc<Pd>,
+    /// Bytes of a slot, a multiple of 64.
+    slot: usize,
+    /// Slots of a chunk, a power of two.
+    of_chunk: u32,
+    /// Chunks at most.
+    most: usize,
+    chunks: Vec<Chunk>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    // Before the memory, so that it is deregistered before it is unmapped.
+    mr: Mr,
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the chunk owns its mapping.
+unsafe impl Send for Chunk {}
+
+impl Pool {
+    /// A pool that has no memory yet; `most` is the number of slots it may have.
+    pub(crate) fn new(pd: &Arc<Pd>, slot: usize, most: u32) -> Pool {
+        let slot = slot.next_multiple_of(64);
+        // About half a MiB, but no more than is needed.
+        let of_chunk = ((512 << 10) / slot as u32).clamp(1, most.max(1)).next_power_of_two();
+        let most = most.div_ceil(of_chunk) as usize;
+        Pool { pd: Arc::clone(pd), slot, of_chunk, most, chunks: Vec::new(), free: Vec::new() }
+    }
+
+    /// A slot, if one is free or can be made; an error when the system refuses.
+    #[inline]
+    pub(crate) fn take(&mut self) -> io::Result<Option<u32>> {
+        match self.free.pop() {
+            Some(slot) => Ok(Some(slot)),
+            None => self.grow(),
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self) -> io::Result<Option<u32>> {
+        if self.chunks.len() >= self.most {
+            return Ok(None);
+        }
+        let first = self.chunks.len() as u32 * self.of_chunk;
+        self.chunks.push(Chunk::new(&self.pd, self.slot * self.of_chunk as usize)?);
+        self.free.extend((first..first + self.of_chunk).rev());
+        Ok(self.free.pop())
+    }
+
+    /// Gives a slot back.
+    #[inline]
+    pub(crate) fn put(&mut self, slot: u32) {
+        self.free.push(slot);
+    }
+
+    /// True when a slot could be taken.
+    pub(crate) fn has_free(&self) -> bool {
+        !self.free.is_empty() || self.chunks.len() < self.most
+    }
+
+    #[inline]
+    fn place(&self, slot: u32) -> (&Chunk, NonNull<u8>) {
+        let chunk = &self.chunks[(slot / self.of_chunk) as usize];
+        let at = (slot % self.of_chunk) as usize * self.slot;
+        // SAFETY: a chunk has `of_chunk` slots.
+        (chunk, unsafe { chunk.base.add(at) })
+    }
+
+    /// The first `len` bytes of a slot that its holder writes.
+    #[inline]
+    pub(crate) fn bytes_mut(&mut self, slot: u32, len: usize) -> &mut [u8] {
+        assert!(len <= self.slot);
+        let (_, at) = self.place(slot);
+        // SAFETY: `len` bytes of a slot; `&mut self` and the module's rule (one holder,
+        // no request posted that writes it) make this the only access.
+        unsafe { std::slice::from_raw_parts_mut(at.as_ptr(), len) }
+    }
+
+    /// The first `len` bytes of a slot that its holder reads.
+    #[inline]
+    pub(crate) fn bytes(&self, slot: u32, len: usize) -> &[u8] {
+        assert!(len <= self.slot);
+        let (_, at) = self.place(slot);
+        // SAFETY: as for `bytes_mut`; the device may read meanwhile, but does not write.
+        unsafe { std::slice::from_raw_parts(at.as_ptr(), len) }
+    }
+
+    /// The first `len` bytes of a slot, for a request.
+    #[inline]
+    pub(crate) fn sge(&self, slot: u32, len: usize) -> Sge {
+        debug_assert!(len <= self.slot);
+        let (chunk, at) = self.place(slot);
+        Sge { addr: at.as_ptr() as u64, length: len as u32, lkey: chunk.mr.lkey() }
+    }
+
+    /// Bytes of a slot.
+    pub(crate) fn slot_bytes(&self) -> usize {
+        self.slot
+    }
+}
+
+impl Chunk {
+    fn new(pd: &Arc<Pd>, bytes: usize) -> io::Result<Chunk> {
+        use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory
+        // that exists.
+        let base = unsafe {
+            mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)?
+        };
+        // SAFETY: the mapping from above. Without it a child may take the pages away
+        // under older kernels.
+        let _ = unsafe { madvise(base, bytes, Advice::LinuxDontFork) };
+        // SAFETY: valid until unmapped, after the registration has gone.
+        let memory = unsafe { Memory::new(base.cast(), bytes) };
+        let registered = Mr::register(pd, memory, access::LOCAL_WRITE);
+        match (registered, NonNull::new(base.cast())) {
+            (Ok(mr), Some(base)) => Ok(Chunk { mr, base, bytes }),
+            (registered, _) => {
+                // SAFETY: the mapping from above, which nobody uses.
+                let _ = unsafe { munmap(base, bytes) };
+                Err(registered.err().unwrap_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM)))
+            }
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        for Chunk { mr, base, bytes } in self.chunks.drain(..) {
+            drop(mr);
+            // SAFETY: mapped in `new`; no slot is used after its pool.
+            let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), bytes) };
+        }
+    }
+}

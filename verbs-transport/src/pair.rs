@@ -1,0 +1,231 @@
+//! What is known of a peer that was talked to: its queue pair, the numbers of both
+//! directions, and what is under way.
+//!
+//! Invariants: `retained` holds the frames `acked .. next`, in order; `used` requests are
+//! in the send queue and `signaled` has one entry for each that will complete by itself.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use fabric::{Memory, Peer, Region};
+
+use crate::handshake::{Handshake, Phase};
+use crate::hello::Door;
+use crate::ibv::{Ah, Mr, Qp};
+
+/// Requests that the send queue has room for beside frames: credit, reads, and
+/// those that wait for a signaled one behind them.
+pub(crate) const EXTRA: u32 = 8 + READS as u32 + SIGNAL_EVERY;
+/// Every so many requests one completes by itself.
+pub(crate) const SIGNAL_EVERY: u32 = 16;
+/// Reads under way to one peer.
+pub(crate) const READS: usize = 4;
+/// Receives for each peer beside those for its frames: credit.
+pub(crate) const SPARE: u32 = 4;
+
+/// A frame that was sent and is not consumed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub(crate) slot: u32,
+    pub(crate) bytes: u32,
+}
+
+/// A request that completes by itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Signal {
+    /// Requests that are over with it.
+    pub(crate) requests: u32,
+    /// Bytes of a read, 0 for anything else.
+    pub(crate) read: u32,
+    /// A slot that is free then.
+    pub(crate) slot: Option<u32>,
+}
+
+/// A message that is read from the peer.
+#[derive(Debug)]
+pub(crate) struct Read {
+    pub(crate) token: u64,
+    pub(crate) region: Region,
+    pub(crate) from: u64,
+    pub(crate) into: Memory,
+    pub(crate) mr: Mr,
+    /// Bytes that were asked for on this connection or have arrived before.
+    pub(crate) asked: usize,
+    /// Bytes that have arrived.
+    pub(crate) arrived: usize,
+}
+
+/// A peer that was talked to.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    pub(crate) peer: Peer,
+    pub(crate) shake: Handshake,
+    pub(crate) qp: Option<Qp>,
+    /// Number of the next frame to it.
+    pub(crate) next: u32,
+    /// Frames to it that it has consumed.
+    pub(crate) acked: u32,
+    /// Frames to it that may be under way; 0 while not ready.
+    pub(crate) window: u32,
+    /// Frames from it that we have handed up; the number of the next one.
+    pub(crate) consumed: u32,
+    /// What of that we have told it.
+    pub(crate) told: u32,
+    pub(crate) retained: VecDeque<Held>,
+    /// Requests in the send queue.
+    pub(crate) used: u32,
+    /// Of these, those behind the last signaled one.
+    pub(crate) silent: u32,
+    pub(crate) signaled: VecDeque<Signal>,
+    pub(crate) reads: VecDeque<Read>,
+    /// Reads under way.
+    pub(crate) reading: usize,
+    /// Most reads that the two devices manage at once.
+    pub(crate) reads_at_once: usize,
+    /// Where our packets' numbers begin.
+    pub(crate) psn: u32,
+    /// The poll in which it was last used.
+    pub(crate) used_at: u64,
+    pub(crate) door: Option<Door>,
+    pub(crate) ah: Option<Ah>,
+    /// When to ring again, and the pause after that.
+    pub(crate) ring_at: Instant,
+    pub(crate) pause: u32,
+    /// When a connection that had worked broke.
+    pub(crate) broke_at: Option<Instant>,
+    /// Breaks in a row without a frame consumed.
+    pub(crate) breaks: u32,
+    /// Somebody waits for room.
+    pub(crate) starved: bool,
+    /// It was asked to tell what it has consumed.
+    pub(crate) asked_for_credit: bool,
+    /// It has asked us.
+    pub(crate) owes_credit: bool,
+    pub(crate) lost: Option<String>,
+}
+
+/// A peer says that it has consumed what was never sent.
+#[derive(Debug)]
+pub(crate) struct Impossible;
+
+impl Pair {
+    pub(crate) fn new(peer: Peer, now: Instant) -> Pair {
+        Pair {
+            peer,
+            shake: Handshake::new(),
+            qp: None,
+            next: 0,
+            acked: 0,
+            window: 0,
+            consumed: 0,
+            told: 0,
+            retained: VecDeque::new(),
+            used: 0,
+            silent: 0,
+            signaled: VecDeque::new(),
+            reads: VecDeque::new(),
+            reading: 0,
+            reads_at_once: 1,
+            psn: 0,
+            used_at: 0,
+            door: None,
+            ah: None,
+            ring_at: now,
+            pause: 0,
+            broke_at: None,
+            breaks: 0,
+            starved: false,
+            asked_for_credit: false,
+            owes_credit: false,
+            lost: None,
+        }
+    }
+
+    /// Room for one more frame.
+    #[inline]
+    pub(crate) fn has_room(&self, depth: u32) -> bool {
+        self.next.wrapping_sub(self.acked) < self.window && self.used + EXTRA - SIGNAL_EVERY <= depth
+    }
+
+    /// The peer has consumed frames up to that number; `free` gets their slots.
+    #[inline]
+    pub(crate) fn acknowledge(&mut self, consumed: u32, mut free: impl FnMut(u32)) -> Result<(), Impossible> {
+        let more = consumed.wrapping_sub(self.acked);
+        if more as usize > self.retained.len() {
+            // Told again, by a message that was overtaken; or nonsense.
+            return if (more as i32) < 0 { Ok(()) } else { Err(Impossible) };
+        }
+        for held in self.retained.drain(..more as usize) {
+            free(held.slot);
+        }
+        if more > 0 {
+            (self.acked, self.asked_for_credit, self.breaks, self.broke_at) = (consumed, false, 0, None);
+        }
+        Ok(())
+    }
+
+    /// True when something has to go to the peer.
+    pub(crate) fn needs_connection(&self) -> bool {
+        self.starved || !self.retained.is_empty() || !self.reads.is_empty()
+    }
+
+    /// True while its handshake goes on.
+    pub(crate) fn is_calling(&self) -> bool {
+        matches!(self.shake.phase, Phase::Calling | Phase::Confirming)
+    }
+
+    /// True when requests may be posted.
+    #[inline]
+    pub(crate) fn is_ready(&self) -> bool {
+        self.shake.phase == Phase::Ready
+    }
+
+    /// Gives the queue pair up; what was under way on it starts over.
+    pub(crate) fn disconnect(&mut self, mut free: impl FnMut(u32)) -> Option<Qp> {
+        self.signaled.drain(..).filter_map(|signal| signal.slot).for_each(&mut free);
+        (self.window, self.used, self.silent, self.reading) = (0, 0, 0, 0);
+        self.asked_for_credit = false;
+        self.reads.iter_mut().for_each(|read| read.asked = read.arrived);
+        self.qp.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(acked: u32, under_way: u32) -> Pair {
+        let mut pair = Pair::new(Peer(1), Instant::now());
+        (pair.acked, pair.next) = (acked, acked.wrapping_add(under_way));
+        pair.retained = (0..under_way).map(|slot| Held { slot, bytes: 48 }).collect();
+        pair
+    }
+
+    #[test]
+    fn consumed_frames_give_their_slots_back_in_order() {
+        // Numbers pass the end of 32 bits.
+        let mut pair = pair(u32::MAX - 1, 5);
+        let mut freed = Vec::new();
+        pair.acknowledge(1, |slot| freed.push(slot)).unwrap();
+        assert_eq!((freed.as_slice(), pair.acked, pair.retained.len()), ([0, 1, 2].as_slice(), 1, 2));
+        pair.acknowledge(u32::MAX, |_| panic!("freed twice")).unwrap();
+        assert_eq!(pair.acked, 1);
+        assert!(pair.acknowledge(4, |_| ()).is_err());
+        pair.acknowledge(3, |_| ()).unwrap();
+        assert!(pair.retained.is_empty());
+    }
+
+    #[test]
+    fn room_ends_with_the_window_and_with_the_queue() {
+        let mut pair = pair(0, 3);
+        let depth = 8 + EXTRA;
+        assert!(!pair.has_room(depth));
+        pair.window = 4;
+        assert!(pair.has_room(depth));
+        pair.used = depth;
+        assert!(!pair.has_room(depth));
+        pair.used = 0;
+        pair.window = 3;
+        assert!(!pair.has_room(depth));
+    }
+}

@@ -1,0 +1,249 @@
+//! The receiving half of the data path: what completions mean.
+
+use fabric::{Header, Sink};
+
+use crate::connect::{BATCH, FRONT, PREFIX, VerbsTransport, mark};
+use crate::ibv::layout::{wc_status, wc_status::WR_FLUSH_ERR};
+use crate::ibv::{Qp, Wc};
+use crate::post::{note, put};
+
+/// Batches of completions taken in one poll.
+const BATCHES: usize = 4;
+/// Polls between two looks at what is unsettled.
+const TEND: u64 = 16;
+
+impl VerbsTransport {
+    /// Hands over what has arrived; true if there was anything.
+    #[inline]
+    pub(crate) fn poll_queue(&mut self, sink: &mut impl Sink) -> bool {
+        self.polls += 1;
+        let mut moved = false;
+        if !self.unsettled.is_empty() && self.polls.is_multiple_of(TEND) {
+            self.tend();
+        }
+        for _ in 0..BATCHES {
+            let taken = match std::mem::take(&mut self.stashed) {
+                0 => self.cq.poll(&mut self.completions),
+                stashed => stashed,
+            };
+            for at in 0..taken {
+                let completion = self.completions[at];
+                moved |= self.complete(&completion, sink);
+            }
+            if !self.empty.is_empty() {
+                self.post_empty();
+            }
+            if taken < BATCH {
+                if !self.retired.is_empty() {
+                    self.bury();
+                }
+                break;
+            }
+        }
+        if !self.debts.is_empty() {
+            self.pay();
+        }
+        if !self.outcomes.is_empty() || !self.losses.is_empty() {
+            self.tell(sink);
+            moved = true;
+        }
+        moved
+    }
+
+    /// One completion; true if the sink has heard of it.
+    #[inline]
+    fn complete(&mut self, completion: &Wc, sink: &mut impl Sink) -> bool {
+        match completion.wr_id & mark::ALL {
+            mark::RECEIVE => {
+                let slot = completion.wr_id as u32;
+                let heard = completion.status == wc_status::SUCCESS && self.arrived(completion, slot, sink);
+                self.empty.push(slot);
+                if completion.status != wc_status::SUCCESS {
+                    self.failed(completion);
+                }
+                heard
+            }
+            mark::SEND => {
+                self.sent(completion);
+                false
+            }
+            mark::BELL_RECEIVE => {
+                if let Some(hello) = self.bell.heard(completion, &self.secret) {
+                    self.hear(&hello, completion.src_qp);
+                }
+                false
+            }
+            _ => {
+                self.bell.rung(completion);
+                false
+            }
+        }
+    }
+
+    /// A message on a connection; true if the sink has heard of it.
+    #[inline]
+    fn arrived(&mut self, completion: &Wc, slot: u32, sink: &mut impl Sink) -> bool {
+        let Some(&at) = self.by_queue.get(&completion.qp_num) else { return false };
+        let at = at as usize;
+        if self.pairs[at].is_calling() {
+            self.confirm(at, completion.qp_num);
+        }
+        let (pair, long, short) = (&mut self.pairs[at], &mut self.long, &mut self.short);
+        let message = self.receives.bytes(slot, completion.byte_len as usize);
+        let Some(([number, consumed], frame)) = prefix(message) else {
+            return self.nonsense(at, "a message is too short");
+        };
+        if pair.acknowledge(consumed, |slot| put(long, short, slot)).is_err() {
+            return self.nonsense(at, "it acknowledges what was never sent");
+        }
+        pair.used_at = self.polls;
+        if frame.is_empty() {
+            if number == note::ASK {
+                pair.owes_credit = true;
+                self.debts.push(at as u32);
+            }
+            return false;
+        }
+        if number != pair.consumed {
+            // It came before its connection broke, and now again; or it can't be.
+            let ahead = number.wrapping_sub(pair.consumed) as i32 > 0;
+            return ahead && self.nonsense(at, "a frame is missing");
+        }
+        let Ok((header, body)) = Header::decode(frame) else { return self.nonsense(at, "a header is malformed") };
+        sink.frame(pair.peer, &header, body);
+        pair.consumed = pair.consumed.wrapping_add(1);
+        if pair.consumed.wrapping_sub(pair.told) >= self.settings.credits / 2 {
+            self.debts.push(at as u32);
+        }
+        true
+    }
+
+    /// A message on the queue pair of a pair that was not sure whether the other side is ready.
+    #[cold]
+    fn confirm(&mut self, at: usize, queue: u32) {
+        let pair = &mut self.pairs[at];
+        if pair.qp.as_ref().is_some_and(|qp| qp.number() == queue) {
+            let actions = pair.shake.arrived();
+            self.act(at, actions, None);
+        }
+    }
+
+    /// What no process of ours sends: the pair is not to be trusted with memory.
+    #[cold]
+    fn nonsense(&mut self, at: usize, what: &str) -> bool {
+        self.lose(at, format!("{what}: one of the two has overwritten memory"));
+        false
+    }
+
+    /// A request of ours is over, and those before it.
+    #[inline]
+    fn sent(&mut self, completion: &Wc) {
+        if completion.status != wc_status::SUCCESS {
+            return self.failed(completion);
+        }
+        let Some(&at) = self.by_queue.get(&completion.qp_num) else { return };
+        let pair = &mut self.pairs[at as usize];
+        if pair.qp.as_ref().map(Qp::number) != Some(completion.qp_num) {
+            return;
+        }
+        let Some(signal) = pair.signaled.pop_front() else { return };
+        pair.used -= signal.requests;
+        if let Some(slot) = signal.slot {
+            put(&mut self.long, &mut self.short, slot);
+        }
+        if signal.read != 0 {
+            self.read_arrived(at as usize, signal.read as usize);
+        }
+    }
+
+    /// A request that was not carried out.
+    #[cold]
+    fn failed(&mut self, completion: &Wc) {
+        let Some(&at) = self.by_queue.get(&completion.qp_num) else { return };
+        let at = at as usize;
+        // Not for a queue pair that is retired already.
+        if self.pairs[at].qp.as_ref().is_some_and(|qp| qp.number() == completion.qp_num) {
+            let why = match completion.status {
+                WR_FLUSH_ERR => "the other side closed it".to_owned(),
+                wc_status::RETRY_EXC_ERR => "the other side does not acknowledge".to_owned(),
+                status => format!("a request failed with status {status}, vendor's {:#x}", completion.vendor_err),
+            };
+            self.break_pair(at, &why);
+        }
+    }
+
+    /// Posts receives again.
+    #[inline]
+    pub(crate) fn post_empty(&mut self) {
+        let len = self.receives.slot_bytes().min(FRONT + self.limits.frame);
+        for some in self.empty.chunks(BATCH) {
+            let mut list = [(0, crate::ibv::Sge::default()); BATCH];
+            for (place, &slot) in list.iter_mut().zip(some) {
+                *place = (mark::RECEIVE | u64::from(slot), self.receives.sge(slot, len));
+            }
+            // There is room for as many as there are slots; a device that refuses is gone
+            // and says so by an event.
+            let _ = self.srq.post(&list[..some.len()]);
+        }
+        self.empty.clear();
+    }
+
+    /// Sends the credit that is owed.
+    #[cold]
+    fn pay(&mut self) {
+        for at in std::mem::take(&mut self.debts) {
+            let pair = &mut self.pairs[at as usize];
+            let owes = pair.owes_credit || pair.consumed.wrapping_sub(pair.told) >= self.settings.credits / 2;
+            pair.owes_credit = false;
+            if owes && !self.note(at as usize, note::CREDIT) {
+                self.pairs[at as usize].owes_credit = true;
+                self.debts.push(at);
+            }
+        }
+    }
+
+    /// Destroys queue pairs on which nothing can have arrived since the queue was last
+    /// empty.
+    #[cold]
+    fn bury(&mut self) {
+        let (polls, by_queue) = (self.polls, &mut self.by_queue);
+        self.retired.retain(|retired| {
+            let is_over = retired.at < polls;
+            if is_over {
+                by_queue.remove(&retired.qp.number());
+            }
+            !is_over
+        });
+    }
+
+    #[cold]
+    fn tell(&mut self, sink: &mut impl Sink) {
+        for (token, outcome) in self.outcomes.drain(..) {
+            sink.transferred(token, outcome);
+        }
+        for lost in self.losses.drain(..) {
+            sink.lost(lost);
+        }
+    }
+
+    /// A peer says how many frames it has consumed.
+    pub(crate) fn credit(&mut self, at: usize, consumed: u32) -> Result<(), &'static str> {
+        let (pair, long, short) = (&mut self.pairs[at], &mut self.long, &mut self.short);
+        let done = pair.acknowledge(consumed, |slot| put(long, short, slot));
+        done.map_err(|_| "it acknowledges what was never sent")
+    }
+
+    /// The device or the port is gone for good.
+    #[cold]
+    pub(crate) fn lose_all(&mut self, why: &str) {
+        (0..self.pairs.len()).for_each(|at| self.lose(at, why.to_owned()));
+    }
+}
+
+/// Number and credit, and what follows them.
+#[inline]
+fn prefix(message: &[u8]) -> Option<([u32; 2], &[u8])> {
+    let (front, frame) = message.split_first_chunk::<PREFIX>()?;
+    let word = |at: usize| u32::from_le_bytes([front[at], front[at + 1], front[at + 2], front[at + 3]]);
+    Some(([word(0), word(4)], frame))
+}

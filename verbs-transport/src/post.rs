@@ -1,0 +1,202 @@
+//! The sending half of the data path.
+
+#![allow(unsafe_code)]
+
+use fabric::{Header, Lost, Peer, Post, Slot};
+
+use crate::connect::{FRONT, PREFIX, VerbsTransport, mark};
+use crate::ibv::layout::send_flags;
+use crate::ibv::{Destination, Sge, Work};
+use crate::memory::Pool;
+use crate::pair::{Held, Pair, SIGNAL_EVERY, Signal};
+
+/// Marks a slot of the pool of long ones.
+const LONG: u32 = 1 << 31;
+
+/// What a message of the prefix alone says in place of its number.
+pub(crate) mod note {
+    /// "So much I have consumed."
+    pub(crate) const CREDIT: u32 = 0;
+    /// The same, "and I want to know how much you have."
+    pub(crate) const ASK: u32 = 1;
+}
+
+/// Gives a send slot back.
+#[inline]
+pub(crate) fn put(long: &mut Pool, short: &mut Pool, slot: u32) {
+    if slot & LONG != 0 { long.put(slot & !LONG) } else { short.put(slot) }
+}
+
+impl VerbsTransport {
+    /// Sends one frame, if the peer is connected and has room for it.
+    #[inline]
+    pub(crate) fn post_frame(
+        &mut self,
+        peer: Peer,
+        header: &Header,
+        len: usize,
+        fill: impl FnOnce(&mut Slot),
+    ) -> Result<Post, Lost> {
+        debug_assert!(len <= self.limits.frame, "a body larger than a frame");
+        let Some(at) = self.place(peer).filter(|&at| self.pairs[at].has_room(self.depth)) else {
+            return self.no_room(peer);
+        };
+        let bytes = FRONT + len;
+        let Some(slot) = self.take_slot(bytes) else { return self.no_slot(at) };
+        let pair = &mut self.pairs[at];
+        let room = match slot & LONG {
+            0 => self.short.bytes_mut(slot, bytes),
+            _ => self.long.bytes_mut(slot & !LONG, bytes),
+        };
+        room[..4].copy_from_slice(&pair.next.to_le_bytes());
+        room[4..PREFIX].copy_from_slice(&pair.consumed.to_le_bytes());
+        room[PREFIX..FRONT].copy_from_slice(&header.encode());
+        fill(&mut Slot::new(&mut room[FRONT..], false));
+        pair.told = pair.consumed;
+        pair.next = pair.next.wrapping_add(1);
+        (pair.used_at, pair.starved) = (self.polls, false);
+        let held = Held { slot, bytes: bytes as u32 };
+        pair.retained.push_back(held);
+        let sge = sge(&self.long, &self.short, &held);
+        if pair.submit(sge, Destination::Receive, Signal::NONE).is_err() {
+            // It is kept, and goes with the next connection.
+            self.break_pair(at, "a send was refused");
+        }
+        Ok(Post::Sent)
+    }
+
+    #[inline]
+    fn take_slot(&mut self, bytes: usize) -> Option<u32> {
+        if bytes <= self.short.slot_bytes()
+            && let Ok(Some(slot)) = self.short.take()
+        {
+            return Some(slot);
+        }
+        // A refusal of the system is no room like any other: slots come back.
+        self.long.take().ok().flatten().map(|slot| slot | LONG)
+    }
+
+    #[cold]
+    fn no_room(&mut self, peer: Peer) -> Result<Post, Lost> {
+        let at = self.meet(peer)?;
+        if let Some(why) = &self.pairs[at].lost {
+            return Err(Lost { peer, why: why.clone() });
+        }
+        self.starve(at);
+        self.want(at);
+        Ok(Post::NoRoom)
+    }
+
+    /// All slots hold frames that nobody has consumed: asks those who have most of them.
+    #[cold]
+    fn no_slot(&mut self, at: usize) -> Result<Post, Lost> {
+        self.starve(at);
+        for place in 0..self.pairs.len() {
+            let pair = &mut self.pairs[place];
+            if pair.is_ready() && !pair.asked_for_credit && pair.retained.len() >= 4 {
+                pair.asked_for_credit = true;
+                self.note(place, note::ASK);
+            }
+        }
+        Ok(Post::NoRoom)
+    }
+
+    fn starve(&mut self, at: usize) {
+        self.pairs[at].starved = true;
+        if !self.starved.contains(&(at as u32)) {
+            self.starved.push(at as u32);
+        }
+    }
+
+    /// True when a peer that had no room has some now; forgets those that have.
+    pub(crate) fn has_room_again(&mut self) -> bool {
+        let before = self.starved.len();
+        let (pairs, depth, slots) = (&mut self.pairs, self.depth, self.long.has_free());
+        self.starved.retain(|&at| {
+            let pair = &mut pairs[at as usize];
+            pair.starved &= pair.lost.is_none() && !(slots && pair.has_room(depth));
+            pair.starved
+        });
+        self.starved.len() < before
+    }
+
+    /// Sends a message of the prefix alone. False when it has to be tried again.
+    pub(crate) fn note(&mut self, at: usize, what: u32) -> bool {
+        let Self { pairs, short, .. } = self;
+        let pair = &mut pairs[at];
+        if !pair.is_ready() {
+            // The next handshake tells.
+            return true;
+        }
+        if pair.used >= self.depth {
+            return false;
+        }
+        let Ok(Some(slot)) = short.take() else { return false };
+        let bytes = short.bytes_mut(slot, PREFIX);
+        bytes[..4].copy_from_slice(&what.to_le_bytes());
+        bytes[4..].copy_from_slice(&pair.consumed.to_le_bytes());
+        pair.told = pair.consumed;
+        let signal = Signal { slot: Some(slot), ..Signal::NONE };
+        if pair.submit(short.sge(slot, PREFIX), Destination::Receive, signal).is_err() {
+            self.short.put(slot);
+            self.break_pair(at, "a send was refused");
+        }
+        true
+    }
+
+    /// Sends again what the peer has not consumed.
+    pub(crate) fn replay(&mut self, at: usize) {
+        let Self { pairs, long, short, .. } = self;
+        let pair = &mut pairs[at];
+        for index in 0..pair.retained.len() {
+            let held = pair.retained[index];
+            let bytes = match held.slot & LONG {
+                0 => short.bytes_mut(held.slot, PREFIX),
+                _ => long.bytes_mut(held.slot & !LONG, PREFIX),
+            };
+            bytes[4..].copy_from_slice(&pair.consumed.to_le_bytes());
+            if pair.submit(sge(long, short, &held), Destination::Receive, Signal::NONE).is_err() {
+                return self.break_pair(at, "a send was refused");
+            }
+        }
+    }
+}
+
+/// The memory of a frame.
+#[inline]
+fn sge(long: &Pool, short: &Pool, held: &Held) -> Sge {
+    match held.slot & LONG {
+        0 => short.sge(held.slot, held.bytes as usize),
+        _ => long.sge(held.slot & !LONG, held.bytes as usize),
+    }
+}
+
+impl Signal {
+    /// Completes by itself only if its turn has come.
+    pub(crate) const NONE: Signal = Signal { requests: 0, read: 0, slot: None };
+}
+
+impl Pair {
+    /// Posts a request. One that reads, or that has a slot to give back, completes by
+    /// itself; of the others every so many.
+    #[inline]
+    pub(crate) fn submit(&mut self, memory: Sge, to: Destination, signal: Signal) -> std::io::Result<()> {
+        let Some(qp) = &self.qp else { return Err(std::io::Error::from_raw_os_error(libc::ENOTCONN)) };
+        let requests = self.silent + 1;
+        let is_signaled = requests >= SIGNAL_EVERY || signal.read != 0 || signal.slot.is_some();
+        let mut flags = if is_signaled { send_flags::SIGNALED } else { 0 };
+        if memory.length <= qp.inline() && signal.read == 0 {
+            flags |= send_flags::INLINE;
+        }
+        // SAFETY: what is sent inline is a slot of a pool, mapped as long as the transport
+        // lives and held by this request.
+        unsafe { qp.post(&Work { id: mark::SEND, flags, memory, to }) }?;
+        self.used += 1;
+        self.silent = requests;
+        if is_signaled {
+            self.silent = 0;
+            self.signaled.push_back(Signal { requests, ..signal });
+        }
+        Ok(())
+    }
+}

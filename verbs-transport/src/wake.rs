@@ -1,0 +1,108 @@
+//! What an idle process sleeps on: one descriptor for everything that may happen.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
+
+use fabric::WaitOn;
+use rustix::event::epoll;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+
+use crate::connect::VerbsTransport;
+use crate::ibv::Event;
+
+/// An epoll over what others make readable, and a timer.
+#[derive(Debug)]
+pub(crate) struct Alarm {
+    epoll: OwnedFd,
+    timer: OwnedFd,
+    is_set: bool,
+}
+
+impl Alarm {
+    /// Over these descriptors, which outlive it.
+    pub(crate) fn new(fds: impl IntoIterator<Item = RawFd>) -> io::Result<Alarm> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        for fd in fds.into_iter().chain([timer.as_raw_fd()]) {
+            crate::ibv::with_fd(fd, |fd: BorrowedFd<'_>| {
+                epoll::add(&epoll, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)
+            })?;
+        }
+        Ok(Alarm { epoll, timer, is_set: false })
+    }
+
+    /// Readable when anything has happened.
+    fn fd(&self) -> RawFd {
+        self.epoll.as_raw_fd()
+    }
+
+    /// Goes off then; not at all without a time.
+    fn set(&mut self, at: Option<Instant>) {
+        if at.is_none() && !self.is_set {
+            return;
+        }
+        self.is_set = at.is_some();
+        // Zero would be no time at all.
+        let left = at.map(|at| at.saturating_duration_since(Instant::now()).max(Duration::from_micros(1)));
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let value = left.and_then(|left| Timespec::try_from(left).ok()).unwrap_or(zero);
+        let _ = timerfd_settime(
+            &self.timer,
+            TimerfdTimerFlags::empty(),
+            &Itimerspec { it_interval: zero, it_value: value },
+        );
+    }
+}
+
+impl VerbsTransport {
+    /// What to sleep on; `None` when there is something to do.
+    pub(crate) fn fall_asleep(&mut self) -> Option<WaitOn<'_>> {
+        if self.stashed > 0 || !self.outcomes.is_empty() || !self.losses.is_empty() || !self.debts.is_empty() {
+            return None;
+        }
+        if !self.unsettled.is_empty() {
+            self.tend();
+        }
+        // In this order: what completes after the request makes an event.
+        let requested = self.cq.request_notification();
+        self.stashed = self.cq.poll(&mut self.completions);
+        if requested.is_err() || self.stashed > 0 || self.has_room_again() {
+            return None;
+        }
+        self.alarm.set(self.next_call());
+        self.is_armed = true;
+        Some(WaitOn::Fd(self.alarm.fd()))
+    }
+
+    /// Awake again.
+    #[cold]
+    pub(crate) fn wake_up(&mut self) {
+        self.is_armed = false;
+        self.cq.take_events();
+        while let Some(event) = self.port.context.next_event() {
+            self.on_event(event);
+        }
+        if !self.unsettled.is_empty() {
+            self.tend();
+        }
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::QueuePair(number) => {
+                let at = self.by_queue.get(&number).map(|&at| at as usize);
+                let is_its = |at: &usize| self.pairs[*at].qp.as_ref().is_some_and(|qp| qp.number() == number);
+                if let Some(at) = at.filter(is_its) {
+                    self.break_pair(at, "the device reports an error of its queue pair");
+                }
+            }
+            Event::Fatal => self.lose_all(&format!("the RDMA device {} has failed or was removed", self.port.device)),
+            // What is under way fails by itself, and what rings goes on ringing.
+            Event::PortDown(_) | Event::PortUp(_) | Event::Readdressed(_) | Event::Other => {}
+        }
+    }
+}
