@@ -408,6 +408,8 @@ static void make_address_only_kinds(void)
     KIND("key", "key"), WRONG(NULL, MPI_ERR_ARG), WRONG("", MPI_ERR_INFO_KEY), WRONG(long_key, MPI_ERR_INFO_KEY);
     KIND("value", "value"), WRONG(NULL, MPI_ERR_ARG), WRONG(long_value, MPI_ERR_INFO_VALUE);
     KIND("query", query), WRONG(NULL, MPI_ERR_ARG);
+    KIND("free", nothing), WRONG(NULL, MPI_ERR_ARG);
+    KIND("cancel", no_cancel), WRONG(NULL, MPI_ERR_ARG);
 #define OUT(name, slot) (KIND(name, slot), WRONG(NULL, MPI_ERR_ARG))
     OUT("out", space);
     OUT("function", no_handler);

@@ -78,7 +78,7 @@ ROW(MPI_Status_set_tag, "status =0")
 ROW(MPI_Status_set_cancelled, "status =0")
 BOTH(MPI_Status_set_elements, "status type n")
 ROW(MPI_Status_set_elements_x, "status type n")
-ROW(MPI_Grequest_start, "query query query room newgreq")
+ROW(MPI_Grequest_start, "query free cancel room newgreq")
 ROW(MPI_Grequest_complete, "greq")
 
 /* ---- datatypes --------------------------------------------------------------- */
