@@ -1,11 +1,14 @@
 //! The conformance suite on InfiniBand or RoCE: all ranks in this process, each with its
-//! own device context, on the devices that `VERBENA_TEST_DEVICES` names (with commas; in turn).
+//! own device context, on the devices that `VERBENA_TEST_DEVICES` names (in turn).
 //!
 //! Runs where there is RDMA (`cargo xtask vm` makes Soft-RoCE); elsewhere it says why not.
 //! `VERBENA_TEST_SEED` runs it with another seed.
 
-use fabric::Peer;
+use std::time::Duration;
+
 use fabric::knobs::Rendezvous;
+use fabric::sim::Rng;
+use fabric::{Header, Limits, Lost, Memory, Peer, Post, Region, Sink, Slot, Transfer, Transport, WaitOn};
 use tests::conformance::{Job, Weather, garbage, run, storm};
 use verbs_transport::{Settings, Together, VerbsTransport};
 
@@ -16,7 +19,7 @@ fn seed() -> u64 {
 /// The devices to use; `None` where there is no RDMA and none was asked for.
 fn devices() -> Option<Vec<String>> {
     if let Ok(names) = std::env::var("VERBENA_TEST_DEVICES") {
-        return Some(names.split(',').map(str::to_owned).collect());
+        return Some(names.split([',', ' ']).map(str::to_owned).collect());
     }
     match verbs_transport::Port::choose(&Settings::default()) {
         Ok(port) => Some(vec![port.device]),
@@ -63,6 +66,7 @@ fn one_connection_at_a_time() {
     let Some(devices) = devices() else { return };
     let settings = Settings { connections: 1, credits: 8, ..Settings::default() };
     let mut job = Job::new("one connection at a time", seed(), transports(&devices, 4, &settings));
+    job.nap(Duration::from_millis(200));
     storm(&mut job, &Weather { steps: 200, ..Weather::default() });
     job.end();
 }
@@ -84,5 +88,69 @@ fn a_peer_lies() {
     for seed in seed()..seed() + 3 {
         let settings = Settings { rendezvous: Rendezvous::Copy, ..Settings::default() };
         garbage(seed, transports(&devices, 3, &settings));
+    }
+}
+
+/// A transport whose connections break now and then.
+struct Shaky {
+    verbs: VerbsTransport,
+    rng: Rng,
+    ranks: u32,
+    /// One of so many polls breaks a connection.
+    every: u64,
+}
+
+impl Transport for Shaky {
+    fn limits(&self, peer: Peer) -> &Limits {
+        self.verbs.limits(peer)
+    }
+
+    fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut Slot)) -> Result<Post, Lost> {
+        self.verbs.post(peer, header, len, fill)
+    }
+
+    fn poll(&mut self, sink: &mut impl Sink) -> bool {
+        if self.rng.below(self.every) == 0 {
+            self.verbs.interrupt(Peer(self.rng.below(self.ranks.into()) as u32));
+        }
+        self.verbs.poll(sink)
+    }
+
+    fn register(&mut self, peer: Peer, memory: Memory) -> Option<Region> {
+        self.verbs.register(peer, memory)
+    }
+
+    fn release(&mut self, peer: Peer, region: Region) {
+        self.verbs.release(peer, region);
+    }
+
+    fn get(&mut self, peer: Peer, region: &Region, from: u64, into: Memory, token: u64) -> Result<Transfer, Lost> {
+        self.verbs.get(peer, region, from, into, token)
+    }
+
+    fn arm(&mut self) -> Option<WaitOn<'_>> {
+        self.verbs.arm()
+    }
+
+    fn disarm(&mut self) {
+        self.verbs.disarm();
+    }
+}
+
+#[test]
+fn connections_that_break() {
+    let Some(devices) = devices() else { return };
+    for seed in seed()..seed() + 6 {
+        let ranks = [2, 4][seed as usize % 2];
+        let settings = Settings { credits: [4, 32][seed as usize / 2 % 2], ..Settings::default() };
+        let shaky = |(rank, verbs)| Shaky { verbs, rng: Rng::new(seed * 16 + rank), ranks, every: 12 };
+        let transports = (0..).zip(transports(&devices, ranks, &settings)).map(shaky);
+        let mut job = Job::new("connections that break", seed, transports.collect());
+        job.nap(Duration::from_millis(200));
+        storm(&mut job, &Weather { steps: 300, ..Weather::default() });
+        let broken: u64 = (0..ranks).map(|rank| job.engine(rank).transport().verbs.interruptions()).sum();
+        println!("{broken} connections broken");
+        assert!(broken >= 3, "hardly a connection was broken: {broken}");
+        job.end();
     }
 }

@@ -40,6 +40,9 @@ const BREAKS: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(2);
 const LONGEST: Duration = Duration::from_millis(500);
 
+/// A connection is not closed for another one before that.
+const TENURE: Duration = Duration::from_millis(10);
+
 /// What a request is, in the highest bits of its number.
 pub(crate) mod mark {
     pub(crate) const RECEIVE: u64 = 0;
@@ -104,6 +107,7 @@ pub struct VerbsTransport {
     /// Requests that a send queue has room for.
     pub(crate) depth: u32,
     pub(crate) is_armed: bool,
+    interruptions: u64,
 }
 
 impl VerbsTransport {
@@ -177,11 +181,26 @@ impl VerbsTransport {
             provided: 0,
             depth,
             is_armed: false,
+            interruptions: 0,
         };
         // So that a lack of memory shows now and not in the middle of the job.
         let device = transport.port.device.clone();
         transport.provide(1).map_err(|error| Unavailable::step(&device, "registering its buffers", error))?;
         Ok(transport)
+    }
+
+    /// Breaks the connection to a peer, if there is one, as a fault of the device would:
+    /// for tests.
+    pub fn interrupt(&mut self, peer: Peer) {
+        if let Some(at) = self.place(peer).filter(|&at| self.pairs[at].is_ready()) {
+            self.interruptions += 1;
+            self.break_pair(at, "a test has broken it");
+        }
+    }
+
+    /// Connections that [`VerbsTransport::interrupt`] has broken.
+    pub fn interruptions(&self) -> u64 {
+        self.interruptions
     }
 
     /// The port in use.
@@ -318,8 +337,15 @@ impl VerbsTransport {
         if actions == Actions::default() {
             return;
         }
-        if let Err(error) = self.try_act(at, actions, hello) {
-            self.break_pair(at, &error.to_string());
+        match self.try_act(at, actions, hello) {
+            Ok(()) => {}
+            // All connections are too young to be closed. Whoever called does so again.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.retire(at);
+                self.pairs[at].shake.broke();
+                self.resume_later(at);
+            }
+            Err(error) => self.break_pair(at, &error.to_string()),
         }
     }
 
@@ -359,7 +385,7 @@ impl VerbsTransport {
         let pair = &mut self.pairs[at];
         pair.shake.made(qp.number());
         (pair.psn, pair.pause, pair.used_at) = (random_psn(), 0, self.polls);
-        pair.qp = Some(qp);
+        (pair.qp, pair.since) = (Some(qp), Instant::now());
         Ok(())
     }
 
@@ -450,11 +476,14 @@ impl VerbsTransport {
         let live = self.pairs.iter().filter(|pair| pair.qp.is_some()).count() as u32;
         if live >= self.most || self.provide(live + 1).is_err() {
             let idle = |pair: &Pair| (!pair.reads.is_empty(), !pair.retained.is_empty(), pair.used_at);
+            let now = Instant::now();
+            let is_old = |pair: &Pair| now - pair.since > if pair.is_ready() { TENURE } else { 4 * TENURE };
             let others = (0..self.pairs.len()).filter(|&other| other != at && self.pairs[other].qp.is_some());
-            let Some(victim) = others.min_by_key(|&other| idle(&self.pairs[other])) else {
-                return self.provide(live + 1);
-            };
-            self.close(victim);
+            match others.filter(|&other| is_old(&self.pairs[other])).min_by_key(|&other| idle(&self.pairs[other])) {
+                Some(victim) => self.close(victim),
+                None if live == 0 => return self.provide(1),
+                None => return Err(io::ErrorKind::WouldBlock.into()),
+            }
         }
         Ok(())
     }
@@ -523,6 +552,10 @@ impl VerbsTransport {
     #[cold]
     pub(crate) fn break_pair(&mut self, at: usize, why: &str) {
         let had_worked = self.pairs[at].is_ready();
+        if had_worked {
+            // So that the other side need not wait for its device to find out.
+            self.say(at, Kind::Close);
+        }
         self.retire(at);
         let now = Instant::now();
         let pair = &mut self.pairs[at];

@@ -88,6 +88,8 @@ pub(crate) struct Pair {
     pub(crate) used_at: u64,
     pub(crate) door: Option<Door>,
     pub(crate) ah: Option<Ah>,
+    /// When its queue pair was made.
+    pub(crate) since: Instant,
     /// When to ring again, and the pause after that.
     pub(crate) ring_at: Instant,
     pub(crate) pause: u32,
@@ -130,6 +132,7 @@ impl Pair {
             used_at: 0,
             door: None,
             ah: None,
+            since: now,
             ring_at: now,
             pause: 0,
             broke_at: None,

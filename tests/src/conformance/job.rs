@@ -27,6 +27,7 @@ pub struct Job<T: Transport> {
     pub(super) rng: Rng,
     /// Ranks that are not to be driven any more.
     pub(super) dead: Vec<u32>,
+    nap: Duration,
     /// Rounds in which nothing has moved.
     still: usize,
     case: String,
@@ -72,7 +73,20 @@ impl<T: Transport> Job<T> {
     pub fn with_settings(case: &str, seed: u64, transports: Vec<T>, settings: Settings) -> Job<T> {
         let ranks = (0..).map(Peer);
         let engines = ranks.zip(transports).map(|(me, transport)| Engine::new(me, transport, settings));
-        Job { engines: engines.collect(), rng: Rng::new(seed), dead: Vec::new(), still: 0, case: case.to_owned(), seed }
+        Job {
+            engines: engines.collect(),
+            rng: Rng::new(seed),
+            dead: Vec::new(),
+            nap: NAP.0,
+            still: 0,
+            case: case.to_owned(),
+            seed,
+        }
+    }
+
+    /// On a slow device: nothing that still moves takes four times as long to show.
+    pub fn nap(&mut self, nap: Duration) {
+        self.nap = nap;
     }
 
     /// How many ranks there are.
@@ -138,7 +152,7 @@ impl<T: Transport> Job<T> {
         }
         // On a device nothing moves while everybody asks whether something has.
         if asleep.len() == self.engines.len() - self.dead.len() {
-            let woken = until_readable(&asleep, NAP.0);
+            let woken = until_readable(&asleep, self.nap);
             self.still = if woken { 0 } else { self.still + NAP.1 };
         }
         self.still = if moved { 0 } else { self.still + 1 };
