@@ -51,6 +51,8 @@ pub(crate) struct Protocol {
     pub(crate) releases: Vec<(Peer, Region)>,
     /// Something was added to the three lists above since they were last looked at.
     pub(crate) noted: bool,
+    /// More has happened than what the call was about; see [`Engine::take_news`].
+    pub(crate) news: bool,
     pub(crate) late_ready: Option<LateReady>,
     pub(crate) lost: Vec<Lost>,
 }
@@ -68,6 +70,7 @@ impl<T: Transport> Engine<T> {
             pulls: VecDeque::new(),
             releases: Vec::new(),
             noted: false,
+            news: false,
             late_ready: None,
             lost: Vec::new(),
         };
@@ -143,6 +146,18 @@ impl<T: Transport> Engine<T> {
         // A peer that misses a credit is not held up, and may be gone by now.
         let is_credit = |frame: &Frame| matches!(frame, Frame::Control(header) if header.kind == fabric::Kind::Credit);
         !owes_data && self.protocol.peers.iter().all(|peer| peer.queue.iter().all(is_credit))
+    }
+
+    /// True when something is to leave this process, whether or not it could now.
+    pub fn has_work(&self) -> bool {
+        self.protocol.has_work()
+    }
+
+    /// True when sends and receives started since the last call may have done more
+    /// than what they were about: completed others, or left a message to be probed.
+    #[inline]
+    pub fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.protocol.news) || self.protocol.has_work()
     }
 
     /// Says that the caller is about to sleep; see [`Transport::arm`]. `None`

@@ -47,6 +47,7 @@ impl Protocol {
     }
 
     fn park_own(&mut self, head: &Head, content: Content) {
+        self.news = true;
         let me = self.peers.of(self.me);
         let sequence = me.sent;
         me.sent += 1;
@@ -63,6 +64,7 @@ impl Protocol {
     }
 
     fn copy(&mut self, receive: RequestId, head: &Head, from: &Buffer) {
+        self.news = true;
         let request = self.requests.held(receive);
         request.accept(self.me, head);
         if request.bytes > 0 {

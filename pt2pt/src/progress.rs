@@ -20,6 +20,7 @@ impl<T: Transport> Engine<T> {
     #[inline]
     pub(crate) fn settle(&mut self) {
         if self.protocol.noted {
+            self.protocol.news = true;
             self.work();
         }
     }

@@ -5,6 +5,8 @@
 //!   promises that (MPI-5.0 §11.6.2) and the gate costs one branch; at
 //!   MPI_THREAD_MULTIPLE a mutex enforces it, and also before anybody has said
 //!   which level it is to be: several threads may open sessions at once.
+//! - Whoever leaves the gate at that level has asked the waiting threads whether
+//!   they have what they wait for now (see `waiters`).
 //! - No user callback runs inside, so the gate is never entered twice by one
 //!   thread. Builds with debug assertions check this.
 
@@ -15,10 +17,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::process::Process;
+use crate::waiters::Waiters;
 
 struct Gate {
     process: UnsafeCell<Process>,
-    mutex: Mutex<()>,
+    mutex: Mutex<Waiters>,
     /// True at MPI_THREAD_MULTIPLE, and before the first initialisation.
     locked: AtomicBool,
     /// Threads that want the mutex, so that a spinning waiter lets them in.
@@ -33,7 +36,7 @@ unsafe impl Sync for Gate {}
 
 static GATE: Gate = Gate {
     process: UnsafeCell::new(Process::new()),
-    mutex: Mutex::new(()),
+    mutex: Mutex::new(Waiters::new()),
     locked: AtomicBool::new(true),
     queue: AtomicU32::new(0),
     inside: AtomicBool::new(false),
@@ -42,11 +45,70 @@ static GATE: Gate = Gate {
 /// Runs `work` on the state of the process.
 #[inline]
 pub fn with<R>(work: impl FnOnce(&mut Process) -> R) -> R {
-    let _guard = if GATE.locked.load(Ordering::Relaxed) { Some(lock()) } else { None };
+    enter(true, work)
+}
+
+/// As [`with`], for a send or a receive: what it does for other threads, beyond its own
+/// message, the engine knows (see [`pt2pt::Engine::take_news`]).
+#[inline]
+pub(crate) fn with_quietly<R>(work: impl FnOnce(&mut Process) -> R) -> R {
+    enter(false, work)
+}
+
+/// `news`: there may be something in it for threads that wait.
+#[inline]
+fn enter<R>(news: bool, work: impl FnOnce(&mut Process) -> R) -> R {
+    let _leave = is_shared().then(|| Leave::new(news));
     let _inside = Inside::enter();
     // SAFETY: this thread is alone inside (module invariant), and `Process` is
     // never reached by another path.
     work(unsafe { &mut *GATE.process.get() })
+}
+
+/// As [`with`], at MPI_THREAD_MULTIPLE, for work on the waiting threads. It
+/// asks their questions itself if it changes anything.
+pub(crate) fn with_waiters<R>(work: impl FnOnce(&mut Process, &mut Waiters) -> R) -> R {
+    let mut waiters = lock();
+    let inside = Inside::enter();
+    // SAFETY: this thread is alone inside, for it holds the mutex.
+    let result = work(unsafe { &mut *GATE.process.get() }, &mut waiters);
+    let calls = waiters.calls();
+    drop(inside);
+    drop(waiters);
+    calls.make();
+    result
+}
+
+/// The way out at MPI_THREAD_MULTIPLE.
+struct Leave {
+    waiters: Option<MutexGuard<'static, Waiters>>,
+    news: bool,
+}
+
+impl Leave {
+    #[cold]
+    #[inline(never)]
+    fn new(news: bool) -> Leave {
+        Leave { waiters: Some(lock()), news }
+    }
+}
+
+impl Drop for Leave {
+    #[cold]
+    #[inline(never)]
+    fn drop(&mut self) {
+        let Some(mut waiters) = self.waiters.take() else { return };
+        let inside = Inside::enter();
+        // SAFETY: this thread is alone inside, for it holds the mutex, and the work is over.
+        let process = unsafe { &mut *GATE.process.get() };
+        if self.news || process.engine().is_some_and(|engine| engine.take_news()) {
+            waiters.settle(process);
+        }
+        let calls = waiters.calls();
+        drop(inside);
+        drop(waiters);
+        calls.make();
+    }
 }
 
 /// Switches the mutex on or off. Called by initialisations, outside the gate: the
@@ -69,7 +131,7 @@ pub(crate) fn is_wanted() -> bool {
 }
 
 #[cold]
-fn lock() -> MutexGuard<'static, ()> {
+fn lock() -> MutexGuard<'static, Waiters> {
     if let Ok(guard) = GATE.mutex.try_lock() {
         return guard;
     }

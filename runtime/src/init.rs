@@ -21,7 +21,7 @@ use crate::collective;
 use crate::gate::{self, with};
 use crate::process::{Core, Life, Process, predefined};
 use crate::routes::Routes;
-use crate::wait::{block_on, set_spin};
+use crate::wait::{self, block_on};
 
 /// Context ids that exist from the start.
 const WORLD_CONTEXT: u64 = 1;
@@ -72,7 +72,7 @@ impl Core {
             None => Job::singleton().map_err(|error| Error::new(Class::Other, error.to_string()))?,
         };
         let knobs = Knobs::from_process().map_err(|error| Error::new(Class::Other, error.to_string()))?;
-        set_spin(spin(&job, &knobs));
+        wait::set_up(&job, spin(&job, &knobs));
         let me = Peer(job.rank);
         let routes = routes(&job, &knobs)?;
         let settings = Settings { unexpected_bytes_per_peer: share(&knobs, job.size) };

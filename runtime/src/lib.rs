@@ -8,9 +8,10 @@
 //!
 //! The C ABI and the Rust API are thin layers over this crate.
 
-#![deny(unsafe_code)] // allowed in `gate`, `wait`, `recorder`, `abort`, `generalized`, `bsend`, `collective`, `letters`, `topology`
+#![deny(unsafe_code)] // allowed in `gate`, `bed`, `waiters`, `recorder`, `abort`, `generalized`, `bsend`, `collective`, `letters`, `topology`
 
 mod abort;
+mod bed;
 pub mod bsend;
 pub mod collective;
 pub mod communicator;
@@ -34,6 +35,7 @@ pub mod session;
 pub mod split;
 pub mod topology;
 mod wait;
+mod waiters;
 
 pub use abort::abort;
 pub use gate::with;

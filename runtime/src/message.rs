@@ -11,7 +11,7 @@ use objects::{Buffer, Class, Comm, Error, Result, Status};
 use pt2pt::{Envelope, Mode, Pattern, RequestId};
 
 use crate::fault;
-use crate::gate::with;
+use crate::gate::{with, with_quietly};
 use crate::named::{self, Named};
 use crate::process::{Process, TakenMessage, bad_handle, bad_predefined, predefined};
 use crate::request::{Exchange, Outcome, Persistent, Request, State};
@@ -118,7 +118,7 @@ pub fn send(
     tag: i32,
     comm: usize,
 ) -> Result<()> {
-    let pending = with(|p| -> Result<Option<RequestId>> {
+    let pending = with_quietly(|p| -> Result<Option<RequestId>> {
         let buffer = buffer(p)?;
         let Some((to, envelope)) = destination(p.comm(comm)?, dest, tag)? else { return Ok(None) };
         if mode == SendMode::Buffered {
@@ -139,7 +139,7 @@ pub fn send(
 /// A blocking receive into what `buffer` makes.
 #[inline]
 pub fn receive(buffer: impl FnOnce(&Process) -> Result<Buffer>, source: i32, tag: i32, comm: usize) -> Result<Status> {
-    let begun = with(|p| -> Result<Begun> {
+    let begun = with_quietly(|p| -> Result<Begun> {
         let buffer = buffer(p)?;
         let Some(pattern) = pattern(p.comm(comm)?, source, tag)? else { return Ok(Begun::WithNobody) };
         let engine = &mut p.core()?.engine;
@@ -207,7 +207,7 @@ pub fn isend(
     tag: i32,
     comm: usize,
 ) -> Result<usize> {
-    with(|p| {
+    with_quietly(|p| {
         let buffer = buffer(p)?;
         let Some((to, envelope)) = destination(p.comm(comm)?, dest, tag)? else { return Ok(p.done_with_nobody(comm)) };
         if mode == SendMode::Buffered {
@@ -225,7 +225,7 @@ pub fn isend(
 /// A nonblocking receive into what `buffer` makes; the handle of its request.
 #[inline]
 pub fn ireceive(buffer: impl FnOnce(&Process) -> Result<Buffer>, source: i32, tag: i32, comm: usize) -> Result<usize> {
-    with(|p| {
+    with_quietly(|p| {
         let buffer = buffer(p)?;
         let Some(pattern) = pattern(p.comm(comm)?, source, tag)? else { return Ok(p.done_with_nobody(comm)) };
         Ok(named::message(p.core()?.engine.receive(pattern, buffer)))

@@ -172,7 +172,7 @@ impl Process {
 
     /// One round: transports are polled, collectives advance, buffered sends
     /// that have left give their room back.
-    #[inline]
+    #[inline(always)]
     pub fn progress(&mut self) -> Progress {
         let Some(core) = &mut self.core else { return Progress::Idle };
         let mut moved = core.engine.progress();
@@ -190,6 +190,19 @@ impl Process {
             moved |= self.give_up_on_lost();
         }
         if moved { Progress::Moved } else { Progress::Idle }
+    }
+
+    /// As [`Process::progress`], where a call more does not matter.
+    #[inline(never)]
+    pub(crate) fn round(&mut self) -> Progress {
+        self.progress()
+    }
+
+    /// True when a round of progress could do something that nothing from outside
+    /// would bring about. The transport is armed afterwards if it was before.
+    pub(crate) fn has_more_to_do(&mut self) -> bool {
+        let Some(core) = &mut self.core else { return false };
+        !core.collectives.is_empty() || (core.engine.has_work() && core.engine.arm().is_none())
     }
 
     /// Takes a user's reduction back after it ran.

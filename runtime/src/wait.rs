@@ -1,23 +1,22 @@
 //! How a thread waits for something: progress, a short spin, then sleep.
 //!
-//! The sleep happens outside the gate. With several threads in MPI any of them
-//! may be the one that is woken; it then wakes the others, which look for their
-//! own completion and go back to sleep.
+//! Below MPI_THREAD_MULTIPLE the one thread in MPI does all of that here. At that
+//! level it tries once here, and then takes its place among the [`waiters`].
 
-#![allow(unsafe_code)]
-
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use bootstrap::Waiting;
-use fabric::WaitOn;
+use bootstrap::{Job, Waiting};
 
 use crate::abort;
+use crate::bed::Bed;
 use crate::gate;
 use crate::process::{Process, Progress};
 use crate::recorder;
+use crate::waiters;
 
-/// Progresses everything until `ready` has an answer.
+/// Progresses everything until `ready` has an answer. Another thread of the
+/// process may be the one that calls `ready`.
 #[inline]
 pub fn block_on<R>(ready: impl FnMut(&mut Process) -> Option<R>) -> R {
     block_on_saying(ready, || None)
@@ -42,10 +41,26 @@ pub(crate) fn block_on_saying<R>(
         }
         if finish(progress) {
             patience = Patience::Fresh;
+        } else if gate::is_shared() {
+            // A copy, so that the question of the loop above stays in registers.
+            let ready = std::hint::black_box(ready);
+            return among_others(ready, &awaited);
         } else {
             patience = patience.endure(&awaited);
         }
     }
+}
+
+/// The rest of [`block_on`] at MPI_THREAD_MULTIPLE.
+#[cold]
+fn among_others<R>(mut ready: impl FnMut(&mut Process) -> Option<R>, awaited: &dyn Fn() -> Option<Waiting>) -> R {
+    let mut answer = None;
+    let mut ask = |p: &mut Process| {
+        answer = ready(p);
+        answer.is_some()
+    };
+    waiters::wait(&mut ask, awaited);
+    answer.unwrap_or_else(|| unreachable!("a waiting thread returned without its answer"))
 }
 
 /// One round of progress, for calls that test and return.
@@ -60,14 +75,10 @@ pub fn progress_once() {
 fn finish(progress: Progress) -> bool {
     match progress {
         Progress::Idle => false,
-        Progress::Moved => {
-            wake_others();
-            true
-        }
+        Progress::Moved => true,
         Progress::User(call) => {
             let done = call.run();
             gate::with(|p| p.resume(done));
-            wake_others();
             true
         }
     }
@@ -83,16 +94,13 @@ impl Patience {
     /// Another fruitless round: spins on, or sleeps until something happens.
     #[cold]
     fn endure(self, awaited: impl Fn() -> Option<Waiting>) -> Patience {
-        if gate::is_shared() && gate::is_wanted() {
-            std::thread::yield_now();
-        }
         let (since, polls) = match self {
             Patience::Fresh => (Instant::now(), 1),
             Patience::Spinning { since, polls } => (since, polls + 1),
         };
         // The clock is read once in 64 polls: a poll of an empty ring costs less.
-        let spin = SPIN_MICROS.load(Ordering::Relaxed);
-        if spin > 0 && (polls % 64 != 0 || since.elapsed() < Duration::from_micros(spin.into())) {
+        let spin = spin();
+        if !spin.is_zero() && (polls % 64 != 0 || since.elapsed() < spin) {
             std::hint::spin_loop();
             return Patience::Spinning { since, polls };
         }
@@ -110,87 +118,46 @@ impl Patience {
 
 /// Microseconds to spin before sleeping; 0 when ranks share cores.
 static SPIN_MICROS: AtomicU32 = AtomicU32::new(0);
-/// Threads that sleep or are about to.
-static SLEEPERS: AtomicU32 = AtomicU32::new(0);
-/// The word they sleep on.
-static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
+/// Ranks of this host.
+pub(crate) static LOCAL_RANKS: AtomicU32 = AtomicU32::new(1);
+/// Processors for them.
+pub(crate) static PROCESSORS: AtomicU32 = AtomicU32::new(1);
 
-pub(crate) fn set_spin(spin: Duration) {
+/// Once, when the process learns its place.
+pub(crate) fn set_up(job: &Job, spin: Duration) {
     SPIN_MICROS.store(spin.as_micros().min(u32::MAX.into()) as u32, Ordering::Relaxed);
+    LOCAL_RANKS.store(job.local_size, Ordering::Relaxed);
+    PROCESSORS.store(job.processors, Ordering::Relaxed);
 }
 
-/// What to sleep on, freed from the borrow of the gate.
-enum Bed {
-    Futex(*const AtomicU32, u32),
-    Fd(i32),
-    Nothing,
+/// How long to spin before sleeping.
+#[inline]
+pub(crate) fn spin() -> Duration {
+    Duration::from_micros(SPIN_MICROS.load(Ordering::Relaxed).into())
 }
 
 fn sleep() {
-    SLEEPERS.fetch_add(1, Ordering::SeqCst);
     let bed = gate::with(|p| {
         p.report_late_ready();
-        Some(match p.engine()?.arm()? {
-            WaitOn::Futex { word, value } => Bed::Futex(word, value),
-            WaitOn::Fd(fd) => Bed::Fd(fd),
-            WaitOn::Nothing => Bed::Nothing,
-        })
+        Some(Bed::from(p.engine()?.arm()?))
     });
-    match bed {
-        None => {}
-        Some(Bed::Futex(word, value)) => futex_wait(word, value),
-        Some(Bed::Fd(fd)) => poll_fd(fd),
-        // Nobody outside can help: another thread of ours, or nobody (a program
-        // that waits for itself). Look again now and then, at no cost to speak of.
-        Some(Bed::Nothing) => std::thread::sleep(Duration::from_millis(1)),
+    if let Some(bed) = bed {
+        sleep_on(bed);
     }
     gate::with(|p| {
         if let Some(engine) = p.engine() {
             engine.disarm();
         }
     });
-    SLEEPERS.fetch_sub(1, Ordering::SeqCst);
-    wake_others();
 }
 
-/// Wakes the other threads of this process, if any sleeps.
-#[inline]
-fn wake_others() {
-    if gate::is_shared() && SLEEPERS.load(Ordering::SeqCst) > 0 {
-        wake_all();
-    }
-}
-
-#[cold]
-fn wake_all() {
-    let word = WORD.load(Ordering::Relaxed);
-    if !word.is_null() {
-        // SAFETY: FUTEX_WAKE reads nothing through the address; `word` came from
-        // a transport whose mappings live as long as the process.
-        unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE, i32::MAX) };
-    }
-}
-
-fn futex_wait(word: *const AtomicU32, value: u32) {
-    WORD.store(word.cast_mut(), Ordering::Relaxed);
-    // With several threads a wake between arming and sleeping may have been
-    // meant for another one; then the sleep is bounded instead of exact.
-    let (tv_sec, tv_nsec) = if gate::is_shared() { (0, 5_000_000) } else { (ORPHAN_SECONDS, 0) };
-    let timeout = libc::timespec { tv_sec, tv_nsec };
-    // SAFETY: the word lies in a mapping that lives as long as the process; the
-    // kernel only compares it and sleeps. `timeout` outlives the call.
-    let slept = unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAIT, value, &raw const timeout) };
-    if slept != 0 && !gate::is_shared() && gate::with(|p| p.core().is_ok_and(|core| core.job.is_orphaned())) {
+/// Sleeps outside the gate; ends a process whose launcher is gone.
+pub(crate) fn sleep_on(bed: Bed) {
+    if bed.sleep(ORPHAN) && gate::with(|p| p.core().is_ok_and(|core| core.job.is_orphaned())) {
         abort::orphaned();
     }
 }
 
 /// How often a sleeper looks whether the launcher still lives. It normally dies
 /// with it; one that was started through a wrapper has to look.
-const ORPHAN_SECONDS: i64 = 2;
-
-fn poll_fd(fd: i32) {
-    let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    // SAFETY: one valid `pollfd`, for the length of the call.
-    unsafe { libc::poll(&mut poll, 1, if gate::is_shared() { 5 } else { -1 }) };
-}
+pub(crate) const ORPHAN: Duration = Duration::from_secs(2);

@@ -257,7 +257,7 @@ knobs! {
     PT2PT_UNEXPECTED_MAX: Bytes = Row::bytes("pt2pt.unexpected_max", 64 * M, 4 * K..=64 * G,
         "bytes of messages nobody has asked for yet that a process keeps, in equal shares for all senders, before it holds a sender back");
     WAIT_SPIN: Time = Row::time("wait.spin", Duration::from_secs(1),
-        "how long a waiting process spins before it sleeps (auto: not at all with more ranks than cores)");
+        "how long a waiting thread spins before it sleeps (auto: 5 ms, not at all with more ranks than processors; at most 50 us with more threads than processors)");
     COLL_BCAST_LONG: Bytes = Row::bytes("coll.bcast_long", 64 * K, 0..=G,
         "broadcasts from this size on are scattered and sent round the ring");
     COLL_GATHER_LONG: Bytes = Row::bytes("coll.gather_long", 8 * K, 0..=G,

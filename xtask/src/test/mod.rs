@@ -9,6 +9,7 @@ mod programs;
 mod python;
 mod rust;
 mod table;
+mod tsan;
 mod vm;
 
 use std::path::PathBuf;
@@ -66,6 +67,9 @@ enum Part {
     Valgrind,
     /// C programs compiled with AddressSanitizer.
     Asan,
+    /// C programs with threads, on a library compiled for ThreadSanitizer (if there is a
+    /// nightly toolchain with rust-src).
+    Tsan,
     /// The heat program on 1 to 8 ranks, compared bit for bit.
     Heat,
     /// mpi4py's own tests on 1 to 5 ranks.
@@ -87,6 +91,7 @@ impl Part {
                 | Part::Programs
                 | Part::Valgrind
                 | Part::Asan
+                | Part::Tsan
                 | Part::Heat
                 | Part::Mpi4py
                 | Part::Counts
@@ -178,6 +183,7 @@ fn run_part(project: &Project, options: &Options, part: Part) -> Result<Tally> {
         Part::Programs => programs::test(project, options),
         Part::Valgrind => programs::watched(project, options, programs::Tool::Valgrind),
         Part::Asan => programs::watched(project, options, programs::Tool::AddressSanitizer),
+        Part::Tsan => tsan::test(project),
         Part::Heat => heat_agrees(project),
         Part::Mpi4py => python::test(project, options.filter.as_deref()),
         Part::Counts => instructions(project),

@@ -1,0 +1,587 @@
+//! Threads that wait, at MPI_THREAD_MULTIPLE.
+//!
+//! A thread that has to wait leaves its question (`ask`: is it there?) in a list
+//! under the gate. Whoever has changed anything asks all of them on the way out
+//! of the gate; an answered thread returns to its caller without entering again.
+//!
+//! Of the waiting threads
+//! - one is the **driver**: it polls the transport, spins, and in the end sleeps in
+//!   the kernel on what the transport names ([`Bed`]). It keeps the role when it
+//!   leaves MPI with its answer: it will soon be back ([`Driver::Outside`]).
+//! - one is the **deputy**: it sleeps on its own word for a `slice` at most, and
+//!   then sees to it that nobody is forgotten. When no round was made meanwhile, it
+//!   becomes the driver.
+//! - the others are **followers** and sleep on their own words.
+//!
+//! Invariants, whenever the gate is open:
+//! - While anybody waits, a driver polls or sleeps in the kernel, or there is a
+//!   deputy, or somebody is on the way to become it (nudged).
+//! - Only the driver arms the transport, and only when nobody is in its bed
+//!   (`in_bed`): a wake from outside always finds the right sleeper.
+//! - A question is only called, and a word only written to, while it is in the
+//!   list, that is before its thread can return.
+//!
+//! When threads outnumber processors (`is_scarce`), a running thread is worth
+//! more than a woken one: answered threads are not woken at once but when the driver
+//! has nothing to do, or when the deputy's time is up, as they would wait for
+//! their turn in the scheduler's queue. Changing threads for each message would cost
+//! ten times the message.
+
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use bootstrap::Waiting;
+use collectives::UserCall;
+
+use crate::bed::{Bed, futex_wait, futex_wake};
+use crate::gate;
+use crate::process::{Process, Progress};
+use crate::recorder;
+use crate::wait;
+
+/// How long a deputy sleeps: what a waiting thread loses at most when the driver
+/// has left MPI and does not come back.
+const SLICE: Duration = Duration::from_micros(200);
+/// The same when threads outnumber processors. Longer, for it is also how long a
+/// thread runs before it makes way for one that is answered.
+const SCARCE_SLICE: Duration = Duration::from_millis(1);
+/// How long a driver spins when threads outnumber processors.
+const SCARCE_SPIN: Duration = Duration::from_micros(50);
+/// How often it then looks in vain before it makes way for threads that are answered.
+const HAND_OVER: u32 = 64;
+
+/// What a waiting thread's word says. Written under the gate alone.
+mod word {
+    /// It runs, and will look under the gate before it sleeps.
+    pub(super) const AWAKE: u32 = 0;
+    /// It sleeps on the word, or is about to.
+    pub(super) const ASLEEP: u32 = 1;
+    /// It is to look under the gate.
+    pub(super) const NUDGED: u32 = 2;
+    /// It has what it waits for.
+    pub(super) const ANSWERED: u32 = 3;
+}
+
+/// A question: true once the asking thread has its answer.
+pub(crate) type Ask<'a> = dyn FnMut(&mut Process) -> bool + 'a;
+
+/// Names a waiting thread: the address of its word, on its stack.
+type Name = *const AtomicU32;
+
+/// Names a thread.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Thread(usize);
+
+/// Who is in the list.
+struct Entry {
+    name: Name,
+    thread: Thread,
+    ask: *mut Ask<'static>,
+}
+
+/// Who polls the transport.
+enum Driver {
+    /// This thread did and has left, most likely for a short time; 0 at first.
+    Outside(Thread),
+    /// This one is about it.
+    Polling(Name),
+    /// This one sleeps in the kernel until something happens.
+    Asleep(Name, Bed),
+}
+
+/// All that wait. Lives in the gate's mutex.
+pub(crate) struct Waiters {
+    waiting: Vec<Entry>,
+    /// Answered, asleep and not woken yet. Only addresses: they may have
+    /// woken and gone.
+    deferred: Vec<(Name, Thread)>,
+    driver: Driver,
+    deputy: Option<Name>,
+    /// Somebody is in the bed, perhaps roused already.
+    in_bed: bool,
+    /// Rounds of progress made by drivers.
+    rounds: u64,
+    /// To be woken when the gate is open.
+    calls: Calls,
+}
+
+// SAFETY: the pointers are used under the gate alone, as the invariants say.
+unsafe impl Send for Waiters {}
+
+/// No driver is in MPI: a hint for threads that spin.
+static DRIVERLESS: AtomicBool = AtomicBool::new(true);
+
+/// Whom to wake.
+#[derive(Default)]
+pub(crate) struct Calls {
+    words: Vec<Name>,
+    bed: Option<Bed>,
+}
+
+impl Calls {
+    /// Wakes them. To be called outside the gate.
+    #[inline]
+    pub(crate) fn make(self) {
+        for word in self.words {
+            futex_wake(word, libc::FUTEX_PRIVATE_FLAG);
+        }
+        if let Some(bed) = self.bed {
+            bed.rouse();
+        }
+    }
+}
+
+/// What a waiting thread does next.
+enum Next {
+    Return,
+    Drive,
+    Follow,
+}
+
+/// What a driver's round came to.
+enum Round {
+    Over(Next),
+    Idle { others: bool },
+    Moved,
+    User(Box<UserCall>),
+}
+
+/// How a follower goes to sleep.
+enum Rest {
+    Over(Next),
+    /// On its word; the deputy for a time, and with the rounds made so far.
+    Sleep {
+        deputy: Option<u64>,
+    },
+}
+
+/// Waits until `ask` is true. `awaited` says what for; see [`wait`].
+pub(crate) fn wait(ask: &mut Ask<'_>, awaited: &dyn Fn() -> Option<Waiting>) {
+    let me = Me { word: AtomicU32::new(word::AWAKE), thread: this_thread(), has_spun: Cell::new(false) };
+    // SAFETY: only the lifetime changes. The entry leaves the list before `wait`
+    // returns: each way out of it is by the word ANSWERED, which is said when
+    // the entry is taken out.
+    let ask = unsafe { std::mem::transmute::<*mut Ask<'_>, *mut Ask<'static>>(ask) };
+    let mut next = gate::with_waiters(|process, waiters| waiters.enlist(&me, ask, process));
+    loop {
+        next = match next {
+            Next::Return => return,
+            Next::Drive => me.drive(awaited),
+            Next::Follow => me.follow(),
+        }
+    }
+}
+
+/// True when this process's threads, and as many of each other rank, are more
+/// than the processors.
+fn is_scarce() -> bool {
+    wait::LOCAL_RANKS.load(Ordering::Relaxed).saturating_mul(THREADS.load(Ordering::Relaxed))
+        > wait::PROCESSORS.load(Ordering::Relaxed)
+}
+
+/// How long a deputy sleeps now.
+fn slice() -> Duration {
+    if is_scarce() { SCARCE_SLICE } else { SLICE }
+}
+
+/// Threads that have waited and still live.
+static THREADS: AtomicU32 = AtomicU32::new(0);
+
+/// Counts its thread while it lives.
+struct Counted;
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        THREADS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+thread_local! {
+    static NAME: Cell<u8> = const { Cell::new(0) };
+    static COUNTED: Counted = {
+        THREADS.fetch_add(1, Ordering::Relaxed);
+        Counted
+    };
+}
+
+fn this_thread() -> Thread {
+    // A thread that is ending is not counted any more, and still has a name.
+    let _ = COUNTED.try_with(|_| ());
+    Thread(NAME.with(|name| std::ptr::from_ref(name).addr()))
+}
+
+impl Waiters {
+    pub(crate) const fn new() -> Waiters {
+        Waiters {
+            waiting: Vec::new(),
+            deferred: Vec::new(),
+            driver: Driver::Outside(Thread(0)),
+            deputy: None,
+            in_bed: false,
+            rounds: 0,
+            calls: Calls { words: Vec::new(), bed: None },
+        }
+    }
+
+    /// Asks every question, after something may have changed, and takes out those
+    /// that are answered.
+    #[inline]
+    pub(crate) fn settle(&mut self, process: &mut Process) {
+        if !self.waiting.is_empty() {
+            self.ask_all(process);
+        }
+    }
+
+    /// Whom to wake once the gate is open.
+    #[inline]
+    pub(crate) fn calls(&mut self) -> Calls {
+        let driverless = matches!(self.driver, Driver::Outside(_));
+        // Stored when it changes, for a store takes the line from those who spin on it.
+        if DRIVERLESS.load(Ordering::Relaxed) != driverless {
+            DRIVERLESS.store(driverless, Ordering::Relaxed);
+        }
+        std::mem::take(&mut self.calls)
+    }
+
+    fn ask_all(&mut self, process: &mut Process) {
+        let mut at = 0;
+        while let Some(entry) = self.waiting.get(at) {
+            // SAFETY: its thread is inside `wait` while the entry is in the list, and
+            // does not touch what the question captured; we hold the gate.
+            if unsafe { (*entry.ask)(process) } {
+                let entry = self.waiting.swap_remove(at);
+                self.answered(&entry, process);
+            } else {
+                at += 1;
+            }
+        }
+        // The driver does not know of what was started since it went to sleep: room
+        // that nobody has asked the peer for, a collective's next step.
+        if let Driver::Asleep(name, _) = self.driver
+            && process.has_more_to_do()
+        {
+            self.rouse(process);
+            self.driver = Driver::Polling(name);
+        }
+    }
+
+    fn answered(&mut self, entry: &Entry, process: &mut Process) {
+        let name = entry.name;
+        if self.driver.is(name) {
+            if let Driver::Asleep(..) = self.driver {
+                self.rouse(process);
+            }
+            self.driver = Driver::Outside(entry.thread);
+        }
+        // SAFETY: its thread can't return before this word is said.
+        let before = unsafe { &*name }.swap(word::ANSWERED, Ordering::AcqRel);
+        if before == word::ASLEEP {
+            if self.deputy.is_some() && is_scarce() {
+                self.deferred.push((name, entry.thread));
+            } else {
+                self.call(name);
+            }
+        }
+        self.appoint();
+    }
+
+    /// Wakes a sleeper. One that was the deputy can't be it any longer.
+    fn call(&mut self, name: Name) {
+        if self.deputy == Some(name) {
+            self.deputy = None;
+        }
+        self.calls.words.push(name);
+    }
+
+    /// Gets the driver out of its bed.
+    fn rouse(&mut self, process: &mut Process) {
+        if let Driver::Asleep(_, bed) = self.driver {
+            if let Some(engine) = process.engine() {
+                engine.disarm();
+            }
+            bed.unmake();
+            self.calls.bed = Some(bed);
+        }
+    }
+
+    /// Makes somebody the deputy if one is needed.
+    fn appoint(&mut self) {
+        if self.deputy.is_some() || !matches!(self.driver, Driver::Outside(_)) {
+            return;
+        }
+        if let Some(entry) = self.waiting.first() {
+            // SAFETY: in the list, so its thread is inside `wait`.
+            let word = unsafe { &*entry.name };
+            // One that is awake looks by itself before it sleeps.
+            if word.load(Ordering::Relaxed) == word::ASLEEP {
+                word.store(word::NUDGED, Ordering::Release);
+                self.calls.words.push(entry.name);
+            }
+        }
+    }
+
+    /// If it is the deputy, it is none any more: it leaves, or has another role.
+    fn resign(&mut self, me: &Me) {
+        if self.deputy == Some(me.name()) {
+            self.deputy = None;
+            self.appoint();
+        }
+    }
+
+    /// Wakes those whose answers were kept; the last of them is to drive when it
+    /// is back. False if there were none.
+    fn wake_deferred(&mut self) -> bool {
+        let Some(&(_, thread)) = self.deferred.last() else { return false };
+        while let Some((name, _)) = self.deferred.pop() {
+            self.call(name);
+        }
+        if !matches!(self.driver, Driver::Asleep(..)) {
+            self.driver = Driver::Outside(thread);
+        }
+        true
+    }
+
+    fn enlist(&mut self, me: &Me, ask: *mut Ask<'static>, process: &mut Process) -> Next {
+        // SAFETY: our caller's question, and we hold the gate.
+        if unsafe { (*ask)(process) } {
+            return Next::Return;
+        }
+        self.waiting.push(Entry { name: me.name(), thread: me.thread, ask });
+        if let Driver::Asleep(..) = self.driver {
+            // We are awake: no need to be woken from outside for every message.
+            self.rouse(process);
+            self.driver = Driver::Outside(me.thread);
+        }
+        self.role(me)
+    }
+
+    /// What a thread that is awake does: drives if nobody does.
+    fn role(&mut self, me: &Me) -> Next {
+        match self.driver {
+            Driver::Outside(thread) if thread == me.thread || thread == Thread(0) || !is_scarce() => {
+                self.driver = Driver::Polling(me.name());
+                self.resign(me);
+                Next::Drive
+            }
+            _ => Next::Follow,
+        }
+    }
+
+    fn round(&mut self, me: &Me, process: &mut Process) -> Round {
+        if let Some(next) = self.demoted(me) {
+            return Round::Over(next);
+        }
+        self.rounds += 1;
+        match process.round() {
+            Progress::Idle => Round::Idle { others: !self.deferred.is_empty() },
+            Progress::Moved => {
+                self.settle(process);
+                self.demoted(me).map_or(Round::Moved, Round::Over)
+            }
+            Progress::User(call) => {
+                self.driver = Driver::Outside(me.thread);
+                self.appoint();
+                Round::User(call)
+            }
+        }
+    }
+
+    /// What a driver does that is none any more.
+    fn demoted(&self, me: &Me) -> Option<Next> {
+        match self.driver {
+            _ if me.is_answered() => Some(Next::Return),
+            Driver::Polling(name) if name == me.name() => None,
+            _ => Some(Next::Follow),
+        }
+    }
+
+    /// A driver has nothing to do: others may run, or it sleeps. `Ok(None)`: it goes on.
+    fn go_to_bed(&mut self, me: &Me, process: &mut Process) -> Result<Option<Bed>, Next> {
+        process.report_late_ready();
+        if let Some(next) = self.demoted(me) {
+            return Err(next);
+        }
+        if self.wake_deferred() {
+            return Err(Next::Follow);
+        }
+        if self.in_bed {
+            return Ok(None);
+        }
+        let bed = process.engine().and_then(|engine| engine.arm()).map(Bed::from);
+        if let Some(bed) = bed {
+            self.in_bed = true;
+            self.driver = Driver::Asleep(me.name(), bed);
+        }
+        Ok(bed)
+    }
+
+    fn get_up(&mut self, me: &Me, process: &mut Process) -> Option<Next> {
+        self.in_bed = false;
+        if let Driver::Asleep(name, _) = self.driver
+            && name == me.name()
+        {
+            if let Some(engine) = process.engine() {
+                engine.disarm();
+            }
+            self.driver = Driver::Polling(name);
+        }
+        self.demoted(me)
+    }
+
+    fn lie_down(&mut self, me: &Me) -> Rest {
+        if me.is_answered() {
+            self.resign(me);
+            return Rest::Over(Next::Return);
+        }
+        if let Next::Drive = self.role(me) {
+            return Rest::Over(Next::Drive);
+        }
+        me.word.store(word::ASLEEP, Ordering::Relaxed);
+        if let Driver::Asleep(..) = self.driver {
+            self.resign(me);
+            return Rest::Sleep { deputy: None };
+        }
+        let is_deputy = *self.deputy.get_or_insert(me.name()) == me.name();
+        Rest::Sleep { deputy: is_deputy.then_some(self.rounds) }
+    }
+
+    /// Somebody who was the deputy when it lay down is awake again; `rounds` were made then.
+    fn tick(&mut self, me: &Me, timed_out: bool, rounds: u64) -> Next {
+        let is_deputy = self.deputy == Some(me.name());
+        if timed_out && is_deputy {
+            self.wake_deferred();
+        }
+        if me.is_answered() {
+            self.resign(me);
+            return Next::Return;
+        }
+        me.word.store(word::AWAKE, Ordering::Relaxed);
+        if timed_out && is_deputy && self.rounds == rounds && !matches!(self.driver, Driver::Asleep(..)) {
+            self.driver = Driver::Polling(me.name());
+            self.resign(me);
+            return Next::Drive;
+        }
+        Next::Follow
+    }
+}
+
+impl Driver {
+    fn is(&self, name: Name) -> bool {
+        matches!(self, Driver::Polling(it) | Driver::Asleep(it, _) if *it == name)
+    }
+}
+
+/// A waiting thread, on its own stack.
+struct Me {
+    word: AtomicU32,
+    thread: Thread,
+    has_spun: Cell<bool>,
+}
+
+impl Me {
+    fn name(&self) -> Name {
+        &raw const self.word
+    }
+
+    fn is_answered(&self) -> bool {
+        // Acquire: the answer was written before the word.
+        self.word.load(Ordering::Acquire) == word::ANSWERED
+    }
+
+    fn drive(&self, awaited: &dyn Fn() -> Option<Waiting>) -> Next {
+        let mut idle = Idle::new();
+        loop {
+            match gate::with_waiters(|process, waiters| waiters.round(self, process)) {
+                Round::Over(next) => return next,
+                Round::Moved => idle = Idle::new(),
+                Round::User(call) => {
+                    let done = call.run();
+                    gate::with(|p| p.resume(done));
+                    return Next::Follow;
+                }
+                Round::Idle { others } if idle.goes_on() && !(others && idle.polls > HAND_OVER) => {}
+                Round::Idle { .. } => {
+                    match gate::with_waiters(|process, waiters| waiters.go_to_bed(self, process)) {
+                        Err(next) => return next,
+                        Ok(None) => std::thread::yield_now(),
+                        Ok(Some(bed)) => {
+                            if let Some(next) = self.sleep(bed, awaited) {
+                                return next;
+                            }
+                        }
+                    }
+                    idle = Idle::new();
+                }
+            }
+        }
+    }
+
+    fn sleep(&self, bed: Bed, awaited: &dyn Fn() -> Option<Waiting>) -> Option<Next> {
+        let awaited = awaited();
+        if let Some(awaited) = &awaited {
+            recorder::entry().wait_for(awaited);
+        }
+        wait::sleep_on(bed);
+        if awaited.is_some() {
+            recorder::entry().wait_is_over();
+        }
+        gate::with_waiters(|process, waiters| waiters.get_up(self, process))
+    }
+
+    fn follow(&self) -> Next {
+        // Once: afterwards there was nothing for long.
+        if !self.has_spun.replace(true) && !is_scarce() {
+            self.spin();
+        }
+        match gate::with_waiters(|_, waiters| waiters.lie_down(self)) {
+            Rest::Over(next) => next,
+            Rest::Sleep { deputy: None } => {
+                futex_wait(self.name(), word::ASLEEP, libc::FUTEX_PRIVATE_FLAG, wait::ORPHAN);
+                if self.is_answered() { Next::Return } else { Next::Follow }
+            }
+            Rest::Sleep { deputy: Some(rounds) } => {
+                let timed_out = futex_wait(self.name(), word::ASLEEP, libc::FUTEX_PRIVATE_FLAG, slice());
+                gate::with_waiters(|_, waiters| waiters.tick(self, timed_out, rounds))
+            }
+        }
+    }
+
+    /// Waits for the answer without sleeping, for a while.
+    fn spin(&self) {
+        let mut idle = Idle::new();
+        while self.word.load(Ordering::Relaxed) == word::AWAKE && !DRIVERLESS.load(Ordering::Relaxed) && idle.goes_on()
+        {
+        }
+    }
+}
+
+/// How long there was nothing to do.
+struct Idle {
+    since: Option<Instant>,
+    polls: u32,
+}
+
+impl Idle {
+    fn new() -> Idle {
+        Idle { since: None, polls: 0 }
+    }
+
+    /// Another fruitless look: true if there may be another one right now.
+    fn goes_on(&mut self) -> bool {
+        if gate::is_wanted() {
+            std::thread::yield_now();
+        }
+        std::hint::spin_loop();
+        self.polls += 1;
+        let spin = wait::spin();
+        // The clock is read once in 64 polls: a poll of an empty ring costs less.
+        if spin.is_zero() || !self.polls.is_multiple_of(64) {
+            return !spin.is_zero();
+        }
+        let spin = if is_scarce() { spin.min(SCARCE_SPIN) } else { spin };
+        self.since.get_or_insert_with(Instant::now).elapsed() < spin
+    }
+}
