@@ -11,7 +11,23 @@ use serde::Deserialize;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
+    /// The cases that every release must pass, and the rows that are theirs.
+    #[serde(default)]
+    seed: Vec<Seed>,
     case: Vec<Case>,
+}
+
+/// A case that every release must pass.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Seed {
+    number: usize,
+    what: String,
+    /// The rows that prove it.
+    #[serde(default)]
+    rows: Vec<String>,
+    /// Why there are none yet.
+    waiting: Option<String>,
 }
 
 /// One row: a program, the ways to run it, and what is expected.
@@ -166,7 +182,22 @@ fn parse(text: &str) -> Result<Vec<Case>> {
         ensure!(ways.iter().filter(|way| **way).count() == 1, "{name}: give one of `ranks`, `line`, `alone`");
         ensure!(!case.program.is_empty() || !case.line.is_empty(), "{name}: no `program` and no `line`");
     }
+    check_seeds(&table)?;
     Ok(table.case)
+}
+
+/// The numbers run from 1, and each has rows that exist and are run, or a reason.
+fn check_seeds(table: &Table) -> Result<()> {
+    for (at, seed) in table.seed.iter().enumerate() {
+        let Seed { number, what, rows, waiting } = seed;
+        ensure!(*number == at + 1, "seed case {number} ({what}) is in the place of {}", at + 1);
+        ensure!(rows.is_empty() == waiting.is_some(), "seed case {number} ({what}): give rows, or why there are none");
+        for row in rows {
+            let is_it = |case: &&Case| case.name == *row && case.waiting.is_none();
+            ensure!(table.case.iter().any(|case| is_it(&case)), "seed case {number} ({what}): there is no row {row}");
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -196,8 +227,24 @@ mod tests {
     }
 
     #[test]
+    fn seed_cases_have_rows_or_a_reason() {
+        let table = |seed: &str| parse(&format!("[[seed]]\n{seed}\n[[case]]\nprogram = 'ring'\nranks = [1]\n"));
+        assert!(table("number = 1\nwhat = 'x'\nrows = ['ring']").is_ok());
+        assert!(table("number = 1\nwhat = 'x'\nwaiting = 'why'").is_ok());
+        for wrong in [
+            "number = 2\nwhat = 'x'\nrows = ['ring']",
+            "number = 1\nwhat = 'x'",
+            "number = 1\nwhat = 'x'\nrows = ['no']",
+        ] {
+            assert!(table(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn our_table_can_be_read() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/programs/table.toml");
         assert!(read(&path).unwrap().len() > 1);
+        let table: Table = toml::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        assert_eq!(table.seed.len(), 27);
     }
 }
