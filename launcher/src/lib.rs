@@ -17,6 +17,7 @@ pub mod binding;
 pub mod fate;
 pub mod input;
 pub mod job;
+pub mod memory_limit;
 pub mod options;
 pub mod orphans;
 pub mod output;

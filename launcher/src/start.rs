@@ -81,7 +81,7 @@ pub fn start(settings: &Settings, placement: &Placement, mask: &Mask) -> Result<
     let refused = |what: &str, errno: Errno| system_refused(size, what, errno);
     let secret = Secret::random().map_err(|error| CannotRun { message: error.to_string(), code: 1 })?;
     let job = bootstrap::random().map_err(|error| CannotRun { message: error.to_string(), code: 1 })?;
-    let board = Board::create(size, job).map_err(|errno| refused("shared memory", errno))?;
+    let board = Board::create(size, job).map_err(|errno| refused("shared memory (memfd_create)", errno))?;
     let (low, high) = reserve(&board).map_err(|errno| refused("descriptors", errno))?;
     let nothing = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
     let common = Common {

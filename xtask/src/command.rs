@@ -21,6 +21,9 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 /// after it.
 const GRACE: Duration = Duration::from_secs(3);
 
+/// How long after the end of a job its processes may still be dying.
+const DYING: Duration = Duration::from_millis(200);
+
 /// What became of a program.
 pub(crate) struct Ran {
     /// How it ended.
@@ -213,8 +216,24 @@ impl Mark {
         command.env(Mark::NAME, &self.0);
     }
 
-    /// Ends every process that still carries the mark, and names them.
+    /// Ends every process that still carries the mark, and names them. Those that are
+    /// just being ended by the kernel have [`DYING`] to do so.
     pub(crate) fn end_survivors(&self) -> Vec<String> {
+        let end = Instant::now() + DYING;
+        while !self.survivors().is_empty() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let kill = |(pid, name): (i32, String)| {
+            if let Some(pid) = Pid::from_raw(pid) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+            name
+        };
+        self.survivors().into_iter().map(kill).collect()
+    }
+
+    /// Every process that carries the mark: its number, and its name for a report.
+    fn survivors(&self) -> Vec<(i32, String)> {
         let marked = format!("{}={}", Mark::NAME, self.0);
         let mut survivors = Vec::new();
         for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -224,10 +243,7 @@ impl Mark {
                 continue;
             }
             let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-            survivors.push(format!("{} (pid {pid})", name.trim()));
-            if let Some(pid) = Pid::from_raw(pid) {
-                let _ = kill_process(pid, Signal::KILL);
-            }
+            survivors.push((pid, format!("{} (pid {pid})", name.trim())));
         }
         survivors
     }

@@ -78,6 +78,9 @@ impl Job {
                 pid => pid,
             };
             self.tell(&report::failure(event, &seen, pid, &self.host, self.started.ranks.len(), ends));
+            if let (Event::Died { exit: Exit::Signal(libc::SIGKILL), .. }, Some(why)) = (event, self.memory.hit()) {
+                self.tell(&why);
+            }
         }
         self.code.get_or_insert(code);
         match (&mut self.phase, event) {

@@ -20,6 +20,7 @@ use fabric::knobs::{Knobs, Sources};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::fate::Event;
+use crate::memory_limit::MemoryLimit;
 use crate::options::{Settings, WRONG_USE};
 use crate::orphans::Orphans;
 use crate::placement::Placement;
@@ -46,6 +47,7 @@ struct Job {
     started: Started,
     signals: Signals,
     orphans: Orphans,
+    memory: MemoryLimit,
     store: Store,
     phase: Phase,
     /// What we exit with; the first reason counts.
@@ -82,6 +84,7 @@ fn try_run(settings: &Settings) -> Result<u8, CannotRun> {
         eprintln!("mpiexec: {line}");
     }
     let orphans = Orphans::adopt();
+    let memory = MemoryLimit::begin();
     let signals =
         Signals::open().map_err(|error| CannotRun { message: format!("cannot wait for signals: {error}"), code: 1 })?;
     let began = Instant::now();
@@ -90,6 +93,7 @@ fn try_run(settings: &Settings) -> Result<u8, CannotRun> {
         started,
         signals,
         orphans,
+        memory,
         store: Store::default(),
         phase: Phase::Running,
         code: None,

@@ -110,6 +110,7 @@ fn run(project: &Project, options: &Options, tool: Option<Tool>) -> Result<Tally
             Some(reason) => Some(reason.as_str()),
             None if case.ours && peer => Some("it speaks of our own mpiexec or texts"),
             None if case.slow && options.quick => Some("it is slow"),
+            None if !is_allowed(&case.needs) => Some("this machine does not allow what it needs"),
             None => None,
         };
         if let Some(reason) = reason {
@@ -120,6 +121,12 @@ fn run(project: &Project, options: &Options, tool: Option<Tool>) -> Result<Tally
         tally += bench.row(case);
     }
     Ok(tally)
+}
+
+/// Whether the command that tells does well. None: yes.
+fn is_allowed(needs: &[String]) -> bool {
+    let Some((program, arguments)) = needs.split_first() else { return true };
+    capture(Command::new(program).args(arguments), None, Duration::from_secs(10)).is_ok_and(|ran| ran.success())
 }
 
 /// A source without a row would be a test that nobody runs.

@@ -91,6 +91,10 @@ pub(super) struct Case {
     /// Needs much memory or time.
     #[serde(default)]
     pub(super) slow: bool,
+    /// A command that must succeed, else the row is skipped: the machine does not
+    /// allow what it needs.
+    #[serde(default)]
+    pub(super) needs: Vec<String>,
     /// Speaks of our own mpiexec or texts; skipped on another MPI.
     #[serde(default)]
     pub(super) ours: bool,
