@@ -183,6 +183,10 @@ pub trait Transport {
 
     /// Says that the caller is awake again. Cheap when it was not armed.
     fn disarm(&mut self);
+
+    /// Says that the process is about to end, which would take with it what the device has
+    /// not sent yet. True when nothing is left; else ask again after a `poll`.
+    fn flush(&mut self) -> bool;
 }
 
 impl Rts {

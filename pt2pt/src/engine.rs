@@ -137,15 +137,16 @@ impl<T: Transport> Engine<T> {
     }
 
     /// True when nothing that others wait for is still to leave this process:
-    /// no queued frame, no transfer under way, no detached send.
-    pub fn is_drained(&self) -> bool {
+    /// no queued frame, no transfer under way, no detached send, nothing that the device
+    /// has yet to send.
+    pub fn is_drained(&mut self) -> bool {
         let owes_data = self.protocol.requests.active().any(|(_, request)| match request.state {
             State::Pulling { .. } | State::Filling { .. } | State::Pushing { .. } => true,
             _ => request.is_send() && request.detached,
         });
         // A peer that misses a credit is not held up, and may be gone by now.
         let is_credit = |frame: &Frame| matches!(frame, Frame::Control(header) if header.kind == fabric::Kind::Credit);
-        !owes_data && self.protocol.peers.iter().all(|peer| peer.queue.iter().all(is_credit))
+        !owes_data && self.protocol.peers.iter().all(|peer| peer.queue.iter().all(is_credit)) && self.transport.flush()
     }
 
     /// True when something is to leave this process, whether or not it could now.

@@ -79,4 +79,11 @@ impl Transport for Routes {
             shm.disarm();
         }
     }
+
+    fn flush(&mut self) -> bool {
+        match self {
+            Routes::Shm(shm) => shm.flush(),
+            Routes::Alone => true,
+        }
+    }
 }

@@ -92,7 +92,7 @@ pub fn finalize(handle: usize) -> Result<()> {
 impl Process {
     fn owes_nothing(&mut self) -> bool {
         let core_is_idle =
-            self.core.as_deref().is_none_or(|core| core.collectives.is_empty() && core.engine.is_drained());
+            self.core.as_deref_mut().is_none_or(|core| core.collectives.is_empty() && core.engine.is_drained());
         core_is_idle && self.bsend.is_idle()
     }
 }

@@ -56,4 +56,9 @@ impl Transport for ShmTransport {
     fn disarm(&mut self) {
         self.own.doorbell.awake();
     }
+
+    /// What is in a ring stays there without its sender.
+    fn flush(&mut self) -> bool {
+        true
+    }
 }

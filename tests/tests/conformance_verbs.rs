@@ -58,7 +58,7 @@ fn without_reads() {
 
 #[test]
 fn smallest_windows() {
-    suite(&Settings { credits: 4, eager_max: 300, get_min: 3000, ..Settings::default() });
+    suite(&Settings { credits: 4, eager_max: 2000, get_min: 3000, ..Settings::default() });
 }
 
 #[test]
@@ -89,6 +89,30 @@ fn a_peer_lies() {
         let settings = Settings { rendezvous: Rendezvous::Copy, ..Settings::default() };
         garbage(seed, transports(&devices, 3, &settings));
     }
+}
+
+/// What the kernel counts as this process's memory, in bytes.
+fn resident() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+    text.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("a number") * 4096
+}
+
+#[test]
+fn a_peer_never_talked_to_costs_64_bytes_at_most() {
+    let Some(devices) = devices() else { return };
+    let settings = Settings { device: Some(devices[0].clone()), connections: 1, ..Settings::default() };
+    let open = |size| {
+        let before = resident();
+        let transport = VerbsTransport::open(settings.clone(), Peer(0), size, [3; 32], Box::new(Together::default()));
+        (transport.expect("a transport"), resident() - before)
+    };
+    const MANY: usize = 16 * 4096;
+    let (_first, _) = open(2);
+    let (_few, least) = open(2);
+    let (_many, most) = open(2 + MANY as u32);
+    let each = most.saturating_sub(least) as f64 / MANY as f64;
+    println!("{each:.1} bytes for each of {MANY} peers; {least} for a transport with receives for one");
+    assert!(each <= 64.0, "{each} bytes for a peer");
 }
 
 /// A transport whose connections break now and then.
@@ -134,6 +158,10 @@ impl Transport for Shaky {
 
     fn disarm(&mut self) {
         self.verbs.disarm();
+    }
+
+    fn flush(&mut self) -> bool {
+        self.verbs.flush()
     }
 }
 

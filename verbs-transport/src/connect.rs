@@ -107,6 +107,8 @@ pub struct VerbsTransport {
     /// Requests that a send queue has room for.
     pub(crate) depth: u32,
     pub(crate) is_armed: bool,
+    /// Since when the process wants to end.
+    pub(crate) flushing_since: Option<Instant>,
     interruptions: u64,
 }
 
@@ -181,6 +183,7 @@ impl VerbsTransport {
             provided: 0,
             depth,
             is_armed: false,
+            flushing_since: None,
             interruptions: 0,
         };
         // So that a lack of memory shows now and not in the middle of the job.
@@ -508,7 +511,7 @@ impl VerbsTransport {
     }
 
     /// Closes the connection of a pair that has been idle for longest.
-    fn close(&mut self, at: usize) {
+    pub(crate) fn close(&mut self, at: usize) {
         self.say(at, Kind::Close);
         self.retire(at);
         self.pairs[at].shake.broke();

@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code)]
 
+use std::time::{Duration, Instant};
+
 use fabric::{Header, Lost, Peer, Post, Slot};
 
 use crate::connect::{FRONT, PREFIX, VerbsTransport, mark};
@@ -10,6 +12,8 @@ use crate::ibv::{Destination, Sge, Work};
 use crate::memory::Pool;
 use crate::pair::{Held, Pair, SIGNAL_EVERY, Signal};
 
+/// How long a peer is called that has not got everything when the process ends.
+const CALL_AT_THE_END: Duration = Duration::from_secs(5);
 /// Marks a slot of the pool of long ones.
 const LONG: u32 = 1 << 31;
 
@@ -142,6 +146,37 @@ impl VerbsTransport {
             self.break_pair(at, "a send was refused");
         }
         true
+    }
+
+    /// True when the peers' devices have everything: only then may the queue pairs go with
+    /// the process. A peer whose connection has broken in the meantime may have ended as
+    /// well, so it is called for a while only.
+    pub(crate) fn flush_all(&mut self) -> bool {
+        let since = *self.flushing_since.get_or_insert_with(Instant::now);
+        let in_time = since.elapsed() < CALL_AT_THE_END;
+        let mut is_flushed = true;
+        for at in 0..self.pairs.len() {
+            // What completes by itself says that those before it have completed.
+            if self.pairs[at].is_ready() && self.pairs[at].silent > 0 {
+                self.note(at, note::CREDIT);
+            }
+            let pair = &self.pairs[at];
+            is_flushed &= match pair.is_ready() {
+                true => pair.used == 0,
+                false => pair.retained.is_empty() || pair.lost.is_some() || !in_time,
+            };
+        }
+        if is_flushed {
+            // A session may begin later, and end.
+            self.flushing_since = None;
+            // Others may still wait for an acknowledgement that was lost: Close says it.
+            for at in 0..self.pairs.len() {
+                if self.pairs[at].is_ready() {
+                    self.close(at);
+                }
+            }
+        }
+        is_flushed
     }
 
     /// Sends again what the peer has not consumed.

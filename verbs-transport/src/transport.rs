@@ -42,4 +42,8 @@ impl Transport for VerbsTransport {
             self.wake_up();
         }
     }
+
+    fn flush(&mut self) -> bool {
+        self.flush_all()
+    }
 }

@@ -147,6 +147,10 @@ impl Transport for SimTransport {
     }
 
     fn disarm(&mut self) {}
+
+    fn flush(&mut self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

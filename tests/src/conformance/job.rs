@@ -211,9 +211,17 @@ impl<T: Transport> Job<T> {
     /// Nothing must be left over.
     pub fn end(mut self) {
         self.quiet();
+        for rank in 0..self.engines.len() {
+            for round in 0.. {
+                if self.dead.contains(&(rank as u32)) || self.engines[rank].is_drained() {
+                    break;
+                }
+                assert!(round < PATIENCE, "rank {rank} is not drained");
+                self.progress();
+            }
+        }
         for (rank, engine) in self.engines.iter().enumerate() {
             if !self.dead.contains(&(rank as u32)) {
-                assert!(engine.is_drained(), "rank {rank} is not drained");
                 assert_eq!(engine.unexpected(), 0, "rank {rank} has messages that nobody received");
                 assert_eq!(engine.active(), 0, "rank {rank} has requests that are not over");
             }
