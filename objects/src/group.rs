@@ -1,9 +1,10 @@
 //! Groups: ordered sets of processes, and their algebra (MPI-5.0 §7.3).
 //!
-//! Two forms. A *range* holds peers `first, first + stride, ...` in three words,
-//! however many they are: MPI_COMM_WORLD, its halves, every k-th rank. A *list*
-//! names each member. A group that could be a range always is one, so equal
-//! groups have equal form.
+//! Three forms. A *range* holds peers `first, first + stride, ...` in three words,
+//! however many they are: MPI_COMM_WORLD, its halves, every k-th rank. *Parts* are
+//! a few ranges one after the other: a world with holes, blocks of ranks in
+//! another order. A *list* names each member. What a group is made of decides its
+//! form, whatever it was made by, so equal groups have equal form.
 //!
 //! A list finds a peer by an index (its ranks, sorted by peer) that is made at
 //! the first question and shared by all clones.
@@ -37,6 +38,7 @@ pub struct Group(Form);
 #[derive(Clone)]
 enum Form {
     Range(Range),
+    Parts(Arc<Parts>),
     List(Arc<List>),
 }
 
@@ -47,6 +49,25 @@ struct Range {
     stride: i32,
     len: u32,
 }
+
+/// Two ranges or more, at most [`MOST_PARTS`], with [`PAYS`] members each on average.
+#[derive(PartialEq, Eq)]
+struct Parts {
+    size: u32,
+    parts: Box<[Part]>,
+}
+
+/// The range that begins with rank `begin`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Part {
+    begin: u32,
+    range: Range,
+}
+
+/// More are a list, in which a peer is found faster.
+const MOST_PARTS: usize = 64;
+/// A part takes as much memory as so many members of a list.
+const PAYS: usize = 4;
 
 struct List {
     peers: Box<[u32]>,
@@ -75,6 +96,18 @@ impl Range {
     }
 }
 
+impl Parts {
+    fn peer_of(&self, rank: u32) -> Option<u32> {
+        let at = self.parts.partition_point(|part| part.begin <= rank);
+        let part = self.parts[at - 1];
+        (rank < self.size).then(|| part.range.peer_of(rank - part.begin))
+    }
+
+    fn rank_of(&self, peer: u32) -> Option<u32> {
+        self.parts.iter().find_map(|part| Some(part.begin + part.range.rank_of(peer)?))
+    }
+}
+
 impl List {
     fn rank_of(&self, peer: u32) -> Option<u32> {
         let by_peer = self.by_peer.get_or_init(|| {
@@ -86,9 +119,11 @@ impl List {
     }
 }
 
-/// Collects peers, as a range for as long as they are one.
+/// Collects peers, as ranges for as long as they are few.
+#[derive(Default)]
 struct Builder {
-    range: Range,
+    parts: Vec<Part>,
+    size: u32,
     list: Vec<u32>,
 }
 
@@ -97,28 +132,30 @@ impl Builder {
         if !self.list.is_empty() {
             return self.list.push(peer);
         }
-        let range = &mut self.range;
-        match range.len {
-            0 => *range = Range { first: peer, stride: 1, len: 1 },
-            1 => match i32::try_from(i64::from(peer) - i64::from(range.first)) {
-                Ok(stride) if stride != 0 => *range = Range { stride, len: 2, ..*range },
-                _ => self.spill(peer),
-            },
-            len if i64::from(peer) == i64::from(range.first) + i64::from(range.stride) * i64::from(len) => {
-                range.len += 1;
-            }
-            _ => self.spill(peer),
+        if !self.parts.last_mut().is_some_and(|part| part.range.extend(peer)) {
+            let range = Range { first: peer, stride: 1, len: 1 };
+            self.parts.push(Part { begin: self.size, range });
+        }
+        self.size += 1;
+        if self.parts.len() > MOST_PARTS {
+            self.spill();
         }
     }
 
-    fn spill(&mut self, peer: u32) {
-        self.list.extend((0..self.range.len).map(|rank| self.range.peer_of(rank)));
-        self.list.push(peer);
+    fn spill(&mut self) {
+        self.list.extend(self.parts.iter().flat_map(|part| part.range.iter()));
     }
 
-    fn finish(self) -> Group {
+    fn finish(mut self) -> Group {
         if self.list.is_empty() {
-            return Group(Form::Range(self.range));
+            match self.parts[..] {
+                [] => return Group::empty(),
+                [Part { range, .. }] => return Group(Form::Range(range)),
+                _ if self.parts.len() * PAYS <= self.size as usize => {
+                    return Group(Form::Parts(Arc::new(Parts { size: self.size, parts: self.parts.into() })));
+                }
+                _ => self.spill(),
+            }
         }
         Group(Form::List(Arc::new(List { peers: self.list.into(), by_peer: OnceLock::new() })))
     }
@@ -127,7 +164,7 @@ impl Builder {
 /// The members must be different peers.
 impl FromIterator<Peer> for Group {
     fn from_iter<I: IntoIterator<Item = Peer>>(peers: I) -> Group {
-        let mut builder = Builder { range: Range::EMPTY, list: Vec::new() };
+        let mut builder = Builder::default();
         peers.into_iter().for_each(|peer| builder.push(peer.0));
         builder.finish()
     }
@@ -154,6 +191,7 @@ impl Group {
     pub fn size(&self) -> u32 {
         match &self.0 {
             Form::Range(range) => range.len,
+            Form::Parts(parts) => parts.size,
             Form::List(list) => list.peers.len() as u32,
         }
     }
@@ -169,6 +207,7 @@ impl Group {
     pub fn peer_of(&self, rank: u32) -> Option<Peer> {
         match &self.0 {
             Form::Range(range) => (rank < range.len).then(|| Peer(range.peer_of(rank))),
+            Form::Parts(parts) => parts.peer_of(rank).map(Peer),
             Form::List(list) => list.peers.get(rank as usize).map(|&peer| Peer(peer)),
         }
     }
@@ -178,6 +217,7 @@ impl Group {
     pub fn rank_of(&self, peer: Peer) -> Option<u32> {
         match &self.0 {
             Form::Range(range) => range.rank_of(peer.0),
+            Form::Parts(parts) => parts.rank_of(peer.0),
             Form::List(list) => list.rank_of(peer.0),
         }
     }
@@ -190,10 +230,7 @@ impl Group {
 
     /// The members in order of rank.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Peer> + '_ {
-        (0..self.size()).map(|rank| match &self.0 {
-            Form::Range(range) => Peer(range.peer_of(rank)),
-            Form::List(list) => Peer(list.peers[rank as usize]),
-        })
+        (0..self.size()).map(|rank| self.peer_of(rank).unwrap_or(Peer(u32::MAX)))
     }
 
     /// The rank in `other` of our member `rank` (MPI_Group_translate_ranks);
@@ -311,6 +348,18 @@ impl Group {
 }
 
 impl Range {
+    /// Takes one more peer, if it is the next one.
+    fn extend(&mut self, peer: u32) -> bool {
+        let step = i64::from(peer) - i64::from(self.first);
+        match (self.len, i32::try_from(step)) {
+            (1, Ok(stride)) if stride != 0 => self.stride = stride,
+            (len, _) if len > 1 && step == i64::from(self.stride) * i64::from(len) => {}
+            _ => return false,
+        }
+        self.len += 1;
+        true
+    }
+
     fn iter(self) -> impl Iterator<Item = u32> {
         (0..self.len).map(move |rank| self.peer_of(rank))
     }
@@ -320,8 +369,9 @@ impl PartialEq for Group {
     fn eq(&self, other: &Group) -> bool {
         match (&self.0, &other.0) {
             (Form::Range(one), Form::Range(two)) => one == two,
+            (Form::Parts(one), Form::Parts(two)) => Arc::ptr_eq(one, two) || one == two,
             (Form::List(one), Form::List(two)) => Arc::ptr_eq(one, two) || one.peers == two.peers,
-            // One that could be a range is one.
+            // The members decide the form.
             _ => false,
         }
     }
@@ -333,6 +383,9 @@ impl fmt::Debug for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Form::Range(Range { first, stride, len }) => write!(f, "Group({len} from {first} by {stride})"),
+            Form::Parts(parts) => {
+                f.debug_list().entries(parts.parts.iter().map(|part| Group(Form::Range(part.range)))).finish()
+            }
             Form::List(list) => f.debug_tuple("Group").field(&list.peers).finish(),
         }
     }
@@ -415,6 +468,26 @@ mod tests {
     }
 
     #[test]
+    fn a_world_with_holes_or_in_another_order_lists_nobody() {
+        let world = Group::world(1_000_000);
+        let (low, high) =
+            (world.range_incl(&[[0, 499_999, 1]]).unwrap(), world.range_excl(&[[0, 499_999, 1]]).unwrap());
+        let swapped = high.union(&low);
+        let holes = world.excl(&[3, 70, 999_998]).unwrap();
+        let interleaved = world.range_incl(&[[0, 999_999, 2], [1, 999_999, 2]]).unwrap();
+        for (group, parts) in [(&swapped, 2), (&holes, 4), (&interleaved, 2)] {
+            assert!(matches!(&group.0, Form::Parts(form) if form.parts.len() == parts), "{group:?}");
+        }
+        assert_eq!((swapped.peer_of(0), swapped.rank_of(Peer(0))), (Some(Peer(500_000)), Some(500_000)));
+        assert_eq!((holes.size(), holes.peer_of(70), holes.rank_of(Peer(70))), (999_997, Some(Peer(72)), None));
+        assert_eq!((interleaved.peer_of(500_000), interleaved.rank_of(Peer(3))), (Some(Peer(1)), Some(500_001)));
+        assert_eq!(swapped.compare(&world), Comparison::Similar);
+        assert_eq!(holes.union(&world.incl(&[3, 70, 999_998]).unwrap()).size(), 1_000_000);
+        let many: Vec<u32> = (0..500).filter(|peer| peer % 5 != 0).collect();
+        assert!(matches!(group(&many).0, Form::List(_)), "100 parts are a list");
+    }
+
+    #[test]
     fn triplets_follow_the_standards_example() {
         // MPI-5.0 §7.3.2: (6,7,1), (1,6,2), (0,9,4) of the group a..j gives g,h,b,d,f,a,e,i.
         let world = Group::world(10);
@@ -458,7 +531,10 @@ mod tests {
             }
             peers
         });
-        prop_oneof![shuffled, even]
+        let blocks = (1..9u32, Just(vec![0, 1, 2, 3, 4]).prop_shuffle(), 0..6usize).prop_map(|(len, order, count)| {
+            order[..count.min(5)].iter().flat_map(|block| (0..len).map(move |i| block * len + i)).collect()
+        });
+        prop_oneof![shuffled, even, blocks]
     }
 
     proptest! {
