@@ -72,6 +72,10 @@ pub struct Thresholds {
     pub allreduce_long: u64,
     /// Reduce_scatters of vectors from this size on are done pairwise.
     pub reduce_scatter_long: u64,
+    /// Barriers, and broadcasts and reductions of up to this size, go straight to
+    /// and from one rank; `None`: no size does. For ranks that take turns on their
+    /// processors: what costs time then is how often each has to have its turn.
+    pub crowded_short: Option<u64>,
     /// How many messages (not bytes) of one collective are under way at once
     /// where each rank deals with all others.
     pub window: u32,
@@ -91,6 +95,7 @@ impl Default for Thresholds {
             reduce_long: 64 << 10,
             allreduce_long: 16 << 10,
             reduce_scatter_long: 128 << 10,
+            crowded_short: None,
             window: 32,
             reproducible: false,
         }
@@ -111,9 +116,13 @@ impl Selection {
         use Algorithm::*;
         use CollectiveKind as Of;
         let rule = |kind, bytes, ranks, algorithm| Rule { kind, bytes, ranks, algorithm };
+        // From here on it does not matter that ranks take turns.
+        let short = t.crowded_short.filter(|_| !t.reproducible);
+        let from = short.map_or(0, |short| short.saturating_add(1));
         let mut rules = vec![
-            rule(Of::Bcast, t.bcast_long, 4, ScatterRing),
-            rule(Of::Bcast, 0, 0, Binomial),
+            rule(Of::Bcast, t.bcast_long.max(from), 4, ScatterRing),
+            rule(Of::Bcast, from, 0, Binomial),
+            rule(Of::Bcast, 0, 0, Linear),
             rule(Of::Gather, t.gather_long, 0, Linear),
             rule(Of::Gather, 0, 0, Binomial),
             rule(Of::Scatter, t.scatter_long, 0, Linear),
@@ -129,10 +138,11 @@ impl Selection {
         ];
         if !t.reproducible {
             rules.extend([
-                rule(Of::Reduce, t.reduce_long, 3, Halving),
-                rule(Of::Allreduce, t.allreduce_long, 3, Ring),
-                rule(Of::Allreduce, t.allreduce_long, 2, Halving),
-                rule(Of::Allreduce, 0, 0, RecursiveDoubling),
+                rule(Of::Reduce, t.reduce_long.max(from), 3, Halving),
+                rule(Of::Allreduce, t.allreduce_long.max(from), 3, Ring),
+                rule(Of::Allreduce, t.allreduce_long.max(from), 2, Halving),
+                rule(Of::Allreduce, from, 0, RecursiveDoubling),
+                rule(Of::Allreduce, 0, 0, Linear),
                 rule(Of::ReduceScatter, t.reduce_scatter_long, 0, Pairwise),
                 rule(Of::ReduceScatter, 0, 0, Halving),
                 rule(Of::ReduceScatterBlock, t.reduce_scatter_long, 0, Pairwise),
@@ -140,11 +150,15 @@ impl Selection {
             ]);
         }
         rules.extend([
-            rule(Of::Reduce, 0, 0, Binomial),
+            rule(Of::Reduce, from, 0, Binomial),
+            rule(Of::Reduce, 0, 0, Linear),
             rule(Of::Allreduce, 0, 0, Ordered),
             rule(Of::ReduceScatter, 0, 0, Ordered),
             rule(Of::ReduceScatterBlock, 0, 0, Ordered),
         ]);
+        if short.is_some() {
+            rules.push(rule(Of::Barrier, 0, 0, Linear));
+        }
         Selection { rules, window: t.window.max(2), reproducible: t.reproducible }
     }
 
@@ -195,6 +209,7 @@ impl Selection {
     fn write(&self, b: &mut Builder, problem: &Problem, seat: Seat) {
         let algorithm = self.choose(problem, seat);
         match *problem {
+            Problem::Barrier if algorithm == Algorithm::Linear => barrier::linear(b, seat),
             Problem::Barrier => barrier::dissemination(b, seat),
             Problem::Bcast { root, data } => write_bcast(b, algorithm, seat, root, data),
             Problem::Gather { root, own, all } if algorithm == Algorithm::Binomial => {
@@ -264,6 +279,7 @@ impl Selection {
                 let commutative = commutative && !self.reproducible;
                 match algorithm {
                     Algorithm::Halving => reduce::halving(b, seat, root, input, output, commutative),
+                    Algorithm::Linear => reduce::linear(b, seat, root, input, output),
                     _ => reduce::binomial(b, seat, root, input, output, commutative),
                 }
             }
@@ -271,6 +287,11 @@ impl Selection {
                 Algorithm::Ring => allreduce::ring(b, seat, input, output),
                 Algorithm::Halving => allreduce::halving(b, seat, input, output, commutative),
                 Algorithm::RecursiveDoubling => allreduce::recursive_doubling(b, seat, input, output, commutative),
+                Algorithm::Linear => {
+                    reduce::linear(b, seat, 0, input, (seat.rank == 0).then_some(output));
+                    b.round();
+                    bcast::linear(b, seat, 0, output);
+                }
                 _ => {
                     reduce::binomial(b, seat, 0, input, (seat.rank == 0).then_some(output), false);
                     b.round();
@@ -292,6 +313,7 @@ impl Selection {
 fn write_bcast(b: &mut Builder, algorithm: Algorithm, seat: Seat, root: u32, data: crate::Run) {
     match algorithm {
         Algorithm::ScatterRing => bcast::scatter_ring(b, seat, root, data),
+        Algorithm::Linear => bcast::linear(b, seat, root, data),
         _ => bcast::binomial(b, seat, root, data),
     }
 }
@@ -301,14 +323,15 @@ impl Algorithm {
     pub fn can(self, problem: &Problem, seat: Seat) -> bool {
         use Algorithm::*;
         match (problem, self) {
-            (Problem::Bcast { .. }, Binomial | ScatterRing) => true,
+            (Problem::Barrier, Linear) => true,
+            (Problem::Bcast { .. }, Binomial | ScatterRing | Linear) => true,
             (Problem::Gather { .. } | Problem::Scatter { .. }, Binomial | Linear) => true,
             (Problem::Allgather { .. }, RecursiveDoubling) => seat.size.is_power_of_two(),
             (Problem::Allgather { .. } | Problem::Allgatherv { .. }, Bruck | Ring) => true,
             (Problem::Alltoall { kind, .. }, Bruck) => *kind == CollectiveKind::Alltoall,
             (Problem::Alltoall { .. }, Pairwise) => true,
-            (Problem::Reduce { .. }, Binomial | Halving) => true,
-            (Problem::Allreduce { .. }, RecursiveDoubling | Halving | Ordered) => true,
+            (Problem::Reduce { .. }, Binomial | Halving | Linear) => true,
+            (Problem::Allreduce { .. }, RecursiveDoubling | Halving | Ordered | Linear) => true,
             // Halving moves as little, in fewer rounds, where nothing is folded.
             (Problem::Allreduce { commutative, .. }, Ring) => *commutative && !seat.size.is_power_of_two(),
             (Problem::ReduceScatter { commutative, .. }, Halving | Pairwise) => *commutative,

@@ -329,6 +329,7 @@ fn any_thresholds(random: &mut Random) -> Thresholds {
         reduce_long: at(),
         allreduce_long: at(),
         reduce_scatter_long: at(),
+        crowded_short: Some(at()).filter(|&at| at != 0),
         window: 2 + (at() % 7) as u32,
         reproducible: at() == 0,
     }

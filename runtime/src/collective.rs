@@ -7,6 +7,7 @@
 
 #![allow(unsafe_code)]
 
+use bootstrap::Job;
 use collectives::operation::{Data, Operation, Vector};
 use collectives::{CollectiveId, Plan, Thresholds};
 use fabric::CollectiveKind;
@@ -25,8 +26,10 @@ const UINT64: usize = 0x259;
 const BYTE: usize = 0x247;
 const MAX: usize = 0x23;
 
-/// The sizes at which algorithms change, from the knobs.
-pub(crate) fn thresholds(knobs: &Knobs) -> Thresholds {
+/// The sizes at which algorithms change, from the knobs. All ranks of a job have to
+/// agree on them.
+pub(crate) fn thresholds(knobs: &Knobs, job: &Job) -> Thresholds {
+    let is_crowded = job.local_size > job.processors && job.local_size == job.size;
     Thresholds {
         bcast_long: knobs.bytes(knob::COLL_BCAST_LONG),
         gather_long: knobs.bytes(knob::COLL_GATHER_LONG),
@@ -36,6 +39,7 @@ pub(crate) fn thresholds(knobs: &Knobs) -> Thresholds {
         reduce_long: knobs.bytes(knob::COLL_REDUCE_LONG),
         allreduce_long: knobs.bytes(knob::COLL_ALLREDUCE_LONG),
         reduce_scatter_long: knobs.bytes(knob::COLL_REDUCE_SCATTER_LONG),
+        crowded_short: is_crowded.then(|| knobs.bytes(knob::COLL_CROWDED_SHORT)),
         window: knobs.count(knob::COLL_WINDOW).min(u32::MAX.into()) as u32,
         reproducible: knobs.is_on(knob::COLL_REPRODUCIBLE),
     }

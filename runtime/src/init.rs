@@ -81,7 +81,7 @@ impl Core {
             engine: Engine::new(me, routes, settings),
             collectives: collectives::Active::new(),
             pretend_packages: knobs.count(knob::TOPOLOGY_PRETEND_PACKAGES),
-            planner: RefCell::new(Planner::new(&collective::thresholds(&knobs))),
+            planner: RefCell::new(Planner::new(&collective::thresholds(&knobs, &job))),
             world: Comm::new("MPI_COMM_WORLD", WORLD_CONTEXT, job.rank, everyone),
             itself: Comm::new("MPI_COMM_SELF", SELF_CONTEXT, 0, Group::single(me)),
             proposals: 0,

@@ -1,4 +1,5 @@
-//! How a thread waits for something: progress, a short spin, then sleep.
+//! How a thread waits for something: progress, a short spin (or, where ranks take
+//! turns on their processors, some turns for the others), then sleep.
 //!
 //! Below MPI_THREAD_MULTIPLE the one thread in MPI does all of that here. At that
 //! level it tries once here, and then takes its place among the [`waiters`].
@@ -91,7 +92,7 @@ enum Patience {
 }
 
 impl Patience {
-    /// Another fruitless round: spins on, or sleeps until something happens.
+    /// Another fruitless round: spins on, passes the turn, or sleeps until something happens.
     #[cold]
     fn endure(self, awaited: impl Fn() -> Option<Waiting>) -> Patience {
         let (since, polls) = match self {
@@ -104,6 +105,9 @@ impl Patience {
             std::hint::spin_loop();
             return Patience::Spinning { since, polls };
         }
+        if spin.is_zero() && polls <= TURNS && pass_the_turn() {
+            return Patience::Spinning { since, polls };
+        }
         let awaited = awaited();
         if let Some(awaited) = &awaited {
             recorder::entry().wait_for(awaited);
@@ -114,6 +118,31 @@ impl Patience {
         }
         Patience::Fresh
     }
+}
+
+/// How often a waiting rank lets others run before it sleeps, where ranks take turns
+/// on their processors: nobody has to wake it then.
+const TURNS: u32 = 16;
+/// Whoever takes a turn this long does something else than waiting for a message, and a
+/// rank that sleeps runs sooner than one that is behind it in the queue.
+const LONG_TURN: Duration = Duration::from_millis(1);
+/// So many waits sleep at once after a long turn.
+const SLEEPY: u32 = 100;
+static SLEEPS_AT_ONCE: AtomicU32 = AtomicU32::new(0);
+
+/// Lets others run; false where that takes longer than to sleep.
+fn pass_the_turn() -> bool {
+    let sleepy = SLEEPS_AT_ONCE.load(Ordering::Relaxed);
+    if sleepy > 0 {
+        SLEEPS_AT_ONCE.store(sleepy - 1, Ordering::Relaxed);
+        return false;
+    }
+    let begun = Instant::now();
+    std::thread::yield_now();
+    if begun.elapsed() > LONG_TURN {
+        SLEEPS_AT_ONCE.store(SLEEPY, Ordering::Relaxed);
+    }
+    true
 }
 
 /// Microseconds to spin before sleeping; 0 when ranks share cores.

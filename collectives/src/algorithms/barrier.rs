@@ -1,9 +1,22 @@
-//! Barrier (MPI-5.0 §6.3): dissemination, ceil(log2 size) rounds of signals.
+//! Barrier (MPI-5.0 §6.3).
 
 use super::Seat;
 use crate::schedule::Builder;
 
-/// In round k, signal the rank 2^k ahead and await the one 2^k behind.
+/// Rank 0 hears from everyone, then tells everyone.
+pub fn linear(b: &mut Builder, seat: Seat) {
+    if seat.rank == 0 {
+        seat.others().for_each(|other| b.await_signal(other));
+        b.round();
+        seat.others().for_each(|other| b.signal(other));
+    } else {
+        b.signal(0);
+        b.round();
+        b.await_signal(0);
+    }
+}
+
+/// Dissemination, ceil(log2 size) rounds: in round k, signal the rank 2^k ahead and await the one 2^k behind.
 pub fn dissemination(b: &mut Builder, seat: Seat) {
     for by in (0..32).map(|k| 1u32 << k).take_while(|&by| by < seat.size) {
         b.await_signal(seat.behind(by));

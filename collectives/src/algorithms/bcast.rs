@@ -16,6 +16,15 @@ pub fn binomial(b: &mut Builder, seat: Seat, root: u32, data: Run) {
     }
 }
 
+/// Straight from the root to each rank.
+pub fn linear(b: &mut Builder, seat: Seat, root: u32, data: Run) {
+    if seat.rank == root {
+        seat.others().for_each(|other| b.send(other, data));
+    } else {
+        b.recv(root, data);
+    }
+}
+
 /// A piece for each rank down a binomial tree, then the pieces round the ring:
 /// each rank moves about twice the data, whatever the size of the group.
 ///

@@ -28,6 +28,27 @@ pub fn binomial(b: &mut Builder, seat: Seat, root: u32, input: Run, output: Opti
     }
 }
 
+/// Straight from each rank to the root, which combines in rank order from the last
+/// rank down.
+pub fn linear(b: &mut Builder, seat: Seat, root: u32, input: Run, output: Option<Run>) {
+    let (Some(output), true) = (output, seat.rank == root) else { return b.send(root, input) };
+    let mut operand = |rank: u32| {
+        if rank == root {
+            return input;
+        }
+        let landing = b.like(input, input.count);
+        b.recv(rank, landing);
+        landing
+    };
+    let operands: Vec<Run> = (0..seat.size).map(&mut operand).collect();
+    let Some((&last, before)) = operands.split_last() else { return };
+    // The input must not be written, the landed operands may be.
+    let result = if root == seat.size - 1 { output } else { last };
+    b.copy(last, result);
+    before.iter().rev().for_each(|&left| b.reduce(left, result));
+    b.copy(result, output);
+}
+
 /// What this rank has got from its subtree; at the tree's root in `output`.
 fn up_the_tree(b: &mut Builder, tree: Binomial, input: Run, output: Option<Run>, commutative: bool) -> Run {
     let children = tree.children().count();
