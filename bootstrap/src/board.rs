@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
 use rustix::fs::{MemfdFlags, fstat, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous};
+use serde::{Deserialize, Serialize};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"Verbena\x01");
 const VERSION: u32 = 1;
@@ -64,7 +65,7 @@ pub struct Entry {
 const _: () = assert!(size_of::<Header>() == 128 && size_of::<Entry>() == 128);
 
 /// How far a rank is in its life, as the launcher judges its end by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u32)]
 pub enum State {
     /// Has not called MPI_Init (and may be a program without MPI).
@@ -78,7 +79,7 @@ pub enum State {
 }
 
 /// What a rank waits for inside a call. Fields that say nothing are `None`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
     /// Rank of the other side in the communicator; `None` for any or several.
     pub peer: Option<i32>,
@@ -93,7 +94,7 @@ pub struct Waiting {
 }
 
 /// What the launcher reads of a rank, at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// The process that called MPI_Init, 0 while none has.
     pub pid: u32,

@@ -114,21 +114,45 @@ pub enum ControlError {
 /// A message as it travels. Panics on one longer than [`MAX_MESSAGE`]: the
 /// callers bound what goes in.
 pub fn encode(message: &impl Serialize) -> Vec<u8> {
+    encode_within(message, MAX_MESSAGE).expect("a control message that can be sent")
+}
+
+/// As [`encode`], for a stream whose messages may be of `limit` bytes.
+pub fn encode_within(message: &impl Serialize, limit: usize) -> Result<Vec<u8>, Malformed> {
     let body = postcard::to_allocvec(message).expect("a message of plain data serializes");
-    assert!(body.len() <= MAX_MESSAGE, "a control message too long to send");
+    if body.len() > limit {
+        return Err(Malformed::TooLong(body.len()));
+    }
     let mut frame = Vec::with_capacity(4 + body.len());
     frame.extend_from_slice(&(body.len() as u32).to_le_bytes());
     frame.extend_from_slice(&body);
-    frame
+    Ok(frame)
 }
 
 /// Puts messages together from the pieces that a stream delivers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Decoder {
     bytes: Vec<u8>,
+    limit: usize,
+}
+
+impl Default for Decoder {
+    fn default() -> Decoder {
+        Decoder::within(MAX_MESSAGE)
+    }
 }
 
 impl Decoder {
+    /// For a stream whose messages may be of `limit` bytes.
+    pub fn within(limit: usize) -> Decoder {
+        Decoder { bytes: Vec::new(), limit }
+    }
+
+    /// What has arrived and is no message yet.
+    pub fn rest(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Takes what arrived.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
@@ -139,7 +163,7 @@ impl Decoder {
     pub fn message<T: DeserializeOwned>(&mut self) -> Result<Option<T>, Malformed> {
         let Some(prefix) = self.bytes.first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_le_bytes(*prefix) as usize;
-        if length > MAX_MESSAGE {
+        if length > self.limit {
             return Err(Malformed::TooLong(length));
         }
         let Some(body) = self.bytes.get(4..4 + length) else { return Ok(None) };

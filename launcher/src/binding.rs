@@ -12,8 +12,10 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+
 /// A kind of object that ranks are dealt over or bound to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Level {
     /// One hardware thread.
     Hwthread,
@@ -30,7 +32,7 @@ pub enum Level {
 }
 
 /// What `--bind-to` says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BindTo {
     /// A rank runs wherever mpiexec may.
     None,
@@ -39,7 +41,7 @@ pub enum BindTo {
 }
 
 /// What `--map-by` says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MapBy {
     /// No places: slots and nodes mean nothing on one host.
     Anywhere,
@@ -48,7 +50,7 @@ pub enum MapBy {
 }
 
 /// Both, as the user gave them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mapping {
     /// `--bind-to`.
     pub bind_to: Option<BindTo>,

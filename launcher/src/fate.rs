@@ -11,9 +11,10 @@
 //! Only the first failure counts; what follows is mostly its consequence.
 
 use bootstrap::State;
+use serde::{Deserialize, Serialize};
 
 /// How a process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Exit {
     /// By itself.
     Code(i32),
@@ -22,7 +23,7 @@ pub enum Exit {
 }
 
 /// Something happened to a rank that may end the job.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
     /// It ended.
     Died {
@@ -68,6 +69,12 @@ impl Exit {
 }
 
 impl Event {
+    /// Whose it is.
+    pub fn rank(&self) -> u32 {
+        let (Event::Died { rank, .. } | Event::Aborted { rank, .. }) = self;
+        *rank
+    }
+
     /// What it means for the job.
     pub fn verdict(&self) -> Verdict {
         match self {

@@ -18,6 +18,8 @@ pub struct Input {
     terminal: bool,
     targets: Vec<Target>,
     bytes: Vec<u8>,
+    /// Nothing follows what is held.
+    ended: bool,
 }
 
 #[derive(Debug)]
@@ -33,7 +35,31 @@ impl Input {
         let source = rustix::stdio::stdin();
         let targets: Vec<Target> = pipes.into_iter().map(|pipe| Target { pipe, taken: 0 }).collect();
         let source = (!targets.is_empty()).then_some(source);
-        Input { source, terminal: source.is_some_and(rustix::termios::isatty), targets, bytes: Vec::new() }
+        Input {
+            source,
+            terminal: source.is_some_and(rustix::termios::isatty),
+            targets,
+            bytes: Vec::new(),
+            ended: false,
+        }
+    }
+
+    /// Copies to these pipes what [`Input::feed`] is given.
+    pub fn fed(pipes: Vec<OwnedFd>) -> Input {
+        let targets = pipes.into_iter().map(|pipe| Target { pipe, taken: 0 }).collect();
+        Input { source: None, terminal: false, targets, bytes: Vec::new(), ended: false }
+    }
+
+    /// More for the ranks; empty at its end.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.ended |= bytes.is_empty();
+        self.bytes.extend_from_slice(bytes);
+        self.write();
+    }
+
+    /// True if the ranks have taken everything.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
     }
 
     /// The source, if there is room for more and reading would not stop us.
@@ -84,6 +110,9 @@ impl Input {
         if self.targets.iter().all(|target| target.taken == bytes.len()) {
             self.bytes.clear();
             self.targets.iter_mut().for_each(|target| target.taken = 0);
+            if self.ended {
+                self.targets.clear();
+            }
         }
     }
 }

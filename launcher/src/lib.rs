@@ -8,13 +8,21 @@
 //! abort means for the job, [`report`] finds the words, [`orphans`] finds the
 //! processes that ranks left behind.
 //!
+//! Over several hosts ([`hosts`]) `mpiexec` starts nothing itself: a [`daemon`] on each
+//! host runs the same [`job`] for its share of the ranks, and [`across`] brings
+//! together what they say in [`frames`].
+//!
 //! There is one thread, and nothing that blocks: everything is a descriptor in
 //! one `poll`. Nothing needs a network, a name, or a writable folder.
 
 #![deny(unsafe_code)] // allowed in `signals` and `spawn` alone
 
+pub mod across;
 pub mod binding;
+pub mod daemon;
 pub mod fate;
+pub mod frames;
+pub mod hosts;
 pub mod input;
 pub mod job;
 pub mod memory_limit;

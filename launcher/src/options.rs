@@ -13,10 +13,16 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::binding::{BindTo, MapBy, Mapping};
+use crate::hosts::{self, Host};
 
 /// Ranks that one host may be asked for. Far beyond what any can hold.
 pub const MAX_RANKS: u32 = 65_536;
+
+/// Reaches other hosts unless `--agent` says otherwise.
+pub const AGENT: &str = "ssh";
 
 /// The exit code of wrong use, as usual.
 pub const WRONG_USE: u8 = 2;
@@ -33,7 +39,7 @@ pub enum Command {
 }
 
 /// A job as the command line describes it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// The programs, in the order of their ranks.
     pub sections: Vec<Section>,
@@ -53,10 +59,16 @@ pub struct Settings {
     pub config: Option<String>,
     /// Knobs, as `name=value`.
     pub set: Vec<String>,
+    /// Where ranks run; none means here.
+    #[serde(skip)]
+    pub hosts: Vec<Host>,
+    /// What starts our daemon on a host, if not [`AGENT`].
+    #[serde(skip)]
+    pub agent: Option<String>,
 }
 
 /// One program and its ranks.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Section {
     /// How many ranks run it.
     pub ranks: u32,
@@ -71,7 +83,7 @@ pub struct Section {
 }
 
 /// Whose standard input is ours; the others read the end of file at once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stdin {
     /// This rank's.
     Rank(u32),
@@ -105,6 +117,9 @@ enum Id {
     Timeout,
     Config,
     Set,
+    Hosts,
+    Hostfile,
+    Agent,
     Help,
     Version,
     /// Accepted, since it asks for what happens anyway.
@@ -124,7 +139,12 @@ const OPTIONS: &[(&str, &[Spec])] = &[
     (
         "Ranks",
         &[
-            spec(Id::Ranks, &["n", "np", "c"], &["N"], "start N ranks of the program that follows (default 1)"),
+            spec(
+                Id::Ranks,
+                &["n", "np", "c"],
+                &["N"],
+                "start N ranks of the program that follows (default 1, or as in --hosts)",
+            ),
             spec(Id::Directory, &["wdir", "wd"], &["DIR"], "run them in DIR; the program's path is relative to it"),
             spec(Id::SectionEnvironment, &["env"], &["NAME", "VALUE"], "set a variable for them"),
         ],
@@ -137,6 +157,19 @@ const OPTIONS: &[(&str, &[Spec])] = &[
             spec(Id::Timeout, &["timeout"], &["SECONDS"], "then end the job, saying what each rank did; exit code 124"),
             spec(Id::Config, &["config"], &["FILE"], "read knobs from a TOML file"),
             spec(Id::Set, &["set"], &["NAME=VALUE"], "set one knob; `verbena config` lists them"),
+        ],
+    ),
+    (
+        "Hosts (default: this one)",
+        &[
+            spec(Id::Hosts, &["hosts", "host", "H"], &["NAME[:N],..."], "run ranks there, N on each (default 1)"),
+            spec(
+                Id::Hostfile,
+                &["hostfile", "machinefile", "f"],
+                &["FILE"],
+                "the same from a file: NAME, NAME:N or NAME slots=N on each line",
+            ),
+            spec(Id::Agent, &["agent"], &["COMMAND"], "reach hosts by `COMMAND host line-for-a-shell`; default: ssh"),
         ],
     ),
     (
@@ -185,10 +218,7 @@ const fn spec(id: Id, names: &'static [&'static str], values: &'static [&'static
 
 /// Options of other launchers that we can't follow, and why.
 const REFUSED: &[(&[&str], &str)] = &[
-    (
-        &["host", "hosts", "H", "f", "hostfile", "machinefile", "ppn", "N", "npernode", "perhost"],
-        "all ranks run on this host; jobs over several hosts are not supported yet",
-    ),
+    (&["ppn", "N", "npernode", "perhost"], "say how many ranks run on each host behind its name, as --hosts a:2,b:2"),
     (
         &["mca", "gmca", "pmixmca", "prtemca"],
         "sets Open MPI's parameters; Verbena's knobs are set with --set NAME=VALUE",
@@ -205,7 +235,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
     let mut settings = Settings::default();
     let mut words = arguments.into_iter().peekable();
     loop {
-        let mut section = Section { ranks: 1, ..Section::default() };
+        let mut section = Section::default();
         while let Some(word) = words.next_if(|word| word.as_encoded_bytes().starts_with(b"-") && word.len() > 1) {
             let word = text(word)?;
             if word == "--" {
@@ -230,8 +260,18 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
             break;
         }
     }
+    number_of_ranks(&mut settings);
     check(&settings)?;
     Ok(Command::Run(Box::new(settings)))
+}
+
+/// Where nobody said it: one, or what a single program's hosts are meant for.
+fn number_of_ranks(settings: &mut Settings) {
+    let slots = settings.hosts.iter().map(|host| host.slots).fold(0, u32::saturating_add);
+    let unsaid = if settings.sections.len() == 1 { slots.max(1) } else { 1 };
+    for section in settings.sections.iter_mut().filter(|section| section.ranks == 0) {
+        section.ranks = unsaid;
+    }
 }
 
 /// The number of ranks in the whole job.
@@ -261,6 +301,9 @@ fn apply(id: Id, word: &str, values: Vec<String>, section: &mut Section, setting
         Id::Timeout => settings.timeout = Some(seconds(word, &next())?),
         Id::Config => settings.config = Some(next()),
         Id::Set => settings.set.push(next()),
+        Id::Hosts => settings.hosts.extend(hosts::list(&next())?),
+        Id::Hostfile => settings.hosts.extend(hosts::file(&next())?),
+        Id::Agent => settings.agent = Some(next()),
         Id::Always | Id::Help | Id::Version => {}
     }
     Ok(())
@@ -409,6 +452,7 @@ pub fn help() -> String {
             mpiexec -n 4 ./a.out\n  \
             mpiexec -n 4 -l python3 job.py                 each line with its rank\n  \
             mpiexec -n 1 ./master : -n 3 ./worker          two programs, one job\n  \
+            mpiexec --hosts node1:16,node2:16 ./a.out      32 ranks on two hosts\n  \
             mpiexec -n 2 --map-by numa -x OMP_NUM_THREADS=8 ./hybrid\n"
 }
 
@@ -455,6 +499,15 @@ mod tests {
     }
 
     #[test]
+    fn hosts_say_how_many_ranks_unless_told() {
+        assert_eq!(total_ranks(&run("--hosts a:2,b:3 x").unwrap()), 5);
+        assert_eq!(total_ranks(&run("-H a:2 -host b -n 9 x").unwrap()), 9);
+        assert_eq!(total_ranks(&run("--hosts a:2,b:3 x : y").unwrap()), 2);
+        assert_eq!(run("--hosts a --agent rsh x").unwrap().agent.as_deref(), Some("rsh"));
+        assert!(refused("--hosts -x a").contains("no host"));
+    }
+
+    #[test]
     fn wrong_use_is_told_in_one_line() {
         assert!(refused("").starts_with("no program given;"));
         assert!(refused("-n 2").starts_with("no program given;"));
@@ -466,7 +519,7 @@ mod tests {
         assert_eq!(refused("--timout 3 a"), "unknown option --timout; did you mean --timeout?");
         assert_eq!(refused("-bindto core a"), "unknown option -bindto; did you mean --bind-to?");
         assert_eq!(refused("--zzz a"), "unknown option --zzz; see mpiexec --help");
-        assert!(refused("-ppn 2 a").contains("this host"));
+        assert!(refused("-ppn 2 a").contains("--hosts a:2"));
         assert!(refused("--mca btl self a").contains("--set"));
         assert!(refused("--bind-to cake a").contains("must be one of"));
         assert!(refused("--map-by numa:XX a").contains("PE=K"));

@@ -7,6 +7,9 @@
 //! a new one. Elsewhere only the end of the stream, or [`LONGEST`] bytes,
 //! releases an open line.
 //!
+//! On one of several hosts all of it goes to `mpiexec` in frames ([`Output::framed`]),
+//! and lines are put together there.
+//!
 //! Nothing here blocks. When a sink takes no more, its streams are not read, so
 //! the ranks wait: nothing is lost, and signals are still answered.
 
@@ -17,6 +20,8 @@ use rustix::event::PollFlags;
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
+
+use crate::frames::{self, FromHost, PIECE};
 
 /// How long a terminal waits for the end of a line.
 const PATIENCE: Duration = Duration::from_millis(80);
@@ -43,12 +48,14 @@ pub struct Output {
     /// Ours: standard output, then standard error unless it is the same file.
     sinks: Vec<Sink>,
     tag: bool,
+    framed: bool,
     scratch: Vec<u8>,
 }
 
 #[derive(Debug)]
 struct Stream {
     rank: u32,
+    which: Which,
     sink: usize,
     /// `None` once it has ended.
     file: Option<OwnedFd>,
@@ -93,13 +100,69 @@ impl Output {
         if !same_file(out, err) {
             sinks.push(Sink::new(err));
         }
-        Output { streams: Vec::new(), sinks, tag, scratch: vec![0; 64 << 10] }
+        Output { streams: Vec::new(), sinks, tag, framed: false, scratch: vec![0; 64 << 10] }
+    }
+
+    /// With our standard output as the way to `mpiexec`.
+    pub fn framed() -> Output {
+        let sinks = vec![Sink::new(rustix::stdio::stdout())];
+        Output { streams: Vec::new(), sinks, tag: false, framed: true, scratch: vec![0; 64 << 10] }
+    }
+
+    /// True if it goes to `mpiexec`.
+    pub fn is_framed(&self) -> bool {
+        self.framed
+    }
+
+    /// Says something to `mpiexec`. For a framed output.
+    pub fn send(&mut self, frame: &FromHost) {
+        match frames::encode(frame) {
+            Ok(bytes) => {
+                self.sinks[0].push(&bytes);
+                self.sinks[0].write();
+            }
+            Err(malformed) => eprintln!("mpiexec: {malformed}"),
+        }
+    }
+
+    /// Writes all that is left, and waits for it: the last words.
+    pub fn flush(&mut self) {
+        for sink in &mut self.sinks {
+            while sink.backlog() > 0 {
+                let mut asked = [rustix::event::PollFd::from_borrowed_fd(sink.file(), PollFlags::OUT)];
+                let _ = rustix::event::poll(&mut asked, None);
+                sink.write();
+            }
+        }
+    }
+
+    /// A stream of a rank on another host. Returns its number.
+    pub fn add_remote(&mut self, rank: u32, which: Which) -> usize {
+        let sink = if which == Which::Out { 0 } else { self.sinks.len() - 1 };
+        self.streams.push(Stream { rank, which, sink, file: None, held: Vec::new(), held_since: None, amid: false });
+        self.streams.len() - 1
+    }
+
+    /// What a stream of another host has said.
+    pub fn arrived(&mut self, id: usize, bytes: &[u8], now: Instant) {
+        self.take(id, bytes, now);
+    }
+
+    /// Passes on what other hosts have said in part; they will say no more.
+    pub fn release_all(&mut self) {
+        (0..self.streams.len()).for_each(|id| self.release(id));
+    }
+
+    /// True while more has been said than our readers have taken.
+    pub fn is_behind(&self) -> bool {
+        self.sinks.iter().any(|sink| sink.backlog() >= BACKLOG)
     }
 
     /// Takes our end of a rank's pipe, which must not block.
     pub fn add(&mut self, rank: u32, which: Which, file: OwnedFd) {
         let sink = if which == Which::Out { 0 } else { self.sinks.len() - 1 };
-        self.streams.push(Stream { rank, sink, file: Some(file), held: Vec::new(), held_since: None, amid: false });
+        let (held, held_since) = (Vec::new(), None);
+        self.streams.push(Stream { rank, which, sink, file: Some(file), held, held_since, amid: false });
     }
 
     /// Streams that we are ready to read, by number.
@@ -171,6 +234,9 @@ impl Output {
 
     /// Says something of our own on standard error, as lines of its own.
     pub fn tell(&mut self, text: &str) {
+        if self.framed {
+            return self.send(&FromHost::Told(text.to_owned()));
+        }
         let sink = self.sinks.len() - 1;
         self.break_line(sink, None);
         self.sinks[sink].push(text.as_bytes());
@@ -210,6 +276,13 @@ impl Output {
     }
 
     fn take(&mut self, id: usize, bytes: &[u8], now: Instant) {
+        if self.framed {
+            let Stream { rank, which, .. } = self.streams[id];
+            for piece in bytes.chunks(PIECE) {
+                self.send(&FromHost::Output { rank, error: which == Which::Err, bytes: piece.to_owned() });
+            }
+            return;
+        }
         let interactive = self.sinks[self.streams[id].sink].interactive;
         let ends = |byte: &u8| *byte == b'\n' || (interactive && *byte == b'\r');
         let whole = bytes.iter().rposition(ends).map_or(0, |last| last + 1);

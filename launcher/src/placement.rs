@@ -20,27 +20,27 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Computes it. The error is one line for the user.
-    pub fn new(settings: &Settings) -> Result<Placement, String> {
+    /// Computes it for the ranks of this host, from `first` on. The error is one line for the user.
+    pub fn new(settings: &Settings, first: u32) -> Result<Placement, String> {
         let ranks = total_ranks(settings);
         if !settings.mapping.binds() {
-            let report = if settings.report_bindings { unbound(ranks) } else { Vec::new() };
+            let report = if settings.report_bindings { unbound(first, ranks) } else { Vec::new() };
             return Ok(Placement { sets: Vec::new(), report });
         }
         let machine = ask_for_machine()?;
-        Ok(Placement::on(&machine, &settings.mapping, ranks, settings.report_bindings))
+        Ok(Placement::on(&machine, &settings.mapping, first, ranks, settings.report_bindings))
     }
 
-    fn on(machine: &Machine, mapping: &Mapping, ranks: u32, report: bool) -> Placement {
+    fn on(machine: &Machine, mapping: &Mapping, first: u32, ranks: u32, report: bool) -> Placement {
         let sets = machine.assign(mapping, ranks).unwrap_or_default();
         let line = |(rank, set)| format!("rank {rank} is bound to {} (cpus {})", machine.describe(set), ranges(set));
-        let report = if report { sets.iter().enumerate().map(line).collect() } else { Vec::new() };
+        let report = if report { (first..).zip(&sets).map(line).collect() } else { Vec::new() };
         Placement { sets, report }
     }
 
-    /// A rank's processors, if it is bound.
-    pub fn cpus(&self, rank: u32) -> Option<CpuSet> {
-        self.sets.get(rank as usize).map(|set| CpuSet::of(set.iter().copied()))
+    /// The processors of a rank, by its number on this host, if it is bound.
+    pub fn cpus(&self, local_rank: u32) -> Option<CpuSet> {
+        self.sets.get(local_rank as usize).map(|set| CpuSet::of(set.iter().copied()))
     }
 
     /// The lines of `--report-bindings`.
@@ -49,10 +49,10 @@ impl Placement {
     }
 }
 
-fn unbound(ranks: u32) -> Vec<String> {
+fn unbound(first: u32, ranks: u32) -> Vec<String> {
     let allowed = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let allowed = allowed.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or("all").trim();
-    (0..ranks).map(|rank| format!("rank {rank} is not bound (cpus {allowed})")).collect()
+    (first..first + ranks).map(|rank| format!("rank {rank} is not bound (cpus {allowed})")).collect()
 }
 
 fn ask_for_machine() -> Result<Machine, String> {

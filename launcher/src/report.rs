@@ -57,8 +57,8 @@ pub struct Line {
     pub exit: Option<Exit>,
 }
 
-/// What every rank is doing, one line each.
-pub fn table(board: &Board, lines: &[Line], host: &str, started: Instant) -> String {
+/// What every rank of this host is doing, one line each, from rank `first` on.
+pub fn table(board: &Board, first: u32, lines: &[Line], host: &str, started: Instant) -> String {
     let age = seconds(started.elapsed());
     let mut text = format!("{} on {host}, {age} after the start", count(lines.len()));
     text += "\n   rank      pid  state       call and what it waits for";
@@ -70,6 +70,7 @@ pub fn table(board: &Board, lines: &[Line], host: &str, started: Instant) -> Str
             Some(Exit::Signal(signal)) => ("killed", format!("by signal {signal} ({})", signals::name(signal))),
             None => (state_name(seen.state), doing(&seen)),
         };
+        let rank = first as usize + rank;
         text += format!("\n{rank:>7}  {pid:>7}  {state:<10}  {doing}").trim_end();
     }
     text
@@ -151,7 +152,7 @@ mod tests {
         board.entry(1).enter(Call::Recv.index());
         board.entry(1).wait_for(&Waiting { peer: Some(0), tag: None, context: 4, comm_size: 3, since: 0 });
         let line = |exit| Line { pid: 9, exit };
-        let text = table(&board, &[line(None), line(None), line(Some(Exit::Signal(9)))], "vm", Instant::now());
+        let text = table(&board, 0, &[line(None), line(None), line(Some(Exit::Signal(9)))], "vm", Instant::now());
         let rows: Vec<&str> = text.lines().collect();
         assert_eq!(rows[0], "3 ranks on vm, 0.0 s after the start");
         assert_eq!(rows[2], "      0        9  not in MPI");

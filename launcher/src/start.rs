@@ -4,9 +4,9 @@ use std::ffi::{CString, OsStr};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use bootstrap::Board;
 use bootstrap::control::{self, Decoder, ToRank};
 use bootstrap::environment::{VARIABLE, Words};
-use bootstrap::{Board, Secret};
 use rustix::fs::{Mode, OFlags, fcntl_setfl};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
@@ -14,6 +14,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Resource, Rlimit, getpid, getrlimit, setrlimit};
 
 use crate::fate::Exit;
+use crate::hosts::Share;
 use crate::input::Input;
 use crate::options::{Section, Settings, Stdin, total_ranks};
 use crate::output::{Output, Which};
@@ -63,6 +64,9 @@ pub struct Started {
 /// What is the same for all ranks.
 struct Common<'a> {
     settings: &'a Settings,
+    share: &'a Share,
+    /// Standard input is the way to `mpiexec`.
+    framed: bool,
     placement: &'a Placement,
     mask: &'a Mask,
     words: Words,
@@ -71,48 +75,79 @@ struct Common<'a> {
     welcome: Vec<u8>,
 }
 
-/// Starts all ranks. `Err` if none could be: a line for the user, and the exit code.
-pub fn start(settings: &Settings, placement: &Placement, mask: &Mask) -> Result<Started, CannotRun> {
+/// Starts all ranks of this host, which write to `output`. `Err` if none could be: a
+/// line for the user, and the exit code.
+#[allow(clippy::result_large_err)] // once in a process's life
+pub fn start(
+    settings: &Settings,
+    share: &Share,
+    placement: &Placement,
+    mask: &Mask,
+    output: Output,
+) -> Result<Started, (Output, CannotRun)> {
+    let ready = match prepare(settings, share, placement, mask, output.is_framed()) {
+        Ok(ready) => ready,
+        Err(why) => return Err((output, why)),
+    };
+    let Ready { common, programs, board, reserved } = ready;
+    let mut started = Started {
+        ranks: Vec::with_capacity(common.words.local_size as usize),
+        board,
+        output,
+        input: Input::new(Vec::new()),
+        failed: None,
+        reserved,
+    };
+    started.failed = start_sections(&common, &programs, &mut started).err();
+    Ok(started)
+}
+
+/// Everything is there but the ranks.
+struct Ready<'a> {
+    common: Common<'a>,
+    programs: Vec<CString>,
+    board: Board,
+    reserved: (OwnedFd, OwnedFd),
+}
+
+fn prepare<'a>(
+    settings: &'a Settings,
+    share: &'a Share,
+    placement: &'a Placement,
+    mask: &'a Mask,
+    framed: bool,
+) -> Result<Ready<'a>, CannotRun> {
     let programs =
         settings.sections.iter().map(|section| program::find(&section.program, section.directory.as_deref()));
     let programs: Vec<CString> = programs.collect::<Result<_, _>>()?;
-    let size = total_ranks(settings);
-    let open_files = room_for_files(size)?;
-    let refused = |what: &str, errno: Errno| system_refused(size, what, errno);
-    let secret = Secret::random().map_err(|error| CannotRun { message: error.to_string(), code: 1 })?;
-    let job = bootstrap::random().map_err(|error| CannotRun { message: error.to_string(), code: 1 })?;
-    let board = Board::create(size, job).map_err(|errno| refused("shared memory (memfd_create)", errno))?;
+    let local_size = total_ranks(settings);
+    let open_files = room_for_files(local_size)?;
+    let refused = |what: &str, errno: Errno| system_refused(local_size, what, errno);
+    let board = Board::create(local_size, share.job).map_err(|errno| refused("shared memory (memfd_create)", errno))?;
     let (low, high) = reserve(&board).map_err(|errno| refused("descriptors", errno))?;
     let nothing = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
     let common = Common {
         settings,
+        share,
+        framed,
         placement,
         mask,
         words: Words {
-            rank: 0,
-            size,
+            rank: share.first,
+            size: share.size,
             local_rank: 0,
-            local_size: size,
+            local_size,
             processors: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
             control: low.as_raw_fd(),
             board: high.as_raw_fd(),
             launcher: getpid().as_raw_nonzero().get() as u32,
-            job,
+            job: share.job,
         },
         open_files,
         nothing: nothing.map_err(|errno| refused("/dev/null", errno))?,
-        welcome: control::encode(&ToRank::Welcome { version: control::VERSION, secret: *secret.bytes() }),
+        welcome: control::encode(&ToRank::Welcome { version: control::VERSION, secret: share.secret }),
     };
-    let mut started = Started {
-        ranks: Vec::with_capacity(size as usize),
-        board,
-        output: Output::new(settings.tag),
-        input: Input::new(Vec::new()),
-        failed: None,
-        reserved: (low, high),
-    };
-    started.failed = start_sections(&common, &programs, &mut started).err();
-    Ok(started)
+    Ok(Ready { common, programs, board, reserved: (low, high) })
 }
 
 fn start_sections(common: &Common<'_>, programs: &[CString], started: &mut Started) -> Result<(), CannotRun> {
@@ -125,14 +160,15 @@ fn start_sections(common: &Common<'_>, programs: &[CString], started: &mut Start
         let words = [&section.program].into_iter().chain(&section.arguments);
         let arguments: Vec<CString> = words.map(c_string).collect();
         for _ in 0..section.ranks {
-            let rank = started.ranks.len() as u32;
+            let local_rank = started.ranks.len() as u32;
+            let rank = common.share.first + local_rank;
             let length = environment.len();
-            environment.extend(rank_environment(&Words { rank, local_rank: rank, ..common.words }));
+            environment.extend(rank_environment(&Words { rank, local_rank, ..common.words }));
             start_rank(common, section, program, &arguments, &environment, &mut stack, &mut inputs, started)?;
             environment.truncate(length);
         }
     }
-    started.input = Input::new(inputs);
+    started.input = if common.framed { Input::fed(inputs) } else { Input::new(inputs) };
     Ok(())
 }
 
@@ -147,15 +183,16 @@ fn start_rank(
     inputs: &mut Vec<OwnedFd>,
     started: &mut Started,
 ) -> Result<(), CannotRun> {
-    let rank = started.ranks.len() as u32;
-    let refused = |errno| system_refused(common.words.size, "pipes and sockets", errno);
+    let local_rank = started.ranks.len() as u32;
+    let rank = common.share.first + local_rank;
+    let refused = |errno| system_refused(common.words.local_size, "pipes and sockets", errno);
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(refused)?;
     send(&ours, &common.welcome, SendFlags::NOSIGNAL).map_err(refused)?;
     let (out, their_out) = read_end().map_err(refused)?;
     let (err, their_err) = read_end().map_err(refused)?;
     let directory = section.directory.as_deref().map(c_string);
-    let cpus = common.placement.cpus(rank);
+    let cpus = common.placement.cpus(local_rank);
     let stdin = stdin_of(common, rank, inputs).map_err(refused)?;
     let pid = spawn(
         &Start {
@@ -173,7 +210,7 @@ fn start_rank(
         stack,
     )
     .map_err(|failure| program::explain(&section.program, section.directory.as_deref(), failure))?;
-    started.board.entry(rank).assign(rank);
+    started.board.entry(local_rank).assign(rank);
     started.output.add(rank, Which::Out, out);
     started.output.add(rank, Which::Err, err);
     started.ranks.push(Rank { pid, exit: None, control: Some(ours), decoder: Decoder::default() });
@@ -209,7 +246,7 @@ fn stdin_of(common: &Common<'_>, rank: u32, inputs: &mut Vec<OwnedFd>) -> Result
     if !mine {
         return Ok(Reads::Nothing);
     }
-    if only_mine && !rustix::termios::isatty(rustix::stdio::stdin()) {
+    if only_mine && !common.framed && !rustix::termios::isatty(rustix::stdio::stdin()) {
         return Ok(Reads::Ours);
     }
     let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC)?;

@@ -109,6 +109,9 @@ fn routes(job: &Job, knobs: &Knobs) -> Result<Routes> {
     if job.size == 1 {
         return Ok(Routes::Alone);
     }
+    if job.local_size < job.size {
+        return Err(no_way_to_other_hosts(job));
+    }
     let ring_bytes = knobs.bytes(knob::SHM_RING_BYTES);
     let pool_bytes = knobs.bytes(knob::SHM_POOL_BYTES);
     let segment = Segment::attach(file, offset, job.local_rank, job.local_size, ring_bytes, pool_bytes)
@@ -125,6 +128,18 @@ fn routes(job: &Job, knobs: &Knobs) -> Result<Routes> {
     let peers = (0..job.local_size).map(Peer).collect();
     let inside = (0..job.local_size).map(|local| job.board().entry(local).inside()).collect();
     Ok(Routes::Shm(ShmTransport::new(segment, settings, peers, inside)))
+}
+
+/// Ranks of other hosts can't be reached.
+fn no_way_to_other_hosts(job: &Job) -> Error {
+    let first = job.rank - job.local_rank;
+    let last = first + job.local_size - 1;
+    let text = format!(
+        "this host has ranks {first} to {last} of {}, and no transport of this version reaches those of other hosts \
+         (InfiniBand and RoCE are next, then TCP): run all ranks on one host, by mpiexec without --hosts",
+        job.size
+    );
+    Error::new(Class::Other, text)
 }
 
 /// MPI_Finalize, after the callbacks of MPI_COMM_SELF's attributes have run.

@@ -5,9 +5,13 @@
 
 use std::process::ExitCode;
 
+use launcher::daemon;
 use launcher::options::{Command, WRONG_USE, help, parse};
 
 fn main() -> ExitCode {
+    if let Some(life) = std::env::args_os().nth(1).filter(|first| daemon::is_meant(first)) {
+        return daemon::run(&life).into();
+    }
     match parse(std::env::args_os().skip(1)) {
         Ok(Command::Help) => print!("{}", help()),
         Ok(Command::Version) => println!("mpiexec (Verbena) {}", env!("CARGO_PKG_VERSION")),

@@ -6,6 +6,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::Job;
 use crate::fate::Event;
+use crate::frames::FromHost;
 
 impl Job {
     /// Reads what a rank says, without waiting.
@@ -35,6 +36,7 @@ impl Job {
                 Ok(Some(message)) => self.heard(rank, message),
                 Err(malformed) => {
                     self.started.ranks[rank].control = None;
+                    let rank = self.first + rank as u32;
                     self.tell(&format!("rank {rank} sent {malformed}; not listening to it any more"));
                     return;
                 }
@@ -45,7 +47,13 @@ impl Job {
     fn heard(&mut self, rank: usize, message: ToLauncher) {
         match message {
             ToLauncher::Abort { code, message } => {
-                self.events.push(Event::Aborted { rank: rank as u32, code, message })
+                self.events.push(Event::Aborted { rank: self.first + rank as u32, code, message })
+            }
+            ToLauncher::Put { key, value } if self.upstream.is_some() => {
+                self.started.output.send(&FromHost::Put { key, value });
+            }
+            ToLauncher::Get { key } if self.upstream.is_some() => {
+                self.started.output.send(&FromHost::Get { rank: self.first + rank as u32, key });
             }
             ToLauncher::Put { key, value } => {
                 let waiting = self.store.put(key.clone(), value.clone());
@@ -66,7 +74,7 @@ impl Job {
 
     /// Answers a rank. It waits for the answer, so there is room for it; one
     /// that asks and does not listen is not listened to either.
-    fn say(&mut self, rank: usize, message: &ToRank) {
+    pub(super) fn say(&mut self, rank: usize, message: &ToRank) {
         let Some(control) = &self.started.ranks[rank].control else { return };
         let frame = encode(message);
         if send(control, &frame, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) != Ok(frame.len()) {

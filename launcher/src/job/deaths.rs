@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use bootstrap::State;
+use bootstrap::board::Snapshot;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, wait};
 
@@ -39,26 +40,29 @@ impl Job {
         // Its last words first: an abort explains an exit, and what it wrote
         // stands before what we say.
         self.read_control(rank);
-        self.started.output.read_rank(rank as u32, Instant::now());
+        let number = self.first + rank as u32;
+        self.started.output.read_rank(number, Instant::now());
         let this = &mut self.started.ranks[rank];
         this.exit = Some(exit);
         this.control = None;
         let state = self.started.board.entry(rank as u32).state();
-        self.events.push(Event::Died { rank: rank as u32, exit, state });
+        self.events.push(Event::Died { rank: number, exit, state });
     }
 
     /// Decides about what has happened since the last time.
     pub(super) fn judge(&mut self) {
         let mut events = std::mem::take(&mut self.events);
         events.sort_by_key(Event::order);
+        if self.upstream.is_some() {
+            return self.report(events);
+        }
         for event in events {
             match event.verdict() {
                 Verdict::Fine => {}
                 Verdict::Failed(code) => self.failed(&event, code, false),
                 Verdict::Ends(code) => self.failed(&event, code, true),
                 Verdict::Missing(code) => {
-                    let (Event::Died { rank, .. } | Event::Aborted { rank, .. }) = event;
-                    self.missing.get_or_insert(rank);
+                    self.missing.get_or_insert(event.rank());
                     self.failed(&event, code, false);
                 }
             }
@@ -71,16 +75,9 @@ impl Job {
 
     fn failed(&mut self, event: &Event, code: u8, ends: bool) {
         if self.code.is_none() {
-            let (Event::Died { rank, .. } | Event::Aborted { rank, .. }) = event;
-            let seen = self.started.board.entry(*rank).snapshot();
-            let pid = match seen.pid {
-                0 => self.started.ranks[*rank as usize].pid.as_raw_nonzero().get() as u32,
-                pid => pid,
-            };
+            let (seen, pid) = self.seen(event.rank());
             self.tell(&report::failure(event, &seen, pid, &self.host, self.started.ranks.len(), ends));
-            if let (Event::Died { exit: Exit::Signal(libc::SIGKILL), .. }, Some(why)) = (event, self.memory.hit()) {
-                self.tell(&why);
-            }
+            self.explain(event);
         }
         self.code.get_or_insert(code);
         match (&mut self.phase, event) {
@@ -93,7 +90,22 @@ impl Job {
         }
     }
 
-    fn some_rank_is_in_mpi(&self) -> bool {
+    /// Says why a rank may have been killed, where the kernel counts it.
+    pub(super) fn explain(&mut self, event: &Event) {
+        if let (Event::Died { exit: Exit::Signal(libc::SIGKILL), .. }, Some(why)) = (event, self.memory.hit()) {
+            self.tell(&why);
+        }
+    }
+
+    /// What the board says of a rank, and the process that was in MPI or that we started.
+    pub(super) fn seen(&self, rank: u32) -> (Snapshot, u32) {
+        let local = rank - self.first;
+        let seen = self.started.board.entry(local).snapshot();
+        let started = self.started.ranks[local as usize].pid.as_raw_nonzero().get() as u32;
+        (seen, if seen.pid == 0 { started } else { seen.pid })
+    }
+
+    pub(super) fn some_rank_is_in_mpi(&self) -> bool {
         self.started.ranks.iter().enumerate().any(|(rank, this)| {
             let state = self.started.board.entry(rank as u32).state();
             this.exit.is_none() && matches!(state, State::Running | State::Finalizing)

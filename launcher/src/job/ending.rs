@@ -57,13 +57,14 @@ impl Job {
     }
 
     /// The first time the ranks are told, the second time they are killed.
-    fn told_to_stop(&mut self, signal: i32) {
+    pub(super) fn told_to_stop(&mut self, signal: i32) {
         self.code.get_or_insert(128 + signal as u8);
         match self.phase {
             Phase::Running if !self.nobody_runs() => {
                 self.forward(signal);
                 let now = Instant::now();
-                self.phase = Phase::Told { signal, until: now + PATIENCE, hint: Some(now + HINT) };
+                self.phase =
+                    Phase::Told { signal, until: now + PATIENCE, hint: (self.first == 0).then_some(now + HINT) };
             }
             // Only our reader is waited for, and the user is tired of it.
             _ if self.nobody_runs() => self.abandoned = true,

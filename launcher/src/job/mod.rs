@@ -1,7 +1,8 @@
 //! The job while it runs: one `poll` over everything, until nothing is left.
 //!
 //! The parts: `control` hears what ranks say, `deaths` reaps and judges them,
-//! `ending` ends the job.
+//! `ending` ends the job. On one of several hosts ([`run_share`]) the job decides
+//! nothing: `upstream` tells `mpiexec` what happens here and does what it says.
 //!
 //! States ([`Phase`]): running -> (told to stop by a signal) -> terminating
 //! (SIGTERM sent) -> killing (SIGKILL, repeated until nobody is
@@ -11,18 +12,24 @@
 mod control;
 mod deaths;
 mod ending;
+mod upstream;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::Instant;
 
+use bootstrap::control::Decoder;
 use fabric::knobs::{Knobs, Sources};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::across;
 use crate::fate::Event;
+use crate::frames::{self, FromHost};
+use crate::hosts::Share;
 use crate::memory_limit::MemoryLimit;
 use crate::options::{Settings, WRONG_USE};
 use crate::orphans::Orphans;
+use crate::output::Output;
 use crate::placement::Placement;
 use crate::program::CannotRun;
 use crate::report;
@@ -35,6 +42,8 @@ use ending::Phase;
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Signals,
+    /// The `mpiexec` that is on another host.
+    Upstream,
     Control(usize),
     Stream(usize),
     Sink(usize),
@@ -45,6 +54,10 @@ enum Source {
 /// A job that runs.
 struct Job {
     started: Started,
+    /// Rank of the first that is here.
+    first: u32,
+    /// What `mpiexec` says to us, if we are not it.
+    upstream: Option<Decoder>,
     signals: Signals,
     orphans: Orphans,
     memory: MemoryLimit,
@@ -75,22 +88,72 @@ pub fn run(settings: &Settings) -> u8 {
     }
 }
 
+/// Runs the share of this host to its end, as `mpiexec` says on standard input.
+/// Returns the exit code.
+pub fn run_share(settings: &Settings, share: Share) -> u8 {
+    let mut output = Output::framed();
+    output.send(&FromHost::Hello { version: frames::VERSION, host: host_name() });
+    match begin(settings, &share, output) {
+        Ok(mut job) => {
+            job.watch();
+            job.started.output.send(&FromHost::Over);
+            job.started.output.flush();
+            0
+        }
+        Err((mut output, CannotRun { message, code })) => {
+            output.tell(&format!("mpiexec: {message} (on {})", host_name()));
+            output.send(&FromHost::Failed(code));
+            output.send(&FromHost::Over);
+            output.flush();
+            code
+        }
+    }
+}
+
+/// What this host calls itself. Never looked up in a network.
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 fn try_run(settings: &Settings) -> Result<u8, CannotRun> {
     // What is wrong with the knobs is said once, not by every rank.
     let told = Sources { config: settings.config.as_deref().map(Path::new), set: &settings.set };
     Knobs::with_options(told).map_err(|error| CannotRun { message: error.to_string(), code: WRONG_USE })?;
-    let placement = Placement::new(settings).map_err(|message| CannotRun { message, code: 1 })?;
+    let share = Share::whole(settings).map_err(|error| CannotRun { message: error.to_string(), code: 1 })?;
+    if !settings.hosts.is_empty() {
+        return across::run(settings, &share);
+    }
+    let mut job = begin(settings, &share, Output::new(settings.tag)).map_err(|(_, why)| why)?;
+    Ok(job.watch())
+}
+
+/// Starts the ranks of this host. Gives the output back if there are none.
+#[allow(clippy::result_large_err)] // once in a process's life
+fn begin(settings: &Settings, share: &Share, mut output: Output) -> Result<Job, (Output, CannotRun)> {
+    let placement = match Placement::new(settings, share.first) {
+        Ok(placement) => placement,
+        Err(message) => return Err((output, CannotRun { message, code: 1 })),
+    };
     for line in placement.report() {
-        eprintln!("mpiexec: {line}");
+        output.tell(&format!("mpiexec: {line}"));
     }
     let orphans = Orphans::adopt();
     let memory = MemoryLimit::begin();
-    let signals =
-        Signals::open().map_err(|error| CannotRun { message: format!("cannot wait for signals: {error}"), code: 1 })?;
+    let signals = match Signals::open() {
+        Ok(signals) => signals,
+        Err(error) => {
+            return Err((output, CannotRun { message: format!("cannot wait for signals: {error}"), code: 1 }));
+        }
+    };
     let began = Instant::now();
-    let started = start::start(settings, &placement, signals.before())?;
+    let upstream = output.is_framed().then(frames::decoder);
+    // The time is the job's, and `mpiexec` keeps it.
+    let time_is_up = settings.timeout.filter(|_| upstream.is_none()).and_then(|time| began.checked_add(time));
+    let started = start::start(settings, share, &placement, signals.before(), output)?;
     let mut job = Job {
         started,
+        first: share.first,
+        upstream,
         signals,
         orphans,
         memory,
@@ -101,15 +164,14 @@ fn try_run(settings: &Settings) -> Result<u8, CannotRun> {
         abandoned: false,
         events: Vec::new(),
         missing: None,
-        host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        host: host_name(),
         began,
-        time_is_up: settings.timeout.and_then(|time| began.checked_add(time)),
+        time_is_up,
     };
     if let Some(CannotRun { message, code }) = job.started.failed.take() {
-        job.tell(&message);
-        job.end(code);
+        job.cannot_start(&message, code);
     }
-    Ok(job.watch())
+    Ok(job)
 }
 
 impl Job {
@@ -118,6 +180,7 @@ impl Job {
             for source in self.wait() {
                 match source {
                     Source::Signals => self.read_signals(),
+                    Source::Upstream => self.read_upstream(),
                     Source::Control(rank) => self.read_control(rank),
                     Source::Stream(id) => {
                         self.started.output.read(id, Instant::now());
@@ -128,7 +191,7 @@ impl Job {
                             self.started.output.typed();
                         }
                     }
-                    Source::StdinPipe => self.started.input.write(),
+                    Source::StdinPipe => self.write_input(),
                 }
             }
             self.judge();
@@ -158,6 +221,7 @@ impl Job {
     fn interests(&self) -> Vec<(Source, BorrowedFd<'_>, PollFlags)> {
         let Started { ranks, output, input, .. } = &self.started;
         let mut all = vec![(Source::Signals, self.signals.as_fd(), PollFlags::IN)];
+        all.extend(self.upstream.is_some().then(|| (Source::Upstream, rustix::stdio::stdin(), PollFlags::IN)));
         let controls = ranks.iter().enumerate().filter_map(|(id, rank)| Some((id, rank.control.as_ref()?)));
         all.extend(controls.map(|(id, control)| (Source::Control(id), control.as_fd(), PollFlags::IN)));
         all.extend(output.readable().map(|(id, file)| (Source::Stream(id), file, PollFlags::IN)));
@@ -174,7 +238,7 @@ impl Job {
     fn print_table(&mut self) {
         let line = |rank: &start::Rank| report::Line { pid: rank.pid.as_raw_nonzero().get() as u32, exit: rank.exit };
         let lines: Vec<report::Line> = self.started.ranks.iter().map(line).collect();
-        let text = report::table(&self.started.board, &lines, &self.host, self.began);
+        let text = report::table(&self.started.board, self.first, &lines, &self.host, self.began);
         self.tell(&text);
     }
 }

@@ -1,0 +1,204 @@
+//! Jobs over several hosts, by an agent that stays on this one: each "host" is a
+//! daemon of its own, and ranks that do not speak MPI to each other need no more.
+
+mod run;
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use run::{Ran, command, eventually, finish, processes, rank, spawn, unique_sleep};
+use rustix::process::{Pid, Signal, kill_process};
+
+const SOON: Duration = Duration::from_secs(2);
+
+/// What ssh does with its arguments, but for the way to another host.
+const AGENT: &str = "tests/agent.sh";
+
+fn agent() -> String {
+    format!("{}/{AGENT}", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn over_hosts(hosts: &str, rest: &[&str]) -> Command {
+    let agent = agent();
+    let mut arguments = vec!["--agent", &agent, "--hosts", hosts];
+    arguments.extend(rest);
+    command(&arguments)
+}
+
+fn mpiexec(hosts: &str, line: &str) -> Ran {
+    let rank = rank();
+    let words: Vec<&str> = line.split(' ').map(|word| if word == "RANK" { &rank } else { word }).collect();
+    finish(spawn(&mut over_hosts(hosts, &words)))
+}
+
+fn script(hosts: &str, options: &[&str], text: &str) -> Ran {
+    finish(spawn(&mut over_hosts(hosts, &[options, &["sh", "-c", text]].concat())))
+}
+
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn ranks_know_their_place_in_the_job_and_on_their_host() {
+    let line = "echo $VERBENA_RANK/$VERBENA_SIZE $VERBENA_LOCAL_RANK/$VERBENA_LOCAL_SIZE";
+    let ran = script("a:2,b:1", &[], line);
+    assert_eq!((ran.code, sorted(&ran.out)), (0, vec!["0/3 0/2", "1/3 1/2", "2/3 0/1"]), "{ran:?}");
+    let ran = mpiexec("a:2,b:2", "RANK init who finalize");
+    let expected = vec!["0 of 4 running=true", "1 of 4 running=true", "2 of 4 running=true", "3 of 4 running=true"];
+    assert_eq!((ran.code, sorted(&ran.out), ran.err.as_str()), (0, expected, ""), "{ran:?}");
+}
+
+#[test]
+fn programs_variables_and_the_folder_are_those_of_the_user() {
+    let ran = finish(spawn(
+        over_hosts(
+            "a:1,b:1",
+            &["-n", "1", "sh", "-c", "echo one $A $PWD", ":", "-x", "B=2", "sh", "-c", "echo two $A$B"],
+        )
+        .env("A", "it's me")
+        .current_dir("/usr"),
+    ));
+    assert_eq!((ran.code, sorted(&ran.out)), (0, vec!["one it's me /usr", "two it's me2"]), "{ran:?}");
+}
+
+#[test]
+fn lines_stay_whole_and_carry_their_rank() {
+    let ran = script("a:1,b:1", &["-l"], "printf 'x %0900d ' 0; sleep 0.1; echo end; echo bad >&2; printf open");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    for line in ran.out.lines() {
+        assert!(line.starts_with("[0] ") || line.starts_with("[1] "), "{line}");
+        assert!(line.ends_with(" end") || line.ends_with("] open"), "{line}");
+    }
+    assert_eq!(sorted(&ran.err), ["[0] bad", "[1] bad"]);
+}
+
+#[test]
+fn a_death_is_named_and_ends_the_ranks_of_all_hosts() {
+    let mark = unique_sleep();
+    let line = format!("test $VERBENA_RANK = 2 && sleep 0.2 && kill -9 $$; sleep {mark} & sleep {mark}; sleep {mark}");
+    let ran = script("near:2,far:2", &[], &line);
+    assert!(ran.code == 137 && ran.time < SOON, "{ran:?}");
+    assert!(ran.err.starts_with("mpiexec: rank 2 (pid ") && ran.err.lines().count() == 1, "{ran:?}");
+    assert!(ran.err.contains(" on far) was killed by signal 9 (Killed); ending the job (4 ranks)"), "{ran:?}");
+    assert_eq!(processes(&mark), 0);
+    let inside = mpiexec("near:2,far:2", "RANK init 3:call=MPI_Recv 3:sleep=0.2 3:kill=11 sleep=30");
+    assert!(
+        inside.code == 139 && inside.err.contains("on far) was killed by signal 11 (Segmentation fault) in MPI_Recv")
+    );
+}
+
+#[test]
+fn an_abort_and_a_missing_rank_end_the_job_on_all_hosts() {
+    let ran = mpiexec("a:1,b:2", "RANK init 2:abort=42,enough sleep=30");
+    assert!(ran.code == 42 && ran.time < SOON && ran.err.starts_with("mpiexec: enough (pid "), "{ran:?}");
+    let ran = mpiexec("a:1,b:1", "RANK 1:exit=6 sleep=0.3 init sleep=30");
+    assert!(ran.code == 6 && ran.time < SOON && ran.err.contains("would wait for rank 1"), "{ran:?}");
+    assert_eq!(script("a,b", &[], "exit 4$VERBENA_RANK").code / 10, 4);
+}
+
+#[test]
+fn a_host_that_is_lost_ends_the_job() {
+    let mark = unique_sleep();
+    let child = spawn(&mut over_hosts("a:1,b:1", &["sleep", &mark]));
+    eventually("ranks run", || processes(&mark) >= 3);
+    // The daemon of the second host is the parent of the rank there.
+    let daemons = daemons_of(child.id());
+    assert_eq!(daemons.len(), 2);
+    kill_process(Pid::from_raw(daemons[1] as i32).unwrap(), Signal::KILL).unwrap();
+    let ran = finish(child);
+    assert!(ran.code == 1 && ran.time < SOON, "{ran:?}");
+    assert!(
+        ran.err.contains("lost b with rank 1: its connection was killed by signal 9; ending the job (2 ranks)"),
+        "{ran:?}"
+    );
+    eventually("ranks are gone", || processes(&mark) == 0);
+}
+
+#[test]
+fn a_killed_mpiexec_takes_the_ranks_of_all_hosts_along() {
+    let mark = unique_sleep();
+    let child = spawn(&mut over_hosts("a:2,b:2", &["sleep", &mark]));
+    eventually("ranks run", || processes(&mark) >= 5);
+    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+    assert_eq!(finish(child).code, -1);
+    eventually("ranks are gone", || processes(&mark) == 0);
+}
+
+#[test]
+fn signals_reach_ranks_everywhere() {
+    let mark = unique_sleep();
+    let child = spawn(&mut over_hosts(
+        "a:1,b:1",
+        &["sh", "-c", &format!("trap 'echo saved; exit 0' INT; sleep {mark} & wait")],
+    ));
+    eventually("ranks run", || processes(&mark) == 2);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let ran = finish(child);
+    assert_eq!((ran.code, ran.out.as_str()), (130, "saved\nsaved\n"), "{ran:?}");
+    assert!(ran.time < SOON && processes(&mark) == 0, "{ran:?}");
+}
+
+#[test]
+fn a_timeout_says_what_the_ranks_of_each_host_did() {
+    let ran = mpiexec("a:1,b:1", "--timeout 0.6 RANK 1:init 1:call=MPI_Wait 1:wait=0 sleep=30");
+    assert!(ran.code == 124 && ran.time < SOON, "{ran:?}");
+    assert!(ran.err.contains("      1  ") && ran.err.contains("running     MPI_Wait, rank 0, any tag"), "{ran:?}");
+    assert!(ran.err.contains("      0  ") && ran.err.contains("not in MPI"), "{ran:?}");
+}
+
+#[test]
+fn ranks_of_all_hosts_share_a_store() {
+    let ran = mpiexec("a:1,b:2", "RANK init 2:sleep=0.2 2:put=found value finalize");
+    assert_eq!((ran.code, ran.out.as_str()), (0, "found\nfound\nfound\n"), "{ran:?}");
+}
+
+#[test]
+fn standard_input_reaches_the_rank_that_wants_it() {
+    let bytes: Vec<u8> = (0..200_000u32).flat_map(|n| format!("{n}\n").into_bytes()).collect();
+    for (options, expected) in [(&[][..], 1), (&["--stdin", "1"], 1), (&["--stdin", "all"], 2)] {
+        let mut child = spawn(over_hosts("a:1,b:1", &[options, &["sh", "-c", "wc -c"]].concat()).stdin(Stdio::piped()));
+        run::feed(&mut child, &bytes);
+        let ran = finish(child);
+        let full = ran.out.lines().filter(|line| *line == bytes.len().to_string()).count();
+        assert_eq!((ran.code, full), (0, expected), "{ran:?}");
+    }
+}
+
+#[test]
+fn what_cannot_start_is_told_with_the_host() {
+    let ran = mpiexec("a:1,b:1", "/no/such/program");
+    assert!(ran.code == 127 && ran.err.contains("cannot run /no/such/program: no such file (on "), "{ran:?}");
+    let none = finish(spawn(&mut command(&["--agent", "/no/such/agent", "--hosts", "a", "true"])));
+    assert!(none.code == 1 && none.err.contains("cannot start on a: /no/such/agent: No such file"), "{none:?}");
+    let refuses = finish(spawn(&mut command(&["--agent", "false", "--hosts", "a:2", "true"])));
+    assert!(
+        refuses.err.contains("cannot start ranks 0 to 1 on a: `false a ...` ended with exit code 1"),
+        "{refuses:?}"
+    );
+    let greets = finish(spawn(&mut command(&["--agent", "echo Welcome to", "--hosts", "a", "true"])));
+    assert!(greets.code == 1 && greets.err.contains("printed \"Welcome to a"), "{greets:?}");
+}
+
+#[test]
+fn this_host_needs_no_agent() {
+    let ran = finish(spawn(&mut command(&["--hosts", "localhost:2", "echo", "here"])));
+    assert_eq!((ran.code, ran.out.as_str()), (0, "here\nhere\n"), "{ran:?}");
+}
+
+/// The processes that a process has started, in order.
+fn daemons_of(parent: u32) -> Vec<u32> {
+    let mut found: Vec<u32> = std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid: &u32| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let fields = stat.rsplit(") ").next().unwrap_or("");
+            fields.split(' ').nth(1) == Some(&parent.to_string())
+        })
+        .collect();
+    found.sort_unstable();
+    found
+}
