@@ -232,6 +232,19 @@ impl Mark {
         self.survivors().into_iter().map(kill).collect()
     }
 
+    /// Sends SIGKILL to that rank of the marked job; false if there is no such process yet.
+    pub(crate) fn kill_rank(&self, rank: u64) -> bool {
+        let named = format!(" rank={rank} ");
+        let is_it = |pid: i32| {
+            let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|variable| {
+                variable.starts_with(b"VERBENA_BOOTSTRAP=") && String::from_utf8_lossy(variable).contains(&named)
+            })
+        };
+        let found = self.survivors().into_iter().find(|(pid, _)| is_it(*pid));
+        found.and_then(|(pid, _)| Pid::from_raw(pid)).is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
+    }
+
     /// Every process that carries the mark: its number, and its name for a report.
     fn survivors(&self) -> Vec<(i32, String)> {
         let marked = format!("{}={}", Mark::NAME, self.0);

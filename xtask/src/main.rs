@@ -14,6 +14,7 @@ mod mpi4py;
 mod project;
 mod run;
 mod set_up;
+mod stress;
 mod test;
 mod vm;
 
@@ -35,6 +36,8 @@ enum Task {
     Test(test::Options),
     /// Measure this MPI beside others, interleaved, and say which promises hold.
     Compare(compare::Options),
+    /// Random traffic from seeds for some time, or ranks killed at random moments.
+    Stress(stress::Options),
     /// Count the instructions of calls under callgrind, against benches/counts.toml.
     Counts(counts::Options),
     /// Write the files that come from the table of the ABI.
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Task::Run(options) => run::run(&project, &options).map(|()| true),
         Task::Test(options) => test::test(&project, &options),
         Task::Compare(options) => compare::compare(&project, &options).map(|()| true),
+        Task::Stress(options) => stress::stress(&project, &options),
         Task::Counts(options) => counts::counts(&project, &options),
         Task::Vm(task) => vm::vm(&project, &task),
         Task::Generate { check } => generate::generate(check).map(|()| true),

@@ -13,12 +13,13 @@ mod tsan;
 mod vm;
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 
 use crate::project::Project;
+use crate::stress::Stress;
 use crate::{counts, generate, heat, install, set_up};
 
 /// What `test` can be told.
@@ -70,6 +71,8 @@ enum Part {
     /// C programs with threads, on a library compiled for ThreadSanitizer (if there is a
     /// nightly toolchain with rust-src).
     Tsan,
+    /// Random traffic from some seeds, and ten ranks killed at random moments.
+    Stress,
     /// The heat program on 1 to 8 ranks, compared bit for bit.
     Heat,
     /// mpi4py's own tests on 1 to 5 ranks.
@@ -92,6 +95,7 @@ impl Part {
                 | Part::Valgrind
                 | Part::Asan
                 | Part::Tsan
+                | Part::Stress
                 | Part::Heat
                 | Part::Mpi4py
                 | Part::Counts
@@ -184,6 +188,7 @@ fn run_part(project: &Project, options: &Options, part: Part) -> Result<Tally> {
         Part::Valgrind => programs::watched(project, options, programs::Tool::Valgrind),
         Part::Asan => programs::watched(project, options, programs::Tool::AddressSanitizer),
         Part::Tsan => tsan::test(project),
+        Part::Stress => stressed(project),
         Part::Heat => heat_agrees(project),
         Part::Mpi4py => python::test(project, options.filter.as_deref()),
         Part::Counts => instructions(project),
@@ -212,6 +217,13 @@ fn instructions(project: &Project) -> Result<Tally> {
     }
     let (passed, failed) = counts::check(project)?;
     Ok(Tally { passed, failed, ..Tally::default() })
+}
+
+fn stressed(project: &Project) -> Result<Tally> {
+    let stress = Stress::compile(project)?;
+    let (calm, lost) = stress.storm(1, Duration::from_secs(20))?;
+    let (ended, hung) = stress.kill(1, 10)?;
+    Ok(Tally { passed: calm + ended, failed: lost + hung, ..Tally::default() })
 }
 
 fn heat_agrees(project: &Project) -> Result<Tally> {

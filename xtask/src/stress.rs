@@ -1,0 +1,176 @@
+//! `cargo xtask stress`: random traffic from seeds, and ranks killed at random
+//! moments.
+//!
+//! A seed says everything about a run: ranks, threads, knobs, messages. What
+//! differs between two runs of one seed is what the machine makes of it. A run that
+//! fails prints the command that repeats it.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::command::{Mark, capture, line, quietly};
+use crate::install;
+use crate::project::Project;
+
+/// What `stress` can be told.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// The first seed; each run takes the next one.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Begin runs for so many minutes.
+    #[arg(long, default_value_t = 1.0)]
+    minutes: f64,
+    /// Instead: run so many jobs and kill a random rank of each.
+    #[arg(long)]
+    kill: Option<u64>,
+}
+
+/// No run takes longer, on a busy machine either.
+const LIMIT: Duration = Duration::from_secs(120);
+/// A job whose rank was killed ends in that time.
+const END: Duration = Duration::from_secs(2);
+const RANKS: [u64; 10] = [2, 3, 4, 5, 6, 7, 8, 11, 13, 16];
+const THREADS: [u64; 5] = [1, 1, 2, 3, 4];
+const KNOBS: [&str; 7] = [
+    "",
+    "",
+    "shm.ring_bytes=16K",
+    "shm.single_copy=off",
+    "pt2pt.unexpected_max=64K",
+    "wait.spin=0",
+    "shm.eager_max=64",
+];
+
+/// The program, compiled, and the mpiexec to run it.
+pub(crate) struct Stress {
+    storm: PathBuf,
+    mpiexec: PathBuf,
+    /// Everything that a job could write a file to.
+    temporary: PathBuf,
+}
+
+/// Installs, runs, counts; true if nothing failed.
+pub(crate) fn stress(project: &Project, options: &Options) -> Result<bool> {
+    install::install(&project.prefix())?;
+    let stress = Stress::compile(project)?;
+    let (passed, failed) = match options.kill {
+        Some(jobs) => stress.kill(options.seed, jobs)?,
+        None => stress.storm(options.seed, Duration::from_secs_f64(options.minutes * 60.0))?,
+    };
+    println!("{passed} passed, {failed} failed");
+    Ok(failed == 0 && passed > 0)
+}
+
+/// Numbers that follow from a seed.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+
+    fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len() as u64) as usize]
+    }
+}
+
+impl Stress {
+    /// Compiles the program by the installed `mpicc`.
+    pub(crate) fn compile(project: &Project) -> Result<Stress> {
+        let folder = project.target.join("stress");
+        let temporary = folder.join("temporary");
+        std::fs::create_dir_all(&temporary)?;
+        let prefix = project.prefix();
+        let stress = Stress { storm: folder.join("storm"), mpiexec: prefix.join("bin/mpiexec"), temporary };
+        let mut mpicc = Command::new(prefix.join("bin/mpicc"));
+        mpicc.args(["-std=gnu11", "-O1", "-g", "-pthread", "-o"]).arg(&stress.storm);
+        quietly(mpicc.arg(project.root.join("tests/programs/storm.c")), Duration::from_secs(120))?;
+        Ok(stress)
+    }
+
+    /// Runs for `time`; how many runs went well, and how many did not.
+    pub(crate) fn storm(&self, first: u64, time: Duration) -> Result<(u64, u64)> {
+        let (end, mut seed, mut failed) = (Instant::now() + time, first, 0);
+        while seed == first || Instant::now() < end {
+            let mut mpiexec = self.job(seed, false).0;
+            let ran = capture(&mut mpiexec, None, LIMIT)?;
+            if !ran.success() || !ran.stdout.lines().any(|line| line == "ok") {
+                println!("FAILED: seed {seed}: {}\n    $ {}\n{}", ran.ending(), line(&mpiexec), ran.output());
+                failed += 1;
+            }
+            seed += 1;
+        }
+        println!("   seeds {first} to {}", seed - 1);
+        Ok((seed - first - failed, failed))
+    }
+
+    /// Kills a rank of each of `jobs` jobs; how many ended as they should.
+    pub(crate) fn kill(&self, first: u64, jobs: u64) -> Result<(u64, u64)> {
+        let mut failed = 0;
+        for seed in first..first + jobs {
+            if let Err(error) = self.kill_once(seed) {
+                println!("FAILED: kill, seed {seed}: {error:#}");
+                failed += 1;
+            }
+        }
+        Ok((jobs - failed, failed))
+    }
+
+    fn kill_once(&self, seed: u64) -> Result<()> {
+        let (mut mpiexec, mut draw, ranks) = self.job(seed, true);
+        let (victim, delay) = (draw.below(ranks), Duration::from_micros(draw.below(300_000)));
+        let (mark, before) = (Mark::new(), shared_files());
+        mark.put_on(&mut mpiexec);
+        let mut job = mpiexec.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+        std::thread::sleep(delay);
+        let killed = loop {
+            // At first there are no ranks yet.
+            if mark.kill_rank(victim) {
+                break Instant::now();
+            }
+            ensure!(job.try_wait()?.is_none(), "the job was over before rank {victim} was found");
+        };
+        // Its streams end when nobody holds them any more.
+        let output = job.wait_with_output().context("mpiexec")?;
+        let took = killed.elapsed();
+        let said = String::from_utf8_lossy(&output.stderr);
+        let survivors = mark.end_survivors();
+        let what = format!("rank {victim} of {ranks} after {delay:?}\n    $ {}\n{said}", line(&mpiexec));
+        ensure!(said.contains(&format!("rank {victim} (")) && said.contains("killed by signal 9"), "not named: {what}");
+        ensure!(took < END, "took {took:?}: {what}");
+        ensure!(output.status.code() == Some(137), "{}: {what}", output.status);
+        ensure!(survivors.is_empty(), "left {}: {what}", survivors.join(", "));
+        let left: Vec<String> = shared_files().difference(&before).cloned().collect();
+        ensure!(left.is_empty(), "left {}: {what}", left.join(", "));
+        ensure!(std::fs::read_dir(&self.temporary)?.next().is_none(), "left files in TMPDIR: {what}");
+        Ok(())
+    }
+
+    /// The job of a seed, what else follows from it, and how many ranks it has.
+    /// `endless`: it runs until it is ended.
+    fn job(&self, seed: u64, endless: bool) -> (Command, Draw, u64) {
+        let mut draw = Draw(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let (ranks, threads, knob) = (draw.one(&RANKS), draw.one(&THREADS), draw.one(&KNOBS));
+        let rounds = if endless { 1_000_000 } else { 600 / (ranks * threads) + 10 };
+        let mut mpiexec = Command::new(&self.mpiexec);
+        mpiexec.args(["-n", &ranks.to_string()]);
+        if !knob.is_empty() {
+            mpiexec.args(["--set", knob]);
+        }
+        mpiexec.arg(&self.storm).args([seed, rounds, threads].map(|number| number.to_string()));
+        mpiexec.env("TMPDIR", &self.temporary);
+        (mpiexec, draw, ranks)
+    }
+}
+
+/// What has a name in shared memory.
+fn shared_files() -> BTreeSet<String> {
+    let names = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+    names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
