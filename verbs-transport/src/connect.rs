@@ -73,6 +73,8 @@ pub struct VerbsTransport {
     pub(crate) receives: Pool,
     pub(crate) long: Pool,
     pub(crate) short: Pool,
+    /// For messages without a frame: never used up by frames that wait for credit.
+    pub(crate) notes: Pool,
     pub(crate) pd: Arc<Pd>,
     pub(crate) alarm: Alarm,
     pub(crate) port: Port,
@@ -139,6 +141,7 @@ impl VerbsTransport {
         let receives = Pool::new(&pd, FRONT + frame, most * (credits + SPARE));
         let long = Pool::new(&pd, FRONT + frame, most.min(64) * credits);
         let short = Pool::new(&pd, SHORT, most.min(64) * credits);
+        let notes = Pool::new(&pd, PREFIX, most * EXTRA);
         let marks = [mark::BELL_RECEIVE, mark::BELL_SEND];
         let bell = Bell::new(&pd, &cq, &port, &secret, marks).map_err(step("making a datagram queue pair"))?;
         let fds = [channel.fd(), port.context.async_fd()].into_iter().chain(store.fd());
@@ -160,6 +163,7 @@ impl VerbsTransport {
             receives,
             long,
             short,
+            notes,
             pd,
             alarm,
             port,
@@ -543,8 +547,8 @@ impl VerbsTransport {
 
     /// Takes a pair's queue pair out of service; what has arrived on it still counts.
     pub(crate) fn retire(&mut self, at: usize) {
-        let (long, short) = (&mut self.long, &mut self.short);
-        let qp = self.pairs[at].disconnect(|slot| crate::post::put(long, short, slot));
+        let notes = &mut self.notes;
+        let qp = self.pairs[at].disconnect(|slot| notes.put(slot));
         if let Some(qp) = qp {
             let _ = qp.modify(QpAttr { qp_state: state::ERR, ..QpAttr::default() }, mask::STATE);
             self.retired.push(Retired { qp, at: self.polls });

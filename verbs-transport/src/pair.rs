@@ -21,7 +21,7 @@ pub(crate) const SIGNAL_EVERY: u32 = 16;
 /// Reads under way to one peer.
 pub(crate) const READS: usize = 4;
 /// Receives for each peer beside those for its frames: credit.
-pub(crate) const SPARE: u32 = 4;
+pub(crate) const SPARE: u32 = 6;
 
 /// A frame that was sent and is not consumed.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ pub(crate) struct Signal {
     pub(crate) requests: u32,
     /// Bytes of a read, 0 for anything else.
     pub(crate) read: u32,
-    /// A slot that is free then.
+    /// The slot of a note, which is free then.
     pub(crate) slot: Option<u32>,
 }
 

@@ -149,7 +149,7 @@ impl VerbsTransport {
         let Some(signal) = pair.signaled.pop_front() else { return };
         pair.used -= signal.requests;
         if let Some(slot) = signal.slot {
-            put(&mut self.long, &mut self.short, slot);
+            self.notes.put(slot);
         }
         if signal.read != 0 {
             self.read_arrived(at as usize, signal.read as usize);

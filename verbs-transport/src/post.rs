@@ -91,13 +91,13 @@ impl VerbsTransport {
         Ok(Post::NoRoom)
     }
 
-    /// All slots hold frames that nobody has consumed: asks those who have most of them.
+    /// All slots hold frames that were not said to be consumed: asks.
     #[cold]
     fn no_slot(&mut self, at: usize) -> Result<Post, Lost> {
         self.starve(at);
         for place in 0..self.pairs.len() {
             let pair = &mut self.pairs[place];
-            if pair.is_ready() && !pair.asked_for_credit && pair.retained.len() >= 4 {
+            if pair.is_ready() && !pair.asked_for_credit && !pair.retained.is_empty() {
                 pair.asked_for_credit = true;
                 self.note(place, note::ASK);
             }
@@ -126,7 +126,7 @@ impl VerbsTransport {
 
     /// Sends a message of the prefix alone. False when it has to be tried again.
     pub(crate) fn note(&mut self, at: usize, what: u32) -> bool {
-        let Self { pairs, short, .. } = self;
+        let Self { pairs, notes, .. } = self;
         let pair = &mut pairs[at];
         if !pair.is_ready() {
             // The next handshake tells.
@@ -135,14 +135,14 @@ impl VerbsTransport {
         if pair.used >= self.depth {
             return false;
         }
-        let Ok(Some(slot)) = short.take() else { return false };
-        let bytes = short.bytes_mut(slot, PREFIX);
+        let Ok(Some(slot)) = notes.take() else { return false };
+        let bytes = notes.bytes_mut(slot, PREFIX);
         bytes[..4].copy_from_slice(&what.to_le_bytes());
         bytes[4..].copy_from_slice(&pair.consumed.to_le_bytes());
         pair.told = pair.consumed;
         let signal = Signal { slot: Some(slot), ..Signal::NONE };
-        if pair.submit(short.sge(slot, PREFIX), Destination::Receive, signal).is_err() {
-            self.short.put(slot);
+        if pair.submit(notes.sge(slot, PREFIX), Destination::Receive, signal).is_err() {
+            self.notes.put(slot);
             self.break_pair(at, "a send was refused");
         }
         true

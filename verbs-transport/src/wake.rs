@@ -13,6 +13,10 @@ use rustix::time::{
 use crate::connect::VerbsTransport;
 use crate::ibv::Event;
 
+/// Places of what is watched.
+const COMPLETIONS: u64 = 0;
+const EVENTS: u64 = 1;
+
 /// An epoll over what others make readable, and a timer.
 #[derive(Debug)]
 pub(crate) struct Alarm {
@@ -22,14 +26,15 @@ pub(crate) struct Alarm {
 }
 
 impl Alarm {
-    /// Over these descriptors, which outlive it.
+    /// Over these descriptors, which outlive it: of completions, of the device's events,
+    /// and of others.
     pub(crate) fn new(fds: impl IntoIterator<Item = RawFd>) -> io::Result<Alarm> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        for fd in fds.into_iter().chain([timer.as_raw_fd()]) {
+        for (place, fd) in (0..).zip(fds.into_iter().chain([timer.as_raw_fd()])) {
             crate::ibv::with_fd(fd, |fd: BorrowedFd<'_>| {
-                epoll::add(&epoll, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)
+                epoll::add(&epoll, fd, epoll::EventData::new_u64(place), epoll::EventFlags::IN)
             })?;
         }
         Ok(Alarm { epoll, timer, is_set: false })
@@ -38,6 +43,20 @@ impl Alarm {
     /// Readable when anything has happened.
     fn fd(&self) -> RawFd {
         self.epoll.as_raw_fd()
+    }
+
+    /// Whether there are completions, and events of the device.
+    fn what(&self) -> (bool, bool) {
+        let none = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(u64::MAX) };
+        let mut events = [none; 4];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        match epoll::wait(&self.epoll, &mut events[..], Some(&now)) {
+            Ok(ready) => {
+                let is_ready = |place| events[..ready].iter().any(|event| event.data.u64() == place);
+                (is_ready(COMPLETIONS), is_ready(EVENTS))
+            }
+            Err(_) => (true, true),
+        }
     }
 
     /// Goes off then; not at all without a time.
@@ -82,8 +101,11 @@ impl VerbsTransport {
     #[cold]
     pub(crate) fn wake_up(&mut self) {
         self.is_armed = false;
-        self.cq.take_events();
-        while let Some(event) = self.port.context.next_event() {
+        let (completions, events) = self.alarm.what();
+        if completions {
+            self.cq.take_event();
+        }
+        while let Some(event) = events.then(|| self.port.context.next_event()).flatten() {
             self.on_event(event);
         }
         if !self.unsettled.is_empty() {

@@ -163,11 +163,11 @@ impl Cq {
         check(unsafe { (self.notify)(self.raw.as_ptr(), 0) })
     }
 
-    /// Takes the events off the channel.
-    pub fn take_events(&mut self) {
+    /// Takes an event off the channel: there is one for each request at most.
+    pub fn take_event(&mut self) {
         let (mut cq, mut tag) = (null_mut(), null_mut());
         // SAFETY: a channel of ours that does not block, two pointers to be written.
-        while unsafe { (self.context.library.cq_event)(self.channel.raw.as_ptr(), &mut cq, &mut tag) } == 0 {
+        if unsafe { (self.context.library.cq_event)(self.channel.raw.as_ptr(), &mut cq, &mut tag) } == 0 {
             self.events += 1;
         }
         // Acknowledging takes a lock: in lots.
