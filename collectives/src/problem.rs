@@ -127,6 +127,25 @@ impl Problem<'_> {
         }
     }
 
+    /// True when no rank has data, as far as this one knows: the operation is one
+    /// in which all have the same amount. Its messages are sent all the same, so
+    /// that a rank that was called with data finds out. With lists of counts no
+    /// rank knows what the others have.
+    pub fn is_empty(&self, size: u32) -> bool {
+        match self {
+            Problem::Bcast { .. }
+            | Problem::Gather { .. }
+            | Problem::Scatter { .. }
+            | Problem::Allgather { .. }
+            | Problem::Reduce { .. }
+            | Problem::Allreduce { .. }
+            | Problem::Alltoall { kind: CollectiveKind::Alltoall, .. }
+            | Problem::ReduceScatter { kind: CollectiveKind::ReduceScatterBlock, .. } => self.bytes(size) == 0,
+            Problem::Scan { input, .. } | Problem::Exscan { input, .. } => input.bytes() == 0,
+            _ => false,
+        }
+    }
+
     /// The size that selection goes by, the same on all ranks: one block for
     /// gather, scatter and alltoall, the whole result for allgather(v), the
     /// whole vector for broadcasts and reductions, 0 where sizes are not known

@@ -199,6 +199,7 @@ pub struct Builder {
     rounds: Vec<Round>,
     temp: u64,
     window: Option<u32>,
+    keep_empty: bool,
 }
 
 impl Builder {
@@ -207,16 +208,25 @@ impl Builder {
         Builder::default()
     }
 
-    /// Sends a run; nothing if it has no bytes.
+    /// Runs without bytes become empty messages from now on, instead of none.
+    pub fn keep_empty(&mut self, keep: bool) {
+        self.keep_empty = keep;
+    }
+
+    /// Sends a run; nothing if it has no bytes, unless these are kept.
     pub fn send(&mut self, to: impl Into<Member>, run: Run) {
-        if run.bytes() > 0 {
+        if run.bytes() == 0 && self.keep_empty {
+            self.signal(to);
+        } else if run.bytes() > 0 {
             self.message(Message { with: to.into(), way: Way::Send, span: run.span() });
         }
     }
 
-    /// Receives a run; nothing if it has no bytes.
+    /// Receives a run; nothing if it has no bytes, unless these are kept.
     pub fn recv(&mut self, from: impl Into<Member>, run: Run) {
-        if run.bytes() > 0 {
+        if run.bytes() == 0 && self.keep_empty {
+            self.await_signal(from);
+        } else if run.bytes() > 0 {
             self.message(Message { with: from.into(), way: Way::Recv, span: run.span() });
         }
     }

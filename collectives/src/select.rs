@@ -184,6 +184,7 @@ impl Selection {
     /// This rank's schedule for a problem.
     pub fn schedule(&self, problem: &Problem, seat: Seat) -> Schedule {
         let mut b = Builder::new();
+        b.keep_empty(problem.is_empty(seat.size));
         self.write(&mut b, problem, seat);
         b.finish()
     }

@@ -511,6 +511,41 @@ fn a_longer_message_than_expected_is_named() {
 }
 
 #[test]
+fn a_rank_without_data_is_named_by_those_who_have_some() {
+    for which in 0..5 {
+        let (mut world, random, comms) = (quiet(2), &mut Random(7), comms(2));
+        let counts = [0, 3];
+        let owns = counts.map(|count| Layout::new(vec![count], 0, random, 0));
+        let wholes = counts.map(|count| Layout::new(vec![count; 2], 0, random, 0));
+        let operation = |rank: usize| {
+            let (own, whole) = (owns[rank].data(), wholes[rank].data());
+            match which {
+                0 | 1 => Operation::Bcast { root: which, data: own },
+                2 => Operation::Allgather { send: Some(own), recv: whole },
+                3 => Operation::Alltoall { send: None, recv: whole },
+                _ => Operation::Gather { root: 1, send: Some(own), recv: (rank == 1).then_some(whole) },
+            }
+        };
+        let ids: Vec<_> = (0..2)
+            .map(|rank| {
+                let plan = world.plan(rank, &operation(rank), &comms[0][rank]);
+                (rank, world.start(rank, plan, 4))
+            })
+            .collect();
+        let results = world.finish(&ids, random);
+        // Whoever receives finds out, from either side.
+        if which != 1 {
+            let fault = results[1].as_ref().unwrap_err();
+            assert!(matches!(**fault, Fault::Empty { source: 0, sequence: 4, room: 24, .. }), "{which}: {fault}");
+        }
+        if (1..4).contains(&which) {
+            let fault = results[0].as_ref().unwrap_err();
+            assert!(matches!(**fault, Fault::Truncated { source: 1, sent: 24, room: 0, .. }), "{which}: {fault}");
+        }
+    }
+}
+
+#[test]
 fn the_death_of_a_rank_ends_the_collective_of_those_who_wait_for_it() {
     let options = Options { death: Some((Peer(2), 10)), ..Options::default() };
     let mut world = World::new(3, 3, options, &Thresholds::default());

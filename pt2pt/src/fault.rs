@@ -40,6 +40,19 @@ pub enum Fault {
         /// The context id on the wire.
         context: u64,
     },
+    /// The sender is in the same collective as the receiver, but without data.
+    Empty {
+        /// What both called.
+        call: CollectiveCall,
+        /// The sender's rank in the communicator.
+        source: u32,
+        /// Which collective of the communicator it is.
+        sequence: i32,
+        /// The context id on the wire.
+        context: u64,
+        /// Bytes that were expected of it.
+        room: u64,
+    },
 }
 
 /// A collective call as far as the wire tells: operation and root.
@@ -91,6 +104,11 @@ impl fmt::Display for Fault {
                 f,
                 "collective number {sequence} is {ours} here, but rank {source} called {theirs}: \
                  all ranks must call the same collectives in the same order"
+            ),
+            Fault::Empty { call, source, sequence, room, .. } => write!(
+                f,
+                "collective number {sequence}, {call}, is to get {room} bytes from rank {source}, which called it \
+                 without data: all ranks must give the same amount"
             ),
         }
     }

@@ -139,7 +139,13 @@ impl Request {
 /// with that. `expected`: the collective that the receive belongs to.
 #[inline]
 fn fit(expected: PartOf, room: u64, head: &Head) -> (u64, Option<Box<Fault>>) {
-    if expected == head.part_of && head.bytes <= room { (head.bytes, None) } else { misfit(expected, room, head) }
+    // An empty message is right for an empty receive, and between two processes.
+    let is_right = head.bytes != 0 || room == 0 || expected.collective == 0;
+    if expected == head.part_of && head.bytes <= room && is_right {
+        (head.bytes, None)
+    } else {
+        misfit(expected, room, head)
+    }
 }
 
 #[cold]
@@ -148,6 +154,10 @@ fn misfit(expected: PartOf, room: u64, head: &Head) -> (u64, Option<Box<Fault>>)
     if expected != head.part_of {
         let (ours, theirs) = (expected.into(), head.part_of.into());
         return (0, Some(Box::new(Fault::Mismatched { ours, theirs, source, sequence: tag, context })));
+    }
+    if head.bytes == 0 {
+        let call = expected.into();
+        return (0, Some(Box::new(Fault::Empty { call, source, sequence: tag, context, room })));
     }
     (room, Some(Box::new(Fault::Truncated { source, tag, context, sent: head.bytes, room })))
 }

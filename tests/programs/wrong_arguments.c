@@ -150,6 +150,43 @@ static void mismatched_sizes(void)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
+static int collective(int which, int count)
+{
+    switch (which) {
+    case 0: return MPI_Bcast(data, count, MPI_INT, 0, MPI_COMM_WORLD);
+    case 1: return MPI_Bcast(data, count, MPI_INT, 1, MPI_COMM_WORLD);
+    case 2: return MPI_Gather(data, count, MPI_INT, more, count, MPI_INT, 1, MPI_COMM_WORLD);
+    case 3: return MPI_Scatter(data, count, MPI_INT, more, count, MPI_INT, 0, MPI_COMM_WORLD);
+    case 4: return MPI_Allgather(data, count, MPI_INT, more, count, MPI_INT, MPI_COMM_WORLD);
+    case 5: return MPI_Alltoall(data, count, MPI_INT, more, count, MPI_INT, MPI_COMM_WORLD);
+    case 6: return MPI_Reduce(data, more, count, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+    case 7: return MPI_Allreduce(data, more, count, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    case 8: return MPI_Reduce_scatter_block(data, more, count, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    case 9: return MPI_Scan(data, more, count, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    default: return MPI_Exscan(data, more, count, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    }
+}
+
+/* Rank 0 calls a collective without data, rank 1 with some: nobody waits for
+ * ever, and who receives says so. Without data on both it is no error. */
+static void without_data(void)
+{
+    char text[MPI_MAX_ERROR_STRING];
+    int which, code, length, failed, failures;
+    for (which = 0; which <= 10; which++) {
+        SAME(collective(which, 0), MPI_SUCCESS);
+        code = collective(which, 4 * rank);
+        failed = code != MPI_SUCCESS;
+        MPI_Error_string(code, text, &length);
+        if (failed && rank == 1)
+            CHECK(strstr(text, "rank 0") && strstr(text, "without data"), "%d: %s", which, text);
+        if (failed && rank == 0)
+            CHECK(class_of(code) == MPI_ERR_TRUNCATE, "%d: %s", which, text);
+        MPI_Allreduce(&failed, &failures, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        CHECK(failures > 0, "nobody has noticed that collective %d has data on one rank only", which);
+    }
+}
+
 static void all_still_works(void)
 {
     int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks, got = -1;
@@ -175,7 +212,7 @@ int main(int argc, char **argv)
         all_still_works();
     }
     if (argc > 1 && !strcmp(argv[1], "mismatched"))
-        mismatched_sizes();
+        mismatched_sizes(), without_data();
     all_still_works();
     return finish();
 }
