@@ -114,6 +114,7 @@ fn numbers() -> Vec<Fact> {
         port_state::INIT = "IBV_PORT_INIT",
         port_state::ARMED = "IBV_PORT_ARMED",
         port_state::ACTIVE = "IBV_PORT_ACTIVE",
+        GRH_REQUIRED = "IBV_QPF_GRH_REQUIRED",
         gid_type::IB = "IBV_GID_TYPE_IB",
         gid_type::ROCE_V1 = "IBV_GID_TYPE_ROCE_V1",
         gid_type::ROCE_V2 = "IBV_GID_TYPE_ROCE_V2",

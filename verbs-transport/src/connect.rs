@@ -416,7 +416,7 @@ impl VerbsTransport {
         let what = mask::STATE | mask::AV | mask::PATH_MTU | mask::DEST_QPN | mask::RQ_PSN;
         qp.modify(attr, what | mask::MAX_DEST_RD_ATOMIC | mask::MIN_RNR_TIMER)?;
         pair.reads_at_once = usize::from(small(device.max_qp_init_rd_atom).min(hello.reads)).clamp(1, READS);
-        pair.window = hello.window.min(self.depth - EXTRA);
+        pair.granted = hello.window.min(self.depth - EXTRA);
         self.credit(at, hello.consumed).map_err(|why| io::Error::other(why.to_owned()))
     }
 
@@ -436,7 +436,7 @@ impl VerbsTransport {
         };
         let what = mask::STATE | mask::TIMEOUT | mask::RETRY_CNT | mask::RNR_RETRY | mask::SQ_PSN;
         qp.modify(attr, what | mask::MAX_QP_RD_ATOMIC)?;
-        pair.told = pair.consumed;
+        (pair.told, pair.window) = (pair.consumed, pair.granted);
         self.replay(at);
         self.read_on(at);
         Ok(())

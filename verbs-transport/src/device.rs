@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fabric::knobs::RoceVersion;
 
-use crate::ibv::layout::{gid_type, link_layer, port_state};
+use crate::ibv::layout::{GRH_REQUIRED, gid_type, link_layer, port_state};
 use crate::ibv::{AhAttr, Context, DeviceAttr, Gid, PortAttr, device_names, library};
 use crate::settings::Settings;
 use crate::unavailable::Unavailable;
@@ -76,7 +76,8 @@ impl Port {
             AhAttr { dlid: other.lid, sl: settings.service_level, port_num: self.number, ..AhAttr::default() };
         // Without a subnet manager's route there is only the global header.
         let same_subnet = other.gid.raw[..8] == self.address.gid.raw[..8];
-        if self.is_ethernet() || !same_subnet || other.lid == 0 || settings.gid_index.is_some() {
+        let is_required = self.attr.flags & GRH_REQUIRED != 0;
+        if self.is_ethernet() || is_required || !same_subnet || other.lid == 0 || settings.gid_index.is_some() {
             way.is_global = 1;
             way.grh.dgid = other.gid;
             way.grh.sgid_index = self.gid_index;

@@ -67,6 +67,8 @@ pub(crate) struct Pair {
     pub(crate) acked: u32,
     /// Frames to it that may be under way; 0 while not ready.
     pub(crate) window: u32,
+    /// What it will be then.
+    pub(crate) granted: u32,
     /// Frames from it that we have handed up; the number of the next one.
     pub(crate) consumed: u32,
     /// What of that we have told it.
@@ -119,6 +121,7 @@ impl Pair {
             next: 0,
             acked: 0,
             window: 0,
+            granted: 0,
             consumed: 0,
             told: 0,
             retained: VecDeque::new(),

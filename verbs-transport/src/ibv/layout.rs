@@ -408,6 +408,9 @@ pub mod port_state {
     pub const ACTIVE: u32 = 4;
 }
 
+/// Of a port's flags: nothing goes without a global route header.
+pub const GRH_REQUIRED: u8 = 1;
+
 pub mod gid_type {
     pub const IB: u32 = 0;
     pub const ROCE_V1: u32 = 1;

@@ -2,11 +2,13 @@
 //!
 //! Speed means nothing here: the processors are emulated, and others use the host's.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use super::{Tally, report_failure};
+use crate::command::quietly;
 use crate::project::Project;
 use crate::vm::{Kernel, Machines, Plan, run, set_up};
 
@@ -14,13 +16,14 @@ use crate::vm::{Kernel, Machines, Plan, run, set_up};
 struct Case {
     name: &'static str,
     machines: Machines,
+    /// `SUITE` stands for the conformance suite of the verbs transport.
     command: &'static str,
     expected: &'static str,
     /// Packets must have been lost, and sent again.
     lossy: bool,
 }
 
-fn cases() -> [Case; 3] {
+fn cases() -> [Case; 5] {
     [
         Case {
             name: "two guests",
@@ -39,6 +42,22 @@ fn cases() -> [Case; 3] {
             command: "for test in 'ib_send_lat' 'ib_read_lat' 'ib_write_bw -s 16384'; do \
                       vm_between timeout 60 $test -F -x $VM_GID -n 100 || exit; done; echo well done",
             expected: "well done",
+            lossy: true,
+        },
+        Case {
+            name: "the verbs transport",
+            machines: Machines::pair(None),
+            command: "export VERBENA_TEST_DEVICES=\"$VM_DEVICES\"; ulimit -l unlimited; \
+                      timeout 170 SUITE --test-threads 1 storms connection never lies",
+            expected: "test result: ok. 5 passed",
+            lossy: false,
+        },
+        Case {
+            name: "the verbs transport where packets are lost",
+            machines: Machines::pair(Some("1%")),
+            command: "export VERBENA_TEST_DEVICES=\"$VM_DEVICES\"; ulimit -l unlimited; \
+                      timeout 170 SUITE --test-threads 1 connection",
+            expected: "test result: ok. 2 passed",
             lossy: true,
         },
         Case {
@@ -75,12 +94,16 @@ pub(super) fn test(project: &Project, filter: Option<&str>) -> Result<Tally> {
 
 impl Case {
     fn run(&self, project: &Project, kernel: &Kernel) -> Result<()> {
+        let command = match self.command.contains("SUITE") {
+            true => self.command.replace("SUITE", &suite(project)?.display().to_string()),
+            false => self.command.to_owned(),
+        };
         let outcome = run(
             project,
             kernel,
             &Plan {
                 machines: self.machines.clone(),
-                commands: vec![self.command.into()],
+                commands: vec![command],
                 link_down: Vec::new(),
                 timeout: Duration::from_secs(180),
                 results: project.target.join("vm/test"),
@@ -102,4 +125,15 @@ impl Case {
         );
         Ok(())
     }
+}
+
+/// Builds the conformance suite of the verbs transport, which the guests run as it is.
+fn suite(project: &Project) -> Result<PathBuf> {
+    let arguments = ["test", "--profile", "checked", "--package", "verbena-tests", "--test", "conformance_verbs"];
+    let mut cargo = project.cargo(&arguments);
+    cargo.args(["--no-run", "--quiet", "--message-format", "json"]);
+    let ran = quietly(&mut cargo, Duration::from_secs(1800))?;
+    let mut messages = ran.stdout.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let executable = messages.find_map(|message| message["executable"].as_str().map(PathBuf::from));
+    executable.context("cargo names no executable")
 }
