@@ -174,6 +174,9 @@ fn main() {
     let settings = Settings::from_knobs(&Knobs::from_process().unwrap_or_else(|why| panic!("{why}")));
     let store = Box::new(Folder(folder.into()));
     let transport = VerbsTransport::open(settings, Peer(rank), 2, [9; 32], store).unwrap_or_else(|why| panic!("{why}"));
+    if rank == 0 {
+        println!("{}", transport.port());
+    }
     let mut end = End { transport, peer: Peer(1 - rank), heard: Heard::default(), sent: 0, sleeps: true };
     let print = |what: String| {
         if rank == 0 {

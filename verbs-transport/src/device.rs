@@ -1,5 +1,6 @@
 //! Which device, port and address are used, and why others are not.
 
+use std::fmt;
 use std::sync::Arc;
 
 use fabric::knobs::RoceVersion;
@@ -85,6 +86,26 @@ impl Port {
             way.grh.traffic_class = settings.traffic_class;
         }
         way
+    }
+}
+
+/// As a report names it: device, port, kind, packet size, address.
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.is_ethernet() { "RoCE" } else { "InfiniBand" };
+        let packet = 128u32 << self.attr.active_mtu.min(5);
+        write!(
+            f,
+            "port {} of {}, {kind}, packets of {packet} bytes, GID {} ",
+            self.number, self.device, self.gid_index
+        )?;
+        let raw = self.address.gid.raw;
+        match raw {
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d] => {
+                write!(f, "{}", std::net::Ipv4Addr::new(a, b, c, d))
+            }
+            _ => write!(f, "{}", std::net::Ipv6Addr::from(raw)),
+        }
     }
 }
 
@@ -237,7 +258,7 @@ mod tests {
     fn without_rdma_the_reason_is_a_sentence() {
         // Wherever this runs, there is a port or a reason.
         match Port::choose(&Settings::default()) {
-            Ok(port) => assert_eq!(port.attr.state, port_state::ACTIVE),
+            Ok(port) => assert!(port.attr.state == port_state::ACTIVE && port.to_string().contains(&port.device)),
             Err(error) => assert!(error.to_string().len() > 40, "{error}"),
         }
         let settings = Settings { device: Some("no_such_device".into()), ..Settings::default() };
