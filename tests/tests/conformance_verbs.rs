@@ -182,3 +182,60 @@ fn connections_that_break() {
         job.end();
     }
 }
+
+/// What a rank hears of a peer that ends without a word.
+#[derive(Default)]
+struct Obituary {
+    frames: usize,
+    failed: Vec<u64>,
+    lost: Vec<Lost>,
+}
+
+impl Sink for Obituary {
+    fn frame(&mut self, _: Peer, _: &Header, _: &[u8]) {
+        self.frames += 1;
+    }
+
+    fn transferred(&mut self, token: u64, outcome: Result<(), Lost>) {
+        assert!(outcome.is_err(), "a dead peer's memory was read");
+        self.failed.push(token);
+    }
+
+    fn lost(&mut self, lost: Lost) {
+        self.lost.push(lost);
+    }
+}
+
+#[test]
+fn a_peer_that_is_gone_is_lost_in_time() {
+    let Some(devices) = devices() else { return };
+    let settings = Settings { lost_after: Duration::from_secs(2), ack_timeout: 8, retries: 1, ..Settings::default() };
+    let [mut ours, mut theirs] = <[_; 2]>::try_from(transports(&devices, 2, &settings)).ok().expect("two");
+    let (mut heard, mut other) = (Obituary::default(), Obituary::default());
+    let header = Header::new(fabric::Kind::Data);
+    let bytes = tests::bytes::Bytes::room(tests::bytes::Shape::Run, 100_000);
+    let memory = bytes.buffer().memory().expect("one run");
+    let region = theirs.register(Peer(0), memory).expect("memory is registered");
+    while other.frames == 0 {
+        let _ = ours.post(Peer(1), &header, 0, |_| ());
+        ours.poll(&mut heard);
+        theirs.poll(&mut other);
+    }
+    drop(theirs);
+    let began = std::time::Instant::now();
+    let into = tests::bytes::Bytes::room(tests::bytes::Shape::Run, 100_000);
+    let into = (into.buffer().memory().expect("one run"), into);
+    assert_eq!(ours.get(Peer(1), &region, 0, into.0, 77), Ok(Transfer::Started));
+    while heard.lost.is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(20), "nobody notices");
+        ours.poll(&mut heard);
+        if let Some(WaitOn::Fd(fd)) = ours.arm() {
+            tests::idle::until_readable(&[fd], Duration::from_secs(5));
+        }
+        ours.disarm();
+    }
+    println!("{} after {:?}", heard.lost[0], began.elapsed());
+    assert_eq!((heard.lost[0].peer, heard.failed.as_slice()), (Peer(1), [77].as_slice()));
+    assert!(ours.post(Peer(1), &header, 0, |_| ()).is_err());
+    assert!(ours.flush());
+}

@@ -44,7 +44,8 @@ impl Port {
     /// Opens what the settings name, or the first device with an active port.
     pub fn choose(settings: &Settings) -> Result<Port, Unavailable> {
         let library = library()?;
-        let names = device_names(library).map_err(|error| Unavailable::step("", "listing the devices", error))?;
+        // Without the kernel's part libibverbs fails; with it, it has found what there is.
+        let names = device_names(library).unwrap_or_default();
         if names.is_empty() {
             return Err(none_there());
         }
@@ -127,7 +128,10 @@ fn open(
     name: &str,
     settings: &Settings,
 ) -> Result<Result<Port, Vec<String>>, Unavailable> {
-    let context = Context::open(library, name).map_err(|error| Unavailable::step(name, "opening it", error))?;
+    let context = Context::open(library, name).map_err(|error| match may_open() {
+        true => Unavailable::step(name, "opening it", error),
+        false => Unavailable::Permission(name.to_owned()),
+    })?;
     let device_attr = context.device_attr().map_err(|error| Unavailable::step(name, "asking what it can do", error))?;
     let count = device_attr.phys_port_cnt;
     let ports = match settings.port {
@@ -151,6 +155,15 @@ fn open(
         return Ok(Ok(Port { context, device, number, device_attr, attr, address, gid_index, pkey_index }));
     }
     Ok(Err(down))
+}
+
+/// False when a file of the devices is closed to this user. libibverbs does not say so: it
+/// goes on to look for the file elsewhere.
+fn may_open() -> bool {
+    use rustix::fs::{Access, access};
+    let files = std::fs::read_dir("/dev/infiniband").into_iter().flatten().flatten();
+    let mut devices = files.filter(|file| file.file_name().as_encoded_bytes().starts_with(b"uverbs"));
+    devices.all(|file| access(file.path(), Access::READ_OK | Access::WRITE_OK).is_ok())
 }
 
 fn why_down(device: &str, port: u8, attr: &PortAttr) -> String {
