@@ -17,6 +17,7 @@ use objects::{Class, Comm, Error, Group, Result};
 use pt2pt::{Engine, Settings};
 use shm_transport::{Segment, ShmTransport, SingleCopy};
 
+use crate::attendant;
 use crate::collective;
 use crate::gate::{self, with};
 use crate::process::{Core, Life, Process, predefined};
@@ -52,38 +53,42 @@ pub fn start_engine(required: i32) -> Result<i32> {
     let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     let provided = THREAD_LEVELS.into_iter().rev().find(|&level| level <= required).unwrap_or(0);
     if with(|p| p.core.is_none()) {
-        let core = Core::start()?;
+        let knobs = Knobs::from_process().map_err(|error| Error::new(Class::Other, error.to_string()))?;
+        let core = Core::start(&knobs)?;
         crate::recorder::attach(core.job.entry());
         with(|p| p.core = Some(Box::new(core)));
+        if knobs.choice(knob::PT2PT_PROGRESS) == knobs::Attendance::Thread {
+            attendant::start()?;
+        }
     }
     let most = with(|p| {
         p.most_threads = p.most_threads.max(provided);
         p.most_threads
     });
-    gate::require_lock(most == THREAD_LEVELS[3]);
+    gate::require_lock(most == THREAD_LEVELS[3] || attendant::is_here());
     Ok(provided)
 }
 
 impl Core {
-    fn start() -> Result<Core> {
+    fn start(knobs: &Knobs) -> Result<Core> {
         let job = Job::from_environment().map_err(|error| Error::new(Class::Other, error.to_string()))?;
         let job = match job {
             Some(job) => job,
             None => Job::singleton().map_err(|error| Error::new(Class::Other, error.to_string()))?,
         };
-        let knobs = Knobs::from_process().map_err(|error| Error::new(Class::Other, error.to_string()))?;
-        wait::set_up(&job, spin(&job, &knobs));
+        wait::set_up(&job, spin(&job, knobs));
         let me = Peer(job.rank);
-        let routes = routes(&job, &knobs)?;
-        let settings = Settings { unexpected_bytes_per_peer: share(&knobs, job.size) };
+        let routes = routes(&job, knobs)?;
+        let settings = Settings { unexpected_bytes_per_peer: share(knobs, job.size) };
         let everyone = Group::world(job.size);
         Ok(Core {
             engine: Engine::new(me, routes, settings),
             collectives: collectives::Active::new(),
             pretend_packages: knobs.count(knob::TOPOLOGY_PRETEND_PACKAGES),
-            planner: RefCell::new(Planner::new(&collective::thresholds(&knobs, &job))),
+            planner: RefCell::new(Planner::new(&collective::thresholds(knobs, &job))),
             world: Comm::new("MPI_COMM_WORLD", WORLD_CONTEXT, job.rank, everyone),
             itself: Comm::new("MPI_COMM_SELF", SELF_CONTEXT, 0, Group::single(me)),
+            postponed: None,
             proposals: 0,
             job,
         })

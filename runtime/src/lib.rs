@@ -8,9 +8,10 @@
 //!
 //! The C ABI and the Rust API are thin layers over this crate.
 
-#![deny(unsafe_code)] // allowed in `gate`, `bed`, `waiters`, `recorder`, `abort`, `generalized`, `bsend`, `collective`, `letters`, `topology`
+#![deny(unsafe_code)] // allowed in `gate`, `attendant`, `bed`, `waiters`, `recorder`, `abort`, `generalized`, `bsend`, `collective`, `letters`, `topology`
 
 mod abort;
+mod attendant;
 mod bed;
 pub mod bsend;
 pub mod collective;

@@ -97,6 +97,8 @@ pub struct Core {
     pub itself: Comm,
     /// Packages that the ranks of a host are taken to be in; 0: those they are in.
     pub pretend_packages: u64,
+    /// A user's reduction function that the attendant may not call.
+    pub(crate) postponed: Option<Box<UserCall>>,
     /// Proposals for context ids made so far; see `communicator`.
     pub proposals: u64,
 }
@@ -177,6 +179,9 @@ impl Process {
         let Some(core) = &mut self.core else { return Progress::Idle };
         let mut moved = core.engine.progress();
         if !core.collectives.is_empty() {
+            if let Some(call) = core.postponed.take() {
+                return Progress::User(call);
+            }
             match core.collectives.advance(&mut core.engine) {
                 collectives::Advance::Idle => {}
                 collectives::Advance::Moved => moved = true,

@@ -160,19 +160,15 @@ enum Rest {
 
 /// Waits until `ask` is true. `awaited` says what for; see [`wait`].
 pub(crate) fn wait(ask: &mut Ask<'_>, awaited: &dyn Fn() -> Option<Waiting>) {
-    let me = Me { word: AtomicU32::new(word::AWAKE), thread: this_thread(), has_spun: Cell::new(false) };
-    // SAFETY: only the lifetime changes. The entry leaves the list before `wait`
-    // returns: each way out of it is by the word ANSWERED, which is said when
-    // the entry is taken out.
-    let ask = unsafe { std::mem::transmute::<*mut Ask<'_>, *mut Ask<'static>>(ask) };
-    let mut next = gate::with_waiters(|process, waiters| waiters.enlist(&me, ask, process));
-    loop {
-        next = match next {
-            Next::Return => return,
-            Next::Drive => me.drive(awaited),
-            Next::Follow => me.follow(),
-        }
-    }
+    let me = Me::new(this_thread(), false);
+    me.wait(ask, awaited);
+}
+
+/// What the attendant does for ever.
+pub(crate) fn attend() {
+    // Not counted among the threads: it does not compete with them.
+    let me = Me::new(Thread(NAME.with(|name| std::ptr::from_ref(name).addr())), true);
+    me.wait(&mut |_| false, &|| None);
 }
 
 /// True when this process's threads, and as many of each other rank, are more
@@ -323,6 +319,19 @@ impl Waiters {
         }
     }
 
+    /// Whoever else waits is to drive, as the attendant may not do what comes next.
+    fn leave_to_others(&mut self) {
+        self.driver = Driver::Outside(Thread(0));
+        for entry in &self.waiting {
+            // SAFETY: in the list, so its thread is inside `wait`.
+            let word = unsafe { &*entry.name };
+            if word.load(Ordering::Relaxed) == word::ASLEEP {
+                word.store(word::NUDGED, Ordering::Release);
+                self.calls.words.push(entry.name);
+            }
+        }
+    }
+
     /// If it is the deputy, it is none any more: it leaves, or has another role.
     fn resign(&mut self, me: &Me) {
         if self.deputy == Some(me.name()) {
@@ -350,6 +359,9 @@ impl Waiters {
             return Next::Return;
         }
         self.waiting.push(Entry { name: me.name(), thread: me.thread, ask });
+        if me.attends {
+            return Next::Follow;
+        }
         if let Driver::Asleep(..) = self.driver {
             // We are awake: no need to be woken from outside for every message.
             self.rouse(process);
@@ -361,6 +373,8 @@ impl Waiters {
     /// What a thread that is awake does: drives if nobody does.
     fn role(&mut self, me: &Me) -> Next {
         match self.driver {
+            // It drives when nobody did for a while: see `tick`.
+            _ if me.attends => Next::Follow,
             Driver::Outside(thread) if thread == me.thread || thread == Thread(0) || !is_scarce() => {
                 self.driver = Driver::Polling(me.name());
                 self.resign(me);
@@ -380,6 +394,13 @@ impl Waiters {
             Progress::Moved => {
                 self.settle(process);
                 self.demoted(me).map_or(Round::Moved, Round::Over)
+            }
+            Progress::User(call) if me.attends => {
+                if let Ok(core) = process.core() {
+                    core.postponed = Some(call);
+                }
+                self.leave_to_others();
+                Round::Over(Next::Follow)
             }
             Progress::User(call) => {
                 self.driver = Driver::Outside(me.thread);
@@ -478,10 +499,31 @@ impl Driver {
 struct Me {
     word: AtomicU32,
     thread: Thread,
+    /// It is the attendant, and waits for nothing.
+    attends: bool,
     has_spun: Cell<bool>,
 }
 
 impl Me {
+    fn new(thread: Thread, attends: bool) -> Me {
+        Me { word: AtomicU32::new(word::AWAKE), thread, attends, has_spun: Cell::new(attends) }
+    }
+
+    fn wait(&self, ask: &mut Ask<'_>, awaited: &dyn Fn() -> Option<Waiting>) {
+        // SAFETY: only the lifetime changes. The entry leaves the list before `wait`
+        // returns: each way out of it is by the word ANSWERED, which is said when
+        // the entry is taken out.
+        let ask = unsafe { std::mem::transmute::<*mut Ask<'_>, *mut Ask<'static>>(ask) };
+        let mut next = gate::with_waiters(|process, waiters| waiters.enlist(self, ask, process));
+        loop {
+            next = match next {
+                Next::Return => return,
+                Next::Drive => self.drive(awaited),
+                Next::Follow => self.follow(),
+            }
+        }
+    }
+
     fn name(&self) -> Name {
         &raw const self.word
     }
@@ -502,7 +544,7 @@ impl Me {
                     gate::with(|p| p.resume(done));
                     return Next::Follow;
                 }
-                Round::Idle { others } if idle.goes_on() && !(others && idle.polls > HAND_OVER) => {}
+                Round::Idle { others } if !self.attends && idle.goes_on() && !(others && idle.polls > HAND_OVER) => {}
                 Round::Idle { .. } => {
                     match gate::with_waiters(|process, waiters| waiters.go_to_bed(self, process)) {
                         Err(next) => return next,

@@ -34,6 +34,7 @@ const UNSAFE: &[&str] = &[
     "objects/src/op/x87.rs",
     "objects/src/scratch.rs",
     "runtime/src/abort.rs",
+    "runtime/src/attendant.rs",
     "runtime/src/bed.rs",
     "runtime/src/bsend.rs",
     "runtime/src/collective.rs",

@@ -106,6 +106,20 @@ impl Choice for Rendezvous {
     const WORDS: &'static [&'static str] = &["read", "copy"];
 }
 
+/// Who makes progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attendance {
+    /// Calls of the library alone.
+    Calls,
+    /// A thread too, while the application is not in a call.
+    Thread,
+}
+
+impl Choice for Attendance {
+    const ALL: &'static [Attendance] = &[Attendance::Calls, Attendance::Thread];
+    const WORDS: &'static [&'static str] = &["calls", "thread"];
+}
+
 /// A row that knows the type of its values.
 struct Row<T>(Knob, PhantomData<T>);
 
@@ -256,6 +270,8 @@ knobs! {
         "largest message sent over TCP without asking the receiver first, where that transport is in use");
     PT2PT_UNEXPECTED_MAX: Bytes = Row::bytes("pt2pt.unexpected_max", 64 * M, 4 * K..=64 * G,
         "bytes of messages nobody has asked for yet that a process keeps, in equal shares for all senders, before it holds a sender back");
+    PT2PT_PROGRESS: Attendance = Row::choice("pt2pt.progress",
+        "who moves messages: MPI calls alone, or also a thread that sleeps until there is something to do while the application computes");
     WAIT_SPIN: Time = Row::time("wait.spin", Duration::from_secs(1),
         "how long a waiting thread spins before it sleeps (auto: 5 ms, not at all with more ranks than processors; at most 50 us with more threads than processors)");
     COLL_BCAST_LONG: Bytes = Row::bytes("coll.bcast_long", 64 * K, 0..=G,
