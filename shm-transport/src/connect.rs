@@ -83,6 +83,11 @@ pub(crate) struct Outbound {
     /// The system has refused memory for longer laps.
     pub frozen: bool,
     pub pace: Pace,
+    /// Frames that were to leave in a row since something was heard, of those that
+    /// the difference matters to.
+    pub in_a_row: u32,
+    /// What `Rings::heard` said then.
+    pub heard: u32,
 }
 
 impl ShmTransport {
@@ -160,6 +165,8 @@ impl ShmTransport {
             local,
             frozen: false,
             pace: Pace::default(),
+            in_a_row: 0,
+            heard: 0,
         };
         self.outbound[peer.0 as usize] = Some(Box::new(outbound));
         if self.access[local as usize] == Access::Refused {

@@ -32,6 +32,8 @@ pub(crate) struct Rings {
     cursor: usize,
     /// Counted while there are more than `FEW`.
     polls: u32,
+    /// Polls that found frames.
+    heard: u32,
 }
 
 /// What comes from a peer.
@@ -94,6 +96,12 @@ impl Rings {
         self.all.swap_remove(self.active);
     }
 
+    /// How often frames were found; wraps.
+    #[inline]
+    pub(crate) fn heard(&self) -> u32 {
+        self.heard
+    }
+
     fn is_any_ready(&self) -> bool {
         self.all.iter().any(|inbound| inbound.consumer.is_ready())
     }
@@ -122,6 +130,7 @@ impl ShmTransport {
             } else {
                 moved = true;
                 inbound.heard = self.inbound.polls;
+                self.inbound.heard = self.inbound.heard.wrapping_add(1);
                 if let Err(lost) = inbound.take(self.registered, &self.segment, sink) {
                     self.inbound.remove(at);
                     sink.lost(lost);
@@ -163,8 +172,8 @@ impl Inbound {
             };
             if frame.is_reference {
                 let Inbound { peer, local, pool, .. } = self;
-                let said = large(*peer, &frame, pool, || segment.pool(*local), sink)?;
-                self.consumer.has_read(said);
+                let (len, said) = large(*peer, &frame, pool, || segment.pool(*local), sink)?;
+                self.consumer.has_read(len, said);
             } else {
                 sink.frame(self.peer, &frame.header, frame.body);
             }
@@ -178,7 +187,7 @@ impl Inbound {
     }
 }
 
-/// A frame whose body is in the sender's pool; what is to be said of it.
+/// A frame whose body is in the sender's pool; its length, and what is to be said of it.
 #[inline(never)]
 fn large(
     peer: Peer,
@@ -186,13 +195,16 @@ fn large(
     pool: &mut Option<Source>,
     map: impl FnOnce() -> Result<Mapping, SegmentError>,
     sink: &mut impl Sink,
-) -> Result<Option<u64>, Lost> {
+) -> Result<(u32, Option<u64>), Lost> {
     let source = match pool {
         Some(source) => source,
         None => pool.insert(Source::new(map().map_err(|error| lost(peer, &error))?)),
     };
     let reference = Reference::decode(frame.body);
-    let read = reference.and_then(|reference| source.read(reference, |body| sink.frame(peer, &frame.header, body)));
+    let read = reference.and_then(|reference| {
+        let said = source.read(reference, |body| sink.frame(peer, &frame.header, body))?;
+        Some((reference.len, said))
+    });
     read.ok_or_else(|| Lost {
         peer,
         why: "it points outside of its pool: one of the two has overwritten memory".into(),

@@ -196,7 +196,7 @@ pub(crate) struct Reference {
     /// The body's first line in the pool.
     line: u32,
     /// Bytes of the body.
-    len: u32,
+    pub len: u32,
     /// The sender asks what reading costs that was written this way.
     timed: Option<Way>,
 }

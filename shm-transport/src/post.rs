@@ -6,8 +6,12 @@ use crate::connect::{Outbound, ShmTransport};
 use crate::pool::{self, Reference, Way};
 use crate::ring::{self, Room};
 
-/// Bodies from this size on go through the pool, bytes.
-const POOLED: usize = 4096;
+/// Bodies from this size on go through the pool when they follow others, bytes.
+const POOLED: usize = 1024;
+/// Bodies from this size on always do.
+const ALWAYS_POOLED: usize = 4096;
+/// Frames in a row, with nothing heard in between, that make a stream.
+const STREAM: u32 = 3;
 /// Bodies from this size on may be written past the cache, bytes.
 const PAST_CACHE: usize = 2048;
 
@@ -22,11 +26,20 @@ impl ShmTransport {
         len: usize,
         fill: impl FnOnce(&mut Slot),
     ) -> Result<Post, Lost> {
-        if len >= POOLED {
+        if len >= POOLED && (len >= ALWAYS_POOLED || self.is_stream(peer)) {
             self.post_pooled(peer, header, len, fill)
         } else {
             self.post_in_ring(peer, header, len, fill)
         }
+    }
+
+    /// Whether frames go to a peer one after the other, rather than to and fro.
+    fn is_stream(&mut self, peer: Peer) -> bool {
+        let heard = self.inbound.heard();
+        let Some(Some(outbound)) = self.outbound.get_mut(peer.0 as usize) else { return false };
+        outbound.in_a_row = if outbound.heard == heard { outbound.in_a_row.saturating_add(1) } else { 1 };
+        outbound.heard = heard;
+        outbound.in_a_row > STREAM
     }
 
     #[inline]

@@ -82,8 +82,8 @@ const PREFIX: usize = 8 + Header::SIZE;
 /// Bodies from this size on have their lines for themselves, bytes. What
 /// that loses is less than what copies of whole lines gain.
 const ALIGNED: usize = 512;
-/// Each stands for a large body, so fewer of them are gathered.
-const REFERENCES: u32 = 4;
+/// Bytes of bodies elsewhere that are gathered before they are given back.
+const REFERRED: u32 = 64 << 10;
 /// In the word: the body only says where the body is.
 const REFERENCE: u64 = 1 << 62;
 /// In the word: the header is the short one.
@@ -561,8 +561,8 @@ pub struct Consumer {
     returned: u64,
     /// Grains to gather before they are given back.
     gather: u64,
-    /// References among the frames that were not given back.
-    references: u32,
+    /// Bytes of bodies elsewhere, of the frames that were not given back.
+    referred: u32,
 }
 
 // SAFETY: as for `Producer`.
@@ -572,7 +572,7 @@ impl Consumer {
     /// The only consumer of that ring; `from` is the producer's rank in the job.
     pub fn new(memory: Memory, from: u32) -> Consumer {
         let gather = GATHER.min(memory.grains / 8);
-        Consumer { memory, from, position: FIRST, next: FIRST, returned: FIRST, gather, references: 0 }
+        Consumer { memory, from, position: FIRST, next: FIRST, returned: FIRST, gather, referred: 0 }
     }
 
     /// True when a frame waits.
@@ -661,11 +661,11 @@ impl Consumer {
         Ok(self.memory.word(self.position).load(Ordering::Acquire))
     }
 
-    /// Notes that the body of the frame in front was elsewhere and is read; tells the
+    /// Notes that the body of the frame in front, so long, was elsewhere and is read; tells the
     /// producer `word`, if there is something to tell.
     #[cfg(not(loom))]
-    pub(crate) fn has_read(&mut self, word: Option<u64>) {
-        self.references += 1;
+    pub(crate) fn has_read(&mut self, len: u32, word: Option<u64>) {
+        self.referred = self.referred.saturating_add(len);
         let Some(word) = word else { return };
         self.memory.says().store(word, Ordering::Relaxed);
     }
@@ -673,13 +673,13 @@ impl Consumer {
     /// True when enough has gathered to be given back, of room or of references.
     #[inline]
     pub fn is_due(&self) -> bool {
-        self.position - self.returned >= self.gather || self.references >= REFERENCES
+        self.position - self.returned >= self.gather || self.referred >= REFERRED
     }
 
     /// True when bodies elsewhere were read that the producer does not know of.
     #[inline]
     pub fn has_references(&self) -> bool {
-        self.references > 0
+        self.referred > 0
     }
 
     /// Gives back all room.
@@ -687,7 +687,7 @@ impl Consumer {
         // Release: what was read from these lines has been read before.
         self.memory.head().store(self.position - FIRST, Ordering::Release);
         self.returned = self.position;
-        self.references = 0;
+        self.referred = 0;
     }
 
     /// True when the producer waits for room. To be asked behind the barrier of
