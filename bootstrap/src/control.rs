@@ -205,17 +205,32 @@ impl Control {
     /// Waits for the next message of the launcher.
     pub fn receive(&self) -> Result<ToRank, ControlError> {
         let mut decoder = self.receiving.lock().unwrap_or_else(|broken| broken.into_inner());
-        receive(&self.socket, &mut decoder)
+        receive(&self.socket, &mut decoder, RecvFlags::empty())
+    }
+
+    /// Asks for a value; the answer is a message, once some rank has put it.
+    pub fn ask(&self, key: &str) -> Result<(), ControlError> {
+        check_room(key, &[])?;
+        self.send(&ToLauncher::Get { key: key.to_owned() })
+    }
+
+    /// The next message of the launcher, if there is one now.
+    pub fn try_receive(&self) -> Result<Option<ToRank>, ControlError> {
+        let mut decoder = self.receiving.lock().unwrap_or_else(|broken| broken.into_inner());
+        match receive(&self.socket, &mut decoder, RecvFlags::DONTWAIT) {
+            Ok(message) => Ok(Some(message)),
+            Err(ControlError::System(Errno::AGAIN)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Asks for a value and waits until some rank has put it.
     pub fn value(&self, key: &str) -> Result<Vec<u8>, ControlError> {
-        check_room(key, &[])?;
         // Held from question to answer, so that answers go to who asked.
         let mut decoder = self.receiving.lock().unwrap_or_else(|broken| broken.into_inner());
-        self.send(&ToLauncher::Get { key: key.to_owned() })?;
+        self.ask(key)?;
         loop {
-            match receive(&self.socket, &mut decoder)? {
+            match receive(&self.socket, &mut decoder, RecvFlags::empty())? {
                 ToRank::Value { key: answered, value } if answered == key => return Ok(value),
                 _ => {}
             }
@@ -248,13 +263,13 @@ impl AsFd for Control {
     }
 }
 
-fn receive(socket: &OwnedFd, decoder: &mut Decoder) -> Result<ToRank, ControlError> {
+fn receive(socket: &OwnedFd, decoder: &mut Decoder, flags: RecvFlags) -> Result<ToRank, ControlError> {
     loop {
         if let Some(message) = decoder.message()? {
             return Ok(message);
         }
         let mut piece = [0u8; 4096];
-        match recv(socket, &mut piece[..], RecvFlags::empty()) {
+        match recv(socket, &mut piece[..], flags) {
             Ok((0, _)) => return Err(ControlError::Gone),
             Ok((read, _)) => decoder.push(&piece[..read]),
             Err(Errno::INTR) => {}

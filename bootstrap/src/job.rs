@@ -15,6 +15,7 @@
 //! safe while other threads read it.
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, getpid, test_kill_process};
@@ -43,7 +44,7 @@ pub struct Job {
     /// means that they must take turns.
     pub processors: u32,
     board: Board,
-    control: Option<Control>,
+    control: Option<Arc<Control>>,
     secret: Secret,
 }
 
@@ -162,7 +163,16 @@ impl Job {
         entry.reach(State::Running);
         control.send(&ToLauncher::Hello { version: control::VERSION, pid })?;
         let Words { rank, size, local_rank, local_size, processors, .. } = *words;
-        Ok(Some(Job { rank, size, local_rank, local_size, processors, board, control: Some(control), secret }))
+        Ok(Some(Job {
+            rank,
+            size,
+            local_rank,
+            local_size,
+            processors,
+            board,
+            control: Some(Arc::new(control)),
+            secret,
+        }))
     }
 
     /// Ends the job: the launcher prints `message` and ends all ranks. False if
@@ -201,10 +211,15 @@ impl Job {
         self.control.as_ref().ok_or(ControlError::Gone)?.value(key)
     }
 
+    /// The line to the launcher, for who asks without waiting.
+    pub fn line(&self) -> Option<Arc<Control>> {
+        self.control.clone()
+    }
+
     /// True once the launcher has ended, and with it the job. One system call:
     /// for processes that are about to sleep, not for the fast path.
     pub fn is_orphaned(&self) -> bool {
-        self.control.as_ref().is_some_and(Control::is_closed)
+        self.control.as_ref().is_some_and(|control| control.is_closed())
     }
 
     /// The job's number, the same on all of its ranks.

@@ -130,6 +130,16 @@ pub enum WaitOn<'a> {
     },
     /// Sleep until the descriptor is readable.
     Fd(std::os::fd::RawFd),
+    /// Both: sleep while the word holds `value` and the descriptor is not readable. Who
+    /// wakes sets the word to 0.
+    Either {
+        /// In memory that peers share with us.
+        word: &'a AtomicU32,
+        /// What it held when the transport was armed.
+        value: u32,
+        /// The device's.
+        fd: std::os::fd::RawFd,
+    },
     /// Nothing outside will ever happen (no peers): only other threads help.
     Nothing,
 }

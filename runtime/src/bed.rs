@@ -21,6 +21,8 @@ pub(crate) enum Bed {
     Futex(*const AtomicU32, u32),
     /// A descriptor that becomes readable.
     Fd(RawFd),
+    /// Both; see [`watcher`](crate::watcher).
+    Either(*const AtomicU32, u32, RawFd),
     /// Nobody outside can help, only other threads: while [`NOBODY`] holds this.
     Nothing(u32),
 }
@@ -37,6 +39,7 @@ impl From<WaitOn<'_>> for Bed {
         match on {
             WaitOn::Futex { word, value } => Bed::Futex(word, value),
             WaitOn::Fd(fd) => Bed::Fd(fd),
+            WaitOn::Either { word, value, fd } => Bed::Either(word, value, fd),
             WaitOn::Nothing => Bed::Nothing(NOBODY.load(Ordering::Relaxed)),
         }
     }
@@ -49,6 +52,10 @@ impl Bed {
         match self {
             Bed::Futex(word, value) => futex_wait(word, value, 0, most),
             Bed::Fd(fd) => poll_fd(fd, most),
+            Bed::Either(word, value, fd) => {
+                crate::watcher::watch(word, fd);
+                futex_wait(word, value, 0, most)
+            }
             Bed::Nothing(value) => futex_wait(&NOBODY, value, 0, most),
         }
     }
@@ -64,7 +71,7 @@ impl Bed {
     /// Wakes who sleeps here, after that.
     pub(crate) fn rouse(self) {
         match self {
-            Bed::Futex(word, _) => futex_wake(word, 0),
+            Bed::Futex(word, _) | Bed::Either(word, ..) => futex_wake(word, 0),
             Bed::Fd(_) => ring(),
             Bed::Nothing(_) => futex_wake(&NOBODY, 0),
         }

@@ -16,10 +16,13 @@ use fabric::knobs::{self, Knobs, knob};
 use objects::{Class, Comm, Error, Group, Result};
 use pt2pt::{Engine, Settings};
 use shm_transport::{Segment, ShmTransport, SingleCopy};
+use verbs_transport::VerbsTransport;
 
+use crate::addresses::Addresses;
 use crate::attendant;
 use crate::collective;
 use crate::gate::{self, with};
+use crate::hosts::Hosts;
 use crate::process::{Core, Life, Process, predefined};
 use crate::routes::Routes;
 use crate::wait::{self, block_on};
@@ -110,13 +113,22 @@ fn spin(job: &Job, knobs: &Knobs) -> Duration {
 }
 
 fn routes(job: &Job, knobs: &Knobs) -> Result<Routes> {
-    let Some((file, offset)) = job.segment() else { return Ok(Routes::Alone) };
     if job.size == 1 {
         return Ok(Routes::Alone);
     }
-    if job.local_size < job.size {
-        return Err(no_way_to_other_hosts(job));
+    if job.local_size == job.size {
+        return Ok(near(job, knobs)?.map_or(Routes::Alone, Routes::Shm));
     }
+    let first = job.rank - job.local_rank;
+    let here = first..first + job.local_size;
+    let far = far(job, knobs).map_err(|why| no_way_to_other_hosts(job, &why))?;
+    let near = if job.local_size > 1 { near(job, knobs)? } else { None };
+    Ok(Routes::Hosts(Box::new(Hosts::new(here, near, far))))
+}
+
+/// The way to the ranks of this host; `None` without a launcher.
+fn near(job: &Job, knobs: &Knobs) -> Result<Option<ShmTransport>> {
+    let Some((file, offset)) = job.segment() else { return Ok(None) };
     let ring_bytes = knobs.bytes(knob::SHM_RING_BYTES);
     let pool_bytes = knobs.bytes(knob::SHM_POOL_BYTES);
     let segment = Segment::attach(file, offset, job.local_rank, job.local_size, ring_bytes, pool_bytes)
@@ -130,18 +142,29 @@ fn routes(job: &Job, knobs: &Knobs) -> Result<Routes> {
         },
         rare_sleeps: !spin(job, knobs).is_zero(),
     };
-    let peers = (0..job.local_size).map(Peer).collect();
+    let first = job.rank - job.local_rank;
+    let peers = (first..first + job.local_size).map(Peer).collect();
     let inside = (0..job.local_size).map(|local| job.board().entry(local).inside()).collect();
-    Ok(Routes::Shm(ShmTransport::new(segment, settings, peers, inside)))
+    Ok(Some(ShmTransport::new(segment, settings, peers, inside)))
+}
+
+/// The way to other hosts; the error is a sentence with what to do about it.
+fn far(job: &Job, knobs: &Knobs) -> std::result::Result<VerbsTransport, String> {
+    let line = job.line().ok_or("there is no launcher to ask for addresses")?;
+    let settings = verbs_transport::Settings::from_knobs(knobs);
+    let store = Box::new(Addresses::new(line));
+    VerbsTransport::open(settings, Peer(job.rank), job.size, *job.secret().bytes(), store)
+        .map_err(|unavailable| unavailable.to_string())
 }
 
 /// Ranks of other hosts can't be reached.
-fn no_way_to_other_hosts(job: &Job) -> Error {
+fn no_way_to_other_hosts(job: &Job, why: &str) -> Error {
     let first = job.rank - job.local_rank;
     let last = first + job.local_size - 1;
+    let ours = if first == last { format!("rank {first}") } else { format!("ranks {first} to {last}") };
     let text = format!(
-        "this host has ranks {first} to {last} of {}, and no transport of this version reaches those of other hosts \
-         (InfiniBand and RoCE are next, then TCP): run all ranks on one host, by mpiexec without --hosts",
+        "this host has {ours} of {}, and the others need RDMA (there is no TCP yet): {why}; or run all ranks on one \
+         host, by mpiexec without --hosts",
         job.size
     );
     Error::new(Class::Other, text)

@@ -8,9 +8,10 @@
 //!
 //! The C ABI and the Rust API are thin layers over this crate.
 
-#![deny(unsafe_code)] // allowed in `gate`, `attendant`, `bed`, `waiters`, `recorder`, `abort`, `generalized`, `bsend`, `collective`, `letters`, `topology`
+#![deny(unsafe_code)] // allowed in `gate`, `attendant`, `bed`, `waiters`, `watcher`, `recorder`, `abort`, `generalized`, `bsend`, `collective`, `letters`, `topology`
 
 mod abort;
+mod addresses;
 mod attendant;
 mod bed;
 pub mod bsend;
@@ -21,6 +22,7 @@ mod fault;
 mod gate;
 pub mod generalized;
 pub mod hardware;
+mod hosts;
 mod init;
 pub mod intercomm;
 mod letters;
@@ -37,6 +39,7 @@ pub mod split;
 pub mod topology;
 mod wait;
 mod waiters;
+mod watcher;
 
 pub use abort::abort;
 pub use gate::with;

@@ -6,6 +6,8 @@
 use fabric::{Header, Limits, Lost, Memory, Peer, Post, Region, Sink, Slot, Transfer, Transport, WaitOn};
 use shm_transport::ShmTransport;
 
+use crate::hosts::Hosts;
+
 /// All the ways out of this process.
 #[allow(clippy::large_enum_variant, reason = "there is one of it, and a box would cost each message a load")]
 pub enum Routes {
@@ -13,6 +15,8 @@ pub enum Routes {
     Alone,
     /// Every peer is on this node.
     Shm(ShmTransport),
+    /// Some are on others.
+    Hosts(Box<Hosts>),
 }
 
 const NO_LIMITS: Limits = Limits { frame: 64, eager: 56, get_from: u64::MAX };
@@ -25,17 +29,24 @@ fn no_route(peer: Peer) -> Lost {
 impl Transport for Routes {
     #[inline]
     fn limits(&self, peer: Peer) -> &Limits {
+        // One question on the way that matters most.
+        if let Routes::Shm(shm) = self {
+            return shm.limits(peer);
+        }
         match self {
-            Routes::Shm(shm) => shm.limits(peer),
-            Routes::Alone => &NO_LIMITS,
+            Routes::Hosts(hosts) => hosts.limits(peer),
+            _ => &NO_LIMITS,
         }
     }
 
     #[inline]
     fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut Slot)) -> Result<Post, Lost> {
+        if let Routes::Shm(shm) = self {
+            return shm.post(peer, header, len, fill);
+        }
         match self {
-            Routes::Shm(shm) => shm.post(peer, header, len, fill),
-            Routes::Alone => Err(no_route(peer)),
+            Routes::Hosts(hosts) => hosts.post(peer, header, len, fill),
+            _ => Err(no_route(peer)),
         }
     }
 
@@ -43,6 +54,7 @@ impl Transport for Routes {
     fn poll(&mut self, sink: &mut impl Sink) -> bool {
         match self {
             Routes::Shm(shm) => shm.poll(sink),
+            Routes::Hosts(hosts) => hosts.poll(sink),
             Routes::Alone => false,
         }
     }
@@ -50,19 +62,23 @@ impl Transport for Routes {
     fn register(&mut self, peer: Peer, memory: Memory) -> Option<Region> {
         match self {
             Routes::Shm(shm) => shm.register(peer, memory),
+            Routes::Hosts(hosts) => hosts.register(peer, memory),
             Routes::Alone => None,
         }
     }
 
     fn release(&mut self, peer: Peer, region: Region) {
-        if let Routes::Shm(shm) = self {
-            shm.release(peer, region);
+        match self {
+            Routes::Shm(shm) => shm.release(peer, region),
+            Routes::Hosts(hosts) => hosts.release(peer, region),
+            Routes::Alone => {}
         }
     }
 
     fn get(&mut self, peer: Peer, region: &Region, from: u64, into: Memory, token: u64) -> Result<Transfer, Lost> {
         match self {
             Routes::Shm(shm) => shm.get(peer, region, from, into, token),
+            Routes::Hosts(hosts) => hosts.get(peer, region, from, into, token),
             Routes::Alone => Err(no_route(peer)),
         }
     }
@@ -70,19 +86,23 @@ impl Transport for Routes {
     fn arm(&mut self) -> Option<WaitOn<'_>> {
         match self {
             Routes::Shm(shm) => shm.arm(),
+            Routes::Hosts(hosts) => hosts.arm(),
             Routes::Alone => Some(WaitOn::Nothing),
         }
     }
 
     fn disarm(&mut self) {
-        if let Routes::Shm(shm) = self {
-            shm.disarm();
+        match self {
+            Routes::Shm(shm) => shm.disarm(),
+            Routes::Hosts(hosts) => hosts.disarm(),
+            Routes::Alone => {}
         }
     }
 
     fn flush(&mut self) -> bool {
         match self {
             Routes::Shm(shm) => shm.flush(),
+            Routes::Hosts(hosts) => hosts.flush(),
             Routes::Alone => true,
         }
     }

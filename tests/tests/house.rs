@@ -43,6 +43,7 @@ const UNSAFE: &[&str] = &[
     "runtime/src/letters.rs",
     "runtime/src/recorder.rs",
     "runtime/src/topology.rs",
+    "runtime/src/watcher.rs",
     "runtime/src/waiters.rs",
     "shm-transport/src/pool.rs",
     "shm-transport/src/ring.rs",

@@ -1,0 +1,97 @@
+//! The routes of a job over several hosts: shared memory to the ranks of this host,
+//! InfiniBand or RoCE to the others.
+//!
+//! Out of line, so that jobs on one host pay nothing for it. A rank that is alone on
+//! its host has no shared memory, and sleeps on the device's descriptor alone.
+
+use std::ops::Range;
+
+use fabric::{Header, Limits, Lost, Memory, Peer, Post, Region, Sink, Slot, Transfer, Transport, WaitOn};
+use shm_transport::ShmTransport;
+use verbs_transport::VerbsTransport;
+
+/// Both transports, and who is reached by which.
+pub struct Hosts {
+    /// Ranks of this host.
+    here: Range<u32>,
+    near: Option<ShmTransport>,
+    far: VerbsTransport,
+}
+
+impl Hosts {
+    /// `near` reaches the ranks `here`.
+    pub(crate) fn new(here: Range<u32>, near: Option<ShmTransport>, far: VerbsTransport) -> Hosts {
+        Hosts { here, near, far }
+    }
+
+    /// The way to a rank of this host.
+    #[inline]
+    fn near(&mut self, peer: Peer) -> Option<&mut ShmTransport> {
+        if self.here.contains(&peer.0) { self.near.as_mut() } else { None }
+    }
+}
+
+impl Transport for Hosts {
+    #[inline(never)]
+    fn limits(&self, peer: Peer) -> &Limits {
+        match &self.near {
+            Some(near) if self.here.contains(&peer.0) => near.limits(peer),
+            _ => self.far.limits(peer),
+        }
+    }
+
+    #[inline(never)]
+    fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut Slot)) -> Result<Post, Lost> {
+        match self.near(peer) {
+            Some(near) => near.post(peer, header, len, fill),
+            None => self.far.post(peer, header, len, fill),
+        }
+    }
+
+    #[inline(never)]
+    fn poll(&mut self, sink: &mut impl Sink) -> bool {
+        let near = self.near.as_mut().is_some_and(|near| near.poll(sink));
+        self.far.poll(sink) | near
+    }
+
+    fn register(&mut self, peer: Peer, memory: Memory) -> Option<Region> {
+        match self.near(peer) {
+            Some(near) => near.register(peer, memory),
+            None => self.far.register(peer, memory),
+        }
+    }
+
+    fn release(&mut self, peer: Peer, region: Region) {
+        match self.near(peer) {
+            Some(near) => near.release(peer, region),
+            None => self.far.release(peer, region),
+        }
+    }
+
+    fn get(&mut self, peer: Peer, region: &Region, from: u64, into: Memory, token: u64) -> Result<Transfer, Lost> {
+        match self.near(peer) {
+            Some(near) => near.get(peer, region, from, into, token),
+            None => self.far.get(peer, region, from, into, token),
+        }
+    }
+
+    fn arm(&mut self) -> Option<WaitOn<'_>> {
+        let Some(near) = &mut self.near else { return self.far.arm() };
+        match (near.arm()?, self.far.arm()?) {
+            (WaitOn::Futex { word, value }, WaitOn::Fd(fd)) => Some(WaitOn::Either { word, value, fd }),
+            (near, WaitOn::Nothing) => Some(near),
+            (_, far) => Some(far),
+        }
+    }
+
+    fn disarm(&mut self) {
+        if let Some(near) = &mut self.near {
+            near.disarm();
+        }
+        self.far.disarm();
+    }
+
+    fn flush(&mut self) -> bool {
+        self.far.flush()
+    }
+}
