@@ -143,3 +143,18 @@ fn ranks_are_bound_only_when_asked() {
     assert!(unbound.err.contains("rank 0 is not bound"), "{unbound:?}");
     assert_eq!(script("-n 9 -bind-to hwthread", "true").code, 0);
 }
+
+#[test]
+fn the_doctor_says_what_there_is() {
+    let ran = std::process::Command::new(env!("CARGO_BIN_EXE_verbena")).arg("doctor").output().unwrap();
+    let out = String::from_utf8(ran.stdout).unwrap();
+    for check in ["processors", "shared memory", "single copy", "open files", "RDMA port"] {
+        assert_eq!(out.lines().filter(|line| line.contains(check)).count(), 1, "{check}: {out}");
+    }
+    assert!(out.contains("yes shared memory  64 MiB"), "{out}");
+    // A device that there is not is named, with what to do, and fails where RDMA is wanted.
+    let mut asked = std::process::Command::new(env!("CARGO_BIN_EXE_verbena"));
+    let ran = asked.args(["doctor", "--rdma"]).env("VERBENA_VERBS_DEVICE", "no_such_0").output().unwrap();
+    let out = String::from_utf8(ran.stdout).unwrap();
+    assert!(!ran.status.success() && out.contains("BAD RDMA port"), "{out}");
+}

@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 use fabric::knobs::{Knobs, Sources};
 
 mod coverage;
+mod doctor;
 mod topology;
 
 /// Looks at this installation of Verbena and the machine it runs on.
@@ -38,6 +39,14 @@ enum Command {
         /// Name all functions of one chapter
         chapter: Option<String>,
     },
+    /// Check what this host offers to MPI, and say how to get what is missing
+    ///
+    /// On other hosts: mpiexec --hosts a,b verbena doctor
+    Doctor {
+        /// Jobs are to use RDMA: fail where there is none
+        #[arg(long)]
+        rdma: bool,
+    },
     /// Print the processors that ranks can be mapped and bound to
     Topology {
         /// One line for each hardware thread, for programs
@@ -52,6 +61,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Config { config, set } => print_config(config.as_deref(), &set),
         Command::Coverage { missing, chapter } => coverage::print(missing, chapter.as_deref()),
+        Command::Doctor { rdma } => doctor::run(rdma),
         Command::Topology { threads } => topology::print(threads),
         Command::Version => {
             println!("Verbena {}, an implementation of MPI 5.0", env!("CARGO_PKG_VERSION"));
