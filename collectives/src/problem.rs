@@ -93,6 +93,19 @@ pub enum Problem<'a> {
 }
 
 impl Problem<'_> {
+    /// Whether operands may be taken in any order; true where nothing is reduced.
+    // Not inlined: looked at before the variant is, as the optimiser would have it, the
+    // field is not always there, and valgrind says so.
+    #[inline(never)]
+    pub(crate) fn commutes(&self) -> bool {
+        match *self {
+            Problem::Reduce { commutative, .. }
+            | Problem::Allreduce { commutative, .. }
+            | Problem::ReduceScatter { commutative, .. } => commutative,
+            _ => true,
+        }
+    }
+
     /// The operation.
     pub fn kind(&self) -> CollectiveKind {
         match self {

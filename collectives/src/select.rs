@@ -334,8 +334,8 @@ impl Algorithm {
             (Problem::Reduce { .. }, Binomial | Halving | Linear) => true,
             (Problem::Allreduce { .. }, RecursiveDoubling | Halving | Ordered | Linear) => true,
             // Halving moves as little, in fewer rounds, where nothing is folded.
-            (Problem::Allreduce { commutative, .. }, Ring) => *commutative && !seat.size.is_power_of_two(),
-            (Problem::ReduceScatter { commutative, .. }, Halving | Pairwise) => *commutative,
+            (Problem::Allreduce { .. }, Ring) => problem.commutes() && !seat.size.is_power_of_two(),
+            (Problem::ReduceScatter { .. }, Halving | Pairwise) => problem.commutes(),
             (Problem::ReduceScatter { .. }, Ordered) => true,
             (_, Only) => true,
             _ => false,

@@ -3,12 +3,14 @@
 //! Speed means nothing here: the processors are emulated, and others use the host's.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
 use super::{Tally, report_failure};
 use crate::command::quietly;
+use crate::install;
 use crate::project::Project;
 use crate::vm::{Kernel, Machines, Plan, run, set_up};
 
@@ -16,14 +18,15 @@ use crate::vm::{Kernel, Machines, Plan, run, set_up};
 struct Case {
     name: &'static str,
     machines: Machines,
-    /// `SUITE` stands for the conformance suite of the verbs transport.
+    /// `SUITE` stands for the conformance suite of the verbs transport, `BIN` and
+    /// `PROGRAMS` for the folders of what is installed and of MPI programs.
     command: &'static str,
     expected: &'static str,
     /// Packets must have been lost, and sent again.
     lossy: bool,
 }
 
-fn cases() -> [Case; 5] {
+fn cases() -> [Case; 6] {
     [
         Case {
             name: "two guests",
@@ -31,6 +34,17 @@ fn cases() -> [Case; 5] {
             command: "vm_between ibv_rc_pingpong -g $VM_GID -n 100 -e && vm_between ib_write_bw -F -x $VM_GID -n 20 \
                       && [ \"$($VM_SSH $VM_PEERS echo through ssh from $VM_ID)\" = \"through ssh from $VM_ID\" ] \
                       && vm_barrier end && echo well done",
+            expected: "well done",
+            lossy: false,
+        },
+        Case {
+            name: "MPI over two guests",
+            machines: Machines::guests(2),
+            // Two ranks on each: within a guest by shared memory, between them by verbs.
+            command: "ulimit -l unlimited; if [ $VM_ID = 0 ]; then \
+                      BIN/verbena doctor --rdma || exit; for program in ring collectives wildcards; do \
+                      timeout 100 BIN/mpiexec --agent $VM_SSH --hosts vm0:2,vm1:2 PROGRAMS/$program || exit; done; \
+                      fi; vm_barrier end; echo well done",
             expected: "well done",
             lossy: false,
         },
@@ -94,10 +108,15 @@ pub(super) fn test(project: &Project, filter: Option<&str>) -> Result<Tally> {
 
 impl Case {
     fn run(&self, project: &Project, kernel: &Kernel) -> Result<()> {
-        let command = match self.command.contains("SUITE") {
-            true => self.command.replace("SUITE", &suite(project)?.display().to_string()),
-            false => self.command.to_owned(),
-        };
+        let mut command = self.command.to_owned();
+        if command.contains("SUITE") {
+            command = command.replace("SUITE", &suite(project)?.display().to_string());
+        }
+        if command.contains("PROGRAMS") {
+            let (bin, programs) = (project.prefix().join("bin"), programs(project)?);
+            command = command.replace("BIN", &bin.display().to_string());
+            command = command.replace("PROGRAMS", &programs.display().to_string());
+        }
         let outcome = run(
             project,
             kernel,
@@ -125,6 +144,20 @@ impl Case {
         );
         Ok(())
     }
+}
+
+/// Installs, and compiles the MPI programs of the cases.
+fn programs(project: &Project) -> Result<PathBuf> {
+    install::install(&project.prefix())?;
+    let folder = project.target.join("vm/programs");
+    std::fs::create_dir_all(&folder)?;
+    for name in ["ring", "collectives", "wildcards"] {
+        let mut mpicc = Command::new(project.prefix().join("bin/mpicc"));
+        mpicc.args(["-O2", "-o"]).arg(folder.join(name));
+        mpicc.arg(project.root.join(format!("tests/programs/{name}.c"))).arg("-lm");
+        quietly(&mut mpicc, Duration::from_secs(100))?;
+    }
+    Ok(folder)
 }
 
 /// Builds the conformance suite of the verbs transport, which the guests run as it is.
