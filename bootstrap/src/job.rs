@@ -175,6 +175,11 @@ impl Job {
         }))
     }
 
+    /// True when the ranks of this host are more than its processors and take turns.
+    pub fn is_crowded(&self) -> bool {
+        self.local_size > self.processors
+    }
+
     /// Ends the job: the launcher prints `message` and ends all ranks. False if
     /// there is no launcher to do it. The caller exits by itself.
     pub fn abort(&self, code: i32, message: &str) -> bool {

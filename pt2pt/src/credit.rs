@@ -21,20 +21,21 @@ impl Protocol {
     /// An eager message of that many bytes from `from` needs no memory any more.
     #[inline]
     pub(crate) fn owe(&mut self, from: Peer, bytes: u64) {
-        let half = self.peers.budget() / 2;
-        let peer = self.peers.of(from);
-        peer.owed += cost(bytes);
-        if peer.owed >= half {
-            self.pay(from);
-        }
+        self.owe_for(from, bytes, 0);
     }
 
     /// An eager message has come from `from` and was stored where it belongs.
     #[inline]
     pub(crate) fn count_stored(&mut self, from: Peer, bytes: u64) {
+        self.owe_for(from, bytes, 1);
+    }
+
+    /// Both in one look at the peer.
+    #[inline(always)]
+    fn owe_for(&mut self, from: Peer, bytes: u64, arrivals: u64) {
         let half = self.peers.budget() / 2;
         let peer = self.peers.of(from);
-        peer.arrived += 1;
+        peer.arrived += arrivals;
         peer.owed += cost(bytes);
         if peer.owed >= half {
             self.pay(from);

@@ -103,13 +103,6 @@ impl<T: Transport> Engine<T> {
         self.protocol.requests.finish(id)
     }
 
-    /// As [`Engine::finish`], for what ended as it should: the sender's rank in the
-    /// communicator, the tag, and the bytes. `None` also when there is more to say.
-    #[inline(always)]
-    pub fn finish_well(&mut self, id: RequestId) -> Option<(u32, i32, u64)> {
-        self.protocol.requests.finish_well(id)
-    }
-
     /// A look at the outcome of a request that is over; it stays so.
     pub fn outcome(&self, id: RequestId) -> Option<Completion> {
         self.protocol.requests.outcome(id)

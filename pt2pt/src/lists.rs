@@ -70,23 +70,16 @@ impl<T, const N: usize> Lists<T, N> {
     /// Stores a value that stands in no list yet at an index of the caller's, over
     /// what was there.
     #[inline]
-    pub(crate) fn put(&mut self, index: u32, value: T)
-    where
-        T: Copy,
-    {
+    pub(crate) fn put(&mut self, index: u32, value: T) {
         if index as usize >= self.entries.len() {
-            self.reach(index, value);
+            self.reach(index);
         }
         self.entries[index as usize].value = Some(value);
     }
 
     #[cold]
-    fn reach(&mut self, index: u32, value: T)
-    where
-        T: Copy,
-    {
-        let filler = || Entry { links: [UNLINKED; N], value: Some(value) };
-        self.entries.resize_with(index as usize + 1, filler);
+    fn reach(&mut self, index: u32) {
+        self.entries.resize_with(index as usize + 1, || Entry { links: [UNLINKED; N], value: None });
     }
 
     /// Takes a value out; it must stand in no list any more.

@@ -214,19 +214,6 @@ impl Requests {
         self.complete(id, false);
     }
 
-    /// What came of a request that is done as it should be, without fault or
-    /// cancellation: the source, the tag and the bytes. Its slot is free afterwards.
-    #[inline(always)]
-    pub(crate) fn finish_well(&mut self, id: RequestId) -> Option<(u32, i32, u64)> {
-        let slot = self.find_mut(id)?;
-        if !matches!(slot.state, State::Done { cancelled: false, .. }) || slot.fault.is_some() {
-            return None;
-        }
-        let came = (slot.key.source, slot.key.tag, slot.bytes);
-        self.vacate(id);
-        Some(came)
-    }
-
     /// What came of a request that is done; its slot is free afterwards.
     #[inline]
     pub(crate) fn finish(&mut self, id: RequestId) -> Option<Completion> {

@@ -29,7 +29,7 @@ const MAX: usize = 0x23;
 /// The sizes at which algorithms change, from the knobs. All ranks of a job have to
 /// agree on them.
 pub(crate) fn thresholds(knobs: &Knobs, job: &Job) -> Thresholds {
-    let is_crowded = job.local_size > job.processors && job.local_size == job.size;
+    let is_crowded = job.is_crowded() && job.local_size == job.size;
     Thresholds {
         bcast_long: knobs.bytes(knob::COLL_BCAST_LONG),
         gather_long: knobs.bytes(knob::COLL_GATHER_LONG),

@@ -227,11 +227,6 @@ fn take_ready(
     each: &mut impl FnMut(usize, Outcome),
 ) -> Result<Option<Option<Generalized>>> {
     while let Some(request) = requests.get_mut(*next) {
-        if let Some(status) = p.take_plain(request) {
-            each(*next, Outcome { status, error: None });
-            *next += 1;
-            continue;
-        }
         match p.take(request)? {
             Some(Finished::Outcome(outcome)) => each(*next, outcome),
             Some(Finished::Generalized(calls)) => return Ok(Some(Some(calls))),

@@ -109,7 +109,7 @@ fn spin(job: &Job, knobs: &Knobs) -> Duration {
     if let Some(chosen) = knobs.duration(knob::WAIT_SPIN) {
         return chosen;
     }
-    if job.local_size > job.processors { Duration::ZERO } else { Duration::from_millis(5) }
+    if job.is_crowded() { Duration::ZERO } else { Duration::from_millis(5) }
 }
 
 fn routes(job: &Job, knobs: &Knobs) -> Result<Routes> {

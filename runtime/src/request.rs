@@ -248,16 +248,6 @@ impl Process {
         Ok(outcome)
     }
 
-    /// As [`Process::take`], for a plain message that arrived or left as it should.
-    /// `None` says nothing at all.
-    #[inline(always)]
-    pub(crate) fn take_plain(&mut self, handle: &mut usize) -> Option<Status> {
-        let Named::Message(id) = Named::of(*handle) else { return None };
-        let (source, tag, bytes) = self.core.as_mut()?.engine.finish_well(id)?;
-        *handle = REQUEST_NULL;
-        Some(Status::new(source as i32, tag, bytes))
-    }
-
     /// Takes what a complete request came to, and frees or deactivates it; the
     /// handle becomes MPI_REQUEST_NULL where the standard says so. `None` while
     /// it is not complete. Null and inactive requests give the empty status.
