@@ -88,8 +88,7 @@ pub(crate) fn futex_wait(word: *const AtomicU32, value: u32, private: i32, most:
     slept != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ETIMEDOUT)
 }
 
-/// Wakes who sleeps on the word. Nothing is read through the address: it may be
-/// that of a word which is no more.
+/// Wakes who sleeps on the word.
 pub(crate) fn futex_wake(word: *const AtomicU32, private: i32) {
     // SAFETY: FUTEX_WAKE reads nothing through the address.
     unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE | private, i32::MAX) };

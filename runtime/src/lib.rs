@@ -40,6 +40,7 @@ pub mod topology;
 mod wait;
 mod waiters;
 mod watcher;
+mod word;
 
 pub use abort::abort;
 pub use gate::with;

@@ -11,7 +11,7 @@
 //! - one is the **deputy**: it sleeps on its own word for a `slice` at most, and
 //!   then sees to it that nobody is forgotten. When no round was made meanwhile, it
 //!   becomes the driver.
-//! - the others are **followers** and sleep on their own words.
+//! - the others are **followers** and sleep on their own words ([`Word`]).
 //!
 //! Invariants, whenever the gate is open:
 //! - While anybody waits, a driver polls or sleeps in the kernel, or there is a
@@ -41,6 +41,7 @@ use crate::gate;
 use crate::process::{Process, Progress};
 use crate::recorder;
 use crate::wait;
+use crate::word::Word;
 
 /// How long a deputy sleeps: what a waiting thread loses at most when the driver
 /// has left MPI and does not come back.
@@ -68,16 +69,13 @@ mod word {
 /// A question: true once the asking thread has its answer.
 pub(crate) type Ask<'a> = dyn FnMut(&mut Process) -> bool + 'a;
 
-/// Names a waiting thread: the address of its word, on its stack.
-type Name = *const AtomicU32;
-
 /// Names a thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Thread(usize);
 
 /// Who is in the list.
 struct Entry {
-    name: Name,
+    name: Word,
     thread: Thread,
     ask: *mut Ask<'static>,
 }
@@ -87,19 +85,18 @@ enum Driver {
     /// This thread did and has left, most likely for a short time; 0 at first.
     Outside(Thread),
     /// This one is about it.
-    Polling(Name),
+    Polling(Word),
     /// This one sleeps in the kernel until something happens.
-    Asleep(Name, Bed),
+    Asleep(Word, Bed),
 }
 
 /// All that wait. Lives in the gate's mutex.
 pub(crate) struct Waiters {
     waiting: Vec<Entry>,
-    /// Answered, asleep and not woken yet. Only addresses: they may have
-    /// woken and gone.
-    deferred: Vec<(Name, Thread)>,
+    /// Answered, asleep and not woken yet. They may have woken and gone.
+    deferred: Vec<(Word, Thread)>,
     driver: Driver,
-    deputy: Option<Name>,
+    deputy: Option<Word>,
     /// Somebody is in the bed, perhaps roused already.
     in_bed: bool,
     /// Rounds of progress made by drivers.
@@ -117,7 +114,7 @@ static DRIVERLESS: AtomicBool = AtomicBool::new(true);
 /// Whom to wake.
 #[derive(Default)]
 pub(crate) struct Calls {
-    words: Vec<Name>,
+    words: Vec<Word>,
     bed: Option<Bed>,
 }
 
@@ -126,7 +123,7 @@ impl Calls {
     #[inline]
     pub(crate) fn make(self) {
         for word in self.words {
-            futex_wake(word, libc::FUTEX_PRIVATE_FLAG);
+            futex_wake(&raw const *word, libc::FUTEX_PRIVATE_FLAG);
         }
         if let Some(bed) = self.bed {
             bed.rouse();
@@ -272,8 +269,7 @@ impl Waiters {
             }
             self.driver = Driver::Outside(entry.thread);
         }
-        // SAFETY: its thread can't return before this word is said.
-        let before = unsafe { &*name }.swap(word::ANSWERED, Ordering::AcqRel);
+        let before = name.swap(word::ANSWERED, Ordering::AcqRel);
         if before == word::ASLEEP {
             if self.deputy.is_some() && is_scarce() {
                 self.deferred.push((name, entry.thread));
@@ -285,7 +281,7 @@ impl Waiters {
     }
 
     /// Wakes a sleeper. One that was the deputy can't be it any longer.
-    fn call(&mut self, name: Name) {
+    fn call(&mut self, name: Word) {
         if self.deputy == Some(name) {
             self.deputy = None;
         }
@@ -309,11 +305,9 @@ impl Waiters {
             return;
         }
         if let Some(entry) = self.waiting.first() {
-            // SAFETY: in the list, so its thread is inside `wait`.
-            let word = unsafe { &*entry.name };
             // One that is awake looks by itself before it sleeps.
-            if word.load(Ordering::Relaxed) == word::ASLEEP {
-                word.store(word::NUDGED, Ordering::Release);
+            if entry.name.load(Ordering::Relaxed) == word::ASLEEP {
+                entry.name.store(word::NUDGED, Ordering::Release);
                 self.calls.words.push(entry.name);
             }
         }
@@ -323,10 +317,8 @@ impl Waiters {
     fn leave_to_others(&mut self) {
         self.driver = Driver::Outside(Thread(0));
         for entry in &self.waiting {
-            // SAFETY: in the list, so its thread is inside `wait`.
-            let word = unsafe { &*entry.name };
-            if word.load(Ordering::Relaxed) == word::ASLEEP {
-                word.store(word::NUDGED, Ordering::Release);
+            if entry.name.load(Ordering::Relaxed) == word::ASLEEP {
+                entry.name.store(word::NUDGED, Ordering::Release);
                 self.calls.words.push(entry.name);
             }
         }
@@ -334,7 +326,7 @@ impl Waiters {
 
     /// If it is the deputy, it is none any more: it leaves, or has another role.
     fn resign(&mut self, me: &Me) {
-        if self.deputy == Some(me.name()) {
+        if self.deputy == Some(me.word) {
             self.deputy = None;
             self.appoint();
         }
@@ -358,7 +350,7 @@ impl Waiters {
         if unsafe { (*ask)(process) } {
             return Next::Return;
         }
-        self.waiting.push(Entry { name: me.name(), thread: me.thread, ask });
+        self.waiting.push(Entry { name: me.word, thread: me.thread, ask });
         if me.attends {
             return Next::Follow;
         }
@@ -376,7 +368,7 @@ impl Waiters {
             // It drives when nobody did for a while: see `tick`.
             _ if me.attends => Next::Follow,
             Driver::Outside(thread) if thread == me.thread || thread == Thread(0) || !is_scarce() => {
-                self.driver = Driver::Polling(me.name());
+                self.driver = Driver::Polling(me.word);
                 self.resign(me);
                 Next::Drive
             }
@@ -414,7 +406,7 @@ impl Waiters {
     fn demoted(&self, me: &Me) -> Option<Next> {
         match self.driver {
             _ if me.is_answered() => Some(Next::Return),
-            Driver::Polling(name) if name == me.name() => None,
+            Driver::Polling(name) if name == me.word => None,
             _ => Some(Next::Follow),
         }
     }
@@ -434,7 +426,7 @@ impl Waiters {
         let bed = process.engine().and_then(|engine| engine.arm()).map(Bed::from);
         if let Some(bed) = bed {
             self.in_bed = true;
-            self.driver = Driver::Asleep(me.name(), bed);
+            self.driver = Driver::Asleep(me.word, bed);
         }
         Ok(bed)
     }
@@ -442,7 +434,7 @@ impl Waiters {
     fn get_up(&mut self, me: &Me, process: &mut Process) -> Option<Next> {
         self.in_bed = false;
         if let Driver::Asleep(name, _) = self.driver
-            && name == me.name()
+            && name == me.word
         {
             if let Some(engine) = process.engine() {
                 engine.disarm();
@@ -465,13 +457,13 @@ impl Waiters {
             self.resign(me);
             return Rest::Sleep { deputy: None };
         }
-        let is_deputy = *self.deputy.get_or_insert(me.name()) == me.name();
+        let is_deputy = *self.deputy.get_or_insert(me.word) == me.word;
         Rest::Sleep { deputy: is_deputy.then_some(self.rounds) }
     }
 
     /// Somebody who was the deputy when it lay down is awake again; `rounds` were made then.
     fn tick(&mut self, me: &Me, timed_out: bool, rounds: u64) -> Next {
-        let is_deputy = self.deputy == Some(me.name());
+        let is_deputy = self.deputy == Some(me.word);
         if timed_out && is_deputy {
             self.wake_deferred();
         }
@@ -481,7 +473,7 @@ impl Waiters {
         }
         me.word.store(word::AWAKE, Ordering::Relaxed);
         if timed_out && is_deputy && self.rounds == rounds && !matches!(self.driver, Driver::Asleep(..)) {
-            self.driver = Driver::Polling(me.name());
+            self.driver = Driver::Polling(me.word);
             self.resign(me);
             return Next::Drive;
         }
@@ -490,23 +482,29 @@ impl Waiters {
 }
 
 impl Driver {
-    fn is(&self, name: Name) -> bool {
+    fn is(&self, name: Word) -> bool {
         matches!(self, Driver::Polling(it) | Driver::Asleep(it, _) if *it == name)
     }
 }
 
-/// A waiting thread, on its own stack.
+/// A waiting thread.
 struct Me {
-    word: AtomicU32,
+    word: Word,
     thread: Thread,
     /// It is the attendant, and waits for nothing.
     attends: bool,
     has_spun: Cell<bool>,
 }
 
+impl Drop for Me {
+    fn drop(&mut self) {
+        self.word.give_back();
+    }
+}
+
 impl Me {
     fn new(thread: Thread, attends: bool) -> Me {
-        Me { word: AtomicU32::new(word::AWAKE), thread, attends, has_spun: Cell::new(attends) }
+        Me { word: Word::take(word::AWAKE), thread, attends, has_spun: Cell::new(attends) }
     }
 
     fn wait(&self, ask: &mut Ask<'_>, awaited: &dyn Fn() -> Option<Waiting>) {
@@ -522,10 +520,6 @@ impl Me {
                 Next::Follow => self.follow(),
             }
         }
-    }
-
-    fn name(&self) -> Name {
-        &raw const self.word
     }
 
     fn is_answered(&self) -> bool {
@@ -581,11 +575,11 @@ impl Me {
         match gate::with_waiters(|_, waiters| waiters.lie_down(self)) {
             Rest::Over(next) => next,
             Rest::Sleep { deputy: None } => {
-                futex_wait(self.name(), word::ASLEEP, libc::FUTEX_PRIVATE_FLAG, wait::ORPHAN);
+                futex_wait(&raw const *self.word, word::ASLEEP, libc::FUTEX_PRIVATE_FLAG, wait::ORPHAN);
                 if self.is_answered() { Next::Return } else { Next::Follow }
             }
             Rest::Sleep { deputy: Some(rounds) } => {
-                let timed_out = futex_wait(self.name(), word::ASLEEP, libc::FUTEX_PRIVATE_FLAG, slice());
+                let timed_out = futex_wait(&raw const *self.word, word::ASLEEP, libc::FUTEX_PRIVATE_FLAG, slice());
                 gate::with_waiters(|_, waiters| waiters.tick(self, timed_out, rounds))
             }
         }
