@@ -8,17 +8,16 @@ static void *half_round_trip(void *argument) {
     size_t size = thread->size;
     int rank = bench_rank(), peer = 1 - rank, tag = thread->number + 1, iterations = bench_iterations(o, size);
     unsigned char *out = bench_buffer(size), *in = bench_buffer(size);
-    double start = 0;
     threads_meet(thread);
     for (int round = -bench_warmup(o, iterations); round < iterations; round++) {
-        if (round == 0) start = bench_now();
+        if (round == 0) threads_meet(thread);
         if (o->check) bench_fill(out, size, round * 64 + tag);
         if (rank == 0) MPI_Send(out, (int)size, MPI_CHAR, peer, tag, MPI_COMM_WORLD);
         MPI_Recv(in, (int)size, MPI_CHAR, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         if (rank == 1) MPI_Send(out, (int)size, MPI_CHAR, peer, tag, MPI_COMM_WORLD);
         if (o->check) bench_verify(in, size, round * 64 + tag);
     }
-    thread->took = (bench_now() - start) / (2.0 * iterations);
+    thread->took = (bench_now() - *thread->start) / (2.0 * iterations);
     free(out), free(in);
     return NULL;
 }

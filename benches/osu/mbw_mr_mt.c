@@ -9,13 +9,12 @@ static void *windows(void *argument) {
     int rank = bench_rank(), iterations = bench_iterations(o, size);
     unsigned char *data = window_buffer(o);
     MPI_Request *requests = window_requests(o);
-    double start = 0;
     threads_meet(thread);
     for (int round = -bench_warmup(o, iterations); round < iterations; round++) {
-        if (round == 0) start = bench_now();
+        if (round == 0) threads_meet(thread);
         window_pass(o, data, size, round, rank == 0, 1 - rank, thread->number, MPI_COMM_WORLD, requests);
     }
-    thread->took = (bench_now() - start) / iterations;
+    thread->took = (bench_now() - *thread->start) / iterations;
     free(data), free(requests);
     return NULL;
 }

@@ -1,6 +1,7 @@
 /* What the multi-threaded programs share: thread i of rank 0 talks to thread i
  * of rank 1, all at once. A barrier of threads and a barrier of ranks stand
- * before each start, so that the slowest start does not count. */
+ * between the warm-up and what is measured, and all threads count from the same
+ * moment: where they take turns, waiting for one's turn counts. */
 #ifndef VERBENA_BENCH_THREADS_H
 #define VERBENA_BENCH_THREADS_H
 
@@ -13,6 +14,7 @@ typedef struct thread_state {
     size_t size;
     int number;
     pthread_barrier_t *together;
+    double *start;             /* when all were ready: the same for all */
     double took;               /* seconds of an iteration */
 } thread_state;
 
@@ -26,7 +28,10 @@ static inline void threads_init(int *argc, char ***argv) {
 /* All threads of all ranks wait for each other. */
 static inline void threads_meet(thread_state *thread) {
     pthread_barrier_wait(thread->together);
-    if (thread->number == 0) MPI_Barrier(MPI_COMM_WORLD);
+    if (thread->number == 0) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        *thread->start = bench_now();
+    }
     pthread_barrier_wait(thread->together);
 }
 
@@ -34,10 +39,11 @@ static inline void threads_meet(thread_state *thread) {
 static inline void threads_run(const bench_options *o, size_t size, void *(*body)(void *), thread_state *all) {
     pthread_t *threads = malloc(sizeof *threads * o->threads);
     pthread_barrier_t together;
+    double start = 0;
     if (!threads) MPI_Abort(MPI_COMM_WORLD, 1);
     pthread_barrier_init(&together, NULL, o->threads);
     for (int i = 0; i < o->threads; i++) {
-        all[i] = (thread_state){o, size, i, &together, 0};
+        all[i] = (thread_state){o, size, i, &together, &start, 0};
         if (pthread_create(&threads[i], NULL, body, &all[i])) MPI_Abort(MPI_COMM_WORLD, 1);
     }
     for (int i = 0; i < o->threads; i++) pthread_join(threads[i], NULL);
