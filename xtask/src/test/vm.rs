@@ -1,6 +1,8 @@
 //! Real ibverbs over Soft-RoCE, in virtual machines (see [`crate::vm`]).
 //!
-//! Speed means nothing here: the processors are emulated, and others use the host's.
+//! Speed means nothing here: the processors are emulated, and others use the host's. So time
+//! limits only end what hangs: they are ten times what is needed. Programs of others
+//! run where no packets are lost, for theirs do not all get over it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -26,7 +28,7 @@ struct Case {
     lossy: bool,
 }
 
-fn cases() -> [Case; 6] {
+fn cases() -> [Case; 5] {
     [
         Case {
             name: "two guests",
@@ -43,26 +45,16 @@ fn cases() -> [Case; 6] {
             // Two ranks on each: within a guest by shared memory, between them by verbs.
             command: "ulimit -l unlimited; if [ $VM_ID = 0 ]; then \
                       BIN/verbena doctor --rdma || exit; for program in PROGRAMS/*; do \
-                      timeout 100 BIN/mpiexec --agent $VM_SSH --hosts vm0:2,vm1:2 $program || exit; done; \
+                      timeout 200 BIN/mpiexec --agent $VM_SSH --hosts vm0:2,vm1:2 $program || exit; done; \
                       fi; vm_barrier end; echo well done",
             expected: "well done",
             lossy: false,
         },
         Case {
-            name: "a pair of devices that lose packets",
-            machines: Machines::pair(Some("2%")),
-            // Programs that poll and part by TCP. Those that wait for completion events,
-            // or leave while their last acknowledgement may be lost, hang now and then.
-            command: "for test in 'ib_send_lat' 'ib_read_lat' 'ib_write_bw -s 16384'; do \
-                      vm_between timeout 60 $test -F -x $VM_GID -n 100 || exit; done; echo well done",
-            expected: "well done",
-            lossy: true,
-        },
-        Case {
             name: "the verbs transport",
             machines: Machines::pair(None),
             command: "export VERBENA_TEST_DEVICES=\"$VM_DEVICES\"; ulimit -l unlimited; \
-                      timeout 170 SUITE --test-threads 1 storms connection never lies gone",
+                      timeout 500 SUITE --test-threads 1 storms connection never lies gone",
             expected: "test result: ok. 6 passed",
             lossy: false,
         },
@@ -70,7 +62,7 @@ fn cases() -> [Case; 6] {
             name: "the verbs transport where packets are lost",
             machines: Machines::pair(Some("1%")),
             command: "export VERBENA_TEST_DEVICES=\"$VM_DEVICES\"; ulimit -l unlimited; \
-                      timeout 170 SUITE --test-threads 1 connection",
+                      timeout 500 SUITE --test-threads 1 connection",
             expected: "test result: ok. 2 passed",
             lossy: true,
         },
@@ -124,7 +116,7 @@ impl Case {
                 machines: self.machines.clone(),
                 commands: vec![command],
                 link_down: Vec::new(),
-                timeout: Duration::from_secs(180),
+                timeout: Duration::from_secs(600),
                 results: project.target.join("vm/test"),
                 show: false,
             },

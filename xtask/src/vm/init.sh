@@ -80,6 +80,8 @@ if [ -e $share/key ] && [ -x $N/usr/sbin/dropbear ]; then
   $B cp $share/key $N/etc/dropbear/key; $B chmod 600 $N/etc/dropbear/key
   host dropbearkey -y -f /etc/dropbear/key | $B grep ^ssh >$N/root/.ssh/authorized_keys
   $B chown 0:0 $N/root; $B chmod 600 $N/root/.ssh/authorized_keys
+  # bash reads it at each command that comes by ssh, which may take seconds here.
+  : >$N/root/.bashrc
   host dropbear -r /etc/dropbear/key -s -m -p 22 -P /run/dropbear.pid
 fi
 
