@@ -20,12 +20,14 @@ pub enum Kind {
     /// An envelope without data ("request to send"). The body is an
     /// encoded [`crate::transport::Rts`].
     Rts = 3,
-    /// "Clear to send": receiver to sender, push the data to my request.
+    /// "Clear to send": receiver to sender, push the data to my request. With a body
+    /// (an encoded [`crate::transport::Region`]): or write it there.
     Cts = 4,
     /// A piece of a rendezvous, pushed by the sender.
     Data = 5,
     /// The receiver has matched the message and needs the sender's buffer no
-    /// more: a synchronous eager send was matched, or a rendezvous was pulled.
+    /// more: a synchronous eager send was matched, or a rendezvous was pulled. Or
+    /// the sender has written all of it to the receiver's memory.
     Done = 6,
     /// Sender to receiver: forget my envelope if you have not matched it.
     Cancel = 7,

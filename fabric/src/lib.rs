@@ -15,4 +15,6 @@ pub mod transport;
 
 pub use header::{Collective, CollectiveKind, Header, Kind};
 pub use memory::Memory;
-pub use transport::{Limits, Lost, Peer, Post, Region, Sink, Slot, Transfer, Transport, WaitOn};
+pub use transport::{
+    Atomic, Limits, Lost, OneSided, Peer, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
+};

@@ -22,8 +22,74 @@ pub struct Limits {
     /// Largest message that is sent eagerly; at most `frame - 8`.
     pub eager: usize,
     /// Smallest rendezvous that is pulled with `get` instead of pushed in
-    /// frames; `u64::MAX` where the route has no `get`.
+    /// frames; `u64::MAX` where the route has none.
     pub get_from: u64,
+    /// Smallest rendezvous, of those that are not pulled, that the sender may write
+    /// with `put` instead of pushing it; `u64::MAX` where the route has none.
+    pub put_from: u64,
+}
+
+/// What a peer may do with registered memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// Read it. The only one for memory that this process itself may not write.
+    Get,
+    /// Write it.
+    Put,
+    /// Read, write and change it atomically.
+    All,
+}
+
+/// What is done with memory of a peer without the peer's help.
+#[derive(Clone, Copy, Debug)]
+pub enum OneSided {
+    /// It is read into this memory of ours.
+    Get(Memory),
+    /// It is written from this memory of ours.
+    Put(Memory),
+    /// Its 64 bits change in one step; our memory, 8 bytes, gets what they were.
+    Atomic(Atomic, Memory),
+}
+
+/// A change of 64 bits, which are aligned and in the processor's byte order. One step
+/// for all that reach them through the same device, not for the owner's own stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Atomic {
+    /// Adds, round the end.
+    Add(u64),
+    /// Writes `new` if they are `expected`.
+    CompareSwap {
+        /// What they have to be.
+        expected: u64,
+        /// What they become.
+        new: u64,
+    },
+}
+
+impl OneSided {
+    /// Our side of it.
+    #[inline]
+    pub fn memory(&self) -> Memory {
+        match *self {
+            OneSided::Get(memory) | OneSided::Put(memory) | OneSided::Atomic(_, memory) => memory,
+        }
+    }
+}
+
+impl Atomic {
+    /// What becomes of `old`.
+    pub fn of(self, old: u64) -> u64 {
+        match self {
+            Atomic::Add(more) => old.wrapping_add(more),
+            Atomic::CompareSwap { expected, new } => {
+                if old == expected {
+                    new
+                } else {
+                    old
+                }
+            }
+        }
+    }
 }
 
 /// Where the body of a frame is written.
@@ -89,7 +155,7 @@ pub enum Transfer {
 }
 
 /// A peer's memory as the peer's transport described it for one-sided access.
-/// Travels in [`Rts`]; its meaning is the transport's own.
+/// Travels in [`Rts`] and in the body of a Cts; its meaning is the transport's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Region {
     /// Address in the owner's address space.
@@ -177,14 +243,19 @@ pub trait Transport {
     /// choice) to the sink; true if there was anything.
     fn poll(&mut self, sink: &mut impl Sink) -> bool;
 
-    /// Makes memory readable by `peer`'s `get`; `None` if the route can't.
-    fn register(&mut self, peer: Peer, memory: Memory) -> Option<Region>;
+    /// Lets `peer` do that with memory; `None` if the route can't.
+    fn register(&mut self, peer: Peer, memory: Memory, rights: Rights) -> Option<Region>;
 
     /// Ends what `register` began.
     fn release(&mut self, peer: Peer, region: Region);
 
-    /// Reads `into.len()` bytes at `from` (an offset into `region`) of `peer`.
-    fn get(&mut self, peer: Peer, region: &Region, from: u64, into: Memory, token: u64) -> Result<Transfer, Lost>;
+    /// Reads, writes or changes memory of `peer`: as many bytes of `region` from `at` on as our
+    /// side has. Several under way overtake each other and frames. What is written is in place when
+    /// it has finished, and seen by who hears of it by a frame. Our side of it stays valid and is
+    /// left alone until then. An atomic fails (no other does while the peer is there) when it can't
+    /// be told whether it was done.
+    fn one_sided(&mut self, peer: Peer, region: &Region, at: u64, what: OneSided, token: u64)
+    -> Result<Transfer, Lost>;
 
     /// Says that the caller is about to sleep. Afterwards whatever arrives, and
     /// room for what last found none, wakes what is returned. `None`: something
@@ -199,20 +270,40 @@ pub trait Transport {
     fn flush(&mut self) -> bool;
 }
 
+impl Region {
+    /// Bytes on the wire.
+    pub const SIZE: usize = 24;
+
+    /// Address (8), keys (4 x 4); little-endian.
+    pub fn encode(&self) -> [u8; Region::SIZE] {
+        let mut out = [0; Region::SIZE];
+        out[..8].copy_from_slice(&self.addr.to_le_bytes());
+        for (slot, key) in out[8..].chunks_exact_mut(4).zip(self.keys) {
+            slot.copy_from_slice(&key.to_le_bytes());
+        }
+        out
+    }
+
+    /// The reverse; `None` when the bytes are not a `Region`.
+    pub fn decode(body: &[u8]) -> Option<Region> {
+        let body: &[u8; Region::SIZE] = body.try_into().ok()?;
+        let key = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| body[at + i]));
+        let addr = u64::from_le_bytes(std::array::from_fn(|i| body[i]));
+        Some(Region { addr, keys: std::array::from_fn(|i| key(8 + 4 * i)) })
+    }
+}
+
 impl Rts {
     /// Bytes on the wire.
-    pub const SIZE: usize = 40;
+    pub const SIZE: usize = 16 + Region::SIZE;
 
-    /// `send` (8), has-region (8), address (8), keys (4 x 4); little-endian.
+    /// `send` (8), has-region (8), the region; little-endian.
     pub fn encode(&self) -> [u8; Rts::SIZE] {
         let mut out = [0; Rts::SIZE];
         out[..8].copy_from_slice(&self.send.to_le_bytes());
         if let Some(region) = &self.region {
             out[8] = 1;
-            out[16..24].copy_from_slice(&region.addr.to_le_bytes());
-            for (slot, key) in out[24..].chunks_exact_mut(4).zip(region.keys) {
-                slot.copy_from_slice(&key.to_le_bytes());
-            }
+            out[16..].copy_from_slice(&region.encode());
         }
         out
     }
@@ -220,14 +311,12 @@ impl Rts {
     /// The reverse; `None` when the bytes are not an `Rts`.
     pub fn decode(body: &[u8]) -> Option<Rts> {
         let body: &[u8; Rts::SIZE] = body.try_into().ok()?;
-        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| body[at + i]));
-        let key = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| body[at + i]));
         let region = match body[8] {
             0 => None,
-            1 => Some(Region { addr: word(16), keys: std::array::from_fn(|i| key(24 + 4 * i)) }),
+            1 => Some(Region::decode(&body[16..])?),
             _ => return None,
         };
-        Some(Rts { send: word(0), region })
+        Some(Rts { send: u64::from_le_bytes(std::array::from_fn(|i| body[i])), region })
     }
 }
 

@@ -40,14 +40,14 @@ impl<T: Transport> Engine<T> {
 impl Protocol {
     fn cancel(&mut self, id: RequestId) {
         let Some(request) = self.requests.find_mut(id) else { return };
-        match &mut request.state {
+        match request.state {
             State::Posted => {
                 self.posted.remove(id.slot());
                 request.bytes = 0;
                 self.requests.complete(id, true);
             }
-            State::Queued { region } => {
-                let (peer, region) = (request.peer, region.take());
+            State::Queued => {
+                let (peer, region) = (request.peer, request.region.take());
                 self.requests.complete(id, true);
                 self.release(peer, region);
             }
@@ -97,10 +97,10 @@ impl Protocol {
         let id = RequestId::from_bits(header.context);
         let Some(request) = self.requests.find_mut(id).filter(|request| request.peer == from) else { return };
         let cancelled = header.length == 1;
-        match &mut request.state {
+        match request.state {
             State::Recalling => self.requests.complete(id, cancelled),
-            State::Announced { region, recalled: true } if cancelled => {
-                let region = region.take();
+            State::Announced { recalled: true } if cancelled => {
+                let region = request.region.take();
                 self.requests.complete(id, true);
                 self.release(from, region);
             }

@@ -45,8 +45,8 @@ pub(crate) struct Protocol {
     pub(crate) peers: Peers,
     /// Slots of peers with frames to post or data to push, in turn.
     pub(crate) busy: VecDeque<usize>,
-    /// Receives whose one-sided transfer is to be started.
-    pub(crate) pulls: VecDeque<RequestId>,
+    /// Requests whose one-sided transfer is to be started.
+    pub(crate) transfers: VecDeque<RequestId>,
     /// Registrations that are over.
     pub(crate) releases: Vec<(Peer, Region)>,
     /// Something was added to the three lists above since they were last looked at.
@@ -67,7 +67,7 @@ impl<T: Transport> Engine<T> {
             unexpected: Unexpected::new(),
             peers: Peers::new(settings.unexpected_bytes_per_peer),
             busy: VecDeque::new(),
-            pulls: VecDeque::new(),
+            transfers: VecDeque::new(),
             releases: Vec::new(),
             noted: false,
             news: false,
@@ -134,7 +134,7 @@ impl<T: Transport> Engine<T> {
     /// has yet to send.
     pub fn is_drained(&mut self) -> bool {
         let owes_data = self.protocol.requests.active().any(|(_, request)| match request.state {
-            State::Pulling { .. } | State::Filling { .. } | State::Pushing { .. } => true,
+            State::Pulling { .. } | State::Filling { .. } | State::Pushing { .. } | State::Writing { .. } => true,
             _ => request.is_send() && request.detached,
         });
         // A peer that misses a credit is not held up, and may be gone by now.

@@ -59,13 +59,13 @@ impl Protocol {
 
     fn lose_request(&mut self, id: RequestId, lost: &Lost) {
         let request = self.requests.held(id);
-        match &mut request.state {
+        match request.state {
             // The device may still write: it will say when it does not.
-            State::Pulling { started: true, .. } => {}
+            State::Pulling { started: true, .. } | State::Writing { started: true, .. } => {}
             // The send itself had succeeded.
             State::Recalling => self.requests.complete(id, false),
-            State::Queued { region } | State::Announced { region, .. } => {
-                let region = region.take();
+            State::Queued | State::Announced { .. } | State::Filling { .. } => {
+                let region = request.region.take();
                 self.requests.fail(id, Fault::Lost(lost.clone()));
                 self.release(lost.peer, region);
             }

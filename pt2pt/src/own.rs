@@ -41,7 +41,7 @@ impl Protocol {
         if self.send_own_now(mode, &head, &buffer) {
             self.sent_early(id);
         } else {
-            self.requests.held(id).state = State::Announced { region: None, recalled: false };
+            self.requests.held(id).state = State::Announced { recalled: false };
             self.park_own(&head, Content::Own(id));
         }
     }

@@ -14,6 +14,8 @@ use crate::requests::RequestId;
 pub(crate) enum Frame {
     /// The envelope of a send.
     Envelope(RequestId),
+    /// The Cts of a receive.
+    ClearToSend(RequestId),
     /// A control frame, which is a header alone.
     Control(Header),
 }

@@ -28,7 +28,7 @@ impl<T: Transport> Engine<T> {
     /// One round of what is to leave.
     fn work(&mut self) -> bool {
         self.protocol.noted = false;
-        let mut moved = self.pull();
+        let mut moved = self.transfer();
         for _ in 0..self.protocol.busy.len() {
             moved |= self.flush_next();
         }
@@ -73,11 +73,12 @@ impl<T: Transport> Engine<T> {
             Frame::Envelope(id) => {
                 let request = self.protocol.requests.find(id);
                 // A send that was cancelled in the queue has gone from it here.
-                match request.is_some_and(|request| matches!(request.state, State::Queued { .. })) {
+                match request.is_some_and(|request| matches!(request.state, State::Queued)) {
                     true => self.post_envelope(slot, id),
                     false => Ok(Post::Sent),
                 }
             }
+            Frame::ClearToSend(id) => self.post_cts(id),
             Frame::Control(header) => {
                 let peer = self.protocol.peers.at(slot).peer;
                 self.transport.post(peer, &header, 0, |_| {})
@@ -90,7 +91,7 @@ impl Protocol {
     /// Whether anything is to leave.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
-        self.noted || !self.busy.is_empty() || !self.pulls.is_empty()
+        self.noted || !self.busy.is_empty() || !self.transfers.is_empty()
     }
 
     /// A frame of another kind than most.
@@ -99,7 +100,7 @@ impl Protocol {
         match header.kind {
             Kind::EagerSync => self.eager_sync_arrived(from, header, body),
             Kind::Rts => self.rts_arrived(from, header, body),
-            Kind::Cts => self.cts_arrived(from, header),
+            Kind::Cts => self.cts_arrived(from, header, body),
             Kind::Data => self.data_arrived(from, header, body),
             Kind::Done => self.done_arrived(from, header),
             Kind::Cancel => self.cancel_arrived(from, header),
@@ -110,7 +111,7 @@ impl Protocol {
         }
     }
 
-    /// Whether any of it could leave now: pulls and blocked peers found no room.
+    /// Whether any of it could leave now: transfers and blocked peers found no room.
     pub(crate) fn can_go_on(&mut self) -> bool {
         let peers = &mut self.peers;
         self.noted || self.busy.iter().any(|&slot| !peers.at(slot).blocked)
@@ -130,8 +131,8 @@ impl Sink for Protocol {
     fn transferred(&mut self, token: u64, outcome: Result<(), Lost>) {
         let id = RequestId::from_bits(token);
         match outcome {
-            Ok(()) => self.pulled(id),
-            Err(lost) => self.pull_failed(id, lost),
+            Ok(()) => self.transfer_ended(id),
+            Err(lost) => self.transfer_failed(id, lost),
         }
     }
 

@@ -45,7 +45,7 @@ impl Protocol {
         let key = pattern.key();
         let head = Head { key, bytes: buffer.len(), part_of: PartOf::new(pattern.collective) };
         let found = self.unexpected.find(&key);
-        let state = if found.is_none() { State::Posted } else { State::Filling { got: 0 } };
+        let state = if found.is_none() { State::Posted } else { State::Filling { send: 0, got: 0 } };
         let id = self.requests.open(Mode::Standard, NOBODY, &head, buffer, state);
         match found {
             None => self.posted.post(key, id.slot()),
@@ -88,7 +88,7 @@ impl Protocol {
         let (key, arrived) = taken.expect("a message id is used once, and its message waits for it");
         let head = Head { key, bytes: arrived.bytes, part_of: arrived.part_of };
         let room = Head { bytes: buffer.len(), ..head };
-        let id = self.requests.open(Mode::Standard, NOBODY, &room, buffer, State::Filling { got: 0 });
+        let id = self.requests.open(Mode::Standard, NOBODY, &room, buffer, State::Filling { send: 0, got: 0 });
         self.hand_over(id, &head, arrived);
         id
     }

@@ -1,16 +1,17 @@
 //! Messages whose data stays with the sender until they are matched.
 //!
-//! The receiver pulls (one-sided) or lets the sender push (`Cts`, `Data`); both
-//! are drawn in `docs/protocol.md`. A Cts carries the number of bytes wanted in
-//! `source` (high half) and `root` (low half).
+//! The receiver pulls (one-sided) or lets the sender write (one-sided) or push
+//! (`Data`); all are drawn in `docs/protocol.md`. A Cts carries the number of bytes
+//! wanted in `source` (high half) and `root` (low half).
 
 use fabric::transport::Rts;
-use fabric::{Header, Kind, Lost, Peer, Post, Transfer, Transport};
+use fabric::{Header, Kind, Lost, OneSided, Peer, Post, Region, Rights, Transfer, Transport};
 
 use crate::eager::Content;
 use crate::engine::{Engine, Protocol};
 use crate::fault::Fault;
 use crate::message::Head;
+use crate::peers::Frame;
 use crate::requests::{RequestId, State};
 
 /// Data frames that one peer gets before it is the next one's turn.
@@ -42,43 +43,56 @@ impl Protocol {
         }
         let request = self.requests.held(id);
         if rts.region.is_some() && request.buffer.memory().is_some() {
-            request.state = State::Pulling { rts: Box::new(rts), started: false };
-            self.pulls.push_back(id);
+            request.state = State::Pulling { send: rts.send, started: false };
+            request.region = rts.region.map(Box::new);
+            self.transfers.push_back(id);
             self.noted = true;
         } else {
             self.clear_to_send(id, rts.send);
         }
     }
 
-    /// Asks the sender to push.
+    /// Asks the sender to push, or to write.
     fn clear_to_send(&mut self, id: RequestId, send: u64) {
         let request = self.requests.held(id);
-        request.state = State::Filling { got: 0 };
-        let (from, wanted) = (request.peer, request.bytes);
-        let (source, root) = ((wanted >> 32) as u32, wanted as u32);
-        let header = Header { source, root, context: send, length: id.to_bits(), ..Header::new(Kind::Cts) };
-        self.reply(from, header);
+        (request.state, request.region) = (State::Filling { send, got: 0 }, None);
+        let slot = self.peers.slot(request.peer);
+        self.enqueue(slot, Frame::ClearToSend(id));
     }
 
-    /// Tells the sender that its buffer is needed no more.
-    pub(crate) fn say_done(&mut self, to: Peer, send: u64) {
-        self.reply(to, Header { context: send, ..Header::new(Kind::Done) });
+    /// Tells the peer that nothing is missing any more for its request.
+    pub(crate) fn say_done(&mut self, to: Peer, request: u64) {
+        self.reply(to, Header { context: request, ..Header::new(Kind::Done) });
     }
 
-    /// A `Cts` frame: the receiver wants our data in frames.
-    pub(crate) fn cts_arrived(&mut self, from: Peer, header: &Header) {
+    /// A `Cts` frame: the receiver wants our data.
+    pub(crate) fn cts_arrived(&mut self, from: Peer, header: &Header, body: &[u8]) {
         let id = RequestId::from_bits(header.context);
         let Some(request) = self.requests.find_mut(id).filter(|request| request.peer == from) else { return };
-        let State::Announced { region, .. } = &mut request.state else { return };
-        let region = region.take();
+        let State::Announced { .. } = request.state else { return };
+        let region = request.region.take();
         let wanted = u64::from(header.source) << 32 | u64::from(header.root);
-        let end = wanted.min(request.bytes);
-        request.state = State::Pushing { target: header.length, offset: 0, end };
+        let (target, end) = (header.length, wanted.min(request.bytes));
+        match Region::decode(body).filter(|_| end > 0 && request.buffer.memory().is_some()) {
+            Some(theirs) => {
+                request.state = State::Writing { target, end, started: false };
+                request.region = Some(Box::new(theirs));
+                self.transfers.push_back(id);
+                self.noted = true;
+            }
+            None => self.push_later(id, target, end),
+        }
         self.release(from, region);
+    }
+
+    /// Has a send's data pushed up to byte `end`.
+    fn push_later(&mut self, id: RequestId, target: u64, end: u64) {
         if end == 0 {
             return self.requests.complete(id, false);
         }
-        let slot = self.peers.slot(from);
+        let request = self.requests.held(id);
+        (request.state, request.region) = (State::Pushing { target, offset: 0, end }, None);
+        let slot = self.peers.slot(request.peer);
         self.peers.at(slot).pushing.push_back(id);
         self.set_busy(slot);
     }
@@ -87,7 +101,7 @@ impl Protocol {
     pub(crate) fn data_arrived(&mut self, from: Peer, header: &Header, data: &[u8]) {
         let id = RequestId::from_bits(header.context);
         let Some(request) = self.requests.find_mut(id).filter(|request| request.peer == from) else { return };
-        let State::Filling { got } = &mut request.state else { return };
+        let State::Filling { got, .. } = &mut request.state else { return };
         let end = header.length.checked_add(data.len() as u64);
         if end.is_none_or(|end| end > request.bytes) {
             return;
@@ -95,50 +109,71 @@ impl Protocol {
         request.buffer.unpack(header.length, data);
         *got += data.len() as u64;
         if *got >= request.bytes {
+            let region = request.region.take();
             self.requests.complete(id, false);
+            self.release(from, region);
         }
     }
 
-    /// A `Done` frame: our message was matched, and its data is not needed any
-    /// more.
+    /// A `Done` frame: our message was matched and its data is not needed any more,
+    /// or what we receive has been written.
     pub(crate) fn done_arrived(&mut self, from: Peer, header: &Header) {
         let id = RequestId::from_bits(header.context);
         let Some(request) = self.requests.find_mut(id).filter(|request| request.peer == from) else { return };
-        let State::Announced { region, .. } = &mut request.state else { return };
-        let region = region.take();
+        let is_awaited = match request.state {
+            State::Announced { .. } => true,
+            State::Filling { .. } => request.region.is_some(),
+            _ => false,
+        };
+        if !is_awaited {
+            return;
+        }
+        let region = request.region.take();
         self.requests.complete(id, false);
         self.release(from, region);
     }
 
-    /// A one-sided transfer that was under way has ended.
-    pub(crate) fn pulled(&mut self, id: RequestId) {
-        let Some(request) = self.requests.find(id) else { return };
-        let State::Pulling { rts, .. } = &request.state else { return };
-        let (from, send) = (request.peer, rts.send);
+    /// A one-sided transfer has ended.
+    pub(crate) fn transfer_ended(&mut self, id: RequestId) {
+        let Some(request) = self.requests.find_mut(id) else { return };
+        let (State::Pulling { send: theirs, .. } | State::Writing { target: theirs, .. }) = request.state else {
+            return;
+        };
+        request.region = None;
+        let peer = request.peer;
         self.requests.complete(id, false);
-        self.say_done(from, send);
+        self.say_done(peer, theirs);
+    }
+
+    /// The transport does not do it: the data goes in frames.
+    fn transfer_refused(&mut self, id: RequestId) {
+        match self.requests.held(id).state {
+            State::Pulling { send, .. } => self.clear_to_send(id, send),
+            State::Writing { target, end, .. } => self.push_later(id, target, end),
+            _ => {}
+        }
     }
 
     /// A one-sided transfer that was under way has failed with its peer.
     #[cold]
-    pub(crate) fn pull_failed(&mut self, id: RequestId, lost: Lost) {
+    pub(crate) fn transfer_failed(&mut self, id: RequestId, lost: Lost) {
         self.lose(&lost);
-        let pulling = |state: &State| matches!(state, State::Pulling { .. });
-        if self.requests.find(id).is_some_and(|request| pulling(&request.state)) {
+        let is_under_way = |state: &State| matches!(state, State::Pulling { .. } | State::Writing { .. });
+        if self.requests.find(id).is_some_and(|request| is_under_way(&request.state)) {
             self.requests.fail(id, Fault::Lost(lost));
         }
     }
 }
 
 impl<T: Transport> Engine<T> {
-    /// Starts the transfers that are to be pulled; true if any got further.
-    pub(crate) fn pull(&mut self) -> bool {
+    /// Starts one-sided transfers; true if any got further.
+    pub(crate) fn transfer(&mut self) -> bool {
         let mut moved = false;
-        for _ in 0..self.protocol.pulls.len() {
-            let Some(id) = self.protocol.pulls.pop_front() else { break };
-            match self.pull_one(id) {
+        for _ in 0..self.protocol.transfers.len() {
+            let Some(id) = self.protocol.transfers.pop_front() else { break };
+            match self.transfer_one(id) {
                 Ok(true) => moved = true,
-                Ok(false) => self.protocol.pulls.push_back(id),
+                Ok(false) => self.protocol.transfers.push_back(id),
                 Err(lost) => self.protocol.lose(&lost),
             }
         }
@@ -146,24 +181,56 @@ impl<T: Transport> Engine<T> {
     }
 
     /// False when there is no room for it now.
-    fn pull_one(&mut self, id: RequestId) -> Result<bool, Lost> {
+    fn transfer_one(&mut self, id: RequestId) -> Result<bool, Lost> {
         // It may have failed with its peer in the meantime.
         let Some(request) = self.protocol.requests.find_mut(id) else { return Ok(true) };
-        let State::Pulling { rts, started } = &mut request.state else { return Ok(true) };
-        let (Some(region), Some(memory)) = (rts.region, request.buffer.memory()) else { return Ok(true) };
-        let (peer, send) = (request.peer, rts.send);
-        let into = memory.slice(0, request.bytes as usize);
-        let transfer = match self.transport.limits(peer).get_from {
-            u64::MAX => Transfer::Refused,
-            _ => self.transport.get(peer, &region, 0, into, id.to_bits())?,
+        let limits = self.transport.limits(request.peer);
+        let Some(memory) = request.buffer.memory() else { return Ok(true) };
+        let (what, from, started) = match &mut request.state {
+            State::Pulling { started, .. } => {
+                (OneSided::Get(memory.slice(0, request.bytes as usize)), limits.get_from, started)
+            }
+            State::Writing { end, started, .. } => {
+                (OneSided::Put(memory.slice(0, *end as usize)), limits.put_from, started)
+            }
+            _ => return Ok(true),
+        };
+        let transfer = match &request.region {
+            Some(region) if from != u64::MAX => {
+                self.transport.one_sided(request.peer, region, 0, what, id.to_bits())?
+            }
+            _ => Transfer::Refused,
         };
         match transfer {
-            Transfer::Done => self.protocol.pulled(id),
+            Transfer::Done => self.protocol.transfer_ended(id),
             Transfer::Started => *started = true,
             Transfer::NoRoom => return Ok(false),
-            Transfer::Refused => self.protocol.clear_to_send(id, send),
+            Transfer::Refused => self.protocol.transfer_refused(id),
         }
         Ok(true)
+    }
+
+    /// Posts the Cts of a receive, and lets the sender write where the route offers that.
+    pub(crate) fn post_cts(&mut self, id: RequestId) -> Result<Post, Lost> {
+        // A peer that lies may have ended it before it was asked.
+        let Some(request) = self.protocol.requests.find_mut(id) else { return Ok(Post::Sent) };
+        let State::Filling { send, .. } = request.state else { return Ok(Post::Sent) };
+        let (from, wanted, region) = (request.peer, request.bytes, &mut request.region);
+        if region.is_none()
+            && wanted >= self.transport.limits(from).put_from
+            && let Some(memory) = request.buffer.memory()
+        {
+            let memory = memory.slice(0, wanted as usize);
+            *region = self.transport.register(from, memory, Rights::Put).map(Box::new);
+        }
+        let (source, root) = ((wanted >> 32) as u32, wanted as u32);
+        let header = Header { source, root, context: send, length: id.to_bits(), ..Header::new(Kind::Cts) };
+        let len = if region.is_some() { Region::SIZE } else { 0 };
+        self.transport.post(from, &header, len, |slot| {
+            if let Some(region) = region {
+                slot.copy_from_slice(&region.encode());
+            }
+        })
     }
 
     /// Pushes pieces to one peer, of each of its messages in turn, while there is

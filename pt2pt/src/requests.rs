@@ -5,7 +5,6 @@
 //! or a peer sent it. The four bits above are free for whoever hands ids out.
 //! `docs/protocol.md` draws the states.
 
-use fabric::transport::Rts;
 use fabric::{Memory, Peer, Region};
 use objects::Buffer;
 
@@ -53,25 +52,30 @@ impl RequestId {
 }
 
 /// Where a request is.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum State {
     /// The slot is not in use; `next` is the next such slot.
     Free { next: u32 },
     /// A send whose envelope is not posted: it is new, or waits for room.
-    Queued { region: Option<Box<Region>> },
+    Queued,
     /// A send whose envelope is out, and which ends when it is matched.
-    Announced { region: Option<Box<Region>>, recalled: bool },
+    Announced { recalled: bool },
     /// A send whose data is being pushed to the peer's request `target`, up to
     /// byte `end`.
     Pushing { target: u64, offset: u64, end: u64 },
+    /// A send whose data up to byte `end` is to be written for the peer's request
+    /// `target`, or (`started`) is on its way.
+    Writing { target: u64, end: u64, started: bool },
     /// A send that had completed; its cancellation awaits the answer.
     Recalling,
     /// A receive that waits for a message.
     Posted,
-    /// A receive whose data is to be pulled, or (`started`) is on its way.
-    Pulling { rts: Box<Rts>, started: bool },
-    /// A receive whose data is being pushed by the peer; `got` bytes are here.
-    Filling { got: u64 },
+    /// A receive whose data is to be pulled from the peer's request `send`, or
+    /// (`started`) is on its way.
+    Pulling { send: u64, started: bool },
+    /// A receive whose data the peer pushes or writes from its request `send`; `got`
+    /// bytes were pushed.
+    Filling { send: u64, got: u64 },
     /// It is over. `recallable`: a send that completed before it was matched.
     Done { cancelled: bool, recallable: bool },
 }
@@ -93,6 +97,9 @@ pub(crate) struct Request {
     /// A send: the number of its envelope among all to this peer.
     pub(crate) sequence: u64,
     pub(crate) buffer: Buffer,
+    /// Ours, registered for the peer, of a send that is Queued or Announced and of a receive
+    /// that is Filling; the peer's while Writing or Pulling; else none.
+    pub(crate) region: Option<Box<Region>>,
     pub(crate) fault: Option<Box<Fault>>,
 }
 
@@ -112,7 +119,8 @@ impl Request {
     }
 
     pub(crate) fn is_send(&self) -> bool {
-        matches!(self.state, State::Queued { .. } | State::Announced { .. } | State::Pushing { .. } | State::Recalling)
+        use State::{Announced, Pushing, Queued, Recalling, Writing};
+        matches!(self.state, Queued | Announced { .. } | Pushing { .. } | Writing { .. } | Recalling)
     }
 }
 
@@ -161,6 +169,7 @@ impl Requests {
             bytes: 0,
             sequence: 0,
             buffer: Buffer::contiguous(Memory::EMPTY),
+            region: None,
             fault: None,
         });
         index
@@ -210,7 +219,8 @@ impl Requests {
     /// The end of an operation with a fault.
     #[cold]
     pub(crate) fn fail(&mut self, id: RequestId, fault: Fault) {
-        self.held(id).fault = Some(Box::new(fault));
+        let request = self.held(id);
+        (request.fault, request.region) = (Some(Box::new(fault)), None);
         self.complete(id, false);
     }
 

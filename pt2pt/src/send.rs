@@ -1,7 +1,7 @@
 //! A send starts (MPI-5.0 §3.4, §3.7.2), and its envelope leaves.
 
 use fabric::transport::Rts;
-use fabric::{Header, Kind, Lost, Peer, Post, Region, Transport};
+use fabric::{Header, Kind, Lost, Peer, Post, Region, Rights, Transport};
 use objects::Buffer;
 
 use crate::credit::cost;
@@ -53,8 +53,7 @@ impl<T: Transport> Engine<T> {
     /// Starts a send. What goes wrong is in the completion.
     pub fn send(&mut self, mode: Mode, to: Peer, envelope: Envelope, buffer: Buffer) -> RequestId {
         let head = envelope.head(buffer.len());
-        let state = State::Queued { region: None };
-        let id = self.protocol.requests.open(mode, to, &head, buffer, state);
+        let id = self.protocol.requests.open(mode, to, &head, buffer, State::Queued);
         if to == self.protocol.me {
             self.protocol.send_own(id);
         } else {
@@ -129,37 +128,35 @@ impl<T: Transport> Engine<T> {
             request.buffer.pack(0, data);
         })?;
         if posted == Post::Sent {
-            request.state = State::Announced { region: None, recalled: false };
+            request.state = State::Announced { recalled: false };
         }
         Ok(posted)
     }
 
     fn post_rts(&mut self, id: RequestId) -> Result<Post, Lost> {
-        let region = self.expose(id);
+        self.expose(id);
         let request = self.protocol.requests.held(id);
         let header = request.head().header(Kind::Rts, request.mode);
-        let rts = Rts { send: id.to_bits(), region: region.as_deref().copied() };
-        let posted = self.transport.post(request.peer, &header, Rts::SIZE, |slot| slot.copy_from_slice(&rts.encode()));
-        request.state = match posted {
-            Ok(Post::Sent) => State::Announced { region, recalled: false },
-            Ok(Post::NoRoom) | Err(_) => State::Queued { region },
-        };
-        posted
+        let rts = Rts { send: id.to_bits(), region: request.region.as_deref().copied() };
+        let posted =
+            self.transport.post(request.peer, &header, Rts::SIZE, |slot| slot.copy_from_slice(&rts.encode()))?;
+        if posted == Post::Sent {
+            request.state = State::Announced { recalled: false };
+        }
+        Ok(posted)
     }
 
     /// Lets the peer read the data of a send, where the route offers that.
-    fn expose(&mut self, id: RequestId) -> Option<Box<Region>> {
+    fn expose(&mut self, id: RequestId) {
         let request = self.protocol.requests.held(id);
-        if let State::Queued { region } = &mut request.state
-            && region.is_some()
+        let from = self.transport.limits(request.peer).get_from;
+        if request.region.is_none()
+            && request.bytes != 0
+            && request.bytes >= from
+            && let Some(memory) = request.buffer.memory()
         {
-            return region.take();
+            request.region = self.transport.register(request.peer, memory, Rights::Get).map(Box::new);
         }
-        if request.bytes == 0 || request.bytes < self.transport.limits(request.peer).get_from {
-            return None;
-        }
-        let memory = request.buffer.memory()?;
-        self.transport.register(request.peer, memory).map(Box::new)
     }
 }
 
@@ -169,10 +166,7 @@ impl crate::engine::Protocol {
     #[inline]
     pub(crate) fn sent_early(&mut self, id: RequestId) {
         let request = self.requests.held(id);
-        let region = match &mut request.state {
-            State::Queued { region } => region.take(),
-            _ => None,
-        };
+        let region = request.region.take();
         let (peer, detached) = (request.peer, request.detached);
         request.state = State::Done { cancelled: false, recallable: true };
         self.release(peer, region);

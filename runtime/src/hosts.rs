@@ -6,7 +6,9 @@
 
 use std::ops::Range;
 
-use fabric::{Header, Limits, Lost, Memory, Peer, Post, Region, Sink, Slot, Transfer, Transport, WaitOn};
+use fabric::{
+    Header, Limits, Lost, Memory, OneSided, Peer, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
+};
 use shm_transport::ShmTransport;
 use verbs_transport::VerbsTransport;
 
@@ -54,10 +56,10 @@ impl Transport for Hosts {
         self.far.poll(sink) | near
     }
 
-    fn register(&mut self, peer: Peer, memory: Memory) -> Option<Region> {
+    fn register(&mut self, peer: Peer, memory: Memory, rights: Rights) -> Option<Region> {
         match self.near(peer) {
-            Some(near) => near.register(peer, memory),
-            None => self.far.register(peer, memory),
+            Some(near) => near.register(peer, memory, rights),
+            None => self.far.register(peer, memory, rights),
         }
     }
 
@@ -68,10 +70,17 @@ impl Transport for Hosts {
         }
     }
 
-    fn get(&mut self, peer: Peer, region: &Region, from: u64, into: Memory, token: u64) -> Result<Transfer, Lost> {
+    fn one_sided(
+        &mut self,
+        peer: Peer,
+        region: &Region,
+        at: u64,
+        what: OneSided,
+        token: u64,
+    ) -> Result<Transfer, Lost> {
         match self.near(peer) {
-            Some(near) => near.get(peer, region, from, into, token),
-            None => self.far.get(peer, region, from, into, token),
+            Some(near) => near.one_sided(peer, region, at, what, token),
+            None => self.far.one_sided(peer, region, at, what, token),
         }
     }
 

@@ -3,7 +3,9 @@
 //! An enum, not `dyn`: the hot path pays one predictable branch. A process
 //! alone in its job has no transport at all.
 
-use fabric::{Header, Limits, Lost, Memory, Peer, Post, Region, Sink, Slot, Transfer, Transport, WaitOn};
+use fabric::{
+    Header, Limits, Lost, Memory, OneSided, Peer, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
+};
 use shm_transport::ShmTransport;
 
 use crate::hosts::Hosts;
@@ -19,7 +21,7 @@ pub enum Routes {
     Hosts(Box<Hosts>),
 }
 
-const NO_LIMITS: Limits = Limits { frame: 64, eager: 56, get_from: u64::MAX };
+const NO_LIMITS: Limits = Limits { frame: 64, eager: 56, get_from: u64::MAX, put_from: u64::MAX };
 
 #[cold]
 fn no_route(peer: Peer) -> Lost {
@@ -59,10 +61,10 @@ impl Transport for Routes {
         }
     }
 
-    fn register(&mut self, peer: Peer, memory: Memory) -> Option<Region> {
+    fn register(&mut self, peer: Peer, memory: Memory, rights: Rights) -> Option<Region> {
         match self {
-            Routes::Shm(shm) => shm.register(peer, memory),
-            Routes::Hosts(hosts) => hosts.register(peer, memory),
+            Routes::Shm(shm) => shm.register(peer, memory, rights),
+            Routes::Hosts(hosts) => hosts.register(peer, memory, rights),
             Routes::Alone => None,
         }
     }
@@ -75,10 +77,17 @@ impl Transport for Routes {
         }
     }
 
-    fn get(&mut self, peer: Peer, region: &Region, from: u64, into: Memory, token: u64) -> Result<Transfer, Lost> {
+    fn one_sided(
+        &mut self,
+        peer: Peer,
+        region: &Region,
+        at: u64,
+        what: OneSided,
+        token: u64,
+    ) -> Result<Transfer, Lost> {
         match self {
-            Routes::Shm(shm) => shm.get(peer, region, from, into, token),
-            Routes::Hosts(hosts) => hosts.get(peer, region, from, into, token),
+            Routes::Shm(shm) => shm.one_sided(peer, region, at, what, token),
+            Routes::Hosts(hosts) => hosts.one_sided(peer, region, at, what, token),
             Routes::Alone => Err(no_route(peer)),
         }
     }

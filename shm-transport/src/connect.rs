@@ -119,7 +119,8 @@ impl ShmTransport {
         // Pieces of larger messages are of this size: small enough for the two copies of
         // a message to go on side by side.
         let frame = Producer::max_body(segment.lines()).min((settings.eager_max as usize).max(PIECE) + LINE);
-        let limits = Limits { frame, eager: (settings.eager_max as usize).min(frame - 8), get_from };
+        let limits =
+            Limits { frame, eager: (settings.eager_max as usize).min(frame - 8), get_from, put_from: u64::MAX };
         ShmTransport {
             own,
             locals,

@@ -1,6 +1,8 @@
 //! The seam: what each call of [`Transport`] comes to on shared memory.
 
-use fabric::{Header, Limits, Lost, Memory, Peer, Post, Region, Sink, Slot, Transfer, Transport, WaitOn};
+use fabric::{
+    Header, Limits, Lost, Memory, OneSided, Peer, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
+};
 
 use crate::connect::ShmTransport;
 use crate::single_copy::{self, Access, Read};
@@ -22,14 +24,16 @@ impl Transport for ShmTransport {
         self.poll_rings(sink)
     }
 
-    fn register(&mut self, peer: Peer, memory: Memory) -> Option<Region> {
-        (self.limits_of(peer).get_from != u64::MAX).then(|| Region { addr: memory.addr(), keys: [0; 4] })
+    fn register(&mut self, peer: Peer, memory: Memory, rights: Rights) -> Option<Region> {
+        (rights == Rights::Get && self.limits_of(peer).get_from != u64::MAX)
+            .then(|| Region { addr: memory.addr(), keys: [0; 4] })
     }
 
     fn release(&mut self, _peer: Peer, _region: Region) {}
 
-    fn get(&mut self, peer: Peer, region: &Region, from: u64, into: Memory, _token: u64) -> Result<Transfer, Lost> {
-        let Some(local) = self.local(peer) else { return Ok(Transfer::Refused) };
+    /// Reads alone: the kernel copies.
+    fn one_sided(&mut self, peer: Peer, region: &Region, at: u64, what: OneSided, _: u64) -> Result<Transfer, Lost> {
+        let (Some(local), OneSided::Get(into)) = (self.local(peer), what) else { return Ok(Transfer::Refused) };
         // Two that both copy are faster; one alone does not wait for the other.
         if self.is_inside(local) {
             return Ok(Transfer::Refused);
@@ -38,7 +42,7 @@ impl Transport for ShmTransport {
             return Ok(Transfer::Refused);
         }
         let pid = self.segment.control(local).trial.pid.load(Ordering::Relaxed);
-        Ok(match single_copy::read(pid, region.addr.wrapping_add(from), into) {
+        Ok(match single_copy::read(pid, region.addr.wrapping_add(at), into) {
             Read::Done => Transfer::Done,
             Read::Failed => Transfer::Refused,
             Read::Forbidden => {

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use fabric::{Header, Kind, Lost, Memory, Peer, Post, Region, Sink, Transfer, Transport, WaitOn};
+use fabric::{Header, Kind, Lost, Memory, OneSided, Peer, Post, Region, Rights, Sink, Transfer, Transport, WaitOn};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::futex;
 use shm_transport::{Segment, SegmentError, Settings, ShmTransport, SingleCopy};
@@ -263,20 +263,20 @@ fn get(transport: &mut ShmTransport, region: &Region, from: u64, len: usize) -> 
     let mut bytes = vec![0; len];
     // SAFETY: valid for writes until `get` returns, which never says `Started`.
     let into = unsafe { Memory::new(bytes.as_mut_ptr(), len) };
-    (transport.get(peer(1), region, from, into, 0).unwrap(), bytes)
+    (transport.one_sided(peer(1), region, from, OneSided::Get(into), 0).unwrap(), bytes)
 }
 
 #[test]
 fn a_trial_that_reads_something_else_forbids_single_copies() {
     let secret = body(1, 5000);
     let (file, mut reader, mut owner) = pair();
-    assert!(owner.register(peer(0), Memory::EMPTY).is_some());
+    assert!(owner.register(peer(0), Memory::EMPTY, Rights::Get).is_some());
     // As if the process id meant another process here.
     std::fs::File::from(file).write_all_at(&[0x5A; 8], NUMBER).unwrap();
     assert_eq!(get(&mut reader, &region(&secret), 0, 5000), (Transfer::Refused, vec![0; 5000]));
     assert_eq!(post(&mut reader, peer(1), 0, 8), Post::Sent);
     assert_eq!(reader.limits(peer(1)).get_from, u64::MAX);
-    assert!(reader.register(peer(1), Memory::EMPTY).is_none());
+    assert!(reader.register(peer(1), Memory::EMPTY, Rights::Get).is_none());
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fabric::knobs::Knobs;
-use fabric::{Header, Kind, Lost, Memory, Peer, Post, Region, Sink, Transfer, Transport, WaitOn};
+use fabric::{Header, Kind, Lost, Memory, OneSided, Peer, Post, Region, Rights, Sink, Transfer, Transport, WaitOn};
 use tests::bytes::{Bytes, Shape};
 use tests::conformance::pattern_bytes;
 use tests::idle::until_readable;
@@ -134,14 +134,14 @@ impl End {
     fn one_read(&mut self, rank: u32, memory: Memory) {
         let next = self.heard.frames + 1;
         if rank == 0 {
-            let region = self.transport.register(self.peer, memory).expect("memory can be registered");
+            let region = self.transport.register(self.peer, memory, Rights::Get).expect("memory can be registered");
             self.send(Kind::Rts, &fabric::transport::Rts { send: 0, region: Some(region) }.encode());
             self.until(|heard| heard.frames >= next);
             return self.transport.release(self.peer, region);
         }
         self.until(|heard| heard.frames >= next);
         let (region, done) = (self.heard.region.expect("a region"), self.heard.transfers + 1);
-        let started = self.transport.get(self.peer, &region, 0, memory, 1);
+        let started = self.transport.one_sided(self.peer, &region, 0, OneSided::Get(memory), 1);
         assert_eq!(started, Ok(Transfer::Started));
         self.until(|heard| heard.transfers >= done);
         self.send(Kind::Done, &[]);

@@ -2,10 +2,10 @@
 //!
 //! `VERBENA_TEST_SEED` runs it with another seed.
 
-use fabric::sim::{Get, Options, fabric};
+use fabric::sim::{Manner, Options, fabric};
 use fabric::{Limits, Peer};
 use pt2pt::Settings;
-use tests::conformance::{Job, Weather, dying_peer, garbage, run, storm};
+use tests::conformance::{Job, Weather, dying_peer, garbage, one_sided, run, storm};
 
 fn seed() -> u64 {
     std::env::var("VERBENA_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_260_928)
@@ -13,13 +13,17 @@ fn seed() -> u64 {
 
 /// Small frames, few slots, long delays, reads that do as they please.
 const ROUGH: Options = Options {
-    limits: Limits { frame: 512, eager: 200, get_from: 3000 },
+    limits: Limits { frame: 512, eager: 200, get_from: 3000, put_from: u64::MAX },
     delay: 40,
     slots: 3,
     no_room: 300,
-    get: Get::Whim,
+    one_sided: Manner::Whim,
     death: None,
 };
+
+/// The same with writes in place of reads.
+const ROUGH_WRITES: Options =
+    Options { limits: Limits { get_from: u64::MAX, put_from: 3000, ..ROUGH.limits }, ..ROUGH };
 
 fn suite(options: Options) {
     run(seed(), |ranks, seed| fabric(ranks, seed, options));
@@ -36,27 +40,39 @@ fn rough_fabric() {
 }
 
 #[test]
+fn rough_fabric_with_writes() {
+    suite(ROUGH_WRITES);
+}
+
+#[test]
+fn writes_at_once() {
+    let limits = Limits { get_from: u64::MAX, put_from: 1025, ..Options::default().limits };
+    suite(Options { limits, ..Options::default() });
+}
+
+#[test]
 fn smallest_frames_without_reads() {
-    let limits = Limits { frame: 64, eager: 56, get_from: u64::MAX };
+    let limits = Limits { frame: 64, eager: 56, get_from: u64::MAX, put_from: u64::MAX };
     suite(Options { limits, slots: 1, ..Options::default() });
 }
 
 #[test]
 fn large_frames_and_late_reads() {
-    let limits = Limits { frame: 16384, eager: 16376, get_from: 16377 };
-    suite(Options { limits, get: Get::Later, delay: 10, ..Options::default() });
+    let limits = Limits { frame: 16384, eager: 16376, get_from: 16377, put_from: u64::MAX };
+    suite(Options { limits, one_sided: Manner::Later, delay: 10, ..Options::default() });
 }
 
 #[test]
 fn reads_refused() {
-    suite(Options { get: Get::Refused, delay: 3, ..Options::default() });
+    suite(Options { one_sided: Manner::Refused, delay: 3, ..Options::default() });
 }
 
 #[test]
 fn storms() {
     for seed in seed()..seed() + 60 {
-        let options = if seed % 2 == 0 { ROUGH } else { Options { get: Get::Whim, delay: 5, ..Options::default() } };
-        let ranks = [2, 3, 5][seed as usize % 3];
+        let tame = Options { one_sided: Manner::Whim, delay: 5, ..Options::default() };
+        let options = [ROUGH, tame, ROUGH_WRITES][seed as usize % 3];
+        let ranks = [2, 3, 5][seed as usize / 3 % 3];
         let settings = Settings { unexpected_bytes_per_peer: [1 << 20, 4096, 300][seed as usize / 2 % 3] };
         let mut job = Job::with_settings("storms", seed, fabric(ranks, seed, options), settings);
         storm(&mut job, &Weather { cancels: 20 + (seed % 5) as u32 * 40, longest: 20_000, ..Weather::default() });
@@ -68,7 +84,8 @@ fn storms() {
 fn a_peer_dies() {
     for seed in seed()..seed() + 60 {
         let death = Some((Peer(1), 1 + seed * 7919 % 6000));
-        let options = Options { death, ..if seed % 2 == 0 { ROUGH } else { Options { get: Get::Later, ..ROUGH } } };
+        let one_sided = [Manner::Whim, Manner::Later][seed as usize % 2];
+        let options = Options { death, one_sided, ..if seed % 4 < 2 { ROUGH } else { ROUGH_WRITES } };
         let ranks = if seed % 3 == 0 { 2 } else { 4 };
         let mut job = Job::new("a peer dies", seed, fabric(ranks, seed, options));
         dying_peer(&mut job, 1);
@@ -79,17 +96,29 @@ fn a_peer_dies() {
 #[test]
 fn a_peer_lies() {
     for seed in seed()..seed() + 20 {
-        garbage(seed, fabric(3, seed, Options { get: Get::Refused, ..ROUGH }));
+        garbage(seed, fabric(3, seed, Options { one_sided: Manner::Refused, ..ROUGH }));
+    }
+}
+
+#[test]
+fn memory_of_others() {
+    for (seed, manner) in (seed()..).zip([Manner::AtOnce, Manner::Later]) {
+        let options = Options { one_sided: manner, ..ROUGH };
+        for ranks in [2, 5] {
+            one_sided(seed, fabric(ranks, seed, options));
+        }
     }
 }
 
 #[test]
 fn no_registration_is_left() {
-    let mut job = Job::new("registrations", seed(), fabric(3, seed(), ROUGH));
-    storm(&mut job, &Weather::default());
-    job.quiet();
-    assert_eq!(job.engine(0).transport().registered(), 0);
-    job.end();
+    for options in [ROUGH, ROUGH_WRITES] {
+        let mut job = Job::new("registrations", seed(), fabric(3, seed(), options));
+        storm(&mut job, &Weather::default());
+        job.quiet();
+        assert_eq!(job.engine(0).transport().registered(), 0);
+        job.end();
+    }
 }
 
 #[test]

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use fabric::knobs::Rendezvous;
 use fabric::sim::Rng;
-use fabric::{Header, Limits, Lost, Memory, Peer, Post, Region, Sink, Slot, Transfer, Transport, WaitOn};
-use tests::conformance::{Job, Weather, garbage, run, storm};
+use fabric::{
+    Atomic, Header, Limits, Lost, Memory, OneSided, Peer, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
+};
+use tests::conformance::{Job, Weather, garbage, one_sided, run, run_with, storm};
 use verbs_transport::{Settings, Together, VerbsTransport};
 
 fn seed() -> u64 {
@@ -52,7 +54,14 @@ fn as_configured_by_default() {
 }
 
 #[test]
-fn without_reads() {
+fn by_writes() {
+    let Some(devices) = devices() else { return };
+    let settings = Settings { rendezvous: Rendezvous::Write, ..Settings::default() };
+    run_with(|ranks| ranks == 2, seed(), |ranks, _| transports(&devices, ranks, &settings));
+}
+
+#[test]
+fn without_reads_or_writes() {
     suite(&Settings { rendezvous: Rendezvous::Copy, ..Settings::default() });
 }
 
@@ -75,7 +84,8 @@ fn one_connection_at_a_time() {
 fn storms() {
     let Some(devices) = devices() else { return };
     for seed in seed()..seed() + 4 {
-        let settings = Settings { credits: [4, 8, 32][seed as usize % 3], ..Settings::default() };
+        let rendezvous = [Rendezvous::Read, Rendezvous::Write][seed as usize % 2];
+        let settings = Settings { credits: [4, 8, 32][seed as usize % 3], rendezvous, ..Settings::default() };
         let mut job = Job::new("storms", seed, transports(&devices, 4, &settings));
         storm(&mut job, &Weather::default());
         job.end();
@@ -89,6 +99,68 @@ fn a_peer_lies() {
         let settings = Settings { rendezvous: Rendezvous::Copy, ..Settings::default() };
         garbage(seed, transports(&devices, 3, &settings));
     }
+}
+
+#[test]
+fn memory_of_others() {
+    let Some(devices) = devices() else { return };
+    for ranks in [2, 4] {
+        one_sided(seed(), transports(&devices, ranks, &Settings::default()));
+    }
+}
+
+/// What became of transfers.
+#[derive(Default)]
+struct Outcomes(Vec<(u64, Result<(), Lost>)>);
+
+impl Sink for Outcomes {
+    fn frame(&mut self, _: Peer, _: &Header, _: &[u8]) {}
+
+    fn transferred(&mut self, token: u64, outcome: Result<(), Lost>) {
+        self.0.push((token, outcome));
+    }
+
+    fn lost(&mut self, lost: Lost) {
+        panic!("{lost}");
+    }
+}
+
+/// Reads and writes are done again; of an addition nobody could tell whether it was done.
+#[test]
+fn transfers_whose_connection_breaks() {
+    let Some(devices) = devices() else { return };
+    let [mut ours, mut theirs] = <[_; 2]>::try_from(transports(&devices, 2, &Settings::default())).ok().expect("two");
+    let bytes = |len| tests::bytes::Bytes::room(tests::bytes::Shape::Run, len);
+    let (all, word, data) = (bytes(2 << 20), bytes(8), bytes(1 << 20));
+    let memory = |bytes: &tests::bytes::Bytes| bytes.buffer().memory().expect("one run");
+    let region = theirs.register(Peer(0), memory(&all), Rights::All).expect("memory is registered");
+    let (mut added, mut failed, mut written) = (0, 0, 0);
+    for round in 0..60 {
+        let mut heard = Outcomes::default();
+        let put = ours.one_sided(Peer(1), &region, 1 << 20, OneSided::Put(memory(&data)), 1);
+        let add = ours.one_sided(Peer(1), &region, 0, OneSided::Atomic(Atomic::Add(1), memory(&word)), 2);
+        assert_eq!((put, add), (Ok(Transfer::Started), Ok(Transfer::Started)));
+        (0..round % 30).for_each(|_| _ = ours.poll(&mut heard));
+        if round % 2 == 0 {
+            ours.interrupt(Peer(1));
+        }
+        while heard.0.len() < 2 {
+            ours.poll(&mut heard);
+            theirs.poll(&mut Outcomes::default());
+        }
+        for (token, outcome) in heard.0 {
+            match (token, outcome.is_ok()) {
+                (1, true) => written += 1,
+                (2, true) => added += 1,
+                (2, false) => failed += 1,
+                other => panic!("{other:?}: {outcome:?}"),
+            }
+        }
+    }
+    let sum = u64::from_ne_bytes(std::array::from_fn(|at| all.read()[at]));
+    println!("{added} additions were done, {failed} failed, {sum} were counted");
+    assert!(written == 60 && added + failed == 60 && failed > 0, "{written} {added} {failed}");
+    assert!((added..=added + failed).contains(&sum));
 }
 
 /// What the kernel counts as this process's memory, in bytes.
@@ -140,16 +212,23 @@ impl Transport for Shaky {
         self.verbs.poll(sink)
     }
 
-    fn register(&mut self, peer: Peer, memory: Memory) -> Option<Region> {
-        self.verbs.register(peer, memory)
+    fn register(&mut self, peer: Peer, memory: Memory, rights: Rights) -> Option<Region> {
+        self.verbs.register(peer, memory, rights)
     }
 
     fn release(&mut self, peer: Peer, region: Region) {
         self.verbs.release(peer, region);
     }
 
-    fn get(&mut self, peer: Peer, region: &Region, from: u64, into: Memory, token: u64) -> Result<Transfer, Lost> {
-        self.verbs.get(peer, region, from, into, token)
+    fn one_sided(
+        &mut self,
+        peer: Peer,
+        region: &Region,
+        at: u64,
+        what: OneSided,
+        token: u64,
+    ) -> Result<Transfer, Lost> {
+        self.verbs.one_sided(peer, region, at, what, token)
     }
 
     fn arm(&mut self) -> Option<WaitOn<'_>> {
@@ -170,7 +249,8 @@ fn connections_that_break() {
     let Some(devices) = devices() else { return };
     for seed in seed()..seed() + 6 {
         let ranks = [2, 4][seed as usize % 2];
-        let settings = Settings { credits: [4, 32][seed as usize / 2 % 2], ..Settings::default() };
+        let rendezvous = [Rendezvous::Write, Rendezvous::Read][seed as usize / 3 % 2];
+        let settings = Settings { credits: [4, 32][seed as usize / 2 % 2], rendezvous, ..Settings::default() };
         let shaky = |(rank, verbs)| Shaky { verbs, rng: Rng::new(seed * 16 + rank), ranks, every: 12 };
         let transports = (0..).zip(transports(&devices, ranks, &settings)).map(shaky);
         let mut job = Job::new("connections that break", seed, transports.collect());
@@ -215,7 +295,7 @@ fn a_peer_that_is_gone_is_lost_in_time() {
     let header = Header::new(fabric::Kind::Data);
     let bytes = tests::bytes::Bytes::room(tests::bytes::Shape::Run, 100_000);
     let memory = bytes.buffer().memory().expect("one run");
-    let region = theirs.register(Peer(0), memory).expect("memory is registered");
+    let region = theirs.register(Peer(0), memory, Rights::Get).expect("memory is registered");
     while other.frames == 0 {
         let _ = ours.post(Peer(1), &header, 0, |_| ());
         ours.poll(&mut heard);
@@ -225,7 +305,7 @@ fn a_peer_that_is_gone_is_lost_in_time() {
     let began = std::time::Instant::now();
     let into = tests::bytes::Bytes::room(tests::bytes::Shape::Run, 100_000);
     let into = (into.buffer().memory().expect("one run"), into);
-    assert_eq!(ours.get(Peer(1), &region, 0, into.0, 77), Ok(Transfer::Started));
+    assert_eq!(ours.one_sided(Peer(1), &region, 0, OneSided::Get(into.0), 77), Ok(Transfer::Started));
     while heard.lost.is_empty() {
         assert!(began.elapsed() < Duration::from_secs(20), "nobody notices");
         ours.poll(&mut heard);

@@ -18,7 +18,7 @@ use crate::hello::{Door, Hello, Kind};
 use crate::ibv::layout::{access, qp_mask as mask, qp_state as state};
 use crate::ibv::{Ah, Channel, Cq, Mr, Pd, Qp, QpAttr, Srq, Wc};
 use crate::memory::Pool;
-use crate::pair::{EXTRA, Pair, READS, SPARE};
+use crate::pair::{AT_ONCE, EXTRA, Pair, SPARE};
 use crate::settings::Settings;
 use crate::store::Store;
 use crate::unavailable::Unavailable;
@@ -148,11 +148,8 @@ impl VerbsTransport {
         let alarm = Alarm::new(fds).map_err(step("watching its events"))?;
         let door = Door { address: port.address, bell: bell.number() };
         store.put(&key(me), &door.encode()).map_err(Unavailable::Store)?;
-        let get_from = match settings.rendezvous {
-            Rendezvous::Read => settings.get_min,
-            Rendezvous::Copy => u64::MAX,
-        };
-        let limits = Limits { frame, eager: settings.eager_max, get_from };
+        let (get_from, put_from) = rendezvous_from(&settings, &port);
+        let limits = Limits { frame, eager: settings.eager_max, get_from, put_from };
         let mut transport = VerbsTransport {
             pairs: Vec::new(),
             retired: Vec::new(),
@@ -380,11 +377,12 @@ impl VerbsTransport {
         self.retire(at);
         self.make_way(at)?;
         let qp = Qp::new(&self.pd, &self.cq, Some(&self.srq), self.depth, 0, INLINE)?;
+        let atomics = if self.has_atomics() { access::REMOTE_ATOMIC } else { 0 };
         let init = QpAttr {
             qp_state: state::INIT,
             pkey_index: self.port.pkey_index,
             port_num: self.port.number,
-            qp_access_flags: (access::REMOTE_READ | access::REMOTE_WRITE) as u32,
+            qp_access_flags: (access::REMOTE_READ | access::REMOTE_WRITE | atomics) as u32,
             ..QpAttr::default()
         };
         qp.modify(init, mask::STATE | mask::PKEY_INDEX | mask::PORT | mask::ACCESS_FLAGS)?;
@@ -415,12 +413,12 @@ impl VerbsTransport {
         };
         let what = mask::STATE | mask::AV | mask::PATH_MTU | mask::DEST_QPN | mask::RQ_PSN;
         qp.modify(attr, what | mask::MAX_DEST_RD_ATOMIC | mask::MIN_RNR_TIMER)?;
-        pair.reads_at_once = usize::from(small(device.max_qp_init_rd_atom).min(hello.reads)).clamp(1, READS);
+        pair.answers_at_once = usize::from(small(device.max_qp_init_rd_atom).min(hello.reads)).clamp(1, AT_ONCE);
         pair.granted = hello.window.min(self.depth - EXTRA);
         self.credit(at, hello.consumed).map_err(|why| io::Error::other(why.to_owned()))
     }
 
-    /// To RTS: everything that is not consumed goes again, and so do reads.
+    /// To RTS: everything that is not consumed goes again, and so does one-sided work.
     fn start(&mut self, at: usize) -> io::Result<()> {
         let pair = &mut self.pairs[at];
         let Some(qp) = &pair.qp else { return Err(io::Error::from_raw_os_error(libc::ENOTCONN)) };
@@ -431,14 +429,14 @@ impl VerbsTransport {
             // For ever.
             rnr_retry: 7,
             sq_psn: pair.psn,
-            max_rd_atomic: pair.reads_at_once as u8,
+            max_rd_atomic: pair.answers_at_once as u8,
             ..QpAttr::default()
         };
         let what = mask::STATE | mask::TIMEOUT | mask::RETRY_CNT | mask::RNR_RETRY | mask::SQ_PSN;
         qp.modify(attr, what | mask::MAX_QP_RD_ATOMIC)?;
         (pair.told, pair.window) = (pair.consumed, pair.granted);
         self.replay(at);
-        self.read_on(at);
+        self.work_on(at);
         Ok(())
     }
 
@@ -482,7 +480,7 @@ impl VerbsTransport {
     fn make_way(&mut self, at: usize) -> io::Result<()> {
         let live = self.pairs.iter().filter(|pair| pair.qp.is_some()).count() as u32;
         if live >= self.most || self.provide(live + 1).is_err() {
-            let idle = |pair: &Pair| (!pair.reads.is_empty(), !pair.retained.is_empty(), pair.used_at);
+            let idle = |pair: &Pair| (!pair.works.is_empty(), !pair.retained.is_empty(), pair.used_at);
             let now = Instant::now();
             let is_old = |pair: &Pair| now - pair.since > if pair.is_ready() { TENURE } else { 4 * TENURE };
             let others = (0..self.pairs.len()).filter(|&other| other != at && self.pairs[other].qp.is_some());
@@ -547,6 +545,7 @@ impl VerbsTransport {
 
     /// Takes a pair's queue pair out of service; what has arrived on it still counts.
     pub(crate) fn retire(&mut self, at: usize) {
+        self.give_up_atomics(at);
         let notes = &mut self.notes;
         let qp = self.pairs[at].disconnect(|slot| notes.put(slot));
         if let Some(qp) = qp {
@@ -587,7 +586,7 @@ impl VerbsTransport {
     #[cold]
     pub(crate) fn lose(&mut self, at: usize, why: String) {
         self.retire(at);
-        // Nothing may write into memory of reads that are over.
+        // Nothing may write into memory of transfers that are over.
         self.retired.retain(|retired| self.by_queue.get(&retired.qp.number()) != Some(&(at as u32)));
         self.by_queue.retain(|_, place| *place != at as u32);
         let pair = &mut self.pairs[at];
@@ -600,13 +599,25 @@ impl VerbsTransport {
         for held in pair.retained.drain(..) {
             crate::post::put(&mut self.long, &mut self.short, held.slot);
         }
-        self.outcomes.extend(pair.reads.drain(..).map(|read| (read.token, Err(lost.clone()))));
+        self.outcomes.extend(pair.works.drain(..).map(|work| (work.token, Err(lost.clone()))));
         self.losses.push(lost);
     }
 }
 
 fn key(peer: Peer) -> String {
     format!("verbs/{}", peer.0)
+}
+
+/// From which size on messages are read, and written.
+fn rendezvous_from(settings: &Settings, port: &Port) -> (u64, u64) {
+    let device = &port.device_attr;
+    let reads_well = device.max_qp_rd_atom.min(device.max_qp_init_rd_atom) > 1;
+    match settings.rendezvous {
+        Rendezvous::Auto if reads_well => (settings.get_min, u64::MAX),
+        Rendezvous::Read => (settings.get_min, u64::MAX),
+        Rendezvous::Auto | Rendezvous::Write => (u64::MAX, settings.get_min),
+        Rendezvous::Copy => (u64::MAX, u64::MAX),
+    }
 }
 
 fn small(number: i32) -> u8 {

@@ -4,7 +4,7 @@
 //! - [`ibv`] is libibverbs; [`device`] chooses a port; `unavailable` says why there is none
 //! - `connect` makes connections, as `handshake` decides, by datagrams (`hello`)
 //!   through the `bell`
-//! - `post`, `poll` and `read` are what runs for each message; `pair` is what they share,
+//! - `post`, `poll` and `one_sided` are what runs for each message; `pair` is what they share,
 //!   `memory` the registered slots
 //! - `wake` sleeps and wakes
 //!
@@ -21,10 +21,10 @@ mod handshake;
 mod hello;
 pub mod ibv;
 mod memory;
+mod one_sided;
 mod pair;
 mod poll;
 mod post;
-mod read;
 mod settings;
 mod store;
 mod transport;

@@ -7,19 +7,19 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use fabric::{Memory, Peer, Region};
+use fabric::{OneSided, Peer};
 
 use crate::handshake::{Handshake, Phase};
 use crate::hello::Door;
 use crate::ibv::{Ah, Mr, Qp};
 
-/// Requests that the send queue has room for beside frames: credit, reads, and
+/// Requests that the send queue has room for beside frames: credit, one-sided ones, and
 /// those that wait for a signaled one behind them.
-pub(crate) const EXTRA: u32 = 8 + READS as u32 + SIGNAL_EVERY;
+pub(crate) const EXTRA: u32 = 8 + AT_ONCE as u32 + SIGNAL_EVERY;
 /// Every so many requests one completes by itself.
 pub(crate) const SIGNAL_EVERY: u32 = 16;
-/// Reads under way to one peer.
-pub(crate) const READS: usize = 4;
+/// One-sided requests under way to one peer.
+pub(crate) const AT_ONCE: usize = 16;
 /// Receives for each peer beside those for its frames: credit.
 pub(crate) const SPARE: u32 = 6;
 
@@ -35,24 +35,26 @@ pub(crate) struct Held {
 pub(crate) struct Signal {
     /// Requests that are over with it.
     pub(crate) requests: u32,
-    /// Bytes of a read, 0 for anything else.
-    pub(crate) read: u32,
+    /// Bytes of a piece of one-sided work, 0 for anything else.
+    pub(crate) piece: u32,
     /// The slot of a note, which is free then.
     pub(crate) slot: Option<u32>,
 }
 
-/// A message that is read from the peer.
+/// A one-sided transfer.
 #[derive(Debug)]
-pub(crate) struct Read {
+pub(crate) struct Work {
     pub(crate) token: u64,
-    pub(crate) region: Region,
-    pub(crate) from: u64,
-    pub(crate) into: Memory,
+    /// Of the peer's memory.
+    pub(crate) addr: u64,
+    pub(crate) rkey: u32,
+    pub(crate) what: OneSided,
+    /// Of ours.
     pub(crate) mr: Mr,
-    /// Bytes that were asked for on this connection or have arrived before.
+    /// Bytes that were asked for on this connection or are finished.
     pub(crate) asked: usize,
-    /// Bytes that have arrived.
-    pub(crate) arrived: usize,
+    /// Bytes that are where they belong.
+    pub(crate) finished: usize,
 }
 
 /// A peer that was talked to.
@@ -79,11 +81,13 @@ pub(crate) struct Pair {
     /// Of these, those behind the last signaled one.
     pub(crate) silent: u32,
     pub(crate) signaled: VecDeque<Signal>,
-    pub(crate) reads: VecDeque<Read>,
-    /// Reads under way.
-    pub(crate) reading: usize,
-    /// Most reads that the two devices manage at once.
-    pub(crate) reads_at_once: usize,
+    pub(crate) works: VecDeque<Work>,
+    /// One-sided requests under way.
+    pub(crate) pieces: usize,
+    /// Of these, those that are answered with data: reads and atomics.
+    pub(crate) answers: usize,
+    /// Most of them that the two devices manage at once.
+    pub(crate) answers_at_once: usize,
     /// Where our packets' numbers begin.
     pub(crate) psn: u32,
     /// The poll in which it was last used.
@@ -128,9 +132,10 @@ impl Pair {
             used: 0,
             silent: 0,
             signaled: VecDeque::new(),
-            reads: VecDeque::new(),
-            reading: 0,
-            reads_at_once: 1,
+            works: VecDeque::new(),
+            pieces: 0,
+            answers: 0,
+            answers_at_once: 1,
             psn: 0,
             used_at: 0,
             door: None,
@@ -172,7 +177,7 @@ impl Pair {
 
     /// True when something has to go to the peer.
     pub(crate) fn needs_connection(&self) -> bool {
-        self.starved || !self.retained.is_empty() || !self.reads.is_empty()
+        self.starved || !self.retained.is_empty() || !self.works.is_empty()
     }
 
     /// True while its handshake goes on.
@@ -189,9 +194,10 @@ impl Pair {
     /// Gives the queue pair up; what was under way on it starts over.
     pub(crate) fn disconnect(&mut self, mut free: impl FnMut(u32)) -> Option<Qp> {
         self.signaled.drain(..).filter_map(|signal| signal.slot).for_each(&mut free);
-        (self.window, self.used, self.silent, self.reading) = (0, 0, 0, 0);
+        (self.window, self.used, self.silent) = (0, 0, 0);
+        (self.pieces, self.answers) = (0, 0);
         self.asked_for_credit = false;
-        self.reads.iter_mut().for_each(|read| read.asked = read.arrived);
+        self.works.iter_mut().for_each(|work| work.asked = work.finished);
         self.qp.take()
     }
 }

@@ -151,8 +151,8 @@ impl VerbsTransport {
         if let Some(slot) = signal.slot {
             self.notes.put(slot);
         }
-        if signal.read != 0 {
-            self.read_arrived(at as usize, signal.read as usize);
+        if signal.piece != 0 {
+            self.piece_finished(at as usize, signal.piece as usize);
         }
     }
 

@@ -208,19 +208,19 @@ fn sge(long: &Pool, short: &Pool, held: &Held) -> Sge {
 
 impl Signal {
     /// Completes by itself only if its turn has come.
-    pub(crate) const NONE: Signal = Signal { requests: 0, read: 0, slot: None };
+    pub(crate) const NONE: Signal = Signal { requests: 0, piece: 0, slot: None };
 }
 
 impl Pair {
-    /// Posts a request. One that reads, or that has a slot to give back, completes by
-    /// itself; of the others every so many.
+    /// Posts a request. One that is one-sided, or that has a slot to give back, completes
+    /// by itself; of the others every so many.
     #[inline]
     pub(crate) fn submit(&mut self, memory: Sge, to: Destination, signal: Signal) -> std::io::Result<()> {
         let Some(qp) = &self.qp else { return Err(std::io::Error::from_raw_os_error(libc::ENOTCONN)) };
         let requests = self.silent + 1;
-        let is_signaled = requests >= SIGNAL_EVERY || signal.read != 0 || signal.slot.is_some();
+        let is_signaled = requests >= SIGNAL_EVERY || signal.piece != 0 || signal.slot.is_some();
         let mut flags = if is_signaled { send_flags::SIGNALED } else { 0 };
-        if memory.length <= qp.inline() && signal.read == 0 {
+        if memory.length <= qp.inline() && signal.piece == 0 {
             flags |= send_flags::INLINE;
         }
         // SAFETY: what is sent inline is a slot of a pool, mapped as long as the transport

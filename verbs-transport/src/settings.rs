@@ -25,7 +25,7 @@ pub struct Settings {
     pub eager_max: usize,
     /// How larger ones go.
     pub rendezvous: Rendezvous,
-    /// Smallest message that is read one-sidedly, bytes.
+    /// Smallest message that is read or written one-sidedly, bytes.
     pub get_min: u64,
     /// Frames that a peer may have under way to us.
     pub credits: u32,

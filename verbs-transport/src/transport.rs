@@ -1,6 +1,8 @@
 //! The seam: what each call of [`Transport`] comes to on verbs.
 
-use fabric::{Header, Limits, Lost, Memory, Peer, Post, Region, Sink, Slot, Transfer, Transport, WaitOn};
+use fabric::{
+    Header, Limits, Lost, Memory, OneSided, Peer, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
+};
 
 use crate::connect::VerbsTransport;
 
@@ -20,16 +22,23 @@ impl Transport for VerbsTransport {
         self.poll_queue(sink)
     }
 
-    fn register(&mut self, peer: Peer, memory: Memory) -> Option<Region> {
-        (self.limits.get_from != u64::MAX).then(|| self.register_for(peer, memory)).flatten()
+    fn register(&mut self, peer: Peer, memory: Memory, rights: Rights) -> Option<Region> {
+        self.register_for(peer, memory, rights)
     }
 
     fn release(&mut self, peer: Peer, region: Region) {
         self.release_from(peer, region);
     }
 
-    fn get(&mut self, peer: Peer, region: &Region, from: u64, into: Memory, token: u64) -> Result<Transfer, Lost> {
-        self.begin_read(peer, region, from, into, token)
+    fn one_sided(
+        &mut self,
+        peer: Peer,
+        region: &Region,
+        at: u64,
+        what: OneSided,
+        token: u64,
+    ) -> Result<Transfer, Lost> {
+        self.begin(peer, region, at, what, token)
     }
 
     fn arm(&mut self) -> Option<WaitOn<'_>> {

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use collectives::{Active, Advance, CollectiveId, Operation, Plan, Planner, Thresholds, UserCall};
-use fabric::sim::{Get, Options, SimTransport};
+use fabric::sim::{Manner, Options, SimTransport};
 use fabric::{Limits, Peer};
 use objects::{Area, Buffer, Comm, Datatype};
 use pt2pt::{Engine, Fault, Settings};
@@ -28,17 +28,18 @@ pub(crate) struct World {
 
 /// A fabric with whims, from a seed.
 pub(crate) fn any_options(random: &mut Random) -> Options {
-    let gets = [Get::AtOnce, Get::Later, Get::Refused, Get::Whim];
+    let manners = [Manner::AtOnce, Manner::Later, Manner::Refused, Manner::Whim];
     Options {
         limits: Limits {
             frame: 256,
             eager: [64, 200][random.below(2) as usize],
             get_from: [300, 1000, u64::MAX][random.below(3) as usize],
+            put_from: [400, u64::MAX][random.below(2) as usize],
         },
         delay: random.below(20),
         slots: 1 + random.below(6) as usize,
         no_room: random.below(200) as u32,
-        get: gets[random.below(4) as usize],
+        one_sided: manners[random.below(4) as usize],
         death: None,
     }
 }

@@ -95,15 +95,19 @@ impl Choice for RoceVersion {
 /// How a large message crosses the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rendezvous {
+    /// As the device does it best.
+    Auto,
     /// The receiver reads it (RDMA read).
     Read,
+    /// The sender writes it where the receiver says (RDMA write).
+    Write,
     /// In pieces, through the buffers of small messages.
     Copy,
 }
 
 impl Choice for Rendezvous {
-    const ALL: &'static [Rendezvous] = &[Rendezvous::Read, Rendezvous::Copy];
-    const WORDS: &'static [&'static str] = &["read", "copy"];
+    const ALL: &'static [Rendezvous] = &[Rendezvous::Auto, Rendezvous::Read, Rendezvous::Write, Rendezvous::Copy];
+    const WORDS: &'static [&'static str] = &["auto", "read", "write", "copy"];
 }
 
 /// Who makes progress.
@@ -253,9 +257,9 @@ knobs! {
     VERBS_EAGER_MAX: Bytes = Row::bytes("verbs.eager_max", 8 * K, 64..=M,
         "largest message sent over InfiniBand or RoCE without asking the receiver first, where that transport is in use");
     VERBS_RENDEZVOUS: Rendezvous = Row::choice("verbs.rendezvous",
-        "how larger messages cross the RDMA network: read by the receiver, or in pieces through the buffers of small ones");
+        "how larger messages cross the RDMA network: read by the receiver, written by the sender, or in pieces through the buffers of small ones (auto: read, unless the device can't have several reads under way)");
     VERBS_GET_MIN: Bytes = Row::bytes("verbs.get_min", 32 * K, 1..=G,
-        "smallest message that is registered with the RDMA device and read by the receiver");
+        "smallest message that is registered with the RDMA device and read or written in one piece");
     VERBS_CREDITS: Count = Row::count("verbs.credits", "frames", 32, 4..=1024,
         "frames that a peer may have under way to this process over RDMA; as many receive buffers are kept for each");
     VERBS_CONNECTIONS: Count = Row::count("verbs.connections", "queue pairs", 512, 1..=65_536,

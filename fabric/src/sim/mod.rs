@@ -1,12 +1,12 @@
 //! A simulated transport: all ranks of a job in one thread of one process.
 //!
 //! What a network may do, it does on purpose and repeatably: frames take a random
-//! time, slots run out, one-sided reads are refused or finish late, a process
+//! time, slots run out, one-sided transfers are refused or finish late, a process
 //! dies between two frames. Everything follows from one seed, so a failure that
 //! prints its seed can be run again.
 //!
 //! It is strict where a device would be silent: posting to oneself, a body that
-//! is too long, reading memory that is not registered any more, or releasing it
+//! is too long, using memory that is not registered (any more, or for that), or releasing it
 //! twice, panic.
 //!
 //! Time is counted in ticks: every `post`, `poll` and `arm` of anybody is one.
@@ -19,22 +19,22 @@ use std::rc::Rc;
 
 use crate::header::Header;
 use crate::memory::Memory;
-use crate::transport::{Limits, Lost, Peer, Post, Region, Sink, Slot, Transfer, Transport, WaitOn};
+use crate::transport::{Limits, Lost, OneSided, Peer, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn};
 
 pub use random::Rng;
-use world::World;
+use world::{Access, World};
 
 /// Frames handed over in one poll, at most.
 const POLL: usize = 64;
 
-/// How one-sided reads behave.
+/// How one-sided transfers behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Get {
+pub enum Manner {
     /// They finish within the call.
     AtOnce,
     /// They finish in a later poll, in any order.
     Later,
-    /// Memory can be registered, but a read is refused.
+    /// Memory can be registered, but a transfer is refused.
     Refused,
     /// Each time one of the above, or no room.
     Whim,
@@ -43,16 +43,16 @@ pub enum Get {
 /// What the simulated fabric is like.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The same for every pair. `get_from` of `u64::MAX`: no registration.
+    /// The same for every pair. `get_from` and `put_from` of `u64::MAX`: no registration.
     pub limits: Limits,
-    /// Longest time that a frame or a one-sided read takes, ticks.
+    /// Longest time that a frame or a one-sided transfer takes, ticks.
     pub delay: u64,
     /// Frames that an ordered pair can have under way.
     pub slots: usize,
     /// How often a post finds no room although there is some, of 1,000.
     pub no_room: u32,
-    /// One-sided reads.
-    pub get: Get,
+    /// One-sided transfers.
+    pub one_sided: Manner,
     /// Who dies, and at which tick.
     pub death: Option<(Peer, u64)>,
 }
@@ -61,11 +61,11 @@ impl Default for Options {
     /// A quiet fabric: instant, roomy, immortal.
     fn default() -> Options {
         Options {
-            limits: Limits { frame: 4096, eager: 1024, get_from: 8192 },
+            limits: Limits { frame: 4096, eager: 1024, get_from: 8192, put_from: u64::MAX },
             delay: 0,
             slots: 64,
             no_room: 0,
-            get: Get::AtOnce,
+            one_sided: Manner::AtOnce,
             death: None,
         }
     }
@@ -126,17 +126,26 @@ impl Transport for SimTransport {
         }
     }
 
-    fn register(&mut self, peer: Peer, memory: Memory) -> Option<Region> {
+    fn register(&mut self, peer: Peer, memory: Memory, rights: Rights) -> Option<Region> {
         assert!(peer != self.me, "a process registers memory for itself");
-        (self.limits.get_from != u64::MAX).then(|| self.world.borrow_mut().register(self.me, peer, memory))
+        let is_possible = self.limits.get_from.min(self.limits.put_from) != u64::MAX;
+        is_possible.then(|| self.world.borrow_mut().register(self.me, peer, memory, rights))
     }
 
     fn release(&mut self, peer: Peer, region: Region) {
         self.world.borrow_mut().release(self.me, peer, region);
     }
 
-    fn get(&mut self, peer: Peer, region: &Region, from: u64, into: Memory, token: u64) -> Result<Transfer, Lost> {
-        self.world.borrow_mut().get(self.me, peer, region, from, into, token)
+    fn one_sided(
+        &mut self,
+        peer: Peer,
+        region: &Region,
+        at: u64,
+        what: OneSided,
+        token: u64,
+    ) -> Result<Transfer, Lost> {
+        let (owner, key) = (peer, region.keys[0]);
+        self.world.borrow_mut().one_sided(self.me, Access { owner, key, at, what }, token)
     }
 
     fn arm(&mut self) -> Option<WaitOn<'_>> {

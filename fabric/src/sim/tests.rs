@@ -22,11 +22,11 @@ impl Sink for Heard {
 }
 
 const ROUGH: Options = Options {
-    limits: Limits { frame: 64, eager: 32, get_from: u64::MAX },
+    limits: Limits { frame: 64, eager: 32, get_from: u64::MAX, put_from: u64::MAX },
     delay: 30,
     slots: 3,
     no_room: 300,
-    get: Get::Refused,
+    one_sided: Manner::Refused,
     death: None,
 };
 

@@ -2,10 +2,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::{Get, Options, Rng};
+use super::{Manner, Options, Rng};
 use crate::header::Header;
 use crate::memory::Memory;
-use crate::transport::{Lost, Peer, Post, Region, Sink, Slot, Transfer};
+use crate::transport::{Lost, OneSided, Peer, Post, Region, Rights, Sink, Slot, Transfer};
 
 #[derive(Debug)]
 struct Flight {
@@ -14,14 +14,20 @@ struct Flight {
     body: Vec<u8>,
 }
 
-/// A one-sided read that is under way.
+/// What is done with whose memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Access {
+    pub(super) owner: Peer,
+    pub(super) key: u32,
+    pub(super) at: u64,
+    pub(super) what: OneSided,
+}
+
+/// A one-sided transfer that is under way.
 #[derive(Debug)]
-struct Reading {
+struct Underway {
     due: u64,
-    owner: Peer,
-    key: u32,
-    from: u64,
-    into: Memory,
+    access: Access,
     token: u64,
 }
 
@@ -29,11 +35,11 @@ struct Reading {
 struct Place {
     /// Peers that have frames on the way to this rank.
     senders: Vec<Peer>,
-    reading: Vec<Reading>,
+    transfers: Vec<Underway>,
     /// Deaths that this rank has been told of.
     told: usize,
     /// Peers that there was no room for when last posted to; a rank itself when
-    /// there was none for a read.
+    /// there was none for a transfer.
     starved: Vec<Peer>,
 }
 
@@ -45,8 +51,8 @@ pub(super) struct World {
     pub(super) frames: u64,
     places: Vec<Place>,
     channels: HashMap<(Peer, Peer), VecDeque<Flight>>,
-    /// Owner, reader and memory of each key.
-    regions: HashMap<u32, (Peer, Peer, Memory)>,
+    /// Owner, peer, memory and what the peer may do, of each key.
+    regions: HashMap<u32, (Peer, Peer, Memory, Rights)>,
     next_key: u32,
     dead: Vec<Peer>,
 }
@@ -191,14 +197,14 @@ impl World {
     }
 
     fn next_transfer(&mut self, rank: Peer) -> Option<Event> {
-        let reading = &mut self.places[rank.0 as usize].reading;
-        let at = reading.iter().position(|reading| reading.due <= self.now)?;
-        let reading = reading.swap_remove(at);
-        if self.is_dead(reading.owner) {
-            return Some(Event::Transferred(reading.token, Err(lost(reading.owner))));
+        let transfers = &mut self.places[rank.0 as usize].transfers;
+        let at = transfers.iter().position(|transfer| transfer.due <= self.now)?;
+        let Underway { access, token, .. } = transfers.swap_remove(at);
+        if self.is_dead(access.owner) {
+            return Some(Event::Transferred(token, Err(lost(access.owner))));
         }
-        self.read(rank, reading.owner, reading.key, reading.from, reading.into);
-        Some(Event::Transferred(reading.token, Ok(())))
+        self.carry_out(rank, access);
+        Some(Event::Transferred(token, Ok(())))
     }
 
     /// A death is heard of after the last frame of the dead.
@@ -212,72 +218,80 @@ impl World {
         Some(Event::Lost(lost(dead)))
     }
 
-    pub(super) fn register(&mut self, owner: Peer, reader: Peer, memory: Memory) -> Region {
+    pub(super) fn register(&mut self, owner: Peer, user: Peer, memory: Memory, rights: Rights) -> Region {
         let key = self.next_key;
         self.next_key += 1;
-        self.regions.insert(key, (owner, reader, memory));
+        self.regions.insert(key, (owner, user, memory, rights));
         Region { addr: memory.addr(), keys: [key, 0, 0, 0] }
     }
 
-    pub(super) fn release(&mut self, owner: Peer, reader: Peer, region: Region) {
+    pub(super) fn release(&mut self, owner: Peer, user: Peer, region: Region) {
         if self.is_dead(owner) {
             return;
         }
         let released = self.regions.remove(&region.keys[0]);
         assert!(
-            released.is_some_and(|(of, by, _)| (of, by) == (owner, reader)),
+            released.is_some_and(|(of, by, ..)| (of, by) == (owner, user)),
             "rank {} releases what it did not register",
             owner.0
         );
     }
 
-    pub(super) fn get(
-        &mut self,
-        reader: Peer,
-        owner: Peer,
-        region: &Region,
-        from: u64,
-        into: Memory,
-        token: u64,
-    ) -> Result<Transfer, Lost> {
-        if self.is_dead(owner) {
-            return Err(lost(owner));
+    pub(super) fn one_sided(&mut self, user: Peer, access: Access, token: u64) -> Result<Transfer, Lost> {
+        if self.is_dead(access.owner) {
+            return Err(lost(access.owner));
         }
-        let manner = match self.options.get {
-            Get::Whim => self.rng.pick(&[Get::AtOnce, Get::Later, Get::Refused, Get::Whim]),
+        let manner = match self.options.one_sided {
+            Manner::Whim => self.rng.pick(&[Manner::AtOnce, Manner::Later, Manner::Refused, Manner::Whim]),
             fixed => Some(fixed),
         };
-        let key = region.keys[0];
         Ok(match manner {
-            Some(Get::AtOnce) => {
-                self.read(reader, owner, key, from, into);
+            Some(Manner::AtOnce) => {
+                self.carry_out(user, access);
                 Transfer::Done
             }
-            Some(Get::Later) => {
+            Some(Manner::Later) => {
                 let due = self.due() + 1;
-                self.places[reader.0 as usize].reading.push(Reading { due, owner, key, from, into, token });
+                self.places[user.0 as usize].transfers.push(Underway { due, access, token });
                 Transfer::Started
             }
-            Some(Get::Refused) => Transfer::Refused,
-            Some(Get::Whim) | None => {
-                self.starve(reader, reader);
+            Some(Manner::Refused) => Transfer::Refused,
+            Some(Manner::Whim) | None => {
+                self.starve(user, user);
                 Transfer::NoRoom
             }
         })
     }
 
-    fn read(&self, reader: Peer, owner: Peer, key: u32, from: u64, into: Memory) {
-        let Some(&(of, by, memory)) = self.regions.get(&key) else {
-            panic!("rank {} reads memory of rank {} that is not registered (any more)", reader.0, owner.0)
+    fn carry_out(&self, user: Peer, Access { owner, key, at, what }: Access) {
+        let Some(&(of, by, memory, rights)) = self.regions.get(&key) else {
+            panic!("rank {} uses memory of rank {} that is not registered (any more)", user.0, owner.0)
         };
-        assert_eq!((of, by), (owner, reader), "memory was registered for another reader");
-        into.copy_from(memory.slice(from as usize, into.len()));
+        assert_eq!((of, by), (owner, user), "memory was registered for another peer");
+        let ours = what.memory();
+        let theirs = memory.slice(at as usize, ours.len());
+        let needed = match what {
+            OneSided::Get(_) => Rights::Get,
+            OneSided::Put(_) => Rights::Put,
+            OneSided::Atomic(..) => Rights::All,
+        };
+        assert!(rights == needed || rights == Rights::All, "memory registered for {rights:?} is used for {needed:?}");
+        match what {
+            OneSided::Get(_) => ours.copy_from(theirs),
+            OneSided::Put(_) => theirs.copy_from(ours),
+            OneSided::Atomic(atomic, _) => {
+                let mut word = [0; 8];
+                theirs.read(0, &mut word);
+                ours.write(0, &word);
+                theirs.write(0, &atomic.of(u64::from_ne_bytes(word)).to_ne_bytes());
+            }
+        }
     }
 
     /// Whether a rank that wants to sleep has something to wait for actively.
     pub(super) fn is_anything_coming(&self, rank: Peer) -> bool {
         let place = &self.places[rank.0 as usize];
-        !place.senders.is_empty() || !place.reading.is_empty() || place.told < self.dead.len()
+        !place.senders.is_empty() || !place.transfers.is_empty() || place.told < self.dead.len()
     }
 
     /// Whether somebody that a rank had no room for can be posted to again;

@@ -103,17 +103,17 @@ impl<T: Transport> Job<T> {
     pub(super) fn limits(&self) -> Limits {
         match self.engines.first() {
             Some(engine) if self.engines.len() > 1 => *engine.transport().limits(Peer(1)),
-            _ => Limits { frame: 4096, eager: 1024, get_from: 16384 },
+            _ => Limits { frame: 4096, eager: 1024, get_from: 16384, put_from: u64::MAX },
         }
     }
 
     /// Sizes around everything that changes with the size.
     pub(super) fn sizes(&self) -> Vec<usize> {
-        let Limits { frame, eager, get_from } = self.limits();
+        let Limits { frame, eager, get_from, put_from } = self.limits();
         let mut sizes = vec![0, 1, 8, 24, 25, 38, 39, 4096, 65536, 65537];
         sizes.extend([eager - 1, eager, eager + 1, frame - 1, frame, frame + 1, 2 * frame, 3 * frame + 1]);
-        if get_from < 1 << 22 {
-            let from = get_from as usize;
+        let from = get_from.min(put_from) as usize;
+        if from < 1 << 22 {
             sizes.extend([from - 1, from, from + 1]);
         }
         sizes.sort_unstable();

@@ -10,6 +10,7 @@ mod cancel;
 mod exchange;
 mod flood;
 mod job;
+mod one_sided;
 mod order;
 mod probe;
 mod single;
@@ -19,6 +20,7 @@ mod trouble;
 use fabric::Transport;
 
 pub use job::{Job, Pending, envelope, pattern, pattern_bytes};
+pub use one_sided::one_sided;
 pub use storm::{Weather, storm};
 pub use trouble::{dying_peer, garbage};
 
@@ -64,9 +66,15 @@ pub fn cases<T: Transport>() -> Vec<Case<T>> {
 
 /// Runs every case on transports from `make`, which is given the number of ranks
 /// and a seed.
-pub fn run<T: Transport>(seed: u64, mut make: impl FnMut(u32, u64) -> Vec<T>) {
+pub fn run<T: Transport>(seed: u64, make: impl FnMut(u32, u64) -> Vec<T>) {
+    run_with(|_| true, seed, make);
+}
+
+/// As [`run`], with some numbers of ranks alone: for what another run has shown
+/// in all of them.
+pub fn run_with<T: Transport>(is_meant: impl Fn(u32) -> bool, seed: u64, mut make: impl FnMut(u32, u64) -> Vec<T>) {
     for case in cases() {
-        for &ranks in case.ranks {
+        for &ranks in case.ranks.iter().filter(|&&ranks| is_meant(ranks)) {
             let mut job = Job::new(case.name, seed, make(ranks, seed));
             let began = std::time::Instant::now();
             (case.run)(&mut job);

@@ -306,6 +306,16 @@ pub struct Rdma {
     pub rkey: u32,
 }
 
+/// What becomes of 64 bits where, in one step.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Atomic {
+    pub remote_addr: u64,
+    pub compare_add: u64,
+    pub swap: u64,
+    pub rkey: u32,
+}
+
 /// Where a datagram goes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -320,8 +330,8 @@ pub struct Datagram {
 pub union Target {
     pub rdma: Rdma,
     pub ud: Datagram,
-    /// As large as the largest of the interface.
-    pub atomic: [u64; 4],
+    /// The largest.
+    pub atomic: Atomic,
 }
 
 #[repr(C)]
@@ -390,7 +400,7 @@ impl SendWr {
         opcode: 0,
         send_flags: 0,
         imm_data_be: 0,
-        wr: Target { atomic: [0; 4] },
+        wr: Target { atomic: Atomic { remote_addr: 0, compare_add: 0, swap: 0, rkey: 0 } },
         xrc_remote_srqn: 0,
         _memory_windows: [0; 6],
     };
@@ -455,13 +465,19 @@ pub mod access {
     pub const LOCAL_WRITE: c_int = 1;
     pub const REMOTE_WRITE: c_int = 2;
     pub const REMOTE_READ: c_int = 4;
+    pub const REMOTE_ATOMIC: c_int = 8;
 }
 
 pub mod opcode {
     pub const RDMA_WRITE: u32 = 0;
     pub const SEND: u32 = 2;
     pub const RDMA_READ: u32 = 4;
+    pub const ATOMIC_CMP_AND_SWP: u32 = 5;
+    pub const ATOMIC_FETCH_AND_ADD: u32 = 6;
 }
+
+/// Of a device: it has no atomics.
+pub const ATOMIC_NONE: u32 = 0;
 
 pub mod send_flags {
     pub const SIGNALED: u32 = 2;

@@ -104,6 +104,15 @@ pub enum Destination {
         /// Its key.
         rkey: u32,
     },
+    /// Change 64 bits there; the local memory gets what they were.
+    Atomic {
+        /// Address there.
+        addr: u64,
+        /// Its key.
+        rkey: u32,
+        /// How.
+        what: fabric::Atomic,
+    },
 }
 
 impl Channel {
@@ -285,9 +294,16 @@ impl Qp {
         let mut memory = work.memory;
         let rdma = |addr, rkey| Target { rdma: Rdma { remote_addr: addr, rkey } };
         let (opcode, target) = match work.to {
-            Destination::Receive => (opcode::SEND, Target { atomic: [0; 4] }),
+            Destination::Receive => (opcode::SEND, SendWr::EMPTY.wr),
             Destination::Read { addr, rkey } => (opcode::RDMA_READ, rdma(addr, rkey)),
             Destination::Write { addr, rkey } => (opcode::RDMA_WRITE, rdma(addr, rkey)),
+            Destination::Atomic { addr, rkey, what } => {
+                let (opcode, compare_add, swap) = match what {
+                    fabric::Atomic::Add(more) => (opcode::ATOMIC_FETCH_AND_ADD, more, 0),
+                    fabric::Atomic::CompareSwap { expected, new } => (opcode::ATOMIC_CMP_AND_SWP, expected, new),
+                };
+                (opcode, Target { atomic: layout::Atomic { remote_addr: addr, compare_add, swap, rkey } })
+            }
         };
         let mut request = SendWr {
             wr_id: work.id,

@@ -1,0 +1,149 @@
+//! Memory of peers, read, written and changed without their help: registration, and
+//! transfers in pieces.
+//!
+//! Transfers of a pair begin in the order asked for; so do their pieces, and a queue
+//! pair completes its requests in order. When a connection breaks, what is missing of
+//! reads and writes is asked for again, which does no harm while nobody was told that it
+//! was over. An atomic that was posted may have been done or not: it fails.
+
+use fabric::{Lost, Memory, OneSided, Peer, Region, Rights, Transfer};
+
+use crate::connect::VerbsTransport;
+use crate::ibv::layout::{ATOMIC_NONE, access};
+use crate::ibv::{Destination, Mr, Sge};
+use crate::pair::{AT_ONCE, Pair, Signal, Work};
+
+/// Bytes of one request.
+const PIECE: usize = 1 << 20;
+
+impl VerbsTransport {
+    /// Lets a peer use memory; `None` when it can't be registered.
+    pub(crate) fn register_for(&mut self, peer: Peer, memory: Memory, rights: Rights) -> Option<Region> {
+        let atomics = if self.has_atomics() { access::REMOTE_ATOMIC } else { 0 };
+        let access = match rights {
+            Rights::Get => access::REMOTE_READ,
+            Rights::Put => access::LOCAL_WRITE | access::REMOTE_WRITE,
+            Rights::All => access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ | atomics,
+        };
+        let mr = Mr::register(&self.pd, memory, access).ok()?;
+        let region = Region { addr: memory.addr(), keys: [mr.rkey(), 0, 0, 0] };
+        self.registered.insert(mr.rkey(), (peer, mr));
+        Some(region)
+    }
+
+    /// Ends that.
+    pub(crate) fn release_from(&mut self, peer: Peer, region: Region) {
+        let key = region.keys[0];
+        if self.registered.get(&key).is_some_and(|(of, _)| *of == peer) {
+            self.registered.remove(&key);
+        }
+    }
+
+    /// Whether the device changes 64 bits in one step.
+    pub(crate) fn has_atomics(&self) -> bool {
+        self.port.device_attr.atomic_cap != ATOMIC_NONE
+    }
+
+    /// Begins a transfer.
+    pub(crate) fn begin(
+        &mut self,
+        peer: Peer,
+        region: &Region,
+        from: u64,
+        what: OneSided,
+        token: u64,
+    ) -> Result<Transfer, Lost> {
+        let at = self.meet(peer)?;
+        if let Some(why) = &self.pairs[at].lost {
+            return Err(Lost { peer, why: why.clone() });
+        }
+        let ours = what.memory();
+        if ours.is_empty() {
+            return Ok(Transfer::Done);
+        }
+        let access = match what {
+            OneSided::Put(_) => 0,
+            OneSided::Atomic(..) if !self.has_atomics() || ours.len() != 8 => return Ok(Transfer::Refused),
+            OneSided::Get(_) | OneSided::Atomic(..) => access::LOCAL_WRITE,
+        };
+        let Ok(mr) = Mr::register(&self.pd, ours, access) else { return Ok(Transfer::Refused) };
+        let (addr, rkey) = (region.addr.wrapping_add(from), region.keys[0]);
+        self.pairs[at].works.push_back(Work { token, addr, rkey, what, mr, asked: 0, finished: 0 });
+        match self.pairs[at].is_ready() {
+            true => self.work_on(at),
+            false => self.want(at),
+        }
+        Ok(Transfer::Started)
+    }
+
+    /// Posts the next pieces.
+    pub(crate) fn work_on(&mut self, at: usize) {
+        let depth = self.depth;
+        let pair = &mut self.pairs[at];
+        let mut place = 0;
+        while place < pair.works.len() && pair.pieces < AT_ONCE && pair.used < depth {
+            let work = &mut pair.works[place];
+            let len = PIECE.min(work.what.memory().len() - work.asked);
+            if len == 0 {
+                place += 1;
+                continue;
+            }
+            let is_answered = !matches!(work.what, OneSided::Put(_));
+            if is_answered && pair.answers >= pair.answers_at_once {
+                return;
+            }
+            let (memory, to) = work.piece(len);
+            work.asked += len;
+            if pair.submit(memory, to, Signal { piece: len as u32, ..Signal::NONE }).is_err() {
+                return self.break_pair(at, "a one-sided request was refused");
+            }
+            pair.pieces += 1;
+            pair.answers += usize::from(is_answered);
+        }
+    }
+
+    /// The oldest piece that was asked for is done.
+    pub(crate) fn piece_finished(&mut self, at: usize, len: usize) {
+        let pair = &mut self.pairs[at];
+        (pair.breaks, pair.broke_at) = (0, None);
+        let Some(work) = pair.works.front_mut() else { return };
+        pair.pieces -= 1;
+        pair.answers -= usize::from(!matches!(work.what, OneSided::Put(_)));
+        work.finished += len;
+        if work.finished == work.what.memory().len() {
+            let finished = pair.works.pop_front();
+            self.outcomes.extend(finished.map(|work| (work.token, Ok(()))));
+        }
+        self.work_on(at);
+    }
+
+    /// The connection has broken: atomics of which nobody can tell any more whether they
+    /// were done fail.
+    pub(crate) fn give_up_atomics(&mut self, at: usize) {
+        let Pair { peer, works, .. } = &mut self.pairs[at];
+        let is_unclear = |work: &Work| matches!(work.what, OneSided::Atomic(..)) && work.asked > 0;
+        let why = "the connection broke while an atomic operation was under way: nobody can tell whether it was done";
+        self.outcomes.extend(
+            works
+                .iter()
+                .filter(|work| is_unclear(work))
+                .map(|work| (work.token, Err(Lost { peer: *peer, why: why.into() }))),
+        );
+        works.retain(|work| !is_unclear(work));
+    }
+}
+
+impl Work {
+    /// The next request of it, over `len` bytes.
+    fn piece(&self, len: usize) -> (Sge, Destination) {
+        let offset = self.asked as u64;
+        let memory = Sge { addr: self.what.memory().addr() + offset, length: len as u32, lkey: self.mr.lkey() };
+        let (addr, rkey) = (self.addr.wrapping_add(offset), self.rkey);
+        let to = match self.what {
+            OneSided::Get(_) => Destination::Read { addr, rkey },
+            OneSided::Put(_) => Destination::Write { addr, rkey },
+            OneSided::Atomic(what, _) => Destination::Atomic { addr, rkey, what },
+        };
+        (memory, to)
+    }
+}
