@@ -4,6 +4,9 @@
 //! Runs where there is RDMA (`cargo xtask vm` makes Soft-RoCE); elsewhere it says why not.
 //! `VERBENA_TEST_SEED` runs it with another seed.
 
+#[path = "verbs/registration.rs"]
+mod registration;
+
 use std::time::Duration;
 
 use fabric::knobs::Rendezvous;

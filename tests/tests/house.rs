@@ -55,6 +55,7 @@ const UNSAFE: &[&str] = &[
     "verbs-transport/src/ibv/",
     "verbs-transport/src/memory.rs",
     "verbs-transport/src/post.rs",
+    "verbs-transport/src/watch.rs",
 ];
 
 fn root() -> PathBuf {

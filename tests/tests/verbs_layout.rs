@@ -76,6 +76,11 @@ fn structures() -> Vec<Fact> {
             wr_id, status, opcode, vendor_err, byte_len, qp_num, src_qp, wc_flags, pkey_index, slid, sl,
             dlid_path_bits; imm_data_be = "imm_data"
         }
+        OdpCaps = "ibv_odp_caps" {
+            general_caps; rc_odp_caps = "per_transport_caps.rc_odp_caps", uc_odp_caps = "per_transport_caps.uc_odp_caps",
+            ud_odp_caps = "per_transport_caps.ud_odp_caps"
+        }
+        Context = "ibv_context" {}
         Mr = "ibv_mr" { context, pd, addr, length, handle, lkey, rkey }
         CompChannel = "ibv_comp_channel" { context, fd, refcnt }
         AsyncEvent = "ibv_async_event" { element, event_type }
@@ -83,8 +88,9 @@ fn structures() -> Vec<Fact> {
     beginnings! { facts;
         Context = "ibv_context" {
             device, ops, ops.poll_cq, ops.req_notify_cq, ops.post_srq_recv, ops.post_send, ops.post_recv, cmd_fd,
-            async_fd, num_comp_vectors
+            async_fd, num_comp_vectors, mutex, abi_compat
         }
+        DeviceAttrEx = "ibv_device_attr_ex" { orig_attr, comp_mask, odp_caps }
         Pd = "ibv_pd" { context }
         Cq = "ibv_cq" { context, channel, cq_context, handle, cqe }
         Srq = "ibv_srq" { context }
@@ -93,6 +99,14 @@ fn structures() -> Vec<Fact> {
     facts.push(("sizeof(union ibv_gid)".into(), size_of::<Gid>() as i64));
     facts.push(("_Alignof(union ibv_gid)".into(), align_of::<Gid>() as i64));
     facts.push(("sizeof(struct ibv_context_ops)".into(), size_of::<ContextOps>() as i64));
+    // What stands in front of a context is counted from its end.
+    let end = size_of::<Extended>();
+    for (c, offset) in [("query_device_ex", offset_of!(Extended, query_device_ex)), ("sz", offset_of!(Extended, sz))] {
+        let c = format!("sizeof(struct verbs_context) - offsetof(struct verbs_context, {c})");
+        facts.push((c, (end - offset) as i64));
+    }
+    facts.push(("(long)IBV_ODP_SUPPORT_IMPLICIT".into(), odp::IMPLICIT as i64));
+    facts.push(("(long)__VERBS_ABI_IS_EXTENDED".into(), EXTENDED as i64));
     for (c, offset) in [
         ("wr.rdma.remote_addr", offset_of!(Rdma, remote_addr)),
         ("wr.rdma.rkey", offset_of!(Rdma, rkey)),
@@ -152,6 +166,8 @@ fn numbers() -> Vec<Fact> {
         ATOMIC_NONE = "IBV_ATOMIC_NONE",
         opcode::ATOMIC_CMP_AND_SWP = "IBV_WR_ATOMIC_CMP_AND_SWP",
         opcode::ATOMIC_FETCH_AND_ADD = "IBV_WR_ATOMIC_FETCH_AND_ADD",
+        access::ON_DEMAND = "IBV_ACCESS_ON_DEMAND",
+        odp::READ = "IBV_ODP_SUPPORT_READ",
         opcode::RDMA_WRITE = "IBV_WR_RDMA_WRITE",
         opcode::SEND = "IBV_WR_SEND",
         opcode::RDMA_READ = "IBV_WR_RDMA_READ",

@@ -16,9 +16,10 @@ use crate::device::Port;
 use crate::handshake::{Actions, Heard, Phase};
 use crate::hello::{Door, Hello, Kind};
 use crate::ibv::layout::{access, qp_mask as mask, qp_state as state};
-use crate::ibv::{Ah, Channel, Cq, Mr, Pd, Qp, QpAttr, Srq, Wc};
+use crate::ibv::{Ah, Channel, Cq, Pd, Qp, QpAttr, Srq, Wc};
 use crate::memory::Pool;
 use crate::pair::{AT_ONCE, EXTRA, Pair, SPARE};
+use crate::registration::Registrations;
 use crate::settings::Settings;
 use crate::store::Store;
 use crate::unavailable::Unavailable;
@@ -65,8 +66,7 @@ pub struct VerbsTransport {
     // In the order in which they must be destroyed.
     pub(crate) pairs: Vec<Pair>,
     pub(crate) retired: Vec<Retired>,
-    /// Registrations by the key that others know, with the peer that may use each.
-    pub(crate) registered: FxHashMap<u32, (Peer, Mr)>,
+    pub(crate) registrations: Registrations,
     pub(crate) bell: Bell,
     pub(crate) srq: Srq,
     pub(crate) cq: Cq,
@@ -149,11 +149,12 @@ impl VerbsTransport {
         let door = Door { address: port.address, bell: bell.number() };
         store.put(&key(me), &door.encode()).map_err(Unavailable::Store)?;
         let (get_from, put_from) = rendezvous_from(&settings, &port);
+        let registrations = Registrations::new(&pd, &settings)?;
         let limits = Limits { frame, eager: settings.eager_max, get_from, put_from };
         let mut transport = VerbsTransport {
             pairs: Vec::new(),
             retired: Vec::new(),
-            registered: FxHashMap::default(),
+            registrations,
             bell,
             srq,
             cq,
@@ -205,6 +206,11 @@ impl VerbsTransport {
     /// Connections that [`VerbsTransport::interrupt`] has broken.
     pub fn interruptions(&self) -> u64 {
         self.interruptions
+    }
+
+    /// Registrations of buffers that were made: for tests.
+    pub fn registrations_made(&self) -> u64 {
+        self.registrations.made()
     }
 
     /// The port in use.

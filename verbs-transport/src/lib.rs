@@ -6,13 +6,14 @@
 //!   through the `bell`
 //! - `post`, `poll` and `one_sided` are what runs for each message; `pair` is what they share,
 //!   `memory` the registered slots
+//! - `registration` keeps registrations of the user's memory as long as `watch` proves that it stays
 //! - `wake` sleeps and wakes
 //!
 //! Invariants: a frame is kept until the peer has consumed it, and goes again when its
 //! connection breaks; frames of a pair are handed up once and in order; nothing that a
 //! peer sends leads outside of the slot that it arrived in.
 
-#![deny(unsafe_code)] // allowed in `ibv`, `memory` and `post`
+#![deny(unsafe_code)] // allowed in `ibv`, `memory`, `post` and `watch`
 
 mod bell;
 mod connect;
@@ -25,11 +26,13 @@ mod one_sided;
 mod pair;
 mod poll;
 mod post;
+mod registration;
 mod settings;
 mod store;
 mod transport;
 mod unavailable;
 mod wake;
+mod watch;
 
 pub use connect::VerbsTransport;
 pub use device::Port;

@@ -10,7 +10,7 @@ use fabric::{Lost, Memory, OneSided, Peer, Region, Rights, Transfer};
 
 use crate::connect::VerbsTransport;
 use crate::ibv::layout::{ATOMIC_NONE, access};
-use crate::ibv::{Destination, Mr, Sge};
+use crate::ibv::{Destination, Sge};
 use crate::pair::{AT_ONCE, Pair, Signal, Work};
 
 /// Bytes of one request.
@@ -25,18 +25,13 @@ impl VerbsTransport {
             Rights::Put => access::LOCAL_WRITE | access::REMOTE_WRITE,
             Rights::All => access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ | atomics,
         };
-        let mr = Mr::register(&self.pd, memory, access).ok()?;
-        let region = Region { addr: memory.addr(), keys: [mr.rkey(), 0, 0, 0] };
-        self.registered.insert(mr.rkey(), (peer, mr));
-        Some(region)
+        let key = self.registrations.lend(peer, memory, access).ok()?;
+        Some(Region { addr: memory.addr(), keys: [key, 0, 0, 0] })
     }
 
     /// Ends that.
     pub(crate) fn release_from(&mut self, peer: Peer, region: Region) {
-        let key = region.keys[0];
-        if self.registered.get(&key).is_some_and(|(of, _)| *of == peer) {
-            self.registered.remove(&key);
-        }
+        self.registrations.give_back(peer, region.keys[0]);
     }
 
     /// Whether the device changes 64 bits in one step.
@@ -66,7 +61,7 @@ impl VerbsTransport {
             OneSided::Atomic(..) if !self.has_atomics() || ours.len() != 8 => return Ok(Transfer::Refused),
             OneSided::Get(_) | OneSided::Atomic(..) => access::LOCAL_WRITE,
         };
-        let Ok(mr) = Mr::register(&self.pd, ours, access) else { return Ok(Transfer::Refused) };
+        let Ok(mr) = self.registrations.hold(ours, access) else { return Ok(Transfer::Refused) };
         let (addr, rkey) = (region.addr.wrapping_add(from), region.keys[0]);
         self.pairs[at].works.push_back(Work { token, addr, rkey, what, mr, asked: 0, finished: 0 });
         match self.pairs[at].is_ready() {

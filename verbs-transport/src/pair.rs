@@ -5,6 +5,7 @@
 //! in the send queue and `signaled` has one entry for each that will complete by itself.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
 
 use fabric::{OneSided, Peer};
@@ -50,7 +51,7 @@ pub(crate) struct Work {
     pub(crate) rkey: u32,
     pub(crate) what: OneSided,
     /// Of ours.
-    pub(crate) mr: Mr,
+    pub(crate) mr: Arc<Mr>,
     /// Bytes that were asked for on this connection or are finished.
     pub(crate) asked: usize,
     /// Bytes that are where they belong.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fabric::knobs::{Knobs, Rendezvous, RoceVersion, knob};
+use fabric::knobs::{Knobs, Registration, Rendezvous, RoceVersion, knob};
 
 /// Everything that can be chosen. All processes of a job should agree.
 #[derive(Clone, Debug)]
@@ -27,6 +27,12 @@ pub struct Settings {
     pub rendezvous: Rendezvous,
     /// Smallest message that is read or written one-sidedly, bytes.
     pub get_min: u64,
+    /// How registrations of buffers are kept.
+    pub registration: Registration,
+    /// How many, at most.
+    pub registrations: usize,
+    /// Of how many bytes, at most.
+    pub registered_bytes: usize,
     /// Frames that a peer may have under way to us.
     pub credits: u32,
     /// Queue pairs at once, at most.
@@ -54,6 +60,9 @@ impl Settings {
             eager_max: knobs.bytes(knob::VERBS_EAGER_MAX) as usize,
             rendezvous: knobs.choice(knob::VERBS_RENDEZVOUS),
             get_min: knobs.bytes(knob::VERBS_GET_MIN),
+            registration: knobs.choice(knob::VERBS_REGISTRATION),
+            registrations: knobs.count(knob::VERBS_REGISTRATIONS) as usize,
+            registered_bytes: knobs.bytes(knob::VERBS_REGISTERED_BYTES) as usize,
             credits: knobs.count(knob::VERBS_CREDITS) as u32,
             connections: knobs.count(knob::VERBS_CONNECTIONS) as u32,
             ack_timeout: small(knobs.count(knob::VERBS_ACK_TIMEOUT)),

@@ -68,6 +68,14 @@ pub enum Unavailable {
         /// As the system says it.
         error: io::Error,
     },
+    /// A way of keeping registrations that was asked for is not to be had.
+    #[error("verbs.registration = \"{way}\" can't be had: {why}. Set verbs.registration to auto")]
+    Registration {
+        /// As the knob names it.
+        way: &'static str,
+        /// What is missing.
+        why: String,
+    },
     /// The port that was asked for is not there.
     #[error(
         "the RDMA device {device} has no port {port} (verbs.port), but ports 1 to {count}. Set verbs.port to one of these, or auto"
@@ -157,6 +165,7 @@ mod tests {
             Unavailable::NoSuchPort { device: device(), port: 3, count: 2 },
             Unavailable::NoPkey { device: device(), port: 1, pkey: 0x7fff },
             Unavailable::Memlock { limit: 64 << 10 },
+            Unavailable::Registration { way: "odp", why: "the device does not page on demand".into() },
         ];
         for reason in reasons {
             let line = reason.to_string();

@@ -86,6 +86,7 @@ impl VerbsTransport {
         if !self.unsettled.is_empty() {
             self.tend();
         }
+        self.registrations.sweep();
         // In this order: what completes after the request makes an event.
         let requested = self.cq.request_notification();
         self.stashed = self.cq.poll(&mut self.completions);

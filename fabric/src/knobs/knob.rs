@@ -110,6 +110,25 @@ impl Choice for Rendezvous {
     const WORDS: &'static [&'static str] = &["auto", "read", "write", "copy"];
 }
 
+/// How long memory stays registered with an RDMA device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Registration {
+    /// As long as it stays, where that can be known; else for one message.
+    Auto,
+    /// As long as the kernel reports no change (userfaultfd).
+    Userfaultfd,
+    /// All of it for ever: the device asks for pages when it needs them.
+    Odp,
+    /// For one message.
+    None,
+}
+
+impl Choice for Registration {
+    const ALL: &'static [Registration] =
+        &[Registration::Auto, Registration::Userfaultfd, Registration::Odp, Registration::None];
+    const WORDS: &'static [&'static str] = &["auto", "userfaultfd", "odp", "none"];
+}
+
 /// Who makes progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attendance {
@@ -260,6 +279,12 @@ knobs! {
         "how larger messages cross the RDMA network: read by the receiver, written by the sender, or in pieces through the buffers of small ones (auto: read, unless the device can't have several reads under way)");
     VERBS_GET_MIN: Bytes = Row::bytes("verbs.get_min", 32 * K, 1..=G,
         "smallest message that is registered with the RDMA device and read or written in one piece");
+    VERBS_REGISTRATION: Registration = Row::choice("verbs.registration",
+        "how buffers stay registered with the RDMA device: as long as userfaultfd reports no change, by on-demand paging, or for one message (none); auto is the first of these that there is");
+    VERBS_REGISTRATIONS: Count = Row::count("verbs.registrations", "ranges", 1024, 1..=8192,
+        "ranges of memory that stay registered with the RDMA device at once; beyond that the one not used for longest is given up");
+    VERBS_REGISTERED_BYTES: Bytes = Row::bytes("verbs.registered_bytes", G, 64 * K..=1024 * G,
+        "memory that stays registered with the RDMA device at once, and pinned; half of the limit on locked memory at most");
     VERBS_CREDITS: Count = Row::count("verbs.credits", "frames", 32, 4..=1024,
         "frames that a peer may have under way to this process over RDMA; as many receive buffers are kept for each");
     VERBS_CONNECTIONS: Count = Row::count("verbs.connections", "queue pairs", 512, 1..=65_536,

@@ -25,7 +25,8 @@ use std::time::Duration;
 
 pub use error::KnobError;
 pub use knob::{
-    Attendance, Bytes, Choice, Count, Index, Key, Knob, Name, Rendezvous, RoceVersion, SingleCopy, Switch, TABLE, Time,
+    Attendance, Bytes, Choice, Count, Index, Key, Knob, Name, Registration, Rendezvous, RoceVersion, SingleCopy,
+    Switch, TABLE, Time,
 };
 pub use load::{File, Level, RESERVED, Sources};
 pub use value::{Kind, Value};

@@ -9,7 +9,9 @@ use std::os::fd::RawFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::layout::{self, AsyncEvent, DeviceAttr, Gid, GidEntry, PortAttr, event, gid_type};
+use super::layout::{
+    self, AsyncEvent, DeviceAttr, DeviceAttrEx, Extended, Gid, GidEntry, PortAttr, event, gid_type, odp,
+};
 use super::library::Library;
 use super::{check, non_null, set_non_blocking};
 
@@ -98,6 +100,29 @@ impl Context {
         check(unsafe { (self.library.query_device)(self.raw(), attr.as_mut_ptr()) })?;
         // SAFETY: integers alone, zeroed or filled.
         Ok(unsafe { attr.assume_init() })
+    }
+
+    /// True when the device reads and writes memory that is not pinned, at all addresses at
+    /// once (implicit on-demand paging), with RDMA reads.
+    pub fn pages_on_demand(&self) -> bool {
+        // SAFETY: an open device.
+        if unsafe { (*self.raw()).abi_compat }.addr() != layout::EXTENDED {
+            return false;
+        }
+        let extended = self.raw().wrapping_byte_sub(std::mem::offset_of!(Extended, context)).cast::<Extended>();
+        // SAFETY: `abi_compat` says that something stands in front of the context, at least its size.
+        let size = unsafe { (&raw const (*extended).sz).read() };
+        if size < size_of::<Extended>() {
+            return false;
+        }
+        // SAFETY: what stands in front reaches back to this field.
+        let Some(query) = (unsafe { (*extended).query_device_ex }) else { return false };
+        let mut attr = MaybeUninit::<DeviceAttrEx>::zeroed();
+        // SAFETY: an open device; the driver fills no more than the size that is said.
+        let answer = unsafe { query(self.raw(), std::ptr::null(), attr.as_mut_ptr(), size_of::<DeviceAttrEx>()) };
+        // SAFETY: integers alone, zeroed or filled.
+        let able = unsafe { attr.assume_init() }.odp_caps;
+        answer == 0 && able.general_caps & odp::IMPLICIT != 0 && able.rc_odp_caps & odp::READ != 0
     }
 
     /// What a port is and how it is. Ports are numbered from 1.

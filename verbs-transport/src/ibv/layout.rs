@@ -35,6 +35,7 @@ pub type PollCq = unsafe extern "C" fn(*mut Cq, c_int, *mut Wc) -> c_int;
 pub type ReqNotifyCq = unsafe extern "C" fn(*mut Cq, c_int) -> c_int;
 pub type PostSrqRecv = unsafe extern "C" fn(*mut Srq, *mut RecvWr, *mut *mut RecvWr) -> c_int;
 pub type PostSend = unsafe extern "C" fn(*mut Qp, *mut SendWr, *mut *mut SendWr) -> c_int;
+pub type QueryDeviceEx = unsafe extern "C" fn(*mut Context, *const c_void, *mut DeviceAttrEx, usize) -> c_int;
 pub type PostRecv = unsafe extern "C" fn(*mut Qp, *mut RecvWr, *mut *mut RecvWr) -> c_int;
 
 /// The driver's functions of the data path.
@@ -60,7 +61,24 @@ pub struct Context {
     pub cmd_fd: c_int,
     pub async_fd: c_int,
     pub num_comp_vectors: c_int,
+    pub mutex: libc::pthread_mutex_t,
+    pub abi_compat: *mut c_void,
 }
+
+/// A context and the latest of what stands in front of it, if its `abi_compat` is [`EXTENDED`].
+#[repr(C)]
+#[derive(Debug)]
+pub struct Extended {
+    pub query_device_ex: Option<QueryDeviceEx>,
+    _first: [*mut c_void; 10],
+    _last: u64,
+    /// Bytes of all that stands in front, and of the context.
+    pub sz: usize,
+    pub context: Context,
+}
+
+/// In place of an address.
+pub const EXTENDED: usize = usize::MAX;
 
 #[repr(C)]
 #[derive(Debug)]
@@ -154,6 +172,25 @@ pub struct DeviceAttr {
     pub max_pkeys: u16,
     pub local_ca_ack_delay: u8,
     pub phys_port_cnt: u8,
+}
+
+/// Ends where we stop reading.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceAttrEx {
+    pub orig_attr: DeviceAttr,
+    pub comp_mask: u32,
+    pub odp_caps: OdpCaps,
+}
+
+/// What a device can do with memory that is not pinned.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OdpCaps {
+    pub general_caps: u64,
+    pub rc_odp_caps: u32,
+    pub uc_odp_caps: u32,
+    pub ud_odp_caps: u32,
 }
 
 #[repr(C)]
@@ -466,6 +503,14 @@ pub mod access {
     pub const REMOTE_WRITE: c_int = 2;
     pub const REMOTE_READ: c_int = 4;
     pub const REMOTE_ATOMIC: c_int = 8;
+    pub const ON_DEMAND: c_int = 1 << 6;
+}
+
+pub mod odp {
+    /// Of the general abilities: all addresses at once.
+    pub const IMPLICIT: u64 = 2;
+    /// Of those on connections.
+    pub const READ: u32 = 1 << 3;
 }
 
 pub mod opcode {

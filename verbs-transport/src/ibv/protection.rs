@@ -39,6 +39,8 @@ unsafe impl Send for Pd {}
 unsafe impl Sync for Pd {}
 // SAFETY: as above.
 unsafe impl Send for Mr {}
+// SAFETY: as above; it is only read.
+unsafe impl Sync for Mr {}
 // SAFETY: as above.
 unsafe impl Send for Ah {}
 
@@ -48,6 +50,11 @@ impl Pd {
         // SAFETY: an open device.
         let raw = non_null(unsafe { (context.library.alloc_pd)(context.raw()) })?;
         Ok(Arc::new(Pd { context: Arc::clone(context), raw }))
+    }
+
+    /// Its device.
+    pub fn context(&self) -> &Context {
+        &self.context
     }
 
     pub(super) fn raw(&self) -> *mut layout::Pd {
@@ -64,6 +71,20 @@ impl Mr {
         // by the promise of `Memory`, for as long as the registration lives.
         let raw = non_null(unsafe { register(pd.raw(), memory.as_ptr().cast(), memory.len(), access) })?;
         Ok(Mr { pd: Arc::clone(pd), raw })
+    }
+
+    /// Pins the bytes at these addresses, for requests each of which has its own promise
+    /// that what it touches is memory.
+    pub fn register_range(pd: &Arc<Pd>, range: std::ops::Range<usize>, access: i32) -> io::Result<Mr> {
+        // SAFETY: the device does nothing but what is requested.
+        let memory = unsafe { Memory::new(std::ptr::with_exposed_provenance_mut(range.start), range.len()) };
+        Mr::register(pd, memory, access)
+    }
+
+    /// All addresses there are, pinned nowhere: for devices that
+    /// [page on demand](Context::pages_on_demand).
+    pub fn register_everything(pd: &Arc<Pd>, access: i32) -> io::Result<Mr> {
+        Mr::register_range(pd, 0..usize::MAX, access | layout::access::ON_DEMAND)
     }
 
     /// What names it in work requests of this process.

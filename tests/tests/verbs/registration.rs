@@ -1,0 +1,212 @@
+//! Messages from and to memory that is changed between them in all the ways there are: no
+//! byte that arrives, or stays, is of what was at the address before.
+//!
+//! `VERBENA_TEST_ROUNDS` says how many rounds: of a change, and two messages.
+
+use std::ptr::{null_mut, with_exposed_provenance_mut};
+use std::time::{Duration, Instant};
+
+use fabric::knobs::Registration;
+use fabric::sim::Rng;
+use fabric::{Header, Lost, Memory, OneSided, Peer, Rights, Sink, Transfer, Transport};
+use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, MAP_SHARED};
+use verbs_transport::{Settings, VerbsTransport};
+
+const PAGE: usize = 4096;
+/// Pages of a buffer's addresses.
+const PAGES: usize = 16;
+
+/// Addresses at which memory comes and goes.
+struct Arena {
+    base: usize,
+}
+
+impl Arena {
+    fn new() -> Arena {
+        Arena { base: map(0, PAGES, MAP_PRIVATE) }
+    }
+
+    /// Something happens to some of the pages; says what. Afterwards all can be written.
+    fn change(&self, rng: &mut Rng) -> &'static str {
+        let first = rng.below(PAGES as u64) as usize;
+        let pages = 1 + rng.below((PAGES - first) as u64) as usize;
+        let (at, len) = (self.base + first * PAGE, pages * PAGE);
+        let place = with_exposed_provenance_mut(at);
+        // SAFETY: pages of an arena, whose contents nobody expects to stay.
+        unsafe {
+            match rng.below(11) {
+                0 => {
+                    assert_eq!(libc::munmap(place, len), 0);
+                    assert_eq!(map(at, pages, MAP_PRIVATE | MAP_FIXED_NOREPLACE), at);
+                    "unmapped, mapped"
+                }
+                1 => {
+                    map(at, pages, MAP_PRIVATE | MAP_FIXED);
+                    "mapped over"
+                }
+                2 => {
+                    map(at, pages, MAP_SHARED | MAP_FIXED);
+                    "shared memory mapped over"
+                }
+                3 => {
+                    assert_eq!(libc::madvise(place, len, libc::MADV_DONTNEED), 0);
+                    "MADV_DONTNEED"
+                }
+                4 => {
+                    libc::madvise(place, len, libc::MADV_FREE);
+                    "MADV_FREE"
+                }
+                5 => {
+                    map(at, pages, MAP_PRIVATE | MAP_FIXED);
+                    let to = with_exposed_provenance_mut(map(0, pages, MAP_PRIVATE));
+                    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+                    assert_eq!(libc::mremap(place, len, len, flags, to), to);
+                    map(at, pages, MAP_PRIVATE | MAP_FIXED_NOREPLACE);
+                    assert_eq!(libc::munmap(to, len), 0);
+                    "moved away by mremap"
+                }
+                6 => {
+                    let from = with_exposed_provenance_mut(map(0, pages, MAP_PRIVATE));
+                    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+                    assert_eq!(libc::mremap(from, len, len, flags, place), place);
+                    "moved here by mremap"
+                }
+                7 => {
+                    child(at, len);
+                    "fork"
+                }
+                _ => "nothing",
+            }
+        }
+    }
+
+    /// Some of its bytes.
+    fn part(&self, rng: &mut Rng) -> Memory {
+        let from = rng.below((PAGES * PAGE - 1) as u64) as usize;
+        let len = 1 + rng.below((PAGES * PAGE - from) as u64) as usize;
+        // SAFETY: mapped, whatever `change` does.
+        unsafe { Memory::new(with_exposed_provenance_mut(self.base + from), len) }
+    }
+}
+
+/// New pages, all of them there.
+fn map(at: usize, pages: usize, flags: i32) -> usize {
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = flags | MAP_ANONYMOUS | libc::MAP_POPULATE;
+    // SAFETY: replaces nothing but pages of an arena.
+    let base = unsafe { libc::mmap(with_exposed_provenance_mut(at), pages * PAGE, rights, flags, -1, 0) };
+    assert_ne!(base, libc::MAP_FAILED);
+    base.expose_provenance()
+}
+
+/// A child that writes to the pages, gives them back, and ends while its parent goes on.
+fn child(at: usize, len: usize) {
+    let place: *mut u8 = with_exposed_provenance_mut(at);
+    // SAFETY: the child makes calls of the system alone, and writes to its own memory.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            std::ptr::write_bytes(place, 0x55, len);
+            libc::munmap(place.cast(), len);
+            libc::_exit(0);
+        }
+        // The parent's next write copies the page, or the child's does.
+        std::ptr::write_bytes(place, 0x66, len);
+        libc::waitpid(child, null_mut(), 0);
+    }
+}
+
+#[derive(Default)]
+struct Heard {
+    done: u64,
+}
+
+impl Sink for Heard {
+    fn frame(&mut self, _: Peer, _: &Header, _: &[u8]) {}
+
+    fn transferred(&mut self, token: u64, outcome: Result<(), Lost>) {
+        outcome.expect("a message is read");
+        self.done = token;
+    }
+
+    fn lost(&mut self, lost: Lost) {
+        panic!("{lost}");
+    }
+}
+
+/// What message `round` says.
+fn pattern(round: u64, len: usize) -> Vec<u8> {
+    let mut word = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        word ^= word << 13;
+        word ^= word >> 7;
+        word ^= word << 17;
+        bytes.extend_from_slice(&word.to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// Messages between two transports, and how many registrations they took.
+fn rounds(seed: u64, rounds: u64, mut ends: [VerbsTransport; 2]) -> u64 {
+    let mut rng = Rng::new(seed);
+    let arenas = [Arena::new(), Arena::new()];
+    let mut heard = Heard::default();
+    let mut read = vec![0; PAGES * PAGE];
+    for round in 1..=rounds {
+        let changes = [0, 1].map(|at| arenas[at].change(&mut rng));
+        let (from, into) = (arenas[0].part(&mut rng), arenas[1].part(&mut rng));
+        let len = from.len().min(into.len());
+        let (from, into) = (from.slice(0, len), into.slice(0, len));
+        let is_read = rng.chance(500);
+        // The second finds what the first has left.
+        for message in [2 * round, 2 * round + 1] {
+            let written = pattern(message, len);
+            from.write(0, &written);
+            into.write(0, &vec![0xaa; len]);
+            let (owner, other, memory, rights, what) = match is_read {
+                true => (0, 1, from, Rights::Get, OneSided::Get(into)),
+                false => (1, 0, into, Rights::Put, OneSided::Put(from)),
+            };
+            let region = ends[owner].register(Peer(other as u32), memory, rights).expect("memory can be registered");
+            let started = ends[other].one_sided(Peer(owner as u32), &region, 0, what, message);
+            assert_eq!(started, Ok(Transfer::Started));
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while heard.done < message {
+                assert!(Instant::now() < deadline, "round {round} of seed {seed} hangs");
+                ends.iter_mut().for_each(|end| _ = end.poll(&mut heard));
+            }
+            ends[owner].release(Peer(other as u32), region);
+            into.read(0, &mut read[..len]);
+            let wrong = (0..len).find(|&at| read[at] != written[at]);
+            assert_eq!(wrong, None, "seed {seed}, round {round}: {len} bytes after {changes:?}: stale");
+        }
+    }
+    ends.iter().map(VerbsTransport::registrations_made).sum()
+}
+
+fn run(registration: Registration) {
+    let Some(devices) = super::devices() else { return };
+    let many = std::env::var("VERBENA_TEST_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(10_000);
+    let seed = super::seed();
+    // Few, so that they also push each other out.
+    let settings = Settings { registration, get_min: 1, registrations: 6, ..Settings::default() };
+    let transports = <[_; 2]>::try_from(super::transports(&devices, 2, &settings)).ok().expect("two");
+    let (began, made) = (Instant::now(), rounds(seed, many, transports));
+    println!("seed {seed}, {many} rounds, {made} registrations, {:?}", began.elapsed());
+    match registration {
+        Registration::None => assert_eq!(made, 4 * many),
+        _ => assert!(made < 3 * many, "hardly any is kept"),
+    }
+}
+
+#[test]
+fn no_byte_is_stale_where_memory_is_watched() {
+    run(Registration::Userfaultfd);
+}
+
+#[test]
+fn no_byte_is_stale_where_each_message_is_registered() {
+    run(Registration::None);
+}

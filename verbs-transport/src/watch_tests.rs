@@ -1,0 +1,259 @@
+//! What the kernel reports, and what is not watched.
+
+use std::sync::MutexGuard;
+use std::time::{Duration, Instant};
+
+use super::*;
+
+const PAGE: usize = 4096;
+
+/// The watch of this process, for one test at a time: with two of them the mappings of
+/// one may be watched for the other. `None`, said, where there is none.
+fn here() -> Option<(MutexGuard<'static, ()>, &'static Watch)> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    match watch() {
+        Ok(watch) => Some((ALONE.lock().unwrap_or_else(PoisonError::into_inner), watch)),
+        Err(why) => {
+            eprintln!("not run: no userfaultfd ({why})");
+            None
+        }
+    }
+}
+
+/// Private pages at `at`, or anywhere, every one of them touched.
+fn map(at: usize, pages: usize, flags: i32) -> Range<usize> {
+    // SAFETY: a new mapping; where `at` is given, over one of the same test.
+    let base = unsafe {
+        libc::mmap(
+            std::ptr::with_exposed_provenance_mut(at),
+            pages * PAGE,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_ANONYMOUS | flags,
+            -1,
+            0,
+        )
+    };
+    assert_ne!(base, libc::MAP_FAILED);
+    let start = base.expose_provenance();
+    (0..pages).for_each(|page| poke(start + page * PAGE));
+    start..start + pages * PAGE
+}
+
+/// Private pages in a mapping of their own, which no neighbour of another test joins.
+fn map_apart(pages: usize) -> Range<usize> {
+    let flags = libc::MAP_ANONYMOUS | libc::MAP_PRIVATE;
+    // SAFETY: a new mapping, and rights for all of it but its ends.
+    let range = unsafe {
+        let all = libc::mmap(std::ptr::null_mut(), (pages + 2) * PAGE, libc::PROT_NONE, flags, -1, 0);
+        assert_ne!(all, libc::MAP_FAILED);
+        let start = all.byte_add(PAGE);
+        assert_eq!(libc::mprotect(start, pages * PAGE, libc::PROT_READ | libc::PROT_WRITE), 0);
+        start.expose_provenance()..start.expose_provenance() + pages * PAGE
+    };
+    range.clone().step_by(PAGE).for_each(poke);
+    range
+}
+
+fn poke(address: usize) {
+    // SAFETY: mapped for writing by its test.
+    unsafe { std::ptr::with_exposed_provenance_mut::<u8>(address).write_volatile(1) };
+}
+
+fn unmap(range: &Range<usize>) {
+    // SAFETY: a mapping of its test, which does not use it any more.
+    assert_eq!(unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(range.start), range.len()) }, 0);
+}
+
+fn kept(watch: &'static Watch, range: &Range<usize>) -> Ticket {
+    // Other tests map and unmap at any time, also next to it.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let keep = || watch.cover(range).then(|| watch.settled().and_then(|now| watch.keep(range, now))).flatten();
+    loop {
+        if let Some(ticket) = keep() {
+            return ticket;
+        }
+        assert!(Instant::now() < deadline, "private memory can't be watched");
+    }
+}
+
+/// Asked the way that a user of tickets asks.
+fn is_valid(watch: &Watch, ticket: &Ticket) -> bool {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while watch.settled().is_none() {
+        assert!(Instant::now() < deadline, "never settled");
+    }
+    ticket.is_valid()
+}
+
+#[test]
+fn whatever_takes_pages_away_is_seen_before_the_call_returns() {
+    let Some((_alone, watch)) = here() else { return };
+    // Whether the pages are mapped afterwards; if not, anybody may take the addresses.
+    type Change = (&'static str, fn(Range<usize>) -> bool);
+    let changes: [Change; 6] = [
+        ("munmap", |part| {
+            unmap(&part);
+            false
+        }),
+        ("mmap over it", |part| map(part.start, part.len() / PAGE, libc::MAP_PRIVATE | libc::MAP_FIXED) == part),
+        ("mmap of shared memory over it", |part| {
+            map(part.start, part.len() / PAGE, libc::MAP_SHARED | libc::MAP_FIXED) == part
+        }),
+        ("MADV_DONTNEED", |part| advise(part, libc::MADV_DONTNEED)),
+        ("MADV_FREE", |part| advise(part, libc::MADV_FREE)),
+        ("mremap", |part| {
+            let start = std::ptr::with_exposed_provenance_mut(part.start);
+            // SAFETY: a mapping of this test, which does not use it any more.
+            let moved = unsafe { libc::mremap(start, part.len(), 4 * part.len(), libc::MREMAP_MAYMOVE) };
+            assert!(moved != libc::MAP_FAILED && moved != start);
+            false
+        }),
+    ];
+    for (what, change) in changes {
+        for (from, to) in [(0, 8), (0, 1), (7, 8), (3, 5)] {
+            // What follows is mapped, so that mremap must move the part.
+            let all = map(0, 9, libc::MAP_PRIVATE);
+            let range = all.start..all.end - PAGE;
+            let part = range.start + from * PAGE..range.start + to * PAGE;
+            let ticket = kept(watch, &range);
+            assert!(is_valid(watch, &ticket));
+            let stays = change(part.clone());
+            assert!(!is_valid(watch, &ticket), "{what} of pages {from} to {to} is not seen");
+            [all.start..part.start, part.end..all.end].iter().filter(|rest| !rest.is_empty()).for_each(unmap);
+            if stays {
+                unmap(&part);
+            }
+        }
+    }
+}
+
+fn advise(part: Range<usize>, advice: i32) -> bool {
+    let start = std::ptr::with_exposed_provenance_mut(part.start);
+    // SAFETY: private memory of a test that does not look at it any more.
+    let answer = unsafe { libc::madvise(start, part.len(), advice) };
+    assert_eq!(answer, 0);
+    true
+}
+
+#[test]
+fn what_stays_stays_valid() {
+    let Some((_alone, watch)) = here() else { return };
+    let range = map(0, 8, libc::MAP_PRIVATE);
+    let around = [range.start - PAGE..range.start, range.end..range.end + PAGE];
+    let ticket = kept(watch, &range);
+    for beside in around {
+        let beside = map(beside.start, 1, libc::MAP_PRIVATE);
+        drop(kept(watch, &beside));
+        unmap(&beside);
+    }
+    (range.start..range.end).step_by(PAGE).for_each(poke);
+    assert!(is_valid(watch, &ticket));
+    // A child takes nothing away from its parent, and is not watched itself.
+    // SAFETY: the child makes two calls of the system and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        unmap(&range);
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(0) };
+    }
+    let mut status = 1;
+    // SAFETY: a child of this test.
+    unsafe { libc::waitpid(child, &mut status, 0) };
+    assert_eq!(status, 0);
+    (range.start..range.end).step_by(PAGE).for_each(poke);
+    assert!(is_valid(watch, &ticket));
+    drop(ticket);
+    unmap(&range);
+}
+
+#[test]
+fn what_changes_without_a_report_is_not_watched() {
+    let Some((_alone, watch)) = here() else { return };
+    let private = map(0, 4, libc::MAP_PRIVATE);
+    let shared = map(0, 4, libc::MAP_SHARED);
+    // A private mapping of an object that others may truncate.
+    // SAFETY: a name and flags; a new mapping of the descriptor.
+    let object = unsafe {
+        let fd = libc::memfd_create(c"test".as_ptr(), libc::MFD_CLOEXEC);
+        assert!(fd >= 0 && libc::ftruncate(fd, 4 * PAGE as i64) == 0);
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        libc::mmap(std::ptr::null_mut(), 4 * PAGE, rights, libc::MAP_PRIVATE, fd, 0).expose_provenance()
+    };
+    (0..4).for_each(|page| poke(object + page * PAGE));
+    drop(kept(watch, &private));
+    assert!(!watch.cover(&shared));
+    assert!(!watch.cover(&(object..object + 4 * PAGE)));
+    // What another userfaultfd watches.
+    let theirs = Watch::open().expect("a second one");
+    let range = map_apart(4);
+    assert!(theirs.cover(&range));
+    assert!(!watch.cover(&range));
+}
+
+#[test]
+fn while_a_change_is_under_way_nothing_is_settled() {
+    let Some((_alone, _)) = here() else { return };
+    // One whose reports nobody takes but this test.
+    let watch: &'static Watch = Box::leak(Box::new(Watch::open().expect("a second one")));
+    let range = map_apart(8);
+    assert!(watch.cover(&range));
+    let before = watch.settled().expect("nothing is under way");
+    let ticket = watch.keep(&range, before).expect("nothing has changed");
+    let part = range.start..range.start + PAGE;
+    let unmapping = std::thread::spawn(move || unmap(&part));
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while watch.settled().is_some() {
+        assert!(Instant::now() < deadline, "a change is not seen");
+        std::thread::yield_now();
+    }
+    // The pages may be gone by now and the address taken by others; nobody is told so yet.
+    assert!(ticket.is_valid() && !unmapping.is_finished());
+    assert!(watch.keep(&range, before).is_none());
+    while !unmapping.is_finished() {
+        watch.take_reports();
+    }
+    unmapping.join().expect("unmapped");
+    assert!(watch.settled().is_some_and(|now| now != before));
+    assert!(!ticket.is_valid());
+    assert!(watch.keep(&range, before).is_none(), "what was made before a change is kept after it");
+}
+
+#[test]
+fn threads_that_map_and_unmap_never_find_a_stale_range() {
+    let Some((_alone, watch)) = here() else { return };
+    // Each maps where the kernel likes, which is where another has just unmapped. What a page
+    // says and what the ticket says must agree.
+    let worker = |thread: usize| {
+        let mut stale: Vec<(Range<usize>, Ticket)> = Vec::new();
+        for round in 0..300 {
+            let range = map(0, 1 + (round + thread) % 3, libc::MAP_PRIVATE);
+            if watch.settled().is_some() {
+                for (old, ticket) in &stale {
+                    let overlaps = old.start < range.end && range.start < old.end;
+                    assert!(!overlaps || !ticket.is_valid(), "thread {thread}, round {round}");
+                }
+            }
+            if watch.cover(&range)
+                && let Some(ticket) = watch.settled().and_then(|now| watch.keep(&range, now))
+            {
+                stale.push((range.clone(), ticket));
+            }
+            if stale.len() > 20 {
+                stale.remove(0);
+            }
+            unmap(&range);
+        }
+    };
+    std::thread::scope(|scope| (0..4).for_each(|thread| _ = scope.spawn(move || worker(thread))));
+}
+
+#[test]
+fn mappings_are_read_from_the_systems_text() {
+    let maps = "1000-3000 rw-p 00000000 00:00 0 \n3000-5000 r--p 00000000 00:00 0      [heap]\n\
+                5000-6000 rw-p 00000000 08:01 77         /usr/bin/x\n7000-8000 rw-s 00000000 00:00 0\n";
+    assert_eq!(private_mappings(maps, &(0x1800..0x2000)), private_mappings(maps, &(0x1000..0x3000)));
+    assert_eq!(private_mappings(maps, &(0x2000..0x4000)), [0x1000..0x3000, 0x3000..0x5000]);
+    for none in [0..0x1800, 0x4000..0x5800, 0x7000..0x7800, 0x6000..0x6800, 0x8000..0x9000] {
+        assert!(private_mappings(maps, &none).is_empty(), "{none:?}");
+    }
+}
