@@ -11,7 +11,8 @@
 //! ```
 //!
 //! The end of the stream is a message as well: a daemon that loses its `mpiexec` ends
-//! its ranks, and a host that is lost ends the job.
+//! its ranks, and a host that is lost ends the job. So is silence: `mpiexec` says `Beat` in each turn
+//! (see [`crate::pulse`]), and the daemon answers.
 
 use std::ffi::OsString;
 
@@ -24,7 +25,7 @@ use crate::hosts::Share;
 use crate::options::Settings;
 
 /// The version of these messages.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes in one message at most: environments may be large.
 pub const LIMIT: usize = 16 << 20;
 /// Bytes of output or input in one message.
@@ -64,6 +65,8 @@ pub enum ToHost {
     Missing(u32),
     /// Say what each rank does.
     Table,
+    /// Say that you are there.
+    Beat,
     /// End all ranks.
     End,
     /// For the ranks that read our standard input; empty at its end.
@@ -114,6 +117,8 @@ pub enum FromHost {
     },
     /// Ranks are in MPI that would wait for the missing one.
     WouldWait,
+    /// The answer to `Beat`.
+    Beat,
     /// A line for the user.
     Told(String),
     /// All ranks have taken what was put in.

@@ -31,6 +31,7 @@ pub mod orphans;
 pub mod output;
 pub mod placement;
 pub mod program;
+mod pulse;
 pub mod report;
 pub mod signals;
 pub mod spawn;

@@ -24,6 +24,9 @@ pub const MAX_RANKS: u32 = 65_536;
 /// Reaches other hosts unless `--agent` says otherwise.
 pub const AGENT: &str = "ssh";
 
+/// How long a host may say nothing unless `--dead-after` says otherwise.
+pub const DEAD_AFTER: Duration = Duration::from_secs(10);
+
 /// The exit code of wrong use, as usual.
 pub const WRONG_USE: u8 = 2;
 
@@ -55,6 +58,8 @@ pub struct Settings {
     pub report_bindings: bool,
     /// Time after which the job is ended.
     pub timeout: Option<Duration>,
+    /// Silence after which a host is lost, if not [`DEAD_AFTER`].
+    pub dead_after: Option<Duration>,
     /// A file of knobs.
     pub config: Option<String>,
     /// Knobs, as `name=value`.
@@ -120,6 +125,7 @@ enum Id {
     Hosts,
     Hostfile,
     Agent,
+    DeadAfter,
     Help,
     Version,
     /// Accepted, since it asks for what happens anyway.
@@ -170,6 +176,12 @@ const OPTIONS: &[(&str, &[Spec])] = &[
                 "the same from a file: NAME, NAME:N or NAME slots=N on each line",
             ),
             spec(Id::Agent, &["agent"], &["COMMAND"], "reach hosts by `COMMAND host line-for-a-shell`; default: ssh"),
+            spec(
+                Id::DeadAfter,
+                &["dead-after"],
+                &["SECONDS"],
+                "end the job when a host says nothing for so long; default: 10",
+            ),
         ],
     ),
     (
@@ -298,6 +310,7 @@ fn apply(id: Id, word: &str, values: Vec<String>, section: &mut Section, setting
         Id::BindTo => settings.mapping.bind_to = Some(named(word, &next(), BindTo::parse, BindTo::NAMES)?),
         Id::MapBy => settings.mapping.map_by = Some(map_by(word, &next(), &mut settings.mapping.cores_each)?),
         Id::ReportBindings => settings.report_bindings = true,
+        Id::DeadAfter => settings.dead_after = Some(seconds(word, &next())?),
         Id::Timeout => settings.timeout = Some(seconds(word, &next())?),
         Id::Config => settings.config = Some(next()),
         Id::Set => settings.set.push(next()),

@@ -118,6 +118,50 @@ fn a_host_that_is_lost_ends_the_job() {
 }
 
 #[test]
+fn a_host_that_falls_silent_ends_the_job() {
+    let mark = unique_sleep();
+    let child = spawn(&mut over_hosts("a:1,b:2", &["--dead-after", "1", "sleep", &mark]));
+    eventually("ranks run", || processes(&mark) >= 4);
+    // As a machine that has lost its power looks from outside: nothing is said, nothing is closed.
+    let daemon = Pid::from_raw(daemons_of(child.id())[1] as i32).unwrap();
+    kill_process(daemon, Signal::STOP).unwrap();
+    let ran = finish(child);
+    assert!(ran.code == 1 && ran.time < 10 * SOON, "{ran:?}");
+    let expected = "lost b with ranks 1 to 2: it has said nothing for 1 s (--dead-after), so the machine is down or can't be \
+                    reached; ending the job (3 ranks)";
+    assert!(ran.err.contains(expected), "{ran:?}");
+    eventually("ranks are gone", || processes(&mark) == 0);
+}
+
+#[test]
+fn a_mpiexec_that_falls_silent_takes_the_ranks_of_all_hosts_along() {
+    let mark = unique_sleep();
+    let child = spawn(&mut over_hosts("a:1,b:1", &["--dead-after", "1", "sleep", &mark]));
+    eventually("ranks run", || processes(&mark) >= 3);
+    let mpiexec = Pid::from_child(&child);
+    kill_process(mpiexec, Signal::STOP).unwrap();
+    // What is left is mpiexec, which names them in its arguments.
+    eventually("ranks are gone", || processes(&mark) <= 1);
+    kill_process(mpiexec, Signal::CONT).unwrap();
+    let ran = finish(child);
+    assert!(ran.code == 1 && ran.err.contains("has heard nothing of mpiexec (--dead-after)"), "{ran:?}");
+}
+
+#[test]
+fn a_job_that_the_user_has_stopped_is_silent_and_goes_on() {
+    let mark = unique_sleep();
+    let child = spawn(&mut over_hosts("a:1,b:1", &["--dead-after", "1", "sleep", &mark]));
+    eventually("ranks run", || processes(&mark) >= 3);
+    let mpiexec = Pid::from_child(&child);
+    kill_process(mpiexec, Signal::TSTP).unwrap();
+    std::thread::sleep(2 * SOON);
+    assert!(processes(&mark) >= 3, "ranks of a stopped job are gone");
+    kill_process(mpiexec, Signal::CONT).unwrap();
+    kill_process(mpiexec, Signal::TERM).unwrap();
+    assert_eq!(finish(child).code, 128 + 15);
+}
+
+#[test]
 fn a_killed_mpiexec_takes_the_ranks_of_all_hosts_along() {
     let mark = unique_sleep();
     let child = spawn(&mut over_hosts("a:2,b:2", &["sleep", &mark]));

@@ -21,9 +21,10 @@ use rustix::process::{Signal, getpid, kill_process};
 use crate::fate::{Event, Verdict};
 use crate::frames::{FromHost, PIECE, ToHost, VERSION};
 use crate::hosts::{Share, deal, part};
-use crate::options::{AGENT, Settings, Stdin};
+use crate::options::{AGENT, DEAD_AFTER, Settings, Stdin};
 use crate::output::{Output, Which};
 use crate::program::CannotRun;
+use crate::pulse::{Pulse, Turn};
 use crate::report;
 use crate::signals::Signals;
 use crate::store::Store;
@@ -69,6 +70,7 @@ struct Across {
     /// Our standard input, until its end.
     input: Option<BorrowedFd<'static>>,
     time_is_up: Option<Instant>,
+    dead_after: Duration,
     size: u32,
     agent: String,
 }
@@ -96,6 +98,7 @@ pub fn run(settings: &Settings, share: &Share) -> Result<u8, CannotRun> {
         code: None,
         missing: None,
         time_is_up: settings.timeout.and_then(|time| Instant::now().checked_add(time)),
+        dead_after: settings.dead_after.unwrap_or(DEAD_AFTER),
         size: share.size,
         agent: settings.agent.clone().unwrap_or_else(|| AGENT.into()),
     };
@@ -173,7 +176,8 @@ impl Across {
             Phase::Running => None,
             Phase::Ending { since } => Some(since + PATIENCE),
         };
-        [ending, self.time_is_up, self.output.deadline()].into_iter().flatten().min()
+        let turn = self.hosts.iter().filter_map(|host| host.pulse.as_ref()?.deadline()).min();
+        [ending, self.time_is_up, turn, self.output.deadline()].into_iter().flatten().min()
     }
 
     fn tick(&mut self, now: Instant) {
@@ -196,8 +200,38 @@ impl Across {
                 }
             }
         }
+        (0..self.hosts.len()).for_each(|id| self.listen(id, now));
         if self.output.broken().is_some() {
             self.end(128 + libc::SIGPIPE as u8);
+        }
+    }
+
+    /// Asks a host whether it is there, or gives it up.
+    fn listen(&mut self, id: usize, now: Instant) {
+        // While nobody takes our output, hosts are not read.
+        let is_behind = self.output.is_behind();
+        let host = &mut self.hosts[id];
+        let Some(pulse) = host.pulse.as_mut().filter(|_| host.state == State::Running) else {
+            host.pulse = None;
+            return;
+        };
+        if is_behind {
+            pulse.heard();
+        }
+        match pulse.tick(now) {
+            Turn::Goes => {}
+            Turn::Over => host.say(&ToHost::Beat),
+            Turn::Dead => {
+                let (name, ranks) = (host.name.clone(), host.ranks_in_words());
+                host.hang_up();
+                (host.state, host.pulse) = (State::Lost, None);
+                let (seconds, size) = (self.dead_after.as_secs_f64(), self.size);
+                self.tell(&format!(
+                    "lost {name} with {ranks}: it has said nothing for {seconds} s (--dead-after), so the machine is down or \
+                     can't be reached; ending the job ({size} ranks)"
+                ));
+                self.end(1);
+            }
         }
     }
 
@@ -288,7 +322,10 @@ impl Across {
     fn heard(&mut self, id: usize, message: FromHost) {
         let ranks = self.hosts[id].ranks.clone();
         match message {
-            FromHost::Hello { version: VERSION, .. } => self.hosts[id].state = State::Running,
+            FromHost::Hello { version: VERSION, .. } => {
+                self.hosts[id].state = State::Running;
+                self.hosts[id].pulse = Some(Pulse::new(self.dead_after, Instant::now()));
+            }
             FromHost::Hello { version, host } => {
                 self.tell(&format!(
                     "the daemon on {host} speaks version {version}, mpiexec {VERSION}: install the same on all"
@@ -323,6 +360,8 @@ impl Across {
             FromHost::Over => self.hosts[id].state = State::Over,
             // Of a rank that is not its own.
             FromHost::Output { .. } | FromHost::Get { .. } | FromHost::Happened { .. } => {}
+            // That it came was noticed.
+            FromHost::Beat => {}
         }
     }
 
@@ -367,8 +406,7 @@ impl Across {
             return;
         }
         let (name, how) = (host.name.clone(), ending(status));
-        let (first, last) = (host.ranks.start, host.ranks.end - 1);
-        let ranks = if first == last { format!("rank {first}") } else { format!("ranks {first} to {last}") };
+        let ranks = host.ranks_in_words();
         if was == State::Starting {
             let agent = &self.agent;
             self.tell(&format!(

@@ -14,6 +14,7 @@ use crate::daemon::DAEMON;
 use crate::frames::{self, FromHost, ToHost};
 use crate::hosts::Host;
 use crate::options::AGENT;
+use crate::pulse::Pulse;
 
 /// How far a host is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,8 @@ pub(super) struct Remote {
     pub(super) wants_input: bool,
     /// It has not said yet that they have taken the last piece.
     pub(super) input_pending: bool,
+    /// From its first word on.
+    pub(super) pulse: Option<Pulse>,
     agent: Child,
     to: Option<OwnedFd>,
     from: Option<OwnedFd>,
@@ -81,12 +84,19 @@ impl Remote {
             state: State::Starting,
             wants_input: false,
             input_pending: false,
+            pulse: None,
             agent: child,
             to: Some(to),
             from: Some(from),
             pending: Vec::new(),
             decoder: frames::decoder(),
         })
+    }
+
+    /// As a sentence has them.
+    pub(super) fn ranks_in_words(&self) -> String {
+        let (first, last) = (self.ranks.start, self.ranks.end - 1);
+        if first == last { format!("rank {first}") } else { format!("ranks {first} to {last}") }
     }
 
     /// True while something is to be expected from it.
@@ -120,7 +130,10 @@ impl Remote {
         let mut piece = [0u8; 64 << 10];
         let Some(from) = &self.from else { return false };
         match rustix::io::read(from, &mut piece[..]) {
-            Ok(read) if read > 0 => self.decoder.push(&piece[..read]),
+            Ok(read) if read > 0 => {
+                self.decoder.push(&piece[..read]);
+                self.pulse.iter_mut().for_each(Pulse::heard);
+            }
             Err(Errno::INTR | Errno::AGAIN) => {}
             _ => {
                 self.from = None;

@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use rustix::process::{Signal, getpid, kill_process, kill_process_group};
 
 use super::Job;
+use crate::pulse::Pulse;
 
 /// Between SIGTERM and SIGKILL when the job has failed.
 const GRACE: Duration = Duration::from_millis(250);
@@ -128,11 +129,13 @@ impl Job {
             Phase::Killing { last, .. } if !self.nobody_runs() => Some(last + AGAIN),
             Phase::Killing { .. } => None,
         };
-        [phase, self.started.output.deadline(), self.time_is_up].into_iter().flatten().min()
+        let turn = self.pulse.as_ref().and_then(Pulse::deadline);
+        [phase, turn, self.started.output.deadline(), self.time_is_up].into_iter().flatten().min()
     }
 
     pub(super) fn tick(&mut self, now: Instant) {
         self.started.output.tick(now);
+        self.listen_upstream(now);
         if self.time_is_up.is_some_and(|end| now >= end) {
             self.time_is_up = None;
             self.tell("the time given with --timeout is over; ending the job");

@@ -27,11 +27,12 @@ use crate::fate::Event;
 use crate::frames::{self, FromHost};
 use crate::hosts::Share;
 use crate::memory_limit::MemoryLimit;
-use crate::options::{Settings, WRONG_USE};
+use crate::options::{DEAD_AFTER, Settings, WRONG_USE};
 use crate::orphans::Orphans;
 use crate::output::Output;
 use crate::placement::Placement;
 use crate::program::CannotRun;
+use crate::pulse::Pulse;
 use crate::report;
 use crate::signals::Signals;
 use crate::start::{self, Started};
@@ -58,6 +59,8 @@ struct Job {
     first: u32,
     /// What `mpiexec` says to us, if we are not it.
     upstream: Option<Decoder>,
+    /// Whether it is still there.
+    pulse: Option<Pulse>,
     signals: Signals,
     orphans: Orphans,
     memory: MemoryLimit,
@@ -153,6 +156,7 @@ fn begin(settings: &Settings, share: &Share, mut output: Output) -> Result<Job, 
     let mut job = Job {
         started,
         first: share.first,
+        pulse: upstream.as_ref().map(|_| Pulse::new(settings.dead_after.unwrap_or(DEAD_AFTER), began)),
         upstream,
         signals,
         orphans,

@@ -1,6 +1,8 @@
 //! On one of several hosts: what happens here is told to `mpiexec`, and what it
 //! decides is done.
 
+use std::time::Instant;
+
 use bootstrap::control::ToRank;
 use rustix::io::Errno;
 
@@ -8,6 +10,7 @@ use super::Job;
 use super::ending::Phase;
 use crate::fate::Event;
 use crate::frames::{FromHost, ToHost};
+use crate::pulse::{Pulse, Turn};
 
 impl Job {
     /// Reads what `mpiexec` says. Its end is ours.
@@ -16,7 +19,10 @@ impl Job {
         let Some(decoder) = &mut self.upstream else { return };
         match rustix::io::read(rustix::stdio::stdin(), &mut piece[..]) {
             Err(Errno::INTR | Errno::AGAIN) => return,
-            Ok(read) if read > 0 => decoder.push(&piece[..read]),
+            Ok(read) if read > 0 => {
+                decoder.push(&piece[..read]);
+                self.pulse.iter_mut().for_each(Pulse::heard);
+            }
             _ => return self.lost(),
         }
         while let Some(decoder) = &mut self.upstream {
@@ -28,9 +34,22 @@ impl Job {
         }
     }
 
+    /// Gives up an `mpiexec` that does not ask any more whether we are there.
+    pub(super) fn listen_upstream(&mut self, now: Instant) {
+        if self.pulse.as_mut().is_some_and(|pulse| pulse.tick(now) == Turn::Dead) {
+            // In case it was only stopped.
+            let host = &self.host;
+            self.started
+                .output
+                .tell(&format!("mpiexec: {host} has heard nothing of mpiexec (--dead-after); ending its ranks"));
+            self.started.output.send(&FromHost::Failed(1));
+            self.lost();
+        }
+    }
+
     /// Nobody is there to tell anything any more.
     fn lost(&mut self) {
-        self.upstream = None;
+        (self.upstream, self.pulse) = (None, None);
         self.end(1);
     }
 
@@ -43,9 +62,16 @@ impl Job {
                 }
             }
             ToHost::Signal(signal @ (libc::SIGINT | libc::SIGTERM | libc::SIGHUP)) => self.told_to_stop(signal),
-            ToHost::Signal(signal) => self.forward(signal),
+            ToHost::Signal(signal) => {
+                self.forward(signal);
+                if signal == libc::SIGTSTP {
+                    // Whoever said so is stopped, too.
+                    self.pulse.iter_mut().for_each(Pulse::pause);
+                }
+            }
             ToHost::Missing(rank) => self.missing = Some(rank),
             ToHost::Table => self.print_table(),
+            ToHost::Beat => self.started.output.send(&FromHost::Beat),
             ToHost::End => self.end(1),
             ToHost::Input(bytes) => {
                 self.started.input.feed(&bytes);
