@@ -322,3 +322,35 @@ fn a_peer_that_is_gone_is_lost_in_time() {
     assert!(ours.post(Peer(1), &header, 0, |_| ()).is_err());
     assert!(ours.flush());
 }
+
+#[test]
+fn settings_that_differ_work_or_are_named() {
+    let Some(devices) = devices() else { return };
+    let open = |settings: [Settings; 2]| {
+        let store = Together::default();
+        let mut rank = 0..2;
+        settings.map(|settings| {
+            let rank = rank.next().expect("two");
+            let device = Some(devices[rank as usize % devices.len()].clone());
+            let settings = Settings { device, ..settings };
+            VerbsTransport::open(settings, Peer(rank), 2, [3; 32], Box::new(store.clone())).expect("a transport")
+        })
+    };
+    let other = Settings { credits: 4, get_min: 100_000, connections: 7, retries: 3, ..Settings::default() };
+    let mut job = Job::new("settings that differ", seed(), open([Settings::default(), other]).into());
+    storm(&mut job, &Weather::default());
+    job.end();
+    let other = Settings { eager_max: 2000, ..Settings::default() };
+    let mut ends = open([Settings::default(), other]);
+    let mut heard = [Obituary::default(), Obituary::default()];
+    let _ = ends[0].post(Peer(1), &Header::new(fabric::Kind::Data), 0, |_| ());
+    let began = std::time::Instant::now();
+    while heard.iter().any(|heard| heard.lost.is_empty()) {
+        assert!(began.elapsed() < Duration::from_secs(60), "nobody notices");
+        ends.iter_mut().zip(&mut heard).for_each(|(end, heard)| _ = end.poll(heard));
+    }
+    for (heard, [theirs, ours]) in heard.iter().zip([[2000, 8192], [8192, 2000]]) {
+        let expected = format!("verbs.eager_max = {theirs}, this process with {ours}");
+        assert!(heard.lost[0].why.contains(&expected), "{}", heard.lost[0]);
+    }
+}

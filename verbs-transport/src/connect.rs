@@ -325,6 +325,9 @@ impl VerbsTransport {
             return;
         }
         let Ok(at) = self.meet(Peer(hello.from)) else { return };
+        if hello.frame as usize != self.limits.frame {
+            return self.disagree(at, hello, bell);
+        }
         let pair = &mut self.pairs[at];
         if pair.lost.is_some() {
             return;
@@ -340,6 +343,21 @@ impl VerbsTransport {
         let heard = Heard { epoch: hello.epoch, queue: hello.queue, yours: hello.yours, wants_answer };
         let actions = pair.shake.hear(heard);
         self.act(at, actions, Some(hello));
+    }
+
+    /// The other side's frames do not fit ours. It must hear so as well.
+    fn disagree(&mut self, at: usize, hello: &Hello, bell: u32) {
+        if hello.kind == Kind::Call {
+            self.pairs[at].door = Some(Door { address: hello.address, bell });
+            self.say(at, Kind::Answer);
+        }
+        let [theirs, ours] = [hello.frame as usize, self.limits.frame].map(|frame| frame.saturating_sub(PREFIX));
+        self.lose(
+            at,
+            format!(
+                "it runs with verbs.eager_max = {theirs}, this process with {ours}: set the same for the whole job"
+            ),
+        );
     }
 
     /// Does what the handshake asks for. What fails breaks the pair: it tries again.
@@ -470,6 +488,7 @@ impl VerbsTransport {
             yours: pair.shake.theirs,
             consumed: pair.consumed,
             window: self.settings.credits,
+            frame: self.limits.frame as u32,
             address: self.port.address,
             mtu: self.port.attr.active_mtu as u8,
             reads: small(self.port.device_attr.max_qp_rd_atom),

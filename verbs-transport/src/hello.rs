@@ -38,6 +38,8 @@ pub(crate) struct Hello {
     pub consumed: u32,
     /// Frames that the receiver may have under way to the sender.
     pub window: u32,
+    /// The largest body of a frame, either way.
+    pub frame: u32,
     /// The sender's port.
     pub address: Address,
     /// Its packet size, as libibverbs numbers it.
@@ -46,12 +48,12 @@ pub(crate) struct Hello {
     pub reads: u8,
 }
 
-const MAGIC: u32 = u32::from_le_bytes(*b"vrb\x01");
+const MAGIC: u32 = u32::from_le_bytes(*b"vrb\x02");
 const PROOF: usize = 32;
 
 impl Hello {
     /// Bytes on the wire.
-    pub(crate) const SIZE: usize = 92;
+    pub(crate) const SIZE: usize = 96;
 
     /// The bytes that go out, with the proof that the sender knows the secret.
     pub(crate) fn encode(&self, secret: &[u8; 32]) -> [u8; Hello::SIZE] {
@@ -64,6 +66,7 @@ impl Hello {
         out[40..42].copy_from_slice(&self.address.lid.to_le_bytes());
         (out[42], out[43]) = (self.mtu, self.reads);
         out[44..60].copy_from_slice(&self.address.gid.raw);
+        out[60..64].copy_from_slice(&self.frame.to_le_bytes());
         let proof = blake3::keyed_hash(secret, &out[..Hello::SIZE - PROOF]);
         out[Hello::SIZE - PROOF..].copy_from_slice(proof.as_bytes());
         out
@@ -99,6 +102,7 @@ impl Hello {
             yours: word(28),
             consumed: word(32),
             window: word(36),
+            frame: word(60),
             address,
             mtu: bytes[42],
             reads: bytes[43],
@@ -157,6 +161,7 @@ mod tests {
             yours: 17,
             consumed: u32::MAX,
             window: 32,
+            frame: 8200,
             address: Address { lid: 5, gid: Gid { raw: std::array::from_fn(|i| i as u8) } },
             mtu: 5,
             reads: 16,
@@ -183,7 +188,7 @@ mod tests {
             forged[at] ^= 1;
             assert_eq!(Hello::decode(&forged, &SECRET), None, "byte {at} may be changed");
         }
-        for length in [0, 1, 60, 91, 93, 4096] {
+        for length in [0, 1, 64, 95, 97, 4096] {
             assert_eq!(Hello::decode(&vec![1; length], &SECRET), None);
         }
     }
@@ -192,8 +197,8 @@ mod tests {
     fn proven_nonsense_is_refused() {
         let mut bytes = hello().encode(&SECRET);
         bytes[4] = 4;
-        let proof = blake3::keyed_hash(&SECRET, &bytes[..60]);
-        bytes[60..].copy_from_slice(proof.as_bytes());
+        let proof = blake3::keyed_hash(&SECRET, &bytes[..Hello::SIZE - PROOF]);
+        bytes[Hello::SIZE - PROOF..].copy_from_slice(proof.as_bytes());
         assert_eq!(Hello::decode(&bytes, &SECRET), None);
     }
 }

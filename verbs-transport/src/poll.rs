@@ -112,7 +112,7 @@ impl VerbsTransport {
         let Ok((header, body)) = Header::decode(frame) else { return self.nonsense(at, "a header is malformed") };
         sink.frame(pair.peer, &header, body);
         pair.consumed = pair.consumed.wrapping_add(1);
-        if pair.consumed.wrapping_sub(pair.told) >= self.settings.credits / 2 {
+        if pair.consumed.wrapping_sub(pair.told) >= pair.granted / 2 {
             self.debts.push(at as u32);
         }
         true
@@ -193,7 +193,7 @@ impl VerbsTransport {
     fn pay(&mut self) {
         for at in std::mem::take(&mut self.debts) {
             let pair = &mut self.pairs[at as usize];
-            let owes = pair.owes_credit || pair.consumed.wrapping_sub(pair.told) >= self.settings.credits / 2;
+            let owes = pair.owes_credit || pair.consumed.wrapping_sub(pair.told) >= pair.granted / 2;
             pair.owes_credit = false;
             if owes && !self.note(at as usize, note::CREDIT) {
                 self.pairs[at as usize].owes_credit = true;
