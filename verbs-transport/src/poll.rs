@@ -47,7 +47,9 @@ impl VerbsTransport {
             self.tell(sink);
             moved = true;
         }
-        moved
+        // What has left, and the time, change the answer of `flush`, which is only asked again
+        // after something has happened.
+        moved || self.flushing_since.is_some()
     }
 
     /// One completion; true if the sink has heard of it.
