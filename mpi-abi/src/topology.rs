@@ -163,7 +163,8 @@ pub(crate) unsafe fn cart_create(
     }
 }
 
-/// The rank that MPI_Cart_create would give this process.
+/// The rank that MPI_Cart_create without reordering would give this process. The call
+/// is local: it can't ask where the others are.
 pub(crate) unsafe fn cart_map(
     comm: MPI_Comm,
     ndims: c_int,

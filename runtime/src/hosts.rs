@@ -12,18 +12,26 @@ use fabric::{
 use shm_transport::ShmTransport;
 use verbs_transport::VerbsTransport;
 
+use crate::traffic::Traffic;
+
 /// Both transports, and who is reached by which.
 pub struct Hosts {
     /// Ranks of this host.
     here: Range<u32>,
     near: Option<ShmTransport>,
     far: VerbsTransport,
+    traffic: Traffic,
 }
 
 impl Hosts {
     /// `near` reaches the ranks `here`.
     pub(crate) fn new(here: Range<u32>, near: Option<ShmTransport>, far: VerbsTransport) -> Hosts {
-        Hosts { here, near, far }
+        Hosts { here, near, far, traffic: Traffic::default() }
+    }
+
+    /// What was sent so far.
+    pub(crate) fn traffic(&self) -> &Traffic {
+        &self.traffic
     }
 
     /// The way to a rank of this host.
@@ -45,8 +53,14 @@ impl Transport for Hosts {
     #[inline(never)]
     fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut Slot)) -> Result<Post, Lost> {
         match self.near(peer) {
-            Some(near) => near.post(peer, header, len, fill),
-            None => self.far.post(peer, header, len, fill),
+            Some(near) => {
+                let posted = near.post(peer, header, len, fill)?;
+                Ok(self.traffic.near.posted(posted, len))
+            }
+            None => {
+                let posted = self.far.post(peer, header, len, fill)?;
+                Ok(self.traffic.far.posted(posted, len))
+            }
         }
     }
 
@@ -80,7 +94,10 @@ impl Transport for Hosts {
     ) -> Result<Transfer, Lost> {
         match self.near(peer) {
             Some(near) => near.one_sided(peer, region, at, what, token),
-            None => self.far.one_sided(peer, region, at, what, token),
+            None => {
+                let begun = self.far.one_sided(peer, region, at, what, token)?;
+                Ok(self.traffic.begun(begun, what))
+            }
         }
     }
 

@@ -87,6 +87,7 @@ impl Core {
         Ok(Core {
             engine: Engine::new(me, routes, settings),
             collectives: collectives::Active::new(),
+            report_traffic: knobs.is_on(knob::REPORT_TRAFFIC),
             pretend_packages: knobs.count(knob::TOPOLOGY_PRETEND_PACKAGES),
             planner: RefCell::new(Planner::new(&collective::thresholds(knobs, &job))),
             world: Comm::new("MPI_COMM_WORLD", WORLD_CONTEXT, job.rank, everyone),
@@ -179,6 +180,7 @@ pub fn finalize() -> Result<()> {
     block_on(|p| p.engine().is_none_or(|engine| engine.is_drained()).then_some(()));
     with(|p| {
         p.report_late_ready();
+        p.report_traffic();
         p.life = Life::Finalized;
         let goes_on = !p.sessions.is_empty();
         p.core().map(|core| if goes_on { core.job.running() } else { core.job.finalized() })
@@ -186,6 +188,14 @@ pub fn finalize() -> Result<()> {
 }
 
 impl Process {
+    /// Writes to standard error what was sent, if that is wanted and there are other hosts.
+    fn report_traffic(&mut self) {
+        let Some(core) = self.core.as_deref().filter(|core| core.report_traffic) else { return };
+        if let Routes::Hosts(hosts) = core.engine.transport() {
+            eprintln!("verbena: rank {} sent {}", core.job.rank, hosts.traffic());
+        }
+    }
+
     /// The attribute MPI_UNIVERSE_SIZE: how many processes there can be.
     pub fn universe_size(&self) -> u32 {
         self.core.as_deref().map_or(1, |core| core.job.size)

@@ -37,6 +37,7 @@ mod routes;
 pub mod session;
 pub mod split;
 pub mod topology;
+mod traffic;
 mod wait;
 mod waiters;
 mod watcher;

@@ -97,6 +97,8 @@ pub struct Core {
     pub itself: Comm,
     /// Packages that the ranks of a host are taken to be in; 0: those they are in.
     pub pretend_packages: u64,
+    /// What was sent is written out at the end.
+    pub(crate) report_traffic: bool,
     /// A user's reduction function that the attendant may not call.
     pub(crate) postponed: Option<Box<UserCall>>,
     /// Proposals for context ids made so far; see `communicator`.

@@ -4,6 +4,7 @@
 //! counts single tests over all parts: `N passed, N failed, N skipped`.
 
 mod benches;
+mod hosts;
 mod installation;
 mod programs;
 mod python;
@@ -81,7 +82,7 @@ enum Part {
     Counts,
     /// The programs of benches/osu, with all data checked.
     Benches,
-    /// Soft-RoCE devices in virtual machines (if QEMU can be had). Four minutes, so only
+    /// Soft-RoCE devices in virtual machines (if QEMU can be had). Ten minutes, so only
     /// in continuous integration (CI is set) or when it is named.
     Vm,
 }
@@ -101,6 +102,7 @@ impl Part {
                 | Part::Mpi4py
                 | Part::Counts
                 | Part::Benches
+                | Part::Vm
         )
     }
 }
@@ -163,7 +165,7 @@ pub(crate) fn test(project: &Project, options: &Options) -> Result<bool> {
         total += tally;
     }
     if options.only.is_empty() && !peer && !is_ci {
-        println!("\nleft out: the virtual machines, four minutes (`cargo xtask test --only vm`)");
+        println!("\nleft out: the virtual machines, ten minutes (`cargo xtask test --only vm`)");
     }
     println!("\n{total}");
     Ok(total.failed == 0 && total.passed > 0)
@@ -197,7 +199,7 @@ fn run_part(project: &Project, options: &Options, part: Part) -> Result<Tally> {
         Part::Mpi4py => python::test(project, options.filter.as_deref()),
         Part::Counts => instructions(project),
         Part::Benches => benches::test(project, options.filter.as_deref()),
-        Part::Vm => vm::test(project, options.filter.as_deref()),
+        Part::Vm => vm::test(project, options),
     }
 }
 

@@ -80,24 +80,32 @@ pub(super) fn watched(project: &Project, options: &Options, tool: Tool) -> Resul
     run(project, options, Some(tool))
 }
 
-fn run(project: &Project, options: &Options, tool: Option<Tool>) -> Result<Tally> {
-    let prefix = project.prefix();
-    let peer = options.mpicc.is_some();
-    let bench = Bench {
-        sources: project.root.join("tests/programs"),
-        built: project.target.join(match tool {
-            Some(tool) => tool.folder(),
-            None if peer => "programs-peer",
-            None => "programs",
-        }),
-        mpicc: std::path::absolute(options.mpicc.clone().unwrap_or_else(|| prefix.join("bin/mpicc")))?,
-        mpiexec: std::path::absolute(options.mpiexec.clone().unwrap_or_else(|| prefix.join("bin/mpiexec")))?,
-        tool,
-        options,
+/// A row of the table, and the words of its program.
+pub(super) type Row = (Case, Vec<String>);
+
+/// The rows for jobs over two hosts; everything is compiled.
+pub(super) fn for_hosts(project: &Project, options: &Options) -> Result<Vec<Row>> {
+    let bench = Bench::new(project, options, None)?;
+    let rows = table::read(&bench.sources.join("table.toml"))?.into_iter().filter(Case::is_for_hosts);
+    let words = |case: Case| {
+        let mut words = case.options.clone();
+        words.push(bench.compile(&case)?.display().to_string());
+        words.extend(case.args.iter().cloned());
+        Ok((case, words))
     };
+    rows.map(words).collect()
+}
+
+/// One program.
+pub(super) fn compiled(project: &Project, options: &Options, program: &str) -> Result<PathBuf> {
+    Bench::new(project, options, None)?.build(program, None, &[])
+}
+
+fn run(project: &Project, options: &Options, tool: Option<Tool>) -> Result<Tally> {
+    let peer = options.mpicc.is_some();
+    let bench = Bench::new(project, options, tool)?;
     let mut cases = table::read(&bench.sources.join("table.toml"))?;
     check_that_all_are_run(&bench.sources, &cases)?;
-    std::fs::create_dir_all(&bench.built)?;
     if tool.is_some() {
         cases = cases.into_iter().filter_map(|case| case.watched(options.thorough)).collect();
     }
@@ -144,7 +152,26 @@ fn check_that_all_are_run(sources: &Path, cases: &[Case]) -> Result<()> {
     Ok(())
 }
 
-impl Bench<'_> {
+impl<'a> Bench<'a> {
+    fn new(project: &Project, options: &'a Options, tool: Option<Tool>) -> Result<Bench<'a>> {
+        let prefix = project.prefix();
+        let peer = options.mpicc.is_some();
+        let built = project.target.join(match tool {
+            Some(tool) => tool.folder(),
+            None if peer => "programs-peer",
+            None => "programs",
+        });
+        std::fs::create_dir_all(&built)?;
+        Ok(Bench {
+            sources: project.root.join("tests/programs"),
+            built,
+            mpicc: std::path::absolute(options.mpicc.clone().unwrap_or_else(|| prefix.join("bin/mpicc")))?,
+            mpiexec: std::path::absolute(options.mpiexec.clone().unwrap_or_else(|| prefix.join("bin/mpiexec")))?,
+            tool,
+            options,
+        })
+    }
+
     /// All runs of one row.
     fn row(&self, case: &Case) -> Tally {
         let runs = if case.ranks.is_empty() { vec![None] } else { case.ranks.iter().copied().map(Some).collect() };
@@ -291,7 +318,14 @@ fn verdict(case: &Case, ran: &Ran) -> Vec<String> {
     if let Some(limit) = case.within.filter(|limit| ran.elapsed.as_secs_f64() > *limit) {
         wrong.push(format!("took {:.2} s, allowed are {limit} s", ran.elapsed.as_secs_f64()));
     }
-    for (name, text, patterns) in [("stdout", &ran.stdout, &case.stdout), ("stderr", &ran.stderr, &case.stderr)] {
+    wrong.extend(mismatches(case, &ran.stdout, &ran.stderr));
+    wrong
+}
+
+/// What a row's patterns do not find, or find where nothing must be.
+pub(super) fn mismatches(case: &Case, stdout: &str, stderr: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (name, text, patterns) in [("stdout", stdout, &case.stdout), ("stderr", stderr, &case.stderr)] {
         for pattern in patterns.iter().filter(|pattern| !pattern.0.is_match(text)) {
             wrong.push(format!("{name} has no match for /{}/", pattern.0));
         }

@@ -98,6 +98,9 @@ pub(super) struct Case {
     /// Speaks of our own mpiexec or texts; skipped on another MPI.
     #[serde(default)]
     pub(super) ours: bool,
+    /// Why it is not run over two hosts as well.
+    #[serde(default)]
+    pub(super) one_host: Option<String>,
     /// Run on so many ranks under valgrind and with AddressSanitizer too.
     #[serde(default)]
     pub(super) memory: Option<u32>,
@@ -116,6 +119,16 @@ impl Case {
         self.ranks = vec![self.memory.or(any.flatten())?];
         self.timeout = self.timeout.max(120) * 10;
         Some(self)
+    }
+}
+
+impl Case {
+    /// A row that is run on four ranks over two hosts, too: a program that ends well.
+    pub(super) fn is_for_hosts(&self) -> bool {
+        let plain = self.line.is_empty() && !self.alone && self.preload.is_none() && self.env.is_empty();
+        let quiet = self.stdin.is_none() && self.one_host.is_none();
+        let ends_well = self.exit == Exit::Code(0) && self.within.is_none() && !self.slow && self.waiting.is_none();
+        plain && quiet && ends_well && self.ranks.contains(&4)
     }
 }
 

@@ -5,14 +5,12 @@
 //! run where no packets are lost, for theirs do not all get over it.
 
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use super::{Tally, report_failure};
+use super::{Options, Tally, hosts, report_failure};
 use crate::command::quietly;
-use crate::install;
 use crate::project::Project;
 use crate::vm::{Kernel, Machines, Plan, run, set_up};
 
@@ -20,33 +18,22 @@ use crate::vm::{Kernel, Machines, Plan, run, set_up};
 struct Case {
     name: &'static str,
     machines: Machines,
-    /// `SUITE` stands for the conformance suite of the verbs transport, `BIN` and
-    /// `PROGRAMS` for the folders of what is installed and of MPI programs.
+    /// `SUITE` stands for the conformance suite of the verbs transport, `BIN` for
+    /// the folder of installed programs.
     command: &'static str,
     expected: &'static str,
     /// Packets must have been lost, and sent again.
     lossy: bool,
 }
 
-fn cases() -> [Case; 5] {
+fn cases() -> [Case; 4] {
     [
         Case {
-            name: "two guests",
+            name: "two guests and their devices",
             machines: Machines::guests(2),
             command: "vm_between ibv_rc_pingpong -g $VM_GID -n 100 -e && vm_between ib_write_bw -F -x $VM_GID -n 20 \
                       && [ \"$($VM_SSH $VM_PEERS echo through ssh from $VM_ID)\" = \"through ssh from $VM_ID\" ] \
-                      && vm_barrier end && echo well done",
-            expected: "well done",
-            lossy: false,
-        },
-        Case {
-            name: "MPI over two guests",
-            machines: Machines::guests(2),
-            // Two ranks on each: within a guest by shared memory, between them by verbs.
-            command: "ulimit -l unlimited; if [ $VM_ID = 0 ]; then \
-                      BIN/verbena doctor --rdma || exit; for program in PROGRAMS/*; do \
-                      timeout 200 BIN/mpiexec --agent $VM_SSH --hosts vm0:2,vm1:2 $program || exit; done; \
-                      fi; vm_barrier end; echo well done",
+                      && ulimit -l unlimited && BIN/verbena doctor --rdma && vm_barrier end && echo well done",
             expected: "well done",
             lossy: false,
         },
@@ -78,7 +65,8 @@ fn cases() -> [Case; 5] {
 }
 
 /// Runs the cases whose name contains `filter`.
-pub(super) fn test(project: &Project, filter: Option<&str>) -> Result<Tally> {
+pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
+    let chosen = |name: &str| options.filter.as_ref().is_none_or(|filter| name.contains(filter.as_str()));
     let mut tally = Tally::default();
     let kernel = match set_up(project) {
         Ok(kernel) => kernel,
@@ -87,7 +75,7 @@ pub(super) fn test(project: &Project, filter: Option<&str>) -> Result<Tally> {
             return Ok(Tally { skipped: 1, ..tally });
         }
     };
-    for case in cases().iter().filter(|case| filter.is_none_or(|filter| case.name.contains(filter))) {
+    for case in cases().iter().filter(|case| chosen(case.name)) {
         match case.run(project, &kernel) {
             Ok(()) => tally.passed += 1,
             Err(error) => {
@@ -95,6 +83,12 @@ pub(super) fn test(project: &Project, filter: Option<&str>) -> Result<Tally> {
                 tally.failed += 1;
             }
         }
+    }
+    for boot in hosts::boots(project, options)?.iter().filter(|boot| chosen(boot.name)) {
+        tally += boot.run(project, &kernel).unwrap_or_else(|error| {
+            report_failure(boot.name, &format!("{error:#}"), "");
+            Tally { failed: 1, ..Tally::default() }
+        });
     }
     Ok(tally)
 }
@@ -105,11 +99,7 @@ impl Case {
         if command.contains("SUITE") {
             command = command.replace("SUITE", &suite(project)?.display().to_string());
         }
-        if command.contains("PROGRAMS") {
-            let (bin, programs) = (project.prefix().join("bin"), programs(project)?);
-            command = command.replace("BIN", &bin.display().to_string());
-            command = command.replace("PROGRAMS", &programs.display().to_string());
-        }
+        command = command.replace("BIN", &project.prefix().join("bin").display().to_string());
         let outcome = run(
             project,
             kernel,
@@ -137,20 +127,6 @@ impl Case {
         );
         Ok(())
     }
-}
-
-/// Installs, and compiles the MPI programs of the cases.
-fn programs(project: &Project) -> Result<PathBuf> {
-    install::install(&project.prefix())?;
-    let folder = project.target.join("vm/programs");
-    std::fs::create_dir_all(&folder)?;
-    for name in ["ring", "collectives", "wildcards"] {
-        let mut mpicc = Command::new(project.prefix().join("bin/mpicc"));
-        mpicc.args(["-O2", "-o"]).arg(folder.join(name));
-        mpicc.arg(project.root.join(format!("tests/programs/{name}.c"))).arg("-lm");
-        quietly(&mut mpicc, Duration::from_secs(100))?;
-    }
-    Ok(folder)
 }
 
 /// Builds the conformance suite of the verbs transport, which the guests run as it is.

@@ -79,6 +79,8 @@ if [ -e $share/key ] && [ -x $N/usr/sbin/dropbear ]; then
   $B mkdir -p -m 700 $N/root/.ssh $N/etc/dropbear
   $B cp $share/key $N/etc/dropbear/key; $B chmod 600 $N/etc/dropbear/key
   host dropbearkey -y -f /etc/dropbear/key | $B grep ^ssh >$N/root/.ssh/authorized_keys
+  key=$($B cut -d ' ' -f 1,2 $N/root/.ssh/authorized_keys)
+  n=0; for a in $VM_ADDRESSES; do echo "vm$n $key"; n=$((n+1)); done >$N/root/.ssh/known_hosts
   $B chown 0:0 $N/root; $B chmod 600 $N/root/.ssh/authorized_keys
   # bash reads it at each command that comes by ssh, which may take seconds here.
   : >$N/root/.bashrc
@@ -98,6 +100,8 @@ else
     device=${file#$N/sys/class/infiniband/}
     case ${file##*/} in lifespan) ;; *) echo "${device%%/*} ${file##*/} $($B cat $file)";; esac
   done >$share/counters.$id
+  $B awk '/^TcpExt/ { for (i = 2; i <= NF; i++) if (name[i] == "TCPOrigDataSent") print "tcp data_segments", $i; else name[i] = $i }' \
+    /proc/net/netstat >>$share/counters.$id
   $B dmesg >$share/dmesg.$id
   echo $code >$share/code.new.$id; $B mv $share/code.new.$id $share/code.$id
 fi

@@ -22,7 +22,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 
 pub(crate) use kernel::{Kernel, set_up};
-pub(crate) use run::run;
+pub(crate) use run::{Outcome, run};
 
 use crate::project::Project;
 
@@ -41,7 +41,7 @@ pub(crate) enum Task {
     /// and rxe1), VM_ADDRESSES (of the devices), VM_HOSTS (vm0 vm1 ..., resolvable),
     /// VM_GID (index of the IPv4 GID), VM_SSH (ssh between guests) and VM_RESULTS, a
     /// folder that host and guests share. `vm_barrier NAME` waits for all guests,
-    /// `vm_listening PORT` for a program of this one, and `vm_between PROGRAM ...` runs
+    /// `vm_cable SECONDS` pulls this guest's cable, `vm_listening PORT` for a program of this one, and `vm_between PROGRAM ...` runs
     /// server and client of a program like ib_send_lat.
     #[command(after_help = "Examples:\n  \
         cargo xtask vm run 'vm_between ibv_rc_pingpong -g $VM_GID'\n  \
@@ -153,6 +153,16 @@ impl Machines {
     /// One guest with two devices, which lose some of their packets.
     pub(crate) fn pair(loss: Option<&str>) -> Machines {
         Machines { pair: true, loss: loss.map(str::to_owned), ..Machines::guests(1) }
+    }
+
+    /// They lose so many of their packets.
+    pub(crate) fn losing(self, loss: &str) -> Machines {
+        Machines { loss: Some(loss.to_owned()), ..self }
+    }
+
+    /// So many of their packets overtake others.
+    pub(crate) fn reordering(self, reorder: &str) -> Machines {
+        Machines { reorder: Some(reorder.to_owned()), ..self }
     }
 
     /// How many machines to boot.

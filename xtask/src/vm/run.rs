@@ -152,8 +152,7 @@ fn prepare(project: &Project, plan: &Plan) -> Result<File> {
     let key = key(project)?;
     if let Some(key) = &key {
         fs::copy(key, results.join("key"))?;
-        let ssh =
-            "#!/bin/sh\n# ssh between guests: HOST COMMAND...\nexec dbclient -y -y -T -i /etc/dropbear/key \"$@\"\n";
+        let ssh = "#!/bin/sh\n# ssh between guests: HOST COMMAND...\nexec dbclient -T -i /etc/dropbear/key \"$@\"\n";
         fs::write(results.join("ssh"), ssh)?;
         fs::set_permissions(results.join("ssh"), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     }
@@ -295,7 +294,7 @@ impl<'a> Running<'a> {
     /// Until all commands have ended; false if the time was up before.
     fn watch(&mut self) -> Result<bool> {
         let began = Instant::now();
-        let mut pulls = pulls(&self.plan.link_down);
+        let mut pulls: Vec<Pull> = self.plan.link_down.iter().flat_map(|down| pull(0, *down)).collect();
         loop {
             let all = self.all_have("code");
             for tail in &mut self.tails {
@@ -309,10 +308,12 @@ impl<'a> Running<'a> {
                     bail!("vm{id} has stopped\n{}", self.last_words(id));
                 }
             }
-            while pulls.first().is_some_and(|(at, _)| began.elapsed() >= *at) {
-                let (_, up) = pulls.remove(0);
-                self.guests[0].link(up)?;
-                self.say(if up { "vm0's cable is in" } else { "vm0's cable is out" });
+            pulls.extend(self.asked_for(began.elapsed()));
+            pulls.sort_by_key(|pull| pull.at);
+            while pulls.first().is_some_and(|pull| began.elapsed() >= pull.at) {
+                let Pull { guest, up, .. } = pulls.remove(0);
+                self.guests[guest].link(up)?;
+                self.say(&format!("vm{guest}'s cable is {}", if up { "in" } else { "out" }));
             }
             if began.elapsed() > self.plan.timeout {
                 self.tails.iter_mut().try_for_each(|tail| tail.read(self.plan.show, true))?;
@@ -321,6 +322,18 @@ impl<'a> Running<'a> {
             }
             std::thread::sleep(LOOK);
         }
+    }
+
+    /// What guests want with their cables, by `vm_cable`.
+    fn asked_for(&self, now: Duration) -> Vec<Pull> {
+        let wish = |guest: usize| {
+            let file = self.plan.results.join(format!("cable.{guest}"));
+            let seconds = fs::read_to_string(&file).ok()?.trim().parse().ok()?;
+            fs::remove_file(file).ok()?;
+            let lasts = Duration::try_from_secs_f64(seconds).ok()?;
+            Some(pull(guest, LinkDown { at: now, lasts }))
+        };
+        (0..self.guests.len()).filter_map(wish).flatten().collect()
     }
 
     fn say(&self, text: &str) {
@@ -352,12 +365,16 @@ impl<'a> Running<'a> {
     }
 }
 
-/// When the cable goes out (false) and in (true), in order.
-fn pulls(link_down: &[LinkDown]) -> Vec<(Duration, bool)> {
-    let mut pulls: Vec<(Duration, bool)> =
-        link_down.iter().flat_map(|down| [(down.at, false), (down.at + down.lasts, true)]).collect();
-    pulls.sort();
-    pulls
+/// A cable is pulled out or put in.
+struct Pull {
+    at: Duration,
+    guest: usize,
+    up: bool,
+}
+
+/// Out, and in again.
+fn pull(guest: usize, down: LinkDown) -> [Pull; 2] {
+    [Pull { at: down.at, guest, up: false }, Pull { at: down.at + down.lasts, guest, up: true }]
 }
 
 /// The output of one guest as it grows, shown in whole lines.

@@ -11,6 +11,12 @@ vm_barrier() {
   done
 }
 
+# vm_cable SECONDS: pull this guest's cable for so long; returns at once.
+vm_cable() {
+  echo "$1" >"$VM_RESULTS/cable.new.$VM_ID"
+  mv "$VM_RESULTS/cable.new.$VM_ID" "$VM_RESULTS/cable.$VM_ID"
+}
+
 # vm_listening PORT: wait until a program of this guest listens on it.
 vm_listening() {
   local hex
@@ -45,4 +51,4 @@ vm_between() {
   vm_barrier "done.$VM_STEP"
   return $code
 }
-export -f vm_barrier vm_listening vm_between
+export -f vm_barrier vm_cable vm_listening vm_between

@@ -1,0 +1,265 @@
+//! MPI jobs over two virtual machines, many in one boot: within a machine by shared memory,
+//! between them by verbs on Soft-RoCE (see [`crate::vm`]).
+//!
+//! That it was verbs is seen from three sides: what the transport says that it has sent
+//! (`report.traffic`), what the devices say, and how little TCP had to do.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use regex::Regex;
+
+use super::{Options, Tally, programs, report_failure};
+use crate::command::quoted;
+use crate::project::Project;
+use crate::vm::{Kernel, Machines, Outcome, Plan, run};
+
+/// The ranks of a job unless it says otherwise: two in each guest.
+const HOSTS: &str = "vm0:2,vm1:2";
+const RANKS: u32 = 4;
+/// One in each.
+const ALONE: &str = "vm0:1,vm1:1";
+/// What needs longer hangs.
+const LIMIT: Duration = Duration::from_secs(300);
+/// Segments of TCP data that the start and the end of a job may take: ssh, and the words between
+/// mpiexec and its daemons. There are as many when a job sends nothing.
+const TCP_OF_A_JOB: u64 = 300;
+
+/// Says what is wrong with what a job did.
+type Judge = Box<dyn Fn(&Said) -> Vec<String>>;
+/// Whether data went as it was to go.
+type Way = fn(&Sent) -> bool;
+
+/// One boot and what runs in it.
+pub(super) struct Boot {
+    pub(super) name: &'static str,
+    machines: Machines,
+    jobs: Vec<Job>,
+    /// Packets must have been lost or overtaken.
+    faults: bool,
+}
+
+/// One `mpiexec`.
+struct Job {
+    name: String,
+    hosts: &'static str,
+    /// Options of mpiexec, then the program and its arguments.
+    words: Vec<String>,
+    /// In front of mpiexec, for the shell.
+    before: String,
+    judge: Judge,
+}
+
+/// What a job printed, and what it says of its traffic.
+struct Said {
+    stdout: String,
+    stderr: String,
+    sent: Sent,
+}
+
+/// Sums over all ranks.
+#[derive(Debug, Default)]
+struct Sent {
+    frames: u64,
+    reads: u64,
+    writes: u64,
+    /// Processes that told it.
+    ranks: usize,
+}
+
+/// The boots. Each takes half a minute, the first some minutes.
+pub(super) fn boots(project: &Project, options: &Options) -> Result<Vec<Boot>> {
+    let rows = || programs::for_hosts(project, options);
+    let core = |faulty: &str| -> Result<Vec<Job>> {
+        let wanted = ["ring", "wildcards", "order", "stress", "collectives"];
+        let jobs = rows()?.into_iter().filter(|(case, _)| wanted.contains(&case.name.as_str()));
+        Ok(jobs.map(|row| Job::of_row(row, faulty)).collect())
+    };
+    let all = rows()?.into_iter().map(|row| Job::of_row(row, "")).collect();
+    let forced: [(&str, &str, Way); 3] = [
+        ("eager only", "eager_max=512K rendezvous=copy", |sent| sent.reads + sent.writes == 0),
+        ("all by RDMA read", "eager_max=64 get_min=64 rendezvous=read", |sent| sent.reads > 0 && sent.writes == 0),
+        ("all by RDMA write", "eager_max=64 get_min=64 rendezvous=write", |sent| sent.reads == 0 && sent.writes > 0),
+    ];
+    let mut by_knobs = Vec::new();
+    for (how, knobs, is_right) in forced {
+        // All that `wildcards` sends is small.
+        let jobs = core(how)?.into_iter().filter(|job| !job.name.starts_with("wildcards"));
+        by_knobs.extend(jobs.map(|job| job.with(knobs, is_right)));
+    }
+    let two = || Machines::guests(2);
+    Ok(vec![
+        Boot { name: "MPI over two guests: C programs", machines: two(), jobs: all, faults: false },
+        Boot { name: "MPI over two guests: each way of sending", machines: two(), jobs: by_knobs, faults: false },
+        Boot { name: "MPI over two guests: 1 % loss", machines: two().losing("1%"), jobs: core("")?, faults: true },
+        Boot {
+            name: "MPI over two guests: 5 % overtake",
+            machines: two().reordering("5%"),
+            jobs: core("")?,
+            faults: true,
+        },
+        Boot {
+            name: "MPI over two guests: a cable out",
+            machines: two(),
+            jobs: stream(project, options)?,
+            faults: false,
+        },
+    ])
+}
+
+/// 100,000 messages; the cable is out for three seconds from the tenth thousandth on.
+fn stream(project: &Project, options: &Options) -> Result<Vec<Job>> {
+    let program = programs::compiled(project, options, "stream")?.display().to_string();
+    let words = [program, "100000".into(), "$VM_RESULTS/a_tenth".into()];
+    let judge = |said: &Said| {
+        let pause = Regex::new(r"100000 messages, the longest pause was (\d+) ms").expect("a constant");
+        let longest = pause.captures(&said.stdout).and_then(|found| found[1].parse::<u64>().ok());
+        match longest {
+            Some(longest) if longest >= 2500 && said.stdout.contains("ok") => Vec::new(),
+            _ => vec![format!("the longest pause is {longest:?} ms, and three seconds were to be one")],
+        }
+    };
+    let before = "(until [ -e $VM_RESULTS/a_tenth ]; do sleep 0.1; done; vm_cable 3) &".to_owned();
+    Ok(vec![Job { name: "stream".into(), hosts: ALONE, words: words.into(), before, judge: Box::new(judge) }])
+}
+
+impl Job {
+    fn of_row((case, words): programs::Row, how: &str) -> Job {
+        let name = if how.is_empty() { case.name.clone() } else { format!("{}, {how}", case.name) };
+        let judge = move |said: &Said| programs::mismatches(&case, &said.stdout, &said.stderr);
+        // Two ranks of it talk, the first two.
+        let hosts = if name.starts_with("order") { ALONE } else { HOSTS };
+        Job { name, hosts, words, before: String::new(), judge: Box::new(judge) }
+    }
+
+    /// With other knobs, which must show in what it sends.
+    fn with(mut self, knobs: &str, is_right: Way) -> Job {
+        let options = knobs.split(' ').flat_map(|knob| ["--set".to_owned(), format!("verbs.{knob}")]);
+        self.words.splice(0..0, options);
+        let judge = self.judge;
+        self.judge = Box::new(move |said| {
+            let mut wrong = judge(said);
+            if !is_right(&said.sent) {
+                wrong.push(format!("it did not go that way: {:?}", said.sent));
+            }
+            wrong
+        });
+        self
+    }
+
+    /// For the shell of the first guest. What it prints goes to files named `job.AT`.
+    fn line(&self, at: usize, mpiexec: &Path) -> String {
+        let words: Vec<String> =
+            self.words.iter().map(|word| if word.starts_with('$') { word.clone() } else { quoted(word) }).collect();
+        let (before, hosts, limit) = (&self.before, self.hosts, LIMIT.as_secs());
+        format!(
+            "{before}\n{} --timeout {limit} --agent $VM_SSH --hosts {hosts} --set report.traffic=on {} \
+             >$VM_RESULTS/job.{at}.out 2>$VM_RESULTS/job.{at}.err\n\
+             code=$?; echo $code >$VM_RESULTS/job.{at}.code; [ $code != 124 ] || exit 0\n",
+            quoted(&mpiexec.display().to_string()),
+            words.join(" ")
+        )
+    }
+
+    /// What is wrong with it, after the boot. The traffic is that of the job.
+    fn verdict(&self, at: usize, results: &Path) -> (Vec<String>, Sent, String) {
+        let read = |name: &str| std::fs::read_to_string(results.join(format!("job.{at}.{name}"))).unwrap_or_default();
+        let (stdout, stderr) = (read("out"), read("err"));
+        let said = Said { sent: sent(&stderr), stdout, stderr };
+        let mut wrong = match read("code").trim() {
+            "0" => (self.judge)(&said),
+            "" => vec!["it was not run".to_owned()],
+            code => vec![format!("exit code {code}")],
+        };
+        let ranks = if self.hosts == HOSTS { RANKS as usize } else { 2 };
+        if wrong.is_empty() && (said.sent.ranks != ranks || said.sent.frames == 0) {
+            wrong.push(format!("not every rank says what it sent by RDMA: {:?}", said.sent));
+        }
+        let output = format!("{}{}", said.stdout, said.stderr);
+        (wrong, said.sent, output)
+    }
+}
+
+/// Adds up what the ranks say that they have sent.
+fn sent(stderr: &str) -> Sent {
+    let line =
+        Regex::new(r"rank \d+ sent .* (\d+) frames of \d+ bytes by RDMA, (\d+) reads of \d+ bytes, (\d+) writes")
+            .expect("a constant");
+    let mut sent = Sent::default();
+    for found in line.captures_iter(stderr) {
+        let number = |at: usize| found[at].parse::<u64>().unwrap_or(0);
+        sent.frames += number(1);
+        sent.reads += number(2);
+        sent.writes += number(3);
+        sent.ranks += 1;
+    }
+    sent
+}
+
+impl Boot {
+    /// Boots, runs all jobs, judges each.
+    pub(super) fn run(&self, project: &Project, kernel: &Kernel) -> Result<Tally> {
+        let (outcome, results) = self.outcome(project, kernel)?;
+        let (mut tally, mut frames) = (Tally::default(), 0);
+        for (at, job) in self.jobs.iter().enumerate() {
+            let (wrong, sent, output) = job.verdict(at, &results);
+            frames += sent.frames;
+            if wrong.is_empty() {
+                tally.passed += 1;
+            } else {
+                report_failure(&format!("{}: {}", self.name, job.name), &wrong.join("; "), &output);
+                tally.failed += 1;
+            }
+        }
+        if tally.failed == 0 {
+            self.check_network(&outcome, frames).with_context(|| format!("{}\n{}", self.name, outcome.summary()))?;
+        } else {
+            print!("{}", outcome.summary());
+        }
+        Ok(tally)
+    }
+
+    fn outcome(&self, project: &Project, kernel: &Kernel) -> Result<(Outcome, std::path::PathBuf)> {
+        let mpiexec = project.prefix().join("bin/mpiexec");
+        let mut script = "(cd /tmp; ulimit -l unlimited\n".to_owned();
+        for (at, job) in self.jobs.iter().enumerate() {
+            script += &job.line(at, &mpiexec);
+        }
+        let results = project.target.join("vm/test");
+        let plan = Plan {
+            machines: self.machines.clone(),
+            commands: vec![format!("{script})\nvm_barrier end"), "vm_barrier end".to_owned()],
+            link_down: Vec::new(),
+            timeout: LIMIT * 4,
+            results: results.clone(),
+            show: false,
+        };
+        let outcome = run(project, kernel, &plan).with_context(|| self.name.to_owned())?;
+        Ok((outcome, results))
+    }
+
+    /// Every frame was a packet of a device at least, and TCP had no data to carry.
+    fn check_network(&self, outcome: &Outcome, frames: u64) -> Result<()> {
+        let (packets, tcp) = (outcome.counter("sent_pkts"), outcome.counter("data_segments"));
+        ensure!(packets >= frames, "{frames} frames in {packets} packets of the devices");
+        let most = TCP_OF_A_JOB * self.jobs.len() as u64;
+        ensure!(tcp <= most, "{tcp} segments of TCP data, and {most} would do to start and end the jobs");
+        let repaired = outcome.counter("_err") + outcome.counter("duplicate") + outcome.counter("out_of_seq");
+        ensure!(!self.faults || repaired > 0, "nothing was lost");
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ranks_say_is_added_up() {
+        let text = "verbena: rank 0 sent 1 frames of 2 bytes to its host, 30 frames of 4 bytes by RDMA, 5 reads of 6 bytes, 7 writes of 8 bytes, 0 atomics of 0 bytes\n\
+                    verbena: rank 1 sent 1 frames of 2 bytes to its host, 12 frames of 4 bytes by RDMA, 0 reads of 6 bytes, 1 writes of 8 bytes, 0 atomics of 0 bytes\n";
+        let sent = sent(text);
+        assert_eq!((sent.frames, sent.reads, sent.writes, sent.ranks), (42, 5, 8, 2));
+    }
+}
