@@ -3,9 +3,11 @@
 //! Two stores, one for each side that may come first: [`Posted`] receives and
 //! [`Unexpected`] messages. Each keeps all of its entries in one list, oldest
 //! first. That list is searched, which finds at once what comes in the order that
-//! it is asked for. A search that gets longer than [`PATIENCE`] makes an index, so
-//! that a match costs the same however many there are:
+//! it is asked for. Searches that take more steps than [`PATIENCE`] for each match make an
+//! index, so that a match costs the same however many there are:
 //!
+//! - a search among posted receives goes on where the last one for such a message ended, so
+//!   that a stream flows past receives that wait for something else (another thread's);
 //! - a *key* is (context, source, tag), where source and tag may be wildcards;
 //!   a key's *class* says which of the two are;
 //! - a posted receive stands in the queue of its own key. An arrival looks at
@@ -28,6 +30,9 @@ use crate::lists::{Ends, Lists, NONE};
 
 /// Entries that a search looks at before it is worth while to index all.
 const PATIENCE: u32 = 16;
+/// What short searches among posted receives leave of it, for a long one now and then, is kept
+/// up to here.
+const SAVED: u32 = 1024;
 
 /// The search was given up.
 struct TooLong;
@@ -107,6 +112,17 @@ pub(crate) struct Posted {
     /// How many there are of each class in the index.
     classes: [usize; CLASSES],
     indexed: bool,
+    stream: Stream,
+}
+
+/// Where searches for one kind of message have come to.
+#[derive(Debug)]
+struct Stream {
+    message: Key,
+    /// No receive up to this one, which is in the list, accepts the message; `NONE`: not known of any.
+    passed: u32,
+    /// Steps that searches may take.
+    patience: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -124,6 +140,7 @@ impl Posted {
             index: empty_index(),
             classes: [0; CLASSES],
             indexed: false,
+            stream: Stream { message: Key { context: 0, source: 0, tag: 0 }, passed: NONE, patience: PATIENCE },
         }
     }
 
@@ -152,6 +169,9 @@ impl Posted {
     /// Takes back a receive that is here.
     #[inline]
     pub(crate) fn remove(&mut self, slot: u32) {
+        if self.stream.passed == slot {
+            self.stream.passed = self.entries.prev(0, slot);
+        }
         self.entries.unlink(&mut self.all, 0, slot);
         if self.indexed {
             self.leave_index(slot);
@@ -170,17 +190,40 @@ impl Posted {
     /// `NONE`: there is none.
     #[inline]
     fn oldest(&mut self, message: &Key) -> u32 {
-        if !self.indexed {
-            let mut at = self.all.head;
-            for _ in 0..PATIENCE {
-                match self.entries.get(at) {
-                    Some(waiting) if !waiting.key.accepts(message) => at = self.entries.next(0, at),
-                    _ => return at,
+        if self.indexed {
+            return self.oldest_by_index(message);
+        }
+        match self.entries.get(self.all.head) {
+            Some(waiting) if !waiting.key.accepts(message) => self.oldest_by_search(message),
+            _ => self.all.head,
+        }
+    }
+
+    #[inline(never)]
+    fn oldest_by_search(&mut self, message: &Key) -> u32 {
+        if self.stream.message != *message {
+            (self.stream.message, self.stream.passed) = (*message, self.all.head);
+        }
+        let mut left = (self.stream.patience + PATIENCE).min(SAVED);
+        loop {
+            let at = match self.stream.passed {
+                NONE => self.all.head,
+                passed => self.entries.next(0, passed),
+            };
+            match self.entries.get(at) {
+                Some(waiting) if !waiting.key.accepts(message) => self.stream.passed = at,
+                _ => {
+                    self.stream.patience = left;
+                    return at;
                 }
             }
-            self.index_all();
+            left -= 1;
+            if left == 0 {
+                self.stream.patience = 0;
+                self.index_all();
+                return self.oldest_by_index(message);
+            }
         }
-        self.oldest_by_index(message)
     }
 
     #[inline(never)]

@@ -153,3 +153,26 @@ fn a_hundred_thousand_cost_as_little_as_a_thousand() {
     let (small, large) = (time(1000), time(100_000));
     assert!(large < small * 20, "1,000 at a time: {small:?}, 100,000 at once: {large:?}");
 }
+
+#[test]
+fn a_stream_passes_others_receives_without_an_index() {
+    let mut posted = Posted::new();
+    let key = |tag: i32| Key { context: 0, source: 0, tag };
+    (0..40).for_each(|slot| posted.post(key(2), slot));
+    for window in 0..100 {
+        let slots = 40..60;
+        slots.clone().for_each(|slot| posted.post(key(1), slot));
+        for slot in slots {
+            assert_eq!(posted.take(&key(1)), Some(slot));
+            // The first search is longer than one match affords.
+            assert_eq!(posted.indexed, window == 0, "window {window}");
+        }
+        if window == 0 {
+            // Out of use only when nothing is there.
+            (0..40).for_each(|slot| posted.remove(slot));
+            (0..8).for_each(|slot| posted.post(key(2), slot));
+            (0..40).for_each(|_| _ = (posted.post(key(1), 40), posted.take(&key(1))));
+            (8..40).for_each(|slot| posted.post(key(2), slot));
+        }
+    }
+}

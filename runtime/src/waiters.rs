@@ -23,9 +23,12 @@
 //!
 //! When threads outnumber processors (`is_scarce`), a running thread is worth
 //! more than a woken one: answered threads are not woken at once but when the driver
-//! has nothing to do, or when the deputy's time is up, as they would wait for
-//! their turn in the scheduler's queue. Changing threads for each message would cost
-//! ten times the message.
+//! has had nothing to do for a while ([`HAND_OVER`]), or when the deputy's time is up, as
+//! they would wait for their turn in the scheduler's queue. Changing threads for each
+//! message would cost ten times the message.
+//! - When the deputy's time is up, the driver stays: it and its peer in another process are
+//!   both running, and would lose each other. The others have their turn beside it.
+//! - When the driver has nothing to do, one that is answered takes its place.
 
 #![allow(unsafe_code)]
 
@@ -47,12 +50,15 @@ use crate::word::Word;
 /// has left MPI and does not come back.
 const SLICE: Duration = Duration::from_micros(200);
 /// The same when threads outnumber processors. Longer, for it is also how long a
-/// thread runs before it makes way for one that is answered.
+/// thread runs undisturbed by those that are answered.
 const SCARCE_SLICE: Duration = Duration::from_millis(1);
 /// How long a driver spins when threads outnumber processors.
-const SCARCE_SPIN: Duration = Duration::from_micros(50);
-/// How often it then looks in vain before it makes way for threads that are answered.
-const HAND_OVER: u32 = 64;
+const SCARCE_SPIN: Duration = Duration::from_micros(200);
+/// How many microseconds it then looks in vain before it makes way for threads that are
+/// answered: longer than its peer is away when another thread has a short turn there. Drawn
+/// anew each time: two processes whose running threads wait for threads of the other that are
+/// asleep must not both change theirs, again and again.
+const HAND_OVER: std::ops::Range<u32> = 20..100;
 
 /// What a waiting thread's word says. Written under the gate alone.
 mod word {
@@ -332,17 +338,14 @@ impl Waiters {
         }
     }
 
-    /// Wakes those whose answers were kept; the last of them is to drive when it
-    /// is back. False if there were none.
-    fn wake_deferred(&mut self) -> bool {
-        let Some(&(_, thread)) = self.deferred.last() else { return false };
-        while let Some((name, _)) = self.deferred.pop() {
+    /// Wakes those whose answers were kept, and names one of them.
+    fn wake_deferred(&mut self) -> Option<Thread> {
+        let mut woken = None;
+        while let Some((name, thread)) = self.deferred.pop() {
             self.call(name);
+            woken = Some(thread);
         }
-        if !matches!(self.driver, Driver::Asleep(..)) {
-            self.driver = Driver::Outside(thread);
-        }
-        true
+        woken
     }
 
     fn enlist(&mut self, me: &Me, ask: *mut Ask<'static>, process: &mut Process) -> Next {
@@ -417,7 +420,8 @@ impl Waiters {
         if let Some(next) = self.demoted(me) {
             return Err(next);
         }
-        if self.wake_deferred() {
+        if let Some(thread) = self.wake_deferred() {
+            self.driver = Driver::Outside(thread);
             return Err(Next::Follow);
         }
         if self.in_bed {
@@ -538,7 +542,7 @@ impl Me {
                     gate::with(|p| p.resume(done));
                     return Next::Follow;
                 }
-                Round::Idle { others } if !self.attends && idle.goes_on() && !(others && idle.polls > HAND_OVER) => {}
+                Round::Idle { others } if !self.attends && idle.goes_on(others) => {}
                 Round::Idle { .. } => {
                     match gate::with_waiters(|process, waiters| waiters.go_to_bed(self, process)) {
                         Err(next) => return next,
@@ -588,9 +592,10 @@ impl Me {
     /// Waits for the answer without sleeping, for a while.
     fn spin(&self) {
         let mut idle = Idle::new();
-        while self.word.load(Ordering::Relaxed) == word::AWAKE && !DRIVERLESS.load(Ordering::Relaxed) && idle.goes_on()
-        {
-        }
+        while self.word.load(Ordering::Relaxed) == word::AWAKE
+            && !DRIVERLESS.load(Ordering::Relaxed)
+            && idle.goes_on(false)
+        {}
     }
 }
 
@@ -598,15 +603,17 @@ impl Me {
 struct Idle {
     since: Option<Instant>,
     polls: u32,
+    hand_over: Duration,
 }
 
 impl Idle {
     fn new() -> Idle {
-        Idle { since: None, polls: 0 }
+        Idle { since: None, polls: 0, hand_over: hand_over() }
     }
 
-    /// Another fruitless look: true if there may be another one right now.
-    fn goes_on(&mut self) -> bool {
+    /// Another fruitless look: true if there may be another one right now. `others`:
+    /// there are threads to make way for.
+    fn goes_on(&mut self, others: bool) -> bool {
         if gate::is_wanted() {
             std::thread::yield_now();
         }
@@ -617,7 +624,27 @@ impl Idle {
         if spin.is_zero() || !self.polls.is_multiple_of(64) {
             return !spin.is_zero();
         }
-        let spin = if is_scarce() { spin.min(SCARCE_SPIN) } else { spin };
-        self.since.get_or_insert_with(Instant::now).elapsed() < spin
+        let most = match others {
+            true => self.hand_over,
+            false if is_scarce() => SCARCE_SPIN,
+            false => spin,
+        };
+        self.since.get_or_insert_with(Instant::now).elapsed() < most.min(spin)
     }
+}
+
+/// One of [`HAND_OVER`]; each process draws its own.
+fn hand_over() -> Duration {
+    thread_local! { static DRAWN: Cell<u32> = const { Cell::new(0) } }
+    DRAWN.with(|drawn| {
+        let mut next = drawn.get();
+        if next == 0 {
+            next = std::process::id().wrapping_mul(0x9e37_79b9) | 1;
+        }
+        next ^= next << 13;
+        next ^= next >> 17;
+        next ^= next << 5;
+        drawn.set(next);
+        Duration::from_micros((HAND_OVER.start + next % (HAND_OVER.end - HAND_OVER.start)).into())
+    })
 }
