@@ -73,6 +73,10 @@ fn advice(errno: Errno) -> &'static str {
         Errno::FBIG => {
             ". The limit of file sizes (ulimit -f) is too small for memory files: raise it, or use a smaller shm.ring_bytes"
         }
+        Errno::DQUOT => ". A quota is used up: raise it, or use a smaller shm.ring_bytes",
+        Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::OPNOTSUPP => {
+            ". A filter refuses memfd_create or fallocate (seccomp, a container's profile): allow both"
+        }
         _ => "",
     }
 }
