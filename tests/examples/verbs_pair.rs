@@ -4,18 +4,19 @@
 //! verbs_pair RANK FOLDER      # rank 0 prints; FOLDER is empty and seen by both
 //! ```
 //!
-//! Half round trips of frames, polling and sleeping, and messages read or pushed, all
-//! checked. Compare with `ib_send_lat`, `ib_read_bw` of the same boot. Knobs apply
-//! (`VERBENA_VERBS_DEVICE` ...).
+//! Half round trips of frames, sleeping and (with VERBS_PAIR_POLL set) polling, and the
+//! bandwidth of several large messages at once. Compare with `ib_send_lat`, `ib_read_bw`
+//! of the same boot. Knobs apply (`VERBENA_VERBS_DEVICE`, `VERBENA_VERBS_RENDEZVOUS` ...).
 
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fabric::knobs::Knobs;
-use fabric::{Header, Kind, Lost, Memory, OneSided, Peer, Post, Region, Rights, Sink, Transfer, Transport, WaitOn};
+use fabric::{Header, Kind, Lost, Peer, Post, Sink, Transport, WaitOn};
+use pt2pt::{Engine, Mode};
 use tests::bytes::{Bytes, Shape};
-use tests::conformance::pattern_bytes;
+use tests::conformance::{envelope, pattern, pattern_bytes};
 use tests::idle::until_readable;
 use verbs_transport::{Settings, Store, VerbsTransport};
 
@@ -41,25 +42,15 @@ impl Store for Folder {
 #[derive(Default)]
 struct Heard {
     frames: u64,
-    bytes: u64,
-    region: Option<Region>,
-    transfers: u64,
 }
 
 impl Sink for Heard {
-    fn frame(&mut self, _: Peer, header: &Header, body: &[u8]) {
+    fn frame(&mut self, _: Peer, header: &Header, _: &[u8]) {
         assert_eq!(header.length, self.frames, "a frame is missing or came twice");
         self.frames += 1;
-        self.bytes += body.len() as u64;
-        if header.kind == Kind::Rts {
-            self.region = fabric::transport::Rts::decode(body).and_then(|rts| rts.region);
-        }
     }
 
-    fn transferred(&mut self, _: u64, outcome: Result<(), Lost>) {
-        outcome.expect("a read succeeds");
-        self.transfers += 1;
-    }
+    fn transferred(&mut self, _: u64, _: Result<(), Lost>) {}
 
     fn lost(&mut self, lost: Lost) {
         panic!("{lost}");
@@ -116,54 +107,48 @@ impl End {
         times.sort_by(f64::total_cmp);
         times[times.len() / 2]
     }
+}
 
-    /// MB/s of a message from rank 0, read by rank 1, or pushed.
-    fn bandwidth(&mut self, rank: u32, len: usize, count: usize, read: bool) -> f64 {
-        let data = pattern_bytes(len as u64, len);
-        let bytes = if rank == 0 { Bytes::new(Shape::Run, &data) } else { Bytes::room(Shape::Run, len) };
-        let memory = bytes.buffer().memory().expect("one run");
-        let began = Instant::now();
-        for _ in 0..count {
-            if read { self.one_read(rank, memory) } else { self.one_push(rank, memory) }
-        }
-        let seconds = began.elapsed().as_secs_f64();
-        assert!(bytes.read() == data, "{len} bytes arrived damaged");
-        (len * count) as f64 / seconds / 1e6
-    }
-
-    fn one_read(&mut self, rank: u32, memory: Memory) {
-        let next = self.heard.frames + 1;
-        if rank == 0 {
-            let region = self.transport.register(self.peer, memory, Rights::Get).expect("memory can be registered");
-            self.send(Kind::Rts, &fabric::transport::Rts { send: 0, region: Some(region) }.encode());
-            self.until(|heard| heard.frames >= next);
-            return self.transport.release(self.peer, region);
-        }
-        self.until(|heard| heard.frames >= next);
-        let (region, done) = (self.heard.region.expect("a region"), self.heard.transfers + 1);
-        let started = self.transport.one_sided(self.peer, &region, 0, OneSided::Get(memory), 1);
-        assert_eq!(started, Ok(Transfer::Started));
-        self.until(|heard| heard.transfers >= done);
-        self.send(Kind::Done, &[]);
-    }
-
-    fn one_push(&mut self, rank: u32, memory: Memory) {
-        let next = self.heard.frames + 1;
-        if rank == 0 {
-            let frame = self.transport.limits(self.peer).frame;
-            let mut piece = vec![0; frame];
-            for from in (0..memory.len()).step_by(frame) {
-                let len = frame.min(memory.len() - from);
-                memory.read(from, &mut piece[..len]);
-                self.send(Kind::Data, &piece[..len]);
+/// MB/s of `rounds` times `window` messages under way at once from rank 0 to rank 1, as
+/// `verbs.rendezvous` moves them, with what MPI adds but the calls.
+fn bandwidth(engine: &mut Engine<VerbsTransport>, rank: u32, len: usize, window: usize, rounds: usize) -> f64 {
+    let (peer, data) = (Peer(1 - rank), pattern_bytes(len as u64, len));
+    let new = || if rank == 0 { Bytes::new(Shape::Run, &data) } else { Bytes::room(Shape::Run, len) };
+    let (buffers, token): (Vec<Bytes>, _) = ((0..window).map(|_| new()).collect(), Bytes::room(Shape::Run, 4));
+    let mut exchange = |sends: bool, tag: i32, buffers: &[Bytes]| {
+        let begin = |bytes: &Bytes| match sends {
+            true => engine.send(Mode::Standard, peer, envelope(rank, tag), bytes.buffer()),
+            false => engine.receive(pattern(1 - rank, tag), bytes.buffer()),
+        };
+        let ids: Vec<_> = buffers.iter().map(begin).collect();
+        for id in ids {
+            while !engine.is_complete(id) {
+                rest(engine);
             }
-            return self.until(|heard| heard.frames >= next);
+            assert!(engine.finish(id).is_some_and(|done| done.fault.is_none()));
         }
-        let all = self.heard.bytes + memory.len() as u64;
-        self.until(|heard| heard.bytes >= all);
-        // What was pushed is counted, not kept.
-        memory.write(0, &pattern_bytes(memory.len() as u64, memory.len()));
-        self.send(Kind::Done, &[]);
+    };
+    let mut began = Instant::now();
+    for round in 0..=rounds {
+        // The first round warms up.
+        if round == 1 {
+            began = Instant::now();
+        }
+        exchange(rank == 0, 1, &buffers);
+        exchange(rank == 1, 2, std::slice::from_ref(&token));
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    assert!(buffers.iter().all(|bytes| bytes.read() == data), "{len} bytes arrived damaged");
+    (len * window * rounds) as f64 / seconds / 1e6
+}
+
+/// Progress; sleeps when there is none to be made.
+fn rest(engine: &mut Engine<VerbsTransport>) {
+    if !engine.progress() {
+        if let Some(WaitOn::Fd(fd)) = engine.arm() {
+            assert!(until_readable(&[fd], Duration::from_secs(20)), "nothing wakes us");
+        }
+        engine.disarm();
     }
 }
 
@@ -198,14 +183,12 @@ fn main() {
             print(format!("{how} {len:>6} B  {half:8.1} µs"));
         }
     }
-    end.sleeps = true;
-    for (len, count) in [(64 << 10, 40), (1 << 20, 10), (4 << 20, 4)] {
-        for read in [true, false] {
-            let rate = end.bandwidth(rank, len, count, read);
-            print(format!("{} {len:>8} B  {rate:8.1} MB/s", if read { "read  " } else { "pushed" }));
-        }
+    let mut engine = Engine::new(Peer(rank), end.transport, Default::default());
+    for (len, window, rounds) in [(64 << 10, 32, 4), (1 << 20, 8, 3), (4 << 20, 4, 2)] {
+        let rate = bandwidth(&mut engine, rank, len, window, rounds);
+        print(format!("bandwidth {len:>8} B  {rate:8.1} MB/s"));
     }
-    while !end.transport.flush() {
-        end.transport.poll(&mut end.heard);
+    while !engine.is_drained() {
+        engine.progress();
     }
 }

@@ -31,6 +31,8 @@ pub(crate) const PREFIX: usize = 8;
 pub(crate) const FRONT: usize = PREFIX + fabric::Header::SIZE;
 /// Completions taken at once.
 pub(crate) const BATCH: usize = 16;
+/// Receives that may wait to be posted again, in all.
+const IDLE: u32 = 2 * BATCH as u32;
 /// Bytes of a slot for short frames.
 const SHORT: usize = 256;
 /// Bytes that may travel in the request itself.
@@ -136,9 +138,9 @@ impl VerbsTransport {
         let most = most_connections(&settings, &port, size);
         let room = Bell::COMPLETIONS + 64 + most.min(4) * completions_each(credits);
         let cq = Cq::new(&channel, room).map_err(step("making a completion queue"))?;
-        let srq = Srq::new(&pd, most * (credits + SPARE)).map_err(step("making a shared receive queue"))?;
+        let srq = Srq::new(&pd, most * (credits + SPARE) + IDLE).map_err(step("making a shared receive queue"))?;
         let frame = settings.eager_max + PREFIX;
-        let receives = Pool::new(&pd, FRONT + frame, most * (credits + SPARE));
+        let receives = Pool::new(&pd, FRONT + frame, most * (credits + SPARE) + IDLE);
         let long = Pool::new(&pd, FRONT + frame, most.min(64) * credits);
         let short = Pool::new(&pd, SHORT, most.min(64) * credits);
         let notes = Pool::new(&pd, PREFIX, most * EXTRA);
@@ -527,7 +529,8 @@ impl VerbsTransport {
             self.cq.resize((2 * room).min(most).max(room))?;
         }
         while self.provided < connections {
-            for _ in 0..self.settings.credits + SPARE {
+            let idle = if self.provided == 0 { IDLE } else { 0 };
+            for _ in 0..self.settings.credits + SPARE + idle {
                 let slot = self.receives.take()?.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
                 self.empty.push(slot);
             }
@@ -663,7 +666,7 @@ fn most_connections(settings: &Settings, port: &Port, size: u32) -> u32 {
         .connections
         .min(size.saturating_sub(1))
         .min(of(device.max_cqe, Bell::COMPLETIONS + 64, completions_each(credits)))
-        .min(of(device.max_srq_wr, 0, credits + SPARE))
+        .min(of(device.max_srq_wr, IDLE, credits + SPARE))
         .min(of(device.max_qp, 1, 1))
         .max(1)
 }

@@ -30,7 +30,8 @@ impl VerbsTransport {
                 let completion = self.completions[at];
                 moved |= self.complete(&completion, sink);
             }
-            if !self.empty.is_empty() {
+            // Many at once, or when there is nothing better to do.
+            if self.empty.len() >= BATCH || (taken == 0 && !self.empty.is_empty()) {
                 self.post_empty();
             }
             if taken < BATCH {
