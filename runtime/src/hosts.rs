@@ -10,7 +10,7 @@ use fabric::{
     Header, Limits, Lost, Memory, OneSided, Peer, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
 };
 use shm_transport::ShmTransport;
-use verbs_transport::VerbsTransport;
+use verbs_transport::Rails;
 
 use crate::traffic::Traffic;
 
@@ -19,13 +19,13 @@ pub struct Hosts {
     /// Ranks of this host.
     here: Range<u32>,
     near: Option<ShmTransport>,
-    far: VerbsTransport,
+    far: Rails,
     traffic: Traffic,
 }
 
 impl Hosts {
     /// `near` reaches the ranks `here`.
-    pub(crate) fn new(here: Range<u32>, near: Option<ShmTransport>, far: VerbsTransport) -> Hosts {
+    pub(crate) fn new(here: Range<u32>, near: Option<ShmTransport>, far: Rails) -> Hosts {
         Hosts { here, near, far, traffic: Traffic::default() }
     }
 

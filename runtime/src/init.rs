@@ -16,7 +16,7 @@ use fabric::knobs::{self, Knobs, knob};
 use objects::{Class, Comm, Error, Group, Result};
 use pt2pt::{Engine, Settings};
 use shm_transport::{Segment, ShmTransport, SingleCopy};
-use verbs_transport::VerbsTransport;
+use verbs_transport::Rails;
 
 use crate::addresses::Addresses;
 use crate::attendant;
@@ -150,11 +150,11 @@ fn near(job: &Job, knobs: &Knobs) -> Result<Option<ShmTransport>> {
 }
 
 /// The way to other hosts; the error is a sentence with what to do about it.
-fn far(job: &Job, knobs: &Knobs) -> std::result::Result<VerbsTransport, String> {
+fn far(job: &Job, knobs: &Knobs) -> std::result::Result<Rails, String> {
     let line = job.line().ok_or("there is no launcher to ask for addresses")?;
     let settings = verbs_transport::Settings::from_knobs(knobs);
     let store = Box::new(Addresses::new(line));
-    VerbsTransport::open(settings, Peer(job.rank), job.size, *job.secret().bytes(), store)
+    Rails::open(settings, Peer(job.rank), job.size, *job.secret().bytes(), store)
         .map_err(|unavailable| unavailable.to_string())
 }
 

@@ -15,7 +15,7 @@ use fabric::{
     Atomic, Header, Limits, Lost, Memory, OneSided, Peer, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
 };
 use tests::conformance::{Job, Weather, garbage, one_sided, run, run_with, storm};
-use verbs_transport::{Settings, Together, VerbsTransport};
+use verbs_transport::{Rails, Settings, Together, VerbsTransport};
 
 fn seed() -> u64 {
     std::env::var("VERBENA_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_260_928)
@@ -191,36 +191,38 @@ fn a_peer_never_talked_to_costs_64_bytes_at_most() {
 }
 
 /// A transport whose connections break now and then.
-struct Shaky {
-    verbs: VerbsTransport,
+struct Shaky<T> {
+    inner: T,
     rng: Rng,
     ranks: u32,
     /// One of so many polls breaks a connection.
     every: u64,
+    /// Breaks the one to a peer.
+    interrupt: fn(&mut T, Peer),
 }
 
-impl Transport for Shaky {
+impl<T: Transport> Transport for Shaky<T> {
     fn limits(&self, peer: Peer) -> &Limits {
-        self.verbs.limits(peer)
+        self.inner.limits(peer)
     }
 
     fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut Slot)) -> Result<Post, Lost> {
-        self.verbs.post(peer, header, len, fill)
+        self.inner.post(peer, header, len, fill)
     }
 
     fn poll(&mut self, sink: &mut impl Sink) -> bool {
         if self.rng.below(self.every) == 0 {
-            self.verbs.interrupt(Peer(self.rng.below(self.ranks.into()) as u32));
+            (self.interrupt)(&mut self.inner, Peer(self.rng.below(self.ranks.into()) as u32));
         }
-        self.verbs.poll(sink)
+        self.inner.poll(sink)
     }
 
     fn register(&mut self, peer: Peer, memory: Memory, rights: Rights) -> Option<Region> {
-        self.verbs.register(peer, memory, rights)
+        self.inner.register(peer, memory, rights)
     }
 
     fn release(&mut self, peer: Peer, region: Region) {
-        self.verbs.release(peer, region);
+        self.inner.release(peer, region);
     }
 
     fn one_sided(
@@ -231,20 +233,52 @@ impl Transport for Shaky {
         what: OneSided,
         token: u64,
     ) -> Result<Transfer, Lost> {
-        self.verbs.one_sided(peer, region, at, what, token)
+        self.inner.one_sided(peer, region, at, what, token)
     }
 
     fn arm(&mut self) -> Option<WaitOn<'_>> {
-        self.verbs.arm()
+        self.inner.arm()
     }
 
     fn disarm(&mut self) {
-        self.verbs.disarm();
+        self.inner.disarm();
     }
 
     fn flush(&mut self) -> bool {
-        self.verbs.flush()
+        self.inner.flush()
     }
+}
+
+/// Each rank's frames on one device, parts of reads on all.
+fn rails(devices: &[String], ranks: u32) -> Vec<Rails> {
+    let store = Together::default();
+    let open = |rank: u32| {
+        let mut rails = devices.to_vec();
+        rails.rotate_left(rank as usize % devices.len());
+        let settings = Settings { device: Some(rails.remove(0)), rails, ..Settings::default() };
+        Rails::open(settings, Peer(rank), ranks, [3; 32], Box::new(store.clone())).expect("a transport")
+    };
+    (0..ranks).map(open).collect()
+}
+
+/// Large messages over all devices, while the connections of the further ones break.
+#[test]
+fn several_rails() {
+    let Some(devices) = devices().filter(|devices| devices.len() > 1) else { return };
+    let mut job = Job::new("several rails", seed(), rails(&devices, 3));
+    job.nap(Duration::from_millis(200));
+    storm(&mut job, &Weather { steps: 300, longest: 1 << 20, ..Weather::default() });
+    let read: u64 = (0..3).map(|rank| job.engine(rank).transport().read_elsewhere()).sum();
+    println!("{read} bytes read through further ports");
+    assert!(read > 0, "nothing went through a further port");
+    job.end();
+    let interrupt = |rails: &mut Rails, peer| rails.others()[0].interrupt(peer);
+    let shaky = |(rank, inner)| Shaky { inner, rng: Rng::new(rank), ranks: 2, every: 12, interrupt };
+    let transports = (0..).zip(rails(&devices, 2)).map(shaky).collect();
+    let mut job = Job::new("rails that break", seed(), transports);
+    job.nap(Duration::from_millis(200));
+    storm(&mut job, &Weather { steps: 300, longest: 1 << 20, ..Weather::default() });
+    job.end();
 }
 
 #[test]
@@ -254,12 +288,13 @@ fn connections_that_break() {
         let ranks = [2, 4][seed as usize % 2];
         let rendezvous = [Rendezvous::Write, Rendezvous::Read][seed as usize / 3 % 2];
         let settings = Settings { credits: [4, 32][seed as usize / 2 % 2], rendezvous, ..Settings::default() };
-        let shaky = |(rank, verbs)| Shaky { verbs, rng: Rng::new(seed * 16 + rank), ranks, every: 12 };
+        let interrupt = VerbsTransport::interrupt;
+        let shaky = |(rank, inner)| Shaky { inner, rng: Rng::new(seed * 16 + rank), ranks, every: 12, interrupt };
         let transports = (0..).zip(transports(&devices, ranks, &settings)).map(shaky);
         let mut job = Job::new("connections that break", seed, transports.collect());
         job.nap(Duration::from_millis(200));
         storm(&mut job, &Weather { steps: 300, ..Weather::default() });
-        let broken: u64 = (0..ranks).map(|rank| job.engine(rank).transport().verbs.interruptions()).sum();
+        let broken: u64 = (0..ranks).map(|rank| job.engine(rank).transport().inner.interruptions()).sum();
         println!("{broken} connections broken");
         assert!(broken >= 3, "hardly a connection was broken: {broken}");
         job.end();

@@ -7,7 +7,7 @@
 //! - `post`, `poll` and `one_sided` are what runs for each message; `pair` is what they share,
 //!   `memory` the registered slots
 //! - `registration` keeps registrations of the user's memory as long as `watch` proves that it stays
-//! - `wake` sleeps and wakes
+//! - `wake` sleeps and wakes; `rails` puts several ports together
 //!
 //! Invariants: a frame is kept until the peer has consumed it, and goes again when its
 //! connection breaks; frames of a pair are handed up once and in order; nothing that a
@@ -26,6 +26,7 @@ mod one_sided;
 mod pair;
 mod poll;
 mod post;
+mod rails;
 mod registration;
 mod settings;
 mod store;
@@ -36,6 +37,7 @@ mod watch;
 
 pub use connect::VerbsTransport;
 pub use device::Port;
+pub use rails::Rails;
 pub use settings::Settings;
 pub use store::{Store, Together};
 pub use unavailable::Unavailable;

@@ -9,6 +9,8 @@ use fabric::knobs::{Knobs, Registration, Rendezvous, RoceVersion, knob};
 pub struct Settings {
     /// Device by name; `None`: the first that is usable.
     pub device: Option<String>,
+    /// Further devices, by name, that carry parts of large reads.
+    pub rails: Vec<String>,
     /// Port, from 1; `None`: the first that is usable.
     pub port: Option<u8>,
     /// Entry of the port's GID table; `None`: chosen by kind.
@@ -51,6 +53,7 @@ impl Settings {
         let small = |value: u64| u8::try_from(value).unwrap_or(u8::MAX);
         Settings {
             device: knobs.name(knob::VERBS_DEVICE).map(str::to_owned),
+            rails: knobs.name(knob::VERBS_RAILS).map_or_else(Vec::new, names),
             port: knobs.index(knob::VERBS_PORT).map(small),
             gid_index: knobs.index(knob::VERBS_GID_INDEX).map(|index| index as u32),
             roce_version: knobs.choice(knob::VERBS_ROCE_VERSION),
@@ -70,6 +73,11 @@ impl Settings {
             lost_after: knobs.duration(knob::VERBS_LOST_AFTER).unwrap_or(Duration::from_secs(600)),
         }
     }
+}
+
+/// What commas part.
+fn names(list: &str) -> Vec<String> {
+    list.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
 }
 
 impl Default for Settings {

@@ -40,6 +40,12 @@ impl Alarm {
         Ok(Alarm { epoll, timer, is_set: false })
     }
 
+    /// Over another one as well.
+    fn watch(&self, other: &Alarm) -> io::Result<()> {
+        epoll::add(&self.epoll, &other.epoll, epoll::EventData::new_u64(u64::MAX), epoll::EventFlags::IN)?;
+        Ok(())
+    }
+
     /// Readable when anything has happened.
     fn fd(&self) -> RawFd {
         self.epoll.as_raw_fd()
@@ -48,7 +54,7 @@ impl Alarm {
     /// Whether there are completions, and events of the device.
     fn what(&self) -> (bool, bool) {
         let none = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(u64::MAX) };
-        let mut events = [none; 4];
+        let mut events = [none; 8];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         match epoll::wait(&self.epoll, &mut events[..], Some(&now)) {
             Ok(ready) => {
@@ -78,6 +84,11 @@ impl Alarm {
 }
 
 impl VerbsTransport {
+    /// Who sleeps on this one wakes for the other too.
+    pub(crate) fn watch(&self, other: &VerbsTransport) -> io::Result<()> {
+        self.alarm.watch(&other.alarm)
+    }
+
     /// What to sleep on; `None` when there is something to do.
     pub(crate) fn fall_asleep(&mut self) -> Option<WaitOn<'_>> {
         if self.stashed > 0 || !self.outcomes.is_empty() || !self.losses.is_empty() || !self.debts.is_empty() {

@@ -261,6 +261,8 @@ knobs! {
         "smallest message that is read straight from the sender's memory instead of through the ring");
     VERBS_DEVICE: Name = Row::name("verbs.device",
         "RDMA device to use, as ibv_devices lists it (auto: the first with an active port)");
+    VERBS_RAILS: Name = Row::name("verbs.rails",
+        "up to three further RDMA devices, with commas between them, over which reads of large messages are spread (auto: none)");
     VERBS_PORT: Index = Row::index("verbs.port", 255,
         "port of the RDMA device, from 1 (auto: the first that is active)");
     VERBS_GID_INDEX: Index = Row::index("verbs.gid_index", 65_535,

@@ -1,0 +1,303 @@
+//! Several ports of one process: large reads are cut over all of them.
+//!
+//! The first port is the transport; every frame goes through it, so order needs nothing
+//! new. Each further one is a transport of its own, with an address of its own in the
+//! store, that carries parts of reads alone: the reader's device says when a part is
+//! there. Of a write nobody promises that it is seen before a frame that goes through
+//! another device, so writes and atomics stay on the first.
+//!
+//! Invariants: a read that was cut is over once, when all its parts are. A part that
+//! fails on a further port goes again on the first, which alone says who is lost.
+
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use fabric::{
+    Header, Limits, Lost, Memory, OneSided, Peer, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
+};
+use rustc_hash::FxHashMap;
+
+use crate::connect::VerbsTransport;
+use crate::settings::Settings;
+use crate::store::Store;
+use crate::unavailable::Unavailable;
+
+/// Most ports of a process: a region has as many keys.
+const MOST: usize = 4;
+/// Bytes of a part, at least.
+const PART: usize = 128 << 10;
+/// Marks the token of a part; its lowest two bits are the part's number. Callers' tokens
+/// are below.
+const CUT: u64 = 1 << 63;
+/// How long a further port may take to come back before its parts go elsewhere.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The transport over one port or several.
+pub struct Rails {
+    first: VerbsTransport,
+    others: Vec<VerbsTransport>,
+    /// Reads that were cut, by their number.
+    cuts: FxHashMap<u64, Cut>,
+    next: u64,
+    /// Tokens of parts that are to go on the first port.
+    again: Vec<u64>,
+    /// Bytes read through further ports.
+    elsewhere: u64,
+}
+
+/// A read in parts.
+struct Cut {
+    token: u64,
+    peer: Peer,
+    region: Region,
+    at: u64,
+    into: Memory,
+    parts: usize,
+    /// Parts that are not over.
+    left: usize,
+    lost: Option<Lost>,
+}
+
+/// The store with names for one of the ports.
+struct Named {
+    store: Arc<Mutex<Box<dyn Store>>>,
+    suffix: String,
+}
+
+impl Rails {
+    /// The transport of rank `me` of `size` on the port that the settings choose, and on
+    /// those of `settings.rails`. As [`VerbsTransport::open`].
+    pub fn open(
+        settings: Settings,
+        me: Peer,
+        size: u32,
+        secret: [u8; 32],
+        store: Box<dyn Store>,
+    ) -> Result<Rails, Unavailable> {
+        let store = Arc::new(Mutex::new(store));
+        let named = |suffix| Box::new(Named { store: Arc::clone(&store), suffix });
+        let mut others = Vec::new();
+        for (number, device) in settings.rails.iter().take(MOST - 1).enumerate() {
+            let device = Some(device.clone());
+            let lost_after = settings.lost_after.min(PATIENCE);
+            // There are no frames on it to have room for.
+            let (credits, eager_max) = (4, 64);
+            let own =
+                Settings { device, port: None, gid_index: None, lost_after, credits, eager_max, ..settings.clone() };
+            others.push(VerbsTransport::open(own, me, size, secret, named(format!("/{}", number + 1)))?);
+        }
+        let first = VerbsTransport::open(settings, me, size, secret, named(String::new()))?;
+        for other in &others {
+            first
+                .watch(other)
+                .map_err(|error| Unavailable::step(&other.port().device, "watching its events", error))?;
+        }
+        Ok(Rails { first, others, cuts: FxHashMap::default(), next: 0, again: Vec::new(), elsewhere: 0 })
+    }
+
+    /// The port of all frames.
+    pub fn first(&mut self) -> &mut VerbsTransport {
+        &mut self.first
+    }
+
+    /// The further ports.
+    pub fn others(&mut self) -> &mut [VerbsTransport] {
+        &mut self.others
+    }
+
+    /// Bytes read through further ports.
+    pub fn read_elsewhere(&self) -> u64 {
+        self.elsewhere
+    }
+
+    /// Begins a read in parts, each on the next port.
+    fn cut(&mut self, cut: Cut) -> Result<Transfer, Lost> {
+        let number = self.next;
+        self.next = (self.next + 1) & ((CUT >> 2) - 1);
+        let token = |part| CUT | number << 2 | part as u64;
+        // What the first port refuses is refused altogether; nothing is under way yet.
+        let began = cut.begin(0, &mut self.first, 0, token(0))?;
+        if began == Transfer::Refused || began == Transfer::NoRoom {
+            return Ok(began);
+        }
+        for part in 1..cut.parts {
+            match cut.begin(part, &mut self.others[part - 1], part, token(part)) {
+                Ok(Transfer::Started) => self.elsewhere += cut.part(part).1 as u64,
+                _ => self.again.push(token(part)),
+            }
+        }
+        self.cuts.insert(number, cut);
+        Ok(Transfer::Started)
+    }
+
+    /// Parts that failed elsewhere go on the first port.
+    #[cold]
+    fn begin_again(&mut self, sink: &mut impl Sink) {
+        for token in std::mem::take(&mut self.again) {
+            let Some(cut) = self.cuts.get(&number(token)) else { continue };
+            match cut.begin((token & 3) as usize, &mut self.first, 0, token) {
+                Ok(Transfer::Started) => {}
+                Ok(Transfer::Done) => over(&mut self.cuts, token, Ok(()), sink),
+                Ok(Transfer::NoRoom | Transfer::Refused) => self.again.push(token),
+                Err(lost) => over(&mut self.cuts, token, Err(lost), sink),
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn poll_all(&mut self, sink: &mut impl Sink) -> bool {
+        let Rails { first, others, cuts, again, .. } = self;
+        let mut moved = first.poll(&mut Parts { sink, cuts, again: None });
+        for other in others {
+            moved |= other.poll(&mut Parts { sink, cuts, again: Some(again) });
+        }
+        if !self.again.is_empty() {
+            self.begin_again(sink);
+        }
+        moved
+    }
+}
+
+impl Cut {
+    /// Where a part begins, and its length.
+    fn part(&self, part: usize) -> (usize, usize) {
+        let share = self.into.len().div_ceil(self.parts).next_multiple_of(4096);
+        let begin = (part * share).min(self.into.len());
+        (begin, share.min(self.into.len() - begin))
+    }
+
+    /// Begins a part on a port whose key is in that place.
+    fn begin(&self, part: usize, on: &mut VerbsTransport, key: usize, token: u64) -> Result<Transfer, Lost> {
+        let (begin, len) = self.part(part);
+        let region = Region { addr: self.region.addr, keys: [self.region.keys[key], 0, 0, 0] };
+        on.one_sided(self.peer, &region, self.at + begin as u64, OneSided::Get(self.into.slice(begin, len)), token)
+    }
+}
+
+fn number(token: u64) -> u64 {
+    (token & !CUT) >> 2
+}
+
+/// A part is over; says so of the read when it was the last.
+fn over(cuts: &mut FxHashMap<u64, Cut>, token: u64, outcome: Result<(), Lost>, sink: &mut impl Sink) {
+    let Some(cut) = cuts.get_mut(&number(token)) else { return };
+    cut.left -= 1;
+    cut.lost = cut.lost.take().or(outcome.err());
+    if cut.left == 0
+        && let Some(cut) = cuts.remove(&number(token))
+    {
+        sink.transferred(cut.token, cut.lost.map_or(Ok(()), Err));
+    }
+}
+
+/// Hears of parts in place of the protocol. `again`: of a further port.
+struct Parts<'a, S> {
+    sink: &'a mut S,
+    cuts: &'a mut FxHashMap<u64, Cut>,
+    again: Option<&'a mut Vec<u64>>,
+}
+
+impl<S: Sink> Sink for Parts<'_, S> {
+    fn frame(&mut self, from: Peer, header: &Header, body: &[u8]) {
+        // Nobody of ours sends one through a further port.
+        if self.again.is_none() {
+            self.sink.frame(from, header, body);
+        }
+    }
+
+    fn transferred(&mut self, token: u64, outcome: Result<(), Lost>) {
+        match &mut self.again {
+            _ if token & CUT == 0 => self.sink.transferred(token, outcome),
+            Some(again) if outcome.is_err() => again.push(token),
+            _ => over(self.cuts, token, outcome, self.sink),
+        }
+    }
+
+    fn lost(&mut self, lost: Lost) {
+        if self.again.is_none() {
+            self.sink.lost(lost);
+        }
+    }
+}
+
+impl Transport for Rails {
+    #[inline]
+    fn limits(&self, peer: Peer) -> &Limits {
+        self.first.limits(peer)
+    }
+
+    #[inline]
+    fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut Slot)) -> Result<Post, Lost> {
+        self.first.post(peer, header, len, fill)
+    }
+
+    #[inline]
+    fn poll(&mut self, sink: &mut impl Sink) -> bool {
+        if self.others.is_empty() { self.first.poll(sink) } else { self.poll_all(sink) }
+    }
+
+    fn register(&mut self, peer: Peer, memory: Memory, rights: Rights) -> Option<Region> {
+        let mut region = self.first.register(peer, memory, rights)?;
+        if rights != Rights::Put {
+            for (key, other) in region.keys[1..].iter_mut().zip(&mut self.others) {
+                *key = other.register(peer, memory, Rights::Get).map_or(0, |region| region.keys[0]);
+            }
+        }
+        Some(region)
+    }
+
+    fn release(&mut self, peer: Peer, region: Region) {
+        self.first.release(peer, region);
+        for (&key, other) in region.keys[1..].iter().zip(&mut self.others) {
+            other.release(peer, Region { addr: region.addr, keys: [key, 0, 0, 0] });
+        }
+    }
+
+    fn one_sided(
+        &mut self,
+        peer: Peer,
+        region: &Region,
+        at: u64,
+        what: OneSided,
+        token: u64,
+    ) -> Result<Transfer, Lost> {
+        let known = region.keys[1..].iter().take_while(|&&key| key != 0).count().min(self.others.len());
+        let parts = (what.memory().len() / PART).min(1 + known);
+        match what {
+            OneSided::Get(into) if parts > 1 => {
+                self.cut(Cut { token, peer, region: *region, at, into, parts, left: parts, lost: None })
+            }
+            _ => self.first.one_sided(peer, region, at, what, token),
+        }
+    }
+
+    fn arm(&mut self) -> Option<WaitOn<'_>> {
+        let is_quiet = self.again.is_empty() && self.others.iter_mut().all(|other| other.arm().is_some());
+        if is_quiet { self.first.arm() } else { None }
+    }
+
+    #[inline]
+    fn disarm(&mut self) {
+        self.first.disarm();
+        self.others.iter_mut().for_each(VerbsTransport::disarm);
+    }
+
+    fn flush(&mut self) -> bool {
+        self.others.iter_mut().fold(self.first.flush(), |is_flushed, other| other.flush() & is_flushed)
+    }
+}
+
+impl Store for Named {
+    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner).put(&format!("{key}{}", self.suffix), value)
+    }
+
+    fn try_value(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner).try_value(&format!("{key}{}", self.suffix))
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner).fd()
+    }
+}
