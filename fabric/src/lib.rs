@@ -7,12 +7,14 @@
 
 #[rustfmt::skip] // generated
 pub mod calls;
+pub mod growing;
 pub mod header;
 pub mod knobs;
 pub mod memory;
 pub mod sim;
 pub mod transport;
 
+pub use growing::{Body, Count, Growing};
 pub use header::{Collective, CollectiveKind, Header, Kind};
 pub use memory::Memory;
 pub use transport::{

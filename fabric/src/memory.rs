@@ -131,6 +131,16 @@ unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
+/// What was written past the cache comes before all stores that follow.
+#[inline(always)]
+pub fn streams_are_done() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has SSE.
+    unsafe {
+        std::arch::x86_64::_mm_sfence()
+    };
+}
+
 /// memcpy with stores past the cache where the processor has them.
 ///
 /// # Safety

@@ -7,8 +7,9 @@
 
 use std::sync::atomic::AtomicU32;
 
+use crate::growing::{Body, Count, Growing};
 use crate::header::Header;
-use crate::memory::Memory;
+use crate::memory::{self, Memory};
 
 /// A process of the job: its rank in MPI_COMM_WORLD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -97,6 +98,8 @@ impl Atomic {
 pub struct Slot<'a> {
     bytes: &'a mut [u8],
     past_cache: bool,
+    /// The receiver reads it part by part, of so many bytes.
+    growing: Option<(Count<'a>, usize)>,
 }
 
 impl<'a> Slot<'a> {
@@ -104,13 +107,45 @@ impl<'a> Slot<'a> {
     /// past the cache before what it publishes.
     #[inline]
     pub fn new(bytes: &'a mut [u8], past_cache: bool) -> Slot<'a> {
-        Slot { bytes, past_cache }
+        Slot { bytes, past_cache, growing: None }
+    }
+
+    /// One that is read while it is written: `count` says how much of it is there, after
+    /// each `part` bytes.
+    #[inline]
+    pub fn growing(bytes: &'a mut [u8], past_cache: bool, count: Count<'a>, part: usize) -> Slot<'a> {
+        Slot { bytes, past_cache, growing: Some((count, part)) }
     }
 
     /// Fills it with `from`, which must be as long.
-    #[inline]
+    #[inline(always)]
     pub fn copy_from(&mut self, from: Memory) {
-        if self.past_cache { from.stream(0, self.bytes) } else { from.read(0, self.bytes) }
+        let past_cache = self.past_cache;
+        self.fill_parts(move |at, part| if past_cache { from.stream(at, part) } else { from.read(at, part) });
+    }
+
+    /// Has `fill` write it from front to end, in as many parts as the receiver wants to see;
+    /// each with its offset.
+    #[inline(always)]
+    pub fn fill_parts(&mut self, mut fill: impl FnMut(usize, &mut [u8])) {
+        match self.growing {
+            None => fill(0, self.bytes),
+            Some((count, part)) => grow(self.bytes, self.past_cache, count, part, fill),
+        }
+    }
+}
+
+/// Writes and counts part after part.
+#[inline(never)]
+fn grow(bytes: &mut [u8], past_cache: bool, count: Count, part: usize, mut fill: impl FnMut(usize, &mut [u8])) {
+    let mut done = 0;
+    for part in bytes.chunks_mut(part) {
+        fill(done, part);
+        if past_cache {
+            memory::streams_are_done();
+        }
+        done += part.len();
+        count.say(done);
     }
 }
 
@@ -215,6 +250,10 @@ pub enum WaitOn<'a> {
 pub trait Sink {
     /// A frame from `from`. `body` is only valid during the call.
     fn frame(&mut self, from: Peer, header: &Header, body: &[u8]);
+    /// As [`Sink::frame`], of which the sender still writes the body.
+    fn growing(&mut self, from: Peer, header: &Header, body: &Growing<'_>) {
+        self.frame(from, header, body.whole());
+    }
     /// The one-sided transfer `token` has finished, or failed.
     fn transferred(&mut self, token: u64, outcome: Result<(), Lost>);
     /// A peer is gone; nothing more will come from it.

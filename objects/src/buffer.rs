@@ -138,8 +138,13 @@ impl Buffer {
     pub fn fill(&self, offset: u64, slot: &mut Slot) {
         match &self.0 {
             Shape::Contiguous(memory) => slot.copy_from(memory.slice(offset as usize, slot.len())),
-            Shape::Typed { .. } => self.pack(offset, slot),
+            Shape::Typed { .. } => self.fill_typed(offset, slot),
         }
+    }
+
+    #[inline(never)]
+    fn fill_typed(&self, offset: u64, slot: &mut Slot) {
+        slot.fill_parts(|at, part| self.pack(offset + at as u64, part));
     }
 
     /// Copies `bytes` in, to the packed bytes `offset ..`. Panics when they do

@@ -1,7 +1,7 @@
 //! An envelope arrives with its data, or has to be kept for a receive to come.
 
 use fabric::transport::Rts;
-use fabric::{Header, Peer};
+use fabric::{Body, Header, Peer};
 
 use crate::engine::Protocol;
 use crate::fault::LateReady;
@@ -76,7 +76,7 @@ impl Data {
 impl Protocol {
     /// An `Eager` frame.
     #[inline(always)]
-    pub(crate) fn eager_arrived(&mut self, from: Peer, header: &Header, data: &[u8]) {
+    pub(crate) fn eager_arrived(&mut self, from: Peer, header: &Header, data: &(impl Body + ?Sized)) {
         let head = Head::of(header, data.len() as u64);
         match self.posted.take(&head.key) {
             Some(slot) => {
@@ -85,7 +85,7 @@ impl Protocol {
             }
             None => {
                 let sequence = self.count_arrival(from);
-                self.park(from, sequence, header, &head, Content::Eager(Data::copy(data)));
+                self.park(from, sequence, header, &head, Content::Eager(Data::copy(data.whole())));
             }
         }
     }

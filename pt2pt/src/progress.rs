@@ -1,6 +1,6 @@
 //! Progress: frames come in, and what could not leave before leaves.
 
-use fabric::{Header, Kind, Lost, Peer, Post, Sink, Transport};
+use fabric::{Body, Growing, Header, Kind, Lost, Peer, Post, Sink, Transport};
 
 use crate::engine::{Engine, Protocol};
 use crate::peers::Frame;
@@ -125,6 +125,14 @@ impl Sink for Protocol {
             self.eager_arrived(from, header, body);
         } else {
             self.other_frame(from, header, body);
+        }
+    }
+
+    fn growing(&mut self, from: Peer, header: &Header, body: &Growing<'_>) {
+        match header.kind {
+            Kind::Eager => self.eager_arrived(from, header, body),
+            Kind::Data => self.data_arrived(from, header, body),
+            _ => self.other_frame(from, header, body.whole()),
         }
     }
 

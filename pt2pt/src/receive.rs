@@ -1,6 +1,6 @@
 //! A receive starts (MPI-5.0 §3.2.4), and a message is handed to it.
 
-use fabric::{Peer, Transport};
+use fabric::{Body, Peer, Transport};
 use objects::Buffer;
 
 use crate::eager::{Arrived, Content};
@@ -110,12 +110,12 @@ impl Protocol {
         }
     }
 
-    /// All of a message's data is here: into the buffer with it.
+    /// All of a message's data is here, or about to be: into the buffer with it.
     #[inline(always)]
-    pub(crate) fn store(&mut self, id: RequestId, from: Peer, head: &Head, data: &[u8]) {
+    pub(crate) fn store(&mut self, id: RequestId, from: Peer, head: &Head, data: &(impl Body + ?Sized)) {
         let request = self.requests.held(id);
         request.accept(from, head);
-        request.buffer.unpack(0, &data[..request.bytes as usize]);
+        data.parts(request.bytes as usize, |at, part| request.buffer.unpack(at as u64, part));
         self.requests.complete(id, false);
     }
 }

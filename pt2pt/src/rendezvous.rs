@@ -5,7 +5,7 @@
 //! wanted in `source` (high half) and `root` (low half).
 
 use fabric::transport::Rts;
-use fabric::{Header, Kind, Lost, OneSided, Peer, Post, Region, Rights, Transfer, Transport};
+use fabric::{Body, Header, Kind, Lost, OneSided, Peer, Post, Region, Rights, Transfer, Transport};
 
 use crate::eager::Content;
 use crate::engine::{Engine, Protocol};
@@ -98,7 +98,7 @@ impl Protocol {
     }
 
     /// A `Data` frame: a piece of what we asked for.
-    pub(crate) fn data_arrived(&mut self, from: Peer, header: &Header, data: &[u8]) {
+    pub(crate) fn data_arrived(&mut self, from: Peer, header: &Header, data: &(impl Body + ?Sized)) {
         let id = RequestId::from_bits(header.context);
         let Some(request) = self.requests.find_mut(id).filter(|request| request.peer == from) else { return };
         let State::Filling { got, .. } = &mut request.state else { return };
@@ -106,7 +106,7 @@ impl Protocol {
         if end.is_none_or(|end| end > request.bytes) {
             return;
         }
-        request.buffer.unpack(header.length, data);
+        data.parts(data.len(), |at, part| request.buffer.unpack(header.length + at as u64, part));
         *got += data.len() as u64;
         if *got >= request.bytes {
             let region = request.region.take();

@@ -64,6 +64,8 @@ pub struct ShmTransport {
     access: Vec<Access>,
     /// This process takes part in membarrier.
     pub(crate) registered: bool,
+    /// Bodies are read while they are written: the ranks have processors of their own.
+    pub(crate) overlaps: bool,
     limits: Limits,
 }
 
@@ -133,6 +135,7 @@ impl ShmTransport {
             blocked: Vec::new(),
             access: vec![Access::Untried; peers.len()],
             registered,
+            overlaps: settings.rare_sleeps,
             limits,
             peers,
             segment,

@@ -5,7 +5,9 @@
 //! poll, of the quiet others `WINDOW` in turn; a frame on a quiet ring makes it
 //! an active one. Falling asleep looks at all of them.
 
-use fabric::{Lost, Peer, Sink, WaitOn};
+use std::sync::atomic::AtomicU32;
+
+use fabric::{Count, Growing, Lost, Peer, Sink, WaitOn};
 
 use crate::connect::ShmTransport;
 use crate::pool::{Mapping, Reference, Source};
@@ -161,6 +163,7 @@ impl Inbound {
     /// next frame would start is not known, or not to be believed.
     #[inline]
     fn take(&mut self, registered: bool, segment: &Segment, sink: &mut impl Sink) -> Result<(), Lost> {
+        let written = self.consumer.written();
         for _ in 0..self.burst {
             let frame = match self.consumer.front() {
                 Ok(Some(frame)) => frame,
@@ -172,7 +175,7 @@ impl Inbound {
             };
             if frame.is_reference {
                 let Inbound { peer, local, pool, .. } = self;
-                let (len, said) = large(*peer, &frame, pool, || segment.pool(*local), sink)?;
+                let (len, said) = large(*peer, &frame, written, pool, || segment.pool(*local), sink)?;
                 self.consumer.has_read(len, said);
             } else {
                 sink.frame(self.peer, &frame.header, frame.body);
@@ -192,6 +195,7 @@ impl Inbound {
 fn large(
     peer: Peer,
     frame: &Frame<'_>,
+    written: &AtomicU32,
     pool: &mut Option<Source>,
     map: impl FnOnce() -> Result<Mapping, SegmentError>,
     sink: &mut impl Sink,
@@ -202,7 +206,10 @@ fn large(
     };
     let reference = Reference::decode(frame.body);
     let read = reference.and_then(|reference| {
-        let said = source.read(reference, |body| sink.frame(peer, &frame.header, body))?;
+        let said = source.read(reference, |body| match reference.base {
+            None => sink.frame(peer, &frame.header, body),
+            Some(base) => sink.growing(peer, &frame.header, &Growing::new(body, Count::new(written, base))),
+        })?;
         Some((reference.len, said))
     });
     read.ok_or_else(|| Lost {

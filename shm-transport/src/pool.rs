@@ -8,8 +8,8 @@
 //! win. Which one it is changes under our feet in a virtual machine, so it is
 //! measured for each pair, now and then ([`Pace`]).
 //!
-//! The frame in the ring is the header and a [`Reference`] to the body. Frames are
-//! taken in order, so a body has been read once the ring's head has passed its
+//! The frame in the ring is the header and a [`Reference`] to the body, which may still be
+//! written when the frame is there (`fabric::growing`). Frames are taken in order, so a body has been read once the ring's head has passed its
 //! frame: the pool itself needs no words that two processes share.
 //!
 //! Invariants:
@@ -26,10 +26,11 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Instant;
 
-use fabric::{Peer, Slot};
+use fabric::memory::streams_are_done;
+use fabric::{Count, Peer, Slot};
 use rustix::mm::{Advice, madvise};
 
-use crate::ring::{LINE, streams_are_done};
+use crate::ring::LINE;
 
 /// Bytes that a pool begins with.
 const FIRST: usize = 256 << 10;
@@ -199,16 +200,20 @@ pub(crate) struct Reference {
     pub len: u32,
     /// The sender asks what reading costs that was written this way.
     timed: Option<Way>,
+    /// It is still being written: what the count held before.
+    pub base: Option<u32>,
 }
 
 impl Reference {
-    pub(crate) const SIZE: usize = 12;
+    pub(crate) const SIZE: usize = 16;
 
     pub(crate) fn encode(self) -> [u8; Reference::SIZE] {
         let mut out = [0; Reference::SIZE];
         out[..4].copy_from_slice(&self.line.to_le_bytes());
         out[4..8].copy_from_slice(&self.len.to_le_bytes());
         out[8] = self.timed.map_or(0, |way| 1 + way as u8);
+        out[9] = self.base.is_some().into();
+        out[12..].copy_from_slice(&self.base.unwrap_or(0).to_le_bytes());
         out
     }
 
@@ -220,7 +225,7 @@ impl Reference {
             1 => Some(Way::Cached),
             _ => Some(Way::Past),
         };
-        Some(Reference { line: word(0), len: word(4), timed })
+        Some(Reference { line: word(0), len: word(4), timed, base: (body[9] != 0).then(|| word(12)) })
     }
 }
 
@@ -388,31 +393,54 @@ impl Pool {
         !self.frozen
     }
 
-    /// Fills the room at `start`, which [`Pool::room`] gave for `len`. The caller then
-    /// publishes the reference, in a frame that ends at `until` of the ring to `to`.
-    pub(crate) fn write(
-        &mut self,
-        start: usize,
-        len: usize,
-        (to, until): (Peer, u64),
-        pace: &mut Pace,
-        fill: impl FnOnce(&mut Slot),
-    ) -> Reference {
-        let (way, timed) = pace.next(self.lap);
+    /// Takes the room at `start`, which [`Pool::room`] gave for `len`, for a body whose
+    /// reference ends at `until` of the ring to `to`.
+    pub(crate) fn take(&mut self, start: usize, len: usize, (to, until): (Peer, u64), pace: &mut Pace) -> Place<'_> {
         assert!(start + len <= self.end);
-        // SAFETY: inside, and free: nobody else reads or writes it until the
-        // reference is published, and we not afterwards.
-        let body = unsafe { std::slice::from_raw_parts_mut(self.mapping.base.add(start), len) };
-        let begun = timed.then(Instant::now);
-        fill(&mut Slot::new(body, way == Way::Past));
-        streams_are_done();
-        if let Some(begun) = begun {
-            pace.written[way as usize].push(Cost::since(begun, len));
-        }
+        let (way, is_timed) = pace.next(self.lap);
         self.blocks.push_back(Block { start, to, until });
         self.next = start + len.next_multiple_of(LINE);
-        Reference { line: (start / LINE) as u32, len: len as u32, timed: timed.then_some(way) }
+        // SAFETY: inside, and free: nobody else reads or writes it until the reference is
+        // published, and we not once it is written.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(self.mapping.base.add(start), len) };
+        Place { bytes, line: (start / LINE) as u32, way, is_timed }
     }
+}
+
+/// Room for one body.
+#[derive(Debug)]
+pub(crate) struct Place<'a> {
+    bytes: &'a mut [u8],
+    line: u32,
+    way: Way,
+    is_timed: bool,
+}
+
+impl Place<'_> {
+    /// `base`: what the count holds, if the body is read while it is written.
+    pub(crate) fn reference(&self, base: Option<u32>) -> Reference {
+        Reference { line: self.line, len: self.bytes.len() as u32, timed: self.is_timed.then_some(self.way), base }
+    }
+
+    /// Has it written, and counted as it comes if it is read at the same time.
+    pub(crate) fn fill(self, count: Option<Count<'_>>, pace: &mut Pace, fill: impl FnOnce(&mut Slot)) {
+        let (len, past_cache) = (self.bytes.len(), self.way == Way::Past);
+        let begun = self.is_timed.then(Instant::now);
+        fill(&mut match count {
+            None => Slot::new(self.bytes, past_cache),
+            Some(count) => Slot::growing(self.bytes, past_cache, count, part(len)),
+        });
+        streams_are_done();
+        if let Some(begun) = begun {
+            pace.written[self.way as usize].push(Cost::since(begun, len));
+        }
+    }
+}
+
+/// Bytes between two counts: few enough for the copies to go on side by side, and
+/// enough that a count, a line that crosses, is little beside them.
+fn part(len: usize) -> usize {
+    (len / 4).clamp(2 << 10, 16 << 10).next_multiple_of(LINE)
 }
 
 #[cfg(test)]
@@ -432,7 +460,10 @@ mod tests {
     /// A body of `len` times `tag`, which is read when `head` gets past `until`.
     fn put(pool: &mut Pool, pace: &mut Pace, len: usize, tag: u8, until: u64, head: u64) -> Option<Reference> {
         let Room::At(start) = pool.room(Peer(1), len, |_| true, |block| block.until <= head) else { return None };
-        Some(pool.write(start, len, (Peer(1), until), pace, |slot| slot.fill(tag)))
+        let place = pool.take(start, len, (Peer(1), until), pace);
+        let reference = place.reference(None);
+        place.fill(None, pace, |slot| slot.fill(tag));
+        Some(reference)
     }
 
     #[test]
@@ -496,11 +527,11 @@ mod tests {
         let (_memory, mapping) = memory();
         let last = (BYTES / LINE) as u32;
         for (line, len) in [(last, 1), (last - 1, 65), (u32::MAX, u32::MAX), (1, BYTES as u32)] {
-            let read = Source::new(mapping).read(Reference { line, len, timed: None }, |_| ());
+            let read = Source::new(mapping).read(Reference { line, len, timed: None, base: None }, |_| ());
             assert_eq!(read, None, "{line} {len}");
         }
-        for timed in [None, Some(Way::Cached), Some(Way::Past)] {
-            let reference = Reference { line: 7, len: 70_000, timed };
+        for (timed, base) in [(None, None), (Some(Way::Cached), Some(0)), (Some(Way::Past), Some(u32::MAX))] {
+            let reference = Reference { line: 7, len: 70_000, timed, base };
             assert_eq!(Reference::decode(&reference.encode()), Some(reference));
         }
         assert_eq!(Reference::decode(&[0; 5]), None);

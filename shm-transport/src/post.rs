@@ -100,9 +100,19 @@ impl ShmTransport {
             pace.hear(producer.reader_says());
         }
         let until = producer.position() + ring::room(Reference::SIZE);
-        let reference = pool.write(start, len, (peer, until), pace, fill);
-        producer.publish_reference(header, &reference.encode());
-        outbound.wake(self.registered);
+        let place = pool.take(start, len, (peer, until), pace);
+        if self.overlaps && len >= ALWAYS_POOLED {
+            let count = producer.count();
+            producer.publish_reference(header, &place.reference(Some(count.base())).encode());
+            outbound.wake(self.registered);
+            place.fill(Some(count), &mut outbound.pace, fill);
+            outbound.producer.has_written(len);
+        } else {
+            let reference = place.reference(None);
+            place.fill(None, pace, fill);
+            producer.publish_reference(header, &reference.encode());
+            outbound.wake(self.registered);
+        }
         Ok(Post::Sent)
     }
 

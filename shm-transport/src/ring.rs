@@ -4,7 +4,9 @@
 //! ```text
 //! line 0        head: grains consumed so far; a word    written by the consumer
 //!               about the bodies it reads
-//! line 1        wanted: the producer waits for room     written by the producer
+//! line 1        wanted: the producer waits for room;    written by the producer
+//!               bytes written of bodies elsewhere that
+//!               are read while they are written
 //! line 2 ..     frames, each a run of consecutive grains
 //!
 //! a frame, byte 0        8                16                     40
@@ -60,6 +62,9 @@
 
 #![allow(unsafe_code)]
 
+#[cfg(not(loom))]
+use fabric::Count;
+use fabric::memory::streams_are_done;
 use fabric::{Header, Kind, Slot};
 
 use crate::sync::{AtomicU64, Ordering};
@@ -206,6 +211,15 @@ impl Memory {
         unsafe { &*self.at(0).cast::<AtomicU64>().add(1) }
     }
 
+    /// Bytes written of bodies that are read at the same time; see `fabric::growing`.
+    #[cfg(not(loom))]
+    #[inline]
+    fn written(&self) -> &'static std::sync::atomic::AtomicU32 {
+        // SAFETY: the second word of that line, which only ever is an atomic, and is mapped
+        // for the life of the process.
+        unsafe { &*self.at(GRAINS).cast::<std::sync::atomic::AtomicU32>().add(2) }
+    }
+
     /// Not 0: the producer waits for room.
     #[inline]
     fn wanted(&self) -> &AtomicU64 {
@@ -232,6 +246,9 @@ pub struct Producer {
     memory: Memory,
     /// Whose messages these are: the rank in the job.
     me: u32,
+    /// What `written` says.
+    #[cfg(not(loom))]
+    counted: u32,
     /// The next frame starts here.
     position: u64,
     /// The next frame must end before here: the end of the lap or of the room.
@@ -270,6 +287,8 @@ impl Producer {
         Producer {
             memory,
             me,
+            #[cfg(not(loom))]
+            counted: 0,
             position: start,
             limit: end,
             cleared,
@@ -462,6 +481,19 @@ impl Producer {
         self.publish_as(REFERENCE, header, reference.len(), |bytes| bytes.copy_from_slice(reference));
     }
 
+    /// What counts the next body that is read while it is written.
+    #[cfg(not(loom))]
+    pub(crate) fn count(&self) -> Count<'static> {
+        Count::new(self.memory.written(), self.counted)
+    }
+
+    /// So many bytes of such a body are written: all of it.
+    #[cfg(not(loom))]
+    pub(crate) fn has_written(&mut self, bytes: usize) {
+        self.count().say(bytes);
+        self.counted = self.counted.wrapping_add(bytes as u32);
+    }
+
     #[inline(always)]
     fn publish_as(&mut self, mark: u64, header: &Header, body: usize, fill: impl FnOnce(&mut [u8])) {
         let short = mark == 0 && is_short(header, body, self.me);
@@ -524,16 +556,6 @@ fn is_short(header: &Header, body: usize, me: u32) -> bool {
         && (u32::from(flags) | u32::from(collective) | root) == 0
         && context <= u64::from(u32::MAX)
         && length == body as u64
-}
-
-/// Stores past the cache are before all stores that follow.
-#[inline(always)]
-pub(crate) fn streams_are_done() {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 processor has SSE.
-    unsafe {
-        std::arch::x86_64::_mm_sfence()
-    };
 }
 
 /// A frame as it stands in the ring.
@@ -659,6 +681,13 @@ impl Consumer {
             self.gather = (place / 4).max(GATHER.min(self.memory.grains / 8));
         }
         Ok(self.memory.word(self.position).load(Ordering::Acquire))
+    }
+
+    /// What counts a body of the producer's that is read while it is written; see
+    /// [`Producer::count`].
+    #[cfg(not(loom))]
+    pub(crate) fn written(&self) -> &'static std::sync::atomic::AtomicU32 {
+        self.memory.written()
     }
 
     /// Notes that the body of the frame in front, so long, was elsewhere and is read; tells the

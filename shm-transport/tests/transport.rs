@@ -6,7 +6,10 @@ use std::os::unix::fs::FileExt;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use fabric::{Header, Kind, Lost, Memory, OneSided, Peer, Post, Region, Rights, Sink, Transfer, Transport, WaitOn};
+use fabric::{
+    Body, Growing, Header, Kind, Lost, Memory, OneSided, Peer, Post, Region, Rights, Sink, Slot, Transfer, Transport,
+    WaitOn,
+};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::futex;
 use shm_transport::{Segment, SegmentError, Settings, ShmTransport, SingleCopy};
@@ -76,6 +79,64 @@ fn sleep(transport: &mut ShmTransport) {
         assert_ne!(slept, Err(rustix::io::Errno::TIMEDOUT), "nobody has woken this rank");
     }
     transport.disarm();
+}
+
+/// Takes bodies in parts, as the engine does.
+#[derive(Default)]
+struct Parts {
+    bodies: Vec<(u64, Vec<u8>)>,
+    parts: usize,
+}
+
+impl Sink for Parts {
+    fn frame(&mut self, _: Peer, header: &Header, body: &[u8]) {
+        self.bodies.push((header.context, body.to_vec()));
+    }
+    fn growing(&mut self, _: Peer, header: &Header, body: &Growing<'_>) {
+        let mut taken = Vec::new();
+        body.parts(body.len(), |at, part| {
+            assert_eq!(at, taken.len());
+            taken.extend_from_slice(part);
+            self.parts += 1;
+        });
+        self.bodies.push((header.context, taken));
+    }
+    fn transferred(&mut self, _: u64, _: Result<(), Lost>) {}
+    fn lost(&mut self, lost: Lost) {
+        panic!("{lost}");
+    }
+}
+
+#[test]
+fn bodies_are_read_while_they_are_written() {
+    let file = Segment::file().unwrap();
+    let [mut first, mut second] = [0, 1].map(|me| join(&file, me, 2, 4 * RING, SETTINGS));
+    let (rounds, len) = (50, 10_500);
+    let mut inbox = Parts::default();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for tag in 0..rounds {
+                let header = Header { context: tag, ..Header::new(Kind::Data) };
+                let data = body(tag, len);
+                let write = |slot: &mut Slot| {
+                    slot.fill_parts(|at, part| {
+                        part.copy_from_slice(&data[at..at + part.len()]);
+                        std::thread::sleep(Duration::from_micros(tag * 20));
+                    });
+                };
+                while first.post(peer(1), &header, len, write).unwrap() == Post::NoRoom {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        while inbox.bodies.len() < rounds as usize {
+            second.poll(&mut inbox);
+        }
+    });
+    for (tag, (context, data)) in (0..).zip(&inbox.bodies) {
+        assert!(*context == tag && *data == body(tag, len), "message {tag}");
+    }
+    assert!(inbox.parts > rounds as usize, "no body was seen in parts");
 }
 
 /// Waits asleep for something.

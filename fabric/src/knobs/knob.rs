@@ -249,9 +249,9 @@ macro_rules! knobs {
 }
 
 knobs! {
-    SHM_EAGER_MAX: Bytes = Row::bytes("shm.eager_max", 32 * K, 64..=256 * K,
+    SHM_EAGER_MAX: Bytes = Row::bytes("shm.eager_max", 64 * K, 64..=256 * K,
         "largest message that is copied through the ring without asking the receiver first");
-    SHM_RING_BYTES: Bytes = Row::power("shm.ring_bytes", 256 * K, 16 * K..=16 * M,
+    SHM_RING_BYTES: Bytes = Row::power("shm.ring_bytes", 512 * K, 16 * K..=16 * M,
         "size of the ring between two processes of a node, from one to the other");
     SHM_POOL_BYTES: Bytes = Row::power("shm.pool_bytes", 4 * M, 64 * K..=64 * M,
         "memory that a process takes, as it needs it, for large messages on their way to others of its node; more than its private cache");
