@@ -26,6 +26,9 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// mpiexec and its daemons. There are as many when a job sends nothing.
 const TCP_OF_A_JOB: u64 = 300;
 
+/// In the lines about traffic, and in nothing that programs print.
+const TOLD: &str = " bytes by RDMA, ";
+
 /// Says what is wrong with what a job did.
 type Judge = Box<dyn Fn(&Said) -> Vec<String>>;
 /// Whether data went as it was to go.
@@ -51,7 +54,7 @@ struct Job {
     judge: Judge,
 }
 
-/// What a job printed, and what it says of its traffic.
+/// What a job printed by itself, and what it says of its traffic.
 struct Said {
     stdout: String,
     stderr: String,
@@ -166,7 +169,8 @@ impl Job {
     fn verdict(&self, at: usize, results: &Path) -> (Vec<String>, Sent, String) {
         let read = |name: &str| std::fs::read_to_string(results.join(format!("job.{at}.{name}"))).unwrap_or_default();
         let (stdout, stderr) = (read("out"), read("err"));
-        let said = Said { sent: sent(&stderr), stdout, stderr };
+        let own: String = stderr.lines().filter(|line| !line.contains(TOLD)).map(|line| format!("{line}\n")).collect();
+        let said = Said { sent: sent(&stderr), stdout, stderr: own };
         let mut wrong = match read("code").trim() {
             "0" => (self.judge)(&said),
             "" => vec!["it was not run".to_owned()],
@@ -176,7 +180,7 @@ impl Job {
         if wrong.is_empty() && (said.sent.ranks != ranks || said.sent.frames == 0) {
             wrong.push(format!("not every rank says what it sent by RDMA: {:?}", said.sent));
         }
-        let output = format!("{}{}", said.stdout, said.stderr);
+        let output = format!("{}{stderr}", said.stdout);
         (wrong, said.sent, output)
     }
 }
