@@ -175,6 +175,12 @@ impl Job {
         }))
     }
 
+    /// The ranks of this host, in MPI_COMM_WORLD.
+    pub fn local_ranks(&self) -> std::ops::Range<u32> {
+        let first = self.rank - self.local_rank;
+        first..first + self.local_size
+    }
+
     /// True when the ranks of this host are more than its processors and take turns.
     pub fn is_crowded(&self) -> bool {
         self.local_size > self.processors

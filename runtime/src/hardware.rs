@@ -109,7 +109,7 @@ fn numbers(text: &str) -> Option<BTreeSet<u32>> {
 impl Core {
     /// The lowest rank of this host: the ranks of a host are consecutive.
     pub(crate) fn first_of_host(&self) -> u32 {
-        self.job.rank - self.job.local_rank
+        self.job.local_ranks().start
     }
 }
 

@@ -6,6 +6,7 @@
 //! cancel or a rendezvous finds its partner.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -120,11 +121,9 @@ fn routes(job: &Job, knobs: &Knobs) -> Result<Routes> {
     if job.local_size == job.size {
         return Ok(near(job, knobs)?.map_or(Routes::Alone, Routes::Shm));
     }
-    let first = job.rank - job.local_rank;
-    let here = first..first + job.local_size;
     let far = far(job, knobs).map_err(|why| no_way_to_other_hosts(job, &why))?;
     let near = if job.local_size > 1 { near(job, knobs)? } else { None };
-    Ok(Routes::Hosts(Box::new(Hosts::new(here, near, far))))
+    Ok(Routes::Hosts(Box::new(Hosts::new(job.local_ranks(), near, far))))
 }
 
 /// The way to the ranks of this host; `None` without a launcher.
@@ -143,8 +142,7 @@ fn near(job: &Job, knobs: &Knobs) -> Result<Option<ShmTransport>> {
         },
         rare_sleeps: !spin(job, knobs).is_zero(),
     };
-    let first = job.rank - job.local_rank;
-    let peers = (first..first + job.local_size).map(Peer).collect();
+    let peers = job.local_ranks().map(Peer).collect();
     let inside = (0..job.local_size).map(|local| job.board().entry(local).inside()).collect();
     Ok(Some(ShmTransport::new(segment, settings, peers, inside)))
 }
@@ -160,8 +158,8 @@ fn far(job: &Job, knobs: &Knobs) -> std::result::Result<Rails, String> {
 
 /// Ranks of other hosts can't be reached.
 fn no_way_to_other_hosts(job: &Job, why: &str) -> Error {
-    let first = job.rank - job.local_rank;
-    let last = first + job.local_size - 1;
+    let Range { start: first, end } = job.local_ranks();
+    let last = end - 1;
     let ours = if first == last { format!("rank {first}") } else { format!("ranks {first} to {last}") };
     let text = format!(
         "this host has {ours} of {}, and the others need RDMA (there is no TCP yet): {why}; or run all ranks on one \

@@ -125,6 +125,14 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
+    /// Has a sleeper look under the gate. One that is awake looks by itself before it sleeps.
+    fn nudge(&mut self, name: Word) {
+        if name.load(Ordering::Relaxed) == word::ASLEEP {
+            name.store(word::NUDGED, Ordering::Release);
+            self.words.push(name);
+        }
+    }
+
     /// Wakes them. To be called outside the gate.
     #[inline]
     pub(crate) fn make(self) {
@@ -311,11 +319,7 @@ impl Waiters {
             return;
         }
         if let Some(entry) = self.waiting.first() {
-            // One that is awake looks by itself before it sleeps.
-            if entry.name.load(Ordering::Relaxed) == word::ASLEEP {
-                entry.name.store(word::NUDGED, Ordering::Release);
-                self.calls.words.push(entry.name);
-            }
+            self.calls.nudge(entry.name);
         }
     }
 
@@ -323,10 +327,7 @@ impl Waiters {
     fn leave_to_others(&mut self) {
         self.driver = Driver::Outside(Thread(0));
         for entry in &self.waiting {
-            if entry.name.load(Ordering::Relaxed) == word::ASLEEP {
-                entry.name.store(word::NUDGED, Ordering::Release);
-                self.calls.words.push(entry.name);
-            }
+            self.calls.nudge(entry.name);
         }
     }
 

@@ -403,12 +403,11 @@ impl VerbsTransport {
         self.retire(at);
         self.make_way(at)?;
         let qp = Qp::new(&self.pd, &self.cq, Some(&self.srq), self.depth, 0, INLINE)?;
-        let atomics = if self.has_atomics() { access::REMOTE_ATOMIC } else { 0 };
         let init = QpAttr {
             qp_state: state::INIT,
             pkey_index: self.port.pkey_index,
             port_num: self.port.number,
-            qp_access_flags: (access::REMOTE_READ | access::REMOTE_WRITE | atomics) as u32,
+            qp_access_flags: (access::REMOTE_READ | access::REMOTE_WRITE | self.atomic_access()) as u32,
             ..QpAttr::default()
         };
         qp.modify(init, mask::STATE | mask::PKEY_INDEX | mask::PORT | mask::ACCESS_FLAGS)?;

@@ -19,11 +19,10 @@ const PIECE: usize = 1 << 20;
 impl VerbsTransport {
     /// Lets a peer use memory; `None` when it can't be registered.
     pub(crate) fn register_for(&mut self, peer: Peer, memory: Memory, rights: Rights) -> Option<Region> {
-        let atomics = if self.has_atomics() { access::REMOTE_ATOMIC } else { 0 };
         let access = match rights {
             Rights::Get => access::REMOTE_READ,
             Rights::Put => access::LOCAL_WRITE | access::REMOTE_WRITE,
-            Rights::All => access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ | atomics,
+            Rights::All => access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ | self.atomic_access(),
         };
         let key = self.registrations.lend(peer, memory, access).ok()?;
         Some(Region { addr: memory.addr(), keys: [key, 0, 0, 0] })
@@ -37,6 +36,11 @@ impl VerbsTransport {
     /// Whether the device changes 64 bits in one step.
     pub(crate) fn has_atomics(&self) -> bool {
         self.port.device_attr.atomic_cap != ATOMIC_NONE
+    }
+
+    /// The right to that, where the device does it.
+    pub(crate) fn atomic_access(&self) -> i32 {
+        if self.has_atomics() { access::REMOTE_ATOMIC } else { 0 }
     }
 
     /// Begins a transfer.
