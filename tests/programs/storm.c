@@ -1,33 +1,50 @@
 /* Random traffic of every kind: storm <seed> <rounds> <threads>. All ranks draw
  * the same messages from the seed, so that everybody knows what everybody sends;
- * delays and orders of completion are each rank's own. Each thread has
- * communicators of its own and shares one with the others. */
+ * delays, orders of completion and when something is cancelled are each rank's own.
+ * Each thread has communicators of its own and shares one with the others.
+ *
+ * A round: messages of every kind, and channels (persistent requests that live as
+ * long as their thread and are started again and again), all under way at once;
+ * receives without a message, cancelled; sends that are cancelled when they may have
+ * arrived; a collective. */
 #include "check.h"
 #include <pthread.h>
 #include <sched.h>
 #include <time.h>
 
 enum { MOST = 20, LONGEST = 2000000, BUFFERED = 5000, PHANTOMS = 3, THREADS = 8 };
+enum { CHANNELS = 6, DOUBTS = 4, REQUESTS = 2 * (MOST + CHANNELS) };
+/* Tags: a thread's number in the upper part, after that of what it is for. */
+enum { OF_DOUBT = THREADS, OF_CHANNEL = 2 * THREADS, OF_WORD = 3 * THREADS, OF_NOBODY = 100 };
 /* Communicators: all threads', this thread's, with ranks reversed, and one whose
  * receives name no tag. */
 enum { SHARED, OWN, REVERSED, ORDERED, COMMS };
 enum { ISEND, ISSEND, IBSEND, SEND_INIT, SSEND_INIT, BSEND_INIT, SEND, SSEND, BSEND, SEND_KINDS };
 enum { IRECV, RECV_INIT, PROBE, MPROBE, IPROBE, IMPROBE, RECEIVE_KINDS };
+/* The receive of a doubtful message: after it is known what became of it; before; before,
+ * and cancelled. */
+enum { LATE, POSTED, WITHDRAWN, DOUBT_KINDS };
 
 static uint64_t seed;
 static int rounds = 40, threads = 1;
 static MPI_Comm comms[THREADS][COMMS];
+static MPI_Op user_sum;
 
-typedef struct { int comm, from, to, tag, bytes, send, receive, wild; } Message;
+/* `turn`: which message of a channel. */
+typedef struct { int comm, from, to, tag, bytes, send, receive, wild, turn; } Message;
+
+typedef struct { MPI_Request send, receive; unsigned char *out, *in; } Channel;
 
 typedef struct {
     int number, round;
     uint64_t plan, luck; /* the same everywhere; this rank's own */
-    MPI_Request requests[2 * MOST];
-    unsigned char *data[2 * MOST];
-    int of[2 * MOST]; /* the message of a receive, -1 of a send */
+    MPI_Request requests[REQUESTS];
+    unsigned char *data[REQUESTS];
+    int of[REQUESTS];   /* the message of a receive, -1 of a send */
+    int kept[REQUESTS]; /* request and data are used again */
     int active;
-    Message list[MOST];
+    Channel channels[CHANNELS];
+    Message list[MOST + CHANNELS]; /* those of channels last */
 } Thread;
 
 static unsigned draw(uint64_t *state, unsigned below)
@@ -45,14 +62,19 @@ static void delay(Thread *t)
     }
 }
 
+static int tag_of(const Thread *t, int what, int index)
+{
+    return (what + t->number) << 20 | (t->round * MOST + index) % (1 << 20);
+}
+
 static Message draw_message(Thread *t, int index, int ready)
 {
     static const unsigned longest[] = {16, 16, 16, 300, 300, 5000, 5000, 70000, 200000, LONGEST};
-    Message m;
+    Message m = {0};
     m.comm = (int)draw(&t->plan, COMMS);
     m.from = (int)draw(&t->plan, ranks);
     m.to = (int)draw(&t->plan, ranks);
-    m.tag = t->number << 20 | (t->round * MOST + index) % (1 << 20);
+    m.tag = tag_of(t, 0, index);
     m.bytes = (int)draw(&t->plan, longest[draw(&t->plan, 10)]);
     m.send = (int)draw(&t->plan, SEND_KINDS);
     m.receive = (int)draw(&t->plan, RECEIVE_KINDS);
@@ -67,7 +89,10 @@ static Message draw_message(Thread *t, int index, int ready)
 }
 
 static int rank_in(const Message *m) { return m->comm == REVERSED ? ranks - 1 - rank : rank; }
-static uint64_t pattern_of(const Message *m) { return (uint64_t)m->tag * 64 + (uint64_t)m->from; }
+static uint64_t pattern_of(const Message *m)
+{
+    return (uint64_t)m->tag * 64 + (uint64_t)m->from + ((uint64_t)m->turn << 40);
+}
 
 static void check(const Message *m, unsigned char *data, const MPI_Status *status)
 {
@@ -79,6 +104,7 @@ static MPI_Request *add(Thread *t, unsigned char *data, int of)
 {
     t->data[t->active] = data;
     t->of[t->active] = of;
+    t->kept[t->active] = 0;
     return &t->requests[t->active++];
 }
 
@@ -91,11 +117,22 @@ static void post_receive(Thread *t, int index)
     int source = m->wild && m->comm != ORDERED ? MPI_ANY_SOURCE : m->from;
     int tag = m->comm == ORDERED ? MPI_ANY_TAG : m->tag;
     delay(t);
-    if (m->receive == IRECV)
+    if (m->receive != RECV_INIT)
         MPI_Irecv(data, m->bytes, MPI_BYTE, source, tag, comm, request);
     else {
         MPI_Recv_init(data, m->bytes, MPI_BYTE, source, tag, comm, request);
         MPI_Start(request);
+    }
+}
+
+static void send_init(const Message *m, unsigned char *data, MPI_Comm comm, int ready, MPI_Request *request)
+{
+    switch (m->send) {
+    case SEND_INIT:
+        (ready ? MPI_Rsend_init : MPI_Send_init)(data, m->bytes, MPI_BYTE, m->to, m->tag, comm, request);
+        break;
+    case SSEND_INIT: MPI_Ssend_init(data, m->bytes, MPI_BYTE, m->to, m->tag, comm, request); break;
+    case BSEND_INIT: MPI_Bsend_init(data, m->bytes, MPI_BYTE, m->to, m->tag, comm, request); break;
     }
 }
 
@@ -110,12 +147,8 @@ static void post_send(Thread *t, const Message *m, int ready)
     case ISEND: (ready ? MPI_Irsend : MPI_Isend)(data, m->bytes, MPI_BYTE, m->to, m->tag, comm, request); return;
     case ISSEND: MPI_Issend(data, m->bytes, MPI_BYTE, m->to, m->tag, comm, request); return;
     case IBSEND: MPI_Ibsend(data, m->bytes, MPI_BYTE, m->to, m->tag, comm, request); return;
-    case SEND_INIT:
-        (ready ? MPI_Rsend_init : MPI_Send_init)(data, m->bytes, MPI_BYTE, m->to, m->tag, comm, request);
-        break;
-    case SSEND_INIT: MPI_Ssend_init(data, m->bytes, MPI_BYTE, m->to, m->tag, comm, request); break;
-    case BSEND_INIT: MPI_Bsend_init(data, m->bytes, MPI_BYTE, m->to, m->tag, comm, request); break;
     }
+    send_init(m, data, comm, ready, request);
     MPI_Start(request);
 }
 
@@ -172,17 +205,19 @@ static void over(Thread *t, int at, const MPI_Status *status)
 {
     if (t->of[at] >= 0)
         check(&t->list[t->of[at]], t->data[at], status);
+    t->of[at] = -2;
+    if (t->kept[at])
+        return;
     free(t->data[at]);
     if (t->requests[at] != MPI_REQUEST_NULL)
         MPI_Request_free(&t->requests[at]); /* a persistent one */
-    t->of[at] = -2;
 }
 
 /* Completes everything, in one of five ways. */
 static void complete(Thread *t)
 {
-    MPI_Status statuses[2 * MOST];
-    int which[2 * MOST], way = (int)draw(&t->luck, 5), left = t->active, i, count, flag = 0;
+    MPI_Status statuses[REQUESTS];
+    int which[REQUESTS], way = (int)draw(&t->luck, 5), left = t->active, i, count, flag = 0;
     while (left > 0) {
         switch (way) {
         case 0:
@@ -215,17 +250,172 @@ static void complete(Thread *t)
     t->active = 0;
 }
 
+static void open_channels(Thread *t)
+{
+    for (int i = 0; i < CHANNELS; i++) {
+        Message *m = &t->list[MOST + i];
+        Channel *channel = &t->channels[i];
+        *m = draw_message(t, 0, 0);
+        m->comm = OWN;
+        m->tag = (OF_CHANNEL + t->number) << 20 | i;
+        m->send = SEND_INIT + m->send % 3;
+        m->bytes %= m->send == BSEND_INIT ? BUFFERED : LONGEST;
+        channel->out = room(m->bytes);
+        channel->in = room(m->bytes);
+        if (m->from == rank)
+            send_init(m, channel->out, comms[t->number][OWN], 0, &channel->send);
+        if (m->to == rank)
+            MPI_Recv_init(channel->in, m->bytes, MPI_BYTE, m->wild ? MPI_ANY_SOURCE : m->from, m->tag,
+                          comms[t->number][OWN], &channel->receive);
+    }
+}
+
+/* Starts about half of them again, one by one or together. */
+static void start_channels(Thread *t)
+{
+    int first = t->active, together = (int)draw(&t->luck, 2), i;
+    for (i = 0; i < CHANNELS; i++) {
+        Message *m = &t->list[MOST + i];
+        Channel *channel = &t->channels[i];
+        if (draw(&t->plan, 2))
+            continue;
+        m->turn++;
+        fill(channel->out, m->bytes, pattern_of(m));
+        if (m->to == rank)
+            *add(t, channel->in, MOST + i) = channel->receive;
+        if (m->from == rank)
+            *add(t, channel->out, -1) = channel->send;
+    }
+    for (i = first; i < t->active; i++) {
+        t->kept[i] = 1;
+        if (!together)
+            MPI_Start(&t->requests[i]);
+    }
+    if (together)
+        MPI_Startall(t->active - first, t->requests + first);
+}
+
+static void close_channels(Thread *t)
+{
+    for (int i = 0; i < CHANNELS; i++) {
+        if (t->list[MOST + i].from == rank)
+            MPI_Request_free(&t->channels[i].send);
+        if (t->list[MOST + i].to == rank)
+            MPI_Request_free(&t->channels[i].receive);
+        free(t->channels[i].out);
+        free(t->channels[i].in);
+    }
+}
+
+/* True if it was cancelled before it was complete. */
+static int cancel(MPI_Request *request, MPI_Status *status)
+{
+    int cancelled;
+    MPI_Cancel(request);
+    MPI_Wait(request, status);
+    MPI_Test_cancelled(status, &cancelled);
+    return cancelled;
+}
+
 /* Receives that nobody answers, cancelled. */
 static void phantoms(Thread *t, MPI_Request requests[PHANTOMS])
 {
-    for (int i = 0; i < PHANTOMS; i++) {
-        MPI_Status status;
-        int cancelled;
-        MPI_Cancel(&requests[i]);
-        MPI_Wait(&requests[i], &status);
-        MPI_Test_cancelled(&status, &cancelled);
-        CHECK(cancelled, "a receive without a message was not cancelled (round %d)", t->round);
+    MPI_Status status;
+    for (int i = 0; i < PHANTOMS; i++)
+        CHECK(cancel(&requests[i], &status), "a receive without a message was not cancelled (round %d)", t->round);
+}
+
+static Message draw_doubt(Thread *t, int index)
+{
+    Message m = draw_message(t, index, 0);
+    m.comm = OWN;
+    m.tag = tag_of(t, OF_DOUBT, index);
+    m.send %= SEND;
+    if (m.send == IBSEND || m.send == BSEND_INIT)
+        m.bytes %= BUFFERED;
+    m.receive %= DOUBT_KINDS;
+    m.turn = 1;
+    return m;
+}
+
+/* Cancels a send that may have arrived; a persistent one is then sent again. True if
+ * the receiver gets the message. */
+static int change_ones_mind(Thread *t, const Message *m, int at)
+{
+    MPI_Status status;
+    delay(t);
+    if (!cancel(&t->requests[at], &status))
+        return 1;
+    if (m->send < SEND_INIT)
+        return 0;
+    MPI_Start(&t->requests[at]);
+    return 1;
+}
+
+/* The other end; `at` is where its receive is, or is to be. */
+static void hear(Thread *t, const Message *m, int at, MPI_Request *word, const int *coming)
+{
+    MPI_Comm comm = comms[t->number][OWN];
+    MPI_Status status;
+    int lost = m->receive == LATE, there;
+    delay(t);
+    if (m->receive == WITHDRAWN)
+        lost = cancel(&t->requests[at], &status);
+    MPI_Wait(word, MPI_STATUS_IGNORE);
+    if (m->receive == POSTED && *coming)
+        MPI_Wait(&t->requests[at], &status);
+    else if (m->receive == POSTED)
+        lost = cancel(&t->requests[at], &status);
+    CHECK(lost || *coming, "a cancelled message arrived (round %d)", t->round);
+    if (lost && *coming)
+        MPI_Recv(t->data[at], m->bytes, MPI_BYTE, m->wild ? MPI_ANY_SOURCE : m->from, m->tag, comm, &status);
+    if (*coming)
+        check(m, t->data[at], &status);
+    MPI_Iprobe(m->from, m->tag, comm, &there, MPI_STATUS_IGNORE);
+    CHECK(!there, "a message came twice, or was cancelled and is there (round %d)", t->round);
+    t->of[at] = -1;
+    over(t, at, &status);
+}
+
+/* Messages that are cancelled, and a word to the receiver what became of each. */
+static void doubts(Thread *t)
+{
+    MPI_Comm comm = comms[t->number][OWN];
+    MPI_Request words[2 * DOUBTS];
+    Message *list = t->list;
+    int sent[DOUBTS], received[DOUBTS], say[DOUBTS], told[DOUBTS], i;
+    for (i = 0; i < DOUBTS; i++) {
+        Message *m = &list[i];
+        *m = draw_doubt(t, i);
+        words[2 * i] = words[2 * i + 1] = MPI_REQUEST_NULL;
+        if (m->to == rank) {
+            MPI_Irecv(&told[i], 1, MPI_INT, m->from, tag_of(t, OF_WORD, i), comm, &words[2 * i]);
+            received[i] = t->active;
+            if (m->receive == LATE)
+                *add(t, room(m->bytes), -1) = MPI_REQUEST_NULL;
+            else
+                post_receive(t, i);
+        }
+        if (m->from == rank) {
+            sent[i] = t->active;
+            post_send(t, m, 0);
+        }
     }
+    for (i = 0; i < DOUBTS; i++)
+        if (list[i].from == rank) {
+            say[i] = change_ones_mind(t, &list[i], sent[i]);
+            MPI_Isend(&say[i], 1, MPI_INT, list[i].to, tag_of(t, OF_WORD, i), comm, &words[2 * i + 1]);
+        }
+    for (i = 0; i < DOUBTS; i++)
+        if (list[i].to == rank)
+            hear(t, &list[i], received[i], &words[2 * i], &told[i]);
+    for (i = 0; i < DOUBTS; i++)
+        if (list[i].from == rank) {
+            MPI_Wait(&t->requests[sent[i]], MPI_STATUS_IGNORE);
+            over(t, sent[i], MPI_STATUS_IGNORE);
+        }
+    MPI_Waitall(2 * DOUBTS, words, MPI_STATUSES_IGNORE);
+    t->active = 0;
 }
 
 static void collective(Thread *t, int which)
@@ -239,6 +429,8 @@ static void collective(Thread *t, int which)
     case 1: MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, comm); break;
     case 2: MPI_Iallreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, comm, &request); break;
     case 3: MPI_Bcast(&word, 1, MPI_INT, root, comm); SAME(word, t->round); return;
+    case 4: MPI_Allreduce(&mine, &sum, 1, MPI_INT, user_sum, comm); break;
+    case 5: MPI_Iallreduce(&mine, &sum, 1, MPI_INT, user_sum, comm, &request); break;
     default: return;
     }
     MPI_Wait(&request, MPI_STATUS_IGNORE);
@@ -247,20 +439,21 @@ static void collective(Thread *t, int which)
 
 static void one_round(Thread *t)
 {
-    int count = (int)draw(&t->plan, MOST) + 1, ready = draw(&t->plan, 4) == 0, which = (int)draw(&t->plan, 8), i;
+    int count = (int)draw(&t->plan, MOST) + 1, ready = draw(&t->plan, 4) == 0, which = (int)draw(&t->plan, 10), i;
     int first = (int)draw(&t->luck, MOST);
     MPI_Request nobody[PHANTOMS];
     char dummy[PHANTOMS];
     for (i = 0; i < count; i++)
         t->list[i] = draw_message(t, i, ready);
     for (i = 0; i < PHANTOMS; i++)
-        MPI_Irecv(&dummy[i], 1, MPI_BYTE, i % 2 ? MPI_ANY_SOURCE : 0, (t->number + 100) << 20, comms[t->number][SHARED],
-                  &nobody[i]);
+        MPI_Irecv(&dummy[i], 1, MPI_BYTE, i % 2 ? MPI_ANY_SOURCE : 0, (OF_NOBODY + t->number) << 20,
+                  comms[t->number][SHARED], &nobody[i]);
     for (i = 0; i < count; i++)
         if (t->list[i].to == rank_in(&t->list[i]) && t->list[i].receive <= RECV_INIT)
             post_receive(t, i);
     if (ready)
         MPI_Barrier(comms[t->number][OWN]);
+    start_channels(t);
     for (i = 0; i < count; i++)
         if (t->list[i].from == rank_in(&t->list[i]) && t->list[i].send < SEND)
             post_send(t, &t->list[i], ready);
@@ -274,7 +467,15 @@ static void one_round(Thread *t)
     }
     complete(t);
     phantoms(t, nobody);
+    doubts(t);
     collective(t, which);
+}
+
+static void add_up(void *from, void *to, int *count, MPI_Datatype *type)
+{
+    (void)type;
+    for (int i = 0; i < *count; i++)
+        ((int *)to)[i] += ((int *)from)[i];
 }
 
 static void *storm(void *argument)
@@ -282,8 +483,10 @@ static void *storm(void *argument)
     Thread *t = argument;
     t->plan = seed * 977 + (uint64_t)t->number;
     t->luck = t->plan * 31 + (uint64_t)rank;
+    open_channels(t);
     for (t->round = 0; t->round < rounds; t->round++)
         one_round(t);
+    close_channels(t);
     return NULL;
 }
 
@@ -306,6 +509,7 @@ int main(int argc, char **argv)
         printf("seed %llu, %d rounds, %d threads\n", (unsigned long long)seed, rounds, threads);
     MPI_Buffer_attach(buffer, ATTACHED);
     MPI_Comm_dup(MPI_COMM_WORLD, &shared);
+    MPI_Op_create(add_up, 1, &user_sum);
     for (i = 0; i < threads; i++) {
         comms[i][SHARED] = shared;
         MPI_Comm_dup(MPI_COMM_WORLD, &comms[i][OWN]);
@@ -318,6 +522,7 @@ int main(int argc, char **argv)
     storm(&all[0]);
     for (i = 1; i < threads; i++)
         pthread_join(running[i], NULL);
+    MPI_Op_free(&user_sum);
     MPI_Buffer_detach(&buffer, &size);
     free(buffer);
     MPI_Barrier(MPI_COMM_WORLD);

@@ -1,7 +1,8 @@
 //! `cargo xtask stress`: random traffic from seeds, and ranks killed at random
 //! moments.
 //!
-//! A seed says everything about a run: ranks, threads, knobs, messages. What
+//! A seed says everything about a run: ranks, threads, knobs, whether a thread makes
+//! progress beside them, messages, what is cancelled and what is started again. What
 //! differs between two runs of one seed is what the machine makes of it. A run that
 //! fails prints the command that repeats it.
 
@@ -45,6 +46,7 @@ const KNOBS: [&str; 7] = [
     "wait.spin=0",
     "shm.eager_max=64",
 ];
+const PROGRESS: [&str; 3] = ["", "", "pt2pt.progress=thread"];
 
 /// The program, compiled, and the mpiexec to run it.
 pub(crate) struct Stress {
@@ -160,7 +162,7 @@ impl Stress {
         let rounds = if endless { 1_000_000 } else { 600 / (ranks * threads) + 10 };
         let mut mpiexec = Command::new(&self.mpiexec);
         mpiexec.args(["-n", &ranks.to_string()]);
-        if !knob.is_empty() {
+        for knob in [knob, draw.one(&PROGRESS)].iter().filter(|knob| !knob.is_empty()) {
             mpiexec.args(["--set", knob]);
         }
         mpiexec.arg(&self.storm).args([seed, rounds, threads].map(|number| number.to_string()));
