@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use regex::Regex;
 
-use super::{Options, Tally, programs, report_failure};
+use super::{Options, Tally, programs, python, report_failure};
 use crate::command::quoted;
 use crate::project::Project;
 use crate::vm::{Kernel, Machines, Outcome, Plan, run};
@@ -94,6 +94,7 @@ pub(super) fn boots(project: &Project, options: &Options) -> Result<Vec<Boot>> {
     let two = || Machines::guests(2);
     Ok(vec![
         Boot { name: "MPI over two guests: C programs", machines: two(), jobs: all, faults: false },
+        Boot { name: "MPI over two guests: mpi4py", machines: two(), jobs: mpi4py(project)?, faults: false },
         Boot { name: "MPI over two guests: each way of sending", machines: two(), jobs: by_knobs, faults: false },
         Boot { name: "MPI over two guests: 1 % loss", machines: two().losing("1%"), jobs: core("")?, faults: true },
         Boot {
@@ -109,6 +110,16 @@ pub(super) fn boots(project: &Project, options: &Options) -> Result<Vec<Boot>> {
             faults: false,
         },
     ])
+}
+
+/// mpi4py's files on a rank in each guest.
+fn mpi4py(project: &Project) -> Result<Vec<Job>> {
+    let judge = |said: &Said| {
+        let tally = python::counts(&format!("{}\n{}", said.stdout, said.stderr), 2);
+        if tally.failed == 0 && tally.passed > 0 { Vec::new() } else { vec![tally.to_string()] }
+    };
+    let job = |(name, words)| Job { name, hosts: ALONE, words, before: String::new(), judge: Box::new(judge) };
+    Ok(python::for_hosts(project)?.into_iter().map(job).collect())
 }
 
 /// 100,000 messages; the cable is out for three seconds from the tenth thousandth on.

@@ -82,7 +82,7 @@ enum Part {
     Counts,
     /// The programs of benches/osu, with all data checked.
     Benches,
-    /// Soft-RoCE devices in virtual machines (if QEMU can be had). Ten minutes, so only
+    /// Soft-RoCE devices in virtual machines (if QEMU can be had). A quarter of an hour, so only
     /// in continuous integration (CI is set) or when it is named.
     Vm,
 }
@@ -165,7 +165,7 @@ pub(crate) fn test(project: &Project, options: &Options) -> Result<bool> {
         total += tally;
     }
     if options.only.is_empty() && !peer && !is_ci {
-        println!("\nleft out: the virtual machines, ten minutes (`cargo xtask test --only vm`)");
+        println!("\nleft out: the virtual machines, a quarter of an hour (`cargo xtask test --only vm`)");
     }
     println!("\n{total}");
     Ok(total.failed == 0 && total.passed > 0)
