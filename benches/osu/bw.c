@@ -15,12 +15,12 @@ static double one_window(const bench_options *o, size_t size, unsigned char *dat
 int main(int argc, char **argv) {
     bench_options o = {.min = 1, .max = 4 << 20, .iterations = 1000, .warmup = -1, .window = 64};
     MPI_Init(&argc, &argv);
-    bench_parse(argc, argv, "bw [options]", "m:i:x:W:ch", &o);
+    bench_parse(argc, argv, "bw [options]", "m:i:n:x:W:ch", &o);
     if (bench_size() != 2) bench_end(2, "bw runs on 2 ranks");
     unsigned char *data = window_buffer(&o);
     MPI_Request *requests = window_requests(&o);
     bench_head(&o, "bandwidth", "Size    Bandwidth (MB/s)");
-    for (size_t size = o.min; size <= o.max; size = bench_next(size)) {
+    for (size_t size = o.min; size <= o.max; size = bench_next(&o, size)) {
         double took = one_window(&o, size, data, requests);
         if (bench_rank() == 0) {
             printf("%-10zu%18.2f", size, size * o.window / took / 1e6);

@@ -134,7 +134,7 @@ static const operation *named(const char *name) {
 int main(int argc, char **argv) {
     static const char usage[] = "collective OPERATION [options]\n\nOPERATION is one of allgather, allreduce, alltoall, "
                                 "barrier, bcast, gather, reduce, reduce_scatter, scatter";
-    static const char letters[] = "m:i:x:cfh";
+    static const char letters[] = "m:i:n:x:cfh";
     bench_options o = {.min = 1, .max = 1 << 20, .iterations = 10000, .warmup = -1};
     MPI_Init(&argc, &argv);
     const operation *op = named(argv[1]);
@@ -148,7 +148,7 @@ int main(int argc, char **argv) {
     d.root = bench_rank() == 0 ? d.out : d.in;
     bench_head_times(&o, op->name, op->kind == NOTHING ? "" : "Size");
     if (op->kind == NOTHING) bench_times(&o, -1, in_the_call(op, &o, &d, 0), o.iterations);
-    else for (size_t size = o.min; size <= o.max; size = bench_next(size))
+    else for (size_t size = o.min; size <= o.max; size = bench_next(&o, size))
         bench_times(&o, size, in_the_call(op, &o, &d, size), bench_iterations(&o, size));
     free(d.out), free(d.in), free(d.parts);
     MPI_Finalize();

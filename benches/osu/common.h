@@ -23,6 +23,8 @@ enum { SMALL = 8192, FEWEST = 50 };
 
 typedef struct {
     size_t min, max;          /* message sizes in bytes, powers of two between   */
+    size_t list[16];          /* or these, `listed` of them                      */
+    int listed;
     int iterations;           /* of a small message, or of all if `chosen`       */
     int chosen;               /* -i was given                                    */
     int warmup;               /* iterations before the clock starts; -1: a tenth */
@@ -34,8 +36,9 @@ typedef struct {
 } bench_options;
 
 static const struct { char letter; const char *text; } bench_help[] = {
-    {'m', "-m [MIN:]MAX  message sizes in bytes, MIN: for no other maximum"},
+    {'m', "-m [MIN:]MAX  message sizes in bytes, MIN: for no other maximum; or a list, as 8,4096"},
     {'i', "-i N          iterations of every size (default: fewer for large messages)"},
+    {'n', "-n N          iterations of a small message, fewer for large ones"},
     {'x', "-x N          iterations before the clock starts (default: a tenth)"},
     {'W', "-W N          messages in flight (default 64)"},
     {'p', "-p N          pairs of ranks (default: half the ranks)"},
@@ -88,8 +91,21 @@ static inline long bench_number(const char *text, const char *until) {
     return *text >= '0' && *text <= '9' && end == until ? value : -1;
 }
 
+/* Sizes with commas between them, each larger than the one before, into `o`; 0 if they are none. */
+static inline int bench_list(const char *text, bench_options *o) {
+    for (const char *end = text; *end; text = end + 1) {
+        end = text + strcspn(text, ",");
+        long size = bench_number(text, end);
+        if (size < 0 || o->listed == 16 || (o->listed && (size_t)size <= o->max)) return 0;
+        o->list[o->listed++] = o->max = size;
+    }
+    o->min = o->list[0];
+    return 1;
+}
+
 /* MAX, MIN:MAX or MIN: into `o`; 0 if it is none of these. */
 static inline int bench_range(const char *text, bench_options *o) {
+    if (strchr(text, ',')) return bench_list(text, o);
     const char *colon = strchr(text, ':'), *end = text + strlen(text);
     long min = colon ? bench_number(text, colon) : (long)o->min;
     const char *rest = colon ? colon + 1 : text;
@@ -105,8 +121,8 @@ static inline void bench_parse(int argc, char **argv, const char *usage, const c
     opterr = bench_rank() == 0;
     while ((letter = getopt(argc, argv, letters)) != -1) {
         long value = optarg && letter != 'm' ? bench_number(optarg, optarg + strlen(optarg)) : 0;
-        int *place = letter == 'i' ? &o->iterations : letter == 'x' ? &o->warmup : letter == 'W' ? &o->window
-                   : letter == 'p' ? &o->pairs : letter == 't' ? &o->threads : NULL;
+        int *place = letter == 'i' || letter == 'n' ? &o->iterations : letter == 'x' ? &o->warmup
+                   : letter == 'W' ? &o->window : letter == 'p' ? &o->pairs : letter == 't' ? &o->threads : NULL;
         if (letter == 'h') bench_usage(usage, letters, 0);
         if (letter == '?' || (letter == 'm' && !bench_range(optarg, o)) || (place && value < (letter != 'x')))
             bench_usage(usage, letters, 2);
@@ -127,7 +143,12 @@ static inline int bench_warmup(const bench_options *o, int iterations) {
     return o->warmup >= 0 ? o->warmup : iterations / 10 + 1;
 }
 
-static inline size_t bench_next(size_t size) { return size == 0 ? 1 : size * 2; }
+/* The size after this one; more than `max` after the last. */
+static inline size_t bench_next(const bench_options *o, size_t size) {
+    for (int i = 0; i < o->listed; i++)
+        if (o->list[i] > size) return o->list[i];
+    return size == 0 ? 1 : o->listed ? o->max + 1 : size * 2;
+}
 
 /* Page-aligned memory that has been touched. */
 static inline unsigned char *bench_buffer(size_t size) {

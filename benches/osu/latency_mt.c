@@ -25,12 +25,12 @@ static void *half_round_trip(void *argument) {
 int main(int argc, char **argv) {
     bench_options o = {.min = 1, .max = 4 << 20, .iterations = 1000, .warmup = -1, .threads = 2};
     threads_init(&argc, &argv);
-    bench_parse(argc, argv, "latency_mt [options]", "m:i:x:t:ch", &o);
+    bench_parse(argc, argv, "latency_mt [options]", "m:i:n:x:t:ch", &o);
     if (bench_size() != 2) bench_end(2, "latency_mt runs on 2 ranks");
     thread_state *all = malloc(sizeof *all * o.threads);
     if (bench_rank() == 0) printf("# Number of threads of each rank: %d\n", o.threads);
     bench_head(&o, "multi-threaded latency", "Size     Avg Latency(us)");
-    for (size_t size = o.min; all && size <= o.max; size = bench_next(size)) {
+    for (size_t size = o.min; all && size <= o.max; size = bench_next(&o, size)) {
         double sum = 0;
         threads_run(&o, size, half_round_trip, all);
         for (int i = 0; i < o.threads; i++) sum += all[i].took;

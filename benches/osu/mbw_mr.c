@@ -20,7 +20,7 @@ static double slowest_window(const bench_options *o, size_t size, unsigned char 
 int main(int argc, char **argv) {
     bench_options o = {.min = 1, .max = 4 << 20, .iterations = 1000, .warmup = -1, .window = 64};
     MPI_Init(&argc, &argv);
-    bench_parse(argc, argv, "mbw_mr [options]", "m:i:x:W:p:ch", &o);
+    bench_parse(argc, argv, "mbw_mr [options]", "m:i:n:x:W:p:ch", &o);
     int most = bench_size() / 2;
     if (o.pairs == 0) o.pairs = most;
     if (most == 0 || o.pairs > most) bench_end(2, "mbw_mr runs on 2 ranks for each pair, or more");
@@ -28,7 +28,7 @@ int main(int argc, char **argv) {
     MPI_Request *requests = window_requests(&o);
     if (bench_rank() == 0) printf("# [ pairs: %d ] [ window size: %d ]\n", o.pairs, o.window);
     bench_head(&o, "bandwidth and message rate of pairs", "Size                  MB/s        Messages/s");
-    for (size_t size = o.min; size <= o.max; size = bench_next(size)) {
+    for (size_t size = o.min; size <= o.max; size = bench_next(&o, size)) {
         double rate = o.pairs * o.window / slowest_window(&o, size, data, requests);
         if (bench_rank() == 0) {
             printf("%-10zu%18.2f%18.2f", size, rate * size / 1e6, rate);

@@ -22,12 +22,12 @@ static void *windows(void *argument) {
 int main(int argc, char **argv) {
     bench_options o = {.min = 1, .max = 1 << 20, .iterations = 1000, .warmup = -1, .window = 64, .threads = 2};
     threads_init(&argc, &argv);
-    bench_parse(argc, argv, "mbw_mr_mt [options]", "m:i:x:W:t:ch", &o);
+    bench_parse(argc, argv, "mbw_mr_mt [options]", "m:i:n:x:W:t:ch", &o);
     if (bench_size() != 2) bench_end(2, "mbw_mr_mt runs on 2 ranks");
     thread_state *all = malloc(sizeof *all * o.threads);
     if (bench_rank() == 0) printf("# [ threads: %d ] [ window size: %d ]\n", o.threads, o.window);
     bench_head(&o, "bandwidth and message rate of threads", "Size                  MB/s        Messages/s");
-    for (size_t size = o.min; all && size <= o.max; size = bench_next(size)) {
+    for (size_t size = o.min; all && size <= o.max; size = bench_next(&o, size)) {
         double longest = 0;
         threads_run(&o, size, windows, all);
         for (int i = 0; i < o.threads; i++) longest = all[i].took > longest ? all[i].took : longest;

@@ -49,6 +49,22 @@ pub(super) enum Target {
     None,
 }
 
+/// What is compared with whom.
+pub(super) struct Table {
+    pub(super) figures: &'static [Figure],
+    /// Names of those that stand beside us, in the order of the columns.
+    pub(super) peers: &'static [&'static str],
+}
+
+/// Everything on one host.
+pub(super) const ON_A_HOST: Table = Table { figures: &FIGURES, peers: &["mpich", "impi", "ompi"] };
+
+/// Over InfiniBand or RoCE. Beside perftest stands what the device itself can do.
+pub(super) const OVER_VERBS: Table = Table { figures: &VERBS, peers: &["mpich", "ompi", PERFTEST] };
+
+/// The name of perftest's programs among the libraries.
+pub(super) const PERFTEST: &str = "perftest";
+
 /// One thing to measure.
 #[derive(Clone, Copy)]
 pub(super) struct Figure {
@@ -181,6 +197,26 @@ pub(super) const FIGURES: [Figure; 27] = [
         quick: false,
         ..TWO_RANKS
     },
+];
+
+/// Over verbs. The last three are figures of ours again, with perftest alone beside them.
+pub(super) const VERBS: [Figure; 5] = [
+    Figure {
+        name: "latency",
+        program: "latency",
+        args: &["-n", "500", "-m", "8,4096,65536,1048576"],
+        sizes: None,
+        target: |_| Target::OfBest(0.909),
+        ..TWO_RANKS
+    },
+    Figure {
+        args: &["-n", "40", "-m", "8,4096,65536,1048576"],
+        sizes: None,
+        ..bandwidth("bw", |_| Target::OfBest(1.1))
+    },
+    Figure { name: "latency-polling", program: "latency", target: |_| Target::OfBest(1.1), ..TWO_RANKS },
+    Figure { name: "latency-events", program: "latency", ..TWO_RANKS },
+    Figure { program: "bw", ..bandwidth("bw-device", |size| Target::OfBest(if size < MIB { 0.95 } else { 0.97 })) },
 ];
 
 fn rate_of_messages(size: u64) -> Target {

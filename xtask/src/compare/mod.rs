@@ -11,6 +11,7 @@
 //! file's lines alone, so `--report FILE` prints it again.
 
 mod figures;
+mod guests;
 mod library;
 mod quiet;
 mod record;
@@ -29,7 +30,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::command::{Mark, capture, line};
 use crate::install;
 use crate::project::Project;
-use figures::{FIGURES, Figure, Placement, Reading};
+pub(crate) use guests::{Options as GuestOptions, compare as compare_guests};
+
+use figures::{FIGURES, Figure, ON_A_HOST, Placement, Reading};
 use library::{Kind, Library};
 use quiet::Watch;
 use record::{LibraryLine, Line, Machine, Record, Run};
@@ -85,16 +88,13 @@ pub(crate) fn compare(project: &Project, options: &Options) -> Result<()> {
         return Ok(());
     }
     if let Some(file) = &options.report {
-        say(&report::report(&record::read(file)?));
+        say(&report::report(&ON_A_HOST, &record::read(file)?));
         return Ok(());
     }
     let figures = chosen(options)?;
     let _turn = quiet::turn()?;
     let (mut lines, libraries) = prepare(project, options)?;
-    let output = options.output.clone().unwrap_or_else(|| {
-        let name = record::said_by(project, "date", &["+%Y%m%d-%H%M%S"]);
-        project.target.join("compare").join(format!("{name}.jsonl"))
-    });
+    let output = options.output.clone().unwrap_or_else(|| record::file(project));
     let mut record = Record::create(&output)?;
     lines.iter().try_for_each(|line| record.add(line))?;
     let mut comparison = Comparison {
@@ -109,7 +109,7 @@ pub(crate) fn compare(project: &Project, options: &Options) -> Result<()> {
         lines.push(line);
         Ok(())
     })?;
-    say(&report::report(&lines));
+    say(&report::report(&ON_A_HOST, &lines));
     println!("\nEvery run is in {}", project.shown(&output));
     Ok(())
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -73,10 +73,24 @@ impl Record {
         File::create(path).map(Record).with_context(|| format!("cannot write {}", path.display()))
     }
 
+    /// One that has lines already, or a new one.
+    pub(super) fn append(path: &Path) -> Result<Record> {
+        if !path.exists() {
+            return Record::create(path);
+        }
+        File::options().append(true).open(path).map(Record).with_context(|| format!("cannot write {}", path.display()))
+    }
+
     /// Adds a line, at once.
     pub(super) fn add(&mut self, line: &Line) -> Result<()> {
         writeln!(self.0, "{}", serde_json::to_string(line)?).context("cannot write the results")
     }
+}
+
+/// Where a comparison goes unless that is said.
+pub(super) fn file(project: &Project) -> PathBuf {
+    let name = said_by(project, "date", &["+%Y%m%d-%H%M%S"]);
+    project.target.join("compare").join(format!("{name}.jsonl"))
 }
 
 /// A file read again.
@@ -104,6 +118,13 @@ impl Machine {
             revision: said_by(project, "git", &["describe", "--always", "--dirty"]),
         }
     }
+}
+
+/// The first line of what `mpiexec.NAME --version` says, with a number in it.
+pub(super) fn version_of(project: &Project, name: &str) -> Result<String, String> {
+    let said = said_by(project, &format!("mpiexec.{name}"), &["--version"]);
+    let line = said.lines().map(str::trim).find(|line| line.contains(|c: char| c.is_ascii_digit()));
+    line.map(|line| format!("{name}: {line}")).ok_or_else(|| format!("there is no mpiexec.{name}"))
 }
 
 /// What a command prints, or nothing.

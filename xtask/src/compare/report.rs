@@ -9,12 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 
 use super::MACHINE;
-use super::figures::{Better, FIGURES, Figure, Target};
+use super::figures::{Better, Figure, Table, Target};
 use super::library::Kind;
 use super::record::{LibraryLine, Line, Machine, Run};
-
-/// Of each library in the order of the columns.
-const PEERS: [Kind; 3] = [Kind::Mpich, Kind::Intel, Kind::OpenMpi];
 
 /// Cores that others may use before it is worth a warning.
 const DISTURBING: f64 = 0.1;
@@ -27,7 +24,8 @@ struct Row {
     figure: &'static Figure,
     size: u64,
     ours: Option<f64>,
-    peers: [Option<f64>; PEERS.len()],
+    /// In the order of the columns.
+    peers: Vec<Peer>,
     /// To the best peer.
     ratio: Option<f64>,
     /// Its smallest and largest of all rounds.
@@ -37,14 +35,22 @@ struct Row {
     distance: Option<f64>,
 }
 
+/// A number of a peer's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Peer {
+    Reached(f64),
+    Failed,
+    NotTried,
+}
+
 /// The whole report.
-pub(super) fn report(lines: &[Line]) -> String {
+pub(super) fn report(table: &Table, lines: &[Line]) -> String {
     let mut text = String::new();
-    write_all(lines, &mut text).expect("a string takes everything");
+    write_all(table, lines, &mut text).expect("a string takes everything");
     text
 }
 
-fn write_all(lines: &[Line], out: &mut String) -> fmt::Result {
+fn write_all(table: &Table, lines: &[Line], out: &mut String) -> fmt::Result {
     let runs: Vec<&Run> =
         lines.iter().filter_map(|line| if let Line::Run(run) = line { Some(run) } else { None }).collect();
     let libraries: Vec<&LibraryLine> =
@@ -62,8 +68,8 @@ fn write_all(lines: &[Line], out: &mut String) -> fmt::Result {
         writeln!(out, "  {:8} {version}", library.name)?;
     }
     let numbers = Numbers::of(&runs);
-    let rows = rows(&numbers, &runs);
-    write_rows(&rows, out)?;
+    let rows = rows(table, &numbers, &runs);
+    write_rows(table, &rows, out)?;
     write_failures(&runs, out)?;
     write_limits(&numbers, out)?;
     write_others(&runs, out)?;
@@ -108,30 +114,38 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 /// A row for every figure and size that anybody was measured with, sorted.
-fn rows(numbers: &Numbers, runs: &[&Run]) -> Vec<Row> {
+fn rows(table: &Table, numbers: &Numbers, runs: &[&Run]) -> Vec<Row> {
     let mut rows = Vec::new();
-    for figure in &FIGURES {
+    for figure in table.figures {
         let mut sizes: BTreeSet<u64> =
             numbers.0.keys().filter(|(name, _)| name == figure.name).map(|(_, size)| *size).collect();
         if sizes.is_empty() && runs.iter().any(|run| run.figure == figure.name) {
             sizes.insert(figure.sizes.map_or(0, |(min, _)| min)); // all failed
         }
-        rows.extend(sizes.into_iter().map(|size| Row::of(figure, size, numbers)));
+        let peers = |size| {
+            let of = |&name: &&str| match numbers.median(figure.name, size, name) {
+                Some(number) => Peer::Reached(number),
+                None if runs.iter().any(|run| run.figure == figure.name && run.library == name) => Peer::Failed,
+                None => Peer::NotTried,
+            };
+            table.peers.iter().map(of).collect()
+        };
+        rows.extend(sizes.into_iter().map(|size| Row::of(figure, size, table, peers(size), numbers)));
     }
     rows.sort_by(|a, b| b.distance.unwrap_or(f64::MAX).total_cmp(&a.distance.unwrap_or(f64::MAX)));
     rows
 }
 
 impl Row {
-    fn of(figure: &'static Figure, size: u64, numbers: &Numbers) -> Row {
+    fn of(figure: &'static Figure, size: u64, table: &Table, peers: Vec<Peer>, numbers: &Numbers) -> Row {
         let us = Kind::Verbena.name();
         let ours = numbers.median(figure.name, size, us);
-        let peers = PEERS.map(|kind| numbers.median(figure.name, size, kind.name()));
         let is_better = |a: &f64, b: &f64| if figure.better == Better::Lower { b.total_cmp(a) } else { a.total_cmp(b) };
-        let all = PEERS.iter().zip(peers).filter_map(|(kind, value)| Some((kind, value?)));
+        let reached = |peer: &Peer| if let Peer::Reached(number) = peer { Some(*number) } else { None };
+        let all = table.peers.iter().zip(&peers).filter_map(|(name, peer)| Some((name, reached(peer)?)));
         let best = all.max_by(|a, b| is_better(&a.1, &b.1));
         let ratios =
-            best.map_or_else(Vec::new, |(kind, _)| numbers.ratios((figure.name, us), (figure.name, kind.name()), size));
+            best.map_or_else(Vec::new, |(name, _)| numbers.ratios((figure.name, us), (figure.name, name), size));
         let ratio = median(ratios.iter().copied());
         let extreme = |pick: fn(f64, f64) -> f64| ratios.iter().copied().reduce(pick);
         let spread = extreme(f64::min).zip(extreme(f64::max)).filter(|_| ratios.len() > 1);
@@ -175,28 +189,30 @@ impl Row {
     }
 }
 
-fn write_rows(rows: &[Row], out: &mut String) -> fmt::Result {
+fn write_rows(table: &Table, rows: &[Row], out: &mut String) -> fmt::Result {
     write!(out, "\n{:18}{:>6} {:>5}{:>10}", "figure", "size", "unit", Kind::Verbena.name())?;
-    PEERS.iter().try_for_each(|kind| write!(out, "{:>10}", kind.name()))?;
+    table.peers.iter().try_for_each(|name| write!(out, "{name:>10}"))?;
     writeln!(out, "{:>8} {:>12}  promise", "ratio", "of rounds")?;
     for row in rows {
-        let number = |value: Option<f64>, without: &str| value.map_or_else(|| without.to_owned(), shown);
-        write!(
-            out,
-            "{:18}{:>6} {:>5}{:>10}",
-            row.figure.name,
-            bytes(row.size),
-            row.figure.unit,
-            number(row.ours, "FAILED")
-        )?;
-        let without = if row.figure.alone { "" } else { "failed" };
-        row.peers.iter().try_for_each(|peer| write!(out, "{:>10}", number(*peer, without)))?;
+        let ours = row.ours.map_or_else(|| "FAILED".to_owned(), shown);
+        write!(out, "{:18}{:>6} {:>5}{ours:>10}", row.figure.name, bytes(row.size), row.figure.unit)?;
+        row.peers.iter().try_for_each(|peer| write!(out, "{:>10}", peer.shown()))?;
         let (promise, holds) = row.promise();
         let ratio = row.ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
         let spread = row.spread.map_or_else(String::new, |(least, most)| format!("{least:.2}-{most:.2}"));
         writeln!(out, "{ratio:>8} {spread:>12}  {promise:20} {holds}")?;
     }
     Ok(())
+}
+
+impl Peer {
+    fn shown(&self) -> String {
+        match self {
+            Peer::Reached(number) => shown(*number),
+            Peer::Failed => "failed".to_owned(),
+            Peer::NotTried => String::new(),
+        }
+    }
 }
 
 /// Each different failure once, with the number of rounds that it happened in.
@@ -217,6 +233,9 @@ fn write_failures(runs: &[&Run], out: &mut String) -> fmt::Result {
 }
 
 fn write_limits(numbers: &Numbers, out: &mut String) -> fmt::Result {
+    if !numbers.0.values().any(|libraries| libraries.contains_key(MACHINE)) {
+        return Ok(());
+    }
     writeln!(out, "\nthe machine, in the same rounds:")?;
     if let Some(line) = numbers.median("cache line", 0, MACHINE) {
         writeln!(out, "  a cache line from core to core  {line:.3} us")?;
@@ -269,6 +288,7 @@ fn bytes(size: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::figures::ON_A_HOST;
     use super::*;
 
     fn run(round: u32, library: &str, figure: &str, value: f64) -> Run {
@@ -278,7 +298,7 @@ mod tests {
 
     fn only_row(runs: &[Run], figure: &str) -> Row {
         let runs: Vec<&Run> = runs.iter().collect();
-        let row = rows(&Numbers::of(&runs), &runs).into_iter().find(|row| row.figure.name == figure);
+        let row = rows(&ON_A_HOST, &Numbers::of(&runs), &runs).into_iter().find(|row| row.figure.name == figure);
         row.expect("the figure has a row")
     }
 
@@ -292,7 +312,7 @@ mod tests {
         }
         let row = only_row(&runs, "latency");
         assert!((row.ratio.unwrap() - 0.5).abs() < 1e-9 && row.holds(), "{:?}", row.ratio);
-        assert_eq!((row.ours, row.peers), (Some(1.0), [Some(9.0), None, Some(2.0)]));
+        assert_eq!((row.ours, row.peers), (Some(1.0), vec![Peer::Reached(9.0), Peer::NotTried, Peer::Reached(2.0)]));
     }
 
     #[test]
@@ -311,7 +331,7 @@ mod tests {
         peer.rows = Err("time-out".into());
         let runs = [failed, peer, run(1, "verbena", "latency", 0.5), run(1, "ompi", "latency", 0.1)];
         let runs: Vec<&Run> = runs.iter().collect();
-        let rows = rows(&Numbers::of(&runs), &runs);
+        let rows = rows(&ON_A_HOST, &Numbers::of(&runs), &runs);
         assert_eq!((rows[0].figure.name, rows[0].promise().1), ("bw", ""));
         assert_eq!((rows[1].figure.name, rows[1].promise().1), ("latency", "MISSED"));
     }

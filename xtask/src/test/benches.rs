@@ -13,9 +13,10 @@ use crate::project::Project;
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Numbers of ranks, and the words of a program on them.
-const RUNS: [(&[u32], &str); 21] = [
+const RUNS: [(&[u32], &str); 22] = [
     (&[2], "latency -c -i 5 -m 0:1048576"),
     (&[2], "bw -c -i 3 -m 1:65536"),
+    (&[2], "bw -c -n 5 -m 8,4096,65536"),
     (&[2], "bibw -c -i 3 -m 1:65536"),
     (&[2, 5], "mbw_mr -c -i 3 -m 1:65536"),
     (&[2], "strided -c -i 3"),

@@ -24,6 +24,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 pub(crate) use kernel::{Kernel, set_up};
 pub(crate) use run::{Outcome, run};
 
+use crate::compare;
 use crate::project::Project;
 
 /// Guests at most: their addresses and cards are numbered by one byte.
@@ -48,6 +49,17 @@ pub(crate) enum Task {
         cargo xtask vm run --pair --loss 1% 'vm_between ib_write_bw -F -x $VM_GID -s 65536 -n 100'\n  \
         cargo xtask vm run --guests 3 --link-down 2s@1s 'my-program $VM_ID $VM_HOSTS'")]
     Run(RunOptions),
+    /// Measure this MPI beside Debian's MPICH and Open MPI (over UCX) and beside perftest.
+    ///
+    /// Every round boots machines for each MPI in turn. The report is that of
+    /// `cargo xtask compare`: medians, ratios to the best peer within each round, and to what
+    /// perftest's programs reach in the same boot, the worst first.
+    #[command(after_help = "Examples:\n  \
+        cargo xtask vm compare                                  # three rounds, some two minutes each\n  \
+        cargo xtask vm compare --one-machine --only verbena     # beside perftest alone, half a minute a round\n  \
+        cargo xtask vm compare --rounds 1 --append FILE         # one more round in FILE\n  \
+        cargo xtask vm compare --only verbena --set verbs.rendezvous=write")]
+    Compare(compare::GuestOptions),
     /// Boot the guests with a shell of the first on this terminal; exit ends them.
     Shell(Machines),
 }
@@ -197,6 +209,7 @@ pub(crate) fn vm(project: &Project, task: &Task) -> Result<bool> {
             println!("ready: Linux {} in {}", kernel.version, project.shown(&kernel.folder));
             Ok(true)
         }
+        Task::Compare(options) => compare::compare_guests(project, options).map(|()| true),
         Task::Shell(machines) => run::shell(project, &set_up(project)?, machines),
         Task::Run(options) => {
             let count = options.machines.count();

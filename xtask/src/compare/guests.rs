@@ -1,0 +1,375 @@
+//! `cargo xtask vm compare`: this MPI beside others and beside perftest, over
+//! Soft-RoCE between virtual machines (see [`crate::vm`]).
+//!
+//! Each library runs in boots of its own: jobs of one may leave behind what another
+//! stumbles over. Perftest, which shows what the device does without an MPI, runs in our
+//! boots. A round is a boot for each library, begun with another one each time, because
+//! the host's speed moves. The record and the report are those of
+//! `cargo xtask compare`; `--append` adds rounds to a record, so that they can be
+//! taken one by one.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::figures::{Figure, OVER_VERBS, PERFTEST, Reading, VERBS};
+use super::library::{Kind, compile};
+use super::quiet::{self, Watch};
+use super::record::{self, LibraryLine, Line, Machine, Record, Run};
+use super::{report, rows, say};
+use crate::command::quoted;
+use crate::install;
+use crate::project::Project;
+use crate::set_up;
+use crate::vm::{self, Kernel, Machines, Plan};
+
+/// The peers, and what compiles programs for them.
+const PACKAGES: &[(&str, &str)] = &[
+    ("openmpi-bin", "Open MPI, with UCX"),
+    ("libopenmpi-dev", "compiles for it"),
+    ("mpich", "MPICH, with UCX"),
+    ("libmpich-dev", "compiles for it"),
+];
+/// Seconds that a job, or one of perftest's programs, may take.
+const LIMIT: u32 = 40;
+
+/// What `vm compare` can be told.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Rounds: a boot for each MPI.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// One machine with two processors and two devices instead of two machines: faster, and
+    /// the network between is short.
+    #[arg(long)]
+    one_machine: bool,
+    /// Only these: verbena, mpich, ompi (with commas between, or repeated).
+    #[arg(long, value_delimiter = ',', value_parser = kind)]
+    only: Vec<Kind>,
+    /// Knobs for ours, as mpiexec's --set takes them (can be repeated).
+    #[arg(long, value_name = "KNOB=VALUE")]
+    set: Vec<String>,
+    /// Where the results go; target/compare/DATE.jsonl unless given.
+    #[arg(long)]
+    output: Option<PathBuf>,
+    /// Add the rounds to this file, and report on all of it.
+    #[arg(long, conflicts_with = "output")]
+    append: Option<PathBuf>,
+    /// Measure nothing; print the report of this file.
+    #[arg(long, conflicts_with_all = ["rounds", "only", "set", "output", "append", "one_machine"])]
+    report: Option<PathBuf>,
+}
+
+fn kind(name: &str) -> Result<Kind> {
+    let known = |kind: &Kind| kind.name() == name;
+    [Kind::Verbena, Kind::Mpich, Kind::OpenMpi].into_iter().find(known).context("there are verbena, mpich and ompi")
+}
+
+/// Measures and reports.
+pub(crate) fn compare(project: &Project, options: &Options) -> Result<()> {
+    if let Some(file) = &options.report {
+        say(&report::report(&OVER_VERBS, &record::read(file)?));
+        return Ok(());
+    }
+    let _turn = quiet::turn()?;
+    let kernel = vm::set_up(project)?;
+    set_up::provide(PACKAGES).context("the other MPIs can't be installed")?;
+    let all = vec![Kind::Verbena, Kind::Mpich, Kind::OpenMpi];
+    let kinds = if options.only.is_empty() { all } else { options.only.clone() };
+    compile_all(project, &kinds)?;
+    let output = options.append.clone().or_else(|| options.output.clone()).unwrap_or_else(|| record::file(project));
+    let mut lines = if options.append.is_some() && output.exists() { record::read(&output)? } else { Vec::new() };
+    let mut record = if options.append.is_some() { Record::append(&output)? } else { Record::create(&output)? };
+    let known = lines.len();
+    if lines.is_empty() {
+        lines.push(Line::Machine(Machine::here(project)));
+    }
+    let contest = Contest { project, kernel, options };
+    lines.extend(
+        kinds.iter().filter(|kind| !is_named(&lines, kind)).map(|kind| contest.line(*kind)).collect::<Vec<_>>(),
+    );
+    lines[known..].iter().try_for_each(|line| record.add(line))?;
+    contest.run(&kinds, &mut lines, &mut record)?;
+    say(&report::report(&OVER_VERBS, &lines));
+    println!("\nEvery run is in {}", project.shown(&output));
+    Ok(())
+}
+
+fn is_named(lines: &[Line], kind: &Kind) -> bool {
+    lines.iter().any(|line| matches!(line, Line::Library(library) if library.name == kind.name()))
+}
+
+/// Builds ours, and the programs once for each library.
+fn compile_all(project: &Project, kinds: &[Kind]) -> Result<()> {
+    install::install(&project.prefix())?;
+    for kind in kinds {
+        let mpicc = match kind {
+            Kind::Verbena => project.prefix().join("bin/mpicc"),
+            other => PathBuf::from(format!("mpicc.{}", debian(*other))),
+        };
+        compile(&project.root.join("benches/osu"), &programs(project, *kind), &mpicc)?;
+    }
+    Ok(())
+}
+
+fn programs(project: &Project, kind: Kind) -> PathBuf {
+    project.target.join("osu/guests").join(kind.name())
+}
+
+/// The ending of its commands' names in Debian.
+fn debian(kind: Kind) -> &'static str {
+    if kind == Kind::OpenMpi { "openmpi" } else { "mpich" }
+}
+
+/// What is measured, and where.
+struct Contest<'a> {
+    project: &'a Project,
+    kernel: Kernel,
+    options: &'a Options,
+}
+
+impl Contest<'_> {
+    /// All rounds.
+    fn run(&self, kinds: &[Kind], lines: &mut Vec<Line>, record: &mut Record) -> Result<()> {
+        let bar = ProgressBar::new(u64::from(self.options.rounds) * kinds.len() as u64);
+        bar.set_style(ProgressStyle::with_template("{elapsed_precise} [{wide_bar}] {pos}/{len}, {eta} left: {msg}")?);
+        let mut last = BTreeMap::new();
+        for line in lines.iter() {
+            if let Line::Run(run) = line {
+                last.insert(run.library.clone(), run.round);
+            }
+        }
+        for turn in 0..self.options.rounds {
+            for at in 0..kinds.len() {
+                let kind = kinds[(at + turn as usize) % kinds.len()];
+                let round = last.get(kind.name()).unwrap_or(&0) + 1 + turn;
+                bar.set_message(format!("round {round} of {}", kind.name()));
+                for run in self.boot(kind, round)? {
+                    let line = Line::Run(run);
+                    record.add(&line)?;
+                    lines.push(line);
+                }
+                bar.inc(1);
+            }
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+
+    fn line(&self, kind: Kind) -> Line {
+        let form = if self.options.one_machine { "one machine" } else { "two machines" };
+        let settings = BTreeMap::from([(form.to_owned(), self.launch(kind, "PROGRAM"))]);
+        let version = match kind {
+            Kind::Verbena => Ok(format!("{form}, {}", self.options.set.join(" "))),
+            _ => record::version_of(self.project, debian(kind)),
+        };
+        Line::Library(LibraryLine { name: kind.name().to_owned(), version, settings })
+    }
+
+    /// The command of a job of two ranks, each with a device of its own.
+    fn launch(&self, kind: Kind, job: &str) -> String {
+        let two = !self.options.one_machine;
+        match kind {
+            Kind::Verbena => {
+                let mpiexec = quoted(&self.project.prefix().join("bin/mpiexec").display().to_string());
+                let knobs: String = self.options.set.iter().map(|knob| format!("--set {} ", quoted(knob))).collect();
+                let agent = if two { "$VM_SSH" } else { "$VM_RESULTS/here" };
+                let start = format!("{mpiexec} --agent {agent} --hosts vm0:1,vm1:1 {knobs}");
+                if two { format!("{start}{job}") } else { start + &each("VERBENA_VERBS_DEVICE=rxe", "", job) }
+            }
+            // Of what -x names, only the first of several programs hears.
+            Kind::OpenMpi => {
+                let start = "mpiexec.openmpi --allow-run-as-root --mca pml ucx --mca btl ^openib";
+                let ucx = "UCX_IB_GID_INDEX=0 UCX_TLS=rc,self UCX_NET_DEVICES=rxe";
+                match two {
+                    true => format!(
+                        "{start} -x UCX_IB_GID_INDEX=0 -x UCX_TLS=rc --mca plm_rsh_agent $VM_SSH --host vm0,vm1 {job}"
+                    ),
+                    false => format!("{start} {}", each(ucx, ":1", job)),
+                }
+            }
+            _ => {
+                let start = "mpiexec.mpich -genv UCX_IB_GID_INDEX 0 -genv UCX_TLS rc";
+                match two {
+                    true => format!("{start} -launcher rsh -launcher-exec $VM_SSH -hosts vm0,vm1 -n 2 -ppn 1 {job}"),
+                    false => format!("{start} -genv MPIR_CVAR_NOLOCAL 1 {}", each("UCX_NET_DEVICES=rxe", ":1", job)),
+                }
+            }
+        }
+    }
+
+    /// For the shell of every guest.
+    fn script(&self, kind: Kind) -> String {
+        let mut script = "ulimit -l unlimited\nif [ $VM_ID = 0 ]; then cd /tmp\n".to_owned();
+        script += "printf '#!/bin/sh\\nshift; exec sh -c \"$*\"\\n' >$VM_RESULTS/here; chmod +x $VM_RESULTS/here\n";
+        for figure in mpi_figures() {
+            let program = quoted(&programs(self.project, kind).join(figure.program).display().to_string());
+            let job = self.launch(kind, &format!("{program} {}", figure.args.join(" ")));
+            let name = figure.name;
+            script += &format!("timeout {LIMIT} {job} </dev/null >$VM_RESULTS/{name}.out 2>$VM_RESULTS/{name}.err\n");
+            script += &format!("echo $? >$VM_RESULTS/{name}.code\n");
+        }
+        script += "fi; vm_barrier mpi\n";
+        if kind == Kind::Verbena {
+            for (at, test) in PERFTESTS.iter().enumerate() {
+                let Perftest { program, size, .. } = test;
+                script += &format!("vm_between timeout {LIMIT} {program} -F -x $VM_GID -s {size}");
+                script += &format!(" >$VM_RESULTS/perftest.{at}.$VM_ID 2>&1\n");
+            }
+        }
+        script + "vm_barrier end\n"
+    }
+
+    /// One boot of one library; what ran in it.
+    fn boot(&self, kind: Kind, round: u32) -> Result<Vec<Run>> {
+        let (start, watch) = (Instant::now(), Watch::start());
+        let results = self.project.target.join("vm/compare");
+        let plan = Plan {
+            machines: if self.options.one_machine { Machines::pair(None) } else { Machines::guests(2) },
+            commands: vec![self.script(kind)],
+            link_down: Vec::new(),
+            timeout: Duration::from_secs(u64::from(LIMIT) * 6),
+            results: results.clone(),
+            show: false,
+        };
+        vm::run(self.project, &self.kernel, &plan).with_context(|| format!("the machines for {}", kind.name()))?;
+        let (seconds, others) = (start.elapsed().as_secs_f64(), watch.others());
+        let run = |library: &str, figure: &str, command: String, rows: Result<Vec<(u64, f64)>>| {
+            let rows = rows.map_err(|error| format!("{error:#}"));
+            let (library, figure) = (library.to_owned(), figure.to_owned());
+            Run { round, library, figure, command, seconds, others, rows }
+        };
+        let mut runs = Vec::new();
+        for figure in mpi_figures() {
+            let job = self.launch(kind, &format!("{} {}", figure.program, figure.args.join(" ")));
+            runs.push(run(kind.name(), figure.name, job, job_rows(&results, figure)));
+        }
+        if kind == Kind::Verbena {
+            let client = if self.options.one_machine { 0 } else { 1 };
+            for (at, test) in PERFTESTS.iter().enumerate() {
+                let rows = test.rows(&results.join(format!("perftest.{at}.{client}")));
+                runs.push(run(PERFTEST, test.program, format!("{} -s {}", test.program, test.size), rows));
+            }
+            beside_perftest(&mut runs);
+        }
+        Ok(runs)
+    }
+}
+
+/// Two ranks, whose devices differ in their numbers.
+fn each(before: &str, behind: &str, job: &str) -> String {
+    format!("-n 1 env {before}0{behind} {job} : -n 1 env {before}1{behind} {job}")
+}
+
+/// Those that every MPI has.
+fn mpi_figures() -> impl Iterator<Item = &'static Figure> {
+    VERBS.iter().filter(|figure| !figure.args.is_empty())
+}
+
+fn job_rows(results: &Path, figure: &Figure) -> Result<Vec<(u64, f64)>> {
+    let read = |ending: &str| fs::read_to_string(results.join(format!("{}.{ending}", figure.name))).unwrap_or_default();
+    match read("code").trim() {
+        "0" => rows::read(&read("out"), figure.reading, 0.0),
+        "" => bail!("it was not run"),
+        code => {
+            let said = read("err");
+            let said: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).take(4).collect();
+            bail!("exit code {code}: {}", said.join(" | "))
+        }
+    }
+}
+
+/// One of perftest's programs, with one size.
+struct Perftest {
+    /// With options.
+    program: &'static str,
+    size: u64,
+    /// The figure that it stands beside. Of several the best counts.
+    figure: &'static str,
+}
+
+const fn perftest(program: &'static str, size: u64, figure: &'static str) -> Perftest {
+    Perftest { program, size, figure }
+}
+
+const PERFTESTS: [Perftest; 8] = [
+    perftest("ib_send_lat -n 500", 8, "latency-polling"),
+    perftest("ib_send_lat -e -n 500", 8, "latency-events"),
+    perftest("ib_write_bw -n 100", 65_536, "bw-device"),
+    perftest("ib_read_bw -n 100", 65_536, "bw-device"),
+    perftest("ib_send_bw -n 100", 65_536, "bw-device"),
+    perftest("ib_write_bw -n 20", 1_048_576, "bw-device"),
+    perftest("ib_read_bw -n 20", 1_048_576, "bw-device"),
+    perftest("ib_send_bw -n 20", 1_048_576, "bw-device"),
+];
+
+impl Perftest {
+    /// Its average, in our units: where it says MB it means MiB.
+    fn rows(&self, output: &Path) -> Result<Vec<(u64, f64)>> {
+        let text = fs::read_to_string(output).context("it was not run")?;
+        let (column, unit) = if self.program.contains("_lat") { (5, 1.0) } else { (3, 1.048_576) };
+        let rows = rows::read(&text, Reading::Column(column), 0.0)?;
+        let (size, value) = rows[0];
+        ensure!(size == self.size, "it measured {size} bytes");
+        Ok(vec![(size, value * unit)])
+    }
+}
+
+/// The figures that have perftest alone beside them: its best, and ours of the same boot.
+fn beside_perftest(runs: &mut Vec<Run>) {
+    let mut added = Vec::new();
+    for figure in VERBS.iter().filter(|figure| figure.args.is_empty()) {
+        let mut best = BTreeMap::<u64, &Run>::new();
+        for (run, _) in
+            runs[runs.len() - PERFTESTS.len()..].iter().zip(&PERFTESTS).filter(|(_, test)| test.figure == figure.name)
+        {
+            let Ok(rows) = &run.rows else { continue };
+            let value = |run: &Run| run.rows.as_ref().map_or(0.0, |rows| rows[0].1);
+            let other = best.entry(rows[0].0).or_insert(run);
+            if value(run) > value(other) {
+                *other = run;
+            }
+        }
+        let ours = runs.iter().find(|run| run.library == Kind::Verbena.name() && run.figure == figure.program);
+        let Some(ours) = ours else { continue };
+        let sizes: Vec<u64> = best.keys().copied().collect();
+        let rows = ours.rows.clone().map(|rows| rows.into_iter().filter(|row| sizes.contains(&row.0)).collect());
+        added.push(Run { figure: figure.name.to_owned(), rows, ..ours.clone() });
+        added.extend(best.into_values().map(|run| Run { figure: figure.name.to_owned(), ..run.clone() }));
+    }
+    runs.extend(added);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(library: &str, figure: &str, rows: &[(u64, f64)]) -> Run {
+        let (library, figure, command) = (library.to_owned(), figure.to_owned(), String::new());
+        Run { round: 1, library, figure, command, seconds: 1.0, others: 0.0, rows: Ok(rows.to_vec()) }
+    }
+
+    #[test]
+    fn our_figures_stand_beside_the_best_of_perftest() {
+        let mut runs = vec![run("verbena", "latency", &[(8, 20.0), (4096, 90.0)])];
+        runs.push(run("verbena", "bw", &[(8, 0.1), (65_536, 50.0), (1_048_576, 60.0)]));
+        runs.extend(
+            PERFTESTS.iter().zip(1..).map(|(test, at)| run(PERFTEST, test.program, &[(test.size, f64::from(at))])),
+        );
+        beside_perftest(&mut runs);
+        let of = |library: &str, figure: &str| -> Vec<(u64, f64)> {
+            let named = runs.iter().filter(|run| run.library == library && run.figure == figure);
+            named.flat_map(|run| run.rows.clone().unwrap()).collect()
+        };
+        assert_eq!(
+            (of("verbena", "latency-polling"), of(PERFTEST, "latency-polling")),
+            (vec![(8, 20.0)], vec![(8, 1.0)])
+        );
+        assert_eq!(of("verbena", "bw-device"), [(65_536, 50.0), (1_048_576, 60.0)]);
+        assert_eq!(of(PERFTEST, "bw-device"), [(65_536, 5.0), (1_048_576, 8.0)]);
+    }
+}
