@@ -8,8 +8,6 @@
 //! bandwidth of several large messages at once. Compare with `ib_send_lat`, `ib_read_bw`
 //! of the same boot. Knobs apply (`VERBENA_VERBS_DEVICE`, `VERBENA_VERBS_RENDEZVOUS` ...).
 
-use std::os::fd::RawFd;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fabric::knobs::Knobs;
@@ -17,27 +15,9 @@ use fabric::{Header, Kind, Lost, Peer, Post, Sink, Transport, WaitOn};
 use pt2pt::{Engine, Mode};
 use tests::bytes::{Bytes, Shape};
 use tests::conformance::{envelope, pattern, pattern_bytes};
+use tests::folder::Folder;
 use tests::idle::until_readable;
-use verbs_transport::{Settings, Store, VerbsTransport};
-
-/// A store in a folder.
-struct Folder(PathBuf);
-
-impl Store for Folder {
-    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
-        let name = key.replace('/', ".");
-        let new = self.0.join(format!("{name}.new"));
-        std::fs::write(&new, value).and_then(|()| std::fs::rename(new, self.0.join(name))).map_err(|e| e.to_string())
-    }
-
-    fn try_value(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
-        Ok(std::fs::read(self.0.join(key.replace('/', "."))).ok())
-    }
-
-    fn fd(&self) -> Option<RawFd> {
-        None
-    }
-}
+use verbs_transport::{Settings, VerbsTransport};
 
 #[derive(Default)]
 struct Heard {
@@ -157,7 +137,7 @@ fn main() {
     let [_, rank, folder] = arguments.as_slice() else { panic!("verbs_pair RANK FOLDER") };
     let rank: u32 = rank.parse().expect("0 or 1");
     let settings = Settings::from_knobs(&Knobs::from_process().unwrap_or_else(|why| panic!("{why}")));
-    let store = Box::new(Folder(folder.into()));
+    let store = Box::new(Folder::from(folder));
     let transport = VerbsTransport::open(settings, Peer(rank), 2, [9; 32], store).unwrap_or_else(|why| panic!("{why}"));
     if rank == 0 {
         println!("{}", transport.port());

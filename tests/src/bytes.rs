@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+use fabric::Memory;
 use objects::{Buffer, Datatype};
 
 /// How the bytes of a message lie in memory.
@@ -54,6 +55,13 @@ impl Bytes {
             with_gap.commit();
             Buffer::new(self.start, self.len as u64, &with_gap)
         }
+    }
+
+    /// One run, for a transport. Keep `self` until the transfer is over.
+    pub fn memory(&self) -> Memory {
+        assert_eq!(self.stride, 1);
+        // SAFETY: as for `buffer`.
+        unsafe { Memory::new(self.start, self.len) }
     }
 
     /// The message's bytes. Panics when anything beside them was written.

@@ -4,4 +4,5 @@
 
 pub mod bytes;
 pub mod conformance;
+pub mod folder;
 pub mod idle;

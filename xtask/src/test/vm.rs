@@ -5,28 +5,31 @@
 //! run where no packets are lost, for theirs do not all get over it.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
 use super::{Options, Tally, hosts, report_failure};
-use crate::command::quietly;
+use crate::command::{quietly, quoted};
 use crate::project::Project;
-use crate::vm::{Kernel, Machines, Plan, run, set_up};
+use crate::set_up;
+use crate::vm::{self, Kernel, Machines, Plan, run};
 
 /// One boot: a name, machines, a command, and a word that all guests' outputs have.
 struct Case {
     name: &'static str,
     machines: Machines,
     /// `SUITE` stands for the conformance suite of the verbs transport, `BIN` for
-    /// the folder of installed programs.
+    /// the folder of installed programs, `FOREIGN` for a talk of our transport with peers that it
+    /// shares no code with.
     command: &'static str,
     expected: &'static str,
     /// Packets must have been lost, and sent again.
     lossy: bool,
 }
 
-fn cases() -> [Case; 4] {
+fn cases() -> [Case; 5] {
     [
         Case {
             name: "two guests and their devices",
@@ -55,6 +58,13 @@ fn cases() -> [Case; 4] {
             lossy: true,
         },
         Case {
+            name: "foreign peers",
+            machines: Machines::pair(None),
+            command: "ulimit -l unlimited; timeout 300 FOREIGN",
+            expected: "all have met",
+            lossy: false,
+        },
+        Case {
             name: "three guests",
             machines: Machines::guests(3),
             command: "for host in $VM_PEERS; do $VM_SSH $host true || exit; done; vm_barrier end; echo all are there",
@@ -68,7 +78,7 @@ fn cases() -> [Case; 4] {
 pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
     let chosen = |name: &str| options.filter.as_ref().is_none_or(|filter| name.contains(filter.as_str()));
     let mut tally = Tally::default();
-    let kernel = match set_up(project) {
+    let kernel = match vm::set_up(project) {
         Ok(kernel) => kernel,
         Err(why) => {
             println!("skipped: there can be no virtual machines here: {why:#}");
@@ -98,6 +108,9 @@ impl Case {
         let mut command = self.command.to_owned();
         if command.contains("SUITE") {
             command = command.replace("SUITE", &suite(project)?.display().to_string());
+        }
+        if command.contains("FOREIGN") {
+            command = command.replace("FOREIGN", &foreign(project)?);
         }
         command = command.replace("BIN", &project.prefix().join("bin").display().to_string());
         let outcome = run(
@@ -131,11 +144,33 @@ impl Case {
 
 /// Builds the conformance suite of the verbs transport, which the guests run as it is.
 fn suite(project: &Project) -> Result<PathBuf> {
-    let arguments = ["test", "--profile", "checked", "--package", "verbena-tests", "--test", "conformance_verbs"];
-    let mut cargo = project.cargo(&arguments);
-    cargo.args(["--no-run", "--quiet", "--message-format", "json"]);
+    let suite =
+        ["test", "--no-run", "--profile", "checked", "--package", "verbena-tests", "--test", "conformance_verbs"];
+    executable(project.cargo(&suite))
+}
+
+/// What a build makes.
+fn executable(mut cargo: Command) -> Result<PathBuf> {
+    cargo.args(["--quiet", "--message-format", "json"]);
     let ran = quietly(&mut cargo, Duration::from_secs(1800))?;
-    let mut messages = ran.stdout.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let executable = messages.find_map(|message| message["executable"].as_str().map(PathBuf::from));
-    executable.context("cargo names no executable")
+    let messages = ran.stdout.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let mut executables = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from));
+    executables.next_back().context("cargo names no executable")
+}
+
+/// The line that lets a process of ours meet a peer in C and one over the crate `ibverbs`.
+fn foreign(project: &Project) -> Result<String> {
+    set_up::provide(&[("libibverbs-dev", "peers of others"), ("libclang-dev", "the bindings of the crate ibverbs")])?;
+    let ours = ["build", "--profile", "checked", "--package", "verbena-tests", "--example", "verbs_foreign"];
+    let ours = executable(project.cargo(&ours))?;
+    let (folder, built) = (project.root.join("tests/foreign"), project.target.join("foreign"));
+    let mut rust = project.cargo(&["build", "--locked", "--manifest-path"]);
+    rust.arg(folder.join("Cargo.toml")).arg("--target-dir").arg(&built);
+    let rust = executable(rust)?;
+    let c = built.join("peer");
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-Wall", "-Wextra", "-Werror", "peer.c", "bell.c", "-libverbs", "-o"]).arg(&c);
+    quietly(cc.current_dir(&folder), Duration::from_secs(60))?;
+    let words = [ours, c, rust].map(|path| quoted(&path.display().to_string())).join(" ");
+    Ok(format!("{} $VM_GID {words}", quoted(&folder.join("meet.sh").display().to_string())))
 }
