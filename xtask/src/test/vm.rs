@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use super::{Options, Tally, hosts, report_failure};
+use super::{Options, Tally, hosts, programs, report_failure};
 use crate::command::{quietly, quoted};
 use crate::project::Project;
 use crate::set_up;
@@ -21,7 +21,7 @@ struct Case {
     name: &'static str,
     machines: Machines,
     /// `SUITE` stands for the conformance suite of the verbs transport, `BIN` for
-    /// the folder of installed programs, `FOREIGN` for a talk of our transport with peers that it
+    /// the folder of installed programs, `STREAM` for a program that sends for long, `FOREIGN` for a talk of our transport with peers that it
     /// shares no code with.
     command: &'static str,
     expected: &'static str,
@@ -29,7 +29,19 @@ struct Case {
     lossy: bool,
 }
 
-fn cases() -> [Case; 5] {
+/// The second guest loses its power in the middle of a stream of messages. The first is to hear of it after five
+/// seconds of silence and the turn of `mpiexec` that they end in; the rest is for a busy machine.
+const DEATH: &str = r#"[ $VM_ID = 0 ] || exec sleep infinity
+left() { local name; for name in stream mpiexec dbclient; do pgrep -lx $name; done; }
+cd /tmp; ulimit -l unlimited
+(until [ -e $VM_RESULTS/a_tenth ]; do sleep 0.1; done; echo $SECONDS >died; vm_die 1) &
+BIN/mpiexec --timeout 200 --dead-after 5 --agent $VM_SSH --hosts vm0:2,vm1:2 STREAM 300000 $VM_RESULTS/a_tenth 2>said
+code=$?; took=$((SECONDS - $(cat died))); cat said; left
+echo "exit code $code, $took s after its death"
+grep -q 'lost vm1 with ranks 2 to 3: it has said nothing for 5 s (--dead-after)' said && [ $code = 1 ] &&
+  [ $took -le 30 ] && [ -z "$(left)" ] && echo "vm1 and its ranks were reported in time""#;
+
+fn cases() -> [Case; 6] {
     [
         Case {
             name: "two guests and their devices",
@@ -65,6 +77,13 @@ fn cases() -> [Case; 5] {
             lossy: false,
         },
         Case {
+            name: "a machine that dies",
+            machines: Machines::guests(2),
+            command: DEATH,
+            expected: "vm1 and its ranks were reported in time",
+            lossy: false,
+        },
+        Case {
             name: "three guests",
             machines: Machines::guests(3),
             command: "for host in $VM_PEERS; do $VM_SSH $host true || exit; done; vm_barrier end; echo all are there",
@@ -86,7 +105,7 @@ pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
         }
     };
     for case in cases().iter().filter(|case| chosen(case.name)) {
-        match case.run(project, &kernel) {
+        match case.run(project, options, &kernel) {
             Ok(()) => tally.passed += 1,
             Err(error) => {
                 report_failure(case.name, &format!("{error:#}"), "");
@@ -104,13 +123,17 @@ pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
 }
 
 impl Case {
-    fn run(&self, project: &Project, kernel: &Kernel) -> Result<()> {
+    fn run(&self, project: &Project, options: &Options, kernel: &Kernel) -> Result<()> {
         let mut command = self.command.to_owned();
         if command.contains("SUITE") {
             command = command.replace("SUITE", &suite(project)?.display().to_string());
         }
         if command.contains("FOREIGN") {
             command = command.replace("FOREIGN", &foreign(project)?);
+        }
+        if command.contains("STREAM") {
+            let stream = programs::compiled(project, options, "stream")?;
+            command = command.replace("STREAM", &stream.display().to_string());
         }
         command = command.replace("BIN", &project.prefix().join("bin").display().to_string());
         let outcome = run(
@@ -125,7 +148,8 @@ impl Case {
                 show: false,
             },
         )?;
-        let outputs: Vec<&str> = outcome.guests.iter().map(|guest| guest.output.as_str()).collect();
+        let alive = outcome.guests.iter().filter(|guest| !guest.died);
+        let outputs: Vec<&str> = alive.map(|guest| guest.output.as_str()).collect();
         let printed = outputs.join("---\n");
         anyhow::ensure!(outcome.success(), "{}{printed}", outcome.summary());
         anyhow::ensure!(

@@ -94,6 +94,12 @@ impl Guest {
         !matches!(self.qemu.try_wait(), Ok(None))
     }
 
+    /// Ends it without a word, as a machine that loses its power.
+    pub(super) fn kill(&mut self) {
+        let _ = self.qemu.kill();
+        let _ = self.qemu.wait();
+    }
+
     /// Pulls the cable of its card, or puts it back.
     pub(super) fn link(&mut self, up: bool) -> Result<()> {
         let monitor = self.qemu.stdin.as_mut().context("no monitor")?;
@@ -104,8 +110,7 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        let _ = self.qemu.kill();
-        let _ = self.qemu.wait();
+        self.kill();
     }
 }
 

@@ -40,6 +40,8 @@ pub(crate) struct Outcome {
 pub(crate) struct Ended {
     /// Its exit code; `None` if it did not end.
     pub(crate) code: Option<i32>,
+    /// It was ended from outside, by `vm_die`.
+    pub(crate) died: bool,
     /// All that it printed.
     pub(crate) output: String,
     /// Device, name and value.
@@ -47,9 +49,9 @@ pub(crate) struct Ended {
 }
 
 impl Outcome {
-    /// Every command ended with 0.
+    /// Every command ended with 0, but for those of guests that were to die.
     pub(crate) fn success(&self) -> bool {
-        self.guests.iter().all(|guest| guest.code == Some(0))
+        self.guests.iter().all(|guest| guest.died || guest.code == Some(0))
     }
 
     /// The sum of all counters whose name has this text in it.
@@ -62,7 +64,8 @@ impl Outcome {
     pub(crate) fn summary(&self) -> String {
         let mut text = String::new();
         for (id, guest) in self.guests.iter().enumerate() {
-            let code = guest.code.map_or("did not end".into(), |code| format!("exit code {code}"));
+            let none = if guest.died { "died" } else { "did not end" };
+            let code = guest.code.map_or(none.into(), |code| format!("exit code {code}"));
             let _ = writeln!(text, "vm{id}: {code}");
             let mut devices: Vec<&str> = guest.counters.iter().map(|(device, ..)| device.as_str()).collect();
             devices.dedup();
@@ -304,7 +307,12 @@ impl<'a> Running<'a> {
                 return Ok(true);
             }
             for id in 0..self.guests.len() {
-                if self.guests[id].has_ended() {
+                if !self.has("died", id) && self.plan.results.join(format!("die.{id}")).exists() {
+                    self.guests[id].kill();
+                    fs::write(self.plan.results.join(format!("died.{id}")), "")?;
+                    self.say(&format!("vm{id} is dead"));
+                }
+                if !self.has("died", id) && self.guests[id].has_ended() {
                     bail!("vm{id} has stopped\n{}", self.last_words(id));
                 }
             }
@@ -346,8 +354,9 @@ impl<'a> Running<'a> {
         self.plan.results.join(format!("{name}.{id}")).exists()
     }
 
+    /// The dead have nothing more to write.
     fn all_have(&self, name: &str) -> bool {
-        (0..self.guests.len()).all(|id| self.has(name, id))
+        (0..self.guests.len()).all(|id| self.has(name, id) || self.has("died", id))
     }
 
     /// The end of a guest's console, and what QEMU complained of.
@@ -417,6 +426,7 @@ fn ended(results: &Path, id: u32) -> Ended {
     };
     Ended {
         code: text("code").trim().parse().ok(),
+        died: results.join(format!("died.{id}")).exists(),
         output: text("output"),
         counters: text("counters").lines().filter_map(counter).collect(),
     }
@@ -430,8 +440,8 @@ mod tests {
     fn a_summary_names_codes_and_what_went_wrong_on_the_wire() {
         let counter = |name: &str, value| ("rxe0".to_owned(), name.to_owned(), value);
         let counters = vec![counter("rcvd_seq_err", 3), counter("sent_pkts", 100), counter("send_err", 0)];
-        let good = Ended { code: Some(0), output: String::new(), counters };
-        let bad = Ended { code: None, output: String::new(), counters: Vec::new() };
+        let good = Ended { code: Some(0), died: false, output: String::new(), counters };
+        let bad = Ended { code: None, died: false, output: String::new(), counters: Vec::new() };
         let outcome = Outcome {
             guests: vec![good, bad],
             booted: Duration::from_secs(2),

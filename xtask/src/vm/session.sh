@@ -17,6 +17,11 @@ vm_cable() {
   mv "$VM_RESULTS/cable.new.$VM_ID" "$VM_RESULTS/cable.$VM_ID"
 }
 
+# vm_die GUEST: end that guest's machine at once, as if it lost its power. Its command counts as well done.
+vm_die() {
+  : >"$VM_RESULTS/die.$1"
+}
+
 # vm_listening PORT: wait until a program of this guest listens on it.
 vm_listening() {
   local hex
@@ -51,4 +56,4 @@ vm_between() {
   vm_barrier "done.$VM_STEP"
   return $code
 }
-export -f vm_barrier vm_cable vm_listening vm_between
+export -f vm_barrier vm_cable vm_die vm_listening vm_between
