@@ -80,9 +80,9 @@ impl Core {
             Some(job) => job,
             None => Job::singleton().map_err(|error| Error::new(Class::Other, error.to_string()))?,
         };
-        wait::set_up(&job, spin(&job, knobs));
         let me = Peer(job.rank);
-        let routes = routes(&job, knobs)?;
+        let (routes, spin) = routes(&job, knobs)?;
+        wait::set_up(&job, spin, matches!(routes, Routes::Hosts(_)));
         let settings = Settings { unexpected_bytes_per_peer: share(knobs, job.size) };
         let everyone = Group::world(job.size);
         Ok(Core {
@@ -106,28 +106,32 @@ fn share(knobs: &Knobs, size: u32) -> u64 {
     (knobs.bytes(knob::PT2PT_UNEXPECTED_MAX) / u64::from(size.saturating_sub(1).max(1))).max(LEAST)
 }
 
-/// How long to spin: not at all when ranks outnumber the processors.
-fn spin(job: &Job, knobs: &Knobs) -> Duration {
+/// How long to spin: not at all when there are fewer processors than ranks, and for the kernel
+/// where it does an adapter's work.
+fn spin(job: &Job, knobs: &Knobs, far: Option<&Rails>) -> Duration {
     if let Some(chosen) = knobs.duration(knob::WAIT_SPIN) {
         return chosen;
     }
-    if job.is_crowded() { Duration::ZERO } else { Duration::from_millis(5) }
+    let kernel = far.is_some_and(Rails::is_emulated);
+    if job.local_size + u32::from(kernel) > job.processors { Duration::ZERO } else { Duration::from_millis(5) }
 }
 
-fn routes(job: &Job, knobs: &Knobs) -> Result<Routes> {
-    if job.size == 1 {
-        return Ok(Routes::Alone);
-    }
-    if job.local_size == job.size {
-        return Ok(near(job, knobs)?.map_or(Routes::Alone, Routes::Shm));
+/// The ways to all others, and how long to spin.
+fn routes(job: &Job, knobs: &Knobs) -> Result<(Routes, Duration)> {
+    let (is_alone, is_on_one_host) = (job.size == 1, job.local_size == job.size);
+    if is_alone || is_on_one_host {
+        let spin = spin(job, knobs, None);
+        let near = if is_alone { None } else { near(job, knobs, spin)? };
+        return Ok((near.map_or(Routes::Alone, Routes::Shm), spin));
     }
     let far = far(job, knobs).map_err(|why| no_way_to_other_hosts(job, &why))?;
-    let near = if job.local_size > 1 { near(job, knobs)? } else { None };
-    Ok(Routes::Hosts(Box::new(Hosts::new(job.local_ranks(), near, far))))
+    let spin = spin(job, knobs, Some(&far));
+    let near = if job.local_size > 1 { near(job, knobs, spin)? } else { None };
+    Ok((Routes::Hosts(Box::new(Hosts::new(job.local_ranks(), near, far))), spin))
 }
 
 /// The way to the ranks of this host; `None` without a launcher.
-fn near(job: &Job, knobs: &Knobs) -> Result<Option<ShmTransport>> {
+fn near(job: &Job, knobs: &Knobs, spin: Duration) -> Result<Option<ShmTransport>> {
     let Some((file, offset)) = job.segment() else { return Ok(None) };
     let ring_bytes = knobs.bytes(knob::SHM_RING_BYTES);
     let pool_bytes = knobs.bytes(knob::SHM_POOL_BYTES);
@@ -140,7 +144,7 @@ fn near(job: &Job, knobs: &Knobs) -> Result<Option<ShmTransport>> {
             knobs::SingleCopy::Off => SingleCopy::Off,
             _ => SingleCopy::Auto,
         },
-        rare_sleeps: !spin(job, knobs).is_zero(),
+        rare_sleeps: !spin.is_zero(),
     };
     let peers = job.local_ranks().map(Peer).collect();
     let inside = (0..job.local_size).map(|local| job.board().entry(local).inside()).collect();

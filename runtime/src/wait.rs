@@ -4,7 +4,7 @@
 //! Below MPI_THREAD_MULTIPLE the one thread in MPI does all of that here. At that
 //! level it tries once here, and then takes its place among the [`waiters`].
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use bootstrap::{Job, Waiting};
@@ -102,10 +102,10 @@ impl Patience {
         // The clock is read once in 64 polls: a poll of an empty ring costs less.
         let spin = spin();
         if !spin.is_zero() && (polls % 64 != 0 || since.elapsed() < spin) {
-            std::hint::spin_loop();
+            breathe();
             return Patience::Spinning { since, polls };
         }
-        if spin.is_zero() && polls <= TURNS && pass_the_turn() {
+        if spin.is_zero() && polls <= TURNS && LOCAL_RANKS.load(Ordering::Relaxed) > 1 && pass_the_turn() {
             return Patience::Spinning { since, polls };
         }
         let awaited = awaited();
@@ -121,7 +121,8 @@ impl Patience {
 }
 
 /// How often a waiting rank lets others run before it sleeps, where ranks take turns
-/// on their processors: nobody has to wake it then.
+/// on their processors: nobody has to wake it then. One that is alone on its host has nobody to
+/// make way for.
 const TURNS: u32 = 16;
 /// Whoever takes a turn this long does something else than waiting for a message, and a
 /// rank that sleeps runs sooner than one that is behind it in the queue.
@@ -152,8 +153,21 @@ pub(crate) static LOCAL_RANKS: AtomicU32 = AtomicU32::new(1);
 /// Processors for them.
 pub(crate) static PROCESSORS: AtomicU32 = AtomicU32::new(1);
 
+/// Whether there is a device to poll.
+static DEVICE: AtomicBool = AtomicBool::new(false);
+
+/// Between two polls: lets the processor rest, but not where a device is polled. Its poll is long
+/// enough, and in an emulated machine each rest stops the emulation.
+#[inline]
+pub(crate) fn breathe() {
+    if !DEVICE.load(Ordering::Relaxed) {
+        std::hint::spin_loop();
+    }
+}
+
 /// Once, when the process learns its place.
-pub(crate) fn set_up(job: &Job, spin: Duration) {
+pub(crate) fn set_up(job: &Job, spin: Duration, device: bool) {
+    DEVICE.store(device, Ordering::Relaxed);
     SPIN_MICROS.store(spin.as_micros().min(u32::MAX.into()) as u32, Ordering::Relaxed);
     LOCAL_RANKS.store(job.local_size, Ordering::Relaxed);
     PROCESSORS.store(job.processors, Ordering::Relaxed);

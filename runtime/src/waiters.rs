@@ -618,7 +618,7 @@ impl Idle {
         if gate::is_wanted() {
             std::thread::yield_now();
         }
-        std::hint::spin_loop();
+        wait::breathe();
         self.polls += 1;
         let spin = wait::spin();
         // The clock is read once in 64 polls: a poll of an empty ring costs less.

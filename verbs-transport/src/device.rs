@@ -72,6 +72,13 @@ impl Port {
         self.attr.link_layer == link_layer::ETHERNET
     }
 
+    /// True where the kernel does by itself what an adapter would do (`rdma_rxe`, `siw`): it
+    /// needs a processor for that, and one that polls is not there for it.
+    pub fn is_emulated(&self) -> bool {
+        let place = std::fs::canonicalize(format!("/sys/class/infiniband/{}", self.device));
+        place.is_ok_and(|place| place.starts_with("/sys/devices/virtual"))
+    }
+
     /// The way to another port.
     pub fn way_to(&self, other: &Address, settings: &Settings) -> AhAttr {
         let mut way =
