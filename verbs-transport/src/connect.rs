@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fabric::knobs::Rendezvous;
+use fabric::knobs::{Registration, Rendezvous};
 use fabric::{Limits, Lost, Peer};
 use rustc_hash::FxHashMap;
 
@@ -15,7 +15,7 @@ use crate::bell::{Bell, random_psn};
 use crate::device::Port;
 use crate::handshake::{Actions, Heard, Phase};
 use crate::hello::{Door, Hello, Kind};
-use crate::ibv::layout::{access, qp_mask as mask, qp_state as state};
+use crate::ibv::layout::{access, port_state, qp_mask as mask, qp_state as state};
 use crate::ibv::{Ah, Channel, Cq, Pd, Qp, QpAttr, Srq, Wc};
 use crate::memory::Pool;
 use crate::pair::{AT_ONCE, EXTRA, Pair, SPARE};
@@ -215,6 +215,11 @@ impl VerbsTransport {
         self.registrations.made()
     }
 
+    /// How registrations of buffers are kept: never `Auto`.
+    pub fn registration(&self) -> Registration {
+        self.registrations.way()
+    }
+
     /// The port in use.
     pub fn port(&self) -> &Port {
         &self.port
@@ -294,6 +299,7 @@ impl VerbsTransport {
             } else if pair.is_calling() {
                 if now >= pair.ring_at {
                     self.greet(at);
+                    self.notice(at, now);
                 }
                 self.unsettle(at);
             } else if pair.shake.phase == Phase::Idle && pair.needs_connection() {
@@ -307,6 +313,27 @@ impl VerbsTransport {
                 }
             }
         }
+    }
+
+    /// Says once that a peer that was never connected does not answer. It may compute, so
+    /// nothing else follows.
+    fn notice(&mut self, at: usize, now: Instant) {
+        let (pair, limit) = (&mut self.pairs[at], self.settings.call_notice);
+        let Some(door) = pair.door.filter(|_| !pair.noticed && now - pair.since > limit) else { return };
+        pair.noticed = true;
+        let is_up = self.port.context.port(self.port.number).is_ok_and(|attr| attr.state == port_state::ACTIVE);
+        eprintln!(
+            "verbena: rank {} has called rank {} ({}) for {} s over RDMA without an answer, on {}{}. It answers in its next \
+             MPI call; if it is in one, the network does not carry the calls: see that both ports are up, that there is a \
+             route between these addresses (another verbs.gid_index?), and that no firewall holds UDP port 4791 (RoCE v2); \
+             `verbena doctor --rdma` on both hosts",
+            self.me.0,
+            pair.peer.0,
+            door.address,
+            limit.as_secs_f64(),
+            self.port,
+            if is_up { "" } else { ", WHICH IS DOWN NOW" },
+        );
     }
 
     /// When `tend` is due.
@@ -459,7 +486,7 @@ impl VerbsTransport {
         };
         let what = mask::STATE | mask::TIMEOUT | mask::RETRY_CNT | mask::RNR_RETRY | mask::SQ_PSN;
         qp.modify(attr, what | mask::MAX_QP_RD_ATOMIC)?;
-        (pair.told, pair.window) = (pair.consumed, pair.granted);
+        (pair.told, pair.window, pair.noticed) = (pair.consumed, pair.granted, true);
         self.replay(at);
         self.work_on(at);
         Ok(())

@@ -102,17 +102,19 @@ impl fmt::Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if self.is_ethernet() { "RoCE" } else { "InfiniBand" };
         let packet = 128u32 << self.attr.active_mtu.min(5);
-        write!(
-            f,
-            "port {} of {}, {kind}, packets of {packet} bytes, GID {} ",
-            self.number, self.device, self.gid_index
-        )?;
-        let raw = self.address.gid.raw;
-        match raw {
+        let (number, device, index, address) = (self.number, &self.device, self.gid_index, self.address);
+        write!(f, "port {number} of {device}, {kind}, packets of {packet} bytes, GID {index} {address}")
+    }
+}
+
+/// The GID, as IPv4 where it is one.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.gid.raw {
             [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d] => {
                 write!(f, "{}", std::net::Ipv4Addr::new(a, b, c, d))
             }
-            _ => write!(f, "{}", std::net::Ipv6Addr::from(raw)),
+            raw => write!(f, "{}", std::net::Ipv6Addr::from(raw)),
         }
     }
 }

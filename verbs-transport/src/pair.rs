@@ -104,6 +104,8 @@ pub(crate) struct Pair {
     pub(crate) broke_at: Option<Instant>,
     /// Breaks in a row without a frame consumed.
     pub(crate) breaks: u32,
+    /// Nothing more need be said of calls that nobody answers: it has answered, or it was said.
+    pub(crate) noticed: bool,
     /// Somebody waits for room.
     pub(crate) starved: bool,
     /// It was asked to tell what it has consumed.
@@ -146,6 +148,7 @@ impl Pair {
             pause: 0,
             broke_at: None,
             breaks: 0,
+            noticed: false,
             starved: false,
             asked_for_credit: false,
             owes_credit: false,

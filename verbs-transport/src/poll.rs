@@ -11,6 +11,8 @@ use crate::post::{note, put};
 const BATCHES: usize = 4;
 /// Polls between two looks at what is unsettled.
 const TEND: u64 = 16;
+/// Polls between two looks at the device's events, a call of the system each. Who sleeps is woken by them.
+const EVENTS: u64 = 4096;
 
 impl VerbsTransport {
     /// Hands over what has arrived; true if there was anything.
@@ -20,6 +22,9 @@ impl VerbsTransport {
         let mut moved = false;
         if !self.unsettled.is_empty() && self.polls.is_multiple_of(TEND) {
             self.tend();
+        }
+        if self.polls.is_multiple_of(EVENTS) {
+            self.hear_device();
         }
         for _ in 0..BATCHES {
             let taken = match std::mem::take(&mut self.stashed) {

@@ -10,7 +10,7 @@
 //! fails on a further port goes again on the first, which alone says who is lost.
 
 use std::os::fd::RawFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fabric::{
@@ -78,13 +78,19 @@ impl Rails {
         let store = Arc::new(Mutex::new(store));
         let named = |suffix| Box::new(Named { store: Arc::clone(&store), suffix });
         let mut others = Vec::new();
-        for (number, device) in settings.rails.iter().take(MOST - 1).enumerate() {
-            let device = Some(device.clone());
+        for (number, (device, port)) in further(&settings.rails)?.into_iter().enumerate() {
             let lost_after = settings.lost_after.min(PATIENCE);
             // There are no frames on it to have room for.
             let (credits, eager_max) = (4, 64);
-            let own =
-                Settings { device, port: None, gid_index: None, lost_after, credits, eager_max, ..settings.clone() };
+            let own = Settings {
+                device: Some(device),
+                port,
+                gid_index: None,
+                lost_after,
+                credits,
+                eager_max,
+                ..settings.clone()
+            };
             others.push(VerbsTransport::open(own, me, size, secret, named(format!("/{}", number + 1)))?);
         }
         let first = VerbsTransport::open(settings, me, size, secret, named(String::new()))?;
@@ -293,16 +299,49 @@ impl Transport for Rails {
     }
 }
 
+impl Named {
+    fn shared(&self) -> MutexGuard<'_, Box<dyn Store>> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Store for Named {
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
-        self.store.lock().unwrap_or_else(PoisonError::into_inner).put(&format!("{key}{}", self.suffix), value)
+        self.shared().put(&format!("{key}{}", self.suffix), value)
     }
 
     fn try_value(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
-        self.store.lock().unwrap_or_else(PoisonError::into_inner).try_value(&format!("{key}{}", self.suffix))
+        self.shared().try_value(&format!("{key}{}", self.suffix))
     }
 
     fn fd(&self) -> Option<RawFd> {
-        self.store.lock().unwrap_or_else(PoisonError::into_inner).fd()
+        self.shared().fd()
+    }
+}
+
+/// Device, and port if one is named, of each rail.
+fn further(rails: &[String]) -> Result<Vec<(String, Option<u8>)>, Unavailable> {
+    let wrong = || Unavailable::Rails(rails.join(","));
+    let parse = |rail: &String| match rail.split_once(':') {
+        None => Ok((rail.clone(), None)),
+        Some(("", _)) => Err(wrong()),
+        Some((device, port)) => Ok((device.to_owned(), Some(port.parse().map_err(|_| wrong())?))),
+    };
+    if rails.len() < MOST { rails.iter().map(parse).collect() } else { Err(wrong()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rails_are_devices_or_their_ports_and_at_most_three() {
+        let further = |list: &[&str]| further(&list.iter().map(|&rail| rail.to_owned()).collect::<Vec<_>>());
+        let found = further(&["mlx5_1", "mlx5_2:2"]).unwrap();
+        assert_eq!(found, [("mlx5_1".to_owned(), None), ("mlx5_2".to_owned(), Some(2))]);
+        for wrong in [&["a", "b", "c", "d"][..], &["a:"], &["a:x"], &[":1"], &["a:256"]] {
+            let why = further(wrong).unwrap_err().to_string();
+            assert!(why.contains(&wrong.join(",")), "{why}");
+        }
     }
 }

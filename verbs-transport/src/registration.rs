@@ -92,6 +92,15 @@ impl Registrations {
         })
     }
 
+    /// How they are kept.
+    pub(crate) fn way(&self) -> Registration {
+        match self.way {
+            Way::Message => Registration::None,
+            Way::Watched(_) => Registration::Userfaultfd,
+            Way::Everything(_) => Registration::Odp,
+        }
+    }
+
     /// A registration that holds `memory`, for the length of one transfer.
     pub(crate) fn hold(&mut self, memory: Memory, access: i32) -> io::Result<Arc<Mr>> {
         let bytes = memory.addr() as usize..memory.addr() as usize + memory.len();

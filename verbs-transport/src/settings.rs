@@ -9,7 +9,7 @@ use fabric::knobs::{Knobs, Registration, Rendezvous, RoceVersion, knob};
 pub struct Settings {
     /// Device by name; `None`: the first that is usable.
     pub device: Option<String>,
-    /// Further devices, by name, that carry parts of large reads.
+    /// Further devices, as name or name:port, that carry parts of large reads.
     pub rails: Vec<String>,
     /// Port, from 1; `None`: the first that is usable.
     pub port: Option<u8>,
@@ -45,6 +45,8 @@ pub struct Settings {
     pub retries: u8,
     /// How long a connection that broke may take to come back.
     pub lost_after: Duration,
+    /// How long a first call may go unanswered before a line says so.
+    pub call_notice: Duration,
 }
 
 impl Settings {
@@ -71,6 +73,7 @@ impl Settings {
             ack_timeout: small(knobs.count(knob::VERBS_ACK_TIMEOUT)),
             retries: small(knobs.count(knob::VERBS_RETRIES)),
             lost_after: knobs.duration(knob::VERBS_LOST_AFTER).unwrap_or(Duration::from_secs(600)),
+            call_notice: knobs.duration(knob::VERBS_CALL_NOTICE).unwrap_or(Duration::from_secs(10)),
         }
     }
 }

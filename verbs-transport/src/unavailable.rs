@@ -76,6 +76,11 @@ pub enum Unavailable {
         /// What is missing.
         why: String,
     },
+    /// Ports that were asked for beside the first can't be.
+    #[error(
+        "verbs.rails = \"{0}\" must name at most three devices, each as name or name:port, as in \"mlx5_1,mlx5_2:1\""
+    )]
+    Rails(String),
     /// The port that was asked for is not there.
     #[error(
         "the RDMA device {device} has no port {port} (verbs.port), but ports 1 to {count}. Set verbs.port to one of these, or auto"
@@ -165,6 +170,7 @@ mod tests {
             Unavailable::NoSuchPort { device: device(), port: 3, count: 2 },
             Unavailable::NoPkey { device: device(), port: 1, pkey: 0x7fff },
             Unavailable::Memlock { limit: 64 << 10 },
+            Unavailable::Rails("a,b,c,d".into()),
             Unavailable::Registration { way: "odp", why: "the device does not page on demand".into() },
         ];
         for reason in reasons {

@@ -117,11 +117,19 @@ impl VerbsTransport {
         if completions {
             self.cq.take_event();
         }
-        while let Some(event) = events.then(|| self.port.context.next_event()).flatten() {
-            self.on_event(event);
+        if events {
+            self.hear_device();
         }
         if !self.unsettled.is_empty() {
             self.tend();
+        }
+    }
+
+    /// What the device has to report.
+    #[cold]
+    pub(crate) fn hear_device(&mut self) {
+        while let Some(event) = self.port.context.next_event() {
+            self.on_event(event);
         }
     }
 

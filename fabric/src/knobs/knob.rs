@@ -262,7 +262,7 @@ knobs! {
     VERBS_DEVICE: Name = Row::name("verbs.device",
         "RDMA device to use, as ibv_devices lists it (auto: the first with an active port)");
     VERBS_RAILS: Name = Row::name("verbs.rails",
-        "up to three further RDMA devices, with commas between them, over which reads of large messages are spread (auto: none)");
+        "up to three further RDMA devices, as name or name:port, with commas between them, over which reads of large messages are spread (auto: none)");
     VERBS_PORT: Index = Row::index("verbs.port", 255,
         "port of the RDMA device, from 1 (auto: the first that is active)");
     VERBS_GID_INDEX: Index = Row::index("verbs.gid_index", 65_535,
@@ -297,6 +297,8 @@ knobs! {
         "how often the RDMA device sends again before the connection counts as broken and is made anew");
     VERBS_LOST_AFTER: Time = Row::time("verbs.lost_after", Duration::from_secs(86_400),
         "how long a broken RDMA connection is tried to be made anew before its peer counts as lost (auto: 10 minutes)");
+    VERBS_CALL_NOTICE: Time = Row::time("verbs.call_notice", Duration::from_secs(86_400),
+        "how long a process is called over RDMA for the first time without an answer before a line on standard error says so (auto: 10 s)");
     TCP_EAGER_MAX: Bytes = Row::bytes("tcp.eager_max", 64 * K, 64..=16 * M,
         "largest message sent over TCP without asking the receiver first, where that transport is in use");
     PT2PT_UNEXPECTED_MAX: Bytes = Row::bytes("pt2pt.unexpected_max", 64 * M, 4 * K..=64 * G,

@@ -21,8 +21,8 @@ struct Case {
     name: &'static str,
     machines: Machines,
     /// `SUITE` stands for the conformance suite of the verbs transport, `BIN` for
-    /// the folder of installed programs, `STREAM` for a program that sends for long, `FOREIGN` for a talk of our transport with peers that it
-    /// shares no code with.
+    /// the folder of installed programs, `STREAM` and `SINGLE` for C programs, `FOREIGN` for a talk of
+    /// our transport with peers that it shares no code with.
     command: &'static str,
     expected: &'static str,
     /// Packets must have been lost, and sent again.
@@ -41,7 +41,23 @@ echo "exit code $code, $took s after its death"
 grep -q 'lost vm1 with ranks 2 to 3: it has said nothing for 5 s (--dead-after)' said && [ $code = 1 ] &&
   [ $took -le 30 ] && [ -z "$(left)" ] && echo "vm1 and its ranks were reported in time""#;
 
-fn cases() -> [Case; 6] {
+/// Calls that nobody answers, for nothing leads from one address to the other; then memory that may be read, or may
+/// not be, by those who have no right to trace.
+const REFUSALS: &str = r#"cd /tmp; ulimit -l unlimited
+ip addr add 192.168.9$VM_ID.1/32 dev eth0; vm_barrier addresses
+for id in 0 1; do ip neigh replace 192.168.9$id.1 lladdr 02:00:00:00:00:99 dev eth0 nud permanent; done
+[ $VM_ID = 0 ] || { vm_barrier end; echo all was refused as it should be; exit; }
+BIN/mpiexec --timeout 100 --agent $VM_SSH --hosts vm0:1,vm1:1 --set verbs.gid_index=2 --set verbs.call_notice=3s STREAM 100 x 2>said &
+until grep -q 'without an answer' said || ! kill -0 $!; do sleep 0.1; done
+sleep 1; kill $!; wait $!; cat said; vm_barrier end
+[ $(grep -c 'rank 0 has called rank 1 (192.168.91.1) for 3 s over RDMA without an answer' said) = 1 ] || exit 1
+for row in "0 read" "1 read" "2 refused" "3 refused"; do
+  echo ${row% *} >/proc/sys/kernel/yama/ptrace_scope && echo kernel.yama.ptrace_scope is ${row% *} &&
+    setpriv --inh-caps -sys_ptrace --bounding-set -sys_ptrace BIN/mpiexec --timeout 100 -n 2 SINGLE ${row#* } || exit 1
+done
+echo all was refused as it should be"#;
+
+fn cases() -> [Case; 7] {
     [
         Case {
             name: "two guests and their devices",
@@ -81,6 +97,13 @@ fn cases() -> [Case; 6] {
             machines: Machines::guests(2),
             command: DEATH,
             expected: "vm1 and its ranks were reported in time",
+            lossy: false,
+        },
+        Case {
+            name: "what is refused",
+            machines: Machines::guests(2),
+            command: REFUSALS,
+            expected: "all was refused as it should be",
             lossy: false,
         },
         Case {
@@ -131,9 +154,11 @@ impl Case {
         if command.contains("FOREIGN") {
             command = command.replace("FOREIGN", &foreign(project)?);
         }
-        if command.contains("STREAM") {
-            let stream = programs::compiled(project, options, "stream")?;
-            command = command.replace("STREAM", &stream.display().to_string());
+        for (word, program) in [("STREAM", "stream"), ("SINGLE", "single_copy")] {
+            if command.contains(word) {
+                let program = programs::compiled(project, options, program)?;
+                command = command.replace(word, &program.display().to_string());
+            }
         }
         command = command.replace("BIN", &project.prefix().join("bin").display().to_string());
         let outcome = run(

@@ -6,7 +6,7 @@
 use std::fs::read_to_string;
 use std::time::{Duration, Instant};
 
-use fabric::knobs::{Knobs, Sources};
+use fabric::knobs::{Knobs, Registration, Sources};
 use fabric::{Header, Kind, Lost, Peer, Post, Sink, Transport};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use rustix::process::{Resource, getrlimit};
@@ -46,6 +46,7 @@ pub(crate) fn run(rdma: bool) -> Result<(), String> {
     ];
     if has_port {
         findings.push(("locked memory", locked_memory()));
+        findings.push(("registration", registration(&settings, rdma)));
         findings.push(("RDMA message", message(&settings).map_or_else(|why| missing(why, rdma), Good)));
     }
     println!("{}", rustix::system::uname().nodename().to_string_lossy());
@@ -114,6 +115,23 @@ fn locked_memory() -> Finding {
         )),
         Some(most) => Good(format!("at most {} MiB for each process", most >> 20)),
         None => Good("unlimited".into()),
+    }
+}
+
+/// How buffers of large messages stay registered.
+fn registration(settings: &Settings, rdma: bool) -> Finding {
+    let transport = VerbsTransport::open(settings.clone(), Peer(0), 2, [1; 32], Box::new(Together::default()));
+    let asked = settings.registration;
+    match transport.map(|transport| transport.registration()) {
+        Err(why) => missing(why.to_string(), rdma),
+        Ok(Registration::Odp) => Good("odp: the device asks for pages when it needs them".into()),
+        Ok(Registration::None) if asked == Registration::None => Good("none, as verbs.registration says".into()),
+        Ok(Registration::None) => Without(
+            "none: every large message is registered anew. userfaultfd would keep them: it needs Linux 5.18, and in a \
+             container a seccomp profile that allows the call"
+                .into(),
+        ),
+        Ok(_) => Good("userfaultfd: buffers stay registered while their pages stay".into()),
     }
 }
 
