@@ -68,7 +68,18 @@ fn enter<R>(news: bool, work: impl FnOnce(&mut Process) -> R) -> R {
 /// As [`with`], at MPI_THREAD_MULTIPLE, for work on the waiting threads. It
 /// asks their questions itself if it changes anything.
 pub(crate) fn with_waiters<R>(work: impl FnOnce(&mut Process, &mut Waiters) -> R) -> R {
-    let mut waiters = lock();
+    among_waiters(lock(), work)
+}
+
+/// The same, if nobody is inside.
+pub(crate) fn try_with_waiters<R>(work: impl FnOnce(&mut Process, &mut Waiters) -> R) -> Option<R> {
+    Some(among_waiters(GATE.mutex.try_lock().ok()?, work))
+}
+
+fn among_waiters<R>(
+    mut waiters: MutexGuard<'static, Waiters>,
+    work: impl FnOnce(&mut Process, &mut Waiters) -> R,
+) -> R {
     let inside = Inside::enter();
     // SAFETY: this thread is alone inside, for it holds the mutex.
     let result = work(unsafe { &mut *GATE.process.get() }, &mut waiters);

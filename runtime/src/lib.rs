@@ -8,7 +8,7 @@
 //!
 //! The C ABI and the Rust API are thin layers over this crate.
 
-#![deny(unsafe_code)] // allowed in `gate`, `attendant`, `bed`, `waiters`, `watcher`, `recorder`, `abort`, `generalized`, `bsend`, `collective`, `letters`, `topology`
+#![deny(unsafe_code)] // allowed in `gate`, `attendant`, `bed`, `waiters`, `watcher`, `recorder`, `abort`, `generalized`, `bsend`, `collective`, `letters`, `thread`, `topology`
 
 mod abort;
 mod addresses;
@@ -36,6 +36,7 @@ pub mod request;
 mod routes;
 pub mod session;
 pub mod split;
+mod thread;
 pub mod topology;
 mod traffic;
 mod wait;

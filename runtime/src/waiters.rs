@@ -19,21 +19,26 @@
 //! - Only the driver arms the transport, and only when nobody is in its bed
 //!   (`in_bed`): a wake from outside always finds the right sleeper.
 //! - A question is only called, and a word only written to, while it is in the
-//!   list, that is before its thread can return.
+//!   list or among the deferred, that is before its thread can return.
+//! - While anybody is deferred, there is a deputy.
 //!
-//! When threads outnumber processors (`is_scarce`), a running thread is worth
-//! more than a woken one: answered threads are not woken at once but when the driver
-//! has had nothing to do for a while ([`HAND_OVER`]), or when the deputy's time is up, as
-//! they would wait for their turn in the scheduler's queue. Changing threads for each
-//! message would cost ten times the message.
-//! - When the deputy's time is up, the driver stays: it and its peer in another process are
-//!   both running, and would lose each other. The others have their turn beside it.
-//! - When the driver has nothing to do, one that is answered takes its place.
+//! When threads outnumber processors (`is_scarce`), they take **turns**: who drives keeps the
+//! processor, for changing threads with each message would cost ten times the message.
+//! Whoever is answered is deferred: it sleeps on until it is given the turn, and the role.
+//! - When the driver has had nothing to do for a while ([`HAND_OVER`]), the turn goes to the one
+//!   that was answered last: whoever answered it is running, in another process.
+//! - When the driver has had its [`TURN`], it goes to the one that has waited longest.
+//! - When a thread ends, or has left MPI and nobody has made progress for the deputy's time,
+//!   others have the turn.
+//!
+//! Where threads of two processes talk in pairs, each process so follows the other to its
+//! next thread, and both begin a turn of the same length.
 
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bootstrap::Waiting;
@@ -43,22 +48,25 @@ use crate::bed::{Bed, futex_wait, futex_wake};
 use crate::gate;
 use crate::process::{Process, Progress};
 use crate::recorder;
+use crate::thread::{Thread, is_scarce};
 use crate::wait;
 use crate::word::Word;
 
 /// How long a deputy sleeps: what a waiting thread loses at most when the driver
 /// has left MPI and does not come back.
 const SLICE: Duration = Duration::from_micros(200);
-/// The same when threads outnumber processors. Longer, for it is also how long a
-/// thread runs undisturbed by those that are answered.
+/// The same when threads outnumber processors. Longer, for it interrupts who has the turn.
 const SCARCE_SLICE: Duration = Duration::from_millis(1);
+/// So many of these are a turn, if others are answered: about what the kernel gives a thread.
+const TURN: u32 = 4;
 /// How long a driver spins when threads outnumber processors.
 const SCARCE_SPIN: Duration = Duration::from_micros(200);
-/// How many microseconds it then looks in vain before it makes way for threads that are
-/// answered: longer than its peer is away when another thread has a short turn there. Drawn
-/// anew each time: two processes whose running threads wait for threads of the other that are
-/// asleep must not both change theirs, again and again.
-const HAND_OVER: std::ops::Range<u32> = 20..100;
+/// Letting others run takes longer only where others want the same processor.
+const ALONE: Duration = Duration::from_micros(4);
+/// How many microseconds it then looks in vain before it gives its turn away: longer than its peer
+/// is away for an interrupt. Drawn anew each time: two processes whose running
+/// threads wait for threads of the other that are asleep must not both change theirs, again and again.
+const HAND_OVER: std::ops::Range<u32> = 10..50;
 
 /// What a waiting thread's word says. Written under the gate alone.
 mod word {
@@ -70,14 +78,12 @@ mod word {
     pub(super) const NUDGED: u32 = 2;
     /// It has what it waits for.
     pub(super) const ANSWERED: u32 = 3;
+    /// So it has, and sleeps on until it is its turn.
+    pub(super) const DEFERRED: u32 = 4;
 }
 
 /// A question: true once the asking thread has its answer.
 pub(crate) type Ask<'a> = dyn FnMut(&mut Process) -> bool + 'a;
-
-/// Names a thread.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Thread(usize);
 
 /// Who is in the list.
 struct Entry {
@@ -99,10 +105,12 @@ enum Driver {
 /// All that wait. Lives in the gate's mutex.
 pub(crate) struct Waiters {
     waiting: Vec<Entry>,
-    /// Answered, asleep and not woken yet. They may have woken and gone.
-    deferred: Vec<(Word, Thread)>,
+    /// Answered and asleep until it is their turn, in the order of the answers.
+    deferred: VecDeque<(Word, Thread)>,
     driver: Driver,
     deputy: Option<Word>,
+    /// How many times a deputy has found that the driver makes progress, in this turn.
+    ticks: u32,
     /// Somebody is in the bed, perhaps roused already.
     in_bed: bool,
     /// Rounds of progress made by drivers.
@@ -121,6 +129,8 @@ static DRIVERLESS: AtomicBool = AtomicBool::new(true);
 #[derive(Default)]
 pub(crate) struct Calls {
     words: Vec<Word>,
+    /// Who has the turn now, and whether it takes the processor over.
+    next: Option<(Word, Thread, bool)>,
     bed: Option<Bed>,
 }
 
@@ -138,6 +148,11 @@ impl Calls {
     pub(crate) fn make(self) {
         for word in self.words {
             futex_wake(&raw const *word, libc::FUTEX_PRIVATE_FLAG);
+        }
+        match self.next {
+            Some((word, thread, true)) => thread.wake_here(word),
+            Some((word, _, false)) => futex_wake(&raw const *word, libc::FUTEX_PRIVATE_FLAG),
+            None => {}
         }
         if let Some(bed) = self.bed {
             bed.rouse();
@@ -163,30 +178,24 @@ enum Round {
 /// How a follower goes to sleep.
 enum Rest {
     Over(Next),
-    /// On its word; the deputy for a time, and with the rounds made so far.
+    /// While its word says this; the deputy for a time, and with the rounds made so far.
     Sleep {
+        on: u32,
         deputy: Option<u64>,
     },
 }
 
 /// Waits until `ask` is true. `awaited` says what for; see [`wait`].
 pub(crate) fn wait(ask: &mut Ask<'_>, awaited: &dyn Fn() -> Option<Waiting>) {
-    let me = Me::new(this_thread(), false);
+    let me = Me::new(Thread::counted(), false);
     me.wait(ask, awaited);
 }
 
 /// What the attendant does for ever.
 pub(crate) fn attend() {
-    // Not counted among the threads: it does not compete with them.
-    let me = Me::new(Thread(NAME.with(|name| std::ptr::from_ref(name).addr())), true);
+    // Not counted: it does not compete with the others.
+    let me = Me::new(Thread::this(), true);
     me.wait(&mut |_| false, &|| None);
-}
-
-/// True when this process's threads, and as many of each other rank, are more
-/// than the processors.
-fn is_scarce() -> bool {
-    wait::LOCAL_RANKS.load(Ordering::Relaxed).saturating_mul(THREADS.load(Ordering::Relaxed))
-        > wait::PROCESSORS.load(Ordering::Relaxed)
 }
 
 /// How long a deputy sleeps now.
@@ -194,42 +203,17 @@ fn slice() -> Duration {
     if is_scarce() { SCARCE_SLICE } else { SLICE }
 }
 
-/// Threads that have waited and still live.
-static THREADS: AtomicU32 = AtomicU32::new(0);
-
-/// Counts its thread while it lives.
-struct Counted;
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        THREADS.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-thread_local! {
-    static NAME: Cell<u8> = const { Cell::new(0) };
-    static COUNTED: Counted = {
-        THREADS.fetch_add(1, Ordering::Relaxed);
-        Counted
-    };
-}
-
-fn this_thread() -> Thread {
-    // A thread that is ending is not counted any more, and still has a name.
-    let _ = COUNTED.try_with(|_| ());
-    Thread(NAME.with(|name| std::ptr::from_ref(name).addr()))
-}
-
 impl Waiters {
     pub(crate) const fn new() -> Waiters {
         Waiters {
             waiting: Vec::new(),
-            deferred: Vec::new(),
-            driver: Driver::Outside(Thread(0)),
+            deferred: VecDeque::new(),
+            driver: Driver::Outside(Thread::NONE),
             deputy: None,
+            ticks: 0,
             in_bed: false,
             rounds: 0,
-            calls: Calls { words: Vec::new(), bed: None },
+            calls: Calls { words: Vec::new(), next: None, bed: None },
         }
     }
 
@@ -283,23 +267,52 @@ impl Waiters {
             }
             self.driver = Driver::Outside(entry.thread);
         }
-        let before = name.swap(word::ANSWERED, Ordering::AcqRel);
-        if before == word::ASLEEP {
-            if self.deputy.is_some() && is_scarce() {
-                self.deferred.push((name, entry.thread));
-            } else {
-                self.call(name);
-            }
+        let asleep = name.load(Ordering::Relaxed) == word::ASLEEP;
+        let somebody_looks = self.deputy.is_some() && !matches!(self.driver, Driver::Asleep(..));
+        if asleep && somebody_looks && is_scarce() {
+            name.store(word::DEFERRED, Ordering::Relaxed);
+            self.deferred.push_back((name, entry.thread));
+        } else {
+            self.let_go(name, asleep);
         }
         self.appoint();
     }
 
-    /// Wakes a sleeper. One that was the deputy can't be it any longer.
-    fn call(&mut self, name: Word) {
+    /// Has an answered thread return. One that was the deputy can't be it any longer.
+    fn let_go(&mut self, name: Word, asleep: bool) {
+        if asleep && self.deputy == Some(name) {
+            self.deputy = None;
+        }
+        // Release: it reads its answer without the gate.
+        name.store(word::ANSWERED, Ordering::Release);
+        if asleep {
+            self.calls.words.push(name);
+        }
+    }
+
+    fn let_all_go(&mut self) {
+        while let Some((name, _)) = self.deferred.pop_front() {
+            self.let_go(name, true);
+        }
+    }
+
+    /// The turn goes from `me`, who waits, to another.
+    fn hand_over(&mut self, me: &Me, next: (Word, Thread)) -> Next {
+        // Where another process wants the same processor, the kernel is to find a free one.
+        self.give_turn(next, !me.shares.get());
+        // It is awake, and about to lie down.
+        self.deputy = Some(me.word);
+        Next::Follow
+    }
+
+    fn give_turn(&mut self, (name, thread): (Word, Thread), here: bool) {
         if self.deputy == Some(name) {
             self.deputy = None;
         }
-        self.calls.words.push(name);
+        name.store(word::ANSWERED, Ordering::Release);
+        self.calls.next = Some((name, thread, here));
+        self.driver = Driver::Outside(thread);
+        self.ticks = 0;
     }
 
     /// Gets the driver out of its bed.
@@ -315,17 +328,35 @@ impl Waiters {
 
     /// Makes somebody the deputy if one is needed.
     fn appoint(&mut self) {
-        if self.deputy.is_some() || !matches!(self.driver, Driver::Outside(_)) {
+        if self.deputy.is_some() {
             return;
         }
-        if let Some(entry) = self.waiting.first() {
+        self.let_all_go();
+        if let (Driver::Outside(_), Some(entry)) = (&self.driver, self.waiting.first()) {
             self.calls.nudge(entry.name);
+        }
+    }
+
+    /// A thread has ended: others need not wait for it to come back.
+    pub(crate) fn ended(&mut self, thread: Thread) {
+        if !matches!(self.driver, Driver::Outside(driver) if driver == thread) {
+            return;
+        }
+        self.driver = Driver::Outside(Thread::NONE);
+        if let Some(next) = self.deferred.pop_front() {
+            self.give_turn(next, true);
+            self.appoint();
+        } else if let Some(entry) = self.waiting.first()
+            && entry.name.load(Ordering::Relaxed) == word::ASLEEP
+        {
+            entry.name.store(word::NUDGED, Ordering::Relaxed);
+            self.calls.next = Some((entry.name, entry.thread, true));
         }
     }
 
     /// Whoever else waits is to drive, as the attendant may not do what comes next.
     fn leave_to_others(&mut self) {
-        self.driver = Driver::Outside(Thread(0));
+        self.driver = Driver::Outside(Thread::NONE);
         for entry in &self.waiting {
             self.calls.nudge(entry.name);
         }
@@ -337,16 +368,6 @@ impl Waiters {
             self.deputy = None;
             self.appoint();
         }
-    }
-
-    /// Wakes those whose answers were kept, and names one of them.
-    fn wake_deferred(&mut self) -> Option<Thread> {
-        let mut woken = None;
-        while let Some((name, thread)) = self.deferred.pop() {
-            self.call(name);
-            woken = Some(thread);
-        }
-        woken
     }
 
     fn enlist(&mut self, me: &Me, ask: *mut Ask<'static>, process: &mut Process) -> Next {
@@ -371,7 +392,7 @@ impl Waiters {
         match self.driver {
             // It drives when nobody did for a while: see `tick`.
             _ if me.attends => Next::Follow,
-            Driver::Outside(thread) if thread == me.thread || thread == Thread(0) || !is_scarce() => {
+            Driver::Outside(thread) if thread == me.thread || thread == Thread::NONE || !is_scarce() => {
                 self.driver = Driver::Polling(me.word);
                 self.resign(me);
                 Next::Drive
@@ -383,6 +404,11 @@ impl Waiters {
     fn round(&mut self, me: &Me, process: &mut Process) -> Round {
         if let Some(next) = self.demoted(me) {
             return Round::Over(next);
+        }
+        if self.ticks >= TURN
+            && let Some(next) = self.deferred.pop_front()
+        {
+            return Round::Over(self.hand_over(me, next));
         }
         self.rounds += 1;
         match process.round() {
@@ -421,9 +447,8 @@ impl Waiters {
         if let Some(next) = self.demoted(me) {
             return Err(next);
         }
-        if let Some(thread) = self.wake_deferred() {
-            self.driver = Driver::Outside(thread);
-            return Err(Next::Follow);
+        if let Some(next) = self.deferred.pop_back() {
+            return Err(self.hand_over(me, next));
         }
         if self.in_bed {
             return Ok(None);
@@ -454,30 +479,38 @@ impl Waiters {
             self.resign(me);
             return Rest::Over(Next::Return);
         }
-        if let Next::Drive = self.role(me) {
-            return Rest::Over(Next::Drive);
+        let mut on = word::DEFERRED;
+        if me.word.load(Ordering::Relaxed) != on {
+            on = word::ASLEEP;
+            me.word.store(word::AWAKE, Ordering::Relaxed);
+            if let Next::Drive = self.role(me) {
+                return Rest::Over(Next::Drive);
+            }
+            me.word.store(on, Ordering::Relaxed);
         }
-        me.word.store(word::ASLEEP, Ordering::Relaxed);
         if let Driver::Asleep(..) = self.driver {
             self.resign(me);
-            return Rest::Sleep { deputy: None };
+            return Rest::Sleep { on, deputy: None };
         }
         let is_deputy = *self.deputy.get_or_insert(me.word) == me.word;
-        Rest::Sleep { deputy: is_deputy.then_some(self.rounds) }
+        Rest::Sleep { on, deputy: is_deputy.then_some(self.rounds) }
     }
 
     /// Somebody who was the deputy when it lay down is awake again; `rounds` were made then.
     fn tick(&mut self, me: &Me, timed_out: bool, rounds: u64) -> Next {
-        let is_deputy = self.deputy == Some(me.word);
-        if timed_out && is_deputy {
-            self.wake_deferred();
+        let is_time = timed_out && self.deputy == Some(me.word) && !matches!(self.driver, Driver::Asleep(..));
+        let is_alone = is_time && self.rounds == rounds;
+        if is_alone {
+            self.let_all_go();
+        } else if is_time {
+            self.ticks += 1;
         }
         if me.is_answered() {
             self.resign(me);
             return Next::Return;
         }
-        me.word.store(word::AWAKE, Ordering::Relaxed);
-        if timed_out && is_deputy && self.rounds == rounds && !matches!(self.driver, Driver::Asleep(..)) {
+        if is_alone {
+            me.word.store(word::AWAKE, Ordering::Relaxed);
             self.driver = Driver::Polling(me.word);
             self.resign(me);
             return Next::Drive;
@@ -499,6 +532,8 @@ struct Me {
     /// It is the attendant, and waits for nothing.
     attends: bool,
     has_spun: Cell<bool>,
+    /// Another process runs on the same processor.
+    shares: Cell<bool>,
 }
 
 impl Drop for Me {
@@ -509,7 +544,7 @@ impl Drop for Me {
 
 impl Me {
     fn new(thread: Thread, attends: bool) -> Me {
-        Me { word: Word::take(word::AWAKE), thread, attends, has_spun: Cell::new(attends) }
+        Me { word: Word::take(word::AWAKE), thread, attends, has_spun: Cell::new(attends), shares: Cell::new(false) }
     }
 
     fn wait(&self, ask: &mut Ask<'_>, awaited: &dyn Fn() -> Option<Waiting>) {
@@ -543,7 +578,7 @@ impl Me {
                     gate::with(|p| p.resume(done));
                     return Next::Follow;
                 }
-                Round::Idle { others } if !self.attends && idle.goes_on(others) => {}
+                Round::Idle { others } if !self.attends && idle.goes_on(others, &self.shares) => {}
                 Round::Idle { .. } => {
                     match gate::with_waiters(|process, waiters| waiters.go_to_bed(self, process)) {
                         Err(next) => return next,
@@ -579,12 +614,12 @@ impl Me {
         }
         match gate::with_waiters(|_, waiters| waiters.lie_down(self)) {
             Rest::Over(next) => next,
-            Rest::Sleep { deputy: None } => {
-                futex_wait(&raw const *self.word, word::ASLEEP, libc::FUTEX_PRIVATE_FLAG, wait::ORPHAN);
+            Rest::Sleep { on, deputy: None } => {
+                futex_wait(&raw const *self.word, on, libc::FUTEX_PRIVATE_FLAG, wait::ORPHAN);
                 if self.is_answered() { Next::Return } else { Next::Follow }
             }
-            Rest::Sleep { deputy: Some(rounds) } => {
-                let timed_out = futex_wait(&raw const *self.word, word::ASLEEP, libc::FUTEX_PRIVATE_FLAG, slice());
+            Rest::Sleep { on, deputy: Some(rounds) } => {
+                let timed_out = futex_wait(&raw const *self.word, on, libc::FUTEX_PRIVATE_FLAG, slice());
                 gate::with_waiters(|_, waiters| waiters.tick(self, timed_out, rounds))
             }
         }
@@ -595,7 +630,7 @@ impl Me {
         let mut idle = Idle::new();
         while self.word.load(Ordering::Relaxed) == word::AWAKE
             && !DRIVERLESS.load(Ordering::Relaxed)
-            && idle.goes_on(false)
+            && idle.goes_on(false, &self.shares)
         {}
     }
 }
@@ -614,7 +649,7 @@ impl Idle {
 
     /// Another fruitless look: true if there may be another one right now. `others`:
     /// there are threads to make way for.
-    fn goes_on(&mut self, others: bool) -> bool {
+    fn goes_on(&mut self, others: bool, shares: &Cell<bool>) -> bool {
         if gate::is_wanted() {
             std::thread::yield_now();
         }
@@ -625,12 +660,20 @@ impl Idle {
         if spin.is_zero() || !self.polls.is_multiple_of(64) {
             return !spin.is_zero();
         }
+        let now = Instant::now();
+        let since = *self.since.get_or_insert(now);
+        // Whom we wait for may wait for this processor.
+        std::thread::yield_now();
+        let shared = now.elapsed() > ALONE;
+        if shared && !shares.replace(shared) {
+            return true;
+        }
         let most = match others {
             true => self.hand_over,
             false if is_scarce() => SCARCE_SPIN,
             false => spin,
         };
-        self.since.get_or_insert_with(Instant::now).elapsed() < most.min(spin)
+        now.duration_since(since) < most.min(spin)
     }
 }
 

@@ -42,6 +42,7 @@ const UNSAFE: &[&str] = &[
     "runtime/src/generalized.rs",
     "runtime/src/letters.rs",
     "runtime/src/recorder.rs",
+    "runtime/src/thread.rs",
     "runtime/src/topology.rs",
     "runtime/src/watcher.rs",
     "runtime/src/waiters.rs",
