@@ -12,6 +12,8 @@ pub(super) enum Placement {
     Crowded,
     /// All on one core.
     OneCore,
+    /// Bound, and each library makes progress beside the application if it can.
+    Assisted,
 }
 
 /// Where the number stands that counts.
@@ -140,7 +142,7 @@ const fn queue(name: &'static str, column: usize) -> Figure {
 }
 
 /// Everything, in the order of running.
-pub(super) const FIGURES: [Figure; 27] = [
+pub(super) const FIGURES: [Figure; 30] = [
     Figure {
         name: "latency",
         program: "latency",
@@ -197,6 +199,9 @@ pub(super) const FIGURES: [Figure; 27] = [
         quick: false,
         ..TWO_RANKS
     },
+    overlap("overlap", &["exchange"], Placement::Bound),
+    overlap("overlap-assisted", &["exchange"], Placement::Assisted),
+    overlap("overlap-alltoall", &["alltoall"], Placement::Bound),
 ];
 
 /// Over verbs. The last three are figures of ours again, with perftest alone beside them.
@@ -218,6 +223,13 @@ pub(super) const VERBS: [Figure; 5] = [
     Figure { name: "latency-events", program: "latency", ..TWO_RANKS },
     Figure { program: "bw", ..bandwidth("bw-device", |size| Target::OfBest(if size < MIB { 0.95 } else { 0.97 })) },
 ];
+
+/// What of a communication is not hidden by as much computing.
+const fn overlap(name: &'static str, args: &'static [&'static str], placement: Placement) -> Figure {
+    let sizes = Some((4096, 4 * MIB));
+    let reading = Reading::Column(4);
+    Figure { name, program: "overlap", args, sizes, placement, reading, quick: false, ..TWO_RANKS }
+}
 
 fn rate_of_messages(size: u64) -> Target {
     match size {

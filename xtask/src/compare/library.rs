@@ -132,7 +132,7 @@ impl Library {
     pub(super) fn job(&self, placement: Placement, ranks: u32, program: &str, args: &[String]) -> Command {
         let mpiexec = self.prefix.join("bin/mpiexec");
         let mut command = match placement {
-            Placement::Bound => Command::new(mpiexec),
+            Placement::Bound | Placement::Assisted => Command::new(mpiexec),
             Placement::Crowded | Placement::OneCore => {
                 let mut taskset = Command::new("taskset");
                 taskset.arg("-c").arg(cores(placement)).arg(mpiexec);
@@ -148,11 +148,13 @@ impl Library {
     }
 
     fn environment(&self, placement: Placement) -> Vec<(&'static str, String)> {
-        let bound = placement == Placement::Bound;
+        let bound = is_bound(placement);
+        let assisted = placement == Placement::Assisted;
         let prefix = self.prefix.display().to_string();
         let library_path = ("LD_LIBRARY_PATH", format!("{prefix}/lib"));
         match self.kind {
             Kind::Verbena => vec![library_path],
+            Kind::Mpich if assisted => vec![library_path, ("MPIR_CVAR_ASYNC_PROGRESS", "1".to_owned())],
             Kind::Mpich if bound => vec![library_path],
             Kind::Mpich => vec![
                 library_path,
@@ -161,14 +163,19 @@ impl Library {
             ],
             Kind::Intel => {
                 let pin = if bound { "1" } else { "0" };
-                vec![library_path, ("I_MPI_ROOT", prefix), ("I_MPI_PIN", pin.to_owned())]
+                let thread = if assisted { "1" } else { "0" };
+                let prefix = ("I_MPI_ROOT", prefix);
+                vec![library_path, prefix, ("I_MPI_PIN", pin.to_owned()), ("I_MPI_ASYNC_PROGRESS", thread.to_owned())]
             }
             Kind::OpenMpi => vec![],
         }
     }
 
     fn options(&self, placement: Placement) -> &'static [&'static str] {
-        match (self.kind, placement == Placement::Bound) {
+        match (self.kind, is_bound(placement)) {
+            (Kind::Verbena, true) if placement == Placement::Assisted => {
+                &["--bind-to", "core", "--set", "pt2pt.progress=thread"]
+            }
             (Kind::Verbena, true) => &["--bind-to", "core"],
             (Kind::Mpich, true) => &["-bind-to", "core"],
             (Kind::OpenMpi, true) => &["--allow-run-as-root", "--oversubscribe", "--bind-to", "core"],
@@ -184,6 +191,10 @@ impl Library {
         words.extend(self.options(placement).iter().map(|&word| word.to_owned()));
         words.join(" ")
     }
+}
+
+fn is_bound(placement: Placement) -> bool {
+    matches!(placement, Placement::Bound | Placement::Assisted)
 }
 
 /// The first cores that this process may use, as taskset wants them.

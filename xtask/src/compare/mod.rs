@@ -167,7 +167,7 @@ fn prepare(project: &Project, options: &Options) -> Result<(Vec<Line>, Vec<Libra
 }
 
 fn all_settings(library: &Library) -> std::collections::BTreeMap<String, String> {
-    let placements = [Placement::Bound, Placement::Crowded, Placement::OneCore];
+    let placements = [Placement::Bound, Placement::Crowded, Placement::OneCore, Placement::Assisted];
     placements.map(|placement| (format!("{placement:?}"), library.settings(placement))).into()
 }
 

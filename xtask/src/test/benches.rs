@@ -13,7 +13,7 @@ use crate::project::Project;
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Numbers of ranks, and the words of a program on them.
-const RUNS: [(&[u32], &str); 22] = [
+const RUNS: [(&[u32], &str); 25] = [
     (&[2], "latency -c -i 5 -m 0:1048576"),
     (&[2], "bw -c -i 3 -m 1:65536"),
     (&[2], "bw -c -n 5 -m 8,4096,65536"),
@@ -31,9 +31,12 @@ const RUNS: [(&[u32], &str); 22] = [
     (&[1, 2, 5], "collective reduce -c -f -i 3 -m 4:65536"),
     (&[1, 2, 5], "collective reduce_scatter -c -f -i 3 -m 4:65536"),
     (&[1, 2, 5], "collective scatter -c -f -i 3 -m 1:65536"),
+    (&[2, 4], "overlap exchange -c -i 3 -m 1:65536"),
+    (&[1, 2, 5], "overlap alltoall -c -i 3 -m 1:65536"),
     (&[1, 2, 5], "init -f"),
     (&[1, 2, 5], "hello"),
     (&[2], "queue -m 10:1000"),
+    (&[2], "stages -i 3 -m 8:16"),
     (&[1], "latency -h"),
     (&[1], "collective -h"),
 ];
