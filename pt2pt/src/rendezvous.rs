@@ -16,6 +16,8 @@ use crate::requests::{RequestId, State};
 
 /// Data frames that one peer gets before it is the next one's turn.
 const BURST: usize = 8;
+/// Pieces end where lines do, bytes.
+const LINE: u64 = 64;
 
 impl Protocol {
     /// An `Rts` frame: to be matched.
@@ -258,7 +260,9 @@ impl<T: Transport> Engine<T> {
         let Some(request) = self.protocol.requests.find_mut(id) else { return Ok(Some(false)) };
         let State::Pushing { target, offset, end } = &mut request.state else { return Ok(Some(false)) };
         let frame = self.transport.limits(request.peer).frame as u64;
-        let (from, len) = (*offset, frame.min(*end - *offset));
+        // As few as can be, and none of them short.
+        let (from, left) = (*offset, *end - *offset);
+        let len = left.div_ceil(left.div_ceil(frame)).next_multiple_of(LINE).min(frame).min(left);
         let header = Header { context: *target, length: from, ..Header::new(Kind::Data) };
         let posted =
             self.transport.post(request.peer, &header, len as usize, |slot| request.buffer.fill(from, slot))?;

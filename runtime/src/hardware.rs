@@ -92,6 +92,14 @@ fn cache(cpu: u32, index: u32, level: &str) -> Option<BTreeSet<u32>> {
     if found.trim() == level { list(&format!("{folder}/shared_cpu_list")) } else { None }
 }
 
+/// Bytes of the first processor's cache of the second level.
+pub(crate) fn second_level_cache() -> Option<u64> {
+    let read = |index: u32, what: &str| fs::read_to_string(format!("{CPUS}/cpu0/cache/index{index}/{what}")).ok();
+    let index = (0..8).find(|&index| read(index, "level").is_some_and(|level| level.trim() == "2"))?;
+    let kibibytes: u64 = read(index, "size")?.trim().strip_suffix('K')?.parse().ok()?;
+    Some(kibibytes << 10)
+}
+
 fn list(path: &str) -> Option<BTreeSet<u32>> {
     numbers(&fs::read_to_string(path).ok()?)
 }

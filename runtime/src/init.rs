@@ -134,7 +134,7 @@ fn routes(job: &Job, knobs: &Knobs) -> Result<(Routes, Duration)> {
 fn near(job: &Job, knobs: &Knobs, spin: Duration) -> Result<Option<ShmTransport>> {
     let Some((file, offset)) = job.segment() else { return Ok(None) };
     let ring_bytes = knobs.bytes(knob::SHM_RING_BYTES);
-    let pool_bytes = knobs.bytes(knob::SHM_POOL_BYTES);
+    let pool_bytes = knobs.room(knob::SHM_POOL_BYTES).unwrap_or_else(pool_bytes);
     let segment = Segment::attach(file, offset, job.local_rank, job.local_size, ring_bytes, pool_bytes)
         .map_err(|error| Error::new(Class::NoMem, error.to_string()))?;
     let settings = shm_transport::Settings {
@@ -149,6 +149,14 @@ fn near(job: &Job, knobs: &Knobs, spin: Duration) -> Result<Option<ShmTransport>
     let peers = job.local_ranks().map(Peer).collect();
     let inside = (0..job.local_size).map(|local| job.board().entry(local).inside()).collect();
     Ok(Some(ShmTransport::new(segment, settings, peers, inside)))
+}
+
+/// A pool whose lines have left the caches of both sides when their turn comes again. Of the first
+/// processor for all: the ranks of a host must agree.
+fn pool_bytes() -> u64 {
+    const USUAL: u64 = 1 << 20;
+    let cache = crate::hardware::second_level_cache().unwrap_or(USUAL);
+    (2 * cache).next_power_of_two().clamp(USUAL, 8 << 20)
 }
 
 /// The way to other hosts; the error is a sentence with what to do about it.

@@ -69,8 +69,8 @@ pub struct ShmTransport {
     limits: Limits,
 }
 
-/// Bytes of a piece of a large message, at least.
-const PIECE: usize = 16 << 10;
+/// Bytes of a piece of a large message, where a ring has room for as many.
+const PIECE: usize = 256 << 10;
 const NOBODY: u32 = u32::MAX;
 
 /// What leads to a peer.
@@ -118,8 +118,8 @@ impl ShmTransport {
         if get_from != u64::MAX {
             single_copy::permit(&own.trial);
         }
-        // Pieces of larger messages are of this size: small enough for the two copies of
-        // a message to go on side by side.
+        // Pieces of larger messages are of this size: large enough for what each costs by itself
+        // to be little beside it, and a small part of the pool.
         let frame = Producer::max_body(segment.lines()).min((settings.eager_max as usize).max(PIECE) + LINE);
         let limits =
             Limits { frame, eager: (settings.eager_max as usize).min(frame - 8), get_from, put_from: u64::MAX };

@@ -36,6 +36,9 @@ pub struct Key<T> {
 /// A size in bytes.
 #[derive(Debug)]
 pub struct Bytes;
+/// A size in bytes, or `auto`.
+#[derive(Debug)]
+pub struct Room;
 /// A number of things.
 #[derive(Debug)]
 pub struct Count;
@@ -165,6 +168,12 @@ impl Row<Bytes> {
     }
 }
 
+impl Row<Room> {
+    const fn room(name: &'static str, range: RangeInclusive<u64>, sentence: &'static str) -> Row<Room> {
+        Row::new(name, Kind::Room { min: *range.start(), max: *range.end() }, Value::Index(None), sentence)
+    }
+}
+
 impl Row<Count> {
     const fn count(
         name: &'static str,
@@ -249,12 +258,12 @@ macro_rules! knobs {
 }
 
 knobs! {
-    SHM_EAGER_MAX: Bytes = Row::bytes("shm.eager_max", 64 * K, 64..=256 * K,
+    SHM_EAGER_MAX: Bytes = Row::bytes("shm.eager_max", 128 * K, 64..=256 * K,
         "largest message that is copied through the ring without asking the receiver first");
-    SHM_RING_BYTES: Bytes = Row::power("shm.ring_bytes", 512 * K, 16 * K..=16 * M,
+    SHM_RING_BYTES: Bytes = Row::power("shm.ring_bytes", M, 16 * K..=16 * M,
         "size of the ring between two processes of a node, from one to the other");
-    SHM_POOL_BYTES: Bytes = Row::power("shm.pool_bytes", 4 * M, 64 * K..=64 * M,
-        "memory that a process takes, as it needs it, for large messages on their way to others of its node; more than its private cache");
+    SHM_POOL_BYTES: Room = Row::room("shm.pool_bytes", 64 * K..=64 * M,
+        "memory that a process takes, as it needs it, for large messages on their way to others of its node (auto: twice a core's second level cache)");
     SHM_SINGLE_COPY: SingleCopy = Row::choice("shm.single_copy",
         "whether large messages are read straight from the sender's memory (auto: where a trial read succeeds)");
     SHM_GET_MIN: Bytes = Row::bytes("shm.get_min", 32 * K, 1..=G,

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 pub use error::KnobError;
 pub use knob::{
-    Attendance, Bytes, Choice, Count, Index, Key, Knob, Name, Registration, Rendezvous, RoceVersion, SingleCopy,
+    Attendance, Bytes, Choice, Count, Index, Key, Knob, Name, Registration, Rendezvous, RoceVersion, Room, SingleCopy,
     Switch, TABLE, Time,
 };
 pub use load::{File, Level, RESERVED, Sources};
@@ -88,6 +88,14 @@ impl Knobs {
     /// A size in bytes.
     pub fn bytes(&self, key: Key<Bytes>) -> u64 {
         self.number(key.at())
+    }
+
+    /// A size in bytes; `None` when it is left to the library.
+    pub fn room(&self, key: Key<Room>) -> Option<u64> {
+        match self.values[key.at()] {
+            Value::Index(bytes) => bytes,
+            _ => None,
+        }
     }
 
     /// A number of things.
@@ -203,7 +211,7 @@ mod tests {
             assert_eq!(knob.kind.parse(&value), Ok(knob.default), "{}", knob.name);
             assert_eq!(origin, &Origin::Default);
         }
-        assert_eq!(knobs.bytes(knob::SHM_EAGER_MAX), 65536);
+        assert_eq!(knobs.bytes(knob::SHM_EAGER_MAX), 128 << 10);
         assert_eq!(knobs.count(knob::COLL_WINDOW), 32);
         assert_eq!(knobs.duration(knob::WAIT_SPIN), None);
         assert_eq!(knobs.choice(knob::SHM_SINGLE_COPY), SingleCopy::Auto);

@@ -14,6 +14,13 @@ pub enum Kind {
         /// Nothing in between.
         power_of_two: bool,
     },
+    /// A power of two in bytes, or `auto`.
+    Room {
+        /// Smallest.
+        min: u64,
+        /// Largest.
+        max: u64,
+    },
     /// A whole number.
     Count {
         /// Smallest.
@@ -73,6 +80,11 @@ impl Kind {
                 }
                 Ok(Value::Number(number))
             }
+            Kind::Room { .. } if text.eq_ignore_ascii_case("auto") => Ok(Value::Index(None)),
+            Kind::Room { min, max } => match (Kind::Bytes { min, max, power_of_two: true }).parse(text)? {
+                Value::Number(number) => Ok(Value::Index(Some(number))),
+                other => Ok(other),
+            },
             Kind::Count { min, max, unit } => match text.parse() {
                 Ok(number) if (min..=max).contains(&number) => Ok(Value::Number(number)),
                 Ok(_) => Err(format!("it must be from {min} to {max} {unit}")),
@@ -108,7 +120,9 @@ impl Kind {
     /// The shortest text that stands for the value.
     pub fn show(&self, value: Value) -> String {
         match (*self, value) {
-            (Kind::Bytes { .. }, Value::Number(number)) => show_bytes(number),
+            (Kind::Bytes { .. }, Value::Number(number)) | (Kind::Room { .. }, Value::Index(Some(number))) => {
+                show_bytes(number)
+            }
             (Kind::Choice(words), Value::Choice(index)) => words[index].to_owned(),
             (_, Value::Number(number)) => number.to_string(),
             (_, Value::Time(None)) => "auto".to_owned(),
@@ -125,6 +139,7 @@ impl Kind {
     pub fn unit(&self) -> String {
         match self {
             Kind::Bytes { .. } => "bytes".to_owned(),
+            Kind::Room { .. } => "bytes|auto".to_owned(),
             Kind::Count { unit, .. } => (*unit).to_owned(),
             Kind::Time { .. } => "µs".to_owned(),
             Kind::Switch => "on|off".to_owned(),
@@ -242,6 +257,12 @@ mod tests {
         assert!(Kind::Name.parse("").is_err() && Kind::Name.parse("two words").is_err());
         assert_eq!(Kind::Name.show(Value::Name(Some("mlx5_0"))), "mlx5_0");
         assert_eq!(kind.show(Value::Index(None)), "auto");
+        let room = Kind::Room { min: 64, max: 1 << 20 };
+        for (text, value) in [("auto", None), ("4k", Some(4 << 10))] {
+            assert_eq!(room.parse(text), Ok(Value::Index(value)));
+            assert_eq!(room.show(Value::Index(value)), text.replace('k', "K"));
+        }
+        assert_eq!(room.parse("5000").unwrap_err(), "it must be a power of two");
     }
 
     #[test]
