@@ -13,8 +13,11 @@ use crate::ibv::layout::{ATOMIC_NONE, access};
 use crate::ibv::{Destination, Sge};
 use crate::pair::{AT_ONCE, Pair, Signal, Work};
 
-/// Bytes of one request.
-const PIECE: usize = 1 << 20;
+/// Bytes of one request that reads: the peer's device answers one after the other, and with several
+/// of this size the two devices work side by side.
+const READ: usize = 64 << 10;
+/// Bytes of one that writes.
+const WRITE: usize = 1 << 20;
 
 impl VerbsTransport {
     /// Lets a peer use memory; `None` when it can't be registered.
@@ -82,12 +85,13 @@ impl VerbsTransport {
         let mut place = 0;
         while place < pair.works.len() && pair.pieces < AT_ONCE && pair.used < depth {
             let work = &mut pair.works[place];
-            let len = PIECE.min(work.what.memory().len() - work.asked);
+            let is_answered = !matches!(work.what, OneSided::Put(_));
+            let most = if is_answered { READ } else { WRITE };
+            let len = most.min(work.what.memory().len() - work.asked);
             if len == 0 {
                 place += 1;
                 continue;
             }
-            let is_answered = !matches!(work.what, OneSided::Put(_));
             if is_answered && pair.answers >= pair.answers_at_once {
                 return;
             }
