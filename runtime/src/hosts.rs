@@ -30,8 +30,8 @@ impl Hosts {
     }
 
     /// What was sent so far.
-    pub(crate) fn traffic(&self) -> &Traffic {
-        &self.traffic
+    pub(crate) fn traffic(&self) -> Traffic {
+        self.traffic.with_written(self.far.frames_written())
     }
 
     /// The way to a rank of this host.

@@ -6,14 +6,14 @@ use std::fmt;
 use fabric::{OneSided, Post, Transfer};
 
 /// How often something was done, and how many bytes of messages it carried.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Sum {
     times: u64,
     bytes: u64,
 }
 
 /// All ways.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Traffic {
     /// Frames to ranks of this host.
     pub(crate) near: Sum,
@@ -22,9 +22,16 @@ pub(crate) struct Traffic {
     reads: Sum,
     writes: Sum,
     atomics: Sum,
+    /// Of the frames by RDMA, those that were written into the receiver's memory.
+    written: u64,
 }
 
 impl Traffic {
+    /// The same, with the frames that were written.
+    pub(crate) fn with_written(&self, written: u64) -> Traffic {
+        Traffic { written, ..self.clone() }
+    }
+
     /// Counts a one-sided transfer from or to another host, if it has begun.
     pub(crate) fn begun(&mut self, transfer: Transfer, what: OneSided) -> Transfer {
         if matches!(transfer, Transfer::Done | Transfer::Started) {
@@ -63,7 +70,7 @@ impl fmt::Display for Traffic {
         for (name, sum) in [("reads", &self.reads), ("writes", &self.writes), ("atomics", &self.atomics)] {
             write!(f, ", {} {name} of {} bytes", sum.times, sum.bytes)?;
         }
-        Ok(())
+        write!(f, ", {} of the frames written", self.written)
     }
 }
 
@@ -85,7 +92,7 @@ mod tests {
         assert_eq!(
             traffic.to_string(),
             "0 frames of 0 bytes to its host, 1 frames of 10 bytes by RDMA, 1 reads of 0 bytes, 0 writes of 0 bytes, \
-             0 atomics of 0 bytes"
+             0 atomics of 0 bytes, 0 of the frames written"
         );
     }
 }

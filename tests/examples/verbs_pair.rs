@@ -4,8 +4,9 @@
 //! verbs_pair RANK FOLDER      # rank 0 prints; FOLDER is empty and seen by both
 //! ```
 //!
-//! Half round trips of frames, sleeping and (with VERBS_PAIR_POLL set) polling, and the
-//! bandwidth of several large messages at once. Compare with `ib_send_lat`, `ib_read_bw`
+//! Half round trips of frames, sleeping and (with VERBS_PAIR_POLL set) polling, the rate of small
+//! ones, and the bandwidth of several large messages at once; with VERBS_PAIR_POLL=small, those of
+//! 8 bytes alone, by polling. Compare with `ib_send_lat`, `ib_read_bw`
 //! of the same boot. Knobs apply (`VERBENA_VERBS_DEVICE`, `VERBENA_VERBS_RENDEZVOUS` ...).
 
 use std::time::{Duration, Instant};
@@ -89,6 +90,21 @@ impl End {
     }
 }
 
+impl End {
+    /// Frames of 8 bytes a second from rank 0 to rank 1.
+    fn rate(&mut self, rank: u32, count: u64) -> f64 {
+        let (began, heard) = (Instant::now(), self.heard.frames);
+        if rank == 0 {
+            (0..count).for_each(|_| self.send(Kind::Eager, &[7; 8]));
+            self.until(|now| now.frames > heard);
+        } else {
+            self.until(|now| now.frames >= heard + count);
+            self.send(Kind::Eager, &[7; 8]);
+        }
+        count as f64 / began.elapsed().as_secs_f64()
+    }
+}
+
 /// MB/s of `rounds` times `window` messages under way at once from rank 0 to rank 1, as
 /// `verbs.rendezvous` moves them, with what MPI adds but the calls.
 fn bandwidth(engine: &mut Engine<VerbsTransport>, rank: u32, len: usize, window: usize, rounds: usize) -> f64 {
@@ -151,7 +167,20 @@ fn main() {
     let began = Instant::now();
     end.latency(rank, &[1; 8], 1);
     print(format!("first message {:.1} ms", began.elapsed().as_secs_f64() * 1e3));
-    let polls = std::env::var_os("VERBS_PAIR_POLL").is_some();
+    let polls = std::env::var_os("VERBS_PAIR_POLL");
+    if polls.as_ref().is_some_and(|polls| polls == "small") {
+        end.sleeps = false;
+        for _ in 0..10 {
+            let half = end.latency(rank, &[7; 8], 500);
+            print(format!("polling      8 B  {half:8.1} µs  {:8.0} frames/s", end.rate(rank, 4000)));
+        }
+        print(format!("{} frames written", end.transport.frames_written()));
+        while !end.transport.flush() {
+            end.transport.poll(&mut end.heard);
+        }
+        return;
+    }
+    let polls = polls.is_some();
     for sleeps in [true, false] {
         if !sleeps && !polls {
             continue;
@@ -162,6 +191,7 @@ fn main() {
             let half = end.latency(rank, &vec![7; len], 300);
             print(format!("{how} {len:>6} B  {half:8.1} µs"));
         }
+        print(format!("{how}      8 B  {:8.0} frames/s", end.rate(rank, 4000)));
     }
     let mut engine = Engine::new(Peer(rank), end.transport, Default::default());
     for (len, window, rounds) in [(64 << 10, 32, 4), (1 << 20, 8, 3), (4 << 20, 4, 2)] {

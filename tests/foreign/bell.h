@@ -14,6 +14,8 @@ struct hello {
     uint8_t mtu, reads;
     uint8_t gid[16];
     uint32_t frame;
+    /* None: we write into no ring of the peer. */
+    uint32_t gate[3];
     uint8_t proof[32];
 };
 

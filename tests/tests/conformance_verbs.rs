@@ -6,16 +6,18 @@
 
 #[path = "verbs/registration.rs"]
 mod registration;
+#[path = "verbs/shaky.rs"]
+mod shaky;
 
 use std::time::Duration;
 
 use fabric::knobs::Rendezvous;
 use fabric::sim::Rng;
-use fabric::{
-    Atomic, Header, Limits, Lost, Memory, OneSided, Peer, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
-};
+use fabric::{Atomic, Header, Lost, OneSided, Peer, Rights, Sink, Transfer, Transport, WaitOn};
 use tests::conformance::{Job, Weather, garbage, one_sided, run, run_with, storm};
 use verbs_transport::{Rails, Settings, Together, VerbsTransport};
+
+use shaky::Shaky;
 
 fn seed() -> u64 {
     std::env::var("VERBENA_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_260_928)
@@ -73,10 +75,50 @@ fn smallest_windows() {
     suite(&Settings { credits: 4, eager_max: 2000, get_min: 3000, ..Settings::default() });
 }
 
+/// Transports whose processes do not sleep at once, so that peers may write to them.
+fn wakeful(devices: &[String], ranks: u32, settings: &Settings, seed: u64) -> Vec<Shaky<VerbsTransport>> {
+    let interrupt = VerbsTransport::interrupt;
+    let shaky =
+        |(rank, inner)| Shaky { inner, rng: Rng::new(seed + rank), ranks, every: 0, patience: 50, idle: 0, interrupt };
+    (0..).zip(transports(devices, ranks, settings)).map(shaky).collect()
+}
+
+/// Short frames are written into the receiver's memory from the first on.
+#[test]
+fn written_wherever_possible() {
+    let Some(devices) = devices() else { return };
+    let small = Settings { credits: 4, eager_max: 2000, get_min: 3000, ..Settings::default() };
+    for settings in [Settings::default(), small] {
+        let settings = Settings { ring_after: 0, ..settings };
+        run_with(|ranks| ranks == 2, seed(), |ranks, _| wakeful(&devices, ranks, &settings, seed()));
+    }
+}
+
+/// Many ranks share few rings, which go from peer to peer.
+#[test]
+fn rings_go_round() {
+    let Some(devices) = devices() else { return };
+    for rings in [1, 2] {
+        let settings = Settings { rings, ring_after: 4, credits: 8, ..Settings::default() };
+        let mut job = Job::new("rings go round", seed(), wakeful(&devices, 5, &settings, seed()));
+        job.nap(Duration::from_millis(200));
+        storm(&mut job, &Weather::default());
+        println!("{} frames written", written(&mut job, 5, |shaky| &shaky.inner));
+        job.end();
+    }
+}
+
+/// Frames that the ranks have written.
+fn written<T: Transport>(job: &mut Job<T>, ranks: u32, inner: fn(&T) -> &VerbsTransport) -> u64 {
+    let written = (0..ranks).map(|rank| inner(job.engine(rank).transport()).frames_written()).sum();
+    assert!(written > 0, "nothing was written");
+    written
+}
+
 #[test]
 fn one_connection_at_a_time() {
     let Some(devices) = devices() else { return };
-    let settings = Settings { connections: 1, credits: 8, ..Settings::default() };
+    let settings = Settings { connections: 1, credits: 8, ring_after: 0, ..Settings::default() };
     let mut job = Job::new("one connection at a time", seed(), transports(&devices, 4, &settings));
     job.nap(Duration::from_millis(200));
     storm(&mut job, &Weather { steps: 200, ..Weather::default() });
@@ -88,7 +130,8 @@ fn storms() {
     let Some(devices) = devices() else { return };
     for seed in seed()..seed() + 4 {
         let rendezvous = [Rendezvous::Read, Rendezvous::Write][seed as usize % 2];
-        let settings = Settings { credits: [4, 8, 32][seed as usize % 3], rendezvous, ..Settings::default() };
+        let (credits, ring_after) = ([4, 8, 32][seed as usize % 3], [64, 0][seed as usize / 2 % 2]);
+        let settings = Settings { credits, ring_after, rendezvous, ..Settings::default() };
         let mut job = Job::new("storms", seed, transports(&devices, 4, &settings));
         storm(&mut job, &Weather::default());
         job.end();
@@ -190,65 +233,6 @@ fn a_peer_never_talked_to_costs_64_bytes_at_most() {
     assert!(each <= 64.0, "{each} bytes for a peer");
 }
 
-/// A transport whose connections break now and then.
-struct Shaky<T> {
-    inner: T,
-    rng: Rng,
-    ranks: u32,
-    /// One of so many polls breaks a connection.
-    every: u64,
-    /// Breaks the one to a peer.
-    interrupt: fn(&mut T, Peer),
-}
-
-impl<T: Transport> Transport for Shaky<T> {
-    fn limits(&self, peer: Peer) -> &Limits {
-        self.inner.limits(peer)
-    }
-
-    fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut Slot)) -> Result<Post, Lost> {
-        self.inner.post(peer, header, len, fill)
-    }
-
-    fn poll(&mut self, sink: &mut impl Sink) -> bool {
-        if self.rng.below(self.every) == 0 {
-            (self.interrupt)(&mut self.inner, Peer(self.rng.below(self.ranks.into()) as u32));
-        }
-        self.inner.poll(sink)
-    }
-
-    fn register(&mut self, peer: Peer, memory: Memory, rights: Rights) -> Option<Region> {
-        self.inner.register(peer, memory, rights)
-    }
-
-    fn release(&mut self, peer: Peer, region: Region) {
-        self.inner.release(peer, region);
-    }
-
-    fn one_sided(
-        &mut self,
-        peer: Peer,
-        region: &Region,
-        at: u64,
-        what: OneSided,
-        token: u64,
-    ) -> Result<Transfer, Lost> {
-        self.inner.one_sided(peer, region, at, what, token)
-    }
-
-    fn arm(&mut self) -> Option<WaitOn<'_>> {
-        self.inner.arm()
-    }
-
-    fn disarm(&mut self) {
-        self.inner.disarm();
-    }
-
-    fn flush(&mut self) -> bool {
-        self.inner.flush()
-    }
-}
-
 /// Each rank's frames on one device, parts of reads on all.
 fn rails(devices: &[String], ranks: u32) -> Vec<Rails> {
     let store = Together::default();
@@ -273,7 +257,8 @@ fn several_rails() {
     assert!(read > 0, "nothing went through a further port");
     job.end();
     let interrupt = |rails: &mut Rails, peer| rails.others()[0].interrupt(peer);
-    let shaky = |(rank, inner)| Shaky { inner, rng: Rng::new(rank), ranks: 2, every: 12, interrupt };
+    let shaky =
+        |(rank, inner)| Shaky { inner, rng: Rng::new(rank), ranks: 2, every: 12, patience: 0, idle: 0, interrupt };
     let transports = (0..).zip(rails(&devices, 2)).map(shaky).collect();
     let mut job = Job::new("rails that break", seed(), transports);
     job.nap(Duration::from_millis(200));
@@ -287,15 +272,22 @@ fn connections_that_break() {
     for seed in seed()..seed() + 6 {
         let ranks = [2, 4][seed as usize % 2];
         let rendezvous = [Rendezvous::Write, Rendezvous::Read][seed as usize / 3 % 2];
-        let settings = Settings { credits: [4, 32][seed as usize / 2 % 2], rendezvous, ..Settings::default() };
+        // Every other two write what they can.
+        let (credits, ring_after) = ([4, 32][seed as usize / 2 % 2], [0, 64][seed as usize / 2 % 2]);
+        let settings = Settings { credits, ring_after, rendezvous, ..Settings::default() };
         let interrupt = VerbsTransport::interrupt;
-        let shaky = |(rank, inner)| Shaky { inner, rng: Rng::new(seed * 16 + rank), ranks, every: 12, interrupt };
+        let patience = [20, 0][seed as usize / 2 % 2];
+        let rng = |rank| Rng::new(seed * 16 + rank);
+        let shaky = |(rank, inner)| Shaky { inner, rng: rng(rank), ranks, every: 12, patience, idle: 0, interrupt };
         let transports = (0..).zip(transports(&devices, ranks, &settings)).map(shaky);
         let mut job = Job::new("connections that break", seed, transports.collect());
         job.nap(Duration::from_millis(200));
         storm(&mut job, &Weather { steps: 300, ..Weather::default() });
         let broken: u64 = (0..ranks).map(|rank| job.engine(rank).transport().inner.interruptions()).sum();
         println!("{broken} connections broken");
+        if ring_after == 0 {
+            println!("{} frames written", written(&mut job, ranks, |shaky| &shaky.inner));
+        }
         assert!(broken >= 3, "hardly a connection was broken: {broken}");
         job.end();
     }

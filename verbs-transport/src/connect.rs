@@ -20,6 +20,7 @@ use crate::ibv::{Ah, Channel, Cq, Pd, Qp, QpAttr, Srq, Wc};
 use crate::memory::Pool;
 use crate::pair::{AT_ONCE, EXTRA, Pair, SPARE};
 use crate::registration::Registrations;
+use crate::ring::{self, LEAD};
 use crate::settings::Settings;
 use crate::store::Store;
 use crate::unavailable::Unavailable;
@@ -77,6 +78,9 @@ pub struct VerbsTransport {
     pub(crate) short: Pool,
     /// For messages without a frame: never used up by frames that wait for credit.
     pub(crate) notes: Pool,
+    /// Rings for peers, and the gates where they open and close theirs.
+    pub(crate) rings: Pool,
+    pub(crate) gates: Pool,
     pub(crate) pd: Arc<Pd>,
     pub(crate) alarm: Alarm,
     pub(crate) port: Port,
@@ -93,6 +97,13 @@ pub struct VerbsTransport {
     pub(crate) unsettled: Vec<u32>,
     /// Pairs that owe credit.
     pub(crate) debts: Vec<u32>,
+    /// Pairs that write to us, and pairs that we write to.
+    pub(crate) ringed: Vec<u32>,
+    pub(crate) held: Vec<u32>,
+    /// Sleeps, and times that peers were compared by how much they talk.
+    pub(crate) period: u64,
+    /// Frames that were written.
+    pub(crate) written: u64,
     /// Pairs that had no room when last asked.
     pub(crate) starved: Vec<u32>,
     /// For the sink, with the next poll.
@@ -141,9 +152,11 @@ impl VerbsTransport {
         let srq = Srq::new(&pd, most * (credits + SPARE) + IDLE).map_err(step("making a shared receive queue"))?;
         let frame = settings.eager_max + PREFIX;
         let receives = Pool::new(&pd, FRONT + frame, most * (credits + SPARE) + IDLE);
-        let long = Pool::new(&pd, FRONT + frame, most.min(64) * credits);
+        let long = Pool::new(&pd, LEAD + FRONT + frame, most.min(64) * credits);
         let short = Pool::new(&pd, SHORT, most.min(64) * credits);
         let notes = Pool::new(&pd, PREFIX, most * EXTRA);
+        let rings = Pool::open(&pd, ring::bytes(credits), settings.rings.min(most));
+        let gates = Pool::open(&pd, ring::GATE, most);
         let marks = [mark::BELL_RECEIVE, mark::BELL_SEND];
         let bell = Bell::new(&pd, &cq, &port, &secret, marks).map_err(step("making a datagram queue pair"))?;
         let fds = [channel.fd(), port.context.async_fd()].into_iter().chain(store.fd());
@@ -164,6 +177,8 @@ impl VerbsTransport {
             long,
             short,
             notes,
+            rings,
+            gates,
             pd,
             alarm,
             port,
@@ -176,6 +191,10 @@ impl VerbsTransport {
             by_queue: FxHashMap::default(),
             unsettled: Vec::new(),
             debts: Vec::new(),
+            ringed: Vec::new(),
+            held: Vec::new(),
+            period: 0,
+            written: 0,
             starved: Vec::new(),
             outcomes: Vec::new(),
             losses: Vec::new(),
@@ -218,6 +237,11 @@ impl VerbsTransport {
     /// How registrations of buffers are kept: never `Auto`.
     pub fn registration(&self) -> Registration {
         self.registrations.way()
+    }
+
+    /// Frames that were written into the memory of peers.
+    pub fn frames_written(&self) -> u64 {
+        self.written
     }
 
     /// The port in use.
@@ -429,6 +453,7 @@ impl VerbsTransport {
     fn renew(&mut self, at: usize) -> io::Result<()> {
         self.retire(at);
         self.make_way(at)?;
+        self.pairs[at].gate = self.new_gate()?;
         let qp = Qp::new(&self.pd, &self.cq, Some(&self.srq), self.depth, 0, INLINE)?;
         let init = QpAttr {
             qp_state: state::INIT,
@@ -467,6 +492,7 @@ impl VerbsTransport {
         qp.modify(attr, what | mask::MAX_DEST_RD_ATOMIC | mask::MIN_RNR_TIMER)?;
         pair.answers_at_once = usize::from(small(device.max_qp_init_rd_atom).min(hello.reads)).clamp(1, AT_ONCE);
         pair.granted = hello.window.min(self.depth - EXTRA);
+        pair.their_gate = hello.gate;
         self.credit(at, hello.consumed).map_err(|why| io::Error::other(why.to_owned()))
     }
 
@@ -517,6 +543,7 @@ impl VerbsTransport {
             consumed: pair.consumed,
             window: self.settings.credits,
             frame: self.limits.frame as u32,
+            gate: pair.gate.map_or((0, 0), |gate| self.gates.target(gate)),
             address: self.port.address,
             mtu: self.port.attr.active_mtu as u8,
             reads: small(self.port.device_attr.max_qp_rd_atom),
@@ -606,6 +633,7 @@ impl VerbsTransport {
             let _ = qp.modify(QpAttr { qp_state: state::ERR, ..QpAttr::default() }, mask::STATE);
             self.retired.push(Retired { qp, at: self.polls });
         }
+        self.leave_rings(at);
     }
 
     /// A connection has failed: it is made anew if anything is to go through it.
@@ -648,13 +676,15 @@ impl VerbsTransport {
         if pair.lost.is_some() {
             return;
         }
-        let lost = Lost { peer: pair.peer, why: why.clone() };
+        let peer = pair.peer;
+        let lost = Lost { peer, why: why.clone() };
         pair.lost = Some(why);
         for held in pair.retained.drain(..) {
             crate::post::put(&mut self.long, &mut self.short, held.slot);
         }
         self.outcomes.extend(pair.works.drain(..).map(|work| (work.token, Err(lost.clone()))));
         self.losses.push(lost);
+        self.free_ring(at);
     }
 }
 

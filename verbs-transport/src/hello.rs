@@ -40,6 +40,9 @@ pub(crate) struct Hello {
     pub window: u32,
     /// The largest body of a frame, either way.
     pub frame: u32,
+    /// Where the receiver opens and closes its ring for the sender: address and key; 0 where the
+    /// sender writes into none.
+    pub gate: (u64, u32),
     /// The sender's port.
     pub address: Address,
     /// Its packet size, as libibverbs numbers it.
@@ -48,12 +51,12 @@ pub(crate) struct Hello {
     pub reads: u8,
 }
 
-const MAGIC: u32 = u32::from_le_bytes(*b"vrb\x02");
+const MAGIC: u32 = u32::from_le_bytes(*b"vrb\x03");
 const PROOF: usize = 32;
 
 impl Hello {
     /// Bytes on the wire.
-    pub(crate) const SIZE: usize = 96;
+    pub(crate) const SIZE: usize = 108;
 
     /// The bytes that go out, with the proof that the sender knows the secret.
     pub(crate) fn encode(&self, secret: &[u8; 32]) -> [u8; Hello::SIZE] {
@@ -67,6 +70,8 @@ impl Hello {
         (out[42], out[43]) = (self.mtu, self.reads);
         out[44..60].copy_from_slice(&self.address.gid.raw);
         out[60..64].copy_from_slice(&self.frame.to_le_bytes());
+        out[64..72].copy_from_slice(&self.gate.0.to_le_bytes());
+        out[72..76].copy_from_slice(&self.gate.1.to_le_bytes());
         let proof = blake3::keyed_hash(secret, &out[..Hello::SIZE - PROOF]);
         out[Hello::SIZE - PROOF..].copy_from_slice(proof.as_bytes());
         out
@@ -103,6 +108,7 @@ impl Hello {
             consumed: word(32),
             window: word(36),
             frame: word(60),
+            gate: (u64::from(word(64)) | u64::from(word(68)) << 32, word(72)),
             address,
             mtu: bytes[42],
             reads: bytes[43],
@@ -162,6 +168,7 @@ mod tests {
             consumed: u32::MAX,
             window: 32,
             frame: 8200,
+            gate: (0x7fff_0123_4567, 0x89ab_cdef),
             address: Address { lid: 5, gid: Gid { raw: std::array::from_fn(|i| i as u8) } },
             mtu: 5,
             reads: 16,
@@ -188,7 +195,7 @@ mod tests {
             forged[at] ^= 1;
             assert_eq!(Hello::decode(&forged, &SECRET), None, "byte {at} may be changed");
         }
-        for length in [0, 1, 64, 95, 97, 4096] {
+        for length in [0, 1, 64, 107, 109, 4096] {
             assert_eq!(Hello::decode(&vec![1; length], &SECRET), None);
         }
     }

@@ -6,6 +6,7 @@
 //!   through the `bell`
 //! - `post`, `poll` and `one_sided` are what runs for each message; `pair` is what they share,
 //!   `memory` the registered slots
+//! - `ring` is how short frames are written into the receiver's memory, `written` does it
 //! - `registration` keeps registrations of the user's memory as long as `watch` proves that it stays
 //! - `wake` sleeps and wakes; `rails` puts several ports together
 //!
@@ -28,12 +29,14 @@ mod poll;
 mod post;
 mod rails;
 mod registration;
+mod ring;
 mod settings;
 mod store;
 mod transport;
 mod unavailable;
 mod wake;
 mod watch;
+mod written;
 
 pub use connect::VerbsTransport;
 pub use device::Port;

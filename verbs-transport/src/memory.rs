@@ -2,11 +2,13 @@
 //!
 //! A pool takes memory in chunks, as it needs it, and keeps it. A slot is an index.
 //! Whoever holds one is alone with its bytes, but for the device while a request on
-//! it is posted; then nobody looks at them. Chunks are not inherited by children.
+//! it is posted; then nobody looks at them. Slots of an [open](Pool::open) pool are written by
+//! peers at any time, and read by words. Chunks are not inherited by children.
 
 #![allow(unsafe_code)]
 
 use std::io;
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -21,10 +23,12 @@ pub(crate) struct Pool {
     pd: Arc<Pd>,
     /// Bytes of a slot, a multiple of 64.
     slot: usize,
-    /// Slots of a chunk, a power of two.
+    /// Slots of a chunk: two to this power.
     of_chunk: u32,
     /// Chunks at most.
     most: usize,
+    /// What the device may do with it.
+    access: i32,
     chunks: Vec<Chunk>,
     free: Vec<u32>,
 }
@@ -37,6 +41,14 @@ struct Chunk {
     bytes: usize,
 }
 
+/// Words of a slot that a peer may be writing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Words<'a> {
+    first: NonNull<u64>,
+    count: usize,
+    pool: PhantomData<&'a Pool>,
+}
+
 // SAFETY: the chunk owns its mapping.
 unsafe impl Send for Chunk {}
 
@@ -45,9 +57,24 @@ impl Pool {
     pub(crate) fn new(pd: &Arc<Pd>, slot: usize, most: u32) -> Pool {
         let slot = slot.next_multiple_of(64);
         // About half a MiB, but no more than is needed.
-        let of_chunk = ((512 << 10) / slot as u32).clamp(1, most.max(1)).next_power_of_two();
-        let most = most.div_ceil(of_chunk) as usize;
-        Pool { pd: Arc::clone(pd), slot, of_chunk, most, chunks: Vec::new(), free: Vec::new() }
+        let of_chunk = ((512 << 10) / slot as u32).clamp(1, most.max(1)).next_power_of_two().ilog2();
+        let most = most.div_ceil(1 << of_chunk) as usize;
+        Pool {
+            pd: Arc::clone(pd),
+            slot,
+            of_chunk,
+            most,
+            access: access::LOCAL_WRITE,
+            chunks: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// As [`Pool::new`], of memory that peers write.
+    pub(crate) fn open(pd: &Arc<Pd>, slot: usize, most: u32) -> Pool {
+        let mut pool = Pool::new(pd, slot, most);
+        pool.access |= access::REMOTE_WRITE;
+        pool
     }
 
     /// A slot, if one is free or can be made; an error when the system refuses.
@@ -64,9 +91,9 @@ impl Pool {
         if self.chunks.len() >= self.most {
             return Ok(None);
         }
-        let first = self.chunks.len() as u32 * self.of_chunk;
-        self.chunks.push(Chunk::new(&self.pd, self.slot * self.of_chunk as usize)?);
-        self.free.extend((first..first + self.of_chunk).rev());
+        let first = (self.chunks.len() as u32) << self.of_chunk;
+        self.chunks.push(Chunk::new(&self.pd, self.slot << self.of_chunk, self.access)?);
+        self.free.extend((first..first + (1 << self.of_chunk)).rev());
         Ok(self.free.pop())
     }
 
@@ -83,9 +110,9 @@ impl Pool {
 
     #[inline]
     fn place(&self, slot: u32) -> (&Chunk, NonNull<u8>) {
-        let chunk = &self.chunks[(slot / self.of_chunk) as usize];
-        let at = (slot % self.of_chunk) as usize * self.slot;
-        // SAFETY: a chunk has `of_chunk` slots.
+        let chunk = &self.chunks[(slot >> self.of_chunk) as usize];
+        let at = (slot & ((1 << self.of_chunk) - 1)) as usize * self.slot;
+        // SAFETY: a chunk has so many slots.
         (chunk, unsafe { chunk.base.add(at) })
     }
 
@@ -116,14 +143,40 @@ impl Pool {
         Sge { addr: at.as_ptr() as u64, length: len as u32, lkey: chunk.mr.lkey() }
     }
 
+    /// Where a peer writes to a slot: address and key.
+    pub(crate) fn target(&self, slot: u32) -> (u64, u32) {
+        let (chunk, at) = self.place(slot);
+        (at.as_ptr() as u64, chunk.mr.rkey())
+    }
+
+    /// The words of a slot from byte `from` on, a multiple of 8, which a peer may be writing.
+    #[inline]
+    pub(crate) fn words(&self, slot: u32, from: usize) -> Words<'_> {
+        assert!(from <= self.slot && from.is_multiple_of(8));
+        let (_, place) = self.place(slot);
+        // SAFETY: within the slot, which is aligned to 64 bytes.
+        let first = unsafe { place.add(from) }.cast();
+        Words { first, count: (self.slot - from) / 8, pool: PhantomData }
+    }
+
     /// Bytes of a slot.
     pub(crate) fn slot_bytes(&self) -> usize {
         self.slot
     }
 }
 
+impl Words<'_> {
+    /// One of them. Whether several belong together, whoever reads them checks.
+    #[inline]
+    pub(crate) fn read(&self, at: usize) -> u64 {
+        assert!(at < self.count);
+        // SAFETY: one of the words, in memory of the pool; volatile, since the device changes it.
+        u64::from_le(unsafe { self.first.add(at).read_volatile() })
+    }
+}
+
 impl Chunk {
-    fn new(pd: &Arc<Pd>, bytes: usize) -> io::Result<Chunk> {
+    fn new(pd: &Arc<Pd>, bytes: usize, access: i32) -> io::Result<Chunk> {
         use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory
         // that exists.
@@ -135,7 +188,7 @@ impl Chunk {
         let _ = unsafe { madvise(base, bytes, Advice::LinuxDontFork) };
         // SAFETY: valid until unmapped, after the registration has gone.
         let memory = unsafe { Memory::new(base.cast(), bytes) };
-        let registered = Mr::register(pd, memory, access::LOCAL_WRITE);
+        let registered = Mr::register(pd, memory, access);
         match (registered, NonNull::new(base.cast())) {
             (Ok(mr), Some(base)) => Ok(Chunk { mr, base, bytes }),
             (registered, _) => {

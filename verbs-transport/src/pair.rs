@@ -13,16 +13,17 @@ use fabric::{OneSided, Peer};
 use crate::handshake::{Handshake, Phase};
 use crate::hello::Door;
 use crate::ibv::{Ah, Mr, Qp};
+use crate::ring::{Inbound, Outbound};
 
-/// Requests that the send queue has room for beside frames: credit, one-sided ones, and
+/// Requests that the send queue has room for beside frames: notes, gates, one-sided ones, and
 /// those that wait for a signaled one behind them.
-pub(crate) const EXTRA: u32 = 8 + AT_ONCE as u32 + SIGNAL_EVERY;
+pub(crate) const EXTRA: u32 = 11 + AT_ONCE as u32 + SIGNAL_EVERY;
 /// Every so many requests one completes by itself.
 pub(crate) const SIGNAL_EVERY: u32 = 16;
 /// One-sided requests under way to one peer.
 pub(crate) const AT_ONCE: usize = 16;
-/// Receives for each peer beside those for its frames: credit.
-pub(crate) const SPARE: u32 = 6;
+/// Receives for each peer beside those for its frames: notes.
+pub(crate) const SPARE: u32 = 7;
 
 /// A frame that was sent and is not consumed.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +113,20 @@ pub(crate) struct Pair {
     pub(crate) asked_for_credit: bool,
     /// It has asked us.
     pub(crate) owes_credit: bool,
+    /// Its ring for us: what we know of it; our gate, a slot; whether we have yet to say that we
+    /// have stopped to write.
+    pub(crate) out: Outbound,
+    pub(crate) gate: Option<u32>,
+    pub(crate) owes_stop: bool,
+    /// Our ring for it, a slot, and its gate: address and key, or 0.
+    pub(crate) inbound: Inbound,
+    pub(crate) ring: Option<u32>,
+    pub(crate) their_gate: (u64, u32),
+    /// How often that was closed.
+    pub(crate) closings: u32,
+    /// Short frames from it in that period.
+    pub(crate) lately: u32,
+    pub(crate) period: u64,
     pub(crate) lost: Option<String>,
 }
 
@@ -152,6 +167,15 @@ impl Pair {
             starved: false,
             asked_for_credit: false,
             owes_credit: false,
+            out: Outbound::default(),
+            gate: None,
+            owes_stop: false,
+            inbound: Inbound::Absent,
+            ring: None,
+            their_gate: (0, 0),
+            closings: 0,
+            lately: 0,
+            period: 0,
             lost: None,
         }
     }

@@ -5,7 +5,9 @@ use fabric::{Header, Sink};
 use crate::connect::{BATCH, FRONT, PREFIX, VerbsTransport, mark};
 use crate::ibv::layout::{wc_status, wc_status::WR_FLUSH_ERR};
 use crate::ibv::{Qp, Wc};
+use crate::pair::Pair;
 use crate::post::{note, put};
+use crate::ring::{self, Inbound};
 
 /// Batches of completions taken in one poll.
 const BATCHES: usize = 4;
@@ -26,6 +28,32 @@ impl VerbsTransport {
         if self.polls.is_multiple_of(EVENTS) {
             self.hear_device();
         }
+        if !self.held.is_empty() && self.polls.is_multiple_of(TEND) {
+            self.look_at_gates();
+        }
+        if !self.ringed.is_empty() {
+            moved = self.look_in_rings(sink);
+        }
+        // Who finds frames in rings looks elsewhere now and then.
+        if !moved || self.polls.is_multiple_of(TEND) {
+            moved |= self.take_completions(sink);
+        }
+        if !self.debts.is_empty() {
+            self.pay();
+        }
+        if !self.outcomes.is_empty() || !self.losses.is_empty() {
+            self.tell(sink);
+            moved = true;
+        }
+        // What has left, and the time, change the answer of `flush`, which is only asked again
+        // after something has happened.
+        moved || self.flushing_since.is_some()
+    }
+
+    /// What the completion queue has; true if the sink has heard of any.
+    #[inline]
+    fn take_completions(&mut self, sink: &mut impl Sink) -> bool {
+        let mut moved = false;
         for _ in 0..BATCHES {
             let taken = match std::mem::take(&mut self.stashed) {
                 0 => self.cq.poll(&mut self.completions),
@@ -46,16 +74,7 @@ impl VerbsTransport {
                 break;
             }
         }
-        if !self.debts.is_empty() {
-            self.pay();
-        }
-        if !self.outcomes.is_empty() || !self.losses.is_empty() {
-            self.tell(sink);
-            moved = true;
-        }
-        // What has left, and the time, change the answer of `flush`, which is only asked again
-        // after something has happened.
-        moved || self.flushing_since.is_some()
+        moved
     }
 
     /// One completion; true if the sink has heard of it.
@@ -110,20 +129,46 @@ impl VerbsTransport {
                 pair.owes_credit = true;
                 self.debts.push(at as u32);
             }
-            return false;
+            return number == note::STOPPED && self.peer_has_stopped(at, completion.qp_num, sink);
         }
+        let mut heard = false;
         if number != pair.consumed {
-            // It came before its connection broke, and now again; or it can't be.
-            let ahead = number.wrapping_sub(pair.consumed) as i32 > 0;
-            return ahead && self.nonsense(at, "a frame is missing");
+            // What was written before it is in its place by now.
+            heard = self.take_written(at, sink);
+            let pair = &self.pairs[at];
+            if number != pair.consumed {
+                // It came before its connection broke, and now again; or it can't be.
+                let ahead = pair.lost.is_none() && number.wrapping_sub(pair.consumed) as i32 > 0;
+                return heard | (ahead && self.nonsense(at, "a frame is missing"));
+            }
         }
-        let Ok((header, body)) = Header::decode(frame) else { return self.nonsense(at, "a header is malformed") };
-        sink.frame(pair.peer, &header, body);
-        pair.consumed = pair.consumed.wrapping_add(1);
+        let (pair, receives) = (&mut self.pairs[at], &self.receives);
+        let frame = &receives.bytes(slot, completion.byte_len as usize)[PREFIX..];
+        let len = frame.len();
+        if !pair.hand_up(frame, sink) {
+            return heard | self.nonsense(at, "a header is malformed");
+        }
+        self.count(at, len);
+        true
+    }
+
+    /// A frame was handed up: when the peer must hear of it, and whether it talks so much that it
+    /// had better write.
+    #[inline]
+    pub(crate) fn count(&mut self, at: usize, len: usize) {
+        let pair = &mut self.pairs[at];
         if pair.consumed.wrapping_sub(pair.told) >= pair.granted / 2 {
             self.debts.push(at as u32);
         }
-        true
+        if ring::taken(PREFIX + len) <= ring::PLACE {
+            if pair.period != self.period {
+                (pair.period, pair.lately) = (self.period, 0);
+            }
+            pair.lately += 1;
+            if pair.lately >= self.settings.ring_after && pair.inbound == Inbound::Absent {
+                self.give_ring(at);
+            }
+        }
     }
 
     /// A message on the queue pair of a pair that was not sure whether the other side is ready.
@@ -138,7 +183,7 @@ impl VerbsTransport {
 
     /// What no process of ours sends: the pair is not to be trusted with memory.
     #[cold]
-    fn nonsense(&mut self, at: usize, what: &str) -> bool {
+    pub(crate) fn nonsense(&mut self, at: usize, what: &str) -> bool {
         self.lose(at, format!("{what}: one of the two has overwritten memory"));
         false
     }
@@ -201,6 +246,12 @@ impl VerbsTransport {
     fn pay(&mut self) {
         for at in std::mem::take(&mut self.debts) {
             let pair = &mut self.pairs[at as usize];
+            if std::mem::take(&mut pair.owes_stop) && !self.note(at as usize, note::STOPPED) {
+                self.pairs[at as usize].owes_stop = true;
+                self.debts.push(at);
+                continue;
+            }
+            let pair = &mut self.pairs[at as usize];
             let owes = pair.owes_credit || pair.consumed.wrapping_sub(pair.told) >= pair.granted / 2;
             pair.owes_credit = false;
             if owes && !self.note(at as usize, note::CREDIT) {
@@ -248,9 +299,20 @@ impl VerbsTransport {
     }
 }
 
+impl Pair {
+    /// Hands up the next frame, header and body. False if it is none.
+    #[inline]
+    pub(crate) fn hand_up(&mut self, frame: &[u8], sink: &mut impl Sink) -> bool {
+        let Ok((header, body)) = Header::decode(frame) else { return false };
+        sink.frame(self.peer, &header, body);
+        self.consumed = self.consumed.wrapping_add(1);
+        true
+    }
+}
+
 /// Number and credit, and what follows them.
 #[inline]
-fn prefix(message: &[u8]) -> Option<([u32; 2], &[u8])> {
+pub(crate) fn prefix(message: &[u8]) -> Option<([u32; 2], &[u8])> {
     let (front, frame) = message.split_first_chunk::<PREFIX>()?;
     let word = |at: usize| u32::from_le_bytes([front[at], front[at + 1], front[at + 2], front[at + 3]]);
     Some(([word(0), word(4)], frame))

@@ -11,6 +11,7 @@ use crate::ibv::layout::send_flags;
 use crate::ibv::{Destination, Sge, Work};
 use crate::memory::Pool;
 use crate::pair::{Held, Pair, SIGNAL_EVERY, Signal};
+use crate::ring::{self, LEAD};
 
 /// How long a peer is called that has not got everything when the process ends.
 const CALL_AT_THE_END: Duration = Duration::from_secs(5);
@@ -23,6 +24,8 @@ pub(crate) mod note {
     pub(crate) const CREDIT: u32 = 0;
     /// The same, "and I want to know how much you have."
     pub(crate) const ASK: u32 = 1;
+    /// The same, "and I write no more into your ring."
+    pub(crate) const STOPPED: u32 = 2;
 }
 
 /// Gives a send slot back.
@@ -47,31 +50,46 @@ impl VerbsTransport {
         };
         let bytes = FRONT + len;
         let Some(slot) = self.take_slot(bytes) else { return self.no_slot(at) };
+        let is_written = slot & LONG == 0 && self.may_write(at);
         let pair = &mut self.pairs[at];
-        let room = match slot & LONG {
-            0 => self.short.bytes_mut(slot, bytes),
-            _ => self.long.bytes_mut(slot & !LONG, bytes),
+        let all = match slot & LONG {
+            0 => self.short.bytes_mut(slot, ring::taken(bytes)),
+            _ => self.long.bytes_mut(slot & !LONG, LEAD + bytes),
         };
+        let room = &mut all[LEAD..LEAD + bytes];
         room[..4].copy_from_slice(&pair.next.to_le_bytes());
         room[4..PREFIX].copy_from_slice(&pair.consumed.to_le_bytes());
         room[PREFIX..FRONT].copy_from_slice(&header.encode());
         fill(&mut Slot::new(&mut room[FRONT..], false));
+        if is_written {
+            ring::seal(all, bytes);
+        }
+        let number = pair.next;
         pair.told = pair.consumed;
-        pair.next = pair.next.wrapping_add(1);
+        pair.next = number.wrapping_add(1);
         (pair.used_at, pair.starved) = (self.polls, false);
         let held = Held { slot, bytes: bytes as u32 };
         pair.retained.push_back(held);
-        let sge = sge(&self.long, &self.short, &held);
-        if pair.submit(sge, Destination::Receive, Signal::NONE).is_err() {
+        let posted = match is_written {
+            true => {
+                let (addr, rkey) = pair.out.place(number);
+                let sge = self.short.sge(slot, ring::taken(bytes));
+                pair.submit(sge, Destination::Write { addr, rkey }, Signal::NONE)
+            }
+            false => pair.submit(sge(&self.long, &self.short, &held), Destination::Receive, Signal::NONE),
+        };
+        if posted.is_err() {
             // It is kept, and goes with the next connection.
             self.break_pair(at, "a send was refused");
+        } else if is_written {
+            self.has_written(at);
         }
         Ok(Post::Sent)
     }
 
     #[inline]
     fn take_slot(&mut self, bytes: usize) -> Option<u32> {
-        if bytes <= self.short.slot_bytes()
+        if LEAD + bytes <= self.short.slot_bytes()
             && let Ok(Some(slot)) = self.short.take()
         {
             return Some(slot);
@@ -186,10 +204,10 @@ impl VerbsTransport {
         for index in 0..pair.retained.len() {
             let held = pair.retained[index];
             let bytes = match held.slot & LONG {
-                0 => short.bytes_mut(held.slot, PREFIX),
-                _ => long.bytes_mut(held.slot & !LONG, PREFIX),
+                0 => short.bytes_mut(held.slot, LEAD + PREFIX),
+                _ => long.bytes_mut(held.slot & !LONG, LEAD + PREFIX),
             };
-            bytes[4..].copy_from_slice(&pair.consumed.to_le_bytes());
+            bytes[LEAD + 4..].copy_from_slice(&pair.consumed.to_le_bytes());
             if pair.submit(sge(long, short, &held), Destination::Receive, Signal::NONE).is_err() {
                 return self.break_pair(at, "a send was refused");
             }
@@ -197,13 +215,14 @@ impl VerbsTransport {
     }
 }
 
-/// The memory of a frame.
+/// The memory of a frame that is sent.
 #[inline]
 fn sge(long: &Pool, short: &Pool, held: &Held) -> Sge {
-    match held.slot & LONG {
-        0 => short.sge(held.slot, held.bytes as usize),
-        _ => long.sge(held.slot & !LONG, held.bytes as usize),
-    }
+    let place = match held.slot & LONG {
+        0 => short.sge(held.slot, LEAD),
+        _ => long.sge(held.slot & !LONG, LEAD),
+    };
+    Sge { addr: place.addr + LEAD as u64, length: held.bytes, ..place }
 }
 
 impl Signal {

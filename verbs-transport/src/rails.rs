@@ -81,7 +81,7 @@ impl Rails {
         for (number, (device, port)) in further(&settings.rails)?.into_iter().enumerate() {
             let lost_after = settings.lost_after.min(PATIENCE);
             // There are no frames on it to have room for.
-            let (credits, eager_max) = (4, 64);
+            let (credits, eager_max, rings) = (4, 64, 0);
             let own = Settings {
                 device: Some(device),
                 port,
@@ -89,6 +89,7 @@ impl Rails {
                 lost_after,
                 credits,
                 eager_max,
+                rings,
                 ..settings.clone()
             };
             others.push(VerbsTransport::open(own, me, size, secret, named(format!("/{}", number + 1)))?);
@@ -120,6 +121,11 @@ impl Rails {
     /// Bytes read through further ports.
     pub fn read_elsewhere(&self) -> u64 {
         self.elsewhere
+    }
+
+    /// Frames that were written into the memory of peers.
+    pub fn frames_written(&self) -> u64 {
+        self.first.frames_written()
     }
 
     /// Begins a read in parts, each on the next port.

@@ -39,6 +39,11 @@ pub struct Settings {
     pub credits: u32,
     /// Queue pairs at once, at most.
     pub connections: u32,
+    /// Peers at once, at most, that write their short frames into this process's memory; 0: none,
+    /// and it writes into nobody's.
+    pub rings: u32,
+    /// Short frames of a peer, since this process slept last, that make it one of them.
+    pub ring_after: u32,
     /// The device's timeout: 4.096 µs times two to this power.
     pub ack_timeout: u8,
     /// The device's retries before a connection is in error.
@@ -70,6 +75,8 @@ impl Settings {
             registered_bytes: knobs.bytes(knob::VERBS_REGISTERED_BYTES) as usize,
             credits: knobs.count(knob::VERBS_CREDITS) as u32,
             connections: knobs.count(knob::VERBS_CONNECTIONS) as u32,
+            rings: knobs.count(knob::VERBS_RINGS) as u32,
+            ring_after: knobs.count(knob::VERBS_RING_AFTER) as u32,
             ack_timeout: small(knobs.count(knob::VERBS_ACK_TIMEOUT)),
             retries: small(knobs.count(knob::VERBS_RETRIES)),
             lost_after: knobs.duration(knob::VERBS_LOST_AFTER).unwrap_or(Duration::from_secs(600)),

@@ -98,13 +98,18 @@ impl VerbsTransport {
             self.tend();
         }
         self.registrations.sweep();
+        if !self.close_rings() {
+            return None;
+        }
         // In this order: what completes after the request makes an event.
         let requested = self.cq.request_notification();
         self.stashed = self.cq.poll(&mut self.completions);
-        if requested.is_err() || self.stashed > 0 || self.has_room_again() {
+        if requested.is_err() || self.stashed > 0 || self.has_room_again() || self.is_any_written() {
             return None;
         }
-        self.alarm.set(self.next_call());
+        self.alarm.set(self.next_call().into_iter().chain(self.next_look()).min());
+        // Who sleeps finds nothing by looking.
+        self.period += 1;
         self.is_armed = true;
         Some(WaitOn::Fd(self.alarm.fd()))
     }

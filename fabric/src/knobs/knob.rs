@@ -300,6 +300,10 @@ knobs! {
         "frames that a peer may have under way to this process over RDMA; as many receive buffers are kept for each");
     VERBS_CONNECTIONS: Count = Row::count("verbs.connections", "queue pairs", 512, 1..=65_536,
         "RDMA connections that a process keeps at once; beyond that the one not used for longest is closed");
+    VERBS_RINGS: Count = Row::count("verbs.rings", "peers", 8, 0..=1024,
+        "peers, those that talk the most, that may write small messages straight into this process's memory over RDMA, where it looks for them while it does not sleep; 0: none, in either direction");
+    VERBS_RING_AFTER: Count = Row::count("verbs.ring_after", "frames", 64, 0..=1_000_000,
+        "small messages of a peer, found without sleeping in between, after which it may do so");
     VERBS_ACK_TIMEOUT: Count = Row::count("verbs.ack_timeout", "2^n times 4.1 µs", 14, 1..=31,
         "how long the RDMA device waits for an acknowledgement before it sends again");
     VERBS_RETRIES: Count = Row::count("verbs.retries", "times", 7, 0..=7,

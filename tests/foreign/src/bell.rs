@@ -28,6 +28,7 @@ pub struct Hello {
     pub reads: u8,
     pub gid: [u8; 16],
     pub frame: u32,
+    pub gate: [u32; 3],
     pub proof: [u8; 32],
 }
 

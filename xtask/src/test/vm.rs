@@ -57,7 +57,7 @@ for row in "0 read" "1 read" "2 refused" "3 refused"; do
 done
 echo all was refused as it should be"#;
 
-fn cases() -> [Case; 7] {
+fn cases() -> [Case; 8] {
     [
         Case {
             name: "two guests and their devices",
@@ -73,7 +73,7 @@ fn cases() -> [Case; 7] {
             machines: Machines::pair(None),
             // The suite's own number of rounds is 10,000.
             command: "export VERBENA_TEST_DEVICES=\"$VM_DEVICES\" VERBENA_TEST_ROUNDS=1000; ulimit -l unlimited; \
-                      timeout 500 SUITE --test-threads 1 storms connection never lies gone stale differ",
+                      timeout 500 SUITE --test-threads 1 storms connection never lies gone stale differ rings",
             expected: "test connections_that_break ... ok",
             lossy: false,
         },
@@ -81,8 +81,16 @@ fn cases() -> [Case; 7] {
             name: "the verbs transport where packets are lost",
             machines: Machines::pair(Some("1%")),
             command: "export VERBENA_TEST_DEVICES=\"$VM_DEVICES\"; ulimit -l unlimited; \
-                      timeout 500 SUITE --test-threads 1 connection",
+                      timeout 500 SUITE --test-threads 1 connection rings",
             expected: "test connections_that_break ... ok",
+            lossy: true,
+        },
+        Case {
+            name: "the verbs transport where packets overtake",
+            machines: Machines::pair(None).reordering("5%"),
+            command: "export VERBENA_TEST_DEVICES=\"$VM_DEVICES\"; ulimit -l unlimited; \
+                      timeout 500 SUITE --test-threads 1 rings",
+            expected: "test rings_go_round ... ok",
             lossy: true,
         },
         Case {

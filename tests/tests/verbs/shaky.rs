@@ -1,0 +1,73 @@
+//! Transports whose connections break now and then, and whose processes do not sleep at once.
+
+use fabric::sim::Rng;
+use fabric::{
+    Header, Limits, Lost, Memory, OneSided, Peer, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
+};
+
+/// A transport whose connections break now and then.
+pub(crate) struct Shaky<T> {
+    pub(crate) inner: T,
+    pub(crate) rng: Rng,
+    pub(crate) ranks: u32,
+    /// One of so many polls breaks a connection; 0: none.
+    pub(crate) every: u64,
+    /// So many times in a row it does not sleep when it could.
+    pub(crate) patience: u32,
+    pub(crate) idle: u32,
+    /// Breaks the one to a peer.
+    pub(crate) interrupt: fn(&mut T, Peer),
+}
+
+impl<T: Transport> Transport for Shaky<T> {
+    fn limits(&self, peer: Peer) -> &Limits {
+        self.inner.limits(peer)
+    }
+
+    fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut Slot)) -> Result<Post, Lost> {
+        self.inner.post(peer, header, len, fill)
+    }
+
+    fn poll(&mut self, sink: &mut impl Sink) -> bool {
+        if self.every > 0 && self.rng.below(self.every) == 0 {
+            (self.interrupt)(&mut self.inner, Peer(self.rng.below(self.ranks.into()) as u32));
+        }
+        let moved = self.inner.poll(sink);
+        if moved {
+            self.idle = 0;
+        }
+        moved
+    }
+
+    fn register(&mut self, peer: Peer, memory: Memory, rights: Rights) -> Option<Region> {
+        self.inner.register(peer, memory, rights)
+    }
+
+    fn release(&mut self, peer: Peer, region: Region) {
+        self.inner.release(peer, region);
+    }
+
+    fn one_sided(
+        &mut self,
+        peer: Peer,
+        region: &Region,
+        at: u64,
+        what: OneSided,
+        token: u64,
+    ) -> Result<Transfer, Lost> {
+        self.inner.one_sided(peer, region, at, what, token)
+    }
+
+    fn arm(&mut self) -> Option<WaitOn<'_>> {
+        self.idle += 1;
+        if self.idle > self.patience { self.inner.arm() } else { None }
+    }
+
+    fn disarm(&mut self) {
+        self.inner.disarm();
+    }
+
+    fn flush(&mut self) -> bool {
+        self.inner.flush()
+    }
+}
