@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code)]
 
-use std::cell::Cell;
+use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -66,17 +66,13 @@ impl Thread {
         Thread::this()
     }
 
-    /// Wakes it from its `word`, on the processor that the caller is about to leave.
+    /// Wakes it from its `word`, on the processor that the caller is about to leave. It was [asked](Stay::ask) to.
     ///
     /// The kernel by itself would put it where it was last. There the running thread of
     /// another process may be, and this processor would be idle. Where nobody may choose, it does.
     pub(crate) fn wake_here(self, word: Word) {
-        let before = self.move_here();
+        word.stay().begin(self.move_here());
         futex_wake(&raw const *word, libc::FUTEX_PRIVATE_FLAG);
-        if let Some(before) = before {
-            // SAFETY: a set of that size. Failing does no more harm than not to have moved it.
-            unsafe { libc::sched_setaffinity(self.0, size_of::<libc::cpu_set_t>(), &raw const before) };
-        }
     }
 
     /// Allows it no other processor than this one; gives those it had, if they were more.
@@ -98,5 +94,62 @@ impl Thread {
             libc::CPU_SET(here, &mut only);
             (libc::sched_setaffinity(self.0, SIZE, &raw const only) == 0).then_some(before)
         }
+    }
+}
+
+/// A sleeper's stay on the one processor where it was woken: it has the others back before it goes on, so that
+/// neither the application nor a thread that it starts ever finds fewer.
+///
+/// `NONE`, then `ASKED` under the gate, then `HERE` or, if the thread could not be moved, `REFUSED`;
+/// the sleeper makes `NONE` of these, and waits for them if something else has woken it meanwhile.
+pub(crate) struct Stay {
+    state: AtomicU32,
+    /// Its processors before; written while `ASKED` by who wakes, read while `HERE` by who slept.
+    before: UnsafeCell<MaybeUninit<libc::cpu_set_t>>,
+}
+
+// SAFETY: `state` says which of two threads may touch `before`.
+unsafe impl Sync for Stay {}
+
+impl Stay {
+    const NONE: u32 = 0;
+    const ASKED: u32 = 1;
+    const HERE: u32 = 2;
+    const REFUSED: u32 = 3;
+
+    pub(crate) const fn new() -> Stay {
+        Stay { state: AtomicU32::new(Stay::NONE), before: UnsafeCell::new(MaybeUninit::uninit()) }
+    }
+
+    /// It is going to be moved. Under the gate.
+    pub(crate) fn ask(&self) {
+        self.state.store(Stay::ASKED, Ordering::Relaxed);
+    }
+
+    fn begin(&self, before: Option<libc::cpu_set_t>) {
+        let state = before.map_or(Stay::REFUSED, |before| {
+            // SAFETY: the sleeper does not look before the state says so.
+            unsafe { (*self.before.get()).write(before) };
+            Stay::HERE
+        });
+        // Release: who sees the state finds the processors.
+        self.state.store(state, Ordering::Release);
+    }
+
+    /// The thread whose stay it is goes on.
+    pub(crate) fn end(&self) {
+        loop {
+            match self.state.load(Ordering::Acquire) {
+                Stay::NONE => return,
+                Stay::ASKED => std::thread::yield_now(),
+                Stay::HERE => {
+                    // SAFETY: written before the state; a set of that size.
+                    unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), (*self.before.get()).as_ptr()) };
+                    break;
+                }
+                _ => break,
+            }
+        }
+        self.state.store(Stay::NONE, Ordering::Relaxed);
     }
 }

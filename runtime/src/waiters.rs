@@ -310,9 +310,16 @@ impl Waiters {
             self.deputy = None;
         }
         name.store(word::ANSWERED, Ordering::Release);
-        self.calls.next = Some((name, thread, here));
+        self.call_next(name, thread, here);
         self.driver = Driver::Outside(thread);
         self.ticks = 0;
+    }
+
+    fn call_next(&mut self, name: Word, thread: Thread, here: bool) {
+        if here {
+            name.stay().ask();
+        }
+        self.calls.next = Some((name, thread, here));
     }
 
     /// Gets the driver out of its bed.
@@ -350,7 +357,8 @@ impl Waiters {
             && entry.name.load(Ordering::Relaxed) == word::ASLEEP
         {
             entry.name.store(word::NUDGED, Ordering::Relaxed);
-            self.calls.next = Some((entry.name, entry.thread, true));
+            let (name, thread) = (entry.name, entry.thread);
+            self.call_next(name, thread, true);
         }
     }
 
@@ -555,7 +563,7 @@ impl Me {
         let mut next = gate::with_waiters(|process, waiters| waiters.enlist(self, ask, process));
         loop {
             next = match next {
-                Next::Return => return,
+                Next::Return => return self.word.stay().end(),
                 Next::Drive => self.drive(awaited),
                 Next::Follow => self.follow(),
             }
@@ -615,14 +623,21 @@ impl Me {
         match gate::with_waiters(|_, waiters| waiters.lie_down(self)) {
             Rest::Over(next) => next,
             Rest::Sleep { on, deputy: None } => {
-                futex_wait(&raw const *self.word, on, libc::FUTEX_PRIVATE_FLAG, wait::ORPHAN);
+                self.doze(on, wait::ORPHAN);
                 if self.is_answered() { Next::Return } else { Next::Follow }
             }
             Rest::Sleep { on, deputy: Some(rounds) } => {
-                let timed_out = futex_wait(&raw const *self.word, on, libc::FUTEX_PRIVATE_FLAG, slice());
+                let timed_out = self.doze(on, slice());
                 gate::with_waiters(|_, waiters| waiters.tick(self, timed_out, rounds))
             }
         }
+    }
+
+    /// Sleeps on its word while that says `on`; true when the time is over.
+    fn doze(&self, on: u32, most: Duration) -> bool {
+        let timed_out = futex_wait(&raw const *self.word, on, libc::FUTEX_PRIVATE_FLAG, most);
+        self.word.stay().end();
+        timed_out
     }
 
     /// Waits for the answer without sleeping, for a while.

@@ -9,9 +9,11 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::thread::Stay;
+
 /// On a cache line of its own: one thread spins on it while others write to theirs.
 #[repr(align(64))]
-struct Line(AtomicU32);
+struct Line(AtomicU32, Stay);
 
 /// A word, named by its place.
 #[derive(Clone, Copy)]
@@ -50,12 +52,17 @@ thread_local! {
 }
 
 impl Word {
+    /// Where its thread was woken, if somebody chose that.
+    pub(crate) fn stay(self) -> &'static Stay {
+        &self.0.1
+    }
+
     /// One that nobody else has, and that holds `value`.
     pub(crate) fn take(value: u32) -> Word {
         // A thread that is ending has no spare any more, and may still wait.
         let spare = SPARE.try_with(|spare| spare.0.take()).ok().flatten();
         let idle = || IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let new = || Word(Box::leak(Box::new(Line(AtomicU32::new(0)))));
+        let new = || Word(Box::leak(Box::new(Line(AtomicU32::new(0), Stay::new()))));
         let word = spare.or_else(idle).unwrap_or_else(new);
         word.store(value, Ordering::Relaxed);
         word

@@ -1,6 +1,7 @@
 /* MPI_THREAD_MULTIPLE with more threads than processors: each thread of rank 0 sends
  * windows to its own thread of rank 1, and none is left behind: when the first has sent
- * all, the others have sent a good part of theirs. */
+ * all, the others have sent a good part of theirs. On their own side of MPI they have all their
+ * processors, wherever they were woken. */
 #define _GNU_SOURCE
 #include "check.h"
 #include <pthread.h>
@@ -10,7 +11,15 @@
 enum { WINDOWS = 60000, WINDOW = 16, BEHIND = 50, THREADS = 32 };
 
 static atomic_int over;
-static int sent[THREADS];
+static int sent[THREADS], all;
+
+/* That this thread may run on. */
+static int processors(void)
+{
+    cpu_set_t set;
+    CHECK(sched_getaffinity(0, sizeof set, &set) == 0, "no processors");
+    return CPU_COUNT(&set);
+}
 
 static void *windows(void *argument)
 {
@@ -26,6 +35,7 @@ static void *windows(void *argument)
                 MPI_Irecv(&data[i], 1, MPI_INT, peer, tag, MPI_COMM_WORLD, &requests[i]);
         }
         MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE);
+        SAME(processors(), all);
         if (rank == 0)
             MPI_Recv(NULL, 0, MPI_INT, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         else {
@@ -40,14 +50,13 @@ static void *windows(void *argument)
 int main(int argc, char **argv)
 {
     pthread_t running[THREADS];
-    cpu_set_t processors;
     int provided, threads, i;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     SAME(ranks, 2);
-    CHECK(sched_getaffinity(0, sizeof processors, &processors) == 0, "no processors");
-    threads = CPU_COUNT(&processors) + 2;
+    all = processors();
+    threads = all + 2;
     if (threads > THREADS)
         threads = THREADS;
     MPI_Bcast(&threads, 1, MPI_INT, 0, MPI_COMM_WORLD);
