@@ -34,8 +34,9 @@ impl Transport for ShmTransport {
     /// Reads alone: the kernel copies.
     fn one_sided(&mut self, peer: Peer, region: &Region, at: u64, what: OneSided, _: u64) -> Result<Transfer, Lost> {
         let (Some(local), OneSided::Get(into)) = (self.local(peer), what) else { return Ok(Transfer::Refused) };
-        // Two that both copy are faster; one alone does not wait for the other.
-        if self.is_inside(local) {
+        // Two that both copy are faster; one alone waits no longer for the other than that takes which is
+        // between two calls.
+        if self.is_inside_soon(local) {
             return Ok(Transfer::Refused);
         }
         if self.limits_of(peer).get_from == u64::MAX || self.access(peer, local) != Access::Allowed {
