@@ -28,7 +28,7 @@ static int once(int delayed)
     MPI_Bcast(&data, 1, MPI_INT, 0, MPI_COMM_WORLD);
     SAME(data, 5);
     if (rank == delayed)
-        usleep(2000);
+        usleep(10000); /* longer than rank 0 looks away */
     MPI_Send(&sent, 1, MPI_INT, 0, 1, MPI_COMM_WORLD);
     MPI_Bcast(&data, 1, MPI_INT, 0, MPI_COMM_WORLD);
     SAME(data, 6);
