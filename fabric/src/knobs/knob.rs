@@ -307,7 +307,7 @@ knobs! {
     VERBS_ACK_TIMEOUT: Count = Row::count("verbs.ack_timeout", "2^n times 4.1 µs", 14, 1..=31,
         "how long the RDMA device waits for an acknowledgement before it sends again");
     VERBS_RETRIES: Count = Row::count("verbs.retries", "times", 7, 0..=7,
-        "how often the RDMA device sends again before the connection counts as broken and is made anew");
+        "how often the RDMA device sends again before the connection counts as broken and is made anew (one in software at most 6 times: 7 is for ever there)");
     VERBS_LOST_AFTER: Time = Row::time("verbs.lost_after", Duration::from_secs(86_400),
         "how long a broken RDMA connection is tried to be made anew before its peer counts as lost (auto: 10 minutes)");
     VERBS_CALL_NOTICE: Time = Row::time("verbs.call_notice", Duration::from_secs(86_400),
