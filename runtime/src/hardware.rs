@@ -60,7 +60,7 @@ impl Resource {
             Resource::NumaNode => (0..1024)
                 .map_while(|node| list(&format!("{NODES}/node{node}/cpulist")))
                 .find(|cpus| cpus.contains(&first))?,
-            Resource::L3Cache => (0..8).find_map(|index| cache(first, index, "3"))?,
+            Resource::L3Cache => list(&format!("{}/shared_cpu_list", cache(first, "3")?))?,
             Resource::Core => list(&format!("{CPUS}/cpu{first}/topology/core_cpus_list"))
                 .or_else(|| list(&format!("{CPUS}/cpu{first}/topology/thread_siblings_list")))?,
             Resource::Thread => BTreeSet::from([first]),
@@ -85,18 +85,16 @@ fn allowed() -> BTreeSet<u32> {
     status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).and_then(numbers).unwrap_or_default()
 }
 
-/// The processors that share a cache, if it is of that level.
-fn cache(cpu: u32, index: u32, level: &str) -> Option<BTreeSet<u32>> {
-    let folder = format!("{CPUS}/cpu{cpu}/cache/index{index}");
-    let found = fs::read_to_string(format!("{folder}/level")).ok()?;
-    if found.trim() == level { list(&format!("{folder}/shared_cpu_list")) } else { None }
+/// What the system tells about a processor's cache of that level: a folder.
+fn cache(cpu: u32, level: &str) -> Option<String> {
+    let mut folders = (0..8).map(|index| format!("{CPUS}/cpu{cpu}/cache/index{index}"));
+    folders.find(|folder| fs::read_to_string(format!("{folder}/level")).is_ok_and(|found| found.trim() == level))
 }
 
 /// Bytes of the first processor's cache of the second level.
 pub(crate) fn second_level_cache() -> Option<u64> {
-    let read = |index: u32, what: &str| fs::read_to_string(format!("{CPUS}/cpu0/cache/index{index}/{what}")).ok();
-    let index = (0..8).find(|&index| read(index, "level").is_some_and(|level| level.trim() == "2"))?;
-    let kibibytes: u64 = read(index, "size")?.trim().strip_suffix('K')?.parse().ok()?;
+    let size = fs::read_to_string(format!("{}/size", cache(0, "2")?)).ok()?;
+    let kibibytes: u64 = size.trim().strip_suffix('K')?.parse().ok()?;
     Some(kibibytes << 10)
 }
 

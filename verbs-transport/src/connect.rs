@@ -138,7 +138,7 @@ impl VerbsTransport {
         mut store: Box<dyn Store>,
     ) -> Result<VerbsTransport, Unavailable> {
         let port = Port::choose(&settings)?;
-        if port.is_emulated() {
+        if port.is_emulated {
             // To rdma_rxe 7 is for ever: nobody would hear of a peer that has gone.
             settings.retries = settings.retries.min(6);
         }

@@ -19,6 +19,9 @@ pub struct Port {
     pub device: String,
     /// Number, from 1.
     pub number: u8,
+    /// The kernel does by itself what an adapter would do (`rdma_rxe`, `siw`): it
+    /// needs a processor for that, and one that polls is not there for it.
+    pub is_emulated: bool,
     /// What the device can do.
     pub device_attr: DeviceAttr,
     /// How the port was when it was chosen.
@@ -72,13 +75,6 @@ impl Port {
         self.attr.link_layer == link_layer::ETHERNET
     }
 
-    /// True where the kernel does by itself what an adapter would do (`rdma_rxe`, `siw`): it
-    /// needs a processor for that, and one that polls is not there for it.
-    pub fn is_emulated(&self) -> bool {
-        let place = std::fs::canonicalize(format!("/sys/class/infiniband/{}", self.device));
-        place.is_ok_and(|place| place.starts_with("/sys/devices/virtual"))
-    }
-
     /// The way to another port.
     pub fn way_to(&self, other: &Address, settings: &Settings) -> AhAttr {
         let mut way =
@@ -98,6 +94,12 @@ impl Port {
 }
 
 /// As a report names it: device, port, kind, packet size, address.
+/// Whether a device is made of nothing but software.
+fn is_emulated(device: &str) -> bool {
+    let place = std::fs::canonicalize(format!("/sys/class/infiniband/{device}"));
+    place.is_ok_and(|place| place.starts_with("/sys/devices/virtual"))
+}
+
 impl fmt::Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if self.is_ethernet() { "RoCE" } else { "InfiniBand" };
@@ -161,7 +163,17 @@ fn open(
         let pkey_index = find_pkey(&context, name, number, &attr, settings)?;
         let address = Address { lid: attr.lid, gid };
         let device = name.to_owned();
-        return Ok(Ok(Port { context, device, number, device_attr, attr, address, gid_index, pkey_index }));
+        return Ok(Ok(Port {
+            context,
+            is_emulated: is_emulated(&device),
+            device,
+            number,
+            device_attr,
+            attr,
+            address,
+            gid_index,
+            pkey_index,
+        }));
     }
     Ok(Err(down))
 }

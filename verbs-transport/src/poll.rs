@@ -115,16 +115,17 @@ impl VerbsTransport {
         if self.pairs[at].is_calling() {
             self.confirm(at, completion.qp_num);
         }
-        let (pair, long, short) = (&mut self.pairs[at], &mut self.long, &mut self.short);
         let message = self.receives.bytes(slot, completion.byte_len as usize);
         let Some(([number, consumed], frame)) = prefix(message) else {
             return self.nonsense(at, "a message is too short");
         };
-        if pair.acknowledge(consumed, |slot| put(long, short, slot)).is_err() {
-            return self.nonsense(at, "it acknowledges what was never sent");
+        let is_note = frame.is_empty();
+        if let Err(why) = self.credit(at, consumed) {
+            return self.nonsense(at, why);
         }
+        let pair = &mut self.pairs[at];
         pair.used_at = self.polls;
-        if frame.is_empty() {
+        if is_note {
             if number == note::ASK {
                 pair.owes_credit = true;
                 self.debts.push(at as u32);
@@ -286,6 +287,7 @@ impl VerbsTransport {
     }
 
     /// A peer says how many frames it has consumed.
+    #[inline]
     pub(crate) fn credit(&mut self, at: usize, consumed: u32) -> Result<(), &'static str> {
         let (pair, long, short) = (&mut self.pairs[at], &mut self.long, &mut self.short);
         let done = pair.acknowledge(consumed, |slot| put(long, short, slot));

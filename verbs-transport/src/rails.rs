@@ -115,7 +115,7 @@ impl Rails {
 
     /// True where the kernel does a port's work: see [`Port::is_emulated`](crate::Port::is_emulated).
     pub fn is_emulated(&self) -> bool {
-        self.others.iter().chain([&self.first]).any(|transport| transport.port().is_emulated())
+        self.others.iter().chain([&self.first]).any(|transport| transport.port().is_emulated)
     }
 
     /// Bytes read through further ports.

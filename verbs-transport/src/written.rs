@@ -13,7 +13,7 @@ use crate::connect::{PREFIX, VerbsTransport};
 use crate::ibv::Destination;
 use crate::pair::Signal;
 use crate::poll::prefix;
-use crate::post::{note, put};
+use crate::post::note;
 use crate::ring::{self, GATE, Inbound, PLACE, Way};
 
 impl VerbsTransport {
@@ -97,10 +97,10 @@ impl VerbsTransport {
                 return moved;
             };
             let Some(([_, consumed], frame)) = prefix(&room[..len]) else { return moved };
-            let (pair, long, short) = (&mut self.pairs[at], &mut self.long, &mut self.short);
-            if pair.acknowledge(consumed, |slot| put(long, short, slot)).is_err() {
-                return moved | self.nonsense(at, "it acknowledges what was never sent");
+            if let Err(why) = self.credit(at, consumed) {
+                return moved | self.nonsense(at, why);
             }
+            let pair = &mut self.pairs[at];
             pair.used_at = self.polls;
             if !pair.hand_up(frame, sink) {
                 return moved | self.nonsense(at, "a header is malformed");

@@ -319,7 +319,7 @@ knobs! {
     PT2PT_PROGRESS: Attendance = Row::choice("pt2pt.progress",
         "who moves messages: MPI calls alone, or also a thread that sleeps until there is something to do while the application computes");
     WAIT_SPIN: Time = Row::time("wait.spin", Duration::from_secs(1),
-        "how long a waiting thread spins before it sleeps (auto: 5 ms, not at all with more ranks than processors, of which an RDMA device in software takes one; at most 50 us with more threads than processors)");
+        "how long a waiting thread spins before it sleeps (auto: 5 ms, not at all with more ranks than processors, of which an RDMA device in software takes one; at most 200 us with more threads than processors)");
     COLL_BCAST_LONG: Bytes = Row::bytes("coll.bcast_long", 64 * K, 0..=G,
         "broadcasts from this size on are scattered and sent round the ring");
     COLL_GATHER_LONG: Bytes = Row::bytes("coll.gather_long", 8 * K, 0..=G,
