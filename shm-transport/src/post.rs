@@ -9,7 +9,7 @@ use crate::ring::{self, Room};
 /// Bodies from this size on go through the pool when they follow others, bytes.
 const POOLED: usize = 1024;
 /// Bodies from this size on always do.
-const ALWAYS_POOLED: usize = 4096;
+const ALWAYS_POOLED: usize = 2048;
 /// Frames in a row, with nothing heard in between, that make a stream.
 const STREAM: u32 = 3;
 /// Bodies from this size on may be written past the cache, bytes.
