@@ -4,15 +4,15 @@
 //! States of a collective ([`State`]): *messages* of the current round are being
 //! posted and awaited; then its *local* steps run; a user's reduction is *away*
 //! in a [`UserCall`], which the caller runs without any lock; after a fault the
-//! collective is *failing* until the messages that are under way have ended; it
-//! is *over* until its result is taken.
+//! collective is *failing* until the messages that are under way have ended, and
+//! its other members hear of it; it is *over* until its result is taken.
 //!
 //! Blocking, nonblocking and persistent collectives are the same here. Nothing
 //! happens but inside [`Active::start`] and [`Active::advance`].
 
 use std::sync::Arc;
 
-use fabric::{Peer, Transport};
+use fabric::{Collective, CollectiveKind, Peer, Transport};
 use objects::op::UserOp;
 use objects::scratch::{Pool, Scratch};
 use objects::{Area, Buffer, Class, Datatype, Error, Op, Result};
@@ -366,18 +366,19 @@ impl Running {
         message: &Message,
         buffer: Buffer,
     ) -> std::result::Result<(), Box<Fault>> {
-        let envelope = Envelope {
-            context: self.plan.context(),
-            source: self.plan.source_for(message.with),
-            tag: self.sequence,
-            collective: Some(self.plan.collective()),
-        };
+        let envelope = self.envelope(message.with, self.plan.collective());
         match engine.send_now(Mode::Standard, to, &envelope, &buffer) {
             Ok(Some(_)) => {}
             Ok(None) => self.open.push(engine.send(Mode::Standard, to, envelope, buffer)),
             Err(lost) => return Err(Box::new(Fault::Lost(lost))),
         }
         Ok(())
+    }
+
+    #[inline]
+    fn envelope(&self, to: Member, collective: Collective) -> Envelope {
+        let source = self.plan.source_for(to);
+        Envelope { context: self.plan.context(), source, tag: self.sequence, collective: Some(collective) }
     }
 
     /// Takes the messages that have ended off the list; the first fault of them.
@@ -400,8 +401,25 @@ impl Running {
     #[cold]
     fn fail<T: Transport>(&mut self, engine: &mut Engine<T>, fault: Box<Fault>) -> bool {
         self.open.iter().for_each(|&request| engine.cancel(request));
+        self.give_up(engine);
         self.state = State::Failing(fault);
         true
+    }
+
+    /// Says so to all who would get more of this collective, or they would wait for ever. Of this round
+    /// some have got theirs: nobody receives what they get now.
+    fn give_up<T: Transport>(&self, engine: &mut Engine<T>) {
+        let schedule = self.plan.schedule();
+        let first = self.round.checked_sub(1).map_or(0, |before| schedule.rounds()[before].messages as usize);
+        let gave_up = Collective { kind: CollectiveKind::GaveUp, root: u32::MAX };
+        for message in schedule.messages()[first..].iter().filter(|message| message.way == Way::Send) {
+            let Some(to) = self.plan.peer(message.with) else { continue };
+            let envelope = self.envelope(message.with, gave_up);
+            if let Ok(None) = engine.send_now(Mode::Standard, to, &envelope, &Buffer::EMPTY) {
+                let request = engine.send(Mode::Standard, to, envelope, Buffer::EMPTY);
+                engine.detach(request);
+            }
+        }
     }
 
     /// Runs local steps; `Some` where a user's function is in the way.

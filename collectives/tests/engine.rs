@@ -478,6 +478,27 @@ fn ranks_in_different_collectives_learn_whom_they_met() {
 }
 
 #[test]
+fn when_one_rank_is_elsewhere_nobody_waits_for_ever() {
+    for (size, crowded_short) in (2..10).flat_map(|size| [(size, None), (size, Some(1024))]) {
+        let thresholds = Thresholds { crowded_short, ..Thresholds::default() };
+        let mut world = World::new(size, 7, Options::default(), &thresholds);
+        let comms = comms(size);
+        for elsewhere in 0..size as usize {
+            let start = |rank: usize| {
+                let plan = world.plan(rank, &Operation::Barrier, &comms[0][rank]);
+                let plan = if rank == elsewhere { plan.of_kind(CollectiveKind::Internal) } else { plan };
+                (rank, world.start(rank, plan, elsewhere as i32))
+            };
+            let ids: Vec<_> = (0..size as usize).map(start).collect();
+            for (rank, result) in world.finish(&ids, &mut Random(7)).into_iter().enumerate() {
+                let fault = result.expect_err("it ended well").to_string();
+                assert!(fault.contains("called") || fault.contains("has failed at rank"), "rank {rank}: {fault}");
+            }
+        }
+    }
+}
+
+#[test]
 fn two_broadcasts_in_opposite_order_name_each_others_root() {
     let (mut world, random, comms) = (quiet(2), &mut Random(7), comms(2));
     let data: Vec<Layout> = (0..2).map(|_| Layout::new(vec![3], 0, random, 0)).collect();

@@ -70,6 +70,8 @@ pub enum CollectiveKind {
     CommCreate = 23,
     /// The library's own, as in Finalize.
     Internal = 24,
+    /// Whatever the receiver is in: it has failed at the sender.
+    GaveUp = 25,
 }
 
 /// The collective part of an envelope: its sequence number is the tag.

@@ -40,6 +40,17 @@ pub enum Fault {
         /// The context id on the wire.
         context: u64,
     },
+    /// The collective has failed at the sender, which can't go on with it.
+    GaveUp {
+        /// What the receiver called.
+        call: CollectiveCall,
+        /// The sender's rank in the communicator.
+        source: u32,
+        /// Which collective of the communicator it is.
+        sequence: i32,
+        /// The context id on the wire.
+        context: u64,
+    },
     /// The sender is in the same collective as the receiver, but without data.
     Empty {
         /// What both called.
@@ -105,6 +116,9 @@ impl fmt::Display for Fault {
                 "collective number {sequence} is {ours} here, but rank {source} called {theirs}: \
                  all ranks must call the same collectives in the same order"
             ),
+            Fault::GaveUp { call, source, sequence, .. } => {
+                write!(f, "collective number {sequence}, {call}, has failed at rank {source}, which gave it up")
+            }
             Fault::Empty { call, source, sequence, room, .. } => write!(
                 f,
                 "collective number {sequence}, {call}, is to get {room} bytes from rank {source}, which called it \

@@ -1,6 +1,6 @@
 //! A receive starts (MPI-5.0 §3.2.4), and a message is handed to it.
 
-use fabric::{Body, Peer, Transport};
+use fabric::{Body, CollectiveKind, Peer, Transport};
 use objects::Buffer;
 
 use crate::eager::{Arrived, Content};
@@ -151,6 +151,9 @@ fn fit(expected: PartOf, room: u64, head: &Head) -> (u64, Option<Box<Fault>>) {
 #[cold]
 fn misfit(expected: PartOf, room: u64, head: &Head) -> (u64, Option<Box<Fault>>) {
     let (source, tag, context) = (head.key.source, head.key.tag, head.key.context);
+    if head.part_of.collective == CollectiveKind::GaveUp as u8 {
+        return (0, Some(Box::new(Fault::GaveUp { call: expected.into(), source, sequence: tag, context })));
+    }
     if expected != head.part_of {
         let (ours, theirs) = (expected.into(), head.part_of.into());
         return (0, Some(Box::new(Fault::Mismatched { ours, theirs, source, sequence: tag, context })));
