@@ -523,7 +523,18 @@ impl Producer {
         if self.cleared < next + GRAINS && self.cleared < self.limit {
             self.clear(self.cleared);
         }
+        if body >= ALIGNED && next + needed >= self.limit {
+            self.begin_lap(needed);
+        }
         self.ask_ahead();
+    }
+
+    /// Begins the next lap now, if it is free, when the rest of this one is too short for a
+    /// frame like the last: the consumer has then gone there before the next frame comes.
+    #[cold]
+    fn begin_lap(&mut self, needed: u64) {
+        self.has_passed(self.position);
+        self.find(needed, false);
     }
 
     /// Clears the words from `from`, behind which none is, to the end of its line.

@@ -182,6 +182,19 @@ mod under_miri {
     }
 
     #[test]
+    fn the_consumer_has_gone_to_the_next_lap_before_the_frame_that_is_there() {
+        let mut heap = Heap::new(64);
+        let (mut producer, mut consumer, memory) = heap.ring(64);
+        for tag in 0..100 {
+            assert!(push(&mut producer, tag, 1000).unwrap());
+            let word = memory.word(consumer.position).load(Ordering::Relaxed);
+            assert!(word & GO_ON == 0, "frame {tag} is elsewhere");
+            assert!(take(&mut consumer).unwrap().is_some());
+            assert_eq!(take(&mut consumer), Ok(None));
+        }
+    }
+
+    #[test]
     fn a_burst_finds_room_wherever_it_begins() {
         for before in (0..250).step_by(STRIDE) {
             let mut heap = Heap::new(256);
