@@ -122,6 +122,8 @@ pub struct VerbsTransport {
     /// Requests that a send queue has room for.
     pub(crate) depth: u32,
     pub(crate) is_armed: bool,
+    /// It was woken, and has not asked by what.
+    pub(crate) has_woken: bool,
     /// Since when the process wants to end.
     pub(crate) flushing_since: Option<Instant>,
     interruptions: u64,
@@ -210,6 +212,7 @@ impl VerbsTransport {
             provided: 0,
             depth,
             is_armed: false,
+            has_woken: false,
             flushing_since: None,
             interruptions: 0,
         };

@@ -13,8 +13,7 @@ use rustix::time::{
 use crate::connect::VerbsTransport;
 use crate::ibv::Event;
 
-/// Places of what is watched.
-const COMPLETIONS: u64 = 0;
+/// The place among what is watched of the device's events.
 const EVENTS: u64 = 1;
 
 /// An epoll over what others make readable, and a timer.
@@ -51,18 +50,13 @@ impl Alarm {
         self.epoll.as_raw_fd()
     }
 
-    /// Whether there are completions, and events of the device.
-    fn what(&self) -> (bool, bool) {
+    /// Whether the device has events to report.
+    fn has_events(&self) -> bool {
         let none = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(u64::MAX) };
         let mut events = [none; 8];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        match epoll::wait(&self.epoll, &mut events[..], Some(&now)) {
-            Ok(ready) => {
-                let is_ready = |place| events[..ready].iter().any(|event| event.data.u64() == place);
-                (is_ready(COMPLETIONS), is_ready(EVENTS))
-            }
-            Err(_) => (true, true),
-        }
+        let ready = epoll::wait(&self.epoll, &mut events[..], Some(&now));
+        ready.map_or(true, |ready| events[..ready].iter().any(|event| event.data.u64() == EVENTS))
     }
 
     /// Goes off then; not at all without a time.
@@ -91,6 +85,9 @@ impl VerbsTransport {
 
     /// What to sleep on; `None` when there is something to do.
     pub(crate) fn fall_asleep(&mut self) -> Option<WaitOn<'_>> {
+        if self.has_woken {
+            self.clear_up();
+        }
         if self.stashed > 0 || !self.outcomes.is_empty() || !self.losses.is_empty() || !self.debts.is_empty() {
             return None;
         }
@@ -114,19 +111,19 @@ impl VerbsTransport {
         Some(WaitOn::Fd(self.alarm.fd()))
     }
 
-    /// Awake again.
-    #[cold]
+    /// Awake again. What it was that happened is asked before the next sleep: nearly always a frame
+    /// has arrived, and its way is not to lead through calls of the system.
+    #[inline]
     pub(crate) fn wake_up(&mut self) {
         self.is_armed = false;
-        let (completions, events) = self.alarm.what();
-        if completions {
-            self.cq.take_event();
-        }
-        if events {
+        self.has_woken = true;
+    }
+
+    /// Takes the event that has ended the last sleep, or hears what else has.
+    fn clear_up(&mut self) {
+        self.has_woken = false;
+        if !self.cq.take_event() && self.alarm.has_events() {
             self.hear_device();
-        }
-        if !self.unsettled.is_empty() {
-            self.tend();
         }
     }
 

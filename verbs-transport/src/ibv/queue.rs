@@ -172,17 +172,17 @@ impl Cq {
         check(unsafe { (self.notify)(self.raw.as_ptr(), 0) })
     }
 
-    /// Takes an event off the channel: there is one for each request at most.
-    pub fn take_event(&mut self) {
+    /// Takes an event off the channel: there is one for each request at most. False if there is none.
+    pub fn take_event(&mut self) -> bool {
         let (mut cq, mut tag) = (null_mut(), null_mut());
         // SAFETY: a channel of ours that does not block, two pointers to be written.
-        if unsafe { (self.context.library.cq_event)(self.channel.raw.as_ptr(), &mut cq, &mut tag) } == 0 {
-            self.events += 1;
-        }
+        let is_there = unsafe { (self.context.library.cq_event)(self.channel.raw.as_ptr(), &mut cq, &mut tag) } == 0;
+        self.events += u32::from(is_there);
         // Acknowledging takes a lock: in lots.
         if self.events >= 64 {
             self.acknowledge();
         }
+        is_there
     }
 
     fn acknowledge(&mut self) {

@@ -220,7 +220,7 @@ pub(super) const VERBS: [Figure; 5] = [
         ..bandwidth("bw", |_| Target::OfBest(1.1))
     },
     Figure { name: "latency-polling", program: "latency", target: |_| Target::OfBest(1.1), ..TWO_RANKS },
-    Figure { name: "latency-events", program: "latency", ..TWO_RANKS },
+    Figure { name: "latency-events", program: "latency", target: |_| Target::OfBest(1.1), ..TWO_RANKS },
     Figure { program: "bw", ..bandwidth("bw-device", |size| Target::OfBest(if size < MIB { 0.95 } else { 0.97 })) },
 ];
 
