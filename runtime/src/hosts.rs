@@ -41,6 +41,29 @@ impl Hosts {
     }
 }
 
+/// Hears of other hosts. A device that is gone has lost everybody, as far as it knows.
+struct Far<'a, S> {
+    sink: &'a mut S,
+    here: &'a Range<u32>,
+}
+
+impl<S: Sink> Sink for Far<'_, S> {
+    #[inline]
+    fn frame(&mut self, from: Peer, header: &Header, body: &[u8]) {
+        self.sink.frame(from, header, body);
+    }
+
+    fn transferred(&mut self, token: u64, outcome: Result<(), Lost>) {
+        self.sink.transferred(token, outcome);
+    }
+
+    fn lost(&mut self, lost: Lost) {
+        if !self.here.contains(&lost.peer.0) {
+            self.sink.lost(lost);
+        }
+    }
+}
+
 impl Transport for Hosts {
     #[inline(never)]
     fn limits(&self, peer: Peer) -> &Limits {
@@ -67,7 +90,7 @@ impl Transport for Hosts {
     #[inline(never)]
     fn poll(&mut self, sink: &mut impl Sink) -> bool {
         let near = self.near.as_mut().is_some_and(|near| near.poll(sink));
-        self.far.poll(sink) | near
+        self.far.poll(&mut Far { sink, here: &self.here }) | near
     }
 
     fn register(&mut self, peer: Peer, memory: Memory, rights: Rights) -> Option<Region> {

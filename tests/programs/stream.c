@@ -1,11 +1,12 @@
 /* A stream of messages with numbers and checksums from the first rank to the last: stream
- * MESSAGES FILE. Each arrives once and in order. The file is made when a tenth has arrived; the
+ * MESSAGES FILE [WORDS], where every thousandth has so many (12000). Each arrives once and in order. The file is made when a tenth has arrived; the
  * longest time between two messages is printed, to see what happened to the network then. */
 #include "check.h"
 #include <fcntl.h>
 #include <unistd.h>
 
-enum { WINDOW = 64, LONGEST = 12000 };
+enum { WINDOW = 64, LONGEST = 120000 };
+static int longest_words = 12000;
 
 /* FNV-1a over all but the checksum itself. */
 static unsigned sum(const unsigned *words, int count)
@@ -19,7 +20,7 @@ static unsigned sum(const unsigned *words, int count)
 /* Words of message `number`: mostly few, now and then more than one frame takes. */
 static int length(int number)
 {
-    return number % 1000 == 999 ? LONGEST : 3 + number % 61;
+    return number % 1000 == 999 ? longest_words : 3 + number % 61;
 }
 
 static void send_all(int messages, int to)
@@ -67,7 +68,9 @@ static void receive_all(int messages, const char *file)
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
-    CHECK(argc == 3 && ranks >= 2, "stream MESSAGES FILE, on 2 ranks or more");
+    if (argc == 4)
+        longest_words = atoi(argv[3]);
+    CHECK(argc >= 3 && longest_words <= LONGEST && ranks >= 2, "stream MESSAGES FILE [WORDS], on 2 ranks or more");
     if (rank == 0)
         send_all(atoi(argv[1]), ranks - 1);
     if (rank == ranks - 1)

@@ -256,14 +256,21 @@ fn several_rails() {
     println!("{read} bytes read through further ports");
     assert!(read > 0, "nothing went through a further port");
     job.end();
-    let interrupt = |rails: &mut Rails, peer| rails.others()[0].interrupt(peer);
-    let shaky =
-        |(rank, inner)| Shaky { inner, rng: Rng::new(rank), ranks: 2, every: 12, patience: 0, idle: 0, interrupt };
-    let transports = (0..).zip(rails(&devices, 2)).map(shaky).collect();
-    let mut job = Job::new("rails that break", seed(), transports);
-    job.nap(Duration::from_millis(200));
-    storm(&mut job, &Weather { steps: 300, longest: 1 << 20, ..Weather::default() });
-    job.end();
+    // A further device that is gone is gone for good; nobody is lost by that.
+    type Fault = fn(&mut Rails, Peer);
+    let faults: [(&str, Fault); 2] = [
+        ("rails that break", |rails, peer| rails.others()[0].interrupt(peer)),
+        ("rails that go", |rails, _| rails.others()[0].remove_device()),
+    ];
+    for (name, interrupt) in faults {
+        let shaky =
+            |(rank, inner)| Shaky { inner, rng: Rng::new(rank), ranks: 2, every: 12, patience: 0, idle: 0, interrupt };
+        let transports = (0..).zip(rails(&devices, 2)).map(shaky).collect();
+        let mut job = Job::new(name, seed(), transports);
+        job.nap(Duration::from_millis(200));
+        storm(&mut job, &Weather { steps: 300, longest: 1 << 20, ..Weather::default() });
+        job.end();
+    }
 }
 
 #[test]
@@ -348,6 +355,28 @@ fn a_peer_that_is_gone_is_lost_in_time() {
     assert_eq!((heard.lost[0].peer, heard.failed.as_slice()), (Peer(1), [77].as_slice()));
     assert!(ours.post(Peer(1), &header, 0, |_| ()).is_err());
     assert!(ours.flush());
+}
+
+#[test]
+fn a_device_that_is_gone_loses_also_those_never_talked_to() {
+    let Some(devices) = devices() else { return };
+    let mut all = transports(&devices, 3, &Settings::default());
+    let (mut heard, mut other) = (Obituary::default(), Obituary::default());
+    let header = Header::new(fabric::Kind::Data);
+    while other.frames == 0 {
+        let _ = all[0].post(Peer(1), &header, 0, |_| ());
+        all[0].poll(&mut heard);
+        all[1].poll(&mut other);
+    }
+    all[0].remove_device();
+    all[0].poll(&mut heard);
+    let lost: Vec<Peer> = heard.lost.iter().map(|lost| lost.peer).collect();
+    assert_eq!(lost, [Peer(1), Peer(2)]);
+    let name = format!("the RDMA device {} of this host has failed or was removed", devices[0]);
+    assert!(heard.lost.iter().all(|lost| lost.why.contains(&name)), "{}", heard.lost[0]);
+    assert!((1..3).all(|peer| all[0].post(Peer(peer), &header, 0, |_| ()).is_err()));
+    assert!(matches!(all[0].arm(), Some(WaitOn::Nothing)), "it does not let its process sleep");
+    assert!(all[0].flush());
 }
 
 #[test]

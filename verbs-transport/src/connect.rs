@@ -1,7 +1,8 @@
 //! Set-up: the transport of one process, and connections on first use.
 //!
 //! Nothing here runs for a message once its pair is ready. What happens and when is
-//! decided by [`Handshake`](crate::handshake::Handshake); this file does it.
+//! decided by [`Handshake`](crate::handshake::Handshake); this file does it. How connections
+//! end is in `recovery.rs`.
 
 use std::io;
 use std::sync::Arc;
@@ -38,11 +39,11 @@ const IDLE: u32 = 2 * BATCH as u32;
 const SHORT: usize = 256;
 /// Bytes that may travel in the request itself.
 const INLINE: u32 = 220;
-/// Breaks in a row, without a frame consumed, that end a pair.
-const BREAKS: u32 = 10;
 /// Pauses between calls: the first and the longest.
-const PAUSE: Duration = Duration::from_millis(2);
-const LONGEST: Duration = Duration::from_millis(500);
+pub(crate) const PAUSE: Duration = Duration::from_millis(2);
+pub(crate) const LONGEST: Duration = Duration::from_millis(500);
+/// Calls in vain, a second's, after which the device is looked at.
+const LONG_UNANSWERED: u32 = 8;
 
 /// A connection is not closed for another one before that.
 const TENURE: Duration = Duration::from_millis(10);
@@ -90,7 +91,7 @@ pub struct VerbsTransport {
     pub(crate) me: Peer,
     pub(crate) limits: Limits,
     /// By rank: place in `pairs` + 1, or 0.
-    by_rank: Vec<u32>,
+    pub(crate) by_rank: Vec<u32>,
     /// By number of a queue pair, also of a retired one.
     pub(crate) by_queue: FxHashMap<u32, u32>,
     /// Pairs whose address or handshake is awaited.
@@ -126,6 +127,10 @@ pub struct VerbsTransport {
     pub(crate) has_woken: bool,
     /// Since when the process wants to end.
     pub(crate) flushing_since: Option<Instant>,
+    /// The port went down, and did not come up since.
+    pub(crate) is_down: bool,
+    /// The device has failed or was removed.
+    pub(crate) is_gone: bool,
     interruptions: u64,
 }
 
@@ -214,6 +219,8 @@ impl VerbsTransport {
             is_armed: false,
             has_woken: false,
             flushing_since: None,
+            is_down: false,
+            is_gone: false,
             interruptions: 0,
         };
         // So that a lack of memory shows now and not in the middle of the job.
@@ -229,6 +236,11 @@ impl VerbsTransport {
             self.interruptions += 1;
             self.break_pair(at, "a test has broken it");
         }
+    }
+
+    /// Takes the device for removed: for tests.
+    pub fn remove_device(&mut self) {
+        self.give_up_device();
     }
 
     /// Connections that [`VerbsTransport::interrupt`] has broken.
@@ -322,15 +334,16 @@ impl VerbsTransport {
             let pair = &self.pairs[at];
             let overdue = pair.broke_at.is_some_and(|broke| now - broke > self.settings.lost_after);
             if overdue && pair.lost.is_none() {
-                let limit = self.settings.lost_after.as_secs();
-                self.lose(
-                    at,
-                    format!("the connection broke and did not come back within {limit} s (verbs.lost_after)"),
-                );
+                let (limit, port) = (self.settings.lost_after.as_secs(), self.condition());
+                let why = format!("the connection broke and did not come back within {limit} s (verbs.lost_after)");
+                self.lose(at, format!("{why}, on {port}"));
             } else if pair.is_calling() {
                 if now >= pair.ring_at {
                     self.greet(at);
                     self.notice(at, now);
+                    if self.pairs[at].pause > LONG_UNANSWERED {
+                        self.check_device();
+                    }
                 }
                 self.unsettle(at);
             } else if pair.shake.phase == Phase::Idle && pair.needs_connection() {
@@ -352,19 +365,23 @@ impl VerbsTransport {
         let (pair, limit) = (&mut self.pairs[at], self.settings.call_notice);
         let Some(door) = pair.door.filter(|_| !pair.noticed && now - pair.since > limit) else { return };
         pair.noticed = true;
-        let is_up = self.port.context.port(self.port.number).is_ok_and(|attr| attr.state == port_state::ACTIVE);
+        let (peer, port) = (pair.peer.0, self.condition());
         eprintln!(
-            "verbena: rank {} has called rank {} ({}) for {} s over RDMA without an answer, on {}{}. It answers in its next \
+            "verbena: rank {} has called rank {} ({}) for {} s over RDMA without an answer, on {port}. It answers in its next \
              MPI call; if it is in one, the network does not carry the calls: see that both ports are up, that there is a \
              route between these addresses (another verbs.gid_index?), and that no firewall holds UDP port 4791 (RoCE v2); \
              `verbena doctor --rdma` on both hosts",
             self.me.0,
-            pair.peer.0,
+            peer,
             door.address,
             limit.as_secs_f64(),
-            self.port,
-            if is_up { "" } else { ", WHICH IS DOWN NOW" },
         );
+    }
+
+    /// The port, and whether it is down.
+    fn condition(&self) -> String {
+        let is_up = self.port.context.port(self.port.number).is_ok_and(|attr| attr.state == port_state::ACTIVE);
+        format!("{}{}", self.port, if is_up { "" } else { ", WHICH IS DOWN NOW" })
     }
 
     /// When `tend` is due.
@@ -519,7 +536,7 @@ impl VerbsTransport {
         };
         let what = mask::STATE | mask::TIMEOUT | mask::RETRY_CNT | mask::RNR_RETRY | mask::SQ_PSN;
         qp.modify(attr, what | mask::MAX_QP_RD_ATOMIC)?;
-        (pair.told, pair.window, pair.noticed) = (pair.consumed, pair.granted, true);
+        (pair.told, pair.window, pair.noticed, pair.owes_credit) = (pair.consumed, pair.granted, true, false);
         self.replay(at);
         self.work_on(at);
         Ok(())
@@ -598,100 +615,6 @@ impl VerbsTransport {
         }
         self.post_empty();
         Ok(())
-    }
-
-    /// Closes the connection of a pair that has been idle for longest.
-    pub(crate) fn close(&mut self, at: usize) {
-        self.say(at, Kind::Close);
-        self.retire(at);
-        self.pairs[at].shake.broke();
-        self.resume_later(at);
-    }
-
-    /// The other side has closed, or answers that it has.
-    fn closed(&mut self, at: usize, hello: &Hello) {
-        if self.credit(at, hello.consumed).is_err() {
-            return self.lose(at, "it acknowledges what was never sent".into());
-        }
-        let pair = &self.pairs[at];
-        if pair.shake.phase != Phase::Idle && pair.shake.epoch == hello.epoch {
-            self.say(at, Kind::Close);
-            self.retire(at);
-            self.pairs[at].shake.broke();
-            self.resume_later(at);
-        }
-    }
-
-    /// What was not consumed goes through another connection, in a moment: the answer to
-    /// Close may still say that it was.
-    fn resume_later(&mut self, at: usize) {
-        if self.pairs[at].needs_connection() {
-            self.pairs[at].ring_at = Instant::now() + 8 * PAUSE;
-            self.unsettle(at);
-        }
-    }
-
-    /// Takes a pair's queue pair out of service; what has arrived on it still counts.
-    pub(crate) fn retire(&mut self, at: usize) {
-        self.give_up_atomics(at);
-        let notes = &mut self.notes;
-        let qp = self.pairs[at].disconnect(|slot| notes.put(slot));
-        if let Some(qp) = qp {
-            let _ = qp.modify(QpAttr { qp_state: state::ERR, ..QpAttr::default() }, mask::STATE);
-            self.retired.push(Retired { qp, at: self.polls });
-        }
-        self.leave_rings(at);
-    }
-
-    /// A connection has failed: it is made anew if anything is to go through it.
-    #[cold]
-    pub(crate) fn break_pair(&mut self, at: usize, why: &str) {
-        let had_worked = self.pairs[at].is_ready();
-        if had_worked {
-            // So that the other side need not wait for its device to find out.
-            self.say(at, Kind::Close);
-        }
-        self.retire(at);
-        let now = Instant::now();
-        let pair = &mut self.pairs[at];
-        pair.shake.broke();
-        if pair.lost.is_some() {
-            return;
-        }
-        pair.breaks += 1;
-        if had_worked {
-            pair.broke_at.get_or_insert(now);
-        }
-        if pair.breaks > BREAKS {
-            return self.lose(at, format!("the connection broke {BREAKS} times in a row, the last time because {why}"));
-        }
-        pair.ring_at = now + PAUSE * (1 << pair.breaks.min(8));
-        if pair.needs_connection() {
-            self.unsettle(at);
-        }
-    }
-
-    /// Gives a peer up.
-    #[cold]
-    pub(crate) fn lose(&mut self, at: usize, why: String) {
-        self.retire(at);
-        // Nothing may write into memory of transfers that are over.
-        self.retired.retain(|retired| self.by_queue.get(&retired.qp.number()) != Some(&(at as u32)));
-        self.by_queue.retain(|_, place| *place != at as u32);
-        let pair = &mut self.pairs[at];
-        pair.shake.broke();
-        if pair.lost.is_some() {
-            return;
-        }
-        let peer = pair.peer;
-        let lost = Lost { peer, why: why.clone() };
-        pair.lost = Some(why);
-        for held in pair.retained.drain(..) {
-            crate::post::put(&mut self.long, &mut self.short, held.slot);
-        }
-        self.outcomes.extend(pair.works.drain(..).map(|work| (work.token, Err(lost.clone()))));
-        self.losses.push(lost);
-        self.free_ring(at);
     }
 }
 

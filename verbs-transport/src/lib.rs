@@ -28,6 +28,7 @@ mod pair;
 mod poll;
 mod post;
 mod rails;
+mod recovery;
 mod registration;
 mod ring;
 mod settings;

@@ -111,7 +111,7 @@ pub(crate) struct Pair {
     pub(crate) starved: bool,
     /// It was asked to tell what it has consumed.
     pub(crate) asked_for_credit: bool,
-    /// It has asked us.
+    /// It has asked us, or may not have heard.
     pub(crate) owes_credit: bool,
     /// Its ring for us: what we know of it; our gate, a slot; whether we have yet to say that we
     /// have stopped to write.
@@ -205,7 +205,7 @@ impl Pair {
 
     /// True when something has to go to the peer.
     pub(crate) fn needs_connection(&self) -> bool {
-        self.starved || !self.retained.is_empty() || !self.works.is_empty()
+        self.starved || self.owes_credit || !self.retained.is_empty() || !self.works.is_empty()
     }
 
     /// True while its handshake goes on.

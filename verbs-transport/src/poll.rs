@@ -293,12 +293,6 @@ impl VerbsTransport {
         let done = pair.acknowledge(consumed, |slot| put(long, short, slot));
         done.map_err(|_| "it acknowledges what was never sent")
     }
-
-    /// The device or the port is gone for good.
-    #[cold]
-    pub(crate) fn lose_all(&mut self, why: &str) {
-        (0..self.pairs.len()).for_each(|at| self.lose(at, why.to_owned()));
-    }
 }
 
 impl Pair {

@@ -7,7 +7,8 @@
 //! another device, so writes and atomics stay on the first.
 //!
 //! Invariants: a read that was cut is over once, when all its parts are. A part that
-//! fails on a further port goes again on the first, which alone says who is lost.
+//! fails on a further port goes again on the first, which alone says who is lost. A further
+//! port whose device is gone carries nothing any more, and standard error says so once.
 
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,6 +45,8 @@ pub struct Rails {
     again: Vec<u64>,
     /// Bytes read through further ports.
     elsewhere: u64,
+    /// Of the further ports, those that are known to be gone.
+    gone: usize,
 }
 
 /// A read in parts.
@@ -100,7 +103,7 @@ impl Rails {
                 .watch(other)
                 .map_err(|error| Unavailable::step(&other.port().device, "watching its events", error))?;
         }
-        Ok(Rails { first, others, cuts: FxHashMap::default(), next: 0, again: Vec::new(), elsewhere: 0 })
+        Ok(Rails { first, others, cuts: FxHashMap::default(), next: 0, again: Vec::new(), elsewhere: 0, gone: 0 })
     }
 
     /// The port of all frames.
@@ -172,7 +175,21 @@ impl Rails {
         if !self.again.is_empty() {
             self.begin_again(sink);
         }
+        if self.others.iter().filter(|other| other.is_gone).count() > self.gone {
+            self.notice();
+        }
         moved
+    }
+
+    /// Says what has become of the further ports that are gone.
+    #[cold]
+    fn notice(&mut self) {
+        let gone: Vec<&VerbsTransport> = self.others.iter().filter(|other| other.is_gone).collect();
+        self.gone = gone.len();
+        let (me, first) = (self.first.me.0, &self.first.port.device);
+        for why in gone.iter().map(|other| other.why_gone()) {
+            eprintln!("verbena: rank {me} goes on without one of verbs.rails, and with {first}: {why}");
+        }
     }
 }
 

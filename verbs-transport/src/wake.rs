@@ -10,7 +10,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-use crate::connect::VerbsTransport;
+use crate::connect::{LONGEST, VerbsTransport};
 use crate::ibv::Event;
 
 /// The place among what is watched of the device's events.
@@ -88,11 +88,15 @@ impl VerbsTransport {
         if self.has_woken {
             self.clear_up();
         }
+        // Who is lost by now is to be told before the sleep.
+        if !self.unsettled.is_empty() {
+            self.tend();
+        }
         if self.stashed > 0 || !self.outcomes.is_empty() || !self.losses.is_empty() || !self.debts.is_empty() {
             return None;
         }
-        if !self.unsettled.is_empty() {
-            self.tend();
+        if self.is_gone {
+            return Some(WaitOn::Nothing);
         }
         self.registrations.sweep();
         if !self.close_rings() {
@@ -104,7 +108,8 @@ impl VerbsTransport {
         if requested.is_err() || self.stashed > 0 || self.has_room_again() || self.is_any_written() {
             return None;
         }
-        self.alarm.set(self.next_call().into_iter().chain(self.next_look()).min());
+        let look_at_port = self.is_down.then(|| Instant::now() + LONGEST);
+        self.alarm.set(self.next_call().into_iter().chain(self.next_look()).chain(look_at_port).min());
         // Who sleeps finds nothing by looking.
         self.period += 1;
         self.is_armed = true;
@@ -122,7 +127,7 @@ impl VerbsTransport {
     /// Takes the event that has ended the last sleep, or hears what else has.
     fn clear_up(&mut self) {
         self.has_woken = false;
-        if !self.cq.take_event() && self.alarm.has_events() {
+        if !self.cq.take_event() && (self.is_down || self.alarm.has_events()) {
             self.hear_device();
         }
     }
@@ -132,6 +137,9 @@ impl VerbsTransport {
     pub(crate) fn hear_device(&mut self) {
         while let Some(event) = self.port.context.next_event() {
             self.on_event(event);
+        }
+        if self.is_down {
+            self.check_device();
         }
     }
 
@@ -144,8 +152,10 @@ impl VerbsTransport {
                     self.break_pair(at, "the device reports an error of its queue pair");
                 }
             }
-            Event::Fatal => self.lose_all(&format!("the RDMA device {} has failed or was removed", self.port.device)),
+            Event::Fatal => self.give_up_device(),
             // What is under way fails by itself, and what rings goes on ringing.
+            Event::PortDown(port) if port == self.port.number => self.is_down = true,
+            Event::PortUp(port) if port == self.port.number => self.is_down = false,
             Event::PortDown(_) | Event::PortUp(_) | Event::Readdressed(_) | Event::Other => {}
         }
     }

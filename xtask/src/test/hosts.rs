@@ -38,7 +38,8 @@ type Way = fn(&Sent) -> bool;
 pub(super) struct Boot {
     pub(super) name: &'static str,
     machines: Machines,
-    jobs: Vec<Job>,
+    /// Builds what they need, which takes minutes for some.
+    jobs: fn(&Project, &Options) -> Result<Vec<Job>>,
     /// Packets must have been lost or overtaken.
     faults: bool,
 }
@@ -74,45 +75,50 @@ struct Sent {
 }
 
 /// The boots. Each takes half a minute, the first some minutes.
-pub(super) fn boots(project: &Project, options: &Options) -> Result<Vec<Boot>> {
-    let rows = || programs::for_hosts(project, options);
-    let core = |faulty: &str| -> Result<Vec<Job>> {
-        let wanted = ["ring", "wildcards", "order", "stress", "collectives"];
-        let jobs = rows()?.into_iter().filter(|(case, _)| wanted.contains(&case.name.as_str()));
-        Ok(jobs.map(|row| Job::of_row(row, faulty)).collect())
-    };
-    let all = rows()?.into_iter().map(|row| Job::of_row(row, "")).collect();
+pub(super) fn boots() -> [Boot; 6] {
+    let two = || Machines::guests(2);
+    let boot = |name, machines, jobs| Boot { name, machines, jobs, faults: false };
+    let faulty = |name, machines, jobs| Boot { name, machines, jobs, faults: true };
+    [
+        boot("MPI over two guests: C programs", two(), all),
+        boot("MPI over two guests: mpi4py", two(), |project, _| mpi4py(project)),
+        boot("MPI over two guests: each way of sending", two(), each_way),
+        faulty("MPI over two guests: 1 % loss", two().losing("1%"), |project, options| core(project, options, "")),
+        // Rings open with the first frame, and close for each sleep.
+        faulty("MPI over two guests: 5 % overtake", two().reordering("5%"), |project, options| {
+            let jobs = core(project, options, "")?;
+            Ok(jobs.into_iter().map(|job| job.with("ring_after=0", |_| true)).collect())
+        }),
+        boot("MPI over two guests: a cable out", two(), stream),
+    ]
+}
+
+/// All C programs that may run on hosts.
+fn all(project: &Project, options: &Options) -> Result<Vec<Job>> {
+    Ok(programs::for_hosts(project, options)?.into_iter().map(|row| Job::of_row(row, "")).collect())
+}
+
+/// Those that say the most in the least time, with `how` in their names.
+fn core(project: &Project, options: &Options, how: &str) -> Result<Vec<Job>> {
+    let wanted = ["ring", "wildcards", "order", "stress", "collectives"];
+    let rows = programs::for_hosts(project, options)?.into_iter();
+    Ok(rows.filter(|(case, _)| wanted.contains(&case.name.as_str())).map(|row| Job::of_row(row, how)).collect())
+}
+
+/// The same by each way that messages can go.
+fn each_way(project: &Project, options: &Options) -> Result<Vec<Job>> {
     let forced: [(&str, &str, Way); 3] = [
         ("eager only", "eager_max=512K rendezvous=copy", |sent| sent.reads + sent.writes == 0),
         ("all by RDMA read", "eager_max=64 get_min=64 rendezvous=read", |sent| sent.reads > 0 && sent.writes == 0),
         ("all by RDMA write", "eager_max=64 get_min=64 rendezvous=write", |sent| sent.reads == 0 && sent.writes > 0),
     ];
-    let mut by_knobs = Vec::new();
+    let mut jobs = Vec::new();
     for (how, knobs, is_right) in forced {
         // All that `wildcards` sends is small.
-        let jobs = core(how)?.into_iter().filter(|job| !job.name.starts_with("wildcards"));
-        by_knobs.extend(jobs.map(|job| job.with(knobs, is_right)));
+        let some = core(project, options, how)?.into_iter().filter(|job| !job.name.starts_with("wildcards"));
+        jobs.extend(some.map(|job| job.with(knobs, is_right)));
     }
-    let two = || Machines::guests(2);
-    Ok(vec![
-        Boot { name: "MPI over two guests: C programs", machines: two(), jobs: all, faults: false },
-        Boot { name: "MPI over two guests: mpi4py", machines: two(), jobs: mpi4py(project)?, faults: false },
-        Boot { name: "MPI over two guests: each way of sending", machines: two(), jobs: by_knobs, faults: false },
-        Boot { name: "MPI over two guests: 1 % loss", machines: two().losing("1%"), jobs: core("")?, faults: true },
-        Boot {
-            name: "MPI over two guests: 5 % overtake",
-            machines: two().reordering("5%"),
-            // Rings open with the first frame, and close for each sleep.
-            jobs: core("")?.into_iter().map(|job| job.with("ring_after=0", |_| true)).collect(),
-            faults: true,
-        },
-        Boot {
-            name: "MPI over two guests: a cable out",
-            machines: two(),
-            jobs: stream(project, options)?,
-            faults: false,
-        },
-    ])
+    Ok(jobs)
 }
 
 /// mpi4py's files on a rank in each guest.
@@ -224,10 +230,11 @@ fn sent(stderr: &str) -> Sent {
 
 impl Boot {
     /// Boots, runs all jobs, judges each.
-    pub(super) fn run(&self, project: &Project, kernel: &Kernel) -> Result<Tally> {
-        let (outcome, results) = self.outcome(project, kernel)?;
+    pub(super) fn run(&self, project: &Project, options: &Options, kernel: &Kernel) -> Result<Tally> {
+        let jobs = (self.jobs)(project, options)?;
+        let (outcome, results) = self.outcome(project, kernel, &jobs)?;
         let (mut tally, mut frames) = (Tally::default(), 0);
-        for (at, job) in self.jobs.iter().enumerate() {
+        for (at, job) in jobs.iter().enumerate() {
             let (wrong, sent, output) = job.verdict(at, &results);
             frames += sent.frames;
             if wrong.is_empty() {
@@ -238,17 +245,18 @@ impl Boot {
             }
         }
         if tally.failed == 0 {
-            self.check_network(&outcome, frames).with_context(|| format!("{}\n{}", self.name, outcome.summary()))?;
+            self.check_network(&outcome, frames, jobs.len())
+                .with_context(|| format!("{}\n{}", self.name, outcome.summary()))?;
         } else {
             print!("{}", outcome.summary());
         }
         Ok(tally)
     }
 
-    fn outcome(&self, project: &Project, kernel: &Kernel) -> Result<(Outcome, std::path::PathBuf)> {
+    fn outcome(&self, project: &Project, kernel: &Kernel, jobs: &[Job]) -> Result<(Outcome, std::path::PathBuf)> {
         let mpiexec = project.prefix().join("bin/mpiexec");
         let mut script = "(cd /tmp; ulimit -l unlimited\n".to_owned();
-        for (at, job) in self.jobs.iter().enumerate() {
+        for (at, job) in jobs.iter().enumerate() {
             script += &job.line(at, &mpiexec);
         }
         let results = project.target.join("vm/test");
@@ -265,10 +273,10 @@ impl Boot {
     }
 
     /// Every frame was a packet of a device at least, and TCP had no data to carry.
-    fn check_network(&self, outcome: &Outcome, frames: u64) -> Result<()> {
+    fn check_network(&self, outcome: &Outcome, frames: u64, jobs: usize) -> Result<()> {
         let (packets, tcp) = (outcome.counter("sent_pkts"), outcome.counter("data_segments"));
         ensure!(packets >= frames, "{frames} frames in {packets} packets of the devices");
-        let most = TCP_OF_A_JOB * self.jobs.len() as u64;
+        let most = TCP_OF_A_JOB * jobs as u64;
         ensure!(tcp <= most, "{tcp} segments of TCP data, and {most} would do to start and end the jobs");
         let repaired = outcome.counter("_err") + outcome.counter("duplicate") + outcome.counter("out_of_seq");
         ensure!(!self.faults || repaired > 0, "nothing was lost");

@@ -144,8 +144,8 @@ pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
             }
         }
     }
-    for boot in hosts::boots(project, options)?.iter().filter(|boot| chosen(boot.name)) {
-        tally += boot.run(project, &kernel).unwrap_or_else(|error| {
+    for boot in hosts::boots().iter().filter(|boot| chosen(boot.name)) {
+        tally += boot.run(project, options, &kernel).unwrap_or_else(|error| {
             report_failure(boot.name, &format!("{error:#}"), "");
             Tally { failed: 1, ..Tally::default() }
         });
