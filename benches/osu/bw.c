@@ -23,7 +23,8 @@ int main(int argc, char **argv) {
     for (size_t size = o.min; size <= o.max; size = bench_next(&o, size)) {
         double took = one_window(&o, size, data, requests);
         if (bench_rank() == 0) {
-            printf("%-10zu%18.2f", size, size * o.window / took / 1e6);
+            double rate = size * o.window / took / 1e6;
+            printf("%-10zu%18.*f", size, rate < 10 ? 4 : 2, rate);
             bench_row_end(&o);
         }
     }

@@ -93,13 +93,13 @@ impl Port {
     }
 }
 
-/// As a report names it: device, port, kind, packet size, address.
 /// Whether a device is made of nothing but software.
 fn is_emulated(device: &str) -> bool {
     let place = std::fs::canonicalize(format!("/sys/class/infiniband/{device}"));
     place.is_ok_and(|place| place.starts_with("/sys/devices/virtual"))
 }
 
+/// As a report names it: device, port, kind, packet size, address.
 impl fmt::Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if self.is_ethernet() { "RoCE" } else { "InfiniBand" };
