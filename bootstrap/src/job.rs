@@ -183,7 +183,12 @@ impl Job {
 
     /// True when the ranks of this host are more than its processors and take turns.
     pub fn is_crowded(&self) -> bool {
-        self.local_size > self.processors
+        self.is_crowded_with(0)
+    }
+
+    /// The same where so many others need a processor of this host all the time.
+    pub fn is_crowded_with(&self, others: u32) -> bool {
+        self.local_size + others > self.processors
     }
 
     /// Ends the job: the launcher prints `message` and ends all ranks. False if

@@ -112,8 +112,8 @@ fn spin(job: &Job, knobs: &Knobs, far: Option<&Rails>) -> Duration {
     if let Some(chosen) = knobs.duration(knob::WAIT_SPIN) {
         return chosen;
     }
-    let kernel = far.is_some_and(Rails::is_emulated);
-    if job.local_size + u32::from(kernel) > job.processors { Duration::ZERO } else { Duration::from_millis(5) }
+    let kernel = u32::from(far.is_some_and(Rails::is_emulated));
+    if job.is_crowded_with(kernel) { Duration::ZERO } else { Duration::from_millis(5) }
 }
 
 /// The ways to all others, and how long to spin.
