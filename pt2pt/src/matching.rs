@@ -12,13 +12,14 @@
 //!   a key's *class* says which of the two are;
 //! - a posted receive stands in the queue of its own key. An arrival looks at
 //!   the heads of up to four queues, one for each class, and takes the oldest;
+//! - many messages of one kind in a row need no index: it is given up for the search again;
 //! - an unexpected message stands in the queues of the up to four keys that
 //!   could ask for it. A class is indexed once somebody asks with it.
 //!
 //! Invariants: every queue is in order of age; no empty queue stays in the
-//! index; the index is empty when it is not in use; it goes out of use only
-//! when the store is empty, so that going in and out of use costs a constant
-//! for each entry.
+//! index; the index is empty when it is not in use; it goes out of use when the store
+//! is empty, or after more matches than there are receives, so that going in and out of use costs a
+//! constant for each match.
 //!
 //! It knows nothing of peers, buffers and protocols.
 
@@ -123,6 +124,8 @@ struct Stream {
     passed: u32,
     /// Steps that searches may take.
     patience: u32,
+    /// How many of these messages the index was asked for in a row.
+    in_a_row: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -140,7 +143,12 @@ impl Posted {
             index: empty_index(),
             classes: [0; CLASSES],
             indexed: false,
-            stream: Stream { message: Key { context: 0, source: 0, tag: 0 }, passed: NONE, patience: PATIENCE },
+            stream: Stream {
+                message: Key { context: 0, source: 0, tag: 0 },
+                passed: NONE,
+                patience: PATIENCE,
+                in_a_row: 0,
+            },
         }
     }
 
@@ -227,7 +235,15 @@ impl Posted {
     }
 
     #[inline(never)]
-    fn oldest_by_index(&self, message: &Key) -> u32 {
+    fn oldest_by_index(&mut self, message: &Key) -> u32 {
+        if self.stream.message != *message {
+            (self.stream.message, self.stream.passed, self.stream.in_a_row) = (*message, NONE, 0);
+        }
+        self.stream.in_a_row += 1;
+        if self.stream.in_a_row > SAVED && self.classes.iter().sum::<usize>() < SAVED as usize {
+            self.give_index_up();
+            return self.oldest_by_search(message);
+        }
         let (mut oldest, mut found) = (u64::MAX, NONE);
         for class in (0..CLASSES).filter(|&class| self.classes[class] > 0) {
             let Some(queue) = self.index.get(&message.widened(class)) else { continue };
@@ -236,6 +252,13 @@ impl Posted {
             }
         }
         found
+    }
+
+    #[cold]
+    fn give_index_up(&mut self) {
+        self.index.clear();
+        (self.indexed, self.classes) = (false, [0; CLASSES]);
+        (self.stream.patience, self.stream.in_a_row) = (SAVED, 0);
     }
 
     #[inline(never)]
@@ -254,7 +277,7 @@ impl Posted {
 
     #[cold]
     fn index_all(&mut self) {
-        self.indexed = true;
+        (self.indexed, self.stream.in_a_row) = (true, 0);
         let mut at = self.all.head;
         while let Some(key) = self.entries.get(at).map(|waiting| waiting.key) {
             self.enlist(at, key);

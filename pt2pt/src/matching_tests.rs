@@ -176,3 +176,22 @@ fn a_stream_passes_others_receives_without_an_index() {
         }
     }
 }
+
+#[test]
+fn many_messages_of_one_kind_give_the_index_up_and_still_find_the_oldest() {
+    let mut posted = Posted::new();
+    let key = |tag: i32| Key { context: 0, source: 0, tag };
+    (0..200).for_each(|slot| posted.post(key(2 + slot as i32 % 2), slot));
+    // Now these, now those: each search starts anew.
+    for turn in 0..20 {
+        posted.post(key(4 + turn % 2), 200);
+        assert_eq!(posted.take(&key(4 + turn % 2)), Some(200));
+    }
+    assert!(posted.indexed);
+    for _ in 0..2 * SAVED {
+        posted.post(key(1), 200);
+        assert_eq!(posted.take(&key(1)), Some(200));
+    }
+    assert!(!posted.indexed && posted.index.is_empty());
+    assert_eq!((0..4).map(|at| posted.take(&key(2 + at % 2))).collect::<Vec<_>>(), [0, 1, 2, 3].map(Some));
+}
