@@ -22,6 +22,7 @@ mod fault;
 mod gate;
 pub mod generalized;
 pub mod hardware;
+mod home;
 mod hosts;
 mod init;
 pub mod intercomm;

@@ -8,6 +8,7 @@
 //! until the process ends, so that sessions may come and go.
 
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use bootstrap::Job;
 use collectives::{Active, Planner, UserCall, UserReturn};
@@ -69,6 +70,14 @@ pub enum Life {
     Running,
     /// MPI_Finalize has returned.
     Finalized,
+}
+
+/// Rounds of progress. Written under the gate.
+static ROUNDS: AtomicU32 = AtomicU32::new(0);
+
+/// How many rounds of progress there were; wraps.
+pub(crate) fn rounds() -> u32 {
+    ROUNDS.load(Ordering::Relaxed)
 }
 
 /// What one round of progress came to.
@@ -179,6 +188,7 @@ impl Process {
     #[inline(always)]
     pub fn progress(&mut self) -> Progress {
         let Some(core) = &mut self.core else { return Progress::Idle };
+        ROUNDS.store(ROUNDS.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         let mut moved = core.engine.progress();
         if !core.collectives.is_empty() {
             if let Some(call) = core.postponed.take() {

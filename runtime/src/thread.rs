@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::bed::futex_wake;
 use crate::gate;
+use crate::home::{self, Processors};
 use crate::wait;
 use crate::word::Word;
 
@@ -76,24 +77,10 @@ impl Thread {
     }
 
     /// Allows it no other processor than this one; gives those it had, if they were more.
-    fn move_here(self) -> Option<libc::cpu_set_t> {
-        const SIZE: usize = size_of::<libc::cpu_set_t>();
-        let mut before = MaybeUninit::<libc::cpu_set_t>::zeroed();
-        // SAFETY: a set of that size, which is valid as it is and which the call fills; then no pointers.
-        let (known, before, here) = unsafe {
-            let known = libc::sched_getaffinity(self.0, SIZE, before.as_mut_ptr()) == 0;
-            (known, before.assume_init(), usize::try_from(libc::sched_getcpu()).ok()?)
-        };
-        // SAFETY: an empty set is all zeroes. `here` is within the set: the kernel would have refused
-        // to fill one that is too small for its processors.
-        unsafe {
-            if !known || libc::CPU_COUNT(&before) < 2 || !libc::CPU_ISSET(here, &before) {
-                return None;
-            }
-            let mut only: libc::cpu_set_t = MaybeUninit::zeroed().assume_init();
-            libc::CPU_SET(here, &mut only);
-            (libc::sched_setaffinity(self.0, SIZE, &raw const only) == 0).then_some(before)
-        }
+    fn move_here(self) -> Option<Processors> {
+        let before = home::allowed(self.0)?;
+        let here = home::this()?;
+        (home::are_several(&before, here) && home::allow(self.0, &home::only(here))).then_some(before)
     }
 }
 
@@ -105,7 +92,7 @@ impl Thread {
 pub(crate) struct Stay {
     state: AtomicU32,
     /// Its processors before; written while `ASKED` by who wakes, read while `HERE` by who slept.
-    before: UnsafeCell<MaybeUninit<libc::cpu_set_t>>,
+    before: UnsafeCell<MaybeUninit<Processors>>,
 }
 
 // SAFETY: `state` says which of two threads may touch `before`.
@@ -126,7 +113,7 @@ impl Stay {
         self.state.store(Stay::ASKED, Ordering::Relaxed);
     }
 
-    fn begin(&self, before: Option<libc::cpu_set_t>) {
+    fn begin(&self, before: Option<Processors>) {
         let state = before.map_or(Stay::REFUSED, |before| {
             // SAFETY: the sleeper does not look before the state says so.
             unsafe { (*self.before.get()).write(before) };
@@ -143,8 +130,8 @@ impl Stay {
                 Stay::NONE => return,
                 Stay::ASKED => std::thread::yield_now(),
                 Stay::HERE => {
-                    // SAFETY: written before the state; a set of that size.
-                    unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), (*self.before.get()).as_ptr()) };
+                    // SAFETY: written before the state.
+                    home::allow(0, unsafe { (*self.before.get()).assume_init_ref() });
                     break;
                 }
                 _ => break,

@@ -12,6 +12,7 @@ use bootstrap::{Job, Waiting};
 use crate::abort;
 use crate::bed::Bed;
 use crate::gate;
+use crate::home;
 use crate::process::{Process, Progress};
 use crate::recorder;
 use crate::waiters;
@@ -103,6 +104,9 @@ impl Patience {
         let spin = spin();
         if !spin.is_zero() && (polls % 64 != 0 || since.elapsed() < spin) {
             breathe();
+            if polls.is_multiple_of(LONG) {
+                home::make_way();
+            }
             return Patience::Spinning { since, polls };
         }
         if spin.is_zero() && polls <= TURNS && LOCAL_RANKS.load(Ordering::Relaxed) > 1 && pass_the_turn() {
@@ -120,6 +124,8 @@ impl Patience {
     }
 }
 
+/// Polls, some 30 us, after which others on the same processor may run.
+const LONG: u32 = 1 << 10;
 /// How often a waiting rank lets others run before it sleeps, where ranks take turns
 /// on their processors: nobody has to wake it then. One that is alone on its host has nobody to
 /// make way for.
@@ -148,6 +154,8 @@ fn pass_the_turn() -> bool {
 
 /// Microseconds to spin before sleeping; 0 when ranks share cores.
 static SPIN_MICROS: AtomicU32 = AtomicU32::new(0);
+/// Which of the ranks of this host.
+pub(crate) static LOCAL_RANK: AtomicU32 = AtomicU32::new(0);
 /// Ranks of this host.
 pub(crate) static LOCAL_RANKS: AtomicU32 = AtomicU32::new(1);
 /// Processors for them.
@@ -171,6 +179,7 @@ pub(crate) fn set_up(job: &Job, spin: Duration, device: bool) {
     SPIN_MICROS.store(spin.as_micros().min(u32::MAX.into()) as u32, Ordering::Relaxed);
     LOCAL_RANKS.store(job.local_size, Ordering::Relaxed);
     PROCESSORS.store(job.processors, Ordering::Relaxed);
+    LOCAL_RANK.store(job.local_rank, Ordering::Relaxed);
 }
 
 /// How long to spin before sleeping.

@@ -27,18 +27,23 @@
 //! Whoever is answered is deferred: it sleeps on until it is given the turn, and the role.
 //! - When the driver has had nothing to do for a while ([`HAND_OVER`]), the turn goes to the one
 //!   that was answered last: whoever answered it is running, in another process.
-//! - When the driver has had its [`TURN`], it goes to the one that has waited longest.
+//! - When the driver has had its [`TURN`], it goes to the one that has waited longest. One that has left MPI, or only
+//!   tests, can't give it away: then the deputy lets all go.
 //! - When a thread ends, or has left MPI and nobody has made progress for the deputy's time,
 //!   others have the turn.
 //!
-//! Where threads of two processes talk in pairs, each process so follows the other to its
-//! next thread, and both begin a turn of the same length.
+//! Where threads of two processes talk in pairs, one process so follows the other to its
+//! next thread. Two that both change, or both follow, would miss each other again and again: the first rank
+//! of a host has the shorter turns and the longer patience.
+//!
+//! Who runs and begins to wait while the driver is outside MPI drives: nobody knows when that one
+//! comes back.
 
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use bootstrap::Waiting;
@@ -46,7 +51,8 @@ use collectives::UserCall;
 
 use crate::bed::{Bed, futex_wait, futex_wake};
 use crate::gate;
-use crate::process::{Process, Progress};
+use crate::home;
+use crate::process::{self, Process, Progress};
 use crate::recorder;
 use crate::thread::{Thread, is_scarce};
 use crate::wait;
@@ -56,17 +62,18 @@ use crate::word::Word;
 /// has left MPI and does not come back.
 const SLICE: Duration = Duration::from_micros(200);
 /// The same when threads outnumber processors. Longer, for it interrupts who has the turn.
-const SCARCE_SLICE: Duration = Duration::from_millis(1);
-/// So many of these are a turn, if others are answered: about what the kernel gives a thread.
-const TURN: u32 = 4;
+const SCARCE_SLICE: Duration = Duration::from_millis(2);
+/// So many of these are a turn, if others are answered: about what the kernel gives a thread. Those of
+/// the first rank of a host are one shorter, so that it changes and others follow.
+const TURN: u32 = 3;
 /// How long a driver spins when threads outnumber processors.
 const SCARCE_SPIN: Duration = Duration::from_micros(200);
-/// Letting others run takes longer only where others want the same processor.
-const ALONE: Duration = Duration::from_micros(4);
 /// How many microseconds it then looks in vain before it gives its turn away: longer than its peer
 /// is away for an interrupt. Drawn anew each time: two processes whose running
 /// threads wait for threads of the other that are asleep must not both change theirs, again and again.
-const HAND_OVER: std::ops::Range<u32> = 10..50;
+const HAND_OVER: std::ops::Range<u32> = 10..40;
+/// The same for the first rank of a host: longer than others take to follow.
+const LEADER_HANDS_OVER: Duration = Duration::from_micros(80);
 
 /// What a waiting thread's word says. Written under the gate alone.
 mod word {
@@ -109,12 +116,8 @@ pub(crate) struct Waiters {
     deferred: VecDeque<(Word, Thread)>,
     driver: Driver,
     deputy: Option<Word>,
-    /// How many times a deputy has found that the driver makes progress, in this turn.
-    ticks: u32,
     /// Somebody is in the bed, perhaps roused already.
     in_bed: bool,
-    /// Rounds of progress made by drivers.
-    rounds: u64,
     /// To be woken when the gate is open.
     calls: Calls,
 }
@@ -124,13 +127,15 @@ unsafe impl Send for Waiters {}
 
 /// No driver is in MPI: a hint for threads that spin.
 static DRIVERLESS: AtomicBool = AtomicBool::new(true);
+/// How many times a deputy has found that the driver makes progress, in this turn.
+static TICKS: AtomicU32 = AtomicU32::new(0);
 
 /// Whom to wake.
 #[derive(Default)]
 pub(crate) struct Calls {
     words: Vec<Word>,
-    /// Who has the turn now, and whether it takes the processor over.
-    next: Option<(Word, Thread, bool)>,
+    /// Who has the turn now, and takes the processor over.
+    next: Option<(Word, Thread)>,
     bed: Option<Bed>,
 }
 
@@ -149,10 +154,8 @@ impl Calls {
         for word in self.words {
             futex_wake(&raw const *word, libc::FUTEX_PRIVATE_FLAG);
         }
-        match self.next {
-            Some((word, thread, true)) => thread.wake_here(word),
-            Some((word, _, false)) => futex_wake(&raw const *word, libc::FUTEX_PRIVATE_FLAG),
-            None => {}
+        if let Some((word, thread)) = self.next {
+            thread.wake_here(word);
         }
         if let Some(bed) = self.bed {
             bed.rouse();
@@ -181,7 +184,7 @@ enum Rest {
     /// While its word says this; the deputy for a time, and with the rounds made so far.
     Sleep {
         on: u32,
-        deputy: Option<u64>,
+        deputy: Option<u32>,
     },
 }
 
@@ -198,6 +201,21 @@ pub(crate) fn attend() {
     me.wait(&mut |_| false, &|| None);
 }
 
+/// Whether this is the first rank of its host.
+fn leads() -> bool {
+    wait::LOCAL_RANK.load(Ordering::Relaxed) == 0
+}
+
+/// How far this turn is beyond its length; `None`: not over.
+fn overtime() -> Option<u32> {
+    TICKS.load(Ordering::Relaxed).checked_sub(TURN - u32::from(leads()))
+}
+
+/// Nobody who could give the turn away waits: its thread only tests, or always finds its answer at once.
+fn is_overdue() -> bool {
+    overtime().is_some_and(|slices| slices > 1)
+}
+
 /// How long a deputy sleeps now.
 fn slice() -> Duration {
     if is_scarce() { SCARCE_SLICE } else { SLICE }
@@ -210,9 +228,7 @@ impl Waiters {
             deferred: VecDeque::new(),
             driver: Driver::Outside(Thread::NONE),
             deputy: None,
-            ticks: 0,
             in_bed: false,
-            rounds: 0,
             calls: Calls { words: Vec::new(), next: None, bed: None },
         }
     }
@@ -267,15 +283,21 @@ impl Waiters {
             }
             self.driver = Driver::Outside(entry.thread);
         }
-        let asleep = name.load(Ordering::Relaxed) == word::ASLEEP;
         let somebody_looks = self.deputy.is_some() && !matches!(self.driver, Driver::Asleep(..));
-        if asleep && somebody_looks && is_scarce() {
+        let says = name.load(Ordering::Relaxed);
+        // One that is awake is about to lie down, unless it was called to do something.
+        if somebody_looks && says != word::NUDGED && !self.has_turn(entry.thread) && is_scarce() {
             name.store(word::DEFERRED, Ordering::Relaxed);
             self.deferred.push_back((name, entry.thread));
         } else {
-            self.let_go(name, asleep);
+            self.let_go(name, says == word::ASLEEP);
         }
         self.appoint();
+    }
+
+    /// Whether this thread had the turn last, and is outside.
+    fn has_turn(&self, thread: Thread) -> bool {
+        matches!(self.driver, Driver::Outside(driver) if driver == thread)
     }
 
     /// Has an answered thread return. One that was the deputy can't be it any longer.
@@ -298,28 +320,26 @@ impl Waiters {
 
     /// The turn goes from `me`, who waits, to another.
     fn hand_over(&mut self, me: &Me, next: (Word, Thread)) -> Next {
-        // Where another process wants the same processor, the kernel is to find a free one.
-        self.give_turn(next, !me.shares.get());
+        self.give_turn(next);
         // It is awake, and about to lie down.
-        self.deputy = Some(me.word);
+        self.deputy.get_or_insert(me.word);
         Next::Follow
     }
 
-    fn give_turn(&mut self, (name, thread): (Word, Thread), here: bool) {
+    fn give_turn(&mut self, (name, thread): (Word, Thread)) {
         if self.deputy == Some(name) {
             self.deputy = None;
         }
         name.store(word::ANSWERED, Ordering::Release);
-        self.call_next(name, thread, here);
+        self.call_next(name, thread);
         self.driver = Driver::Outside(thread);
-        self.ticks = 0;
+        TICKS.store(0, Ordering::Relaxed);
     }
 
-    fn call_next(&mut self, name: Word, thread: Thread, here: bool) {
-        if here {
-            name.stay().ask();
-        }
-        self.calls.next = Some((name, thread, here));
+    /// Wakes it where the caller is about to leave.
+    fn call_next(&mut self, name: Word, thread: Thread) {
+        name.stay().ask();
+        self.calls.next = Some((name, thread));
     }
 
     /// Gets the driver out of its bed.
@@ -346,19 +366,19 @@ impl Waiters {
 
     /// A thread has ended: others need not wait for it to come back.
     pub(crate) fn ended(&mut self, thread: Thread) {
-        if !matches!(self.driver, Driver::Outside(driver) if driver == thread) {
+        if !self.has_turn(thread) {
             return;
         }
         self.driver = Driver::Outside(Thread::NONE);
         if let Some(next) = self.deferred.pop_front() {
-            self.give_turn(next, true);
+            self.give_turn(next);
             self.appoint();
         } else if let Some(entry) = self.waiting.first()
             && entry.name.load(Ordering::Relaxed) == word::ASLEEP
         {
             entry.name.store(word::NUDGED, Ordering::Relaxed);
             let (name, thread) = (entry.name, entry.thread);
-            self.call_next(name, thread, true);
+            self.call_next(name, thread);
         }
     }
 
@@ -387,11 +407,14 @@ impl Waiters {
         if me.attends {
             return Next::Follow;
         }
-        if let Driver::Asleep(..) = self.driver {
+        match self.driver {
             // We are awake: no need to be woken from outside for every message.
-            self.rouse(process);
-            self.driver = Driver::Outside(me.thread);
+            Driver::Asleep(..) => self.rouse(process),
+            // Whose turn it was may be away for long, and we are here.
+            Driver::Outside(_) => {}
+            Driver::Polling(_) => return Next::Follow,
         }
+        self.driver = Driver::Outside(me.thread);
         self.role(me)
     }
 
@@ -413,12 +436,11 @@ impl Waiters {
         if let Some(next) = self.demoted(me) {
             return Round::Over(next);
         }
-        if self.ticks >= TURN
+        if overtime().is_some()
             && let Some(next) = self.deferred.pop_front()
         {
             return Round::Over(self.hand_over(me, next));
         }
-        self.rounds += 1;
         match process.round() {
             Progress::Idle => Round::Idle { others: !self.deferred.is_empty() },
             Progress::Moved => {
@@ -501,17 +523,16 @@ impl Waiters {
             return Rest::Sleep { on, deputy: None };
         }
         let is_deputy = *self.deputy.get_or_insert(me.word) == me.word;
-        Rest::Sleep { on, deputy: is_deputy.then_some(self.rounds) }
+        Rest::Sleep { on, deputy: is_deputy.then(process::rounds) }
     }
 
     /// Somebody who was the deputy when it lay down is awake again; `rounds` were made then.
-    fn tick(&mut self, me: &Me, timed_out: bool, rounds: u64) -> Next {
+    fn tick(&mut self, me: &Me, timed_out: bool, rounds: u32) -> Next {
         let is_time = timed_out && self.deputy == Some(me.word) && !matches!(self.driver, Driver::Asleep(..));
-        let is_alone = is_time && self.rounds == rounds;
-        if is_alone {
+        let is_alone = is_time && process::rounds() == rounds;
+        if is_alone || is_overdue() {
+            TICKS.store(0, Ordering::Relaxed);
             self.let_all_go();
-        } else if is_time {
-            self.ticks += 1;
         }
         if me.is_answered() {
             self.resign(me);
@@ -540,8 +561,6 @@ struct Me {
     /// It is the attendant, and waits for nothing.
     attends: bool,
     has_spun: Cell<bool>,
-    /// Another process runs on the same processor.
-    shares: Cell<bool>,
 }
 
 impl Drop for Me {
@@ -552,7 +571,7 @@ impl Drop for Me {
 
 impl Me {
     fn new(thread: Thread, attends: bool) -> Me {
-        Me { word: Word::take(word::AWAKE), thread, attends, has_spun: Cell::new(attends), shares: Cell::new(false) }
+        Me { word: Word::take(word::AWAKE), thread, attends, has_spun: Cell::new(attends) }
     }
 
     fn wait(&self, ask: &mut Ask<'_>, awaited: &dyn Fn() -> Option<Waiting>) {
@@ -576,17 +595,17 @@ impl Me {
     }
 
     fn drive(&self, awaited: &dyn Fn() -> Option<Waiting>) -> Next {
-        let mut idle = Idle::new();
+        let mut idle = Idle::new(true);
         loop {
             match gate::with_waiters(|process, waiters| waiters.round(self, process)) {
                 Round::Over(next) => return next,
-                Round::Moved => idle = Idle::new(),
+                Round::Moved => idle = Idle::new(true),
                 Round::User(call) => {
                     let done = call.run();
                     gate::with(|p| p.resume(done));
                     return Next::Follow;
                 }
-                Round::Idle { others } if !self.attends && idle.goes_on(others, &self.shares) => {}
+                Round::Idle { others } if !self.attends && idle.goes_on(others) => {}
                 Round::Idle { .. } => {
                     match gate::with_waiters(|process, waiters| waiters.go_to_bed(self, process)) {
                         Err(next) => return next,
@@ -597,7 +616,7 @@ impl Me {
                             }
                         }
                     }
-                    idle = Idle::new();
+                    idle = Idle::new(true);
                 }
             }
         }
@@ -627,8 +646,24 @@ impl Me {
                 if self.is_answered() { Next::Return } else { Next::Follow }
             }
             Rest::Sleep { on, deputy: Some(rounds) } => {
-                let timed_out = self.doze(on, slice());
+                let (timed_out, rounds) = self.watch(on, rounds);
                 gate::with_waiters(|_, waiters| waiters.tick(self, timed_out, rounds))
+            }
+        }
+    }
+
+    /// What the deputy does: sleeps as long as rounds are made. Counts the turn's length, and
+    /// does not enter the gate for that, where it would be in the way.
+    fn watch(&self, on: u32, mut rounds: u32) -> (bool, u32) {
+        loop {
+            let timed_out = self.doze(on, slice());
+            let before = std::mem::replace(&mut rounds, process::rounds());
+            if !timed_out || before == rounds {
+                return (timed_out, before);
+            }
+            TICKS.fetch_add(1, Ordering::Relaxed);
+            if is_overdue() {
+                return (true, before);
             }
         }
     }
@@ -642,29 +677,33 @@ impl Me {
 
     /// Waits for the answer without sleeping, for a while.
     fn spin(&self) {
-        let mut idle = Idle::new();
+        let mut idle = Idle::new(false);
         while self.word.load(Ordering::Relaxed) == word::AWAKE
             && !DRIVERLESS.load(Ordering::Relaxed)
-            && idle.goes_on(false, &self.shares)
+            && idle.goes_on(false)
         {}
     }
 }
 
 /// How long there was nothing to do.
 struct Idle {
+    /// It is the driver's: others only wait beside it.
+    drives: bool,
     since: Option<Instant>,
     polls: u32,
     hand_over: Duration,
+    /// Somebody else ran meanwhile.
+    shared: bool,
 }
 
 impl Idle {
-    fn new() -> Idle {
-        Idle { since: None, polls: 0, hand_over: hand_over() }
+    fn new(drives: bool) -> Idle {
+        Idle { drives, since: None, polls: 0, hand_over: hand_over(), shared: false }
     }
 
     /// Another fruitless look: true if there may be another one right now. `others`:
     /// there are threads to make way for.
-    fn goes_on(&mut self, others: bool, shares: &Cell<bool>) -> bool {
+    fn goes_on(&mut self, others: bool) -> bool {
         if gate::is_wanted() {
             std::thread::yield_now();
         }
@@ -678,10 +717,12 @@ impl Idle {
         let now = Instant::now();
         let since = *self.since.get_or_insert(now);
         // Whom we wait for may wait for this processor.
-        std::thread::yield_now();
-        let shared = now.elapsed() > ALONE;
-        if shared && !shares.replace(shared) {
-            return true;
+        if self.drives {
+            if home::make_way() && !std::mem::replace(&mut self.shared, true) {
+                return true;
+            }
+        } else {
+            std::thread::yield_now();
         }
         let most = match others {
             true => self.hand_over,
@@ -694,6 +735,9 @@ impl Idle {
 
 /// One of [`HAND_OVER`]; each process draws its own.
 fn hand_over() -> Duration {
+    if leads() {
+        return LEADER_HANDS_OVER;
+    }
     thread_local! { static DRAWN: Cell<u32> = const { Cell::new(0) } }
     DRAWN.with(|drawn| {
         let mut next = drawn.get();

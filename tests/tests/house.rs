@@ -40,6 +40,7 @@ const UNSAFE: &[&str] = &[
     "runtime/src/collective.rs",
     "runtime/src/gate.rs",
     "runtime/src/generalized.rs",
+    "runtime/src/home.rs",
     "runtime/src/letters.rs",
     "runtime/src/recorder.rs",
     "runtime/src/thread.rs",
