@@ -23,6 +23,8 @@ pub(crate) struct Key {
     pub(crate) send: Option<Run>,
     pub(crate) recv: Option<Run>,
     pub(crate) commutative: bool,
+    /// The ranks share an arena.
+    pub(crate) shares: bool,
 }
 
 /// The types of a call: of the send buffer, of the receive buffer, and of the
@@ -156,7 +158,7 @@ impl<'a> Call<'a> {
             Operation::AllreduceOfBoth { .. } => ALLREDUCE_OF_BOTH,
             _ => operation.kind() as u8,
         };
-        let key = Key { kind, seat, remote, root, send: None, recv: None, commutative };
+        let key = Key { kind, seat, remote, root, send: None, recv: None, commutative, shares: false };
         if operation.root().is_some_and(|root| root >= key.blocks() && !key.is_root()) {
             return Err(bad_root(root, key.blocks()));
         }

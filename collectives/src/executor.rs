@@ -16,14 +16,18 @@ use fabric::{Collective, CollectiveKind, Peer, Transport};
 use objects::op::UserOp;
 use objects::scratch::{Pool, Scratch};
 use objects::{Area, Buffer, Class, Datatype, Error, Op, Result};
-use pt2pt::{Engine, Envelope, Fault, Mode, Pattern, RequestId};
+use pt2pt::{CollectiveCall, Engine, Envelope, Fault, Mode, Pattern, RequestId};
 
 use crate::plan::Plan;
-use crate::schedule::{Local, Member, Message, Schedule, Span, Way};
+use crate::schedule::{Local, Meet, Member, Message, Schedule, Span, Way};
 
 /// Bytes that a user's reduction function is given at a time: what it reads and
 /// writes stays in the cache.
 const PIECE: u64 = 256 << 10;
+
+/// Where bytes and operation stand in what a member says in an arena, above the root.
+const BYTES_AT: u32 = 40;
+const KIND_AT: u32 = 32;
 
 /// All running collectives of a process.
 #[derive(Default)]
@@ -81,6 +85,8 @@ struct Slot {
 struct Running {
     plan: Plan,
     sequence: i32,
+    /// Its meeting in the arena of the plan, if that has one.
+    meeting: u64,
     state: State,
     /// Of the current round.
     round: usize,
@@ -126,6 +132,7 @@ impl Active {
             0 => None,
             bytes => Some(self.pool.take(bytes).ok_or_else(|| no_memory(bytes))?),
         };
+        let meeting = plan.arena().map_or(0, |arena| arena.enter());
         let slot = self.vacant.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             self.slots.len() as u32 - 1
@@ -136,6 +143,7 @@ impl Active {
         let running = entry.running.insert(Running {
             plan,
             sequence,
+            meeting,
             state: State::Messages,
             round: 0,
             next_message: 0,
@@ -218,6 +226,19 @@ impl Active {
         }
     }
 
+    /// True when `advance` would find something in an arena, of which no transport tells. To be asked
+    /// before a thread sleeps.
+    pub fn is_called<T: Transport>(&mut self, engine: &mut Engine<T>) -> bool {
+        let Active { live, slots, .. } = self;
+        let mut running = live.iter().filter_map(|&slot| slots[slot as usize].running.as_ref());
+        if running.any(Running::is_called) {
+            return true;
+        }
+        live.iter().fold(false, |is_called, &slot| {
+            slots[slot as usize].running.as_mut().is_some_and(|running| running.look_for_strays(engine)) | is_called
+        })
+    }
+
     /// True when none is running: `advance` has nothing to do.
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -251,6 +272,9 @@ impl Active {
     fn retire(&mut self, slot: u32) {
         let Some(running) = &mut self.slots[slot as usize].running else { return };
         let detached = running.detached;
+        if let Some(arena) = running.plan.arena() {
+            arena.leave(running.meeting);
+        }
         if let Some(scratch) = running.scratch.take() {
             self.pool.give(scratch);
         }
@@ -313,6 +337,9 @@ impl Running {
             self.state = State::Over(Ok(()));
             return true;
         };
+        if round.meet != Meet::Nobody {
+            return self.meet(engine, round.meet, moved);
+        }
         let (end, window) = (round.messages as usize, self.plan.schedule().window() as usize);
         loop {
             if let Some(fault) = self.reap(engine, moved) {
@@ -335,6 +362,92 @@ impl Running {
             return true;
         }
         false
+    }
+
+    /// Does what a round has to do with the meeting before its steps; true when the state has
+    /// changed.
+    #[inline(never)]
+    fn meet<T: Transport>(&mut self, engine: &mut Engine<T>, meet: Meet, moved: &mut bool) -> bool {
+        if let Some(fault) = self.reap(engine, moved) {
+            return self.fail(engine, fault);
+        }
+        let (call, meeting) = (self.call(), self.meeting);
+        let Some(arena) = self.plan.arena() else {
+            debug_assert!(false, "a schedule that meets has an arena");
+            return false;
+        };
+        match meet {
+            _ if !self.is_called() => return false,
+            Meet::Hear(from) if arena.call_of(meeting, from) != Some(call) => {
+                // The others count on everyone.
+                if arena.arrive(meeting, call, false) {
+                    arena.close(meeting);
+                }
+                return self.fail(engine, self.dissent(from));
+            }
+            Meet::Arrive | Meet::Speak if !arena.arrive(meeting, call, meet == Meet::Speak) => {
+                self.next_local = self.plan.schedule().rounds()[self.round].locals as usize;
+                self.round_is_over();
+            }
+            Meet::Close if let Some(other) = arena.dissenter(meeting, call) => {
+                return self.fail(engine, self.dissent(other));
+            }
+            _ => self.state = State::Locals,
+        }
+        *moved = true;
+        true
+    }
+
+    /// True when the round waits for nothing that belongs to the meeting.
+    fn is_called(&self) -> bool {
+        let (Some(arena), State::Messages) = (self.plan.arena(), &self.state) else { return false };
+        let round = self.plan.schedule().rounds().get(self.round);
+        match round.map_or(Meet::Nobody, |round| round.meet) {
+            Meet::Nobody => false,
+            Meet::Begin => arena.has_begun(self.meeting),
+            Meet::Hear(from) => arena.has_begun(self.meeting) && arena.call_of(self.meeting, from).is_some(),
+            Meet::Arrive | Meet::Speak => true,
+            Meet::Close => arena.is_closed(self.meeting),
+        }
+    }
+
+    /// A message of this very collective comes from a member that is in another one, or
+    /// has given up. True if there was one: its receive ends with the fault.
+    fn look_for_strays<T: Transport>(&mut self, engine: &mut Engine<T>) -> bool {
+        let stray = Pattern {
+            context: self.plan.context(),
+            source: None,
+            tag: Some(self.sequence),
+            collective: Some(self.plan.collective()),
+        };
+        let has_come = self.plan.arena().is_some() && self.open.is_empty() && engine.probe(&stray).is_some();
+        if has_come {
+            self.open.push(engine.receive(stray, Buffer::EMPTY));
+        }
+        has_come
+    }
+
+    /// What a member says in a meeting: bytes, operation and root.
+    fn call(&self) -> u64 {
+        let Collective { kind, root } = self.plan.collective();
+        self.plan.schedule().seat_bytes() << BYTES_AT | u64::from(kind as u8) << KIND_AT | u64::from(root)
+    }
+
+    /// Another member is in another call, or in the same with more or less data.
+    #[cold]
+    fn dissent(&self, source: u32) -> Box<Fault> {
+        let (sequence, context) = (self.sequence, self.plan.context());
+        let said = |call: u64| CollectiveCall { kind: (call >> KIND_AT) as u8, root: call as u32 };
+        let (mine, theirs) = (self.call(), self.plan.arena().and_then(|arena| arena.call_of(self.meeting, source)));
+        let (ours, room) = (said(mine), mine >> BYTES_AT);
+        let (theirs, sent) = theirs.map_or((ours, 0), |call| (said(call), call >> BYTES_AT));
+        Box::new(if theirs != ours {
+            Fault::Mismatched { ours, theirs, source, sequence, context }
+        } else if sent == 0 {
+            Fault::Empty { call: ours, source, sequence, context, room }
+        } else {
+            Fault::Truncated { source, tag: sequence, context, sent: sent.max(room), room: sent.min(room) }
+        })
     }
 
     fn post<T: Transport>(&mut self, engine: &mut Engine<T>, message: &Message) -> std::result::Result<(), Box<Fault>> {
@@ -411,10 +524,14 @@ impl Running {
     fn give_up<T: Transport>(&self, engine: &mut Engine<T>) {
         let schedule = self.plan.schedule();
         let first = self.round.checked_sub(1).map_or(0, |before| schedule.rounds()[before].messages as usize);
+        let sends = schedule.messages()[first..].iter().filter(|message| message.way == Way::Send);
+        // In a meeting that was closed everyone has found out.
+        let meets = self.plan.arena().is_some_and(|arena| !arena.is_closed(self.meeting));
+        let members = self.plan.others().filter(|_| meets);
         let gave_up = Collective { kind: CollectiveKind::GaveUp, root: u32::MAX };
-        for message in schedule.messages()[first..].iter().filter(|message| message.way == Way::Send) {
-            let Some(to) = self.plan.peer(message.with) else { continue };
-            let envelope = self.envelope(message.with, gave_up);
+        for with in sends.map(|message| message.with).chain(members) {
+            let Some(to) = self.plan.peer(with) else { continue };
+            let envelope = self.envelope(with, gave_up);
             if let Ok(None) = engine.send_now(Mode::Standard, to, &envelope, &Buffer::EMPTY) {
                 let request = engine.send(Mode::Standard, to, envelope, Buffer::EMPTY);
                 engine.detach(request);
@@ -467,7 +584,17 @@ impl Running {
         }
     }
 
+    /// The local steps of a round are done.
     fn next_round(&mut self) {
+        if let Some(arena) = self.plan.arena()
+            && let Meet::Arrive | Meet::Speak = self.plan.schedule().rounds()[self.round].meet
+        {
+            arena.close(self.meeting);
+        }
+        self.round_is_over();
+    }
+
+    fn round_is_over(&mut self) {
         self.round += 1;
         self.state =
             if self.round < self.plan.schedule().rounds().len() { State::Messages } else { State::Over(Ok(())) };
@@ -475,8 +602,9 @@ impl Running {
 
     #[inline]
     fn buffer(&self, span: &Span) -> Buffer {
-        let temp = self.scratch.as_ref().map_or(Area::EMPTY, Scratch::area);
-        self.plan.buffer(span, temp)
+        let scratch = || self.scratch.as_ref().map_or(Area::EMPTY, Scratch::area);
+        let seats = || self.plan.arena().map_or(Area::EMPTY, |arena| arena.seats(self.meeting).into());
+        self.plan.buffer(span, scratch, seats)
     }
 }
 

@@ -26,8 +26,8 @@ pub mod shape;
 
 pub use executor::{Active, Advance, CollectiveId, UserCall, UserReturn};
 pub use operation::{Blocks, Data, Edges, Operation, ROOT_HERE, Types, Vector};
-pub use plan::{Plan, Planner};
+pub use plan::{Found, Plan, Planner};
 pub use problem::Problem;
-pub use schedule::{Builder, Local, Member, Message, Schedule, Space, Span};
+pub use schedule::{Builder, Local, Meet, Member, Message, Schedule, Space, Span};
 pub use select::{Algorithm, Rule, Selection, Thresholds};
 pub use shape::{Run, Shape, Ty};

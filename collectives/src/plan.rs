@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use fabric::{Collective, CollectiveKind, Peer};
+use fabric::{Arena, Collective, CollectiveKind, Peer};
 use hashbrown::HashMap;
 use objects::{Area, Buffer, Class, Comm, Datatype, Error, Group, Op, Result};
 use rustc_hash::FxBuildHasher;
@@ -34,9 +34,14 @@ const GLANCES: u32 = 5;
 pub struct Planner {
     selection: Selection,
     schedules: HashMap<Key, Arc<Schedule>, FxBuildHasher>,
+    /// Those of communicators that were looked for, by context.
+    arenas: HashMap<u64, Option<Arc<dyn Arena>>, FxBuildHasher>,
     /// Each call has one place where it may be.
     calls: [Option<(Glance, Arc<Bound>)>; 1 << GLANCES],
 }
+
+/// What the search for a communicator's arena comes to; `None`: it has none.
+pub type Found = Result<Option<Arc<dyn Arena>>>;
 
 /// A collective that is ready to start, as often as wanted.
 #[derive(Clone, Debug)]
@@ -54,6 +59,8 @@ struct Bound {
     schedule: Arc<Schedule>,
     types: TypeTable,
     reduction: Option<Reduction>,
+    /// Where the schedule meets.
+    arena: Option<Arc<dyn Arena>>,
     group: Group,
     remote: Option<Group>,
     rank: u32,
@@ -92,7 +99,17 @@ impl Planner {
     /// A planner that selects by these thresholds.
     pub fn new(thresholds: &Thresholds) -> Planner {
         let calls = [const { None }; 1 << GLANCES];
-        Planner { selection: Selection::new(thresholds), schedules: HashMap::default(), calls }
+        let (selection, schedules, arenas) = (Selection::new(thresholds), HashMap::default(), HashMap::default());
+        Planner { selection, schedules, arenas, calls }
+    }
+
+    /// Nothing will be planned on the communicator with that context any more: what is
+    /// kept for it goes, but for what plans hold.
+    pub fn forget(&mut self, context: u64) {
+        if self.arenas.remove(&context).flatten().is_some() {
+            let is_it = |call: &(Glance, Arc<Bound>)| call.0.context == context;
+            self.calls.iter_mut().for_each(|call| drop(call.take_if(|call| is_it(call))));
+        }
     }
 
     /// The table of rules, to change it; what was kept is forgotten.
@@ -104,18 +121,20 @@ impl Planner {
 
     /// Checks a call and plans it. Errors: MPI_ERR_ROOT, MPI_ERR_COUNT,
     /// MPI_ERR_TRUNCATE, MPI_ERR_BUFFER, MPI_ERR_OP, MPI_ERR_ARG, and
-    /// MPI_ERR_COMM for what is not defined on intercommunicators.
+    /// MPI_ERR_COMM for what is not defined on intercommunicators. `find` finds the arena that
+    /// the members share; it is asked once for each communicator, if one would be of use.
     #[inline]
-    pub fn plan(&mut self, operation: &Operation, comm: &Comm) -> Result<Plan> {
+    pub fn plan(&mut self, operation: &Operation, comm: &Comm, find: impl FnOnce() -> Found) -> Result<Plan> {
         let Some((glance, send, recv)) = Glance::of(operation, comm) else {
-            return self.plan_anew(operation, comm);
+            return self.plan_anew(operation, comm, None);
         };
         match &self.calls[glance.place()] {
             Some((known, bound)) if *known == glance && !Call::is_aliased(operation, send, recv) => {
                 Ok(Plan { bound: bound.clone(), send, recv, renamed: None })
             }
             _ => {
-                let plan = self.plan_anew(operation, comm)?;
+                let arena = self.arena(operation, comm, find)?;
+                let plan = self.plan_anew(operation, comm, arena)?;
                 self.calls[glance.place()] = Some((glance, plan.bound.clone()));
                 Ok(plan)
             }
@@ -123,13 +142,27 @@ impl Planner {
     }
 
     #[cold]
-    fn plan_anew(&mut self, operation: &Operation, comm: &Comm) -> Result<Plan> {
+    fn arena(&mut self, operation: &Operation, comm: &Comm, find: impl FnOnce() -> Found) -> Found {
+        if comm.is_inter() || comm.size() < 2 || !self.selection.may_meet(operation.kind()) {
+            return Ok(None);
+        }
+        if let Some(known) = self.arenas.get(&comm.context()) {
+            return Ok(known.clone());
+        }
+        let found = find()?;
+        self.arenas.insert(comm.context(), found.clone());
+        Ok(found)
+    }
+
+    #[cold]
+    fn plan_anew(&mut self, operation: &Operation, comm: &Comm, arena: Option<Arc<dyn Arena>>) -> Result<Plan> {
         let remote = comm.remote().map_or(0, Group::size);
         if comm.is_inter() {
             check_between(operation)?;
         }
         let seat = Seat { rank: comm.rank(), size: comm.size() };
-        let call = Call::new(operation, seat, remote)?;
+        let mut call = Call::new(operation, seat, remote)?;
+        call.key.shares = arena.is_some();
         let schedule = match call.lists {
             _ if matches!(operation, Operation::Absent { .. }) => Arc::default(),
             None => self.schedule(call.key),
@@ -138,6 +171,7 @@ impl Planner {
         // Everyone names the root by its rank in its own group.
         let root = operation.root().map_or(u32::MAX, |root| if root == ROOT_HERE { comm.rank() } else { root });
         let bound = Arc::new(Bound {
+            arena: arena.filter(|_| schedule.meets()),
             schedule,
             types: call.types,
             reduction: operation.vector().map(|vector| Reduction { op: vector.op.clone(), handle: vector.handle }),
@@ -184,7 +218,7 @@ impl Planner {
 
     fn write_for(&self, problem: &Problem, key: &Key) -> Schedule {
         match (key.kind, key.remote) {
-            (_, 0) => self.selection.schedule(problem, key.seat),
+            (_, 0) => self.selection.schedule(problem, key.seat, key.shares),
             (ALLREDUCE_OF_BOTH, _) => self.selection.schedule_of_both(problem, key.seat),
             (_, remote) => self.selection.schedule_between(problem, key.seat, remote),
         }
@@ -330,6 +364,12 @@ impl Plan {
         if with.is_remote() { Member::remote(rank).wire() } else { rank }
     }
 
+    /// All members of the own group but this one.
+    pub(crate) fn others(&self) -> impl Iterator<Item = Member> {
+        let me = self.bound.rank;
+        (0..self.bound.group.size()).filter(move |&rank| rank != me).map(Member::local)
+    }
+
     /// The process of a member. Schedules name members only.
     #[inline]
     pub(crate) fn peer(&self, with: Member) -> Option<Peer> {
@@ -342,19 +382,26 @@ impl Plan {
         self.bound.reduction.as_ref()
     }
 
+    /// Where it meets, if it does.
+    #[inline]
+    pub(crate) fn arena(&self) -> Option<&dyn Arena> {
+        self.bound.arena.as_deref()
+    }
+
     /// The type of a span; `None` for packed bytes.
     #[inline]
     pub(crate) fn datatype(&self, ty: Ty) -> Option<&Datatype> {
         self.bound.types.of(ty)
     }
 
-    /// The memory of a span.
+    /// The memory of a span; the scratch memory and the seats are the running collective's.
     #[inline]
-    pub(crate) fn buffer(&self, span: &Span, temp: Area) -> Buffer {
+    pub(crate) fn buffer(&self, span: &Span, temp: impl FnOnce() -> Area, seats: impl FnOnce() -> Area) -> Buffer {
         let area = match span.space {
             Space::Send => self.send,
             Space::Recv => self.recv,
-            Space::Temp => temp,
+            Space::Temp => temp(),
+            Space::Arena => seats(),
         };
         match self.datatype(span.ty) {
             Some(datatype) => area.buffer(span.disp, span.count, datatype),

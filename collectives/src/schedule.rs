@@ -13,6 +13,9 @@
 //! - nothing deadlocks when every send waits for its receive and only
 //!   [`Schedule::window`] messages of a round are under way;
 //! - messages without bytes are left out at both ends, but for signals.
+//!
+//! Where the ranks share an arena (see [`fabric::arena`]), a round may have a [`Meet`] in place of
+//! messages, and spans may lie in the seats.
 
 use crate::shape::{Run, Shape, Ty};
 
@@ -25,6 +28,8 @@ pub enum Space {
     Recv,
     /// Scratch memory of the call, [`Schedule::temp`] bytes.
     Temp,
+    /// The seats of the meeting in the arena.
+    Arena,
 }
 
 /// A place in one of the call's buffers.
@@ -132,6 +137,24 @@ pub enum Local {
     },
 }
 
+/// How a round stands to the meeting in the arena. A schedule has one or none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Meet {
+    /// Not at all.
+    #[default]
+    Nobody,
+    /// Its steps run when the seats are free.
+    Begin,
+    /// Its steps run when the seats are free and this rank has arrived.
+    Hear(u32),
+    /// This rank arrives, whom others hear. No steps.
+    Speak,
+    /// This rank arrives. Its steps are run by who arrives last.
+    Arrive,
+    /// Its steps run when the meeting was closed.
+    Close,
+}
+
 /// Where a round ends in the lists of the schedule; it starts where the one
 /// before it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +163,8 @@ pub struct Round {
     pub messages: u32,
     /// One past its last local step.
     pub locals: u32,
+    /// What its local steps wait for beside the messages.
+    pub meet: Meet,
 }
 
 /// What one rank does in one collective.
@@ -150,6 +175,7 @@ pub struct Schedule {
     rounds: Vec<Round>,
     temp: u64,
     window: u32,
+    seat_bytes: u64,
 }
 
 impl Schedule {
@@ -184,6 +210,16 @@ impl Schedule {
         self.window
     }
 
+    /// True when it needs an arena.
+    pub fn meets(&self) -> bool {
+        self.rounds.iter().any(|round| round.meet != Meet::Nobody)
+    }
+
+    /// Bytes that each rank has in its seat; 0 where there are none, and without an arena.
+    pub fn seat_bytes(&self) -> u64 {
+        self.seat_bytes
+    }
+
     /// Alignment of scratch memory in bytes.
     pub const ALIGN: u64 = 64;
 }
@@ -200,6 +236,9 @@ pub struct Builder {
     temp: u64,
     window: Option<u32>,
     keep_empty: bool,
+    /// Of the round that is being written.
+    meet: Meet,
+    seat_bytes: u64,
 }
 
 impl Builder {
@@ -259,11 +298,23 @@ impl Builder {
 
     /// What comes next waits for what came before.
     pub fn round(&mut self) {
-        let end = Round { messages: self.messages.len() as u32, locals: self.locals.len() as u32 };
-        let start = self.rounds.last().copied().unwrap_or(Round { messages: 0, locals: 0 });
-        if end != start {
-            self.rounds.push(end);
+        let (messages, locals) = (self.messages.len() as u32, self.locals.len() as u32);
+        let start = self.rounds.last().map_or((0, 0), |round| (round.messages, round.locals));
+        let meet = std::mem::replace(&mut self.meet, Meet::Nobody);
+        if (messages, locals) != start || meet != Meet::Nobody {
+            self.rounds.push(Round { messages, locals, meet });
         }
+    }
+
+    /// Each rank has so many bytes in its seat.
+    pub fn sit(&mut self, bytes: u64) {
+        self.seat_bytes = bytes;
+    }
+
+    /// Opens a round of local steps that stands so to the meeting.
+    pub fn meet(&mut self, meet: Meet) {
+        self.round();
+        self.meet = meet;
     }
 
     /// Scratch memory for packed bytes.
@@ -293,6 +344,7 @@ impl Builder {
             rounds: self.rounds,
             temp: self.temp,
             window: self.window.unwrap_or(u32::MAX),
+            seat_bytes: self.seat_bytes,
         }
     }
 
@@ -334,7 +386,8 @@ mod tests {
         b.round();
         b.round();
         let schedule = b.finish();
-        assert_eq!(schedule.rounds(), [Round { messages: 2, locals: 1 }, Round { messages: 3, locals: 1 }]);
+        let round = |messages, locals| Round { messages, locals, meet: Meet::Nobody };
+        assert_eq!(schedule.rounds(), [round(2, 1), round(3, 1)]);
         assert_eq!(schedule.temp(), 64);
     }
 

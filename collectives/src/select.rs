@@ -8,7 +8,7 @@
 use fabric::CollectiveKind;
 
 use crate::algorithms::{
-    Seat, allgather, allreduce, alltoall, barrier, bcast, gather, inter, neighbor, reduce, reduce_scatter, scan,
+    Seat, allgather, allreduce, alltoall, arena, barrier, bcast, gather, inter, neighbor, reduce, reduce_scatter, scan,
     scatter,
 };
 use crate::problem::Problem;
@@ -38,6 +38,8 @@ pub enum Algorithm {
     Halving,
     /// Reduce in rank order at one rank, then hand out.
     Ordered,
+    /// In the arena that all ranks share.
+    Arena,
 }
 
 /// One line of the table.
@@ -72,10 +74,12 @@ pub struct Thresholds {
     pub allreduce_long: u64,
     /// Reduce_scatters of vectors from this size on are done pairwise.
     pub reduce_scatter_long: u64,
-    /// Barriers, and broadcasts and reductions of up to this size, go straight to
-    /// and from one rank; `None`: no size does. For ranks that take turns on their
+    /// Barriers, and broadcasts and reductions of up to this size, go straight to and
+    /// from one rank or through an arena; `None`: no size does. For ranks that take turns on their
     /// processors: what costs time then is how often each has to have its turn.
     pub crowded_short: Option<u64>,
+    /// Where ranks share an arena, they meet in it for these.
+    pub arenas: bool,
     /// How many messages (not bytes) of one collective are under way at once
     /// where each rank deals with all others.
     pub window: u32,
@@ -96,6 +100,7 @@ impl Default for Thresholds {
             allreduce_long: 16 << 10,
             reduce_scatter_long: 128 << 10,
             crowded_short: None,
+            arenas: true,
             window: 32,
             reproducible: false,
         }
@@ -122,6 +127,7 @@ impl Selection {
         let mut rules = vec![
             rule(Of::Bcast, t.bcast_long.max(from), 4, ScatterRing),
             rule(Of::Bcast, from, 0, Binomial),
+            rule(Of::Bcast, 0, 0, Arena),
             rule(Of::Bcast, 0, 0, Linear),
             rule(Of::Gather, t.gather_long, 0, Linear),
             rule(Of::Gather, 0, 0, Binomial),
@@ -142,6 +148,7 @@ impl Selection {
                 rule(Of::Allreduce, t.allreduce_long.max(from), 3, Ring),
                 rule(Of::Allreduce, t.allreduce_long.max(from), 2, Halving),
                 rule(Of::Allreduce, from, 0, RecursiveDoubling),
+                rule(Of::Allreduce, 0, 0, Arena),
                 rule(Of::Allreduce, 0, 0, Linear),
                 rule(Of::ReduceScatter, t.reduce_scatter_long, 0, Pairwise),
                 rule(Of::ReduceScatter, 0, 0, Halving),
@@ -151,14 +158,16 @@ impl Selection {
         }
         rules.extend([
             rule(Of::Reduce, from, 0, Binomial),
+            rule(Of::Reduce, 0, 0, Arena),
             rule(Of::Reduce, 0, 0, Linear),
             rule(Of::Allreduce, 0, 0, Ordered),
             rule(Of::ReduceScatter, 0, 0, Ordered),
             rule(Of::ReduceScatterBlock, 0, 0, Ordered),
         ]);
         if short.is_some() {
-            rules.push(rule(Of::Barrier, 0, 0, Linear));
+            rules.extend([rule(Of::Barrier, 0, 0, Arena), rule(Of::Barrier, 0, 0, Linear)]);
         }
+        rules.retain(|rule| t.arenas && short.is_some() || rule.algorithm != Arena);
         Selection { rules, window: t.window.max(2), reproducible: t.reproducible }
     }
 
@@ -172,20 +181,25 @@ impl Selection {
         &self.rules
     }
 
-    /// The algorithm for a problem.
-    pub fn choose(&self, problem: &Problem, seat: Seat) -> Algorithm {
+    /// True when an arena would be of use for some calls of an operation.
+    pub fn may_meet(&self, kind: CollectiveKind) -> bool {
+        self.rules.iter().any(|rule| rule.kind == kind && rule.algorithm == Algorithm::Arena)
+    }
+
+    /// The algorithm for a problem. `shares`: the ranks share an arena.
+    pub fn choose(&self, problem: &Problem, seat: Seat, shares: bool) -> Algorithm {
         let (kind, bytes) = (problem.kind(), problem.bytes(seat.size));
-        let fits = |rule: &&Rule| {
-            rule.kind == kind && bytes >= rule.bytes && seat.size >= rule.ranks && rule.algorithm.can(problem, seat)
-        };
+        let can = |algorithm: Algorithm| algorithm.can(problem, seat) && (shares || algorithm != Algorithm::Arena);
+        let fits =
+            |rule: &&Rule| rule.kind == kind && bytes >= rule.bytes && seat.size >= rule.ranks && can(rule.algorithm);
         self.rules.iter().find(fits).map_or(Algorithm::Only, |rule| rule.algorithm)
     }
 
-    /// This rank's schedule for a problem.
-    pub fn schedule(&self, problem: &Problem, seat: Seat) -> Schedule {
+    /// This rank's schedule for a problem. `shares`: the ranks share an arena.
+    pub fn schedule(&self, problem: &Problem, seat: Seat, shares: bool) -> Schedule {
         let mut b = Builder::new();
         b.keep_empty(problem.is_empty(seat.size));
-        self.write(&mut b, problem, seat);
+        self.write(&mut b, problem, seat, self.choose(problem, seat, shares));
         b.finish()
     }
 
@@ -207,9 +221,9 @@ impl Selection {
         b.finish()
     }
 
-    fn write(&self, b: &mut Builder, problem: &Problem, seat: Seat) {
-        let algorithm = self.choose(problem, seat);
+    fn write(&self, b: &mut Builder, problem: &Problem, seat: Seat, algorithm: Algorithm) {
         match *problem {
+            Problem::Barrier if algorithm == Algorithm::Arena => arena::barrier(b),
             Problem::Barrier if algorithm == Algorithm::Linear => barrier::linear(b, seat),
             Problem::Barrier => barrier::dissemination(b, seat),
             Problem::Bcast { root, data } => write_bcast(b, algorithm, seat, root, data),
@@ -281,10 +295,12 @@ impl Selection {
                 match algorithm {
                     Algorithm::Halving => reduce::halving(b, seat, root, input, output, commutative),
                     Algorithm::Linear => reduce::linear(b, seat, root, input, output),
+                    Algorithm::Arena => arena::reduce(b, seat, Some(root), input, output),
                     _ => reduce::binomial(b, seat, root, input, output, commutative),
                 }
             }
             Problem::Allreduce { input, output, commutative } => match algorithm {
+                Algorithm::Arena => arena::reduce(b, seat, None, input, Some(output)),
                 Algorithm::Ring => allreduce::ring(b, seat, input, output),
                 Algorithm::Halving => allreduce::halving(b, seat, input, output, commutative),
                 Algorithm::RecursiveDoubling => allreduce::recursive_doubling(b, seat, input, output, commutative),
@@ -296,7 +312,8 @@ impl Selection {
                 _ => {
                     reduce::binomial(b, seat, 0, input, (seat.rank == 0).then_some(output), false);
                     b.round();
-                    self.write(b, &Problem::Bcast { root: 0, data: output }, seat);
+                    let handing_out = Problem::Bcast { root: 0, data: output };
+                    self.write(b, &handing_out, seat, self.choose(&handing_out, seat, false));
                 }
             },
             Problem::ReduceScatter { input, counts, output, .. } => match algorithm {
@@ -315,6 +332,7 @@ fn write_bcast(b: &mut Builder, algorithm: Algorithm, seat: Seat, root: u32, dat
     match algorithm {
         Algorithm::ScatterRing => bcast::scatter_ring(b, seat, root, data),
         Algorithm::Linear => bcast::linear(b, seat, root, data),
+        Algorithm::Arena => arena::bcast(b, seat, root, data),
         _ => bcast::binomial(b, seat, root, data),
     }
 }
@@ -324,6 +342,7 @@ impl Algorithm {
     pub fn can(self, problem: &Problem, seat: Seat) -> bool {
         use Algorithm::*;
         match (problem, self) {
+            (_, Arena) => arena::can(problem),
             (Problem::Barrier, Linear) => true,
             (Problem::Bcast { .. }, Binomial | ScatterRing | Linear) => true,
             (Problem::Gather { .. } | Problem::Scatter { .. }, Binomial | Linear) => true,

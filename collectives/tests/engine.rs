@@ -330,6 +330,7 @@ fn any_thresholds(random: &mut Random) -> Thresholds {
         allreduce_long: at(),
         reduce_scatter_long: at(),
         crowded_short: Some(at()).filter(|&at| at != 0),
+        arenas: at() != 0,
         window: 2 + (at() % 7) as u32,
         reproducible: at() == 0,
     }
@@ -344,16 +345,23 @@ fn comms(size: u32) -> [Vec<Comm>; 2] {
         .map(|(context, group)| (0..size).map(|rank| Comm::new("", context, rank, group.clone())).collect())
 }
 
+type Make = fn(&mut World, &[Comm], &mut Random) -> (Case, &'static str);
+
 fn run_some(size: u32, seed: u64) {
     let random = &mut Random(seed);
     let options = any_options(random);
-    let mut world = World::new(size, seed, options, &any_thresholds(random));
+    let world = World::new(size, seed, options, &any_thresholds(random));
+    run_these(world, 5, &[reduction, one_to_all, all_to_all], random);
+}
+
+fn run_these(mut world: World, count: usize, makes: &[Make], random: &mut Random) {
+    let size = world.ranks.len() as u32;
     let comms = comms(size);
     let mut cases = Vec::new();
     let mut sequences = [0, 0];
-    for _ in 0..5 {
+    for _ in 0..count {
         let on = random.below(2) as usize;
-        let make = [reduction, one_to_all, all_to_all][random.below(3) as usize];
+        let make = makes[random.below(makes.len() as u64) as usize];
         let (case, what) = make(&mut world, &comms[on], random);
         cases.push((case, what, on, sequences[on]));
         sequences[on] += 1;
@@ -389,6 +397,17 @@ fn every_operation_gives_what_it_should_whatever_the_fabric_does() {
                 std::panic::resume_unwind(panic);
             }
         }
+    }
+}
+
+#[test]
+fn many_meetings_follow_each_other_in_an_arena() {
+    let thresholds = Thresholds { crowded_short: Some(u64::MAX), ..Thresholds::default() };
+    for seed in 0..200 {
+        let random = &mut Random(seed);
+        let size = 2 + random.below(7) as u32;
+        let world = World::new(size, seed, Options::default(), &thresholds);
+        run_these(world, 40, &[reduction, one_to_all], random);
     }
 }
 
@@ -495,6 +514,25 @@ fn when_one_rank_is_elsewhere_nobody_waits_for_ever() {
                 assert!(fault.contains("called") || fault.contains("has failed at rank"), "rank {rank}: {fault}");
             }
         }
+    }
+}
+
+#[test]
+fn ranks_in_an_arena_learn_who_sends_them_messages_instead() {
+    let thresholds = Thresholds { crowded_short: Some(64), ..Thresholds::default() };
+    let (mut world, random, comms) = (World::new(4, 7, Options::default(), &thresholds), &mut Random(7), comms(4));
+    let data = Layout::new(vec![9], 0, random, 0);
+    let long = Operation::Bcast { root: 1, data: Data { ty: Datatype::predefined(INT64).unwrap(), ..data.data() } };
+    let start = |rank: usize| {
+        let operation = if rank == 1 { long } else { Operation::Barrier };
+        let plan = world.plan(rank, &operation, &comms[0][rank]);
+        assert_eq!(plan.schedule().meets(), rank != 1);
+        (rank, world.start(rank, plan, 0))
+    };
+    let ids: Vec<_> = (0..4).map(start).collect();
+    for (rank, result) in world.finish(&ids, random).into_iter().enumerate().filter(|(rank, _)| *rank != 1) {
+        let fault = result.expect_err("it ended well").to_string();
+        assert!(fault.contains("rank 1 called") || fault.contains("has failed at rank"), "rank {rank}: {fault}");
     }
 }
 
@@ -644,7 +682,7 @@ fn wrong_arguments_are_refused_with_their_class() {
     let comm = Comm::new("", 1, 0, Group::world(4));
     let mut planner = Planner::new(&Thresholds::default());
     let (three, five) = (Layout::new(vec![3; 4], 0, random, 0), Layout::new(vec![5; 4], 0, random, 0));
-    let mut class = |operation: Operation| planner.plan(&operation, &comm).unwrap_err().class();
+    let mut class = |operation: Operation| planner.plan(&operation, &comm, || Ok(None)).unwrap_err().class();
     assert_eq!(class(Operation::Bcast { root: 4, data: three.data() }), Class::Root);
     let huge = Data { count: u64::MAX / 8, ..three.data() };
     assert_eq!(class(Operation::Bcast { root: 0, data: huge }), Class::Count);
@@ -663,9 +701,15 @@ fn wrong_arguments_are_refused_with_their_class() {
     assert_eq!(class(Operation::Allreduce { vector, count: 1 }), Class::Op);
     let inter = comm.derive_inter(3, 0, Group::single(Peer(0)), Group::single(Peer(1)));
     let vector = Vector { send: area, recv: area, ty, handle: INT64, op: &sum };
-    assert_eq!(planner.plan(&Operation::Scan { vector, count: 1 }, &inter).unwrap_err().class(), Class::Comm);
+    assert_eq!(
+        planner.plan(&Operation::Scan { vector, count: 1 }, &inter, || Ok(None)).unwrap_err().class(),
+        Class::Comm
+    );
     let vector = Vector { send: None, ..vector };
-    assert_eq!(planner.plan(&Operation::Allreduce { vector, count: 1 }, &inter).unwrap_err().class(), Class::Buffer);
+    assert_eq!(
+        planner.plan(&Operation::Allreduce { vector, count: 1 }, &inter, || Ok(None)).unwrap_err().class(),
+        Class::Buffer
+    );
     let bcast = Operation::Bcast { root: 1, data: three.data() };
-    assert_eq!(planner.plan(&bcast, &inter).unwrap_err().class(), Class::Root);
+    assert_eq!(planner.plan(&bcast, &inter, || Ok(None)).unwrap_err().class(), Class::Root);
 }

@@ -25,6 +25,7 @@ fn any_selection(random: &mut Random, reproducible: bool) -> Selection {
         allreduce_long: at(),
         reduce_scatter_long: at(),
         crowded_short: Some(at()).filter(|&at| at != 40),
+        arenas: at() != 0,
         window: 2 + at() as u32 % 7,
         reproducible,
     };
@@ -140,7 +141,7 @@ fn for_all(test: impl Fn(u32, &mut Random)) {
 }
 
 fn schedule(selection: &Selection, problem: &Problem, rank: usize, size: u32) -> Schedule {
-    selection.schedule(problem, Seat { rank: rank as u32, size })
+    selection.schedule(problem, Seat { rank: rank as u32, size }, false)
 }
 
 #[test]
@@ -154,7 +155,7 @@ fn barrier_waits_for_everyone() {
         for rank in &seated {
             let rounds = rank.schedule.rounds().len() as u32;
             let logarithm = 32 - (size - 1).leading_zeros();
-            let is_linear = selection.choose(&Problem::Barrier, Seat { rank: 0, size }) == Algorithm::Linear;
+            let is_linear = selection.choose(&Problem::Barrier, Seat { rank: 0, size }, false) == Algorithm::Linear;
             assert_eq!(rounds, if is_linear { 2 * (size - 1).min(1) } else { logarithm });
         }
     });
@@ -550,7 +551,7 @@ fn neighbours_in_a_small_ring_keep_their_sides() {
                 destinations: &around,
                 out: &out,
             };
-            seated.push(who.seated(selection.schedule(&problem, seat)));
+            seated.push(who.seated(selection.schedule(&problem, seat, false)));
         }
         model::run(&mut seated, random, &sum);
         for (rank, who) in seated.iter().enumerate() {
@@ -562,16 +563,37 @@ fn neighbours_in_a_small_ring_keep_their_sides() {
 }
 
 #[test]
+fn ranks_that_share_an_arena_meet_in_it_if_that_can_be() {
+    let selection = Selection::new(&Thresholds { crowded_short: Some(100), ..Thresholds::default() });
+    let run = |count, size| Run::new(Space::Recv, Ty::of(0), count, Type::gapless(size).shape());
+    let sum = |input| Problem::Allreduce { input, output: input, commutative: true };
+    let seat = Seat { rank: 0, size: 6 };
+    let chosen = |problem: &Problem, shares| selection.choose(problem, seat, shares);
+    for problem in [Problem::Barrier, Problem::Bcast { root: 1, data: run(12, 8) }, sum(run(12, 8))] {
+        assert_eq!((chosen(&problem, true), chosen(&problem, false)), (Algorithm::Arena, Algorithm::Linear));
+        assert!(selection.schedule(&problem, seat, true).meets());
+    }
+    assert_eq!(chosen(&sum(run(13, 8)), true), Algorithm::RecursiveDoubling, "too large to be worth it");
+    let gaps = Type { blocks: vec![(0, 4)], extent: 16 }.shape();
+    let gaps = Run::new(Space::Recv, Ty::of(0), 2, gaps);
+    assert_eq!(chosen(&sum(gaps), true), Algorithm::Linear, "operands lie in seats as in the user's memory");
+    let data = Problem::Bcast { root: 1, data: gaps };
+    assert_eq!(chosen(&data, true), Algorithm::Arena, "which does not matter to a broadcast");
+    let selection = Selection::new(&Thresholds { crowded_short: Some(1 << 20), ..Thresholds::default() });
+    assert_eq!(selection.choose(&sum(run(129, 8)), seat, true), Algorithm::Linear, "no room in a seat");
+}
+
+#[test]
 fn every_rule_of_the_table_can_be_reached_and_overridden() {
     let mut selection = Selection::new(&Thresholds::default());
     let shape = Type::gapless(8).shape();
     let run = Run::new(Space::Recv, Ty::of(0), 1, shape);
     let problem = Problem::Allreduce { input: run, output: run, commutative: true };
     let seat = Seat { rank: 0, size: 6 };
-    assert_eq!(selection.choose(&problem, seat), collectives::Algorithm::RecursiveDoubling);
+    assert_eq!(selection.choose(&problem, seat, false), collectives::Algorithm::RecursiveDoubling);
     let rule = Rule { kind: CollectiveKind::Allreduce, bytes: 8, ranks: 6, algorithm: collectives::Algorithm::Ring };
     selection.prefer(rule);
-    assert_eq!(selection.choose(&problem, seat), collectives::Algorithm::Ring);
+    assert_eq!(selection.choose(&problem, seat, false), collectives::Algorithm::Ring);
     let ordered = Problem::Allreduce { input: run, output: run, commutative: false };
-    assert_ne!(selection.choose(&ordered, seat), collectives::Algorithm::Ring);
+    assert_ne!(selection.choose(&ordered, seat, false), collectives::Algorithm::Ring);
 }

@@ -5,6 +5,7 @@
 
 #![deny(unsafe_code)] // allowed in `memory` alone
 
+pub mod arena;
 #[rustfmt::skip] // generated
 pub mod calls;
 pub mod growing;
@@ -14,6 +15,7 @@ pub mod memory;
 pub mod sim;
 pub mod transport;
 
+pub use arena::Arena;
 pub use growing::{Body, Count, Growing};
 pub use header::{Collective, CollectiveKind, Header, Kind};
 pub use memory::Memory;

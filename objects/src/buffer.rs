@@ -303,6 +303,15 @@ impl Area {
     }
 }
 
+/// All of it, from its first byte on.
+impl From<Memory> for Area {
+    #[inline]
+    fn from(memory: Memory) -> Area {
+        // SAFETY: its maker vouched for the bytes.
+        unsafe { Area::new(memory.as_ptr(), 0, memory.len() as i64) }
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;

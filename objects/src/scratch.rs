@@ -19,8 +19,7 @@ impl Scratch {
     /// All of it, from its first byte on.
     #[inline]
     pub fn area(&self) -> Area {
-        // SAFETY: the bytes of a block that is never unmapped.
-        unsafe { Area::new(self.0.as_ptr(), 0, self.0.len() as i64) }
+        Area::from(self.0)
     }
 }
 

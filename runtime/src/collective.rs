@@ -40,6 +40,7 @@ pub(crate) fn thresholds(knobs: &Knobs, job: &Job) -> Thresholds {
         allreduce_long: knobs.bytes(knob::COLL_ALLREDUCE_LONG),
         reduce_scatter_long: knobs.bytes(knob::COLL_REDUCE_SCATTER_LONG),
         crowded_short: is_crowded.then(|| knobs.bytes(knob::COLL_CROWDED_SHORT)),
+        arenas: knobs.is_on(knob::COLL_ARENAS),
         window: knobs.count(knob::COLL_WINDOW).min(u32::MAX.into()) as u32,
         reproducible: knobs.is_on(knob::COLL_REPRODUCIBLE),
     }
@@ -49,7 +50,7 @@ impl Process {
     /// Checks and plans a collective call.
     pub fn plan(&self, comm: &Comm, operation: &Operation<'_>) -> Result<Plan> {
         let core = self.core.as_deref().ok_or_else(|| not_running(self.life))?;
-        core.planner.borrow_mut().plan(operation, comm)
+        core.planner.borrow_mut().plan(operation, comm, || core.arena_of(comm))
     }
 
     /// Starts a plan as the next collective of its communicator.

@@ -29,7 +29,7 @@ use crate::routes::Routes;
 use crate::wait::{self, block_on};
 
 /// Context ids that exist from the start.
-const WORLD_CONTEXT: u64 = 1;
+pub(crate) const WORLD_CONTEXT: u64 = 1;
 const SELF_CONTEXT: u64 = 2;
 
 /// MPI_THREAD_SINGLE, FUNNELED, SERIALIZED, MULTIPLE in the ABI.

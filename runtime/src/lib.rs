@@ -12,6 +12,7 @@
 
 mod abort;
 mod addresses;
+mod arenas;
 mod attendant;
 mod bed;
 pub mod bsend;

@@ -15,6 +15,7 @@ use collectives::{Active, Planner, UserCall, UserReturn};
 use objects::{Class, Comm, Datatype, Errhandler, Error, Group, HandleKind, Info, Keyvals, Op, Result, Stale, Table};
 use pt2pt::{Engine, MessageId};
 
+use crate::bed::Bed;
 use crate::bsend::BsendBuffers;
 use crate::request::Request;
 use crate::routes::Routes;
@@ -213,6 +214,18 @@ impl Process {
     #[inline(never)]
     pub(crate) fn round(&mut self) -> Progress {
         self.progress()
+    }
+
+    /// What to sleep on until something happens; `None`: it has.
+    pub(crate) fn arm(&mut self) -> Option<Bed> {
+        let core = self.core.as_deref_mut()?;
+        let bed = Bed::from(core.engine.arm()?);
+        // Who meets us in an arena sees that we sleep, or we see here that it was there.
+        if core.collectives.is_called(&mut core.engine) {
+            core.engine.disarm();
+            return None;
+        }
+        Some(bed)
     }
 
     /// True when a round of progress could do something that nothing from outside

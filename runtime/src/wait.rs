@@ -191,7 +191,7 @@ pub(crate) fn spin() -> Duration {
 fn sleep() {
     let bed = gate::with(|p| {
         p.report_late_ready();
-        Some(Bed::from(p.engine()?.arm()?))
+        p.arm()
     });
     if let Some(bed) = bed {
         sleep_on(bed);

@@ -483,7 +483,7 @@ impl Waiters {
         if self.in_bed {
             return Ok(None);
         }
-        let bed = process.engine().and_then(|engine| engine.arm()).map(Bed::from);
+        let bed = process.arm();
         if let Some(bed) = bed {
             self.in_bed = true;
             self.driver = Driver::Asleep(me.word, bed);

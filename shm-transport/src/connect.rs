@@ -146,6 +146,11 @@ impl ShmTransport {
         }
     }
 
+    /// The memory that this host's ranks share.
+    pub fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
     /// The local rank of a peer.
     pub(crate) fn local(&self, peer: Peer) -> Option<u32> {
         self.locals.get(peer.0 as usize).copied().filter(|&local| local != NOBODY)

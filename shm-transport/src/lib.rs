@@ -1,10 +1,11 @@
 //! The transport between ranks of one host: rings in shared memory, and a single
-//! copy for large messages.
+//! copy for large messages; and arenas in which ranks meet.
 //!
 //! [`segment`] is the memory, [`ring`] moves frames from one rank to another, `pool`
 //! carries their bodies where these are large,
 //! `connect` makes rings when two ranks first talk, `post` and `poll` are what runs
-//! for each message, `single_copy` reads a peer's memory, `wake` sleeps and wakes.
+//! for each message, `single_copy` reads a peer's memory, `wake` sleeps and wakes,
+//! `arena` is where the members of a communicator meet.
 //!
 //! What a message of up to 24 bytes costs: one cache line that moves from the
 //! sender to the receiver, no read-modify-write, no lock, no system call, and a
@@ -13,9 +14,10 @@
 //!
 //! What it does not do: notice that a peer has died. The launcher ends the job.
 
-#![deny(unsafe_code)] // allowed in `pool`, `ring`, `segment`, `single_copy` and `wake`
+#![deny(unsafe_code)] // allowed in `arena`, `pool`, `ring`, `segment`, `single_copy` and `wake`
 #![cfg_attr(loom, allow(dead_code))]
 
+mod arena;
 #[cfg(not(loom))]
 mod connect;
 #[cfg(not(loom))]
@@ -35,6 +37,8 @@ mod transport;
 mod wake;
 
 #[cfg(not(loom))]
+pub use arena::Arena;
+#[cfg(not(loom))]
 pub use connect::{Settings, ShmTransport, SingleCopy};
 #[cfg(not(loom))]
-pub use segment::{Segment, SegmentError};
+pub use segment::{ARENAS, Segment, SegmentError};

@@ -5,8 +5,10 @@
 //! 0             agreement   64 B: what the layout depends on
 //! 64            control     for each rank:
 //!                 64 B  doorbell (see `wake`)
-//!                 64 B  arrivals (count of first-time talkers), trial (see `single_copy`)
+//!                 64 B  arrivals (count of first-time talkers), trial (see `single_copy`),
+//!                       a word for each arena of its own: is there memory for it?
 //!                 n/8 B bitmap of those talkers, rounded up to 64
+//! next page     arenas      for each rank, so many that are its own: see `arena`
 //! next page     rings       for each receiver, for each sender: ring_bytes
 //! next page     pools       for each sender: pool_bytes
 //! ```
@@ -33,6 +35,7 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use rustix::process::{Resource, getrlimit};
 
+use crate::arena::{self, Arena};
 use crate::pool;
 use crate::ring::{self, GRAIN, LINE};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -90,7 +93,8 @@ pub(crate) struct Control {
     /// doorbell's line: the owner reads it with each poll, and hardly ever changes it.
     pub arrivals: AtomicU64,
     pub trial: Trial,
-    _rest: [u64; 4],
+    /// Whether its arenas have got memory: [`UNKNOWN`] until a member has tried.
+    arenas: [AtomicU64; ARENAS as usize],
 }
 
 /// What others try to read before they read more; see `single_copy`.
@@ -104,6 +108,12 @@ pub(crate) struct Trial {
 }
 
 const _: () = assert!(size_of::<Control>() == 2 * LINE);
+
+/// Arenas that each rank has for communicators.
+pub const ARENAS: u32 = 4;
+const UNKNOWN: u64 = 0;
+const TAKEN: u64 = 1;
+const REFUSED: u64 = 2;
 
 /// One host's shared memory, as one rank sees it.
 #[derive(Debug)]
@@ -245,9 +255,46 @@ impl Segment {
         allocate(&self.file, self.pool_at(self.me) + part.start as u64, part.len() as u64).is_ok()
     }
 
+    /// The arena number `index` of those that are `owner`'s, for a communicator of `members` (local ranks in
+    /// the order of their ranks), of whom this is `me`. `None` when there is no memory, for all of them.
+    pub fn arena(&self, owner: u32, index: u32, members: &[u32], me: u32) -> Result<Option<Arena>, SegmentError> {
+        let (at, bytes) = (self.arena_at(owner, index), arena::bytes(self.size));
+        let word = &self.control(owner).arenas[index as usize];
+        // Relaxed: the word says all by itself.
+        if word.load(Ordering::Relaxed) == UNKNOWN {
+            let outcome = if allocate(&self.file, at, bytes).is_ok() { TAKEN } else { REFUSED };
+            // The first one to know has decided it for all.
+            let _ = word.compare_exchange(UNKNOWN, outcome, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        if word.load(Ordering::Relaxed) != TAKEN {
+            return Ok(None);
+        }
+        let what = "a place to meet in";
+        let base = map(&self.file, at, bytes).map_err(|errno| SegmentError::System { what, bytes, errno })?;
+        let doorbells = members.iter().map(|&member| &self.control(member).doorbell).collect();
+        // SAFETY: freshly mapped, page-aligned, never unmapped; the file was zero where nobody has
+        // used the arena.
+        Ok(Some(unsafe { Arena::new(base, self.size, me, doorbells) }))
+    }
+
+    /// As if there had been no memory.
+    #[cfg(test)]
+    pub(crate) fn refuse_arena(&self, owner: u32, index: u32) {
+        self.control(owner).arenas[index as usize].store(REFUSED, Ordering::Relaxed);
+    }
+
+    fn arena_at(&self, owner: u32, index: u32) -> u64 {
+        assert!(owner < self.size && index < ARENAS);
+        self.offset + control_bytes(self.size) + u64::from(owner * ARENAS + index) * arena_bytes(self.size)
+    }
+
     fn pool_at(&self, from: u32) -> u64 {
         assert!(from < self.size);
-        self.offset + control_bytes(self.size) + self.rings_bytes() + u64::from(from) * self.pool_bytes
+        self.rings_at() + self.rings_bytes() + u64::from(from) * self.pool_bytes
+    }
+
+    fn rings_at(&self) -> u64 {
+        self.offset + control_bytes(self.size) + u64::from(self.size * ARENAS) * arena_bytes(self.size)
     }
 
     /// Bytes of all rings.
@@ -258,7 +305,7 @@ impl Segment {
     fn ring_at(&self, from: u32, to: u32) -> u64 {
         assert!(from < self.size && to < self.size);
         let index = u64::from(to) * u64::from(self.size) + u64::from(from);
-        self.offset + control_bytes(self.size) + index * self.ring_bytes
+        self.rings_at() + index * self.ring_bytes
     }
 
     /// The first rank writes down what the layout depends on; the others compare.
@@ -284,8 +331,7 @@ impl Segment {
     /// Makes the file as long as all rings, which takes no memory. All ranks agree
     /// on the length, so it does not matter who comes first and the file never shrinks.
     fn stretch(&self) -> Result<(), SegmentError> {
-        let pools = u64::from(self.size) * self.pool_bytes;
-        let length = self.offset + control_bytes(self.size) + self.rings_bytes() + pools;
+        let length = self.pool_at(self.size - 1) + self.pool_bytes;
         let failed = |errno| SegmentError::System { what: "the message rings of all ranks", bytes: length, errno };
         if (fstat(&self.file).map_err(failed)?.st_size as u64) < length {
             within_limit(length).map_err(failed)?;
@@ -302,6 +348,10 @@ fn page() -> u64 {
 
 fn block_bytes(size: u32) -> u64 {
     (size_of::<Control>() as u64) + u64::from(size.div_ceil(64)).next_multiple_of(8) * 8
+}
+
+fn arena_bytes(size: u32) -> u64 {
+    arena::bytes(size).next_multiple_of(page())
 }
 
 fn control_bytes(size: u32) -> u64 {

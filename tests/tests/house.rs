@@ -47,6 +47,7 @@ const UNSAFE: &[&str] = &[
     "runtime/src/topology.rs",
     "runtime/src/watcher.rs",
     "runtime/src/waiters.rs",
+    "shm-transport/src/arena.rs",
     "shm-transport/src/pool.rs",
     "shm-transport/src/ring.rs",
     "shm-transport/src/segment.rs",

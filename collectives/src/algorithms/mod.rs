@@ -14,6 +14,7 @@
 pub mod allgather;
 pub mod allreduce;
 pub mod alltoall;
+pub mod arena;
 pub mod barrier;
 pub mod bcast;
 mod fold;

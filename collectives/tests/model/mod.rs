@@ -111,6 +111,7 @@ impl Seated {
             Space::Send => &mut self.send,
             Space::Recv => &mut self.recv,
             Space::Temp => &mut self.temp,
+            Space::Arena => panic!("these ranks share nothing"),
         }
     }
 

@@ -1,13 +1,17 @@
 //! A job in one process: an engine on the simulated fabric for each rank, and
-//! collectives that are started and progressed in random order.
+//! collectives that are started and progressed in random order. The ranks share
+//! memory for arenas.
 
+use std::os::fd::AsFd;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use collectives::{Active, Advance, CollectiveId, Operation, Plan, Planner, Thresholds, UserCall};
 use fabric::sim::{Manner, Options, SimTransport};
-use fabric::{Limits, Peer};
+use fabric::{Arena, Limits, Peer};
 use objects::{Area, Buffer, Comm, Datatype};
 use pt2pt::{Engine, Fault, Settings};
+use shm_transport::Segment;
 
 use crate::random::Random;
 
@@ -16,6 +20,7 @@ pub(crate) struct Process {
     pub(crate) engine: Engine<SimTransport>,
     pub(crate) active: Active,
     pub(crate) planner: Planner,
+    segment: Segment,
     /// A user's function that takes its time, and how long.
     pub(crate) away: Option<(UserCall, u64)>,
     random: Random,
@@ -47,7 +52,9 @@ pub(crate) fn any_options(random: &mut Random) -> Options {
 impl World {
     pub(crate) fn new(size: u32, seed: u64, options: Options, thresholds: &Thresholds) -> World {
         let settings = Settings { unexpected_bytes_per_peer: 4096 };
+        let file = Segment::file().unwrap();
         let start = |(rank, transport)| Process {
+            segment: Segment::attach(file.as_fd(), 0, rank, size, 1 << 16, 1 << 16).unwrap(),
             engine: Engine::new(Peer(rank), transport, settings),
             active: Active::new(),
             planner: Planner::new(thresholds),
@@ -57,9 +64,16 @@ impl World {
         World { ranks: (0..).zip(fabric::sim::fabric(size, seed, options)).map(start).collect() }
     }
 
-    /// Plans an operation at one rank; panics if it is refused.
+    /// Plans an operation at one rank; panics if it is refused. The communicator with context n has
+    /// the arena number n of rank 0.
     pub(crate) fn plan(&mut self, rank: usize, operation: &Operation, comm: &Comm) -> Plan {
-        self.ranks[rank].planner.plan(operation, comm).unwrap()
+        let Process { planner, segment, .. } = &mut self.ranks[rank];
+        let members: Vec<u32> = comm.group().iter().map(|peer| peer.0).collect();
+        let find = || {
+            let arena = segment.arena(0, comm.context() as u32, &members, comm.rank()).unwrap();
+            Ok(arena.map(|arena| -> Arc<dyn Arena> { Arc::new(arena) }))
+        };
+        planner.plan(operation, comm, find).unwrap()
     }
 
     pub(crate) fn start(&mut self, rank: usize, plan: Plan, sequence: i32) -> CollectiveId {
@@ -83,7 +97,8 @@ impl World {
             None => {}
         }
         match process.active.advance(&mut process.engine) {
-            Advance::Idle => moved || process.away.is_some(),
+            // It would sleep now.
+            Advance::Idle => moved || process.away.is_some() || process.active.is_called(&mut process.engine),
             Advance::Moved => true,
             Advance::User(call) => {
                 match process.away {

@@ -1,0 +1,50 @@
+//! The seam of a place in memory that the members of a communicator share and
+//! meet in, for collectives in which each has its turn once.
+//!
+//! A *meeting* is one collective. Each member has a seat, which it may write before it
+//! arrives. Whoever arrives last may read all seats and write the result, and closes the meeting; then
+//! everyone may read the result until it leaves. Who has heard a member arrive may read that member's
+//! seat until it arrives itself. Meetings are numbered from 0, each member goes to all of them, and to
+//! one after the other: it may enter several, but the next begins for it when it has left the one before.
+//!
+//! Where arenas are, and what makes sleepers look again, is the transport's; see `shm-transport/src/arena.rs`.
+
+use crate::Memory;
+
+/// Bytes of a seat.
+pub const SEAT_BYTES: u64 = 1 << 10;
+/// Seats begin at multiples of this, so that no two share a line.
+pub const SEAT_ALIGN: u64 = 64;
+
+/// An arena, as one member sees it. Members are ranks of the communicator.
+pub trait Arena: std::fmt::Debug + Send + Sync {
+    /// The number of this member's next meeting.
+    fn enter(&self) -> u64;
+
+    /// True when this member has left all meetings before, and the seats are free.
+    fn has_begun(&self, meeting: u64) -> bool;
+
+    /// The place of a meeting's result, [`SEAT_BYTES`], and behind it its seats: as many bytes for each member, to
+    /// be divided as the members agree.
+    fn seats(&self, meeting: u64) -> Memory;
+
+    /// This member's seat is written: it arrives and says `call`, which is not 0. `is_awaited`: others
+    /// look for that ([`Arena::call_of`]). True for the last one, who closes the meeting.
+    fn arrive(&self, meeting: u64, call: u64, is_awaited: bool) -> bool;
+
+    /// What a member has said; `None` until it arrives.
+    fn call_of(&self, meeting: u64, member: u32) -> Option<u64>;
+
+    /// Closes the meeting, and wakes everyone.
+    fn close(&self, meeting: u64);
+
+    /// True when the meeting was closed.
+    fn is_closed(&self, meeting: u64) -> bool;
+
+    /// The first member that has said something else than `call`, in a meeting that was
+    /// closed and not left yet.
+    fn dissenter(&self, meeting: u64, call: u64) -> Option<u32>;
+
+    /// This member is done with the meeting.
+    fn leave(&self, meeting: u64);
+}
