@@ -34,8 +34,8 @@ const GLANCES: u32 = 5;
 pub struct Planner {
     selection: Selection,
     schedules: HashMap<Key, Arc<Schedule>, FxBuildHasher>,
-    /// Those of communicators that were looked for, by context.
-    arenas: HashMap<u64, Option<Arc<dyn Arena>>, FxBuildHasher>,
+    /// Those of communicators that have one and have used it, by context.
+    arenas: HashMap<u64, Arc<dyn Arena>, FxBuildHasher>,
     /// Each call has one place where it may be.
     calls: [Option<(Glance, Arc<Bound>)>; 1 << GLANCES],
 }
@@ -103,15 +103,6 @@ impl Planner {
         Planner { selection, schedules, arenas, calls }
     }
 
-    /// Nothing will be planned on the communicator with that context any more: what is
-    /// kept for it goes, but for what plans hold.
-    pub fn forget(&mut self, context: u64) {
-        if self.arenas.remove(&context).flatten().is_some() {
-            let is_it = |call: &(Glance, Arc<Bound>)| call.0.context == context;
-            self.calls.iter_mut().for_each(|call| drop(call.take_if(|call| is_it(call))));
-        }
-    }
-
     /// The table of rules, to change it; what was kept is forgotten.
     pub fn selection_mut(&mut self) -> &mut Selection {
         self.schedules.clear();
@@ -122,7 +113,7 @@ impl Planner {
     /// Checks a call and plans it. Errors: MPI_ERR_ROOT, MPI_ERR_COUNT,
     /// MPI_ERR_TRUNCATE, MPI_ERR_BUFFER, MPI_ERR_OP, MPI_ERR_ARG, and
     /// MPI_ERR_COMM for what is not defined on intercommunicators. `find` finds the arena that
-    /// the members share; it is asked once for each communicator, if one would be of use.
+    /// the members share, if one would be of use; what it has found is kept.
     #[inline]
     pub fn plan(&mut self, operation: &Operation, comm: &Comm, find: impl FnOnce() -> Found) -> Result<Plan> {
         let Some((glance, send, recv)) = Glance::of(operation, comm) else {
@@ -147,10 +138,10 @@ impl Planner {
             return Ok(None);
         }
         if let Some(known) = self.arenas.get(&comm.context()) {
-            return Ok(known.clone());
+            return Ok(Some(known.clone()));
         }
         let found = find()?;
-        self.arenas.insert(comm.context(), found.clone());
+        self.arenas.extend(found.clone().map(|arena| (comm.context(), arena)));
         Ok(found)
     }
 

@@ -110,7 +110,7 @@ pub(crate) struct Trial {
 const _: () = assert!(size_of::<Control>() == 2 * LINE);
 
 /// Arenas that each rank has for communicators.
-pub const ARENAS: u32 = 4;
+const ARENAS: u32 = 4;
 const UNKNOWN: u64 = 0;
 const TAKEN: u64 = 1;
 const REFUSED: u64 = 2;

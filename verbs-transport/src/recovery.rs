@@ -18,7 +18,8 @@ use crate::ibv::layout::{qp_mask as mask, qp_state as state};
 const BREAKS: u32 = 10;
 
 impl VerbsTransport {
-    /// Closes the connection of a pair that has been idle for longest.
+    /// Closes the connection of a pair: that of the one that has been idle for longest, or one that the other
+    /// side has closed, which is the answer to that.
     pub(crate) fn close(&mut self, at: usize) {
         self.say(at, Kind::Close);
         self.retire(at);
@@ -33,10 +34,7 @@ impl VerbsTransport {
         }
         let pair = &self.pairs[at];
         if pair.shake.phase != Phase::Idle && pair.shake.epoch == hello.epoch {
-            self.say(at, Kind::Close);
-            self.retire(at);
-            self.pairs[at].shake.broke();
-            self.resume_later(at);
+            self.close(at);
         }
     }
 
