@@ -46,6 +46,11 @@ pub enum Rights {
 pub enum OneSided {
     /// It is read into this memory of ours.
     Get(Memory),
+    /// The same, of memory that the peer was asked to post [piece by piece](Transport::post_piece), after
+    /// [`Transfer::Together`]. It is only read while the peer does nothing about it: when all
+    /// pieces that it has posted were handed over, and while it can post no other. Never
+    /// `Started`; `NoRoom` when the peer is about it.
+    Take(Memory),
     /// It is written from this memory of ours.
     Put(Memory),
     /// Its 64 bits change in one step; our memory, 8 bytes, gets what they were.
@@ -72,7 +77,9 @@ impl OneSided {
     #[inline]
     pub fn memory(&self) -> Memory {
         match *self {
-            OneSided::Get(memory) | OneSided::Put(memory) | OneSided::Atomic(_, memory) => memory,
+            OneSided::Get(memory) | OneSided::Take(memory) | OneSided::Put(memory) | OneSided::Atomic(_, memory) => {
+                memory
+            }
         }
     }
 }
@@ -187,6 +194,9 @@ pub enum Transfer {
     NoRoom,
     /// This route can't do it (any more); nothing was transferred. Use frames.
     Refused,
+    /// The peer is there, and with its help frames are faster than reading. Ask it for them;
+    /// should it go away instead, [`OneSided::Take`] does without it.
+    Together,
 }
 
 /// A peer's memory as the peer's transport described it for one-sided access.
@@ -277,6 +287,18 @@ pub trait Transport {
     /// the slot. `len` is at most `limits(peer).frame`. `fill` is called only
     /// when the result is `Sent`.
     fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut Slot)) -> Result<Post, Lost>;
+
+    /// The same, of a piece of a message that the peer may read itself meanwhile (see [`OneSided::Take`]).
+    /// There is no room while it does.
+    fn post_piece(
+        &mut self,
+        peer: Peer,
+        header: &Header,
+        len: usize,
+        fill: impl FnOnce(&mut Slot),
+    ) -> Result<Post, Lost> {
+        self.post(peer, header, len, fill)
+    }
 
     /// Hands everything that has arrived (up to a bound of the transport's
     /// choice) to the sink; true if there was anything.

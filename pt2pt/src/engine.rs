@@ -49,6 +49,8 @@ pub(crate) struct Protocol {
     pub(crate) transfers: VecDeque<RequestId>,
     /// Registrations that are over.
     pub(crate) releases: Vec<(Peer, Region)>,
+    /// A peer has asked for data since we last polled.
+    pub(crate) cleared: bool,
     /// Something was added to the three lists above since they were last looked at.
     pub(crate) noted: bool,
     /// More has happened than what the call was about; see [`Engine::take_news`].
@@ -69,6 +71,7 @@ impl<T: Transport> Engine<T> {
             busy: VecDeque::new(),
             transfers: VecDeque::new(),
             releases: Vec::new(),
+            cleared: false,
             noted: false,
             news: false,
             late_ready: None,
@@ -134,7 +137,8 @@ impl<T: Transport> Engine<T> {
     /// has yet to send.
     pub fn is_drained(&mut self) -> bool {
         let owes_data = self.protocol.requests.active().any(|(_, request)| match request.state {
-            State::Pulling { .. } | State::Filling { .. } | State::Pushing { .. } | State::Writing { .. } => true,
+            State::Pulling { .. } | State::Filling { .. } | State::Sharing { .. } => true,
+            State::Pushing { .. } | State::Writing { .. } => true,
             _ => request.is_send() && request.detached,
         });
         // A peer that misses a credit is not held up, and may be gone by now.

@@ -64,7 +64,7 @@ impl Protocol {
             State::Pulling { started: true, .. } | State::Writing { started: true, .. } => {}
             // The send itself had succeeded.
             State::Recalling => self.requests.complete(id, false),
-            State::Queued | State::Announced { .. } | State::Filling { .. } => {
+            State::Queued | State::Announced { .. } | State::Pushing { .. } | State::Filling { .. } => {
                 let region = request.region.take();
                 self.requests.fail(id, Fault::Lost(lost.clone()));
                 self.release(lost.peer, region);

@@ -27,8 +27,13 @@ impl<T: Transport> Engine<T> {
 
     /// One round of what is to leave.
     fn work(&mut self) -> bool {
+        let mut moved = false;
+        // Behind a Cts may be the Done of a receiver that has helped itself: then nothing is to be pushed.
+        while std::mem::take(&mut self.protocol.cleared) {
+            moved |= self.transport.poll(&mut self.protocol);
+        }
         self.protocol.noted = false;
-        let mut moved = self.transfer();
+        moved |= self.transfer();
         for _ in 0..self.protocol.busy.len() {
             moved |= self.flush_next();
         }

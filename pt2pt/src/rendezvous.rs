@@ -1,7 +1,7 @@
 //! Messages whose data stays with the sender until they are matched.
 //!
 //! The receiver pulls (one-sided) or lets the sender write (one-sided) or push
-//! (`Data`); all are drawn in `docs/protocol.md`. A Cts carries the number of bytes
+//! (`Data`), and takes what a sender does not push that has gone; all are drawn in `docs/protocol.md`. A Cts carries the number of bytes
 //! wanted in `source` (high half) and `root` (low half).
 
 use fabric::transport::Rts;
@@ -72,28 +72,28 @@ impl Protocol {
         let id = RequestId::from_bits(header.context);
         let Some(request) = self.requests.find_mut(id).filter(|request| request.peer == from) else { return };
         let State::Announced { .. } = request.state else { return };
-        let region = request.region.take();
         let wanted = u64::from(header.source) << 32 | u64::from(header.root);
         let (target, end) = (header.length, wanted.min(request.bytes));
+        self.cleared = true;
         match Region::decode(body).filter(|_| end > 0 && request.buffer.memory().is_some()) {
             Some(theirs) => {
                 request.state = State::Writing { target, end, started: false };
-                request.region = Some(Box::new(theirs));
+                let ours = request.region.replace(Box::new(theirs));
                 self.transfers.push_back(id);
                 self.noted = true;
+                self.release(from, ours);
             }
             None => self.push_later(id, target, end),
         }
-        self.release(from, region);
     }
 
     /// Has a send's data pushed up to byte `end`.
     fn push_later(&mut self, id: RequestId, target: u64, end: u64) {
         if end == 0 {
-            return self.requests.complete(id, false);
+            return self.conclude(id);
         }
         let request = self.requests.held(id);
-        (request.state, request.region) = (State::Pushing { target, offset: 0, end }, None);
+        request.state = State::Pushing { target, offset: 0, end };
         let slot = self.peers.slot(request.peer);
         self.peers.at(slot).pushing.push_back(id);
         self.set_busy(slot);
@@ -103,7 +103,7 @@ impl Protocol {
     pub(crate) fn data_arrived(&mut self, from: Peer, header: &Header, data: &(impl Body + ?Sized)) {
         let id = RequestId::from_bits(header.context);
         let Some(request) = self.requests.find_mut(id).filter(|request| request.peer == from) else { return };
-        let State::Filling { got, .. } = &mut request.state else { return };
+        let (State::Filling { got, .. } | State::Sharing { got, .. }) = &mut request.state else { return };
         let end = header.length.checked_add(data.len() as u64);
         if end.is_none_or(|end| end > request.bytes) {
             return;
@@ -111,10 +111,19 @@ impl Protocol {
         data.parts(data.len(), |at, part| request.buffer.unpack(header.length + at as u64, part));
         *got += data.len() as u64;
         if *got >= request.bytes {
-            let region = request.region.take();
-            self.requests.complete(id, false);
-            self.release(from, region);
+            if let State::Sharing { .. } = request.state {
+                request.region = None;
+            }
+            self.conclude(id);
         }
+    }
+
+    /// The end of an operation, and of what it has registered.
+    fn conclude(&mut self, id: RequestId) {
+        let request = self.requests.held(id);
+        let (peer, region) = (request.peer, request.region.take());
+        self.requests.complete(id, false);
+        self.release(peer, region);
     }
 
     /// A `Done` frame: our message was matched and its data is not needed any more,
@@ -123,22 +132,22 @@ impl Protocol {
         let id = RequestId::from_bits(header.context);
         let Some(request) = self.requests.find_mut(id).filter(|request| request.peer == from) else { return };
         let is_awaited = match request.state {
-            State::Announced { .. } => true,
+            State::Announced { .. } | State::Pushing { .. } => true,
             State::Filling { .. } => request.region.is_some(),
             _ => false,
         };
-        if !is_awaited {
-            return;
+        if is_awaited {
+            self.conclude(id);
         }
-        let region = request.region.take();
-        self.requests.complete(id, false);
-        self.release(from, region);
     }
 
     /// A one-sided transfer has ended.
     pub(crate) fn transfer_ended(&mut self, id: RequestId) {
         let Some(request) = self.requests.find_mut(id) else { return };
-        let (State::Pulling { send: theirs, .. } | State::Writing { target: theirs, .. }) = request.state else {
+        use State::{Pulling, Sharing, Writing};
+        let (Pulling { send: theirs, .. } | Sharing { send: theirs, .. } | Writing { target: theirs, .. }) =
+            request.state
+        else {
             return;
         };
         request.region = None;
@@ -151,9 +160,26 @@ impl Protocol {
     fn transfer_refused(&mut self, id: RequestId) {
         match self.requests.held(id).state {
             State::Pulling { send, .. } => self.clear_to_send(id, send),
-            State::Writing { target, end, .. } => self.push_later(id, target, end),
+            State::Sharing { send, got } => {
+                let request = self.requests.held(id);
+                (request.state, request.region) = (State::Filling { send, got }, None);
+            }
+            State::Writing { target, end, .. } => {
+                self.requests.held(id).region = None;
+                self.push_later(id, target, end);
+            }
             _ => {}
         }
+    }
+
+    /// What was to be pulled comes faster with the sender's help; should the sender go, it is taken.
+    fn share(&mut self, id: RequestId) {
+        let request = self.requests.held(id);
+        let State::Pulling { send, .. } = request.state else { return };
+        request.state = State::Sharing { send, got: 0 };
+        let slot = self.peers.slot(request.peer);
+        self.enqueue(slot, Frame::ClearToSend(id));
+        self.transfers.push_back(id);
     }
 
     /// A one-sided transfer that was under way has failed with its peer.
@@ -168,14 +194,18 @@ impl Protocol {
 }
 
 impl<T: Transport> Engine<T> {
-    /// Starts one-sided transfers; true if any got further.
+    /// Starts one-sided transfers, until there is no room for one; the others are the next time's. True if
+    /// any got further.
     pub(crate) fn transfer(&mut self) -> bool {
         let mut moved = false;
         for _ in 0..self.protocol.transfers.len() {
             let Some(id) = self.protocol.transfers.pop_front() else { break };
             match self.transfer_one(id) {
                 Ok(true) => moved = true,
-                Ok(false) => self.protocol.transfers.push_back(id),
+                Ok(false) => {
+                    self.protocol.transfers.push_back(id);
+                    break;
+                }
                 Err(lost) => self.protocol.lose(&lost),
             }
         }
@@ -188,24 +218,29 @@ impl<T: Transport> Engine<T> {
         let Some(request) = self.protocol.requests.find_mut(id) else { return Ok(true) };
         let limits = self.transport.limits(request.peer);
         let Some(memory) = request.buffer.memory() else { return Ok(true) };
-        let (what, from, started) = match &mut request.state {
-            State::Pulling { started, .. } => {
-                (OneSided::Get(memory.slice(0, request.bytes as usize)), limits.get_from, started)
+        let (what, at, from) = match request.state {
+            State::Pulling { .. } => (OneSided::Get(memory.slice(0, request.bytes as usize)), 0, limits.get_from),
+            State::Sharing { got, .. } => {
+                let left = memory.slice(got as usize, (request.bytes - got) as usize);
+                (OneSided::Take(left), got, limits.get_from)
             }
-            State::Writing { end, started, .. } => {
-                (OneSided::Put(memory.slice(0, *end as usize)), limits.put_from, started)
-            }
+            State::Writing { end, .. } => (OneSided::Put(memory.slice(0, end as usize)), 0, limits.put_from),
             _ => return Ok(true),
         };
         let transfer = match &request.region {
             Some(region) if from != u64::MAX => {
-                self.transport.one_sided(request.peer, region, 0, what, id.to_bits())?
+                self.transport.one_sided(request.peer, region, at, what, id.to_bits())?
             }
             _ => Transfer::Refused,
         };
         match transfer {
             Transfer::Done => self.protocol.transfer_ended(id),
-            Transfer::Started => *started = true,
+            Transfer::Started => {
+                if let State::Pulling { started, .. } | State::Writing { started, .. } = &mut request.state {
+                    *started = true;
+                }
+            }
+            Transfer::Together => self.protocol.share(id),
             Transfer::NoRoom => return Ok(false),
             Transfer::Refused => self.protocol.transfer_refused(id),
         }
@@ -216,20 +251,26 @@ impl<T: Transport> Engine<T> {
     pub(crate) fn post_cts(&mut self, id: RequestId) -> Result<Post, Lost> {
         // A peer that lies may have ended it before it was asked.
         let Some(request) = self.protocol.requests.find_mut(id) else { return Ok(Post::Sent) };
-        let State::Filling { send, .. } = request.state else { return Ok(Post::Sent) };
-        let (from, wanted, region) = (request.peer, request.bytes, &mut request.region);
-        if region.is_none()
-            && wanted >= self.transport.limits(from).put_from
+        let (from, wanted) = (request.peer, request.bytes);
+        let (send, offered) = match request.state {
+            State::Filling { send, .. } => (send, &mut request.region),
+            // The region is the sender's.
+            State::Sharing { send, .. } => (send, &mut None),
+            _ => return Ok(Post::Sent),
+        };
+        let put_from = self.transport.limits(from).put_from;
+        if let (State::Filling { .. }, None) = (request.state, &offered)
+            && wanted >= put_from
             && let Some(memory) = request.buffer.memory()
         {
             let memory = memory.slice(0, wanted as usize);
-            *region = self.transport.register(from, memory, Rights::Put).map(Box::new);
+            *offered = self.transport.register(from, memory, Rights::Put).map(Box::new);
         }
         let (source, root) = ((wanted >> 32) as u32, wanted as u32);
         let header = Header { source, root, context: send, length: id.to_bits(), ..Header::new(Kind::Cts) };
-        let len = if region.is_some() { Region::SIZE } else { 0 };
+        let len = if offered.is_some() { Region::SIZE } else { 0 };
         self.transport.post(from, &header, len, |slot| {
-            if let Some(region) = region {
+            if let Some(region) = offered {
                 slot.copy_from_slice(&region.encode());
             }
         })
@@ -265,14 +306,14 @@ impl<T: Transport> Engine<T> {
         let len = left.div_ceil(left.div_ceil(frame)).next_multiple_of(LINE).min(frame).min(left);
         let header = Header { context: *target, length: from, ..Header::new(Kind::Data) };
         let posted =
-            self.transport.post(request.peer, &header, len as usize, |slot| request.buffer.fill(from, slot))?;
+            self.transport.post_piece(request.peer, &header, len as usize, |slot| request.buffer.fill(from, slot))?;
         if posted == Post::NoRoom {
             return Ok(None);
         }
         *offset += len;
         let unfinished = *offset < *end;
         if !unfinished {
-            self.protocol.requests.complete(id, false);
+            self.protocol.conclude(id);
         }
         Ok(Some(unfinished))
     }

@@ -76,6 +76,9 @@ pub(crate) enum State {
     /// A receive whose data the peer pushes or writes from its request `send`; `got`
     /// bytes were pushed.
     Filling { send: u64, got: u64 },
+    /// The same of one whose peer pushes, and which takes what is missing from the peer's
+    /// memory when that does not go on.
+    Sharing { send: u64, got: u64 },
     /// It is over. `recallable`: a send that completed before it was matched.
     Done { cancelled: bool, recallable: bool },
 }
@@ -97,8 +100,8 @@ pub(crate) struct Request {
     /// A send: the number of its envelope among all to this peer.
     pub(crate) sequence: u64,
     pub(crate) buffer: Buffer,
-    /// Ours, registered for the peer, of a send that is Queued or Announced and of a receive
-    /// that is Filling; the peer's while Writing or Pulling; else none.
+    /// Ours, registered for the peer, of a send that is Queued, Announced or Pushing and of a
+    /// receive that is Filling; the peer's while Writing, Pulling or Sharing; else none.
     pub(crate) region: Option<Box<Region>>,
     pub(crate) fault: Option<Box<Fault>>,
 }

@@ -87,6 +87,22 @@ impl Transport for Hosts {
         }
     }
 
+    fn post_piece(
+        &mut self,
+        peer: Peer,
+        header: &Header,
+        len: usize,
+        fill: impl FnOnce(&mut Slot),
+    ) -> Result<Post, Lost> {
+        match self.near(peer) {
+            Some(near) => {
+                let posted = near.post_piece(peer, header, len, fill)?;
+                Ok(self.traffic.near.posted(posted, len))
+            }
+            None => self.post(peer, header, len, fill),
+        }
+    }
+
     #[inline(never)]
     fn poll(&mut self, sink: &mut impl Sink) -> bool {
         let near = self.near.as_mut().is_some_and(|near| near.poll(sink));

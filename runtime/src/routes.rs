@@ -52,6 +52,20 @@ impl Transport for Routes {
         }
     }
 
+    fn post_piece(
+        &mut self,
+        peer: Peer,
+        header: &Header,
+        len: usize,
+        fill: impl FnOnce(&mut Slot),
+    ) -> Result<Post, Lost> {
+        match self {
+            Routes::Shm(shm) => shm.post_piece(peer, header, len, fill),
+            Routes::Hosts(hosts) => hosts.post_piece(peer, header, len, fill),
+            Routes::Alone => Err(no_route(peer)),
+        }
+    }
+
     #[inline]
     fn poll(&mut self, sink: &mut impl Sink) -> bool {
         match self {

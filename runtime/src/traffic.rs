@@ -36,7 +36,7 @@ impl Traffic {
     pub(crate) fn begun(&mut self, transfer: Transfer, what: OneSided) -> Transfer {
         if matches!(transfer, Transfer::Done | Transfer::Started) {
             let sum = match what {
-                OneSided::Get(_) => &mut self.reads,
+                OneSided::Get(_) | OneSided::Take(_) => &mut self.reads,
                 OneSided::Put(_) => &mut self.writes,
                 OneSided::Atomic(..) => &mut self.atomics,
             };

@@ -205,9 +205,9 @@ impl ShmTransport {
 
     /// The same, or it is there in a moment. A single copy takes ten times as long.
     pub(crate) fn is_inside_soon(&self, local: u32) -> bool {
-        let begun = Instant::now();
+        let mut since = None;
         while !self.is_inside(local) {
-            if begun.elapsed() > MOMENT {
+            if since.get_or_insert_with(Instant::now).elapsed() > MOMENT {
                 return false;
             }
             std::hint::spin_loop();

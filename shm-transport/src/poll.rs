@@ -11,7 +11,7 @@ use fabric::{Count, Growing, Lost, Peer, Sink, WaitOn};
 
 use crate::connect::ShmTransport;
 use crate::pool::{Mapping, Reference, Source};
-use crate::ring::{Consumer, Frame};
+use crate::ring::{Claim, Consumer, Frame};
 use crate::segment::{Segment, SegmentError};
 use crate::wake::Doorbell;
 
@@ -96,6 +96,11 @@ impl Rings {
         self.active -= 1;
         self.all.swap(at, self.active);
         self.all.swap_remove(self.active);
+    }
+
+    /// The right to read what that local rank has not sent yet, if all that it has sent was taken.
+    pub(crate) fn claim(&self, local: u32) -> Option<Claim> {
+        self.all.iter().find(|inbound| inbound.local == local)?.consumer.claim()
     }
 
     /// How often frames were found; wraps.

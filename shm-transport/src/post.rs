@@ -33,6 +33,24 @@ impl ShmTransport {
         }
     }
 
+    /// Writes a piece of a large message, unless the peer reads messages of ours by itself now.
+    pub(crate) fn post_claimed(
+        &mut self,
+        peer: Peer,
+        header: &Header,
+        len: usize,
+        fill: impl FnOnce(&mut Slot),
+    ) -> Result<Post, Lost> {
+        let Some(Some(outbound)) = self.outbound.get(peer.0 as usize) else { return Err(unreachable_peer(peer)) };
+        let claim = outbound.producer.claim().map_err(|broken| Lost { peer, why: broken.to_string() })?;
+        if claim.is_none() {
+            // That is over soon, and nobody wakes us for it: who has found room does not sleep.
+            self.note_blocked(peer);
+            return Ok(Post::NoRoom);
+        }
+        self.post_frame(peer, header, len, fill)
+    }
+
     /// Whether frames go to a peer one after the other, rather than to and fro.
     fn is_stream(&mut self, peer: Peer) -> bool {
         let heard = self.inbound.heard();

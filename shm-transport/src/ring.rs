@@ -7,6 +7,7 @@
 //! line 1        wanted: the producer waits for room;    written by the producer
 //!               bytes written of bodies elsewhere that
 //!               are read while they are written
+//!               claim                                   written by both
 //! line 2 ..     frames, each a run of consecutive grains
 //!
 //! a frame, byte 0        8                16                     40
@@ -53,6 +54,8 @@
 //! - `head` is stored with Release after the consumer's last read of the lines it
 //!   gives back, and loaded with Acquire before the producer writes them again.
 //! - `wanted` takes part in the protocol of `wake`, whose barriers order it.
+//! - `claim` is a lock that nobody waits for: the producer has it while it publishes a piece of a large message,
+//!   the consumer while it reads such a message out of the producer's memory instead ([`Claim`]).
 //!
 //! Nothing here trusts the other process: a word or head that can't be is an
 //! error ([`Broken`]), and every place is masked. A process that scribbles over a
@@ -220,6 +223,11 @@ impl Memory {
         unsafe { &*self.at(GRAINS).cast::<std::sync::atomic::AtomicU32>().add(2) }
     }
 
+    /// Not 0: somebody has the claim.
+    fn claim(&self) -> &AtomicU64 {
+        self.word(GRAINS + 1)
+    }
+
     /// Not 0: the producer waits for room.
     #[inline]
     fn wanted(&self) -> &AtomicU64 {
@@ -237,6 +245,29 @@ impl Memory {
         };
         #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
         let _ = position;
+    }
+}
+
+/// The right to move what is left of the producer's large messages. With it the consumer knows that
+/// none of them is complete of which it has seen no last piece: their senders' memory is as it was.
+#[derive(Debug)]
+pub(crate) struct Claim(Memory);
+
+impl Claim {
+    /// `None`: the other side has it.
+    fn of(memory: &Memory) -> Result<Option<Claim>, Broken> {
+        // Acquire: what was published with it is seen, and read memory was read.
+        match memory.claim().compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => Ok(Some(Claim(memory.clone()))),
+            Err(1) => Ok(None),
+            Err(value) => Err(Broken { what: "the claim", value }),
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.0.claim().store(0, Ordering::Release);
     }
 }
 
@@ -481,6 +512,11 @@ impl Producer {
         self.publish_as(REFERENCE, header, reference.len(), |bytes| bytes.copy_from_slice(reference));
     }
 
+    /// To be had while a piece of a large message is published.
+    pub(crate) fn claim(&self) -> Result<Option<Claim>, Broken> {
+        Claim::of(&self.memory)
+    }
+
     /// What counts the next body that is read while it is written.
     #[cfg(not(loom))]
     pub(crate) fn count(&self) -> Count<'static> {
@@ -612,6 +648,13 @@ impl Consumer {
     #[inline]
     pub fn is_ready(&self) -> bool {
         self.memory.word(self.position).load(Ordering::Acquire) != 0
+    }
+
+    /// To be had while what the producer has not published is read elsewhere; `None` also when
+    /// it has published more than was looked at.
+    pub(crate) fn claim(&self) -> Option<Claim> {
+        // What it can't be the producer finds, too.
+        Claim::of(&self.memory).ok()?.filter(|_| !self.is_ready())
     }
 
     /// The next frame, as it stands in the ring, if there is one. It stays there

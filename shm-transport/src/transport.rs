@@ -19,6 +19,16 @@ impl Transport for ShmTransport {
         self.post_frame(peer, header, len, fill)
     }
 
+    fn post_piece(
+        &mut self,
+        peer: Peer,
+        header: &Header,
+        len: usize,
+        fill: impl FnOnce(&mut Slot),
+    ) -> Result<Post, Lost> {
+        self.post_claimed(peer, header, len, fill)
+    }
+
     #[inline]
     fn poll(&mut self, sink: &mut impl Sink) -> bool {
         self.poll_rings(sink)
@@ -33,14 +43,21 @@ impl Transport for ShmTransport {
 
     /// Reads alone: the kernel copies.
     fn one_sided(&mut self, peer: Peer, region: &Region, at: u64, what: OneSided, _: u64) -> Result<Transfer, Lost> {
-        let (Some(local), OneSided::Get(into)) = (self.local(peer), what) else { return Ok(Transfer::Refused) };
+        let (Some(local), OneSided::Get(into) | OneSided::Take(into)) = (self.local(peer), what) else {
+            return Ok(Transfer::Refused);
+        };
+        let (is_taken, from) = (matches!(what, OneSided::Take(_)), self.limits_of(peer).get_from);
         // Two that both copy are faster; one alone waits no longer for the other than that takes which is
         // between two calls.
-        if self.is_inside_soon(local) {
+        if from != u64::MAX && self.is_inside_soon(local) {
+            return Ok(if is_taken { Transfer::NoRoom } else { Transfer::Together });
+        }
+        if from == u64::MAX || self.access(peer, local) != Access::Allowed {
             return Ok(Transfer::Refused);
         }
-        if self.limits_of(peer).get_from == u64::MAX || self.access(peer, local) != Access::Allowed {
-            return Ok(Transfer::Refused);
+        let claim = if is_taken { self.inbound.claim(local) } else { None };
+        if is_taken && claim.is_none() {
+            return Ok(Transfer::NoRoom);
         }
         let pid = self.segment.control(local).trial.pid.load(Ordering::Relaxed);
         Ok(match single_copy::read(pid, region.addr.wrapping_add(at), into) {

@@ -4,6 +4,7 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use fabric::{
@@ -325,6 +326,36 @@ fn get(transport: &mut ShmTransport, region: &Region, from: u64, len: usize) -> 
     // SAFETY: valid for writes until `get` returns, which never says `Started`.
     let into = unsafe { Memory::new(bytes.as_mut_ptr(), len) };
     (transport.one_sided(peer(1), region, from, OneSided::Get(into), 0).unwrap(), bytes)
+}
+
+#[test]
+fn a_peer_that_is_away_is_read_and_one_that_is_not_helps() {
+    static INSIDE: [AtomicU32; 2] = [AtomicU32::new(1), AtomicU32::new(1)];
+    let file = Segment::file().unwrap();
+    let transport = |me| {
+        let segment = Segment::attach(file.as_fd(), 0, me, 2, RING, POOL).unwrap();
+        ShmTransport::new(segment, SETTINGS, [0, 1].map(peer).into(), INSIDE.iter().collect())
+    };
+    let (mut reader, mut owner, mut inbox) = (transport(0), transport(1), Inbox::default());
+    let (secret, mut bytes) = (body(1, 5000), vec![0; 5000]);
+    // SAFETY: valid for writes as long as it is used.
+    let into = unsafe { Memory::new(bytes.as_mut_ptr(), bytes.len()) };
+    let read = |reader: &mut ShmTransport, what| reader.one_sided(peer(1), &region(&secret), 0, what, 0).unwrap();
+    assert_eq!(post(&mut owner, peer(0), 0, 8), Post::Sent);
+    assert_eq!(read(&mut reader, OneSided::Get(into)), Transfer::Together);
+    INSIDE[1].store(0, Ordering::Relaxed);
+    assert_eq!(read(&mut reader, OneSided::Take(into)), Transfer::NoRoom, "it has never been heard");
+    while reader.poll(&mut inbox) {}
+    INSIDE[1].store(1, Ordering::Relaxed);
+    assert_eq!(read(&mut reader, OneSided::Take(into)), Transfer::NoRoom, "it is there");
+    INSIDE[1].store(0, Ordering::Relaxed);
+    assert_eq!(post(&mut owner, peer(0), 0, 8), Post::Sent);
+    assert_eq!(read(&mut reader, OneSided::Take(into)), Transfer::NoRoom, "it has sent something");
+    while reader.poll(&mut inbox) {}
+    assert_eq!(read(&mut reader, OneSided::Take(into)), Transfer::Done);
+    assert_eq!(bytes, secret);
+    let piece = Header::new(Kind::Data);
+    assert_eq!(owner.post_piece(peer(0), &piece, 4000, |slot| slot.fill(1)), Ok(Post::Sent), "the claim is given back");
 }
 
 #[test]

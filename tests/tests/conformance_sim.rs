@@ -4,8 +4,9 @@
 
 use fabric::sim::{Manner, Options, fabric};
 use fabric::{Limits, Peer};
-use pt2pt::Settings;
-use tests::conformance::{Job, Weather, dying_peer, garbage, one_sided, run, storm};
+use pt2pt::{Mode, Settings};
+use tests::bytes::Shape;
+use tests::conformance::{Job, Weather, dying_peer, garbage, one_sided, pattern, run, storm};
 
 fn seed() -> u64 {
     std::env::var("VERBENA_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_260_928)
@@ -68,6 +69,33 @@ fn reads_refused() {
 }
 
 #[test]
+fn reads_that_sender_and_receiver_share() {
+    for options in [Options { delay: 10, ..Options::default() }, ROUGH] {
+        suite(Options { one_sided: Manner::Together, ..options });
+    }
+}
+
+#[test]
+fn a_receiver_takes_what_a_sender_does_not_push_that_has_gone() {
+    for (seed, rounds) in (seed()..seed() + 30).zip([0, 1, 2].into_iter().cycle()) {
+        let options = Options { one_sided: Manner::Together, delay: seed % 10, ..Options::default() };
+        let mut job = Job::new("a sender that has gone", seed, fabric(2, seed, options));
+        let receive = job.receive(1, pattern(0, 1), Shape::Run, 100_000);
+        let send = job.send(Mode::Standard, Shape::Run, 0, 1, 1, seed, 100_000);
+        (0..100).for_each(|_| _ = job.engine(1).progress());
+        (0..rounds).for_each(|_| _ = job.engine(0).progress());
+        (0..200).for_each(|_| _ = job.engine(1).progress());
+        assert_eq!(job.engine(1).active(), 0, "it waits for the sender");
+        job.expect(&receive, 0, 1, seed, 100_000);
+        job.sent(&send);
+        if rounds == 0 {
+            assert_eq!(job.engine(0).transport().frames(), 3, "Rts, Cts, Done");
+        }
+        job.end();
+    }
+}
+
+#[test]
 fn storms() {
     for seed in seed()..seed() + 60 {
         let tame = Options { one_sided: Manner::Whim, delay: 5, ..Options::default() };
@@ -112,7 +140,7 @@ fn memory_of_others() {
 
 #[test]
 fn no_registration_is_left() {
-    for options in [ROUGH, ROUGH_WRITES] {
+    for options in [ROUGH, ROUGH_WRITES, Options { one_sided: Manner::Together, ..ROUGH }] {
         let mut job = Job::new("registrations", seed(), fabric(3, seed(), options));
         storm(&mut job, &Weather::default());
         job.quiet();
@@ -123,9 +151,6 @@ fn no_registration_is_left() {
 
 #[test]
 fn four_thousand_ranks() {
-    use pt2pt::Mode;
-    use tests::bytes::Shape;
-    use tests::conformance::pattern;
     let ranks = 4096;
     let mut job = Job::new("4,096 ranks", seed(), fabric(ranks, seed(), Options::default()));
     let mut pending = Vec::new();

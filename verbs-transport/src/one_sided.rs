@@ -66,6 +66,8 @@ impl VerbsTransport {
         let access = match what {
             OneSided::Put(_) => 0,
             OneSided::Atomic(..) if !self.has_atomics() || ours.len() != 8 => return Ok(Transfer::Refused),
+            // Only where a read was answered with `Together`.
+            OneSided::Take(_) => return Ok(Transfer::Refused),
             OneSided::Get(_) | OneSided::Atomic(..) => access::LOCAL_WRITE,
         };
         let Ok(mr) = self.registrations.hold(ours, access) else { return Ok(Transfer::Refused) };
@@ -143,7 +145,7 @@ impl Work {
         let memory = Sge { addr: self.what.memory().addr() + offset, length: len as u32, lkey: self.mr.lkey() };
         let (addr, rkey) = (self.addr.wrapping_add(offset), self.rkey);
         let to = match self.what {
-            OneSided::Get(_) => Destination::Read { addr, rkey },
+            OneSided::Get(_) | OneSided::Take(_) => Destination::Read { addr, rkey },
             OneSided::Put(_) => Destination::Write { addr, rkey },
             OneSided::Atomic(what, _) => Destination::Atomic { addr, rkey, what },
         };

@@ -138,7 +138,7 @@ impl Rails {
         let token = |part| CUT | number << 2 | part as u64;
         // What the first port refuses is refused altogether; nothing is under way yet.
         let began = cut.begin(0, &mut self.first, 0, token(0))?;
-        if began == Transfer::Refused || began == Transfer::NoRoom {
+        if !matches!(began, Transfer::Started | Transfer::Done) {
             return Ok(began);
         }
         for part in 1..cut.parts {
@@ -159,7 +159,7 @@ impl Rails {
             match cut.begin((token & 3) as usize, &mut self.first, 0, token) {
                 Ok(Transfer::Started) => {}
                 Ok(Transfer::Done) => over(&mut self.cuts, token, Ok(()), sink),
-                Ok(Transfer::NoRoom | Transfer::Refused) => self.again.push(token),
+                Ok(Transfer::NoRoom | Transfer::Refused | Transfer::Together) => self.again.push(token),
                 Err(lost) => over(&mut self.cuts, token, Err(lost), sink),
             }
         }

@@ -36,6 +36,8 @@ pub enum Manner {
     Later,
     /// Memory can be registered, but a transfer is refused.
     Refused,
+    /// Who reads is to ask for frames, and may take what does not come.
+    Together,
     /// Each time one of the above, or no room.
     Whim,
 }

@@ -241,11 +241,17 @@ impl World {
         if self.is_dead(access.owner) {
             return Err(lost(access.owner));
         }
+        if let OneSided::Take(_) = access.what {
+            return Ok(self.take(user, access));
+        }
         let manner = match self.options.one_sided {
-            Manner::Whim => self.rng.pick(&[Manner::AtOnce, Manner::Later, Manner::Refused, Manner::Whim]),
+            Manner::Whim => {
+                self.rng.pick(&[Manner::AtOnce, Manner::Later, Manner::Refused, Manner::Together, Manner::Whim])
+            }
             fixed => Some(fixed),
         };
         Ok(match manner {
+            Some(Manner::Together) if matches!(access.what, OneSided::Get(_)) => Transfer::Together,
             Some(Manner::AtOnce) => {
                 self.carry_out(user, access);
                 Transfer::Done
@@ -255,12 +261,25 @@ impl World {
                 self.places[user.0 as usize].transfers.push(Underway { due, access, token });
                 Transfer::Started
             }
-            Some(Manner::Refused) => Transfer::Refused,
+            Some(Manner::Refused | Manner::Together) => Transfer::Refused,
             Some(Manner::Whim) | None => {
                 self.starve(user, user);
                 Transfer::NoRoom
             }
         })
+    }
+
+    /// Reads what a peer was asked for, if nothing of it is on the way.
+    fn take(&mut self, user: Peer, access: Access) -> Transfer {
+        let on_the_way = self.channels.get(&(access.owner, user)).is_some_and(|channel| !channel.is_empty());
+        if on_the_way || self.rng.chance(500) {
+            return Transfer::NoRoom;
+        }
+        if self.options.one_sided == Manner::Whim && self.rng.chance(100) {
+            return Transfer::Refused;
+        }
+        self.carry_out(user, access);
+        Transfer::Done
     }
 
     fn carry_out(&self, user: Peer, Access { owner, key, at, what }: Access) {
@@ -271,13 +290,13 @@ impl World {
         let ours = what.memory();
         let theirs = memory.slice(at as usize, ours.len());
         let needed = match what {
-            OneSided::Get(_) => Rights::Get,
+            OneSided::Get(_) | OneSided::Take(_) => Rights::Get,
             OneSided::Put(_) => Rights::Put,
             OneSided::Atomic(..) => Rights::All,
         };
         assert!(rights == needed || rights == Rights::All, "memory registered for {rights:?} is used for {needed:?}");
         match what {
-            OneSided::Get(_) => ours.copy_from(theirs),
+            OneSided::Get(_) | OneSided::Take(_) => ours.copy_from(theirs),
             OneSided::Put(_) => theirs.copy_from(ours),
             OneSided::Atomic(atomic, _) => {
                 let mut word = [0; 8];

@@ -148,6 +148,29 @@ fn laps_are_lengthened_while_frames_of_the_last_one_are_read() {
     assert!(WENT_ON.load(std::sync::atomic::Ordering::Relaxed), "they never were");
 }
 
+/// What a large message is read from: by the producer for its pieces, by a consumer that takes what is missing,
+/// and written by its owner when it has been sent.
+#[test]
+fn nobody_reads_a_message_that_is_complete() {
+    loom::model(|| {
+        let (mut producer, mut consumer, _bytes) = ring(LINES);
+        let data = Arc::new(UnsafeCell::new(()));
+        let theirs = data.clone();
+        let sender = thread::spawn(move || {
+            let Some(claim) = producer.claim().unwrap() else { return false };
+            assert!(push(&mut producer, 1, 8));
+            theirs.with(|_| ());
+            drop(claim);
+            theirs.with_mut(|_| ());
+            true
+        });
+        let taken = consumer.claim().map(|_claim| data.with(|_| ())).is_some();
+        let pushed = sender.join().unwrap();
+        assert_eq!(take(&mut consumer).is_some(), pushed);
+        assert!(consumer.claim().is_some() && (taken || pushed), "a claim is left");
+    });
+}
+
 #[test]
 fn whoever_sleeps_for_a_frame_is_woken() {
     loom::model(|| {

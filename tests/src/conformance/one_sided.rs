@@ -59,7 +59,7 @@ fn begin<T: Transport>(transport: &mut T, region: &Region, at: usize, what: OneS
         Transfer::Done => Some(true),
         Transfer::Started => Some(false),
         Transfer::NoRoom => None,
-        Transfer::Refused => panic!("a one-sided transfer is refused"),
+        Transfer::Refused | Transfer::Together => panic!("a one-sided transfer is refused"),
     }
 }
 
