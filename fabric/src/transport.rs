@@ -300,6 +300,10 @@ pub trait Transport {
         self.post(peer, header, len, fill)
     }
 
+    /// Says that several frames to `peer` are posted now, one after another without a `poll`, until it is
+    /// told that there are no `more`: a device may put them together. Those posted are on their way only then.
+    fn gather(&mut self, _peer: Peer, _more: bool) {}
+
     /// Hands everything that has arrived (up to a bound of the transport's
     /// choice) to the sink; true if there was anything.
     fn poll(&mut self, sink: &mut impl Sink) -> bool;

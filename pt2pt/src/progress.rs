@@ -60,8 +60,23 @@ impl<T: Transport> Engine<T> {
 
     /// Queued frames in their order, then pieces of data.
     fn flush(&mut self, slot: usize) -> Result<bool, Lost> {
+        let waiting = self.protocol.peers.at(slot);
+        let (peer, several) = (waiting.peer, waiting.queue.len() > 1);
+        waiting.blocked = false;
+        if several {
+            self.transport.gather(peer, true);
+        }
+        let moved = self.flush_queue(slot);
+        if several {
+            self.transport.gather(peer, false);
+        }
+        let moved = moved?;
+        if self.protocol.peers.at(slot).blocked { Ok(moved) } else { Ok(self.push(slot)? | moved) }
+    }
+
+    /// Queued frames, until there is no room for the next.
+    fn flush_queue(&mut self, slot: usize) -> Result<bool, Lost> {
         let mut moved = false;
-        self.protocol.peers.at(slot).blocked = false;
         while let Some(&frame) = self.protocol.peers.at(slot).queue.front() {
             if self.post_frame(slot, frame)? == Post::NoRoom {
                 self.protocol.peers.at(slot).blocked = true;
@@ -70,7 +85,7 @@ impl<T: Transport> Engine<T> {
             self.protocol.peers.at(slot).queue.pop_front();
             moved = true;
         }
-        Ok(self.push(slot)? | moved)
+        Ok(moved)
     }
 
     fn post_frame(&mut self, slot: usize, frame: Frame) -> Result<Post, Lost> {

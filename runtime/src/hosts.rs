@@ -103,6 +103,12 @@ impl Transport for Hosts {
         }
     }
 
+    fn gather(&mut self, peer: Peer, more: bool) {
+        if !self.here.contains(&peer.0) {
+            self.far.gather(peer, more);
+        }
+    }
+
     #[inline(never)]
     fn poll(&mut self, sink: &mut impl Sink) -> bool {
         let near = self.near.as_mut().is_some_and(|near| near.poll(sink));

@@ -66,6 +66,12 @@ impl Transport for Routes {
         }
     }
 
+    fn gather(&mut self, peer: Peer, more: bool) {
+        if let Routes::Hosts(hosts) = self {
+            hosts.gather(peer, more);
+        }
+    }
+
     #[inline]
     fn poll(&mut self, sink: &mut impl Sink) -> bool {
         match self {

@@ -128,14 +128,18 @@ fn one_connection_at_a_time() {
 #[test]
 fn storms() {
     let Some(devices) = devices() else { return };
+    let mut gathered = 0;
     for seed in seed()..seed() + 4 {
         let rendezvous = [Rendezvous::Read, Rendezvous::Write][seed as usize % 2];
         let (credits, ring_after) = ([4, 8, 32][seed as usize % 3], [64, 0][seed as usize / 2 % 2]);
         let settings = Settings { credits, ring_after, rendezvous, ..Settings::default() };
         let mut job = Job::new("storms", seed, transports(&devices, 4, &settings));
         storm(&mut job, &Weather::default());
+        gathered += (0..4).map(|rank| job.engine(rank).transport().frames_gathered()).sum::<u64>();
         job.end();
     }
+    println!("{gathered} frames went with others");
+    assert!(gathered > 0, "each frame went alone");
 }
 
 #[test]
@@ -276,6 +280,7 @@ fn several_rails() {
 #[test]
 fn connections_that_break() {
     let Some(devices) = devices() else { return };
+    let mut gathered = 0;
     for seed in seed()..seed() + 6 {
         let ranks = [2, 4][seed as usize % 2];
         let rendezvous = [Rendezvous::Write, Rendezvous::Read][seed as usize / 3 % 2];
@@ -296,8 +301,11 @@ fn connections_that_break() {
             println!("{} frames written", written(&mut job, ranks, |shaky| &shaky.inner));
         }
         assert!(broken >= 3, "hardly a connection was broken: {broken}");
+        gathered += (0..ranks).map(|rank| job.engine(rank).transport().inner.frames_gathered()).sum::<u64>();
         job.end();
     }
+    println!("{gathered} frames went with others");
+    assert!(gathered > 0, "each frame went alone");
 }
 
 /// What a rank hears of a peer that ends without a word.

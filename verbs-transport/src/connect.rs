@@ -13,6 +13,7 @@ use fabric::{Limits, Lost, Peer};
 use rustc_hash::FxHashMap;
 
 use crate::bell::{Bell, random_psn};
+use crate::bundle::{self, Bundle};
 use crate::device::Port;
 use crate::handshake::{Actions, Heard, Phase};
 use crate::hello::{Door, Hello, Kind};
@@ -105,6 +106,9 @@ pub struct VerbsTransport {
     pub(crate) period: u64,
     /// Frames that were written.
     pub(crate) written: u64,
+    /// Frames that are put together now, and how many were.
+    pub(crate) bundle: Bundle,
+    pub(crate) gathered: u64,
     /// Pairs that had no room when last asked.
     pub(crate) starved: Vec<u32>,
     /// For the sink, with the next poll.
@@ -162,8 +166,9 @@ impl VerbsTransport {
         let cq = Cq::new(&channel, room).map_err(step("making a completion queue"))?;
         let srq = Srq::new(&pd, most * (credits + SPARE) + IDLE).map_err(step("making a shared receive queue"))?;
         let frame = settings.eager_max + PREFIX;
-        let receives = Pool::new(&pd, FRONT + frame, most * (credits + SPARE) + IDLE);
-        let long = Pool::new(&pd, LEAD + FRONT + frame, most.min(64) * credits);
+        let message = bundle::longest(frame);
+        let receives = Pool::new(&pd, message, most * (credits + SPARE) + IDLE);
+        let long = Pool::new(&pd, LEAD + message, most.min(64) * credits);
         let short = Pool::new(&pd, SHORT, most.min(64) * credits);
         let notes = Pool::new(&pd, PREFIX, most * EXTRA);
         let rings = Pool::open(&pd, ring::bytes(credits), settings.rings.min(most));
@@ -206,6 +211,8 @@ impl VerbsTransport {
             held: Vec::new(),
             period: 0,
             written: 0,
+            bundle: Bundle::Closed,
+            gathered: 0,
             starved: Vec::new(),
             outcomes: Vec::new(),
             losses: Vec::new(),

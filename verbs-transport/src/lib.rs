@@ -6,6 +6,7 @@
 //!   through the `bell`
 //! - `post`, `poll` and `one_sided` are what runs for each message; `pair` is what they share,
 //!   `memory` the registered slots
+//! - `bundle` puts frames that had to wait into one message
 //! - `ring` is how short frames are written into the receiver's memory, `written` does it
 //! - `registration` keeps registrations of the user's memory as long as `watch` proves that it stays
 //! - `wake` sleeps and wakes; `rails` puts several ports together
@@ -17,6 +18,7 @@
 #![deny(unsafe_code)] // allowed in `ibv`, `memory`, `post` and `watch`
 
 mod bell;
+mod bundle;
 mod connect;
 pub mod device;
 mod handshake;

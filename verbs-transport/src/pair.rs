@@ -1,7 +1,7 @@
 //! What is known of a peer that was talked to: its queue pair, the numbers of both
 //! directions, and what is under way.
 //!
-//! Invariants: `retained` holds the frames `acked .. next`, in order; `used` requests are
+//! Invariants: `retained` holds the frames `acked .. next`, in order, and of its first message perhaps some before; `used` requests are
 //! in the send queue and `signaled` has one entry for each that will complete by itself.
 
 use std::collections::VecDeque;
@@ -25,11 +25,14 @@ pub(crate) const AT_ONCE: usize = 16;
 /// Receives for each peer beside those for its frames: notes.
 pub(crate) const SPARE: u32 = 7;
 
-/// A frame that was sent and is not consumed.
+/// A message of a frame or several that was sent, and is not consumed to its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     pub(crate) slot: u32,
     pub(crate) bytes: u32,
+    /// Number of its first frame, and how many it has.
+    pub(crate) first: u32,
+    pub(crate) frames: u32,
 }
 
 /// A request that completes by itself.
@@ -190,12 +193,14 @@ impl Pair {
     #[inline]
     pub(crate) fn acknowledge(&mut self, consumed: u32, mut free: impl FnMut(u32)) -> Result<(), Impossible> {
         let more = consumed.wrapping_sub(self.acked);
-        if more as usize > self.retained.len() {
+        if more > self.next.wrapping_sub(self.acked) {
             // Told again, by a message that was overtaken; or nonsense.
             return if (more as i32) < 0 { Ok(()) } else { Err(Impossible) };
         }
-        for held in self.retained.drain(..more as usize) {
+        let is_over = |held: &Held| consumed.wrapping_sub(held.first.wrapping_add(held.frames)) as i32 >= 0;
+        while let Some(held) = self.retained.front().filter(|held| is_over(held)) {
             free(held.slot);
+            self.retained.pop_front();
         }
         if more > 0 {
             (self.acked, self.asked_for_credit, self.breaks, self.broke_at) = (consumed, false, 0, None);
@@ -237,7 +242,8 @@ mod tests {
     fn pair(acked: u32, under_way: u32) -> Pair {
         let mut pair = Pair::new(Peer(1), Instant::now());
         (pair.acked, pair.next) = (acked, acked.wrapping_add(under_way));
-        pair.retained = (0..under_way).map(|slot| Held { slot, bytes: 48 }).collect();
+        let held = |slot| Held { slot, bytes: 48, first: acked.wrapping_add(slot), frames: 1 };
+        pair.retained = (0..under_way).map(held).collect();
         pair
     }
 
@@ -253,6 +259,22 @@ mod tests {
         assert!(pair.acknowledge(4, |_| ()).is_err());
         pair.acknowledge(3, |_| ()).unwrap();
         assert!(pair.retained.is_empty());
+    }
+
+    #[test]
+    fn a_message_of_several_frames_is_kept_until_the_last_is_consumed() {
+        let mut pair = pair(u32::MAX, 1);
+        pair.retained.push_back(Held { slot: 1, bytes: 200, first: 0, frames: 3 });
+        pair.retained.push_back(Held { slot: 2, bytes: 48, first: 3, frames: 1 });
+        pair.next = 4;
+        let mut freed = Vec::new();
+        pair.acknowledge(2, |slot| freed.push(slot)).unwrap();
+        assert_eq!((freed.as_slice(), pair.acked), ([0].as_slice(), 2));
+        assert!(pair.acknowledge(5, |_| ()).is_err());
+        pair.acknowledge(3, |slot| freed.push(slot)).unwrap();
+        assert_eq!(freed, [0, 1]);
+        pair.acknowledge(4, |slot| freed.push(slot)).unwrap();
+        assert_eq!((freed.as_slice(), pair.retained.len()), ([0, 1, 2].as_slice(), 0));
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use fabric::{Header, Sink};
 
-use crate::connect::{BATCH, FRONT, PREFIX, VerbsTransport, mark};
+use crate::bundle;
+use crate::connect::{BATCH, PREFIX, VerbsTransport, mark};
 use crate::ibv::layout::{wc_status, wc_status::WR_FLUSH_ERR};
 use crate::ibv::{Qp, Wc};
 use crate::pair::Pair;
@@ -119,7 +120,7 @@ impl VerbsTransport {
         let Some(([number, consumed], frame)) = prefix(message) else {
             return self.nonsense(at, "a message is too short");
         };
-        let is_note = frame.is_empty();
+        let (is_note, is_several) = (frame.is_empty(), bundle::is_one(frame));
         if let Err(why) = self.credit(at, consumed) {
             return self.nonsense(at, why);
         }
@@ -131,6 +132,9 @@ impl VerbsTransport {
                 self.debts.push(at as u32);
             }
             return number == note::STOPPED && self.peer_has_stopped(at, completion.qp_num, sink);
+        }
+        if is_several {
+            return self.take_bundle(at, slot, completion.byte_len as usize, number, sink);
         }
         let mut heard = false;
         if number != pair.consumed {
@@ -229,7 +233,7 @@ impl VerbsTransport {
     /// Posts receives again.
     #[inline]
     pub(crate) fn post_empty(&mut self) {
-        let len = self.receives.slot_bytes().min(FRONT + self.limits.frame);
+        let len = self.receives.slot_bytes().min(bundle::longest(self.limits.frame));
         for some in self.empty.chunks(BATCH) {
             let mut list = [(0, crate::ibv::Sge::default()); BATCH];
             for (place, &slot) in list.iter_mut().zip(some) {

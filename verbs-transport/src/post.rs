@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use fabric::{Header, Lost, Peer, Post, Slot};
 
+use crate::bundle::Bundle;
 use crate::connect::{FRONT, PREFIX, VerbsTransport, mark};
 use crate::ibv::layout::send_flags;
 use crate::ibv::{Destination, Sge, Work};
@@ -16,7 +17,7 @@ use crate::ring::{self, LEAD};
 /// How long a peer is called that has not got everything when the process ends.
 const CALL_AT_THE_END: Duration = Duration::from_secs(5);
 /// Marks a slot of the pool of long ones.
-const LONG: u32 = 1 << 31;
+pub(crate) const LONG: u32 = 1 << 31;
 
 /// What a message of the prefix alone says in place of its number.
 pub(crate) mod note {
@@ -48,6 +49,16 @@ impl VerbsTransport {
         let Some(at) = self.place(peer).filter(|&at| self.pairs[at].has_room(self.depth)) else {
             return self.no_room(peer);
         };
+        if self.bundle != Bundle::Closed {
+            if self.has_place_in_bundle(at, len) {
+                self.put_into_bundle(at, header, len, fill);
+                return Ok(Post::Sent);
+            }
+            // The last one may have found the connection broken.
+            if !self.pairs[at].is_ready() {
+                return self.no_room(peer);
+            }
+        }
         let bytes = FRONT + len;
         let Some(slot) = self.take_slot(bytes) else { return self.no_slot(at) };
         let is_written = slot & LONG == 0 && self.may_write(at);
@@ -68,7 +79,7 @@ impl VerbsTransport {
         pair.told = pair.consumed;
         pair.next = number.wrapping_add(1);
         (pair.used_at, pair.starved) = (self.polls, false);
-        let held = Held { slot, bytes: bytes as u32 };
+        let held = Held { slot, bytes: bytes as u32, first: number, frames: 1 };
         pair.retained.push_back(held);
         let posted = match is_written {
             true => {
@@ -219,7 +230,7 @@ impl VerbsTransport {
 
 /// The memory of a frame that is sent.
 #[inline]
-fn sge(long: &Pool, short: &Pool, held: &Held) -> Sge {
+pub(crate) fn sge(long: &Pool, short: &Pool, held: &Held) -> Sge {
     let place = match held.slot & LONG {
         0 => short.sge(held.slot, LEAD),
         _ => long.sge(held.slot & !LONG, LEAD),

@@ -266,6 +266,10 @@ impl Transport for Rails {
         self.first.post(peer, header, len, fill)
     }
 
+    fn gather(&mut self, peer: Peer, more: bool) {
+        self.first.gather(peer, more);
+    }
+
     #[inline]
     fn poll(&mut self, sink: &mut impl Sink) -> bool {
         if self.others.is_empty() { self.first.poll(sink) } else { self.poll_all(sink) }

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use fabric::{Lost, Peer};
 
+use crate::bundle::Bundle;
 use crate::connect::{PAUSE, Retired, VerbsTransport};
 use crate::handshake::Phase;
 use crate::hello::{Hello, Kind};
@@ -50,6 +51,10 @@ impl VerbsTransport {
     /// Takes a pair's queue pair out of service; what has arrived on it still counts.
     pub(crate) fn retire(&mut self, at: usize) {
         self.give_up_atomics(at);
+        if matches!(self.bundle, Bundle::Open(it) | Bundle::Empty(it) if it == at) {
+            // It goes with all else that is retained.
+            self.bundle = Bundle::Closed;
+        }
         let notes = &mut self.notes;
         let qp = self.pairs[at].disconnect(|slot| notes.put(slot));
         if let Some(qp) = qp {

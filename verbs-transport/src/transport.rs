@@ -17,6 +17,10 @@ impl Transport for VerbsTransport {
         self.post_frame(peer, header, len, fill)
     }
 
+    fn gather(&mut self, peer: Peer, more: bool) {
+        self.gather_frames(peer, more);
+    }
+
     #[inline]
     fn poll(&mut self, sink: &mut impl Sink) -> bool {
         self.poll_queue(sink)

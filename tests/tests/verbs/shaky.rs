@@ -28,6 +28,10 @@ impl<T: Transport> Transport for Shaky<T> {
         self.inner.post(peer, header, len, fill)
     }
 
+    fn gather(&mut self, peer: Peer, more: bool) {
+        self.inner.gather(peer, more);
+    }
+
     fn poll(&mut self, sink: &mut impl Sink) -> bool {
         if self.every > 0 && self.rng.below(self.every) == 0 {
             (self.interrupt)(&mut self.inner, Peer(self.rng.below(self.ranks.into()) as u32));
