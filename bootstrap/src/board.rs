@@ -26,7 +26,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous};
 use serde::{Deserialize, Serialize};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"Verbena\x01");
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const PAGE: u64 = 4096;
 
 /// The board of one host, mapped into this process.
@@ -54,7 +54,9 @@ pub struct Entry {
     state: AtomicU32,
     call: AtomicU32,
     rank: AtomicU32,
+    awaited: AtomicU32,
     peer: AtomicI32,
+    world_rank: AtomicI32,
     tag: AtomicI32,
     comm_size: AtomicU32,
     outer: AtomicU32,
@@ -81,17 +83,72 @@ pub enum State {
 /// What a rank waits for inside a call. Fields that say nothing are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
+    /// What of the other side.
+    pub awaited: Awaited,
     /// Rank of the other side in the communicator; `None` for any or several.
     pub peer: Option<i32>,
-    /// The tag; `None` for any.
+    /// Its rank in MPI_COMM_WORLD.
+    pub world_rank: Option<i32>,
+    /// The tag; `None` for any. Of a collective, which one of its communicator it is.
     pub tag: Option<i32>,
     /// Context id of the communicator.
     pub context: u64,
     /// Number of ranks in the communicator.
     pub comm_size: u32,
-    /// When the wait began: nanoseconds of the monotonic clock, 0 if not known.
+    /// Since when nothing has come that the rank could go on with: nanoseconds of the monotonic
+    /// clock, never 0.
     pub since: u64,
 }
+
+/// The kinds of things to wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Awaited {
+    /// The rank did not say.
+    #[default]
+    Something,
+    /// A message from the other side.
+    Message,
+    /// The rest of a message from the other side.
+    Rest,
+    /// That the other side takes a message.
+    Taking,
+    /// The other side's part of a collective operation, by its number on the wire.
+    Collective(u8),
+}
+
+impl Awaited {
+    fn to_raw(self) -> u32 {
+        match self {
+            Awaited::Something => 0,
+            Awaited::Message => 1,
+            Awaited::Taking => 2,
+            Awaited::Rest => 3,
+            Awaited::Collective(kind) => 256 | u32::from(kind),
+        }
+    }
+
+    fn from_raw(raw: u32) -> Awaited {
+        match raw {
+            1 => Awaited::Message,
+            2 => Awaited::Taking,
+            3 => Awaited::Rest,
+            256..512 => Awaited::Collective(raw as u8),
+            _ => Awaited::Something,
+        }
+    }
+}
+
+/// The time now, as in [`Waiting::since`]. By libc: rustix reads the vDSO itself, which is not there under
+/// valgrind.
+pub fn clock() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` outlives the call, which writes nothing else. This clock exists everywhere.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// The context id of MPI_COMM_WORLD.
+pub const WORLD_CONTEXT: u64 = 1;
 
 /// What the launcher reads of a rank, at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -226,7 +283,9 @@ impl Entry {
             state: AtomicU32::new(0),
             call: AtomicU32::new(0),
             rank: AtomicU32::new(0),
+            awaited: AtomicU32::new(0),
             peer: AtomicI32::new(0),
+            world_rank: AtomicI32::new(0),
             tag: AtomicI32::new(0),
             comm_size: AtomicU32::new(0),
             outer: AtomicU32::new(0),
@@ -265,17 +324,19 @@ impl Entry {
 
     /// Records what the current call waits for. For the slow path only.
     pub fn wait_for(&self, waiting: &Waiting) {
+        self.awaited.store(waiting.awaited.to_raw(), Relaxed);
         self.peer.store(waiting.peer.unwrap_or(i32::MIN), Relaxed);
+        self.world_rank.store(waiting.world_rank.unwrap_or(i32::MIN), Relaxed);
         self.tag.store(waiting.tag.unwrap_or(i32::MIN), Relaxed);
         self.context.store(waiting.context, Relaxed);
-        self.since.store(waiting.since, Relaxed);
-        // Last: a size of zero says that there is nothing to read.
         self.comm_size.store(waiting.comm_size, Relaxed);
+        // Last: zero says that there is nothing to read.
+        self.since.store(waiting.since, Relaxed);
     }
 
     /// Records that the wait is over.
     pub fn wait_is_over(&self) {
-        self.comm_size.store(0, Relaxed);
+        self.since.store(0, Relaxed);
     }
 
     /// Records how far the rank is in its life.
@@ -316,20 +377,21 @@ impl Entry {
     /// Everything at once. The fields are read one after the other, while the
     /// rank runs on: good enough to explain, not to decide.
     pub fn snapshot(&self) -> Snapshot {
-        let comm_size = self.comm_size.load(Relaxed);
-        let named = |value: i32| Some(value).filter(|value| *value != i32::MIN);
+        let named = |value: &AtomicI32| Some(value.load(Relaxed)).filter(|value| *value != i32::MIN);
         let waiting = Waiting {
-            peer: named(self.peer.load(Relaxed)),
-            tag: named(self.tag.load(Relaxed)),
-            context: self.context.load(Relaxed),
-            comm_size,
             since: self.since.load(Relaxed),
+            awaited: Awaited::from_raw(self.awaited.load(Relaxed)),
+            peer: named(&self.peer),
+            world_rank: named(&self.world_rank),
+            tag: named(&self.tag),
+            context: self.context.load(Relaxed),
+            comm_size: self.comm_size.load(Relaxed),
         };
         Snapshot {
             pid: self.pid.load(Relaxed),
             state: self.state(),
             call: self.call.load(Relaxed),
-            waiting: (comm_size != 0).then_some(waiting),
+            waiting: (waiting.since != 0).then_some(waiting),
         }
     }
 }
@@ -392,7 +454,9 @@ mod tests {
         let launcher = Board::create(3, 42).unwrap();
         let rank = Board::attach(launcher.file().unwrap().try_clone_to_owned().unwrap()).unwrap();
         assert_eq!((rank.local_size(), rank.job()), (3, 42));
-        let waiting = Waiting { peer: Some(7), tag: None, context: 4, comm_size: 8, since: 1 };
+        let (peer, world_rank, tag) = (Some(7), Some(9), None);
+        let awaited = Awaited::Collective(3);
+        let waiting = Waiting { awaited, peer, world_rank, tag, context: 4, comm_size: 8, since: 1 };
         let entry = rank.entry(2);
         entry.claim(99).unwrap();
         assert_eq!(entry.claim(100), Err(99));

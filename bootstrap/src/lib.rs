@@ -20,5 +20,5 @@ mod inherited;
 mod job;
 mod managers;
 
-pub use board::{Board, Entry, State, Waiting};
+pub use board::{Awaited, Board, Entry, State, WORLD_CONTEXT, Waiting};
 pub use job::{BootstrapError, Job, Secret, random};

@@ -46,6 +46,19 @@ pub struct CollectiveId {
     generation: u32,
 }
 
+/// What a collective waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// The operation.
+    pub kind: CollectiveKind,
+    /// Which collective of its communicator it is.
+    pub sequence: i32,
+    /// The context id on the wire.
+    pub context: u64,
+    /// The first whose part is missing.
+    pub member: Option<Peer>,
+}
+
 /// What [`Active::advance`] came to.
 #[must_use]
 pub enum Advance {
@@ -215,6 +228,16 @@ impl Active {
             State::Over(result) => Some(result),
             _ => None,
         }
+    }
+
+    /// What a collective that is not over waits for, for reports.
+    pub fn awaited<T: Transport>(&self, id: CollectiveId, engine: &Engine<T>) -> Option<Awaited> {
+        self.find(id).map(|running| Awaited {
+            kind: running.plan.collective().kind,
+            sequence: running.sequence,
+            context: running.plan.context(),
+            member: running.awaited_member(engine),
+        })
     }
 
     /// Lets it end by itself; nobody asks for its result (MPI_Request_free).
@@ -409,6 +432,16 @@ impl Running {
             Meet::Arrive | Meet::Speak => true,
             Meet::Close => arena.is_closed(self.meeting),
         }
+    }
+
+    fn awaited_member<T: Transport>(&self, engine: &Engine<T>) -> Option<Peer> {
+        let message = self.open.iter().find_map(|&request| engine.awaited(request));
+        if let Some(message) = message {
+            return message.peer.or_else(|| self.plan.peer(Member::from_wire(message.source?)));
+        }
+        let arena = self.plan.arena()?;
+        let is_missing = |member: &Member| arena.call_of(self.meeting, member.rank()).is_none();
+        self.plan.peer(self.plan.others().find(is_missing)?)
     }
 
     /// A message of this very collective comes from a member that is in another one, or

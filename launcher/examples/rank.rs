@@ -6,9 +6,9 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::exit;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use bootstrap::{Job, State, Waiting};
+use bootstrap::{Awaited, Job, State, WORLD_CONTEXT, Waiting};
 use fabric::calls::Call;
 
 fn main() {
@@ -42,11 +42,13 @@ fn act(verb: &str, value: &str, job: Option<&Job>) {
     match verb {
         "call" => mpi().entry().enter(Call::all().find(|call| call.name() == value).unwrap().index()),
         "wait" => mpi().entry().wait_for(&Waiting {
+            awaited: Awaited::Message,
             peer: Some(value.parse().unwrap()),
+            world_rank: Some(value.parse().unwrap()),
             tag: None,
-            context: 2,
+            context: WORLD_CONTEXT,
             comm_size: mpi().size,
-            since: 0,
+            since: bootstrap::board::clock(),
         }),
         "finalizing" => mpi().finalizing(),
         "finalize" => mpi().finalized(),
@@ -60,6 +62,10 @@ fn act(verb: &str, value: &str, job: Option<&Job>) {
         "who" => println!("{} of {} running={}", mpi().rank, mpi().size, mpi().entry().state() == State::Running),
         "print" => println!("{value}"),
         "sleep" => std::thread::sleep(Duration::from_secs_f64(value.parse().unwrap())),
+        "compute" => {
+            let end = Instant::now() + Duration::from_secs_f64(value.parse().unwrap());
+            while Instant::now() < end {}
+        }
         "exit" => exit(value.parse().unwrap()),
         // In a shell, since Rust has a handler for some signals.
         "kill" => {

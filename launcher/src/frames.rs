@@ -25,7 +25,7 @@ use crate::hosts::Share;
 use crate::options::Settings;
 
 /// The version of these messages.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Bytes in one message at most: environments may be large.
 pub const LIMIT: usize = 16 << 20;
 /// Bytes of output or input in one message.
@@ -117,6 +117,8 @@ pub enum FromHost {
     },
     /// Ranks are in MPI that would wait for the missing one.
     WouldWait,
+    /// All ranks here wait and none gets any further, or (false) they go on after that.
+    Stands(bool),
     /// The answer to `Beat`.
     Beat,
     /// A line for the user.

@@ -5,8 +5,9 @@
 //! what to run, [`start`] opens the board, sockets and pipes and starts the
 //! ranks ([`spawn`]), [`job`] watches them until the end. While it watches,
 //! [`output`] and [`input`] carry bytes, [`fate`] decides what a death or an
-//! abort means for the job, [`report`] finds the words, [`orphans`] finds the
-//! processes that ranks left behind.
+//! abort means for the job, [`report`] finds the words, `stall` notices that no rank
+//! gets any further and `waits` who waits for whom, [`orphans`] finds the processes that ranks
+//! left behind.
 //!
 //! Over several hosts ([`hosts`]) `mpiexec` starts nothing itself: a [`daemon`] on each
 //! host runs the same [`job`] for its share of the ranks, and [`across`] brings
@@ -35,5 +36,8 @@ mod pulse;
 pub mod report;
 pub mod signals;
 pub mod spawn;
+mod stall;
 pub mod start;
 pub mod store;
+mod system;
+mod waits;

@@ -27,6 +27,9 @@ pub const AGENT: &str = "ssh";
 /// How long a host may say nothing unless `--dead-after` says otherwise.
 pub const DEAD_AFTER: Duration = Duration::from_secs(10);
 
+/// How long no rank gets any further before that is said, unless `--stall-timeout` says otherwise.
+pub const STALL_AFTER: Duration = Duration::from_secs(60);
+
 /// The exit code of wrong use, as usual.
 pub const WRONG_USE: u8 = 2;
 
@@ -58,6 +61,8 @@ pub struct Settings {
     pub report_bindings: bool,
     /// Time after which the job is ended.
     pub timeout: Option<Duration>,
+    /// Time without any progress after which that is said, if not [`STALL_AFTER`]; zero for never.
+    pub stall_timeout: Option<Duration>,
     /// Silence after which a host is lost, if not [`DEAD_AFTER`].
     pub dead_after: Option<Duration>,
     /// A file of knobs.
@@ -70,6 +75,13 @@ pub struct Settings {
     /// What starts our daemon on a host, if not [`AGENT`].
     #[serde(skip)]
     pub agent: Option<String>,
+}
+
+impl Settings {
+    /// How long no rank gets any further before that is said; `None`: it is never.
+    pub fn stall_after(&self) -> Option<Duration> {
+        Some(self.stall_timeout.unwrap_or(STALL_AFTER)).filter(|time| !time.is_zero())
+    }
 }
 
 /// One program and its ranks.
@@ -120,6 +132,7 @@ enum Id {
     MapBy,
     ReportBindings,
     Timeout,
+    StallTimeout,
     Config,
     Set,
     Hosts,
@@ -161,6 +174,12 @@ const OPTIONS: &[(&str, &[Spec])] = &[
             spec(Id::Environment, &["genv"], &["NAME", "VALUE"], "set a variable for all ranks"),
             spec(Id::Export, &["x"], &["NAME[=VALUE]"], "the same, or pass NAME on (all are passed on anyway)"),
             spec(Id::Timeout, &["timeout"], &["SECONDS"], "then end the job, saying what each rank did; exit code 124"),
+            spec(
+                Id::StallTimeout,
+                &["stall-timeout"],
+                &["SECONDS"],
+                "say what ranks wait for if none moves for so long; default: 60",
+            ),
             spec(Id::Config, &["config"], &["FILE"], "read knobs from a TOML file"),
             spec(Id::Set, &["set"], &["NAME=VALUE"], "set one knob; `verbena config` lists them"),
         ],
@@ -312,6 +331,11 @@ fn apply(id: Id, word: &str, values: Vec<String>, section: &mut Section, setting
         Id::ReportBindings => settings.report_bindings = true,
         Id::DeadAfter => settings.dead_after = Some(seconds(word, &next())?),
         Id::Timeout => settings.timeout = Some(seconds(word, &next())?),
+        Id::StallTimeout => {
+            let value = next();
+            let never = value.parse() == Ok(0.0);
+            settings.stall_timeout = Some(if never { Duration::ZERO } else { seconds(word, &value)? });
+        }
         Id::Config => settings.config = Some(next()),
         Id::Set => settings.set.push(next()),
         Id::Hosts => settings.hosts.extend(hosts::list(&next())?),

@@ -7,6 +7,8 @@
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, set_child_subreaper, waitid};
 
+use crate::system;
+
 /// Our children that are not ours to end.
 #[derive(Debug, Default)]
 pub struct Orphans {
@@ -44,15 +46,7 @@ fn children() -> Vec<Pid> {
     let me = getpid();
     let Ok(folder) = std::fs::read_dir("/proc") else { return Vec::new() };
     let pids = folder.filter_map(|entry| Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?));
-    pids.filter(|pid| parent(*pid) == Some(me)).collect()
-}
-
-/// The fourth field of /proc/PID/stat; the second may hold spaces and brackets.
-fn parent(pid: Pid) -> Option<Pid> {
-    let stat = std::fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
-    let mut fields = std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace();
-    Pid::from_raw(fields.nth(1)?.parse().ok()?)
+    pids.filter(|pid| system::parent(*pid) == Some(me)).collect()
 }
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
 //! The words for what happened: one readable line for a failure, a table of
-//! all ranks on request.
+//! all ranks on request, and what follows from it.
 
 use std::time::{Duration, Instant};
 
-use bootstrap::board::Snapshot;
-use bootstrap::{Board, State, Waiting};
+use bootstrap::board::{self, Snapshot};
+use bootstrap::{Awaited, Board, State, WORLD_CONTEXT, Waiting};
+use fabric::CollectiveKind;
 use fabric::calls::Call;
 
 use crate::fate::{Event, Exit};
-use crate::signals;
+use crate::{signals, waits};
 
 /// The name of an MPI call by its number on the board; `None` outside of MPI.
 fn call_name(call: u32) -> Option<&'static str> {
@@ -57,22 +58,24 @@ pub struct Line {
     pub exit: Option<Exit>,
 }
 
-/// What every rank of this host is doing, one line each, from rank `first` on.
+/// What every rank of this host is doing, one line each, from rank `first` on, and who waits for whom.
 pub fn table(board: &Board, first: u32, lines: &[Line], host: &str, started: Instant) -> String {
     let age = seconds(started.elapsed());
     let mut text = format!("{} on {host}, {age} after the start", count(lines.len()));
     text += "\n   rank      pid  state       call and what it waits for";
-    for (rank, line) in lines.iter().enumerate() {
-        let seen = board.entry(rank as u32).snapshot();
+    let seen: Vec<Snapshot> = (0..lines.len()).map(|rank| board.entry(rank as u32).snapshot()).collect();
+    for (rank, (line, seen)) in lines.iter().zip(&seen).enumerate() {
         let pid = if seen.pid == 0 { line.pid } else { seen.pid };
         let (state, doing) = match line.exit {
             Some(Exit::Code(code)) => ("exited", format!("with code {code}")),
             Some(Exit::Signal(signal)) => ("killed", format!("by signal {signal} ({})", signals::name(signal))),
-            None => (state_name(seen.state), doing(&seen)),
+            None => (state_name(seen.state), doing(seen)),
         };
         let rank = first as usize + rank;
         text += format!("\n{rank:>7}  {pid:>7}  {state:<10}  {doing}").trim_end();
     }
+    let ends: Vec<Option<Exit>> = lines.iter().map(|line| line.exit).collect();
+    waits::conclusions(first, &seen, &ends).iter().for_each(|line| text += &format!("\n{line}"));
     text
 }
 
@@ -87,7 +90,7 @@ fn state_name(state: State) -> &'static str {
 
 fn doing(seen: &Snapshot) -> String {
     match (call_name(seen.call), seen.waiting) {
-        (Some(call), Some(waiting)) => format!("{call}, {}", waits_for(&waiting)),
+        (Some(call), Some(waiting)) => format!("{call}{}", waits_for(&waiting)),
         (Some(call), None) => call.to_owned(),
         (None, _) if seen.state == State::Running => "computing".into(),
         (None, _) => String::new(),
@@ -95,17 +98,31 @@ fn doing(seen: &Snapshot) -> String {
 }
 
 fn waits_for(waiting: &Waiting) -> String {
-    let peer = waiting.peer.map_or("any rank".into(), |peer| format!("rank {peer}"));
-    let tag = waiting.tag.map_or("any tag".into(), |tag| format!("tag {tag}"));
-    let since = match waiting.since {
-        0 => String::new(),
-        since => {
-            let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-            let now = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
-            format!(", for {}", seconds(Duration::from_nanos(now.saturating_sub(since))))
+    let Waiting { awaited, peer, world_rank, tag, context, comm_size, since } = *waiting;
+    let comm = match context {
+        WORLD_CONTEXT => "MPI_COMM_WORLD".into(),
+        context => format!("communicator {context} of {}", count(comm_size as usize)),
+    };
+    let tagged = tag.map_or("any tag".into(), |tag| format!("tag {tag}"));
+    let number = tag.unwrap_or(0);
+    let rank = match (world_rank, peer) {
+        (Some(rank), Some(peer)) if rank != peer => format!("rank {rank} (rank {peer} there)"),
+        (Some(rank), _) => format!("rank {rank}"),
+        (None, Some(peer)) => format!("rank {peer} of the communicator"),
+        (None, None) => "any rank".into(),
+    };
+    let what = match awaited {
+        Awaited::Something => String::new(),
+        Awaited::Message => format!(", for a message from {rank}, {tagged}, on {comm}"),
+        Awaited::Rest => format!(", for the rest of a message from {rank}, {tagged}, on {comm}"),
+        Awaited::Taking => format!(", for {rank} to receive a message, {tagged}, on {comm}"),
+        Awaited::Collective(kind) => {
+            let name = CollectiveKind::name(kind).unwrap_or("a collective");
+            format!(", for {rank} in {name}, collective number {number} on {comm}")
         }
     };
-    format!("{peer}, {tag}, communicator {} of {}{since}", waiting.context, count(waiting.comm_size as usize))
+    let waited = Duration::from_nanos(board::clock().saturating_sub(since));
+    format!("{what}, for {}", seconds(waited))
 }
 
 fn count(ranks: usize) -> String {
@@ -150,13 +167,18 @@ mod tests {
         let board = Board::create(3, 1).unwrap();
         board.entry(1).reach(State::Running);
         board.entry(1).enter(Call::Recv.index());
-        board.entry(1).wait_for(&Waiting { peer: Some(0), tag: None, context: 4, comm_size: 3, since: 0 });
+        let (awaited, peer, world_rank) = (Awaited::Message, Some(1), Some(0));
+        let waiting = Waiting { awaited, peer, world_rank, tag: None, context: 4, comm_size: 3, since: board::clock() };
+        board.entry(1).wait_for(&waiting);
         let line = |exit| Line { pid: 9, exit };
         let text = table(&board, 0, &[line(None), line(None), line(Some(Exit::Signal(9)))], "vm", Instant::now());
         let rows: Vec<&str> = text.lines().collect();
         assert_eq!(rows[0], "3 ranks on vm, 0.0 s after the start");
         assert_eq!(rows[2], "      0        9  not in MPI");
-        assert_eq!(rows[3], "      1        9  running     MPI_Recv, rank 0, any tag, communicator 4 of 3 ranks");
+        assert_eq!(
+            rows[3],
+            "      1        9  running     MPI_Recv, for a message from rank 0 (rank 1 there), any tag, on communicator 4 of 3 ranks, for 0.0 s"
+        );
         assert_eq!(rows[4], "      2        9  killed      by signal 9 (Killed)");
     }
 }

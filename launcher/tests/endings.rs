@@ -145,8 +145,27 @@ fn a_timeout_says_what_each_rank_did() {
     let rows: Vec<&str> = ran.err.lines().collect();
     assert!(rows[0].contains("--timeout"), "{ran:?}");
     assert!(rows[3].contains("not in MPI"), "{ran:?}");
-    assert!(rows[4].contains("running     MPI_Wait, rank 0, any tag"), "{ran:?}");
+    assert!(rows[4].contains("running     MPI_Wait, for a message from rank 0, any tag, on MPI_COMM_WORLD"), "{ran:?}");
     assert!(rows[5].contains("exited      with code 0"), "{ran:?}");
+}
+
+#[test]
+fn ranks_that_all_wait_are_reported_once_and_the_job_goes_on() {
+    let steps = "RANK init call=MPI_Recv 0:wait=1 1:wait=0 sleep=1.5 finalize";
+    let ran = mpiexec(&format!("--stall-timeout 0.4 -n 2 {steps}"));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let rows: Vec<&str> = ran.err.lines().collect();
+    assert_eq!((rows.len(), rows[5]), (6, "ranks 0 and 1 wait for each other"), "{ran:?}");
+    assert!(rows[0].contains("for 0.4 s (--stall-timeout)") && rows[3].contains("MPI_Recv, for a message from rank 1"));
+    // Not where one of them does not wait, or computes meanwhile, or nobody wants to hear of it.
+    let ran = mpiexec("--stall-timeout 0.4 -n 2 RANK init call=MPI_Recv 0:wait=1 sleep=1.5 finalize");
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let ran = mpiexec(
+        "--stall-timeout 0.4 -n 2 RANK init call=MPI_Recv 0:wait=1 1:wait=0 1:compute=1.5 0:sleep=1.5 finalize",
+    );
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let ran = mpiexec(&format!("--stall-timeout 0 -n 2 {steps}"));
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
 }
 
 #[test]

@@ -190,8 +190,22 @@ fn signals_reach_ranks_everywhere() {
 fn a_timeout_says_what_the_ranks_of_each_host_did() {
     let ran = mpiexec("a:1,b:1", "--timeout 0.6 RANK 1:init 1:call=MPI_Wait 1:wait=0 sleep=30");
     assert!(ran.code == 124 && ran.time < SOON, "{ran:?}");
-    assert!(ran.err.contains("      1  ") && ran.err.contains("running     MPI_Wait, rank 0, any tag"), "{ran:?}");
+    assert!(
+        ran.err.contains("      1  ") && ran.err.contains("running     MPI_Wait, for a message from rank 0, any tag"),
+        "{ran:?}"
+    );
     assert!(ran.err.contains("      0  ") && ran.err.contains("not in MPI"), "{ran:?}");
+}
+
+#[test]
+fn a_standstill_is_one_of_all_hosts() {
+    let steps = "RANK init call=MPI_Recv 0:wait=1 1:wait=0 sleep=2.5 finalize";
+    let ran = mpiexec("a:1,b:1", &format!("--stall-timeout 0.4 {steps}"));
+    let tables = ran.err.matches("what it waits for").count();
+    assert_eq!((ran.code, ran.err.matches("--stall-timeout").count(), tables), (0, 1, 2), "{ran:?}");
+    let steps = "RANK init call=MPI_Recv 0:wait=1 sleep=2.5 finalize";
+    let ran = mpiexec("a:1,b:1", &format!("--stall-timeout 0.4 {steps}"));
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
 }
 
 #[test]

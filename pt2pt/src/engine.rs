@@ -11,9 +11,9 @@ use fabric::{Lost, Peer, Region, Transport, WaitOn};
 use crate::eager::Arrived;
 use crate::fault::LateReady;
 use crate::matching::{Posted, Unexpected};
-use crate::message::Completion;
+use crate::message::{Awaited, Completion};
 use crate::peers::{Frame, Peers};
-use crate::requests::{RequestId, Requests, State};
+use crate::requests::{Request, RequestId, Requests, State};
 
 /// What can be chosen.
 #[derive(Clone, Copy, Debug)]
@@ -104,6 +104,11 @@ impl<T: Transport> Engine<T> {
     #[inline]
     pub fn finish(&mut self, id: RequestId) -> Option<Completion> {
         self.protocol.requests.finish(id)
+    }
+
+    /// What a request that is not over waits for; `None` when it is.
+    pub fn awaited(&self, id: RequestId) -> Option<Awaited> {
+        self.protocol.requests.find(id).and_then(Request::awaited)
     }
 
     /// A look at the outcome of a request that is over; it stays so.

@@ -40,5 +40,5 @@ mod send;
 
 pub use engine::{Engine, Settings};
 pub use fault::{CollectiveCall, Fault, LateReady};
-pub use message::{Completion, Envelope, MessageId, Mode, Pattern, Seen};
+pub use message::{Awaited, Completion, Envelope, MessageId, Mode, Pattern, Seen};
 pub use requests::RequestId;

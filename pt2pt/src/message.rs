@@ -1,7 +1,7 @@
 //! The words of the engine's interface: what is sent, what is asked for, what
 //! came of it.
 
-use fabric::{Collective, Header, Kind};
+use fabric::{Collective, Header, Kind, Peer};
 
 use crate::fault::Fault;
 use crate::matching::Key;
@@ -75,6 +75,21 @@ pub struct Completion {
     pub cancelled: bool,
     /// What went wrong.
     pub fault: Option<Box<Fault>>,
+}
+
+/// What a request that is not over waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// That its message is taken; else it waits for a message.
+    pub is_send: bool,
+    /// The other process, as far as it is known.
+    pub peer: Option<Peer>,
+    /// The sender's rank in the communicator; `None` for any.
+    pub source: Option<u32>,
+    /// The tag; `None` for any.
+    pub tag: Option<i32>,
+    /// The context id on the wire.
+    pub context: u64,
 }
 
 /// The part of an envelope that a receive looks at, whatever way it came.

@@ -10,7 +10,7 @@ use objects::Buffer;
 
 use crate::fault::Fault;
 use crate::matching::Key;
-use crate::message::{Completion, Head, Mode, PartOf};
+use crate::message::{Awaited, Completion, Head, Mode, PartOf};
 
 /// Names a request of one engine; what is on the wire as `send` and `recv`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -115,6 +115,18 @@ impl Request {
     #[inline]
     pub(crate) fn head(&self) -> Head {
         Head { key: self.key, bytes: self.bytes, part_of: self.part_of }
+    }
+
+    /// For reports.
+    pub(crate) fn awaited(&self) -> Option<Awaited> {
+        let Key { context, source, tag } = self.key;
+        self.is_active().then(|| Awaited {
+            is_send: self.is_send(),
+            peer: Some(self.peer).filter(|peer| *peer != NOBODY),
+            source: Some(source).filter(|source| *source != Key::ANY_SOURCE),
+            tag: Some(tag).filter(|tag| *tag != Key::ANY_TAG),
+            context,
+        })
     }
 
     pub(crate) fn is_active(&self) -> bool {

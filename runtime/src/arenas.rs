@@ -7,9 +7,9 @@ use collectives::Found;
 use fabric::Arena;
 use objects::{Class, Comm, Error};
 
-use crate::init::WORLD_CONTEXT;
 use crate::process::Core;
 use crate::routes::Routes;
+use bootstrap::WORLD_CONTEXT;
 
 impl Core {
     /// The arena of a communicator. MPI_ERR_NO_MEM when others have it, and this process

@@ -15,6 +15,7 @@ use fabric::knobs::{Knobs, knob};
 use objects::buffer::Area;
 use objects::{Comm, Datatype, Op, Result};
 
+use crate::awaited::Sought;
 use crate::fault;
 use crate::gate::with;
 use crate::process::{Process, not_running};
@@ -86,6 +87,7 @@ pub fn init(comm: usize, plan: Plan) -> usize {
 
 fn wait_for(id: CollectiveId, comm: usize) -> Result<()> {
     block_on(|p| {
+        p.sought = Sought::Collective(id);
         let result = p.core().ok()?.collectives.finish(id)?;
         Some(result.map_err(|fault| fault::explain(p, comm, &fault)))
     })

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use bootstrap::Job;
+use bootstrap::{Job, WORLD_CONTEXT};
 use collectives::Planner;
 use fabric::Peer;
 use fabric::knobs::{self, Knobs, knob};
@@ -29,7 +29,6 @@ use crate::routes::Routes;
 use crate::wait::{self, block_on};
 
 /// Context ids that exist from the start.
-pub(crate) const WORLD_CONTEXT: u64 = 1;
 const SELF_CONTEXT: u64 = 2;
 
 /// MPI_THREAD_SINGLE, FUNNELED, SERIALIZED, MULTIPLE in the ABI.

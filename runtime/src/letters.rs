@@ -12,6 +12,7 @@ use fabric::{Collective, CollectiveKind, Memory, Peer};
 use objects::{Buffer, Class, Error, Group, Result};
 use pt2pt::{Envelope, Fault, Mode, Pattern, RequestId};
 
+use crate::awaited::Sought;
 use crate::gate::with;
 use crate::wait::block_on;
 
@@ -113,7 +114,10 @@ impl Channel {
 const CREATION: Collective = Collective { kind: CollectiveKind::CommCreate, root: u32::MAX };
 
 fn finish(request: RequestId) -> Result<()> {
-    let completion = block_on(|p| p.engine()?.finish(request));
+    let completion = block_on(|p| {
+        p.sought = Sought::Message(request);
+        p.engine()?.finish(request)
+    });
     match completion.fault {
         None => Ok(()),
         Some(fault) => {

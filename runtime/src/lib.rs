@@ -14,6 +14,7 @@ mod abort;
 mod addresses;
 mod arenas;
 mod attendant;
+mod awaited;
 mod bed;
 pub mod bsend;
 pub mod collective;

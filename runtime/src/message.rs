@@ -5,17 +5,17 @@
 //! without a request; [`receive`] posts one entry and progresses until it
 //! completes.
 
-use bootstrap::Waiting;
 use fabric::Peer;
 use objects::{Buffer, Class, Comm, Error, Result, Status};
 use pt2pt::{Envelope, Mode, Pattern, RequestId};
 
+use crate::awaited::Sought;
 use crate::fault;
 use crate::gate::{with, with_quietly};
 use crate::named::{self, Named};
 use crate::process::{Process, TakenMessage, bad_handle, bad_predefined, predefined};
 use crate::request::{Exchange, Outcome, Persistent, Request, State};
-use crate::wait::{block_on, block_on_saying, progress_once};
+use crate::wait::{block_on, progress_once};
 
 /// MPI_ANY_SOURCE.
 pub const ANY_SOURCE: i32 = -1;
@@ -132,7 +132,7 @@ pub fn send(
     })?;
     match pending {
         None => Ok(()),
-        Some(id) => finish_message(id, comm, dest, tag).map(|_| ()),
+        Some(id) => finish_message(id).map(|_| ()),
     }
 }
 
@@ -149,7 +149,7 @@ pub fn receive(buffer: impl FnOnce(&Process) -> Result<Buffer>, source: i32, tag
         }
     })?;
     match begun {
-        Begun::Posted(id) => finish_message(id, comm, source, tag),
+        Begun::Posted(id) => finish_message(id),
         Begun::Received(outcome) => into_result(outcome),
         Begun::WithNobody => Ok(null_status()),
     }
@@ -165,29 +165,14 @@ enum Begun {
     Posted(RequestId),
 }
 
-/// Waits for an engine request that never had a handle; `peer` and `tag` are
-/// the call's.
+/// Waits for an engine request that never had a handle.
 #[inline]
-fn finish_message(id: RequestId, comm: usize, peer: i32, tag: i32) -> Result<Status> {
-    let ready = |p: &mut Process| {
+fn finish_message(id: RequestId) -> Result<Status> {
+    into_result(block_on(|p| {
+        p.sought = Sought::Message(id);
         let completion = p.engine()?.finish(id)?;
         Some(fault::outcome(p, completion))
-    };
-    into_result(block_on_saying(ready, || with(|p| awaited(p, comm, peer, tag))))
-}
-
-/// What a wait is for, in the launcher's terms.
-#[cold]
-fn awaited(p: &Process, comm: usize, peer: i32, tag: i32) -> Option<Waiting> {
-    let comm = p.comm(comm).ok()?;
-    let named = |value: i32| (value >= 0).then_some(value);
-    Some(Waiting {
-        peer: named(peer),
-        tag: named(tag),
-        context: comm.context(),
-        comm_size: comm.peers().size(),
-        since: 0,
-    })
+    }))
 }
 
 /// The status, or the error of the operation.
@@ -278,8 +263,8 @@ pub fn sendrecv(
         let sending = to.map(|(to, envelope)| engine.send(Mode::Standard, to, envelope, outgoing));
         Ok((receiving, sending))
     })?;
-    let sent = sending.map(|id| finish_message(id, comm, dest, sendtag)).transpose();
-    let status = receiving.map_or_else(|| Ok(null_status()), |id| finish_message(id, comm, source, recvtag))?;
+    let sent = sending.map(finish_message).transpose();
+    let status = receiving.map_or_else(|| Ok(null_status()), finish_message)?;
     sent.map(|_| status)
 }
 
@@ -316,7 +301,10 @@ pub fn iprobe(source: i32, tag: i32, comm: usize) -> Result<Option<Status>> {
 
 /// MPI_Probe.
 pub fn probe(source: i32, tag: i32, comm: usize) -> Result<Status> {
-    block_on(|p| p.look(source, tag, comm).transpose())
+    block_on(|p| {
+        p.sought = Sought::Probe { source, tag, comm };
+        p.look(source, tag, comm).transpose()
+    })
 }
 
 /// MPI_Improbe: the handle of the message and its status.
@@ -327,7 +315,10 @@ pub fn improbe(source: i32, tag: i32, comm: usize) -> Result<Option<(usize, Stat
 
 /// MPI_Mprobe.
 pub fn mprobe(source: i32, tag: i32, comm: usize) -> Result<(usize, Status)> {
-    block_on(|p| p.take_message(source, tag, comm).transpose())
+    block_on(|p| {
+        p.sought = Sought::Probe { source, tag, comm };
+        p.take_message(source, tag, comm).transpose()
+    })
 }
 
 /// MPI_Imrecv; the message handle is used up.
@@ -348,7 +339,7 @@ pub fn mreceive(buffer: Buffer, message: usize) -> Result<Status> {
     })?;
     match started {
         None => Ok(null_status()),
-        Some((id, comm)) => finish_message(id, comm, ANY_SOURCE, ANY_TAG),
+        Some((id, _)) => finish_message(id),
     }
 }
 

@@ -15,6 +15,7 @@ use collectives::{Active, Planner, UserCall, UserReturn};
 use objects::{Class, Comm, Datatype, Errhandler, Error, Group, HandleKind, Info, Keyvals, Op, Result, Stale, Table};
 use pt2pt::{Engine, MessageId};
 
+use crate::awaited::{self, Sought};
 use crate::bed::Bed;
 use crate::bsend::BsendBuffers;
 use crate::request::Request;
@@ -151,6 +152,8 @@ pub struct Process {
     pub keyvals: Keyvals,
     /// Buffers attached for buffered sends.
     pub bsend: BsendBuffers,
+    /// What was looked for last, and was not there.
+    pub(crate) sought: Sought,
 }
 
 /// What MPI_Mprobe handed out.
@@ -181,6 +184,7 @@ impl Process {
             sessions: Table::new(HandleKind::Session),
             keyvals: Keyvals::new(),
             bsend: BsendBuffers::new(),
+            sought: Sought::Nothing,
         }
     }
 
@@ -207,7 +211,11 @@ impl Process {
         if !core.engine.lost().is_empty() {
             moved |= self.give_up_on_lost();
         }
-        if moved { Progress::Moved } else { Progress::Idle }
+        if !moved {
+            return Progress::Idle;
+        }
+        awaited::has_moved();
+        Progress::Moved
     }
 
     /// As [`Process::progress`], where a call more does not matter.

@@ -14,6 +14,7 @@ use fabric::Peer;
 use objects::{Buffer, Class, Error, Result, Stale, Status};
 use pt2pt::{Envelope, Pattern, RequestId};
 
+use crate::awaited::Sought;
 use crate::communicator::NewComm;
 use crate::fault;
 use crate::generalized::Generalized;
@@ -162,6 +163,7 @@ impl Process {
     /// True when the request is complete, inactive or null.
     #[inline]
     pub fn is_complete(&mut self, handle: usize) -> Result<bool> {
+        self.sought = Sought::Request(handle);
         match Named::of(handle) {
             Named::Null | Named::Sent => return Ok(true),
             Named::Message(id) => {
@@ -257,7 +259,7 @@ impl Process {
             Named::Null | Named::Sent => Outcome::empty(),
             Named::Message(id) => match self.core()?.engine.finish(id) {
                 Some(completion) => fault::outcome(self, completion),
-                None => return self.check_message(id).map(|()| None),
+                None => return self.not_yet(*handle, id),
             },
             Named::Object => return self.take_object(handle),
         };
@@ -265,8 +267,15 @@ impl Process {
         Ok(Some(Finished::Outcome(outcome)))
     }
 
+    #[inline(never)]
+    fn not_yet(&mut self, handle: usize, id: RequestId) -> Result<Option<Finished>> {
+        self.sought = Sought::Request(handle);
+        self.check_message(id).map(|()| None)
+    }
+
     fn take_object(&mut self, handle: &mut usize) -> Result<Option<Finished>> {
         self.settle_state(*handle)?;
+        self.sought = Sought::Request(*handle);
         let request = self.request(*handle)?;
         match &request.state {
             State::Inactive => return Ok(Some(Finished::Outcome(Outcome::empty()))),

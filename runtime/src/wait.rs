@@ -7,30 +7,20 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use bootstrap::{Job, Waiting};
+use bootstrap::Job;
 
 use crate::abort;
+use crate::awaited;
 use crate::bed::Bed;
 use crate::gate;
 use crate::home;
 use crate::process::{Process, Progress};
-use crate::recorder;
 use crate::waiters;
 
 /// Progresses everything until `ready` has an answer. Another thread of the
 /// process may be the one that calls `ready`.
 #[inline]
-pub fn block_on<R>(ready: impl FnMut(&mut Process) -> Option<R>) -> R {
-    block_on_saying(ready, || None)
-}
-
-/// As [`block_on`]; `awaited` says what for, for the launcher's reports. It is
-/// asked only by a wait that is long enough to sleep.
-#[inline]
-pub(crate) fn block_on_saying<R>(
-    mut ready: impl FnMut(&mut Process) -> Option<R>,
-    awaited: impl Fn() -> Option<Waiting>,
-) -> R {
+pub fn block_on<R>(mut ready: impl FnMut(&mut Process) -> Option<R>) -> R {
     let mut patience = Patience::Fresh;
     loop {
         let (answer, progress) = gate::with(|p| {
@@ -46,22 +36,22 @@ pub(crate) fn block_on_saying<R>(
         } else if gate::is_shared() {
             // A copy, so that the question of the loop above stays in registers.
             let ready = std::hint::black_box(ready);
-            return among_others(ready, &awaited);
+            return among_others(ready);
         } else {
-            patience = patience.endure(&awaited);
+            patience = patience.endure();
         }
     }
 }
 
 /// The rest of [`block_on`] at MPI_THREAD_MULTIPLE.
 #[cold]
-fn among_others<R>(mut ready: impl FnMut(&mut Process) -> Option<R>, awaited: &dyn Fn() -> Option<Waiting>) -> R {
+fn among_others<R>(mut ready: impl FnMut(&mut Process) -> Option<R>) -> R {
     let mut answer = None;
     let mut ask = |p: &mut Process| {
         answer = ready(p);
         answer.is_some()
     };
-    waiters::wait(&mut ask, awaited);
+    waiters::wait(&mut ask);
     answer.unwrap_or_else(|| unreachable!("a waiting thread returned without its answer"))
 }
 
@@ -95,7 +85,7 @@ enum Patience {
 impl Patience {
     /// Another fruitless round: spins on, passes the turn, or sleeps until something happens.
     #[cold]
-    fn endure(self, awaited: impl Fn() -> Option<Waiting>) -> Patience {
+    fn endure(self) -> Patience {
         let (since, polls) = match self {
             Patience::Fresh => (Instant::now(), 1),
             Patience::Spinning { since, polls } => (since, polls + 1),
@@ -112,14 +102,7 @@ impl Patience {
         if spin.is_zero() && polls <= TURNS && LOCAL_RANKS.load(Ordering::Relaxed) > 1 && pass_the_turn() {
             return Patience::Spinning { since, polls };
         }
-        let awaited = awaited();
-        if let Some(awaited) = &awaited {
-            recorder::entry().wait_for(awaited);
-        }
         sleep();
-        if awaited.is_some() {
-            recorder::entry().wait_is_over();
-        }
         Patience::Fresh
     }
 }
@@ -205,7 +188,7 @@ fn sleep() {
 
 /// Sleeps outside the gate; ends a process whose launcher is gone.
 pub(crate) fn sleep_on(bed: Bed) {
-    if bed.sleep(ORPHAN) && gate::with(|p| p.core().is_ok_and(|core| core.job.is_orphaned())) {
+    if awaited::sleep(bed, ORPHAN) && gate::with(|p| p.core().is_ok_and(|core| core.job.is_orphaned())) {
         abort::orphaned();
     }
 }

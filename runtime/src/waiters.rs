@@ -46,14 +46,12 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use bootstrap::Waiting;
 use collectives::UserCall;
 
 use crate::bed::{Bed, futex_wait, futex_wake};
 use crate::gate;
 use crate::home;
 use crate::process::{self, Process, Progress};
-use crate::recorder;
 use crate::thread::{Thread, is_scarce};
 use crate::wait;
 use crate::word::Word;
@@ -188,17 +186,17 @@ enum Rest {
     },
 }
 
-/// Waits until `ask` is true. `awaited` says what for; see [`wait`].
-pub(crate) fn wait(ask: &mut Ask<'_>, awaited: &dyn Fn() -> Option<Waiting>) {
+/// Waits until `ask` is true.
+pub(crate) fn wait(ask: &mut Ask<'_>) {
     let me = Me::new(Thread::counted(), false);
-    me.wait(ask, awaited);
+    me.wait(ask);
 }
 
 /// What the attendant does for ever.
 pub(crate) fn attend() {
     // Not counted: it does not compete with the others.
     let me = Me::new(Thread::this(), true);
-    me.wait(&mut |_| false, &|| None);
+    me.wait(&mut |_| false);
 }
 
 /// Whether this is the first rank of its host.
@@ -574,7 +572,7 @@ impl Me {
         Me { word: Word::take(word::AWAKE), thread, attends, has_spun: Cell::new(attends) }
     }
 
-    fn wait(&self, ask: &mut Ask<'_>, awaited: &dyn Fn() -> Option<Waiting>) {
+    fn wait(&self, ask: &mut Ask<'_>) {
         // SAFETY: only the lifetime changes. The entry leaves the list before `wait`
         // returns: each way out of it is by the word ANSWERED, which is said when
         // the entry is taken out.
@@ -583,7 +581,7 @@ impl Me {
         loop {
             next = match next {
                 Next::Return => return self.word.stay().end(),
-                Next::Drive => self.drive(awaited),
+                Next::Drive => self.drive(),
                 Next::Follow => self.follow(),
             }
         }
@@ -594,7 +592,7 @@ impl Me {
         self.word.load(Ordering::Acquire) == word::ANSWERED
     }
 
-    fn drive(&self, awaited: &dyn Fn() -> Option<Waiting>) -> Next {
+    fn drive(&self) -> Next {
         let mut idle = Idle::new(true);
         loop {
             match gate::with_waiters(|process, waiters| waiters.round(self, process)) {
@@ -611,7 +609,7 @@ impl Me {
                         Err(next) => return next,
                         Ok(None) => std::thread::yield_now(),
                         Ok(Some(bed)) => {
-                            if let Some(next) = self.sleep(bed, awaited) {
+                            if let Some(next) = self.sleep(bed) {
                                 return next;
                             }
                         }
@@ -622,15 +620,8 @@ impl Me {
         }
     }
 
-    fn sleep(&self, bed: Bed, awaited: &dyn Fn() -> Option<Waiting>) -> Option<Next> {
-        let awaited = awaited();
-        if let Some(awaited) = &awaited {
-            recorder::entry().wait_for(awaited);
-        }
+    fn sleep(&self, bed: Bed) -> Option<Next> {
         wait::sleep_on(bed);
-        if awaited.is_some() {
-            recorder::entry().wait_is_over();
-        }
         gate::with_waiters(|process, waiters| waiters.get_up(self, process))
     }
 

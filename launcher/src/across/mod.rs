@@ -27,6 +27,7 @@ use crate::program::CannotRun;
 use crate::pulse::{Pulse, Turn};
 use crate::report;
 use crate::signals::Signals;
+use crate::stall;
 use crate::store::Store;
 use remote::{Remote, State};
 
@@ -71,6 +72,7 @@ struct Across {
     input: Option<BorrowedFd<'static>>,
     time_is_up: Option<Instant>,
     dead_after: Duration,
+    stall_after: Duration,
     size: u32,
     agent: String,
 }
@@ -99,6 +101,7 @@ pub fn run(settings: &Settings, share: &Share) -> Result<u8, CannotRun> {
         missing: None,
         time_is_up: settings.timeout.and_then(|time| Instant::now().checked_add(time)),
         dead_after: settings.dead_after.unwrap_or(DEAD_AFTER),
+        stall_after: settings.stall_after().unwrap_or_default(),
         size: share.size,
         agent: settings.agent.clone().unwrap_or_else(|| AGENT.into()),
     };
@@ -352,6 +355,14 @@ impl Across {
                 if let Some(rank) = self.missing.filter(|_| self.phase == Phase::Running) {
                     self.tell(&format!("the other ranks are in MPI and would wait for rank {rank}; ending the job"));
                     self.end(1);
+                }
+            }
+            FromHost::Stands(stands) => {
+                self.hosts[id].stands = stands;
+                let mut running = self.hosts.iter().filter(|host| host.is_there());
+                if stands && running.all(|host| host.stands) {
+                    self.tell(&stall::text(self.stall_after));
+                    self.say_to_all(|| ToHost::Table);
                 }
             }
             FromHost::Told(text) => self.output.tell(&text),

@@ -40,6 +40,8 @@ pub(super) struct Remote {
     pub(super) wants_input: bool,
     /// It has not said yet that they have taken the last piece.
     pub(super) input_pending: bool,
+    /// Its ranks all wait, and none gets any further.
+    pub(super) stands: bool,
     /// From its first word on.
     pub(super) pulse: Option<Pulse>,
     agent: Child,
@@ -84,6 +86,7 @@ impl Remote {
             state: State::Starting,
             wants_input: false,
             input_pending: false,
+            stands: false,
             pulse: None,
             agent: child,
             to: Some(to),

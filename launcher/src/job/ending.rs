@@ -7,6 +7,7 @@ use rustix::process::{Signal, getpid, kill_process, kill_process_group};
 
 use super::Job;
 use crate::pulse::Pulse;
+use crate::stall::Stall;
 
 /// Between SIGTERM and SIGKILL when the job has failed.
 const GRACE: Duration = Duration::from_millis(250);
@@ -130,12 +131,14 @@ impl Job {
             Phase::Killing { .. } => None,
         };
         let turn = self.pulse.as_ref().and_then(Pulse::deadline);
-        [phase, turn, self.started.output.deadline(), self.time_is_up].into_iter().flatten().min()
+        let stall = self.stall.as_ref().map(Stall::deadline);
+        [phase, turn, stall, self.started.output.deadline(), self.time_is_up].into_iter().flatten().min()
     }
 
     pub(super) fn tick(&mut self, now: Instant) {
         self.started.output.tick(now);
         self.listen_upstream(now);
+        self.look_for_a_stall(now);
         if self.time_is_up.is_some_and(|end| now >= end) {
             self.time_is_up = None;
             self.tell("the time given with --timeout is over; ending the job");

@@ -23,7 +23,7 @@ use fabric::knobs::{Knobs, Sources};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::across;
-use crate::fate::Event;
+use crate::fate::{Event, Exit};
 use crate::frames::{self, FromHost};
 use crate::hosts::Share;
 use crate::memory_limit::MemoryLimit;
@@ -35,6 +35,7 @@ use crate::program::CannotRun;
 use crate::pulse::Pulse;
 use crate::report;
 use crate::signals::Signals;
+use crate::stall::{self, Stall};
 use crate::start::{self, Started};
 use crate::store::Store;
 use ending::Phase;
@@ -78,6 +79,7 @@ struct Job {
     host: String,
     began: Instant,
     time_is_up: Option<Instant>,
+    stall: Option<Stall>,
 }
 
 /// Runs a job to its end. Returns the exit code.
@@ -171,6 +173,7 @@ fn begin(settings: &Settings, share: &Share, mut output: Output) -> Result<Job, 
         host: host_name(),
         began,
         time_is_up,
+        stall: settings.stall_after().map(|after| Stall::new(after, began)),
     };
     if let Some(CannotRun { message, code }) = job.started.failed.take() {
         job.cannot_start(&message, code);
@@ -237,6 +240,21 @@ impl Job {
 
     fn tell(&mut self, text: &str) {
         self.started.output.tell(&format!("mpiexec: {text}"));
+    }
+
+    /// Says so when no rank gets any further, or has `mpiexec` say it, which knows of the others.
+    fn look_for_a_stall(&mut self, now: Instant) {
+        let Some(stall) = &mut self.stall else { return };
+        let ends: Vec<Option<Exit>> = self.started.ranks.iter().map(|rank| rank.exit).collect();
+        match stall.tick(&self.started.board, &ends, now) {
+            Some(stands) if self.upstream.is_some() => self.started.output.send(&FromHost::Stands(stands)),
+            Some(true) => {
+                let text = stall::text(stall.after());
+                self.tell(&text);
+                self.print_table();
+            }
+            _ => {}
+        }
     }
 
     fn print_table(&mut self) {

@@ -1,0 +1,142 @@
+//! What this process waits for, for the launcher's reports.
+//!
+//! Whoever looks for an answer and finds none notes what it looked for ([`Process::awaited`]: a
+//! number or two); only when the process has slept for [`SHORT`] is that put into the launcher's
+//! terms, where it stays until something moves. With several threads it is what one of them waits for.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use bootstrap::{Awaited, Waiting, board};
+use collectives::CollectiveId;
+use fabric::Peer;
+use pt2pt::RequestId;
+
+use crate::bed::Bed;
+use crate::gate;
+use crate::named::Named;
+use crate::process::Process;
+use crate::recorder;
+use crate::request::State;
+
+/// A wait up to this long is not worth a word.
+const SHORT: Duration = Duration::from_millis(100);
+/// Since when progress has moved nothing, by [`board::clock`]; 0 while no wait since then was long.
+static IDLE_SINCE: AtomicU64 = AtomicU64::new(0);
+
+/// Progress was made: what the board says is over.
+#[inline]
+pub(crate) fn has_moved() {
+    if IDLE_SINCE.load(Relaxed) != 0 {
+        wait_is_over();
+    }
+}
+
+#[cold]
+fn wait_is_over() {
+    IDLE_SINCE.store(0, Relaxed);
+    recorder::entry().wait_is_over();
+}
+
+/// Sleeps outside the gate, at most so long, and says what for. True if the time is up.
+pub(crate) fn sleep(bed: Bed, most: Duration) -> bool {
+    if IDLE_SINCE.load(Relaxed) == 0 && !bed.sleep(SHORT) {
+        return false;
+    }
+    if let Some(awaited) = gate::with(Process::awaited) {
+        recorder::entry().wait_for(&awaited);
+    }
+    bed.sleep(most)
+}
+
+/// What was looked for and not there.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Sought {
+    /// Something that has no name here.
+    #[default]
+    Nothing,
+    /// The end of a request, by its handle.
+    Request(usize),
+    /// The end of a message that never had a handle.
+    Message(RequestId),
+    /// The end of a collective.
+    Collective(CollectiveId),
+    /// A message that could be received, by the arguments of the call.
+    Probe { source: i32, tag: i32, comm: usize },
+}
+
+impl Process {
+    /// What the thread that is about to sleep waits for. `None`: MPI does not run.
+    #[cold]
+    fn awaited(&mut self) -> Option<Waiting> {
+        let waiting = match std::mem::take(&mut self.sought) {
+            Sought::Nothing => Some(Waiting::default()),
+            Sought::Message(id) => self.message(id),
+            Sought::Collective(id) => self.collective(id),
+            Sought::Request(handle) => self.request_awaited(handle),
+            Sought::Probe { source, tag, comm } => self.probe(source, tag, comm),
+        };
+        self.core.as_ref()?;
+        let since = match IDLE_SINCE.load(Relaxed) {
+            0 => board::clock() - SHORT.as_nanos() as u64,
+            since => since,
+        };
+        IDLE_SINCE.store(since, Relaxed);
+        Some(Waiting { since, ..waiting.unwrap_or_default() })
+    }
+
+    fn request_awaited(&mut self, handle: usize) -> Option<Waiting> {
+        if let Named::Message(id) = Named::of(handle) {
+            return self.message(id);
+        }
+        match &self.request(handle).ok()?.state {
+            &State::Message(id) => self.message(id),
+            &State::Collective(id) => self.collective(id),
+            State::Exchange(exchange) => {
+                let halves = [exchange.receive, exchange.send];
+                halves.into_iter().flatten().find_map(|id| self.message(id))
+            }
+            _ => None,
+        }
+    }
+
+    fn message(&self, id: RequestId) -> Option<Waiting> {
+        let message = self.core.as_deref()?.engine.awaited(id)?;
+        let source = message.source.filter(|_| !message.is_send);
+        let awaited = match message.peer {
+            _ if message.is_send => Awaited::Taking,
+            Some(_) => Awaited::Rest,
+            None => Awaited::Message,
+        };
+        Some(Waiting { awaited, tag: message.tag, ..self.on(message.context / 2, message.peer, source) })
+    }
+
+    fn collective(&self, id: CollectiveId) -> Option<Waiting> {
+        let core = self.core.as_deref()?;
+        let waits = core.collectives.awaited(id, &core.engine)?;
+        let awaited = Awaited::Collective(waits.kind as u8);
+        Some(Waiting { awaited, tag: Some(waits.sequence), ..self.on(waits.context / 2, waits.member, None) })
+    }
+
+    fn probe(&self, source: i32, tag: i32, comm: usize) -> Option<Waiting> {
+        let context = self.comm(comm).ok()?.context();
+        let source = u32::try_from(source).ok();
+        let tag = Some(tag).filter(|tag| *tag >= 0);
+        Some(Waiting { awaited: Awaited::Message, tag, ..self.on(context, None, source) })
+    }
+
+    /// The other side, by what is known of it, and the communicator.
+    fn on(&self, context: u64, peer: Option<Peer>, rank: Option<u32>) -> Waiting {
+        let comm = self.comm(self.comm_with(context)).ok().filter(|comm| comm.context() == context);
+        let others = comm.map(|comm| comm.peers());
+        let peer = peer.or_else(|| others?.peer_of(rank?));
+        let rank = rank.or_else(|| others?.rank_of(peer?));
+        Waiting {
+            peer: rank.map(|rank| rank as i32),
+            world_rank: peer.map(|peer| peer.0 as i32),
+            context,
+            comm_size: others.map_or(0, |others| others.size()),
+            ..Waiting::default()
+        }
+    }
+}
