@@ -45,8 +45,8 @@ pub struct Rails {
     again: Vec<u64>,
     /// Bytes read through further ports.
     elsewhere: u64,
-    /// Of the further ports, those that are known to be gone.
-    gone: usize,
+    /// Of the further ports, those that were said to be gone.
+    told: Vec<bool>,
 }
 
 /// A read in parts.
@@ -103,7 +103,8 @@ impl Rails {
                 .watch(other)
                 .map_err(|error| Unavailable::step(&other.port().device, "watching its events", error))?;
         }
-        Ok(Rails { first, others, cuts: FxHashMap::default(), next: 0, again: Vec::new(), elsewhere: 0, gone: 0 })
+        let told = vec![false; others.len()];
+        Ok(Rails { first, others, cuts: FxHashMap::default(), next: 0, again: Vec::new(), elsewhere: 0, told })
     }
 
     /// The port of all frames.
@@ -175,7 +176,7 @@ impl Rails {
         if !self.again.is_empty() {
             self.begin_again(sink);
         }
-        if self.others.iter().filter(|other| other.is_gone).count() > self.gone {
+        if self.others.iter().zip(&self.told).any(|(other, told)| other.is_gone && !told) {
             self.notice();
         }
         moved
@@ -184,10 +185,12 @@ impl Rails {
     /// Says what has become of the further ports that are gone.
     #[cold]
     fn notice(&mut self) {
-        let gone: Vec<&VerbsTransport> = self.others.iter().filter(|other| other.is_gone).collect();
-        self.gone = gone.len();
         let (me, first) = (self.first.me.0, &self.first.port.device);
-        for why in gone.iter().map(|other| other.why_gone()) {
+        for (other, told) in self.others.iter().zip(&mut self.told) {
+            if !other.is_gone || std::mem::replace(told, true) {
+                continue;
+            }
+            let why = other.why_gone();
             eprintln!("verbena: rank {me} goes on without one of verbs.rails, and with {first}: {why}");
         }
     }

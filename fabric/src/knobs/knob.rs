@@ -312,8 +312,6 @@ knobs! {
         "how long a broken RDMA connection is tried to be made anew before its peer counts as lost (auto: 10 minutes)");
     VERBS_CALL_NOTICE: Time = Row::time("verbs.call_notice", Duration::from_secs(86_400),
         "how long a process is called over RDMA for the first time without an answer before a line on standard error says so (auto: 10 s)");
-    TCP_EAGER_MAX: Bytes = Row::bytes("tcp.eager_max", 64 * K, 64..=16 * M,
-        "largest message sent over TCP without asking the receiver first, where that transport is in use");
     PT2PT_UNEXPECTED_MAX: Bytes = Row::bytes("pt2pt.unexpected_max", 64 * M, 4 * K..=64 * G,
         "bytes of messages nobody has asked for yet that a process keeps, in equal shares for all senders, before it holds a sender back");
     PT2PT_PROGRESS: Attendance = Row::choice("pt2pt.progress",

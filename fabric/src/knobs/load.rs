@@ -259,7 +259,7 @@ mod tests {
             assert_eq!(knobs.bytes(knob::SHM_EAGER_MAX), expected);
         }
         let knobs = Knobs::load(&files, environment, []).unwrap();
-        let origins = ["wait.spin", "coll.window", "shm.get_min", "shm.ring_bytes", "shm.eager_max", "tcp.eager_max"];
+        let origins = ["wait.spin", "coll.window", "shm.get_min", "shm.ring_bytes", "shm.eager_max", "coll.arenas"];
         let origins = origins.map(|name| knobs.origin(name).to_string());
         assert_eq!(
             origins,

@@ -69,6 +69,9 @@ impl Kind {
     /// The value that a text stands for, or what is wrong with it.
     pub fn parse(&self, text: &str) -> Result<Value, String> {
         let text = text.trim();
+        if let Some(auto) = self.auto().filter(|_| text.eq_ignore_ascii_case("auto")) {
+            return Ok(auto);
+        }
         match *self {
             Kind::Bytes { min, max, power_of_two } => {
                 let number = bytes(text).ok_or("it is not a number of bytes such as 8192, 8K or 1M")?;
@@ -80,7 +83,6 @@ impl Kind {
                 }
                 Ok(Value::Number(number))
             }
-            Kind::Room { .. } if text.eq_ignore_ascii_case("auto") => Ok(Value::Index(None)),
             Kind::Room { min, max } => match (Kind::Bytes { min, max, power_of_two: true }).parse(text)? {
                 Value::Number(number) => Ok(Value::Index(Some(number))),
                 other => Ok(other),
@@ -90,7 +92,6 @@ impl Kind {
                 Ok(_) => Err(format!("it must be from {min} to {max} {unit}")),
                 Err(_) => Err("it is not a whole number".to_owned()),
             },
-            Kind::Time { .. } if text.eq_ignore_ascii_case("auto") => Ok(Value::Time(None)),
             Kind::Time { max } => {
                 let time = time(text).ok_or("it is not a time such as 50us, 2ms, or auto")?;
                 if time > max {
@@ -103,17 +104,25 @@ impl Kind {
                 Some(index) => Ok(Value::Choice(index)),
                 None => Err(format!("it must be one of {}", words.join(", "))),
             },
-            Kind::Index { .. } if text.eq_ignore_ascii_case("auto") => Ok(Value::Index(None)),
             Kind::Index { max } => match index(text) {
                 Some(number) if number <= max => Ok(Value::Index(Some(number))),
                 Some(_) => Err(format!("it must be at most {max}")),
                 None => Err("it is not a whole number, nor auto".to_owned()),
             },
-            Kind::Name if text.eq_ignore_ascii_case("auto") => Ok(Value::Name(None)),
             Kind::Name if text.is_empty() || text.len() > 63 || text.contains(char::is_whitespace) => {
                 Err("it must be one word, or auto".to_owned())
             }
             Kind::Name => Ok(Value::Name(Some(Box::leak(text.into())))),
+        }
+    }
+
+    /// What `auto` stands for, where it is a value.
+    fn auto(&self) -> Option<Value> {
+        match self {
+            Kind::Room { .. } | Kind::Index { .. } => Some(Value::Index(None)),
+            Kind::Time { .. } => Some(Value::Time(None)),
+            Kind::Name => Some(Value::Name(None)),
+            _ => None,
         }
     }
 
