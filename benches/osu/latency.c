@@ -17,14 +17,15 @@ static double half_round_trip(const bench_options *o, size_t size, unsigned char
 }
 
 int main(int argc, char **argv) {
-    bench_options o = {.min = 1, .max = 4 << 20, .iterations = 10000, .warmup = -1};
+    bench_options o = {.min = 1, .max = 4 << 20, .iterations = 10000, .warmup = -1, .passes = 1};
     MPI_Init(&argc, &argv);
-    bench_parse(argc, argv, "latency [options]", "m:i:n:x:ch", &o);
+    bench_parse(argc, argv, "latency [options]", "m:i:n:x:r:ch", &o);
     if (bench_size() != 2) bench_end(2, "latency runs on 2 ranks");
     unsigned char *out = bench_buffer(o.max), *in = bench_buffer(o.max);
     bench_head(&o, "latency", "Size     Avg Latency(us)");
     for (size_t size = o.min; size <= o.max; size = bench_next(&o, size)) {
         double took = half_round_trip(&o, size, out, in);
+        for (int pass = 1; pass < o.passes; pass++) took = bench_least(took, half_round_trip(&o, size, out, in));
         if (bench_rank() == 0) {
             printf("%-10zu%18.3f", size, took * 1e6);
             bench_row_end(&o);

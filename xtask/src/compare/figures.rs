@@ -209,13 +209,13 @@ pub(super) const VERBS: [Figure; 5] = [
     Figure {
         name: "latency",
         program: "latency",
-        args: &["-n", "500", "-m", "8,4096,65536,1048576"],
+        args: &["-r", "3", "-n", "500", "-m", "8,4096,65536,1048576"],
         sizes: None,
         target: |_| Target::OfBest(0.909),
         ..TWO_RANKS
     },
     Figure {
-        args: &["-n", "40", "-m", "8,4096,65536,1048576"],
+        args: &["-r", "3", "-n", "40", "-m", "8,4096,65536,1048576"],
         sizes: None,
         ..bandwidth("bw", |_| Target::OfBest(1.1))
     },
