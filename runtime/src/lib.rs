@@ -26,6 +26,7 @@ pub mod generalized;
 pub mod hardware;
 mod home;
 mod hosts;
+mod idle;
 mod init;
 pub mod intercomm;
 mod letters;

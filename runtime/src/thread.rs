@@ -27,7 +27,7 @@ impl Drop for Counted {
     fn drop(&mut self) {
         COUNT.fetch_sub(1, Ordering::Relaxed);
         // Else others will notice, later: a child of a fork must not wait for the gate here.
-        gate::try_with_waiters(|_, waiters| waiters.ended(Thread::this()));
+        gate::try_with_waiters(|process, waiters| waiters.ended(Thread::this(), process));
     }
 }
 

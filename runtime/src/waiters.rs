@@ -2,7 +2,7 @@
 //!
 //! A thread that has to wait leaves its question (`ask`: is it there?) in a list
 //! under the gate. Whoever has changed anything asks all of them on the way out
-//! of the gate; an answered thread returns to its caller without entering again.
+//! of the gate (but see turns); an answered thread returns to its caller without entering again.
 //!
 //! Of the waiting threads
 //! - one is the **driver**: it polls the transport, spins, and in the end sleeps in
@@ -20,12 +20,15 @@
 //!   (`in_bed`): a wake from outside always finds the right sleeper.
 //! - A question is only called, and a word only written to, while it is in the
 //!   list or among the deferred, that is before its thread can return.
-//! - While anybody is deferred, there is a deputy.
+//! - While anybody is deferred, there is a deputy. While anybody was not asked, there is one, or a driver
+//!   that polls, or somebody is on the way to become one.
 //!
 //! When threads outnumber processors (`is_scarce`), they take **turns**: who drives keeps the
 //! processor, for changing threads with each message would cost ten times the message.
 //! Whoever is answered is deferred: it sleeps on until it is given the turn, and the role.
-//! - When the driver has had nothing to do for a while ([`HAND_OVER`]), the turn goes to the one
+//! - So nobody but the driver needs its answer at once, and only the driver is asked. The others are when it has
+//!   had nothing to do for some time or has had its turn, and before the turn goes elsewhere (`unasked`).
+//! - When the driver has had nothing to do for a while ([`Idle`]), the turn goes to the one
 //!   that was answered last: whoever answered it is running, in another process.
 //! - When the driver has had its [`TURN`], it goes to the one that has waited longest. One that has left MPI, or only
 //!   tests, can't give it away: then the deputy lets all go.
@@ -44,13 +47,13 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use collectives::UserCall;
 
 use crate::bed::{Bed, futex_wait, futex_wake};
 use crate::gate;
-use crate::home;
+use crate::idle::{Idle, leads};
 use crate::process::{self, Process, Progress};
 use crate::thread::{Thread, is_scarce};
 use crate::wait;
@@ -60,19 +63,10 @@ use crate::word::Word;
 /// has left MPI and does not come back.
 const SLICE: Duration = Duration::from_micros(200);
 /// The same when threads outnumber processors. Longer, for it interrupts who has the turn.
-const SCARCE_SLICE: Duration = Duration::from_millis(2);
-/// So many of these are a turn, if others are answered: about what the kernel gives a thread. Those of
+const SCARCE_SLICE: Duration = Duration::from_millis(4);
+/// So many of these are a turn, if others are answered: some of what the kernel gives a thread. Those of
 /// the first rank of a host are one shorter, so that it changes and others follow.
 const TURN: u32 = 3;
-/// How long a driver spins when threads outnumber processors.
-const SCARCE_SPIN: Duration = Duration::from_micros(200);
-/// How many microseconds it then looks in vain before it gives its turn away: longer than its peer
-/// is away for an interrupt. Drawn anew each time: two processes whose running
-/// threads wait for threads of the other that are asleep must not both change theirs, again and again.
-const HAND_OVER: std::ops::Range<u32> = 10..40;
-/// The same for the first rank of a host: longer than others take to follow.
-const LEADER_HANDS_OVER: Duration = Duration::from_micros(80);
-
 /// What a waiting thread's word says. Written under the gate alone.
 mod word {
     /// It runs, and will look under the gate before it sleeps.
@@ -114,6 +108,8 @@ pub(crate) struct Waiters {
     deferred: VecDeque<(Word, Thread)>,
     driver: Driver,
     deputy: Option<Word>,
+    /// Something has changed that only who has the turn was asked about.
+    unasked: bool,
     /// Somebody is in the bed, perhaps roused already.
     in_bed: bool,
     /// To be woken when the gate is open.
@@ -199,11 +195,6 @@ pub(crate) fn attend() {
     me.wait(&mut |_| false);
 }
 
-/// Whether this is the first rank of its host.
-fn leads() -> bool {
-    wait::LOCAL_RANK.load(Ordering::Relaxed) == 0
-}
-
 /// How far this turn is beyond its length; `None`: not over.
 fn overtime() -> Option<u32> {
     TICKS.load(Ordering::Relaxed).checked_sub(TURN - u32::from(leads()))
@@ -211,7 +202,7 @@ fn overtime() -> Option<u32> {
 
 /// Nobody who could give the turn away waits: its thread only tests, or always finds its answer at once.
 fn is_overdue() -> bool {
-    overtime().is_some_and(|slices| slices > 1)
+    overtime().is_some_and(|slices| slices > 0)
 }
 
 /// How long a deputy sleeps now.
@@ -226,16 +217,41 @@ impl Waiters {
             deferred: VecDeque::new(),
             driver: Driver::Outside(Thread::NONE),
             deputy: None,
+            unasked: false,
             in_bed: false,
             calls: Calls { words: Vec::new(), next: None, bed: None },
         }
     }
 
     /// Asks every question, after something may have changed, and takes out those
-    /// that are answered.
+    /// that are answered; later, where others than who has the turn would sleep on.
     #[inline]
     pub(crate) fn settle(&mut self, process: &mut Process) {
-        if !self.waiting.is_empty() {
+        if self.waiting.is_empty() {
+            return;
+        }
+        if matches!(self.driver, Driver::Outside(_)) && self.deputy.is_some() && is_scarce() {
+            self.unasked = true;
+        } else {
+            self.ask_all(process);
+        }
+    }
+
+    /// The same, after a driver's round: others need to know when it is to give its turn away.
+    fn settle_turn(&mut self, me: &Me, process: &mut Process) {
+        let mine = self.waiting.iter().position(|entry| entry.name == me.word);
+        match mine.filter(|_| self.deputy.is_some() && is_scarce()) {
+            Some(at) => {
+                self.unasked = true;
+                self.ask(at, process);
+            }
+            None => self.ask_all(process),
+        }
+    }
+
+    /// Asks those who were not asked, before others may run.
+    fn catch_up(&mut self, process: &mut Process) {
+        if self.unasked {
             self.ask_all(process);
         }
     }
@@ -252,16 +268,10 @@ impl Waiters {
     }
 
     fn ask_all(&mut self, process: &mut Process) {
+        self.unasked = false;
         let mut at = 0;
-        while let Some(entry) = self.waiting.get(at) {
-            // SAFETY: its thread is inside `wait` while the entry is in the list, and
-            // does not touch what the question captured; we hold the gate.
-            if unsafe { (*entry.ask)(process) } {
-                let entry = self.waiting.swap_remove(at);
-                self.answered(&entry, process);
-            } else {
-                at += 1;
-            }
+        while at < self.waiting.len() {
+            at += usize::from(!self.ask(at, process));
         }
         // The driver does not know of what was started since it went to sleep: room
         // that nobody has asked the peer for, a collective's next step.
@@ -271,6 +281,18 @@ impl Waiters {
             self.rouse(process);
             self.driver = Driver::Polling(name);
         }
+    }
+
+    /// Asks one question; an entry that is answered leaves its place to the last one.
+    fn ask(&mut self, at: usize, process: &mut Process) -> bool {
+        // SAFETY: its thread is inside `wait` while the entry is in the list, and
+        // does not touch what the question captured; we hold the gate.
+        let is_answered = unsafe { (*self.waiting[at].ask)(process) };
+        if is_answered {
+            let entry = self.waiting.swap_remove(at);
+            self.answered(&entry, process);
+        }
+        is_answered
     }
 
     fn answered(&mut self, entry: &Entry, process: &mut Process) {
@@ -363,10 +385,11 @@ impl Waiters {
     }
 
     /// A thread has ended: others need not wait for it to come back.
-    pub(crate) fn ended(&mut self, thread: Thread) {
+    pub(crate) fn ended(&mut self, thread: Thread, process: &mut Process) {
         if !self.has_turn(thread) {
             return;
         }
+        self.catch_up(process);
         self.driver = Driver::Outside(Thread::NONE);
         if let Some(next) = self.deferred.pop_front() {
             self.give_turn(next);
@@ -430,19 +453,22 @@ impl Waiters {
         }
     }
 
-    fn round(&mut self, me: &Me, process: &mut Process) -> Round {
+    /// `long`: it is not the first one without anything to do.
+    fn round(&mut self, me: &Me, process: &mut Process, long: bool) -> Round {
         if let Some(next) = self.demoted(me) {
             return Round::Over(next);
         }
-        if overtime().is_some()
-            && let Some(next) = self.deferred.pop_front()
-        {
+        let is_over = overtime().is_some();
+        if long || is_over {
+            self.catch_up(process);
+        }
+        if is_over && let Some(next) = self.deferred.pop_front() {
             return Round::Over(self.hand_over(me, next));
         }
         match process.round() {
             Progress::Idle => Round::Idle { others: !self.deferred.is_empty() },
             Progress::Moved => {
-                self.settle(process);
+                self.settle_turn(me, process);
                 self.demoted(me).map_or(Round::Moved, Round::Over)
             }
             Progress::User(call) if me.attends => {
@@ -472,6 +498,7 @@ impl Waiters {
     /// A driver has nothing to do: others may run, or it sleeps. `Ok(None)`: it goes on.
     fn go_to_bed(&mut self, me: &Me, process: &mut Process) -> Result<Option<Bed>, Next> {
         process.report_late_ready();
+        self.catch_up(process);
         if let Some(next) = self.demoted(me) {
             return Err(next);
         }
@@ -525,11 +552,12 @@ impl Waiters {
     }
 
     /// Somebody who was the deputy when it lay down is awake again; `rounds` were made then.
-    fn tick(&mut self, me: &Me, timed_out: bool, rounds: u32) -> Next {
+    fn tick(&mut self, me: &Me, process: &mut Process, timed_out: bool, rounds: u32) -> Next {
         let is_time = timed_out && self.deputy == Some(me.word) && !matches!(self.driver, Driver::Asleep(..));
         let is_alone = is_time && process::rounds() == rounds;
         if is_alone || is_overdue() {
             TICKS.store(0, Ordering::Relaxed);
+            self.catch_up(process);
             self.let_all_go();
         }
         if me.is_answered() {
@@ -595,7 +623,7 @@ impl Me {
     fn drive(&self) -> Next {
         let mut idle = Idle::new(true);
         loop {
-            match gate::with_waiters(|process, waiters| waiters.round(self, process)) {
+            match gate::with_waiters(|process, waiters| waiters.round(self, process, idle.is_long())) {
                 Round::Over(next) => return next,
                 Round::Moved => idle = Idle::new(true),
                 Round::User(call) => {
@@ -638,7 +666,7 @@ impl Me {
             }
             Rest::Sleep { on, deputy: Some(rounds) } => {
                 let (timed_out, rounds) = self.watch(on, rounds);
-                gate::with_waiters(|_, waiters| waiters.tick(self, timed_out, rounds))
+                gate::with_waiters(|process, waiters| waiters.tick(self, process, timed_out, rounds))
             }
         }
     }
@@ -674,71 +702,4 @@ impl Me {
             && idle.goes_on(false)
         {}
     }
-}
-
-/// How long there was nothing to do.
-struct Idle {
-    /// It is the driver's: others only wait beside it.
-    drives: bool,
-    since: Option<Instant>,
-    polls: u32,
-    hand_over: Duration,
-    /// Somebody else ran meanwhile.
-    shared: bool,
-}
-
-impl Idle {
-    fn new(drives: bool) -> Idle {
-        Idle { drives, since: None, polls: 0, hand_over: hand_over(), shared: false }
-    }
-
-    /// Another fruitless look: true if there may be another one right now. `others`:
-    /// there are threads to make way for.
-    fn goes_on(&mut self, others: bool) -> bool {
-        if gate::is_wanted() {
-            std::thread::yield_now();
-        }
-        wait::breathe();
-        self.polls += 1;
-        let spin = wait::spin();
-        // The clock is read once in 64 polls: a poll of an empty ring costs less.
-        if spin.is_zero() || !self.polls.is_multiple_of(64) {
-            return !spin.is_zero();
-        }
-        let now = Instant::now();
-        let since = *self.since.get_or_insert(now);
-        // Whom we wait for may wait for this processor.
-        if self.drives {
-            if home::make_way() && !std::mem::replace(&mut self.shared, true) {
-                return true;
-            }
-        } else {
-            std::thread::yield_now();
-        }
-        let most = match others {
-            true => self.hand_over,
-            false if is_scarce() => SCARCE_SPIN,
-            false => spin,
-        };
-        now.duration_since(since) < most.min(spin)
-    }
-}
-
-/// One of [`HAND_OVER`]; each process draws its own.
-fn hand_over() -> Duration {
-    if leads() {
-        return LEADER_HANDS_OVER;
-    }
-    thread_local! { static DRAWN: Cell<u32> = const { Cell::new(0) } }
-    DRAWN.with(|drawn| {
-        let mut next = drawn.get();
-        if next == 0 {
-            next = std::process::id().wrapping_mul(0x9e37_79b9) | 1;
-        }
-        next ^= next << 13;
-        next ^= next >> 17;
-        next ^= next << 5;
-        drawn.set(next);
-        Duration::from_micros((HAND_OVER.start + next % (HAND_OVER.end - HAND_OVER.start)).into())
-    })
 }
