@@ -8,7 +8,8 @@
 //! its other members hear of it; it is *over* until its result is taken.
 //!
 //! Blocking, nonblocking and persistent collectives are the same here. Nothing
-//! happens but inside [`Active::start`] and [`Active::advance`].
+//! happens but inside [`Active::start`] and [`Active::advance`], and for a collective that
+//! its caller runs outside of the list inside [`Visit::go`].
 
 use std::sync::Arc;
 
@@ -38,6 +39,10 @@ pub struct Active {
     live: Vec<u32>,
     pool: Pool,
 }
+
+/// A collective that its caller runs by itself, outside of all the others, while it waits for nothing but
+/// its meeting.
+pub struct Visit(Running);
 
 /// Names a collective from its start until its result is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,26 +150,11 @@ impl Active {
             0 => None,
             bytes => Some(self.pool.take(bytes).ok_or_else(|| no_memory(bytes))?),
         };
-        let meeting = plan.arena().map_or(0, |arena| arena.enter());
-        let slot = self.vacant.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::default());
-            self.slots.len() as u32 - 1
-        });
+        let slot = self.vacancy();
         let entry = &mut self.slots[slot as usize];
         let id = CollectiveId { slot, generation: entry.generation };
         let open = std::mem::take(&mut entry.open);
-        let running = entry.running.insert(Running {
-            plan,
-            sequence,
-            meeting,
-            state: State::Messages,
-            round: 0,
-            next_message: 0,
-            next_local: 0,
-            open,
-            scratch,
-            detached: false,
-        });
+        let running = entry.running.insert(Running::new(plan, sequence, open, scratch));
         let mut moved = false;
         // A user's function that is due already waits for `advance`.
         match running.step(engine, id, false, &mut moved) {
@@ -172,6 +162,18 @@ impl Active {
             Step::Blocked | Step::User(_) => self.live.push(slot),
         }
         Ok(id)
+    }
+
+    /// Goes on with a visit as with all the others.
+    pub fn adopt(&mut self, Visit(running): Visit) -> CollectiveId {
+        let slot = self.vacancy();
+        let entry = &mut self.slots[slot as usize];
+        let id = CollectiveId { slot, generation: entry.generation };
+        match entry.running.insert(running).state {
+            State::Over(_) => self.retire(slot),
+            _ => self.live.push(slot),
+        }
+        id
     }
 
     /// Takes every collective as far as it gets without waiting. To be called
@@ -254,7 +256,7 @@ impl Active {
     pub fn is_called<T: Transport>(&mut self, engine: &mut Engine<T>) -> bool {
         let Active { live, slots, .. } = self;
         let mut running = live.iter().filter_map(|&slot| slots[slot as usize].running.as_ref());
-        if running.any(Running::is_called) {
+        if running.any(Running::has_been_called) {
             return true;
         }
         live.iter().fold(false, |is_called, &slot| {
@@ -281,6 +283,13 @@ impl Active {
         });
     }
 
+    fn vacancy(&mut self) -> u32 {
+        self.vacant.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            self.slots.len() as u32 - 1
+        })
+    }
+
     fn find(&self, id: CollectiveId) -> Option<&Running> {
         let slot = self.slots.get(id.slot as usize)?;
         slot.running.as_ref().filter(|_| slot.generation == id.generation)
@@ -295,9 +304,7 @@ impl Active {
     fn retire(&mut self, slot: u32) {
         let Some(running) = &mut self.slots[slot as usize].running else { return };
         let detached = running.detached;
-        if let Some(arena) = running.plan.arena() {
-            arena.leave(running.meeting);
-        }
+        running.leave();
         if let Some(scratch) = running.scratch.take() {
             self.pool.give(scratch);
         }
@@ -316,7 +323,49 @@ impl Active {
     }
 }
 
+impl Visit {
+    /// The `sequence`th collective of its communicator; see [`Plan::only_meets`].
+    pub fn new(plan: Plan, sequence: i32) -> Visit {
+        debug_assert!(plan.only_meets());
+        Visit(Running::new(plan, sequence, Vec::new(), None))
+    }
+
+    /// Goes as far as it gets. True when it is over.
+    pub fn go<T: Transport>(&mut self, engine: &mut Engine<T>) -> bool {
+        matches!(self.0.step(engine, CollectiveId::NONE, false, &mut false), Step::Over)
+    }
+
+    /// The result of one that is over.
+    pub fn end(self) -> std::result::Result<(), Box<Fault>> {
+        self.0.leave();
+        match self.0.state {
+            State::Over(result) => result,
+            _ => unreachable!("a visit is over when that was said"),
+        }
+    }
+}
+
+impl CollectiveId {
+    /// Of one that is in no list.
+    const NONE: CollectiveId = CollectiveId { slot: u32::MAX, generation: 0 };
+}
+
 impl Running {
+    #[inline]
+    fn new(plan: Plan, sequence: i32, open: Vec<RequestId>, scratch: Option<Scratch>) -> Running {
+        let meeting = plan.arena().map_or(0, |arena| arena.enter());
+        let (state, detached) = (State::Messages, false);
+        Running { plan, sequence, meeting, state, round: 0, next_message: 0, next_local: 0, open, scratch, detached }
+    }
+
+    /// It has met.
+    #[inline]
+    fn leave(&self) {
+        if let Some(arena) = self.plan.arena() {
+            arena.leave(self.meeting);
+        }
+    }
+
     /// Does everything that needs no waiting. A user's function is handed out if
     /// `may_call`, else left where it is.
     fn step<T: Transport>(
@@ -391,8 +440,13 @@ impl Running {
     /// changed.
     #[inline(never)]
     fn meet<T: Transport>(&mut self, engine: &mut Engine<T>, meet: Meet, moved: &mut bool) -> bool {
-        if let Some(fault) = self.reap(engine, moved) {
+        if !self.open.is_empty()
+            && let Some(fault) = self.reap(engine, moved)
+        {
             return self.fail(engine, fault);
+        }
+        if !self.is_called(meet) {
+            return false;
         }
         let (call, meeting) = (self.call(), self.meeting);
         let Some(arena) = self.plan.arena() else {
@@ -400,7 +454,6 @@ impl Running {
             return false;
         };
         match meet {
-            _ if !self.is_called() => return false,
             Meet::Hear(from) if arena.call_of(meeting, from) != Some(call) => {
                 // The others count on everyone.
                 if arena.arrive(meeting, call, false) {
@@ -421,11 +474,11 @@ impl Running {
         true
     }
 
-    /// True when the round waits for nothing that belongs to the meeting.
-    fn is_called(&self) -> bool {
-        let (Some(arena), State::Messages) = (self.plan.arena(), &self.state) else { return false };
-        let round = self.plan.schedule().rounds().get(self.round);
-        match round.map_or(Meet::Nobody, |round| round.meet) {
+    /// True when a round of steps waits for nothing that belongs to the meeting.
+    #[inline]
+    fn is_called(&self, meet: Meet) -> bool {
+        let Some(arena) = self.plan.arena() else { return false };
+        match meet {
             Meet::Nobody => false,
             Meet::Begin => arena.has_begun(self.meeting),
             Meet::Hear(from) => arena.has_begun(self.meeting) && arena.call_of(self.meeting, from).is_some(),
@@ -442,6 +495,12 @@ impl Running {
         let arena = self.plan.arena()?;
         let is_missing = |member: &Member| arena.call_of(self.meeting, member.rank()).is_none();
         self.plan.peer(self.plan.others().find(is_missing)?)
+    }
+
+    /// True when the meeting has come to what it waits for.
+    fn has_been_called(&self) -> bool {
+        let round = self.plan.schedule().rounds().get(self.round);
+        matches!(self.state, State::Messages) && round.is_some_and(|round| self.is_called(round.meet))
     }
 
     /// A message of this very collective comes from a member that is in another one, or

@@ -379,6 +379,12 @@ impl Plan {
         self.bound.arena.as_deref()
     }
 
+    /// True when it waits for nothing but its meeting: no messages, no function of the user's.
+    #[inline]
+    pub fn only_meets(&self) -> bool {
+        self.arena().is_some() && !matches!(&self.bound.reduction, Some(Reduction { op: Op::User(_), .. }))
+    }
+
     /// The type of a span; `None` for packed bytes.
     #[inline]
     pub(crate) fn datatype(&self, ty: Ty) -> Option<&Datatype> {

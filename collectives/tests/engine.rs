@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use std::os::raw::c_int;
 use std::sync::Arc;
 
-use collectives::{Blocks, CollectiveId, Data, Edges, Operation, Plan, Planner, Thresholds, Types, Vector};
+use collectives::{Blocks, CollectiveId, Data, Edges, Operation, Plan, Planner, Thresholds, Types, Vector, Visit};
 use fabric::sim::Options;
 use fabric::{CollectiveKind, Peer};
 use objects::datatype::Counting;
@@ -409,6 +409,37 @@ fn many_meetings_follow_each_other_in_an_arena() {
         let world = World::new(size, seed, Options::default(), &thresholds);
         run_these(world, 40, &[reduction, one_to_all], random);
     }
+}
+
+#[test]
+fn a_visit_needs_neither_progress_nor_a_list() {
+    let thresholds = Thresholds { crowded_short: Some(u64::MAX), ..Thresholds::default() };
+    let (mut world, random, comms) = (World::new(3, 7, Options::default(), &thresholds), &mut Random(7), comms(3));
+    let mut meet = |sequence, with_another: bool| {
+        let mut any_inputs = std::iter::repeat_with(|| inputs(3, 5, random, |_| true));
+        let inputs = any_inputs.find(|inputs| matches!(inputs.op, Op::Builtin(_))).unwrap();
+        let visit = |rank: usize| {
+            let reduction = Operation::Allreduce { vector: inputs.vector(rank, true), count: 5 };
+            let operation = if with_another && rank == 1 { Operation::Barrier } else { reduction };
+            (rank, Visit::new(world.plan(rank, &operation, &comms[0][rank]), sequence))
+        };
+        let mut visits: Vec<_> = (0..3).map(visit).collect();
+        for tries in 0.. {
+            if visits.is_empty() {
+                break;
+            }
+            assert!(tries < 1000, "meeting {sequence} goes on for ever");
+            let at = random.below(visits.len() as u64) as usize;
+            let (rank, visit) = &mut visits[at];
+            if visit.go(&mut world.ranks[*rank].engine) {
+                let (rank, visit) = visits.swap_remove(at);
+                assert_eq!(visit.end().is_err(), with_another, "rank {rank} in meeting {sequence}");
+                let wanted = reduced(&inputs.vectors, &inputs.op);
+                assert!(with_another || packed(&inputs.result(rank, 5)) == wanted);
+            }
+        }
+    };
+    (0..100).for_each(|sequence| meet(sequence, sequence == 99));
 }
 
 fn quiet(size: u32) -> World {

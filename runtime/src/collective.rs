@@ -7,9 +7,11 @@
 
 #![allow(unsafe_code)]
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use bootstrap::Job;
 use collectives::operation::{Data, Operation, Vector};
-use collectives::{CollectiveId, Plan, Thresholds};
+use collectives::{CollectiveId, Plan, Thresholds, Visit};
 use fabric::CollectiveKind;
 use fabric::knobs::{Knobs, knob};
 use objects::buffer::Area;
@@ -20,12 +22,17 @@ use crate::fault;
 use crate::gate::with;
 use crate::process::{Process, not_running};
 use crate::request::Request;
-use crate::wait::block_on;
+use crate::wait::{self, block_on};
 
 /// MPI_UINT64_T and MPI_BYTE, MPI_MAX in the ABI.
 const UINT64: usize = 0x259;
 const BYTE: usize = 0x247;
 const MAX: usize = 0x23;
+
+/// How often a visit looks whether the meeting was closed.
+const LOOKS: u32 = 4;
+/// See [`may_visit`].
+const VISITS: u32 = 8;
 
 /// The sizes at which algorithms change, from the knobs. All ranks of a job have to
 /// agree on them.
@@ -56,19 +63,51 @@ impl Process {
 
     /// Starts a plan as the next collective of its communicator.
     pub(crate) fn start_plan(&mut self, comm: usize, plan: Plan) -> Result<CollectiveId> {
-        let sequence = match self.kept_comms.iter_mut().find(|(handle, _)| *handle == comm) {
-            Some((_, kept)) => kept.next_collective(),
-            None => self.comm_mut(comm)?.next_collective(),
-        };
+        let sequence = self.next_collective(comm)?;
         let core = self.core()?;
         core.collectives.start(&mut core.engine, plan, sequence)
+    }
+
+    #[inline]
+    fn next_collective(&mut self, comm: usize) -> Result<i32> {
+        match self.kept_comms.iter_mut().find(|(handle, _)| *handle == comm) {
+            Some((_, kept)) => Ok(kept.next_collective()),
+            None => Ok(self.comm_mut(comm)?.next_collective()),
+        }
     }
 }
 
 /// Runs a plan to its end.
 pub fn run(comm: usize, plan: Plan) -> Result<()> {
+    if plan.only_meets() && may_visit() {
+        return visit(comm, plan);
+    }
     let id = with(|p| p.start_plan(comm, plan))?;
     wait_for(id, comm)
+}
+
+/// Where ranks take turns, most find that the meeting was closed when it is theirs again. So they look there and
+/// nowhere else, and go the way of all others when that was in vain: each process finds its code and data, and its
+/// branches, cold.
+#[inline(never)]
+fn visit(comm: usize, plan: Plan) -> Result<()> {
+    let mut visit = with(|p| p.next_collective(comm).map(|sequence| Visit::new(plan, sequence)))?;
+    for _ in 0..LOOKS {
+        if with(|p| p.core().is_ok_and(|core| visit.go(&mut core.engine))) {
+            return with(|p| visit.end().map_err(|fault| fault::explain(p, comm, &fault)));
+        }
+        std::thread::yield_now();
+    }
+    let id = with(|p| p.core().map(|core| core.collectives.adopt(visit)))?;
+    wait_for(id, comm)
+}
+
+/// Whether the next collective may be a visit. One in [`VISITS`] is none: messages are to arrive and turns to be
+/// timed where nobody ever has to wait for long, too.
+#[inline]
+fn may_visit() -> bool {
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    wait::begins_with_a_turn() && !CALLS.fetch_add(1, Ordering::Relaxed).is_multiple_of(VISITS)
 }
 
 /// Starts a plan; the handle of its request.

@@ -99,7 +99,7 @@ impl Patience {
             }
             return Patience::Spinning { since, polls };
         }
-        if spin.is_zero() && polls <= TURNS && LOCAL_RANKS.load(Ordering::Relaxed) > 1 && pass_the_turn() {
+        if polls <= TURNS && takes_turns() && pass_the_turn() {
             return Patience::Spinning { since, polls };
         }
         sleep();
@@ -113,12 +113,27 @@ const LONG: u32 = 1 << 10;
 /// on their processors: nobody has to wake it then. One that is alone on its host has nobody to
 /// make way for.
 const TURNS: u32 = 16;
-/// Whoever takes a turn this long does something else than waiting for a message, and a
-/// rank that sleeps runs sooner than one that is behind it in the queue.
+/// Others that run this long do something else than waiting for a message, and a
+/// rank that sleeps runs sooner than one that is behind them in the queue.
 const LONG_TURN: Duration = Duration::from_millis(1);
-/// So many waits sleep at once after a long turn.
+/// So many waits sleep at once after two long turns. One alone is a disturbance, and a sleeper among ranks that take turns
+/// costs each of them several.
 const SLEEPY: u32 = 100;
 static SLEEPS_AT_ONCE: AtomicU32 = AtomicU32::new(0);
+/// The last turn was long.
+static WAS_LONG: AtomicBool = AtomicBool::new(false);
+
+/// Whether this rank takes turns with others on its processor.
+#[inline]
+fn takes_turns() -> bool {
+    spin().is_zero() && LOCAL_RANKS.load(Ordering::Relaxed) > 1 && !gate::is_shared()
+}
+
+/// Whether a wait begins with a turn for the others that nobody needs to time.
+#[inline]
+pub(crate) fn begins_with_a_turn() -> bool {
+    takes_turns() && !WAS_LONG.load(Ordering::Relaxed)
+}
 
 /// Lets others run; false where that takes longer than to sleep.
 fn pass_the_turn() -> bool {
@@ -129,7 +144,8 @@ fn pass_the_turn() -> bool {
     }
     let begun = Instant::now();
     std::thread::yield_now();
-    if begun.elapsed() > LONG_TURN {
+    let is_long = begun.elapsed() > LONG_TURN;
+    if WAS_LONG.swap(is_long, Ordering::Relaxed) && is_long {
         SLEEPS_AT_ONCE.store(SLEEPY, Ordering::Relaxed);
     }
     true

@@ -53,14 +53,19 @@ pub fn reduce(b: &mut Builder, seat: Seat, to: Option<u32>, input: Run, output: 
     let result = Run { space: Space::Arena, disp: 0, ..input };
     b.sit(input.bytes());
     b.meet(Meet::Begin);
-    b.copy(input, operand(seat.rank));
+    b.copy(bytes(input), bytes(operand(seat.rank)));
     b.meet(Meet::Arrive);
-    b.copy(operand(seat.size - 1), result);
+    b.copy(bytes(operand(seat.size - 1)), bytes(result));
     (0..seat.size - 1).rev().for_each(|left| b.reduce(operand(left), result));
     if let Some(output) = output.filter(|_| to.is_none_or(|to| to == seat.rank)) {
         b.meet(Meet::Close);
-        b.copy(result, output);
+        b.copy(bytes(result), bytes(output));
     }
+}
+
+/// The same elements, which have no gaps.
+fn bytes(run: Run) -> Run {
+    Run { disp: run.disp, ..Run::new(run.space, Ty::BYTES, run.bytes(), Shape::BYTE) }
 }
 
 /// Where a rank's seat is. Behind the result, which others may still read when

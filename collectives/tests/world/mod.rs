@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use collectives::{Active, Advance, CollectiveId, Operation, Plan, Planner, Thresholds, UserCall};
+use collectives::{Active, Advance, CollectiveId, Operation, Plan, Planner, Thresholds, UserCall, Visit};
 use fabric::sim::{Manner, Options, SimTransport};
 use fabric::{Arena, Limits, Peer};
 use objects::{Area, Buffer, Comm, Datatype};
@@ -76,8 +76,14 @@ impl World {
         planner.plan(operation, comm, find).unwrap()
     }
 
+    /// A meeting may begin as a visit.
     pub(crate) fn start(&mut self, rank: usize, plan: Plan, sequence: i32) -> CollectiveId {
         let process = &mut self.ranks[rank];
+        if plan.only_meets() && process.random.below(2) == 0 {
+            let mut visit = Visit::new(plan, sequence);
+            visit.go(&mut process.engine);
+            return process.active.adopt(visit);
+        }
         process.active.start(&mut process.engine, plan, sequence).unwrap()
     }
 
