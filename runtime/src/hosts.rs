@@ -31,7 +31,7 @@ impl Hosts {
 
     /// What was sent so far.
     pub(crate) fn traffic(&self) -> Traffic {
-        self.traffic.with_written(self.far.frames_written())
+        self.traffic.with(self.far.frames_written(), self.far.frames_gathered())
     }
 
     /// The way to a rank of this host.

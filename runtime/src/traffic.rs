@@ -24,12 +24,14 @@ pub(crate) struct Traffic {
     atomics: Sum,
     /// Of the frames by RDMA, those that were written into the receiver's memory.
     written: u64,
+    /// And those that went several in a message.
+    together: u64,
 }
 
 impl Traffic {
-    /// The same, with the frames that were written.
-    pub(crate) fn with_written(&self, written: u64) -> Traffic {
-        Traffic { written, ..self.clone() }
+    /// The same, with the frames that were written, and those that went together with others.
+    pub(crate) fn with(&self, written: u64, together: u64) -> Traffic {
+        Traffic { written, together, ..self.clone() }
     }
 
     /// Counts a one-sided transfer from or to another host, if it has begun.
@@ -70,7 +72,7 @@ impl fmt::Display for Traffic {
         for (name, sum) in [("reads", &self.reads), ("writes", &self.writes), ("atomics", &self.atomics)] {
             write!(f, ", {} {name} of {} bytes", sum.times, sum.bytes)?;
         }
-        write!(f, ", {} of the frames written", self.written)
+        write!(f, ", {} of the frames written, {} several at once", self.written, self.together)
     }
 }
 
@@ -92,7 +94,7 @@ mod tests {
         assert_eq!(
             traffic.to_string(),
             "0 frames of 0 bytes to its host, 1 frames of 10 bytes by RDMA, 1 reads of 0 bytes, 0 writes of 0 bytes, \
-             0 atomics of 0 bytes, 0 of the frames written"
+             0 atomics of 0 bytes, 0 of the frames written, 0 several at once"
         );
     }
 }

@@ -132,6 +132,11 @@ impl Rails {
         self.first.frames_written()
     }
 
+    /// Frames of which each went together with others.
+    pub fn frames_gathered(&self) -> u64 {
+        self.first.frames_gathered()
+    }
+
     /// Begins a read in parts, each on the next port.
     fn cut(&mut self, cut: Cut) -> Result<Transfer, Lost> {
         let number = self.next;

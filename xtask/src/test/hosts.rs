@@ -15,6 +15,8 @@ use crate::command::quoted;
 use crate::project::Project;
 use crate::vm::{Kernel, Machines, Outcome, Plan, run};
 
+/// Bytes in a packet at most: the largest MTU of RDMA.
+const PACKET: u64 = 4096;
 /// The ranks of a job unless it says otherwise: two in each guest.
 const HOSTS: &str = "vm0:2,vm1:2";
 const RANKS: u32 = 4;
@@ -66,10 +68,14 @@ struct Said {
 #[derive(Debug, Default)]
 struct Sent {
     frames: u64,
+    /// What they carried.
+    bytes: u64,
     reads: u64,
     writes: u64,
     /// Of the frames, those written into the receiver's memory.
     written: u64,
+    /// And those that went several in a message.
+    together: u64,
     /// Processes that told it.
     ranks: usize,
 }
@@ -214,15 +220,17 @@ impl Job {
 /// Adds up what the ranks say that they have sent.
 fn sent(stderr: &str) -> Sent {
     let line =
-        Regex::new(r"rank \d+ sent .* (\d+) frames of \d+ bytes by RDMA, (\d+) reads of \d+ bytes, (\d+) writes .* (\d+) of the frames written")
+        Regex::new(r"rank \d+ sent .* (\d+) frames of (\d+) bytes by RDMA, (\d+) reads of \d+ bytes, (\d+) writes .* (\d+) of the frames written, (\d+) several at once")
             .expect("a constant");
     let mut sent = Sent::default();
     for found in line.captures_iter(stderr) {
         let number = |at: usize| found[at].parse::<u64>().unwrap_or(0);
         sent.frames += number(1);
-        sent.reads += number(2);
-        sent.writes += number(3);
-        sent.written += number(4);
+        sent.bytes += number(2);
+        sent.reads += number(3);
+        sent.writes += number(4);
+        sent.written += number(5);
+        sent.together += number(6);
         sent.ranks += 1;
     }
     sent
@@ -233,10 +241,11 @@ impl Boot {
     pub(super) fn run(&self, project: &Project, options: &Options, kernel: &Kernel) -> Result<Tally> {
         let jobs = (self.jobs)(project, options)?;
         let (outcome, results) = self.outcome(project, kernel, &jobs)?;
-        let (mut tally, mut frames) = (Tally::default(), 0);
+        let (mut tally, mut alone, mut bytes) = (Tally::default(), 0, 0);
         for (at, job) in jobs.iter().enumerate() {
             let (wrong, sent, output) = job.verdict(at, &results);
-            frames += sent.frames;
+            alone += sent.frames.saturating_sub(sent.together);
+            bytes += sent.bytes;
             if wrong.is_empty() {
                 tally.passed += 1;
             } else {
@@ -245,7 +254,7 @@ impl Boot {
             }
         }
         if tally.failed == 0 {
-            self.check_network(&outcome, frames, jobs.len())
+            self.check_network(&outcome, (alone, bytes), jobs.len())
                 .with_context(|| format!("{}\n{}", self.name, outcome.summary()))?;
         } else {
             print!("{}", outcome.summary());
@@ -272,10 +281,12 @@ impl Boot {
         Ok((outcome, results))
     }
 
-    /// Every frame was a packet of a device at least, and TCP had no data to carry.
-    fn check_network(&self, outcome: &Outcome, frames: u64, jobs: usize) -> Result<()> {
+    /// Every frame that did not go with others was a packet of a device at least, all bytes found place in
+    /// packets, and TCP had no data to carry.
+    fn check_network(&self, outcome: &Outcome, (alone, bytes): (u64, u64), jobs: usize) -> Result<()> {
         let (packets, tcp) = (outcome.counter("sent_pkts"), outcome.counter("data_segments"));
-        ensure!(packets >= frames, "{frames} frames in {packets} packets of the devices");
+        ensure!(packets >= alone, "{alone} frames, each by itself, in {packets} packets of the devices");
+        ensure!(packets * PACKET >= bytes, "{bytes} bytes of frames in {packets} packets of the devices");
         let most = TCP_OF_A_JOB * jobs as u64;
         ensure!(tcp <= most, "{tcp} segments of TCP data, and {most} would do to start and end the jobs");
         let repaired = outcome.counter("_err") + outcome.counter("duplicate") + outcome.counter("out_of_seq");
@@ -290,9 +301,10 @@ mod tests {
 
     #[test]
     fn what_ranks_say_is_added_up() {
-        let text = "verbena: rank 0 sent 1 frames of 2 bytes to its host, 30 frames of 4 bytes by RDMA, 5 reads of 6 bytes, 7 writes of 8 bytes, 0 atomics of 0 bytes, 6 of the frames written\n\
-                    verbena: rank 1 sent 1 frames of 2 bytes to its host, 12 frames of 4 bytes by RDMA, 0 reads of 6 bytes, 1 writes of 8 bytes, 0 atomics of 0 bytes, 3 of the frames written\n";
+        let text = "verbena: rank 0 sent 1 frames of 2 bytes to its host, 30 frames of 4 bytes by RDMA, 5 reads of 6 bytes, 7 writes of 8 bytes, 0 atomics of 0 bytes, 6 of the frames written, 2 several at once\n\
+                    verbena: rank 1 sent 1 frames of 2 bytes to its host, 12 frames of 4 bytes by RDMA, 0 reads of 6 bytes, 1 writes of 8 bytes, 0 atomics of 0 bytes, 3 of the frames written, 0 several at once\n";
         let sent = sent(text);
-        assert_eq!((sent.frames, sent.reads, sent.writes, sent.written, sent.ranks), (42, 5, 8, 9, 2));
+        assert_eq!((sent.frames, sent.bytes, sent.reads, sent.writes), (42, 8, 5, 8));
+        assert_eq!((sent.written, sent.together, sent.ranks), (9, 2, 2));
     }
 }
