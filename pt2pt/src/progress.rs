@@ -16,6 +16,13 @@ impl<T: Transport> Engine<T> {
         arrived | (self.protocol.has_work() && self.work())
     }
 
+    /// The same in a send or a receive that is about something else; see [`Engine::take_news`].
+    #[cold]
+    pub fn progress_aside(&mut self) {
+        self.protocol.news = true;
+        self.progress();
+    }
+
     /// Does what a call has noted, without polling.
     #[inline]
     pub(crate) fn settle(&mut self) {

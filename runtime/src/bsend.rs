@@ -4,8 +4,14 @@
 //! first fit, from the call until its data has left. The standard's formula
 //! (§3.6.1) therefore always suffices. With automatic buffering the copies are
 //! ours and there is no bound.
+//!
+//! That a message has left may be said in a frame that nobody has looked at yet, while its sender
+//! knows of it by other ways: its peer has met it in a barrier since. So a send that finds no room
+//! looks before it says so.
 
 #![allow(unsafe_code)]
+
+use std::time::{Duration, Instant};
 
 use fabric::{Memory, Peer};
 use objects::{Buffer, Class, Error, Result};
@@ -16,6 +22,10 @@ use crate::routes::Routes;
 
 /// MPI_BSEND_OVERHEAD, bytes for each message.
 pub const OVERHEAD: u64 = 512;
+
+/// So long a send looks whether others have left before it says that there is no room. Longer than frames take
+/// that are on their way.
+const BRIEFLY: Duration = Duration::from_millis(1);
 
 /// What MPI_Buffer_attach was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +114,13 @@ impl BsendBuffers {
 }
 
 impl Attached {
+    /// Whether a message of so many bytes has no room now and would have some if others had left.
+    fn is_full_for(&self, bytes: u64) -> bool {
+        let Attachment::User(memory) = self.what else { return false };
+        let (size, room) = (memory.len() as u64, bytes + OVERHEAD);
+        room <= size && self.gap(size, room).is_none()
+    }
+
     /// The first gap of `room` bytes, and where in `flights` it belongs.
     fn gap(&self, size: u64, room: u64) -> Option<(usize, u64)> {
         let mut start = 0;
@@ -166,6 +183,13 @@ impl Process {
         let Some(core) = &mut self.core else { return Ok(()) };
         self.bsend.reclaim(&mut core.engine);
         let owner = if self.bsend.find(comm).is_some() { comm } else { PROCESS };
+        let mut since = None;
+        while self.bsend.find(owner).is_some_and(|attached| attached.is_full_for(buffer.len()))
+            && since.get_or_insert_with(Instant::now).elapsed() < BRIEFLY
+        {
+            core.engine.progress_aside();
+            self.bsend.reclaim(&mut core.engine);
+        }
         match self.bsend.find(owner) {
             Some(attached) => attached.send(&mut core.engine, to, envelope, &buffer),
             None => Err(no_room(0, 0)),

@@ -20,10 +20,10 @@ static void once(int mode, int blocking, int bytes)
     MPI_Irecv(in, bytes, MPI_BYTE, before, tag, MPI_COMM_WORLD, &receive);
     MPI_Barrier(MPI_COMM_WORLD);
     if (blocking) {
-        sends[mode](out, bytes, MPI_BYTE, next, tag, MPI_COMM_WORLD);
+        SAME(sends[mode](out, bytes, MPI_BYTE, next, tag, MPI_COMM_WORLD), MPI_SUCCESS);
         memset(out, 0, bytes); /* it is ours again */
     } else {
-        isends[mode](out, bytes, MPI_BYTE, next, tag, MPI_COMM_WORLD, &send);
+        SAME(isends[mode](out, bytes, MPI_BYTE, next, tag, MPI_COMM_WORLD, &send), MPI_SUCCESS);
         MPI_Wait(&send, MPI_STATUS_IGNORE);
         CHECK(send == MPI_REQUEST_NULL, "a completed request is not null");
     }
@@ -96,6 +96,28 @@ static void buffer_is_accounted(void)
     free(buffer);
 }
 
+/* The room of a message is free again as soon as its sender can know that it was received, by whatever way. */
+static void room_returns(int bytes)
+{
+    int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks, size, i;
+    unsigned char *buffer = room(bytes + MPI_BSEND_OVERHEAD), *out = room(bytes), *in = room(bytes);
+    void *detached;
+    MPI_Request receive;
+    MPI_Buffer_attach(buffer, bytes + MPI_BSEND_OVERHEAD);
+    for (i = 0; i < 100; i++) {
+        fill(out, bytes, rank + i);
+        MPI_Irecv(in, bytes, MPI_BYTE, before, i, MPI_COMM_WORLD, &receive);
+        SAME(MPI_Bsend(out, bytes, MPI_BYTE, next, i, MPI_COMM_WORLD), MPI_SUCCESS);
+        MPI_Wait(&receive, MPI_STATUS_IGNORE);
+        CHECK_FILLED(in, bytes, before + i);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    MPI_Buffer_detach(&detached, &size);
+    free(buffer);
+    free(out);
+    free(in);
+}
+
 int main(int argc, char **argv)
 {
     static const int sizes[] = {0, 1, 7, 64, 1024, 8192, 32768, 65536, 65537, 262144, 3000000};
@@ -120,5 +142,6 @@ int main(int argc, char **argv)
     free(buffer);
     if (ranks > 1)
         buffer_is_accounted();
+    room_returns(300000);
     return finish();
 }
