@@ -46,7 +46,7 @@ pub enum Rights {
 pub enum OneSided {
     /// It is read into this memory of ours.
     Get(Memory),
-    /// The same, of memory that the peer was asked to post [piece by piece](Transport::post_piece), after
+    /// The same, of memory that the peer was asked to post piece by piece ([`Kind::Data`](crate::Kind::Data)), after
     /// [`Transfer::Together`]. It is only read while the peer does nothing about it: when all
     /// pieces that it has posted were handed over, and while it can post no other. Never
     /// `Started`; `NoRoom` when the peer is about it.
@@ -285,20 +285,9 @@ pub trait Transport {
 
     /// Sends one frame: `fill` writes exactly `len` bytes of body straight into
     /// the slot. `len` is at most `limits(peer).frame`. `fill` is called only
-    /// when the result is `Sent`.
+    /// when the result is `Sent`. There is no room for a piece of a message ([`Kind::Data`](crate::Kind::Data))
+    /// while the peer reads what is left of it itself ([`OneSided::Take`]).
     fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut Slot)) -> Result<Post, Lost>;
-
-    /// The same, of a piece of a message that the peer may read itself meanwhile (see [`OneSided::Take`]).
-    /// There is no room while it does.
-    fn post_piece(
-        &mut self,
-        peer: Peer,
-        header: &Header,
-        len: usize,
-        fill: impl FnOnce(&mut Slot),
-    ) -> Result<Post, Lost> {
-        self.post(peer, header, len, fill)
-    }
 
     /// Says that several frames to `peer` are posted now, one after another without a `poll`, until it is
     /// told that there are no `more`: a device may put them together. Those posted are on their way only then.

@@ -306,7 +306,7 @@ impl<T: Transport> Engine<T> {
         let len = left.div_ceil(left.div_ceil(frame)).next_multiple_of(LINE).min(frame).min(left);
         let header = Header { context: *target, length: from, ..Header::new(Kind::Data) };
         let posted =
-            self.transport.post_piece(request.peer, &header, len as usize, |slot| request.buffer.fill(from, slot))?;
+            self.transport.post(request.peer, &header, len as usize, |slot| request.buffer.fill(from, slot))?;
         if posted == Post::NoRoom {
             return Ok(None);
         }

@@ -87,22 +87,6 @@ impl Transport for Hosts {
         }
     }
 
-    fn post_piece(
-        &mut self,
-        peer: Peer,
-        header: &Header,
-        len: usize,
-        fill: impl FnOnce(&mut Slot),
-    ) -> Result<Post, Lost> {
-        match self.near(peer) {
-            Some(near) => {
-                let posted = near.post_piece(peer, header, len, fill)?;
-                Ok(self.traffic.near.posted(posted, len))
-            }
-            None => self.post(peer, header, len, fill),
-        }
-    }
-
     fn gather(&mut self, peer: Peer, more: bool) {
         if !self.here.contains(&peer.0) {
             self.far.gather(peer, more);

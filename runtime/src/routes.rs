@@ -52,20 +52,6 @@ impl Transport for Routes {
         }
     }
 
-    fn post_piece(
-        &mut self,
-        peer: Peer,
-        header: &Header,
-        len: usize,
-        fill: impl FnOnce(&mut Slot),
-    ) -> Result<Post, Lost> {
-        match self {
-            Routes::Shm(shm) => shm.post_piece(peer, header, len, fill),
-            Routes::Hosts(hosts) => hosts.post_piece(peer, header, len, fill),
-            Routes::Alone => Err(no_route(peer)),
-        }
-    }
-
     fn gather(&mut self, peer: Peer, more: bool) {
         if let Routes::Hosts(hosts) = self {
             hosts.gather(peer, more);

@@ -34,6 +34,7 @@ impl ShmTransport {
     }
 
     /// Writes a piece of a large message, unless the peer reads messages of ours by itself now.
+    #[inline(never)]
     pub(crate) fn post_claimed(
         &mut self,
         peer: Peer,
@@ -41,8 +42,7 @@ impl ShmTransport {
         len: usize,
         fill: impl FnOnce(&mut Slot),
     ) -> Result<Post, Lost> {
-        let Some(Some(outbound)) = self.outbound.get(peer.0 as usize) else { return Err(unreachable_peer(peer)) };
-        let claim = outbound.producer.claim().map_err(|broken| Lost { peer, why: broken.to_string() })?;
+        let claim = self.ring_to(peer)?.producer.claim().map_err(|broken| Lost { peer, why: broken.to_string() })?;
         if claim.is_none() {
             // That is over soon, and nobody wakes us for it: who has found room does not sleep.
             self.note_blocked(peer);
@@ -148,11 +148,8 @@ impl ShmTransport {
     #[cold]
     fn make_room(&mut self, peer: Peer, needed: u64) -> Result<bool, Lost> {
         assert!(needed <= self.segment.grains() / 4, "a frame larger than Limits::frame");
-        let at = peer.0 as usize;
-        if !matches!(self.outbound.get(at), Some(Some(_))) {
-            self.connect(peer)?;
-        }
-        let Some(Some(outbound)) = self.outbound.get_mut(at) else { return Err(unreachable_peer(peer)) };
+        self.ring_to(peer)?;
+        let Some(Some(outbound)) = self.outbound.get_mut(peer.0 as usize) else { return Err(unreachable_peer(peer)) };
         loop {
             let room = outbound.producer.look_for_room(needed, !outbound.frozen);
             match room.map_err(|broken| Lost { peer, why: broken.to_string() })? {
@@ -168,6 +165,17 @@ impl ShmTransport {
         }
         self.note_blocked(peer);
         Ok(false)
+    }
+
+    /// What there is to a peer; opened when it is first asked for.
+    fn ring_to(&mut self, peer: Peer) -> Result<&mut Outbound, Lost> {
+        if !matches!(self.outbound.get(peer.0 as usize), Some(Some(_))) {
+            self.connect(peer)?;
+        }
+        match self.outbound.get_mut(peer.0 as usize) {
+            Some(Some(outbound)) => Ok(outbound),
+            _ => Err(unreachable_peer(peer)),
+        }
     }
 
     fn note_blocked(&mut self, peer: Peer) {

@@ -1,7 +1,7 @@
 //! The seam: what each call of [`Transport`] comes to on shared memory.
 
 use fabric::{
-    Header, Limits, Lost, Memory, OneSided, Peer, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
+    Header, Kind, Limits, Lost, Memory, OneSided, Peer, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
 };
 
 use crate::connect::ShmTransport;
@@ -16,17 +16,10 @@ impl Transport for ShmTransport {
 
     #[inline]
     fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut Slot)) -> Result<Post, Lost> {
-        self.post_frame(peer, header, len, fill)
-    }
-
-    fn post_piece(
-        &mut self,
-        peer: Peer,
-        header: &Header,
-        len: usize,
-        fill: impl FnOnce(&mut Slot),
-    ) -> Result<Post, Lost> {
-        self.post_claimed(peer, header, len, fill)
+        match header.kind {
+            Kind::Data => self.post_claimed(peer, header, len, fill),
+            _ => self.post_frame(peer, header, len, fill),
+        }
     }
 
     #[inline]

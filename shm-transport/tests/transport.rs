@@ -355,7 +355,7 @@ fn a_peer_that_is_away_is_read_and_one_that_is_not_helps() {
     assert_eq!(read(&mut reader, OneSided::Take(into)), Transfer::Done);
     assert_eq!(bytes, secret);
     let piece = Header::new(Kind::Data);
-    assert_eq!(owner.post_piece(peer(0), &piece, 4000, |slot| slot.fill(1)), Ok(Post::Sent), "the claim is given back");
+    assert_eq!(owner.post(peer(0), &piece, 4000, |slot| slot.fill(1)), Ok(Post::Sent), "the claim is given back");
 }
 
 #[test]
