@@ -23,9 +23,10 @@ use serde::{Deserialize, Serialize};
 use crate::fate::Event;
 use crate::hosts::Share;
 use crate::options::Settings;
+use crate::report::Line;
 
 /// The version of these messages.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Bytes in one message at most: environments may be large.
 pub const LIMIT: usize = 16 << 20;
 /// Bytes of output or input in one message.
@@ -121,6 +122,8 @@ pub enum FromHost {
     Stands(bool),
     /// The answer to `Beat`.
     Beat,
+    /// What each rank does, in order.
+    Lines(Vec<Line>),
     /// A line for the user.
     Told(String),
     /// All ranks have taken what was put in.

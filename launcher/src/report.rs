@@ -1,15 +1,16 @@
 //! The words for what happened: one readable line for a failure, a table of
 //! all ranks on request, and what follows from it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bootstrap::board::{self, Snapshot};
-use bootstrap::{Awaited, Board, State, WORLD_CONTEXT, Waiting};
+use bootstrap::{Awaited, State, WORLD_CONTEXT, Waiting};
 use fabric::CollectiveKind;
 use fabric::calls::Call;
+use serde::{Deserialize, Serialize};
 
 use crate::fate::{Event, Exit};
-use crate::{signals, waits};
+use crate::signals;
 
 /// The name of an MPI call by its number on the board; `None` outside of MPI.
 fn call_name(call: u32) -> Option<&'static str> {
@@ -50,32 +51,39 @@ fn place(exit: Exit, seen: &Snapshot) -> String {
 }
 
 /// One rank of [`table`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Line {
-    /// The process that we started.
+    /// The process that is in MPI, or the one that was started.
     pub pid: u32,
     /// How it ended, if it has.
     pub exit: Option<Exit>,
+    /// What it says of itself.
+    pub seen: Snapshot,
+    /// How long it has waited, if it waits: clocks of hosts differ.
+    pub waited: Duration,
 }
 
-/// What every rank of this host is doing, one line each, from rank `first` on, and who waits for whom.
-pub fn table(board: &Board, first: u32, lines: &[Line], host: &str, started: Instant) -> String {
-    let age = seconds(started.elapsed());
-    let mut text = format!("{} on {host}, {age} after the start", count(lines.len()));
+impl Line {
+    /// Of a rank of this host, now; `pid` is the process that was started.
+    pub fn new(pid: u32, exit: Option<Exit>, seen: Snapshot) -> Line {
+        let since = seen.waiting.map_or(u64::MAX, |waiting| waiting.since);
+        let waited = Duration::from_nanos(board::clock().saturating_sub(since));
+        Line { pid: if seen.pid == 0 { pid } else { seen.pid }, exit, seen, waited }
+    }
+}
+
+/// What every rank of a host is doing, one line each, from rank `first` on. `age`: of the job.
+pub fn table(first: u32, lines: &[Line], host: &str, age: Duration) -> String {
+    let mut text = format!("{} on {host}, {} after the start", count(lines.len()), seconds(age));
     text += "\n   rank      pid  state       call and what it waits for";
-    let seen: Vec<Snapshot> = (0..lines.len()).map(|rank| board.entry(rank as u32).snapshot()).collect();
-    for (rank, (line, seen)) in lines.iter().zip(&seen).enumerate() {
-        let pid = if seen.pid == 0 { line.pid } else { seen.pid };
+    for (rank, line) in (first..).zip(lines) {
         let (state, doing) = match line.exit {
             Some(Exit::Code(code)) => ("exited", format!("with code {code}")),
             Some(Exit::Signal(signal)) => ("killed", format!("by signal {signal} ({})", signals::name(signal))),
-            None => (state_name(seen.state), doing(seen)),
+            None => (state_name(line.seen.state), doing(line)),
         };
-        let rank = first as usize + rank;
-        text += format!("\n{rank:>7}  {pid:>7}  {state:<10}  {doing}").trim_end();
+        text += format!("\n{rank:>7}  {:>7}  {state:<10}  {doing}", line.pid).trim_end();
     }
-    let ends: Vec<Option<Exit>> = lines.iter().map(|line| line.exit).collect();
-    waits::conclusions(first, &seen, &ends).iter().for_each(|line| text += &format!("\n{line}"));
     text
 }
 
@@ -88,17 +96,17 @@ fn state_name(state: State) -> &'static str {
     }
 }
 
-fn doing(seen: &Snapshot) -> String {
-    match (call_name(seen.call), seen.waiting) {
-        (Some(call), Some(waiting)) => format!("{call}{}", waits_for(&waiting)),
+fn doing(line: &Line) -> String {
+    match (call_name(line.seen.call), line.seen.waiting) {
+        (Some(call), Some(waiting)) => format!("{call}{}, for {}", waits_for(&waiting), seconds(line.waited)),
         (Some(call), None) => call.to_owned(),
-        (None, _) if seen.state == State::Running => "computing".into(),
+        (None, _) if line.seen.state == State::Running => "computing".into(),
         (None, _) => String::new(),
     }
 }
 
 fn waits_for(waiting: &Waiting) -> String {
-    let Waiting { awaited, peer, world_rank, tag, context, comm_size, since } = *waiting;
+    let Waiting { awaited, peer, world_rank, tag, context, comm_size, .. } = *waiting;
     let comm = match context {
         WORLD_CONTEXT => "MPI_COMM_WORLD".into(),
         context => format!("communicator {context} of {}", count(comm_size as usize)),
@@ -111,7 +119,7 @@ fn waits_for(waiting: &Waiting) -> String {
         (None, Some(peer)) => format!("rank {peer} of the communicator"),
         (None, None) => "any rank".into(),
     };
-    let what = match awaited {
+    match awaited {
         Awaited::Something => String::new(),
         Awaited::Message => format!(", for a message from {rank}, {tagged}, on {comm}"),
         Awaited::Rest => format!(", for the rest of a message from {rank}, {tagged}, on {comm}"),
@@ -120,9 +128,7 @@ fn waits_for(waiting: &Waiting) -> String {
             let name = CollectiveKind::name(kind).unwrap_or("a collective");
             format!(", for {rank} in {name}, collective number {number} on {comm}")
         }
-    };
-    let waited = Duration::from_nanos(board::clock().saturating_sub(since));
-    format!("{what}, for {}", seconds(waited))
+    }
 }
 
 fn count(ranks: usize) -> String {
@@ -164,20 +170,18 @@ mod tests {
 
     #[test]
     fn the_table_says_what_each_rank_does() {
-        let board = Board::create(3, 1).unwrap();
-        board.entry(1).reach(State::Running);
-        board.entry(1).enter(Call::Recv.index());
         let (awaited, peer, world_rank) = (Awaited::Message, Some(1), Some(0));
         let waiting = Waiting { awaited, peer, world_rank, tag: None, context: 4, comm_size: 3, since: board::clock() };
-        board.entry(1).wait_for(&waiting);
-        let line = |exit| Line { pid: 9, exit };
-        let text = table(&board, 0, &[line(None), line(None), line(Some(Exit::Signal(9)))], "vm", Instant::now());
+        let outside = Snapshot { pid: 0, ..seen(State::Starting, 0) };
+        let inside = Snapshot { waiting: Some(waiting), ..seen(State::Running, Call::Recv.index()) };
+        let lines = [(None, outside), (None, inside), (Some(Exit::Signal(9)), outside)];
+        let text = table(0, &lines.map(|(exit, seen)| Line::new(9, exit, seen)), "vm", Duration::ZERO);
         let rows: Vec<&str> = text.lines().collect();
         assert_eq!(rows[0], "3 ranks on vm, 0.0 s after the start");
         assert_eq!(rows[2], "      0        9  not in MPI");
         assert_eq!(
             rows[3],
-            "      1        9  running     MPI_Recv, for a message from rank 0 (rank 1 there), any tag, on communicator 4 of 3 ranks, for 0.0 s"
+            "      1        5  running     MPI_Recv, for a message from rank 0 (rank 1 there), any tag, on communicator 4 of 3 ranks, for 0.0 s"
         );
         assert_eq!(rows[4], "      2        9  killed      by signal 9 (Killed)");
     }

@@ -203,9 +203,25 @@ fn a_standstill_is_one_of_all_hosts() {
     let ran = mpiexec("a:1,b:1", &format!("--stall-timeout 0.4 {steps}"));
     let tables = ran.err.matches("what it waits for").count();
     assert_eq!((ran.code, ran.err.matches("--stall-timeout").count(), tables), (0, 1, 2), "{ran:?}");
+    assert!(ran.err.ends_with("mpiexec: ranks 0 and 1 wait for each other\n"), "{ran:?}");
     let steps = "RANK init call=MPI_Recv 0:wait=1 sleep=2.5 finalize";
     let ran = mpiexec("a:1,b:1", &format!("--stall-timeout 0.4 {steps}"));
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+}
+
+#[test]
+fn the_table_is_told_without_a_host_that_does_not_answer() {
+    let mark = unique_sleep();
+    let child = spawn(&mut over_hosts("a:1,b:2", &["sleep", &mark]));
+    eventually("ranks run", || processes(&mark) >= 4);
+    let (mpiexec, daemon) = (Pid::from_child(&child), Pid::from_raw(daemons_of(child.id())[1] as i32).unwrap());
+    kill_process(daemon, Signal::STOP).unwrap();
+    kill_process(mpiexec, Signal::QUIT).unwrap();
+    std::thread::sleep(Duration::from_millis(2500));
+    kill_process(daemon, Signal::CONT).unwrap();
+    kill_process(mpiexec, Signal::TERM).unwrap();
+    let ran = finish(child);
+    assert!(ran.err.contains("1 rank on a, ") && ran.err.contains("ranks 1 to 2 on b: no answer"), "{ran:?}");
 }
 
 #[test]

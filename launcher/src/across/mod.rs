@@ -9,6 +9,7 @@
 //! on, upon which its daemon kills what is left.
 
 mod remote;
+mod table;
 
 use std::os::fd::BorrowedFd;
 use std::process::ExitStatus;
@@ -35,6 +36,8 @@ use remote::{Remote, State};
 const PATIENCE: Duration = Duration::from_millis(1200);
 /// What an agent has to end by itself once its daemon has.
 const AGENTS_PATIENCE: Duration = Duration::from_millis(300);
+/// What hosts have to say what their ranks do, before it is told without them.
+const ANSWER: Duration = Duration::from_secs(2);
 /// Exit code when the time was up, as of `timeout`.
 const TIMED_OUT: u8 = 124;
 
@@ -71,6 +74,9 @@ struct Across {
     /// Our standard input, until its end.
     input: Option<BorrowedFd<'static>>,
     time_is_up: Option<Instant>,
+    /// The hosts were asked what their ranks do; until then they may answer.
+    asked: Option<Instant>,
+    began: Instant,
     dead_after: Duration,
     stall_after: Duration,
     size: u32,
@@ -100,6 +106,8 @@ pub fn run(settings: &Settings, share: &Share) -> Result<u8, CannotRun> {
         code: None,
         missing: None,
         time_is_up: settings.timeout.and_then(|time| Instant::now().checked_add(time)),
+        asked: None,
+        began: Instant::now(),
         dead_after: settings.dead_after.unwrap_or(DEAD_AFTER),
         stall_after: settings.stall_after().unwrap_or_default(),
         size: share.size,
@@ -146,6 +154,7 @@ impl Across {
             }
             self.tick(Instant::now());
         }
+        self.print_table();
         self.output.release_all();
         self.output.flush();
         self.code.unwrap_or(0)
@@ -180,7 +189,7 @@ impl Across {
             Phase::Ending { since } => Some(since + PATIENCE),
         };
         let turn = self.hosts.iter().filter_map(|host| host.pulse.as_ref()?.deadline()).min();
-        [ending, self.time_is_up, turn, self.output.deadline()].into_iter().flatten().min()
+        [ending, self.time_is_up, self.asked, turn, self.output.deadline()].into_iter().flatten().min()
     }
 
     fn tick(&mut self, now: Instant) {
@@ -188,8 +197,11 @@ impl Across {
         if self.time_is_up.is_some_and(|end| now >= end) {
             self.time_is_up = None;
             self.tell("the time given with --timeout is over; ending the job");
-            self.say_to_all(|| ToHost::Table);
+            self.ask_for_table(now);
             self.end(TIMED_OUT);
+        }
+        if self.asked.is_some_and(|end| now >= end) || self.have_all_answered() {
+            self.print_table();
         }
         if let Phase::Ending { since } = self.phase
             && now >= since + PATIENCE
@@ -260,7 +272,7 @@ impl Across {
         for signal in self.signals.read() {
             match signal {
                 libc::SIGCHLD => {}
-                libc::SIGQUIT => self.say_to_all(|| ToHost::Table),
+                libc::SIGQUIT => self.ask_for_table(Instant::now()),
                 libc::SIGTSTP => {
                     self.say_to_all(|| ToHost::Signal(signal));
                     let _ = kill_process(getpid(), Signal::STOP);
@@ -362,9 +374,10 @@ impl Across {
                 let mut running = self.hosts.iter().filter(|host| host.is_there());
                 if stands && running.all(|host| host.stands) {
                     self.tell(&stall::text(self.stall_after));
-                    self.say_to_all(|| ToHost::Table);
+                    self.ask_for_table(Instant::now());
                 }
             }
+            FromHost::Lines(lines) => self.hosts[id].lines = Some(lines),
             FromHost::Told(text) => self.output.tell(&text),
             FromHost::InputTaken => self.hosts[id].input_pending = false,
             FromHost::Failed(code) => self.end(code),

@@ -15,6 +15,7 @@ use crate::frames::{self, FromHost, ToHost};
 use crate::hosts::Host;
 use crate::options::AGENT;
 use crate::pulse::Pulse;
+use crate::report::Line;
 
 /// How far a host is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub(super) struct Remote {
     pub(super) input_pending: bool,
     /// Its ranks all wait, and none gets any further.
     pub(super) stands: bool,
+    /// What its ranks do, once it was asked and has answered.
+    pub(super) lines: Option<Vec<Line>>,
     /// From its first word on.
     pub(super) pulse: Option<Pulse>,
     agent: Child,
@@ -87,6 +90,7 @@ impl Remote {
             wants_input: false,
             input_pending: false,
             stands: false,
+            lines: None,
             pulse: None,
             agent: child,
             to: Some(to),

@@ -38,6 +38,7 @@ use crate::signals::Signals;
 use crate::stall::{self, Stall};
 use crate::start::{self, Started};
 use crate::store::Store;
+use crate::waits;
 use ending::Phase;
 
 /// What a descriptor in the `poll` is.
@@ -257,10 +258,21 @@ impl Job {
         }
     }
 
+    /// Says what each rank does, or has `mpiexec` say it, which knows of the others.
     fn print_table(&mut self) {
-        let line = |rank: &start::Rank| report::Line { pid: rank.pid.as_raw_nonzero().get() as u32, exit: rank.exit };
-        let lines: Vec<report::Line> = self.started.ranks.iter().map(line).collect();
-        let text = report::table(&self.started.board, self.first, &lines, &self.host, self.began);
-        self.tell(&text);
+        let lines: Vec<report::Line> = (self.first..)
+            .zip(&self.started.ranks)
+            .map(|(rank, this)| {
+                let (seen, pid) = self.seen(rank);
+                report::Line::new(pid, this.exit, seen)
+            })
+            .collect();
+        if self.upstream.is_some() {
+            return self.started.output.send(&FromHost::Lines(lines));
+        }
+        let table = report::table(self.first, &lines, &self.host, self.began.elapsed());
+        let all: Vec<_> = lines.into_iter().map(Some).collect();
+        let follows = waits::conclusions(&all);
+        self.tell(&[vec![table], follows].concat().join("\n"));
     }
 }
