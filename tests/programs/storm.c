@@ -418,9 +418,15 @@ static void doubts(Thread *t)
     t->active = 0;
 }
 
+/* Where a thread's collectives are: they take other ways on MPI_COMM_WORLD. */
+static MPI_Comm meeting(const Thread *t)
+{
+    return t->number == 0 && t->round % 2 ? MPI_COMM_WORLD : comms[t->number][OWN];
+}
+
 static void collective(Thread *t, int which)
 {
-    MPI_Comm comm = comms[t->number][OWN];
+    MPI_Comm comm = meeting(t);
     int mine = rank + t->round, sum = 0, root = t->round % ranks, word = rank == root ? t->round : -1;
     MPI_Request request = MPI_REQUEST_NULL;
     delay(t);
@@ -452,7 +458,7 @@ static void one_round(Thread *t)
         if (t->list[i].to == rank_in(&t->list[i]) && t->list[i].receive <= RECV_INIT)
             post_receive(t, i);
     if (ready)
-        MPI_Barrier(comms[t->number][OWN]);
+        MPI_Barrier(meeting(t));
     start_channels(t);
     for (i = 0; i < count; i++)
         if (t->list[i].from == rank_in(&t->list[i]) && t->list[i].send < SEND)
