@@ -28,6 +28,17 @@ fn no_route(peer: Peer) -> Lost {
     Lost { peer, why: "this process is alone in its job and has no transport".into() }
 }
 
+impl Routes {
+    /// Where all ranks are on one host. Out of line, as `Hosts` is: neither way pays for the other's registers.
+    #[inline(never)]
+    fn poll_near(&mut self, sink: &mut impl Sink) -> bool {
+        match self {
+            Routes::Shm(shm) => shm.poll(sink),
+            _ => false,
+        }
+    }
+}
+
 impl Transport for Routes {
     #[inline]
     fn limits(&self, peer: Peer) -> &Limits {
@@ -58,12 +69,11 @@ impl Transport for Routes {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn poll(&mut self, sink: &mut impl Sink) -> bool {
         match self {
-            Routes::Shm(shm) => shm.poll(sink),
             Routes::Hosts(hosts) => hosts.poll(sink),
-            Routes::Alone => false,
+            near => near.poll_near(sink),
         }
     }
 

@@ -97,7 +97,7 @@ impl VerbsTransport {
         pair.told = pair.consumed;
         let consumed = &mut long.bytes_mut(held.slot & !LONG, LEAD + PREFIX)[LEAD + 4..];
         consumed.copy_from_slice(&pair.consumed.to_le_bytes());
-        if pair.submit(crate::post::sge(long, short, &held), Destination::Receive, Signal::NONE).is_err() {
+        if pair.submit(crate::post::sge(long, short, &held), Destination::RECEIVE, Signal::NONE).is_err() {
             // It is kept, and goes with the next connection.
             self.break_pair(at, "a send was refused");
         }

@@ -19,10 +19,10 @@ use crate::handshake::{Actions, Heard, Phase};
 use crate::hello::{Door, Hello, Kind};
 use crate::ibv::layout::{access, port_state, qp_mask as mask, qp_state as state};
 use crate::ibv::{Ah, Channel, Cq, Pd, Qp, QpAttr, Srq, Wc};
-use crate::memory::Pool;
+use crate::memory::{Exposed, Pool};
 use crate::pair::{AT_ONCE, EXTRA, Pair, SPARE};
 use crate::registration::Registrations;
-use crate::ring::{self, LEAD};
+use crate::ring::{self, LEAD, PLACE};
 use crate::settings::Settings;
 use crate::store::Store;
 use crate::unavailable::Unavailable;
@@ -119,6 +119,8 @@ pub struct VerbsTransport {
     pub(crate) stashed: usize,
     /// Receives to post again.
     pub(crate) empty: Vec<u32>,
+    /// A frame out of a ring, while it is handed up.
+    pub(crate) taken: [u8; PLACE],
     pub(crate) polls: u64,
     /// Queue pairs at once, at most.
     most: u32,
@@ -219,6 +221,7 @@ impl VerbsTransport {
             completions: [Wc::default(); BATCH],
             stashed: 0,
             empty: Vec::new(),
+            taken: [0; PLACE],
             polls: 0,
             most,
             provided: 0,
@@ -574,7 +577,7 @@ impl VerbsTransport {
             consumed: pair.consumed,
             window: self.settings.credits,
             frame: self.limits.frame as u32,
-            gate: pair.gate.map_or((0, 0), |gate| self.gates.target(gate)),
+            gate: pair.gate.as_ref().map_or((0, 0), Exposed::target),
             address: self.port.address,
             mtu: self.port.attr.active_mtu as u8,
             reads: small(self.port.device_attr.max_qp_rd_atom),

@@ -3,7 +3,7 @@
 //! A pool takes memory in chunks, as it needs it, and keeps it. A slot is an index.
 //! Whoever holds one is alone with its bytes, but for the device while a request on
 //! it is posted; then nobody looks at them. Slots of an [open](Pool::open) pool are written by
-//! peers at any time, and read by words. Chunks are not inherited by children.
+//! peers at any time, and read by words ([`Exposed`]). Chunks are not inherited by children.
 
 #![allow(unsafe_code)]
 
@@ -29,7 +29,7 @@ pub(crate) struct Pool {
     most: usize,
     /// What the device may do with it.
     access: i32,
-    chunks: Vec<Chunk>,
+    chunks: Vec<Arc<Chunk>>,
     free: Vec<u32>,
 }
 
@@ -37,20 +37,37 @@ pub(crate) struct Pool {
 struct Chunk {
     // Before the memory, so that it is deregistered before it is unmapped.
     mr: Mr,
+    memory: Mapping,
+}
+
+#[derive(Debug)]
+struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
 }
 
-/// Words of a slot that a peer may be writing.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Words<'a> {
+/// A slot of an open pool: where it is, found once.
+#[derive(Debug)]
+pub(crate) struct Exposed {
+    slot: u32,
     first: NonNull<u64>,
-    count: usize,
-    pool: PhantomData<&'a Pool>,
+    words: usize,
+    chunk: Arc<Chunk>,
 }
 
-// SAFETY: the chunk owns its mapping.
-unsafe impl Send for Chunk {}
+/// So many words of such a slot, which a peer may be writing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Words<'a, const COUNT: usize> {
+    first: NonNull<u64>,
+    slot: PhantomData<&'a Exposed>,
+}
+
+// SAFETY: it owns its mapping, and reaches it only for whoever holds a slot.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+// SAFETY: its chunk goes with it.
+unsafe impl Send for Exposed {}
 
 impl Pool {
     /// A pool that has no memory yet; `most` is the number of slots it may have.
@@ -92,7 +109,7 @@ impl Pool {
             return Ok(None);
         }
         let first = (self.chunks.len() as u32) << self.of_chunk;
-        self.chunks.push(Chunk::new(&self.pd, self.slot << self.of_chunk, self.access)?);
+        self.chunks.push(Arc::new(Chunk::new(&self.pd, self.slot << self.of_chunk, self.access)?));
         self.free.extend((first..first + (1 << self.of_chunk)).rev());
         Ok(self.free.pop())
     }
@@ -109,21 +126,28 @@ impl Pool {
     }
 
     #[inline]
-    fn place(&self, slot: u32) -> (&Chunk, NonNull<u8>) {
+    fn place(&self, slot: u32) -> (&Arc<Chunk>, NonNull<u8>) {
         let chunk = &self.chunks[(slot >> self.of_chunk) as usize];
         let at = (slot & ((1 << self.of_chunk) - 1)) as usize * self.slot;
         // SAFETY: a chunk has so many slots.
-        (chunk, unsafe { chunk.base.add(at) })
+        (chunk, unsafe { chunk.memory.base.add(at) })
     }
 
     /// The first `len` bytes of a slot that its holder writes.
     #[inline]
     pub(crate) fn bytes_mut(&mut self, slot: u32, len: usize) -> &mut [u8] {
+        self.filled(slot, len).0
+    }
+
+    /// The same, and as they are named in a request.
+    #[inline]
+    pub(crate) fn filled(&mut self, slot: u32, len: usize) -> (&mut [u8], Sge) {
         assert!(len <= self.slot);
-        let (_, at) = self.place(slot);
+        let (chunk, at) = self.place(slot);
+        let sge = Sge { addr: at.as_ptr() as u64, length: len as u32, lkey: chunk.mr.lkey() };
         // SAFETY: `len` bytes of a slot; `&mut self` and the module's rule (one holder,
         // no request posted that writes it) make this the only access.
-        unsafe { std::slice::from_raw_parts_mut(at.as_ptr(), len) }
+        (unsafe { std::slice::from_raw_parts_mut(at.as_ptr(), len) }, sge)
     }
 
     /// The first `len` bytes of a slot that its holder reads.
@@ -143,20 +167,17 @@ impl Pool {
         Sge { addr: at.as_ptr() as u64, length: len as u32, lkey: chunk.mr.lkey() }
     }
 
-    /// Where a peer writes to a slot: address and key.
-    pub(crate) fn target(&self, slot: u32) -> (u64, u32) {
+    /// A slot for a peer to write to, wiped: whoever had it last may have left something.
+    pub(crate) fn expose(&mut self) -> io::Result<Option<Exposed>> {
+        let Some(slot) = self.take()? else { return Ok(None) };
+        self.bytes_mut(slot, self.slot).fill(0);
         let (chunk, at) = self.place(slot);
-        (at.as_ptr() as u64, chunk.mr.rkey())
+        Ok(Some(Exposed { slot, first: at.cast(), words: self.slot / 8, chunk: Arc::clone(chunk) }))
     }
 
-    /// The words of a slot from byte `from` on, a multiple of 8, which a peer may be writing.
-    #[inline]
-    pub(crate) fn words(&self, slot: u32, from: usize) -> Words<'_> {
-        assert!(from <= self.slot && from.is_multiple_of(8));
-        let (_, place) = self.place(slot);
-        // SAFETY: within the slot, which is aligned to 64 bytes.
-        let first = unsafe { place.add(from) }.cast();
-        Words { first, count: (self.slot - from) / 8, pool: PhantomData }
+    /// Takes it back, when nobody writes to it any more.
+    pub(crate) fn conceal(&mut self, exposed: Exposed) {
+        self.put(exposed.slot);
     }
 
     /// Bytes of a slot.
@@ -165,19 +186,41 @@ impl Pool {
     }
 }
 
-impl Words<'_> {
+impl Exposed {
+    /// Where a peer writes to it: address and key.
+    pub(crate) fn target(&self) -> (u64, u32) {
+        (self.first.as_ptr() as u64, self.chunk.mr.rkey())
+    }
+
+    /// Places of so many words in it.
+    #[inline]
+    pub(crate) fn places<const COUNT: usize>(&self) -> usize {
+        self.words / COUNT
+    }
+
+    /// The words of one of these places.
+    #[inline]
+    pub(crate) fn words<const COUNT: usize>(&self, place: usize) -> Words<'_, COUNT> {
+        assert!(place < self.places::<COUNT>());
+        // SAFETY: within the slot.
+        Words { first: unsafe { self.first.add(place * COUNT) }, slot: PhantomData }
+    }
+}
+
+impl<const COUNT: usize> Words<'_, COUNT> {
     /// One of them. Whether several belong together, whoever reads them checks.
     #[inline]
     pub(crate) fn read(&self, at: usize) -> u64 {
-        assert!(at < self.count);
-        // SAFETY: one of the words, in memory of the pool; volatile, since the device changes it.
+        assert!(at < COUNT);
+        // SAFETY: one of the words, in memory of the pool and aligned to 64 bytes; volatile, since the device
+        // changes it.
         u64::from_le(unsafe { self.first.add(at).read_volatile() })
     }
 }
 
 impl Chunk {
     fn new(pd: &Arc<Pd>, bytes: usize, access: i32) -> io::Result<Chunk> {
-        use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+        use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory
         // that exists.
         let base = unsafe {
@@ -186,26 +229,17 @@ impl Chunk {
         // SAFETY: the mapping from above. Without it a child may take the pages away
         // under older kernels.
         let _ = unsafe { madvise(base, bytes, Advice::LinuxDontFork) };
+        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        let mapping = Mapping { base, bytes };
         // SAFETY: valid until unmapped, after the registration has gone.
-        let memory = unsafe { Memory::new(base.cast(), bytes) };
-        let registered = Mr::register(pd, memory, access);
-        match (registered, NonNull::new(base.cast())) {
-            (Ok(mr), Some(base)) => Ok(Chunk { mr, base, bytes }),
-            (registered, _) => {
-                // SAFETY: the mapping from above, which nobody uses.
-                let _ = unsafe { munmap(base, bytes) };
-                Err(registered.err().unwrap_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM)))
-            }
-        }
+        let memory = unsafe { Memory::new(base.as_ptr(), bytes) };
+        Ok(Chunk { mr: Mr::register(pd, memory, access)?, memory: mapping })
     }
 }
 
-impl Drop for Pool {
+impl Drop for Mapping {
     fn drop(&mut self) {
-        for Chunk { mr, base, bytes } in self.chunks.drain(..) {
-            drop(mr);
-            // SAFETY: mapped in `new`; no slot is used after its pool.
-            let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), bytes) };
-        }
+        // SAFETY: mapped in `Chunk::new`; who has a slot of it holds the chunk, or the pool that does.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }

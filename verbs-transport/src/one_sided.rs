@@ -145,9 +145,9 @@ impl Work {
         let memory = Sge { addr: self.what.memory().addr() + offset, length: len as u32, lkey: self.mr.lkey() };
         let (addr, rkey) = (self.addr.wrapping_add(offset), self.rkey);
         let to = match self.what {
-            OneSided::Get(_) | OneSided::Take(_) => Destination::Read { addr, rkey },
-            OneSided::Put(_) => Destination::Write { addr, rkey },
-            OneSided::Atomic(what, _) => Destination::Atomic { addr, rkey, what },
+            OneSided::Get(_) | OneSided::Take(_) => Destination::read(addr, rkey),
+            OneSided::Put(_) => Destination::write(addr, rkey),
+            OneSided::Atomic(what, _) => Destination::atomic(addr, rkey, what),
         };
         (memory, to)
     }

@@ -13,6 +13,7 @@ use fabric::{OneSided, Peer};
 use crate::handshake::{Handshake, Phase};
 use crate::hello::Door;
 use crate::ibv::{Ah, Mr, Qp};
+use crate::memory::Exposed;
 use crate::ring::{Inbound, Outbound};
 
 /// Requests that the send queue has room for beside frames: notes, gates, one-sided ones, and
@@ -116,14 +117,14 @@ pub(crate) struct Pair {
     pub(crate) asked_for_credit: bool,
     /// It has asked us, or may not have heard.
     pub(crate) owes_credit: bool,
-    /// Its ring for us: what we know of it; our gate, a slot; whether we have yet to say that we
+    /// Its ring for us: what we know of it; our gate; whether we have yet to say that we
     /// have stopped to write.
     pub(crate) out: Outbound,
-    pub(crate) gate: Option<u32>,
+    pub(crate) gate: Option<Exposed>,
     pub(crate) owes_stop: bool,
-    /// Our ring for it, a slot, and its gate: address and key, or 0.
+    /// Our ring for it, and its gate: address and key, or 0.
     pub(crate) inbound: Inbound,
-    pub(crate) ring: Option<u32>,
+    pub(crate) ring: Option<Exposed>,
     pub(crate) their_gate: (u64, u32),
     /// How often that was closed.
     pub(crate) closings: u32,
@@ -132,10 +133,6 @@ pub(crate) struct Pair {
     pub(crate) period: u64,
     pub(crate) lost: Option<String>,
 }
-
-/// A peer says that it has consumed what was never sent.
-#[derive(Debug)]
-pub(crate) struct Impossible;
 
 impl Pair {
     pub(crate) fn new(peer: Peer, now: Instant) -> Pair {
@@ -189,22 +186,23 @@ impl Pair {
         self.next.wrapping_sub(self.acked) < self.window && self.used + EXTRA - SIGNAL_EVERY <= depth
     }
 
-    /// The peer has consumed frames up to that number; `free` gets their slots.
+    /// The peer has consumed frames up to that number; `free` gets their slots. An error says what is wrong with that.
     #[inline]
-    pub(crate) fn acknowledge(&mut self, consumed: u32, mut free: impl FnMut(u32)) -> Result<(), Impossible> {
+    pub(crate) fn acknowledge(&mut self, consumed: u32, mut free: impl FnMut(u32)) -> Result<(), &'static str> {
         let more = consumed.wrapping_sub(self.acked);
+        if more == 0 {
+            return Ok(());
+        }
         if more > self.next.wrapping_sub(self.acked) {
             // Told again, by a message that was overtaken; or nonsense.
-            return if (more as i32) < 0 { Ok(()) } else { Err(Impossible) };
+            return if (more as i32) < 0 { Ok(()) } else { Err("it acknowledges what was never sent") };
         }
         let is_over = |held: &Held| consumed.wrapping_sub(held.first.wrapping_add(held.frames)) as i32 >= 0;
         while let Some(held) = self.retained.front().filter(|held| is_over(held)) {
             free(held.slot);
             self.retained.pop_front();
         }
-        if more > 0 {
-            (self.acked, self.asked_for_credit, self.breaks, self.broke_at) = (consumed, false, 0, None);
-        }
+        (self.acked, self.asked_for_credit, self.breaks, self.broke_at) = (consumed, false, 0, None);
         Ok(())
     }
 

@@ -12,9 +12,9 @@ use crate::ring::{self, Inbound};
 
 /// Batches of completions taken in one poll.
 const BATCHES: usize = 4;
-/// Polls between two looks at what is unsettled.
+/// Polls between two looks at what is unsettled, and at gates.
 const TEND: u64 = 16;
-/// Polls between two looks at the device's events, a call of the system each. Who sleeps is woken by them.
+/// The same for the device's events, a call of the system each; a multiple of the former. Who sleeps is woken by them.
 const EVENTS: u64 = 4096;
 
 impl VerbsTransport {
@@ -22,21 +22,13 @@ impl VerbsTransport {
     #[inline]
     pub(crate) fn poll_queue(&mut self, sink: &mut impl Sink) -> bool {
         self.polls += 1;
-        let mut moved = false;
-        if !self.unsettled.is_empty() && self.polls.is_multiple_of(TEND) {
-            self.tend();
+        let is_round = self.polls.is_multiple_of(TEND);
+        if is_round {
+            self.look_around();
         }
-        if self.polls.is_multiple_of(EVENTS) {
-            self.hear_device();
-        }
-        if !self.held.is_empty() && self.polls.is_multiple_of(TEND) {
-            self.look_at_gates();
-        }
-        if !self.ringed.is_empty() {
-            moved = self.look_in_rings(sink);
-        }
+        let mut moved = !self.ringed.is_empty() && self.look_in_rings(sink);
         // Who finds frames in rings looks elsewhere now and then.
-        if !moved || self.polls.is_multiple_of(TEND) {
+        if !moved || is_round {
             moved |= self.take_completions(sink);
         }
         if !self.debts.is_empty() {
@@ -51,21 +43,54 @@ impl VerbsTransport {
         moved || self.flushing_since.is_some()
     }
 
+    /// What need not be looked at in each poll.
+    #[cold]
+    fn look_around(&mut self) {
+        if !self.unsettled.is_empty() {
+            self.tend();
+        }
+        if self.polls.is_multiple_of(EVENTS) {
+            self.hear_device();
+        }
+        self.look_at_gates();
+    }
+
     /// What the completion queue has; true if the sink has heard of any.
     #[inline]
     fn take_completions(&mut self, sink: &mut impl Sink) -> bool {
+        let taken = self.next_completions();
+        if taken > 0 {
+            return self.complete_all(taken, sink);
+        }
+        // There is nothing better to do.
+        if !self.empty.is_empty() {
+            self.post_empty();
+        }
+        if !self.retired.is_empty() {
+            self.bury();
+        }
+        false
+    }
+
+    #[inline]
+    fn next_completions(&mut self) -> usize {
+        match std::mem::take(&mut self.stashed) {
+            0 => self.cq.poll(&mut self.completions),
+            stashed => stashed,
+        }
+    }
+
+    /// Completions, so many for now, and those behind them. Out of line: a poll in vain does not pay for its registers.
+    #[inline(never)]
+    fn complete_all(&mut self, mut taken: usize, sink: &mut impl Sink) -> bool {
         let mut moved = false;
-        for _ in 0..BATCHES {
-            let taken = match std::mem::take(&mut self.stashed) {
-                0 => self.cq.poll(&mut self.completions),
-                stashed => stashed,
-            };
+        for left in (0..BATCHES).rev() {
             for at in 0..taken {
                 let completion = self.completions[at];
                 moved |= self.complete(&completion, sink);
             }
-            // Many at once, or when there is nothing better to do.
-            if self.empty.len() >= BATCH || (taken == 0 && !self.empty.is_empty()) {
+            // Many at once.
+            if self.empty.len() >= BATCH {
                 self.post_empty();
             }
             if taken < BATCH {
@@ -73,6 +98,10 @@ impl VerbsTransport {
                     self.bury();
                 }
                 break;
+            }
+            // What is taken off the queue is completed here: nobody finds it again.
+            if left > 0 {
+                taken = self.next_completions();
             }
         }
         moved
@@ -231,7 +260,7 @@ impl VerbsTransport {
     }
 
     /// Posts receives again.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn post_empty(&mut self) {
         let len = self.receives.slot_bytes().min(bundle::longest(self.limits.frame));
         for some in self.empty.chunks(BATCH) {
@@ -293,9 +322,8 @@ impl VerbsTransport {
     /// A peer says how many frames it has consumed.
     #[inline]
     pub(crate) fn credit(&mut self, at: usize, consumed: u32) -> Result<(), &'static str> {
-        let (pair, long, short) = (&mut self.pairs[at], &mut self.long, &mut self.short);
-        let done = pair.acknowledge(consumed, |slot| put(long, short, slot));
-        done.map_err(|_| "it acknowledges what was never sent")
+        let Self { pairs, long, short, .. } = self;
+        pairs[at].acknowledge(consumed, |slot| put(long, short, slot))
     }
 }
 

@@ -62,34 +62,32 @@ impl VerbsTransport {
         let bytes = FRONT + len;
         let Some(slot) = self.take_slot(bytes) else { return self.no_slot(at) };
         let is_written = slot & LONG == 0 && self.may_write(at);
-        let pair = &mut self.pairs[at];
-        let all = match slot & LONG {
-            0 => self.short.bytes_mut(slot, ring::taken(bytes)),
-            _ => self.long.bytes_mut(slot & !LONG, LEAD + bytes),
+        let (all, place) = match slot & LONG {
+            0 => self.short.filled(slot, ring::taken(bytes)),
+            _ => self.long.filled(slot & !LONG, LEAD + bytes),
         };
-        let room = &mut all[LEAD..LEAD + bytes];
-        room[..4].copy_from_slice(&pair.next.to_le_bytes());
-        room[4..PREFIX].copy_from_slice(&pair.consumed.to_le_bytes());
-        room[PREFIX..FRONT].copy_from_slice(&header.encode());
-        fill(&mut Slot::new(&mut room[FRONT..], false));
-        if is_written {
-            ring::seal(all, bytes);
-        }
+        let pair = &mut self.pairs[at];
         let number = pair.next;
+        let Some((front, body)) = all[LEAD..LEAD + bytes].split_first_chunk_mut::<FRONT>() else {
+            unreachable!("it has room for a header")
+        };
+        front[..4].copy_from_slice(&number.to_le_bytes());
+        front[4..PREFIX].copy_from_slice(&pair.consumed.to_le_bytes());
+        front[PREFIX..].copy_from_slice(&header.encode());
+        fill(&mut Slot::new(body, false));
         pair.told = pair.consumed;
         pair.next = number.wrapping_add(1);
         (pair.used_at, pair.starved) = (self.polls, false);
-        let held = Held { slot, bytes: bytes as u32, first: number, frames: 1 };
-        pair.retained.push_back(held);
-        let posted = match is_written {
+        pair.retained.push_back(Held { slot, bytes: bytes as u32, first: number, frames: 1 });
+        let (place, to) = match is_written {
             true => {
+                ring::seal(all, bytes);
                 let (addr, rkey) = pair.out.place(number);
-                let sge = self.short.sge(slot, ring::taken(bytes));
-                pair.submit(sge, Destination::Write { addr, rkey }, Signal::NONE)
+                (place, Destination::write(addr, rkey))
             }
-            false => pair.submit(sge(&self.long, &self.short, &held), Destination::Receive, Signal::NONE),
+            false => (frame_in(place, bytes as u32), Destination::RECEIVE),
         };
-        if posted.is_err() {
+        if pair.submit(place, to, Signal::NONE).is_err() {
             // It is kept, and goes with the next connection.
             self.break_pair(at, "a send was refused");
         } else if is_written {
@@ -98,7 +96,7 @@ impl VerbsTransport {
         Ok(Post::Sent)
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_slot(&mut self, bytes: usize) -> Option<u32> {
         if LEAD + bytes <= self.short.slot_bytes()
             && let Ok(Some(slot)) = self.short.take()
@@ -170,7 +168,7 @@ impl VerbsTransport {
         bytes[4..].copy_from_slice(&pair.consumed.to_le_bytes());
         pair.told = pair.consumed;
         let signal = Signal { slot: Some(slot), ..Signal::NONE };
-        if pair.submit(notes.sge(slot, PREFIX), Destination::Receive, signal).is_err() {
+        if pair.submit(notes.sge(slot, PREFIX), Destination::RECEIVE, signal).is_err() {
             self.notes.put(slot);
             self.break_pair(at, "a send was refused");
         }
@@ -221,7 +219,7 @@ impl VerbsTransport {
                 _ => long.bytes_mut(held.slot & !LONG, LEAD + PREFIX),
             };
             bytes[LEAD + 4..].copy_from_slice(&pair.consumed.to_le_bytes());
-            if pair.submit(sge(long, short, &held), Destination::Receive, Signal::NONE).is_err() {
+            if pair.submit(sge(long, short, &held), Destination::RECEIVE, Signal::NONE).is_err() {
                 return self.break_pair(at, "a send was refused");
             }
         }
@@ -235,7 +233,13 @@ pub(crate) fn sge(long: &Pool, short: &Pool, held: &Held) -> Sge {
         0 => short.sge(held.slot, LEAD),
         _ => long.sge(held.slot & !LONG, LEAD),
     };
-    Sge { addr: place.addr + LEAD as u64, length: held.bytes, ..place }
+    frame_in(place, held.bytes)
+}
+
+/// The same, of `length` bytes, in this slot.
+#[inline]
+fn frame_in(place: Sge, length: u32) -> Sge {
+    Sge { addr: place.addr + LEAD as u64, length, ..place }
 }
 
 impl Signal {
@@ -246,7 +250,7 @@ impl Signal {
 impl Pair {
     /// Posts a request. One that is one-sided, or that has a slot to give back, completes
     /// by itself; of the others every so many.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn submit(&mut self, memory: Sge, to: Destination, signal: Signal) -> std::io::Result<()> {
         let Some(qp) = &self.qp else { return Err(std::io::Error::from_raw_os_error(libc::ENOTCONN)) };
         let requests = self.silent + 1;

@@ -134,11 +134,10 @@ pub(crate) fn taken(len: usize) -> usize {
 }
 
 /// Makes a send slot's contents, of which the frame of `len` bytes is written, those of a place:
-/// `slot` has as many bytes as [`taken`] says.
+/// `slot` has as many bytes as [`taken`] says. What they are behind the frame does not matter.
 #[inline]
 pub(crate) fn seal(slot: &mut [u8], len: usize) {
-    let (lead, frame) = slot.split_at_mut(LEAD);
-    frame[len..].fill(0);
+    let Some((lead, frame)) = slot.split_first_chunk_mut::<LEAD>() else { return };
     lead[..8].copy_from_slice(&check(len, frame).to_le_bytes());
     lead[8..].copy_from_slice(&(len as u64).to_le_bytes());
 }
@@ -150,12 +149,15 @@ pub(crate) fn take(word: impl Fn(usize) -> u64, number: u32, frame: &mut [u8; PL
     if !is_there(&word, number) {
         return None;
     }
-    let len = usize::try_from(word(1)).ok().filter(|&len| len > 8 && taken(len) <= PLACE)?;
-    let frame = &mut frame[..len.next_multiple_of(16)];
-    for (at, bytes) in frame.chunks_exact_mut(8).enumerate() {
-        bytes.copy_from_slice(&word(LEAD / 8 + at).to_le_bytes());
+    let len = usize::try_from(word(1)).ok().filter(|&len| len > 8 && len <= PLACE - LEAD)?;
+    let mut sum = Sum::new(len);
+    for (at, bytes) in frame[..len.next_multiple_of(16)].chunks_exact_mut(16).enumerate() {
+        let pair = [word(LEAD / 8 + 2 * at), word(LEAD / 8 + 2 * at + 1)];
+        bytes[..8].copy_from_slice(&pair[0].to_le_bytes());
+        bytes[8..].copy_from_slice(&pair[1].to_le_bytes());
+        sum = sum.and(pair);
     }
-    (check(len, frame) == word(0)).then_some(len)
+    (sum.check() == word(0)).then_some(len)
 }
 
 /// False when frame `number` is not in its place; one look that nearly always suffices.
@@ -164,23 +166,45 @@ pub(crate) fn is_there(word: impl Fn(usize) -> u64, number: u32) -> bool {
     word(LEAD / 8) as u32 == number
 }
 
-/// A sum over whole pairs of words, never 0. Anything missing changes it, also what differs in
-/// the highest bits alone, or has changed places: so it is not linear.
+/// The check of `bytes`, whole pairs of words, of which the first `len` matter.
 #[inline]
 fn check(len: usize, bytes: &[u8]) -> u64 {
+    let word = |bytes: &[u8]| u64::from_le_bytes(std::array::from_fn(|at| bytes[at]));
+    let pairs = bytes.chunks_exact(16).map(|pair| pair.split_at(8));
+    pairs.fold(Sum::new(len), |sum, (first, second)| sum.and([word(first), word(second)])).check()
+}
+
+/// A sum over pairs of words. Anything missing changes it, also what differs in
+/// the highest bits alone, or has changed places: so it is not linear.
+#[derive(Clone, Copy)]
+struct Sum(u64);
+
+impl Sum {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    // None that is likely to be sent.
+    /// None that is likely to be sent.
     const OTHER: u64 = 0x6c8e_9cf5_7093_2bd5;
-    let fold = |a: u64, b: u64| {
+
+    #[inline]
+    fn new(len: usize) -> Sum {
+        Sum(Sum::fold(len as u64 ^ Sum::FACTOR, Sum::FACTOR))
+    }
+
+    #[inline]
+    fn and(self, [first, second]: [u64; 2]) -> Sum {
+        Sum(Sum::fold(first ^ self.0, second ^ Sum::OTHER))
+    }
+
+    /// Never 0.
+    #[inline]
+    fn check(self) -> u64 {
+        Sum::fold(self.0 ^ Sum::FACTOR, Sum::FACTOR).max(1)
+    }
+
+    #[inline]
+    fn fold(a: u64, b: u64) -> u64 {
         let product = u128::from(a) * u128::from(b);
         product as u64 ^ (product >> 64) as u64
-    };
-    let word = |bytes: &[u8]| u64::from_le_bytes(std::array::from_fn(|at| bytes[at]));
-    let sum = bytes.chunks_exact(16).fold(fold(len as u64 ^ FACTOR, FACTOR), |sum, pair| {
-        let (first, second) = pair.split_at(8);
-        fold(word(first) ^ sum, word(second) ^ OTHER)
-    });
-    fold(sum ^ FACTOR, FACTOR).max(1)
+    }
 }
 
 #[cfg(test)]

@@ -11,18 +11,20 @@ use fabric::Sink;
 
 use crate::connect::{PREFIX, VerbsTransport};
 use crate::ibv::Destination;
-use crate::pair::Signal;
+use crate::memory::{Exposed, Words};
+use crate::pair::{Pair, Signal};
 use crate::poll::prefix;
-use crate::post::note;
+use crate::post::{note, put};
 use crate::ring::{self, GATE, Inbound, PLACE, Way};
+
+/// The words of a place.
+type Place<'a> = Words<'a, { PLACE / 8 }>;
 
 impl VerbsTransport {
     /// Whether the peer lets us write now.
     #[inline]
     pub(crate) fn may_write(&mut self, at: usize) -> bool {
-        let pair = &self.pairs[at];
-        let Some(gate) = pair.gate else { return false };
-        if !pair.out.has_seen(self.gates.words(gate, 0).read(0)) {
+        if self.pairs[at].has_news() {
             self.look_at_gate(at);
         }
         self.pairs[at].out.is_open()
@@ -33,8 +35,7 @@ impl VerbsTransport {
     #[inline]
     pub(crate) fn has_written(&mut self, at: usize) {
         self.written += 1;
-        let pair = &self.pairs[at];
-        if pair.gate.is_some_and(|gate| !pair.out.has_seen(self.gates.words(gate, 0).read(0))) {
+        if self.pairs[at].has_news() {
             self.look_at_gate(at);
         }
     }
@@ -42,9 +43,9 @@ impl VerbsTransport {
     /// What a gate says that has changed.
     #[cold]
     fn look_at_gate(&mut self, at: usize) {
-        let (pair, gates) = (&mut self.pairs[at], &self.gates);
-        let Some(gate) = pair.gate else { return };
-        let words = gates.words(gate, 0);
+        let pair = &mut self.pairs[at];
+        let Some(gate) = &pair.gate else { return };
+        let words = gate.words::<{ GATE / 8 }>(0);
         let has_closed = pair.out.look(std::array::from_fn(|at| words.read(at)));
         let is_open = pair.out.is_open();
         self.held.retain(|&held| held != at as u32);
@@ -74,8 +75,9 @@ impl VerbsTransport {
         for place in (0..self.ringed.len()).rev() {
             let Some(&at) = self.ringed.get(place) else { continue };
             let pair = &self.pairs[at as usize];
+            // Asked before the last look.
             let is_over = pair.inbound == Inbound::Draining && !self.is_burying(at);
-            if pair.ring.is_some_and(|ring| ring::is_there(self.words(ring, pair.consumed), pair.consumed)) {
+            if pair.next_place().is_some_and(|place| ring::is_there(|at| place.read(at), pair.consumed)) {
                 moved |= self.take_written(at as usize, sink);
             }
             if is_over {
@@ -88,34 +90,23 @@ impl VerbsTransport {
     /// Takes the frames that are in a peer's ring, from the next on.
     #[inline(never)]
     pub(crate) fn take_written(&mut self, at: usize, sink: &mut impl Sink) -> bool {
-        let mut room = [0; PLACE];
         let mut moved = false;
         loop {
-            let pair = &self.pairs[at];
-            let Some(ring) = pair.ring else { return moved };
-            let Some(len) = ring::take(self.words(ring, pair.consumed), pair.consumed, &mut room) else {
-                return moved;
-            };
-            let Some(([_, consumed], frame)) = prefix(&room[..len]) else { return moved };
-            if let Err(why) = self.credit(at, consumed) {
+            let Self { pairs, long, short, taken, polls, .. } = self;
+            let pair = &mut pairs[at];
+            let Some(place) = pair.next_place() else { return moved };
+            let Some(len) = ring::take(|at| place.read(at), pair.consumed, taken) else { return moved };
+            let Some(([_, consumed], frame)) = prefix(&taken[..len]) else { return moved };
+            if let Err(why) = pair.acknowledge(consumed, |slot| put(long, short, slot)) {
                 return moved | self.nonsense(at, why);
             }
-            let pair = &mut self.pairs[at];
-            pair.used_at = self.polls;
+            pair.used_at = *polls;
             if !pair.hand_up(frame, sink) {
                 return moved | self.nonsense(at, "a header is malformed");
             }
             self.count(at, len - PREFIX);
             moved = true;
         }
-    }
-
-    /// The words of a number's place.
-    #[inline]
-    fn words(&self, ring: u32, number: u32) -> impl Fn(usize) -> u64 {
-        let mask = (self.rings.slot_bytes() / PLACE - 1) as u32;
-        let words = self.rings.words(ring, (number & mask) as usize * PLACE);
-        move |at| words.read(at)
     }
 
     /// The peer writes no more, and what it wrote has arrived.
@@ -140,14 +131,11 @@ impl VerbsTransport {
             pair.lately = 0;
             return;
         }
-        let Ok(Some(ring)) = self.rings.take() else { return self.compare(at) };
-        let len = self.rings.slot_bytes();
-        // Whoever had it last may have left a frame of that number.
-        self.rings.bytes_mut(ring, len).fill(0);
-        let (addr, rkey) = self.rings.target(ring);
-        let way = Way { addr, rkey, mask: (len / PLACE - 1) as u32 };
+        let Ok(Some(ring)) = self.rings.expose() else { return self.compare(at) };
+        let (addr, rkey) = ring.target();
+        let way = Way { addr, rkey, mask: ring.places::<{ PLACE / 8 }>() as u32 - 1 };
         if !self.write_gate(at, way) {
-            return self.rings.put(ring);
+            return self.rings.conceal(ring);
         }
         let pair = &mut self.pairs[at];
         (pair.ring, pair.inbound) = (Some(ring), Inbound::Open);
@@ -184,7 +172,7 @@ impl VerbsTransport {
     /// know. False when it can't sleep yet.
     pub(crate) fn close_rings(&mut self) -> bool {
         self.look_at_gates();
-        let is_open = |pair: &crate::pair::Pair| pair.inbound == Inbound::Open;
+        let is_open = |pair: &Pair| pair.inbound == Inbound::Open;
         for place in (0..self.ringed.len()).rev() {
             if let Some(&at) = self.ringed.get(place)
                 && is_open(&self.pairs[at as usize])
@@ -199,8 +187,8 @@ impl VerbsTransport {
     /// True when a frame can be taken out of a ring.
     pub(crate) fn is_any_written(&self) -> bool {
         self.ringed.iter().map(|&at| &self.pairs[at as usize]).any(|pair| {
-            let ring = pair.ring.map(|ring| self.words(ring, pair.consumed));
-            ring.is_some_and(|word| ring::take(word, pair.consumed, &mut [0; PLACE]).is_some())
+            let is_whole = |place: Place| ring::take(|at| place.read(at), pair.consumed, &mut [0; PLACE]).is_some();
+            pair.next_place().is_some_and(is_whole)
         })
     }
 
@@ -229,7 +217,7 @@ impl VerbsTransport {
         notes.bytes_mut(slot, GATE).copy_from_slice(&way.encode());
         let (addr, rkey) = pair.their_gate;
         let signal = Signal { slot: Some(slot), ..Signal::NONE };
-        if pair.submit(notes.sge(slot, GATE), Destination::Write { addr, rkey }, signal).is_err() {
+        if pair.submit(notes.sge(slot, GATE), Destination::write(addr, rkey), signal).is_err() {
             self.notes.put(slot);
             self.break_pair(at, "a write was refused");
         }
@@ -237,15 +225,8 @@ impl VerbsTransport {
     }
 
     /// A gate for a connection, closed; none where no ring is wanted.
-    pub(crate) fn new_gate(&mut self) -> io::Result<Option<u32>> {
-        if self.settings.rings == 0 {
-            return Ok(None);
-        }
-        let gate = self.gates.take()?;
-        if let Some(gate) = gate {
-            self.gates.bytes_mut(gate, GATE).fill(0);
-        }
-        Ok(gate)
+    pub(crate) fn new_gate(&mut self) -> io::Result<Option<Exposed>> {
+        if self.settings.rings == 0 { Ok(None) } else { self.gates.expose() }
     }
 
     /// The connection is over: nobody writes any more, to either side. What has arrived is kept
@@ -257,7 +238,7 @@ impl VerbsTransport {
             pair.inbound = Inbound::Draining;
         }
         if let Some(gate) = pair.gate.take() {
-            self.gates.put(gate);
+            self.gates.conceal(gate);
             self.held.retain(|&held| held != at as u32);
         }
     }
@@ -267,7 +248,7 @@ impl VerbsTransport {
         let pair = &mut self.pairs[at];
         pair.inbound = Inbound::Absent;
         if let Some(ring) = pair.ring.take() {
-            self.rings.put(ring);
+            self.rings.conceal(ring);
             self.ringed.retain(|&ringed| ringed != at as u32);
         }
     }
@@ -275,5 +256,22 @@ impl VerbsTransport {
     /// True while a queue pair of the pair is retired and not yet destroyed.
     fn is_burying(&self, at: u32) -> bool {
         self.retired.iter().any(|retired| self.by_queue.get(&retired.qp.number()) == Some(&at))
+    }
+}
+
+impl Pair {
+    /// Where its next frame is to be, in its ring.
+    #[inline]
+    fn next_place(&self) -> Option<Place<'_>> {
+        let ring = self.ring.as_ref()?;
+        // As many as a power of two.
+        let last = ring.places::<{ PLACE / 8 }>() - 1;
+        Some(ring.words(self.consumed as usize & last))
+    }
+
+    /// Whether its gate says what we have not seen. Without a gate nothing is open.
+    #[inline]
+    fn has_news(&self) -> bool {
+        self.gate.as_ref().is_some_and(|gate| !self.out.has_seen(gate.words::<{ GATE / 8 }>(0).read(0)))
     }
 }

@@ -73,7 +73,6 @@ unsafe impl Send for Qp {}
 pub type Completions<const N: usize> = [Wc; N];
 
 /// A request to a queue pair.
-#[derive(Debug)]
 pub struct Work {
     /// Comes back in the completion.
     pub id: u64,
@@ -85,34 +84,37 @@ pub struct Work {
     pub to: Destination,
 }
 
-/// Where a send goes.
-#[derive(Debug)]
-pub enum Destination {
-    /// Into the next posted receive of the connected peer.
-    Receive,
-    /// Read this memory of the connected peer.
-    Read {
-        /// Address there.
-        addr: u64,
-        /// Its key.
-        rkey: u32,
-    },
-    /// Write this memory of the connected peer.
-    Write {
-        /// Address there.
-        addr: u64,
-        /// Its key.
-        rkey: u32,
-    },
-    /// Change 64 bits there; the local memory gets what they were.
-    Atomic {
-        /// Address there.
-        addr: u64,
-        /// Its key.
-        rkey: u32,
-        /// How.
-        what: fabric::Atomic,
-    },
+/// What a request does at the connected peer, and where: an operation, as libibverbs wants it.
+#[derive(Clone, Copy)]
+pub struct Destination {
+    opcode: u32,
+    target: Target,
+}
+
+impl Destination {
+    /// Goes into the next posted receive.
+    pub const RECEIVE: Destination = Destination { opcode: opcode::SEND, target: SendWr::EMPTY.wr };
+
+    /// Reads memory at this address, with its key.
+    pub fn read(addr: u64, rkey: u32) -> Destination {
+        Destination { opcode: opcode::RDMA_READ, target: Target { rdma: Rdma { remote_addr: addr, rkey } } }
+    }
+
+    /// Writes memory at this address, with its key.
+    #[inline]
+    pub fn write(addr: u64, rkey: u32) -> Destination {
+        Destination { opcode: opcode::RDMA_WRITE, target: Target { rdma: Rdma { remote_addr: addr, rkey } } }
+    }
+
+    /// Changes 64 bits at this address, with its key; the local memory gets what they were.
+    pub fn atomic(addr: u64, rkey: u32, what: fabric::Atomic) -> Destination {
+        let (opcode, compare_add, swap) = match what {
+            fabric::Atomic::Add(more) => (opcode::ATOMIC_FETCH_AND_ADD, more, 0),
+            fabric::Atomic::CompareSwap { expected, new } => (opcode::ATOMIC_CMP_AND_SWP, expected, new),
+        };
+        let target = Target { atomic: layout::Atomic { remote_addr: addr, compare_add, swap, rkey } };
+        Destination { opcode, target }
+    }
 }
 
 impl Channel {
@@ -292,26 +294,13 @@ impl Qp {
     #[inline]
     pub unsafe fn post(&self, work: &Work) -> io::Result<()> {
         let mut memory = work.memory;
-        let rdma = |addr, rkey| Target { rdma: Rdma { remote_addr: addr, rkey } };
-        let (opcode, target) = match work.to {
-            Destination::Receive => (opcode::SEND, SendWr::EMPTY.wr),
-            Destination::Read { addr, rkey } => (opcode::RDMA_READ, rdma(addr, rkey)),
-            Destination::Write { addr, rkey } => (opcode::RDMA_WRITE, rdma(addr, rkey)),
-            Destination::Atomic { addr, rkey, what } => {
-                let (opcode, compare_add, swap) = match what {
-                    fabric::Atomic::Add(more) => (opcode::ATOMIC_FETCH_AND_ADD, more, 0),
-                    fabric::Atomic::CompareSwap { expected, new } => (opcode::ATOMIC_CMP_AND_SWP, expected, new),
-                };
-                (opcode, Target { atomic: layout::Atomic { remote_addr: addr, compare_add, swap, rkey } })
-            }
-        };
         let mut request = SendWr {
             wr_id: work.id,
             sg_list: &mut memory,
             num_sge: 1,
-            opcode,
+            opcode: work.to.opcode,
             send_flags: work.flags,
-            wr: target,
+            wr: work.to.target,
             ..SendWr::EMPTY
         };
         // SAFETY: one request that lives for the call, and the caller's promise.
