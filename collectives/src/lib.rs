@@ -26,7 +26,7 @@ pub mod shape;
 
 pub use executor::{Active, Advance, Awaited, CollectiveId, UserCall, UserReturn, Visit};
 pub use operation::{Blocks, Data, Edges, Operation, ROOT_HERE, Types, Vector};
-pub use plan::{Found, Plan, Planner};
+pub use plan::{Plan, Planner};
 pub use problem::Problem;
 pub use schedule::{Builder, Local, Meet, Member, Message, Schedule, Space, Span};
 pub use select::{Algorithm, Rule, Selection, Thresholds};

@@ -34,14 +34,9 @@ const GLANCES: u32 = 5;
 pub struct Planner {
     selection: Selection,
     schedules: HashMap<Key, Arc<Schedule>, FxBuildHasher>,
-    /// Those of communicators that have one and have used it, by context.
-    arenas: HashMap<u64, Arc<dyn Arena>, FxBuildHasher>,
     /// Each call has one place where it may be.
     calls: [Option<(Glance, Arc<Bound>)>; 1 << GLANCES],
 }
-
-/// What the search for a communicator's arena comes to; `None`: it has none.
-pub type Found = Result<Option<Arc<dyn Arena>>>;
 
 /// A collective that is ready to start, as often as wanted.
 #[derive(Clone, Debug)]
@@ -99,8 +94,7 @@ impl Planner {
     /// A planner that selects by these thresholds.
     pub fn new(thresholds: &Thresholds) -> Planner {
         let calls = [const { None }; 1 << GLANCES];
-        let (selection, schedules, arenas) = (Selection::new(thresholds), HashMap::default(), HashMap::default());
-        Planner { selection, schedules, arenas, calls }
+        Planner { selection: Selection::new(thresholds), schedules: HashMap::default(), calls }
     }
 
     /// The table of rules, to change it; what was kept is forgotten.
@@ -112,47 +106,40 @@ impl Planner {
 
     /// Checks a call and plans it. Errors: MPI_ERR_ROOT, MPI_ERR_COUNT,
     /// MPI_ERR_TRUNCATE, MPI_ERR_BUFFER, MPI_ERR_OP, MPI_ERR_ARG, and
-    /// MPI_ERR_COMM for what is not defined on intercommunicators. `find` finds the arena that
-    /// the members share, if one would be of use; what it has found is kept.
+    /// MPI_ERR_COMM for what is not defined on intercommunicators.
     #[inline]
-    pub fn plan(&mut self, operation: &Operation, comm: &Comm, find: impl FnOnce() -> Found) -> Result<Plan> {
+    pub fn plan(&mut self, operation: &Operation, comm: &Comm) -> Result<Plan> {
         let Some((glance, send, recv)) = Glance::of(operation, comm) else {
-            return self.plan_anew(operation, comm, None);
+            return self.plan_anew(operation, comm);
         };
         match &self.calls[glance.place()] {
             Some((known, bound)) if *known == glance && !Call::is_aliased(operation, send, recv) => {
                 Ok(Plan { bound: bound.clone(), send, recv, renamed: None })
             }
             _ => {
-                let arena = self.arena(operation, comm, find)?;
-                let plan = self.plan_anew(operation, comm, arena)?;
+                let plan = self.plan_anew(operation, comm)?;
                 self.calls[glance.place()] = Some((glance, plan.bound.clone()));
                 Ok(plan)
             }
         }
     }
 
-    #[cold]
-    fn arena(&mut self, operation: &Operation, comm: &Comm, find: impl FnOnce() -> Found) -> Found {
-        if comm.is_inter() || comm.size() < 2 || !self.selection.may_meet(operation.kind()) {
-            return Ok(None);
-        }
-        if let Some(known) = self.arenas.get(&comm.context()) {
-            return Ok(Some(known.clone()));
-        }
-        let found = find()?;
-        self.arenas.extend(found.clone().map(|arena| (comm.context(), arena)));
-        Ok(found)
+    /// Forgets the calls on a communicator that is freed, and with them its arena.
+    pub fn forget(&mut self, comm: &Comm) {
+        let is_on_it =
+            |call: &&mut Option<(Glance, _)>| call.as_ref().is_some_and(|(g, _)| g.context == comm.context());
+        self.calls.iter_mut().filter(is_on_it).for_each(|call| *call = None);
     }
 
     #[cold]
-    fn plan_anew(&mut self, operation: &Operation, comm: &Comm, arena: Option<Arc<dyn Arena>>) -> Result<Plan> {
+    fn plan_anew(&mut self, operation: &Operation, comm: &Comm) -> Result<Plan> {
         let remote = comm.remote().map_or(0, Group::size);
         if comm.is_inter() {
             check_between(operation)?;
         }
         let seat = Seat { rank: comm.rank(), size: comm.size() };
         let mut call = Call::new(operation, seat, remote)?;
+        let arena = comm.arena().filter(|_| self.selection.may_meet(operation.kind()));
         call.key.shares = arena.is_some();
         let schedule = match call.lists {
             _ if matches!(operation, Operation::Absent { .. }) => Arc::default(),
@@ -162,7 +149,7 @@ impl Planner {
         // Everyone names the root by its rank in its own group.
         let root = operation.root().map_or(u32::MAX, |root| if root == ROOT_HERE { comm.rank() } else { root });
         let bound = Arc::new(Bound {
-            arena: arena.filter(|_| schedule.meets()),
+            arena: arena.filter(|_| schedule.meets()).cloned(),
             schedule,
             types: call.types,
             reduction: operation.vector().map(|vector| Reduction { op: vector.op.clone(), handle: vector.handle }),

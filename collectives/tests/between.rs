@@ -73,9 +73,7 @@ impl Job {
             let mut asked = None;
             // Planned outside of the closure, which borrows the job.
             let mut planner = collectives::Planner::new(&Thresholds { window: 2, ..Thresholds::default() });
-            describe(self, peer, &mut |operation| {
-                asked = Some(planner.plan(operation, &self.comms[peer], || Ok(None)).unwrap())
-            });
+            describe(self, peer, &mut |operation| asked = Some(planner.plan(operation, &self.comms[peer]).unwrap()));
             plans.push(asked.unwrap());
         }
         let sequence = self.sequence;

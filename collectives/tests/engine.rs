@@ -713,7 +713,7 @@ fn wrong_arguments_are_refused_with_their_class() {
     let comm = Comm::new("", 1, 0, Group::world(4));
     let mut planner = Planner::new(&Thresholds::default());
     let (three, five) = (Layout::new(vec![3; 4], 0, random, 0), Layout::new(vec![5; 4], 0, random, 0));
-    let mut class = |operation: Operation| planner.plan(&operation, &comm, || Ok(None)).unwrap_err().class();
+    let mut class = |operation: Operation| planner.plan(&operation, &comm).unwrap_err().class();
     assert_eq!(class(Operation::Bcast { root: 4, data: three.data() }), Class::Root);
     let huge = Data { count: u64::MAX / 8, ..three.data() };
     assert_eq!(class(Operation::Bcast { root: 0, data: huge }), Class::Count);
@@ -732,15 +732,9 @@ fn wrong_arguments_are_refused_with_their_class() {
     assert_eq!(class(Operation::Allreduce { vector, count: 1 }), Class::Op);
     let inter = comm.derive_inter(3, 0, Group::single(Peer(0)), Group::single(Peer(1)));
     let vector = Vector { send: area, recv: area, ty, handle: INT64, op: &sum };
-    assert_eq!(
-        planner.plan(&Operation::Scan { vector, count: 1 }, &inter, || Ok(None)).unwrap_err().class(),
-        Class::Comm
-    );
+    assert_eq!(planner.plan(&Operation::Scan { vector, count: 1 }, &inter).unwrap_err().class(), Class::Comm);
     let vector = Vector { send: None, ..vector };
-    assert_eq!(
-        planner.plan(&Operation::Allreduce { vector, count: 1 }, &inter, || Ok(None)).unwrap_err().class(),
-        Class::Buffer
-    );
+    assert_eq!(planner.plan(&Operation::Allreduce { vector, count: 1 }, &inter).unwrap_err().class(), Class::Buffer);
     let bcast = Operation::Bcast { root: 1, data: three.data() };
-    assert_eq!(planner.plan(&bcast, &inter, || Ok(None)).unwrap_err().class(), Class::Root);
+    assert_eq!(planner.plan(&bcast, &inter).unwrap_err().class(), Class::Root);
 }

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use crate::{Attributes, Comparison, Errhandler, Group, Info, Result, Topology};
-use fabric::Peer;
+use fabric::{Arena, Peer};
 
 /// Longest name in bytes (MPI_MAX_OBJECT_NAME less the C string's end).
 pub const MAX_NAME: usize = 127;
@@ -30,6 +30,8 @@ pub struct Comm {
     collectives: u32,
     group: Group,
     remote: Option<Group>,
+    /// Where its members meet, if they can.
+    arena: Option<Arc<dyn Arena>>,
     errhandler: Errhandler,
     topology: Option<Arc<Topology>>,
     name: String,
@@ -47,6 +49,7 @@ impl Comm {
             collectives: 0,
             group,
             remote: None,
+            arena: None,
             errhandler: Errhandler::Fatal,
             topology: None,
             name: name.to_owned(),
@@ -84,12 +87,17 @@ impl Comm {
     /// shares the context: traffic between the groups is told apart by its source.
     #[must_use]
     pub fn local(&self) -> Comm {
-        self.derive(self.context, self.rank, self.group.clone())
+        Comm { arena: self.arena.clone(), ..self.derive(self.context, self.rank, self.group.clone()) }
     }
 
     /// Gives a communicator that was made before the agreement its context.
     pub fn set_context(&mut self, context: u64) {
         self.context = context;
+    }
+
+    /// Gives the communicator its arena, which its members have agreed on.
+    pub fn set_arena(&mut self, arena: Arc<dyn Arena>) {
+        self.arena = Some(arena);
     }
 
     /// Sets the name, cut to [`MAX_NAME`] bytes.
@@ -195,6 +203,11 @@ impl Comm {
     #[inline]
     pub fn is_inter(&self) -> bool {
         self.remote.is_some()
+    }
+
+    /// The arena that its members share.
+    pub fn arena(&self) -> Option<&Arc<dyn Arena>> {
+        self.arena.as_ref()
     }
 
     /// The error handler.

@@ -1,27 +1,101 @@
-//! Which communicators have an arena: memory in which their members meet, where
-//! all of them are on this host (see [`fabric::arena`]).
+//! Which communicators have an arena: memory in which their members meet (see [`fabric::arena`]).
+//!
+//! MPI_COMM_WORLD has the first one of rank 0 from the beginning, where ranks take turns on the processors of their only
+//! host. Each rank has some more for other communicators. Whoever proposes a context id offers one of its own with
+//! it (see `communicator`), so the id that members agree on says whether they have an arena, and which. They have it if
+//! its owner is one of them: others may have been given the same id. Its states stand in `shm-transport/src/arena.rs`;
+//! what the owner alone knows of them is here.
+//!
+//! What has none: intercommunicators, communicators of one process, those that are made when their proposers' arenas are all in use,
+//! and all in jobs over several hosts. Then messages do.
 
 use std::sync::Arc;
 
-use collectives::Found;
-use fabric::Arena;
-use objects::{Class, Comm, Error};
+use fabric::{Arena, Peer};
+use objects::{Class, Comm, Error, Result};
+use shm_transport::ARENAS;
 
+use crate::communicator::arena_in;
 use crate::process::Core;
 use crate::routes::Routes;
-use bootstrap::WORLD_CONTEXT;
+
+/// What a process knows of its own arenas.
+pub(crate) struct Arenas {
+    /// Ranks of this job meet in arenas.
+    pub(crate) are_used: bool,
+    own: [Own; ARENAS as usize],
+}
+
+#[derive(Clone, Copy, Default)]
+struct Own {
+    /// Offered with a proposal whose end is not known, or given away for ever.
+    is_offered: bool,
+    /// How often it was leased: once by each member of each communicator that had it.
+    leases: u64,
+}
+
+impl Arenas {
+    pub(crate) fn new(are_used: bool) -> Arenas {
+        Arenas { are_used, own: [Own::default(); ARENAS as usize] }
+    }
+}
 
 impl Core {
-    /// The arena of a communicator. MPI_ERR_NO_MEM when others have it, and this process
-    /// can't have it in its memory.
-    pub(crate) fn arena_of(&self, comm: &Comm) -> Found {
-        let Routes::Shm(shm) = self.engine.transport() else { return Ok(None) };
-        if comm.context() != WORLD_CONTEXT {
-            return Ok(None);
+    /// The first of this process's arenas that nobody has.
+    pub(crate) fn offer_arena(&mut self) -> Option<u32> {
+        let Routes::Shm(shm) = self.engine.transport() else { return None };
+        let Arenas { are_used, own } = &mut self.arenas;
+        let mut own = own.iter_mut().zip(0..).filter(|_| *are_used);
+        let free = own.find(|(own, index)| !own.is_offered && shm.segment().renew_arena(*index, own.leases));
+        let (own, index) = free?;
+        own.is_offered = true;
+        Some(index)
+    }
+
+    /// Others' proposal was taken: what was offered with this one is free again.
+    pub(crate) fn withdraw_arena(&mut self, proposal: u64) {
+        if let Some((_, index)) = arena_in(proposal) {
+            self.arenas.own[index as usize].is_offered = false;
         }
+    }
+
+    /// Gives a communicator whose context was agreed on its arena, if it has one. MPI_ERR_NO_MEM when others have
+    /// it, and this process can't have it in its memory.
+    pub(crate) fn give_arena(&mut self, comm: &mut Comm) -> Result<()> {
+        let Some((owner, index)) = arena_in(comm.context()) else { return Ok(()) };
+        let meets = comm.size() > 1 && comm.group().contains(Peer(owner));
+        if owner == self.job.rank {
+            let own = &mut self.arenas.own[index as usize];
+            *own = Own { is_offered: false, leases: own.leases + if meets { comm.size().into() } else { 0 } };
+        }
+        if meets { self.lease(owner, index, comm) } else { Ok(()) }
+    }
+
+    /// The same for one on its way to the user.
+    pub(crate) fn with_arena(&mut self, mut comm: Comm) -> Result<Comm> {
+        self.give_arena(&mut comm)?;
+        Ok(comm)
+    }
+
+    /// Gives MPI_COMM_WORLD its arena.
+    pub(crate) fn open_arenas(&mut self) -> Result<()> {
+        let mut world = self.world.clone();
+        if self.arenas.are_used {
+            self.arenas.own[0].is_offered = self.job.rank == 0;
+            self.lease(0, 0, &mut world)?;
+        }
+        self.world = world;
+        Ok(())
+    }
+
+    fn lease(&self, owner: u32, index: u32, comm: &mut Comm) -> Result<()> {
+        let Routes::Shm(shm) = self.engine.transport() else { return Ok(()) };
         let members: Vec<u32> = comm.group().iter().map(|peer| peer.0).collect();
-        let arena = shm.segment().arena(0, 0, &members, comm.rank());
-        let arena = arena.map_err(|error| Error::new(Class::NoMem, error.to_string()))?;
-        Ok(arena.map(|arena| -> Arc<dyn Arena> { Arc::new(arena) }))
+        let arena = shm.segment().arena(owner, index, &members, comm.rank());
+        if let Some(arena) = arena.map_err(|error| Error::new(Class::NoMem, error.to_string()))? {
+            let arena: Arc<dyn Arena> = Arc::new(arena);
+            comm.set_arena(arena);
+        }
+        Ok(())
     }
 }

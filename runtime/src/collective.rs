@@ -58,7 +58,7 @@ impl Process {
     /// Checks and plans a collective call.
     pub fn plan(&self, comm: &Comm, operation: &Operation<'_>) -> Result<Plan> {
         let core = self.core.as_deref().ok_or_else(|| not_running(self.life))?;
-        core.planner.borrow_mut().plan(operation, comm, || core.arena_of(comm))
+        core.planner.borrow_mut().plan(operation, comm)
     }
 
     /// Starts a plan as the next collective of its communicator.

@@ -5,8 +5,18 @@
 //! job are equal; the members take the largest (an allreduce over the parent).
 //! Two agreements that run at once in different threads therefore never meet
 //! the same id, and there is no limit on how many communicators a job makes.
+//!
+//! ```text
+//!   bit 61 .. 27     26 .. 24             23 .. 0
+//!      number        arena, counted       rank of the proposer
+//!                    from 4 down; 0: none
+//! ```
+//!
+//! With its proposal a process offers the first of its arenas that nobody has (see `arenas`), if the communicator could
+//! use one. So among those who are at the same number one is taken who has given away the fewest.
 
 use objects::{Class, Comm, Error, Group, Result};
+use shm_transport::ARENAS;
 
 use crate::collective::Internal;
 use crate::gate::with;
@@ -18,17 +28,33 @@ pub use crate::split::split;
 
 /// Bits of a context id that hold the proposer's rank.
 const RANK_BITS: u32 = 24;
+/// Bits of a context id below the number.
+const BELOW_BITS: u32 = RANK_BITS + 3;
+const _: () = assert!(ARENAS < 1 << (BELOW_BITS - RANK_BITS));
+
+/// The arena that a context id names: its owner, and which of the owner's.
+pub(crate) fn arena_in(context: u64) -> Option<(u32, u32)> {
+    let arena = (context >> RANK_BITS) as u32 % (1 << (BELOW_BITS - RANK_BITS));
+    let index = ARENAS.checked_sub(arena)?;
+    (arena > 0).then_some((context as u32 % (1 << RANK_BITS), index))
+}
 
 impl Core {
-    /// A number that no process of the job proposes again.
-    pub(crate) fn propose(&mut self) -> u64 {
+    /// A number that no process of the job proposes again; to be ended by [`Core::agreed`]. `may_meet`: an arena would
+    /// be of use, and this process will be a member.
+    pub(crate) fn propose(&mut self, may_meet: bool) -> u64 {
         self.proposals += 1;
-        self.proposals << RANK_BITS | u64::from(self.job.rank)
+        let offered = if may_meet { self.offer_arena() } else { None };
+        let arena = offered.map_or(0, |index| ARENAS - index);
+        self.proposals << BELOW_BITS | u64::from(arena) << RANK_BITS | u64::from(self.job.rank)
     }
 
-    /// Takes note of what others have proposed.
-    pub(crate) fn agreed(&mut self, context: u64) {
-        self.proposals = self.proposals.max(context >> RANK_BITS);
+    /// Takes note of what others have proposed, where this process has proposed `mine` (0: nothing).
+    pub(crate) fn agreed(&mut self, mine: u64, context: u64) {
+        self.proposals = self.proposals.max(context >> BELOW_BITS);
+        if mine != context {
+            self.withdraw_arena(mine);
+        }
     }
 }
 
@@ -36,19 +62,19 @@ impl Core {
 pub struct NewComm {
     /// The handle that the user already has; complete but for its context.
     handle: u64,
+    mine: u64,
     agreement: Internal,
 }
 
 impl NewComm {
     /// Gives the communicator its context; from now on it can be used.
-    pub(crate) fn install(self, p: &mut Process) {
+    pub(crate) fn install(self, p: &mut Process) -> Result<()> {
         let context = self.agreement.word();
-        if let Some(core) = &mut p.core {
-            core.agreed(context);
-        }
-        if let Ok(comm) = p.comms.get_mut(self.handle) {
-            comm.set_context(context);
-        }
+        let Process { core: Some(core), comms, .. } = p else { return Ok(()) };
+        core.agreed(self.mine, context);
+        let Ok(comm) = comms.get_mut(self.handle) else { return Ok(()) };
+        comm.set_context(context);
+        core.give_arena(comm)
     }
 }
 
@@ -60,6 +86,8 @@ impl Process {
         let comm = comm.map_err(|stale| bad_handle(Class::Comm, "communicator", stale))?;
         if self.requests.iter().any(|(_, request)| request.is_collective_of(handle)) {
             self.kept_comms.push((handle, comm));
+        } else {
+            self.core()?.planner.get_mut().forget(&comm);
         }
         Ok(())
     }
@@ -70,40 +98,48 @@ impl Process {
         if self.kept_comms.is_empty() || self.requests.iter().any(|(_, request)| request.is_collective_of(handle)) {
             return;
         }
-        self.kept_comms.retain(|(kept, _)| *kept != handle);
+        for (_, comm) in self.kept_comms.extract_if(.., |(kept, _)| *kept == handle) {
+            if let Some(core) = &mut self.core {
+                core.planner.get_mut().forget(&comm);
+            }
+        }
     }
 }
 
 /// The largest proposal of the parent's members, of both groups if there are two.
-/// Collective over `parent`.
-pub(crate) fn agree(parent: usize) -> Result<u64> {
-    let agreement = with(|p| {
-        let mine = p.core()?.propose();
-        Internal::max(p, parent, mine)
+/// `may_meet`: see [`Core::propose`]. Collective over `parent`.
+pub(crate) fn agree(parent: usize, may_meet: bool) -> Result<u64> {
+    let (mine, agreement) = with(|p| {
+        let mine = p.core()?.propose(may_meet);
+        Ok((mine, Internal::max(p, parent, mine)?))
     })?;
     let context = agreement.wait(parent)?;
-    with(|p| p.core().map(|core| core.agreed(context)))?;
+    with(|p| p.core().map(|core| core.agreed(mine, context)))?;
     Ok(context)
 }
 
 /// MPI_Comm_dup without its attributes: same members, new context. Collective.
 pub fn duplicate(parent: usize) -> Result<Comm> {
-    let context = agree(parent)?;
-    with(|p| Ok(p.comm(parent)?.duplicate(context)))
+    let is_inter = with(|p| p.comm(parent).map(Comm::is_inter))?;
+    let context = agree(parent, !is_inter)?;
+    with(|p| {
+        let comm = p.comm(parent)?.duplicate(context);
+        p.core()?.with_arena(comm)
+    })
 }
 
 /// MPI_Comm_idup: the handles of the communicator and of the request.
 pub fn iduplicate(parent: usize) -> Result<(usize, usize)> {
     with(|p| {
-        let mine = p.core()?.propose();
         let comm = p.comm(parent)?.duplicate(u64::MAX >> 1);
+        let mine = p.core()?.propose(!comm.is_inter());
         let agreement = Internal::max(p, parent, mine)?;
         let handle = p.comms.insert(comm);
         let request = Request {
             comm: parent,
             state: State::Collective(agreement.id()),
             persistent: None,
-            then: Some(Box::new(NewComm { handle, agreement })),
+            then: Some(Box::new(NewComm { handle, mine, agreement })),
         };
         Ok((handle as usize, p.requests.insert(request) as usize))
     })
@@ -122,10 +158,11 @@ pub fn create(parent: usize, group: &Group) -> Result<Option<Comm>> {
         let rank = group.rank_of(me);
         return split(parent, rank.map(|_| 0), rank.unwrap_or_default() as i32);
     }
-    let context = agree(parent)?;
+    let context = agree(parent, group.contains(me))?;
+    let Some(rank) = group.rank_of(me) else { return Ok(None) };
     with(|p| {
-        let parent = p.comm(parent)?;
-        Ok(group.rank_of(me).map(|rank| parent.derive(context, rank, group.clone())))
+        let comm = p.comm(parent)?.derive(context, rank, group.clone());
+        p.core()?.with_arena(comm).map(Some)
     })
 }
 
@@ -151,15 +188,19 @@ pub fn create_group(parent: usize, group: &Group, tag: i32) -> Result<Option<Com
     })?;
     let Some(rank) = group.rank_of(me) else { return Ok(None) };
     let context = choose(channel, group, rank)?;
-    with(|p| Ok(Some(p.comm(parent)?.derive(context, rank, group.clone()))))
+    with(|p| {
+        let comm = p.comm(parent)?.derive(context, rank, group.clone());
+        p.core()?.with_arena(comm).map(Some)
+    })
 }
 
 /// The context that the first of `group` proposes. Collective over `group`.
 fn choose(channel: Channel, group: &Group, rank: u32) -> Result<u64> {
-    let mut word = with(|p| p.core().map(Core::propose))?.to_ne_bytes();
+    let mine = if rank == 0 { with(|p| p.core().map(|core| core.propose(true)))? } else { 0 };
+    let mut word = mine.to_ne_bytes();
     channel.broadcast(group, rank, 0, &mut word)?;
     let context = u64::from_ne_bytes(word);
-    with(|p| p.core().map(|core| core.agreed(context)))?;
+    with(|p| p.core().map(|core| core.agreed(mine, context)))?;
     Ok(context)
 }
 
@@ -172,5 +213,6 @@ pub fn create_from_group(group: &Group, text: &str) -> Result<Option<Comm>> {
     }
     let rank = group.rank_of(me).ok_or_else(|| Error::new(Class::Group, "this process is not in the group"))?;
     let context = choose(Channel::of_text(text), group, rank)?;
-    Ok(Some(Comm::new("", context, rank, group.clone())))
+    let comm = Comm::new("", context, rank, group.clone());
+    with(|p| p.core()?.with_arena(comm).map(Some))
 }

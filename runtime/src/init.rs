@@ -20,6 +20,7 @@ use shm_transport::{Segment, ShmTransport, SingleCopy};
 use verbs_transport::Rails;
 
 use crate::addresses::Addresses;
+use crate::arenas::Arenas;
 use crate::attendant;
 use crate::collective;
 use crate::gate::{self, with};
@@ -84,18 +85,22 @@ impl Core {
         wait::set_up(&job, spin, matches!(routes, Routes::Hosts(_)));
         let settings = Settings { unexpected_bytes_per_peer: share(knobs, job.size) };
         let everyone = Group::world(job.size);
-        Ok(Core {
+        let thresholds = collective::thresholds(knobs, &job);
+        let mut core = Core {
             engine: Engine::new(me, routes, settings),
             collectives: collectives::Active::new(),
             report_traffic: knobs.is_on(knob::REPORT_TRAFFIC),
             pretend_packages: knobs.count(knob::TOPOLOGY_PRETEND_PACKAGES),
-            planner: RefCell::new(Planner::new(&collective::thresholds(knobs, &job))),
+            planner: RefCell::new(Planner::new(&thresholds)),
             world: Comm::new("MPI_COMM_WORLD", WORLD_CONTEXT, job.rank, everyone),
             itself: Comm::new("MPI_COMM_SELF", SELF_CONTEXT, 0, Group::single(me)),
             postponed: None,
+            arenas: Arenas::new(thresholds.arenas && thresholds.crowded_short.is_some()),
             proposals: 0,
             job,
-        })
+        };
+        core.open_arenas()?;
+        Ok(core)
     }
 }
 

@@ -13,7 +13,6 @@ use crate::collective;
 use crate::communicator::agree;
 use crate::gate::with;
 use crate::letters::Channel;
-use crate::process::Core;
 
 /// A local group on its way to an intercommunicator.
 #[derive(Clone, Debug)]
@@ -123,7 +122,7 @@ impl Party {
         if self.group.contains(other) {
             return Err(overlap(other));
         }
-        let proposal = with(|p| p.core().map(Core::propose))?;
+        let proposal = with(|p| p.core().map(|core| core.propose(false)))?;
         let ours = Verdict { refused: 0, context: proposal, size: self.group.size().into() };
         let mut theirs = [0; Verdict::SIZE];
         channel.exchange(other, &ours.encode(), &mut theirs)?;
@@ -152,7 +151,7 @@ impl Party {
         }
         let mut members = vec![0; size as usize * 4];
         self.tell(&mut members)?;
-        with(|p| p.core().map(|core| core.agreed(context)))?;
+        with(|p| p.core().map(|core| core.agreed(0, context)))?;
         Ok(Pact { context, remote: read(&members) })
     }
 
@@ -213,7 +212,7 @@ pub fn merge(inter: usize, high: bool) -> Result<Comm> {
     })?;
     let theirs = collective::exchange_between(inter, &[u8::from(high)])?;
     let theirs = theirs.first().is_some_and(|&high| high != 0);
-    let context = agree(inter)?;
+    let context = agree(inter, true)?;
     with(|p| {
         let comm = p.comm(inter)?;
         let (ours, others) = (comm.group(), comm.peers());
@@ -221,7 +220,8 @@ pub fn merge(inter: usize, high: bool) -> Result<Comm> {
         let are_first = if high == theirs { first(ours) < first(others) } else { theirs };
         let group = if are_first { ours.union(others) } else { others.union(ours) };
         let rank = comm.rank() + if are_first { 0 } else { others.size() };
-        Ok(comm.derive(context, rank, group))
+        let comm = comm.derive(context, rank, group);
+        p.core()?.with_arena(comm)
     })
 }
 

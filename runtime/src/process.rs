@@ -15,6 +15,7 @@ use collectives::{Active, Planner, UserCall, UserReturn};
 use objects::{Class, Comm, Datatype, Errhandler, Error, Group, HandleKind, Info, Keyvals, Op, Result, Stale, Table};
 use pt2pt::{Engine, MessageId};
 
+use crate::arenas::Arenas;
 use crate::awaited::{self, Sought};
 use crate::bed::Bed;
 use crate::bsend::BsendBuffers;
@@ -112,6 +113,8 @@ pub struct Core {
     pub(crate) report_traffic: bool,
     /// A user's reduction function that the attendant may not call.
     pub(crate) postponed: Option<Box<UserCall>>,
+    /// The arenas that are this process's own.
+    pub(crate) arenas: Arenas,
     /// Proposals for context ids made so far; see `communicator`.
     pub proposals: u64,
 }

@@ -224,11 +224,11 @@ impl Process {
             }
             _ => return Ok(()),
         };
-        let request = self.request(handle)?;
-        request.state = State::Done(outcome);
-        if let Some(new) = request.then.take() {
-            new.install(self);
-        }
+        let outcome = match self.request(handle)?.then.take() {
+            Some(new) if outcome.error.is_none() => Outcome { error: new.install(self).err(), ..outcome },
+            _ => outcome,
+        };
+        self.request(handle)?.state = State::Done(outcome);
         Ok(())
     }
 

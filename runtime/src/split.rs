@@ -49,14 +49,17 @@ fn word(bytes: &[u8], index: usize) -> i64 {
 
 /// MPI_Comm_split: one communicator for each colour, ranks by key and then by
 /// rank in the parent; `None` for colour `None` (MPI_UNDEFINED), and on an
-/// intercommunicator where nobody in the remote group has the colour. All share
-/// one context id, since their groups are disjoint. Collective.
+/// intercommunicator where nobody in the remote group has the colour. Each takes the
+/// largest proposal of its members for its context id. Collective.
 pub fn split(parent: usize, color: Option<u32>, key: i32) -> Result<Option<Comm>> {
-    let proposal = with(|p| p.core().map(Core::propose))?;
+    let proposal = with(|p| {
+        let is_inter = p.comm(parent)?.is_inter();
+        Ok(p.core()?.propose(color.is_some() && !is_inter))
+    })?;
     let vote = Vote { color: color.map_or(OUTSIDE, i64::from), key: key.into(), proposal };
     let read = |all: Vec<u8>| -> Vec<Vote> { all.chunks_exact(Vote::SIZE).map(Vote::decode).collect() };
     let (ours, theirs) = hear(parent, &vote.encode())?;
-    with(|p| assemble(p, parent, vote.color, &read(ours), theirs.map(read)))
+    with(|p| assemble(p, parent, vote, &read(ours), theirs.map(read)))
 }
 
 /// What everyone in the local group says, and everyone in the remote one.
@@ -67,24 +70,30 @@ fn hear(parent: usize, mine: &[u8]) -> Result<(Vec<u8>, Option<Vec<u8>>)> {
     Ok((ours, theirs))
 }
 
-/// The communicator of those who voted `color`.
+/// The communicator of those who voted for the same colour as this process.
 fn assemble(
     p: &mut Process,
     parent: usize,
-    color: i64,
+    mine: Vote,
     ours: &[Vote],
     theirs: Option<Vec<Vote>>,
 ) -> Result<Option<Comm>> {
-    let context = ours.iter().chain(theirs.iter().flatten()).map(|vote| vote.proposal).max().unwrap_or_default();
-    p.core()?.agreed(context);
+    let color = mine.color;
+    let with_us = ours.iter().chain(theirs.iter().flatten()).filter(|vote| vote.color == color);
+    let context = with_us.map(|vote| vote.proposal).max().unwrap_or_default();
+    p.core()?.agreed(mine.proposal, context);
     if color < 0 {
+        p.core()?.withdraw_arena(mine.proposal);
         return Ok(None);
     }
     let comm = p.comm(parent)?;
     let group = with_color(comm.group(), color, ours)?;
     let me = comm.group().peer_of(comm.rank());
     let rank = me.and_then(|me| group.rank_of(me)).unwrap_or_default();
-    let Some(theirs) = theirs else { return Ok(Some(comm.derive(context, rank, group))) };
+    let Some(theirs) = theirs else {
+        let comm = comm.derive(context, rank, group);
+        return p.core()?.with_arena(comm).map(Some);
+    };
     let remote = with_color(comm.peers(), color, &theirs)?;
     Ok((!remote.is_empty()).then(|| comm.derive_inter(context, rank, group, remote)))
 }
@@ -133,7 +142,7 @@ struct Ballot {
 impl Ballot {
     const SIZE: usize = Vote::SIZE + 48;
 
-    fn new(core: &mut Core, wish: Wish, key: i32) -> Ballot {
+    fn new(core: &mut Core, wish: Wish, key: i32, is_inter: bool) -> Ballot {
         let instances = hardware::instances();
         let colors = Resource::ALL
             .map(|resource| instances[resource as usize].map_or(OUTSIDE, |instance| core.color_of(resource, instance)));
@@ -144,7 +153,8 @@ impl Ballot {
             Wish::World => 0,
             Wish::Alone => i64::from(core.job.rank) + 1,
         };
-        Ballot { vote: Vote { color, key: key.into(), proposal: core.propose() }, colors }
+        let may_meet = !is_inter && !matches!(wish, Wish::Outside | Wish::Alone);
+        Ballot { vote: Vote { color, key: key.into(), proposal: core.propose(may_meet) }, colors }
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -160,14 +170,16 @@ impl Ballot {
 /// MPI_Comm_split_type, and the kind of resource that an unguided split chose.
 /// Collective.
 pub fn split_type(parent: usize, wish: Wish, key: i32) -> Result<Option<(Comm, Option<Resource>)>> {
-    let mine = with(|p| p.core().map(|core| Ballot::new(core, wish, key)))?;
+    let mine = with(|p| {
+        let is_inter = p.comm(parent)?.is_inter();
+        Ok(Ballot::new(p.core()?, wish, key, is_inter))
+    })?;
     let (ours, theirs) = hear(parent, &mine.encode())?;
     let read = |all: Vec<u8>| -> Vec<Ballot> { all.chunks_exact(Ballot::SIZE).map(Ballot::decode).collect() };
     let (ours, theirs) = (read(ours), theirs.map(read));
     let chosen = dividing(|| ours.iter().chain(theirs.iter().flatten()));
     let votes = |ballots: &[Ballot]| ballots.iter().map(|ballot| ballot.settled(chosen)).collect::<Vec<Vote>>();
-    let color = mine.settled(chosen).color;
-    let made = with(|p| assemble(p, parent, color, &votes(&ours), theirs.as_deref().map(votes)))?;
+    let made = with(|p| assemble(p, parent, mine.settled(chosen), &votes(&ours), theirs.as_deref().map(votes)))?;
     Ok(made.map(|comm| (comm, chosen.filter(|_| wish == Wish::Unguided))))
 }
 

@@ -1,13 +1,28 @@
 //! Arenas: memory in which the members of a communicator meet (see [`fabric::arena`]).
 //!
 //! ```text
-//! 0         head      64 B: closed, the number of meetings that were closed
+//! 0         head      64 B: closed, the number of meetings that were closed; given back, the number of
+//!                     leases that were
 //!                     64 B for each half: arrived, the members that have; verdict
 //! 192       calls     for each half, for each rank of the host: 8 B; rounded up to 64
 //! next 64   seats     for each half: the result, and a seat for each rank of the host
 //! ```
 //!
 //! Meetings take the two halves in turn. All of it starts as zero and that is its valid first state.
+//!
+//! A member holds an arena from the agreement that its communicator has it to its last use by that member: a lease.
+//! The owner counts those that there were, the arena those that were given back, which never starts again:
+//!
+//! ```text
+//!          renew: as many back as there were              agreed: one more lease for each member
+//!   Free ------------------------------------> Offered -----------------------------------------> Leased
+//!     ^                                           |                                                  |
+//!     |   agreed on something else; nobody saw it |         the last of all leases was given back    |
+//!     +-------------------------------------------+--------------------------------------------------+
+//! ```
+//!
+//! Members may hear of the agreement, meet and give back before the owner has heard of it: until then the arena
+//! is Offered. One that ends without giving back keeps the arena from ever being Free again, which harms nobody.
 //!
 //! Invariants:
 //! - A member has one meeting at a time, and begins meeting m when m - 2, which had the same
@@ -16,6 +31,8 @@
 //!   arrival. They are read by who arrives last, before it closes the meeting, and by members that
 //!   heard the writer arrive, before they arrive themselves. So nobody reads them any more when the meeting
 //!   was closed.
+//! - What a meeting leaves behind is made zero between two leases: the owner has seen all of them given back, and
+//!   the next members hear of the arena from the owner.
 //! - Result and verdict are written by who arrives last, before it closes the meeting, and read by
 //!   members that have not left it: none of these arrives at the next meeting in this half.
 //!
@@ -49,7 +66,11 @@ pub(crate) struct Head {
 /// On a line of its own: those who arrive write to another one.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
-struct Closed(AtomicU64);
+struct Closed {
+    meetings: AtomicU64,
+    /// Leases that were given back. Here because it is hardly ever written.
+    returned: AtomicU64,
+}
 
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
@@ -99,7 +120,7 @@ fn half_bytes(size: u32) -> u64 {
 }
 
 impl Words {
-    /// The words of an arena of `members`, of whom this is `me`; there are as many calls in each half.
+    /// The words of an arena of which this is member `me`; there are as many calls in each half as members.
     pub(crate) fn new(head: &'static Head, calls: [&'static [AtomicU64]; 2], me: u32) -> Words {
         Words { head, calls, me }
     }
@@ -113,7 +134,7 @@ impl Words {
     #[inline]
     pub(crate) fn is_free(&self, meeting: u64) -> bool {
         // Acquire: whoever closed it has read what we are about to write to.
-        self.head.closed.0.load(Ordering::Acquire) + 1 >= meeting
+        self.head.closed.meetings.load(Ordering::Acquire) + 1 >= meeting
     }
 
     /// True for the last one.
@@ -143,13 +164,34 @@ impl Words {
         let verdict = other.map_or(0, |other| (other as u64 + 1) << MEMBER_BITS | u64::from(self.me));
         half.verdict.store(verdict, Ordering::Relaxed);
         half.arrived.store(0, Ordering::Relaxed);
-        self.head.closed.0.store(meeting + 1, Ordering::Release);
+        self.head.closed.meetings.store(meeting + 1, Ordering::Release);
     }
 
     #[inline]
     pub(crate) fn is_closed(&self, meeting: u64) -> bool {
         // Acquire: the result is there.
-        self.head.closed.0.load(Ordering::Acquire) > meeting
+        self.head.closed.meetings.load(Ordering::Acquire) > meeting
+    }
+
+    /// By each member, once, when it will touch nothing here any more.
+    pub(crate) fn give_back(&self) {
+        // Release: the owner finds all that this member has done.
+        self.head.closed.returned.fetch_add(1, Ordering::Release);
+    }
+
+    /// By the owner, with the calls of all ranks of the host: true when all of so many leases were given back; all
+    /// is as in the beginning then.
+    pub(crate) fn renew(&self, leases: u64) -> bool {
+        // Acquire: whoever had it is done with it.
+        if self.head.closed.returned.load(Ordering::Acquire) != leases {
+            return false;
+        }
+        // Relaxed: nobody else looks until the owner says so.
+        let zero = |word: &AtomicU64| word.store(0, Ordering::Relaxed);
+        zero(&self.head.closed.meetings);
+        self.head.halves.iter().flat_map(|half| [&half.arrived, &half.verdict]).for_each(zero);
+        self.calls.iter().copied().flatten().for_each(zero);
+        true
     }
 
     #[inline]
@@ -175,30 +217,54 @@ fn stamped(meeting: u64, call: u64) -> u64 {
     stamp(meeting) << CALL_BITS | call
 }
 
+/// Where an arena is in this process.
 #[cfg(not(loom))]
-impl Arena {
-    /// An arena on a host of `size` ranks, as its member `me` sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    head: &'static Head,
+    /// Of all ranks of the host.
+    calls: [&'static [AtomicU64]; 2],
+    seats: [Memory; 2],
+}
+
+#[cfg(not(loom))]
+impl Place {
+    /// That of an arena on a host of `size` ranks.
     ///
     /// # Safety
     /// `base` must be aligned to a line and valid for [`bytes`] of `size`, for the life of the process;
     /// they were zero when the first member came, and are accessed by arenas alone.
-    pub(crate) unsafe fn new(base: *mut u8, size: u32, me: u32, doorbells: Vec<&'static Doorbell>) -> Arena {
-        assert!(doorbells.len() <= size as usize && (me as usize) < doorbells.len());
+    pub(crate) unsafe fn new(base: *mut u8, size: u32) -> Place {
         // SAFETY: the caller's promise; all fields are atomics, and any bytes are valid for them.
         let head = unsafe { &*base.cast::<Head>() };
         let calls = [0, size as usize].map(|from| {
             // SAFETY: the same; behind the head there is a call for each half and rank.
             unsafe {
                 let first = base.add(size_of::<Head>()).cast::<AtomicU64>().add(from);
-                std::slice::from_raw_parts(first, doorbells.len())
+                std::slice::from_raw_parts(first, size as usize)
             }
         });
         let seats = [0, half_bytes(size)].map(|from| {
             // SAFETY: the same; the seats of each half lie one after the other.
             unsafe { Memory::new(base.add((seats_at(size) + from) as usize), half_bytes(size) as usize) }
         });
+        Place { head, calls, seats }
+    }
+
+    /// By the owner; see [`Words::renew`].
+    pub(crate) fn renew(self, leases: u64) -> bool {
+        Words::new(self.head, self.calls, 0).renew(leases)
+    }
+}
+
+#[cfg(not(loom))]
+impl Arena {
+    /// The lease of member `me`, where these are the doorbells of all members.
+    pub(crate) fn new(place: Place, me: u32, doorbells: Vec<&'static Doorbell>) -> Arena {
+        assert!((me as usize) < doorbells.len());
+        let words = Words::new(place.head, place.calls.map(|calls| &calls[..doorbells.len()]), me);
         let (entered, left) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arena { words: Words::new(head, calls, me), seats, doorbells, entered, left }
+        Arena { words, seats: place.seats, doorbells, entered, left }
     }
 
     /// Has all members that sleep look at their meetings.
@@ -208,6 +274,13 @@ impl Arena {
         for doorbell in &self.doorbells {
             doorbell.ring();
         }
+    }
+}
+
+#[cfg(not(loom))]
+impl Drop for Arena {
+    fn drop(&mut self) {
+        self.words.give_back();
     }
 }
 
@@ -303,6 +376,30 @@ mod tests {
     }
 
     #[test]
+    fn an_arena_is_new_for_other_members_when_all_have_given_it_back() {
+        let segments = segments();
+        let renew = |leases| segments[1].renew_arena(2, leases);
+        assert!(renew(0) && renew(0), "nobody has had it");
+        let mut leases = 0;
+        for members in [&[2, 0][..], &[0, 1, 2], &[1, 2]] {
+            let lease = |me: u32| segments[members[me as usize] as usize].arena(1, 2, members, me).unwrap().unwrap();
+            let mut arenas: Vec<_> = (0..members.len() as u32).map(lease).collect();
+            leases += members.len() as u64;
+            for meeting in 0..3 {
+                assert!(arenas.iter().all(|arena| arena.enter() == meeting && arena.has_begun(meeting)));
+                let last = arenas.iter().filter(|arena| arena.arrive(meeting, 7, false)).count();
+                assert!(last == 1 && !arenas[0].is_closed(meeting));
+                arenas[0].close(meeting);
+                assert!(arenas.iter().all(|arena| arena.dissenter(meeting, 7).is_none()));
+                arenas.iter().for_each(|arena| arena.leave(meeting));
+            }
+            while arenas.pop().is_some() {
+                assert_eq!(renew(leases), arenas.is_empty());
+            }
+        }
+    }
+
+    #[test]
     fn what_one_rank_found_about_memory_holds_for_all() {
         let segments = segments();
         segments[1].refuse_arena(0, 1);
@@ -310,5 +407,6 @@ mod tests {
             assert!(segment.arena(0, 1, &[0, 1, 2], rank as u32).unwrap().is_none());
             assert!(segment.arena(0, 2, &[0, 1, 2], rank as u32).unwrap().is_some());
         }
+        assert!(!segments[0].renew_arena(1, 0), "it is not offered any more");
     }
 }

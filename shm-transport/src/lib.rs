@@ -41,4 +41,4 @@ pub use arena::Arena;
 #[cfg(not(loom))]
 pub use connect::{Settings, ShmTransport, SingleCopy};
 #[cfg(not(loom))]
-pub use segment::{Segment, SegmentError};
+pub use segment::{ARENAS, Segment, SegmentError};

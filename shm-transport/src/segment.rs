@@ -29,13 +29,14 @@
 
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, fstat, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use rustix::process::{Resource, getrlimit};
 
-use crate::arena::{self, Arena};
+use crate::arena::{self, Arena, Place};
 use crate::pool;
 use crate::ring::{self, GRAIN, LINE};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -110,7 +111,7 @@ pub(crate) struct Trial {
 const _: () = assert!(size_of::<Control>() == 2 * LINE);
 
 /// Arenas that each rank has for communicators.
-const ARENAS: u32 = 4;
+pub const ARENAS: u32 = 4;
 const UNKNOWN: u64 = 0;
 const TAKEN: u64 = 1;
 const REFUSED: u64 = 2;
@@ -125,6 +126,8 @@ pub struct Segment {
     size: u32,
     ring_bytes: u64,
     pool_bytes: u64,
+    /// Where the arenas are that were used here, by their address in the file.
+    arenas: Mutex<Vec<(u64, Place)>>,
 }
 
 // SAFETY: `control` points to shared memory that stays mapped for the life of the
@@ -150,7 +153,8 @@ impl Segment {
         let file = rustix::io::fcntl_dupfd_cloexec(file, 3).map_err(failed)?;
         allocate(&file, offset, bytes).map_err(failed)?;
         let control = map(&file, offset, bytes).map_err(failed)?.cast_const();
-        let segment = Segment { file, offset, control, me, size, ring_bytes, pool_bytes };
+        let arenas = Mutex::new(Vec::new());
+        let segment = Segment { file, offset, control, me, size, ring_bytes, pool_bytes, arenas };
         segment.agree()?;
         segment.stretch()?;
         Ok(segment)
@@ -255,9 +259,24 @@ impl Segment {
         allocate(&self.file, self.pool_at(self.me) + part.start as u64, part.len() as u64).is_ok()
     }
 
-    /// The arena number `index` of those that are `owner`'s, for a communicator of `members` (local ranks in
-    /// the order of their ranks), of whom this is `me`. `None` when there is no memory, for all of them.
+    /// A lease of the arena number `index` of those that are `owner`'s, for a communicator of `members` (local ranks
+    /// in the order of their ranks), of whom this is `me`. `None` when there is no memory, for all of them.
     pub fn arena(&self, owner: u32, index: u32, members: &[u32], me: u32) -> Result<Option<Arena>, SegmentError> {
+        let doorbells = || members.iter().map(|&member| &self.control(member).doorbell).collect();
+        Ok(self.place(owner, index)?.map(|place| Arena::new(place, me, doorbells())))
+    }
+
+    /// Makes this rank's own arena number `index` ready for a communicator. False where one that had it may still use
+    /// it, as of `leases` in all some were not given back, and where there was no memory for it.
+    pub fn renew_arena(&self, index: u32, leases: u64) -> bool {
+        match self.control(self.me).arenas[index as usize].load(Ordering::Relaxed) {
+            // It is as it was in the beginning, and its members will find out whether there is memory.
+            UNKNOWN => true,
+            _ => self.place(self.me, index).is_ok_and(|place| place.is_some_and(|place| place.renew(leases))),
+        }
+    }
+
+    fn place(&self, owner: u32, index: u32) -> Result<Option<Place>, SegmentError> {
         let (at, bytes) = (self.arena_at(owner, index), arena::bytes(self.size));
         let word = &self.control(owner).arenas[index as usize];
         // Relaxed: the word says all by itself.
@@ -269,12 +288,17 @@ impl Segment {
         if word.load(Ordering::Relaxed) != TAKEN {
             return Ok(None);
         }
+        let mut known = self.arenas.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, place)) = known.iter().find(|(there, _)| *there == at) {
+            return Ok(Some(*place));
+        }
         let what = "a place to meet in";
         let base = map(&self.file, at, bytes).map_err(|errno| SegmentError::System { what, bytes, errno })?;
-        let doorbells = members.iter().map(|&member| &self.control(member).doorbell).collect();
         // SAFETY: freshly mapped, page-aligned, never unmapped; the file was zero where nobody has
         // used the arena.
-        Ok(Some(unsafe { Arena::new(base, self.size, me, doorbells) }))
+        let place = unsafe { Place::new(base, self.size) };
+        known.push((at, place));
+        Ok(Some(place))
     }
 
     /// As if there had been no memory.

@@ -418,7 +418,7 @@ static void doubts(Thread *t)
     t->active = 0;
 }
 
-/* Where a thread's collectives are: they take other ways on MPI_COMM_WORLD. */
+/* Where a collective of a thread is: now and then on MPI_COMM_WORLD, which others may use for messages meanwhile. */
 static MPI_Comm meeting(const Thread *t)
 {
     return t->number == 0 && t->round % 2 ? MPI_COMM_WORLD : comms[t->number][OWN];

@@ -2,6 +2,7 @@
 //! collectives that are started and progressed in random order. The ranks share
 //! memory for arenas.
 
+use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,6 +22,8 @@ pub(crate) struct Process {
     pub(crate) active: Active,
     pub(crate) planner: Planner,
     segment: Segment,
+    /// Of communicators that have been used, by context.
+    arenas: HashMap<u64, Arc<dyn Arena>>,
     /// A user's function that takes its time, and how long.
     pub(crate) away: Option<(UserCall, u64)>,
     random: Random,
@@ -58,6 +61,7 @@ impl World {
             engine: Engine::new(Peer(rank), transport, settings),
             active: Active::new(),
             planner: Planner::new(thresholds),
+            arenas: HashMap::new(),
             away: None,
             random: Random(seed),
         };
@@ -67,13 +71,14 @@ impl World {
     /// Plans an operation at one rank; panics if it is refused. The communicator with context n has
     /// the arena number n of rank 0.
     pub(crate) fn plan(&mut self, rank: usize, operation: &Operation, comm: &Comm) -> Plan {
-        let Process { planner, segment, .. } = &mut self.ranks[rank];
+        let Process { planner, segment, arenas, .. } = &mut self.ranks[rank];
         let members: Vec<u32> = comm.group().iter().map(|peer| peer.0).collect();
-        let find = || {
-            let arena = segment.arena(0, comm.context() as u32, &members, comm.rank()).unwrap();
-            Ok(arena.map(|arena| -> Arc<dyn Arena> { Arc::new(arena) }))
-        };
-        planner.plan(operation, comm, find).unwrap()
+        let lease = || segment.arena(0, comm.context() as u32, &members, comm.rank()).unwrap().unwrap();
+        let mut comm = comm.clone();
+        if !comm.is_inter() && comm.size() > 1 {
+            comm.set_arena(arenas.entry(comm.context()).or_insert_with(|| Arc::new(lease())).clone());
+        }
+        planner.plan(operation, &comm).unwrap()
     }
 
     /// A meeting may begin as a visit.

@@ -337,7 +337,7 @@ knobs! {
     COLL_CROWDED_SHORT: Bytes = Row::bytes("coll.crowded_short", K, 0..=G,
         "with more ranks than cores, barriers, and broadcasts and reductions up to this size, go straight to and from one rank (on one host)");
     COLL_ARENAS: Switch = Row::switch("coll.arenas", true,
-        "what coll.crowded_short is about is done in memory that all ranks share, so that each has its turn on a core once, instead of by messages (in MPI_COMM_WORLD)");
+        "what coll.crowded_short is about is done in memory that all ranks share, so that each has its turn on a core once, instead of by messages (four communicators for each rank at once)");
     COLL_WINDOW: Count = Row::count("coll.window", "messages", 32, 1..=65_536,
         "messages of one collective that are under way at once where each rank deals with all others");
     TOPOLOGY_PRETEND_PACKAGES: Count = Row::count("topology.pretend_packages", "packages", 0, 0..=65_536,

@@ -134,6 +134,30 @@ fn whoever_sleeps_for_a_meeting_is_woken() {
     });
 }
 
+/// Member 0, whose arena it is, makes it new when both are done, and the other one hears of it by a message.
+#[test]
+fn what_the_last_members_left_is_not_seen_by_the_next() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let [one, other] = members();
+        let agreed: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+        let theirs = thread::spawn(move || {
+            other.reduce(0, true);
+            other.words.give_back();
+            wait(|| agreed.load(Ordering::Acquire) == 1);
+            (0..2).for_each(|meeting| other.reduce(meeting, true));
+        });
+        one.reduce(0, false);
+        one.words.give_back();
+        wait(|| one.words.renew(2));
+        agreed.store(1, Ordering::Release);
+        (0..2).for_each(|meeting| one.reduce(meeting, true));
+        theirs.join().unwrap();
+        assert!(!one.words.renew(4), "two leases are not given back");
+    });
+}
+
 #[test]
 fn who_says_something_else_is_named() {
     together(|member| {
