@@ -12,6 +12,7 @@ use fabric::{Limits, Lost, Peer};
 use crate::pool::{Pace, Pool};
 use crate::ring::{Consumer, LINE, Producer};
 use crate::segment::{Control, Segment, SegmentError};
+use crate::shuttle::Shuttles;
 use crate::single_copy::{self, Access};
 use crate::sync::{AtomicU32, Ordering};
 use crate::wake::{self, Doorbell};
@@ -58,6 +59,7 @@ pub struct ShmTransport {
     /// This rank's pool, once a large body was sent; `Some(None)` when there is none
     /// to be had.
     pub(crate) pool: Option<Option<Pool>>,
+    pub(crate) shuttles: Shuttles,
     /// By local rank: not 0 while it is in a call of the library. Empty: not known.
     inside: Vec<&'static AtomicU32>,
     /// Peers that had no room when last posted to.
@@ -135,6 +137,7 @@ impl ShmTransport {
             met: vec![0; peers.len().div_ceil(64)],
             arrivals: 0,
             pool: None,
+            shuttles: Shuttles::new(peers.len()),
             inside,
             blocked: Vec::new(),
             access: vec![Access::Untried; peers.len()],

@@ -2,7 +2,7 @@
 //! copy for large messages; and arenas in which ranks meet.
 //!
 //! [`segment`] is the memory, [`ring`] moves frames from one rank to another, `pool`
-//! carries their bodies where these are large,
+//! carries their bodies where these are large, and `shuttle` those that are answered,
 //! `connect` makes rings when two ranks first talk, `post` and `poll` are what runs
 //! for each message, `single_copy` reads a peer's memory, `wake` sleeps and wakes,
 //! `arena` is where the members of a communicator meet.
@@ -14,7 +14,7 @@
 //!
 //! What it does not do: notice that a peer has died. The launcher ends the job.
 
-#![deny(unsafe_code)] // allowed in `arena`, `pool`, `ring`, `segment`, `single_copy` and `wake`
+#![deny(unsafe_code)] // allowed in `arena`, `pool`, `ring`, `segment`, `shuttle`, `single_copy` and `wake`
 #![cfg_attr(loom, allow(dead_code))]
 
 mod arena;
@@ -29,6 +29,8 @@ mod post;
 pub mod ring;
 #[cfg(not(loom))]
 pub mod segment;
+#[cfg(not(loom))]
+mod shuttle;
 #[cfg(not(loom))]
 mod single_copy;
 mod sync;

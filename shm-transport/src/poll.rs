@@ -7,12 +7,13 @@
 
 use std::sync::atomic::AtomicU32;
 
-use fabric::{Count, Growing, Lost, Peer, Sink, WaitOn};
+use fabric::{Body, Count, Growing, Lost, Peer, Sink, WaitOn};
 
 use crate::connect::ShmTransport;
-use crate::pool::{Mapping, Reference, Source};
+use crate::pool::{Pool, Reference, Source};
 use crate::ring::{Claim, Consumer, Frame};
-use crate::segment::{Segment, SegmentError};
+use crate::segment::Segment;
+use crate::shuttle::{Shuttle, Shuttles};
 use crate::wake::Doorbell;
 
 /// So many rings are always active.
@@ -138,7 +139,11 @@ impl ShmTransport {
                 moved = true;
                 inbound.heard = self.inbound.polls;
                 self.inbound.heard = self.inbound.heard.wrapping_add(1);
-                if let Err(lost) = inbound.take(self.registered, &self.segment, sink) {
+                if let Err(lost) = inbound.take(
+                    self.registered,
+                    &mut Bodies { segment: &self.segment, shuttles: &mut self.shuttles, own: &self.pool },
+                    sink,
+                ) {
                     self.inbound.remove(at);
                     sink.lost(lost);
                     continue;
@@ -167,7 +172,7 @@ impl Inbound {
     /// Takes up to a burst of frames. An error is the end of the ring: where the
     /// next frame would start is not known, or not to be believed.
     #[inline]
-    fn take(&mut self, registered: bool, segment: &Segment, sink: &mut impl Sink) -> Result<(), Lost> {
+    fn take(&mut self, registered: bool, bodies: &mut Bodies<'_>, sink: &mut impl Sink) -> Result<(), Lost> {
         let written = self.consumer.written();
         for _ in 0..self.burst {
             let frame = match self.consumer.front() {
@@ -180,7 +185,7 @@ impl Inbound {
             };
             if frame.is_reference {
                 let Inbound { peer, local, pool, .. } = self;
-                let (len, said) = large(*peer, &frame, written, pool, || segment.pool(*local), sink)?;
+                let (len, said) = large((*peer, *local), &frame, written, pool, bodies, sink)?;
                 self.consumer.has_read(len, said);
             } else {
                 sink.frame(self.peer, &frame.header, frame.body);
@@ -195,32 +200,54 @@ impl Inbound {
     }
 }
 
-/// A frame whose body is in the sender's pool; its length, and what is to be said of it.
+/// Where bodies are that are not in a ring.
+struct Bodies<'a> {
+    segment: &'a Segment,
+    shuttles: &'a mut Shuttles,
+    /// This rank's pool, if it has one.
+    own: &'a Option<Option<Pool>>,
+}
+
+/// A frame whose body is elsewhere; how much of the sender's pool is free after it, and what is to be said of it.
 #[inline(never)]
 fn large(
-    peer: Peer,
+    (peer, local): (Peer, u32),
     frame: &Frame<'_>,
     written: &AtomicU32,
     pool: &mut Option<Source>,
-    map: impl FnOnce() -> Result<Mapping, SegmentError>,
+    bodies: &mut Bodies<'_>,
     sink: &mut impl Sink,
 ) -> Result<(u32, Option<u64>), Lost> {
     let source = match pool {
         Some(source) => source,
-        None => pool.insert(Source::new(map().map_err(|error| lost(peer, &error))?)),
+        None => pool.insert(Source::new(bodies.segment.pool(local).map_err(|error| lost(peer, &error))?)),
     };
-    let reference = Reference::decode(frame.body);
-    let read = reference.and_then(|reference| {
-        let said = source.read(reference, |body| match reference.base {
-            None => sink.frame(peer, &frame.header, body),
-            Some(base) => sink.growing(peer, &frame.header, &Growing::new(body, Count::new(written, base))),
-        })?;
-        Some((reference.len, said))
-    });
-    read.ok_or_else(|| Lost {
-        peer,
-        why: "it points outside of its pool: one of the two has overwritten memory".into(),
-    })
+    let reference = Reference::decode(frame.body).ok_or_else(|| astray(peer))?;
+    let mut take = |body: &[u8]| match reference.base {
+        None => sink.frame(peer, &frame.header, body),
+        Some(base) => {
+            let growing = Growing::new(body, Count::new(written, base));
+            sink.growing(peer, &frame.header, &growing);
+            if reference.shuttle.is_some() {
+                // Who wants less of it than there is must not write where the sender still does.
+                growing.whole();
+            }
+        }
+    };
+    let Some(mark) = reference.shuttle else {
+        let said = source.read(reference, &mut take).ok_or_else(|| astray(peer))?;
+        return Ok((reference.len, said));
+    };
+    let own = bodies.own.as_ref().and_then(|pool| pool.as_ref()).map(Pool::mapping);
+    let shuttle = Shuttle::arrived(mark, reference, source.mapping(), own).ok_or_else(|| astray(peer))?;
+    take(shuttle.body(reference.len as usize));
+    bodies.shuttles.keep(local, shuttle);
+    Ok((0, None))
+}
+
+#[cold]
+fn astray(peer: Peer) -> Lost {
+    Lost { peer, why: "it points outside of its pool: one of the two has overwritten memory".into() }
 }
 
 /// Gives back room, and wakes the producer if it sleeps for want of it.

@@ -31,6 +31,7 @@ use fabric::{Count, Peer, Slot};
 use rustix::mm::{Advice, madvise};
 
 use crate::ring::LINE;
+use crate::shuttle::Mark;
 
 /// Bytes that a pool begins with.
 const FIRST: usize = 256 << 10;
@@ -215,6 +216,8 @@ pub(crate) struct Reference {
     timed: Option<Way>,
     /// It is still being written: what the count held before.
     pub base: Option<u32>,
+    /// The block is the receiver's from now on.
+    pub shuttle: Option<Mark>,
 }
 
 impl Reference {
@@ -226,6 +229,7 @@ impl Reference {
         out[4..8].copy_from_slice(&self.len.to_le_bytes());
         out[8] = self.timed.map_or(0, |way| 1 + way as u8);
         out[9] = self.base.is_some().into();
+        out[10..12].copy_from_slice(&self.shuttle.map_or([0; 2], Mark::encode));
         out[12..].copy_from_slice(&self.base.unwrap_or(0).to_le_bytes());
         out
     }
@@ -238,14 +242,21 @@ impl Reference {
             1 => Some(Way::Cached),
             _ => Some(Way::Past),
         };
-        Some(Reference { line: word(0), len: word(4), timed, base: (body[9] != 0).then(|| word(12)) })
+        let (base, shuttle) = ((body[9] != 0).then(|| word(12)), Mark::decode([body[10], body[11]]));
+        Some(Reference { line: word(0), len: word(4), timed, base, shuttle })
+    }
+
+    /// Where it leads to, in bytes.
+    pub(crate) fn start(self) -> usize {
+        self.line as usize * LINE
     }
 }
 
-/// Where a pool lies.
+/// Where a pool lies, and behind it as much for `shuttle`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mapping {
     base: *mut u8,
+    /// Of the pool.
     bytes: usize,
 }
 
@@ -255,14 +266,24 @@ unsafe impl Send for Mapping {}
 
 impl Mapping {
     /// # Safety
-    /// `base` is aligned to a page and mapped for `bytes` for the life of the process.
+    /// `base` is aligned to a page and mapped for twice `bytes` for the life of the process.
     pub(crate) unsafe fn new(base: *mut u8, bytes: usize) -> Mapping {
         Mapping { base, bytes }
     }
 
+    /// The part behind the pool.
+    pub(crate) fn shuttles(&self) -> Range<usize> {
+        self.bytes..2 * self.bytes
+    }
+
+    /// The address of an offset.
+    pub(crate) fn at(&self, offset: usize) -> *mut u8 {
+        self.base.wrapping_add(offset)
+    }
+
     /// Has pages mapped at once instead of one by one; an old kernel can't. Reading is enough: those of
     /// shared memory come with the right to write.
-    fn populate(&self, part: Range<usize>) {
+    pub(crate) fn populate(&self, part: Range<usize>) {
         // SAFETY: inside the mapping; what it holds stays as it is.
         let _ = unsafe { madvise(self.base.add(part.start).cast(), part.len(), Advice::LinuxPopulateRead) };
     }
@@ -281,6 +302,11 @@ impl Source {
         Source { mapping, mapped: 0 }
     }
 
+    /// Where it lies.
+    pub(crate) fn mapping(&self) -> Mapping {
+        self.mapping
+    }
+
     /// Maps what the sender has taken memory for by now, if that is more.
     #[cold]
     fn follow(&mut self, end: usize) {
@@ -292,7 +318,7 @@ impl Source {
     /// Hands the body to `take`; afterwards the word that says what that cost, if the
     /// sender asks for it. `None` when the reference leads out of the pool.
     pub(crate) fn read(&mut self, reference: Reference, take: impl FnOnce(&[u8])) -> Option<Option<u64>> {
-        let (start, len) = (reference.line as usize * LINE, reference.len as usize);
+        let (start, len) = (reference.start(), reference.len as usize);
         if start + len > self.mapping.bytes {
             return None;
         }
@@ -348,6 +374,11 @@ impl Pool {
     /// Without memory yet.
     pub(crate) fn new(mapping: Mapping) -> Pool {
         Pool { mapping, end: 0, next: 0, blocks: VecDeque::new(), frozen: false, lap: 0 }
+    }
+
+    /// Where it lies.
+    pub(crate) fn mapping(&self) -> Mapping {
+        self.mapping
     }
 
     /// Finds room for a body to `to`. `grow` takes memory for a part of
@@ -417,7 +448,7 @@ impl Pool {
         // SAFETY: inside, and free: nobody else reads or writes it until the reference is
         // published, and we not once it is written.
         let bytes = unsafe { std::slice::from_raw_parts_mut(self.mapping.base.add(start), len) };
-        Place { bytes, line: (start / LINE) as u32, way, is_timed }
+        Place { bytes, line: (start / LINE) as u32, way, is_timed, shuttle: None }
     }
 }
 
@@ -428,12 +459,24 @@ pub(crate) struct Place<'a> {
     line: u32,
     way: Way,
     is_timed: bool,
+    shuttle: Option<Mark>,
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    /// In a block that goes to the receiver.
+    pub(crate) fn in_shuttle(bytes: &'a mut [u8], line: u32, mark: Mark) -> Place<'a> {
+        Place { bytes, line, way: Way::Cached, is_timed: false, shuttle: Some(mark) }
+    }
+
+    /// Bytes of the body.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// `base`: what the count holds, if the body is read while it is written.
     pub(crate) fn reference(&self, base: Option<u32>) -> Reference {
-        Reference { line: self.line, len: self.bytes.len() as u32, timed: self.is_timed.then_some(self.way), base }
+        let (len, timed) = (self.bytes.len() as u32, self.is_timed.then_some(self.way));
+        Reference { line: self.line, len, timed, base, shuttle: self.shuttle }
     }
 
     /// Has it written, and counted as it comes if it is read at the same time.
@@ -464,7 +507,7 @@ mod tests {
     const BYTES: usize = FIRST * 4;
 
     fn memory() -> (Vec<[u64; 512]>, Mapping) {
-        let mut pages = vec![[0; 512]; BYTES / 4096 + 1];
+        let mut pages = vec![[0; 512]; 2 * BYTES / 4096 + 1];
         let base = pages.as_mut_ptr().cast::<u8>();
         // SAFETY: aligned inside of what was allocated with a page to spare.
         let mapping = unsafe { Mapping::new(base.add(base.align_offset(4096)), BYTES) };
@@ -541,12 +584,15 @@ mod tests {
         let (_memory, mapping) = memory();
         let last = (BYTES / LINE) as u32;
         for (line, len) in [(last, 1), (last - 1, 65), (u32::MAX, u32::MAX), (1, BYTES as u32)] {
-            let read = Source::new(mapping).read(Reference { line, len, timed: None, base: None }, |_| ());
+            let read =
+                Source::new(mapping).read(Reference { line, len, timed: None, base: None, shuttle: None }, |_| ());
             assert_eq!(read, None, "{line} {len}");
         }
         for (timed, base) in [(None, None), (Some(Way::Cached), Some(0)), (Some(Way::Past), Some(u32::MAX))] {
-            let reference = Reference { line: 7, len: 70_000, timed, base };
-            assert_eq!(Reference::decode(&reference.encode()), Some(reference));
+            for shuttle in [None, Mark::decode([1, 17]), Mark::decode([2, 20])] {
+                let reference = Reference { line: 7, len: 70_000, timed, base, shuttle };
+                assert_eq!(Reference::decode(&reference.encode()), Some(reference));
+            }
         }
         assert_eq!(Reference::decode(&[0; 5]), None);
     }

@@ -3,7 +3,7 @@
 use fabric::{Header, Lost, Peer, Post, Slot};
 
 use crate::connect::{Outbound, ShmTransport};
-use crate::pool::{self, Reference, Way};
+use crate::pool::{self, Place, Reference, Way};
 use crate::ring::{self, Room};
 
 /// Bodies from this size on go through the pool when they follow others, bytes.
@@ -91,46 +91,49 @@ impl ShmTransport {
             return Ok(Post::NoRoom);
         }
         self.map_pool();
-        let ShmTransport { pool: Some(Some(pool)), segment, outbound, .. } = self else {
+        let ShmTransport { pool: Some(Some(pool)), shuttles, segment, outbound, .. } = self else {
             return self.post_in_ring(peer, header, len, fill);
         };
-        let room = pool.room(
-            peer,
-            len,
-            |part| segment.allocate_pool(part),
-            |block| match outbound.get_mut(block.to.0 as usize) {
-                Some(Some(outbound)) => outbound.producer.has_passed(block.until),
-                _ => true,
-            },
-        );
+        let mut shuttle = match outbound.get(peer.0 as usize) {
+            Some(Some(outbound)) if len >= ALWAYS_POOLED => {
+                let of = |is_own: bool| if is_own { segment.me() } else { outbound.local };
+                let take = |is_own, part| segment.allocate_pool(of(is_own), part);
+                shuttles.take(outbound.local, len, pool.mapping(), take)
+            }
+            _ => None,
+        };
+        let room = match shuttle {
+            Some(_) => pool::Room::None,
+            None => pool.room(
+                peer,
+                len,
+                |part| segment.allocate_pool(segment.me(), part),
+                |block| match outbound.get_mut(block.to.0 as usize) {
+                    Some(Some(outbound)) => outbound.producer.has_passed(block.until),
+                    _ => true,
+                },
+            ),
+        };
         let Some(Some(outbound)) = outbound.get_mut(peer.0 as usize) else { return Err(unreachable_peer(peer)) };
-        let start = match room {
-            pool::Room::At(start) => start,
-            pool::Room::After(position) => {
+        let place = match (&mut shuttle, room) {
+            (Some(shuttle), _) => shuttle.place(len),
+            (None, pool::Room::At(start)) => {
+                let Outbound { producer, pace, .. } = &mut **outbound;
+                if pace.is_curious() {
+                    pace.hear(producer.reader_says());
+                }
+                let until = producer.position() + ring::room(Reference::SIZE);
+                pool.take(start, len, (peer, until), pace)
+            }
+            (None, pool::Room::After(position)) => {
                 outbound.producer.wait_for_head(position);
                 self.note_blocked(peer);
                 return Ok(Post::NoRoom);
             }
-            pool::Room::None => return self.post_in_ring(peer, header, len, fill),
+            (None, pool::Room::None) => return self.post_in_ring(peer, header, len, fill),
         };
-        let Outbound { producer, pace, .. } = &mut **outbound;
-        if pace.is_curious() {
-            pace.hear(producer.reader_says());
-        }
-        let until = producer.position() + ring::room(Reference::SIZE);
-        let place = pool.take(start, len, (peer, until), pace);
-        if self.overlaps && len >= ALWAYS_POOLED {
-            let count = producer.count();
-            producer.publish_reference(header, &place.reference(Some(count.base())).encode());
-            outbound.wake(self.registered);
-            place.fill(Some(count), &mut outbound.pace, fill);
-            outbound.producer.has_written(len);
-        } else {
-            let reference = place.reference(None);
-            place.fill(None, pace, fill);
-            producer.publish_reference(header, &reference.encode());
-            outbound.wake(self.registered);
-        }
+        let grows = self.overlaps && len >= ALWAYS_POOLED;
+        outbound.publish_elsewhere(header, place, (self.registered, grows), fill);
         Ok(Post::Sent)
     }
 
@@ -205,6 +208,30 @@ impl ShmTransport {
 }
 
 impl Outbound {
+    /// Publishes a frame whose body is elsewhere; before that is written, if it `grows`.
+    #[inline(always)]
+    fn publish_elsewhere(
+        &mut self,
+        header: &Header,
+        place: Place<'_>,
+        (registered, grows): (bool, bool),
+        fill: impl FnOnce(&mut Slot),
+    ) {
+        let len = place.len();
+        if grows {
+            let count = self.producer.count();
+            self.producer.publish_reference(header, &place.reference(Some(count.base())).encode());
+            self.wake(registered);
+            place.fill(Some(count), &mut self.pace, fill);
+            self.producer.has_written(len);
+        } else {
+            let reference = place.reference(None);
+            place.fill(None, &mut self.pace, fill);
+            self.producer.publish_reference(header, &reference.encode());
+            self.wake(registered);
+        }
+    }
+
     /// Wakes the peer if it sleeps, after something was published.
     #[inline]
     fn wake(&mut self, registered: bool) {

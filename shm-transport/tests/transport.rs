@@ -140,6 +140,82 @@ fn bodies_are_read_while_they_are_written() {
     assert!(inbox.parts > rounds as usize, "no body was seen in parts");
 }
 
+#[test]
+fn an_answer_goes_back_in_the_block_that_the_question_came_in() {
+    let file = Segment::file().unwrap();
+    let taken = || rustix::fs::fstat(&file).unwrap().st_blocks as u64 * 512;
+    let [mut first, mut second] = [0, 1].map(|me| join(&file, me, 2, 4 * RING, SETTINGS));
+    let mut inbox = Inbox::default();
+    let mut arrives = |at: &mut ShmTransport, tag, len| {
+        assert!(at.poll(&mut inbox));
+        let [(_, header, data)] = &inbox.frames[..] else { panic!("{} frames", inbox.frames.len()) };
+        assert!(header.context == tag && *data == body(tag, len), "message {tag}");
+        inbox.frames.clear();
+    };
+    // The answer is longer than the question: who has the block takes more memory for it.
+    let (question, answer, begun) = (8_000, 10_500, taken());
+    for tag in 0..500 {
+        assert_eq!(post(&mut first, peer(1), tag, question), Post::Sent);
+        arrives(&mut second, tag, question);
+        assert_eq!(post(&mut second, peer(0), tag, answer), Post::Sent);
+        arrives(&mut first, tag, answer);
+    }
+    let pages = |bytes: u64| bytes / rustix::param::page_size() as u64;
+    let to_and_fro = taken() - begun;
+    assert!(to_and_fro <= 16 << 10 || pages(to_and_fro) <= 6, "{to_and_fro} bytes for one message at a time");
+    for tag in 0..500 {
+        assert_eq!(post(&mut first, peer(1), tag, question), Post::Sent);
+        assert_eq!(post(&mut second, peer(0), tag, answer), Post::Sent);
+        arrives(&mut second, tag, question);
+        arrives(&mut first, tag, answer);
+    }
+    let at_once = taken() - begun;
+    assert!(at_once <= 32 << 10 || pages(at_once) <= 10, "{at_once} bytes for two messages at a time");
+    for tag in 0..500 {
+        assert_eq!(post(&mut first, peer(1), tag, question), Post::Sent);
+        arrives(&mut second, tag, question);
+    }
+    assert!(taken() > begun + at_once, "what is not answered went through the pool");
+}
+
+/// Takes nothing of what is there.
+struct Unwilling(u32);
+
+impl Sink for Unwilling {
+    fn frame(&mut self, _: Peer, _: &Header, _: &[u8]) {}
+    fn growing(&mut self, _: Peer, _: &Header, _: &Growing<'_>) {
+        self.0 += 1;
+    }
+    fn transferred(&mut self, _: u64, _: Result<(), Lost>) {}
+    fn lost(&mut self, lost: Lost) {
+        panic!("{lost}");
+    }
+}
+
+#[test]
+fn a_block_is_not_the_receivers_before_the_sender_has_written_all_of_it() {
+    let file = Segment::file().unwrap();
+    let [mut first, mut second] = [0, 1].map(|me| join(&file, me, 2, 4 * RING, SETTINGS));
+    let (len, written) = (10_500, AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let write = |slot: &mut Slot| {
+                slot.fill_parts(|_, part| {
+                    std::thread::sleep(Duration::from_millis(20));
+                    part.fill(1);
+                    written.fetch_add(part.len() as u32, Ordering::Relaxed);
+                });
+            };
+            assert_eq!(first.post(peer(1), &Header::new(Kind::Data), len, write), Ok(Post::Sent));
+        });
+        let mut sink = Unwilling(0);
+        while sink.0 == 0 {
+            second.poll(&mut sink);
+        }
+        assert_eq!(written.load(Ordering::Relaxed) as usize, len);
+    });
+}
+
 /// Waits asleep for something.
 fn receive(transport: &mut ShmTransport, inbox: &mut Inbox) {
     while inbox.frames.is_empty() {
@@ -286,9 +362,9 @@ fn a_ring_full_of_garbage_loses_its_peer_alone() {
         let mut inbox = Inbox::default();
         assert_eq!(post(&mut sender, peer(1), 0, 8), Post::Sent);
         assert!(receiver.poll(&mut inbox));
-        // The ring from rank 0 to rank 1 is the third of four, in front of two pools.
+        // The ring from rank 0 to rank 1 is the third of four, in front of two pools and two parts for shuttles.
         let raw = std::fs::File::from(file);
-        let ring = raw.metadata().unwrap().len() - 2 * RING - 2 * POOL;
+        let ring = raw.metadata().unwrap().len() - 2 * RING - 4 * POOL;
         (0..RING / 64).for_each(|line| raw.write_all_at(&garbage, ring + line * 64).unwrap());
         raw.write_all_at(&[0xEE; 8], ring).unwrap();
         (0..3).for_each(|_| _ = receiver.poll(&mut inbox));

@@ -1,0 +1,244 @@
+//! Blocks that go to and fro between two ranks, with the large bodies in them.
+//!
+//! Lines are written fastest by the processor that has read them last: it has them already, and
+//! the other has to give them up and nothing else. Those of a `pool` come from farther away each time.
+//! So who has received a body may answer in the block that it came in, and with the answer the block
+//! goes back. A ping-pong uses one block for ever, which stays in both caches, and takes no more memory
+//! than its messages are long.
+//!
+//! A block belongs to the rank to which the last message in it went, from when that has read the message: there is
+//! nothing to agree on and nothing to give back. Who has none of a peer's makes one, or has made one before
+//! that the peer keeps, and then the body goes through the pool. So a stream in one direction goes through the pool,
+//! and where both sides send at the same time there are two blocks.
+//!
+//! Invariants:
+//! - A rank makes [`SHUTTLES`] blocks at most, out of the part of the segment behind its pool.
+//! - Only the first `end` bytes of a block have memory. Who has the block may take more.
+//! - What a reference says is checked against the mapping: what a broken peer writes leads to memory,
+//!   if not to a message.
+
+#![allow(unsafe_code)]
+
+use std::ops::Range;
+
+use crate::pool::{Mapping, Place, Reference};
+use crate::ring::LINE;
+
+/// Blocks that a rank makes.
+pub(crate) const SHUTTLES: usize = 8;
+/// Of these, for one peer.
+const FOR_EACH: usize = 1;
+/// Blocks that a peer's frames can leave here: what it has made, and what this rank has.
+const MOST: usize = 2 * FOR_EACH;
+/// Bytes that a block begins with.
+const FIRST: usize = 8 << 10;
+
+/// A block that is here.
+#[derive(Debug)]
+pub(crate) struct Shuttle {
+    mapping: Mapping,
+    start: usize,
+    /// Bytes that have memory, a power of two.
+    end: usize,
+    /// This rank has made it.
+    is_own: bool,
+}
+
+/// What a reference says of the block that it leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// The sender of the reference has made it, not its receiver.
+    is_senders: bool,
+    /// Binary logarithm of the bytes that have memory.
+    end: u8,
+}
+
+impl Mark {
+    pub(crate) fn encode(self) -> [u8; 2] {
+        [1 + u8::from(self.is_senders), self.end]
+    }
+
+    /// `None`: the body is in the pool.
+    pub(crate) fn decode([kind, end]: [u8; 2]) -> Option<Mark> {
+        (kind != 0).then_some(Mark { is_senders: kind == 2, end })
+    }
+}
+
+impl Shuttle {
+    /// The block that a body has come in; `None` if that can't be.
+    pub(crate) fn arrived(mark: Mark, reference: Reference, theirs: Mapping, own: Option<Mapping>) -> Option<Shuttle> {
+        let mapping = if mark.is_senders { theirs } else { own? };
+        let (start, part) = (reference.start(), mapping.shuttles());
+        let (size, end) = (part.len() / SHUTTLES, 1_usize.checked_shl(mark.end.into())?);
+        let fits = part.contains(&start) && (start - part.start).is_multiple_of(size);
+        (fits && reference.len as usize <= end && end <= size).then_some(Shuttle {
+            mapping,
+            start,
+            end,
+            is_own: !mark.is_senders,
+        })
+    }
+
+    /// The body that has come in it.
+    pub(crate) fn body(&self, len: usize) -> &[u8] {
+        assert!(len <= self.end);
+        // SAFETY: inside of the mapping, and the sender does not touch it any more; one that does
+        // spoils its own message.
+        unsafe { std::slice::from_raw_parts(self.mapping.at(self.start), len) }
+    }
+
+    /// Room for a body of that length.
+    pub(crate) fn place(&mut self, len: usize) -> Place<'_> {
+        assert!(len <= self.end);
+        let mark = Mark { is_senders: self.is_own, end: self.end.trailing_zeros() as u8 };
+        // SAFETY: inside of the mapping, and nobody else reads or writes it until the reference is published.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(self.mapping.at(self.start), len) };
+        Place::in_shuttle(bytes, (self.start / LINE) as u32, mark)
+    }
+
+    /// Sees to it that a body of that length finds memory.
+    fn has_room(&mut self, len: usize, take: impl FnOnce(bool, Range<usize>) -> bool) -> bool {
+        if len <= self.end {
+            return true;
+        }
+        let end = len.next_power_of_two().max(FIRST);
+        let more = self.start + self.end..self.start + end;
+        if end > self.mapping.shuttles().len() / SHUTTLES || !take(self.is_own, more.clone()) {
+            return false;
+        }
+        self.mapping.populate(more);
+        self.end = end;
+        true
+    }
+}
+
+/// All blocks that are here.
+#[derive(Debug)]
+pub(crate) struct Shuttles {
+    /// By local rank.
+    pairs: Vec<Pair>,
+    /// Blocks that this rank has made.
+    made: usize,
+}
+
+#[derive(Debug, Default)]
+struct Pair {
+    /// The last one to arrive is the last.
+    here: Vec<Shuttle>,
+    made: usize,
+}
+
+impl Shuttles {
+    /// For so many local ranks.
+    pub(crate) fn new(ranks: usize) -> Shuttles {
+        Shuttles { pairs: std::iter::repeat_with(Pair::default).take(ranks).collect(), made: 0 }
+    }
+
+    /// A block for a body to that local rank, `None` if there is none to be had. `take`: takes memory for a part
+    /// of this rank's mapping (true) or the peer's.
+    #[inline]
+    pub(crate) fn take(
+        &mut self,
+        to: u32,
+        len: usize,
+        own: Mapping,
+        take: impl FnOnce(bool, Range<usize>) -> bool,
+    ) -> Option<Shuttle> {
+        let pair = &mut self.pairs[to as usize];
+        if let Some(last) = pair.here.last_mut() {
+            return if last.has_room(len, take) { pair.here.pop() } else { None };
+        }
+        if pair.made == FOR_EACH || self.made == SHUTTLES {
+            return None;
+        }
+        let part = own.shuttles();
+        let start = part.start + part.len() / SHUTTLES * self.made;
+        let mut new = Shuttle { mapping: own, start, end: 0, is_own: true };
+        if !new.has_room(len, take) {
+            return None;
+        }
+        (pair.made, self.made) = (pair.made + 1, self.made + 1);
+        Some(new)
+    }
+
+    /// The block is this rank's now.
+    #[inline]
+    pub(crate) fn keep(&mut self, from: u32, shuttle: Shuttle) {
+        let here = &mut self.pairs[from as usize].here;
+        if here.len() < MOST {
+            here.push(shuttle);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BYTES: usize = 1 << 20;
+    const SLOT: usize = BYTES / SHUTTLES;
+
+    fn memory() -> (Vec<[u64; 512]>, Mapping) {
+        let mut pages = vec![[0; 512]; 2 * BYTES / 4096 + 1];
+        let base = pages.as_mut_ptr().cast::<u8>();
+        // SAFETY: aligned inside of what was allocated with a page to spare.
+        let mapping = unsafe { Mapping::new(base.add(base.align_offset(4096)), BYTES) };
+        (pages, mapping)
+    }
+
+    fn reference(start: usize, len: usize, end: u8) -> Reference {
+        let mark = Mark { is_senders: true, end };
+        Place::in_shuttle(&mut vec![0; len], (start / LINE) as u32, mark).reference(None)
+    }
+
+    #[test]
+    fn what_can_not_be_a_block_is_none() {
+        let (_memory, mapping) = memory();
+        let arrives = |start, len, end| {
+            let reference = reference(start, len, end);
+            Shuttle::arrived(reference.shuttle.unwrap(), reference, mapping, None).is_some()
+        };
+        assert!(arrives(BYTES, 8192, 13) && arrives(2 * BYTES - SLOT, SLOT, 17));
+        assert!(!arrives(BYTES - SLOT, 100, 13), "in the pool");
+        assert!(!arrives(2 * BYTES, 100, 13), "behind all");
+        assert!(!arrives(BYTES + LINE, 100, 13), "within a block");
+        assert!(!arrives(BYTES, 8193, 13), "longer than its memory");
+        assert!(!arrives(BYTES, 100, 18), "longer than a block");
+        assert!(!arrives(BYTES, 100, 64) && !arrives(BYTES, 100, 255));
+        let own = Mark { is_senders: false, end: 13 };
+        assert!(Shuttle::arrived(own, reference(BYTES, 100, 13), mapping, None).is_none(), "there are none");
+    }
+
+    #[test]
+    fn a_rank_makes_one_for_each_peer_and_so_many_in_all() {
+        let (_memory, mapping) = memory();
+        let mut shuttles = Shuttles::new(2 * SHUTTLES);
+        assert!(shuttles.take(0, 8192, mapping, |_, _| false).is_none(), "no memory");
+        assert!(shuttles.take(0, SLOT + 1, mapping, |_, _| true).is_none(), "too long");
+        let mut starts = std::collections::HashSet::new();
+        for peer in 0..SHUTTLES as u32 {
+            let made = shuttles.take(peer, 9_000, mapping, |is_own, part| is_own && part.len() == 16 << 10).unwrap();
+            starts.insert(made.start);
+            assert!(shuttles.take(peer, 9_000, mapping, |_, _| true).is_none(), "the peer has it");
+            shuttles.keep(peer, made);
+        }
+        assert_eq!(starts.len(), SHUTTLES);
+        assert!(shuttles.take(SHUTTLES as u32, 9_000, mapping, |_, _| true).is_none(), "that was the last one");
+        assert!(shuttles.take(3, SLOT, mapping, |_, _| false).is_none(), "no more memory for it");
+        assert_eq!(shuttles.take(3, 9_000, mapping, |_, _| false).unwrap().end, 16 << 10, "but it is still here");
+    }
+
+    #[test]
+    fn who_has_a_block_need_not_have_made_it() {
+        let (_memory, mapping) = memory();
+        let (mut here, reference) = (Shuttles::new(2), reference(BYTES, 100, 13));
+        let came = || Shuttle::arrived(reference.shuttle.unwrap(), reference, mapping, None).unwrap();
+        (0..2 * MOST).for_each(|_| here.keep(1, came()));
+        let (_other, own) = memory();
+        let mut block =
+            here.take(1, 16 << 10, own, |is_own, part| !is_own && part == (BYTES + 8192..BYTES + 16384)).unwrap();
+        let mark = block.place(10_000).reference(None).shuttle;
+        assert_eq!(mark, Some(Mark { is_senders: false, end: 14 }));
+        assert_eq!(here.pairs[1].here.len(), MOST - 1, "no more are kept than there can be");
+    }
+}
