@@ -59,6 +59,8 @@ pub enum ToLauncher {
         /// As in `Put`.
         key: String,
     },
+    /// What the user wants to know of the ways that this rank's messages take: topics and sentences.
+    Explained(Vec<(String, String)>),
 }
 
 /// What the launcher says.
@@ -241,6 +243,11 @@ impl Control {
     pub fn put(&self, key: &str, value: &[u8]) -> Result<(), ControlError> {
         check_room(key, value)?;
         self.send(&ToLauncher::Put { key: key.to_owned(), value: value.to_owned() })
+    }
+
+    /// Tells the user about the ways of messages, by topics.
+    pub fn explain(&self, ways: Vec<(String, String)>) -> Result<(), ControlError> {
+        self.send(&ToLauncher::Explained(ways))
     }
 
     /// Asks the launcher to end the job.

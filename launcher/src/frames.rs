@@ -122,6 +122,13 @@ pub enum FromHost {
     Stands(bool),
     /// The answer to `Beat`.
     Beat,
+    /// A rank says which ways its messages take, by topics.
+    Explained {
+        /// Who.
+        rank: u32,
+        /// Topics and sentences.
+        ways: Vec<(String, String)>,
+    },
     /// What each rank does, in order.
     Lines(Vec<Line>),
     /// A line for the user.

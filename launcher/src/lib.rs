@@ -6,7 +6,7 @@
 //! ranks ([`spawn`]), [`job`] watches them until the end. While it watches,
 //! [`output`] and [`input`] carry bytes, [`fate`] decides what a death or an
 //! abort means for the job, [`report`] finds the words, `stall` notices that no rank
-//! gets any further and `waits` who waits for whom, [`orphans`] finds the processes that ranks
+//! gets any further and `waits` who waits for whom, `ways` puts together which ways messages take, [`orphans`] finds the processes that ranks
 //! left behind.
 //!
 //! Over several hosts ([`hosts`]) `mpiexec` starts nothing itself: a [`daemon`] on each
@@ -22,6 +22,7 @@ pub mod across;
 pub mod binding;
 pub mod daemon;
 pub mod fate;
+pub mod fitted;
 pub mod frames;
 pub mod hosts;
 pub mod input;
@@ -41,3 +42,4 @@ pub mod start;
 pub mod store;
 mod system;
 mod waits;
+mod ways;

@@ -133,6 +133,7 @@ enum Id {
     ReportBindings,
     Timeout,
     StallTimeout,
+    Explain,
     Config,
     Set,
     Hosts,
@@ -180,6 +181,7 @@ const OPTIONS: &[(&str, &[Spec])] = &[
                 &["SECONDS"],
                 "say what ranks wait for if none moves for so long; default: 60",
             ),
+            spec(Id::Explain, &["explain"], &[], "say which ways messages take, and why, once all ranks are in MPI"),
             spec(Id::Config, &["config"], &["FILE"], "read knobs from a TOML file"),
             spec(Id::Set, &["set"], &["NAME=VALUE"], "set one knob; `verbena config` lists them"),
         ],
@@ -338,6 +340,7 @@ fn apply(id: Id, word: &str, values: Vec<String>, section: &mut Section, setting
         }
         Id::Config => settings.config = Some(next()),
         Id::Set => settings.set.push(next()),
+        Id::Explain => settings.set.push("report.ways=on".into()),
         Id::Hosts => settings.hosts.extend(hosts::list(&next())?),
         Id::Hostfile => settings.hosts.extend(hosts::file(&next())?),
         Id::Agent => settings.agent = Some(next()),

@@ -34,6 +34,11 @@ impl Hosts {
         self.traffic.with(self.far.frames_written(), self.far.frames_gathered())
     }
 
+    /// The way to other hosts.
+    pub(crate) fn far(&self) -> &Rails {
+        &self.far
+    }
+
     /// The way to a rank of this host.
     #[inline]
     fn near(&mut self, peer: Peer) -> Option<&mut ShmTransport> {

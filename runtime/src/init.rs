@@ -28,6 +28,7 @@ use crate::hosts::Hosts;
 use crate::process::{Core, Life, Process, predefined};
 use crate::routes::Routes;
 use crate::wait::{self, block_on};
+use crate::ways;
 
 /// Context ids that exist from the start.
 const SELF_CONTEXT: u64 = 2;
@@ -83,6 +84,12 @@ impl Core {
         let me = Peer(job.rank);
         let (routes, spin) = routes(&job, knobs)?;
         wait::set_up(&job, spin, matches!(routes, Routes::Hosts(_)));
+        if knobs.is_on(knob::REPORT_WAYS)
+            && let Some(line) = job.line()
+        {
+            // A launcher that is gone has nobody to tell.
+            let _ = line.explain(ways::explain(&job, knobs, &routes, spin));
+        }
         let settings = Settings { unexpected_bytes_per_peer: share(knobs, job.size) };
         let everyone = Group::world(job.size);
         let thresholds = collective::thresholds(knobs, &job);

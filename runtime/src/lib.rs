@@ -46,6 +46,7 @@ mod traffic;
 mod wait;
 mod waiters;
 mod watcher;
+mod ways;
 mod word;
 
 pub use abort::abort;

@@ -14,12 +14,14 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use fabric::knobs::Registration;
 use fabric::{
     Header, Limits, Lost, Memory, OneSided, Peer, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
 };
 use rustc_hash::FxHashMap;
 
 use crate::connect::VerbsTransport;
+use crate::device::Port;
 use crate::settings::Settings;
 use crate::store::Store;
 use crate::unavailable::Unavailable;
@@ -117,9 +119,19 @@ impl Rails {
         &mut self.others
     }
 
+    /// The ports, that of all frames first.
+    pub fn ports(&self) -> impl Iterator<Item = &Port> {
+        [&self.first].into_iter().chain(&self.others).map(VerbsTransport::port)
+    }
+
+    /// How registrations of buffers are kept: never `Auto`.
+    pub fn registration(&self) -> Registration {
+        self.first.registration()
+    }
+
     /// True where the kernel does a port's work: see [`Port::is_emulated`](crate::Port::is_emulated).
     pub fn is_emulated(&self) -> bool {
-        self.others.iter().chain([&self.first]).any(|transport| transport.port().is_emulated)
+        self.ports().any(|port| port.is_emulated)
     }
 
     /// Bytes read through further ports.

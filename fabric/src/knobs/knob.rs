@@ -344,6 +344,8 @@ knobs! {
         "treat the ranks of a host as dealt in turn to so many processor packages when topologies reorder them (0: as they are bound)");
     COLL_REPRODUCIBLE: Switch = Row::switch("coll.reproducible", false,
         "reductions take their operands in an order that depends on nothing but the number of ranks");
+    REPORT_WAYS: Switch = Row::switch("report.ways", false,
+        "once all ranks are in MPI, mpiexec prints which ways their messages take, and why (the same as --explain)");
     REPORT_TRAFFIC: Switch = Row::switch("report.traffic", false,
         "in a job over several hosts, each process writes to standard error at MPI_Finalize how much it sent, and by which way");
 }

@@ -29,7 +29,7 @@ pub use knob::{
     Switch, TABLE, Time,
 };
 pub use load::{File, Level, RESERVED, Sources};
-pub use value::{Kind, Value};
+pub use value::{Kind, Value, show_bytes};
 
 /// The value of every knob and where it came from.
 #[derive(Clone, Debug)]

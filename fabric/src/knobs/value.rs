@@ -177,7 +177,8 @@ fn bytes(text: &str) -> Option<u64> {
     number.checked_mul(1 << shift)
 }
 
-fn show_bytes(number: u64) -> String {
+/// A size as people write it: 128K.
+pub fn show_bytes(number: u64) -> String {
     for (shift, unit) in [(30, "G"), (20, "M"), (10, "K")] {
         if number != 0 && number.is_multiple_of(1 << shift) {
             return format!("{}{unit}", number >> shift);

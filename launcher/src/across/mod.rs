@@ -30,6 +30,7 @@ use crate::report;
 use crate::signals::Signals;
 use crate::stall;
 use crate::store::Store;
+use crate::ways::Ways;
 use remote::{Remote, State};
 
 /// What hosts have to end their ranks.
@@ -66,6 +67,7 @@ struct Across {
     signals: Signals,
     output: Output,
     store: Store,
+    ways: Ways,
     phase: Phase,
     /// What we exit with; the first reason counts.
     code: Option<u8>,
@@ -102,6 +104,7 @@ pub fn run(settings: &Settings, share: &Share) -> Result<u8, CannotRun> {
         signals,
         output,
         store: Store::default(),
+        ways: Ways::of(share.size),
         phase: Phase::Running,
         code: None,
         missing: None,
@@ -377,13 +380,19 @@ impl Across {
                     self.ask_for_table(Instant::now());
                 }
             }
+            FromHost::Explained { rank, ways } if ranks.contains(&rank) => {
+                if let Some(text) = self.ways.said(rank, ways) {
+                    self.tell(&text);
+                }
+            }
             FromHost::Lines(lines) => self.hosts[id].lines = Some(lines),
             FromHost::Told(text) => self.output.tell(&text),
             FromHost::InputTaken => self.hosts[id].input_pending = false,
             FromHost::Failed(code) => self.end(code),
             FromHost::Over => self.hosts[id].state = State::Over,
             // Of a rank that is not its own.
-            FromHost::Output { .. } | FromHost::Get { .. } | FromHost::Happened { .. } => {}
+            FromHost::Output { .. } | FromHost::Get { .. } | FromHost::Happened { .. } | FromHost::Explained { .. } => {
+            }
             // That it came was noticed.
             FromHost::Beat => {}
         }

@@ -67,6 +67,14 @@ impl Job {
                     self.say(rank, &answer);
                 }
             }
+            ToLauncher::Explained(ways) if self.upstream.is_some() => {
+                self.started.output.send(&FromHost::Explained { rank: self.first + rank as u32, ways });
+            }
+            ToLauncher::Explained(ways) => {
+                if let Some(text) = self.ways.said(rank as u32, ways) {
+                    self.tell(&text);
+                }
+            }
             // The board says these; they only wake us.
             _ => {}
         }

@@ -39,6 +39,7 @@ use crate::stall::{self, Stall};
 use crate::start::{self, Started};
 use crate::store::Store;
 use crate::waits;
+use crate::ways::Ways;
 use ending::Phase;
 
 /// What a descriptor in the `poll` is.
@@ -67,6 +68,7 @@ struct Job {
     orphans: Orphans,
     memory: MemoryLimit,
     store: Store,
+    ways: Ways,
     phase: Phase,
     /// What we exit with; the first reason counts.
     code: Option<u8>,
@@ -165,6 +167,7 @@ fn begin(settings: &Settings, share: &Share, mut output: Output) -> Result<Job, 
         orphans,
         memory,
         store: Store::default(),
+        ways: Ways::of(share.size),
         phase: Phase::Running,
         code: None,
         childless: false,

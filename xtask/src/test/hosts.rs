@@ -142,7 +142,7 @@ fn stream(project: &Project, options: &Options) -> Result<Vec<Job>> {
     let program = programs::compiled(project, options, "stream")?.display().to_string();
     // Who does not sleep at once has most of it written into its memory.
     let [set, spin] = ["--set", "wait.spin=5ms"].map(str::to_owned);
-    let words = [set, spin, program, "100000".into(), "$VM_RESULTS/a_tenth".into()];
+    let words = ["--explain".to_owned(), set, spin, program, "100000".into(), "$VM_RESULTS/a_tenth".into()];
     let judge = |said: &Said| {
         let pause = Regex::new(r"100000 messages, the longest pause was (\d+) ms").expect("a constant");
         let longest = pause.captures(&said.stdout).and_then(|found| found[1].parse::<u64>().ok());
@@ -152,6 +152,9 @@ fn stream(project: &Project, options: &Options) -> Result<Vec<Job>> {
         }
         if said.sent.written < 1000 {
             wrong.push(format!("hardly a frame was written: {:?}", said.sent));
+        }
+        if !said.stderr.contains("between hosts, rank 0:   RDMA by port 1 of ") {
+            wrong.push(format!("--explain says nothing of the device: {}", said.stderr));
         }
         wrong
     };

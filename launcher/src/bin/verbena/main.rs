@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use fabric::knobs::{Knobs, Sources};
+use launcher::fitted::fitted;
 
 mod coverage;
 mod doctor;
@@ -79,17 +80,8 @@ fn main() -> ExitCode {
 
 fn print_config(config: Option<&Path>, set: &[String]) -> Result<(), String> {
     let knobs = Knobs::with_options(Sources { config, set }).map_err(|error| error.to_string())?;
-    print!("{}", fitted(&knobs.table()));
-    Ok(())
-}
-
-/// The table with its last column broken into lines of the terminal, where we write to one.
-fn fitted(table: &str) -> String {
-    let Ok(width) = rustix::termios::tcgetwinsize(std::io::stdout()).map(|size| usize::from(size.ws_col)) else {
-        return table.to_owned();
-    };
+    let table = knobs.table();
     let last = table.find("what it does").unwrap_or(0);
-    let indent = " ".repeat(if last + 48 <= width { last } else { 8 });
-    let options = textwrap::Options::new(width.max(40)).subsequent_indent(&indent);
-    table.lines().map(|line| textwrap::fill(line, &options) + "\n").collect()
+    print!("{}", fitted(&table, last, &std::io::stdout()));
+    Ok(())
 }

@@ -1,0 +1,90 @@
+//! Which ways messages take: what ranks say of that (`--explain`), put together. What several
+//! say alike is one line.
+
+use std::collections::BTreeSet;
+
+use crate::binding::ranges;
+use crate::fitted::fitted;
+
+/// What ranks have said.
+#[derive(Debug)]
+pub(crate) struct Ways {
+    /// Ranks of the job.
+    size: u32,
+    who: BTreeSet<usize>,
+    /// In the order in which they were first said.
+    lines: Vec<Line>,
+}
+
+#[derive(Debug)]
+struct Line {
+    topic: String,
+    text: String,
+    ranks: BTreeSet<usize>,
+}
+
+impl Ways {
+    /// Of a job.
+    pub(crate) fn of(size: u32) -> Ways {
+        Ways { size, who: BTreeSet::new(), lines: Vec::new() }
+    }
+
+    /// A rank says its topics and sentences; the text for the user when it was the last one.
+    pub(crate) fn said(&mut self, rank: u32, ways: Vec<(String, String)>) -> Option<String> {
+        let rank = rank as usize;
+        for (topic, text) in ways {
+            match self.lines.iter_mut().find(|line| line.topic == topic && line.text == text) {
+                Some(line) => _ = line.ranks.insert(rank),
+                None => self.lines.push(Line { topic, text, ranks: [rank].into() }),
+            }
+        }
+        (self.who.insert(rank) && self.who.len() == self.size as usize).then(|| self.text())
+    }
+
+    fn text(&mut self) -> String {
+        // Topics in the order of the first rank's, ranks in theirs.
+        let topics: Vec<String> = self.lines.iter().map(|line| line.topic.clone()).collect();
+        let place = |topic: &String| topics.iter().position(|other| other == topic);
+        self.lines.sort_by_key(|line| (place(&line.topic), line.ranks.first().copied()));
+        let of = |line: &Line| if line.ranks.len() == 1 { "rank" } else { "ranks" };
+        let rows: Vec<(String, String)> = std::mem::take(&mut self.lines)
+            .into_iter()
+            .map(|line| {
+                let name = format!("{}, {} {}:", line.topic, of(&line), ranges(&line.ranks));
+                (name, line.text)
+            })
+            .collect();
+        let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        let mut text = "which ways messages take:".to_owned();
+        rows.iter().for_each(|(name, line)| text += &format!("\n  {name:width$}  {line}"));
+        fitted(&text, 2 + width + 2, &std::io::stderr())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ways(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(topic, text)| ((*topic).into(), (*text).into())).collect()
+    }
+
+    #[test]
+    fn what_is_said_alike_is_one_line() {
+        let mut all = Ways::of(4);
+        assert_eq!(all.said(2, ways(&[("host", "b"), ("wait", "spins")])), None);
+        assert_eq!(all.said(0, ways(&[("host", "a"), ("wait", "spins")])), None);
+        assert_eq!(all.said(1, ways(&[("host", "a"), ("wait", "spins"), ("knobs", "x = 1")])), None);
+        let text = all.said(3, ways(&[("host", "b"), ("wait", "sleeps")])).unwrap();
+        let rows: Vec<&str> = text.lines().skip(1).collect();
+        let expected = [
+            "  host, ranks 0-1:  a",
+            "  host, ranks 2-3:  b",
+            "  wait, ranks 0-2:  spins",
+            "  wait, rank 3:     sleeps",
+            "  knobs, rank 1:    x = 1",
+        ];
+        assert_eq!(rows, expected);
+        assert_eq!(all.said(3, Vec::new()), None, "only once");
+    }
+}

@@ -1,0 +1,98 @@
+//! Which ways the messages of this process take, and why, in sentences for the user
+//! (`mpiexec --explain`, which puts together what all ranks say).
+
+use std::time::Duration;
+
+use bootstrap::Job;
+use fabric::knobs::{Knobs, Origin, Registration, knob, show_bytes};
+use fabric::{Limits, Peer, Transport};
+use verbs_transport::Rails;
+
+use crate::collective;
+use crate::routes::Routes;
+
+/// Topics and sentences, before any message was sent.
+pub(crate) fn explain(job: &Job, knobs: &Knobs, routes: &Routes, spin: Duration) -> Vec<(String, String)> {
+    let here = job.local_ranks();
+    let near = here.clone().find(|rank| *rank != job.rank);
+    let far = (0..job.size).find(|rank| !here.contains(rank));
+    let mut ways = Vec::new();
+    let mut say = |topic: &str, text: String| ways.push((topic.to_owned(), text));
+    if let Some(near) = near {
+        say("on the host", on_the_host(routes.limits(Peer(near))));
+    }
+    if let (Some(far), Routes::Hosts(hosts)) = (far, routes) {
+        say("between hosts", between_hosts(hosts.far(), routes.limits(Peer(far))));
+    }
+    say("waiting", waiting(job, spin));
+    say("collectives", collectives(job, knobs));
+    let set: Vec<String> = knobs
+        .iter()
+        .filter(|(knob, _, origin)| **origin != Origin::Default && knob.name != knob::REPORT_WAYS.knob().name)
+        .map(|(knob, value, origin)| format!("{} = {value} ({origin})", knob.name))
+        .collect();
+    if !set.is_empty() {
+        say("settings", set.join(", "));
+    }
+    ways
+}
+
+fn on_the_host(limits: &Limits) -> String {
+    let from = match limits.get_from {
+        from if from > limits.eager as u64 => format!(" from {} on", show_bytes(from)),
+        _ => String::new(),
+    };
+    let single_copy = match limits.get_from {
+        u64::MAX => String::new(),
+        _ => format!(
+            ", or{from}, where a trial succeeds, read by the receiver out of the memory of a sender that computes (single \
+             copy)"
+        ),
+    };
+    format!(
+        "shared memory; messages up to {} leave at once, larger ones when their receive is there, copied by both sides\
+         {single_copy}",
+        show_bytes(limits.eager as u64)
+    )
+}
+
+fn between_hosts(rails: &Rails, limits: &Limits) -> String {
+    let ports: Vec<String> = rails.ports().map(ToString::to_string).collect();
+    let large = match (limits.get_from, limits.put_from) {
+        (u64::MAX, u64::MAX) => "larger ones go in pieces when their receive is there".into(),
+        (u64::MAX, from) => format!("from {} on they are written by their sender", show_bytes(from)),
+        (from, _) => format!("from {} on they are read by their receiver", show_bytes(from)),
+    };
+    let kept = match rails.registration() {
+        Registration::Userfaultfd => "buffers stay registered as long as userfaultfd reports no change",
+        Registration::Odp => "the device pages buffers in by itself",
+        Registration::Auto | Registration::None => "buffers are registered for each message",
+    };
+    let kernel = if rails.is_emulated() { "; the kernel does the adapter's work" } else { "" };
+    format!(
+        "RDMA by {}{kernel}; messages up to {} leave at once, {large}; {kept}",
+        ports.join(" and "),
+        show_bytes(limits.eager as u64)
+    )
+}
+
+fn waiting(job: &Job, spin: Duration) -> String {
+    let (ranks, processors) = (job.local_size, job.processors);
+    let who = format!("ranks here: {ranks}, processors: {processors}");
+    if spin.is_zero() {
+        return format!("lets others have the processor, then sleeps ({who})");
+    }
+    format!("looks for messages for {} ms, then sleeps ({who})", spin.as_secs_f64() * 1e3)
+}
+
+fn collectives(job: &Job, knobs: &Knobs) -> String {
+    let thresholds = collective::thresholds(knobs, job);
+    let Some(short) = thresholds.crowded_short.filter(|_| !thresholds.reproducible) else {
+        return "messages, in trees, rings or rounds by size".into();
+    };
+    let how = if thresholds.arenas { "meet in shared memory" } else { "go straight to and from one rank" };
+    format!(
+        "barriers, and broadcasts and reductions up to {}, {how}, as ranks outnumber processors; others in messages",
+        show_bytes(short)
+    )
+}
