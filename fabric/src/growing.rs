@@ -81,6 +81,10 @@ pub trait Body {
     fn parts(&self, len: usize, take: impl FnMut(usize, &[u8]));
     /// All of them.
     fn whole(&self) -> &[u8];
+    /// Whether they are best copied line by line ([`crate::Memory::write_lines`]).
+    fn by_lines(&self) -> bool {
+        false
+    }
 }
 
 impl Body for [u8] {
@@ -105,13 +109,14 @@ impl Body for [u8] {
 pub struct Growing<'a> {
     bytes: &'a [u8],
     count: Count<'a>,
+    by_lines: bool,
 }
 
 impl<'a> Growing<'a> {
-    /// `bytes` is the whole body, of which `count` says how much is there.
+    /// `bytes` is the whole body, of which `count` says how much is there; see [`Body::by_lines`].
     #[inline]
-    pub fn new(bytes: &'a [u8], count: Count<'a>) -> Growing<'a> {
-        Growing { bytes, count }
+    pub fn new(bytes: &'a [u8], count: Count<'a>, by_lines: bool) -> Growing<'a> {
+        Growing { bytes, count, by_lines }
     }
 }
 
@@ -135,6 +140,10 @@ impl Body for Growing<'_> {
         }
         self.bytes
     }
+
+    fn by_lines(&self) -> bool {
+        self.by_lines
+    }
 }
 
 #[cfg(test)]
@@ -146,7 +155,7 @@ mod tests {
     fn parts_are_taken_as_they_are_counted_also_where_the_count_wraps() {
         let (bytes, word) = ([7; 100], AtomicU32::new(u32::MAX - 10));
         let count = Count::new(&word, u32::MAX - 10);
-        let body = Growing::new(&bytes, count);
+        let body = Growing::new(&bytes, count, false);
         count.say(30);
         let mut parts = Vec::new();
         body.parts(80, |at, part| {
@@ -156,7 +165,7 @@ mod tests {
         assert_eq!(parts, [(0, 30), (30, 25), (55, 25)]);
         count.say(100);
         assert_eq!(body.whole(), [7; 100]);
-        assert!(Growing::new(&[], Count::new(&word, 0)).whole().is_empty());
+        assert!(Growing::new(&[], Count::new(&word, 0), true).whole().is_empty());
     }
 
     #[test]

@@ -158,6 +158,15 @@ impl Buffer {
         }
     }
 
+    /// As [`Buffer::unpack`], for a part of a body that says whether it is copied line by line.
+    #[inline]
+    pub fn unpack_part(&self, offset: u64, bytes: &[u8], by_lines: bool) {
+        match &self.0 {
+            Shape::Contiguous(memory) if by_lines => memory.write_lines(offset as usize, bytes),
+            _ => self.unpack(offset, bytes),
+        }
+    }
+
     /// Copies from another buffer, whatever the layouts, as many packed bytes as
     /// both have, and says how many. Two single runs may overlap.
     pub fn copy_from(&self, from: &Buffer) -> u64 {

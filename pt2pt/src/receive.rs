@@ -115,7 +115,8 @@ impl Protocol {
     pub(crate) fn store(&mut self, id: RequestId, from: Peer, head: &Head, data: &(impl Body + ?Sized)) {
         let request = self.requests.held(id);
         request.accept(from, head);
-        data.parts(request.bytes as usize, |at, part| request.buffer.unpack(at as u64, part));
+        let by_lines = data.by_lines();
+        data.parts(request.bytes as usize, |at, part| request.buffer.unpack_part(at as u64, part, by_lines));
         self.requests.complete(id, false);
     }
 }

@@ -108,7 +108,8 @@ impl Protocol {
         if end.is_none_or(|end| end > request.bytes) {
             return;
         }
-        data.parts(data.len(), |at, part| request.buffer.unpack(header.length + at as u64, part));
+        let by_lines = data.by_lines();
+        data.parts(data.len(), |at, part| request.buffer.unpack_part(header.length + at as u64, part, by_lines));
         *got += data.len() as u64;
         if *got >= request.bytes {
             if let State::Sharing { .. } = request.state {

@@ -23,6 +23,8 @@ const WINDOW: usize = 4;
 /// Polls without a frame after which a ring becomes quiet, and between two looks
 /// for such rings.
 const PATIENCE: u32 = 256;
+/// Bodies from the pool are copied line by line from this length on, bytes.
+const LONG: usize = 16 << 10;
 /// Most frames taken from a ring in one poll.
 const BATCH: u8 = 16;
 
@@ -226,7 +228,9 @@ fn large(
     let mut take = |body: &[u8]| match reference.base {
         None => sink.frame(peer, &frame.header, body),
         Some(base) => {
-            let growing = Growing::new(body, Count::new(written, base));
+            // Who reads a stream of short bodies this way overtakes its sender, and then both wait for lines.
+            let by_lines = reference.shuttle.is_some() || body.len() >= LONG;
+            let growing = Growing::new(body, Count::new(written, base), by_lines);
             sink.growing(peer, &frame.header, &growing);
             if reference.shuttle.is_some() {
                 // Who wants less of it than there is must not write where the sender still does.

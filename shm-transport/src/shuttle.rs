@@ -26,8 +26,8 @@ use crate::ring::LINE;
 
 /// Blocks that a rank makes.
 pub(crate) const SHUTTLES: usize = 8;
-/// Of these, for one peer.
-const FOR_EACH: usize = 1;
+/// Of these, for one peer: as many as a message of 1 MiB has pieces. Half of all are kept for peers that have none.
+const FOR_EACH: usize = 4;
 /// Blocks that a peer's frames can leave here: what it has made, and what this rank has.
 const MOST: usize = 2 * FOR_EACH;
 /// Bytes that a block begins with.
@@ -148,7 +148,8 @@ impl Shuttles {
         if let Some(last) = pair.here.last_mut() {
             return if last.has_room(len, take) { pair.here.pop() } else { None };
         }
-        if pair.made == FOR_EACH || self.made == SHUTTLES {
+        let most = if self.made < SHUTTLES / 2 { FOR_EACH } else { 1 };
+        if pair.made >= most || self.made == SHUTTLES {
             return None;
         }
         let part = own.shuttles();
@@ -210,19 +211,23 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_makes_one_for_each_peer_and_so_many_in_all() {
+    fn a_rank_makes_a_few_for_each_peer_and_so_many_in_all() {
         let (_memory, mapping) = memory();
         let mut shuttles = Shuttles::new(2 * SHUTTLES);
         assert!(shuttles.take(0, 8192, mapping, |_, _| false).is_none(), "no memory");
         assert!(shuttles.take(0, SLOT + 1, mapping, |_, _| true).is_none(), "too long");
         let mut starts = std::collections::HashSet::new();
-        for peer in 0..SHUTTLES as u32 {
-            let made = shuttles.take(peer, 9_000, mapping, |is_own, part| is_own && part.len() == 16 << 10).unwrap();
-            starts.insert(made.start);
-            assert!(shuttles.take(peer, 9_000, mapping, |_, _| true).is_none(), "the peer has it");
-            shuttles.keep(peer, made);
+        let mut make = |peer| {
+            let made = shuttles.take(peer, 9_000, mapping, |is_own, part| is_own && part.len() == 16 << 10);
+            made.inspect(|made| _ = starts.insert(made.start))
+        };
+        let first: Vec<_> = (0..FOR_EACH).map(|_| make(0).unwrap()).collect();
+        assert!(make(0).is_none(), "the peer has all of its own");
+        for peer in 1..=(SHUTTLES - FOR_EACH) as u32 {
+            assert!(make(peer).is_some() && make(peer).is_none(), "the others get one each");
         }
         assert_eq!(starts.len(), SHUTTLES);
+        first.into_iter().for_each(|made| shuttles.keep(3, made));
         assert!(shuttles.take(SHUTTLES as u32, 9_000, mapping, |_, _| true).is_none(), "that was the last one");
         assert!(shuttles.take(3, SLOT, mapping, |_, _| false).is_none(), "no more memory for it");
         assert_eq!(shuttles.take(3, 9_000, mapping, |_, _| false).unwrap().end, 16 << 10, "but it is still here");
