@@ -137,6 +137,8 @@ pub struct VerbsTransport {
     pub(crate) is_down: bool,
     /// The device has failed or was removed.
     pub(crate) is_gone: bool,
+    /// When it was last asked whether it is there.
+    pub(crate) asked_at: Instant,
     interruptions: u64,
 }
 
@@ -231,6 +233,7 @@ impl VerbsTransport {
             flushing_since: None,
             is_down: false,
             is_gone: false,
+            asked_at: Instant::now(),
             interruptions: 0,
         };
         // So that a lack of memory shows now and not in the middle of the job.

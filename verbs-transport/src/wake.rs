@@ -13,6 +13,8 @@ use rustix::time::{
 use crate::connect::{LONGEST, VerbsTransport};
 use crate::ibv::Event;
 
+/// How long the device is taken to be there without being asked.
+const ASK: Duration = Duration::from_secs(1);
 /// The place among what is watched of the device's events.
 const EVENTS: u64 = 1;
 
@@ -127,18 +129,20 @@ impl VerbsTransport {
     /// Takes the event that has ended the last sleep, or hears what else has.
     fn clear_up(&mut self) {
         self.has_woken = false;
-        if !self.cq.take_event() && (self.is_down || self.alarm.has_events()) {
+        if !self.cq.take_event() && (self.is_down || self.alarm.has_events() || self.asked_at.elapsed() > ASK) {
             self.hear_device();
         }
     }
 
-    /// What the device has to report.
+    /// What the device has to report; and now and then whether it is there at all, since the kernel may lose
+    /// the event of a port whose device goes with it.
     #[cold]
     pub(crate) fn hear_device(&mut self) {
         while let Some(event) = self.port.context.next_event() {
             self.on_event(event);
         }
-        if self.is_down {
+        if self.is_down || self.asked_at.elapsed() > ASK {
+            self.asked_at = Instant::now();
             self.check_device();
         }
     }

@@ -57,7 +57,26 @@ for row in "0 read" "1 read" "2 refused" "3 refused"; do
 done
 echo all was refused as it should be"#;
 
-fn cases() -> [Case; 8] {
+/// Devices that go under a running job that has no end of its own: first a further one, without which it goes on, then the
+/// only one left. With its network device a device of `rdma_rxe` goes too, but tells nobody, and stays in part until its
+/// users end, for which `ip link delete` waits.
+const REMOVALS: &str = r#"cd /tmp; ulimit -l unlimited
+printf '#!/bin/sh\nshift; exec bash -c "$*"\n' >agent; chmod +x agent
+ip link add rail0 type veth peer name rail1; ip link set rail1 up; ip link set rail0 up; ip addr add 10.9.9.1/24 dev rail0
+rdma link add rxe9 type rxe netdev rail0
+BIN/mpiexec --timeout 100 --agent ./agent --hosts localhost:1,other:1 --set verbs.device=rxe0 --set verbs.rails=rxe9 \
+  STREAM 2000000000 $PWD/begun 120000 2>said & job=$!
+until_it() { until "$@"; do kill -0 $job || return; sleep 0.1; done; }
+sent() { cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts; }
+goes_on() { [ $(sent) -gt $((before + 2000)) ]; }
+is_removed='of this host has failed or was removed'
+until_it [ -e begun ] && { ip link delete rail0 & } &&
+  until_it grep -q "goes on without one of verbs.rails, and with rxe0: the RDMA device rxe9 $is_removed" said &&
+  before=$(sent) && until_it goes_on && { ip link delete eth0 & }
+wait $job; code=$?; cat said; echo "exit code $code"; wait
+[ $code != 0 ] && [ $code != 124 ] && grep -q "can't be reached: the RDMA device rxe0 $is_removed" said && echo "all went as devices go""#;
+
+fn cases() -> [Case; 9] {
     [
         Case {
             name: "two guests and their devices",
@@ -98,6 +117,13 @@ fn cases() -> [Case; 8] {
             machines: Machines::pair(None),
             command: "ulimit -l unlimited; timeout 300 FOREIGN",
             expected: "all have met",
+            lossy: false,
+        },
+        Case {
+            name: "devices that are removed",
+            machines: Machines::pair(None),
+            command: REMOVALS,
+            expected: "all went as devices go",
             lossy: false,
         },
         Case {
