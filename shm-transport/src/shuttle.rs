@@ -21,6 +21,8 @@
 
 use std::ops::Range;
 
+use fabric::memory::others_wrote;
+
 use crate::pool::{Mapping, Place, Reference};
 use crate::ring::LINE;
 
@@ -82,6 +84,7 @@ impl Shuttle {
     /// The body that has come in it.
     pub(crate) fn body(&self, len: usize) -> &[u8] {
         assert!(len <= self.end);
+        others_wrote(self.mapping.at(self.start), len);
         // SAFETY: inside of the mapping, and the sender does not touch it any more; one that does
         // spoils its own message.
         unsafe { std::slice::from_raw_parts(self.mapping.at(self.start), len) }

@@ -60,8 +60,7 @@ static void beside_messages(void)
 /* A root that never waits for the others gets ahead of them. */
 static void ahead_of_the_slowest(void)
 {
-    static int large[3000]; /* with values: valgrind takes what another process wrote over ours for ours */
-    int i, value;
+    int i, value, large[3000];
     for (i = 0; i < 300; i++) {
         value = rank == 0 ? i : -1;
         if (rank == ranks - 1 && i % 100 == 0)
