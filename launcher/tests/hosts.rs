@@ -217,7 +217,7 @@ fn the_table_is_told_without_a_host_that_does_not_answer() {
     let (mpiexec, daemon) = (Pid::from_child(&child), Pid::from_raw(daemons_of(child.id())[1] as i32).unwrap());
     kill_process(daemon, Signal::STOP).unwrap();
     kill_process(mpiexec, Signal::QUIT).unwrap();
-    std::thread::sleep(Duration::from_millis(2500));
+    std::thread::sleep(Duration::from_millis(4500));
     kill_process(daemon, Signal::CONT).unwrap();
     kill_process(mpiexec, Signal::TERM).unwrap();
     let ran = finish(child);

@@ -23,9 +23,9 @@ use crate::routes::Routes;
 /// MPI_BSEND_OVERHEAD, bytes for each message.
 pub const OVERHEAD: u64 = 512;
 
-/// So long a send looks whether others have left before it says that there is no room. Longer than frames take
-/// that are on their way.
-const BRIEFLY: Duration = Duration::from_millis(1);
+/// So long a send looks whether others have left before it says that there is no room. Longer than a frame takes
+/// that a device has to send again.
+const BRIEFLY: Duration = Duration::from_millis(500);
 
 /// What MPI_Buffer_attach was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,7 +188,9 @@ impl Process {
             && since.get_or_insert_with(Instant::now).elapsed() < BRIEFLY
         {
             core.engine.progress_aside();
-            self.bsend.reclaim(&mut core.engine);
+            if !self.bsend.reclaim(&mut core.engine) {
+                std::thread::yield_now();
+            }
         }
         match self.bsend.find(owner) {
             Some(attached) => attached.send(&mut core.engine, to, envelope, &buffer),
