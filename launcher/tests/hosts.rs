@@ -225,6 +225,13 @@ fn the_table_is_told_without_a_host_that_does_not_answer() {
 }
 
 #[test]
+fn a_host_whose_ranks_have_ended_owes_no_answer() {
+    let ran = script("a:1,b:1", &["--timeout", "1"], "[ $VERBENA_RANK = 1 ] || sleep 30");
+    assert!(ran.code == 124 && ran.time < SOON, "{ran:?}");
+    assert!(ran.err.contains("1 rank on a, ") && ran.err.contains("rank 1 on b: not there any more"), "{ran:?}");
+}
+
+#[test]
 fn ranks_of_all_hosts_share_a_store() {
     let ran = mpiexec("a:1,b:2", "RANK init 2:sleep=0.2 2:put=found value finalize");
     assert_eq!((ran.code, ran.out.as_str()), (0, "found\nfound\nfound\n"), "{ran:?}");

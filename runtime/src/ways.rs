@@ -38,22 +38,19 @@ pub(crate) fn explain(job: &Job, knobs: &Knobs, routes: &Routes, spin: Duration)
 }
 
 fn on_the_host(limits: &Limits) -> String {
-    let from = match limits.get_from {
-        from if from > limits.eager as u64 => format!(" from {} on", show_bytes(from)),
-        _ => String::new(),
-    };
-    let single_copy = match limits.get_from {
-        u64::MAX => String::new(),
-        _ => format!(
+    let (eager, from) = (limits.eager as u64, limits.get_from);
+    let mut text = format!(
+        "shared memory; messages up to {} leave at once, larger ones when their receive is there, copied by both sides",
+        show_bytes(eager)
+    );
+    if from != u64::MAX {
+        let from = if from > eager { format!(" from {} on", show_bytes(from)) } else { String::new() };
+        text += &format!(
             ", or{from}, where a trial succeeds, read by the receiver out of the memory of a sender that computes (single \
              copy)"
-        ),
-    };
-    format!(
-        "shared memory; messages up to {} leave at once, larger ones when their receive is there, copied by both sides\
-         {single_copy}",
-        show_bytes(limits.eager as u64)
-    )
+        );
+    }
+    text
 }
 
 fn between_hosts(rails: &Rails, limits: &Limits) -> String {

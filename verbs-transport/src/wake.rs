@@ -129,7 +129,7 @@ impl VerbsTransport {
     /// Takes the event that has ended the last sleep, or hears what else has.
     fn clear_up(&mut self) {
         self.has_woken = false;
-        if !self.cq.take_event() && (self.is_down || self.alarm.has_events() || self.asked_at.elapsed() > ASK) {
+        if !self.cq.take_event() && (self.must_ask() || self.alarm.has_events()) {
             self.hear_device();
         }
     }
@@ -141,10 +141,15 @@ impl VerbsTransport {
         while let Some(event) = self.port.context.next_event() {
             self.on_event(event);
         }
-        if self.is_down || self.asked_at.elapsed() > ASK {
+        if self.must_ask() {
             self.asked_at = Instant::now();
             self.check_device();
         }
+    }
+
+    /// Whether it is time to ask the device whether it is there.
+    fn must_ask(&self) -> bool {
+        self.is_down || self.asked_at.elapsed() > ASK
     }
 
     fn on_event(&mut self, event: Event) {

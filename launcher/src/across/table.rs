@@ -43,7 +43,10 @@ impl Across {
                     }
                     report::table(first, &lines, &host.name, age)
                 }
-                None => format!("{} on {}: no answer", host.ranks_in_words(), host.name),
+                None => {
+                    let why = if host.is_there() { "no answer" } else { "not there any more" };
+                    format!("{} on {}: {why}", host.ranks_in_words(), host.name)
+                }
             };
             self.tell(&text);
         }
