@@ -87,6 +87,14 @@ pub(super) struct Figure {
     pub(super) quick: bool,
 }
 
+impl Figure {
+    /// Whether it is made of what ranks on several cores say to each other, so that it takes
+    /// as long as their cache lines do.
+    pub(super) fn crosses(&self) -> bool {
+        self.placement != Placement::OneCore && matches!(self.reading, Reading::Column(_) | Reading::Single)
+    }
+}
+
 const MIB: u64 = 1 << 20;
 
 /// Most figures differ from this in a few words.

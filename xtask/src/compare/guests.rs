@@ -247,7 +247,7 @@ impl Contest<'_> {
         let run = |library: &str, figure: &str, command: String, rows: Result<Vec<(u64, f64)>>| {
             let rows = rows.map_err(|error| format!("{error:#}"));
             let (library, figure) = (library.to_owned(), figure.to_owned());
-            Run { round, library, figure, command, seconds, others, rows }
+            Run { round, library, figure, command, seconds, others, crossing: None, rows }
         };
         let mut runs = Vec::new();
         for figure in mpi_figures() {
@@ -358,7 +358,7 @@ mod tests {
 
     fn run(library: &str, figure: &str, rows: &[(u64, f64)]) -> Run {
         let (library, figure, command) = (library.to_owned(), figure.to_owned(), String::new());
-        Run { round: 1, library, figure, command, seconds: 1.0, others: 0.0, rows: Ok(rows.to_vec()) }
+        Run { round: 1, library, figure, command, seconds: 1.0, others: 0.0, crossing: None, rows: Ok(rows.to_vec()) }
     }
 
     #[test]

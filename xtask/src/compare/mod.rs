@@ -4,7 +4,9 @@
 //! is built for release, the programs of `benches/osu` are compiled once for the
 //! standard ABI and once more for Open MPI. Then every figure is measured on
 //! every library in turn, for several rounds, because the machine's own speed
-//! moves: only what ran side by side can be compared. A library that cannot run
+//! moves: only what ran side by side can be compared. Where the machine has
+//! several states (its virtual cores share a cache or do not), all libraries of
+//! a round are measured in the same one (`pace.rs`). A library that cannot run
 //! something is shown with the reason and does not end the comparison.
 //!
 //! The runs go to a file of JSON lines as they end; the report is made from the
@@ -13,6 +15,7 @@
 mod figures;
 mod guests;
 mod library;
+mod pace;
 mod quiet;
 mod record;
 mod report;
@@ -27,13 +30,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::command::{Mark, capture, line};
+use crate::command::{self, Mark, capture};
 use crate::install;
 use crate::project::Project;
 pub(crate) use guests::{Options as GuestOptions, compare as compare_guests};
 
 use figures::{FIGURES, Figure, ON_A_HOST, Placement, Reading};
 use library::{Kind, Library};
+use pace::Pace;
 use quiet::Watch;
 use record::{LibraryLine, Line, Machine, Record, Run};
 
@@ -97,12 +101,7 @@ pub(crate) fn compare(project: &Project, options: &Options) -> Result<()> {
     let output = options.output.clone().unwrap_or_else(|| record::file(project));
     let mut record = Record::create(&output)?;
     lines.iter().try_for_each(|line| record.add(line))?;
-    let mut comparison = Comparison {
-        options,
-        libraries,
-        limits: project.target.join("osu/standard/limits"),
-        given_up: BTreeSet::new(),
-    };
+    let comparison = Comparison { options, libraries, limits: project.target.join("osu/standard/limits") };
     comparison.run(&figures, |run| {
         let line = Line::Run(run);
         record.add(&line)?;
@@ -200,31 +199,36 @@ fn ended(job: &mut Command, options: &Options) -> Result<String> {
 /// How a failure begins that would cost as much again in the next round.
 const TIMED_OUT: &str = "time-out: ";
 
-/// The libraries, and what is not tried again.
+/// The libraries, and how to measure them.
 struct Comparison<'a> {
     options: &'a Options,
     libraries: Vec<Library>,
     limits: PathBuf,
-    given_up: BTreeSet<(&'static str, &'static str)>,
 }
 
 impl Comparison<'_> {
     /// All rounds. Each starts with the next library, so that none is always the first.
-    fn run(&mut self, figures: &[&'static Figure], mut ended: impl FnMut(Run) -> Result<()>) -> Result<()> {
+    fn run(&self, figures: &[&'static Figure], mut ended: impl FnMut(Run) -> Result<()>) -> Result<()> {
         let rounds = if self.options.quick { 2 } else { self.options.rounds };
         let bar = ProgressBar::new(u64::from(rounds) * (figures.len() * self.libraries.len() + 1) as u64);
         bar.set_style(ProgressStyle::with_template("{elapsed_precise} [{wide_bar}] {pos}/{len}, {eta} left: {msg}")?);
+        let mut given_up = BTreeSet::<(&str, &str)>::new(); // not tried again
         for round in 1..=rounds {
             bar.set_message("limits of the machine");
             self.limits(round).into_iter().try_for_each(&mut ended)?;
             bar.inc(1);
             for figure in figures {
+                let mut pace = Pace::new(figure.crosses().then_some(&self.limits));
                 for turn in 0..self.libraries.len() {
                     let at = (turn + round as usize) % self.libraries.len();
                     let kind = self.libraries[at].kind;
                     bar.set_message(format!("{} on {}", figure.name, kind.name()));
-                    if !(figure.alone && kind != Kind::Verbena || self.given_up.contains(&(kind.name(), figure.name))) {
-                        ended(self.measure(figure, at, round))?;
+                    if !(figure.alone && kind != Kind::Verbena || given_up.contains(&(kind.name(), figure.name))) {
+                        let run = self.measure(figure, at, round, &mut pace);
+                        if run.rows.as_ref().is_err_and(|reason| reason.starts_with(TIMED_OUT)) {
+                            given_up.insert((kind.name(), figure.name));
+                        }
+                        ended(run)?;
                     }
                     bar.inc(1);
                 }
@@ -234,8 +238,8 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// One run.
-    fn measure(&mut self, figure: &'static Figure, library: usize, round: u32) -> Run {
+    /// One run, at the pace of the others of its round.
+    fn measure(&self, figure: &'static Figure, library: usize, round: u32, pace: &mut Pace) -> Run {
         let library = &self.libraries[library];
         let mut args: Vec<String> = figure.args.iter().map(|&arg| arg.to_owned()).collect();
         if let Some(own) = figure.sizes {
@@ -243,17 +247,27 @@ impl Comparison<'_> {
             args.extend(["-m".to_owned(), format!("{min}:{max}")]);
         }
         let job = || library.job(figure.placement, figure.ranks, figure.program, &args);
-        let (start, watch) = (Instant::now(), Watch::start());
         let jobs = if figure.reading == Reading::Job { JOBS } else { 1 };
-        let output = (0..jobs).map(|_| ended(&mut job(), self.options)).collect::<Result<String>>();
-        let (seconds, others) = (start.elapsed().as_secs_f64() / f64::from(jobs), watch.others());
+        let (mut seconds, mut others) = (0.0, 0.0);
+        let (output, crossing) = pace.keep(|| {
+            let (start, watch) = (Instant::now(), Watch::start());
+            let output = (0..jobs).map(|_| ended(&mut job(), self.options)).collect::<Result<String>>();
+            (seconds, others) = (start.elapsed().as_secs_f64() / f64::from(jobs), watch.others());
+            output
+        });
         let rows = output.and_then(|output| rows::read(&output, figure.reading, seconds * 1e3));
         let rows = rows.map_err(|error| format!("{error:#}"));
-        if rows.as_ref().is_err_and(|reason| reason.starts_with(TIMED_OUT)) {
-            self.given_up.insert((library.kind.name(), figure.name));
-        }
         let library = library.kind.name().to_owned();
-        Run { round, library, figure: figure.name.to_owned(), command: line(&job()), seconds, others, rows }
+        Run {
+            round,
+            library,
+            figure: figure.name.to_owned(),
+            command: command::line(&job()),
+            seconds,
+            others,
+            crossing,
+            rows,
+        }
     }
 
     /// The machine's own limits, measured in the same round.
@@ -265,7 +279,7 @@ impl Comparison<'_> {
             Ok(output) => rows::read(output, reading, 0.0).map_err(|error| format!("{error:#}")),
             Err(error) => Err(format!("{error:#}")),
         };
-        let command = line(&Command::new(&self.limits));
+        let command = command::line(&Command::new(&self.limits));
         [("cache line", Reading::After("cache line(us): ")), ("memcpy", Reading::Column(1))]
             .map(|(figure, reading)| Run {
                 round,
@@ -274,6 +288,7 @@ impl Comparison<'_> {
                 command: command.clone(),
                 seconds,
                 others,
+                crossing: None,
                 rows: read(reading),
             })
             .into()

@@ -59,6 +59,9 @@ pub(super) struct Run {
     /// Cores that other programs used meanwhile.
     #[serde(default)]
     pub(super) others: f64,
+    /// What a cache line took from core to core right before the run and right after it, in us.
+    #[serde(default)]
+    pub(super) crossing: Option<(f64, f64)>,
     /// Size and number; or what went wrong.
     pub(super) rows: Result<Vec<(u64, f64)>, String>,
 }
@@ -148,13 +151,18 @@ mod tests {
             command: "mpiexec -n 2 latency".into(),
             seconds: 0.5,
             others: 0.0,
+            crossing: Some((0.5, 0.25)),
             rows: Ok(vec![(8, 0.25)]),
         };
         let failed = Run { rows: Err("over its time limit".into()), ..run.clone() };
         for written in [run, failed] {
             let text = serde_json::to_string(&Line::Run(written.clone())).unwrap();
             let Line::Run(read) = serde_json::from_str(&text).unwrap() else { panic!("{text}") };
-            assert_eq!((read.rows, read.round), (written.rows, written.round), "{text}");
+            assert_eq!(
+                (read.rows, read.crossing, read.round),
+                (written.rows, written.crossing, written.round),
+                "{text}"
+            );
         }
     }
 }

@@ -1,28 +1,33 @@
 //! The report of a comparison, made from the lines of its record.
 //!
 //! A library's number is the median of its rounds. The ratio to a peer is the
-//! median of the ratios within each round, in which both ran side by side. Rows
-//! are sorted by how far they are from what is promised, the worst first; a row
+//! median of the ratios within each round, in which both ran side by side. Where
+//! the machine had two states, each has rows of its own. Rows are sorted by how far they are from what is promised, the worst first; a row
 //! without a promise by how far we are behind the best peer.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
 use super::MACHINE;
 use super::figures::{Better, Figure, Table, Target};
 use super::library::Kind;
+use super::pace::{Lines, States};
 use super::record::{LibraryLine, Line, Machine, Run};
 
 /// Cores that others may use before it is worth a warning.
 const DISTURBING: f64 = 0.1;
 
-/// All numbers of one comparison: by figure, size and library, the number of each round.
-struct Numbers(BTreeMap<(String, u64), BTreeMap<String, BTreeMap<u32, f64>>>);
+/// All numbers of one comparison: by figure, size and state of the machine, and by library, the number of each round.
+struct Numbers(BTreeMap<Place, BTreeMap<String, BTreeMap<u32, f64>>>);
+
+/// What is compared with each other: a figure, its size, and how cache lines crossed.
+type Place = (String, u64, Lines);
 
 /// A line of the table.
 struct Row {
     figure: &'static Figure,
     size: u64,
+    lines: Lines,
     ours: Option<f64>,
     /// In the order of the columns.
     peers: Vec<Peer>,
@@ -67,40 +72,54 @@ fn write_all(table: &Table, lines: &[Line], out: &mut String) -> fmt::Result {
         let version = library.version.clone().unwrap_or_else(|error| format!("MISSING: {error}"));
         writeln!(out, "  {:8} {version}", library.name)?;
     }
-    let numbers = Numbers::of(&runs);
+    let states = States::of(runs.iter().filter_map(|run| run.crossing));
+    let numbers = Numbers::of(&runs, &states);
     let rows = rows(table, &numbers, &runs);
     write_rows(table, &rows, out)?;
     write_failures(&runs, out)?;
     write_limits(&numbers, out)?;
+    write_states(&states, &runs, out)?;
     write_others(&runs, out)?;
-    let promised: Vec<&Row> = rows.iter().filter(|row| row.target != Target::None).collect();
-    let held = promised.iter().filter(|row| row.holds()).count();
-    writeln!(out, "\n{held} of {} promises hold", promised.len())
+    write_promises(&rows, out)
 }
 
 impl Numbers {
-    fn of(runs: &[&Run]) -> Numbers {
+    fn of(runs: &[&Run], states: &States) -> Numbers {
         let mut numbers = BTreeMap::<_, BTreeMap<_, BTreeMap<_, _>>>::new();
         for run in runs {
+            let lines = states.lines(run.crossing);
             for (size, value) in run.rows.iter().flatten() {
-                let rounds = numbers.entry((run.figure.clone(), *size)).or_default().entry(run.library.clone());
+                let place = (run.figure.clone(), *size, lines);
+                let rounds = numbers.entry(place).or_default().entry(run.library.clone());
                 rounds.or_default().insert(run.round, *value);
             }
         }
         Numbers(numbers)
     }
 
-    fn rounds(&self, figure: &str, size: u64, library: &str) -> Option<&BTreeMap<u32, f64>> {
-        self.0.get(&(figure.to_owned(), size))?.get(library)
+    fn rounds(&self, place: &Place, library: &str) -> Option<&BTreeMap<u32, f64>> {
+        self.0.get(place)?.get(library)
     }
 
-    fn median(&self, figure: &str, size: u64, library: &str) -> Option<f64> {
-        median(self.rounds(figure, size, library)?.values().copied())
+    fn median(&self, place: &Place, library: &str) -> Option<f64> {
+        median(self.rounds(place, library)?.values().copied())
+    }
+
+    /// The sizes of a figure in each state that we were measured in (or others, if we never were). What was
+    /// measured while the state changed is left out where there is anything else.
+    fn places(&self, figure: &str) -> Vec<Place> {
+        let us = Kind::Verbena.name();
+        let mut all: Vec<&Place> = self.0.keys().filter(|place| place.0 == figure).collect();
+        if all.iter().any(|place| self.rounds(place, us).is_some()) {
+            all.retain(|place| self.rounds(place, us).is_some());
+        }
+        let steady = |size| all.iter().any(|place| place.1 == size && place.2 != Lines::Changed);
+        all.iter().filter(|place| place.2 != Lines::Changed || !steady(place.1)).map(|&place| place.clone()).collect()
     }
 
     /// The quotients in the rounds that have both.
-    fn ratios(&self, ours: (&str, &str), other: (&str, &str), size: u64) -> Vec<f64> {
-        let both = (self.rounds(ours.0, size, ours.1), self.rounds(other.0, size, other.1));
+    fn ratios(&self, ours: (&Place, &str), other: (&Place, &str)) -> Vec<f64> {
+        let both = (self.rounds(ours.0, ours.1), self.rounds(other.0, other.1));
         let (Some(ours), Some(other)) = both else { return Vec::new() };
         ours.iter().filter_map(|(round, value)| Some(value / other.get(round)?)).collect()
     }
@@ -117,35 +136,40 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
 fn rows(table: &Table, numbers: &Numbers, runs: &[&Run]) -> Vec<Row> {
     let mut rows = Vec::new();
     for figure in table.figures {
-        let mut sizes: BTreeSet<u64> =
-            numbers.0.keys().filter(|(name, _)| name == figure.name).map(|(_, size)| *size).collect();
-        if sizes.is_empty() && runs.iter().any(|run| run.figure == figure.name) {
-            sizes.insert(figure.sizes.map_or(0, |(min, _)| min)); // all failed
+        let mut places = numbers.places(figure.name);
+        if places.is_empty() && runs.iter().any(|run| run.figure == figure.name) {
+            let size = figure.sizes.map_or(0, |(min, _)| min);
+            places.push((figure.name.to_owned(), size, Lines::Any)); // all failed
         }
-        let peers = |size| {
-            let of = |&name: &&str| match numbers.median(figure.name, size, name) {
+        let peers = |place: &Place| {
+            let of = |&name: &&str| match numbers.median(place, name) {
                 Some(number) => Peer::Reached(number),
-                None if runs.iter().any(|run| run.figure == figure.name && run.library == name) => Peer::Failed,
+                None if runs
+                    .iter()
+                    .any(|run| run.figure == figure.name && run.library == name && run.rows.is_err()) =>
+                {
+                    Peer::Failed
+                }
                 None => Peer::NotTried,
             };
             table.peers.iter().map(of).collect()
         };
-        rows.extend(sizes.into_iter().map(|size| Row::of(figure, size, table, peers(size), numbers)));
+        rows.extend(places.iter().map(|place| Row::of(figure, place, table, peers(place), numbers)));
     }
     rows.sort_by(|a, b| b.distance.unwrap_or(f64::MAX).total_cmp(&a.distance.unwrap_or(f64::MAX)));
     rows
 }
 
 impl Row {
-    fn of(figure: &'static Figure, size: u64, table: &Table, peers: Vec<Peer>, numbers: &Numbers) -> Row {
+    fn of(figure: &'static Figure, place: &Place, table: &Table, peers: Vec<Peer>, numbers: &Numbers) -> Row {
         let us = Kind::Verbena.name();
-        let ours = numbers.median(figure.name, size, us);
+        let &(_, size, lines) = place;
+        let ours = numbers.median(place, us);
         let is_better = |a: &f64, b: &f64| if figure.better == Better::Lower { b.total_cmp(a) } else { a.total_cmp(b) };
         let reached = |peer: &Peer| if let Peer::Reached(number) = peer { Some(*number) } else { None };
         let all = table.peers.iter().zip(&peers).filter_map(|(name, peer)| Some((name, reached(peer)?)));
         let best = all.max_by(|a, b| is_better(&a.1, &b.1));
-        let ratios =
-            best.map_or_else(Vec::new, |(name, _)| numbers.ratios((figure.name, us), (figure.name, name), size));
+        let ratios = best.map_or_else(Vec::new, |(name, _)| numbers.ratios((place, us), (place, name)));
         let ratio = median(ratios.iter().copied());
         let extreme = |pick: fn(f64, f64) -> f64| ratios.iter().copied().reduce(pick);
         let spread = extreme(f64::min).zip(extreme(f64::max)).filter(|_| ratios.len() > 1);
@@ -158,12 +182,12 @@ impl Row {
             Target::OfBest(wanted) => ratio.map(|ratio| of(ratio, wanted)),
             Target::Limit(wanted) => ours.map(|ours| of(ours, wanted)),
             Target::OfOwn(name, wanted) => {
-                let ratios = numbers.ratios((figure.name, us), (name, us), size);
+                let ratios = numbers.ratios((place, us), (&(name.to_owned(), size, lines), us));
                 median(ratios.into_iter()).map(|ratio| of(ratio, wanted))
             }
             Target::None => ratio.map(|ratio| of(ratio, 1.0)),
         };
-        Row { figure, size, ours, peers, ratio, spread, target, distance }
+        Row { figure, size, lines, ours, peers, ratio, spread, target, distance }
     }
 
     fn holds(&self) -> bool {
@@ -190,12 +214,20 @@ impl Row {
 }
 
 fn write_rows(table: &Table, rows: &[Row], out: &mut String) -> fmt::Result {
-    write!(out, "\n{:18}{:>6} {:>5}{:>10}", "figure", "size", "unit", Kind::Verbena.name())?;
+    let width = rows
+        .iter()
+        .map(|row| row.lines.name().len() + 1)
+        .max()
+        .filter(|&width| width > 1)
+        .map_or(0, |width| width.max(6));
+    let heading = if width > 0 { "lines" } else { "" };
+    write!(out, "\n{:18}{:>6} {heading:>width$}{:>5}{:>10}", "figure", "size", "unit", Kind::Verbena.name())?;
     table.peers.iter().try_for_each(|name| write!(out, "{name:>10}"))?;
     writeln!(out, "{:>8} {:>12}  promise", "ratio", "of rounds")?;
     for row in rows {
         let ours = row.ours.map_or_else(|| "FAILED".to_owned(), shown);
-        write!(out, "{:18}{:>6} {:>5}{ours:>10}", row.figure.name, bytes(row.size), row.figure.unit)?;
+        let (size, lines) = (bytes(row.size), row.lines.name());
+        write!(out, "{:18}{size:>6} {lines:>width$}{:>5}{ours:>10}", row.figure.name, row.figure.unit)?;
         row.peers.iter().try_for_each(|peer| write!(out, "{:>10}", peer.shown()))?;
         let (promise, holds) = row.promise();
         let ratio = row.ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
@@ -237,10 +269,10 @@ fn write_limits(numbers: &Numbers, out: &mut String) -> fmt::Result {
         return Ok(());
     }
     writeln!(out, "\nthe machine, in the same rounds:")?;
-    if let Some(line) = numbers.median("cache line", 0, MACHINE) {
+    if let Some(line) = numbers.median(&("cache line".to_owned(), 0, Lines::Any), MACHINE) {
         writeln!(out, "  a cache line from core to core  {line:.3} us")?;
     }
-    for ((_, size), libraries) in numbers.0.iter().filter(|((name, _), _)| name == "memcpy") {
+    for ((_, size, _), libraries) in numbers.0.iter().filter(|((name, ..), _)| name == "memcpy") {
         let rate = libraries.get(MACHINE).and_then(|rounds| median(rounds.values().copied()));
         writeln!(
             out,
@@ -248,6 +280,40 @@ fn write_limits(numbers: &Numbers, out: &mut String) -> fmt::Result {
             bytes(*size),
             rate.map_or_else(String::new, shown)
         )?;
+    }
+    Ok(())
+}
+
+/// Where the machine had two states: what they are, and how much was measured in each.
+fn write_states(states: &States, runs: &[&Run], out: &mut String) -> fmt::Result {
+    let of = |lines: Lines| runs.iter().filter(move |run| states.lines(run.crossing) == lines);
+    for lines in [Lines::Fast, Lines::Slow] {
+        if let Some(time) = median(of(lines).filter_map(|run| run.crossing).flat_map(|(before, after)| [before, after]))
+        {
+            writeln!(out, "  lines cross {} in {time:.3} us  ({} runs)", lines.adverb(), of(lines).count())?;
+        }
+    }
+    match of(Lines::Changed).count() {
+        0 => Ok(()),
+        changed => writeln!(out, "  which changed meanwhile in {changed} more, not in the table"),
+    }
+}
+
+/// How many promises hold, in each state.
+fn write_promises(rows: &[Row], out: &mut String) -> fmt::Result {
+    writeln!(out)?;
+    for lines in [Lines::Fast, Lines::Slow, Lines::Any, Lines::Changed] {
+        let promised: Vec<&Row> = rows.iter().filter(|row| row.lines == lines && row.target != Target::None).collect();
+        if promised.is_empty() {
+            continue;
+        }
+        let held = promised.iter().filter(|row| row.holds()).count();
+        let when = match lines {
+            Lines::Any => String::new(),
+            Lines::Changed => " of those during which the machine changed".to_owned(),
+            Lines::Fast | Lines::Slow => format!(" while cache lines cross {}", lines.adverb()),
+        };
+        writeln!(out, "{held} of {} promises hold{when}", promised.len())?;
     }
     Ok(())
 }
@@ -293,12 +359,15 @@ mod tests {
 
     fn run(round: u32, library: &str, figure: &str, value: f64) -> Run {
         let (library, figure) = (library.to_owned(), figure.to_owned());
-        Run { round, library, figure, command: String::new(), seconds: 0.1, others: 0.0, rows: Ok(vec![(8, value)]) }
+        let (command, rows) = (String::new(), Ok(vec![(8, value)]));
+        Run { round, library, figure, command, seconds: 0.1, others: 0.0, crossing: None, rows }
     }
 
     fn only_row(runs: &[Run], figure: &str) -> Row {
         let runs: Vec<&Run> = runs.iter().collect();
-        let row = rows(&ON_A_HOST, &Numbers::of(&runs), &runs).into_iter().find(|row| row.figure.name == figure);
+        let row = rows(&ON_A_HOST, &Numbers::of(&runs, &States { border: 0.1 }), &runs)
+            .into_iter()
+            .find(|row| row.figure.name == figure);
         row.expect("the figure has a row")
     }
 
@@ -331,9 +400,33 @@ mod tests {
         peer.rows = Err("time-out".into());
         let runs = [failed, peer, run(1, "verbena", "latency", 0.5), run(1, "ompi", "latency", 0.1)];
         let runs: Vec<&Run> = runs.iter().collect();
-        let rows = rows(&ON_A_HOST, &Numbers::of(&runs), &runs);
+        let rows = rows(&ON_A_HOST, &Numbers::of(&runs, &States { border: 0.1 }), &runs);
         assert_eq!((rows[0].figure.name, rows[0].promise().1), ("bw", ""));
         assert_eq!((rows[1].figure.name, rows[1].promise().1), ("latency", "MISSED"));
+    }
+
+    #[test]
+    fn each_state_of_the_machine_has_a_row_of_its_own() {
+        let at = |round, library, value, line| Run { crossing: Some(line), ..run(round, library, "latency", value) };
+        let (fast, slow) = ((0.05, 0.05), (0.2, 0.2));
+        let runs = [
+            at(1, "verbena", 0.1, fast),
+            at(1, "ompi", 0.2, fast),
+            at(2, "verbena", 0.4, slow),
+            at(2, "ompi", 0.4, slow),
+            Run { figure: "bw".to_owned(), ..at(2, "ompi", 0.4, slow) },
+            Run { figure: "bw".to_owned(), ..at(2, "verbena", 0.4, fast) },
+            at(3, "verbena", 9.0, (0.05, 0.2)),
+            at(3, "ompi", 0.4, slow),
+        ];
+        let runs: Vec<&Run> = runs.iter().collect();
+        let rows = rows(&ON_A_HOST, &Numbers::of(&runs, &States { border: 0.1 }), &runs);
+        let said = |figure: &str| -> Vec<_> {
+            let rows = rows.iter().filter(|row| row.figure.name == figure);
+            rows.map(|row| (row.lines, row.ours, row.promise().1)).collect()
+        };
+        assert_eq!(said("latency"), [(Lines::Slow, Some(0.4), "MISSED"), (Lines::Fast, Some(0.1), "holds")]);
+        assert_eq!(said("bw"), [(Lines::Fast, Some(0.4), "")], "we were not measured while lines crossed slowly");
     }
 
     #[test]
