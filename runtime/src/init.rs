@@ -152,8 +152,9 @@ fn near(job: &Job, knobs: &Knobs, spin: Duration) -> Result<Option<ShmTransport>
         eager_max: knobs.bytes(knob::SHM_EAGER_MAX),
         get_min: knobs.bytes(knob::SHM_GET_MIN),
         single_copy: match knobs.choice(knob::SHM_SINGLE_COPY) {
+            knobs::SingleCopy::Auto => SingleCopy::Auto,
+            knobs::SingleCopy::Readv => SingleCopy::Readv,
             knobs::SingleCopy::Off => SingleCopy::Off,
-            _ => SingleCopy::Auto,
         },
         rare_sleeps: !spin.is_zero(),
     };

@@ -13,18 +13,9 @@ use crate::pool::{Pace, Pool};
 use crate::ring::{Consumer, LINE, Producer};
 use crate::segment::{Control, Segment, SegmentError};
 use crate::shuttle::Shuttles;
-use crate::single_copy::{self, Access};
+use crate::single_copy::{self, Access, SingleCopy};
 use crate::sync::{AtomicU32, Ordering};
 use crate::wake::{self, Doorbell};
-
-/// Whether large messages are copied once, by process_vm_readv.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SingleCopy {
-    /// Where a trial read succeeds.
-    Auto,
-    /// Never.
-    Off,
-}
 
 /// What can be set.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +56,7 @@ pub struct ShmTransport {
     /// Peers that had no room when last posted to.
     pub(crate) blocked: Vec<Peer>,
     /// By local rank: may their memory be read?
-    access: Vec<Access>,
+    pub(crate) access: Vec<Access>,
     /// This process takes part in membarrier.
     pub(crate) registered: bool,
     /// Bodies are read while they are written: the ranks have processors of their own.
@@ -118,11 +109,11 @@ impl ShmTransport {
         let registered = wake::register();
         own.doorbell.set_up(registered && settings.rare_sleeps);
         let get_from = match settings.single_copy {
-            SingleCopy::Auto => settings.get_min,
+            SingleCopy::Auto | SingleCopy::Readv => settings.get_min,
             SingleCopy::Off => u64::MAX,
         };
         if get_from != u64::MAX {
-            single_copy::permit(&own.trial);
+            single_copy::permit(&own.trial, settings.single_copy);
         }
         // Pieces of larger messages are of this size: large enough for what each costs by itself
         // to be little beside it, and a small part of the pool.
@@ -140,7 +131,7 @@ impl ShmTransport {
             shuttles: Shuttles::new(peers.len()),
             inside,
             blocked: Vec::new(),
-            access: vec![Access::Untried; peers.len()],
+            access: peers.iter().map(|_| Access::Untried).collect(),
             registered,
             overlaps: settings.rare_sleeps,
             limits,
@@ -185,7 +176,7 @@ impl ShmTransport {
             heard: 0,
         };
         self.outbound[peer.0 as usize] = Some(Box::new(outbound));
-        if self.access[local as usize] == Access::Refused {
+        if matches!(self.access[local as usize], Access::Refused) {
             self.refuse(peer, local);
         }
         self.segment.talkers(local)[me as usize / 64].fetch_or(1 << (me % 64), Ordering::Relaxed);
@@ -258,15 +249,19 @@ impl ShmTransport {
     }
 
     /// Whether a peer's memory may be read; tries it the first time.
-    pub(crate) fn access(&mut self, peer: Peer, local: u32) -> Access {
-        if self.access[local as usize] == Access::Untried {
-            let tried = single_copy::attempt(&self.segment.control(local).trial);
-            self.access[local as usize] = tried;
-            if tried == Access::Refused {
-                self.refuse(peer, local);
-            }
+    pub(crate) fn may_read(&mut self, peer: Peer, local: u32) -> bool {
+        let access = &mut self.access[local as usize];
+        if matches!(access, Access::Untried) {
+            *access = Access::attempt(&self.segment.control(local).trial);
         }
-        self.access[local as usize]
+        match access {
+            Access::Untried => false,
+            Access::Refused => {
+                self.refuse(peer, local);
+                false
+            }
+            Access::Attached(_) | Access::Called(_) => true,
+        }
     }
 
     /// Never again a single copy from this peer.

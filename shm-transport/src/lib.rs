@@ -41,6 +41,8 @@ mod wake;
 #[cfg(not(loom))]
 pub use arena::Arena;
 #[cfg(not(loom))]
-pub use connect::{Settings, ShmTransport, SingleCopy};
+pub use connect::{Settings, ShmTransport};
 #[cfg(not(loom))]
 pub use segment::{ARENAS, Segment, SegmentError};
+#[cfg(not(loom))]
+pub use single_copy::SingleCopy;

@@ -95,7 +95,7 @@ pub(crate) struct Control {
     pub arrivals: AtomicU64,
     pub trial: Trial,
     /// Whether its arenas have got memory: [`UNKNOWN`] until a member has tried.
-    arenas: [AtomicU64; ARENAS as usize],
+    arenas: [AtomicU32; ARENAS as usize],
 }
 
 /// What others try to read before they read more; see `single_copy`.
@@ -104,7 +104,9 @@ pub(crate) struct Control {
 pub(crate) struct Trial {
     pub addr: AtomicU64,
     pub number: AtomicU64,
-    /// Process id; 0 while the other two say nothing.
+    /// Of XPMEM; 0 without it.
+    pub segment: AtomicU64,
+    /// Process id; 0 while the others say nothing.
     pub pid: AtomicU32,
 }
 
@@ -112,9 +114,9 @@ const _: () = assert!(size_of::<Control>() == 2 * LINE);
 
 /// Arenas that each rank has for communicators.
 pub const ARENAS: u32 = 4;
-const UNKNOWN: u64 = 0;
-const TAKEN: u64 = 1;
-const REFUSED: u64 = 2;
+const UNKNOWN: u32 = 0;
+const TAKEN: u32 = 1;
+const REFUSED: u32 = 2;
 
 /// One host's shared memory, as one rank sees it.
 #[derive(Debug)]

@@ -5,8 +5,7 @@ use fabric::{
 };
 
 use crate::connect::ShmTransport;
-use crate::single_copy::{self, Access, Read};
-use crate::sync::Ordering;
+use crate::single_copy::Read;
 
 impl Transport for ShmTransport {
     #[inline]
@@ -45,15 +44,14 @@ impl Transport for ShmTransport {
         if from != u64::MAX && self.is_inside_soon(local) {
             return Ok(if is_taken { Transfer::NoRoom } else { Transfer::Together });
         }
-        if from == u64::MAX || self.access(peer, local) != Access::Allowed {
+        if from == u64::MAX || !self.may_read(peer, local) {
             return Ok(Transfer::Refused);
         }
         let claim = if is_taken { self.inbound.claim(local) } else { None };
         if is_taken && claim.is_none() {
             return Ok(Transfer::NoRoom);
         }
-        let pid = self.segment.control(local).trial.pid.load(Ordering::Relaxed);
-        Ok(match single_copy::read(pid, region.addr.wrapping_add(at), into) {
+        Ok(match self.access[local as usize].read(region.addr.wrapping_add(at), into) {
             Read::Done => Transfer::Done,
             Read::Failed => Transfer::Refused,
             Read::Forbidden => {

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "check.h"
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -16,6 +17,14 @@ static void called(int number)
 {
     (void)number;
     is_called = 1;
+}
+
+/* Memory that nobody has touched, there, if that is anywhere. */
+static unsigned char *fresh(unsigned char *there)
+{
+    void *memory = mmap(there, MANY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (there ? MAP_FIXED : 0), -1, 0);
+    CHECK(memory != MAP_FAILED, "no memory");
+    return memory;
 }
 
 /* Away from MPI, until the other rank calls or the time is up. */
@@ -63,11 +72,33 @@ static void take(unsigned char *data, int bytes, int tests, int other)
     }
 }
 
+/* The sender goes before the receive begins. Next time other memory is at the same place. */
+static void leave(unsigned char *data, int is_read, int round, int other)
+{
+    MPI_Request request;
+    is_called = 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+        data = fresh(data);
+        fill(data, BYTES, round);
+        MPI_Isend(data, BYTES, MPI_BYTE, 1, 2, MPI_COMM_WORLD, &request);
+        kill(other, SIGUSR1);
+        be_away(is_read ? 600 : 10);
+        CHECK(is_called == is_read, is_read ? "nobody has read it" : "it was read");
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        be_away(600);
+    } else {
+        be_away(600);
+        MPI_Recv(data, BYTES, MPI_BYTE, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        CHECK_FILLED(data, BYTES, round);
+        kill(other, SIGUSR1);
+    }
+}
+
 int main(int argc, char **argv)
 {
     int pid = (int)getpid(), other;
-    unsigned char *data = room(MANY);
-    MPI_Request request;
+    unsigned char *data = fresh(NULL);
     signal(SIGUSR1, called);
     start(&argc, &argv);
     CHECK(argc == 2 && ranks == 2, "single_copy read|refused|taken, on 2 ranks");
@@ -79,20 +110,9 @@ int main(int argc, char **argv)
             take(data, BYTES, 0, other);
             take(data, MANY, 1 + round % 4, other);
         }
-    } else if (rank == 0) {
-        fill(data, BYTES, 5);
-        MPI_Isend(data, BYTES, MPI_BYTE, 1, 2, MPI_COMM_WORLD, &request);
-        kill(other, SIGUSR1); /* the sender is away before the receive begins */
-        be_away(is_read ? 600 : 10);
-        CHECK(is_called == is_read, is_read ? "nobody has read it" : "it was read");
-        MPI_Wait(&request, MPI_STATUS_IGNORE);
-        be_away(600);
-    } else {
-        be_away(600);
-        MPI_Recv(data, BYTES, MPI_BYTE, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        CHECK_FILLED(data, BYTES, 5);
-        kill(other, SIGUSR1);
     }
-    free(data);
+    for (int round = 0; round < (is_read ? 20 : !strcmp(argv[1], "refused")); round++)
+        leave(data, is_read, round, other);
+    munmap(data, MANY);
     return finish();
 }

@@ -52,7 +52,7 @@ const UNSAFE: &[&str] = &[
     "shm-transport/src/ring.rs",
     "shm-transport/src/segment.rs",
     "shm-transport/src/shuttle.rs",
-    "shm-transport/src/single_copy.rs",
+    "shm-transport/src/single_copy/",
     "shm-transport/src/wake.rs",
     "tests/src/bytes.rs",
     "tests/src/idle.rs",

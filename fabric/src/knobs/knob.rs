@@ -66,17 +66,17 @@ pub trait Choice: Copy + 'static {
 /// Whether large messages on a node are read straight from the sender's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SingleCopy {
-    /// Where a trial read of each peer succeeds.
+    /// Through XPMEM where the kernel has it, else by process_vm_readv, where a trial of each peer succeeds.
     Auto,
+    /// By process_vm_readv alone, where a trial succeeds.
+    Readv,
     /// Never.
     Off,
-    /// Always; the job ends with an explanation where it can't be done.
-    On,
 }
 
 impl Choice for SingleCopy {
-    const ALL: &'static [SingleCopy] = &[SingleCopy::Auto, SingleCopy::Off, SingleCopy::On];
-    const WORDS: &'static [&'static str] = &["auto", "off", "on"];
+    const ALL: &'static [SingleCopy] = &[SingleCopy::Auto, SingleCopy::Readv, SingleCopy::Off];
+    const WORDS: &'static [&'static str] = &["auto", "readv", "off"];
 }
 
 /// Which of a RoCE port's addresses are used.
@@ -265,7 +265,7 @@ knobs! {
     SHM_POOL_BYTES: Room = Row::room("shm.pool_bytes", 64 * K..=64 * M,
         "memory that a process takes, as it needs it, for large messages on their way to others of its node (auto: twice a core's second level cache)");
     SHM_SINGLE_COPY: SingleCopy = Row::choice("shm.single_copy",
-        "whether large messages are read straight from the sender's memory (auto: where a trial read succeeds)");
+        "how large messages are read straight from the sender's memory where a trial read succeeds (auto: through XPMEM where the kernel has it, else process_vm_readv)");
     SHM_GET_MIN: Bytes = Row::bytes("shm.get_min", 32 * K, 1..=G,
         "smallest message that is read straight from the sender's memory instead of through the ring");
     VERBS_DEVICE: Name = Row::name("verbs.device",

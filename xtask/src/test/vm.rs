@@ -21,8 +21,8 @@ struct Case {
     name: &'static str,
     machines: Machines,
     /// `SUITE` stands for the conformance suite of the verbs transport, `BIN` for
-    /// the folder of installed programs, `STREAM` and `SINGLE` for C programs, `FOREIGN` for a talk of
-    /// our transport with peers that it shares no code with.
+    /// the folder of installed programs, `STREAM`, `SINGLE` and `DYING` for C programs, `FOREIGN` for a talk of
+    /// our transport with peers that it shares no code with, `MODULE` for a kernel module that stands in for XPMEM.
     command: &'static str,
     expected: &'static str,
     /// Packets must have been lost, and sent again.
@@ -57,6 +57,17 @@ for row in "0 read" "1 read" "2 refused" "3 refused"; do
 done
 echo all was refused as it should be"#;
 
+/// Memory of others that is mapped, where the kernel itself reads it for nobody; then senders that are killed while
+/// they are read.
+const XPMEM: &str = r#"cd /tmp; insmod MODULE || exit
+echo 3 >/proc/sys/kernel/yama/ptrace_scope
+BIN/mpiexec --timeout 100 -n 2 SINGLE read && BIN/mpiexec --timeout 100 -n 2 --set shm.single_copy=readv SINGLE refused || exit
+for ms in 6 7 8 10 12 15 20 30; do
+  BIN/mpiexec --timeout 100 -n 2 DYING $ms >said 2>&1; code=$?; cat said
+  [ $code = 137 ] && grep -q 'rank 0 .* was killed by signal 9' said || exit 1
+done
+echo all was read in place"#;
+
 /// Devices that go under a running job that has no end of its own: first a further one, without which it goes on, then the
 /// only one left. With its network device a device of `rdma_rxe` goes too, but tells nobody, and stays in part until its
 /// users end, for which `ip link delete` waits.
@@ -76,7 +87,7 @@ until_it [ -e begun ] && { ip link delete rail0 & } &&
 wait $job; code=$?; cat said; echo "exit code $code"; wait
 [ $code != 0 ] && [ $code != 124 ] && grep -q "can't be reached: the RDMA device rxe0 $is_removed" said && echo "all went as devices go""#;
 
-fn cases() -> [Case; 9] {
+fn cases() -> [Case; 10] {
     [
         Case {
             name: "two guests and their devices",
@@ -141,6 +152,13 @@ fn cases() -> [Case; 9] {
             lossy: false,
         },
         Case {
+            name: "XPMEM",
+            machines: Machines::guests(1),
+            command: XPMEM,
+            expected: "all was read in place",
+            lossy: false,
+        },
+        Case {
             name: "three guests",
             machines: Machines::guests(3),
             command: "for host in $VM_PEERS; do $VM_SSH $host true || exit; done; vm_barrier end; echo all are there",
@@ -188,11 +206,15 @@ impl Case {
         if command.contains("FOREIGN") {
             command = command.replace("FOREIGN", &foreign(project)?);
         }
-        for (word, program) in [("STREAM", "stream"), ("SINGLE", "single_copy")] {
+        for (word, program) in [("STREAM", "stream"), ("SINGLE", "single_copy"), ("DYING", "dying_sender")] {
             if command.contains(word) {
                 let program = programs::compiled(project, options, program)?;
                 command = command.replace(word, &program.display().to_string());
             }
+        }
+        if command.contains("MODULE") {
+            let module = kernel.compile(project, &project.root.join("tests/xpmem"))?;
+            command = command.replace("MODULE", &module.display().to_string());
         }
         command = command.replace("BIN", &project.prefix().join("bin").display().to_string());
         let outcome = run(

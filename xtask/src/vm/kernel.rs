@@ -66,6 +66,25 @@ impl Kernel {
         Ok(order.lines().map(|name| self.folder.join(name)).collect())
     }
 
+    /// Compiles a module of ours for it, in a folder below `target/vm/`; the file that guests load.
+    pub(crate) fn compile(&self, project: &Project, source: &Path) -> Result<PathBuf> {
+        let headers = format!("linux-headers-{}", self.version);
+        let purpose = "compiles a module for the guests' kernel";
+        set_up::provide(&[(&headers, purpose), ("make", purpose)])?;
+        let name = source.file_name().context("a folder has a name")?;
+        let folder = project.target.join("vm/modules").join(name);
+        fs::create_dir_all(&folder)?;
+        for file in fs::read_dir(source)?.flatten() {
+            fs::copy(file.path(), folder.join(file.file_name()))?;
+        }
+        let mut make = Command::new("make");
+        make.arg("-C").arg(Path::new("/usr/src").join(&headers)).arg("modules").arg(format!("M={}", folder.display()));
+        quietly(&mut make, Duration::from_secs(300))?;
+        let order = fs::read_to_string(folder.join("modules.order"))?; // its object files, by their whole paths
+        let object = order.lines().next().context("nothing was compiled")?;
+        Ok(Path::new(object).with_extension("ko"))
+    }
+
     /// The newest that was fetched and unpacked whole.
     fn kept(home: &Path) -> Option<Kernel> {
         let folders = fs::read_dir(home).ok()?.flatten().map(|entry| entry.path());

@@ -3,7 +3,8 @@
 //! Each check gives one line: what it found, or what is wrong with the remedy. On other
 //! hosts: `mpiexec --hosts a,b verbena doctor`.
 
-use std::fs::read_to_string;
+use std::fs::{File, read_to_string};
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use fabric::knobs::{Knobs, Registration, Sources};
@@ -88,6 +89,17 @@ fn shared_memory() -> Finding {
 }
 
 fn single_copy() -> Finding {
+    match File::options().read(true).write(true).open("/dev/xpmem") {
+        Ok(_) => return Good("XPMEM is there: the memory of other ranks is mapped and read as one's own".into()),
+        Err(why) if why.kind() == ErrorKind::PermissionDenied => {
+            return Without(
+                "XPMEM is there and may not be used: `chmod 666 /dev/xpmem` lets ranks map each other's memory \
+                 (segments are for processes of the same user all the same); without it the kernel copies"
+                    .into(),
+            );
+        }
+        Err(_) => {}
+    }
     match read_to_string("/proc/sys/kernel/yama/ptrace_scope").as_deref().map(str::trim) {
         Ok(scope @ ("2" | "3")) => Without(format!(
             "kernel.yama.ptrace_scope is {scope}: a message to a rank that computes is copied twice. `sysctl \

@@ -1,16 +1,19 @@
-//! One copy straight out of the sender's memory (process_vm_readv).
+//! One copy straight out of the sender's memory: through XPMEM where the kernel has
+//! it (`xpmem`), else by process_vm_readv.
 //!
-//! Whether it is allowed depends on the kernel, Yama, seccomp and namespaces, and
+//! Whether either is allowed depends on the kernel, Yama, seccomp and namespaces, and
 //! for each pair anew. So nobody believes it before a trial: every rank keeps a
 //! random number somewhere in its memory and publishes address and number in its
-//! control block; before the first transfer the reader fetches it by the same call.
+//! control block; before the first transfer the reader fetches it the same way.
 //! The number is random so that a process id that means another process here
 //! (a foreign pid namespace) does not pass.
 //!
-//! States of a pair, seen from the reader: `Untried`, then `Allowed` or `Refused`;
-//! a later refusal by the system makes `Refused` of `Allowed`, for good.
+//! States of a pair, seen from the reader: `Untried`, then `Attached`, `Called` or
+//! `Refused`; a later refusal by the system makes `Refused` of them, for good.
 
 #![allow(unsafe_code)]
+
+mod xpmem;
 
 use std::sync::OnceLock;
 
@@ -19,14 +22,27 @@ use fabric::Memory;
 use crate::segment::Trial;
 use crate::sync::Ordering;
 
-/// What is known about reading a peer's memory.
+/// Which ways are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SingleCopy {
+    /// XPMEM, then process_vm_readv.
+    Auto,
+    /// process_vm_readv alone.
+    Readv,
+    /// None.
+    Off,
+}
+
+/// What is known about reading a peer's memory.
+#[derive(Debug)]
 pub(crate) enum Access {
     /// The trial is due.
     Untried,
-    /// The trial succeeded.
-    Allowed,
-    /// The trial or a later transfer was refused.
+    /// Its memory is here.
+    Attached(xpmem::Window),
+    /// The kernel reads that process's memory.
+    Called(u32),
+    /// Trials or a later transfer were refused.
     Refused,
 }
 
@@ -46,13 +62,16 @@ static NUMBER: OnceLock<u64> = OnceLock::new();
 
 /// Publishes what others try to read, and lets any process of the same user read
 /// this one's memory where Yama would not have it (ptrace_scope 1).
-pub(crate) fn permit(trial: &Trial) {
+pub(crate) fn permit(trial: &Trial, ways: SingleCopy) {
     // SAFETY: takes no pointers; an error (no Yama) is no harm.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
     let number = NUMBER.get_or_init(random);
     trial.number.store(*number, Ordering::Relaxed);
     trial.addr.store(std::ptr::from_ref(number) as u64, Ordering::Relaxed);
-    // Release: whoever sees the process id sees the other two.
+    if ways == SingleCopy::Auto {
+        trial.segment.store(xpmem::offer() as u64, Ordering::Relaxed);
+    }
+    // Release: whoever sees the process id sees the others.
     trial.pid.store(std::process::id(), Ordering::Release);
 }
 
@@ -63,25 +82,38 @@ fn random() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
 
-/// The real trial: eight bytes of the peer's memory, compared with what it says is
-/// there. `Untried` while the peer has published nothing.
-pub(crate) fn attempt(trial: &Trial) -> Access {
-    let pid = trial.pid.load(Ordering::Acquire);
-    if pid == 0 {
-        return Access::Untried;
+impl Access {
+    /// The real trials: eight bytes of the peer's memory, compared with what it says is
+    /// there. `Untried` while the peer has published nothing.
+    pub(crate) fn attempt(trial: &Trial) -> Access {
+        let pid = trial.pid.load(Ordering::Acquire);
+        if pid == 0 {
+            return Access::Untried;
+        }
+        let window = xpmem::Window::open(trial.segment.load(Ordering::Relaxed) as i64);
+        let ways = window.map(Access::Attached).into_iter().chain([Access::Called(pid)]);
+        let passes = |access: &mut Access| {
+            let mut found = [0; 8];
+            // SAFETY: eight bytes of our own that are valid for writes.
+            let into = unsafe { Memory::new(found.as_mut_ptr(), found.len()) };
+            access.read(trial.addr.load(Ordering::Relaxed), into) == Read::Done
+                && found == trial.number.load(Ordering::Relaxed).to_ne_bytes()
+        };
+        ways.into_iter().find_map(|mut access| passes(&mut access).then_some(access)).unwrap_or(Access::Refused)
     }
-    let mut found = [0; 8];
-    // SAFETY: eight bytes of our own that are valid for writes.
-    let into = unsafe { Memory::new(found.as_mut_ptr(), found.len()) };
-    let expected = trial.number.load(Ordering::Relaxed).to_ne_bytes();
-    match read(pid, trial.addr.load(Ordering::Relaxed), into) {
-        Read::Done if found == expected => Access::Allowed,
-        _ => Access::Refused,
+
+    /// Fills `into` from the peer's address `from`.
+    pub(crate) fn read(&mut self, from: u64, into: Memory) -> Read {
+        match self {
+            Access::Attached(window) => window.read(from, into).map_or(Read::Failed, |()| Read::Done),
+            Access::Called(pid) => read(*pid, from, into),
+            Access::Untried | Access::Refused => Read::Forbidden,
+        }
     }
 }
 
 /// Fills `into` from address `from` of process `pid`.
-pub(crate) fn read(pid: u32, from: u64, into: Memory) -> Read {
+fn read(pid: u32, from: u64, into: Memory) -> Read {
     let mut done = 0;
     // The kernel copies less than asked for at its own limit (2 GiB), at a signal,
     // or in front of memory that is not there.
