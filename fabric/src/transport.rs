@@ -264,6 +264,11 @@ pub trait Sink {
     fn growing(&mut self, from: Peer, header: &Header, body: &Growing<'_>) {
         self.frame(from, header, body.whole());
     }
+    /// Whether it is known where the body of a frame goes. One that is for nobody yet would have to be kept, so
+    /// a transport may leave it where it is until the next poll.
+    fn expects(&mut self, _from: Peer, _header: &Header) -> bool {
+        true
+    }
     /// The one-sided transfer `token` has finished, or failed.
     fn transferred(&mut self, token: u64, outcome: Result<(), Lost>);
     /// A peer is gone; nothing more will come from it.

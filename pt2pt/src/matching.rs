@@ -174,6 +174,12 @@ impl Posted {
         Some(slot)
     }
 
+    /// Whether a receive accepts the message.
+    #[inline]
+    pub(crate) fn has_one_for(&mut self, message: &Key) -> bool {
+        self.oldest(message) != NONE
+    }
+
     /// Takes back a receive that is here.
     #[inline]
     pub(crate) fn remove(&mut self, slot: u32) {

@@ -3,6 +3,7 @@
 use fabric::{Body, Growing, Header, Kind, Lost, Peer, Post, Sink, Transport};
 
 use crate::engine::{Engine, Protocol};
+use crate::message::Head;
 use crate::peers::Frame;
 use crate::requests::{RequestId, State};
 
@@ -161,6 +162,11 @@ impl Sink for Protocol {
             Kind::Data => self.data_arrived(from, header, body),
             _ => self.other_frame(from, header, body.whole()),
         }
+    }
+
+    fn expects(&mut self, _: Peer, header: &Header) -> bool {
+        let is_envelope = matches!(header.kind, Kind::Eager | Kind::EagerSync);
+        !is_envelope || self.posted.has_one_for(&Head::of(header, 0).key)
     }
 
     fn transferred(&mut self, token: u64, outcome: Result<(), Lost>) {

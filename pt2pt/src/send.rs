@@ -67,21 +67,32 @@ impl<T: Transport> Engine<T> {
         let slot = self.protocol.peers.slot(to);
         if self.protocol.peers.at(slot).credit < cost(bytes) && bytes <= self.transport.limits(to).eager as u64 {
             // The peer may have given credit back.
-            self.progress();
+            self.progress_aside();
         }
+        if self.post_first(slot, id) {
+            // The peer may read when its own has been read.
+            self.progress_aside();
+            if self.post_first(slot, id) {
+                self.protocol.enqueue(slot, Frame::Envelope(id));
+            }
+        }
+    }
+
+    /// Posts the envelope of a new send, behind those that wait already. True when there is no room for it.
+    fn post_first(&mut self, slot: usize, id: RequestId) -> bool {
         let peer = self.protocol.peers.at(slot);
         if let Some(lost) = &peer.lost {
             let fault = Fault::Lost(lost.clone());
-            return self.protocol.requests.fail(id, fault);
+            self.protocol.requests.fail(id, fault);
+        } else if !peer.queue.is_empty() {
+            self.protocol.enqueue(slot, Frame::Envelope(id));
+        } else {
+            match self.post_envelope(slot, id) {
+                Ok(posted) => return posted == Post::NoRoom,
+                Err(lost) => self.protocol.lose(&lost),
+            }
         }
-        if !peer.queue.is_empty() {
-            return self.protocol.enqueue(slot, Frame::Envelope(id));
-        }
-        match self.post_envelope(slot, id) {
-            Ok(Post::Sent) => {}
-            Ok(Post::NoRoom) => self.protocol.enqueue(slot, Frame::Envelope(id)),
-            Err(lost) => self.protocol.lose(&lost),
-        }
+        false
     }
 
     /// Posts the envelope of a send that is `Queued`; the protocol is chosen now.

@@ -23,8 +23,9 @@ const WINDOW: usize = 4;
 /// Polls without a frame after which a ring becomes quiet, and between two looks
 /// for such rings.
 const PATIENCE: u32 = 256;
-/// Bodies from the pool are copied line by line from this length on, bytes.
-const LONG: usize = 16 << 10;
+/// Bodies that answers come in are copied line by line below this length, bytes: what is longer comes in parts
+/// that the C library's memcpy is faster for.
+const LONG: usize = 32 << 10;
 /// Most frames taken from a ring in one poll.
 const BATCH: u8 = 16;
 
@@ -106,6 +107,12 @@ impl Rings {
         self.all.iter().find(|inbound| inbound.local == local)?.consumer.claim()
     }
 
+    /// Whether that local rank has sent something that nobody has taken yet. To look costs a line that it will
+    /// want back.
+    pub(crate) fn has_more_of(&self, local: u32) -> bool {
+        self.all.iter().any(|inbound| inbound.local == local && inbound.consumer.is_ready())
+    }
+
     /// How often frames were found; wraps.
     #[inline]
     pub(crate) fn heard(&self) -> u32 {
@@ -176,7 +183,7 @@ impl Inbound {
     #[inline]
     fn take(&mut self, registered: bool, bodies: &mut Bodies<'_>, sink: &mut impl Sink) -> Result<(), Lost> {
         let written = self.consumer.written();
-        for _ in 0..self.burst {
+        for taken in 0..self.burst {
             let frame = match self.consumer.front() {
                 Ok(Some(frame)) => frame,
                 Ok(None) => {
@@ -186,6 +193,10 @@ impl Inbound {
                 Err(broken) => return Err(lost(self.peer, &broken)),
             };
             if frame.is_reference {
+                // The program has waited for what came before, and may post the receive of this one next.
+                if taken > 0 && !sink.expects(self.peer, &frame.header) {
+                    return Ok(());
+                }
                 let Inbound { peer, local, pool, .. } = self;
                 let (len, said) = large((*peer, *local), &frame, written, pool, bodies, sink)?;
                 self.consumer.has_read(len, said);
@@ -228,8 +239,8 @@ fn large(
     let mut take = |body: &[u8]| match reference.base {
         None => sink.frame(peer, &frame.header, body),
         Some(base) => {
-            // Who reads a stream of short bodies this way overtakes its sender, and then both wait for lines.
-            let by_lines = reference.shuttle.is_some() || body.len() >= LONG;
+            // Who reads a stream this way overtakes its sender, and then both wait for lines.
+            let by_lines = reference.shuttle.is_some() && body.len() < LONG;
             let growing = Growing::new(body, Count::new(written, base), by_lines);
             sink.growing(peer, &frame.header, &growing);
             if reference.shuttle.is_some() {

@@ -26,11 +26,13 @@ impl ShmTransport {
         len: usize,
         fill: impl FnOnce(&mut Slot),
     ) -> Result<Post, Lost> {
-        if len >= POOLED && (len >= ALWAYS_POOLED || self.is_stream(peer)) {
-            self.post_pooled(peer, header, len, fill)
-        } else {
-            self.post_in_ring(peer, header, len, fill)
+        if len >= POOLED {
+            let is_stream = self.is_stream(peer);
+            if is_stream || len >= ALWAYS_POOLED {
+                return self.post_pooled(peer, header, (len, is_stream), fill);
+            }
         }
+        self.post_in_ring(peer, header, len, fill)
     }
 
     /// Writes a piece of a large message, unless the peer reads messages of ours by itself now.
@@ -84,14 +86,14 @@ impl ShmTransport {
         &mut self,
         peer: Peer,
         header: &Header,
-        len: usize,
+        (len, is_stream): (usize, bool),
         fill: impl FnOnce(&mut Slot),
     ) -> Result<Post, Lost> {
         if !self.has_room(peer, ring::room(Reference::SIZE))? {
             return Ok(Post::NoRoom);
         }
         self.map_pool();
-        let ShmTransport { pool: Some(Some(pool)), shuttles, segment, outbound, .. } = self else {
+        let ShmTransport { pool: Some(Some(pool)), shuttles, segment, outbound, inbound, overlaps, .. } = self else {
             return self.post_in_ring(peer, header, len, fill);
         };
         let mut shuttle = match outbound.get(peer.0 as usize) {
@@ -132,7 +134,9 @@ impl ShmTransport {
             }
             (None, pool::Room::None) => return self.post_in_ring(peer, header, len, fill),
         };
-        let grows = self.overlaps && len >= ALWAYS_POOLED;
+        // Who sends a stream as well, and is not done with its own, does not wait for this one.
+        let is_awaited = !is_stream || !inbound.has_more_of(outbound.local);
+        let grows = *overlaps && len >= ALWAYS_POOLED && is_awaited;
         outbound.publish_elsewhere(header, place, (self.registered, grows), fill);
         Ok(Post::Sent)
     }

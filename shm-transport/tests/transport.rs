@@ -216,6 +216,72 @@ fn a_block_is_not_the_receivers_before_the_sender_has_written_all_of_it() {
     });
 }
 
+/// Counts what it takes, and may know of no receive for any of it.
+#[derive(Default)]
+struct Count {
+    frames: usize,
+    growing: usize,
+    expects: bool,
+}
+
+impl Sink for Count {
+    fn frame(&mut self, _: Peer, _: &Header, _: &[u8]) {
+        self.frames += 1;
+    }
+    fn growing(&mut self, _: Peer, _: &Header, body: &Growing<'_>) {
+        self.frames += usize::from(!body.whole().is_empty());
+        self.growing += 1;
+    }
+    fn expects(&mut self, _: Peer, _: &Header) -> bool {
+        self.expects
+    }
+    fn transferred(&mut self, _: u64, _: Result<(), Lost>) {}
+    fn lost(&mut self, lost: Lost) {
+        panic!("{lost}");
+    }
+}
+
+#[test]
+fn a_body_for_nobody_stays_until_the_next_poll_behind_what_was_waited_for() {
+    let (_file, mut first, mut second) = pair();
+    for (expects, polls) in [(true, vec![3]), (false, vec![1, 1, 1])] {
+        let mut sink = Count { expects, ..Count::default() };
+        // A pause made bursts short.
+        for burst in [0, 1, 2] {
+            (0..burst).for_each(|tag| assert_eq!(post(&mut first, peer(1), tag, 8), Post::Sent));
+            second.poll(&mut sink);
+        }
+        for len in [8, 10_500, 10_500] {
+            assert_eq!(post(&mut first, peer(1), 0, len), Post::Sent);
+        }
+        for taken in polls {
+            sink.frames = 0;
+            assert!(second.poll(&mut sink) && sink.frames == taken, "{} frames in a poll", sink.frames);
+        }
+        assert!(!second.poll(&mut sink));
+    }
+}
+
+#[test]
+fn what_crosses_another_stream_is_not_read_while_it_is_written() {
+    let file = Segment::file().unwrap();
+    let [mut first, mut second] = [0, 1].map(|me| join(&file, me, 2, 4 * RING, SETTINGS));
+    assert_eq!(post(&mut second, peer(0), 0, 8), Post::Sent);
+    assert!(first.poll(&mut Count::default()), "they have met");
+    let seen = [false, true].map(|crosses| {
+        if crosses {
+            assert_eq!(post(&mut second, peer(0), 0, 10_500), Post::Sent);
+        }
+        let mut sink = Count { expects: true, ..Count::default() };
+        (0..8).for_each(|tag| assert_eq!(post(&mut first, peer(1), tag, 10_500), Post::Sent));
+        while second.poll(&mut sink) {}
+        assert_eq!(sink.frames, 8);
+        first.poll(&mut Count::default());
+        sink.growing
+    });
+    assert!(seen[0] == 8 && seen[1] < 4, "{seen:?} of 8");
+}
+
 /// Waits asleep for something.
 fn receive(transport: &mut ShmTransport, inbox: &mut Inbox) {
     while inbox.frames.is_empty() {
