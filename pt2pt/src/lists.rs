@@ -103,9 +103,9 @@ impl<T, const N: usize> Lists<T, N> {
         ends.tail = index;
     }
 
-    /// Takes an entry out of the list in `lane` whose ends these are.
+    /// Takes an entry out of the list in `lane` whose ends these are. The one that was behind it, or [`NONE`].
     #[inline]
-    pub(crate) fn unlink(&mut self, ends: &mut Ends, lane: usize, index: u32) {
+    pub(crate) fn unlink(&mut self, ends: &mut Ends, lane: usize, index: u32) -> u32 {
         let Link { prev, next } = std::mem::replace(&mut self.entries[index as usize].links[lane], UNLINKED);
         match self.entries.get_mut(prev as usize) {
             Some(before) => before.links[lane].next = next,
@@ -115,6 +115,7 @@ impl<T, const N: usize> Lists<T, N> {
             Some(after) => after.links[lane].prev = prev,
             None => ends.tail = prev,
         }
+        next
     }
 
     #[inline]

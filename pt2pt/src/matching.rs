@@ -6,7 +6,7 @@
 //! it is asked for. Searches that take more steps than [`PATIENCE`] for each match make an
 //! index, so that a match costs the same however many there are:
 //!
-//! - a search among posted receives goes on where the last one for such a message ended, so
+//! - where the last search among posted receives ended is where the next one for such a message begins, so
 //!   that a stream flows past receives that wait for something else (another thread's);
 //! - a *key* is (context, source, tag), where source and tag may be wildcards;
 //!   a key's *class* says which of the two are;
@@ -120,10 +120,12 @@ pub(crate) struct Posted {
 #[derive(Debug)]
 struct Stream {
     message: Key,
-    /// No receive up to this one, which is in the list, accepts the message; `NONE`: not known of any.
-    passed: u32,
+    /// No receive before this one, which is in the list, accepts the message; `NONE`: none does.
+    at: u32,
     /// Steps that searches may take.
     patience: u32,
+    /// The age of the first receive that has not added to it.
+    counted: u64,
     /// How many of these messages the index was asked for in a row.
     in_a_row: u32,
 }
@@ -145,8 +147,9 @@ impl Posted {
             indexed: false,
             stream: Stream {
                 message: Key { context: 0, source: 0, tag: 0 },
-                passed: NONE,
+                at: NONE,
                 patience: PATIENCE,
+                counted: 0,
                 in_a_row: 0,
             },
         }
@@ -158,6 +161,9 @@ impl Posted {
         self.entries.put(slot, Waiting { key, age: self.next });
         self.next += 1;
         self.entries.push_back(&mut self.all, 0, slot);
+        if self.stream.at == NONE {
+            self.stream.at = slot;
+        }
         if self.indexed {
             self.enlist(slot, key);
         }
@@ -183,10 +189,10 @@ impl Posted {
     /// Takes back a receive that is here.
     #[inline]
     pub(crate) fn remove(&mut self, slot: u32) {
-        if self.stream.passed == slot {
-            self.stream.passed = self.entries.prev(0, slot);
+        let next = self.entries.unlink(&mut self.all, 0, slot);
+        if self.stream.at == slot {
+            self.stream.at = next;
         }
-        self.entries.unlink(&mut self.all, 0, slot);
         if self.indexed {
             self.leave_index(slot);
         }
@@ -207,25 +213,33 @@ impl Posted {
         if self.indexed {
             return self.oldest_by_index(message);
         }
-        match self.entries.get(self.all.head) {
-            Some(waiting) if !waiting.key.accepts(message) => self.oldest_by_search(message),
-            _ => self.all.head,
+        let at = self.stream.at;
+        match self.entries.get(at) {
+            Some(waiting) if waiting.key.accepts(message) && self.has_passed_all_before(message) => at,
+            None if self.all.head == NONE => NONE,
+            _ => self.oldest_by_search(message),
         }
+    }
+
+    /// No receive that is older than the stream's accepts the message.
+    #[inline]
+    fn has_passed_all_before(&self, message: &Key) -> bool {
+        self.stream.at == self.all.head || self.stream.message == *message
     }
 
     #[inline(never)]
     fn oldest_by_search(&mut self, message: &Key) -> u32 {
-        if self.stream.message != *message {
-            (self.stream.message, self.stream.passed) = (*message, self.all.head);
+        if self.entries.get(self.all.head).is_some_and(|waiting| waiting.key.accepts(message)) {
+            return self.all.head;
         }
-        let mut left = (self.stream.patience + PATIENCE).min(SAVED);
+        if self.stream.message != *message {
+            (self.stream.message, self.stream.at) = (*message, self.all.head);
+        }
+        let mut left = self.allowance();
         loop {
-            let at = match self.stream.passed {
-                NONE => self.all.head,
-                passed => self.entries.next(0, passed),
-            };
+            let at = self.stream.at;
             match self.entries.get(at) {
-                Some(waiting) if !waiting.key.accepts(message) => self.stream.passed = at,
+                Some(waiting) if !waiting.key.accepts(message) => self.stream.at = self.entries.next(0, at),
                 _ => {
                     self.stream.patience = left;
                     return at;
@@ -240,10 +254,17 @@ impl Posted {
         }
     }
 
+    /// Steps that a search may take: what was saved, and [`PATIENCE`] for each receive since the last search.
+    fn allowance(&mut self) -> u32 {
+        let receives = self.next - std::mem::replace(&mut self.stream.counted, self.next);
+        let brought = receives.clamp(1, SAVED.into()) as u32 * PATIENCE;
+        (self.stream.patience + brought).min(SAVED)
+    }
+
     #[inline(never)]
     fn oldest_by_index(&mut self, message: &Key) -> u32 {
         if self.stream.message != *message {
-            (self.stream.message, self.stream.passed, self.stream.in_a_row) = (*message, NONE, 0);
+            (self.stream.message, self.stream.at, self.stream.in_a_row) = (*message, self.all.head, 0);
         }
         self.stream.in_a_row += 1;
         if self.stream.in_a_row > SAVED && self.classes.iter().sum::<usize>() < SAVED as usize {
