@@ -88,6 +88,36 @@ pub(crate) fn futex_wait(word: *const AtomicU32, value: u32, private: i32, most:
     slept != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ETIMEDOUT)
 }
 
+/// How much later than asked for this thread may wake, while it sleeps by the clock: a timer that has time is served
+/// with one that the kernel has set for itself, and interrupts nobody.
+pub(crate) struct Slack {
+    /// Nanoseconds before; `None`: they have not changed.
+    before: Option<libc::c_ulong>,
+}
+
+impl Slack {
+    pub(crate) fn of(most: Duration) -> Slack {
+        if most.is_zero() {
+            return Slack { before: None };
+        }
+        // SAFETY: takes no pointers.
+        let before = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) };
+        Slack::set(most.as_nanos() as libc::c_ulong);
+        Slack { before: libc::c_ulong::try_from(before).ok() }
+    }
+
+    fn set(nanos: libc::c_ulong) {
+        // SAFETY: takes no pointers.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanos) };
+    }
+}
+
+impl Drop for Slack {
+    fn drop(&mut self) {
+        self.before.into_iter().for_each(Slack::set);
+    }
+}
+
 /// Wakes who sleeps on the word.
 pub(crate) fn futex_wake(word: *const AtomicU32, private: i32) {
     // SAFETY: FUTEX_WAKE reads nothing through the address.

@@ -26,18 +26,23 @@ const SIZE: usize = size_of::<Processors>();
 /// So many times in a row: an interrupt or a short job of the system's takes no longer.
 const OFTEN: u32 = 2;
 
-/// Lets others run; true if somebody wanted to. Whoever does so often is left alone, where that is possible.
+/// As [`let_others_run`]; true if somebody wanted to. Whoever does so often is left alone, where that is possible.
 pub(crate) fn make_way() -> bool {
     static SHARED: AtomicU32 = AtomicU32::new(0);
-    let begun = Instant::now();
-    std::thread::yield_now();
-    let shared = begun.elapsed() > ALONE;
+    let shared = let_others_run() > ALONE;
     let in_a_row = if shared { SHARED.load(Ordering::Relaxed) + 1 } else { 0 };
     SHARED.store(in_a_row % OFTEN, Ordering::Relaxed);
     if in_a_row == OFTEN {
         go_home();
     }
     shared
+}
+
+/// Lets others on this processor run; how long they did.
+pub(crate) fn let_others_run() -> Duration {
+    let begun = Instant::now();
+    std::thread::yield_now();
+    begun.elapsed()
 }
 
 #[cold]

@@ -19,6 +19,17 @@ const HAND_OVER: std::ops::Range<u32> = 10..40;
 /// The same for the first rank of a host: longer than others take to follow.
 const LEADER_HANDS_OVER: Duration = Duration::from_micros(80);
 
+/// For whom a driver could make way.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Others {
+    /// Nobody has an answer.
+    None,
+    /// Some have theirs, and it may have its own soon.
+    Answered,
+    /// It had answers in this turn, and now others have: its peer has changed its thread, and it follows at once.
+    Ahead,
+}
+
 /// How long there was nothing to do.
 pub(crate) struct Idle {
     /// It is the driver's: others only wait beside it.
@@ -40,9 +51,8 @@ impl Idle {
         self.since.is_some()
     }
 
-    /// Another fruitless look: true if there may be another one right now. `others`:
-    /// there are threads to make way for.
-    pub(crate) fn goes_on(&mut self, others: bool) -> bool {
+    /// Another fruitless look: true if there may be another one right now.
+    pub(crate) fn goes_on(&mut self, others: Others) -> bool {
         if gate::is_wanted() {
             std::thread::yield_now();
         }
@@ -64,9 +74,10 @@ impl Idle {
             std::thread::yield_now();
         }
         let most = match others {
-            true => self.hand_over,
-            false if is_scarce() => SCARCE_SPIN,
-            false => spin,
+            Others::Ahead if !leads() => Duration::ZERO,
+            Others::Ahead | Others::Answered => self.hand_over,
+            Others::None if is_scarce() => SCARCE_SPIN,
+            Others::None => spin,
         };
         now.duration_since(since) < most.min(spin)
     }

@@ -142,9 +142,7 @@ fn pass_the_turn() -> bool {
         SLEEPS_AT_ONCE.store(sleepy - 1, Ordering::Relaxed);
         return false;
     }
-    let begun = Instant::now();
-    std::thread::yield_now();
-    let is_long = begun.elapsed() > LONG_TURN;
+    let is_long = home::let_others_run() > LONG_TURN;
     if WAS_LONG.swap(is_long, Ordering::Relaxed) && is_long {
         SLEEPS_AT_ONCE.store(SLEEPY, Ordering::Relaxed);
     }

@@ -47,13 +47,13 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use collectives::UserCall;
 
-use crate::bed::{Bed, futex_wait, futex_wake};
+use crate::bed::{Bed, Slack, futex_wait, futex_wake};
 use crate::gate;
-use crate::idle::{Idle, leads};
+use crate::idle::{Idle, Others, leads};
 use crate::process::{self, Process, Progress};
 use crate::thread::{Thread, is_scarce};
 use crate::wait;
@@ -62,11 +62,15 @@ use crate::word::Word;
 /// How long a deputy sleeps: what a waiting thread loses at most when the driver
 /// has left MPI and does not come back.
 const SLICE: Duration = Duration::from_micros(200);
-/// The same when threads outnumber processors. Longer, for it interrupts who has the turn.
-const SCARCE_SLICE: Duration = Duration::from_millis(4);
-/// So many of these are a turn, if others are answered: some of what the kernel gives a thread. Those of
-/// the first rank of a host are one shorter, so that it changes and others follow.
-const TURN: u32 = 3;
+/// The same when threads outnumber processors: from the first to the second of these, whenever the kernel is
+/// awake anyway. A timer of its own would stop who has the turn for tens of microseconds, in a virtual machine.
+const SCARCE_SLICE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(4));
+/// How long a turn is, if others are answered: some of what the kernel gives a thread, in microseconds.
+const TURN: u32 = 12_000;
+/// The same for the first rank of a host: shorter, so that it changes and others follow.
+const LEADERS_TURN: u32 = 8_000;
+/// A turn that is longer by this can't be given away by who has it.
+const OVERDUE: u32 = 4_000;
 /// What a waiting thread's word says. Written under the gate alone.
 mod word {
     /// It runs, and will look under the gate before it sleeps.
@@ -101,6 +105,17 @@ enum Driver {
     Asleep(Word, Bed),
 }
 
+/// How far the driver has come in its turn.
+#[derive(Clone, Copy, PartialEq)]
+enum Turn {
+    /// It has not had an answer yet.
+    Begun,
+    /// It had the last answer.
+    Used,
+    /// It had answers, and now another has.
+    Passed,
+}
+
 /// All that wait. Lives in the gate's mutex.
 pub(crate) struct Waiters {
     waiting: Vec<Entry>,
@@ -110,6 +125,7 @@ pub(crate) struct Waiters {
     deputy: Option<Word>,
     /// Something has changed that only who has the turn was asked about.
     unasked: bool,
+    turn: Turn,
     /// Somebody is in the bed, perhaps roused already.
     in_bed: bool,
     /// To be woken when the gate is open.
@@ -121,8 +137,8 @@ unsafe impl Send for Waiters {}
 
 /// No driver is in MPI: a hint for threads that spin.
 static DRIVERLESS: AtomicBool = AtomicBool::new(true);
-/// How many times a deputy has found that the driver makes progress, in this turn.
-static TICKS: AtomicU32 = AtomicU32::new(0);
+/// For how many microseconds deputies have found that the driver makes progress, in this turn.
+static HELD: AtomicU32 = AtomicU32::new(0);
 
 /// Whom to wake.
 #[derive(Default)]
@@ -167,7 +183,7 @@ enum Next {
 /// What a driver's round came to.
 enum Round {
     Over(Next),
-    Idle { others: bool },
+    Idle(Others),
     Moved,
     User(Box<UserCall>),
 }
@@ -195,19 +211,14 @@ pub(crate) fn attend() {
     me.wait(&mut |_| false);
 }
 
-/// How far this turn is beyond its length; `None`: not over.
+/// How far this turn is beyond its length, in microseconds; `None`: not over.
 fn overtime() -> Option<u32> {
-    TICKS.load(Ordering::Relaxed).checked_sub(TURN - u32::from(leads()))
+    HELD.load(Ordering::Relaxed).checked_sub(if leads() { LEADERS_TURN } else { TURN })
 }
 
 /// Nobody who could give the turn away waits: its thread only tests, or always finds its answer at once.
 fn is_overdue() -> bool {
-    overtime().is_some_and(|slices| slices > 0)
-}
-
-/// How long a deputy sleeps now.
-fn slice() -> Duration {
-    if is_scarce() { SCARCE_SLICE } else { SLICE }
+    overtime().is_some_and(|beyond| beyond >= OVERDUE)
 }
 
 impl Waiters {
@@ -218,6 +229,7 @@ impl Waiters {
             driver: Driver::Outside(Thread::NONE),
             deputy: None,
             unasked: false,
+            turn: Turn::Begun,
             in_bed: false,
             calls: Calls { words: Vec::new(), next: None, bed: None },
         }
@@ -302,6 +314,9 @@ impl Waiters {
                 self.rouse(process);
             }
             self.driver = Driver::Outside(entry.thread);
+            self.turn = Turn::Used;
+        } else if self.turn == Turn::Used && matches!(self.driver, Driver::Polling(_)) {
+            self.turn = Turn::Passed;
         }
         let somebody_looks = self.deputy.is_some() && !matches!(self.driver, Driver::Asleep(..));
         let says = name.load(Ordering::Relaxed);
@@ -353,7 +368,8 @@ impl Waiters {
         name.store(word::ANSWERED, Ordering::Release);
         self.call_next(name, thread);
         self.driver = Driver::Outside(thread);
-        TICKS.store(0, Ordering::Relaxed);
+        self.turn = Turn::Begun;
+        HELD.store(0, Ordering::Relaxed);
     }
 
     /// Wakes it where the caller is about to leave.
@@ -466,7 +482,7 @@ impl Waiters {
             return Round::Over(self.hand_over(me, next));
         }
         match process.round() {
-            Progress::Idle => Round::Idle { others: !self.deferred.is_empty() },
+            Progress::Idle => Round::Idle(self.others()),
             Progress::Moved => {
                 self.settle_turn(me, process);
                 self.demoted(me).map_or(Round::Moved, Round::Over)
@@ -483,6 +499,14 @@ impl Waiters {
                 self.appoint();
                 Round::User(call)
             }
+        }
+    }
+
+    fn others(&self) -> Others {
+        match self.turn {
+            _ if self.deferred.is_empty() => Others::None,
+            Turn::Passed => Others::Ahead,
+            Turn::Begun | Turn::Used => Others::Answered,
         }
     }
 
@@ -556,7 +580,7 @@ impl Waiters {
         let is_time = timed_out && self.deputy == Some(me.word) && !matches!(self.driver, Driver::Asleep(..));
         let is_alone = is_time && process::rounds() == rounds;
         if is_alone || is_overdue() {
-            TICKS.store(0, Ordering::Relaxed);
+            HELD.store(0, Ordering::Relaxed);
             self.catch_up(process);
             self.let_all_go();
         }
@@ -631,8 +655,8 @@ impl Me {
                     gate::with(|p| p.resume(done));
                     return Next::Follow;
                 }
-                Round::Idle { others } if !self.attends && idle.goes_on(others) => {}
-                Round::Idle { .. } => {
+                Round::Idle(others) if !self.attends && idle.goes_on(others) => {}
+                Round::Idle(_) => {
                     match gate::with_waiters(|process, waiters| waiters.go_to_bed(self, process)) {
                         Err(next) => return next,
                         Ok(None) => std::thread::yield_now(),
@@ -674,13 +698,17 @@ impl Me {
     /// What the deputy does: sleeps as long as rounds are made. Counts the turn's length, and
     /// does not enter the gate for that, where it would be in the way.
     fn watch(&self, on: u32, mut rounds: u32) -> (bool, u32) {
+        let (least, most) = if is_scarce() { SCARCE_SLICE } else { (SLICE, SLICE) };
+        let _slack = Slack::of(most - least);
+        let mut looked = Instant::now();
         loop {
-            let timed_out = self.doze(on, slice());
+            let timed_out = self.doze(on, least);
             let before = std::mem::replace(&mut rounds, process::rounds());
             if !timed_out || before == rounds {
                 return (timed_out, before);
             }
-            TICKS.fetch_add(1, Ordering::Relaxed);
+            let last = std::mem::replace(&mut looked, Instant::now());
+            HELD.fetch_add((looked - last).as_micros() as u32, Ordering::Relaxed);
             if is_overdue() {
                 return (true, before);
             }
@@ -699,7 +727,7 @@ impl Me {
         let mut idle = Idle::new(false);
         while self.word.load(Ordering::Relaxed) == word::AWAKE
             && !DRIVERLESS.load(Ordering::Relaxed)
-            && idle.goes_on(false)
+            && idle.goes_on(Others::None)
         {}
     }
 }
