@@ -17,7 +17,8 @@ use crate::project::Project;
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 const LIMIT: Duration = Duration::from_secs(1800);
 /// Programs and how many ranks of them.
-const RUNS: [(&str, &str); 4] = [("threads", "1"), ("threads", "2"), ("threads_wait", "1"), ("threads_wait", "2")];
+const RUNS: [(&str, &str); 5] =
+    [("threads", "1"), ("threads", "2"), ("threads_wait", "1"), ("threads_wait", "2"), ("threads_held", "2")];
 
 /// Builds and runs; one skip where that can't be done.
 pub(super) fn test(project: &Project) -> Result<Tally> {
