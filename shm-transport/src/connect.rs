@@ -59,6 +59,9 @@ pub struct ShmTransport {
     pub(crate) access: Vec<Access>,
     /// This process takes part in membarrier.
     pub(crate) registered: bool,
+    /// A frame has left since one has come: what comes next may be its answer, and a frame that leaves
+    /// before that follows it in a stream.
+    pub(crate) awaits: bool,
     /// Bodies are read while they are written: the ranks have processors of their own.
     pub(crate) overlaps: bool,
     limits: Limits,
@@ -133,6 +136,7 @@ impl ShmTransport {
             blocked: Vec::new(),
             access: peers.iter().map(|_| Access::Untried).collect(),
             registered,
+            awaits: false,
             overlaps: settings.rare_sleeps,
             limits,
             peers,

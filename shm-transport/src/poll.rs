@@ -139,6 +139,9 @@ impl ShmTransport {
         while at < self.inbound.active {
             let inbound = &mut self.inbound.all[at];
             if !inbound.consumer.is_ready() {
+                if self.awaits && inbound.burst == 1 {
+                    inbound.consumer.expect();
+                }
                 inbound.burst = 1;
                 // The sender may wait for room in its pool, and nothing else comes.
                 if inbound.consumer.has_references() {
@@ -146,6 +149,7 @@ impl ShmTransport {
                 }
             } else {
                 moved = true;
+                self.awaits = false;
                 inbound.heard = self.inbound.polls;
                 self.inbound.heard = self.inbound.heard.wrapping_add(1);
                 if let Err(lost) = inbound.take(

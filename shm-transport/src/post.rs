@@ -75,6 +75,7 @@ impl ShmTransport {
         }
         let registered = self.registered;
         let Some(Some(outbound)) = self.outbound.get_mut(peer.0 as usize) else { return Err(unreachable_peer(peer)) };
+        outbound.producer.note_stream(std::mem::replace(&mut self.awaits, true));
         let past_cache = len >= PAST_CACHE && outbound.pace.best() == Way::Past;
         outbound.producer.publish(header, len, past_cache, fill);
         outbound.wake(registered);
@@ -93,7 +94,8 @@ impl ShmTransport {
             return Ok(Post::NoRoom);
         }
         self.map_pool();
-        let ShmTransport { pool: Some(Some(pool)), shuttles, segment, outbound, inbound, overlaps, .. } = self else {
+        let ShmTransport { pool: Some(Some(pool)), shuttles, segment, outbound, inbound, overlaps, awaits, .. } = self
+        else {
             return self.post_in_ring(peer, header, len, fill);
         };
         let mut shuttle = match outbound.get(peer.0 as usize) {
@@ -137,6 +139,7 @@ impl ShmTransport {
         // Who sends a stream as well, and is not done with its own, does not wait for this one.
         let is_awaited = !is_stream || !inbound.has_more_of(outbound.local);
         let grows = *overlaps && len >= ALWAYS_POOLED && is_awaited;
+        outbound.producer.note_stream(std::mem::replace(awaits, true));
         outbound.publish_elsewhere(header, place, (self.registered, grows), fill);
         Ok(Post::Sent)
     }

@@ -22,8 +22,9 @@
 //! the same rank in the communicator as in the job and whose context is below 2^32: what
 //! most messages are. With it up to 48 bytes of body share a line with their header, and
 //! of 16 bytes two messages do: a cache line that changes hands is what a message costs. A
-//! body of `ALIGNED` bytes and more has its lines for itself, so that both copies run on
-//! whole lines.
+//! frame of more than half a line ends with one, so that the next spans as few lines as it can and
+//! its sender writes none that the receiver still reads. A body of `ALIGNED` bytes and more has its
+//! lines for itself, so that both copies run on whole lines.
 //!
 //! Positions count grains and never wrap; the low bits are the place in the ring,
 //! the high bits count laps. Each lap begins at line 2 and may end early, at
@@ -70,10 +71,13 @@ use fabric::Count;
 use fabric::memory::streams_are_done;
 use fabric::{Header, Kind, Slot};
 
-use crate::sync::{AtomicU64, Ordering};
+pub(crate) use self::memory::Claim;
+pub use self::memory::Memory;
+use crate::sync::Ordering;
 
 #[cfg(loom)]
 mod loom_tests;
+mod memory;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
@@ -112,17 +116,22 @@ const GATHER: u64 = 16 * GRAINS;
 #[inline]
 const fn layout(position: u64, prefix: usize, body: usize) -> (usize, u64) {
     if body < ALIGNED {
-        return (prefix, ((prefix + body).div_ceil(GRAIN)) as u64);
+        let grains = ((prefix + body).div_ceil(GRAIN)) as u64;
+        let end = position + grains;
+        return (prefix, if grains > GRAINS / 2 { end.next_multiple_of(GRAINS) - position } else { grains });
     }
     let place = (position % GRAINS) as usize * GRAIN;
     let at = (place + prefix).next_multiple_of(LINE) - place;
     (at, ((at + body.next_multiple_of(LINE)) / GRAIN) as u64)
 }
 
-/// Grains that a frame with `body` bytes of body takes at most. Shorter bodies than
-/// `ALIGNED` behind a whole header take just as many.
+/// Grains that a frame with `body` bytes of body takes at most.
 #[inline]
 pub const fn room(body: usize) -> u64 {
+    if body < ALIGNED {
+        // From one place in the line on it just goes beyond the end of one.
+        return (PREFIX + body).div_ceil(GRAIN) as u64 + GRAINS - 1;
+    }
     // From here on the header just misses the end of the line.
     layout(GRAINS - 2, PREFIX, body).1
 }
@@ -146,131 +155,6 @@ pub enum Room {
     Lengthen(u64),
 }
 
-/// Where a ring lies: a power of two of grains, zero at the start.
-#[derive(Clone, Debug)]
-pub struct Memory {
-    base: *mut u8,
-    grains: u64,
-    #[cfg(loom)]
-    model: loom_tests::Model,
-}
-
-impl Memory {
-    /// # Safety
-    /// `base` is aligned to a line and valid for `lines` lines for the life of the
-    /// process. All of it was zero when the ring was first used, and only one
-    /// producer and one consumer ever use it.
-    #[cfg(not(loom))]
-    pub unsafe fn new(base: *mut u8, lines: u64) -> Memory {
-        assert!(lines.is_power_of_two() && lines >= 8);
-        Memory { base, grains: lines * GRAINS }
-    }
-
-    /// The place of a position.
-    #[inline]
-    fn place(&self, position: u64) -> u64 {
-        position & (self.grains - 1)
-    }
-
-    /// Where the lap of a position begins, as a position.
-    #[inline]
-    fn lap(&self, position: u64) -> u64 {
-        position & !(self.grains - 1)
-    }
-
-    #[inline]
-    fn at(&self, position: u64) -> *mut u8 {
-        // SAFETY: masked, so inside the ring.
-        unsafe { self.base.add(self.place(position) as usize * GRAIN) }
-    }
-
-    #[cfg(not(loom))]
-    #[inline]
-    fn word(&self, position: u64) -> &AtomicU64 {
-        // SAFETY: inside the ring, aligned to a grain. A grain's first eight bytes
-        // are accessed as anything but an atomic only by the producer, inside a
-        // frame that the consumer has not seen or has given back, and by the
-        // consumer, inside a frame that it has not given back: each ordered
-        // against the other's atomic accesses by the words and the head.
-        unsafe { &*self.at(position).cast::<AtomicU64>() }
-    }
-
-    #[cfg(loom)]
-    fn word(&self, position: u64) -> &AtomicU64 {
-        self.model.word(self.place(position))
-    }
-
-    /// Position of the consumer less `FIRST`, as it said last.
-    #[inline]
-    fn head(&self) -> &AtomicU64 {
-        self.word(0)
-    }
-
-    /// What the consumer says about the bodies that it reads; see `pool`.
-    #[cfg(not(loom))]
-    #[inline]
-    fn says(&self) -> &AtomicU64 {
-        // SAFETY: the second word of the head's line, which only ever is an atomic.
-        unsafe { &*self.at(0).cast::<AtomicU64>().add(1) }
-    }
-
-    /// Bytes written of bodies that are read at the same time; see `fabric::growing`.
-    #[cfg(not(loom))]
-    #[inline]
-    fn written(&self) -> &'static std::sync::atomic::AtomicU32 {
-        // SAFETY: the second word of that line, which only ever is an atomic, and is mapped
-        // for the life of the process.
-        unsafe { &*self.at(GRAINS).cast::<std::sync::atomic::AtomicU32>().add(2) }
-    }
-
-    /// Not 0: somebody has the claim.
-    fn claim(&self) -> &AtomicU64 {
-        self.word(GRAINS + 1)
-    }
-
-    /// Not 0: the producer waits for room.
-    #[inline]
-    fn wanted(&self) -> &AtomicU64 {
-        self.word(GRAINS)
-    }
-
-    /// Asks for the line of `position`, soon to be written: the consumer has read it,
-    /// so it takes as long to own as a message takes to cross.
-    #[inline(always)]
-    fn will_write(&self, position: u64) {
-        #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
-        // SAFETY: a hint, which changes nothing, and inside the ring all the same.
-        unsafe {
-            std::arch::asm!("prefetchw [{}]", in(reg) self.at(position), options(nostack, preserves_flags, readonly))
-        };
-        #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
-        let _ = position;
-    }
-}
-
-/// The right to move what is left of the producer's large messages. With it the consumer knows that
-/// none of them is complete of which it has seen no last piece: their senders' memory is as it was.
-#[derive(Debug)]
-pub(crate) struct Claim(Memory);
-
-impl Claim {
-    /// `None`: the other side has it.
-    fn of(memory: &Memory) -> Result<Option<Claim>, Broken> {
-        // Acquire: what was published with it is seen, and read memory was read.
-        match memory.claim().compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed) {
-            Ok(_) => Ok(Some(Claim(memory.clone()))),
-            Err(1) => Ok(None),
-            Err(value) => Err(Broken { what: "the claim", value }),
-        }
-    }
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        self.0.claim().store(0, Ordering::Release);
-    }
-}
-
 /// The sending side.
 #[derive(Debug)]
 pub struct Producer {
@@ -288,6 +172,8 @@ pub struct Producer {
     cleared: u64,
     /// Lines up to here were asked for.
     asked: u64,
+    /// Frames follow one another, as far as the transport knows.
+    streams: bool,
     /// The consumer's position as last seen.
     consumed: u64,
     /// Grains of a lap, `FIRST` included. No frame reaches the last one, so that
@@ -324,6 +210,7 @@ impl Producer {
             limit: end,
             cleared,
             asked: start,
+            streams: true,
             consumed: start,
             end,
             is_new: false,
@@ -339,7 +226,7 @@ impl Producer {
     /// cut short.
     pub const fn max_body(lines: u64) -> usize {
         let quarter = lines as usize / 4 * LINE;
-        if quarter < ALIGNED + 2 * LINE { quarter - PREFIX } else { quarter - 2 * LINE }
+        if quarter < ALIGNED + 2 * LINE { quarter - PREFIX - (LINE - GRAIN) } else { quarter - 2 * LINE }
     }
 
     /// True when a frame of so many grains may be published now.
@@ -506,6 +393,12 @@ impl Producer {
         });
     }
 
+    /// Whether the next frames follow one another, rather than each the answer to the last.
+    #[inline(always)]
+    pub(crate) fn note_stream(&mut self, streams: bool) {
+        self.streams = streams;
+    }
+
     /// Publishes a frame whose body is elsewhere, where `reference` says.
     #[inline]
     pub fn publish_reference(&mut self, header: &Header, reference: &[u8]) {
@@ -562,7 +455,9 @@ impl Producer {
         if body >= ALIGNED && next + needed >= self.limit {
             self.begin_lap(needed);
         }
-        self.ask_ahead();
+        if body >= ALIGNED || self.streams {
+            self.ask_ahead();
+        }
     }
 
     /// Begins the next lap now, if it is free, when the rest of this one is too short for a
@@ -582,7 +477,8 @@ impl Producer {
         }
     }
 
-    /// Asks for the lines of the next frames, each once.
+    /// Asks for the lines of the next frames, each once. Not between a question and its answer: the reader
+    /// asks for them meanwhile ([`Consumer::expect`]), and would have to once more.
     #[inline(always)]
     fn ask_ahead(&mut self) {
         let until = (self.position + AHEAD).min(self.limit);
@@ -626,6 +522,8 @@ pub struct Consumer {
     position: u64,
     /// The one behind it, once [`Consumer::front`] has looked.
     next: u64,
+    /// Grains of the last frame.
+    last: u64,
     /// What `head` says.
     returned: u64,
     /// Grains to gather before they are given back.
@@ -641,7 +539,7 @@ impl Consumer {
     /// The only consumer of that ring; `from` is the producer's rank in the job.
     pub fn new(memory: Memory, from: u32) -> Consumer {
         let gather = GATHER.min(memory.grains / 8);
-        Consumer { memory, from, position: FIRST, next: FIRST, returned: FIRST, gather, referred: 0 }
+        Consumer { memory, from, position: FIRST, next: FIRST, last: 0, returned: FIRST, gather, referred: 0 }
     }
 
     /// True when a frame waits.
@@ -703,7 +601,21 @@ impl Consumer {
     /// Goes past the frame that [`Consumer::front`] has shown.
     #[inline(always)]
     pub fn advance(&mut self) {
+        self.last = self.next - self.position;
         self.position = self.next;
+    }
+
+    /// Asks for the lines behind the first of a frame like the last, between two looks for it. They then come
+    /// together with the first, instead of after it. Those of a long body would come before it is written.
+    #[inline(always)]
+    pub(crate) fn expect(&self) {
+        if self.last < (ALIGNED / GRAIN) as u64 {
+            let mut line = GRAINS;
+            while line < self.last {
+                self.memory.will_read(self.position + line);
+                line += GRAINS;
+            }
+        }
     }
 
     /// Hands the next frame to `take` and goes past it; `None` if there is no frame.

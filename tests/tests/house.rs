@@ -50,6 +50,7 @@ const UNSAFE: &[&str] = &[
     "shm-transport/src/arena.rs",
     "shm-transport/src/pool.rs",
     "shm-transport/src/ring.rs",
+    "shm-transport/src/ring/memory.rs",
     "shm-transport/src/segment.rs",
     "shm-transport/src/shuttle.rs",
     "shm-transport/src/single_copy/",

@@ -150,13 +150,13 @@ mod under_miri {
         while push(&mut producer, sent, 0).unwrap() {
             sent += 1;
         }
-        let grains = |tag| layout(0, if tag % 3 == 0 { PREFIX } else { SHORT_PREFIX }, 0).1;
-        let used = (0..sent).map(grains).sum::<u64>();
-        assert!(used + room(0) + 1 > 8 * GRAINS - FIRST && used < 8 * GRAINS - FIRST);
+        let after = |at, tag| at + layout(at, if tag % 3 == 0 { PREFIX } else { SHORT_PREFIX }, 0).1;
+        let end = (0..sent).fold(FIRST, after);
+        assert!(end + room(0) + 1 > 8 * GRAINS && end < 8 * GRAINS);
         assert!(producer.is_waiting() && !producer.has_found_room());
         producer.say_wanted();
         assert!(consumer.is_wanted());
-        for _ in 0..2 {
+        for _ in 0..4 {
             consumer.pop(|_, _, _| ()).unwrap().unwrap();
         }
         assert!(!producer.has_found_room(), "nothing was given back");
@@ -164,7 +164,7 @@ mod under_miri {
         assert!(producer.has_found_room() && !producer.is_waiting());
         assert!(!consumer.is_wanted());
         assert!(push(&mut producer, sent, 0).unwrap());
-        assert_eq!(memory.head().load(Ordering::Relaxed), grains(0) + grains(1));
+        assert_eq!(memory.head().load(Ordering::Relaxed), (0..4).fold(FIRST, after) - FIRST);
     }
 
     #[test]
@@ -294,8 +294,24 @@ mod under_miri {
 #[test]
 fn two_small_messages_share_a_line() {
     let short = |body| layout(0, SHORT_PREFIX, body).1;
-    assert_eq!([0, 16, 17, 48, 49, 64].map(short), [1, 2, 3, 4, 5, 5]);
-    assert_eq!([0, 8, 9, 24, 25].map(room), [3, 3, 4, 4, 5]);
+    assert_eq!([0, 16, 17, 48, 49, 64].map(short), [1, 2, 4, 4, 8, 8]);
+    assert_eq!([0, 8, 9, 24, 25].map(room), [6, 6, 7, 7, 8]);
+}
+
+#[test]
+fn a_frame_of_more_than_half_a_line_ends_with_one() {
+    for position in 0..2 * GRAINS {
+        for (prefix, body) in
+            [SHORT_PREFIX, PREFIX].into_iter().flat_map(|prefix| (17..512).map(move |body| (prefix, body)))
+        {
+            let (at, grains) = layout(position, prefix, body);
+            assert!(at == prefix && (position + grains).is_multiple_of(GRAINS), "{position} {prefix} {body}");
+            assert!(
+                (prefix + body).div_ceil(GRAIN) as u64 <= grains && grains <= room(body),
+                "{position} {prefix} {body}"
+            );
+        }
+    }
 }
 
 #[test]
