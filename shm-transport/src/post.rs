@@ -126,7 +126,7 @@ impl ShmTransport {
                 if pace.is_curious() {
                     pace.hear(producer.reader_says());
                 }
-                let until = producer.position() + ring::room(Reference::SIZE);
+                let until = producer.behind_reference(Reference::SIZE);
                 pool.take(start, len, (peer, until), pace)
             }
             (None, pool::Room::After(position)) => {

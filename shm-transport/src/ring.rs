@@ -307,10 +307,10 @@ impl Producer {
         self.update_limit();
     }
 
-    /// Where the next frame begins.
+    /// Where the consumer is when it has read the next frame, if that is a reference of so many bytes.
     #[cfg(not(loom))]
-    pub(crate) fn position(&self) -> u64 {
-        self.position
+    pub(crate) fn behind_reference(&self, bytes: usize) -> u64 {
+        self.position + layout(self.position, PREFIX, bytes).1
     }
 
     /// True when the consumer has read all frames up to that position.

@@ -299,6 +299,22 @@ fn two_small_messages_share_a_line() {
 }
 
 #[test]
+fn a_reference_ends_where_it_was_said_to_wherever_it_begins() {
+    // Who waits for the room of a body waits for the consumer to be just there: nothing may come behind it.
+    let mut heap = Heap::new(64);
+    let (mut producer, mut consumer, _memory) = heap.ring(64);
+    for (count, len) in (0..8).flat_map(|count| (0..40).map(move |len| (count, len))) {
+        (0..count).for_each(|tag| assert!(push(&mut producer, tag, len).unwrap()));
+        assert!(matches!(producer.look_for_room(room(24), true), Ok(Room::Found)));
+        let behind = producer.behind_reference(24);
+        producer.publish_reference(&header(0, 0), &[0; 24]);
+        while consumer.pop(|_, _, _| ()).unwrap().is_some() {}
+        consumer.give_back();
+        assert!(producer.has_passed(behind) && producer.position == behind);
+    }
+}
+
+#[test]
 fn a_frame_of_more_than_half_a_line_ends_with_one() {
     for position in 0..2 * GRAINS {
         for (prefix, body) in
