@@ -101,14 +101,14 @@ impl Slack {
             return Slack { before: None };
         }
         // SAFETY: takes no pointers.
-        let before = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) };
+        let before = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK, 0, 0, 0, 0) };
         Slack::set(most.as_nanos() as libc::c_ulong);
         Slack { before: libc::c_ulong::try_from(before).ok() }
     }
 
     fn set(nanos: libc::c_ulong) {
         // SAFETY: takes no pointers.
-        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanos) };
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanos, 0, 0, 0) };
     }
 }
 
