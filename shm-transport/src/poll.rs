@@ -102,15 +102,19 @@ impl Rings {
         self.all.swap_remove(self.active);
     }
 
+    fn of(&self, local: u32) -> Option<&Inbound> {
+        self.all.iter().find(|inbound| inbound.local == local)
+    }
+
     /// The right to read what that local rank has not sent yet, if all that it has sent was taken.
     pub(crate) fn claim(&self, local: u32) -> Option<Claim> {
-        self.all.iter().find(|inbound| inbound.local == local)?.consumer.claim()
+        self.of(local)?.consumer.claim()
     }
 
     /// Whether that local rank has sent something that nobody has taken yet. To look costs a line that it will
     /// want back.
     pub(crate) fn has_more_of(&self, local: u32) -> bool {
-        self.all.iter().any(|inbound| inbound.local == local && inbound.consumer.is_ready())
+        self.of(local).is_some_and(|inbound| inbound.consumer.is_ready())
     }
 
     /// How often frames were found; wraps.

@@ -2,8 +2,9 @@
 //!
 //! A library's number is the median of its rounds. The ratio to a peer is the
 //! median of the ratios within each round, in which both ran side by side. Where
-//! the machine had two states, each has rows of its own. Rows are sorted by how far they are from what is promised, the worst first; a row
-//! without a promise by how far we are behind the best peer.
+//! the machine had two states, each has rows of its own. Rows are sorted by how
+//! far they are from what is promised, the worst first; a row without a promise
+//! by how far we are behind the best peer.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
