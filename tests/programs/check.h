@@ -105,9 +105,15 @@ static inline void fill(void *buffer, size_t bytes, uint64_t seed)
 static inline void check_filled(const char *file, int line, const void *buffer, size_t bytes, uint64_t seed)
 {
     const unsigned char *from = (const unsigned char *)buffer;
+    size_t first = 0, last = 0, wrong = 0;
     for (size_t i = 0; i < bytes; i++)
-        if (from[i] != pattern(seed, i))
-            fail_at(file, line, "byte %zu of %zu is %d, not %d", i, bytes, from[i], pattern(seed, i));
+        if (from[i] != pattern(seed, i)) {
+            first = wrong++ ? first : i;
+            last = i;
+        }
+    if (wrong)
+        fail_at(file, line, "byte %zu of %zu is %d, not %d: the first of %zu that are wrong, the last is %zu", first,
+                bytes, from[first], pattern(seed, first), wrong, last);
 }
 
 #define CHECK_FILLED(buffer, bytes, seed) check_filled(__FILE__, __LINE__, buffer, bytes, seed)

@@ -5,12 +5,16 @@
 //! pair completes its requests in order. When a connection breaks, what is missing of
 //! reads and writes is asked for again, which does no harm while nobody was told that it
 //! was over. An atomic that was posted may have been done or not: it fails.
+//!
+//! The last piece that a connection has completed before it breaks is in doubt, and asked for again too: `rdma_rxe`
+//! (Linux 6.1) completes a request with success when the answer to it is out of place, and only then lets the queue
+//! pair fail. So an emulated device is asked for the state of the queue pair before a transfer is called done.
 
 use fabric::{Lost, Memory, OneSided, Peer, Region, Rights, Transfer};
 
 use crate::connect::VerbsTransport;
 use crate::ibv::layout::{ATOMIC_NONE, access};
-use crate::ibv::{Destination, Sge};
+use crate::ibv::{Destination, Qp, Sge};
 use crate::pair::{AT_ONCE, Pair, Signal, Work};
 
 /// Bytes of one request that reads: the peer's device answers one after the other, and with several
@@ -72,7 +76,7 @@ impl VerbsTransport {
         };
         let Ok(mr) = self.registrations.hold(ours, access) else { return Ok(Transfer::Refused) };
         let (addr, rkey) = (region.addr.wrapping_add(from), region.keys[0]);
-        self.pairs[at].works.push_back(Work { token, addr, rkey, what, mr, asked: 0, finished: 0 });
+        self.pairs[at].works.push_back(Work { token, addr, rkey, what, mr, asked: 0, finished: 0, doubted: 0 });
         match self.pairs[at].is_ready() {
             true => self.work_on(at),
             false => self.want(at),
@@ -110,12 +114,20 @@ impl VerbsTransport {
     /// The oldest piece that was asked for is done.
     pub(crate) fn piece_finished(&mut self, at: usize, len: usize) {
         let pair = &mut self.pairs[at];
-        (pair.breaks, pair.broke_at) = (0, None);
         let Some(work) = pair.works.front_mut() else { return };
         pair.pieces -= 1;
         pair.answers -= usize::from(!matches!(work.what, OneSided::Put(_)));
         work.finished += len;
-        if work.finished == work.what.memory().len() {
+        let before = std::mem::replace(&mut work.doubted, len);
+        let is_over = work.finished == work.what.memory().len();
+        // Nobody takes back what the user was told.
+        if is_over && self.port.is_emulated && !pair.qp.as_ref().is_some_and(Qp::is_ready_to_send) {
+            return self.break_pair(at, "a request that it completed has failed");
+        }
+        if is_over || before > 0 {
+            (pair.breaks, pair.broke_at) = (0, None);
+        }
+        if is_over {
             let finished = pair.works.pop_front();
             self.outcomes.extend(finished.map(|work| (work.token, Ok(()))));
         }
@@ -139,6 +151,12 @@ impl VerbsTransport {
 }
 
 impl Work {
+    /// Its connection is gone: what is missing, or in doubt, is asked for again.
+    pub(crate) fn start_over(&mut self) {
+        self.finished -= std::mem::take(&mut self.doubted);
+        self.asked = self.finished;
+    }
+
     /// The next request of it, over `len` bytes.
     fn piece(&self, len: usize) -> (Sge, Destination) {
         let offset = self.asked as u64;

@@ -61,6 +61,8 @@ pub(crate) struct Work {
     pub(crate) asked: usize,
     /// Bytes that are where they belong.
     pub(crate) finished: usize,
+    /// Of these, those of the piece that this connection has completed last: in doubt until the next one or the end.
+    pub(crate) doubted: usize,
 }
 
 /// A peer that was talked to.
@@ -228,7 +230,7 @@ impl Pair {
         (self.window, self.used, self.silent) = (0, 0, 0);
         (self.pieces, self.answers) = (0, 0);
         self.asked_for_credit = false;
-        self.works.iter_mut().for_each(|work| work.asked = work.finished);
+        self.works.iter_mut().for_each(Work::start_over);
         self.qp.take()
     }
 }

@@ -81,6 +81,7 @@ functions! {
     destroy_srq = c"ibv_destroy_srq": fn(*mut Srq) -> c_int;
     create_qp = c"ibv_create_qp": fn(*mut Pd, *mut QpInitAttr) -> *mut Qp;
     modify_qp = c"ibv_modify_qp": fn(*mut Qp, *mut QpAttr, c_int) -> c_int;
+    query_qp = c"ibv_query_qp": fn(*mut Qp, *mut QpAttr, c_int, *mut QpInitAttr) -> c_int;
     destroy_qp = c"ibv_destroy_qp": fn(*mut Qp) -> c_int;
     create_ah = c"ibv_create_ah": fn(*mut Pd, *mut AhAttr) -> *mut Ah;
     destroy_ah = c"ibv_destroy_ah": fn(*mut Ah) -> c_int;

@@ -8,6 +8,7 @@
 
 use std::ffi::c_int;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use super::context::Context;
 use super::layout::{
     self, Datagram, PollCq, PostRecv, PostSend, PostSrqRecv, QpAttr, QpCap, QpInitAttr, Rdma, RecvWr, ReqNotifyCq,
-    SendWr, Sge, SrqAttr, SrqInitAttr, Target, Wc, opcode, qp_type,
+    SendWr, Sge, SrqAttr, SrqInitAttr, Target, Wc, opcode, qp_mask, qp_state, qp_type,
 };
 use super::protection::{Ah, Pd};
 use super::{check, non_null, set_non_blocking};
@@ -284,6 +285,16 @@ impl Qp {
     pub fn modify(&self, mut attr: QpAttr, mask: c_int) -> io::Result<()> {
         // SAFETY: a queue pair and attributes of ours.
         check(unsafe { (self.pd.context.library.modify_qp)(self.raw.as_ptr(), &mut attr, mask) })
+    }
+
+    /// Asks the device whether the queue pair still carries requests out.
+    pub fn is_ready_to_send(&self) -> bool {
+        let (mut attr, mut made_with) = (QpAttr::default(), MaybeUninit::<QpInitAttr>::zeroed());
+        // SAFETY: a queue pair and room of ours for both answers, of which the second is not read.
+        let asked = unsafe {
+            (self.pd.context.library.query_qp)(self.raw.as_ptr(), &mut attr, qp_mask::STATE, made_with.as_mut_ptr())
+        };
+        asked == 0 && attr.qp_state == qp_state::RTS
     }
 
     /// Posts one request. With the inline flag `memory.addr` must be readable for

@@ -81,7 +81,7 @@ struct Sent {
 }
 
 /// The boots. Each takes half a minute, the first some minutes.
-pub(super) fn boots() -> [Boot; 6] {
+pub(super) fn boots() -> [Boot; 7] {
     let two = || Machines::guests(2);
     let boot = |name, machines, jobs| Boot { name, machines, jobs, faults: false };
     let faulty = |name, machines, jobs| Boot { name, machines, jobs, faults: true };
@@ -94,6 +94,10 @@ pub(super) fn boots() -> [Boot; 6] {
         faulty("MPI over two guests: 5 % overtake", two().reordering("5%"), |project, options| {
             let jobs = core(project, options, "")?;
             Ok(jobs.into_iter().map(|job| job.with("ring_after=0", |_| true)).collect())
+        }),
+        // The kernel's driver then completes reads with success that have failed.
+        faulty("MPI over two guests: queues of 30 packets", two().reordering("5%").queueing(30), |project, options| {
+            Ok(core(project, options, "")?.into_iter().filter(|job| job.name == "order").collect())
         }),
         boot("MPI over two guests: a cable out", two(), stream),
     ]

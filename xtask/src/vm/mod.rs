@@ -99,6 +99,9 @@ pub(crate) struct Machines {
     /// Send so many packets twice.
     #[arg(long, value_parser = percent)]
     duplicate: Option<String>,
+    /// Let so many packets of each device wait, and refuse to take more.
+    #[arg(long)]
+    queue: Option<u32>,
 }
 
 /// What `vm run` can be told.
@@ -148,7 +151,7 @@ pub(crate) struct Plan {
 impl Machines {
     /// Two guests with one device each.
     pub(crate) fn guests(guests: u32) -> Machines {
-        let (loss, delay, reorder, duplicate) = (None, None, None, None);
+        let (loss, delay, reorder, duplicate, queue) = (None, None, None, None, None);
         Machines {
             guests,
             pair: false,
@@ -160,6 +163,7 @@ impl Machines {
             delay,
             reorder,
             duplicate,
+            queue,
         }
     }
 
@@ -176,6 +180,11 @@ impl Machines {
     /// So many of their packets overtake others.
     pub(crate) fn reordering(self, reorder: &str) -> Machines {
         Machines { reorder: Some(reorder.to_owned()), ..self }
+    }
+
+    /// Their devices take so many packets before the first has left.
+    pub(crate) fn queueing(self, packets: u32) -> Machines {
+        Machines { queue: Some(packets), ..self }
     }
 
     /// How many machines to boot.
@@ -195,8 +204,14 @@ impl Machines {
     /// The words of `tc qdisc add ... netem`, empty for a network without faults.
     fn netem(&self) -> String {
         let delay = self.delay.clone().or(self.reorder.as_ref().map(|_| "1ms".into()));
-        let words =
-            [("delay", &delay), ("loss", &self.loss), ("reorder", &self.reorder), ("duplicate", &self.duplicate)];
+        let queue = self.queue.map(|packets| packets.to_string());
+        let words = [
+            ("delay", &delay),
+            ("loss", &self.loss),
+            ("reorder", &self.reorder),
+            ("duplicate", &self.duplicate),
+            ("limit", &queue),
+        ];
         let words = words.iter().filter_map(|(word, value)| Some(format!("{word} {}", value.as_ref()?)));
         words.collect::<Vec<_>>().join(" ")
     }
@@ -270,6 +285,7 @@ mod tests {
         assert_eq!(machines.netem(), "loss 1%");
         machines.reorder = Some(percent("5").unwrap());
         assert_eq!(machines.netem(), "delay 1ms loss 1% reorder 5%");
+        assert_eq!(Machines::guests(2).queueing(30).netem(), "limit 30");
         assert_eq!(Machines::guests(2).netem(), "");
     }
 
