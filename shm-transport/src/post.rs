@@ -157,7 +157,7 @@ impl ShmTransport {
     /// to consume first.
     #[cold]
     fn make_room(&mut self, peer: Peer, needed: u64) -> Result<bool, Lost> {
-        assert!(needed <= self.segment.grains() / 4, "a frame larger than Limits::frame");
+        assert!(needed <= self.segment.grains() * 3 / 8, "a frame larger than Limits::frame");
         self.ring_to(peer)?;
         let Some(Some(outbound)) = self.outbound.get_mut(peer.0 as usize) else { return Err(unreachable_peer(peer)) };
         loop {

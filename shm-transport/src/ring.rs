@@ -220,13 +220,12 @@ impl Producer {
         }
     }
 
-    /// The largest body that a ring of so many lines carries. A frame of a
-    /// quarter of the lines always finds room once all before it is consumed,
-    /// although the consumer keeps back up to a quarter and a lap may have to be
-    /// cut short.
+    /// The largest body that a ring of so many lines carries. A frame of three
+    /// eighths of the lines but one always finds room once all before it is consumed, although
+    /// the consumer keeps back up to a quarter and a lap may have to be cut short by as much.
     pub const fn max_body(lines: u64) -> usize {
-        let quarter = lines as usize / 4 * LINE;
-        if quarter < ALIGNED + 2 * LINE { quarter - PREFIX - (LINE - GRAIN) } else { quarter - 2 * LINE }
+        let most = (lines as usize * 3 / 8 - 1) * LINE;
+        if most < ALIGNED + 2 * LINE { most - PREFIX - (LINE - GRAIN) } else { most - 2 * LINE }
     }
 
     /// True when a frame of so many grains may be published now.

@@ -258,7 +258,7 @@ macro_rules! knobs {
 }
 
 knobs! {
-    SHM_EAGER_MAX: Bytes = Row::bytes("shm.eager_max", 128 * K, 64..=256 * K,
+    SHM_EAGER_MAX: Bytes = Row::bytes("shm.eager_max", 256 * K, 64..=256 * K,
         "largest message that is copied through the ring without asking the receiver first");
     SHM_RING_BYTES: Bytes = Row::power("shm.ring_bytes", M, 16 * K..=16 * M,
         "size of the ring between two processes of a node, from one to the other");

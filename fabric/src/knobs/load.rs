@@ -245,7 +245,7 @@ mod tests {
         ];
         let environment = variables(&[("VERBENA_SHM_EAGER_MAX", "5K"), ("PATH", "/bin"), ("VERBENA_RANK", "3")]);
         let steps = [
-            (0, false, false, 128 << 10),
+            (0, false, false, 256 << 10),
             (1, false, false, 1024),
             (2, false, false, 2048),
             (3, false, false, 4096),

@@ -211,7 +211,7 @@ mod tests {
             assert_eq!(knob.kind.parse(&value), Ok(knob.default), "{}", knob.name);
             assert_eq!(origin, &Origin::Default);
         }
-        assert_eq!(knobs.bytes(knob::SHM_EAGER_MAX), 128 << 10);
+        assert_eq!(knobs.bytes(knob::SHM_EAGER_MAX), 256 << 10);
         assert_eq!(knobs.count(knob::COLL_WINDOW), 32);
         assert_eq!(knobs.duration(knob::WAIT_SPIN), None);
         assert_eq!(knobs.choice(knob::SHM_SINGLE_COPY), SingleCopy::Auto);

@@ -346,10 +346,10 @@ fn a_larger_body_has_its_lines_for_itself() {
 }
 
 #[test]
-fn the_largest_body_takes_a_quarter() {
+fn the_largest_body_takes_three_eighths() {
     for lines in [8, 16, 32, 64, 256, 4096] {
-        let most = Producer::max_body(lines);
-        assert!(room(most) <= lines / 4 * GRAINS && room(most + 2 * LINE) > lines / 4 * GRAINS, "{lines}");
+        let (most, grains) = (Producer::max_body(lines), (lines * 3 / 8 - 1) * GRAINS);
+        assert!(room(most) <= grains && room(most + 2 * LINE) > grains, "{lines}");
     }
     assert!((0..5000).all(|body| room(body) <= room(body + 1)));
 }
