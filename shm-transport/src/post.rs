@@ -10,6 +10,8 @@ use crate::ring::{self, Room};
 const POOLED: usize = 1024;
 /// Bodies from this size on always do.
 const ALWAYS_POOLED: usize = 2048;
+/// Bodies from this size on go in a block that goes to and fro, if there is one and they may be answers, bytes.
+const ANSWERED: usize = 768;
 /// Frames in a row, with nothing heard in between, that make a stream.
 const STREAM: u32 = 3;
 /// Bodies from this size on may be written past the cache, bytes.
@@ -26,9 +28,9 @@ impl ShmTransport {
         len: usize,
         fill: impl FnOnce(&mut Slot),
     ) -> Result<Post, Lost> {
-        if len >= POOLED {
-            let is_stream = self.is_stream(peer);
-            if is_stream || len >= ALWAYS_POOLED {
+        if len >= ANSWERED {
+            let is_stream = len >= POOLED && self.is_stream(peer);
+            if is_stream || len >= ALWAYS_POOLED || !self.awaits {
                 return self.post_pooled(peer, header, (len, is_stream), fill);
             }
         }
@@ -99,7 +101,7 @@ impl ShmTransport {
             return self.post_in_ring(peer, header, len, fill);
         };
         let mut shuttle = match outbound.get(peer.0 as usize) {
-            Some(Some(outbound)) if len >= ALWAYS_POOLED => {
+            Some(Some(outbound)) if len >= ALWAYS_POOLED || !*awaits => {
                 let of = |is_own: bool| if is_own { segment.me() } else { outbound.local };
                 let take = |is_own, part| segment.allocate_pool(of(is_own), part);
                 shuttles.take(outbound.local, len, pool.mapping(), take)
@@ -108,6 +110,8 @@ impl ShmTransport {
         };
         let room = match shuttle {
             Some(_) => pool::Room::None,
+            // An answer that finds no block.
+            None if len < ALWAYS_POOLED && !is_stream => pool::Room::None,
             None => pool.room(
                 peer,
                 len,

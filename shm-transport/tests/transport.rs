@@ -178,6 +178,37 @@ fn an_answer_goes_back_in_the_block_that_the_question_came_in() {
     assert!(taken() > begun + at_once, "what is not answered went through the pool");
 }
 
+#[test]
+fn an_answer_of_a_kilobyte_has_a_block_and_what_follows_it_has_none() {
+    let file = Segment::file().unwrap();
+    let taken = || rustix::fs::fstat(&file).unwrap().st_blocks as u64 * 512;
+    let [mut first, mut second] = [0, 1].map(|me| join(&file, me, 2, 4 * RING, SETTINGS));
+    let mut inbox = Inbox::default();
+    let exchange = |from: &mut ShmTransport, at: &mut ShmTransport, inbox: &mut Inbox, len, count| {
+        let to = if from.segment().me() == 0 { peer(1) } else { peer(0) };
+        (0..count).for_each(|tag| assert_eq!(post(from, to, tag, len), Post::Sent));
+        while inbox.frames.len() < count as usize {
+            assert!(at.poll(inbox));
+        }
+        for (tag, (_, header, data)) in (0..).zip(inbox.frames.drain(..)) {
+            assert!(header.context == tag && data == body(tag, len), "message {tag} of {len}");
+        }
+    };
+    let mut to_and_fro = |len, count| {
+        exchange(&mut first, &mut second, &mut inbox, len, count);
+        exchange(&mut second, &mut first, &mut inbox, len, count);
+    };
+    to_and_fro(8, 1);
+    let begun = taken();
+    (0..100).for_each(|_| to_and_fro(700, 1));
+    assert_eq!(taken(), begun, "short ones stay in the ring");
+    (0..100).for_each(|_| to_and_fro(1000, 1));
+    let block = taken() - begun;
+    assert!(block >= 8 << 10 && block <= (8 << 10).max(rustix::param::page_size() as u64), "{block} bytes for a block");
+    (0..100).for_each(|_| to_and_fro(1000, 3));
+    assert_eq!(taken(), begun + block, "the second and the third are no answers");
+}
+
 /// Takes nothing of what is there.
 struct Unwilling(u32);
 
