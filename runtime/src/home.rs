@@ -4,7 +4,8 @@
 //! another one is idle, and leave them there for milliseconds, for each of them waits without sleeping. So whoever waits for
 //! long lets others run now and then. Where somebody does, the rank goes to the processor of those it
 //! may use that is its own by its place among the ranks of its host. It is not bound there either:
-//! a moment later it is allowed all those it had, and where nobody disturbs it, it stays wherever it is.
+//! a moment later it is allowed all those it had, and where nobody disturbs it, it stays wherever it is. Where another
+//! thread of the rank computes, nobody knows whether it does so there, and all stay.
 //!
 //! What it does not do: anything where processors are fewer than ranks. There ranks don't spin.
 
@@ -14,6 +15,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::restless::somebody_computes;
 use crate::wait;
 
 /// Letting others run takes longer only where others want the same processor.
@@ -32,7 +34,7 @@ pub(crate) fn make_way() -> bool {
     let shared = let_others_run() > ALONE;
     let in_a_row = if shared { SHARED.load(Ordering::Relaxed) + 1 } else { 0 };
     SHARED.store(in_a_row % OFTEN, Ordering::Relaxed);
-    if in_a_row == OFTEN {
+    if in_a_row == OFTEN && !somebody_computes() {
         go_home();
     }
     shared

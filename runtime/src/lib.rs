@@ -37,6 +37,7 @@ mod process;
 mod raise;
 pub mod recorder;
 pub mod request;
+mod restless;
 mod routes;
 pub mod session;
 pub mod split;

@@ -33,7 +33,7 @@
 //! - When the driver has had its [`TURN`], it goes to the one that has waited longest. One that has left MPI, or only
 //!   tests, can't give it away: then the deputy lets all go.
 //! - When a thread ends, or has left MPI and nobody has made progress for the deputy's time,
-//!   others have the turn.
+//!   others have the turn. The deputy takes long to see that, so such a thread is remembered: see [`Restless`].
 //!
 //! Where threads of two processes talk in pairs, one process so follows the other to its
 //! next thread. Two that both change, or both follow, would miss each other again and again: the first rank
@@ -55,6 +55,7 @@ use crate::bed::{Bed, Slack, futex_wait, futex_wake};
 use crate::gate;
 use crate::idle::{Idle, Others, leads};
 use crate::process::{self, Process, Progress};
+use crate::restless::Restless;
 use crate::thread::{Thread, is_scarce};
 use crate::wait;
 use crate::word::Word;
@@ -65,6 +66,8 @@ const SLICE: Duration = Duration::from_micros(200);
 /// The same when threads outnumber processors: from the first to the second of these, whenever the kernel is
 /// awake anyway. A timer of its own would stop who has the turn for tens of microseconds, in a virtual machine.
 const SCARCE_SLICE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(4));
+/// The same for its first look at a restless thread; each further one takes twice as long.
+const CLOSE_SLICE: Duration = Duration::from_micros(150);
 /// How long a turn is, if others are answered: some of what the kernel gives a thread, in microseconds.
 const TURN: u32 = 12_000;
 /// The same for the first rank of a host: shorter, so that it changes and others follow.
@@ -126,6 +129,7 @@ pub(crate) struct Waiters {
     /// Something has changed that only who has the turn was asked about.
     unasked: bool,
     turn: Turn,
+    restless: Restless,
     /// Somebody is in the bed, perhaps roused already.
     in_bed: bool,
     /// To be woken when the gate is open.
@@ -139,6 +143,8 @@ unsafe impl Send for Waiters {}
 static DRIVERLESS: AtomicBool = AtomicBool::new(true);
 /// For how many microseconds deputies have found that the driver makes progress, in this turn.
 static HELD: AtomicU32 = AtomicU32::new(0);
+/// Who has the turn is restless.
+static CLOSE: AtomicBool = AtomicBool::new(false);
 
 /// Whom to wake.
 #[derive(Default)]
@@ -230,6 +236,7 @@ impl Waiters {
             deputy: None,
             unasked: false,
             turn: Turn::Begun,
+            restless: Restless::new(),
             in_bed: false,
             calls: Calls { words: Vec::new(), next: None, bed: None },
         }
@@ -320,8 +327,12 @@ impl Waiters {
         }
         let somebody_looks = self.deputy.is_some() && !matches!(self.driver, Driver::Asleep(..));
         let says = name.load(Ordering::Relaxed);
+        let passes = self.restless.is_passing(entry.thread);
+        if passes {
+            self.restless.leaves(entry.thread);
+        }
         // One that is awake is about to lie down, unless it was called to do something.
-        if somebody_looks && says != word::NUDGED && !self.has_turn(entry.thread) && is_scarce() {
+        if somebody_looks && says != word::NUDGED && !passes && !self.has_turn(entry.thread) && is_scarce() {
             name.store(word::DEFERRED, Ordering::Relaxed);
             self.deferred.push_back((name, entry.thread));
         } else {
@@ -369,7 +380,22 @@ impl Waiters {
         self.call_next(name, thread);
         self.driver = Driver::Outside(thread);
         self.turn = Turn::Begun;
+        self.begin();
+        self.watch(thread);
+    }
+
+    fn begin(&mut self) {
         HELD.store(0, Ordering::Relaxed);
+        self.restless.begin();
+    }
+
+    /// This thread has the turn from now on. The deputy would look late else, at one that is restless.
+    fn watch(&mut self, thread: Thread) {
+        let is_close = self.restless.has(thread);
+        CLOSE.store(is_close, Ordering::Relaxed);
+        if is_close {
+            self.calls.words.extend(self.deputy);
+        }
     }
 
     /// Wakes it where the caller is about to leave.
@@ -402,6 +428,7 @@ impl Waiters {
 
     /// A thread has ended: others need not wait for it to come back.
     pub(crate) fn ended(&mut self, thread: Thread, process: &mut Process) {
+        self.restless.ends(thread);
         if !self.has_turn(thread) {
             return;
         }
@@ -440,6 +467,7 @@ impl Waiters {
         if unsafe { (*ask)(process) } {
             return Next::Return;
         }
+        self.restless.comes(me.thread);
         self.waiting.push(Entry { name: me.word, thread: me.thread, ask });
         if me.attends {
             return Next::Follow;
@@ -448,6 +476,10 @@ impl Waiters {
             // We are awake: no need to be woken from outside for every message.
             Driver::Asleep(..) => self.rouse(process),
             // Whose turn it was may be away for long, and we are here.
+            Driver::Outside(thread) if thread != me.thread => {
+                self.restless.take();
+                self.watch(me.thread);
+            }
             Driver::Outside(_) => {}
             Driver::Polling(_) => return Next::Follow,
         }
@@ -475,10 +507,16 @@ impl Waiters {
             return Round::Over(next);
         }
         let is_over = overtime().is_some();
-        if long || is_over {
+        let is_due = self.restless.is_due();
+        if long || is_over || is_due {
             self.catch_up(process);
         }
         if is_over && let Some(next) = self.deferred.pop_front() {
+            self.restless.used(me.thread);
+            return Round::Over(self.hand_over(me, next));
+        }
+        if is_due && let Some(next) = self.next_restless() {
+            self.restless.makes_way(me.thread);
             return Round::Over(self.hand_over(me, next));
         }
         match process.round() {
@@ -500,6 +538,12 @@ impl Waiters {
                 Round::User(call)
             }
         }
+    }
+
+    /// One that others end their turns for.
+    fn next_restless(&mut self) -> Option<(Word, Thread)> {
+        let at = self.deferred.iter().position(|&(_, thread)| self.restless.is_back(thread))?;
+        self.deferred.remove(at)
     }
 
     fn others(&self) -> Others {
@@ -579,13 +623,20 @@ impl Waiters {
     fn tick(&mut self, me: &Me, process: &mut Process, timed_out: bool, rounds: u32) -> Next {
         let is_time = timed_out && self.deputy == Some(me.word) && !matches!(self.driver, Driver::Asleep(..));
         let is_alone = is_time && process::rounds() == rounds;
+        if is_alone
+            && is_scarce()
+            && let Driver::Outside(thread) = self.driver
+        {
+            self.restless.found(thread);
+        }
         if is_alone || is_overdue() {
-            HELD.store(0, Ordering::Relaxed);
+            self.begin();
             self.catch_up(process);
             self.let_all_go();
         }
         if me.is_answered() {
             self.resign(me);
+            self.appoint(); // It may have been the deputy until it was let go.
             return Next::Return;
         }
         if is_alone {
@@ -698,13 +749,20 @@ impl Me {
     /// What the deputy does: sleeps as long as rounds are made. Counts the turn's length, and
     /// does not enter the gate for that, where it would be in the way.
     fn watch(&self, on: u32, mut rounds: u32) -> (bool, u32) {
-        let (least, most) = if is_scarce() { SCARCE_SLICE } else { (SLICE, SLICE) };
-        let _slack = Slack::of(most - least);
+        let mut close = CLOSE_SLICE;
         let mut looked = Instant::now();
         loop {
-            let timed_out = self.doze(on, least);
+            let is_close = CLOSE.load(Ordering::Relaxed) && close < SCARCE_SLICE.1;
+            let (least, most) = match is_scarce() {
+                true if is_close => (close, close),
+                true => SCARCE_SLICE,
+                false => (SLICE, SLICE),
+            };
+            let timed_out = self.doze_about(on, least, most);
             let before = std::mem::replace(&mut rounds, process::rounds());
-            if !timed_out || before == rounds {
+            // One that polls and makes no rounds waits for its processor: for a moment, that is not ours.
+            let is_still = before == rounds && (!is_close || DRIVERLESS.load(Ordering::Relaxed));
+            if !timed_out || is_still {
                 return (timed_out, before);
             }
             let last = std::mem::replace(&mut looked, Instant::now());
@@ -712,7 +770,16 @@ impl Me {
             if is_overdue() {
                 return (true, before);
             }
+            if is_close {
+                close *= 2;
+            }
         }
+    }
+
+    /// As [`doze`](Me::doze), and up to `most` when the kernel is awake anyway.
+    fn doze_about(&self, on: u32, least: Duration, most: Duration) -> bool {
+        let _slack = Slack::of(most - least);
+        self.doze(on, least)
     }
 
     /// Sleeps on its word while that says `on`; true when the time is over.

@@ -1,12 +1,13 @@
 /* MPI_THREAD_MULTIPLE with more threads than processors: the thread whose turn it is computes, sleeps until another
- * thread wakes it, only tests, or ends. It can't give its turn away then, and the others get on all the same. */
+ * thread wakes it, only tests, or ends. It can't give its turn away then, and the others get on all the same; soon, when
+ * it was away before. */
 #include "check.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { BEFORE = 300, ENOUGH = 100, MOST_SECONDS = 5, THREADS = 32, NEVER = 1000 };
+enum { BEFORE = 300, ENOUGH = 100, MOST_SECONDS = 5, THREADS = 32, NEVER = 1000, CALLS = 120, LEAST = CALLS / 6, AWAY = 3500 };
 
 static atomic_int over, exchanged;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -89,6 +90,21 @@ static void others_get_on(const char *holder, void (*meanwhile)(double))
         printf("%s: %.1f ms\n", holder, (seconds() - begun) * 1e3);
 }
 
+/* A call now and then, on both ranks at once. */
+static void calls_and_leaves(int tag)
+{
+    int call, before, soon = 0;
+    for (call = 0; call < CALLS; call++) {
+        exchange(tag, 0);
+        before = atomic_load(&exchanged);
+        usleep(AWAY);
+        soon += atomic_load(&exchanged) > before + 1;
+    }
+    if (verbose)
+        printf("rank %d calls and leaves: others got on after %d of %d calls\n", rank, soon, CALLS);
+    CHECK(soon >= LEAST, "a thread has left MPI %d times for %d us, and only in %d of them others got on", CALLS, AWAY, soon);
+}
+
 /* Has the turn, most likely, whenever it has talked for long. */
 static void *holder(void *argument)
 {
@@ -101,6 +117,7 @@ static void *holder(void *argument)
         if (rank == 0)
             others_get_on(ways[way].name, ways[way].body);
     }
+    calls_and_leaves(tag);
     exchange(tag, 1);
     return NULL;
 }
