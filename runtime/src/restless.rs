@@ -1,10 +1,11 @@
 //! Threads that leave MPI with the turn and stay away, for they compute or sleep (see `waiters`).
 //!
-//! A thread is restless once the deputy has found it outside in some of its turns; once is nothing, for any thread may meet others at a barrier of
-//! theirs. From then on
-//! - who has been away for long is let go as soon as it is answered, beside who has the turn ([`Stay::Away`], then [`Stay::Passing`]);
-//! - who was back soon, as one that talks a while before it computes, has turns as others have; but others end theirs
-//!   for it, and in its own it is watched closely ([`Stay::Back`]).
+//! A thread is restless once the deputy has found it outside in some of its turns; once is nothing, for any
+//! thread may meet others at a barrier of theirs. From then on
+//! - who has been away for long is let go as soon as it is answered, beside who has the turn ([`Stay::Away`],
+//!   then [`Stay::Passing`]);
+//! - who was back soon, as one that talks a while before it computes, has turns as others have; but others end
+//!   theirs for it, and in its own it is watched closely ([`Stay::Back`]).
 //!
 //! One that has talked to the end of a turn is restless no more.
 //!
@@ -145,6 +146,7 @@ impl Restless {
         self.threads.iter().find(|it| it.0 == thread).map(|it| it.1)
     }
 
+    /// Keeps `stay` of this thread, or forgets it.
     fn note(&mut self, thread: Thread, stay: Option<Stay>) {
         self.threads.retain(|it| it.0 != thread);
         self.threads.extend(stay.map(|stay| (thread, stay)));
