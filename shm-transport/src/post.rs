@@ -12,6 +12,8 @@ const POOLED: usize = 1024;
 const ALWAYS_POOLED: usize = 2048;
 /// Bodies from this size on go in a block that goes to and fro, if there is one and they may be answers, bytes.
 const ANSWERED: usize = 768;
+/// Bodies from this size on wait for the block of a peer that sends, too, bytes.
+const SWAPPED: usize = 256 << 10;
 /// Frames in a row, with nothing heard in between, that make a stream.
 const STREAM: u32 = 3;
 /// Bodies from this size on may be written past the cache, bytes.
@@ -108,6 +110,16 @@ impl ShmTransport {
             }
             _ => None,
         };
+        if shuttle.is_none()
+            && *overlaps
+            && len >= SWAPPED
+            && let Some(Some(outbound)) = outbound.get(peer.0 as usize)
+            && shuttles.is_due(outbound.local)
+        {
+            // It is here soon, and nobody wakes us for it: who has found room does not sleep.
+            self.note_blocked(peer);
+            return Ok(Post::NoRoom);
+        }
         let room = match shuttle {
             Some(_) => pool::Room::None,
             // An answer that finds no block.

@@ -35,6 +35,9 @@ const MOST: usize = 2 * FOR_EACH;
 /// Bytes that a block begins with.
 const FIRST: usize = 8 << 10;
 
+/// How often a body looks for the peer's next block, where that has not come in time before, and where it has.
+const PATIENCE: (u32, u32) = (16, 1024);
+
 /// A block that is here.
 #[derive(Debug)]
 pub(crate) struct Shuttle {
@@ -124,17 +127,20 @@ pub(crate) struct Shuttles {
     made: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Pair {
     /// The last one to arrive is the last.
     here: Vec<Shuttle>,
     made: usize,
+    /// How often to look for a block that may be on its way, and how often that was done since the last one came.
+    patience: u32,
+    looks: u32,
 }
 
 impl Shuttles {
     /// For so many local ranks.
     pub(crate) fn new(ranks: usize) -> Shuttles {
-        Shuttles { pairs: std::iter::repeat_with(Pair::default).take(ranks).collect(), made: 0 }
+        Shuttles { pairs: std::iter::repeat_with(Pair::new).take(ranks).collect(), made: 0 }
     }
 
     /// A block for a body to that local rank, `None` if there is none to be had. `take`: takes memory for a part
@@ -165,13 +171,41 @@ impl Shuttles {
         Some(new)
     }
 
+    /// Whether a body for a peer that has all blocks does well to wait for one: where both ranks send, each is soon
+    /// through with what it has from the other, and with blocks that go to and fro both write lines that are theirs already.
+    pub(crate) fn is_due(&mut self, from: u32) -> bool {
+        let pair = &mut self.pairs[from as usize];
+        if !pair.here.is_empty() || pair.looks > pair.patience {
+            return false;
+        }
+        pair.looks += 1;
+        let is_due = pair.looks <= pair.patience;
+        if !is_due {
+            // It sends nothing, or is slow.
+            pair.patience = (pair.patience / 2).max(PATIENCE.0);
+            pair.looks = u32::MAX;
+        }
+        is_due
+    }
+
     /// The block is this rank's now.
     #[inline]
     pub(crate) fn keep(&mut self, from: u32, shuttle: Shuttle) {
-        let here = &mut self.pairs[from as usize].here;
-        if here.len() < MOST {
-            here.push(shuttle);
+        let pair = &mut self.pairs[from as usize];
+        if (1..=pair.patience).contains(&pair.looks) {
+            pair.patience = (4 * pair.patience).min(PATIENCE.1);
         }
+        pair.looks = 0;
+        if pair.here.len() < MOST {
+            pair.here.push(shuttle);
+        }
+    }
+}
+
+impl Pair {
+    /// As long as no block has come, none is waited for.
+    fn new() -> Pair {
+        Pair { here: Vec::new(), made: 0, patience: PATIENCE.0, looks: u32::MAX }
     }
 }
 
@@ -248,5 +282,31 @@ mod tests {
         let mark = block.place(10_000).reference(None).shuttle;
         assert_eq!(mark, Some(Mark { is_senders: false, end: 14 }));
         assert_eq!(here.pairs[1].here.len(), MOST - 1, "no more are kept than there can be");
+    }
+
+    #[test]
+    fn a_block_is_due_as_long_as_patience_lasts_and_that_grows_with_what_comes_in_time() {
+        let (_memory, mapping) = memory();
+        let came =
+            || Shuttle::arrived(reference(BYTES, 100, 13).shuttle.unwrap(), reference(BYTES, 100, 13), mapping, None);
+        let mut shuttles = Shuttles::new(2);
+        let looks = |shuttles: &mut Shuttles| (0..2 * PATIENCE.1).take_while(|_| shuttles.is_due(1)).count() as u32;
+        assert_eq!(looks(&mut shuttles), 0, "none has come yet");
+        let mut come_and_go = |looked: u32| {
+            (0..looked).for_each(|_| _ = shuttles.is_due(1));
+            shuttles.keep(1, came().unwrap());
+            assert!(!shuttles.is_due(1), "it is here");
+            shuttles.take(1, 100, mapping, |_, _| true).unwrap();
+            shuttles.pairs[1].patience
+        };
+        assert_eq!(come_and_go(0), PATIENCE.0, "nobody has waited");
+        assert_eq!(come_and_go(1), 4 * PATIENCE.0, "it came in time");
+        assert_eq!((0..8).map(|_| come_and_go(3)).max(), Some(PATIENCE.1));
+        for given_up in [PATIENCE.1, PATIENCE.1 / 2, PATIENCE.1 / 4] {
+            assert_eq!(looks(&mut shuttles), given_up);
+            assert_eq!(looks(&mut shuttles), 0, "one body waits for it, not the next one too");
+            shuttles.keep(1, came().unwrap());
+            shuttles.take(1, 100, mapping, |_, _| true).unwrap();
+        }
     }
 }

@@ -313,6 +313,40 @@ fn what_crosses_another_stream_is_not_read_while_it_is_written() {
     assert!(seen[0] == 8 && seen[1] < 4, "{seen:?} of 8");
 }
 
+#[test]
+fn large_bodies_that_cross_wait_for_each_others_blocks() {
+    const LEN: usize = 256 << 10;
+    let file = Segment::file().unwrap();
+    let [mut first, mut second] = [0, 1].map(|me| {
+        let segment = Segment::attach(file.as_fd(), 0, me, 2, 1 << 20, 16 * LEN as u64).unwrap();
+        ShmTransport::new(segment, SETTINGS, vec![peer(0), peer(1)], Vec::new())
+    });
+    // Takes all that has come to the second, which answers one.
+    let mut cross = |first: &mut ShmTransport, tag| {
+        let (mut asked, mut answered) = (Parts::default(), Parts::default());
+        while second.poll(&mut asked) {}
+        assert_eq!(post(&mut second, peer(0), tag, LEN), Post::Sent);
+        while !first.poll(&mut answered) {}
+        assert_eq!(answered.bodies, [(tag, body(tag, LEN))]);
+        asked.bodies.len()
+    };
+    assert_eq!(post(&mut first, peer(1), 0, LEN), Post::Sent);
+    assert_eq!(cross(&mut first, 1), 1);
+    for tag in 2..40 {
+        let (mut tries, mut came) = (0, 0);
+        while post(&mut first, peer(1), tag, LEN) == Post::NoRoom {
+            tries += 1;
+            if tries == 8 {
+                came = cross(&mut first, 100 + tag);
+            }
+        }
+        // A few go in blocks of its own. From then on one is under way each time.
+        assert!(tag < 8 && (tries, came) == (0, 0) || tries == 8 && (came == 1 || tag < 8), "{tag}: {tries}, {came}");
+    }
+    let tries = std::iter::from_fn(|| (post(&mut first, peer(1), 0, LEN) == Post::NoRoom).then_some(())).count();
+    assert_eq!(tries, 1024, "it does without in the end");
+}
+
 /// Waits asleep for something.
 fn receive(transport: &mut ShmTransport, inbox: &mut Inbox) {
     while inbox.frames.is_empty() {
