@@ -34,12 +34,21 @@ pub(crate) unsafe fn buffer(
         // SAFETY: the caller's promise, which is the user's (MPI-5.0 §3.2, §3.7).
         return Ok(Buffer::contiguous(unsafe { Memory::new(address.cast_mut().cast(), len) }));
     }
+    // A place of its own, so that the buffer above stays in registers.
+    let mut other = Buffer::EMPTY;
     // SAFETY: the same promise.
-    unsafe { any_buffer(p, address, count, datatype) }
+    unsafe { any_buffer(p, address, count, datatype, &mut other)? };
+    Ok(other)
 }
 
 #[inline(never)]
-unsafe fn any_buffer(p: &Process, address: *const c_void, count: MPI_Count, datatype: MPI_Datatype) -> Result<Buffer> {
+unsafe fn any_buffer(
+    p: &Process,
+    address: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    to: &mut Buffer,
+) -> Result<()> {
     let count = checked_count(count, "count")?;
     let datatype = p.datatype(datatype.0)?;
     if !datatype.is_committed() {
@@ -52,7 +61,8 @@ unsafe fn any_buffer(p: &Process, address: *const c_void, count: MPI_Count, data
         return Err(Error::new(Class::Buffer, "MPI_IN_PLACE is not a buffer of this call"));
     }
     // SAFETY: the caller's promise, which is the user's (MPI-5.0 §3.2, §3.7).
-    Ok(unsafe { Buffer::new(address.cast_mut().cast(), count, datatype) })
+    *to = unsafe { Buffer::new(address.cast_mut().cast(), count, datatype) };
+    Ok(())
 }
 
 /// A count that is not negative. MPI_ERR_COUNT otherwise.

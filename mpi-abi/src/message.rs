@@ -26,7 +26,8 @@ unsafe fn send_as(
     message::send(mode, |p| unsafe { buffer(p, buf, count, datatype) }, dest, tag, comm.0)
 }
 
-#[inline]
+/// In line, so that MPI_Isend knows its mode; the other modes have one body each for both forms.
+#[inline(always)]
 unsafe fn isend_as(
     mode: SendMode,
     buf: *const c_void,
@@ -118,7 +119,7 @@ pub(crate) unsafe fn rsend(
     unsafe { send_as(SendMode::Ready, buf, count, datatype, dest, tag, comm) }
 }
 
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn isend(
     buf: *const c_void,
     count: MPI_Count,
@@ -132,7 +133,7 @@ pub(crate) unsafe fn isend(
     unsafe { isend_as(SendMode::Standard, buf, count, datatype, dest, tag, comm, request) }
 }
 
-#[inline]
+#[inline(never)]
 pub(crate) unsafe fn ibsend(
     buf: *const c_void,
     count: MPI_Count,
@@ -146,7 +147,7 @@ pub(crate) unsafe fn ibsend(
     unsafe { isend_as(SendMode::Buffered, buf, count, datatype, dest, tag, comm, request) }
 }
 
-#[inline]
+#[inline(never)]
 pub(crate) unsafe fn issend(
     buf: *const c_void,
     count: MPI_Count,
@@ -160,7 +161,7 @@ pub(crate) unsafe fn issend(
     unsafe { isend_as(SendMode::Synchronous, buf, count, datatype, dest, tag, comm, request) }
 }
 
-#[inline]
+#[inline(never)]
 pub(crate) unsafe fn irsend(
     buf: *const c_void,
     count: MPI_Count,
@@ -255,7 +256,7 @@ unsafe fn store(status: *mut Status, result: Result<Status>) -> Result<()> {
     result.map(|_| ())
 }
 
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn irecv(
     buf: *mut c_void,
     count: MPI_Count,

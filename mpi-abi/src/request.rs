@@ -34,18 +34,15 @@ struct InStatus {
     call: &'static str,
     statuses: *mut Status,
     failed: Option<(usize, Error)>,
-    /// Entries whose MPI_ERROR is not written yet because nothing failed so far.
-    written: usize,
 }
 
 impl InStatus {
     fn new(call: Call, statuses: *mut Status) -> InStatus {
-        InStatus { call: call.name(), statuses, failed: None, written: 0 }
+        InStatus { call: call.name(), statuses, failed: None }
     }
 
     /// Takes the outcome of `index`, to be stored as entry `at` of the array.
     unsafe fn store(&mut self, at: usize, index: usize, outcome: Outcome) {
-        self.written = self.written.max(at + 1);
         if !self.statuses.is_null() {
             // SAFETY: the user's array has room for every completed request.
             let entry = unsafe { self.statuses.add(at) };

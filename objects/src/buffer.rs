@@ -210,6 +210,7 @@ impl Buffer {
     /// # Safety
     /// `packed` must be valid for `len` bytes (for writes when `PACK`) and must
     /// not overlap the buffer.
+    #[inline(never)]
     unsafe fn move_typed<const PACK: bool>(&self, offset: u64, packed: *mut u8, len: usize) {
         let Shape::Typed { base, count, datatype } = &self.0 else { unreachable!("runs are copied directly") };
         let end = offset.checked_add(len as u64).filter(|&end| end <= self.len());

@@ -85,7 +85,7 @@ impl Protocol {
             }
             None => {
                 let sequence = self.count_arrival(from);
-                self.park(from, sequence, header, &head, Content::Eager(Data::copy(data.whole())));
+                self.park(from, sequence, header, head.bytes, Content::Eager(Data::copy(data.whole())));
             }
         }
     }
@@ -103,7 +103,7 @@ impl Protocol {
             }
             None => {
                 let sequence = self.count_arrival(from);
-                self.park(from, sequence, header, &head, Content::EagerSync(send, Data::copy(data)));
+                self.park(from, sequence, header, head.bytes, Content::EagerSync(send, Data::copy(data)));
             }
         }
     }
@@ -119,9 +119,10 @@ impl Protocol {
     /// Keeps a message that no receive was posted for. An envelope that names a
     /// wildcard is not from a sane peer and is dropped.
     #[inline(never)]
-    pub(crate) fn park(&mut self, from: Peer, sequence: u64, header: &Header, head: &Head, content: Content) {
+    pub(crate) fn park(&mut self, from: Peer, sequence: u64, header: &Header, bytes: u64, content: Content) {
+        let head = Head::of(header, bytes);
         if header.flags & Header::READY != 0 {
-            self.note_late_ready(head);
+            self.note_late_ready(&head);
         }
         if head.key.is_exact() {
             let arrived = Arrived { from, part_of: head.part_of, bytes: head.bytes, sequence, content };

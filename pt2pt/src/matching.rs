@@ -165,7 +165,7 @@ impl Posted {
             self.stream.at = slot;
         }
         if self.indexed {
-            self.enlist(slot, key);
+            self.enlist(slot);
         }
     }
 
@@ -207,17 +207,18 @@ impl Posted {
         }
     }
 
-    /// `NONE`: there is none.
+    /// `NONE`: there is none. What is not inlined here is given the words of the message, which then
+    /// stay in registers.
     #[inline]
     fn oldest(&mut self, message: &Key) -> u32 {
         if self.indexed {
-            return self.oldest_by_index(message);
+            return self.oldest_by_index(message.context, message.source, message.tag);
         }
         let at = self.stream.at;
         match self.entries.get(at) {
             Some(waiting) if waiting.key.accepts(message) && self.has_passed_all_before(message) => at,
             None if self.all.head == NONE => NONE,
-            _ => self.oldest_by_search(message),
+            _ => self.oldest_by_search(message.context, message.source, message.tag),
         }
     }
 
@@ -228,7 +229,8 @@ impl Posted {
     }
 
     #[inline(never)]
-    fn oldest_by_search(&mut self, message: &Key) -> u32 {
+    fn oldest_by_search(&mut self, context: u64, source: u32, tag: i32) -> u32 {
+        let message = &Key { context, source, tag };
         if self.entries.get(self.all.head).is_some_and(|waiting| waiting.key.accepts(message)) {
             return self.all.head;
         }
@@ -249,7 +251,7 @@ impl Posted {
             if left == 0 {
                 self.stream.patience = 0;
                 self.index_all();
-                return self.oldest_by_index(message);
+                return self.oldest_by_index(context, source, tag);
             }
         }
     }
@@ -262,14 +264,15 @@ impl Posted {
     }
 
     #[inline(never)]
-    fn oldest_by_index(&mut self, message: &Key) -> u32 {
+    fn oldest_by_index(&mut self, context: u64, source: u32, tag: i32) -> u32 {
+        let message = &Key { context, source, tag };
         if self.stream.message != *message {
             (self.stream.message, self.stream.at, self.stream.in_a_row) = (*message, self.all.head, 0);
         }
         self.stream.in_a_row += 1;
         if self.stream.in_a_row > SAVED && self.classes.iter().sum::<usize>() < SAVED as usize {
             self.give_index_up();
-            return self.oldest_by_search(message);
+            return self.oldest_by_search(context, source, tag);
         }
         let (mut oldest, mut found) = (u64::MAX, NONE);
         for class in (0..CLASSES).filter(|&class| self.classes[class] > 0) {
@@ -289,7 +292,8 @@ impl Posted {
     }
 
     #[inline(never)]
-    fn enlist(&mut self, slot: u32, key: Key) {
+    fn enlist(&mut self, slot: u32) {
+        let Some(&Waiting { key, .. }) = self.entries.get(slot) else { return };
         self.classes[key.class()] += 1;
         self.entries.push_back(self.index.entry(key).or_default(), 1, slot);
     }
@@ -306,8 +310,8 @@ impl Posted {
     fn index_all(&mut self) {
         (self.indexed, self.stream.in_a_row) = (true, 0);
         let mut at = self.all.head;
-        while let Some(key) = self.entries.get(at).map(|waiting| waiting.key) {
-            self.enlist(at, key);
+        while at != NONE {
+            self.enlist(at);
             at = self.entries.next(0, at);
         }
     }
@@ -356,10 +360,13 @@ impl<M> Unexpected<M> {
     /// The oldest message that the pattern accepts.
     #[inline]
     pub(crate) fn find(&mut self, pattern: &Key) -> Option<u32> {
-        if self.count == 0 { None } else { self.find_parked(pattern) }
+        if self.count == 0 { None } else { self.find_parked(pattern.context, pattern.source, pattern.tag) }
     }
 
-    fn find_parked(&mut self, pattern: &Key) -> Option<u32> {
+    /// The words of the pattern, so that who asks keeps them in registers.
+    #[inline(never)]
+    fn find_parked(&mut self, context: u64, source: u32, tag: i32) -> Option<u32> {
+        let pattern = &Key { context, source, tag };
         let class = pattern.class();
         if self.indexed & 1 << class == 0 {
             match self.oldest_by_search(pattern) {

@@ -65,7 +65,11 @@ impl Protocol {
             Content::Rts(_) | Content::Own(_) => return None,
         };
         let (from, head) = (arrived.from, Head { key: *key, bytes: arrived.bytes, part_of: arrived.part_of });
-        let (bytes, fault) = fit(PartOf::new(pattern.collective), buffer.len(), &head);
+        let (expected, room) = (PartOf::new(pattern.collective), buffer.len());
+        let (bytes, fault) = match fits(expected, room, head.bytes, head.part_of) {
+            true => (head.bytes, None),
+            false => misfit(expected, room, &head),
+        };
         buffer.unpack(0, &data.bytes()[..bytes as usize]);
         self.unexpected.remove(found);
         self.owe(from, head.bytes);
@@ -117,7 +121,10 @@ impl Protocol {
         request.accept(from, head);
         let by_lines = data.by_lines();
         data.parts(request.bytes as usize, |at, part| request.buffer.unpack_part(at as u64, part, by_lines));
-        self.requests.complete(id, false);
+        request.state = State::Done { cancelled: false, recallable: false };
+        if request.detached {
+            self.requests.free(id);
+        }
     }
 }
 
@@ -126,29 +133,32 @@ impl Request {
     /// stored: at most what the message has, and what the buffer takes.
     #[inline]
     pub(crate) fn accept(&mut self, from: Peer, head: &Head) {
-        let (bytes, fault) = fit(self.part_of, self.bytes, head);
-        self.peer = from;
-        self.key = head.key;
-        self.bytes = bytes;
-        if fault.is_some() {
-            self.fault = fault;
+        let room = self.bytes;
+        (self.peer, self.key, self.bytes) = (from, head.key, head.bytes);
+        if !fits(self.part_of, room, head.bytes, head.part_of) {
+            self.refuse(room, head.part_of);
         }
     }
-}
 
-/// How many bytes of a message go into a buffer with `room` bytes, and what is wrong
-/// with that. `expected`: the collective that the receive belongs to.
-#[inline]
-fn fit(expected: PartOf, room: u64, head: &Head) -> (u64, Option<Box<Fault>>) {
-    // An empty message is right for an empty receive, and between two processes.
-    let is_right = head.bytes != 0 || room == 0 || expected.collective == 0;
-    if expected == head.part_of && head.bytes <= room && is_right {
-        (head.bytes, None)
-    } else {
-        misfit(expected, room, head)
+    /// The envelope is here, but for what it is part of, and does not fit.
+    #[cold]
+    #[inline(never)]
+    fn refuse(&mut self, room: u64, part_of: PartOf) {
+        let head = Head { part_of, ..self.head() };
+        (self.bytes, self.fault) = misfit(self.part_of, room, &head);
     }
 }
 
+/// Whether a message goes into a buffer with `room` bytes, with nothing wrong. `expected`: the collective that the
+/// receive belongs to.
+#[inline]
+fn fits(expected: PartOf, room: u64, bytes: u64, part_of: PartOf) -> bool {
+    // An empty message is right for an empty receive, and between two processes.
+    let is_right = bytes != 0 || room == 0 || expected.collective == 0;
+    expected == part_of && bytes <= room && is_right
+}
+
+/// How many bytes of such a message go into the buffer, and what is wrong with that.
 #[cold]
 fn misfit(expected: PartOf, room: u64, head: &Head) -> (u64, Option<Box<Fault>>) {
     let (source, tag, context) = (head.key.source, head.key.tag, head.key.context);

@@ -27,7 +27,7 @@ impl Protocol {
         let head = Head::of(header, header.length);
         match self.posted.take(&head.key) {
             Some(slot) => self.fetch(self.requests.id(slot), from, &head, rts),
-            None => self.park(from, sequence, header, &head, Content::Rts(Box::new(rts))),
+            None => self.park(from, sequence, header, head.bytes, Content::Rts(Box::new(rts))),
         }
     }
 

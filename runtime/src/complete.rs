@@ -225,7 +225,7 @@ fn take_ready(
     requests: &mut [usize],
     next: &mut usize,
     each: &mut impl FnMut(usize, Outcome),
-) -> Result<Option<Option<Generalized>>> {
+) -> Result<Option<Option<Box<Generalized>>>> {
     while let Some(request) = requests.get_mut(*next) {
         match p.take(request)? {
             Some(Finished::Outcome(outcome)) => each(*next, outcome),

@@ -13,6 +13,7 @@
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -45,24 +46,59 @@ static GATE: Gate = Gate {
 /// Runs `work` on the state of the process.
 #[inline]
 pub fn with<R>(work: impl FnOnce(&mut Process) -> R) -> R {
-    enter(true, work)
+    work(&mut Entered::new(true))
 }
 
-/// As [`with`], for a send or a receive: what it does for other threads, beyond its own
-/// message, the engine knows (see [`pt2pt::Engine::take_news`]).
-#[inline]
-pub(crate) fn with_quietly<R>(work: impl FnOnce(&mut Process) -> R) -> R {
-    enter(false, work)
+/// The state of the process until the result is dropped, for a send or a receive: what it does for other threads,
+/// beyond its own message, the engine knows (see [`pt2pt::Engine::take_news`]). No closure, which
+/// the int and the large form of a call would share and not have in line.
+#[inline(always)]
+pub(crate) fn enter_quietly() -> Entered {
+    Entered::new(false)
 }
 
-/// `news`: there may be something in it for threads that wait.
-#[inline]
-fn enter<R>(news: bool, work: impl FnOnce(&mut Process) -> R) -> R {
-    let _leave = is_shared().then(|| Leave::new(news));
-    let _inside = Inside::enter();
-    // SAFETY: this thread is alone inside (module invariant), and `Process` is
-    // never reached by another path.
-    work(unsafe { &mut *GATE.process.get() })
+/// This thread is inside. Its fields are dropped in their order: who leaves is not inside any more.
+pub(crate) struct Entered {
+    inside: Option<Inside>,
+    leave: Option<Leave>,
+}
+
+impl Entered {
+    /// `news`: there may be something in it for threads that wait.
+    #[inline(always)]
+    fn new(news: bool) -> Entered {
+        let mut entered = Entered { inside: None, leave: None };
+        if is_shared() {
+            entered.take_turn(news);
+        }
+        entered.inside = Some(Inside::enter());
+        entered
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_turn(&mut self, news: bool) {
+        self.leave = Some(Leave { waiters: Some(lock()), news });
+    }
+}
+
+impl Deref for Entered {
+    type Target = Process;
+
+    #[inline(always)]
+    fn deref(&self) -> &Process {
+        // SAFETY: as below.
+        unsafe { &*GATE.process.get() }
+    }
+}
+
+impl DerefMut for Entered {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Process {
+        // SAFETY: this thread is alone inside (module invariant), and `Process` is
+        // never reached by another path.
+        unsafe { &mut *GATE.process.get() }
+    }
 }
 
 /// As [`with`], at MPI_THREAD_MULTIPLE, for work on the waiting threads. It
@@ -94,14 +130,6 @@ fn among_waiters<R>(
 struct Leave {
     waiters: Option<MutexGuard<'static, Waiters>>,
     news: bool,
-}
-
-impl Leave {
-    #[cold]
-    #[inline(never)]
-    fn new(news: bool) -> Leave {
-        Leave { waiters: Some(lock()), news }
-    }
 }
 
 impl Drop for Leave {

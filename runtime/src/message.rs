@@ -11,7 +11,7 @@ use pt2pt::{Envelope, Mode, Pattern, RequestId};
 
 use crate::awaited::Sought;
 use crate::fault;
-use crate::gate::{with, with_quietly};
+use crate::gate::{enter_quietly, with};
 use crate::named::{self, Named};
 use crate::process::{Process, TakenMessage, bad_handle, bad_predefined, predefined};
 use crate::request::{Exchange, Outcome, Persistent, Request, State};
@@ -118,51 +118,38 @@ pub fn send(
     tag: i32,
     comm: usize,
 ) -> Result<()> {
-    let pending = with_quietly(|p| -> Result<Option<RequestId>> {
+    let pending = {
+        let mut inside = enter_quietly();
+        let p = &mut *inside;
         let buffer = buffer(p)?;
-        let Some((to, envelope)) = destination(p.comm(comm)?, dest, tag)? else { return Ok(None) };
+        let Some((to, envelope)) = destination(p.comm(comm)?, dest, tag)? else { return Ok(()) };
         if mode == SendMode::Buffered {
-            return p.send_buffered(comm, to, envelope, buffer).map(|()| None);
+            return p.send_buffered(comm, to, envelope, buffer);
         }
         let engine = &mut p.core()?.engine;
         match engine.send_now(mode.of_engine(), to, &envelope, &buffer) {
-            Ok(Some(_)) => Ok(None),
-            _ => Ok(Some(engine.send(mode.of_engine(), to, envelope, buffer))),
+            Ok(Some(_)) => return Ok(()),
+            _ => engine.send(mode.of_engine(), to, envelope, buffer),
         }
-    })?;
-    match pending {
-        None => Ok(()),
-        Some(id) => finish_message(id).map(|_| ()),
-    }
+    };
+    finish_message(pending).map(|_| ())
 }
 
 /// A blocking receive into what `buffer` makes.
 #[inline]
 pub fn receive(buffer: impl FnOnce(&Process) -> Result<Buffer>, source: i32, tag: i32, comm: usize) -> Result<Status> {
-    let begun = with_quietly(|p| -> Result<Begun> {
+    let posted = {
+        let mut inside = enter_quietly();
+        let p = &mut *inside;
         let buffer = buffer(p)?;
-        let Some(pattern) = pattern(p.comm(comm)?, source, tag)? else { return Ok(Begun::WithNobody) };
+        let Some(pattern) = pattern(p.comm(comm)?, source, tag)? else { return Ok(null_status()) };
         let engine = &mut p.core()?.engine;
         match engine.receive_now(&pattern, &buffer) {
-            Some(completion) => Ok(Begun::Received(fault::outcome(p, completion))),
-            None => Ok(Begun::Posted(engine.receive(pattern, buffer))),
+            Some(completion) => return into_result(fault::outcome(p, completion)),
+            None => engine.receive(pattern, buffer),
         }
-    })?;
-    match begun {
-        Begun::Posted(id) => finish_message(id),
-        Begun::Received(outcome) => into_result(outcome),
-        Begun::WithNobody => Ok(null_status()),
-    }
-}
-
-/// How far a blocking receive came at once.
-enum Begun {
-    /// It was from MPI_PROC_NULL.
-    WithNobody,
-    /// The message was here.
-    Received(Outcome),
-    /// The message has to be waited for.
-    Posted(RequestId),
+    };
+    finish_message(posted)
 }
 
 /// Waits for an engine request that never had a handle.
@@ -184,7 +171,7 @@ pub fn into_result(outcome: Outcome) -> Result<Status> {
 }
 
 /// A nonblocking send of what `buffer` makes; the handle of its request.
-#[inline]
+#[inline(always)]
 pub fn isend(
     mode: SendMode,
     buffer: impl FnOnce(&Process) -> Result<Buffer>,
@@ -192,29 +179,29 @@ pub fn isend(
     tag: i32,
     comm: usize,
 ) -> Result<usize> {
-    with_quietly(|p| {
-        let buffer = buffer(p)?;
-        let Some((to, envelope)) = destination(p.comm(comm)?, dest, tag)? else { return Ok(p.done_with_nobody(comm)) };
-        if mode == SendMode::Buffered {
-            p.send_buffered(comm, to, envelope, buffer)?;
-            return Ok(named::sent_for_good());
-        }
-        let engine = &mut p.core()?.engine;
-        Ok(match engine.send_now(mode.of_engine(), to, &envelope, &buffer) {
-            Ok(Some(sequence)) => named::sent(to, sequence),
-            _ => named::message(engine.send(mode.of_engine(), to, envelope, buffer)),
-        })
+    let mut inside = enter_quietly();
+    let p = &mut *inside;
+    let buffer = buffer(p)?;
+    let Some((to, envelope)) = destination(p.comm(comm)?, dest, tag)? else { return Ok(p.done_with_nobody(comm)) };
+    if mode == SendMode::Buffered {
+        p.send_buffered(comm, to, envelope, buffer)?;
+        return Ok(named::sent_for_good());
+    }
+    let engine = &mut p.core()?.engine;
+    Ok(match engine.send_now(mode.of_engine(), to, &envelope, &buffer) {
+        Ok(Some(sequence)) => named::sent(to, sequence),
+        _ => named::message(engine.send(mode.of_engine(), to, envelope, buffer)),
     })
 }
 
 /// A nonblocking receive into what `buffer` makes; the handle of its request.
-#[inline]
+#[inline(always)]
 pub fn ireceive(buffer: impl FnOnce(&Process) -> Result<Buffer>, source: i32, tag: i32, comm: usize) -> Result<usize> {
-    with_quietly(|p| {
-        let buffer = buffer(p)?;
-        let Some(pattern) = pattern(p.comm(comm)?, source, tag)? else { return Ok(p.done_with_nobody(comm)) };
-        Ok(named::message(p.core()?.engine.receive(pattern, buffer)))
-    })
+    let mut inside = enter_quietly();
+    let p = &mut *inside;
+    let buffer = buffer(p)?;
+    let Some(pattern) = pattern(p.comm(comm)?, source, tag)? else { return Ok(p.done_with_nobody(comm)) };
+    Ok(named::message(p.core()?.engine.receive(pattern, buffer)))
 }
 
 /// MPI_Send_init and its kin.

@@ -111,7 +111,7 @@ pub enum Finished {
     /// Known.
     Outcome(Outcome),
     /// `query` and `free` are to be called outside the gate.
-    Generalized(Generalized),
+    Generalized(Box<Generalized>),
 }
 
 impl Finished {
@@ -259,7 +259,7 @@ impl Process {
             Named::Null | Named::Sent => Outcome::empty(),
             Named::Message(id) => match self.core()?.engine.finish(id) {
                 Some(completion) => fault::outcome(self, completion),
-                None => return self.not_yet(*handle, id),
+                None => return self.not_yet(*handle, id).map(|()| None),
             },
             Named::Object => return self.take_object(handle),
         };
@@ -268,11 +268,12 @@ impl Process {
     }
 
     #[inline(never)]
-    fn not_yet(&mut self, handle: usize, id: RequestId) -> Result<Option<Finished>> {
+    fn not_yet(&mut self, handle: usize, id: RequestId) -> Result<()> {
         self.sought = Sought::Request(handle);
-        self.check_message(id).map(|()| None)
+        self.check_message(id)
     }
 
+    #[inline(never)]
     fn take_object(&mut self, handle: &mut usize) -> Result<Option<Finished>> {
         self.settle_state(*handle)?;
         self.sought = Sought::Request(*handle);
@@ -290,7 +291,7 @@ impl Process {
         }
         Ok(match state {
             State::Done(outcome) => Some(Finished::Outcome(outcome)),
-            State::Generalized(generalized) => Some(Finished::Generalized(*generalized)),
+            State::Generalized(generalized) => Some(Finished::Generalized(generalized)),
             _ => None,
         })
     }
@@ -312,7 +313,7 @@ impl Process {
             State::Done(outcome) => {
                 Some(Finished::Outcome(Outcome { status: outcome.status, error: outcome.error.clone() }))
             }
-            State::Generalized(generalized) if generalized.complete => Some(Finished::Generalized(**generalized)),
+            State::Generalized(generalized) if generalized.complete => Some(Finished::Generalized(generalized.clone())),
             _ => None,
         })
     }

@@ -11,7 +11,7 @@ use fabric::{Body, Count, Growing, Lost, Peer, Sink, WaitOn};
 
 use crate::connect::ShmTransport;
 use crate::pool::{Pool, Reference, Source};
-use crate::ring::{Claim, Consumer, Frame};
+use crate::ring::{Claim, Consumer, Frame, Word};
 use crate::segment::Segment;
 use crate::shuttle::{Shuttle, Shuttles};
 use crate::wake::Doorbell;
@@ -190,25 +190,21 @@ impl Inbound {
     /// next frame would start is not known, or not to be believed.
     #[inline]
     fn take(&mut self, registered: bool, bodies: &mut Bodies<'_>, sink: &mut impl Sink) -> Result<(), Lost> {
-        let written = self.consumer.written();
         for taken in 0..self.burst {
-            let frame = match self.consumer.front() {
-                Ok(Some(frame)) => frame,
+            let word = match self.consumer.next_word() {
+                Ok(Some(word)) => word,
                 Ok(None) => {
                     self.burst = 1;
                     return Ok(());
                 }
                 Err(broken) => return Err(lost(self.peer, &broken)),
             };
-            if frame.is_reference {
-                // The program has waited for what came before, and may post the receive of this one next.
-                if taken > 0 && !sink.expects(self.peer, &frame.header) {
+            if word.is_reference() {
+                if !self.take_large(word, taken > 0, bodies, sink)? {
                     return Ok(());
                 }
-                let Inbound { peer, local, pool, .. } = self;
-                let (len, said) = large((*peer, *local), &frame, written, pool, bodies, sink)?;
-                self.consumer.has_read(len, said);
             } else {
+                let frame = self.consumer.frame(word).map_err(|broken| lost(self.peer, &broken))?;
                 sink.frame(self.peer, &frame.header, frame.body);
             }
             self.consumer.advance();
@@ -218,6 +214,28 @@ impl Inbound {
         }
         self.burst = (2 * self.burst).min(BATCH);
         Ok(())
+    }
+
+    /// Takes a frame whose body is elsewhere; false if it stays where it is: the program has waited for what came
+    /// before, and may post the receive of this one next. Out of line, so that the frames of
+    /// small messages stay in registers.
+    #[inline(never)]
+    fn take_large(
+        &mut self,
+        word: Word,
+        is_behind_others: bool,
+        bodies: &mut Bodies<'_>,
+        sink: &mut impl Sink,
+    ) -> Result<bool, Lost> {
+        let written = self.consumer.written();
+        let Inbound { peer, local, pool, consumer, .. } = self;
+        let frame = consumer.frame(word).map_err(|broken| lost(*peer, &broken))?;
+        if is_behind_others && !sink.expects(*peer, &frame.header) {
+            return Ok(false);
+        }
+        let (len, said) = large((*peer, *local), &frame, written, pool, bodies, sink)?;
+        consumer.has_read(len, said);
+        Ok(true)
     }
 }
 
@@ -230,7 +248,6 @@ struct Bodies<'a> {
 }
 
 /// A frame whose body is elsewhere; how much of the sender's pool is free after it, and what is to be said of it.
-#[inline(never)]
 fn large(
     (peer, local): (Peer, u32),
     frame: &Frame<'_>,

@@ -74,11 +74,19 @@ impl ShmTransport {
         len: usize,
         fill: impl FnOnce(&mut Slot),
     ) -> Result<Post, Lost> {
-        if !self.has_room(peer, ring::room(len))? {
-            return Ok(Post::NoRoom);
-        }
-        let registered = self.registered;
-        let Some(Some(outbound)) = self.outbound.get_mut(peer.0 as usize) else { return Err(unreachable_peer(peer)) };
+        let (needed, registered) = (ring::room(len), self.registered);
+        let outbound = match self.outbound.get_mut(peer.0 as usize) {
+            Some(Some(outbound)) if outbound.producer.has_room(needed) => outbound,
+            _ => {
+                if !self.make_room(peer, needed)? {
+                    return Ok(Post::NoRoom);
+                }
+                let Some(Some(outbound)) = self.outbound.get_mut(peer.0 as usize) else {
+                    return Err(unreachable_peer(peer));
+                };
+                outbound
+            }
+        };
         outbound.producer.note_stream(std::mem::replace(&mut self.awaits, true));
         let past_cache = len >= PAST_CACHE && outbound.pace.best() == Way::Past;
         outbound.producer.publish(header, len, past_cache, fill);

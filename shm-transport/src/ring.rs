@@ -432,7 +432,7 @@ impl Producer {
         if next >= self.cleared {
             self.clear(next);
         }
-        let frame = self.memory.at(self.position);
+        let (frame, word) = (self.memory.at(self.position), self.memory.word(self.position));
         #[cfg(loom)]
         self.memory.model.write(self.memory.place(self.position), needed);
         // SAFETY: the frame's grains are contiguous (it ends before the lap does),
@@ -446,7 +446,7 @@ impl Producer {
             }
             fill(std::slice::from_raw_parts_mut(frame.add(at), body));
         }
-        self.memory.word(self.position).store(mark | (body as u64 + 1), Ordering::Release);
+        word.store(mark | (body as u64 + 1), Ordering::Release);
         self.position = next;
         if self.cleared < next + GRAINS && self.cleared < self.limit {
             self.clear(self.cleared);
@@ -454,7 +454,7 @@ impl Producer {
         if body >= ALIGNED && next + needed >= self.limit {
             self.begin_lap(needed);
         }
-        if body >= ALIGNED || self.streams {
+        if (body >= ALIGNED || self.streams) && self.asked < next + AHEAD {
             self.ask_ahead();
         }
     }
@@ -471,9 +471,7 @@ impl Producer {
     #[inline]
     fn clear(&mut self, from: u64) {
         self.cleared = ((from / GRAINS + 1) * GRAINS).min(self.limit);
-        for grain in from..self.cleared {
-            self.memory.word(grain).store(0, Ordering::Relaxed);
-        }
+        self.memory.clear(from, self.cleared);
     }
 
     /// Asks for the lines of the next frames, each once. Not between a question and its answer: the reader
@@ -507,8 +505,18 @@ pub struct Frame<'a> {
     pub header: Header,
     /// The data, or where it is.
     pub body: &'a [u8],
+}
+
+/// The word of a frame that is there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Word(u64);
+
+impl Word {
     /// The body says where the data is in the pool.
-    pub is_reference: bool,
+    #[inline(always)]
+    pub(crate) fn is_reference(self) -> bool {
+        self.0 & REFERENCE != 0
+    }
 }
 
 /// The receiving side.
@@ -519,7 +527,7 @@ pub struct Consumer {
     from: u32,
     /// The next frame is here.
     position: u64,
-    /// The one behind it, once [`Consumer::front`] has looked.
+    /// The one behind it, once [`Consumer::frame`] has looked.
     next: u64,
     /// Grains of the last frame.
     last: u64,
@@ -554,27 +562,25 @@ impl Consumer {
         Claim::of(&self.memory).ok()?.filter(|_| !self.is_ready())
     }
 
-    /// The next frame, as it stands in the ring, if there is one. It stays there
-    /// until [`Consumer::advance`].
+    /// The word of the next frame, if there is one.
     #[inline(always)]
-    pub fn front(&mut self) -> Result<Option<Frame<'_>>, Broken> {
+    pub(crate) fn next_word(&mut self) -> Result<Option<Word>, Broken> {
         let mut word = self.memory.word(self.position).load(Ordering::Acquire);
         if word & GO_ON != 0 {
             word = self.go_on(word)?;
         }
         // One step at a time: a way without an end is then no end of waiting here.
-        if word == 0 || word & GO_ON != 0 {
-            return Ok(None);
-        }
-        let (is_reference, is_short) = (word & REFERENCE != 0, word & SHORT != 0);
-        let length = word & !(REFERENCE | SHORT);
-        // A frame never reaches the last grain of the ring. The first comparison
-        // keeps the sums in `layout` from overflowing.
-        if length == 0 || length > self.memory.grains * GRAIN as u64 {
-            return Err(Broken { what: "a frame's word", value: word });
-        }
-        let body = (length - 1) as usize;
+        Ok((word != 0 && word & GO_ON == 0).then_some(Word(word)))
+    }
+
+    /// The frame whose word that is, as it stands in the ring. It stays there until [`Consumer::advance`].
+    #[inline(always)]
+    pub(crate) fn frame(&mut self, Word(word): Word) -> Result<Frame<'_>, Broken> {
+        let is_short = word & SHORT != 0;
+        // Of 61 bits, so that the sums in `layout` don't overflow; a length of 0 has all of them.
+        let body = ((word & !(REFERENCE | SHORT)).wrapping_sub(1) & (SHORT - 1)) as usize;
         let (at, needed) = layout(self.position, if is_short { SHORT_PREFIX } else { PREFIX }, body);
+        // A frame never reaches the last grain of the ring.
         if needed >= self.memory.grains - self.memory.place(self.position) {
             return Err(Broken { what: "a frame's word", value: word });
         }
@@ -593,11 +599,11 @@ impl Consumer {
                 let header = Header::decode(&*frame.add(8).cast::<[u8; Header::SIZE]>());
                 header.map_err(|_| Broken { what: "a frame's kind", value: word })?.0
             };
-            Ok(Some(Frame { header, body: std::slice::from_raw_parts(frame.add(at), body), is_reference }))
+            Ok(Frame { header, body: std::slice::from_raw_parts(frame.add(at), body) })
         }
     }
 
-    /// Goes past the frame that [`Consumer::front`] has shown.
+    /// Goes past the frame that [`Consumer::frame`] has shown.
     #[inline(always)]
     pub fn advance(&mut self) {
         self.last = self.next - self.position;
@@ -620,8 +626,9 @@ impl Consumer {
     /// Hands the next frame to `take` and goes past it; `None` if there is no frame.
     #[inline]
     pub fn pop<R>(&mut self, take: impl FnOnce(&Header, &[u8], bool) -> R) -> Result<Option<R>, Broken> {
-        let Some(Frame { header, body, is_reference }) = self.front()? else { return Ok(None) };
-        let taken = take(&header, body, is_reference);
+        let Some(word) = self.next_word()? else { return Ok(None) };
+        let Frame { header, body } = self.frame(word)?;
+        let taken = take(&header, body, word.is_reference());
         self.advance();
         Ok(Some(taken))
     }

@@ -62,6 +62,28 @@ impl Memory {
         self.model.word(self.place(position))
     }
 
+    /// Clears the words from one position up to another in the same line, or its end.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(super) fn clear(&self, from: u64, to: u64) {
+        let first = self.at(from).cast::<AtomicU64>();
+        let clear = |grain: u64| {
+            // SAFETY: a line is contiguous, and this grain is in the same one as the first; see `word`.
+            let word = unsafe { &*first.byte_add(grain as usize * GRAIN) };
+            word.store(0, Ordering::Relaxed);
+        };
+        // A whole line, as most are, without a loop.
+        match to - from {
+            GRAINS => (0..GRAINS).for_each(clear),
+            fewer => (0..fewer).for_each(clear),
+        }
+    }
+
+    #[cfg(loom)]
+    pub(super) fn clear(&self, from: u64, to: u64) {
+        (from..to).for_each(|grain| self.word(grain).store(0, Ordering::Relaxed));
+    }
+
     /// Position of the consumer less `FIRST`, as it said last.
     #[inline]
     pub(super) fn head(&self) -> &AtomicU64 {
