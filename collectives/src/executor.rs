@@ -9,26 +9,26 @@
 //!
 //! Blocking, nonblocking and persistent collectives are the same here. Nothing
 //! happens but inside [`Active::start`] and [`Active::advance`], and for a collective that
-//! its caller runs outside of the list inside [`Visit::go`].
+//! its caller runs outside of the list inside [`Visit::go`] (see [`visit`]).
+
+mod visit;
 
 use std::sync::Arc;
 
 use fabric::{Collective, CollectiveKind, Peer, Transport};
 use objects::op::UserOp;
 use objects::scratch::{Pool, Scratch};
-use objects::{Area, Buffer, Class, Datatype, Error, Op, Result};
+use objects::{Buffer, Class, Datatype, Error, Op, Result};
 use pt2pt::{CollectiveCall, Engine, Envelope, Fault, Mode, Pattern, RequestId};
 
-use crate::plan::Plan;
-use crate::schedule::{Local, Meet, Member, Message, Schedule, Span, Way};
+use self::visit::{BYTES_AT, KIND_AT, Place, Turn, call};
+pub use self::visit::{Paused, Visit};
+use crate::plan::{Plan, Reduction};
+use crate::schedule::{Meet, Member, Message, Schedule, Span, Way};
 
 /// Bytes that a user's reduction function is given at a time: what it reads and
 /// writes stays in the cache.
 const PIECE: u64 = 256 << 10;
-
-/// Where bytes and operation stand in what a member says in an arena, above the root.
-const BYTES_AT: u32 = 40;
-const KIND_AT: u32 = 32;
 
 /// All running collectives of a process.
 #[derive(Default)]
@@ -39,10 +39,6 @@ pub struct Active {
     live: Vec<u32>,
     pool: Pool,
 }
-
-/// A collective that its caller runs by itself, outside of all the others, while it waits for nothing but
-/// its meeting.
-pub struct Visit(Running);
 
 /// Names a collective from its start until its result is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,14 +99,10 @@ struct Slot {
 struct Running {
     plan: Plan,
     sequence: i32,
-    /// Its meeting in the arena of the plan, if that has one.
-    meeting: u64,
     state: State,
-    /// Of the current round.
-    round: usize,
-    /// The next message to post and the next local step to run, of all.
+    place: Place,
+    /// The next message to post, of all.
     next_message: usize,
-    next_local: usize,
     open: Vec<RequestId>,
     scratch: Option<Scratch>,
     /// Nobody will ask for the result.
@@ -154,7 +146,10 @@ impl Active {
         let entry = &mut self.slots[slot as usize];
         let id = CollectiveId { slot, generation: entry.generation };
         let open = std::mem::take(&mut entry.open);
-        let running = entry.running.insert(Running::new(plan, sequence, open, scratch));
+        let running = entry.running.insert({
+            let place = Place::first(&plan);
+            Running::new(plan, sequence, place, open, scratch)
+        });
         let mut moved = false;
         // A user's function that is due already waits for `advance`.
         match running.step(engine, id, false, &mut moved) {
@@ -165,14 +160,12 @@ impl Active {
     }
 
     /// Goes on with a visit as with all the others.
-    pub fn adopt(&mut self, Visit(running): Visit) -> CollectiveId {
+    pub fn adopt(&mut self, Paused(running): Paused) -> CollectiveId {
         let slot = self.vacancy();
         let entry = &mut self.slots[slot as usize];
         let id = CollectiveId { slot, generation: entry.generation };
-        match entry.running.insert(running).state {
-            State::Over(_) => self.retire(slot),
-            _ => self.live.push(slot),
-        }
+        entry.running = Some(*running);
+        self.live.push(slot);
         id
     }
 
@@ -304,7 +297,7 @@ impl Active {
     fn retire(&mut self, slot: u32) {
         let Some(running) = &mut self.slots[slot as usize].running else { return };
         let detached = running.detached;
-        running.leave();
+        running.place.leave(&running.plan);
         if let Some(scratch) = running.scratch.take() {
             self.pool.give(scratch);
         }
@@ -323,47 +316,11 @@ impl Active {
     }
 }
 
-impl Visit {
-    /// The `sequence`th collective of its communicator; see [`Plan::only_meets`].
-    pub fn new(plan: Plan, sequence: i32) -> Visit {
-        debug_assert!(plan.only_meets());
-        Visit(Running::new(plan, sequence, Vec::new(), None))
-    }
-
-    /// Goes as far as it gets. True when it is over.
-    pub fn go<T: Transport>(&mut self, engine: &mut Engine<T>) -> bool {
-        matches!(self.0.step(engine, CollectiveId::NONE, false, &mut false), Step::Over)
-    }
-
-    /// The result of one that is over.
-    pub fn end(self) -> std::result::Result<(), Box<Fault>> {
-        self.0.leave();
-        match self.0.state {
-            State::Over(result) => result,
-            _ => unreachable!("a visit is over when that was said"),
-        }
-    }
-}
-
-impl CollectiveId {
-    /// Of one that is in no list.
-    const NONE: CollectiveId = CollectiveId { slot: u32::MAX, generation: 0 };
-}
-
 impl Running {
     #[inline]
-    fn new(plan: Plan, sequence: i32, open: Vec<RequestId>, scratch: Option<Scratch>) -> Running {
-        let meeting = plan.arena().map_or(0, |arena| arena.enter());
+    fn new(plan: Plan, sequence: i32, place: Place, open: Vec<RequestId>, scratch: Option<Scratch>) -> Running {
         let (state, detached) = (State::Messages, false);
-        Running { plan, sequence, meeting, state, round: 0, next_message: 0, next_local: 0, open, scratch, detached }
-    }
-
-    /// It has met.
-    #[inline]
-    fn leave(&self) {
-        if let Some(arena) = self.plan.arena() {
-            arena.leave(self.meeting);
-        }
+        Running { plan, sequence, state, place, next_message: 0, open, scratch, detached }
     }
 
     /// Does everything that needs no waiting. A user's function is handed out if
@@ -405,7 +362,7 @@ impl Running {
 
     /// Posts and awaits messages; true when the state has changed.
     fn exchange<T: Transport>(&mut self, engine: &mut Engine<T>, moved: &mut bool) -> bool {
-        let Some(round) = self.plan.schedule().rounds().get(self.round).copied() else {
+        let Some(round) = self.plan.schedule().rounds().get(self.place.round).copied() else {
             self.state = State::Over(Ok(()));
             return true;
         };
@@ -445,46 +402,25 @@ impl Running {
         {
             return self.fail(engine, fault);
         }
-        if !self.is_called(meet) {
-            return false;
-        }
-        let (call, meeting) = (self.call(), self.meeting);
-        let Some(arena) = self.plan.arena() else {
-            debug_assert!(false, "a schedule that meets has an arena");
-            return false;
-        };
-        match meet {
-            Meet::Hear(from) if arena.call_of(meeting, from) != Some(call) => {
-                // The others count on everyone.
-                if arena.arrive(meeting, call, false) {
-                    arena.close(meeting);
+        match self.place.turn(&self.plan, meet) {
+            Turn::Waits => return false,
+            Turn::Works => self.state = State::Locals,
+            Turn::Passes => {
+                self.place.pass(&self.plan);
+                self.go_on();
+            }
+            Turn::Dissents(member) => {
+                if let (Meet::Hear(_), Some(arena)) = (meet, self.plan.arena())
+                    && arena.arrive(self.place.meeting, call(&self.plan), false)
+                {
+                    // The others count on everyone.
+                    arena.close(self.place.meeting);
                 }
-                return self.fail(engine, self.dissent(from));
+                return self.fail(engine, self.dissent(member));
             }
-            Meet::Arrive | Meet::Speak if !arena.arrive(meeting, call, meet == Meet::Speak) => {
-                self.next_local = self.plan.schedule().rounds()[self.round].locals as usize;
-                self.round_is_over();
-            }
-            Meet::Close if let Some(other) = arena.dissenter(meeting, call) => {
-                return self.fail(engine, self.dissent(other));
-            }
-            _ => self.state = State::Locals,
         }
         *moved = true;
         true
-    }
-
-    /// True when a round of steps waits for nothing that belongs to the meeting.
-    #[inline]
-    fn is_called(&self, meet: Meet) -> bool {
-        let Some(arena) = self.plan.arena() else { return false };
-        match meet {
-            Meet::Nobody => false,
-            Meet::Begin => arena.has_begun(self.meeting),
-            Meet::Hear(from) => arena.has_begun(self.meeting) && arena.call_of(self.meeting, from).is_some(),
-            Meet::Arrive | Meet::Speak => true,
-            Meet::Close => arena.is_closed(self.meeting),
-        }
     }
 
     fn awaited_member<T: Transport>(&self, engine: &Engine<T>) -> Option<Peer> {
@@ -493,14 +429,20 @@ impl Running {
             return message.peer.or_else(|| self.plan.peer(Member::from_wire(message.source?)));
         }
         let arena = self.plan.arena()?;
-        let is_missing = |member: &Member| arena.call_of(self.meeting, member.rank()).is_none();
-        self.plan.peer(self.plan.others().find(is_missing)?)
+        let is_missing = |member: &Member| arena.call_of(self.place.meeting, member.rank()).is_none();
+        let mut others = self.plan.others().filter(is_missing);
+        let heard = match self.plan.schedule().rounds().get(self.place.round)?.meet {
+            Meet::Hear(from) => others.find(|member| member.rank() == from),
+            _ => others.next(),
+        };
+        self.plan.peer(heard?)
     }
 
     /// True when the meeting has come to what it waits for.
     fn has_been_called(&self) -> bool {
-        let round = self.plan.schedule().rounds().get(self.round);
-        matches!(self.state, State::Messages) && round.is_some_and(|round| self.is_called(round.meet))
+        let round = self.plan.schedule().rounds().get(self.place.round).filter(|round| round.meet != Meet::Nobody);
+        let is_called = |meet| self.place.is_called(&self.plan, meet);
+        matches!(self.state, State::Messages) && round.is_some_and(|round| is_called(round.meet))
     }
 
     /// A message of this very collective comes from a member that is in another one, or
@@ -519,18 +461,13 @@ impl Running {
         has_come
     }
 
-    /// What a member says in a meeting: bytes, operation and root.
-    fn call(&self) -> u64 {
-        let Collective { kind, root } = self.plan.collective();
-        self.plan.schedule().seat_bytes() << BYTES_AT | u64::from(kind as u8) << KIND_AT | u64::from(root)
-    }
-
     /// Another member is in another call, or in the same with more or less data.
     #[cold]
     fn dissent(&self, source: u32) -> Box<Fault> {
         let (sequence, context) = (self.sequence, self.plan.context());
         let said = |call: u64| CollectiveCall { kind: (call >> KIND_AT) as u8, root: call as u32 };
-        let (mine, theirs) = (self.call(), self.plan.arena().and_then(|arena| arena.call_of(self.meeting, source)));
+        let (mine, theirs) =
+            (call(&self.plan), self.plan.arena().and_then(|arena| arena.call_of(self.place.meeting, source)));
         let (ours, room) = (said(mine), mine >> BYTES_AT);
         let (theirs, sent) = theirs.map_or((ours, 0), |call| (said(call), call >> BYTES_AT));
         Box::new(if theirs != ours {
@@ -547,7 +484,7 @@ impl Running {
             debug_assert!(false, "a schedule names a rank that the group does not have");
             return Ok(());
         };
-        let buffer = self.buffer(&message.span);
+        let buffer = self.place.buffer(&self.plan, &message.span, self.scratch.as_ref());
         match message.way {
             Way::Send => self.send(engine, peer, message, buffer),
             Way::Recv => {
@@ -615,10 +552,10 @@ impl Running {
     /// some have got theirs: nobody receives what they get now.
     fn give_up<T: Transport>(&self, engine: &mut Engine<T>) {
         let schedule = self.plan.schedule();
-        let first = self.round.checked_sub(1).map_or(0, |before| schedule.rounds()[before].messages as usize);
+        let first = self.place.round.checked_sub(1).map_or(0, |before| schedule.rounds()[before].messages as usize);
         let sends = schedule.messages()[first..].iter().filter(|message| message.way == Way::Send);
         // In a meeting that was closed everyone has found out.
-        let meets = self.plan.arena().is_some_and(|arena| !arena.is_closed(self.meeting));
+        let meets = self.plan.arena().is_some_and(|arena| !arena.is_closed(self.place.meeting));
         let members = self.plan.others().filter(|_| meets);
         let gave_up = Collective { kind: CollectiveKind::GaveUp, root: u32::MAX };
         for with in sends.map(|message| message.with).chain(members) {
@@ -633,70 +570,39 @@ impl Running {
 
     /// Runs local steps; `Some` where a user's function is in the way.
     fn work(&mut self, id: CollectiveId, may_call: bool) -> Option<Step> {
-        let end = self.plan.schedule().rounds()[self.round].locals as usize;
-        while self.next_local < end {
-            match self.plan.schedule().locals()[self.next_local] {
-                Local::Copy { from, to } => {
-                    self.buffer(&to).copy_from(&self.buffer(&from));
-                }
-                Local::Reduce { left, inout } => {
-                    let (left, into) = (self.buffer(&left), self.buffer(&inout));
-                    let Some(call) = self.reduce(id, left, into, &inout) else {
-                        self.next_local += 1;
-                        continue;
-                    };
-                    if !may_call {
-                        return Some(Step::Blocked);
-                    }
-                    self.state = State::Away;
-                    self.next_local += 1;
-                    return Some(Step::User(call));
-                }
-            }
-            self.next_local += 1;
+        let (end, scratch) = (self.plan.schedule().rounds()[self.place.round].locals as usize, self.scratch.as_ref());
+        let (left, inout) = self.place.work(&self.plan, end, scratch)?;
+        if !may_call {
+            // It is come to once more.
+            self.place.next_local -= 1;
+            return Some(Step::Blocked);
         }
-        None
+        self.state = State::Away;
+        self.user_call(id, &left, &inout).map(Step::User)
     }
 
-    /// Reduces at once, or says which user's function is to be called.
-    fn reduce(&self, id: CollectiveId, left: Buffer, inout: Buffer, span: &Span) -> Option<UserCall> {
-        let (Some(reduction), Some(datatype)) = (self.plan.reduction(), self.plan.datatype(span.ty)) else {
+    fn user_call(&self, id: CollectiveId, left: &Span, inout: &Span) -> Option<UserCall> {
+        let (Some(Reduction { op: Op::User(op), handle }), Some(datatype)) =
+            (self.plan.reduction(), self.plan.datatype(inout.ty))
+        else {
             debug_assert!(false, "a reduction has an operation and a type");
             return None;
         };
-        match &reduction.op {
-            Op::Builtin(op) => {
-                op.reduce(&left, &inout, datatype);
-                None
-            }
-            Op::User(op) => {
-                let (op, datatype) = (op.clone(), datatype.clone());
-                Some(UserCall { id, op, left, inout, count: span.count, datatype, handle: reduction.handle })
-            }
-        }
+        let buffer = |span: &Span| self.place.buffer(&self.plan, span, self.scratch.as_ref());
+        let (op, datatype, count) = (op.clone(), datatype.clone(), inout.count);
+        Some(UserCall { id, op, left: buffer(left), inout: buffer(inout), count, datatype, handle: *handle })
     }
 
     /// The local steps of a round are done.
     fn next_round(&mut self) {
-        if let Some(arena) = self.plan.arena()
-            && let Meet::Arrive | Meet::Speak = self.plan.schedule().rounds()[self.round].meet
-        {
-            arena.close(self.meeting);
-        }
-        self.round_is_over();
+        let meet = self.plan.schedule().rounds()[self.place.round].meet;
+        self.place.next_round(&self.plan, meet);
+        self.go_on();
     }
 
-    fn round_is_over(&mut self) {
-        self.round += 1;
-        self.state =
-            if self.round < self.plan.schedule().rounds().len() { State::Messages } else { State::Over(Ok(())) };
-    }
-
-    #[inline]
-    fn buffer(&self, span: &Span) -> Buffer {
-        let scratch = || self.scratch.as_ref().map_or(Area::EMPTY, Scratch::area);
-        let seats = || self.plan.arena().map_or(Area::EMPTY, |arena| arena.seats(self.meeting).into());
-        self.plan.buffer(span, scratch, seats)
+    fn go_on(&mut self) {
+        let is_over = self.place.round == self.plan.schedule().rounds().len();
+        self.state = if is_over { State::Over(Ok(())) } else { State::Messages };
     }
 }
 

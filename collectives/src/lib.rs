@@ -24,7 +24,7 @@ pub mod schedule;
 pub mod select;
 pub mod shape;
 
-pub use executor::{Active, Advance, Awaited, CollectiveId, UserCall, UserReturn, Visit};
+pub use executor::{Active, Advance, Awaited, CollectiveId, Paused, UserCall, UserReturn, Visit};
 pub use operation::{Blocks, Data, Edges, Operation, ROOT_HERE, Types, Vector};
 pub use plan::{Plan, Planner};
 pub use problem::Problem;

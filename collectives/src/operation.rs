@@ -228,6 +228,15 @@ impl Operation<'_> {
         }
     }
 
+    /// Elements of each rank, where that is all that is in lists.
+    #[inline]
+    pub(crate) fn counts(&self) -> &[u64] {
+        match self {
+            Operation::ReduceScatter { counts, .. } => counts,
+            _ => &[],
+        }
+    }
+
     /// What is reduced, where something is.
     pub fn vector(&self) -> Option<&Vector<'_>> {
         match self {

@@ -5,8 +5,8 @@
 //! What was made is kept twice over. Schedules of calls that consist of a few
 //! numbers are kept by these numbers alone, so communicators share them. And the
 //! last such calls are kept as they were but for the addresses ([`Glance`]):
-//! repeating a small collective costs a comparison. Calls with lists of counts
-//! are planned anew each time: reading the lists costs as much.
+//! repeating a small collective costs a comparison, of the counts too where they are all that is in lists (reduce_scatter).
+//! Other calls with lists are planned anew each time: reading the lists costs as much.
 
 use std::sync::Arc;
 
@@ -35,7 +35,16 @@ pub struct Planner {
     selection: Selection,
     schedules: HashMap<Key, Arc<Schedule>, FxBuildHasher>,
     /// Each call has one place where it may be.
-    calls: [Option<(Glance, Arc<Bound>)>; 1 << GLANCES],
+    calls: [Option<Known>; 1 << GLANCES],
+}
+
+/// A call that was planned.
+struct Known {
+    glance: Glance,
+    /// Of each rank, where each has its own.
+    counts: Box<[u64]>,
+    /// With the addresses of the last call.
+    plan: Plan,
 }
 
 /// A collective that is ready to start, as often as wanted.
@@ -71,18 +80,16 @@ pub(crate) struct Reduction {
     pub(crate) handle: usize,
 }
 
-/// All that tells two calls without lists apart, but for the addresses. Types
+/// All that tells two calls apart whose only list is of counts, but for these and the addresses. Types
 /// and operations are told apart by their objects, which live as long as the
 /// [`Bound`] that is kept beside the glance; context ids are never reused.
-#[derive(Clone, Copy, PartialEq, Eq)]
+///
+/// Made anew in each call, and only compared: as words, which stay in registers. In memory they would be written one by one and
+/// read several at once, which waits until all stores before have left the processor.
+#[derive(Clone, Copy)]
 struct Glance {
-    kind: CollectiveKind,
-    has_send: bool,
-    has_recv: bool,
-    /// Not an operation within the local group of an intercommunicator, which has
-    /// the same context.
-    is_inter: bool,
-    root: u32,
+    /// Kind, what is there, and root.
+    what: u64,
     context: u64,
     counts: [u64; 2],
     types: [usize; 2],
@@ -109,17 +116,30 @@ impl Planner {
     /// MPI_ERR_COMM for what is not defined on intercommunicators.
     #[inline]
     pub fn plan(&mut self, operation: &Operation, comm: &Comm) -> Result<Plan> {
+        self.with_plan(operation, comm, Plan::clone)
+    }
+
+    /// As [`Planner::plan`], for who needs the plan only now.
+    #[inline]
+    pub fn with_plan<R>(&mut self, operation: &Operation, comm: &Comm, then: impl FnOnce(&Plan) -> R) -> Result<R> {
         let Some((glance, send, recv)) = Glance::of(operation, comm) else {
-            return self.plan_anew(operation, comm);
+            return self.plan_anew(operation, comm).map(|plan| then(&plan));
         };
-        match &self.calls[glance.place()] {
-            Some((known, bound)) if *known == glance && !Call::is_aliased(operation, send, recv) => {
-                Ok(Plan { bound: bound.clone(), send, recv, renamed: None })
+        let counts = operation.counts();
+        match &mut self.calls[glance.place()] {
+            Some(known)
+                if glance.is(&known.glance)
+                    // One by one: comparing no bytes at no address takes some C libraries 150 ns.
+                    && known.counts.iter().eq(counts)
+                    && !Call::is_aliased(operation, send, recv) =>
+            {
+                (known.plan.send, known.plan.recv) = (send, recv);
+                Ok(then(&known.plan))
             }
             _ => {
                 let plan = self.plan_anew(operation, comm)?;
-                self.calls[glance.place()] = Some((glance, plan.bound.clone()));
-                Ok(plan)
+                let known = Known { glance, counts: counts.into(), plan };
+                Ok(then(&self.calls[glance.place()].insert(known).plan))
             }
         }
     }
@@ -127,7 +147,7 @@ impl Planner {
     /// Forgets the calls on a communicator that is freed, and with them its arena.
     pub fn forget(&mut self, comm: &Comm) {
         let is_on_it =
-            |call: &&mut Option<(Glance, _)>| call.as_ref().is_some_and(|(g, _)| g.context == comm.context());
+            |call: &&mut Option<Known>| call.as_ref().is_some_and(|known| known.glance.context == comm.context());
         self.calls.iter_mut().filter(is_on_it).for_each(|call| *call = None);
     }
 
@@ -233,29 +253,30 @@ fn check_between(operation: &Operation) -> Result<()> {
 }
 
 impl Glance {
-    /// `None` for calls with lists; else also the addresses.
-    #[inline]
+    /// `None` for calls with other lists; else also the addresses.
+    #[inline(always)]
     fn of(operation: &Operation, comm: &Comm) -> Option<(Glance, Area, Area)> {
         let root = if comm.is_inter() { ROOT_HERE } else { comm.rank() };
         let is_root = operation.root().is_none_or(|is| is == root);
         let data = |send: Option<&Data>, recv: Option<&Data>| {
-            let number = |data: Option<&Data>| data.map_or((0, 0), |data| (data.count, data.ty.identity()));
-            let (send_numbers, recv_numbers) = (number(send), number(recv));
+            let numbers = |data: Option<&Data>| data.map_or((0, 0), |data| (data.count, data.ty.identity()));
+            let (sent, received) = (numbers(send), numbers(recv));
             let area = |data: Option<&Data>| data.map_or(Area::EMPTY, |data| data.area);
             let glance = Glance {
-                has_send: send.is_some(),
-                has_recv: recv.is_some(),
-                counts: [send_numbers.0, recv_numbers.0],
-                types: [send_numbers.1, recv_numbers.1],
-                ..Glance::empty(operation, comm)
+                what: Glance::what(operation, comm, send.is_some(), recv.is_some()),
+                context: comm.context(),
+                counts: [sent.0, received.0],
+                types: [sent.1, received.1],
+                op: 0,
+                handle: 0,
             };
             (glance, area(send), area(recv))
         };
         let vector = |vector: &Vector, count: u64| {
             let recv = vector.recv.filter(|_| is_root);
             let glance = Glance {
-                has_send: vector.send.is_some(),
-                has_recv: recv.is_some(),
+                what: Glance::what(operation, comm, vector.send.is_some(), recv.is_some()),
+                context: comm.context(),
                 counts: [count, 0],
                 types: [vector.ty.identity(), 0],
                 op: match vector.op {
@@ -263,7 +284,6 @@ impl Glance {
                     Op::User(op) => Arc::as_ptr(op) as usize,
                 },
                 handle: vector.handle,
-                ..Glance::empty(operation, comm)
             };
             (glance, vector.send.unwrap_or(Area::EMPTY), recv.unwrap_or(Area::EMPTY))
         };
@@ -278,30 +298,35 @@ impl Glance {
             | Operation::ReduceScatterBlock { vector: of, count }
             | Operation::Scan { vector: of, count }
             | Operation::Exscan { vector: of, count } => vector(of, *count),
+            Operation::ReduceScatter { vector: of, counts } => vector(of, counts.len() as u64),
             _ => return None,
         })
     }
 
-    #[inline]
-    fn empty(operation: &Operation, comm: &Comm) -> Glance {
-        Glance {
-            kind: operation.kind(),
-            has_send: false,
-            has_recv: false,
-            is_inter: comm.is_inter(),
-            root: operation.root().unwrap_or(u32::MAX),
-            context: comm.context(),
-            counts: [0; 2],
-            types: [0; 2],
-            op: 0,
-            handle: 0,
-        }
+    /// An operation within the local group of an intercommunicator has the same context.
+    #[inline(always)]
+    fn what(operation: &Operation, comm: &Comm, has_send: bool, has_recv: bool) -> u64 {
+        let bits = u64::from(has_send) | u64::from(has_recv) << 1 | u64::from(comm.is_inter()) << 2;
+        u64::from(operation.root().unwrap_or(u32::MAX)) << 32 | (operation.kind() as u64) << 8 | bits
+    }
+
+    #[inline(always)]
+    fn is(&self, other: &Glance) -> bool {
+        let differ = (self.what ^ other.what)
+            | (self.context ^ other.context)
+            | (self.counts[0] ^ other.counts[0])
+            | (self.counts[1] ^ other.counts[1]);
+        let differs = (self.types[0] ^ other.types[0])
+            | (self.types[1] ^ other.types[1])
+            | (self.op ^ other.op)
+            | (self.handle ^ other.handle);
+        differ == 0 && differs == 0
     }
 
     /// Where it is kept.
-    #[inline]
+    #[inline(always)]
     fn place(&self) -> usize {
-        let mixed = (self.context << 8 ^ self.kind as u64 ^ u64::from(self.root) << 32)
+        let mixed = (self.context << 8 ^ self.what)
             .wrapping_add(self.counts[0].rotate_left(16))
             .wrapping_add(self.counts[1].rotate_left(40));
         (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - GLANCES)) as usize

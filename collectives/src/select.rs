@@ -8,8 +8,8 @@
 use fabric::CollectiveKind;
 
 use crate::algorithms::{
-    Seat, allgather, allreduce, alltoall, arena, barrier, bcast, gather, inter, neighbor, reduce, reduce_scatter, scan,
-    scatter,
+    Seat, allgather, allreduce, alltoall, arena, barrier, bcast, flat, gather, inter, neighbor, reduce, reduce_scatter,
+    scan, scatter,
 };
 use crate::problem::Problem;
 use crate::schedule::{Builder, Schedule};
@@ -40,6 +40,8 @@ pub enum Algorithm {
     Ordered,
     /// In the arena that all ranks share.
     Arena,
+    /// In one that is flat.
+    Flat,
 }
 
 /// One line of the table.
@@ -80,6 +82,9 @@ pub struct Thresholds {
     pub crowded_short: Option<u64>,
     /// Where ranks share an arena, they meet in it for these.
     pub arenas: bool,
+    /// Where ranks have a processor each (and [`Thresholds::crowded_short`] is `None`), arenas are flat, and ranks that share one
+    /// meet in it where no rank has more bytes in its seat; `None`: no arena is flat.
+    pub flat_short: Option<u64>,
     /// How many messages (not bytes) of one collective are under way at once
     /// where each rank deals with all others.
     pub window: u32,
@@ -101,6 +106,7 @@ impl Default for Thresholds {
             reduce_scatter_long: 128 << 10,
             crowded_short: None,
             arenas: true,
+            flat_short: None,
             window: 32,
             reproducible: false,
         }
@@ -111,6 +117,8 @@ impl Default for Thresholds {
 #[derive(Clone, Debug)]
 pub struct Selection {
     rules: Vec<Rule>,
+    /// See [`Thresholds::flat_short`].
+    flat_short: u64,
     window: u32,
     reproducible: bool,
 }
@@ -124,7 +132,14 @@ impl Selection {
         // From here on it does not matter that ranks take turns.
         let short = t.crowded_short.filter(|_| !t.reproducible);
         let from = short.map_or(0, |short| short.saturating_add(1));
-        let mut rules = vec![
+        let mut rules = Vec::new();
+        if t.arenas && t.crowded_short.is_none() && t.flat_short.is_some() {
+            let anyway = [Of::Barrier, Of::Bcast, Of::Gather, Of::Scatter, Of::Allgather, Of::Alltoall];
+            let reductions = [Of::Reduce, Of::Allreduce, Of::ReduceScatter, Of::ReduceScatterBlock];
+            let flat = anyway.into_iter().chain(reductions.into_iter().filter(|_| !t.reproducible));
+            rules.extend(flat.map(|kind| rule(kind, 0, 0, Flat)));
+        }
+        rules.extend([
             rule(Of::Bcast, t.bcast_long.max(from), 4, ScatterRing),
             rule(Of::Bcast, from, 0, Binomial),
             rule(Of::Bcast, 0, 0, Arena),
@@ -141,7 +156,7 @@ impl Selection {
             rule(Of::Alltoall, t.alltoall_short.saturating_add(1), 0, Pairwise),
             rule(Of::Alltoall, 0, 5, Bruck),
             rule(Of::Alltoall, 0, 0, Pairwise),
-        ];
+        ]);
         if !t.reproducible {
             rules.extend([
                 rule(Of::Reduce, t.reduce_long.max(from), 3, Halving),
@@ -168,7 +183,8 @@ impl Selection {
             rules.extend([rule(Of::Barrier, 0, 0, Arena), rule(Of::Barrier, 0, 0, Linear)]);
         }
         rules.retain(|rule| t.arenas && short.is_some() || rule.algorithm != Arena);
-        Selection { rules, window: t.window.max(2), reproducible: t.reproducible }
+        let flat_short = t.flat_short.unwrap_or(0);
+        Selection { rules, flat_short, window: t.window.max(2), reproducible: t.reproducible }
     }
 
     /// Puts a rule before all others, as a configuration does.
@@ -183,13 +199,16 @@ impl Selection {
 
     /// True when an arena would be of use for some calls of an operation.
     pub fn may_meet(&self, kind: CollectiveKind) -> bool {
-        self.rules.iter().any(|rule| rule.kind == kind && rule.algorithm == Algorithm::Arena)
+        self.rules.iter().any(|rule| rule.kind == kind && rule.algorithm.meets())
     }
 
     /// The algorithm for a problem. `shares`: the ranks share an arena.
     pub fn choose(&self, problem: &Problem, seat: Seat, shares: bool) -> Algorithm {
         let (kind, bytes) = (problem.kind(), problem.bytes(seat.size));
-        let can = |algorithm: Algorithm| algorithm.can(problem, seat) && (shares || algorithm != Algorithm::Arena);
+        let is_short = |algorithm| algorithm != Algorithm::Flat || flat::seated(problem, seat.size) <= self.flat_short;
+        let can = |algorithm: Algorithm| {
+            algorithm.can(problem, seat) && (shares || !algorithm.meets()) && is_short(algorithm)
+        };
         let fits =
             |rule: &&Rule| rule.kind == kind && bytes >= rule.bytes && seat.size >= rule.ranks && can(rule.algorithm);
         self.rules.iter().find(fits).map_or(Algorithm::Only, |rule| rule.algorithm)
@@ -223,6 +242,7 @@ impl Selection {
 
     fn write(&self, b: &mut Builder, problem: &Problem, seat: Seat, algorithm: Algorithm) {
         match *problem {
+            _ if algorithm == Algorithm::Flat => flat::write(b, problem, seat),
             Problem::Barrier if algorithm == Algorithm::Arena => arena::barrier(b),
             Problem::Barrier if algorithm == Algorithm::Linear => barrier::linear(b, seat),
             Problem::Barrier => barrier::dissemination(b, seat),
@@ -338,11 +358,17 @@ fn write_bcast(b: &mut Builder, algorithm: Algorithm, seat: Seat, root: u32, dat
 }
 
 impl Algorithm {
+    /// True when it needs an arena that all ranks share.
+    fn meets(self) -> bool {
+        matches!(self, Algorithm::Arena | Algorithm::Flat)
+    }
+
     /// Whether it can do this problem: the restrictions of each algorithm.
     pub fn can(self, problem: &Problem, seat: Seat) -> bool {
         use Algorithm::*;
         match (problem, self) {
             (_, Arena) => arena::can(problem),
+            (_, Flat) => flat::can(problem, seat.size),
             (Problem::Barrier, Linear) => true,
             (Problem::Bcast { .. }, Binomial | ScatterRing | Linear) => true,
             (Problem::Gather { .. } | Problem::Scatter { .. }, Binomial | Linear) => true,

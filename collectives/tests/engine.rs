@@ -320,6 +320,7 @@ fn all_to_all(world: &mut World, comms: &[Comm], random: &mut Random) -> (Case, 
 
 fn any_thresholds(random: &mut Random) -> Thresholds {
     let mut at = || [0, 100, 2000, u64::MAX][random.below(4) as usize];
+    let crowded_short = Some(at()).filter(|&at| at != 0);
     Thresholds {
         bcast_long: at(),
         gather_long: at(),
@@ -329,11 +330,22 @@ fn any_thresholds(random: &mut Random) -> Thresholds {
         reduce_long: at(),
         allreduce_long: at(),
         reduce_scatter_long: at(),
-        crowded_short: Some(at()).filter(|&at| at != 0),
+        crowded_short: crowded_short.filter(|&at| at != 2000),
+        flat_short: Some(at()).filter(|&at| at != 0),
         arenas: at() != 0,
         window: 2 + (at() % 7) as u32,
         reproducible: at() == 0,
     }
+}
+
+/// Whatever has room in an arena goes there.
+fn in_turns() -> Thresholds {
+    Thresholds { crowded_short: Some(u64::MAX), ..Thresholds::default() }
+}
+
+/// The same in flat ones.
+fn flat() -> Thresholds {
+    Thresholds { flat_short: Some(u64::MAX), ..Thresholds::default() }
 }
 
 /// The world, and the world backwards on another context.
@@ -402,44 +414,61 @@ fn every_operation_gives_what_it_should_whatever_the_fabric_does() {
 
 #[test]
 fn many_meetings_follow_each_other_in_an_arena() {
-    let thresholds = Thresholds { crowded_short: Some(u64::MAX), ..Thresholds::default() };
-    for seed in 0..200 {
+    for seed in 0..400 {
         let random = &mut Random(seed);
         let size = 2 + random.below(7) as u32;
+        let thresholds = if seed % 2 == 0 { in_turns() } else { flat() };
         let world = World::new(size, seed, Options::default(), &thresholds);
-        run_these(world, 40, &[reduction, one_to_all], random);
+        run_these(world, 40, &[reduction, one_to_all, all_to_all], random);
     }
 }
 
 #[test]
 fn a_visit_needs_neither_progress_nor_a_list() {
-    let thresholds = Thresholds { crowded_short: Some(u64::MAX), ..Thresholds::default() };
-    let (mut world, random, comms) = (World::new(3, 7, Options::default(), &thresholds), &mut Random(7), comms(3));
-    let mut meet = |sequence, with_another: bool| {
-        let mut any_inputs = std::iter::repeat_with(|| inputs(3, 5, random, |_| true));
-        let inputs = any_inputs.find(|inputs| matches!(inputs.op, Op::Builtin(_))).unwrap();
-        let visit = |rank: usize| {
-            let reduction = Operation::Allreduce { vector: inputs.vector(rank, true), count: 5 };
-            let operation = if with_another && rank == 1 { Operation::Barrier } else { reduction };
-            (rank, Visit::new(world.plan(rank, &operation, &comms[0][rank]), sequence))
-        };
-        let mut visits: Vec<_> = (0..3).map(visit).collect();
-        for tries in 0.. {
-            if visits.is_empty() {
-                break;
-            }
-            assert!(tries < 1000, "meeting {sequence} goes on for ever");
-            let at = random.below(visits.len() as u64) as usize;
-            let (rank, visit) = &mut visits[at];
-            if visit.go(&mut world.ranks[*rank].engine) {
-                let (rank, visit) = visits.swap_remove(at);
-                assert_eq!(visit.end().is_err(), with_another, "rank {rank} in meeting {sequence}");
-                let wanted = reduced(&inputs.vectors, &inputs.op);
-                assert!(with_another || packed(&inputs.result(rank, 5)) == wanted);
+    for thresholds in [in_turns(), flat()] {
+        let (mut world, random, comms) = (World::new(3, 7, Options::default(), &thresholds), &mut Random(7), comms(3));
+        for sequence in 0..100 {
+            let mut any_inputs = std::iter::repeat_with(|| inputs(3, 5, random, |_| true));
+            let inputs = any_inputs.find(|inputs| matches!(inputs.op, Op::Builtin(_))).unwrap();
+            let operation = |rank: usize| Operation::Allreduce { vector: inputs.vector(rank, true), count: 5 };
+            let plans = [0, 1, 2].map(|rank| world.plan(rank, &operation(rank), &comms[0][rank]));
+            let mut visits: Vec<_> = (0..3).map(|rank| (rank, Visit::new(&plans[rank], sequence))).collect();
+            for tries in 0.. {
+                if visits.is_empty() {
+                    break;
+                }
+                assert!(tries < 1000, "meeting {sequence} goes on for ever");
+                let at = random.below(visits.len() as u64) as usize;
+                if visits[at].1.go() {
+                    let (rank, _) = visits.swap_remove(at);
+                    assert!(packed(&inputs.result(rank, 5)) == reduced(&inputs.vectors, &inputs.op));
+                }
             }
         }
-    };
-    (0..100).for_each(|sequence| meet(sequence, sequence == 99));
+    }
+}
+
+#[test]
+fn a_visit_leaves_it_to_the_executor_that_others_called_something_else() {
+    for thresholds in [in_turns(), flat()] {
+        let (mut world, random, comms) = (World::new(3, 7, Options::default(), &thresholds), &mut Random(7), comms(3));
+        let data = Layout::new(vec![5], 0, random, 0);
+        let operation = |rank: usize| match rank {
+            1 => Operation::Barrier,
+            _ => Operation::Bcast { root: 1, data: data.data() },
+        };
+        let plans = [0, 1, 2].map(|rank| world.plan(rank, &operation(rank), &comms[0][rank]));
+        let mut visits: Vec<_> = (0..3).map(|rank| Visit::new(&plans[rank], 0)).collect();
+        for _ in 0..10 {
+            visits.iter_mut().for_each(|visit| assert!(!visit.go()));
+        }
+        let pairs = visits.into_iter().enumerate();
+        let ids: Vec<_> = pairs.map(|(rank, visit)| (rank, world.ranks[rank].active.adopt(visit.pause()))).collect();
+        for result in world.finish(&ids, random) {
+            let fault = result.expect_err("it ended well").to_string();
+            assert!(fault.contains("called") || fault.contains("has failed at rank"), "{fault}");
+        }
+    }
 }
 
 fn quiet(size: u32) -> World {
@@ -550,8 +579,15 @@ fn when_one_rank_is_elsewhere_nobody_waits_for_ever() {
 
 #[test]
 fn ranks_in_an_arena_learn_who_sends_them_messages_instead() {
-    let thresholds = Thresholds { crowded_short: Some(64), ..Thresholds::default() };
-    let (mut world, random, comms) = (World::new(4, 7, Options::default(), &thresholds), &mut Random(7), comms(4));
+    for thresholds in
+        [Thresholds { crowded_short: Some(64), ..in_turns() }, Thresholds { flat_short: Some(64), ..flat() }]
+    {
+        ranks_learn_of_messages(&thresholds);
+    }
+}
+
+fn ranks_learn_of_messages(thresholds: &Thresholds) {
+    let (mut world, random, comms) = (World::new(4, 7, Options::default(), thresholds), &mut Random(7), comms(4));
     let data = Layout::new(vec![9], 0, random, 0);
     let long = Operation::Bcast { root: 1, data: Data { ty: Datatype::predefined(INT64).unwrap(), ..data.data() } };
     let start = |rank: usize| {
@@ -586,7 +622,13 @@ fn two_broadcasts_in_opposite_order_name_each_others_root() {
 
 #[test]
 fn a_longer_message_than_expected_is_named() {
-    let (mut world, random, comms) = (quiet(2), &mut Random(7), comms(2));
+    for thresholds in [Thresholds::default(), in_turns(), flat()] {
+        a_longer_one_is_named(World::new(2, 1, Options::default(), &thresholds));
+    }
+}
+
+fn a_longer_one_is_named(mut world: World) {
+    let (random, comms) = (&mut Random(7), comms(2));
     let (long, short) = (Layout::new(vec![5], 0, random, 0), Layout::new(vec![3], 0, random, 0));
     let plans = [&long, &short].map(|layout| Operation::Bcast { root: 0, data: layout.data() });
     let ids: Vec<_> = (0..2)
@@ -602,8 +644,8 @@ fn a_longer_message_than_expected_is_named() {
 
 #[test]
 fn a_rank_without_data_is_named_by_those_who_have_some() {
-    for which in 0..5 {
-        let (mut world, random, comms) = (quiet(2), &mut Random(7), comms(2));
+    for (which, thresholds) in (0..5).flat_map(|which| [(which, Thresholds::default()), (which, flat())]) {
+        let (mut world, random, comms) = (World::new(2, 1, Options::default(), &thresholds), &mut Random(7), comms(2));
         let counts = [0, 3];
         let owns = counts.map(|count| Layout::new(vec![count], 0, random, 0));
         let wholes = counts.map(|count| Layout::new(vec![count; 2], 0, random, 0));

@@ -26,6 +26,7 @@ fn any_selection(random: &mut Random, reproducible: bool) -> Selection {
         reduce_scatter_long: at(),
         crowded_short: Some(at()).filter(|&at| at != 40),
         arenas: at() != 0,
+        flat_short: None,
         window: 2 + at() as u32 % 7,
         reproducible,
     };
@@ -581,6 +582,43 @@ fn ranks_that_share_an_arena_meet_in_it_if_that_can_be() {
     assert_eq!(chosen(&data, true), Algorithm::Arena, "which does not matter to a broadcast");
     let selection = Selection::new(&Thresholds { crowded_short: Some(1 << 20), ..Thresholds::default() });
     assert_eq!(selection.choose(&sum(run(129, 8)), seat, true), Algorithm::Linear, "no room in a seat");
+}
+
+#[test]
+fn ranks_with_a_processor_each_meet_in_a_flat_arena_where_seats_have_room() {
+    let selection = Selection::new(&Thresholds { flat_short: Some(100), ..Thresholds::default() });
+    let run = |space, count| Run::new(space, Ty::of(0), count, Type::gapless(8).shape());
+    let seat = Seat { rank: 0, size: 4 };
+    let chosen = |problem: &Problem, shares| selection.choose(problem, seat, shares);
+    let blocks = |each: u64| run(Space::Send, 4 * each).split(4);
+    let (three, four) = (blocks(3), blocks(4));
+    let counts = [0, 9, 0, 3];
+    let output = run(Space::Recv, 0);
+    let kind = CollectiveKind::ReduceScatter;
+    for problem in [
+        Problem::Barrier,
+        Problem::Gather { root: 1, own: Some(run(Space::Send, 12)), all: None },
+        Problem::Allgather { own: None, all: run(Space::Recv, 48) },
+        Problem::Alltoall { kind: CollectiveKind::Alltoall, from: Some(&three), to: &three },
+        Problem::ReduceScatter { kind, input: run(Space::Send, 12), counts: &counts, output, commutative: false },
+    ] {
+        assert_eq!(chosen(&problem, true), Algorithm::Flat, "{problem:?}");
+        assert_ne!(chosen(&problem, false), Algorithm::Flat, "{problem:?}");
+    }
+    for problem in [
+        Problem::Scatter { root: 0, all: Some(run(Space::Send, 16)), own: None },
+        Problem::Alltoall { kind: CollectiveKind::Alltoall, from: Some(&four), to: &four },
+        Problem::Alltoall { kind: CollectiveKind::Alltoallv, from: Some(&three), to: &three },
+    ] {
+        assert_ne!(chosen(&problem, true), Algorithm::Flat, "{problem:?}");
+    }
+    let gaps = Type { blocks: vec![(0, 4)], extent: 16 }.shape();
+    let gaps = Run::new(Space::Recv, Ty::of(0), 2, gaps);
+    let sum = Problem::Allreduce { input: gaps, output: gaps, commutative: true };
+    assert_ne!(chosen(&sum, true), Algorithm::Flat, "operands lie in seats as in the user's memory");
+    let thresholds = Thresholds { flat_short: Some(100), reproducible: true, ..Thresholds::default() };
+    let sum = Problem::Allreduce { input: run(Space::Send, 1), output, commutative: true };
+    assert_ne!(Selection::new(&thresholds).choose(&sum, seat, true), Algorithm::Flat);
 }
 
 #[test]

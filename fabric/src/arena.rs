@@ -7,7 +7,13 @@
 //! seat until it arrives itself. Meetings are numbered from 0, each member goes to all of them, and to
 //! one after the other: it may enter several, but the next begins for it when it has left the one before.
 //!
-//! Where arenas are, and what makes sleepers look again, is the transport's; see `shm-transport/src/arena.rs`.
+//! There are two kinds. Where members take turns on the processors, who arrives last does the work for all: each
+//! needs one turn. Where each has a processor of its own an arena is *flat*: everyone arrives when it has written
+//! its seat and reads the seats that it needs, nobody is the last, and a meeting is closed for a member
+//! that finds that all have arrived.
+//!
+//! Where arenas are, and what makes sleepers look again, is the transport's; see `shm-transport/src/arena.rs`
+//! and `shm-transport/src/flat.rs`.
 
 use crate::Memory;
 
@@ -15,6 +21,16 @@ use crate::Memory;
 pub const SEAT_BYTES: u64 = 1 << 10;
 /// Seats begin at multiples of this, so that no two share a line.
 pub const SEAT_ALIGN: u64 = 64;
+
+/// Members of a flat arena at most.
+pub const FEW: u32 = 8;
+/// From one seat of a flat arena to the next: no power of two, or the seats of all members would share
+/// the same few places of each cache.
+pub const FLAT_STRIDE: u64 = (16 << 10) + 3 * 64;
+/// Bytes in front of a flat seat that the arena has for itself, in the line in which the seat begins.
+pub const FLAT_HEAD: u64 = 16;
+/// Bytes of a flat seat.
+pub const FLAT_BYTES: u64 = FLAT_STRIDE - FLAT_HEAD;
 
 /// An arena, as one member sees it. Members are ranks of the communicator.
 pub trait Arena: std::fmt::Debug + Send + Sync {
@@ -25,11 +41,12 @@ pub trait Arena: std::fmt::Debug + Send + Sync {
     fn has_begun(&self, meeting: u64) -> bool;
 
     /// The place of a meeting's result, [`SEAT_BYTES`], and behind it its seats: as many bytes for each member, to
-    /// be divided as the members agree.
+    /// be divided as the members agree. In a flat arena its seats, [`FLAT_STRIDE`] from one to the next, each behind its
+    /// [`FLAT_HEAD`].
     fn seats(&self, meeting: u64) -> Memory;
 
     /// This member's seat is written: it arrives and says `call`, which is not 0. `is_awaited`: others
-    /// look for that ([`Arena::call_of`]). True for the last one, who closes the meeting.
+    /// look for that ([`Arena::call_of`]). True for the last one, who closes the meeting; nobody is in a flat arena.
     fn arrive(&self, meeting: u64, call: u64, is_awaited: bool) -> bool;
 
     /// What a member has said; `None` until it arrives.

@@ -10,6 +10,7 @@ use collectives::operation::{Blocks, Data, Operation, ROOT_HERE, Types, Vector};
 use fabric::CollectiveKind;
 use objects::buffer::Area;
 use objects::{Class, Comm, Datatype, Error, Result};
+use runtime::collective::{Begun, Visits};
 use runtime::{Process, collective, with};
 
 use crate::abi::{MPI_Comm, MPI_Count, MPI_Datatype, MPI_Op};
@@ -28,19 +29,21 @@ pub(super) fn run(
     describe: impl FnOnce(&Process, &Comm, &mut Planning<'_>) -> Result<()>,
 ) -> Result<()> {
     how.check()?;
-    let plan = with(|p| {
+    let visits = if how.is_blocking() { collective::next_visits() } else { Visits::Never };
+    let begun = with(|p| {
         let object = p.comm(comm.0)?;
-        let mut plan = None;
+        let mut begun = None;
         describe(p, object, &mut |operation| {
-            plan = Some(p.plan(object, operation)?);
+            begun = Some(p.begin(visits, object, operation)?);
             Ok(())
         })?;
-        plan.ok_or_else(|| Error::internal("a collective was not described"))
+        begun.ok_or_else(|| Error::internal("a collective was not described"))
     })?;
-    match how {
-        How::Blocking => collective::run(comm.0, plan),
-        How::Nonblocking(_) => how.give(collective::start(comm.0, plan)?),
-        How::Persistent(..) => how.give(collective::init(comm.0, plan)),
+    match (how, begun) {
+        (How::Blocking, begun) => collective::finish(comm.0, begun),
+        (How::Nonblocking(_), Begun::Planned(plan)) => how.give(collective::start(comm.0, plan)?),
+        (How::Persistent(..), Begun::Planned(plan)) => how.give(collective::init(comm.0, plan)),
+        _ => Err(Error::internal("a collective that does not block has begun")),
     }
 }
 

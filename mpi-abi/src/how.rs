@@ -24,6 +24,10 @@ impl How {
         }
     }
 
+    pub(crate) fn is_blocking(self) -> bool {
+        matches!(self, How::Blocking)
+    }
+
     /// Refuses a null pointer, and hints that are none, before anything is started.
     pub(crate) fn check(self) -> Result<()> {
         if let How::Persistent(info, _) = self {

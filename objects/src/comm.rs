@@ -8,6 +8,7 @@
 //! to which this process belongs, and a remote one, whose ranks are the sources
 //! and destinations of messages.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::{Attributes, Comparison, Errhandler, Group, Info, Result, Topology};
@@ -27,7 +28,7 @@ pub struct Comm {
     context: u64,
     rank: u32,
     /// Collectives started so far, modulo 2^31.
-    collectives: u32,
+    collectives: Cell<u32>,
     group: Group,
     remote: Option<Group>,
     /// Where its members meet, if they can.
@@ -46,7 +47,7 @@ impl Comm {
         Comm {
             context,
             rank,
-            collectives: 0,
+            collectives: Cell::new(0),
             group,
             remote: None,
             arena: None,
@@ -142,9 +143,9 @@ impl Comm {
 
     /// The sequence number of the next collective: 0, 1, ... 2^31 - 1, 0, ...
     #[inline]
-    pub fn next_collective(&mut self) -> i32 {
-        let sequence = self.collectives;
-        self.collectives = (sequence + 1) & i32::MAX as u32;
+    pub fn next_collective(&self) -> i32 {
+        let sequence = self.collectives.get();
+        self.collectives.set((sequence + 1) & i32::MAX as u32);
         sequence as i32
     }
 
@@ -278,7 +279,7 @@ mod tests {
         assert_eq!(world.hints().unwrap().value(HINTS[2]).unwrap(), Some(&b"true"[..]));
         assert_eq!(world.hints().unwrap().value("colour").unwrap(), None);
         world.next_collective();
-        let mut copy = world.duplicate(9);
+        let copy = world.duplicate(9);
         assert_eq!((copy.context(), copy.rank(), copy.size(), copy.name()), (9, 2, 4, ""));
         assert_eq!(copy.topology(), world.topology());
         assert_eq!(copy.hints().unwrap().value(HINTS[2]).unwrap(), Some(&b"false"[..]));
@@ -324,9 +325,9 @@ mod tests {
 
     #[test]
     fn sequence_numbers_wrap_below_the_sign() {
-        let mut comm = Comm::new("", 1, 0, Group::world(1));
+        let comm = Comm::new("", 1, 0, Group::world(1));
         assert_eq!((comm.next_collective(), comm.next_collective()), (0, 1));
-        comm.collectives = i32::MAX as u32;
+        comm.collectives.set(i32::MAX as u32);
         assert_eq!((comm.next_collective(), comm.next_collective()), (i32::MAX, 0));
     }
 

@@ -1,19 +1,21 @@
 //! Which communicators have an arena: memory in which their members meet (see [`fabric::arena`]).
 //!
-//! MPI_COMM_WORLD has the first one of rank 0 from the beginning, where ranks take turns on the processors of their only
-//! host. Each rank has some more for other communicators. Whoever proposes a context id offers one of its own with
+//! MPI_COMM_WORLD has the first one of rank 0 from the beginning, where all ranks are on one host. Where they take turns on its
+//! processors they meet in turns, else arenas are flat. Each rank has some more for other communicators. Whoever proposes a context id offers one of its own with
 //! it (see `communicator`), so the id that members agree on says whether they have an arena, and which. They have it if
 //! its owner is one of them: others may have been given the same id. Its states stand in `shm-transport/src/arena.rs`;
 //! what the owner alone knows of them is here.
 //!
-//! What has none: intercommunicators, communicators of one process, those that are made when their proposers' arenas are all in use,
+//! What has none: intercommunicators, communicators of one process, or of more than [`FEW`] where arenas are flat, those that are made when their proposers' arenas are all in use,
 //! and all in jobs over several hosts. Then messages do.
 
 use std::sync::Arc;
 
+use collectives::Thresholds;
+use fabric::arena::FEW;
 use fabric::{Arena, Peer};
 use objects::{Class, Comm, Error, Result};
-use shm_transport::ARENAS;
+use shm_transport::{ARENAS, Meetings};
 
 use crate::communicator::arena_in;
 use crate::process::Core;
@@ -21,8 +23,8 @@ use crate::routes::Routes;
 
 /// What a process knows of its own arenas.
 pub(crate) struct Arenas {
-    /// Ranks of this job meet in arenas.
-    pub(crate) are_used: bool,
+    /// How ranks of this job meet in arenas; `None`: not at all.
+    meetings: Option<Meetings>,
     own: [Own; ARENAS as usize],
 }
 
@@ -35,8 +37,15 @@ struct Own {
 }
 
 impl Arenas {
-    pub(crate) fn new(are_used: bool) -> Arenas {
-        Arenas { are_used, own: [Own::default(); ARENAS as usize] }
+    pub(crate) fn new(thresholds: &Thresholds) -> Arenas {
+        let in_turns = thresholds.crowded_short.map(|_| Meetings::InTurns);
+        let meetings = in_turns.or(thresholds.flat_short.map(|_| Meetings::Flat)).filter(|_| thresholds.arenas);
+        Arenas { meetings, own: [Own::default(); ARENAS as usize] }
+    }
+
+    /// True where a communicator of so many processes has one, if there is one.
+    fn are_for(&self, size: u32) -> bool {
+        size > 1 && self.meetings.is_some_and(|meetings| meetings == Meetings::InTurns || size <= FEW)
     }
 }
 
@@ -44,9 +53,10 @@ impl Core {
     /// The first of this process's arenas that nobody has.
     pub(crate) fn offer_arena(&mut self) -> Option<u32> {
         let Routes::Shm(shm) = self.engine.transport() else { return None };
-        let Arenas { are_used, own } = &mut self.arenas;
-        let mut own = own.iter_mut().zip(0..).filter(|_| *are_used);
-        let free = own.find(|(own, index)| !own.is_offered && shm.segment().renew_arena(*index, own.leases));
+        let Arenas { meetings, own } = &mut self.arenas;
+        let meetings = (*meetings)?;
+        let mut own = own.iter_mut().zip(0..);
+        let free = own.find(|(own, index)| !own.is_offered && shm.segment().renew_arena(meetings, *index, own.leases));
         let (own, index) = free?;
         own.is_offered = true;
         Some(index)
@@ -63,7 +73,7 @@ impl Core {
     /// it, and this process can't have it in its memory.
     pub(crate) fn give_arena(&mut self, comm: &mut Comm) -> Result<()> {
         let Some((owner, index)) = arena_in(comm.context()) else { return Ok(()) };
-        let meets = comm.size() > 1 && comm.group().contains(Peer(owner));
+        let meets = self.arenas.are_for(comm.size()) && comm.group().contains(Peer(owner));
         if owner == self.job.rank {
             let own = &mut self.arenas.own[index as usize];
             *own = Own { is_offered: false, leases: own.leases + if meets { comm.size().into() } else { 0 } };
@@ -80,7 +90,7 @@ impl Core {
     /// Gives MPI_COMM_WORLD its arena.
     pub(crate) fn open_arenas(&mut self) -> Result<()> {
         let mut world = self.world.clone();
-        if self.arenas.are_used {
+        if self.arenas.are_for(world.size()) {
             self.arenas.own[0].is_offered = self.job.rank == 0;
             self.lease(0, 0, &mut world)?;
         }
@@ -91,9 +101,15 @@ impl Core {
     fn lease(&self, owner: u32, index: u32, comm: &mut Comm) -> Result<()> {
         let Routes::Shm(shm) = self.engine.transport() else { return Ok(()) };
         let members: Vec<u32> = comm.group().iter().map(|peer| peer.0).collect();
-        let arena = shm.segment().arena(owner, index, &members, comm.rank());
+        let (segment, me) = (shm.segment(), comm.rank());
+        let arena = if self.arenas.meetings == Some(Meetings::Flat) {
+            let flat = segment.flat_arena(owner, index, &members, me, shm.is_registered());
+            flat.map(|arena| arena.map(|arena| Arc::new(arena) as Arc<dyn Arena>))
+        } else {
+            let in_turns = segment.arena(owner, index, &members, me);
+            in_turns.map(|arena| arena.map(|arena| Arc::new(arena) as Arc<dyn Arena>))
+        };
         if let Some(arena) = arena.map_err(|error| Error::new(Class::NoMem, error.to_string()))? {
-            let arena: Arc<dyn Arena> = Arc::new(arena);
             comm.set_arena(arena);
         }
         Ok(())

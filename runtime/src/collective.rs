@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bootstrap::Job;
 use collectives::operation::{Data, Operation, Vector};
-use collectives::{CollectiveId, Plan, Thresholds, Visit};
+use collectives::{CollectiveId, Paused, Plan, Thresholds, Visit};
 use fabric::CollectiveKind;
 use fabric::knobs::{Knobs, knob};
 use objects::buffer::Area;
@@ -29,15 +29,18 @@ const UINT64: usize = 0x259;
 const BYTE: usize = 0x247;
 const MAX: usize = 0x23;
 
-/// How often a visit looks whether the meeting was closed.
+/// How often a visit looks whether its turn has come in the meeting: where ranks take turns, and where each has a processor.
 const LOOKS: u32 = 4;
-/// See [`may_visit`].
+const LOOKS_ALONE: u32 = 128;
+/// See [`is_one_of_many`].
 const VISITS: u32 = 8;
 
 /// The sizes at which algorithms change, from the knobs. All ranks of a job have to
 /// agree on them.
 pub(crate) fn thresholds(knobs: &Knobs, job: &Job) -> Thresholds {
-    let is_crowded = job.is_crowded() && job.local_size == job.size;
+    let is_on_one_host = job.local_size == job.size;
+    let is_crowded = job.is_crowded() && is_on_one_host;
+    let is_flat = !is_crowded && is_on_one_host && job.size > 1;
     Thresholds {
         bcast_long: knobs.bytes(knob::COLL_BCAST_LONG),
         gather_long: knobs.bytes(knob::COLL_GATHER_LONG),
@@ -49,6 +52,7 @@ pub(crate) fn thresholds(knobs: &Knobs, job: &Job) -> Thresholds {
         reduce_scatter_long: knobs.bytes(knob::COLL_REDUCE_SCATTER_LONG),
         crowded_short: is_crowded.then(|| knobs.bytes(knob::COLL_CROWDED_SHORT)),
         arenas: knobs.is_on(knob::COLL_ARENAS),
+        flat_short: is_flat.then(|| knobs.bytes(knob::COLL_FLAT_SHORT)),
         window: knobs.count(knob::COLL_WINDOW).min(u32::MAX.into()) as u32,
         reproducible: knobs.is_on(knob::COLL_REPRODUCIBLE),
     }
@@ -59,6 +63,16 @@ impl Process {
     pub fn plan(&self, comm: &Comm, operation: &Operation<'_>) -> Result<Plan> {
         let core = self.core.as_deref().ok_or_else(|| not_running(self.life))?;
         core.planner.borrow_mut().plan(operation, comm)
+    }
+
+    /// Checks and plans a blocking call on `comm`, and runs it if it only meets and that is soon over.
+    #[inline]
+    pub fn begin(&self, visits: Visits, comm: &Comm, operation: &Operation<'_>) -> Result<Begun> {
+        let core = self.core.as_deref().ok_or_else(|| not_running(self.life))?;
+        core.planner.borrow_mut().with_plan(operation, comm, |plan| match plan.only_meets() {
+            true => visit(visits, plan, comm),
+            false => Begun::Planned(plan.clone()),
+        })
     }
 
     /// Starts a plan as the next collective of its communicator.
@@ -79,35 +93,85 @@ impl Process {
 
 /// Runs a plan to its end.
 pub fn run(comm: usize, plan: Plan) -> Result<()> {
-    if plan.only_meets() && may_visit() {
-        return visit(comm, plan);
-    }
     let id = with(|p| p.start_plan(comm, plan))?;
     wait_for(id, comm)
 }
 
-/// Where ranks take turns, most find that the meeting was closed when it is theirs again. So they look there and
-/// nowhere else, and go the way of all others when that was in vain: each process finds its code and data, and its
-/// branches, cold.
-#[inline(never)]
-fn visit(comm: usize, plan: Plan) -> Result<()> {
-    let mut visit = with(|p| p.next_collective(comm).map(|sequence| Visit::new(plan, sequence)))?;
-    for _ in 0..LOOKS {
-        if with(|p| p.core().is_ok_and(|core| visit.go(&mut core.engine))) {
-            return with(|p| visit.end().map_err(|fault| fault::explain(p, comm, &fault)));
-        }
-        std::thread::yield_now();
-    }
-    let id = with(|p| p.core().map(|core| core.collectives.adopt(visit)))?;
-    wait_for(id, comm)
+/// What a blocking call has come to when it leaves the gate for the first time.
+pub enum Begun {
+    /// It is over.
+    Over,
+    /// A visit that was in vain.
+    Paused(Paused),
+    /// It is planned and not started.
+    Planned(Plan),
 }
 
-/// Whether the next collective may be a visit. One in [`VISITS`] is none: messages are to arrive and turns to be
-/// timed where nobody ever has to wait for long, too.
+/// Ends a blocking call.
 #[inline]
-fn may_visit() -> bool {
+pub fn finish(comm: usize, begun: Begun) -> Result<()> {
+    match begun {
+        Begun::Over => Ok(()),
+        Begun::Planned(plan) => run(comm, plan),
+        Begun::Paused(visit) => {
+            let id = with(|p| p.core().map(|core| core.collectives.adopt(visit)))?;
+            wait_for(id, comm)
+        }
+    }
+}
+
+/// How a call that only meets does so first.
+#[derive(Clone, Copy)]
+pub enum Visits {
+    /// It looks a few times and lets others run in between.
+    InTurns,
+    /// It looks for some time.
+    Spins,
+    /// Not by itself: as all others.
+    Never,
+}
+
+/// How the next blocking collective visits. What ought to be done where nobody ever has to wait for long is done in one
+/// of [`VISITS`] calls: turns are timed, and messages arrive.
+#[inline]
+pub fn next_visits() -> Visits {
+    if wait::spins_alone() {
+        if is_one_of_many() {
+            wait::progress_once();
+        }
+        return Visits::Spins;
+    }
+    if wait::begins_with_a_turn() && !is_one_of_many() { Visits::InTurns } else { Visits::Never }
+}
+
+/// Where ranks take turns, most find that the meeting was closed when it is theirs again, and where each has a processor
+/// the others are not far. So they look there and nowhere else, and go the way of all others when that was in vain: each process finds
+/// its code and data, and its branches, cold, and the way of all others is four times as long.
+#[inline]
+fn visit(visits: Visits, plan: &Plan, comm: &Comm) -> Begun {
+    let (looks, rest): (u32, fn()) = match visits {
+        Visits::InTurns => (LOOKS, std::thread::yield_now),
+        Visits::Spins => (LOOKS_ALONE, wait::breathe),
+        Visits::Never => return Begun::Planned(plan.clone()),
+    };
+    let mut visit = Visit::new(plan, comm.next_collective());
+    for _ in 0..looks {
+        if visit.go() {
+            return Begun::Over;
+        }
+        rest();
+    }
+    Begun::Paused(visit.pause())
+}
+
+/// True for one call in [`VISITS`].
+#[inline]
+fn is_one_of_many() -> bool {
     static CALLS: AtomicU32 = AtomicU32::new(0);
-    wait::begins_with_a_turn() && !CALLS.fetch_add(1, Ordering::Relaxed).is_multiple_of(VISITS)
+    // No two threads are here at once.
+    let calls = CALLS.load(Ordering::Relaxed);
+    CALLS.store(calls.wrapping_add(1), Ordering::Relaxed);
+    calls.is_multiple_of(VISITS)
 }
 
 /// Starts a plan; the handle of its request.

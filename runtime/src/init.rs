@@ -102,7 +102,7 @@ impl Core {
             world: Comm::new("MPI_COMM_WORLD", WORLD_CONTEXT, job.rank, everyone),
             itself: Comm::new("MPI_COMM_SELF", SELF_CONTEXT, 0, Group::single(me)),
             postponed: None,
-            arenas: Arenas::new(thresholds.arenas && thresholds.crowded_short.is_some()),
+            arenas: Arenas::new(&thresholds),
             proposals: 0,
             job,
         };

@@ -135,6 +135,12 @@ pub(crate) fn begins_with_a_turn() -> bool {
     takes_turns() && !WAS_LONG.load(Ordering::Relaxed)
 }
 
+/// Whether a wait spins, and looks by itself.
+#[inline]
+pub(crate) fn spins_alone() -> bool {
+    SPIN_MICROS.load(Ordering::Relaxed) != 0 && !gate::is_shared()
+}
+
 /// Lets others run; false where that takes longer than to sleep.
 fn pass_the_turn() -> bool {
     let sleepy = SLEEPS_AT_ONCE.load(Ordering::Relaxed);

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use bootstrap::Job;
+use fabric::arena::FEW;
 use fabric::knobs::{Knobs, Origin, Registration, knob, show_bytes};
 use fabric::{Limits, Peer, Transport};
 use verbs_transport::Rails;
@@ -84,6 +85,14 @@ fn waiting(job: &Job, spin: Duration) -> String {
 
 fn collectives(job: &Job, knobs: &Knobs) -> String {
     let thresholds = collective::thresholds(knobs, job);
+    if let Some(short) = thresholds.flat_short.filter(|_| thresholds.arenas) {
+        let which = if thresholds.reproducible { " but reductions" } else { "" };
+        return format!(
+            "all{which} up to {} meet in shared memory, where at most {FEW} ranks take part; others in messages, in trees, \
+             rings or rounds by size",
+            show_bytes(short)
+        );
+    }
     let Some(short) = thresholds.crowded_short.filter(|_| !thresholds.reproducible) else {
         return "messages, in trees, rings or rounds by size".into();
     };

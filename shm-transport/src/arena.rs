@@ -340,7 +340,7 @@ mod tests {
 
     use fabric::Arena as _;
 
-    use crate::Segment;
+    use crate::{Meetings, Segment};
 
     const MEMBERS: [u32; 2] = [2, 0];
 
@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn an_arena_is_new_for_other_members_when_all_have_given_it_back() {
         let segments = segments();
-        let renew = |leases| segments[1].renew_arena(2, leases);
+        let renew = |leases| segments[1].renew_arena(Meetings::InTurns, 2, leases);
         assert!(renew(0) && renew(0), "nobody has had it");
         let mut leases = 0;
         for members in [&[2, 0][..], &[0, 1, 2], &[1, 2]] {
@@ -407,6 +407,6 @@ mod tests {
             assert!(segment.arena(0, 1, &[0, 1, 2], rank as u32).unwrap().is_none());
             assert!(segment.arena(0, 2, &[0, 1, 2], rank as u32).unwrap().is_some());
         }
-        assert!(!segments[0].renew_arena(1, 0), "it is not offered any more");
+        assert!(!segments[0].renew_arena(Meetings::InTurns, 1, 0), "it is not offered any more");
     }
 }

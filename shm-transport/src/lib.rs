@@ -14,12 +14,13 @@
 //!
 //! What it does not do: notice that a peer has died. The launcher ends the job.
 
-#![deny(unsafe_code)] // allowed in `arena`, `pool`, `ring`, `segment`, `shuttle`, `single_copy` and `wake`
+#![deny(unsafe_code)] // allowed in `arena`, `flat`, `pool`, `ring`, `segment`, `shuttle`, `single_copy` and `wake`
 #![cfg_attr(loom, allow(dead_code))]
 
 mod arena;
 #[cfg(not(loom))]
 mod connect;
+mod flat;
 #[cfg(not(loom))]
 mod poll;
 #[cfg(not(loom))]
@@ -43,6 +44,8 @@ pub use arena::Arena;
 #[cfg(not(loom))]
 pub use connect::{Settings, ShmTransport};
 #[cfg(not(loom))]
-pub use segment::{ARENAS, Segment, SegmentError};
+pub use flat::Flat;
+#[cfg(not(loom))]
+pub use segment::{ARENAS, Meetings, Segment, SegmentError};
 #[cfg(not(loom))]
 pub use single_copy::SingleCopy;

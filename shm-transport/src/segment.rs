@@ -36,7 +36,8 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use rustix::process::{Resource, getrlimit};
 
-use crate::arena::{self, Arena, Place};
+use crate::arena::{self, Arena};
+use crate::flat::{self, Flat};
 use crate::pool;
 use crate::ring::{self, GRAIN, LINE};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -112,6 +113,23 @@ pub(crate) struct Trial {
 
 const _: () = assert!(size_of::<Control>() == 2 * LINE);
 
+/// How the members of an arena meet; the same for all arenas of a segment. See [`fabric::arena`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meetings {
+    /// Members take turns on the processors.
+    InTurns,
+    /// Each has a processor.
+    Flat,
+}
+
+/// Where an arena begins in this process.
+#[derive(Clone, Copy, Debug)]
+struct Base(*mut u8);
+
+// SAFETY: the address of shared memory that stays mapped for the life of the process; what is there
+// is accessed as `arena` and `flat` say.
+unsafe impl Send for Base {}
+
 /// Arenas that each rank has for communicators.
 pub const ARENAS: u32 = 4;
 const UNKNOWN: u32 = 0;
@@ -129,7 +147,7 @@ pub struct Segment {
     ring_bytes: u64,
     pool_bytes: u64,
     /// Where the arenas are that were used here, by their address in the file.
-    arenas: Mutex<Vec<(u64, Place)>>,
+    arenas: Mutex<Vec<(u64, Base)>>,
 }
 
 // SAFETY: `control` points to shared memory that stays mapped for the life of the
@@ -265,21 +283,50 @@ impl Segment {
     /// in the order of their ranks), of whom this is `me`. `None` when there is no memory, for all of them.
     pub fn arena(&self, owner: u32, index: u32, members: &[u32], me: u32) -> Result<Option<Arena>, SegmentError> {
         let doorbells = || members.iter().map(|&member| &self.control(member).doorbell).collect();
-        Ok(self.place(owner, index)?.map(|place| Arena::new(place, me, doorbells())))
+        Ok(self.turns(owner, index)?.map(|place| Arena::new(place, me, doorbells())))
+    }
+
+    /// The same where arenas are flat, for at most [`fabric::arena::FEW`] members. `registered`: this process takes part in
+    /// membarrier (see `wake`).
+    pub fn flat_arena(
+        &self,
+        owner: u32,
+        index: u32,
+        members: &[u32],
+        me: u32,
+        registered: bool,
+    ) -> Result<Option<Flat>, SegmentError> {
+        let doorbells = || members.iter().map(|&member| &self.control(member).doorbell).collect();
+        Ok(self.flat(owner, index)?.map(|place| Flat::new(place, me, doorbells(), registered)))
     }
 
     /// Makes this rank's own arena number `index` ready for a communicator. False where one that had it may still use
     /// it, as of `leases` in all some were not given back, and where there was no memory for it.
-    pub fn renew_arena(&self, index: u32, leases: u64) -> bool {
-        match self.control(self.me).arenas[index as usize].load(Ordering::Relaxed) {
+    pub fn renew_arena(&self, meetings: Meetings, index: u32, leases: u64) -> bool {
+        match (self.control(self.me).arenas[index as usize].load(Ordering::Relaxed), meetings) {
             // It is as it was in the beginning, and its members will find out whether there is memory.
-            UNKNOWN => true,
-            _ => self.place(self.me, index).is_ok_and(|place| place.is_some_and(|place| place.renew(leases))),
+            (UNKNOWN, _) => true,
+            (_, Meetings::InTurns) => self.turns(self.me, index).is_ok_and(|p| p.is_some_and(|p| p.renew(leases))),
+            (_, Meetings::Flat) => self.flat(self.me, index).is_ok_and(|p| p.is_some_and(|p| p.renew(leases))),
         }
     }
 
-    fn place(&self, owner: u32, index: u32) -> Result<Option<Place>, SegmentError> {
-        let (at, bytes) = (self.arena_at(owner, index), arena::bytes(self.size));
+    fn turns(&self, owner: u32, index: u32) -> Result<Option<arena::Place>, SegmentError> {
+        let base = self.base(owner, index, arena::bytes(self.size))?;
+        // SAFETY: mapped, page-aligned, never unmapped; the file was zero where nobody has used the
+        // arena, and all members take it for one of this kind.
+        Ok(base.map(|Base(base)| unsafe { arena::Place::new(base, self.size) }))
+    }
+
+    fn flat(&self, owner: u32, index: u32) -> Result<Option<flat::Place>, SegmentError> {
+        let base = self.base(owner, index, flat::bytes(self.size))?;
+        // SAFETY: as above.
+        Ok(base.map(|Base(base)| unsafe { flat::Place::new(base, self.size) }))
+    }
+
+    /// Takes memory for an arena and maps it; `None` when there is none.
+    fn base(&self, owner: u32, index: u32, bytes: u64) -> Result<Option<Base>, SegmentError> {
+        let at = self.arena_at(owner, index);
         let word = &self.control(owner).arenas[index as usize];
         // Relaxed: the word says all by itself.
         if word.load(Ordering::Relaxed) == UNKNOWN {
@@ -291,16 +338,13 @@ impl Segment {
             return Ok(None);
         }
         let mut known = self.arenas.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, place)) = known.iter().find(|(there, _)| *there == at) {
-            return Ok(Some(*place));
+        if let Some((_, base)) = known.iter().find(|(there, _)| *there == at) {
+            return Ok(Some(*base));
         }
         let what = "a place to meet in";
-        let base = map(&self.file, at, bytes).map_err(|errno| SegmentError::System { what, bytes, errno })?;
-        // SAFETY: freshly mapped, page-aligned, never unmapped; the file was zero where nobody has
-        // used the arena.
-        let place = unsafe { Place::new(base, self.size) };
-        known.push((at, place));
-        Ok(Some(place))
+        let base = Base(map(&self.file, at, bytes).map_err(|errno| SegmentError::System { what, bytes, errno })?);
+        known.push((at, base));
+        Ok(Some(base))
     }
 
     /// As if there had been no memory.
@@ -377,7 +421,7 @@ fn block_bytes(size: u32) -> u64 {
 }
 
 fn arena_bytes(size: u32) -> u64 {
-    arena::bytes(size).next_multiple_of(page())
+    arena::bytes(size).max(flat::bytes(size)).next_multiple_of(page())
 }
 
 fn control_bytes(size: u32) -> u64 {

@@ -48,6 +48,7 @@ const UNSAFE: &[&str] = &[
     "runtime/src/watcher.rs",
     "runtime/src/waiters.rs",
     "shm-transport/src/arena.rs",
+    "shm-transport/src/flat.rs",
     "shm-transport/src/pool.rs",
     "shm-transport/src/ring.rs",
     "shm-transport/src/ring/memory.rs",

@@ -17,6 +17,7 @@ pub mod alltoall;
 pub mod arena;
 pub mod barrier;
 pub mod bcast;
+pub mod flat;
 mod fold;
 pub mod gather;
 pub mod inter;

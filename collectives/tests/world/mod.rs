@@ -8,9 +8,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use collectives::{Active, Advance, CollectiveId, Operation, Plan, Planner, Thresholds, UserCall, Visit};
+use fabric::arena::FEW;
 use fabric::sim::{Manner, Options, SimTransport};
-use fabric::{Arena, Limits, Peer};
-use objects::{Area, Buffer, Comm, Datatype};
+use fabric::{Arena, CollectiveKind, Limits, Peer};
+use objects::{Area, Buffer, Comm, Datatype, Group};
 use pt2pt::{Engine, Fault, Settings};
 use shm_transport::Segment;
 
@@ -22,6 +23,8 @@ pub(crate) struct Process {
     pub(crate) active: Active,
     pub(crate) planner: Planner,
     segment: Segment,
+    /// Arenas are flat.
+    is_flat: bool,
     /// Of communicators that have been used, by context.
     arenas: HashMap<u64, Arc<dyn Arena>>,
     /// A user's function that takes its time, and how long.
@@ -61,6 +64,7 @@ impl World {
             engine: Engine::new(Peer(rank), transport, settings),
             active: Active::new(),
             planner: Planner::new(thresholds),
+            is_flat: thresholds.crowded_short.is_none() && thresholds.flat_short.is_some(),
             arenas: HashMap::new(),
             away: None,
             random: Random(seed),
@@ -71,12 +75,18 @@ impl World {
     /// Plans an operation at one rank; panics if it is refused. The communicator with context n has
     /// the arena number n of rank 0.
     pub(crate) fn plan(&mut self, rank: usize, operation: &Operation, comm: &Comm) -> Plan {
-        let Process { planner, segment, arenas, .. } = &mut self.ranks[rank];
+        let Process { planner, segment, arenas, is_flat, .. } = &mut self.ranks[rank];
         let members: Vec<u32> = comm.group().iter().map(|peer| peer.0).collect();
-        let lease = || segment.arena(0, comm.context() as u32, &members, comm.rank()).unwrap().unwrap();
+        let lease = || -> Arc<dyn Arena> {
+            let (index, me) = (comm.context() as u32, comm.rank());
+            match is_flat {
+                true => Arc::new(segment.flat_arena(0, index, &members, me, false).unwrap().unwrap()),
+                false => Arc::new(segment.arena(0, index, &members, me).unwrap().unwrap()),
+            }
+        };
         let mut comm = comm.clone();
-        if !comm.is_inter() && comm.size() > 1 {
-            comm.set_arena(arenas.entry(comm.context()).or_insert_with(|| Arc::new(lease())).clone());
+        if !comm.is_inter() && comm.size() > 1 && (!*is_flat || comm.size() <= FEW) {
+            comm.set_arena(arenas.entry(comm.context()).or_insert_with(lease).clone());
         }
         planner.plan(operation, &comm).unwrap()
     }
@@ -85,9 +95,14 @@ impl World {
     pub(crate) fn start(&mut self, rank: usize, plan: Plan, sequence: i32) -> CollectiveId {
         let process = &mut self.ranks[rank];
         if plan.only_meets() && process.random.below(2) == 0 {
-            let mut visit = Visit::new(plan, sequence);
-            visit.go(&mut process.engine);
-            return process.active.adopt(visit);
+            let mut visit = Visit::new(&plan, sequence);
+            if !visit.go() {
+                return process.active.adopt(visit.pause());
+            }
+            // One that is over has no name: another one, which is over at once, stands for it.
+            let nothing = Operation::Absent { kind: CollectiveKind::Barrier };
+            let plan = process.planner.plan(&nothing, &Comm::new("", 9, 0, Group::world(1))).unwrap();
+            return process.active.start(&mut process.engine, plan, sequence).unwrap();
         }
         process.active.start(&mut process.engine, plan, sequence).unwrap()
     }

@@ -337,7 +337,9 @@ knobs! {
     COLL_CROWDED_SHORT: Bytes = Row::bytes("coll.crowded_short", K, 0..=G,
         "with more ranks than cores, barriers, and broadcasts and reductions up to this size, go straight to and from one rank (on one host)");
     COLL_ARENAS: Switch = Row::switch("coll.arenas", true,
-        "what coll.crowded_short is about is done in memory that all ranks share, so that each has its turn on a core once, instead of by messages (four communicators for each rank at once)");
+        "what coll.crowded_short and coll.flat_short are about is done in memory that all ranks share instead of by messages (four communicators for each rank at once); with more ranks than cores each has its turn on a core once");
+    COLL_FLAT_SHORT: Bytes = Row::bytes("coll.flat_short", 16 * K, 0..=G,
+        "with a core for each rank, collectives of at most eight ranks of one host go through memory that they share where no rank has more to give than this (at most 16 KiB)");
     COLL_WINDOW: Count = Row::count("coll.window", "messages", 32, 1..=65_536,
         "messages of one collective that are under way at once where each rank deals with all others");
     TOPOLOGY_PRETEND_PACKAGES: Count = Row::count("topology.pretend_packages", "packages", 0, 0..=65_536,

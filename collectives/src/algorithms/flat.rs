@@ -1,0 +1,167 @@
+//! Collectives in a flat arena (see [`fabric::arena`]), one plan for all of them: every rank writes into its seat what
+//! others need of it, arrives, and then hears those whose data it needs: nobody, the root, or everyone.
+//!
+//! So a line crosses once from each to each that needs it, all at the same time, and a rank that gets nothing does not wait.
+//! Who combines operands does so in rank order, from the last to the first: all get the same result.
+
+use std::ops::Range;
+
+use fabric::CollectiveKind;
+use fabric::arena::{FLAT_BYTES, FLAT_HEAD, FLAT_STRIDE};
+
+use super::Seat;
+use crate::problem::Problem;
+use crate::schedule::{Builder, Meet, Space};
+use crate::shape::{Run, Shape, Ty};
+
+/// Whether all ranks know of each other's sizes, a seat has room, and operands lie in it as they do in the user's memory.
+pub fn can(problem: &Problem, size: u32) -> bool {
+    let lies = match problem {
+        Problem::Barrier | Problem::Bcast { .. } | Problem::Gather { .. } | Problem::Scatter { .. } => true,
+        Problem::Allgather { .. } => true,
+        Problem::Alltoall { kind, .. } => *kind == CollectiveKind::Alltoall,
+        Problem::Reduce { input, .. } | Problem::Allreduce { input, .. } | Problem::ReduceScatter { input, .. } => {
+            input.shape.gapless
+        }
+        _ => false,
+    };
+    lies && seated(problem, size) <= FLAT_BYTES
+}
+
+/// Bytes that some rank has in its seat; the same on all ranks.
+pub fn seated(problem: &Problem, size: u32) -> u64 {
+    let block = block(problem, size);
+    match problem {
+        Problem::Scatter { .. } | Problem::Alltoall { .. } => block.saturating_mul(size.into()),
+        _ => block,
+    }
+}
+
+/// Bytes of what one rank gives another one.
+fn block(problem: &Problem, size: u32) -> u64 {
+    let bytes = problem.bytes(size);
+    if let Problem::Allgather { .. } = problem { bytes / u64::from(size) } else { bytes }
+}
+
+/// This rank's part.
+pub fn write(b: &mut Builder, problem: &Problem, seat: Seat) {
+    let Seat { rank: me, size } = seat;
+    let block = block(problem, size);
+    b.sit(block);
+    b.meet(Meet::Begin);
+    match *problem {
+        Problem::Barrier => {
+            arrive(b, Hears::Everyone);
+        }
+        Problem::Bcast { root, data } if root == me => {
+            b.copy(data, bytes_of(me, 0, block));
+            arrive(b, Hears::Nobody);
+        }
+        Problem::Bcast { root, data } => {
+            arrive(b, Hears::One(root));
+            b.copy(bytes_of(root, 0, block), data);
+        }
+        Problem::Gather { root, own, all } => {
+            own.iter().filter(|_| root != me).for_each(|own| b.copy(*own, bytes_of(me, 0, block)));
+            arrive(b, if root == me { Hears::Everyone } else { Hears::Nobody });
+            collect(b, seat, own, all, |rank| bytes_of(rank, 0, block));
+        }
+        Problem::Scatter { root, all, own } => {
+            let all = all.map(|all| all.split(size)).unwrap_or_default();
+            let of_others = (0..size).zip(&all).filter(|(rank, _)| *rank != me);
+            of_others.for_each(|(rank, part)| b.copy(*part, bytes_of(me, rank, block)));
+            arrive(b, if root == me { Hears::Nobody } else { Hears::One(root) });
+            let from = all.get(me as usize).copied().unwrap_or(bytes_of(root, me, block));
+            own.iter().for_each(|own| b.copy(from, *own));
+        }
+        Problem::Allgather { own, all } => {
+            let own = own.unwrap_or_else(|| all.split(size)[me as usize]);
+            b.copy(own, bytes_of(me, 0, block));
+            arrive(b, Hears::Everyone);
+            collect(b, seat, Some(own), Some(all), |rank| bytes_of(rank, 0, block));
+        }
+        Problem::Alltoall { from, to, .. } => {
+            let given = (0..size).zip(from.unwrap_or(to)).filter(|(rank, _)| *rank != me);
+            given.for_each(|(rank, part)| b.copy(*part, bytes_of(me, rank, block)));
+            arrive(b, Hears::Everyone);
+            let got = (0..size).zip(to).filter(|(rank, _)| *rank != me);
+            got.for_each(|(rank, part)| b.copy(bytes_of(rank, me, block), *part));
+            from.iter().for_each(|from| b.copy(from[me as usize], to[me as usize]));
+        }
+        Problem::Reduce { root, input, output, .. } => {
+            let all = 0..input.count;
+            let given = if root == me { 0..0 } else { all.clone() };
+            reduce(b, seat, input, &all, output.filter(|_| root == me), [given, 0..0]);
+        }
+        Problem::Allreduce { input, output, .. } => {
+            let all = 0..input.count;
+            reduce(b, seat, input, &all, Some(output), [all.clone(), 0..0]);
+        }
+        Problem::ReduceScatter { input, counts, output, .. } => {
+            let start = counts[..me as usize].iter().sum();
+            let part = start..start + counts[me as usize];
+            reduce(b, seat, input, &part, Some(output), [0..start, part.end..input.count]);
+        }
+        _ => debug_assert!(false, "flat::can knows better"),
+    }
+}
+
+/// Whom a rank hears.
+enum Hears {
+    Nobody,
+    One(u32),
+    Everyone,
+}
+
+/// This rank arrives; what comes next waits for those whom it hears.
+fn arrive(b: &mut Builder, hears: Hears) {
+    b.meet(Meet::Speak);
+    match hears {
+        Hears::Nobody => b.round(),
+        Hears::One(rank) => b.meet(Meet::Hear(rank)),
+        Hears::Everyone => b.meet(Meet::Close),
+    }
+}
+
+/// Others' blocks to their places in `all`, where that is here, and the own one from `own`.
+fn collect(b: &mut Builder, seat: Seat, own: Option<Run>, all: Option<Run>, block_of: impl Fn(u32) -> Run) {
+    let all = all.map(|all| all.split(seat.size)).unwrap_or_default();
+    for (rank, part) in (0..seat.size).zip(all) {
+        let block = if rank == seat.rank { own } else { Some(block_of(rank)) };
+        block.iter().for_each(|block| b.copy(*block, part));
+    }
+}
+
+/// The elements `part` of all inputs, combined, to `output`, where that is here. Others need the elements `given` of
+/// this rank's.
+fn reduce(b: &mut Builder, seat: Seat, input: Run, part: &Range<u64>, output: Option<Run>, given: [Range<u64>; 2]) {
+    // In place the result is written over the operand.
+    let is_in_place = output.is_some_and(|output| output.space == input.space);
+    let seated = |rank: u32| Run { space: Space::Arena, disp: seat_at(rank), ..input };
+    for range in if is_in_place { [0..input.count, 0..0] } else { given } {
+        b.copy(bytes(input.range(&range)), bytes(seated(seat.rank).range(&range)));
+    }
+    let Some(output) = output else { return arrive(b, Hears::Nobody) };
+    arrive(b, Hears::Everyone);
+    let operand = |rank: u32| {
+        let is_at_home = rank == seat.rank && !is_in_place;
+        if is_at_home { input.range(part) } else { seated(rank).range(part) }
+    };
+    b.copy(bytes(operand(seat.size - 1)), bytes(output));
+    (0..seat.size - 1).rev().for_each(|left| b.reduce(operand(left), output));
+}
+
+/// The same elements, which have no gaps.
+fn bytes(run: Run) -> Run {
+    Run { disp: run.disp, ..Run::new(run.space, Ty::BYTES, run.bytes(), Shape::BYTE) }
+}
+
+/// Block `index` of so many bytes in a rank's seat.
+fn bytes_of(rank: u32, index: u32, block: u64) -> Run {
+    let disp = seat_at(rank) + (u64::from(index) * block) as i64;
+    Run { disp, ..Run::new(Space::Arena, Ty::BYTES, block, Shape::BYTE) }
+}
+
+fn seat_at(rank: u32) -> i64 {
+    (u64::from(rank) * FLAT_STRIDE + FLAT_HEAD) as i64
+}
