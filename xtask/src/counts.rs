@@ -52,7 +52,7 @@ struct Recorded {
 
 /// Installs, counts, and compares or records.
 pub(crate) fn counts(project: &Project, options: &Options) -> Result<bool> {
-    install::install(&project.prefix())?;
+    install::install_profile(&project.prefix(), "release")?;
     if options.rooms {
         print_rooms(project)?;
         println!();

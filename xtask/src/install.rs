@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 
 use crate::command::show;
+use crate::pgo;
 use crate::project::Project;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -32,24 +33,41 @@ const WRAPPERS: [Wrapper; 2] = [
     Wrapper { name: "mpicxx", language: "C++", variable: "CXX", option: "cxx", compilers: "c++ g++ clang++" },
 ];
 
-/// Builds in release and installs under `prefix`.
+/// Builds in release, optimized for a profile where the compiler can, and installs under `prefix`.
 pub(crate) fn install(prefix: &Path) -> Result<()> {
-    install_profile(prefix, "release")
+    let project = Project::find();
+    let Some(tool) = pgo::tool(&project) else {
+        println!(
+            "not optimized for a profile, which needs the compiler's llvm-profdata: `rustup component add llvm-tools`"
+        );
+        return install_profile(prefix, "release");
+    };
+    show(&mut project.cargo(&["build", "--release", "-p", "verbena-launcher"]))?;
+    let programs = project.target.join("release");
+    let library = pgo::library(&project, &tool, &programs)?;
+    install_built(&project, prefix, &programs, &library)?;
+    println!("installed under {}", prefix.display());
+    Ok(())
 }
 
-/// Builds with a profile of cargo's and installs under `prefix`.
+/// Builds with a profile of cargo's and nothing more, and installs under `prefix`.
 pub(crate) fn install_profile(prefix: &Path, profile: &str) -> Result<()> {
     let project = Project::find();
     let packages = ["-p", "verbena-mpi-abi", "-p", "verbena-launcher"];
     show(project.cargo(&["build", "--profile", profile]).args(packages))?;
     let built = project.target.join(if profile == "dev" { "debug" } else { profile });
-    let tree = Tree::create(prefix)?;
-    tree.programs(&built)?;
-    tree.wrappers(&project)?;
-    tree.library(&project, &built)?;
-    tree.shared_files(&project)?;
-    println!("installed under {}", tree.prefix.display());
+    install_built(&project, prefix, &built, &built)?;
+    println!("installed under {}", prefix.display());
     Ok(())
+}
+
+/// Installs what lies in these folders.
+pub(crate) fn install_built(project: &Project, prefix: &Path, programs: &Path, library: &Path) -> Result<()> {
+    let tree = Tree::create(prefix)?;
+    tree.programs(programs)?;
+    tree.wrappers(project)?;
+    tree.library(project, library)?;
+    tree.shared_files(project)
 }
 
 /// The tree that is being installed.

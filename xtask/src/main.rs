@@ -11,6 +11,7 @@ mod generate;
 mod heat;
 mod install;
 mod mpi4py;
+mod pgo;
 mod project;
 mod run;
 mod set_up;
@@ -54,9 +55,10 @@ enum Task {
         /// Where bin/, include/ and lib/ go.
         #[arg(long)]
         prefix: PathBuf,
-        /// Cargo's profile: release, dev, checked.
-        #[arg(long, default_value = "release")]
-        profile: String,
+        /// Cargo's profile, as it is: release, dev, checked. Without it: release, optimized for a profile of
+        /// small jobs, which takes some minutes.
+        #[arg(long)]
+        profile: Option<String>,
     },
 }
 
@@ -71,7 +73,8 @@ fn main() -> ExitCode {
         Task::Counts(options) => counts::counts(&project, &options),
         Task::Vm(task) => vm::vm(&project, &task),
         Task::Generate { check } => generate::generate(check).map(|()| true),
-        Task::Install { prefix, profile } => install::install_profile(&prefix, &profile).map(|()| true),
+        Task::Install { prefix, profile: None } => install::install(&prefix).map(|()| true),
+        Task::Install { prefix, profile: Some(profile) } => install::install_profile(&prefix, &profile).map(|()| true),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

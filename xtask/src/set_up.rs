@@ -10,6 +10,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use crate::command;
+use crate::pgo;
+use crate::project::Project;
 
 /// Debian's names, and what each is for.
 const PACKAGES: &[(&str, &str)] = &[
@@ -33,6 +35,11 @@ const PACKAGES: &[(&str, &str)] = &[
 pub(crate) fn set_up() -> Result<()> {
     if provide(PACKAGES)? {
         println!("all system packages are there");
+    }
+    if pgo::tool(&Project::find()).is_none() && command::exists("rustup", "--version") {
+        println!("missing: the compiler's llvm-tools, which optimize for a profile");
+        let added = command::show(Command::new("rustup").args(["component", "add", "llvm-tools"]));
+        added.unwrap_or_else(|error| eprintln!("going on without them: {error:#}"));
     }
     Ok(())
 }

@@ -58,7 +58,7 @@ pub(crate) struct Stress {
 
 /// Installs, runs, counts; true if nothing failed.
 pub(crate) fn stress(project: &Project, options: &Options) -> Result<bool> {
-    install::install(&project.prefix())?;
+    install::install_profile(&project.prefix(), "release")?;
     let stress = Stress::compile(project)?;
     let (passed, failed) = match options.kill {
         Some(jobs) => stress.kill(options.seed, jobs)?,

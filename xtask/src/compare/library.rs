@@ -105,7 +105,7 @@ fn install(project: &Project, kind: Kind, packages: &[&str]) -> Result<PathBuf> 
 }
 
 /// Compiles the benchmark programs: for the standard ABI by our mpicc, for others by theirs.
-pub(super) fn compile(sources: &Path, programs: &Path, mpicc: &Path) -> Result<()> {
+pub(crate) fn compile(sources: &Path, programs: &Path, mpicc: &Path) -> Result<()> {
     std::fs::create_dir_all(programs)?;
     for entry in std::fs::read_dir(sources).with_context(|| format!("no {}", sources.display()))? {
         let source = entry?.path();

@@ -34,6 +34,7 @@ use crate::command::{self, Mark, capture};
 use crate::install;
 use crate::project::Project;
 pub(crate) use guests::{Options as GuestOptions, compare as compare_guests};
+pub(crate) use library::compile;
 
 use figures::{FIGURES, Figure, ON_A_HOST, Placement, Reading};
 use library::{Kind, Library};

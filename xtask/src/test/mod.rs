@@ -174,7 +174,7 @@ pub(crate) fn test(project: &Project, options: &Options) -> Result<bool> {
 /// True if what the later parts run on is in place.
 fn install(project: &Project) -> bool {
     heading("Build (release) and install");
-    match install::install(&project.prefix()) {
+    match install::install_profile(&project.prefix(), "release") {
         Ok(()) => true,
         Err(error) => {
             println!("FAILED: {error:#}");

@@ -1,0 +1,111 @@
+//! Profile-guided optimization: the library is built to count where it goes, small jobs run on that build, and it is built
+//! again for what they counted. What runs often then lies together and straight, apart from what hardly ever does.
+//!
+//! The profile is made anew when the sources have changed. It is of this compiler and of no other, so none is kept in the
+//! repository. All of it needs the compiler's own `llvm-profdata`, which `rustup component add llvm-tools` installs.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use crate::command::{quietly, show};
+use crate::compare::compile;
+use crate::install::install_built;
+use crate::project::Project;
+
+/// What one of the jobs may take.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Jobs that the library is built for: options of mpiexec, then a program of `benches/osu` and its options.
+const JOBS: [(&str, &str); 8] = [
+    ("-n 2 --bind-to core", "latency -m 0:1048576 -i 2000"),
+    ("-n 2 --bind-to core", "mbw_mr -m 8:8192 -i 1000"),
+    ("-n 2 --bind-to core", "bw -m 8:1048576 -i 50"),
+    ("-n 2 --bind-to core", "bibw -m 8:1048576 -i 50"),
+    ("-n 2", "latency_mt -m 8:64 -i 500"),
+    ("-n 2", "mbw_mr_mt -m 8:64 -i 200"),
+    ("-n 8", "collective allreduce -m 8:8 -i 500"),
+    ("-n 32", "collective allreduce -m 8:8 -i 500"),
+];
+/// Each of these on two and on eight ranks.
+const COLLECTIVES: [&str; 9] =
+    ["allgather", "allreduce", "alltoall", "barrier", "bcast", "gather", "reduce", "reduce_scatter", "scatter"];
+
+/// The compiler's tool for profiles, if it is there.
+pub(crate) fn tool(project: &Project) -> Option<PathBuf> {
+    let sysroot = compiler_says(project, &["--print", "sysroot"]).ok()?;
+    let bin = Path::new(sysroot.trim()).join("lib/rustlib").join(host(project).ok()?).join("bin");
+    Some(bin.join("llvm-profdata")).filter(|tool| tool.exists())
+}
+
+/// The folder of a library that was built for a profile. `programs` has the launcher.
+pub(crate) fn library(project: &Project, tool: &Path, programs: &Path) -> Result<PathBuf> {
+    let folder = project.target.join("pgo");
+    let (raw, profile) = (folder.join("raw"), folder.join("library.profdata"));
+    println!("optimizing for a profile, 1 of 3: a library that counts");
+    let counting = build(project, &folder.join("counting"), "-Cprofile-generate=", &raw)?;
+    println!("2 of 3: jobs on it");
+    if is_newer(&profile, &counting.join("libmpi_abi.so")) {
+        println!("nothing has changed since the last ones");
+    } else {
+        let _ = fs::remove_dir_all(&raw); // of another build
+        run_jobs(project, &folder, programs, &counting)?;
+        let counts = fs::read_dir(&raw).with_context(|| format!("no counts in {}", raw.display()))?;
+        let counts: Vec<PathBuf> = counts.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+        quietly(Command::new(tool).args(["merge", "--sparse", "-o"]).arg(&profile).args(&counts), LIMIT)?;
+    }
+    println!("3 of 3: the library");
+    build(project, &folder.join("optimized"), "-Cprofile-use=", &profile)
+}
+
+/// Builds the library with a flag more, in a target folder of its own; where it is then.
+fn build(project: &Project, target: &Path, flag: &str, path: &Path) -> Result<PathBuf> {
+    let host = host(project)?;
+    // Flags for a target, even if it is this machine, are not for what runs while it is built.
+    let mut cargo = project.cargo(&["build", "--release", "-p", "verbena-mpi-abi", "--target", &host, "--target-dir"]);
+    let mut flags: Vec<OsString> =
+        std::env::var("RUSTFLAGS").unwrap_or_default().split_whitespace().map(OsString::from).collect();
+    let mut more = OsString::from(flag);
+    more.push(path);
+    flags.push(more);
+    show(cargo.arg(target).env("CARGO_ENCODED_RUSTFLAGS", flags.join(OsStr::new("\x1f"))))?;
+    Ok(target.join(host).join("release"))
+}
+
+fn run_jobs(project: &Project, folder: &Path, programs: &Path, counting: &Path) -> Result<()> {
+    let (tree, benches) = (folder.join("tree"), folder.join("osu"));
+    install_built(project, &tree, programs, counting)?;
+    compile(&project.root.join("benches/osu"), &benches, &tree.join("bin/mpicc"))?;
+    let job = |options: &str, program: &str| {
+        let mut words = program.split(' ');
+        let mut mpiexec = Command::new(tree.join("bin/mpiexec"));
+        mpiexec.args(options.split(' ')).arg(benches.join(words.next().unwrap_or_default())).args(words);
+        quietly(mpiexec.env_remove("LD_LIBRARY_PATH"), LIMIT).map(drop)
+    };
+    JOBS.iter().try_for_each(|(options, program)| job(options, program))?;
+    COLLECTIVES.iter().try_for_each(|operation| {
+        job("-n 2 --bind-to core", &format!("collective {operation} -m 8:16384 -i 300"))?;
+        job("-n 8", &format!("collective {operation} -m 8:16384 -i 100"))
+    })
+}
+
+/// The target triple of this machine.
+fn host(project: &Project) -> Result<String> {
+    let version = compiler_says(project, &["-vV"])?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).context("rustc -vV names no host")
+}
+
+fn compiler_says(project: &Project, question: &[&str]) -> Result<String> {
+    let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    Ok(quietly(rustc.args(question).current_dir(&project.root), LIMIT)?.stdout)
+}
+
+fn is_newer(file: &Path, than: &Path) -> bool {
+    let modified = |path: &Path| fs::metadata(path).and_then(|data| data.modified());
+    matches!((modified(file), modified(than)), (Ok(file), Ok(than)) if file > than)
+}
