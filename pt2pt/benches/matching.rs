@@ -7,6 +7,9 @@
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
 #[allow(dead_code)] // only a part is measured
+#[path = "../src/index.rs"]
+mod index;
+#[allow(dead_code)]
 #[path = "../src/lists.rs"]
 mod lists;
 #[allow(dead_code)]

@@ -25,6 +25,7 @@ mod credit;
 mod eager;
 mod engine;
 mod fault;
+mod index;
 mod lists;
 mod lost;
 mod matching;

@@ -1,137 +1,196 @@
-//! A slab whose entries stand in up to `N` doubly linked lists ("lanes") at once.
+//! What the matching keeps its entries in: a [`Slab`] gives them their places, and [`Lane`]s chain them.
 //!
-//! Job: constant-time insertion and removal anywhere, no allocation once the
-//! slab has grown. Indices are given out by [`Lists::insert`] and stay valid until
-//! [`Lists::remove`], or they are the caller's, who uses [`Lists::put`] alone. They
+//! Job: constant-time insertion and removal anywhere, no allocation once all has
+//! grown, and few bytes for each entry, because a long queue is not in the cache:
+//! an entry has 8 bytes in each lane that is in use, and there its neighbours in the list are
+//! likely to be its neighbours in memory. Places are the slab's or the caller's; they
 //! never come from a peer.
 
-/// The index of no entry.
+/// The place of no entry.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// The ends of one list.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ends {
+/// The list without entries.
+pub(crate) const EMPTY: List = List { head: NONE };
+
+/// A list in a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct List {
     pub(crate) head: u32,
-    pub(crate) tail: u32,
 }
 
-impl Default for Ends {
-    fn default() -> Ends {
-        Ends { head: NONE, tail: NONE }
-    }
-}
-
+/// `prev` of the first is the last; `next` of the last is [`NONE`].
 #[derive(Clone, Copy, Debug)]
 struct Link {
     prev: u32,
     next: u32,
 }
 
-const UNLINKED: Link = Link { prev: NONE, next: NONE };
-
+/// Lists in which an entry stands at most once.
 #[derive(Debug)]
-struct Entry<T, const N: usize> {
-    /// Lane 0 of a free entry chains the free ones.
-    links: [Link; N],
-    value: Option<T>,
-}
+pub(crate) struct Lane(Vec<Link>);
 
-/// See the module.
-#[derive(Debug)]
-pub(crate) struct Lists<T, const N: usize> {
-    entries: Vec<Entry<T, N>>,
-    free: u32,
-}
-
-impl<T, const N: usize> Lists<T, N> {
-    pub(crate) const fn new() -> Lists<T, N> {
-        Lists { entries: Vec::new(), free: NONE }
+impl Lane {
+    pub(crate) const fn new() -> Lane {
+        Lane(Vec::new())
     }
 
-    /// Stores a value that stands in no list yet.
+    /// Appends an entry, which is in no list of this lane.
     #[inline]
-    pub(crate) fn insert(&mut self, value: T) -> u32 {
-        let Some(entry) = self.entries.get_mut(self.free as usize) else { return self.grow(value) };
-        let index = self.free;
-        self.free = entry.links[0].next;
-        entry.links = [UNLINKED; N];
-        entry.value = Some(value);
-        index
+    pub(crate) fn push_back(&mut self, list: &mut List, at: u32) {
+        let mut prev = at;
+        match self.0.get_mut(list.head as usize) {
+            Some(first) => {
+                prev = std::mem::replace(&mut first.prev, at);
+                self.0[prev as usize].next = at;
+            }
+            None => list.head = at,
+        }
+        match self.0.get_mut(at as usize) {
+            Some(link) => *link = Link { prev, next: NONE },
+            None => self.grow(at, prev),
+        }
     }
 
     #[cold]
-    fn grow(&mut self, value: T) -> u32 {
-        let index = self.entries.len() as u32;
-        assert!(index != NONE, "2^32 - 1 messages are pending in one process");
-        self.entries.push(Entry { links: [UNLINKED; N], value: Some(value) });
-        index
+    #[inline(never)]
+    fn grow(&mut self, at: u32, prev: u32) {
+        self.0.resize(at as usize + 1, Link { prev, next: NONE });
     }
 
-    /// Stores a value that stands in no list yet at an index of the caller's, over
-    /// what was there.
+    /// Takes an entry out of its list. The one that was behind it, or [`NONE`].
     #[inline]
-    pub(crate) fn put(&mut self, index: u32, value: T) {
-        if index as usize >= self.entries.len() {
-            self.reach(index);
+    pub(crate) fn unlink(&mut self, list: &mut List, at: u32) -> u32 {
+        let Link { prev, next } = self.0[at as usize];
+        if list.head == at {
+            list.head = next;
+        } else {
+            self.0[prev as usize].next = next;
         }
-        self.entries[index as usize].value = Some(value);
-    }
-
-    #[cold]
-    fn reach(&mut self, index: u32) {
-        self.entries.resize_with(index as usize + 1, || Entry { links: [UNLINKED; N], value: None });
-    }
-
-    /// Takes a value out; it must stand in no list any more.
-    #[inline]
-    pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
-        let entry = self.entries.get_mut(index as usize)?;
-        let value = entry.value.take()?;
-        entry.links[0].next = self.free;
-        self.free = index;
-        Some(value)
-    }
-
-    /// Appends an entry to a list in `lane`.
-    #[inline]
-    pub(crate) fn push_back(&mut self, ends: &mut Ends, lane: usize, index: u32) {
-        self.entries[index as usize].links[lane] = Link { prev: ends.tail, next: NONE };
-        match self.entries.get_mut(ends.tail as usize) {
-            Some(last) => last.links[lane].next = index,
-            None => ends.head = index,
-        }
-        ends.tail = index;
-    }
-
-    /// Takes an entry out of the list in `lane` whose ends these are. The one that was behind it, or [`NONE`].
-    #[inline]
-    pub(crate) fn unlink(&mut self, ends: &mut Ends, lane: usize, index: u32) -> u32 {
-        let Link { prev, next } = std::mem::replace(&mut self.entries[index as usize].links[lane], UNLINKED);
-        match self.entries.get_mut(prev as usize) {
-            Some(before) => before.links[lane].next = next,
-            None => ends.head = next,
-        }
-        match self.entries.get_mut(next as usize) {
-            Some(after) => after.links[lane].prev = prev,
-            None => ends.tail = prev,
+        // Behind the last one comes the first, which knows the last.
+        let after = if next == NONE { list.head } else { next };
+        if let Some(after) = self.0.get_mut(after as usize) {
+            after.prev = prev;
         }
         next
     }
 
+    /// The entry behind that one, or [`NONE`].
     #[inline]
-    pub(crate) fn get(&self, index: u32) -> Option<&T> {
-        self.entries.get(index as usize)?.value.as_ref()
+    pub(crate) fn next(&self, at: u32) -> u32 {
+        self.0[at as usize].next
     }
 
-    /// The entry behind `index` in `lane`, or [`NONE`].
-    #[inline]
-    pub(crate) fn next(&self, lane: usize, index: u32) -> u32 {
-        self.entries[index as usize].links[lane].next
+    /// The entries of a list, first to last.
+    pub(crate) fn iter(&self, list: List) -> impl Iterator<Item = u32> {
+        let some = |at: u32| (at != NONE).then_some(at);
+        std::iter::successors(some(list.head), move |&at| some(self.next(at)))
     }
 
-    /// The entry before `index` in `lane`, or [`NONE`].
+    /// The same, last to first.
+    pub(crate) fn iter_back(&self, list: List) -> impl Iterator<Item = u32> {
+        let before = move |at: u32| Some(self.0.get(at as usize)?.prev);
+        std::iter::successors(before(list.head), move |&at| if at == list.head { None } else { before(at) })
+    }
+}
+
+/// Values in numbered places. When all have been taken out the next ones have the first places again, one behind the
+/// other, whatever order they were taken out in: so those that come together lie together.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    places: Vec<Option<T>>,
+    /// Places from here on have not been used since the slab was empty.
+    fresh: u32,
+    /// Places before it that are free.
+    free: Vec<u32>,
+}
+
+impl<T> Slab<T> {
+    pub(crate) const fn new() -> Slab<T> {
+        Slab { places: Vec::new(), fresh: 0, free: Vec::new() }
+    }
+
     #[inline]
-    pub(crate) fn prev(&self, lane: usize, index: u32) -> u32 {
-        self.entries[index as usize].links[lane].prev
+    pub(crate) fn insert(&mut self, value: T) -> u32 {
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.fresh += 1;
+            self.fresh - 1
+        });
+        match self.places.get_mut(at as usize) {
+            Some(place) => *place = Some(value),
+            None => self.grow(value),
+        }
+        at
+    }
+
+    #[cold]
+    fn grow(&mut self, value: T) {
+        assert!(self.fresh != NONE, "2^32 - 1 messages are pending in one process");
+        self.places.push(Some(value));
+    }
+
+    #[inline]
+    pub(crate) fn remove(&mut self, at: u32) -> Option<T> {
+        let value = self.places.get_mut(at as usize)?.take()?;
+        if self.free.len() + 1 == self.fresh as usize {
+            self.fresh = 0;
+            self.free.clear();
+        } else {
+            self.free.push(at);
+        }
+        Some(value)
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, at: u32) -> Option<&T> {
+        self.places.get(at as usize)?.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// All entries, found from both ends.
+    fn entries(lane: &Lane, list: List) -> Vec<u32> {
+        let forth: Vec<u32> = lane.iter(list).collect();
+        let mut back: Vec<u32> = lane.iter_back(list).collect();
+        back.reverse();
+        assert_eq!(forth, back);
+        forth
+    }
+
+    proptest! {
+        #[test]
+        fn entries_leave_their_list_in_any_order(
+            appended in 1..20u32,
+            others in 0..3u32,
+            order in prop::collection::vec(any::<prop::sample::Index>(), 20),
+        ) {
+            let (mut lane, mut list, mut other) = (Lane::new(), EMPTY, EMPTY);
+            (0..others).for_each(|at| lane.push_back(&mut other, 100 - at));
+            (0..appended).for_each(|at| lane.push_back(&mut list, at));
+            let mut left: Vec<u32> = (0..appended).collect();
+            for choice in order.iter().take(appended as usize) {
+                let place = choice.index(left.len());
+                let at = left.remove(place);
+                prop_assert_eq!(lane.unlink(&mut list, at), left.get(place).copied().unwrap_or(NONE));
+                prop_assert_eq!(entries(&lane, list), left.clone());
+            }
+            prop_assert_eq!(list, EMPTY);
+            prop_assert_eq!(entries(&lane, other).len(), others as usize);
+        }
+    }
+
+    #[test]
+    fn an_empty_slab_begins_with_its_first_place() {
+        let mut slab = Slab::new();
+        assert_eq!(["a", "b", "c"].map(|value| slab.insert(value)), [0, 1, 2]);
+        assert_eq!([1, 0].map(|at| slab.remove(at)), [Some("b"), Some("a")]);
+        assert_eq!(slab.insert("d"), 0);
+        assert_eq!([2, 0, 0].map(|at| slab.remove(at)), [Some("c"), Some("d"), None]);
+        assert_eq!(["e", "f", "g", "h"].map(|value| slab.insert(value)), [0, 1, 2, 3]);
+        assert_eq!([0, 1, 2, 3, 4].map(|at| slab.get(at).copied()), [Some("e"), Some("f"), Some("g"), Some("h"), None]);
     }
 }

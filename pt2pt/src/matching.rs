@@ -4,7 +4,7 @@
 //! [`Unexpected`] messages. Each keeps all of its entries in one list, oldest
 //! first. That list is searched, which finds at once what comes in the order that
 //! it is asked for. Searches that take more steps than [`PATIENCE`] for each match make an
-//! index, so that a match costs the same however many there are:
+//! index ([`Index`]), so that a match costs the same however many there are:
 //!
 //! - where the last search among posted receives ended is where the next one for such a message begins, so
 //!   that a stream flows past receives that wait for something else (another thread's);
@@ -23,11 +23,8 @@
 //!
 //! It knows nothing of peers, buffers and protocols.
 
-use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
-use rustc_hash::FxBuildHasher;
-
-use crate::lists::{Ends, Lists, NONE};
+use crate::index::Index;
+use crate::lists::{EMPTY, Lane, List, NONE, Slab};
 
 /// Entries that a search looks at before it is worth while to index all.
 const PATIENCE: u32 = 16;
@@ -85,28 +82,12 @@ impl Key {
     }
 }
 
-type Index = HashMap<Key, Ends, FxBuildHasher>;
-
-const fn empty_index() -> Index {
-    HashMap::with_hasher(FxBuildHasher)
-}
-
-/// Takes `index` out of the queue of `key`.
-fn delist<T, const N: usize>(queues: &mut Index, entries: &mut Lists<T, N>, key: Key, lane: usize, index: u32) {
-    if let Entry::Occupied(mut queue) = queues.entry(key) {
-        entries.unlink(queue.get_mut(), lane, index);
-        if queue.get().head == NONE {
-            queue.remove();
-        }
-    }
-}
-
 /// Receives that wait for a message, by the slots of their requests.
 #[derive(Debug)]
 pub(crate) struct Posted {
-    /// Lane 0 is the list of all, lane 1 the queue of a key.
-    entries: Lists<Waiting, 2>,
-    all: Ends,
+    waiting: Vec<Waiting>,
+    all: List,
+    order: Lane,
     /// The age of the next one.
     next: u64,
     index: Index,
@@ -139,10 +120,11 @@ struct Waiting {
 impl Posted {
     pub(crate) const fn new() -> Posted {
         Posted {
-            entries: Lists::new(),
-            all: Ends { head: NONE, tail: NONE },
+            waiting: Vec::new(),
+            all: EMPTY,
+            order: Lane::new(),
             next: 0,
-            index: empty_index(),
+            index: Index::new(),
             classes: [0; CLASSES],
             indexed: false,
             stream: Stream {
@@ -158,9 +140,12 @@ impl Posted {
     /// Adds a receive behind all others. It must not be here.
     #[inline(always)]
     pub(crate) fn post(&mut self, key: Key, slot: u32) {
-        self.entries.put(slot, Waiting { key, age: self.next });
+        if slot as usize >= self.waiting.len() {
+            self.reach(slot);
+        }
+        self.waiting[slot as usize] = Waiting { key, age: self.next };
         self.next += 1;
-        self.entries.push_back(&mut self.all, 0, slot);
+        self.order.push_back(&mut self.all, slot);
         if self.stream.at == NONE {
             self.stream.at = slot;
         }
@@ -189,7 +174,7 @@ impl Posted {
     /// Takes back a receive that is here.
     #[inline]
     pub(crate) fn remove(&mut self, slot: u32) {
-        let next = self.entries.unlink(&mut self.all, 0, slot);
+        let next = self.order.unlink(&mut self.all, slot);
         if self.stream.at == slot {
             self.stream.at = next;
         }
@@ -200,11 +185,13 @@ impl Posted {
 
     /// Calls `each` with every receive, oldest first.
     pub(crate) fn for_each(&self, mut each: impl FnMut(&Key, u32)) {
-        let mut at = self.all.head;
-        while let Some(waiting) = self.entries.get(at) {
-            each(&waiting.key, at);
-            at = self.entries.next(0, at);
-        }
+        self.order.iter(self.all).for_each(|slot| each(&self.waiting[slot as usize].key, slot));
+    }
+
+    #[cold]
+    fn reach(&mut self, slot: u32) {
+        let nothing = Waiting { key: Key { context: 0, source: 0, tag: 0 }, age: 0 };
+        self.waiting.resize(slot as usize + 1, nothing);
     }
 
     /// `NONE`: there is none. What is not inlined here is given the words of the message, which then
@@ -215,7 +202,7 @@ impl Posted {
             return self.oldest_by_index(message.context, message.source, message.tag);
         }
         let at = self.stream.at;
-        match self.entries.get(at) {
+        match self.waiting.get(at as usize) {
             Some(waiting) if waiting.key.accepts(message) && self.has_passed_all_before(message) => at,
             None if self.all.head == NONE => NONE,
             _ => self.oldest_by_search(message.context, message.source, message.tag),
@@ -231,7 +218,7 @@ impl Posted {
     #[inline(never)]
     fn oldest_by_search(&mut self, context: u64, source: u32, tag: i32) -> u32 {
         let message = &Key { context, source, tag };
-        if self.entries.get(self.all.head).is_some_and(|waiting| waiting.key.accepts(message)) {
+        if self.waiting.get(self.all.head as usize).is_some_and(|waiting| waiting.key.accepts(message)) {
             return self.all.head;
         }
         if self.stream.message != *message {
@@ -240,8 +227,8 @@ impl Posted {
         let mut left = self.allowance();
         loop {
             let at = self.stream.at;
-            match self.entries.get(at) {
-                Some(waiting) if !waiting.key.accepts(message) => self.stream.at = self.entries.next(0, at),
+            match self.waiting.get(at as usize) {
+                Some(waiting) if !waiting.key.accepts(message) => self.stream.at = self.order.next(at),
                 _ => {
                     self.stream.patience = left;
                     return at;
@@ -276,9 +263,9 @@ impl Posted {
         }
         let (mut oldest, mut found) = (u64::MAX, NONE);
         for class in (0..CLASSES).filter(|&class| self.classes[class] > 0) {
-            let Some(queue) = self.index.get(&message.widened(class)) else { continue };
-            if let Some(waiting) = self.entries.get(queue.head).filter(|waiting| waiting.age < oldest) {
-                (oldest, found) = (waiting.age, queue.head);
+            let slot = self.index.oldest(&message.widened(class), |slot| self.waiting[slot as usize].key);
+            if let Some(waiting) = self.waiting.get(slot as usize).filter(|waiting| waiting.age < oldest) {
+                (oldest, found) = (waiting.age, slot);
             }
         }
         found
@@ -293,26 +280,29 @@ impl Posted {
 
     #[inline(never)]
     fn enlist(&mut self, slot: u32) {
-        let Some(&Waiting { key, .. }) = self.entries.get(slot) else { return };
-        self.classes[key.class()] += 1;
-        self.entries.push_back(self.index.entry(key).or_default(), 1, slot);
+        let key = |slot: u32| self.waiting[slot as usize].key;
+        self.classes[key(slot).class()] += 1;
+        self.index.push_back(slot, key);
     }
 
     #[inline(never)]
     fn leave_index(&mut self, slot: u32) {
-        let Some(&Waiting { key, .. }) = self.entries.get(slot) else { return };
-        self.classes[key.class()] -= 1;
-        delist(&mut self.index, &mut self.entries, key, 1, slot);
+        let key = |slot: u32| self.waiting[slot as usize].key;
+        self.classes[key(slot).class()] -= 1;
+        self.index.remove(slot, key);
         self.indexed = self.all.head != NONE;
     }
 
     #[cold]
     fn index_all(&mut self) {
         (self.indexed, self.stream.in_a_row) = (true, 0);
-        let mut at = self.all.head;
-        while at != NONE {
-            self.enlist(at);
-            at = self.entries.next(0, at);
+        let posted_since = |oldest: &Waiting| (self.next - oldest.age) as usize;
+        let most = self.waiting.get(self.all.head as usize).map_or(0, posted_since).min(self.waiting.len());
+        self.index.reserve(most);
+        for slot in self.order.iter(self.all) {
+            let key = |slot: u32| self.waiting[slot as usize].key;
+            self.classes[key(slot).class()] += 1;
+            self.index.push_back(slot, key);
         }
     }
 }
@@ -320,11 +310,12 @@ impl Posted {
 /// Messages that no receive was posted for. `M` is the message.
 #[derive(Debug)]
 pub(crate) struct Unexpected<M> {
-    /// Lane 0 is the list of all, lane `1 + class` a queue.
-    entries: Lists<Parked<M>, { 1 + CLASSES }>,
-    all: Ends,
+    parked: Slab<Parked<M>>,
+    all: List,
+    order: Lane,
     count: usize,
-    index: Index,
+    /// By class.
+    indices: [Index; CLASSES],
     /// Bit `class` is set while messages are indexed for it.
     indexed: u8,
 }
@@ -338,10 +329,11 @@ struct Parked<M> {
 impl<M> Unexpected<M> {
     pub(crate) const fn new() -> Unexpected<M> {
         Unexpected {
-            entries: Lists::new(),
-            all: Ends { head: NONE, tail: NONE },
+            parked: Slab::new(),
+            all: EMPTY,
+            order: Lane::new(),
             count: 0,
-            index: empty_index(),
+            indices: [const { Index::new() }; CLASSES],
             indexed: 0,
         }
     }
@@ -349,11 +341,11 @@ impl<M> Unexpected<M> {
     /// Adds a message behind all others.
     #[inline]
     pub(crate) fn push(&mut self, key: Key, message: M) {
-        let entry = self.entries.insert(Parked { key, message });
-        self.entries.push_back(&mut self.all, 0, entry);
+        let entry = self.parked.insert(Parked { key, message });
+        self.order.push_back(&mut self.all, entry);
         self.count += 1;
         if self.indexed != 0 {
-            (0..CLASSES).for_each(|class| self.enlist(entry, key, class));
+            self.enlist(entry);
         }
     }
 
@@ -368,24 +360,21 @@ impl<M> Unexpected<M> {
     fn find_parked(&mut self, context: u64, source: u32, tag: i32) -> Option<u32> {
         let pattern = &Key { context, source, tag };
         let class = pattern.class();
-        if self.indexed & 1 << class == 0 {
-            match self.oldest_by_search(pattern) {
-                Ok(NONE) => return None,
-                Ok(found) => return Some(found),
-                Err(TooLong) => self.index_all(class),
-            }
-        }
-        self.index.get(pattern).map(|queue| queue.head)
+        let found = match self.indexed & 1 << class {
+            0 => self.oldest_by_search(pattern).unwrap_or_else(|TooLong| self.oldest_by_index(pattern, class)),
+            _ => self.oldest_by_index(pattern, class),
+        };
+        (found != NONE).then_some(found)
     }
 
     /// A message found or set aside.
     #[inline]
     pub(crate) fn get(&self, entry: u32) -> Option<(&Key, &M)> {
-        self.entries.get(entry).map(|parked| (&parked.key, &parked.message))
+        self.parked.get(entry).map(|parked| (&parked.key, &parked.message))
     }
 
     /// Takes a found message out.
-    #[inline]
+    #[inline(always)] // else it is copied
     pub(crate) fn remove(&mut self, entry: u32) -> Option<(Key, M)> {
         self.set_aside(entry);
         self.reclaim(entry)
@@ -394,39 +383,24 @@ impl<M> Unexpected<M> {
     /// Hides a found message from matching; it keeps its place in memory.
     #[inline]
     pub(crate) fn set_aside(&mut self, entry: u32) {
-        let Some(key) = self.entries.get(entry).map(|parked| parked.key) else { return };
-        self.entries.unlink(&mut self.all, 0, entry);
+        self.order.unlink(&mut self.all, entry);
         self.count -= 1;
-        if self.indexed == 0 {
-            return;
-        }
-        for class in 0..CLASSES {
-            if self.indexed & 1 << class != 0 {
-                delist(&mut self.index, &mut self.entries, key.widened(class), 1 + class, entry);
-            }
-        }
-        if self.count == 0 {
-            self.indexed = 0;
+        if self.indexed != 0 {
+            self.leave_indices(entry);
         }
     }
 
     /// Takes out a message that was set aside.
     #[inline]
     pub(crate) fn reclaim(&mut self, entry: u32) -> Option<(Key, M)> {
-        self.entries.remove(entry).map(|parked| (parked.key, parked.message))
+        self.parked.remove(entry).map(|parked| (parked.key, parked.message))
     }
 
     /// The newest message that `is_it` says yes to. Looks at all of them.
     #[cold]
     pub(crate) fn newest(&self, mut is_it: impl FnMut(&M) -> bool) -> Option<u32> {
-        let mut at = self.all.tail;
-        while let Some(parked) = self.entries.get(at) {
-            if is_it(&parked.message) {
-                return Some(at);
-            }
-            at = self.entries.prev(0, at);
-        }
-        None
+        let mut entries = self.order.iter_back(self.all);
+        entries.find(|&entry| self.parked.get(entry).is_some_and(|parked| is_it(&parked.message)))
     }
 
     /// How many messages wait to be matched.
@@ -440,29 +414,59 @@ impl<M> Unexpected<M> {
     fn oldest_by_search(&self, pattern: &Key) -> Result<u32, TooLong> {
         let mut at = self.all.head;
         for _ in 0..PATIENCE {
-            match self.entries.get(at) {
-                Some(parked) if !pattern.accepts(&parked.key) => at = self.entries.next(0, at),
+            match self.parked.get(at) {
+                Some(parked) if !pattern.accepts(&parked.key) => at = self.order.next(at),
                 _ => return Ok(at),
             }
         }
         Err(TooLong)
     }
 
-    /// Appends to the queue of that class, if it is indexed.
-    fn enlist(&mut self, entry: u32, key: Key, class: usize) {
-        if self.indexed & 1 << class != 0 {
-            self.entries.push_back(self.index.entry(key.widened(class)).or_default(), 1 + class, entry);
+    #[inline(never)]
+    fn oldest_by_index(&mut self, pattern: &Key, class: usize) -> u32 {
+        if self.indexed & 1 << class == 0 {
+            self.index_all(class);
+        }
+        self.indices[class].oldest(pattern, key_in(&self.parked, class))
+    }
+
+    #[inline(never)]
+    fn enlist(&mut self, entry: u32) {
+        for class in classes(self.indexed) {
+            self.indices[class].push_back(entry, key_in(&self.parked, class));
+        }
+    }
+
+    #[inline(never)]
+    fn leave_indices(&mut self, entry: u32) {
+        for class in classes(self.indexed) {
+            self.indices[class].remove(entry, key_in(&self.parked, class));
+        }
+        if self.count == 0 {
+            self.indexed = 0;
         }
     }
 
     #[cold]
     fn index_all(&mut self, class: usize) {
         self.indexed |= 1 << class;
-        let mut at = self.all.head;
-        while let Some(key) = self.entries.get(at).map(|parked| parked.key) {
-            self.enlist(at, key, class);
-            at = self.entries.next(0, at);
+        self.indices[class].reserve(self.count);
+        for entry in self.order.iter(self.all) {
+            self.indices[class].push_back(entry, key_in(&self.parked, class));
         }
+    }
+}
+
+/// The classes whose bits are set.
+fn classes(indexed: u8) -> impl Iterator<Item = usize> {
+    (0..CLASSES).filter(move |class| indexed & 1 << class != 0)
+}
+
+/// The keys of messages as the index of that class has them.
+fn key_in<M>(parked: &Slab<Parked<M>>, class: usize) -> impl Fn(u32) -> Key {
+    move |entry| match parked.get(entry) {
+        Some(parked) => parked.key.widened(class),
+        None => unreachable!("only messages that wait are in an index"),
     }
 }
 
