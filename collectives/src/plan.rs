@@ -34,7 +34,7 @@ const GLANCES: u32 = 5;
 pub struct Planner {
     selection: Selection,
     schedules: HashMap<Key, Arc<Schedule>, FxBuildHasher>,
-    /// Each call has one place where it may be.
+    /// Each call has two places where it may be.
     calls: [Option<Known>; 1 << GLANCES],
 }
 
@@ -125,23 +125,23 @@ impl Planner {
         let Some((glance, send, recv)) = Glance::of(operation, comm) else {
             return self.plan_anew(operation, comm).map(|plan| then(&plan));
         };
-        let counts = operation.counts();
-        match &mut self.calls[glance.place()] {
-            Some(known)
-                if glance.is(&known.glance)
-                    // One by one: comparing no bytes at no address takes some C libraries 150 ns.
-                    && known.counts.iter().eq(counts)
-                    && !Call::is_aliased(operation, send, recv) =>
-            {
-                (known.plan.send, known.plan.recv) = (send, recv);
-                Ok(then(&known.plan))
-            }
-            _ => {
-                let plan = self.plan_anew(operation, comm)?;
-                let known = Known { glance, counts: counts.into(), plan };
-                Ok(then(&self.calls[glance.place()].insert(known).plan))
-            }
+        let (counts, place) = (operation.counts(), glance.place());
+        let is_it = |known: &Known| {
+            // One by one: comparing no bytes at no address takes some C libraries 150 ns.
+            glance.is(&known.glance) && known.counts.iter().eq(counts) && !Call::is_aliased(operation, send, recv)
+        };
+        let at = [place, place ^ 1].into_iter().find(|&at| self.calls[at].as_ref().is_some_and(is_it));
+        if let Some(at) = at
+            && let Some(known) = &mut self.calls[at]
+        {
+            (known.plan.send, known.plan.recv) = (send, recv);
+            return Ok(then(&known.plan));
         }
+        let plan = self.plan_anew(operation, comm)?;
+        let known = Known { glance, counts: counts.into(), plan };
+        // What was here may be there, too: two that alternate are both kept.
+        self.calls.swap(place, place ^ 1);
+        Ok(then(&self.calls[place].insert(known).plan))
     }
 
     /// Forgets the calls on a communicator that is freed, and with them its arena.
@@ -323,7 +323,7 @@ impl Glance {
         differ == 0 && differs == 0
     }
 
-    /// Where it is kept.
+    /// Where it is kept: here, or in the other one of a pair of places.
     #[inline(always)]
     fn place(&self) -> usize {
         let mixed = (self.context << 8 ^ self.what)
@@ -415,6 +415,31 @@ impl Plan {
         match self.datatype(span.ty) {
             Some(datatype) => area.buffer(span.disp, span.count, datatype),
             None => area.bytes(span.disp, span.count),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_calls_with_the_same_place_are_both_kept() {
+        let mut planner = Planner::new(&Thresholds::default());
+        let on = |context| Comm::new("", context, 0, Group::world(4));
+        let place = |comm: &Comm| Glance::of(&Operation::Barrier, comm).unwrap().0.place();
+        let first = on(1);
+        let second = (2..).map(on).find(|comm| place(comm) == place(&first)).unwrap();
+        let kept =
+            |planner: &Planner| planner.calls.iter().flatten().map(|known| known.glance.context).collect::<Vec<_>>();
+        planner.plan(&Operation::Barrier, &first).unwrap();
+        planner.plan(&Operation::Barrier, &second).unwrap();
+        let both = kept(&planner);
+        assert_eq!(both.len(), 2);
+        for _ in 0..2 {
+            planner.plan(&Operation::Barrier, &first).unwrap();
+            planner.plan(&Operation::Barrier, &second).unwrap();
+            assert_eq!(kept(&planner), both, "nothing was planned anew");
         }
     }
 }
