@@ -64,7 +64,7 @@ pub fn reduce(b: &mut Builder, seat: Seat, to: Option<u32>, input: Run, output: 
 }
 
 /// The same elements, which have no gaps.
-fn bytes(run: Run) -> Run {
+pub(super) fn bytes(run: Run) -> Run {
     Run { disp: run.disp, ..Run::new(run.space, Ty::BYTES, run.bytes(), Shape::BYTE) }
 }
 

@@ -10,6 +10,7 @@ use fabric::CollectiveKind;
 use fabric::arena::{FLAT_BYTES, FLAT_HEAD, FLAT_STRIDE};
 
 use super::Seat;
+use super::arena::bytes;
 use crate::problem::Problem;
 use crate::schedule::{Builder, Meet, Space};
 use crate::shape::{Run, Shape, Ty};
@@ -149,11 +150,6 @@ fn reduce(b: &mut Builder, seat: Seat, input: Run, part: &Range<u64>, output: Op
     };
     b.copy(bytes(operand(seat.size - 1)), bytes(output));
     (0..seat.size - 1).rev().for_each(|left| b.reduce(operand(left), output));
-}
-
-/// The same elements, which have no gaps.
-fn bytes(run: Run) -> Run {
-    Run { disp: run.disp, ..Run::new(run.space, Ty::BYTES, run.bytes(), Shape::BYTE) }
 }
 
 /// Block `index` of so many bytes in a rank's seat.
