@@ -80,7 +80,7 @@ const START: u64 = 200;
 
 /// What writing and reading cost together through caches that the two processors share; memory
 /// takes longer on every machine.
-const PLAIN: u64 = 8_000;
+const PLAIN: u64 = 3_500;
 
 /// The last few costs. The least of them counts: who was interrupted says nothing.
 #[derive(Clone, Copy, Debug, Default)]
@@ -252,7 +252,7 @@ impl Reference {
     }
 }
 
-/// Where a pool lies, and behind it as much for `shuttle`.
+/// Where a pool lies, and behind it twice as much for `shuttle`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mapping {
     base: *mut u8,
@@ -266,14 +266,19 @@ unsafe impl Send for Mapping {}
 
 impl Mapping {
     /// # Safety
-    /// `base` is aligned to a page and mapped for twice `bytes` for the life of the process.
+    /// `base` is aligned to a page and mapped for [`Mapping::length`] for the life of the process.
     pub(crate) unsafe fn new(base: *mut u8, bytes: usize) -> Mapping {
         Mapping { base, bytes }
     }
 
+    /// Bytes of a pool of `bytes` and the part behind it.
+    pub(crate) fn length(bytes: u64) -> u64 {
+        3 * bytes
+    }
+
     /// The part behind the pool.
     pub(crate) fn shuttles(&self) -> Range<usize> {
-        self.bytes..2 * self.bytes
+        self.bytes..3 * self.bytes
     }
 
     /// The address of an offset.
@@ -485,7 +490,7 @@ impl<'a> Place<'a> {
         let begun = self.is_timed.then(Instant::now);
         fill(&mut match count {
             None => Slot::new(self.bytes, past_cache),
-            Some(count) => Slot::growing(self.bytes, past_cache, count, part(len)),
+            Some(count) => Slot::growing(self.bytes, past_cache, count, part(self.way, len)),
         });
         streams_are_done();
         if let Some(begun) = begun {
@@ -495,9 +500,14 @@ impl<'a> Place<'a> {
 }
 
 /// Bytes between two counts: few enough for the copies to go on side by side, and
-/// enough that a count, a line that crosses, is little beside them.
-fn part(len: usize) -> usize {
-    (len / 4).clamp(2 << 10, 16 << 10).next_multiple_of(LINE)
+/// enough that a count, a line that crosses, is little beside them. Past the cache each count
+/// waits for all stores before it.
+fn part(way: Way, len: usize) -> usize {
+    let (parts, most) = match way {
+        Way::Cached => (4, 16 << 10),
+        Way::Past => (2, 128 << 10),
+    };
+    (len / parts).clamp(2 << 10, most).next_multiple_of(LINE)
 }
 
 #[cfg(test)]

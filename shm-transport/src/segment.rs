@@ -10,7 +10,7 @@
 //!                 n/8 B bitmap of those talkers, rounded up to 64
 //! next page     arenas      for each rank, so many that are its own: see `arena`
 //! next page     rings       for each receiver, for each sender: ring_bytes
-//! next page     pools       for each sender: pool_bytes, and as much for its shuttles
+//! next page     pools       for each sender: pool_bytes, and twice as much for its shuttles
 //! ```
 //!
 //! Everything starts as zero and that is its valid first state, so nobody has to
@@ -265,11 +265,8 @@ impl Segment {
     /// Maps the pool of a sender.
     pub(crate) fn pool(&self, from: u32) -> Result<pool::Mapping, SegmentError> {
         let bytes = self.pool_bytes;
-        let base = map(&self.file, self.pool_at(from), 2 * bytes).map_err(|errno| SegmentError::System {
-            what: "a pool of messages",
-            bytes,
-            errno,
-        })?;
+        let base = map(&self.file, self.pool_at(from), pool::Mapping::length(bytes))
+            .map_err(|errno| SegmentError::System { what: "a pool of messages", bytes, errno })?;
         // SAFETY: freshly mapped, page-aligned, never unmapped.
         Ok(unsafe { pool::Mapping::new(base, bytes as usize) })
     }
@@ -360,7 +357,7 @@ impl Segment {
 
     fn pool_at(&self, from: u32) -> u64 {
         assert!(from < self.size);
-        self.rings_at() + self.rings_bytes() + u64::from(from) * 2 * self.pool_bytes
+        self.rings_at() + self.rings_bytes() + u64::from(from) * pool::Mapping::length(self.pool_bytes)
     }
 
     fn rings_at(&self) -> u64 {
@@ -401,7 +398,7 @@ impl Segment {
     /// Makes the file as long as all rings, which takes no memory. All ranks agree
     /// on the length, so it does not matter who comes first and the file never shrinks.
     fn stretch(&self) -> Result<(), SegmentError> {
-        let length = self.pool_at(self.size - 1) + 2 * self.pool_bytes;
+        let length = self.pool_at(self.size - 1) + pool::Mapping::length(self.pool_bytes);
         let failed = |errno| SegmentError::System { what: "the message rings of all ranks", bytes: length, errno };
         if (fstat(&self.file).map_err(failed)?.st_size as u64) < length {
             within_limit(length).map_err(failed)?;

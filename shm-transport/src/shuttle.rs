@@ -27,9 +27,9 @@ use crate::pool::{Mapping, Place, Reference};
 use crate::ring::LINE;
 
 /// Blocks that a rank makes.
-pub(crate) const SHUTTLES: usize = 8;
-/// Of these, for one peer: as many as a message of 1 MiB has pieces. Half of all are kept for peers that have none.
-const FOR_EACH: usize = 4;
+pub(crate) const SHUTTLES: usize = 16;
+/// Of these, for one peer: as many as a message of 2 MiB has pieces, and twice as many with those of the peer. Half of all are kept for peers that have none.
+const FOR_EACH: usize = 8;
 /// Blocks that a peer's frames can leave here: what it has made, and what this rank has.
 const MOST: usize = 2 * FOR_EACH;
 /// Bytes that a block begins with.
@@ -214,10 +214,10 @@ mod tests {
     use super::*;
 
     const BYTES: usize = 1 << 20;
-    const SLOT: usize = BYTES / SHUTTLES;
+    const SLOT: usize = 2 * BYTES / SHUTTLES;
 
     fn memory() -> (Vec<[u64; 512]>, Mapping) {
-        let mut pages = vec![[0; 512]; 2 * BYTES / 4096 + 1];
+        let mut pages = vec![[0; 512]; 3 * BYTES / 4096 + 1];
         let base = pages.as_mut_ptr().cast::<u8>();
         // SAFETY: aligned inside of what was allocated with a page to spare.
         let mapping = unsafe { Mapping::new(base.add(base.align_offset(4096)), BYTES) };
@@ -236,9 +236,9 @@ mod tests {
             let reference = reference(start, len, end);
             Shuttle::arrived(reference.shuttle.unwrap(), reference, mapping, None).is_some()
         };
-        assert!(arrives(BYTES, 8192, 13) && arrives(2 * BYTES - SLOT, SLOT, 17));
+        assert!(arrives(BYTES, 8192, 13) && arrives(3 * BYTES - SLOT, SLOT, 17));
         assert!(!arrives(BYTES - SLOT, 100, 13), "in the pool");
-        assert!(!arrives(2 * BYTES, 100, 13), "behind all");
+        assert!(!arrives(3 * BYTES, 100, 13), "behind all");
         assert!(!arrives(BYTES + LINE, 100, 13), "within a block");
         assert!(!arrives(BYTES, 8193, 13), "longer than its memory");
         assert!(!arrives(BYTES, 100, 18), "longer than a block");
