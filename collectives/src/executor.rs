@@ -18,13 +18,13 @@ use std::sync::Arc;
 use fabric::{Collective, CollectiveKind, Peer, Transport};
 use objects::op::UserOp;
 use objects::scratch::{Pool, Scratch};
-use objects::{Buffer, Class, Datatype, Error, Op, Result};
+use objects::{Buffer, Class, Datatype, Error, Op, Operands, Result};
 use pt2pt::{CollectiveCall, Engine, Envelope, Fault, Mode, Pattern, RequestId};
 
 use self::visit::{BYTES_AT, KIND_AT, Place, Turn, call};
 pub use self::visit::{Paused, Visit};
 use crate::plan::{Plan, Reduction};
-use crate::schedule::{Meet, Member, Message, Schedule, Span, Way};
+use crate::schedule::{Meet, Member, Message, Row, Schedule, Span, Way};
 
 /// Bytes that a user's reduction function is given at a time: what it reads and
 /// writes stays in the cache.
@@ -76,7 +76,7 @@ pub enum Advance {
 pub struct UserCall {
     id: CollectiveId,
     op: Arc<UserOp>,
-    left: Buffer,
+    left: Operands,
     inout: Buffer,
     count: u64,
     datatype: Datatype,
@@ -581,16 +581,17 @@ impl Running {
         self.user_call(id, &left, &inout).map(Step::User)
     }
 
-    fn user_call(&self, id: CollectiveId, left: &Span, inout: &Span) -> Option<UserCall> {
+    fn user_call(&self, id: CollectiveId, left: &Row, inout: &Span) -> Option<UserCall> {
         let (Some(Reduction { op: Op::User(op), handle }), Some(datatype)) =
             (self.plan.reduction(), self.plan.datatype(inout.ty))
         else {
             debug_assert!(false, "a reduction has an operation and a type");
             return None;
         };
-        let buffer = |span: &Span| self.place.buffer(&self.plan, span, self.scratch.as_ref());
-        let (op, datatype, count) = (op.clone(), datatype.clone(), inout.count);
-        Some(UserCall { id, op, left: buffer(left), inout: buffer(inout), count, datatype, handle: *handle })
+        let (op, count, scratch) = (op.clone(), inout.count, self.scratch.as_ref());
+        let left = self.place.operands(&self.plan, left, datatype, scratch);
+        let inout = self.place.buffer(&self.plan, inout, scratch);
+        Some(UserCall { id, op, left, inout, count, datatype: datatype.clone(), handle: *handle })
     }
 
     /// The local steps of a round are done.
@@ -611,12 +612,14 @@ impl UserCall {
     /// may be held: the function may call MPI.
     pub fn run(self) -> UserReturn {
         let piece = (PIECE / self.datatype.size().max(1)).max(1);
-        let mut first = 0;
-        while first < self.count {
-            let count = piece.min(self.count - first);
-            let part = |buffer: &Buffer| buffer.elements(first, count, &self.datatype);
-            self.op.call(&part(&self.left), &part(&self.inout), &self.datatype, self.handle);
-            first += count;
+        for left in self.left.backwards() {
+            let mut first = 0;
+            while first < self.count {
+                let count = piece.min(self.count - first);
+                let part = |buffer: &Buffer| buffer.elements(first, count, &self.datatype);
+                self.op.call(&part(&left), &part(&self.inout), &self.datatype, self.handle);
+                first += count;
+            }
         }
         UserReturn(self.id)
     }

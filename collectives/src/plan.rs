@@ -12,14 +12,14 @@ use std::sync::Arc;
 
 use fabric::{Arena, Collective, CollectiveKind, Peer};
 use hashbrown::HashMap;
-use objects::{Area, Buffer, Class, Comm, Datatype, Error, Group, Op, Result};
+use objects::{Area, Class, Comm, Datatype, Error, Group, Op, Result};
 use rustc_hash::FxBuildHasher;
 
 use crate::algorithms::Seat;
 use crate::call::{ALLREDUCE_OF_BOTH, ALLTOALL, Call, Key, REDUCE_SCATTER_BLOCK, TypeTable};
 use crate::operation::{Data, Operation, ROOT_HERE, Vector};
 use crate::problem::Problem;
-use crate::schedule::{Member, Schedule, Space, Span};
+use crate::schedule::{Member, Schedule};
 use crate::select::{Selection, Thresholds};
 use crate::shape::{Run, Ty};
 
@@ -403,19 +403,14 @@ impl Plan {
         self.bound.types.of(ty)
     }
 
-    /// The memory of a span; the scratch memory and the seats are the running collective's.
     #[inline]
-    pub(crate) fn buffer(&self, span: &Span, temp: impl FnOnce() -> Area, seats: impl FnOnce() -> Area) -> Buffer {
-        let area = match span.space {
-            Space::Send => self.send,
-            Space::Recv => self.recv,
-            Space::Temp => temp(),
-            Space::Arena => seats(),
-        };
-        match self.datatype(span.ty) {
-            Some(datatype) => area.buffer(span.disp, span.count, datatype),
-            None => area.bytes(span.disp, span.count),
-        }
+    pub(crate) fn send(&self) -> Area {
+        self.send
+    }
+
+    #[inline]
+    pub(crate) fn recv(&self) -> Area {
+        self.recv
     }
 }
 

@@ -45,6 +45,17 @@ pub struct Span {
     pub count: u64,
 }
 
+/// Equal places at equal distances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The first.
+    pub first: Span,
+    /// How many there are.
+    pub many: u32,
+    /// Bytes from one to the next.
+    pub distance: i64,
+}
+
 /// Another rank: of the own group, or of the remote one of an intercommunicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Member(u32);
@@ -128,11 +139,11 @@ pub enum Local {
         /// Written.
         to: Span,
     },
-    /// `inout[i] = left[i] op inout[i]` with the call's operation.
+    /// `inout[i] = left[i] op inout[i]` with the call's operation, for each left operand from the last to the first.
     Reduce {
-        /// The left operand, read.
-        left: Span,
-        /// The right operand, and the result. Says count and type for both.
+        /// The left operands, read.
+        left: Row,
+        /// The right operand, and the result. Says count and type for all.
         inout: Span,
     },
 }
@@ -280,9 +291,11 @@ impl Builder {
         self.message(Message { with: from.into(), way: Way::Recv, span: Span::NOTHING });
     }
 
-    /// Copies a run; nothing if it has no bytes or lies there already.
+    /// Copies a run, as bytes where that is the same; nothing if it has no bytes or lies there already.
     pub fn copy(&mut self, from: Run, to: Run) {
         debug_assert!(from.bytes() <= to.bytes(), "a copy has room");
+        let as_bytes = from.as_bytes().zip(to.as_bytes());
+        let (from, to) = as_bytes.unwrap_or((from, to));
         if from.bytes() > 0 && from.span() != to.span() {
             self.locals.push(Local::Copy { from: from.span(), to: to.span() });
         }
@@ -290,9 +303,16 @@ impl Builder {
 
     /// `inout[i] = left[i] op inout[i]`; nothing without bytes.
     pub fn reduce(&mut self, left: Run, inout: Run) {
+        self.reduce_row(left, 1, 0, inout);
+    }
+
+    /// The same with `many` left operands, of which `left` is the first and each lies `distance` bytes behind the one
+    /// before, from the last to the first.
+    pub fn reduce_row(&mut self, left: Run, many: u32, distance: i64, inout: Run) {
         debug_assert_eq!(left.count, inout.count, "both operands have as many elements");
-        if inout.bytes() > 0 {
-            self.locals.push(Local::Reduce { left: left.span(), inout: inout.span() });
+        if inout.bytes() > 0 && many > 0 {
+            let left = Row { first: left.span(), many, distance };
+            self.locals.push(Local::Reduce { left, inout: inout.span() });
         }
     }
 

@@ -90,7 +90,7 @@ pub(crate) unsafe fn reduce_local(
         return Err(Error::new(Class::Buffer, "inbuf and inoutbuf are the same memory"));
     }
     if count > 0 {
-        op.reduce(&left, &inout, &ty, datatype.0);
+        op.reduce(left, &inout, &ty, datatype.0);
     }
     Ok(())
 }

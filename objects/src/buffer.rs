@@ -231,6 +231,49 @@ impl std::fmt::Debug for Buffer {
     }
 }
 
+/// The left operands of a reduction: buffers made with one count and datatype, at equal distances.
+#[derive(Clone, Debug)]
+pub struct Operands {
+    first: Buffer,
+    many: u32,
+    /// Bytes from one to the next.
+    distance: i64,
+}
+
+impl Operands {
+    /// From the last to the first, as reductions take them.
+    pub fn backwards(&self) -> impl Iterator<Item = Buffer> + '_ {
+        self.offsets().map(|offset| match &self.first.0 {
+            Shape::Contiguous(memory) => {
+                // SAFETY: our maker vouched for each of them.
+                Buffer::contiguous(unsafe { Memory::new(memory.as_ptr().wrapping_offset(offset), memory.len()) })
+            }
+            Shape::Typed { base, count, datatype } => {
+                let (base, count, datatype) = (Base(base.0.wrapping_offset(offset)), *count, datatype.clone());
+                Buffer(Shape::Typed { base, count, datatype })
+            }
+        })
+    }
+
+    /// As [`Buffer::as_elements`], from the last to the first.
+    pub(crate) fn as_elements(&self, datatype: &Datatype) -> (impl Iterator<Item = *mut u8>, u64) {
+        let (first, count) = self.first.as_elements(datatype);
+        (self.offsets().map(move |offset| first.wrapping_offset(offset)), count)
+    }
+
+    fn offsets(&self) -> impl Iterator<Item = isize> + use<> {
+        let distance = self.distance;
+        (0..i64::from(self.many)).rev().map(move |index| (index * distance) as isize)
+    }
+}
+
+/// One alone.
+impl From<Buffer> for Operands {
+    fn from(first: Buffer) -> Operands {
+        Operands { first, many: 1, distance: 0 }
+    }
+}
+
 /// An address from which a collective cuts buffers, with the bytes around it
 /// that it may touch. Copies are the same area.
 #[derive(Clone, Copy, Debug)]
@@ -304,6 +347,20 @@ impl Area {
         self.check(Some(disp), disp.checked_add_unsigned(len));
         // SAFETY: inside the area, for which its maker vouched.
         Buffer::contiguous(unsafe { Memory::new(self.base.wrapping_offset(disp as isize), len as usize) })
+    }
+
+    /// `many` times `count` elements of `datatype`, the first at `disp` bytes and each `distance` bytes behind the one
+    /// before. Panics when they are not inside.
+    #[inline]
+    pub fn operands(&self, disp: i64, count: u64, datatype: &Datatype, many: u32, distance: i64) -> Operands {
+        let first = self.buffer(disp, count, datatype);
+        let last = distance.checked_mul(i64::from(many) - 1).and_then(|behind| disp.checked_add(behind));
+        let (low, high) = datatype.reach(count).unwrap_or((i64::MIN, i64::MAX));
+        if low != high {
+            // Those between lie between.
+            self.check(last.and_then(|last| last.checked_add(low)), last.and_then(|last| last.checked_add(high)));
+        }
+        Operands { first, many, distance }
     }
 
     #[inline]

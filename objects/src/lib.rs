@@ -24,7 +24,7 @@ pub mod status;
 pub mod topology;
 
 pub use attribute::{Attributes, Keyval, Keyvals};
-pub use buffer::{Area, Buffer};
+pub use buffer::{Area, Buffer, Operands};
 pub use comm::Comm;
 pub use datatype::Datatype;
 pub use errhandler::Errhandler;

@@ -16,7 +16,7 @@ use std::os::raw::c_int;
 use std::sync::Arc;
 
 use crate::datatype::{Basic, Family};
-use crate::{Buffer, Class, Datatype, Error, Result, callback};
+use crate::{Buffer, Class, Datatype, Error, Operands, Result, callback};
 
 /// A reduction operation. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -104,13 +104,13 @@ impl BuiltinOp {
         legal && kernels::kernel(self, basic.repr).is_some()
     }
 
-    /// `inout[i] = left[i] op inout[i]` on buffers of equal counts, both made
-    /// with `datatype`, for which [`Op::check`] has passed. Panics otherwise.
-    pub fn reduce(self, left: &Buffer, inout: &Buffer, datatype: &Datatype) {
+    /// `inout[i] = left[i] op inout[i]`, for each left operand from the last to the first, on buffers of equal counts,
+    /// all made with `datatype`, for which [`Op::check`] has passed. Panics otherwise.
+    pub fn reduce(self, left: &Operands, inout: &Buffer, datatype: &Datatype) {
         match self {
             BuiltinOp::NoOp => return,
             BuiltinOp::Replace => {
-                inout.copy_from(left);
+                left.backwards().for_each(|left| _ = inout.copy_from(&left));
                 return;
             }
             _ => {}
@@ -119,9 +119,11 @@ impl BuiltinOp {
         assert!(many == count, "a reduction of {many} elements into {count}");
         let kernel = datatype.own_basic().and_then(|basic| kernels::kernel(self, basic.repr));
         let kernel = kernel.unwrap_or_else(|| panic!("{} on {datatype:?} was not checked", self.name()));
-        // SAFETY: both buffers hold `count` elements of the type that the kernel is
-        // for, valid by their makers' promise, at the C layout's distances.
-        unsafe { kernel(left, inout, count as usize) }
+        for left in left {
+            // SAFETY: both buffers hold `count` elements of the type that the kernel is
+            // for, valid by their makers' promise, at the C layout's distances.
+            unsafe { kernel(left, inout, count as usize) }
+        }
     }
 }
 
@@ -171,10 +173,10 @@ impl Op {
     /// `inout[i] = left[i] op inout[i]` on buffers of equal counts, both made
     /// with `datatype`; `handle` is what a user's function gets to see as its
     /// datatype. Runs the user's function: hold no lock.
-    pub fn reduce(&self, left: &Buffer, inout: &Buffer, datatype: &Datatype, handle: usize) {
+    pub fn reduce(&self, left: Buffer, inout: &Buffer, datatype: &Datatype, handle: usize) {
         match self {
-            Op::Builtin(op) => op.reduce(left, inout, datatype),
-            Op::User(op) => op.call(left, inout, datatype, handle),
+            Op::Builtin(op) => op.reduce(&left.into(), inout, datatype),
+            Op::User(op) => op.call(&left, inout, datatype, handle),
         }
     }
 }

@@ -53,23 +53,23 @@ pub fn reduce(b: &mut Builder, seat: Seat, to: Option<u32>, input: Run, output: 
     let result = Run { space: Space::Arena, disp: 0, ..input };
     b.sit(input.bytes());
     b.meet(Meet::Begin);
-    b.copy(bytes(input), bytes(operand(seat.rank)));
+    b.copy(input, operand(seat.rank));
     b.meet(Meet::Arrive);
-    b.copy(bytes(operand(seat.size - 1)), bytes(result));
-    (0..seat.size - 1).rev().for_each(|left| b.reduce(operand(left), result));
+    b.copy(operand(seat.size - 1), result);
+    b.reduce_row(operand(0), seat.size - 1, distance(input.bytes()), result);
     if let Some(output) = output.filter(|_| to.is_none_or(|to| to == seat.rank)) {
         b.meet(Meet::Close);
-        b.copy(bytes(result), bytes(output));
+        b.copy(result, output);
     }
-}
-
-/// The same elements, which have no gaps.
-pub(super) fn bytes(run: Run) -> Run {
-    Run { disp: run.disp, ..Run::new(run.space, Ty::BYTES, run.bytes(), Shape::BYTE) }
 }
 
 /// Where a rank's seat is. Behind the result, which others may still read when
 /// this meeting's seats, of another size, are written.
 fn seat_at(rank: u32, bytes: u64) -> i64 {
-    (SEAT_BYTES + u64::from(rank) * bytes.next_multiple_of(SEAT_ALIGN)) as i64
+    SEAT_BYTES as i64 + i64::from(rank) * distance(bytes)
+}
+
+/// From one seat to the next.
+fn distance(bytes: u64) -> i64 {
+    bytes.next_multiple_of(SEAT_ALIGN) as i64
 }

@@ -10,7 +10,6 @@ use fabric::CollectiveKind;
 use fabric::arena::{FLAT_BYTES, FLAT_HEAD, FLAT_STRIDE};
 
 use super::Seat;
-use super::arena::bytes;
 use crate::problem::Problem;
 use crate::schedule::{Builder, Meet, Space};
 use crate::shape::{Run, Shape, Ty};
@@ -140,16 +139,25 @@ fn reduce(b: &mut Builder, seat: Seat, input: Run, part: &Range<u64>, output: Op
     let is_in_place = output.is_some_and(|output| output.space == input.space);
     let seated = |rank: u32| Run { space: Space::Arena, disp: seat_at(rank), ..input };
     for range in if is_in_place { [0..input.count, 0..0] } else { given } {
-        b.copy(bytes(input.range(&range)), bytes(seated(seat.rank).range(&range)));
+        b.copy(input.range(&range), seated(seat.rank).range(&range));
     }
     let Some(output) = output else { return arrive(b, Hears::Nobody) };
     arrive(b, Hears::Everyone);
-    let operand = |rank: u32| {
-        let is_at_home = rank == seat.rank && !is_in_place;
-        if is_at_home { input.range(part) } else { seated(rank).range(part) }
+    let (me, last) = (seat.rank, seat.size - 1);
+    // One's own operand need not be in its seat.
+    let own = Some(input.range(part)).filter(|_| !is_in_place);
+    let combine = |b: &mut Builder, ranks: Range<u32>| {
+        b.reduce_row(seated(ranks.start).range(part), ranks.len() as u32, FLAT_STRIDE as i64, output);
     };
-    b.copy(bytes(operand(seat.size - 1)), bytes(output));
-    (0..seat.size - 1).rev().for_each(|left| b.reduce(operand(left), output));
+    b.copy(own.filter(|_| me == last).unwrap_or(seated(last).range(part)), output);
+    match own.filter(|_| me < last) {
+        Some(own) => {
+            combine(b, me + 1..last);
+            b.reduce(own, output);
+            combine(b, 0..me);
+        }
+        None => combine(b, 0..last),
+    }
 }
 
 /// Block `index` of so many bytes in a rank's seat.

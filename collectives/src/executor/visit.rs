@@ -6,11 +6,11 @@
 
 use fabric::Collective;
 use objects::scratch::Scratch;
-use objects::{Area, Buffer, Op};
+use objects::{Area, Buffer, Datatype, Op, Operands};
 
 use super::Running;
 use crate::plan::{Plan, Reduction};
-use crate::schedule::{Local, Meet, Span};
+use crate::schedule::{Local, Meet, Row, Space, Span};
 
 /// Where bytes and operation stand in what a member says in an arena, above the root.
 pub(super) const BYTES_AT: u32 = 40;
@@ -136,7 +136,7 @@ impl Place {
 
     /// Runs the steps up to `end`. Where one is a user's function, its operands.
     #[inline]
-    pub(super) fn work(&mut self, plan: &Plan, end: usize, scratch: Option<&Scratch>) -> Option<(Span, Span)> {
+    pub(super) fn work(&mut self, plan: &Plan, end: usize, scratch: Option<&Scratch>) -> Option<(Row, Span)> {
         while self.next_local < end {
             let step = plan.schedule().locals()[self.next_local];
             self.next_local += 1;
@@ -146,7 +146,8 @@ impl Place {
                 }
                 Local::Reduce { left, inout } => match (plan.reduction(), plan.datatype(inout.ty)) {
                     (Some(Reduction { op: Op::Builtin(op), .. }), Some(datatype)) => {
-                        op.reduce(&self.buffer(plan, &left, scratch), &self.buffer(plan, &inout, scratch), datatype);
+                        let left = self.operands(plan, &left, datatype, scratch);
+                        op.reduce(&left, &self.buffer(plan, &inout, scratch), datatype);
                     }
                     _ => return Some((left, inout)),
                 },
@@ -168,9 +169,28 @@ impl Place {
 
     #[inline]
     pub(super) fn buffer(&self, plan: &Plan, span: &Span, scratch: Option<&Scratch>) -> Buffer {
-        let scratch = || scratch.map_or(Area::EMPTY, Scratch::area);
-        let seats = || plan.arena().map_or(Area::EMPTY, |arena| arena.seats(self.meeting).into());
-        plan.buffer(span, scratch, seats)
+        let area = self.area(plan, span.space, scratch);
+        match plan.datatype(span.ty) {
+            Some(datatype) => area.buffer(span.disp, span.count, datatype),
+            None => area.bytes(span.disp, span.count),
+        }
+    }
+
+    #[inline]
+    pub(super) fn operands(&self, plan: &Plan, row: &Row, datatype: &Datatype, scratch: Option<&Scratch>) -> Operands {
+        let Row { first, many, distance } = *row;
+        self.area(plan, first.space, scratch).operands(first.disp, first.count, datatype, many, distance)
+    }
+
+    /// The memory of a space.
+    #[inline]
+    fn area(&self, plan: &Plan, space: Space, scratch: Option<&Scratch>) -> Area {
+        match space {
+            Space::Send => plan.send(),
+            Space::Recv => plan.recv(),
+            Space::Temp => scratch.map_or(Area::EMPTY, Scratch::area),
+            Space::Arena => plan.arena().map_or(Area::EMPTY, |arena| arena.seats(self.meeting).into()),
+        }
     }
 }
 

@@ -166,12 +166,15 @@ impl Seated {
                     self.unpack(&to, &bytes);
                 }
                 Local::Reduce { left, inout } => {
-                    let (left, mut right) = (self.pack(&left), self.pack(&inout));
-                    assert_eq!(left.len(), right.len());
-                    for (left, right) in left.chunks(8).zip(right.chunks_mut(8)) {
-                        reduce(left, right);
+                    for index in (0..left.many).rev() {
+                        let disp = left.first.disp + i64::from(index) * left.distance;
+                        let (left, mut right) = (self.pack(&Span { disp, ..left.first }), self.pack(&inout));
+                        assert_eq!(left.len(), right.len());
+                        for (left, right) in left.chunks(8).zip(right.chunks_mut(8)) {
+                            reduce(left, right);
+                        }
+                        self.unpack(&inout, &right);
                     }
-                    self.unpack(&inout, &right);
                 }
             }
         }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use super::*;
+use crate::Area;
 use crate::buffer::tests::buffer_of;
 use crate::datatype::Counting;
 use crate::datatype::basic::{NAMED, Repr, Scalar};
@@ -80,7 +81,7 @@ fn reduce(op: BuiltinOp, datatype: &Datatype, left: &[u8], right: &[u8]) -> Vec<
     let (mut left, mut inout) = ([&[0], left].concat(), [&[0], right].concat());
     let count = (right.len() as i64 / datatype.extent().1) as u64;
     let from = buffer_of(&mut left, 1, count, datatype);
-    op.reduce(&from, &buffer_of(&mut inout, 1, count, datatype), datatype);
+    op.reduce(&from.into(), &buffer_of(&mut inout, 1, count, datatype), datatype);
     inout.split_off(1)
 }
 
@@ -273,4 +274,18 @@ fn replace_and_no_op_are_what_they_say() {
     let int = Datatype::predefined(0x209).unwrap();
     assert_eq!(reduce(BuiltinOp::Replace, int, &[1; 8], &[2; 8]), [1; 8]);
     assert_eq!(reduce(BuiltinOp::NoOp, int, &[1; 8], &[2; 8]), [2; 8]);
+}
+
+#[test]
+fn a_row_of_operands_is_combined_from_the_last_to_the_first() {
+    let double = Datatype::predefined(0x214).unwrap();
+    // Next to it 1 is lost, next to its opposite it is not.
+    const MANY: f64 = 9_007_199_254_740_992.0;
+    let mut row: Vec<u8> = [MANY, 7.0, 1.0, 7.0, -MANY].into_iter().flat_map(f64::to_ne_bytes).collect();
+    let mut result = 0f64.to_ne_bytes();
+    // SAFETY: the bytes of the vector, which stays as it is.
+    let area = unsafe { Area::new(row.as_mut_ptr(), 0, row.len() as i64) };
+    BuiltinOp::Sum.reduce(&area.operands(0, 1, double, 3, 16), &buffer_of(&mut result, 0, 1, double), double);
+    assert_eq!(f64::from_ne_bytes(result), 1.0);
+    assert!(std::panic::catch_unwind(|| area.operands(0, 1, double, 4, 16)).is_err(), "the last one is outside");
 }
