@@ -9,11 +9,9 @@
 //! What has none: intercommunicators, communicators of one process, or of more than [`FEW`] where arenas are flat, those that are made when their proposers' arenas are all in use,
 //! and all in jobs over several hosts. Then messages do.
 
-use std::sync::Arc;
-
 use collectives::Thresholds;
+use fabric::Peer;
 use fabric::arena::FEW;
-use fabric::{Arena, Peer};
 use objects::{Class, Comm, Error, Result};
 use shm_transport::{ARENAS, Meetings};
 
@@ -99,16 +97,9 @@ impl Core {
     }
 
     fn lease(&self, owner: u32, index: u32, comm: &mut Comm) -> Result<()> {
-        let Routes::Shm(shm) = self.engine.transport() else { return Ok(()) };
+        let (Some(meetings), Routes::Shm(shm)) = (self.arenas.meetings, self.engine.transport()) else { return Ok(()) };
         let members: Vec<u32> = comm.group().iter().map(|peer| peer.0).collect();
-        let (segment, me) = (shm.segment(), comm.rank());
-        let arena = if self.arenas.meetings == Some(Meetings::Flat) {
-            let flat = segment.flat_arena(owner, index, &members, me, shm.is_registered());
-            flat.map(|arena| arena.map(|arena| Arc::new(arena) as Arc<dyn Arena>))
-        } else {
-            let in_turns = segment.arena(owner, index, &members, me);
-            in_turns.map(|arena| arena.map(|arena| Arc::new(arena) as Arc<dyn Arena>))
-        };
+        let arena = shm.segment().arena(meetings, owner, index, &members, comm.rank());
         if let Some(arena) = arena.map_err(|error| Error::new(Class::NoMem, error.to_string()))? {
             comm.set_arena(arena);
         }

@@ -126,7 +126,7 @@ static WAS_LONG: AtomicBool = AtomicBool::new(false);
 /// Whether this rank takes turns with others on its processor.
 #[inline]
 fn takes_turns() -> bool {
-    spin().is_zero() && LOCAL_RANKS.load(Ordering::Relaxed) > 1 && !gate::is_shared()
+    !spins() && LOCAL_RANKS.load(Ordering::Relaxed) > 1 && !gate::is_shared()
 }
 
 /// Whether a wait begins with a turn for the others that nobody needs to time.
@@ -138,7 +138,7 @@ pub(crate) fn begins_with_a_turn() -> bool {
 /// Whether a wait spins, and looks by itself.
 #[inline]
 pub(crate) fn spins_alone() -> bool {
-    SPIN_MICROS.load(Ordering::Relaxed) != 0 && !gate::is_shared()
+    spins() && !gate::is_shared()
 }
 
 /// Lets others run; false where that takes longer than to sleep.
@@ -183,6 +183,11 @@ pub(crate) fn set_up(job: &Job, spin: Duration, device: bool) {
     LOCAL_RANKS.store(job.local_size, Ordering::Relaxed);
     PROCESSORS.store(job.processors, Ordering::Relaxed);
     LOCAL_RANK.store(job.local_rank, Ordering::Relaxed);
+}
+
+#[inline]
+fn spins() -> bool {
+    SPIN_MICROS.load(Ordering::Relaxed) != 0
 }
 
 /// How long to spin before sleeping.

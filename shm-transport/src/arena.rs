@@ -43,11 +43,19 @@
 
 #![allow(unsafe_code)]
 
+#[cfg(not(loom))]
+use std::sync::Arc;
+
+#[cfg(not(loom))]
 use fabric::Memory;
 use fabric::arena::SEAT_BYTES;
 
+use crate::lease::{self, Lease};
 use crate::ring::LINE;
+#[cfg(not(loom))]
+use crate::segment::Site;
 use crate::sync::{AtomicU64, Ordering};
+#[cfg(not(loom))]
 use crate::wake::Doorbell;
 
 /// Bits of a word that hold a call; above it stands of which meeting it is.
@@ -94,15 +102,14 @@ pub(crate) struct Words {
 }
 
 /// An arena, as one member sees it.
+#[cfg(not(loom))]
 #[derive(Debug)]
-pub struct Arena {
+struct Arena {
     words: Words,
     seats: [Memory; 2],
     /// Of all members.
     doorbells: Vec<&'static Doorbell>,
-    /// Meetings that this member has entered, and left. Relaxed: one thread at a time.
-    entered: AtomicU64,
-    left: AtomicU64,
+    lease: Lease,
 }
 
 /// Bytes of an arena on a host of so many ranks.
@@ -173,17 +180,15 @@ impl Words {
         self.head.closed.meetings.load(Ordering::Acquire) > meeting
     }
 
-    /// By each member, once, when it will touch nothing here any more.
-    pub(crate) fn give_back(&self) {
-        // Release: the owner finds all that this member has done.
-        self.head.closed.returned.fetch_add(1, Ordering::Release);
+    /// This member's.
+    pub(crate) fn lease(&self) -> Lease {
+        Lease::new(&self.head.closed.returned)
     }
 
     /// By the owner, with the calls of all ranks of the host: true when all of so many leases were given back; all
     /// is as in the beginning then.
     pub(crate) fn renew(&self, leases: u64) -> bool {
-        // Acquire: whoever had it is done with it.
-        if self.head.closed.returned.load(Ordering::Acquire) != leases {
+        if !lease::are_back(&self.head.closed.returned, leases) {
             return false;
         }
         // Relaxed: nobody else looks until the owner says so.
@@ -250,23 +255,23 @@ impl Place {
         });
         Place { head, calls, seats }
     }
+}
 
-    /// By the owner; see [`Words::renew`].
-    pub(crate) fn renew(self, leases: u64) -> bool {
+#[cfg(not(loom))]
+impl Site for Place {
+    fn renew(&self, leases: u64) -> bool {
         Words::new(self.head, self.calls, 0).renew(leases)
+    }
+
+    fn lease(&self, me: u32, doorbells: Vec<&'static Doorbell>) -> Arc<dyn fabric::Arena> {
+        assert!((me as usize) < doorbells.len());
+        let words = Words::new(self.head, self.calls.map(|calls| &calls[..doorbells.len()]), me);
+        Arc::new(Arena { lease: words.lease(), words, seats: self.seats, doorbells })
     }
 }
 
 #[cfg(not(loom))]
 impl Arena {
-    /// The lease of member `me`, where these are the doorbells of all members.
-    pub(crate) fn new(place: Place, me: u32, doorbells: Vec<&'static Doorbell>) -> Arena {
-        assert!((me as usize) < doorbells.len());
-        let words = Words::new(place.head, place.calls.map(|calls| &calls[..doorbells.len()]), me);
-        let (entered, left) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arena { words, seats: place.seats, doorbells, entered, left }
-    }
-
     /// Has all members that sleep look at their meetings.
     fn wake(&self) {
         // What was stored is seen by those who are about to sleep, or their sleep is seen by us.
@@ -278,21 +283,14 @@ impl Arena {
 }
 
 #[cfg(not(loom))]
-impl Drop for Arena {
-    fn drop(&mut self) {
-        self.words.give_back();
-    }
-}
-
-#[cfg(not(loom))]
 impl fabric::Arena for Arena {
     fn enter(&self) -> u64 {
-        self.entered.fetch_add(1, Ordering::Relaxed)
+        self.lease.enter()
     }
 
     #[inline]
     fn has_begun(&self, meeting: u64) -> bool {
-        self.left.load(Ordering::Relaxed) == meeting && self.words.is_free(meeting)
+        self.lease.is_next(meeting) && self.words.is_free(meeting)
     }
 
     #[inline]
@@ -327,7 +325,7 @@ impl fabric::Arena for Arena {
     }
 
     fn leave(&self, meeting: u64) {
-        self.left.store(meeting + 1, Ordering::Relaxed);
+        self.lease.leave(meeting);
     }
 }
 
@@ -337,8 +335,6 @@ mod loom_tests;
 #[cfg(all(test, not(loom)))]
 mod tests {
     use std::os::fd::AsFd;
-
-    use fabric::Arena as _;
 
     use crate::{Meetings, Segment};
 
@@ -354,7 +350,7 @@ mod tests {
         let segments = segments();
         let arena = |member: usize, owner, index| {
             let segment = &segments[MEMBERS[member] as usize];
-            segment.arena(owner, index, &MEMBERS, member as u32).unwrap().unwrap()
+            segment.arena(Meetings::InTurns, owner, index, &MEMBERS, member as u32).unwrap().unwrap()
         };
         let (one, other, elsewhere) = (arena(0, 1, 3), arena(1, 1, 3), arena(0, 2, 0));
         for meeting in 0..1000 {
@@ -382,7 +378,10 @@ mod tests {
         assert!(renew(0) && renew(0), "nobody has had it");
         let mut leases = 0;
         for members in [&[2, 0][..], &[0, 1, 2], &[1, 2]] {
-            let lease = |me: u32| segments[members[me as usize] as usize].arena(1, 2, members, me).unwrap().unwrap();
+            let lease = |me: u32| {
+                let segment = &segments[members[me as usize] as usize];
+                segment.arena(Meetings::InTurns, 1, 2, members, me).unwrap().unwrap()
+            };
             let mut arenas: Vec<_> = (0..members.len() as u32).map(lease).collect();
             leases += members.len() as u64;
             for meeting in 0..3 {
@@ -404,8 +403,8 @@ mod tests {
         let segments = segments();
         segments[1].refuse_arena(0, 1);
         for (rank, segment) in segments.iter().enumerate() {
-            assert!(segment.arena(0, 1, &[0, 1, 2], rank as u32).unwrap().is_none());
-            assert!(segment.arena(0, 2, &[0, 1, 2], rank as u32).unwrap().is_some());
+            let arena = |index| segment.arena(Meetings::InTurns, 0, index, &[0, 1, 2], rank as u32).unwrap();
+            assert!(arena(1).is_none() && arena(2).is_some());
         }
         assert!(!segments[0].renew_arena(Meetings::InTurns, 1, 0), "it is not offered any more");
     }

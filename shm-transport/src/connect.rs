@@ -144,11 +144,6 @@ impl ShmTransport {
         }
     }
 
-    /// This process takes part in membarrier: what it publishes needs no fence for those who say so (see `wake`).
-    pub fn is_registered(&self) -> bool {
-        self.registered
-    }
-
     /// The memory that this host's ranks share.
     pub fn segment(&self) -> &Segment {
         &self.segment

@@ -25,13 +25,19 @@
 #![allow(unsafe_code)]
 
 #[cfg(not(loom))]
+use std::sync::Arc;
+
+#[cfg(not(loom))]
 use fabric::Memory;
 use fabric::arena::{FEW, FLAT_STRIDE};
 
+use crate::lease::{self, Lease};
 use crate::ring::LINE;
+#[cfg(not(loom))]
+use crate::segment::Site;
 use crate::sync::{AtomicU64, Ordering};
 #[cfg(not(loom))]
-use crate::wake::Doorbell;
+use crate::wake::{self, Doorbell};
 
 /// Meetings that have seats of their own: so far may those be ahead who wait for nobody.
 pub(crate) const ROUNDS: usize = 4;
@@ -115,22 +121,20 @@ impl Words {
         have_come
     }
 
-    /// By each member, once, when it will touch nothing here any more.
-    pub(crate) fn give_back(&self) {
-        // Release: the owner finds all that this member has done.
-        self.returned.fetch_add(1, Ordering::Release);
+    /// This member's.
+    pub(crate) fn lease(&self) -> Lease {
+        Lease::new(self.returned)
     }
 
     /// By the owner, with the words of all ranks of the host: true when all of so many leases were given back; all
     /// is as in the beginning then.
     pub(crate) fn renew(&self, leases: u64) -> bool {
-        // Acquire: whoever had it is done with it.
-        let is_back = self.returned.load(Ordering::Acquire) == leases;
-        if is_back {
+        let are_back = lease::are_back(self.returned, leases);
+        if are_back {
             // Relaxed: nobody else looks until the owner says so.
             self.words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
         }
-        is_back
+        are_back
     }
 }
 
@@ -143,7 +147,7 @@ fn stamp(meeting: u64) -> u64 {
 /// A flat arena, as one member sees it.
 #[cfg(not(loom))]
 #[derive(Debug)]
-pub struct Flat {
+struct Flat {
     words: Words,
     /// Of each round.
     seats: [Memory; ROUNDS],
@@ -151,9 +155,7 @@ pub struct Flat {
     doorbells: Vec<&'static Doorbell>,
     /// This process takes part in membarrier; see `wake`.
     registered: bool,
-    /// Meetings that this member has entered, and left. Relaxed: one thread at a time.
-    entered: AtomicU64,
-    left: AtomicU64,
+    lease: Lease,
 }
 
 /// Where a flat arena is in this process.
@@ -203,41 +205,30 @@ impl Place {
             unsafe { Memory::new(self.base.add(LINE + round * bytes), bytes) }
         })
     }
+}
 
-    /// By the owner; see [`Words::renew`].
-    pub(crate) fn renew(self, leases: u64) -> bool {
+#[cfg(not(loom))]
+impl Site for Place {
+    fn renew(&self, leases: u64) -> bool {
         self.words(self.seats, 0).renew(leases)
     }
-}
 
-#[cfg(not(loom))]
-impl Flat {
-    /// The lease of member `me`, where these are the doorbells of all members. `registered`: this process takes part in
-    /// membarrier.
-    pub(crate) fn new(place: Place, me: u32, mut doorbells: Vec<&'static Doorbell>, registered: bool) -> Flat {
-        let words = place.words(doorbells.len() as u32, me);
+    fn lease(&self, me: u32, mut doorbells: Vec<&'static Doorbell>) -> Arc<dyn fabric::Arena> {
+        let words = self.words(doorbells.len() as u32, me);
         doorbells.remove(me as usize);
-        let (entered, left) = (AtomicU64::new(0), AtomicU64::new(0));
-        Flat { words, seats: place.seats(), doorbells, registered, entered, left }
-    }
-}
-
-#[cfg(not(loom))]
-impl Drop for Flat {
-    fn drop(&mut self) {
-        self.words.give_back();
+        Arc::new(Flat { lease: words.lease(), words, seats: self.seats(), doorbells, registered: wake::register() })
     }
 }
 
 #[cfg(not(loom))]
 impl fabric::Arena for Flat {
     fn enter(&self) -> u64 {
-        self.entered.fetch_add(1, Ordering::Relaxed)
+        self.lease.enter()
     }
 
     #[inline]
     fn has_begun(&self, meeting: u64) -> bool {
-        self.left.load(Ordering::Relaxed) == meeting && self.words.is_free(meeting)
+        self.lease.is_next(meeting) && self.words.is_free(meeting)
     }
 
     #[inline]
@@ -274,7 +265,7 @@ impl fabric::Arena for Flat {
 
     #[inline]
     fn leave(&self, meeting: u64) {
-        self.left.store(meeting + 1, Ordering::Relaxed);
+        self.lease.leave(meeting);
     }
 }
 

@@ -21,6 +21,9 @@ mod arena;
 #[cfg(not(loom))]
 mod connect;
 mod flat;
+mod lease;
+#[cfg(all(test, loom))]
+mod models;
 #[cfg(not(loom))]
 mod poll;
 #[cfg(not(loom))]
@@ -40,11 +43,7 @@ mod transport;
 mod wake;
 
 #[cfg(not(loom))]
-pub use arena::Arena;
-#[cfg(not(loom))]
 pub use connect::{Settings, ShmTransport};
-#[cfg(not(loom))]
-pub use flat::Flat;
 #[cfg(not(loom))]
 pub use segment::{ARENAS, Meetings, Segment, SegmentError};
 #[cfg(not(loom))]

@@ -29,15 +29,15 @@
 
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, fstat, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use rustix::process::{Resource, getrlimit};
 
-use crate::arena::{self, Arena};
-use crate::flat::{self, Flat};
+use crate::arena;
+use crate::flat;
 use crate::pool;
 use crate::ring::{self, GRAIN, LINE};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -120,6 +120,15 @@ pub enum Meetings {
     InTurns,
     /// Each has a processor.
     Flat,
+}
+
+/// Where an arena is in this process.
+pub(crate) trait Site {
+    /// By the owner: true when all of so many leases were given back; all is as in the beginning then.
+    fn renew(&self, leases: u64) -> bool;
+
+    /// The lease of member `me`, where these are the doorbells of all members.
+    fn lease(&self, me: u32, doorbells: Vec<&'static Doorbell>) -> Arc<dyn fabric::Arena>;
 }
 
 /// Where an arena begins in this process.
@@ -277,48 +286,41 @@ impl Segment {
     }
 
     /// A lease of the arena number `index` of those that are `owner`'s, for a communicator of `members` (local ranks
-    /// in the order of their ranks), of whom this is `me`. `None` when there is no memory, for all of them.
-    pub fn arena(&self, owner: u32, index: u32, members: &[u32], me: u32) -> Result<Option<Arena>, SegmentError> {
-        let doorbells = || members.iter().map(|&member| &self.control(member).doorbell).collect();
-        Ok(self.turns(owner, index)?.map(|place| Arena::new(place, me, doorbells())))
-    }
-
-    /// The same where arenas are flat, for at most [`fabric::arena::FEW`] members. `registered`: this process takes part in
-    /// membarrier (see `wake`).
-    pub fn flat_arena(
+    /// in the order of their ranks; at most [`fabric::arena::FEW`] where arenas are flat), of whom this is `me`. `None`
+    /// when there is no memory, for all of them.
+    pub fn arena(
         &self,
+        meetings: Meetings,
         owner: u32,
         index: u32,
         members: &[u32],
         me: u32,
-        registered: bool,
-    ) -> Result<Option<Flat>, SegmentError> {
+    ) -> Result<Option<Arc<dyn fabric::Arena>>, SegmentError> {
         let doorbells = || members.iter().map(|&member| &self.control(member).doorbell).collect();
-        Ok(self.flat(owner, index)?.map(|place| Flat::new(place, me, doorbells(), registered)))
+        Ok(self.site(meetings, owner, index)?.map(|site| site.lease(me, doorbells())))
     }
 
     /// Makes this rank's own arena number `index` ready for a communicator. False where one that had it may still use
     /// it, as of `leases` in all some were not given back, and where there was no memory for it.
     pub fn renew_arena(&self, meetings: Meetings, index: u32, leases: u64) -> bool {
-        match (self.control(self.me).arenas[index as usize].load(Ordering::Relaxed), meetings) {
-            // It is as it was in the beginning, and its members will find out whether there is memory.
-            (UNKNOWN, _) => true,
-            (_, Meetings::InTurns) => self.turns(self.me, index).is_ok_and(|p| p.is_some_and(|p| p.renew(leases))),
-            (_, Meetings::Flat) => self.flat(self.me, index).is_ok_and(|p| p.is_some_and(|p| p.renew(leases))),
-        }
+        // It is as it was in the beginning, and its members will find out whether there is memory.
+        self.control(self.me).arenas[index as usize].load(Ordering::Relaxed) == UNKNOWN
+            || self.site(meetings, self.me, index).is_ok_and(|site| site.is_some_and(|site| site.renew(leases)))
     }
 
-    fn turns(&self, owner: u32, index: u32) -> Result<Option<arena::Place>, SegmentError> {
-        let base = self.base(owner, index, arena::bytes(self.size))?;
-        // SAFETY: mapped, page-aligned, never unmapped; the file was zero where nobody has used the
-        // arena, and all members take it for one of this kind.
-        Ok(base.map(|Base(base)| unsafe { arena::Place::new(base, self.size) }))
-    }
-
-    fn flat(&self, owner: u32, index: u32) -> Result<Option<flat::Place>, SegmentError> {
-        let base = self.base(owner, index, flat::bytes(self.size))?;
-        // SAFETY: as above.
-        Ok(base.map(|Base(base)| unsafe { flat::Place::new(base, self.size) }))
+    fn site(&self, meetings: Meetings, owner: u32, index: u32) -> Result<Option<Box<dyn Site>>, SegmentError> {
+        let size = self.size;
+        Ok(match meetings {
+            Meetings::InTurns => self.base(owner, index, arena::bytes(size))?.map(|Base(base)| {
+                // SAFETY: mapped, page-aligned, never unmapped; the file was zero where nobody has used the
+                // arena, and all members take it for one of this kind.
+                Box::new(unsafe { arena::Place::new(base, size) }) as Box<dyn Site>
+            }),
+            Meetings::Flat => self.base(owner, index, flat::bytes(size))?.map(|Base(base)| {
+                // SAFETY: as above.
+                Box::new(unsafe { flat::Place::new(base, size) }) as Box<dyn Site>
+            }),
+        })
     }
 
     /// Takes memory for an arena and maps it; `None` when there is none.

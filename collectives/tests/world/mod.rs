@@ -13,7 +13,7 @@ use fabric::sim::{Manner, Options, SimTransport};
 use fabric::{Arena, CollectiveKind, Limits, Peer};
 use objects::{Area, Buffer, Comm, Datatype, Group};
 use pt2pt::{Engine, Fault, Settings};
-use shm_transport::Segment;
+use shm_transport::{Meetings, Segment};
 
 use crate::random::Random;
 
@@ -79,10 +79,8 @@ impl World {
         let members: Vec<u32> = comm.group().iter().map(|peer| peer.0).collect();
         let lease = || -> Arc<dyn Arena> {
             let (index, me) = (comm.context() as u32, comm.rank());
-            match is_flat {
-                true => Arc::new(segment.flat_arena(0, index, &members, me, false).unwrap().unwrap()),
-                false => Arc::new(segment.arena(0, index, &members, me).unwrap().unwrap()),
-            }
+            let meetings = if *is_flat { Meetings::Flat } else { Meetings::InTurns };
+            segment.arena(meetings, 0, index, &members, me).unwrap().unwrap()
         };
         let mut comm = comm.clone();
         if !comm.is_inter() && comm.size() > 1 && (!*is_flat || comm.size() <= FEW) {

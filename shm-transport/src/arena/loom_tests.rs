@@ -8,6 +8,7 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::{Head, Words};
+use crate::models::{self, in_every_order, wait};
 use crate::sync::{AtomicU64, Ordering, fence};
 use crate::wake::Doorbell;
 
@@ -72,22 +73,12 @@ impl Member {
     }
 }
 
-fn wait(is_so: impl Fn() -> bool) {
-    while !is_so() {
-        thread::yield_now();
-    }
-}
+/// Preemptions at most.
+const BOUND: usize = 3;
 
 /// Both members do this.
 fn together(work: fn(&Member)) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
-    model.check(move || {
-        let [one, other] = members();
-        let other = thread::spawn(move || work(&other));
-        work(&one);
-        other.join().unwrap();
-    });
+    models::together(BOUND, members, work);
 }
 
 #[test]
@@ -137,19 +128,17 @@ fn whoever_sleeps_for_a_meeting_is_woken() {
 /// Member 0, whose arena it is, makes it new when both are done, and the other one hears of it by a message.
 #[test]
 fn what_the_last_members_left_is_not_seen_by_the_next() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
-    model.check(|| {
+    in_every_order(BOUND, || {
         let [one, other] = members();
         let agreed: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
         let theirs = thread::spawn(move || {
             other.reduce(0, true);
-            other.words.give_back();
+            drop(other.words.lease());
             wait(|| agreed.load(Ordering::Acquire) == 1);
             (0..2).for_each(|meeting| other.reduce(meeting, true));
         });
         one.reduce(0, false);
-        one.words.give_back();
+        drop(one.words.lease());
         wait(|| one.words.renew(2));
         agreed.store(1, Ordering::Release);
         (0..2).for_each(|meeting| one.reduce(meeting, true));

@@ -7,6 +7,7 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::{ROUNDS, Words};
+use crate::models::{self, in_every_order, wait};
 use crate::sync::{AtomicU64, Ordering, fence};
 use crate::wake::Doorbell;
 
@@ -64,22 +65,12 @@ impl Member {
     }
 }
 
-fn wait(is_so: impl Fn() -> bool) {
-    while !is_so() {
-        thread::yield_now();
-    }
-}
+/// Preemptions at most.
+const BOUND: usize = 2;
 
 /// Both members do this.
 fn together(work: fn(&Member)) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(2);
-    model.check(move || {
-        let [one, other] = members();
-        let other = thread::spawn(move || work(&other));
-        work(&one);
-        other.join().unwrap();
-    });
+    models::together(BOUND, members, work);
 }
 
 #[test]
@@ -122,19 +113,17 @@ fn whoever_sleeps_for_a_word_is_woken() {
 /// Member 0, whose arena it is, makes it new when both are done, and the other one hears of it by a message.
 #[test]
 fn what_the_last_members_left_is_not_seen_by_the_next() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(2);
-    model.check(|| {
+    in_every_order(BOUND, || {
         let [one, other] = members();
         let agreed: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
         let theirs = thread::spawn(move || {
             other.exchange(0);
-            other.words.give_back();
+            drop(other.words.lease());
             wait(|| agreed.load(Ordering::Acquire) == 1);
             (0..2).for_each(|meeting| other.exchange(meeting));
         });
         one.exchange(0);
-        one.words.give_back();
+        drop(one.words.lease());
         wait(|| one.words.renew(2));
         agreed.store(1, Ordering::Release);
         (0..2).for_each(|meeting| one.exchange(meeting));
