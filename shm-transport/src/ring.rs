@@ -105,9 +105,12 @@ const SHORT: u64 = 1 << 61;
 const GO_ON: u64 = 1 << 63;
 /// Grains in front of the frames.
 const FIRST: u64 = 2 * GRAINS;
-/// Grains that the producer asks for before it needs them. With less the time to own a
-/// line shows in the rate of small messages; more than that loses again.
-const AHEAD: u64 = 4 * GRAINS;
+/// Frames whose lines the producer asks for before it needs them. With fewer the time to own a line shows in the rate of
+/// small messages.
+const AS_MANY: u64 = 4;
+/// The fewest grains that these are taken for, and the most. More lines for frames that share one, and their reader, which
+/// asks for lines ahead of it as well, takes them away before they are written.
+const AHEAD: (u64, u64) = (4 * GRAINS, 16 * GRAINS);
 /// Grains that the consumer gathers at least before it gives them back.
 const GATHER: u64 = 16 * GRAINS;
 
@@ -454,8 +457,9 @@ impl Producer {
         if body >= ALIGNED && next + needed >= self.limit {
             self.begin_lap(needed);
         }
-        if (body >= ALIGNED || self.streams) && self.asked < next + AHEAD {
-            self.ask_ahead();
+        let ahead = if self.streams { (AS_MANY * needed).clamp(AHEAD.0, AHEAD.1) } else { AHEAD.0 };
+        if (body >= ALIGNED || self.streams) && self.asked < next + ahead {
+            self.ask_ahead(ahead);
         }
     }
 
@@ -477,8 +481,8 @@ impl Producer {
     /// Asks for the lines of the next frames, each once. Not between a question and its answer: the reader
     /// asks for them meanwhile ([`Consumer::expect`]), and would have to once more.
     #[inline(always)]
-    fn ask_ahead(&mut self) {
-        let until = (self.position + AHEAD).min(self.limit);
+    fn ask_ahead(&mut self, ahead: u64) {
+        let until = (self.position + ahead).min(self.limit);
         self.asked = self.asked.max(self.position);
         while self.asked < until {
             self.memory.will_write(self.asked);
