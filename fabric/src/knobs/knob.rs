@@ -263,7 +263,7 @@ knobs! {
     SHM_RING_BYTES: Bytes = Row::power("shm.ring_bytes", M, 16 * K..=16 * M,
         "size of the ring between two processes of a node, from one to the other");
     SHM_POOL_BYTES: Room = Row::room("shm.pool_bytes", 64 * K..=64 * M,
-        "memory that a process takes, as it needs it, for large messages on their way to others of its node (auto: twice a core's second level cache)");
+        "memory that a process takes, as it needs it, for large messages on their way to others of its node, and twice as much for those that go to and fro (auto: twice a core's second level cache)");
     SHM_SINGLE_COPY: SingleCopy = Row::choice("shm.single_copy",
         "how large messages are read straight from the sender's memory where a trial read succeeds (auto: through XPMEM where the kernel has it, else process_vm_readv)");
     SHM_GET_MIN: Bytes = Row::bytes("shm.get_min", 32 * K, 1..=G,
