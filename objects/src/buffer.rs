@@ -353,14 +353,12 @@ impl Area {
     /// before. Panics when they are not inside.
     #[inline]
     pub fn operands(&self, disp: i64, count: u64, datatype: &Datatype, many: u32, distance: i64) -> Operands {
-        let first = self.buffer(disp, count, datatype);
-        let last = distance.checked_mul(i64::from(many) - 1).and_then(|behind| disp.checked_add(behind));
-        let (low, high) = datatype.reach(count).unwrap_or((i64::MIN, i64::MAX));
-        if low != high {
+        if many > 1 {
+            let last = distance.checked_mul(i64::from(many) - 1).and_then(|behind| disp.checked_add(behind));
             // Those between lie between.
-            self.check(last.and_then(|last| last.checked_add(low)), last.and_then(|last| last.checked_add(high)));
+            self.buffer(last.expect("the operands of a reduction are inside"), count, datatype);
         }
-        Operands { first, many, distance }
+        Operands { first: self.buffer(disp, count, datatype), many, distance }
     }
 
     #[inline]

@@ -278,7 +278,7 @@ impl Mapping {
 
     /// The part behind the pool.
     pub(crate) fn shuttles(&self) -> Range<usize> {
-        self.bytes..3 * self.bytes
+        self.bytes..Mapping::length(self.bytes as u64) as usize
     }
 
     /// The address of an offset.

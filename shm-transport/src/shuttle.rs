@@ -28,7 +28,8 @@ use crate::ring::LINE;
 
 /// Blocks that a rank makes.
 pub(crate) const SHUTTLES: usize = 16;
-/// Of these, for one peer: as many as a message of 2 MiB has pieces, and twice as many with those of the peer. Half of all are kept for peers that have none.
+/// Of these, for one peer: as many as a message of 2 MiB has pieces, and twice as many with those of the peer. Half of
+/// all are kept for peers that have none.
 const FOR_EACH: usize = 8;
 /// Blocks that a peer's frames can leave here: what it has made, and what this rank has.
 const MOST: usize = 2 * FOR_EACH;
