@@ -100,7 +100,7 @@ pub(crate) struct Machines {
     #[arg(long, value_parser = percent)]
     duplicate: Option<String>,
     /// Let so many packets of each device wait, and refuse to take more.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     queue: Option<u32>,
 }
 
@@ -114,7 +114,7 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "FOR@AT", value_parser = link_down, conflicts_with = "pair")]
     link_down: Vec<LinkDown>,
     /// End everything after so many seconds.
-    #[arg(long, default_value_t = 120)]
+    #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
     /// Where outputs, consoles and counters go; emptied first [default: target/vm/results].
     #[arg(long)]
@@ -299,6 +299,21 @@ mod tests {
             assert!(time(wrong).is_err() && link_down(wrong).is_err(), "{wrong}");
         }
         assert_eq!(time_word("2ms").unwrap(), "2000us");
+    }
+
+    #[test]
+    fn a_queue_that_takes_nothing_and_no_time_are_refused_with_the_range() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            options: RunOptions,
+        }
+        let read = |option: &str, value: &str| <Line as clap::Parser>::try_parse_from(["vm", option, value, "true"]);
+        for option in ["--queue", "--timeout"] {
+            assert!(read(option, "1").is_ok_and(|line| !line.options.commands.is_empty()), "{option}");
+            let error = read(option, "0").err().expect("refused").to_string();
+            assert!(error.contains(option) && error.contains("0 is not in 1.."), "{error}");
+        }
     }
 
     #[test]
