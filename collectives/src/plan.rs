@@ -27,15 +27,15 @@ use crate::shape::{Run, Ty};
 const KEPT: usize = 512;
 /// Schedules with more messages than this are not kept.
 const KEPT_MESSAGES: usize = 1024;
-/// Bits of the number of calls that are kept.
-const GLANCES: u32 = 5;
+/// Bits of the number of rows of calls that are kept.
+const ROWS: u32 = 4;
 
 /// Turns calls into plans.
 pub struct Planner {
     selection: Selection,
     schedules: HashMap<Key, Arc<Schedule>, FxBuildHasher>,
-    /// Each call has two places where it may be.
-    calls: [Option<Known>; 1 << GLANCES],
+    /// The last two calls of each row, the later one first.
+    calls: [[Option<Known>; 2]; 1 << ROWS],
 }
 
 /// A call that was planned.
@@ -100,14 +100,14 @@ struct Glance {
 impl Planner {
     /// A planner that selects by these thresholds.
     pub fn new(thresholds: &Thresholds) -> Planner {
-        let calls = [const { None }; 1 << GLANCES];
+        let calls = [const { [None, None] }; 1 << ROWS];
         Planner { selection: Selection::new(thresholds), schedules: HashMap::default(), calls }
     }
 
     /// The table of rules, to change it; what was kept is forgotten.
     pub fn selection_mut(&mut self) -> &mut Selection {
         self.schedules.clear();
-        self.calls = [const { None }; 1 << GLANCES];
+        self.calls = [const { [None, None] }; 1 << ROWS];
         &mut self.selection
     }
 
@@ -125,30 +125,26 @@ impl Planner {
         let Some((glance, send, recv)) = Glance::of(operation, comm) else {
             return self.plan_anew(operation, comm).map(|plan| then(&plan));
         };
-        let (counts, place) = (operation.counts(), glance.place());
+        let (counts, row) = (operation.counts(), glance.row());
         let is_it = |known: &Known| {
             // One by one: comparing no bytes at no address takes some C libraries 150 ns.
             glance.is(&known.glance) && known.counts.iter().eq(counts) && !Call::is_aliased(operation, send, recv)
         };
-        let at = [place, place ^ 1].into_iter().find(|&at| self.calls[at].as_ref().is_some_and(is_it));
-        if let Some(at) = at
-            && let Some(known) = &mut self.calls[at]
-        {
+        if let Some(known) = self.calls[row].iter_mut().flatten().find(|known| is_it(known)) {
             (known.plan.send, known.plan.recv) = (send, recv);
             return Ok(then(&known.plan));
         }
         let plan = self.plan_anew(operation, comm)?;
-        let known = Known { glance, counts: counts.into(), plan };
-        // What was here may be there, too: two that alternate are both kept.
-        self.calls.swap(place, place ^ 1);
-        Ok(then(&self.calls[place].insert(known).plan))
+        let [latest, before] = &mut self.calls[row];
+        *before = latest.take();
+        Ok(then(&latest.insert(Known { glance, counts: counts.into(), plan }).plan))
     }
 
     /// Forgets the calls on a communicator that is freed, and with them its arena.
     pub fn forget(&mut self, comm: &Comm) {
         let is_on_it =
             |call: &&mut Option<Known>| call.as_ref().is_some_and(|known| known.glance.context == comm.context());
-        self.calls.iter_mut().filter(is_on_it).for_each(|call| *call = None);
+        self.calls.as_flattened_mut().iter_mut().filter(is_on_it).for_each(|call| *call = None);
     }
 
     #[cold]
@@ -323,13 +319,13 @@ impl Glance {
         differ == 0 && differs == 0
     }
 
-    /// Where it is kept: here, or in the other one of a pair of places.
+    /// Where it is kept.
     #[inline(always)]
-    fn place(&self) -> usize {
+    fn row(&self) -> usize {
         let mixed = (self.context << 8 ^ self.what)
             .wrapping_add(self.counts[0].rotate_left(16))
             .wrapping_add(self.counts[1].rotate_left(40));
-        (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - GLANCES)) as usize
+        (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - ROWS)) as usize
     }
 }
 
@@ -419,22 +415,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_calls_with_the_same_place_are_both_kept() {
-        let mut planner = Planner::new(&Thresholds::default());
-        let on = |context| Comm::new("", context, 0, Group::world(4));
-        let place = |comm: &Comm| Glance::of(&Operation::Barrier, comm).unwrap().0.place();
-        let first = on(1);
-        let second = (2..).map(on).find(|comm| place(comm) == place(&first)).unwrap();
-        let kept =
-            |planner: &Planner| planner.calls.iter().flatten().map(|known| known.glance.context).collect::<Vec<_>>();
-        planner.plan(&Operation::Barrier, &first).unwrap();
-        planner.plan(&Operation::Barrier, &second).unwrap();
-        let both = kept(&planner);
-        assert_eq!(both.len(), 2);
-        for _ in 0..2 {
-            planner.plan(&Operation::Barrier, &first).unwrap();
-            planner.plan(&Operation::Barrier, &second).unwrap();
-            assert_eq!(kept(&planner), both, "nothing was planned anew");
+    fn any_two_calls_that_alternate_are_both_kept() {
+        let comm = Comm::new("", 1, 0, Group::world(4));
+        let bcast = |count| Operation::Bcast { data: Data { area: Area::EMPTY, count, ty: Datatype::byte() }, root: 0 };
+        let kept = |planner: &Planner| {
+            let known = planner.calls.as_flattened().iter().flatten();
+            known.map(|known| Arc::as_ptr(&known.plan.bound)).collect::<Vec<_>>()
+        };
+        for count in 0..256 {
+            let mut planner = Planner::new(&Thresholds::default());
+            let mut both = || {
+                planner.plan(&Operation::Barrier, &comm).unwrap();
+                planner.plan(&bcast(count), &comm).unwrap();
+                kept(&planner)
+            };
+            let first = both();
+            assert_eq!(first.len(), 2);
+            assert_eq!(both(), first, "nothing is planned anew");
         }
     }
 }
