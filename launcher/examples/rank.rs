@@ -57,6 +57,7 @@ fn act(verb: &str, value: &str, job: Option<&Job>) {
             assert!(mpi().abort(code.parse().unwrap(), message));
             exit(code.parse().unwrap())
         }
+        "explain" => mpi().line().unwrap().explain(vec![("it goes".into(), value.into())]).unwrap(),
         "put" => mpi().put("key", value.as_bytes()).unwrap(),
         "value" => println!("{}", String::from_utf8_lossy(&mpi().value("key").unwrap())),
         "who" => println!("{} of {} running={}", mpi().rank, mpi().size, mpi().entry().state() == State::Running),

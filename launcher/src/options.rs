@@ -181,7 +181,12 @@ const OPTIONS: &[(&str, &[Spec])] = &[
                 &["SECONDS"],
                 "say what ranks wait for if none moves for so long; default: 60",
             ),
-            spec(Id::Explain, &["explain"], &[], "say which ways messages take, and why, once all ranks are in MPI"),
+            spec(
+                Id::Explain,
+                &["explain"],
+                &[],
+                "say which ways messages take and why, once all are in MPI or at the end",
+            ),
             spec(Id::Config, &["config"], &["FILE"], "read knobs from a TOML file"),
             spec(Id::Set, &["set"], &["NAME=VALUE"], "set one knob; `verbena config` lists them"),
         ],

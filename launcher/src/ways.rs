@@ -1,5 +1,8 @@
 //! Which ways messages take: what ranks say of that (`--explain`), put together. What several
 //! say alike is one line.
+//!
+//! States: ranks say their sentences, in MPI_Init -> told, when the last one has, or at the end of a job in
+//! which some never do.
 
 use std::collections::BTreeSet;
 
@@ -11,6 +14,8 @@ use crate::fitted::fitted;
 pub(crate) struct Ways {
     /// Ranks of the job.
     size: u32,
+    /// The user wants to know.
+    asked: bool,
     who: BTreeSet<usize>,
     /// In the order in which they were first said.
     lines: Vec<Line>,
@@ -24,9 +29,9 @@ struct Line {
 }
 
 impl Ways {
-    /// Of a job.
-    pub(crate) fn of(size: u32) -> Ways {
-        Ways { size, who: BTreeSet::new(), lines: Vec::new() }
+    /// Of a job with so many ranks, which the user asked for or not.
+    pub(crate) fn of(size: u32, asked: bool) -> Ways {
+        Ways { size, asked, who: BTreeSet::new(), lines: Vec::new() }
     }
 
     /// A rank says its topics and sentences; the text for the user when it was the last one.
@@ -39,6 +44,20 @@ impl Ways {
             }
         }
         (self.who.insert(rank) && self.who.len() == self.size as usize).then(|| self.text())
+    }
+
+    /// At the end of the job: the text for the user if some rank has never said anything.
+    pub(crate) fn at_the_end(&mut self) -> Option<String> {
+        let silent: BTreeSet<usize> = (0..self.size as usize).filter(|rank| !self.who.contains(rank)).collect();
+        if silent.is_empty() || (!self.asked && self.who.is_empty()) {
+            return None;
+        }
+        if self.who.is_empty() {
+            return Some("no rank has come through MPI_Init, so none has said which ways its messages take".into());
+        }
+        let text = "not known, as MPI_Init was never completed there".into();
+        self.lines.push(Line { topic: "ways".into(), text, ranks: silent });
+        Some(self.text())
     }
 
     fn text(&mut self) -> String {
@@ -70,8 +89,24 @@ mod tests {
     }
 
     #[test]
+    fn at_the_end_those_are_named_that_said_nothing() {
+        let mut all = Ways::of(4, true);
+        all.said(2, ways(&[("host", "b")]));
+        let text = all.at_the_end().unwrap();
+        let rows: Vec<&str> = text.lines().skip(1).collect();
+        let expected =
+            ["  host, rank 2:       b", "  ways, ranks 0-1,3:  not known, as MPI_Init was never completed there"];
+        assert_eq!(rows, expected);
+        assert!(Ways::of(2, true).at_the_end().unwrap().starts_with("no rank has come through MPI_Init"));
+        assert_eq!(Ways::of(2, false).at_the_end(), None, "nobody asked");
+        let mut all = Ways::of(1, true);
+        assert!(all.said(0, ways(&[("host", "a")])).is_some());
+        assert_eq!(all.at_the_end(), None, "it was told");
+    }
+
+    #[test]
     fn what_is_said_alike_is_one_line() {
-        let mut all = Ways::of(4);
+        let mut all = Ways::of(4, true);
         assert_eq!(all.said(2, ways(&[("host", "b"), ("wait", "spins")])), None);
         assert_eq!(all.said(0, ways(&[("host", "a"), ("wait", "spins")])), None);
         assert_eq!(all.said(1, ways(&[("host", "a"), ("wait", "spins"), ("knobs", "x = 1")])), None);

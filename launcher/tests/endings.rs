@@ -56,6 +56,18 @@ fn a_rank_missing_from_mpi_ends_those_that_would_wait() {
 }
 
 #[test]
+fn ways_are_told_also_where_some_rank_never_comes_into_mpi() {
+    let ran = mpiexec("--explain -n 3 RANK 1:sleep=0.5 1:exit=6 init explain=straight sleep=30");
+    assert!(ran.code == 6 && ran.time < SOON, "{ran:?}");
+    assert!(ran.err.contains("  it goes, ranks 0,2:  straight\n"), "{ran:?}");
+    assert!(ran.err.contains("  ways, rank 1:        not known, as MPI_Init was never completed there\n"), "{ran:?}");
+    let ran = mpiexec("--explain -n 2 echo x");
+    assert_eq!(ran.err, "mpiexec: no rank has come through MPI_Init, so none has said which ways its messages take\n");
+    let ran = mpiexec("--explain -n 2 RANK init explain=straight finalize");
+    assert_eq!(ran.err, "mpiexec: which ways messages take:\n  it goes, ranks 0-1:  straight\n");
+}
+
+#[test]
 fn an_abort_ends_the_job_with_its_code_and_words() {
     let ran = mpiexec("-n 3 RANK init 1:abort=42,enough sleep=30");
     assert!(ran.code == 42 && ran.time < SOON, "{ran:?}");

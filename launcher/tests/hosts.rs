@@ -101,6 +101,14 @@ fn an_abort_and_a_missing_rank_end_the_job_on_all_hosts() {
 }
 
 #[test]
+fn ways_are_told_also_where_a_rank_of_some_host_never_comes_into_mpi() {
+    let ran = mpiexec("a:1,b:2", "--explain RANK 2:sleep=0.5 2:exit=6 init explain=straight sleep=30");
+    assert!(ran.code == 6 && ran.time < SOON, "{ran:?}");
+    assert!(ran.err.contains("  it goes, ranks 0-1:  straight\n"), "{ran:?}");
+    assert!(ran.err.contains("  ways, rank 2:        not known, as MPI_Init was never completed there\n"), "{ran:?}");
+}
+
+#[test]
 fn a_host_that_is_lost_ends_the_job() {
     let mark = unique_sleep();
     let child = spawn(&mut over_hosts("a:1,b:1", &["sleep", &mark]));

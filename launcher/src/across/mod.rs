@@ -86,7 +86,7 @@ struct Across {
 }
 
 /// Runs the job to its end. Returns the exit code.
-pub fn run(settings: &Settings, share: &Share) -> Result<u8, CannotRun> {
+pub(crate) fn run(settings: &Settings, share: &Share, ways: Ways) -> Result<u8, CannotRun> {
     let refused = |message: String| CannotRun { message, code: 1 };
     // Before signals are blocked, or agents would have them blocked. A signal that ends
     // us now ends the daemons, which lose us.
@@ -104,7 +104,7 @@ pub fn run(settings: &Settings, share: &Share) -> Result<u8, CannotRun> {
         signals,
         output,
         store: Store::default(),
-        ways: Ways::of(share.size),
+        ways,
         phase: Phase::Running,
         code: None,
         missing: None,
@@ -159,6 +159,9 @@ impl Across {
         }
         self.print_table();
         self.output.release_all();
+        if let Some(text) = self.ways.at_the_end() {
+            self.tell(&text);
+        }
         self.output.flush();
         self.code.unwrap_or(0)
     }

@@ -188,6 +188,17 @@ impl Job {
         }
     }
 
+    /// What is to be said when nothing runs any more.
+    pub(super) fn conclude(&mut self) {
+        if self.abandoned {
+            return;
+        }
+        if let Some(text) = self.ways.at_the_end() {
+            self.tell(&text);
+        }
+        self.started.output.flush();
+    }
+
     pub(super) fn is_over(&self) -> bool {
         self.abandoned || (self.nobody_runs() && self.started.output.is_finished())
     }

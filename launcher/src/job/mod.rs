@@ -19,7 +19,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use bootstrap::control::Decoder;
-use fabric::knobs::{Knobs, Sources};
+use fabric::knobs::{Knobs, Sources, knob};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::across;
@@ -101,7 +101,8 @@ pub fn run(settings: &Settings) -> u8 {
 pub fn run_share(settings: &Settings, share: Share) -> u8 {
     let mut output = Output::framed();
     output.send(&FromHost::Hello { version: frames::VERSION, host: host_name() });
-    match begin(settings, &share, output) {
+    // What ranks say of their ways goes to `mpiexec`.
+    match begin(settings, &share, Ways::of(share.size, false), output) {
         Ok(mut job) => {
             job.watch();
             job.started.output.send(&FromHost::Over);
@@ -126,18 +127,21 @@ pub fn host_name() -> String {
 fn try_run(settings: &Settings) -> Result<u8, CannotRun> {
     // What is wrong with the knobs is said once, not by every rank.
     let told = Sources { config: settings.config.as_deref().map(Path::new), set: &settings.set };
-    Knobs::with_options(told).map_err(|error| CannotRun { message: error.to_string(), code: WRONG_USE })?;
+    let knobs = Knobs::with_options(told).map_err(|error| CannotRun { message: error.to_string(), code: WRONG_USE })?;
     let share = Share::whole(settings).map_err(|error| CannotRun { message: error.to_string(), code: 1 })?;
+    let ways = Ways::of(share.size, knobs.is_on(knob::REPORT_WAYS));
     if !settings.hosts.is_empty() {
-        return across::run(settings, &share);
+        return across::run(settings, &share, ways);
     }
-    let mut job = begin(settings, &share, Output::new(settings.tag)).map_err(|(_, why)| why)?;
-    Ok(job.watch())
+    let mut job = begin(settings, &share, ways, Output::new(settings.tag)).map_err(|(_, why)| why)?;
+    let code = job.watch();
+    job.conclude();
+    Ok(code)
 }
 
 /// Starts the ranks of this host. Gives the output back if there are none.
 #[allow(clippy::result_large_err)] // once in a process's life
-fn begin(settings: &Settings, share: &Share, mut output: Output) -> Result<Job, (Output, CannotRun)> {
+fn begin(settings: &Settings, share: &Share, ways: Ways, mut output: Output) -> Result<Job, (Output, CannotRun)> {
     let placement = match Placement::new(settings, share.first) {
         Ok(placement) => placement,
         Err(message) => return Err((output, CannotRun { message, code: 1 })),
@@ -167,7 +171,7 @@ fn begin(settings: &Settings, share: &Share, mut output: Output) -> Result<Job, 
         orphans,
         memory,
         store: Store::default(),
-        ways: Ways::of(share.size),
+        ways,
         phase: Phase::Running,
         code: None,
         childless: false,
