@@ -8,13 +8,14 @@
 //!   still runs is in MPI, now or later, since it would wait for this one.
 //! - Exit code 0 without ever being in MPI: fine.
 //!
-//! Only the first failure counts; what follows is mostly its consequence.
+//! The first failure counts, and the first that ends the job, if that is another one; what follows is mostly
+//! their consequence (see [`crate::others`]).
 
 use bootstrap::State;
 use serde::{Deserialize, Serialize};
 
 /// How a process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Exit {
     /// By itself.
     Code(i32),
@@ -65,6 +66,12 @@ impl Exit {
             Exit::Code(code) => code as u8,
             Exit::Signal(signal) => 128u8.wrapping_add(signal as u8),
         }
+    }
+
+    /// By a fault of its own, and not by a signal that somebody sends.
+    pub fn is_crash(self) -> bool {
+        const OWN: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT];
+        matches!(self, Exit::Signal(signal) if OWN.contains(&signal))
     }
 }
 

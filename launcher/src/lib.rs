@@ -30,6 +30,7 @@ pub mod job;
 pub mod memory_limit;
 pub mod options;
 pub mod orphans;
+mod others;
 pub mod output;
 pub mod placement;
 pub mod program;

@@ -37,6 +37,14 @@ pub fn failure(event: &Event, seen: &Snapshot, pid: u32, host: &str, ranks: usiz
     }
 }
 
+/// The line for a job that a rank's end outside of MPI has ended.
+pub fn would_wait(rank: u32, ranks: usize) -> String {
+    format!(
+        "ranks that are in MPI would wait for rank {rank}, which has ended without MPI_Init; ending the job ({})",
+        count(ranks)
+    )
+}
+
 /// Where in MPI the rank was, as far as that explains something.
 fn place(exit: Exit, seen: &Snapshot) -> String {
     match (exit, seen.state, call_name(seen.call)) {

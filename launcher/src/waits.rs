@@ -58,6 +58,7 @@ impl Ranks<'_> {
         let line = self.lines[other]?;
         let gone = match (line.seen.state, self.waiting(rank)?.awaited) {
             _ if line.exit.is_some() => "has ended",
+            (State::Starting, _) => "has not called MPI_Init",
             (State::Finalized, _) => "has called MPI_Finalize",
             // It still gives what it has promised.
             (State::Finalizing, Awaited::Message) => "is in MPI_Finalize and sends no more",
@@ -166,6 +167,12 @@ mod tests {
         );
         let rest = [in_finalize, waits(Awaited::Rest, Some(0))];
         assert_eq!(of(&rest, &[]), ["ranks 0 and 1 wait for each other"]);
+    }
+
+    #[test]
+    fn who_is_not_there_yet_is_named() {
+        let outside = Snapshot { state: State::Starting, ..Snapshot { call: 0, ..for_message(0) } };
+        assert_eq!(of(&[for_message(1), outside], &[]), ["rank 0 waits for rank 1, which has not called MPI_Init"]);
     }
 
     #[test]

@@ -16,7 +16,9 @@ fn the_first_failure_is_the_exit_code() {
     assert_eq!(script("-n 3", "test $VERBENA_RANK = 1 || exit 0; exit 7").code, 7);
     let ran = script("-n 2", "sleep 0.$VERBENA_RANK; exit 4$VERBENA_RANK");
     assert_eq!(ran.code, 40);
-    assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
+    let rows: Vec<&str> = ran.err.lines().collect();
+    assert!(rows[0].starts_with("mpiexec: rank 0 (pid ") && rows[0].ends_with(" exited with code 40"), "{ran:?}");
+    assert_eq!(rows[1..], ["mpiexec: failed as well: rank 1 (exited with code 41)"], "{ran:?}");
 }
 
 #[test]
@@ -51,8 +53,18 @@ fn an_exit_between_init_and_finalize_ends_the_job() {
 fn a_rank_missing_from_mpi_ends_those_that_would_wait() {
     let ran = mpiexec("-n 2 RANK 1:exit=6 sleep=0.2 init sleep=30");
     assert!(ran.code == 6 && ran.time < SOON, "{ran:?}");
-    assert!(ran.err.contains("would wait for rank 1"), "{ran:?}");
+    let why = "mpiexec: ranks that are in MPI would wait for rank 1, which has ended without MPI_Init; ending the job (2 ranks)";
+    assert_eq!(ran.err.lines().nth(1), Some(why), "{ran:?}");
     assert_eq!(mpiexec("-n 2 RANK 1:exit=0 sleep=0.1 init finalize").code, 0);
+}
+
+#[test]
+fn what_ends_the_job_is_told_after_a_failure_that_did_not() {
+    let ran = mpiexec("-n 3 RANK init 0:finalize 0:exit=3 sleep=0.3 1:kill=11 sleep=30");
+    assert!(ran.code == 3 && ran.time < SOON, "{ran:?}");
+    let rows: Vec<&str> = ran.err.lines().collect();
+    assert!(rows[0].starts_with("mpiexec: rank 0 (pid ") && rows[0].ends_with(" exited with code 3"), "{ran:?}");
+    assert!(rows[1].starts_with("mpiexec: rank 1 (pid ") && rows[1].ends_with("; ending the job (3 ranks)"), "{ran:?}");
 }
 
 #[test]
@@ -159,6 +171,7 @@ fn a_timeout_says_what_each_rank_did() {
     assert!(rows[3].contains("not in MPI"), "{ran:?}");
     assert!(rows[4].contains("running     MPI_Wait, for a message from rank 0, any tag, on MPI_COMM_WORLD"), "{ran:?}");
     assert!(rows[5].contains("exited      with code 0"), "{ran:?}");
+    assert_eq!(rows[6..], ["mpiexec: rank 1 waits for rank 0, which has not called MPI_Init"], "{ran:?}");
 }
 
 #[test]
@@ -167,7 +180,7 @@ fn ranks_that_all_wait_are_reported_once_and_the_job_goes_on() {
     let ran = mpiexec(&format!("--stall-timeout 0.4 -n 2 {steps}"));
     assert_eq!(ran.code, 0, "{ran:?}");
     let rows: Vec<&str> = ran.err.lines().collect();
-    assert_eq!((rows.len(), rows[5]), (6, "ranks 0 and 1 wait for each other"), "{ran:?}");
+    assert_eq!((rows.len(), rows[5]), (6, "mpiexec: ranks 0 and 1 wait for each other"), "{ran:?}");
     assert!(rows[0].contains("for 0.4 s (--stall-timeout)") && rows[3].contains("MPI_Recv, for a message from rank 1"));
     // Not where one of them does not wait, or computes meanwhile, or nobody wants to hear of it.
     let ran = mpiexec("--stall-timeout 0.4 -n 2 RANK init call=MPI_Recv 0:wait=1 sleep=1.5 finalize");

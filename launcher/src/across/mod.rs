@@ -23,10 +23,11 @@ use crate::fate::{Event, Verdict};
 use crate::frames::{FromHost, PIECE, ToHost, VERSION};
 use crate::hosts::{Share, deal, part};
 use crate::options::{AGENT, DEAD_AFTER, Settings, Stdin};
+use crate::others::Others;
 use crate::output::{Output, Which};
 use crate::program::CannotRun;
 use crate::pulse::{Pulse, Turn};
-use crate::report;
+use crate::report::{self, Line};
 use crate::signals::Signals;
 use crate::stall;
 use crate::store::Store;
@@ -68,6 +69,9 @@ struct Across {
     output: Output,
     store: Store,
     ways: Ways,
+    others: Others,
+    /// What is known for good of ranks that have ended.
+    ended: Vec<Option<Line>>,
     phase: Phase,
     /// What we exit with; the first reason counts.
     code: Option<u8>,
@@ -105,6 +109,8 @@ pub(crate) fn run(settings: &Settings, share: &Share, ways: Ways) -> Result<u8, 
         output,
         store: Store::default(),
         ways,
+        others: Others::default(),
+        ended: vec![None; share.size as usize],
         phase: Phase::Running,
         code: None,
         missing: None,
@@ -159,9 +165,7 @@ impl Across {
         }
         self.print_table();
         self.output.release_all();
-        if let Some(text) = self.ways.at_the_end() {
-            self.tell(&text);
-        }
+        [self.others.text(), self.ways.at_the_end()].iter().flatten().for_each(|text| self.tell(text));
         self.output.flush();
         self.code.unwrap_or(0)
     }
@@ -371,7 +375,7 @@ impl Across {
             }
             FromHost::WouldWait => {
                 if let Some(rank) = self.missing.filter(|_| self.phase == Phase::Running) {
-                    self.tell(&format!("the other ranks are in MPI and would wait for rank {rank}; ending the job"));
+                    self.tell(&report::would_wait(rank, self.size as usize));
                     self.end(1);
                 }
             }
@@ -408,6 +412,9 @@ impl Across {
     }
 
     fn judge(&mut self, id: usize, event: &Event, seen: &Snapshot, pid: u32) {
+        if let Event::Died { rank, exit, .. } = event {
+            self.ended[*rank as usize] = Some(Line::new(pid, Some(*exit), *seen));
+        }
         let (code, ends) = match event.verdict() {
             Verdict::Fine => return,
             Verdict::Failed(code) => (code, false),
@@ -418,10 +425,13 @@ impl Across {
                 (code, false)
             }
         };
-        if self.code.is_none() {
+        let runs = self.phase == Phase::Running;
+        if self.code.is_none() || (ends && runs) {
+            self.others.named(event.rank());
             let host = self.hosts[id].name.clone();
             self.tell(&report::failure(event, seen, pid, &host, self.size as usize, ends));
         }
+        self.others.happened(event, runs);
         self.code.get_or_insert(code);
         if ends {
             self.end(code);

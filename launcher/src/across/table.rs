@@ -1,4 +1,5 @@
-//! What all ranks of a job over several hosts do: hosts are asked, and what they answer is put together.
+//! What all ranks of a job over several hosts do: hosts are asked, and what they answer is put together with what
+//! is known of ranks that have ended.
 //!
 //! States: nobody was asked -> asked (`asked` is the end of the hosts' time) -> told, when all have answered
 //! that are there, or the time is up.
@@ -32,17 +33,16 @@ impl Across {
             return;
         }
         let age = self.began.elapsed();
-        let mut all: Vec<Option<Line>> = vec![None; self.size as usize];
+        let mut all = self.ended.clone();
         for id in 0..self.hosts.len() {
             let host = &mut self.hosts[id];
             let first = host.ranks.start;
-            let text = match host.lines.take() {
-                Some(lines) => {
-                    for (known, line) in all[first as usize..host.ranks.end as usize].iter_mut().zip(&lines) {
-                        *known = Some(*line);
-                    }
-                    report::table(first, &lines, &host.name, age)
-                }
+            let known = &mut all[first as usize..host.ranks.end as usize];
+            for (known, line) in known.iter_mut().zip(host.lines.take().unwrap_or_default()) {
+                *known = Some(line);
+            }
+            let text = match known.iter().copied().collect::<Option<Vec<Line>>>() {
+                Some(lines) => report::table(first, &lines, &host.name, age),
                 None => {
                     let why = if host.is_there() { "no answer" } else { "not there any more" };
                     format!("{} on {}: {why}", host.ranks_in_words(), host.name)

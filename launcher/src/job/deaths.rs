@@ -68,17 +68,20 @@ impl Job {
             }
         }
         if let Some(rank) = self.missing.filter(|_| self.phase == Phase::Running && self.some_rank_is_in_mpi()) {
-            self.tell(&format!("the other ranks are in MPI and would wait for rank {rank}; ending the job"));
+            self.tell(&report::would_wait(rank, self.started.ranks.len()));
             self.terminate();
         }
     }
 
     fn failed(&mut self, event: &Event, code: u8, ends: bool) {
-        if self.code.is_none() {
+        let runs = self.phase == Phase::Running;
+        if self.code.is_none() || (ends && runs) {
+            self.others.named(event.rank());
             let (seen, pid) = self.seen(event.rank());
             self.tell(&report::failure(event, &seen, pid, &self.host, self.started.ranks.len(), ends));
             self.explain(event);
         }
+        self.others.happened(event, runs);
         self.code.get_or_insert(code);
         match (&mut self.phase, event) {
             // They were told to end; the others may still be saving their work.

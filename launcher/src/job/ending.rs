@@ -193,9 +193,7 @@ impl Job {
         if self.abandoned {
             return;
         }
-        if let Some(text) = self.ways.at_the_end() {
-            self.tell(&text);
-        }
+        [self.others.text(), self.ways.at_the_end()].iter().flatten().for_each(|text| self.tell(text));
         self.started.output.flush();
     }
 

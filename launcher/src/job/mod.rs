@@ -29,6 +29,7 @@ use crate::hosts::Share;
 use crate::memory_limit::MemoryLimit;
 use crate::options::{DEAD_AFTER, Settings, WRONG_USE};
 use crate::orphans::Orphans;
+use crate::others::Others;
 use crate::output::Output;
 use crate::placement::Placement;
 use crate::program::CannotRun;
@@ -69,6 +70,7 @@ struct Job {
     memory: MemoryLimit,
     store: Store,
     ways: Ways,
+    others: Others,
     phase: Phase,
     /// What we exit with; the first reason counts.
     code: Option<u8>,
@@ -172,6 +174,7 @@ fn begin(settings: &Settings, share: &Share, ways: Ways, mut output: Output) -> 
         memory,
         store: Store::default(),
         ways,
+        others: Others::default(),
         phase: Phase::Running,
         code: None,
         childless: false,
@@ -280,6 +283,7 @@ impl Job {
         let table = report::table(self.first, &lines, &self.host, self.began.elapsed());
         let all: Vec<_> = lines.into_iter().map(Some).collect();
         let follows = waits::conclusions(&all);
-        self.tell(&[vec![table], follows].concat().join("\n"));
+        self.tell(&table);
+        follows.iter().for_each(|line| self.tell(line));
     }
 }
