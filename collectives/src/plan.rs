@@ -28,7 +28,7 @@ const KEPT: usize = 512;
 /// Schedules with more messages than this are not kept.
 const KEPT_MESSAGES: usize = 1024;
 /// Bits of the number of rows of calls that are kept.
-const ROWS: u32 = 4;
+const ROWS: u32 = 6;
 
 /// Turns calls into plans.
 pub struct Planner {
