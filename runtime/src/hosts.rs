@@ -34,6 +34,11 @@ impl Hosts {
         self.traffic.with(self.far.frames_written(), self.far.frames_gathered())
     }
 
+    /// The way within this host, if it has other ranks.
+    pub(crate) fn within(&self) -> Option<&ShmTransport> {
+        self.near.as_ref()
+    }
+
     /// The way to other hosts.
     pub(crate) fn far(&self) -> &Rails {
         &self.far

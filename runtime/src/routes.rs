@@ -29,6 +29,15 @@ fn no_route(peer: Peer) -> Lost {
 }
 
 impl Routes {
+    /// The way to ranks of this host, if there are others.
+    pub(crate) fn within(&self) -> Option<&ShmTransport> {
+        match self {
+            Routes::Alone => None,
+            Routes::Shm(shm) => Some(shm),
+            Routes::Hosts(hosts) => hosts.within(),
+        }
+    }
+
     /// Where all ranks are on one host. Out of line, as `Hosts` is: neither way pays for the other's registers.
     #[inline(never)]
     fn poll_near(&mut self, sink: &mut impl Sink) -> bool {

@@ -7,6 +7,7 @@ use bootstrap::Job;
 use fabric::arena::FEW;
 use fabric::knobs::{Knobs, Origin, Registration, knob, show_bytes};
 use fabric::{Limits, Peer, Transport};
+use shm_transport::ShmTransport;
 use verbs_transport::Rails;
 
 use crate::collective;
@@ -20,7 +21,8 @@ pub(crate) fn explain(job: &Job, knobs: &Knobs, routes: &Routes, spin: Duration)
     let mut ways = Vec::new();
     let mut say = |topic: &str, text: String| ways.push((topic.to_owned(), text));
     if let Some(near) = near {
-        say("on the host", on_the_host(routes.limits(Peer(near))));
+        let has_xpmem = routes.within().is_some_and(ShmTransport::has_xpmem);
+        say("on the host", on_the_host(routes.limits(Peer(near)), has_xpmem));
     }
     if let (Some(far), Routes::Hosts(hosts)) = (far, routes) {
         say("between hosts", between_hosts(hosts.far(), routes.limits(Peer(far))));
@@ -38,17 +40,20 @@ pub(crate) fn explain(job: &Job, knobs: &Knobs, routes: &Routes, spin: Duration)
     ways
 }
 
-fn on_the_host(limits: &Limits) -> String {
+fn on_the_host(limits: &Limits, has_xpmem: bool) -> String {
     let (eager, from) = (limits.eager as u64, limits.get_from);
     let mut text = format!(
         "shared memory; messages up to {} leave at once, larger ones when their receive is there, copied by both sides",
         show_bytes(eager)
     );
-    if from != u64::MAX {
+    if from == u64::MAX {
+        text += ", never by single copy";
+    } else {
         let from = if from > eager { format!(" from {} on", show_bytes(from)) } else { String::new() };
+        let by = if has_xpmem { "by XPMEM" } else { "by process_vm_readv, without XPMEM" };
         text += &format!(
             ", or{from}, where a trial succeeds, read by the receiver out of the memory of a sender that computes (single \
-             copy)"
+             copy {by})"
         );
     }
     text
@@ -101,4 +106,19 @@ fn collectives(job: &Job, knobs: &Knobs) -> String {
         "barriers, and broadcasts and reductions up to {}, {how}, as ranks outnumber processors; others in messages",
         show_bytes(short)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_large_messages_are_read_on_a_host_is_named() {
+        let limits = |get_from| Limits { frame: 1 << 18, eager: 1 << 16, get_from, put_from: u64::MAX };
+        let ways = |get_from, has_xpmem| on_the_host(&limits(get_from), has_xpmem);
+        assert!(ways(1 << 17, true).contains(" from 128K on, where a trial succeeds, "));
+        assert!(ways(1 << 15, true).ends_with("(single copy by XPMEM)"));
+        assert!(ways(1 << 15, false).ends_with("(single copy by process_vm_readv, without XPMEM)"));
+        assert!(ways(u64::MAX, false).ends_with(", never by single copy"));
+    }
 }

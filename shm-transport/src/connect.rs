@@ -149,6 +149,11 @@ impl ShmTransport {
         &self.segment
     }
 
+    /// Whether XPMEM is here and may be used: others may attach this process's memory.
+    pub fn has_xpmem(&self) -> bool {
+        self.own.trial.segment.load(Ordering::Relaxed) != 0
+    }
+
     /// The local rank of a peer.
     pub(crate) fn local(&self, peer: Peer) -> Option<u32> {
         self.locals.get(peer.0 as usize).copied().filter(|&local| local != NOBODY)

@@ -566,6 +566,18 @@ fn a_peer_that_is_away_is_read_and_one_that_is_not_helps() {
 }
 
 #[test]
+fn xpmem_is_there_where_its_device_is_and_the_user_wants_it() {
+    let file = Segment::file().unwrap();
+    let device = std::fs::File::options().read(true).write(true).open("/dev/xpmem");
+    for (single_copy, expected) in
+        [(SingleCopy::Auto, device.is_ok()), (SingleCopy::Readv, false), (SingleCopy::Off, false)]
+    {
+        let transport = join(&file, 0, 2, RING, Settings { single_copy, ..SETTINGS });
+        assert_eq!(transport.has_xpmem(), expected, "{single_copy:?}");
+    }
+}
+
+#[test]
 fn a_trial_that_reads_something_else_forbids_single_copies() {
     let secret = body(1, 5000);
     let (file, mut reader, mut owner) = pair();

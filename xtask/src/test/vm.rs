@@ -61,7 +61,9 @@ echo all was refused as it should be"#;
 /// they are read.
 const XPMEM: &str = r#"cd /tmp; insmod MODULE || exit
 echo 3 >/proc/sys/kernel/yama/ptrace_scope
-BIN/mpiexec --timeout 100 -n 2 SINGLE read && BIN/mpiexec --timeout 100 -n 2 --set shm.single_copy=readv SINGLE refused || exit
+BIN/mpiexec --explain --timeout 100 -n 2 SINGLE read >said 2>&1; code=$?; cat said
+[ $code = 0 ] && grep -q 'single copy by XPMEM' said || exit 1
+BIN/mpiexec --timeout 100 -n 2 --set shm.single_copy=readv SINGLE refused || exit
 for ms in 6 7 8 10 12 15 20 30; do
   BIN/mpiexec --timeout 100 -n 2 DYING $ms >said 2>&1; code=$?; cat said
   [ $code = 137 ] && grep -q 'rank 0 .* was killed by signal 9' said || exit 1
