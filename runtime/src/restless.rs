@@ -13,8 +13,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::process;
+#[cfg(not(test))]
+use crate::process::rounds;
 use crate::thread::Thread;
+#[cfg(test)]
+use tests::rounds;
 
 /// Who is back within so many rounds was not away: some 100 us of a thread that talks.
 const SOON: u32 = 512;
@@ -89,13 +92,13 @@ impl Restless {
 
     /// It is outside, or about to be, most likely for long.
     pub(crate) fn leaves(&mut self, thread: Thread) {
-        self.note(thread, Some(Stay::Away(process::rounds())));
+        self.note(thread, Some(Stay::Away(rounds())));
     }
 
     /// It waits again.
     pub(crate) fn comes(&mut self, thread: Thread) {
         if let Some(Stay::Away(left)) = self.stay(thread) {
-            let is_soon = process::rounds().wrapping_sub(left) < SOON;
+            let is_soon = rounds().wrapping_sub(left) < SOON;
             self.note(thread, Some(if is_soon { Stay::Back } else { Stay::Passing }));
         }
     }
@@ -107,7 +110,7 @@ impl Restless {
 
     /// A turn begins.
     pub(crate) fn begin(&mut self) {
-        self.looked = process::rounds();
+        self.looked = rounds();
         self.begun = Some(self.looked);
     }
 
@@ -120,7 +123,7 @@ impl Restless {
     pub(crate) fn used(&mut self, thread: Thread) {
         // Who waits for its one message makes rounds, too.
         if let Some(begun) = self.begun.filter(|_| !self.is_passing(thread)) {
-            let is_little = process::rounds().wrapping_sub(begun) < FEW;
+            let is_little = rounds().wrapping_sub(begun) < FEW;
             self.note(thread, is_little.then_some(Stay::Back));
         }
     }
@@ -134,10 +137,10 @@ impl Restless {
 
     /// Whether it is time to look for their answers; not more than once in [`BETWEEN`] rounds.
     pub(crate) fn is_due(&mut self) -> bool {
-        let rounds = process::rounds();
-        let is_due = rounds.wrapping_sub(self.looked) >= BETWEEN && self.threads.iter().any(|it| it.1.is_restless());
+        let now = rounds();
+        let is_due = now.wrapping_sub(self.looked) >= BETWEEN && self.threads.iter().any(|it| it.1.is_restless());
         if is_due {
-            self.looked = rounds;
+            self.looked = now;
         }
         is_due
     }
@@ -150,7 +153,152 @@ impl Restless {
     fn note(&mut self, thread: Thread, stay: Option<Stay>) {
         self.threads.retain(|it| it.0 != thread);
         self.threads.extend(stay.map(|stay| (thread, stay)));
-        let is_away = self.threads.iter().any(|it| matches!(it.1, Stay::Away(_)));
-        SOMEBODY.store(is_away, Ordering::Relaxed);
+        SOMEBODY.store(self.is_anybody_away(), Ordering::Relaxed);
+    }
+
+    fn is_anybody_away(&self) -> bool {
+        self.threads.iter().any(|it| matches!(it.1, Stay::Away(_)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    thread_local! { static ROUNDS: Cell<u32> = const { Cell::new(u32::MAX - 100) } }
+
+    /// Of this test alone, and soon to wrap.
+    pub(super) fn rounds() -> u32 {
+        ROUNDS.get()
+    }
+
+    fn pass(rounds: u32) {
+        ROUNDS.set(ROUNDS.get().wrapping_add(rounds));
+    }
+
+    /// One that is away, since now.
+    fn away() -> (Restless, Thread) {
+        let (mut restless, thread) = (Restless::new(), Thread::numbered(7));
+        (0..=SELDOM).for_each(|_| restless.found(thread));
+        (restless, thread)
+    }
+
+    /// One that was back soon.
+    fn back() -> (Restless, Thread) {
+        let (mut restless, thread) = away();
+        restless.comes(thread);
+        assert!(restless.is_back(thread));
+        (restless, thread)
+    }
+
+    #[test]
+    fn a_thread_is_restless_once_it_was_found_outside_often() {
+        let (mut restless, [one, other]) = (Restless::new(), [7, 8].map(Thread::numbered));
+        for _ in 0..SELDOM {
+            restless.found(one);
+            restless.found(other);
+            assert!(!restless.has(one) && !restless.has(other));
+        }
+        // Who waits without having been away is as before.
+        restless.comes(other);
+        restless.found(one);
+        assert!(restless.has(one) && !restless.has(other));
+        assert!(!restless.is_passing(one) && !restless.is_back(one), "it is away");
+    }
+
+    #[test]
+    fn who_comes_soon_is_back_and_who_comes_late_passes() {
+        for (rounds, is_soon) in [(0, true), (SOON - 1, true), (SOON, false), (u32::MAX / 2, false)] {
+            let (mut restless, thread) = away();
+            pass(rounds);
+            restless.comes(thread);
+            assert_eq!((restless.is_back(thread), restless.is_passing(thread)), (is_soon, !is_soon), "{rounds}");
+            // It waits already: coming once more tells nothing.
+            pass(SOON);
+            restless.comes(thread);
+            assert_eq!(restless.is_back(thread), is_soon, "{rounds}");
+            // Each leave counts by itself.
+            restless.leaves(thread);
+            restless.comes(thread);
+            assert!(restless.is_back(thread), "{rounds}");
+        }
+    }
+
+    #[test]
+    fn who_talks_to_the_end_of_a_turn_is_restless_no_more() {
+        let (mut restless, thread) = back();
+        restless.begin();
+        pass(FEW - 1);
+        restless.used(thread);
+        assert!(restless.is_back(thread), "it was outside for most of the turn");
+        restless.begin();
+        pass(FEW);
+        restless.used(thread);
+        assert!(!restless.has(thread));
+        // One of which nothing was known becomes restless by a turn with few rounds, too.
+        restless.begin();
+        restless.used(thread);
+        assert!(restless.is_back(thread));
+    }
+
+    #[test]
+    fn turns_that_were_taken_and_waits_of_those_who_pass_prove_nothing() {
+        let (mut restless, thread) = back();
+        restless.begin();
+        restless.take();
+        pass(FEW);
+        restless.used(thread);
+        assert!(restless.is_back(thread), "who knows when the turn was taken");
+        restless.leaves(thread);
+        pass(SOON);
+        restless.comes(thread);
+        restless.begin();
+        pass(FEW);
+        restless.used(thread);
+        assert!(restless.is_passing(thread));
+    }
+
+    #[test]
+    fn who_makes_way_for_another_is_restless_no_more_unless_it_passes() {
+        let (mut restless, thread) = back();
+        restless.makes_way(thread);
+        assert!(!restless.has(thread));
+        let (mut restless, thread) = away();
+        pass(SOON);
+        restless.comes(thread);
+        restless.makes_way(thread);
+        assert!(restless.is_passing(thread));
+    }
+
+    #[test]
+    fn answers_are_looked_for_now_and_then_while_somebody_is_restless() {
+        let mut nobody = Restless::new();
+        nobody.begin();
+        nobody.found(Thread::numbered(7));
+        pass(BETWEEN);
+        assert!(!nobody.is_due(), "found once is not restless");
+        let (mut restless, thread) = away();
+        restless.begin();
+        pass(BETWEEN - 1);
+        assert!(!restless.is_due());
+        pass(1);
+        assert!(restless.is_due() && !restless.is_due(), "once in so many rounds");
+        pass(BETWEEN);
+        restless.ends(thread);
+        assert!(!restless.is_due());
+    }
+
+    /// Not by [`somebody_computes`], which is of the whole process and so of all tests at once.
+    #[test]
+    fn somebody_is_away_until_all_have_come_or_ended() {
+        let (mut restless, [one, other]) = (Restless::new(), [7, 8].map(Thread::numbered));
+        restless.leaves(one);
+        restless.leaves(other);
+        restless.comes(one);
+        assert!(restless.is_anybody_away());
+        restless.ends(other);
+        assert!(!restless.is_anybody_away());
     }
 }

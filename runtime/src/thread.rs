@@ -67,6 +67,12 @@ impl Thread {
         Thread::this()
     }
 
+    /// One that need not be there.
+    #[cfg(test)]
+    pub(crate) fn numbered(number: libc::pid_t) -> Thread {
+        Thread(number)
+    }
+
     /// Wakes it from its `word`, on the processor that the caller is about to leave. It was [asked](Stay::ask) to.
     ///
     /// The kernel by itself would put it where it was last. There the running thread of
