@@ -148,6 +148,9 @@ pub fn iduplicate(parent: usize) -> Result<(usize, usize)> {
 /// MPI_Comm_create: `None` for processes that are not in `group`. On an
 /// intercommunicator `group` is a part of the local group, and the remote group
 /// gives its own. Collective over `parent`.
+///
+/// Groups of one call that have no member in common agree on one context for all of them. Nothing meets by that: frames
+/// go from member to member, no process is in two of the groups, and an arena is for the group that its owner is in.
 pub fn create(parent: usize, group: &Group) -> Result<Option<Comm>> {
     let (is_inter, me) = with(|p| {
         let me = fabric::Peer(p.core()?.job.rank);

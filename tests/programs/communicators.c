@@ -130,6 +130,36 @@ static void creates(void)
     MPI_Group_free(&world);
 }
 
+/* Each remainder its own, all by one call: what one sends to any tag of any rank never comes to another. */
+static void creates_disjoint(int by)
+{
+    MPI_Group world, own;
+    MPI_Comm comm;
+    MPI_Status status;
+    int range[1][3] = {{rank % by, ranks - 1, by}}, me, size, i, in, sum = 0;
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    MPI_Group_range_incl(world, 1, range, &own);
+    MPI_Comm_create(MPI_COMM_WORLD, own, &comm);
+    MPI_Comm_rank(comm, &me);
+    MPI_Comm_size(comm, &size);
+    SAME(me, rank / by);
+    for (i = rank % by; i < ranks; i += by)
+        sum += i;
+    for (i = 0; i < size; i++)
+        if (i != me)
+            MPI_Send(&rank, 1, MPI_INT, i, 100 + rank, comm);
+    works(comm, sum);
+    for (i = 1; i < size; i++) {
+        MPI_Recv(&in, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &status);
+        CHECK(100 + in == status.MPI_TAG && in == status.MPI_SOURCE * by + rank % by, "%d of rank %d", in,
+              status.MPI_SOURCE);
+    }
+    works(comm, sum);
+    MPI_Comm_free(&comm);
+    MPI_Group_free(&own);
+    MPI_Group_free(&world);
+}
+
 static void nonblocking_dup(void)
 {
     MPI_Comm first, second;
@@ -182,6 +212,8 @@ int main(int argc, char **argv)
     free_before_start();
     splits();
     creates();
+    for (int by = 2; by <= 4 && by <= ranks; by++)
+        creates_disjoint(by);
     nonblocking_dup();
     many_in_turn(argc > 1 ? atoi(argv[1]) : 500);
     many_at_once(argc > 2 ? atoi(argv[2]) : 201);

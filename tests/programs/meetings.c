@@ -109,6 +109,25 @@ static void parts(int times)
     }
 }
 
+/* Each remainder its own, all by one call: they share what was agreed on, and one of them has the arena. */
+static void disjoint(int times)
+{
+    MPI_Group world, own;
+    int i;
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    for (i = 0; i < times; i++) {
+        MPI_Comm comm;
+        int by = 2 + i % 4, range[1][3] = {{rank % by, ranks - 1, by}};
+        MPI_Group_range_incl(world, 1, range, &own);
+        MPI_Comm_create(MPI_COMM_WORLD, own, &comm);
+        works(comm, i);
+        works(comm, i + 1);
+        MPI_Comm_free(&comm);
+        MPI_Group_free(&own);
+    }
+    MPI_Group_free(&world);
+}
+
 /* More than can meet; they go in the order in which they came, or the other way round. */
 static void many_alive(int times)
 {
@@ -198,6 +217,7 @@ int main(int argc, char **argv)
         waiting();
     in_turn(argc > 1 ? atoi(argv[1]) : 600);
     parts(100);
+    disjoint(100);
     many_alive(3);
     in_flight(100);
     return finish();
