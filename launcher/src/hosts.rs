@@ -69,7 +69,9 @@ fn host(word: &str) -> Result<Host, Usage> {
     };
     match slots {
         // A dash in front would be an option of the agent.
-        Some(slots) if !name.is_empty() && !name.starts_with('-') => Ok(Host { name: name.to_owned(), slots }),
+        Some(slots) if !name.is_empty() && !name.starts_with('-') && !name.contains(char::is_whitespace) => {
+            Ok(Host { name: name.to_owned(), slots })
+        }
         _ => Err(Usage(format!("{word:?} is no host with a number of slots, as node1:4"))),
     }
 }
@@ -119,7 +121,7 @@ mod tests {
     fn hosts_are_read_with_their_slots() {
         assert_eq!(list("a:2,b, [fe80::1]:3").unwrap(), [named("a", 2), named("b", 1), named("[fe80::1]", 3)]);
         assert_eq!(list("fe80::1").unwrap(), [named("fe80::1", 1)]);
-        for wrong in ["", "a,,b", "a:0", "a:x", ":3", "-oProxyCommand=x", "a:99999999"] {
+        for wrong in ["", "a,,b", "a:0", "a:x", "a b", ":3", "-oProxyCommand=x", "a:99999999"] {
             assert!(list(wrong).is_err(), "{wrong}");
         }
     }

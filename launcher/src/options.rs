@@ -290,6 +290,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
         match words.next() {
             None => return Err(no_program(settings.sections.is_empty())),
             Some(word) if word == ":" => return Err(no_program(settings.sections.is_empty())),
+            Some(word) if word.is_empty() => return Err(empty("the program's name")),
             Some(program) => section.program = program,
         }
         section.arguments = std::iter::from_fn(|| words.next_if(|word| word != ":")).collect();
@@ -322,13 +323,15 @@ fn apply(id: Id, word: &str, values: Vec<String>, section: &mut Section, setting
     let mut next = || values.next().unwrap_or_default();
     match id {
         Id::Ranks => section.ranks = ranks(word, &next())?,
-        Id::Directory => section.directory = Some(next()),
+        Id::Directory => section.directory = Some(path(word, next())?),
         Id::SectionEnvironment => section.environment.push(variable(word, next(), next())?),
         Id::Environment => settings.environment.push(variable(word, next(), next())?),
         Id::Export => {
-            // Without a value the variable is passed on, as all are.
-            if let Some((name, value)) = next().split_once('=') {
-                settings.environment.push(variable(word, name.into(), value.into())?);
+            let given = next();
+            match given.split_once('=') {
+                Some((name, value)) => settings.environment.push(variable(word, name.into(), value.into())?),
+                // Without a value the variable is passed on, as all are.
+                None => _ = variable(word, given, String::new())?,
             }
         }
         Id::Tag => settings.tag = true,
@@ -343,11 +346,11 @@ fn apply(id: Id, word: &str, values: Vec<String>, section: &mut Section, setting
             let never = value.parse() == Ok(0.0);
             settings.stall_timeout = Some(if never { Duration::ZERO } else { seconds(word, &value)? });
         }
-        Id::Config => settings.config = Some(next()),
+        Id::Config => settings.config = Some(path(word, next())?),
         Id::Set => settings.set.push(next()),
         Id::Explain => settings.set.push("report.ways=on".into()),
         Id::Hosts => settings.hosts.extend(hosts::list(&next())?),
-        Id::Hostfile => settings.hosts.extend(hosts::file(&next())?),
+        Id::Hostfile => settings.hosts.extend(hosts::file(&path(word, next())?)?),
         Id::Agent => settings.agent = Some(next()),
         Id::Always | Id::Help | Id::Version => {}
     }
@@ -427,6 +430,14 @@ fn variable(word: &str, name: String, value: String) -> Result<(String, String),
         return Err(Usage(format!("{word} {name}: this is no name of a variable")));
     }
     Ok((name, value))
+}
+
+fn path(word: &str, value: String) -> Result<String, Usage> {
+    if value.is_empty() { Err(empty(&format!("{word}: the path"))) } else { Ok(value) }
+}
+
+fn empty(what: &str) -> Usage {
+    Usage(format!("{what} is empty; is a variable of the shell not set?"))
 }
 
 fn stdin(word: &str, value: &str) -> Result<Stdin, Usage> {
@@ -571,6 +582,11 @@ mod tests {
         assert!(refused("--timeout 0 a").contains("positive"));
         assert!(refused("--stdin 2 -n 2 a").contains("no rank 2"));
         assert_eq!(refused("-env A"), "-env needs NAME VALUE");
+        for line in [&["-n", "2", ""][..], &["-wdir", "", "a"], &["--config=", "a"], &["--hostfile", "", "a"]] {
+            let why = parse(line.iter().map(OsString::from)).unwrap_err().0;
+            assert!(why.ends_with(" is empty; is a variable of the shell not set?"), "{line:?}: {why}");
+        }
+        assert_eq!(parse(["-x", "", "a"].map(OsString::from)).unwrap_err().0, "-x : this is no name of a variable");
         assert_eq!(refused("-l=3 a"), "-l=3: this option takes no value");
     }
 

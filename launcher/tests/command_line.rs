@@ -76,6 +76,13 @@ fn knobs_are_checked_once_and_passed_on() {
     refused("--set coll.windw=4 true", 2, "did you mean \"coll.window\"?");
     refused("--set coll.window=much true", 2, "coll.window");
     refused("--config /nowhere.toml true", 2, "/nowhere.toml");
+    // Also where they are variables for the ranks, which would each say it.
+    for option in ["-x VERBENA_COLL_WINDOW=much", "-genv VERBENA_COLL_WINDOW much", "-env VERBENA_COLL_WINDOW much"] {
+        refused(&format!("{option} -n 4 true"), 2, "VERBENA_COLL_WINDOW: coll.window");
+    }
+    refused("-n 1 true : -x VERBENA_COLL_WINDWO=3 -n 1 true", 2, "did you mean \"VERBENA_COLL_WINDOW\"?");
+    let mended = ["-x", "VERBENA_COLL_WINDOW=4", "true"];
+    assert_eq!(finish(spawn(command(&mended).env("VERBENA_COLL_WINDOW", "much"))).code, 0);
     let verbena =
         |arguments: &[&str]| finish(spawn(std::process::Command::new(env!("CARGO_BIN_EXE_verbena")).args(arguments)));
     let table = verbena(&["config", "--set", "coll.window=4"]).out;
@@ -85,6 +92,10 @@ fn knobs_are_checked_once_and_passed_on() {
     assert!(verbena(&["coverage"]).out.lines().last().unwrap().starts_with("all "));
     assert_eq!(verbena(&["coverage", "--missing", "info"]).code, 0);
     assert_eq!(verbena(&["coverage", "nothing"]).code, 1);
+    assert_eq!(verbena(&["coverage", "mpi_send"]).out, "yes MPI_Send (Point-to-point)\n");
+    let rma = verbena(&["coverage", "rma"]).out;
+    assert!(rma.lines().nth(1).is_some_and(|line| line.starts_with("One-sided (RMA) ")), "{rma}");
+    assert!(rma.contains("MPI_Win_create\n") && !rma.contains("MPI_Send\n"), "{rma}");
     assert!(verbena(&["topology"]).out.contains("hardware thread"));
 }
 

@@ -58,6 +58,8 @@ pub struct Sources<'a> {
     pub config: Option<&'a Path>,
     /// Each `--set NAME=VALUE`, after those in `VERBENA_SET`.
     pub set: &'a [String],
+    /// Variables for the ranks, in place of those of the same name here; of several the last counts.
+    pub environment: &'a [(String, String)],
 }
 
 impl Knobs {
@@ -79,7 +81,10 @@ impl Knobs {
             files.push(read(Level::Cluster, &path).map_err(|error| unreadable(&path, &error))?);
         }
         let set = passed_on.lines().chain(options.set.iter().map(String::as_str));
-        Knobs::load(&files, std::env::vars_os(), set)
+        let told = |name: &OsString| options.environment.iter().any(|(other, _)| name == other.as_str());
+        let around = std::env::vars_os().filter(|(name, _)| !told(name));
+        let own = options.environment.iter().map(|(name, value)| (name.into(), value.into()));
+        Knobs::load(&files, around.chain(own), set)
     }
 
     /// The configuration that follows from these texts: files in ascending order
@@ -323,7 +328,8 @@ mod tests {
 
     #[test]
     fn a_named_file_must_be_there() {
-        let error = Knobs::with_options(Sources { config: Some(Path::new("/nowhere/x.toml")), set: &[] }).unwrap_err();
+        let error = Knobs::with_options(Sources { config: Some(Path::new("/nowhere/x.toml")), ..Sources::default() })
+            .unwrap_err();
         assert!(error.to_string().starts_with("the configuration file /nowhere/x.toml can't be read: "));
     }
 

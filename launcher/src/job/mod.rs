@@ -19,7 +19,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use bootstrap::control::Decoder;
-use fabric::knobs::{Knobs, Sources, knob};
+use fabric::knobs::{KnobError, Knobs, Sources, knob};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::across;
@@ -127,9 +127,7 @@ pub fn host_name() -> String {
 }
 
 fn try_run(settings: &Settings) -> Result<u8, CannotRun> {
-    // What is wrong with the knobs is said once, not by every rank.
-    let told = Sources { config: settings.config.as_deref().map(Path::new), set: &settings.set };
-    let knobs = Knobs::with_options(told).map_err(|error| CannotRun { message: error.to_string(), code: WRONG_USE })?;
+    let knobs = knobs_of(settings).map_err(|error| CannotRun { message: error.to_string(), code: WRONG_USE })?;
     let share = Share::whole(settings).map_err(|error| CannotRun { message: error.to_string(), code: 1 })?;
     let ways = Ways::of(share.size, knobs.is_on(knob::REPORT_WAYS));
     if !settings.hosts.is_empty() {
@@ -139,6 +137,17 @@ fn try_run(settings: &Settings) -> Result<u8, CannotRun> {
     let code = job.watch();
     job.conclude();
     Ok(code)
+}
+
+/// The knobs of the job, so that what is wrong with them or with those of some section is said once, not by every
+/// rank.
+fn knobs_of(settings: &Settings) -> Result<Knobs, KnobError> {
+    let config = settings.config.as_deref().map(Path::new);
+    for section in settings.sections.iter().filter(|section| !section.environment.is_empty()) {
+        let environment = [&settings.environment[..], &section.environment].concat();
+        Knobs::with_options(Sources { config, set: &settings.set, environment: &environment })?;
+    }
+    Knobs::with_options(Sources { config, set: &settings.set, environment: &settings.environment })
 }
 
 /// Starts the ranks of this host. Gives the output back if there are none.

@@ -5,11 +5,18 @@ use std::collections::BTreeMap;
 use fabric::calls::Call;
 
 /// Prints a line for each chapter; with `missing`, what each still lacks; with
-/// `chapter`, every function of the chapters that begin so.
+/// `chapter`, every function of the chapters that begin so or have a word that does. Where none has, it may be a
+/// function.
 pub(crate) fn print(missing: bool, chapter: Option<&str>) -> Result<(), String> {
     let chapters = chapters(chapter);
     if chapters.is_empty() {
-        return Err(format!("there is no chapter {:?}; `verbena coverage` lists them", chapter.unwrap_or_default()));
+        let name = chapter.unwrap_or_default();
+        let call = Call::all().find(|call| call.name().eq_ignore_ascii_case(name));
+        let call = call.ok_or_else(|| {
+            format!("there is neither a chapter nor a function {name:?}; `verbena coverage` lists the chapters")
+        })?;
+        println!("{} {} ({})", mark(call), call.name(), call.chapter());
+        return Ok(());
     }
     print!("{}", table(&chapters, missing, chapter.is_some()));
     Ok(())
@@ -20,12 +27,23 @@ type Chapters = BTreeMap<&'static str, Vec<Call>>;
 fn chapters(only: Option<&str>) -> Chapters {
     let mut chapters = Chapters::new();
     for call in Call::all() {
-        let wanted = only.is_none_or(|only| call.chapter().to_lowercase().starts_with(&only.to_lowercase()));
+        let wanted = only.is_none_or(|only| is_named(call.chapter(), only));
         if wanted {
             chapters.entry(call.chapter()).or_default().push(call);
         }
     }
     chapters
+}
+
+/// As a user writes it: its beginning, or that of one of its words.
+fn is_named(chapter: &str, name: &str) -> bool {
+    let (chapter, name) = (chapter.to_lowercase(), name.to_lowercase());
+    let mut words = chapter.split(|c: char| !c.is_alphanumeric() && c != '_');
+    chapter.starts_with(&name) || words.any(|word| word.starts_with(&name))
+}
+
+fn mark(call: Call) -> &'static str {
+    if call.is_implemented() { "yes" } else { "no " }
 }
 
 fn table(chapters: &Chapters, missing: bool, all: bool) -> String {
@@ -37,8 +55,7 @@ fn table(chapters: &Chapters, missing: bool, all: bool) -> String {
         total = (total.0 + done, total.1 + calls.len());
         text += &format!("{chapter:width$}  {}\n", share(done, calls.len()));
         for call in calls.iter().filter(|call| all || (missing && !call.is_implemented())) {
-            let mark = if call.is_implemented() { "yes" } else { "no " };
-            text += &format!("    {mark} {}\n", call.name());
+            text += &format!("    {} {}\n", mark(*call), call.name());
         }
     }
     text + &format!("{:width$}  {}\n", "all", share(total.0, total.1))

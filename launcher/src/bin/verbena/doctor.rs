@@ -34,7 +34,7 @@ use Finding::{Bad, Good, Without};
 /// Checks everything and prints a line for each. With `rdma`, jobs are to use RDMA: that there
 /// is none is bad then. An error when anything is.
 pub(crate) fn run(rdma: bool) -> Result<(), String> {
-    let knobs = Knobs::with_options(Sources { config: None, set: &[] }).map_err(|error| error.to_string())?;
+    let knobs = Knobs::with_options(Sources::default()).map_err(|error| error.to_string())?;
     let settings = Settings::from_knobs(&knobs);
     let port = Port::choose(&settings).map(|port| port.to_string());
     let has_port = port.is_ok();

@@ -37,7 +37,7 @@ enum Command {
         /// Name those that are not
         #[arg(long)]
         missing: bool,
-        /// Name all functions of one chapter
+        /// Name all functions of one chapter, as `info` or `rma`, or say of one function whether it is implemented
         chapter: Option<String>,
     },
     /// Check what this host offers to MPI, and say how to get what is missing
@@ -79,7 +79,8 @@ fn main() -> ExitCode {
 }
 
 fn print_config(config: Option<&Path>, set: &[String]) -> Result<(), String> {
-    let knobs = Knobs::with_options(Sources { config, set }).map_err(|error| error.to_string())?;
+    let knobs =
+        Knobs::with_options(Sources { config, set, ..Sources::default() }).map_err(|error| error.to_string())?;
     let table = knobs.table();
     let last = table.find("what it does").unwrap_or(0);
     print!("{}", fitted(&table, last, &std::io::stdout()));
