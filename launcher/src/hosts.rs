@@ -39,6 +39,19 @@ impl Share {
     }
 }
 
+/// Every host once, where it was first named, with all slots that were said for it: `a,b,a` are two slots of `a`, as
+/// other launchers have it.
+pub fn together(hosts: Vec<Host>) -> Vec<Host> {
+    let mut all: Vec<Host> = Vec::new();
+    for host in hosts {
+        match all.iter_mut().find(|known| known.name == host.name) {
+            Some(known) => known.slots = known.slots.saturating_add(host.slots),
+            None => all.push(host),
+        }
+    }
+    all
+}
+
 /// `a:2,b` : names with their slots, one if not said. Brackets of IPv6 are kept out of it.
 pub fn list(text: &str) -> Result<Vec<Host>, Usage> {
     text.split(',').map(|word| host(word.trim())).collect()
@@ -124,6 +137,13 @@ mod tests {
         for wrong in ["", "a,,b", "a:0", "a:x", "a b", ":3", "-oProxyCommand=x", "a:99999999"] {
             assert!(list(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_host_that_is_named_again_has_more_slots() {
+        let hosts = [named("a", 1), named("b", 2), named("a", 3), named("c", 1), named("a", u32::MAX)];
+        assert_eq!(together(hosts.into()), [named("a", u32::MAX), named("b", 2), named("c", 1)]);
+        assert_eq!(together(list("a,b,a").unwrap()), [named("a", 2), named("b", 1)]);
     }
 
     #[test]

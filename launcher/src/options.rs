@@ -194,7 +194,12 @@ const OPTIONS: &[(&str, &[Spec])] = &[
     (
         "Hosts (default: this one)",
         &[
-            spec(Id::Hosts, &["hosts", "host", "H"], &["NAME[:N],..."], "run ranks there, N on each (default 1)"),
+            spec(
+                Id::Hosts,
+                &["hosts", "host", "H"],
+                &["NAME[:N],..."],
+                "run ranks there, N on each (default 1; named again, N more)",
+            ),
             spec(
                 Id::Hostfile,
                 &["hostfile", "machinefile", "f"],
@@ -299,6 +304,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
             break;
         }
     }
+    settings.hosts = hosts::together(settings.hosts);
     number_of_ranks(&mut settings);
     check(&settings)?;
     Ok(Command::Run(Box::new(settings)))
@@ -559,6 +565,8 @@ mod tests {
         assert_eq!(total_ranks(&run("--hosts a:2,b:3 x").unwrap()), 5);
         assert_eq!(total_ranks(&run("-H a:2 -host b -n 9 x").unwrap()), 9);
         assert_eq!(total_ranks(&run("--hosts a:2,b:3 x : y").unwrap()), 2);
+        let twice = run("--hosts a:2,b -H a x").unwrap();
+        assert_eq!((twice.hosts.len(), twice.hosts[0].slots, total_ranks(&twice)), (2, 3, 4));
         assert_eq!(run("--hosts a --agent rsh x").unwrap().agent.as_deref(), Some("rsh"));
         assert!(refused("--hosts -x a").contains("no host"));
     }

@@ -23,6 +23,11 @@ pub struct CannotRun {
 /// The file that `name` means: a path if it has a slash (relative to
 /// `directory`), else the first executable of that name in PATH.
 pub fn find(name: &OsStr, directory: Option<&str>) -> Result<CString, CannotRun> {
+    if let Some(directory) = directory {
+        let is_folder = std::fs::metadata(directory).map(|metadata| metadata.is_dir());
+        let why = is_folder.and_then(|is| if is { Ok(()) } else { Err(Errno::NOTDIR.into()) });
+        why.map_err(|error| cannot_enter(name, directory, &error))?;
+    }
     if name.as_bytes().contains(&b'/') {
         return match obstacle(&directory.map_or(PathBuf::from(name), |directory| Path::new(directory).join(name))) {
             None => Ok(c_string(Path::new(name))),
@@ -45,7 +50,7 @@ pub fn explain(name: &OsStr, directory: Option<&str>, failure: NotStarted) -> Ca
     let NotStarted { step, errno } = failure;
     let system = std::io::Error::from(errno);
     match (step, errno) {
-        (Step::Directory, _) => cannot_run(name, &format!("cannot enter {}: {system}", directory.unwrap_or("")), 126),
+        (Step::Directory, _) => cannot_enter(name, directory.unwrap_or(""), &system),
         (Step::Execute, Errno::NOENT) => {
             cannot_run(name, "the interpreter or loader that it names does not exist", 127)
         }
@@ -55,6 +60,10 @@ pub fn explain(name: &OsStr, directory: Option<&str>, failure: NotStarted) -> Ca
         }
         _ => cannot_run(name, &system.to_string(), 126),
     }
+}
+
+fn cannot_enter(name: &OsStr, directory: &str, system: &std::io::Error) -> CannotRun {
+    cannot_run(name, &format!("cannot enter {directory}: {system}"), 126)
 }
 
 fn cannot_run(name: &OsStr, why: &str, code: u8) -> CannotRun {
@@ -97,6 +106,11 @@ mod tests {
         assert_eq!(find_text("/tmp", None).unwrap_err().message, "cannot run /tmp: it is a directory");
         assert!(find_text("/etc/passwd", None).unwrap_err().message.ends_with("chmod +x makes it so)"));
         assert_eq!(find_text("./passwd", Some("/etc")).unwrap_err().code, 126);
+        for (folder, why) in [("/nowhere", "No such file"), ("/etc/passwd", "Not a directory")] {
+            let error = find_text("./passwd", Some(folder)).unwrap_err();
+            let expected = format!("cannot run ./passwd: cannot enter {folder}: {why}");
+            assert!(error.code == 126 && error.message.starts_with(&expected), "{error}");
+        }
         assert_eq!(
             find_text("no-such-program", None).unwrap_err().message,
             "cannot run no-such-program: no such program in PATH"
