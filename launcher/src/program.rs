@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
+use crate::options::Section;
 use crate::spawn::{NotStarted, Step};
 
 /// A program can't be run. The exit code is the shell's: 127 if there is
@@ -43,6 +44,30 @@ pub fn find(name: &OsStr, directory: Option<&str>) -> Result<CString, CannotRun>
         }
         None => Err(cannot_run(name, "no such program in PATH", 127)),
     }
+}
+
+/// What to say where several ranks were started and none has come into MPI: a program that is linked to another MPI
+/// knows nothing of us, so each of its ranks takes itself for the only one.
+pub fn why_alone(sections: &[Section]) -> Option<String> {
+    sections.iter().find_map(|section| {
+        let file = find(&section.program, section.directory.as_deref()).ok()?;
+        let file = Path::new(section.directory.as_deref().unwrap_or("")).join(OsStr::from_bytes(file.as_bytes()));
+        let library = library_of_another(&std::fs::read(file).ok()?)?;
+        Some(format!(
+            "no rank has come into MPI: {} is linked to another one ({library}), so each rank ran alone; compile it with \
+             Verbena's mpicc",
+            section.program.display()
+        ))
+    })
+}
+
+/// The name of a library that an executable asks for, if it is that of another MPI. Ours is `libmpi_abi`.
+fn library_of_another(executable: &[u8]) -> Option<String> {
+    const NAME: &[u8] = b"\0libmpi.so.";
+    let begin =
+        executable.starts_with(b"\x7fELF").then_some(executable)?.windows(NAME.len()).position(|at| at == NAME)?;
+    let name = executable[begin + 1..].split(|byte| *byte == 0).next()?;
+    Some(String::from_utf8_lossy(name).into_owned()).filter(|name| name.len() < 40)
 }
 
 /// What to say when the system refused what looked right before.
@@ -93,6 +118,17 @@ fn c_string(path: &Path) -> CString {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_of_another_mpi_is_known_by_its_library() {
+        let name = |bytes: &[u8]| library_of_another(bytes);
+        assert_eq!(name(b"\x7fELF...\0libm.so.6\0libmpi.so.12\0libc.so.6\0").as_deref(), Some("libmpi.so.12"));
+        for ours in [&b"\x7fELF...\0libmpi_abi.so.1\0"[..], b"#!/bin/sh\0libmpi.so.12\0", b"\x7fELF", b""] {
+            assert_eq!(name(ours), None);
+        }
+        let section = Section { program: "sh".into(), ..Section::default() };
+        assert_eq!(why_alone(&[section]), None);
+    }
 
     fn find_text(name: &str, directory: Option<&str>) -> Result<CString, CannotRun> {
         find(OsStr::new(name), directory)

@@ -49,6 +49,23 @@ fn a_script_whose_interpreter_is_missing_is_told_apart() {
 }
 
 #[test]
+fn ranks_that_were_all_alone_are_told_why() {
+    // As a program is that was linked to MPICH.
+    let other = std::env::temp_dir().join(format!("verbena-other-{}", std::process::id()));
+    let mut bytes = std::fs::read("/bin/true").unwrap();
+    bytes.extend(b"\0libmpi.so.12\0");
+    std::fs::write(&other, bytes).unwrap();
+    std::fs::set_permissions(&other, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let why = "is linked to another one (libmpi.so.12), so each rank ran alone; compile it with Verbena's mpicc\n";
+    for (options, is_told) in [("-n 2", true), ("--hosts localhost:2", true), ("-n 1", false)] {
+        let ran = mpiexec(&format!("{options} {}", other.display()));
+        assert_eq!((ran.code, ran.err.ends_with(why), ran.err.is_empty()), (0, is_told, !is_told), "{ran:?}");
+    }
+    std::fs::remove_file(&other).unwrap();
+    assert_eq!(mpiexec("-n 2 true").err, "");
+}
+
+#[test]
 fn help_and_version_go_to_standard_output() {
     let help = mpiexec("--help");
     assert!(help.code == 0 && help.out.contains("mpiexec -n 4 ./a.out") && help.err.is_empty());

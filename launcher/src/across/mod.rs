@@ -25,7 +25,7 @@ use crate::hosts::{Share, deal, part};
 use crate::options::{AGENT, DEAD_AFTER, Settings, Stdin};
 use crate::others::Others;
 use crate::output::{Output, Which};
-use crate::program::CannotRun;
+use crate::program::{self, CannotRun};
 use crate::pulse::{Pulse, Turn};
 use crate::report::{self, Line};
 use crate::signals::Signals;
@@ -123,6 +123,7 @@ pub(crate) fn run(settings: &Settings, share: &Share, ways: Ways) -> Result<u8, 
         agent: settings.agent.clone().unwrap_or_else(|| AGENT.into()),
     };
     let code = job.watch();
+    job.conclude(settings);
     job.leave();
     Ok(code)
 }
@@ -165,9 +166,18 @@ impl Across {
         }
         self.print_table();
         self.output.release_all();
+        self.code.unwrap_or(0)
+    }
+
+    /// What is to be said when nothing runs any more.
+    fn conclude(&mut self, settings: &Settings) {
+        let mut lines = self.ended.iter();
+        let is_outside = |line: &Option<Line>| line.is_some_and(|line| line.seen.state == bootstrap::State::Starting);
+        if self.size > 1 && lines.all(is_outside) {
+            program::why_alone(&settings.sections).iter().for_each(|text| self.tell(text));
+        }
         [self.others.text(), self.ways.at_the_end()].iter().flatten().for_each(|text| self.tell(text));
         self.output.flush();
-        self.code.unwrap_or(0)
     }
 
     fn wait(&self) -> Vec<Source> {

@@ -2,10 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use bootstrap::State;
 use rustix::io::Errno;
 use rustix::process::{Signal, getpid, kill_process, kill_process_group};
 
 use super::Job;
+use crate::options::Settings;
+use crate::program;
 use crate::pulse::Pulse;
 use crate::stall::Stall;
 
@@ -189,9 +192,13 @@ impl Job {
     }
 
     /// What is to be said when nothing runs any more.
-    pub(super) fn conclude(&mut self) {
+    pub(super) fn conclude(&mut self, settings: &Settings) {
         if self.abandoned {
             return;
+        }
+        let mut states = (0..self.started.ranks.len()).map(|rank| self.started.board.entry(rank as u32).state());
+        if self.started.ranks.len() > 1 && states.all(|state| state == State::Starting) {
+            program::why_alone(&settings.sections).iter().for_each(|text| self.tell(text));
         }
         [self.others.text(), self.ways.at_the_end()].iter().flatten().for_each(|text| self.tell(text));
         self.started.output.flush();

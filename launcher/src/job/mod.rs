@@ -135,7 +135,7 @@ fn try_run(settings: &Settings) -> Result<u8, CannotRun> {
     }
     let mut job = begin(settings, &share, ways, Output::new(settings.tag)).map_err(|(_, why)| why)?;
     let code = job.watch();
-    job.conclude();
+    job.conclude(settings);
     Ok(code)
 }
 
