@@ -433,7 +433,8 @@ fn seconds(word: &str, value: &str) -> Result<Duration, Usage> {
 
 fn variable(word: &str, name: String, value: String) -> Result<(String, String), Usage> {
     if name.is_empty() || name.contains('=') {
-        return Err(Usage(format!("{word} {name}: this is no name of a variable")));
+        let hint = if name.contains('=') { "; write NAME VALUE, or -x NAME=VALUE" } else { "" };
+        return Err(Usage(format!("{word} {name:?} is no name of a variable{hint}")));
     }
     Ok((name, value))
 }
@@ -594,7 +595,9 @@ mod tests {
             let why = parse(line.iter().map(OsString::from)).unwrap_err().0;
             assert!(why.ends_with(" is empty; is a variable of the shell not set?"), "{line:?}: {why}");
         }
-        assert_eq!(parse(["-x", "", "a"].map(OsString::from)).unwrap_err().0, "-x : this is no name of a variable");
+        assert_eq!(parse(["-x", "", "a"].map(OsString::from)).unwrap_err().0, "-x \"\" is no name of a variable");
+        let joined = "-env \"A=2\" is no name of a variable; write NAME VALUE, or -x NAME=VALUE";
+        assert_eq!(refused("-env A=2 ./a.out x"), joined);
         assert_eq!(refused("-l=3 a"), "-l=3: this option takes no value");
     }
 
