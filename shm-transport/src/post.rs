@@ -1,5 +1,7 @@
 //! The sending half of the data path.
 
+use std::ops::Range;
+
 use fabric::{Header, Lost, Peer, Post, Slot};
 
 use crate::connect::{Outbound, ShmTransport};
@@ -16,6 +18,9 @@ const ANSWERED: usize = 768;
 const SWAPPED: usize = 256 << 10;
 /// Frames in a row, with nothing heard in between, that make a stream.
 const STREAM: u32 = 3;
+/// Bodies of a stream that are written before their frame, bytes: the receiver copies the one before meanwhile. Shorter
+/// ones lose by it where lines cross slowly, longer ones gain nothing.
+const WHOLE: Range<usize> = 3 << 10..64 << 10;
 /// Bodies from this size on may be written past the cache, bytes.
 const PAST_CACHE: usize = 2048;
 
@@ -160,8 +165,8 @@ impl ShmTransport {
             }
             (None, pool::Room::None) => return self.post_in_ring(peer, header, len, fill),
         };
-        // Who sends a stream as well, and is not done with its own, does not wait for this one.
-        let is_awaited = !is_stream || !inbound.has_more_of(outbound.local);
+        // Nobody waits for the first bytes in the middle of a stream, or while its own is not done.
+        let is_awaited = !is_stream || !WHOLE.contains(&len) && !inbound.has_more_of(outbound.local);
         let grows = *overlaps && len >= ALWAYS_POOLED && is_awaited;
         outbound.producer.note_stream(std::mem::replace(awaits, true));
         outbound.publish_elsewhere(header, place, (self.registered, grows), fill);
