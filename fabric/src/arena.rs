@@ -15,10 +15,14 @@
 //! Where arenas are, and what makes sleepers look again, is the transport's; see `shm-transport/src/arena.rs`
 //! and `shm-transport/src/flat.rs`.
 
+use std::ops::RangeInclusive;
+
 use crate::Memory;
 
-/// Bytes of a seat.
-pub const SEAT_BYTES: u64 = 1 << 10;
+/// Bytes of a seat that every arena has room for, and that no seat has more of; these are the result's.
+pub const SEAT_BYTES: RangeInclusive<u64> = 1 << 10..=32 << 10;
+/// Bytes of all seats of a meeting that every arena has room for.
+pub const SEATS_BYTES: u64 = 192 << 10;
 /// Seats begin at multiples of this, so that no two share a line.
 pub const SEAT_ALIGN: u64 = 64;
 
@@ -40,8 +44,8 @@ pub trait Arena: std::fmt::Debug + Send + Sync {
     /// True when this member has left all meetings before, and the seats are free.
     fn has_begun(&self, meeting: u64) -> bool;
 
-    /// The place of a meeting's result, [`SEAT_BYTES`], and behind it its seats: as many bytes for each member, to
-    /// be divided as the members agree. In a flat arena its seats, [`FLAT_STRIDE`] from one to the next, each behind its
+    /// The place of a meeting's result, the most bytes of a seat, and behind it its seats, to be divided as the members
+    /// agree: [`SEATS_BYTES`], or the fewest of a seat for each member if these are more. In a flat arena its seats, [`FLAT_STRIDE`] from one to the next, each behind its
     /// [`FLAT_HEAD`].
     fn seats(&self, meeting: u64) -> Memory;
 

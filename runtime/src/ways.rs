@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use bootstrap::Job;
-use fabric::arena::FEW;
+use collectives::STRAIGHT;
+use fabric::arena::{FEW, SEAT_BYTES};
 use fabric::knobs::{Knobs, Origin, Registration, knob, show_bytes};
 use fabric::{Limits, Peer, Transport};
 use shm_transport::ShmTransport;
@@ -101,10 +102,14 @@ fn collectives(job: &Job, knobs: &Knobs) -> String {
     let Some(short) = thresholds.crowded_short.filter(|_| !thresholds.reproducible) else {
         return "messages, in trees, rings or rounds by size".into();
     };
-    let how = if thresholds.arenas { "meet in shared memory" } else { "go straight to and from one rank" };
+    let (how, most) = if thresholds.arenas {
+        ("meet in shared memory", *SEAT_BYTES.end())
+    } else {
+        ("go straight to and from one rank", STRAIGHT)
+    };
     format!(
         "barriers, and broadcasts and reductions up to {}, {how}, as ranks outnumber processors; others in messages",
-        show_bytes(short)
+        show_bytes(short.min(most))
     )
 }
 

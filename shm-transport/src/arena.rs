@@ -5,7 +5,7 @@
 //!                     leases that were
 //!                     64 B for each half: arrived, the members that have; verdict
 //! 192       calls     for each half, for each rank of the host: 8 B; rounded up to 64
-//! next 64   seats     for each half: the result, and a seat for each rank of the host
+//! next 64   seats     for each half: the result, and a seat for each member
 //! ```
 //!
 //! Meetings take the two halves in turn. All of it starts as zero and that is its valid first state.
@@ -48,7 +48,7 @@ use std::sync::Arc;
 
 #[cfg(not(loom))]
 use fabric::Memory;
-use fabric::arena::SEAT_BYTES;
+use fabric::arena::{SEAT_BYTES, SEATS_BYTES};
 
 use crate::lease::{self, Lease};
 use crate::ring::LINE;
@@ -123,7 +123,7 @@ fn seats_at(size: u32) -> u64 {
 }
 
 fn half_bytes(size: u32) -> u64 {
-    (u64::from(size) + 1) * SEAT_BYTES
+    SEAT_BYTES.end() + SEATS_BYTES.max(u64::from(size) * SEAT_BYTES.start())
 }
 
 impl Words {

@@ -5,7 +5,7 @@
 //! Operands are combined in rank order whoever combines them, so a result depends on nothing
 //! but the operands.
 
-use fabric::arena::{SEAT_ALIGN, SEAT_BYTES};
+use fabric::arena::{SEAT_ALIGN, SEAT_BYTES, SEATS_BYTES};
 
 use super::Seat;
 use crate::problem::Problem;
@@ -13,15 +13,19 @@ use crate::schedule::{Builder, Meet, Space};
 use crate::shape::{Run, Shape, Ty};
 
 /// Whether a seat has room, and operands lie in it as they do in the user's memory.
-pub fn can(problem: &Problem) -> bool {
+pub fn can(problem: &Problem, size: u32) -> bool {
     match problem {
         Problem::Barrier => true,
-        Problem::Bcast { data, .. } => data.bytes() <= SEAT_BYTES,
+        Problem::Bcast { data, .. } => has_room(data.bytes(), size),
         Problem::Reduce { input, .. } | Problem::Allreduce { input, .. } => {
-            input.shape.gapless && input.bytes() <= SEAT_BYTES
+            input.shape.gapless && has_room(input.bytes(), size)
         }
         _ => false,
     }
+}
+
+fn has_room(bytes: u64, size: u32) -> bool {
+    bytes <= *SEAT_BYTES.start() || bytes <= *SEAT_BYTES.end() && u64::from(size) * distance(bytes) <= SEATS_BYTES
 }
 
 /// Nobody leaves before all have arrived.
@@ -56,7 +60,7 @@ pub fn reduce(b: &mut Builder, seat: Seat, to: Option<u32>, input: Run, output: 
     b.copy(input, operand(seat.rank));
     b.meet(Meet::Arrive);
     b.copy(operand(seat.size - 1), result);
-    b.reduce_row(operand(0), seat.size - 1, distance(input.bytes()), result);
+    b.reduce_row(operand(0), seat.size - 1, distance(input.bytes()) as i64, result);
     if let Some(output) = output.filter(|_| to.is_none_or(|to| to == seat.rank)) {
         b.meet(Meet::Close);
         b.copy(result, output);
@@ -66,10 +70,10 @@ pub fn reduce(b: &mut Builder, seat: Seat, to: Option<u32>, input: Run, output: 
 /// Where a rank's seat is. Behind the result, which others may still read when
 /// this meeting's seats, of another size, are written.
 fn seat_at(rank: u32, bytes: u64) -> i64 {
-    SEAT_BYTES as i64 + i64::from(rank) * distance(bytes)
+    (SEAT_BYTES.end() + u64::from(rank) * distance(bytes)) as i64
 }
 
 /// From one seat to the next.
-fn distance(bytes: u64) -> i64 {
-    bytes.next_multiple_of(SEAT_ALIGN) as i64
+fn distance(bytes: u64) -> u64 {
+    bytes.next_multiple_of(SEAT_ALIGN)
 }
