@@ -29,5 +29,5 @@ pub use operation::{Blocks, Data, Edges, Operation, ROOT_HERE, Types, Vector};
 pub use plan::{Plan, Planner};
 pub use problem::Problem;
 pub use schedule::{Builder, Local, Meet, Member, Message, Schedule, Space, Span};
-pub use select::{Algorithm, Rule, STRAIGHT, Selection, Thresholds};
+pub use select::{Algorithm, Rule, Selection, Thresholds};
 pub use shape::{Run, Shape, Ty};

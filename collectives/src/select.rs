@@ -57,9 +57,6 @@ pub struct Rule {
     pub algorithm: Algorithm,
 }
 
-/// Bytes that go straight to and from one rank at most, where ranks take turns on their processors and have no arena.
-pub const STRAIGHT: u64 = 1 << 10;
-
 /// The sizes, in bytes unless said otherwise, at which selection changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds {
@@ -79,8 +76,8 @@ pub struct Thresholds {
     pub allreduce_long: u64,
     /// Reduce_scatters of vectors from this size on are done pairwise.
     pub reduce_scatter_long: u64,
-    /// Barriers, and broadcasts and reductions of up to this size, go through an arena or, if they are no larger than
-    /// [`STRAIGHT`], straight to and from one rank; `None`: no size does. For ranks that take turns on their
+    /// Barriers, and broadcasts and reductions of up to this size, go through an arena if that has room, or straight to and
+    /// from one rank; `None`: no size does. For ranks that take turns on their
     /// processors: what costs time then is how often each has to have its turn.
     pub crowded_short: Option<u64>,
     /// Where ranks share an arena, they meet in it for these.
@@ -120,8 +117,7 @@ impl Default for Thresholds {
 #[derive(Clone, Debug)]
 pub struct Selection {
     rules: Vec<Rule>,
-    /// See [`Thresholds`].
-    crowded_short: u64,
+    /// See [`Thresholds::flat_short`].
     flat_short: u64,
     window: u32,
     reproducible: bool,
@@ -133,14 +129,10 @@ impl Selection {
         use Algorithm::*;
         use CollectiveKind as Of;
         let rule = |kind, bytes, ranks, algorithm| Rule { kind, bytes, ranks, algorithm };
+        // From here on it does not matter that ranks take turns.
         let short = t.crowded_short.filter(|_| !t.reproducible);
-        // From here on messages go as if ranks took no turns.
-        let from = short.map_or(0, |short| short.min(STRAIGHT) + 1);
+        let from = short.map_or(0, |short| short.saturating_add(1));
         let mut rules = Vec::new();
-        if t.arenas && short.is_some() {
-            let turns = [Of::Barrier, Of::Bcast, Of::Reduce, Of::Allreduce];
-            rules.extend(turns.map(|kind| rule(kind, 0, 0, Arena)));
-        }
         if t.arenas && t.crowded_short.is_none() && t.flat_short.is_some() {
             let anyway = [Of::Barrier, Of::Bcast, Of::Gather, Of::Scatter, Of::Allgather, Of::Alltoall];
             let reductions = [Of::Reduce, Of::Allreduce, Of::ReduceScatter, Of::ReduceScatterBlock];
@@ -150,6 +142,7 @@ impl Selection {
         rules.extend([
             rule(Of::Bcast, t.bcast_long.max(from), 4, ScatterRing),
             rule(Of::Bcast, from, 0, Binomial),
+            rule(Of::Bcast, 0, 0, Arena),
             rule(Of::Bcast, 0, 0, Linear),
             rule(Of::Gather, t.gather_long, 0, Linear),
             rule(Of::Gather, 0, 0, Binomial),
@@ -170,6 +163,7 @@ impl Selection {
                 rule(Of::Allreduce, t.allreduce_long.max(from), 3, Ring),
                 rule(Of::Allreduce, t.allreduce_long.max(from), 2, Halving),
                 rule(Of::Allreduce, from, 0, RecursiveDoubling),
+                rule(Of::Allreduce, 0, 0, Arena),
                 rule(Of::Allreduce, 0, 0, Linear),
                 rule(Of::ReduceScatter, t.reduce_scatter_long, 0, Pairwise),
                 rule(Of::ReduceScatter, 0, 0, Halving),
@@ -179,16 +173,18 @@ impl Selection {
         }
         rules.extend([
             rule(Of::Reduce, from, 0, Binomial),
+            rule(Of::Reduce, 0, 0, Arena),
             rule(Of::Reduce, 0, 0, Linear),
             rule(Of::Allreduce, 0, 0, Ordered),
             rule(Of::ReduceScatter, 0, 0, Ordered),
             rule(Of::ReduceScatterBlock, 0, 0, Ordered),
         ]);
         if short.is_some() {
-            rules.push(rule(Of::Barrier, 0, 0, Linear));
+            rules.extend([rule(Of::Barrier, 0, 0, Arena), rule(Of::Barrier, 0, 0, Linear)]);
         }
-        let (crowded_short, flat_short) = (t.crowded_short.unwrap_or(0), t.flat_short.unwrap_or(0));
-        Selection { rules, crowded_short, flat_short, window: t.window.max(2), reproducible: t.reproducible }
+        rules.retain(|rule| t.arenas && short.is_some() || rule.algorithm != Arena);
+        let flat_short = t.flat_short.unwrap_or(0);
+        Selection { rules, flat_short, window: t.window.max(2), reproducible: t.reproducible }
     }
 
     /// Puts a rule before all others, as a configuration does.
@@ -209,11 +205,7 @@ impl Selection {
     /// The algorithm for a problem. `shares`: the ranks share an arena.
     pub fn choose(&self, problem: &Problem, seat: Seat, shares: bool) -> Algorithm {
         let (kind, bytes) = (problem.kind(), problem.bytes(seat.size));
-        let is_short = |algorithm| match algorithm {
-            Algorithm::Arena => bytes <= self.crowded_short,
-            Algorithm::Flat => flat::seated(problem, seat.size) <= self.flat_short,
-            _ => true,
-        };
+        let is_short = |algorithm| algorithm != Algorithm::Flat || flat::seated(problem, seat.size) <= self.flat_short;
         let can = |algorithm: Algorithm| {
             algorithm.can(problem, seat) && (shares || !algorithm.meets()) && is_short(algorithm)
         };

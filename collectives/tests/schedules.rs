@@ -582,10 +582,10 @@ fn ranks_that_share_an_arena_meet_in_it_if_that_can_be() {
     assert_eq!(chosen(&data, true), Algorithm::Arena, "which does not matter to a broadcast");
     let selection = Selection::new(&Thresholds { crowded_short: Some(1 << 20), ..Thresholds::default() });
     let of = |count, size| selection.choose(&sum(run(count, 8)), Seat { rank: 0, size }, true);
-    use Algorithm::{Arena, RecursiveDoubling, Ring};
-    assert_eq!([4096, 4097].map(|count| of(count, 6)), [Arena, Ring], "a seat has no more");
-    assert_eq!([768, 769].map(|count| of(count, 32)), [Arena, RecursiveDoubling], "all seats have no more");
-    assert_eq!([128, 129].map(|count| of(count, 4000)), [Arena, RecursiveDoubling], "but always so much each");
+    use Algorithm::{Arena, Linear};
+    assert_eq!([4096, 4097].map(|count| of(count, 6)), [Arena, Linear], "a seat has no more");
+    assert_eq!([768, 769].map(|count| of(count, 32)), [Arena, Linear], "all seats have no more");
+    assert_eq!([128, 129].map(|count| of(count, 4000)), [Arena, Linear], "but always so much each");
 }
 
 #[test]

@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use bootstrap::Job;
-use collectives::STRAIGHT;
-use fabric::arena::{FEW, SEAT_BYTES};
+use fabric::arena::FEW;
 use fabric::knobs::{Knobs, Origin, Registration, knob, show_bytes};
 use fabric::{Limits, Peer, Transport};
 use shm_transport::ShmTransport;
@@ -102,14 +101,13 @@ fn collectives(job: &Job, knobs: &Knobs) -> String {
     let Some(short) = thresholds.crowded_short.filter(|_| !thresholds.reproducible) else {
         return "messages, in trees, rings or rounds by size".into();
     };
-    let (how, most) = if thresholds.arenas {
-        ("meet in shared memory", *SEAT_BYTES.end())
-    } else {
-        ("go straight to and from one rank", STRAIGHT)
+    let how = match thresholds.arenas {
+        true => "meet in shared memory where that has room, or go straight to and from one rank",
+        false => "go straight to and from one rank",
     };
     format!(
         "barriers, and broadcasts and reductions up to {}, {how}, as ranks outnumber processors; others in messages",
-        show_bytes(short.min(most))
+        show_bytes(short)
     )
 }
 

@@ -334,10 +334,10 @@ knobs! {
         "allreduces of vectors from this size on are cut into pieces");
     COLL_REDUCE_SCATTER_LONG: Bytes = Row::bytes("coll.reduce_scatter_long", 128 * K, 0..=G,
         "reduce_scatters of vectors from this size on are done pairwise");
-    COLL_CROWDED_SHORT: Bytes = Row::bytes("coll.crowded_short", 32 * K, 0..=G,
-        "with more ranks than cores, barriers, and broadcasts and reductions up to this size, go through memory that they share (on one host; at most 32 KiB, with more than six ranks 192 KiB divided by them, but always 1 KiB)");
+    COLL_CROWDED_SHORT: Bytes = Row::bytes("coll.crowded_short", 64 * K, 0..=G,
+        "with more ranks than cores, barriers, and broadcasts and reductions up to this size, go through memory that they share, or straight to and from one rank where it has no room (on one host; it has 32 KiB for each rank, with more than six 192 KiB in all, but always 1 KiB each)");
     COLL_ARENAS: Switch = Row::switch("coll.arenas", true,
-        "what coll.crowded_short and coll.flat_short are about is done in memory that all ranks share instead of by messages (four communicators for each rank at once); with more ranks than cores each has its turn on a core once. If not, what coll.crowded_short is about goes straight to and from one rank up to 1 KiB");
+        "what coll.crowded_short and coll.flat_short are about is done in memory that all ranks share instead of by messages (four communicators for each rank at once); with more ranks than cores each has its turn on a core once");
     COLL_FLAT_SHORT: Bytes = Row::bytes("coll.flat_short", 16 * K, 0..=G,
         "with a core for each rank, collectives of at most eight ranks of one host go through memory that they share where no rank has more to give than this (at most 16 KiB)");
     COLL_WINDOW: Count = Row::count("coll.window", "messages", 32, 1..=65_536,
