@@ -175,7 +175,7 @@ unsafe fn copy_lines(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// Another process has written these bytes since this one did. valgrind's memcheck sees one process at a time and
+/// Another process has written these bytes since this one did, or will before this one reads them. valgrind's memcheck sees one process at a time and
 /// would say of them what it knew of ours: a request (MAKE_MEM_DEFINED of its memcheck.h) tells it. Without valgrind
 /// it is five instructions that change nothing.
 #[inline(always)]

@@ -49,6 +49,8 @@ use std::sync::Arc;
 #[cfg(not(loom))]
 use fabric::Memory;
 use fabric::arena::{SEAT_BYTES, SEATS_BYTES};
+#[cfg(not(loom))]
+use fabric::memory::others_wrote;
 
 use crate::lease::{self, Lease};
 use crate::ring::LINE;
@@ -272,6 +274,13 @@ impl Site for Place {
 
 #[cfg(not(loom))]
 impl Arena {
+    /// Our seat or our result is written. Its bytes are others' in later meetings, with seats of other sizes.
+    #[inline]
+    fn others_will_write(&self, meeting: u64) {
+        let seats = &self.seats[(meeting % 2) as usize];
+        others_wrote(seats.as_ptr(), seats.len());
+    }
+
     /// Has all members that sleep look at their meetings.
     fn wake(&self) {
         // What was stored is seen by those who are about to sleep, or their sleep is seen by us.
@@ -299,6 +308,7 @@ impl fabric::Arena for Arena {
     }
 
     fn arrive(&self, meeting: u64, call: u64, is_awaited: bool) -> bool {
+        self.others_will_write(meeting);
         let is_last = self.words.arrive(meeting, call);
         if is_awaited {
             self.wake();
@@ -311,6 +321,7 @@ impl fabric::Arena for Arena {
     }
 
     fn close(&self, meeting: u64) {
+        self.others_will_write(meeting);
         self.words.close(meeting);
         self.wake();
     }
