@@ -175,9 +175,9 @@ unsafe fn copy_lines(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// Another process has written these bytes since this one did, or will before this one reads them. valgrind's memcheck sees one process at a time and
-/// would say of them what it knew of ours: a request (MAKE_MEM_DEFINED of its memcheck.h) tells it. Without valgrind
-/// it is five instructions that change nothing.
+/// Another process has written these bytes since this one did, or will before this one reads them. valgrind's memcheck
+/// sees one process at a time and would say of them what it knew of ours: a request (MAKE_MEM_DEFINED of its memcheck.h)
+/// tells it. Without valgrind it is five instructions that change nothing.
 #[inline(always)]
 pub fn others_wrote(start: *const u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]

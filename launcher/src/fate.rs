@@ -14,6 +14,8 @@
 use bootstrap::State;
 use serde::{Deserialize, Serialize};
 
+use crate::signals;
+
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Exit {
@@ -57,6 +59,15 @@ pub enum Verdict {
     Missing(u8),
     /// The same, and the job ends.
     Ends(u8),
+}
+
+impl std::fmt::Display for Exit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {
+            Exit::Code(code) => write!(f, "exited with code {code}"),
+            Exit::Signal(signal) => write!(f, "killed by signal {signal} ({})", signals::name(signal)),
+        }
+    }
 }
 
 impl Exit {

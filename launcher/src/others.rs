@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::binding::ranges;
 use crate::fate::{Event, Exit, Verdict};
-use crate::signals;
 
 /// Ways to end that are told apart in one line.
 const TOLD: usize = 8;
@@ -50,11 +49,7 @@ impl Others {
 
 fn group(exit: Exit, ranks: &BTreeSet<usize>) -> String {
     let of = if ranks.len() == 1 { "rank" } else { "ranks" };
-    let how = match exit {
-        Exit::Code(code) => format!("exited with code {code}"),
-        Exit::Signal(signal) => format!("killed by signal {signal} ({})", signals::name(signal)),
-    };
-    format!("{of} {} ({how})", ranges(ranks))
+    format!("{of} {} ({exit})", ranges(ranks))
 }
 
 #[cfg(test)]

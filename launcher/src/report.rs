@@ -28,11 +28,8 @@ pub fn failure(event: &Event, seen: &Snapshot, pid: u32, host: &str, ranks: usiz
         Event::Aborted { message, .. } if !message.is_empty() => format!("{message} (pid {pid} on {host}){end}"),
         Event::Aborted { rank, code, .. } => format!("rank {rank} (pid {pid} on {host}) aborted with code {code}{end}"),
         Event::Died { rank, exit, .. } => {
-            let how = match exit {
-                Exit::Code(code) => format!("exited with code {code}"),
-                Exit::Signal(signal) => format!("was killed by signal {signal} ({})", signals::name(*signal)),
-            };
-            format!("rank {rank} (pid {pid} on {host}) {how}{}{end}", place(*exit, seen))
+            let was = if matches!(exit, Exit::Signal(_)) { "was " } else { "" };
+            format!("rank {rank} (pid {pid} on {host}) {was}{exit}{}{end}", place(*exit, seen))
         }
     }
 }
