@@ -14,6 +14,8 @@
 #![deny(unsafe_code)] // allowed in `board` and `inherited` alone
 
 pub mod board;
+#[rustfmt::skip] // generated
+pub mod calls;
 pub mod control;
 pub mod environment;
 mod inherited;

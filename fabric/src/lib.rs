@@ -6,11 +6,8 @@
 #![deny(unsafe_code)] // allowed in `memory` alone
 
 pub mod arena;
-#[rustfmt::skip] // generated
-pub mod calls;
 pub mod growing;
 pub mod header;
-pub mod knobs;
 pub mod memory;
 pub mod sim;
 pub mod transport;

@@ -9,7 +9,7 @@ use std::process::exit;
 use std::time::{Duration, Instant};
 
 use bootstrap::{Awaited, Job, State, WORLD_CONTEXT, Waiting};
-use fabric::calls::Call;
+use bootstrap::calls::Call;
 
 fn main() {
     let mut job = None;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bootstrap::board::{self, Snapshot};
 use bootstrap::{Awaited, State, WORLD_CONTEXT, Waiting};
 use fabric::CollectiveKind;
-use fabric::calls::Call;
+use bootstrap::calls::Call;
 use serde::{Deserialize, Serialize};
 
 use crate::fate::{Event, Exit};

@@ -7,7 +7,7 @@
 
 use std::os::raw::c_int;
 
-use fabric::calls::Call;
+use bootstrap::calls::Call;
 use objects::{Class, Error, Result};
 use runtime::recorder;
 

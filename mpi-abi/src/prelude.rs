@@ -4,7 +4,7 @@
 
 pub(crate) use std::os::raw::{c_char, c_double, c_int, c_void};
 
-pub(crate) use fabric::calls::Call;
+pub(crate) use bootstrap::calls::Call;
 
 pub(crate) use crate::abi::*;
 pub(crate) use crate::call::{RaiseOn, behind, call, jump, tool, unsupported, unsupported_tool};

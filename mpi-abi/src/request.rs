@@ -3,7 +3,7 @@
 
 use std::os::raw::c_int;
 
-use fabric::calls::Call;
+use bootstrap::calls::Call;
 use objects::{Class, Error, Result, Status, error_codes};
 use runtime::complete::{self, Any};
 use runtime::request::Outcome;

@@ -13,7 +13,7 @@ use bootstrap::Job;
 use collectives::operation::{Data, Operation, Vector};
 use collectives::{CollectiveId, Paused, Plan, Thresholds, Visit};
 use fabric::CollectiveKind;
-use fabric::knobs::{Knobs, knob};
+use config::{Knobs, knob};
 use objects::buffer::Area;
 use objects::{Comm, Datatype, Op, Result};
 

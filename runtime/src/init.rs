@@ -13,7 +13,7 @@ use std::time::Duration;
 use bootstrap::{Job, WORLD_CONTEXT};
 use collectives::Planner;
 use fabric::Peer;
-use fabric::knobs::{self, Knobs, knob};
+use config::{Knobs, knob};
 use objects::{Class, Comm, Error, Group, Result};
 use pt2pt::{Engine, Settings};
 use shm_transport::{Segment, ShmTransport, SingleCopy};
@@ -62,7 +62,7 @@ pub fn start_engine(required: i32) -> Result<i32> {
         let core = Core::start(&knobs)?;
         crate::recorder::attach(core.job.entry());
         with(|p| p.core = Some(Box::new(core)));
-        if knobs.choice(knob::PT2PT_PROGRESS) == knobs::Attendance::Thread {
+        if knobs.choice(knob::PT2PT_PROGRESS) == config::Attendance::Thread {
             attendant::start()?;
         }
     }
@@ -152,9 +152,9 @@ fn near(job: &Job, knobs: &Knobs, spin: Duration) -> Result<Option<ShmTransport>
         eager_max: knobs.bytes(knob::SHM_EAGER_MAX),
         get_min: knobs.bytes(knob::SHM_GET_MIN),
         single_copy: match knobs.choice(knob::SHM_SINGLE_COPY) {
-            knobs::SingleCopy::Auto => SingleCopy::Auto,
-            knobs::SingleCopy::Readv => SingleCopy::Readv,
-            knobs::SingleCopy::Off => SingleCopy::Off,
+            config::SingleCopy::Auto => SingleCopy::Auto,
+            config::SingleCopy::Readv => SingleCopy::Readv,
+            config::SingleCopy::Off => SingleCopy::Off,
         },
         rare_sleeps: !spin.is_zero(),
     };

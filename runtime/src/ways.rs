@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bootstrap::Job;
 use fabric::arena::FEW;
-use fabric::knobs::{Knobs, Origin, Registration, knob, show_bytes};
+use config::{Knobs, Origin, Registration, knob, show_bytes};
 use fabric::{Limits, Peer, Transport};
 use shm_transport::ShmTransport;
 use verbs_transport::Rails;

@@ -10,7 +10,7 @@
 
 use std::time::{Duration, Instant};
 
-use fabric::knobs::Knobs;
+use config::Knobs;
 use fabric::transport::Rts;
 use fabric::{Header, Kind, Lost, Memory, OneSided, Peer, Post, Region, Rights, Sink, Transfer, Transport, WaitOn};
 use tests::bytes::{Bytes, Shape};

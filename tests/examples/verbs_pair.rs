@@ -11,7 +11,7 @@
 
 use std::time::{Duration, Instant};
 
-use fabric::knobs::Knobs;
+use config::Knobs;
 use fabric::{Header, Kind, Lost, Peer, Post, Sink, Transport, WaitOn};
 use pt2pt::{Engine, Mode};
 use tests::bytes::{Bytes, Shape};

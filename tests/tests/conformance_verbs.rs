@@ -11,7 +11,7 @@ mod shaky;
 
 use std::time::Duration;
 
-use fabric::knobs::Rendezvous;
+use config::Rendezvous;
 use fabric::sim::Rng;
 use fabric::{Atomic, Header, Lost, OneSided, Peer, Rights, Sink, Transfer, Transport, WaitOn};
 use tests::conformance::{Job, Weather, garbage, one_sided, run, run_with, storm};

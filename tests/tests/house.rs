@@ -15,7 +15,7 @@ const ROOMS: &[&[&str]] = &[
     &["collectives"],
     &["pt2pt"],
     &["objects", "shm-transport", "verbs-transport", "bootstrap"],
-    &["fabric"],
+    &["config", "fabric"],
 ];
 
 /// Files that may say `unsafe`, by folder or by name. The C interface is unsafe

@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fabric::knobs::{Registration, Rendezvous};
+use config::{Registration, Rendezvous};
 use fabric::{Limits, Lost, Peer};
 use rustc_hash::FxHashMap;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use fabric::knobs::RoceVersion;
+use config::RoceVersion;
 
 use crate::ibv::layout::{GRH_REQUIRED, gid_type, link_layer, port_state};
 use crate::ibv::{AhAttr, Context, DeviceAttr, Gid, PortAttr, device_names, library};

@@ -11,7 +11,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use fabric::knobs::Registration;
+use config::Registration;
 use fabric::{Memory, Peer};
 use rustc_hash::FxHashMap;
 use rustix::process::{Resource, getrlimit};

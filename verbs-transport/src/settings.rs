@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fabric::knobs::{Knobs, Registration, Rendezvous, RoceVersion, knob};
+use config::{Knobs, Registration, Rendezvous, RoceVersion, knob};
 
 /// Everything that can be chosen. All processes of a job should agree.
 #[derive(Clone, Debug)]

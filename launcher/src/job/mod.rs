@@ -19,7 +19,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use bootstrap::control::Decoder;
-use fabric::knobs::{KnobError, Knobs, Sources, knob};
+use config::{KnobError, Knobs, Sources, knob};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::across;

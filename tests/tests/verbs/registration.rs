@@ -6,7 +6,7 @@
 use std::ptr::{null_mut, with_exposed_provenance_mut};
 use std::time::{Duration, Instant};
 
-use fabric::knobs::Registration;
+use config::Registration;
 use fabric::sim::Rng;
 use fabric::{Header, Lost, Memory, OneSided, Peer, Rights, Sink, Transfer, Transport};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, MAP_SHARED};

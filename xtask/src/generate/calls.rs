@@ -1,4 +1,4 @@
-//! `fabric/src/calls.rs`: the functions by number, for the flight recorder, for
+//! `bootstrap/src/calls.rs`: the functions by number, for the flight recorder, for
 //! messages and for the coverage report.
 
 use std::fmt::Write as _;
@@ -111,5 +111,5 @@ pub(super) fn calls(abi: &Abi, bodies: &Bodies) -> Result<Output> {
     }
     text.push_str("];\n");
     text.push_str(TESTS);
-    Ok(Output::new("fabric/src/calls.rs", text))
+    Ok(Output::new("bootstrap/src/calls.rs", text))
 }

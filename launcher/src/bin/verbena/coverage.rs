@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fabric::calls::Call;
+use bootstrap::calls::Call;
 
 /// Prints a line for each chapter; with `missing`, what each still lacks; with
 /// `chapter`, every function of the chapters that begin so or have a word that does. Where none has, it may be a

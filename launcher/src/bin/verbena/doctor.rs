@@ -7,7 +7,7 @@ use std::fs::{File, read_to_string};
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
-use fabric::knobs::{Knobs, Registration, Sources};
+use config::{Knobs, Registration, Sources};
 use fabric::{Header, Kind, Lost, Peer, Post, Sink, Transport};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use rustix::process::{Resource, getrlimit};

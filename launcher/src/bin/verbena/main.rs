@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use fabric::knobs::{Knobs, Sources};
+use config::{Knobs, Sources};
 use launcher::fitted::fitted;
 
 mod coverage;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
-use super::error::nearest;
-use super::{KnobError, Knobs, Origin, TABLE};
+use crate::error::nearest;
+use crate::{KnobError, Knobs, Origin, TABLE};
 
 /// The site's file.
 const SITE_FILE: &str = "/etc/verbena/config.toml";
@@ -222,7 +222,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::knobs::knob;
+    use crate::knob;
 
     const NO_VARIABLES: [(OsString, OsString); 0] = [];
 

@@ -1,6 +1,6 @@
 //! What can be wrong with a configuration, in one line for its author.
 
-use super::{Origin, TABLE};
+use crate::{Origin, TABLE};
 
 /// Why a configuration is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::value::{Kind, Value};
+use crate::value::{Kind, Value};
 
 const K: u64 = 1 << 10;
 const M: u64 = 1 << 20;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fabric::knobs::{File, Knobs, Level, Origin};
+use config::{File, Knobs, Level, Origin};
 
 #[test]
 fn every_cluster_config_is_valid_and_says_something() {
