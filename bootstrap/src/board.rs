@@ -258,7 +258,14 @@ impl Board {
         // SAFETY: a new mapping at an address of the kernel's choice touches
         // no memory that exists.
         let base = unsafe {
-            mmap(std::ptr::null_mut(), length as usize, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)
+            mmap(
+                std::ptr::null_mut(),
+                length as usize,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                &file,
+                0,
+            )
         }
         .map_err(NotOurs::System)?;
         // SAFETY: just mapped with room for the header and `local_size`
@@ -377,7 +384,8 @@ impl Entry {
     /// Everything at once. The fields are read one after the other, while the
     /// rank runs on: good enough to explain, not to decide.
     pub fn snapshot(&self) -> Snapshot {
-        let named = |value: &AtomicI32| Some(value.load(Relaxed)).filter(|value| *value != i32::MIN);
+        let named =
+            |value: &AtomicI32| Some(value.load(Relaxed)).filter(|value| *value != i32::MIN);
         let waiting = Waiting {
             since: self.since.load(Relaxed),
             awaited: Awaited::from_raw(self.awaited.load(Relaxed)),
@@ -401,7 +409,9 @@ impl fmt::Display for NotOurs {
         match self {
             NotOurs::System(errno) => write!(f, "the system refused it ({errno})"),
             NotOurs::Foreign => write!(f, "it is another file"),
-            NotOurs::Version(version) => write!(f, "it is a board of version {version}, this library reads {VERSION}"),
+            NotOurs::Version(version) => {
+                write!(f, "it is a board of version {version}, this library reads {VERSION}")
+            }
         }
     }
 }
@@ -414,7 +424,8 @@ unsafe fn lay_out(base: *const u8, local_size: usize) -> (&'static Header, &'sta
     // is an atomic for which any bits are a value, so other processes may write.
     unsafe {
         let header = &*base.cast::<Header>();
-        let entries = std::slice::from_raw_parts(base.add(size_of::<Header>()).cast::<Entry>(), local_size);
+        let entries =
+            std::slice::from_raw_parts(base.add(size_of::<Header>()).cast::<Entry>(), local_size);
         (header, entries)
     }
 }
@@ -440,7 +451,9 @@ fn read_header(file: &OwnedFd) -> Option<Probe> {
 /// A memory file, also where the administrator forbids executable ones.
 fn memory_file() -> Result<OwnedFd, Errno> {
     match memfd_create(c"verbena", MemfdFlags::CLOEXEC) {
-        Err(Errno::ACCESS) => memfd_create(c"verbena", MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL),
+        Err(Errno::ACCESS) => {
+            memfd_create(c"verbena", MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL)
+        }
         other => other,
     }
 }
@@ -456,7 +469,8 @@ mod tests {
         assert_eq!((rank.local_size(), rank.job()), (3, 42));
         let (peer, world_rank, tag) = (Some(7), Some(9), None);
         let awaited = Awaited::Collective(3);
-        let waiting = Waiting { awaited, peer, world_rank, tag, context: 4, comm_size: 8, since: 1 };
+        let waiting =
+            Waiting { awaited, peer, world_rank, tag, context: 4, comm_size: 8, since: 1 };
         let entry = rank.entry(2);
         entry.claim(99).unwrap();
         assert_eq!(entry.claim(100), Err(99));
@@ -464,7 +478,10 @@ mod tests {
         entry.enter(17);
         entry.wait_for(&waiting);
         let seen = launcher.entry(2).snapshot();
-        assert_eq!(seen, Snapshot { pid: 99, state: State::Running, call: 17, waiting: Some(waiting) });
+        assert_eq!(
+            seen,
+            Snapshot { pid: 99, state: State::Running, call: 17, waiting: Some(waiting) }
+        );
         assert_eq!(launcher.entry(1).snapshot().pid, 0);
     }
 
@@ -499,7 +516,10 @@ mod tests {
         assert_eq!(Board::attach(zeros).unwrap_err(), NotOurs::Foreign);
         let cut = Board::create(100, 1).unwrap();
         ftruncate(cut.file().unwrap(), PAGE).unwrap();
-        assert_eq!(Board::attach(cut.file().unwrap().try_clone_to_owned().unwrap()).unwrap_err(), NotOurs::Foreign);
+        assert_eq!(
+            Board::attach(cut.file().unwrap().try_clone_to_owned().unwrap()).unwrap_err(),
+            NotOurs::Foreign
+        );
     }
 
     #[test]

@@ -260,7 +260,8 @@ impl Control {
     pub fn is_closed(&self) -> bool {
         let mut poll_on = [PollFd::new(&self.socket, PollFlags::RDHUP)];
         let polled = poll(&mut poll_on, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
-        polled.is_ok() && poll_on[0].revents().intersects(PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR)
+        polled.is_ok()
+            && poll_on[0].revents().intersects(PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR)
     }
 }
 
@@ -270,7 +271,11 @@ impl AsFd for Control {
     }
 }
 
-fn receive(socket: &OwnedFd, decoder: &mut Decoder, flags: RecvFlags) -> Result<ToRank, ControlError> {
+fn receive(
+    socket: &OwnedFd,
+    decoder: &mut Decoder,
+    flags: RecvFlags,
+) -> Result<ToRank, ControlError> {
     loop {
         if let Some(message) = decoder.message()? {
             return Ok(message);
@@ -357,7 +362,10 @@ mod tests {
         let control = Control::new(ours);
         control.abort(3, &"ü".repeat(MAX_TEXT)).unwrap();
         assert!(!control.is_closed());
-        assert_eq!(control.put("k", &vec![0; MAX_VALUE + 1]), Err(ControlError::TooLarge(1, MAX_VALUE + 1)));
+        assert_eq!(
+            control.put("k", &vec![0; MAX_VALUE + 1]),
+            Err(ControlError::TooLarge(1, MAX_VALUE + 1))
+        );
         drop(theirs);
         assert!(control.is_closed());
         assert_eq!(control.send(&ToLauncher::Finalized), Err(ControlError::Gone));

@@ -79,16 +79,22 @@ impl Words {
             launcher: number("launcher")?,
             job: u64::from_str_radix(find("job")?, 16).map_err(|_| BadWords::Word("job"))?,
         };
-        let sane = words.rank < words.size && words.local_rank < words.local_size && words.local_size <= words.size;
+        let sane = words.rank < words.size
+            && words.local_rank < words.local_size
+            && words.local_size <= words.size;
         if sane { Ok(words) } else { Err(BadWords::Contradiction) }
     }
 }
 
 impl fmt::Display for Words {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Words { rank, size, local_rank, local_size, processors, control, board, launcher, job } = self;
+        let Words { rank, size, local_rank, local_size, processors, control, board, launcher, job } =
+            self;
         write!(f, "v1 rank={rank} size={size} local_rank={local_rank} local_size={local_size} ")?;
-        write!(f, "processors={processors} control={control} board={board} launcher={launcher} job={job:x}")
+        write!(
+            f,
+            "processors={processors} control={control} board={board} launcher={launcher} job={job:x}"
+        )
     }
 }
 

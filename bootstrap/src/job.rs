@@ -117,9 +117,11 @@ impl Job {
     pub fn from_environment() -> Result<Option<Job>, BootstrapError> {
         let Some(text) = std::env::var_os(VARIABLE) else {
             return match managers::one_of_several(|name| std::env::var(name).ok()) {
-                Some(task) => {
-                    Err(BootstrapError::OtherLauncher { manager: task.manager, number: task.number, of: task.of })
-                }
+                Some(task) => Err(BootstrapError::OtherLauncher {
+                    manager: task.manager,
+                    number: task.number,
+                    of: task.of,
+                }),
                 None => Ok(None),
             };
         };
@@ -136,12 +138,22 @@ impl Job {
 
     /// A job of one process, without a launcher.
     pub fn singleton() -> Result<Job, BootstrapError> {
-        let board = Board::private(random()?).map_err(|errno| BootstrapError::System("a page of memory", errno))?;
+        let board = Board::private(random()?)
+            .map_err(|errno| BootstrapError::System("a page of memory", errno))?;
         let pid = getpid().as_raw_nonzero().get() as u32;
         board.entry(0).claim(pid).expect("a new board has no owner");
         board.entry(0).reach(State::Running);
         let secret = Secret::random()?;
-        Ok(Job { rank: 0, size: 1, local_rank: 0, local_size: 1, processors: 1, board, control: None, secret })
+        Ok(Job {
+            rank: 0,
+            size: 1,
+            local_rank: 0,
+            local_size: 1,
+            processors: 1,
+            board,
+            control: None,
+            secret,
+        })
     }
 
     fn join(words: &Words, board: Board) -> Result<Option<Job>, BootstrapError> {
@@ -322,13 +334,18 @@ fn find_board(words: &Words) -> Result<Found, BootstrapError> {
                 drop(inherited::take(words.board));
                 return Ok(Found::Inherited(board));
             }
-            Err(version @ NotOurs::Version(_)) => return Err(BootstrapError::Board(version.to_string())),
+            Err(version @ NotOurs::Version(_)) => {
+                return Err(BootstrapError::Board(version.to_string()));
+            }
             _ => {}
         }
     }
     let path = format!("/proc/{}/fd/{}", words.launcher, words.board);
-    let opened =
-        rustix::fs::open(path, rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty());
+    let opened = rustix::fs::open(
+        path,
+        rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+    );
     let board = opened.ok().and_then(|fd| Board::attach(fd).ok());
     Ok(board.filter(|board| board.job() == words.job).map_or(Found::Nowhere, Found::Launchers))
 }
@@ -341,7 +358,8 @@ fn not_for_us(words: &Words, board: &Board) -> Result<Option<Descendant>, Bootst
         return Err(closed(words));
     }
     let Some(owner) = board.entry(words.local_rank).pid() else { return Ok(None) };
-    let alive = Pid::from_raw(owner as i32).is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH));
+    let alive =
+        Pid::from_raw(owner as i32).is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH));
     if alive && owner != getpid().as_raw_nonzero().get() as u32 {
         Ok(Some(Descendant))
     } else {
@@ -350,5 +368,10 @@ fn not_for_us(words: &Words, board: &Board) -> Result<Option<Descendant>, Bootst
 }
 
 fn closed(words: &Words) -> BootstrapError {
-    BootstrapError::Closed { rank: words.rank, size: words.size, control: words.control, board: words.board }
+    BootstrapError::Closed {
+        rank: words.rank,
+        size: words.size,
+        control: words.control,
+        board: words.board,
+    }
 }

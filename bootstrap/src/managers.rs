@@ -24,13 +24,29 @@ struct Manager {
 
 /// The most telling first: srun sets PMI variables too.
 const MANAGERS: &[Manager] = &[
-    Manager { name: "Open MPI's mpirun", number: "OMPI_COMM_WORLD_RANK", count: &["OMPI_COMM_WORLD_SIZE"] },
-    Manager { name: "MVAPICH's launcher", number: "MV2_COMM_WORLD_RANK", count: &["MV2_COMM_WORLD_SIZE"] },
-    Manager { name: "Slurm", number: "SLURM_PROCID", count: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"] },
+    Manager {
+        name: "Open MPI's mpirun",
+        number: "OMPI_COMM_WORLD_RANK",
+        count: &["OMPI_COMM_WORLD_SIZE"],
+    },
+    Manager {
+        name: "MVAPICH's launcher",
+        number: "MV2_COMM_WORLD_RANK",
+        count: &["MV2_COMM_WORLD_SIZE"],
+    },
+    Manager {
+        name: "Slurm",
+        number: "SLURM_PROCID",
+        count: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"],
+    },
     Manager { name: "Flux", number: "FLUX_TASK_RANK", count: &["FLUX_JOB_SIZE"] },
     Manager { name: "PALS", number: "PALS_RANKID", count: &["PALS_SIZE"] },
     Manager { name: "jsrun", number: "JSM_NAMESPACE_RANK", count: &["JSM_NAMESPACE_SIZE"] },
-    Manager { name: "a PMI launcher (MPICH's or Intel's mpiexec)", number: "PMI_RANK", count: &["PMI_SIZE"] },
+    Manager {
+        name: "a PMI launcher (MPICH's or Intel's mpiexec)",
+        number: "PMI_RANK",
+        count: &["PMI_SIZE"],
+    },
     Manager { name: "a PMIx launcher", number: "PMIX_RANK", count: &["PMIX_SIZE"] },
 ];
 
@@ -57,7 +73,9 @@ mod tests {
     use super::*;
 
     fn with(variables: &[(&str, &str)]) -> Option<Task> {
-        one_of_several(|name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).into()))
+        one_of_several(|name| {
+            variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).into())
+        })
     }
 
     #[test]
@@ -65,7 +83,12 @@ mod tests {
         let slurm = Task { manager: "Slurm", number: 1, of: Some(4) };
         assert_eq!(with(&[("SLURM_PROCID", "1"), ("SLURM_NTASKS", "4")]), Some(slurm.clone()));
         assert_eq!(
-            with(&[("SLURM_PROCID", "1"), ("SLURM_NTASKS", "4"), ("PMI_RANK", "1"), ("PMI_SIZE", "4")]),
+            with(&[
+                ("SLURM_PROCID", "1"),
+                ("SLURM_NTASKS", "4"),
+                ("PMI_RANK", "1"),
+                ("PMI_SIZE", "4")
+            ]),
             Some(slurm)
         );
         assert_eq!(with(&[("PMI_RANK", "0"), ("PMI_SIZE", "2")]).unwrap().number, 0);
@@ -73,7 +96,17 @@ mod tests {
         assert_eq!(with(&[]), None);
         assert_eq!(with(&[("SLURM_NTASKS", "4")]), None);
         assert_eq!(with(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "1")]), None);
-        assert_eq!(with(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4"), ("SLURM_STEP_NUM_TASKS", "1")]), None);
-        assert_eq!(with(&[("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "1"), ("PMIX_RANK", "0")]), None);
+        assert_eq!(
+            with(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4"), ("SLURM_STEP_NUM_TASKS", "1")]),
+            None
+        );
+        assert_eq!(
+            with(&[
+                ("OMPI_COMM_WORLD_RANK", "0"),
+                ("OMPI_COMM_WORLD_SIZE", "1"),
+                ("PMIX_RANK", "0")
+            ]),
+            None
+        );
     }
 }

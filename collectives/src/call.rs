@@ -119,7 +119,14 @@ impl Lists<'_> {
         if let Some(Edges { sources, destinations, cartesian }) = self.edges {
             check_length(recv.len(), sources.len())?;
             check_length(send.len(), destinations.len())?;
-            return Ok(Problem::Neighbor { kind, cartesian, sources, into: recv, destinations, out: send });
+            return Ok(Problem::Neighbor {
+                kind,
+                cartesian,
+                sources,
+                into: recv,
+                destinations,
+                out: send,
+            });
         }
         let size = key.blocks() as usize;
         match (kind, key.send, key.recv) {
@@ -158,11 +165,18 @@ impl<'a> Call<'a> {
             Operation::AllreduceOfBoth { .. } => ALLREDUCE_OF_BOTH,
             _ => operation.kind() as u8,
         };
-        let key = Key { kind, seat, remote, root, send: None, recv: None, commutative, shares: false };
+        let key =
+            Key { kind, seat, remote, root, send: None, recv: None, commutative, shares: false };
         if operation.root().is_some_and(|root| root >= key.blocks() && !key.is_root()) {
             return Err(bad_root(root, key.blocks()));
         }
-        let mut call = Call { key, lists: None, send: Area::EMPTY, recv: Area::EMPTY, types: TypeTable::default() };
+        let mut call = Call {
+            key,
+            lists: None,
+            send: Area::EMPTY,
+            recv: Area::EMPTY,
+            types: TypeTable::default(),
+        };
         call.bind(operation)?;
         Ok(call)
     }
@@ -206,7 +220,8 @@ impl<'a> Call<'a> {
             | Operation::Scan { vector, count }
             | Operation::Exscan { vector, count } => self.vector(&vector, count, count, true),
             Operation::ReduceScatterBlock { vector, count } => {
-                let whole = count.checked_mul(self.key.seat.size.into()).ok_or_else(|| too_many(count))?;
+                let whole =
+                    count.checked_mul(self.key.seat.size.into()).ok_or_else(|| too_many(count))?;
                 self.vector(&vector, whole, count, true)
             }
             _ => self.bind_lists(operation),
@@ -215,7 +230,13 @@ impl<'a> Call<'a> {
 
     fn bind_lists(&mut self, operation: &Operation<'a>) -> Result<()> {
         let (is_root, seat) = (self.key.is_root(), self.key.seat);
-        let mut lists = Lists { kind: operation.kind(), send: Vec::new(), recv: Vec::new(), counts: &[], edges: None };
+        let mut lists = Lists {
+            kind: operation.kind(),
+            send: Vec::new(),
+            recv: Vec::new(),
+            counts: &[],
+            edges: None,
+        };
         let me = seat.rank as usize;
         match *operation {
             Operation::Gatherv { send, recv, .. } => {
@@ -276,16 +297,23 @@ impl<'a> Call<'a> {
             _ => return Err(Error::new(Class::Intern, "an operation without a plan")),
         };
         let (ins, outs) = (edges.sources.len(), edges.destinations.len());
-        let same = matches!(lists.kind, CollectiveKind::NeighborAllgather | CollectiveKind::NeighborAllgatherv);
+        let same = matches!(
+            lists.kind,
+            CollectiveKind::NeighborAllgather | CollectiveKind::NeighborAllgatherv
+        );
         lists.edges = Some(edges);
         lists.send = match (send, self.key.send) {
             (Some(send), _) => self.blocks(Space::Send, &send)?,
             (None, Some(run)) if same => vec![run; outs],
-            (None, run) => run.filter(|_| outs > 0).map(|run| run.split(outs as u32)).unwrap_or_default(),
+            (None, run) => {
+                run.filter(|_| outs > 0).map(|run| run.split(outs as u32)).unwrap_or_default()
+            }
         };
         lists.recv = match (recv, self.key.recv) {
             (Some(recv), _) => self.blocks(Space::Recv, &recv)?,
-            (None, run) => run.filter(|_| ins > 0).map(|run| run.split(ins as u32)).unwrap_or_default(),
+            (None, run) => {
+                run.filter(|_| ins > 0).map(|run| run.split(ins as u32)).unwrap_or_default()
+            }
         };
         Ok(())
     }
@@ -320,11 +348,16 @@ impl<'a> Call<'a> {
         self.recv = output.unwrap_or(Area::EMPTY);
         self.types.send = Some(vector.ty.clone());
         vector.op.check(vector.ty)?;
-        let missing = if vector.send.is_none() { output.is_none() } else { has_output && output.is_none() };
+        let missing =
+            if vector.send.is_none() { output.is_none() } else { has_output && output.is_none() };
         if missing {
             return Err(Error::new(Class::Buffer, "the receive buffer is missing"));
         }
-        if part > 0 && vector.send.is_some() && output.is_some() && self.send.address() == self.recv.address() {
+        if part > 0
+            && vector.send.is_some()
+            && output.is_some()
+            && self.send.address() == self.recv.address()
+        {
             return Err(Error::new(
                 Class::Buffer,
                 "send and receive buffer are the same; pass MPI_IN_PLACE as the send buffer to reduce in place",
@@ -335,7 +368,11 @@ impl<'a> Call<'a> {
 
     fn blocks(&mut self, space: Space, blocks: &Blocks) -> Result<Vec<Run>> {
         check_length(blocks.displs.len(), blocks.counts.len())?;
-        let (one, ty) = if space == Space::Send { (&mut self.types.send, SEND) } else { (&mut self.types.recv, RECV) };
+        let (one, ty) = if space == Space::Send {
+            (&mut self.types.send, SEND)
+        } else {
+            (&mut self.types.recv, RECV)
+        };
         let area = if space == Space::Send { &mut self.send } else { &mut self.recv };
         *area = blocks.area;
         let pairs = blocks.counts.iter().zip(blocks.displs);
@@ -344,7 +381,9 @@ impl<'a> Call<'a> {
                 *one = Some(datatype.clone());
                 let extent = datatype.extent().1;
                 pairs
-                    .map(|(&count, &displ)| Ok(Run { disp: displ * extent, ..run(space, ty, count, 1, datatype)? }))
+                    .map(|(&count, &displ)| {
+                        Ok(Run { disp: displ * extent, ..run(space, ty, count, 1, datatype)? })
+                    })
                     .collect()
             }
             Types::Each(datatypes) => {
@@ -422,6 +461,8 @@ fn wrong_length(length: usize, wanted: usize) -> Error {
 
 #[cold]
 fn unequal(own: u64, room: u64) -> Error {
-    let sentence = format!("this rank's own contribution has {own} bytes, but its block in the result has {room}");
+    let sentence = format!(
+        "this rank's own contribution has {own} bytes, but its block in the result has {room}"
+    );
     Error::new(Class::Truncate, sentence)
 }

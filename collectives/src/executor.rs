@@ -137,7 +137,12 @@ impl Active {
 
     /// Starts a collective, the `sequence`th on its communicator, and does what
     /// can be done at once. MPI_ERR_NO_MEM when there is no scratch memory.
-    pub fn start<T: Transport>(&mut self, engine: &mut Engine<T>, plan: Plan, sequence: i32) -> Result<CollectiveId> {
+    pub fn start<T: Transport>(
+        &mut self,
+        engine: &mut Engine<T>,
+        plan: Plan,
+        sequence: i32,
+    ) -> Result<CollectiveId> {
         let scratch = match plan.schedule().temp() {
             0 => None,
             bytes => Some(self.pool.take(bytes).ok_or_else(|| no_memory(bytes))?),
@@ -253,7 +258,11 @@ impl Active {
             return true;
         }
         live.iter().fold(false, |is_called, &slot| {
-            slots[slot as usize].running.as_mut().is_some_and(|running| running.look_for_strays(engine)) | is_called
+            slots[slot as usize]
+                .running
+                .as_mut()
+                .is_some_and(|running| running.look_for_strays(engine))
+                | is_called
         })
     }
 
@@ -268,7 +277,8 @@ impl Active {
     #[cold]
     fn give_up_on_lost<T: Transport>(&self, engine: &mut Engine<T>) {
         let lost = engine.lost().to_vec();
-        let running = || self.live.iter().filter_map(|&slot| self.slots[slot as usize].running.as_ref());
+        let running =
+            || self.live.iter().filter_map(|&slot| self.slots[slot as usize].running.as_ref());
         engine.fail_receives(|context, source| {
             let plan = &running().find(|running| running.plan.context() == context)?.plan;
             let peer = plan.peer(Member::from_wire(source?))?;
@@ -318,7 +328,13 @@ impl Active {
 
 impl Running {
     #[inline]
-    fn new(plan: Plan, sequence: i32, place: Place, open: Vec<RequestId>, scratch: Option<Scratch>) -> Running {
+    fn new(
+        plan: Plan,
+        sequence: i32,
+        place: Place,
+        open: Vec<RequestId>,
+        scratch: Option<Scratch>,
+    ) -> Running {
         let (state, detached) = (State::Messages, false);
         Running { plan, sequence, state, place, next_message: 0, open, scratch, detached }
     }
@@ -352,7 +368,10 @@ impl Running {
                     if !self.open.is_empty() {
                         return Step::Blocked;
                     }
-                    let State::Failing(fault) = std::mem::replace(&mut self.state, State::Away) else { continue };
+                    let State::Failing(fault) = std::mem::replace(&mut self.state, State::Away)
+                    else {
+                        continue;
+                    };
                     self.state = State::Over(Err(fault));
                 }
                 State::Over(_) => return Step::Over,
@@ -429,7 +448,8 @@ impl Running {
             return message.peer.or_else(|| self.plan.peer(Member::from_wire(message.source?)));
         }
         let arena = self.plan.arena()?;
-        let is_missing = |member: &Member| arena.call_of(self.place.meeting, member.rank()).is_none();
+        let is_missing =
+            |member: &Member| arena.call_of(self.place.meeting, member.rank()).is_none();
         let mut others = self.plan.others().filter(is_missing);
         let heard = match self.plan.schedule().rounds().get(self.place.round)?.meet {
             Meet::Hear(from) => others.find(|member| member.rank() == from),
@@ -440,7 +460,12 @@ impl Running {
 
     /// True when the meeting has come to what it waits for.
     fn has_been_called(&self) -> bool {
-        let round = self.plan.schedule().rounds().get(self.place.round).filter(|round| round.meet != Meet::Nobody);
+        let round = self
+            .plan
+            .schedule()
+            .rounds()
+            .get(self.place.round)
+            .filter(|round| round.meet != Meet::Nobody);
         let is_called = |meet| self.place.is_called(&self.plan, meet);
         matches!(self.state, State::Messages) && round.is_some_and(|round| is_called(round.meet))
     }
@@ -454,7 +479,8 @@ impl Running {
             tag: Some(self.sequence),
             collective: Some(self.plan.collective()),
         };
-        let has_come = self.plan.arena().is_some() && self.open.is_empty() && engine.probe(&stray).is_some();
+        let has_come =
+            self.plan.arena().is_some() && self.open.is_empty() && engine.probe(&stray).is_some();
         if has_come {
             self.open.push(engine.receive(stray, Buffer::EMPTY));
         }
@@ -466,8 +492,10 @@ impl Running {
     fn dissent(&self, source: u32) -> Box<Fault> {
         let (sequence, context) = (self.sequence, self.plan.context());
         let said = |call: u64| CollectiveCall { kind: (call >> KIND_AT) as u8, root: call as u32 };
-        let (mine, theirs) =
-            (call(&self.plan), self.plan.arena().and_then(|arena| arena.call_of(self.place.meeting, source)));
+        let (mine, theirs) = (
+            call(&self.plan),
+            self.plan.arena().and_then(|arena| arena.call_of(self.place.meeting, source)),
+        );
         let (ours, room) = (said(mine), mine >> BYTES_AT);
         let (theirs, sent) = theirs.map_or((ours, 0), |call| (said(call), call >> BYTES_AT));
         Box::new(if theirs != ours {
@@ -475,11 +503,21 @@ impl Running {
         } else if sent == 0 {
             Fault::Empty { call: ours, source, sequence, context, room }
         } else {
-            Fault::Truncated { source, tag: sequence, context, sent: sent.max(room), room: sent.min(room) }
+            Fault::Truncated {
+                source,
+                tag: sequence,
+                context,
+                sent: sent.max(room),
+                room: sent.min(room),
+            }
         })
     }
 
-    fn post<T: Transport>(&mut self, engine: &mut Engine<T>, message: &Message) -> std::result::Result<(), Box<Fault>> {
+    fn post<T: Transport>(
+        &mut self,
+        engine: &mut Engine<T>,
+        message: &Message,
+    ) -> std::result::Result<(), Box<Fault>> {
         let Some(peer) = self.plan.peer(message.with) else {
             debug_assert!(false, "a schedule names a rank that the group does not have");
             return Ok(());
@@ -512,7 +550,7 @@ impl Running {
         match engine.send_now(Mode::Standard, to, &envelope, &buffer) {
             Ok(Some(_)) => {}
             Ok(None) => self.open.push(engine.send(Mode::Standard, to, envelope, buffer)),
-            Err(lost) => return Err(Box::new(Fault::Lost(lost))),
+            Err(lost) => return Err(Box::new(Fault::PeerFailed(lost))),
         }
         Ok(())
     }
@@ -520,11 +558,20 @@ impl Running {
     #[inline]
     fn envelope(&self, to: Member, collective: Collective) -> Envelope {
         let source = self.plan.source_for(to);
-        Envelope { context: self.plan.context(), source, tag: self.sequence, collective: Some(collective) }
+        Envelope {
+            context: self.plan.context(),
+            source,
+            tag: self.sequence,
+            collective: Some(collective),
+        }
     }
 
     /// Takes the messages that have ended off the list; the first fault of them.
-    fn reap<T: Transport>(&mut self, engine: &mut Engine<T>, moved: &mut bool) -> Option<Box<Fault>> {
+    fn reap<T: Transport>(
+        &mut self,
+        engine: &mut Engine<T>,
+        moved: &mut bool,
+    ) -> Option<Box<Fault>> {
         let mut first = None;
         self.open.retain(|&request| {
             if !engine.is_complete(request) {
@@ -552,7 +599,11 @@ impl Running {
     /// some have got theirs: nobody receives what they get now.
     fn give_up<T: Transport>(&self, engine: &mut Engine<T>) {
         let schedule = self.plan.schedule();
-        let first = self.place.round.checked_sub(1).map_or(0, |before| schedule.rounds()[before].messages as usize);
+        let first = self
+            .place
+            .round
+            .checked_sub(1)
+            .map_or(0, |before| schedule.rounds()[before].messages as usize);
         let sends = schedule.messages()[first..].iter().filter(|message| message.way == Way::Send);
         // In a meeting that was closed everyone has found out.
         let meets = self.plan.arena().is_some_and(|arena| !arena.is_closed(self.place.meeting));
@@ -570,7 +621,10 @@ impl Running {
 
     /// Runs local steps; `Some` where a user's function is in the way.
     fn work(&mut self, id: CollectiveId, may_call: bool) -> Option<Step> {
-        let (end, scratch) = (self.plan.schedule().rounds()[self.place.round].locals as usize, self.scratch.as_ref());
+        let (end, scratch) = (
+            self.plan.schedule().rounds()[self.place.round].locals as usize,
+            self.scratch.as_ref(),
+        );
         let (left, inout) = self.place.work(&self.plan, end, scratch)?;
         if !may_call {
             // It is come to once more.
@@ -627,7 +681,10 @@ impl UserCall {
 
 #[cold]
 fn no_memory(bytes: u64) -> Error {
-    Error::new(Class::NoMem, format!("no {bytes} bytes of scratch memory for a collective operation"))
+    Error::new(
+        Class::NoMem,
+        format!("no {bytes} bytes of scratch memory for a collective operation"),
+    )
 }
 
 /// Schedules are shared between threads.

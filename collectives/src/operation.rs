@@ -73,7 +73,10 @@ pub struct Edges<'a> {
 
 /// A collective call.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "the fields are the standard's arguments; the exceptions are said at the variants")]
+#[allow(
+    missing_docs,
+    reason = "the fields are the standard's arguments; the exceptions are said at the variants"
+)]
 pub enum Operation<'a> {
     Barrier,
     /// The root is another one of this group and this process has no part in it
@@ -198,7 +201,9 @@ impl Operation<'_> {
             Operation::Allgather { .. } => Kind::Allgather,
             Operation::Allgatherv { .. } => Kind::Allgatherv,
             Operation::Alltoall { .. } => Kind::Alltoall,
-            Operation::Alltoallv { recv: Blocks { types: Types::Each(_), .. }, .. } => Kind::Alltoallw,
+            Operation::Alltoallv { recv: Blocks { types: Types::Each(_), .. }, .. } => {
+                Kind::Alltoallw
+            }
             Operation::Alltoallv { .. } => Kind::Alltoallv,
             Operation::Reduce { .. } => Kind::Reduce,
             Operation::Allreduce { .. } | Operation::AllreduceOfBoth { .. } => Kind::Allreduce,
@@ -210,7 +215,9 @@ impl Operation<'_> {
             Operation::NeighborAllgather { .. } => Kind::NeighborAllgather,
             Operation::NeighborAllgatherv { .. } => Kind::NeighborAllgatherv,
             Operation::NeighborAlltoall { .. } => Kind::NeighborAlltoall,
-            Operation::NeighborAlltoallv { recv: Blocks { types: Types::Each(_), .. }, .. } => Kind::NeighborAlltoallw,
+            Operation::NeighborAlltoallv { recv: Blocks { types: Types::Each(_), .. }, .. } => {
+                Kind::NeighborAlltoallw
+            }
             Operation::NeighborAlltoallv { .. } => Kind::NeighborAlltoallv,
         }
     }

@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use fabric::{Arena, Collective, CollectiveKind, Peer};
+use fabric::{CollSegment, Collective, CollectiveKind, Peer};
 use hashbrown::HashMap;
 use objects::{Area, Class, Comm, Datatype, Error, Group, Op, Result};
 use rustc_hash::FxBuildHasher;
@@ -64,7 +64,7 @@ struct Bound {
     types: TypeTable,
     reduction: Option<Reduction>,
     /// Where the schedule meets.
-    arena: Option<Arc<dyn Arena>>,
+    arena: Option<Arc<dyn CollSegment>>,
     group: Group,
     remote: Option<Group>,
     rank: u32,
@@ -121,14 +121,21 @@ impl Planner {
 
     /// As [`Planner::plan`], for who needs the plan only now.
     #[inline]
-    pub fn with_plan<R>(&mut self, operation: &Operation, comm: &Comm, then: impl FnOnce(&Plan) -> R) -> Result<R> {
+    pub fn with_plan<R>(
+        &mut self,
+        operation: &Operation,
+        comm: &Comm,
+        then: impl FnOnce(&Plan) -> R,
+    ) -> Result<R> {
         let Some((glance, send, recv)) = Glance::of(operation, comm) else {
             return self.plan_anew(operation, comm).map(|plan| then(&plan));
         };
         let (counts, row) = (operation.counts(), glance.row());
         let is_it = |known: &Known| {
             // One by one: comparing no bytes at no address takes some C libraries 150 ns.
-            glance.is(&known.glance) && known.counts.iter().eq(counts) && !Call::is_aliased(operation, send, recv)
+            glance.is(&known.glance)
+                && known.counts.iter().eq(counts)
+                && !Call::is_aliased(operation, send, recv)
         };
         if let Some(known) = self.calls[row].iter_mut().flatten().find(|known| is_it(known)) {
             (known.plan.send, known.plan.recv) = (send, recv);
@@ -142,8 +149,9 @@ impl Planner {
 
     /// Forgets the calls on a communicator that is freed, and with them its arena.
     pub fn forget(&mut self, comm: &Comm) {
-        let is_on_it =
-            |call: &&mut Option<Known>| call.as_ref().is_some_and(|known| known.glance.context == comm.context());
+        let is_on_it = |call: &&mut Option<Known>| {
+            call.as_ref().is_some_and(|known| known.glance.context == comm.context())
+        };
         self.calls.as_flattened_mut().iter_mut().filter(is_on_it).for_each(|call| *call = None);
     }
 
@@ -163,12 +171,16 @@ impl Planner {
             Some(lists) => Arc::new(self.write_for(&lists.problem(&call.key)?, &call.key)),
         };
         // Everyone names the root by its rank in its own group.
-        let root = operation.root().map_or(u32::MAX, |root| if root == ROOT_HERE { comm.rank() } else { root });
+        let root = operation
+            .root()
+            .map_or(u32::MAX, |root| if root == ROOT_HERE { comm.rank() } else { root });
         let bound = Arc::new(Bound {
             arena: arena.filter(|_| schedule.meets()).cloned(),
             schedule,
             types: call.types,
-            reduction: operation.vector().map(|vector| Reduction { op: vector.op.clone(), handle: vector.handle }),
+            reduction: operation
+                .vector()
+                .map(|vector| Reduction { op: vector.op.clone(), handle: vector.handle }),
             group: comm.group().clone(),
             remote: comm.remote().cloned(),
             rank: comm.rank(),
@@ -222,10 +234,10 @@ impl Planner {
 /// What intercommunicators do not have: MPI_IN_PLACE, scans, neighbours.
 fn check_between(operation: &Operation) -> Result<()> {
     let own_is_missing = match operation {
-        Operation::Gather { root, send: None, .. } | Operation::Gatherv { root, send: None, .. } => *root != ROOT_HERE,
-        Operation::Scatter { root, recv: None, .. } | Operation::Scatterv { root, recv: None, .. } => {
-            *root != ROOT_HERE
-        }
+        Operation::Gather { root, send: None, .. }
+        | Operation::Gatherv { root, send: None, .. } => *root != ROOT_HERE,
+        Operation::Scatter { root, recv: None, .. }
+        | Operation::Scatterv { root, recv: None, .. } => *root != ROOT_HERE,
         Operation::Allgather { send: None, .. } | Operation::Allgatherv { send: None, .. } => true,
         Operation::Alltoall { send: None, .. } | Operation::Alltoallv { send: None, .. } => true,
         Operation::Reduce { root, vector, .. } => *root != ROOT_HERE && vector.send.is_none(),
@@ -238,7 +250,10 @@ fn check_between(operation: &Operation) -> Result<()> {
         | Operation::NeighborAllgatherv { .. }
         | Operation::NeighborAlltoall { .. }
         | Operation::NeighborAlltoallv { .. } => {
-            return Err(Error::new(Class::Comm, "this operation is not defined on intercommunicators"));
+            return Err(Error::new(
+                Class::Comm,
+                "this operation is not defined on intercommunicators",
+            ));
         }
         _ => false,
     };
@@ -255,7 +270,8 @@ impl Glance {
         let root = if comm.is_inter() { ROOT_HERE } else { comm.rank() };
         let is_root = operation.root().is_none_or(|is| is == root);
         let data = |send: Option<&Data>, recv: Option<&Data>| {
-            let numbers = |data: Option<&Data>| data.map_or((0, 0), |data| (data.count, data.ty.identity()));
+            let numbers =
+                |data: Option<&Data>| data.map_or((0, 0), |data| (data.count, data.ty.identity()));
             let (sent, received) = (numbers(send), numbers(recv));
             let area = |data: Option<&Data>| data.map_or(Area::EMPTY, |data| data.area);
             let glance = Glance {
@@ -286,9 +302,15 @@ impl Glance {
         Some(match operation {
             Operation::Barrier => data(None, None),
             Operation::Bcast { data: recv, .. } => data(None, Some(recv)),
-            Operation::Gather { send, recv, .. } => data(send.as_ref(), recv.as_ref().filter(|_| is_root)),
-            Operation::Scatter { send, recv, .. } => data(send.as_ref().filter(|_| is_root), recv.as_ref()),
-            Operation::Allgather { send, recv } | Operation::Alltoall { send, recv } => data(send.as_ref(), Some(recv)),
+            Operation::Gather { send, recv, .. } => {
+                data(send.as_ref(), recv.as_ref().filter(|_| is_root))
+            }
+            Operation::Scatter { send, recv, .. } => {
+                data(send.as_ref().filter(|_| is_root), recv.as_ref())
+            }
+            Operation::Allgather { send, recv } | Operation::Alltoall { send, recv } => {
+                data(send.as_ref(), Some(recv))
+            }
             Operation::Reduce { vector: of, count, .. }
             | Operation::Allreduce { vector: of, count }
             | Operation::ReduceScatterBlock { vector: of, count }
@@ -303,7 +325,9 @@ impl Glance {
     #[inline(always)]
     fn what(operation: &Operation, comm: &Comm, has_send: bool, has_recv: bool) -> u64 {
         let bits = u64::from(has_send) | u64::from(has_recv) << 1 | u64::from(comm.is_inter()) << 2;
-        u64::from(operation.root().unwrap_or(u32::MAX)) << 32 | (operation.kind() as u64) << 8 | bits
+        u64::from(operation.root().unwrap_or(u32::MAX)) << 32
+            | (operation.kind() as u64) << 8
+            | bits
     }
 
     #[inline(always)]
@@ -383,14 +407,15 @@ impl Plan {
 
     /// Where it meets, if it does.
     #[inline]
-    pub(crate) fn arena(&self) -> Option<&dyn Arena> {
+    pub(crate) fn arena(&self) -> Option<&dyn CollSegment> {
         self.bound.arena.as_deref()
     }
 
     /// True when it waits for nothing but its meeting: no messages, no function of the user's.
     #[inline]
     pub fn only_meets(&self) -> bool {
-        self.arena().is_some() && !matches!(&self.bound.reduction, Some(Reduction { op: Op::User(_), .. }))
+        self.arena().is_some()
+            && !matches!(&self.bound.reduction, Some(Reduction { op: Op::User(_), .. }))
     }
 
     /// The type of a span; `None` for packed bytes.
@@ -417,7 +442,10 @@ mod tests {
     #[test]
     fn any_two_calls_that_alternate_are_both_kept() {
         let comm = Comm::new("", 1, 0, Group::world(4));
-        let bcast = |count| Operation::Bcast { data: Data { area: Area::EMPTY, count, ty: Datatype::byte() }, root: 0 };
+        let bcast = |count| Operation::Bcast {
+            data: Data { area: Area::EMPTY, count, ty: Datatype::byte() },
+            root: 0,
+        };
         let kept = |planner: &Planner| {
             let known = planner.calls.as_flattened().iter().flatten();
             known.map(|known| Arc::as_ptr(&known.plan.bound)).collect::<Vec<_>>()

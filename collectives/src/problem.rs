@@ -10,7 +10,10 @@ use crate::shape::Run;
 
 /// See the module. The spaces of the runs say which user buffer they lie in.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "the fields are the standard's arguments; the exceptions are said at the variants")]
+#[allow(
+    missing_docs,
+    reason = "the fields are the standard's arguments; the exceptions are said at the variants"
+)]
 pub enum Problem<'a> {
     Barrier,
     Bcast {
@@ -121,9 +124,9 @@ impl Problem<'_> {
             Problem::Allreduce { .. } => CollectiveKind::Allreduce,
             Problem::Scan { .. } => CollectiveKind::Scan,
             Problem::Exscan { .. } => CollectiveKind::Exscan,
-            Problem::Alltoall { kind, .. } | Problem::ReduceScatter { kind, .. } | Problem::Neighbor { kind, .. } => {
-                *kind
-            }
+            Problem::Alltoall { kind, .. }
+            | Problem::ReduceScatter { kind, .. }
+            | Problem::Neighbor { kind, .. } => *kind,
         }
     }
 
@@ -153,7 +156,9 @@ impl Problem<'_> {
             | Problem::Reduce { .. }
             | Problem::Allreduce { .. }
             | Problem::Alltoall { kind: CollectiveKind::Alltoall, .. }
-            | Problem::ReduceScatter { kind: CollectiveKind::ReduceScatterBlock, .. } => self.bytes(size) == 0,
+            | Problem::ReduceScatter { kind: CollectiveKind::ReduceScatterBlock, .. } => {
+                self.bytes(size) == 0
+            }
             Problem::Scan { input, .. } | Problem::Exscan { input, .. } => input.bytes() == 0,
             _ => false,
         }
@@ -165,16 +170,20 @@ impl Problem<'_> {
     /// everywhere.
     pub fn bytes(&self, size: u32) -> u64 {
         match self {
-            Problem::Gather { own, all, .. } | Problem::Scatter { own, all, .. } => {
-                own.as_ref().map(Run::bytes).or(all.map(|all| all.bytes() / u64::from(size))).unwrap_or(0)
-            }
+            Problem::Gather { own, all, .. } | Problem::Scatter { own, all, .. } => own
+                .as_ref()
+                .map(Run::bytes)
+                .or(all.map(|all| all.bytes() / u64::from(size)))
+                .unwrap_or(0),
             Problem::Bcast { data, .. } => data.bytes(),
             Problem::Allgather { all, .. } => all.bytes(),
             Problem::Allgatherv { all, .. } => all.iter().map(Run::bytes).sum(),
-            Problem::Reduce { input, .. } | Problem::Allreduce { input, .. } | Problem::ReduceScatter { input, .. } => {
-                input.bytes()
+            Problem::Reduce { input, .. }
+            | Problem::Allreduce { input, .. }
+            | Problem::ReduceScatter { input, .. } => input.bytes(),
+            Problem::Alltoall { kind: CollectiveKind::Alltoall, to, .. } => {
+                to.first().map_or(0, Run::bytes)
             }
-            Problem::Alltoall { kind: CollectiveKind::Alltoall, to, .. } => to.first().map_or(0, Run::bytes),
             _ => 0,
         }
     }

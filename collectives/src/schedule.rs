@@ -14,7 +14,7 @@
 //!   [`Schedule::window`] messages of a round are under way;
 //! - messages without bytes are left out at both ends, but for signals.
 //!
-//! Where the ranks share an arena (see [`fabric::arena`]), a round may have a [`Meet`] in place of
+//! Where the ranks share an arena (see [`fabric::coll_segment`]), a round may have a [`Meet`] in place of
 //! messages, and spans may lie in the seats.
 
 use crate::shape::{Run, Shape, Ty};
@@ -29,7 +29,7 @@ pub enum Space {
     /// Scratch memory of the call, [`Schedule::temp`] bytes.
     Temp,
     /// The seats of the meeting in the arena.
-    Arena,
+    CollSegment,
 }
 
 /// A place in one of the call's buffers.

@@ -8,8 +8,8 @@
 use fabric::CollectiveKind;
 
 use crate::algorithms::{
-    Seat, allgather, allreduce, alltoall, arena, barrier, bcast, flat, gather, inter, neighbor, reduce, reduce_scatter,
-    scan, scatter,
+    Seat, allgather, allreduce, alltoall, arena, barrier, bcast, flat, gather, inter, neighbor,
+    reduce, reduce_scatter, scan, scatter,
 };
 use crate::problem::Problem;
 use crate::schedule::{Builder, Schedule};
@@ -39,7 +39,7 @@ pub enum Algorithm {
     /// Reduce in rank order at one rank, then hand out.
     Ordered,
     /// In the arena that all ranks share.
-    Arena,
+    CollSegment,
     /// In one that is flat.
     Flat,
 }
@@ -134,7 +134,8 @@ impl Selection {
         let from = short.map_or(0, |short| short.saturating_add(1));
         let mut rules = Vec::new();
         if t.arenas && t.crowded_short.is_none() && t.flat_short.is_some() {
-            let anyway = [Of::Barrier, Of::Bcast, Of::Gather, Of::Scatter, Of::Allgather, Of::Alltoall];
+            let anyway =
+                [Of::Barrier, Of::Bcast, Of::Gather, Of::Scatter, Of::Allgather, Of::Alltoall];
             let reductions = [Of::Reduce, Of::Allreduce, Of::ReduceScatter, Of::ReduceScatterBlock];
             let flat = anyway.into_iter().chain(reductions.into_iter().filter(|_| !t.reproducible));
             rules.extend(flat.map(|kind| rule(kind, 0, 0, Flat)));
@@ -142,7 +143,7 @@ impl Selection {
         rules.extend([
             rule(Of::Bcast, t.bcast_long.max(from), 4, ScatterRing),
             rule(Of::Bcast, from, 0, Binomial),
-            rule(Of::Bcast, 0, 0, Arena),
+            rule(Of::Bcast, 0, 0, CollSegment),
             rule(Of::Bcast, 0, 0, Linear),
             rule(Of::Gather, t.gather_long, 0, Linear),
             rule(Of::Gather, 0, 0, Binomial),
@@ -163,7 +164,7 @@ impl Selection {
                 rule(Of::Allreduce, t.allreduce_long.max(from), 3, Ring),
                 rule(Of::Allreduce, t.allreduce_long.max(from), 2, Halving),
                 rule(Of::Allreduce, from, 0, RecursiveDoubling),
-                rule(Of::Allreduce, 0, 0, Arena),
+                rule(Of::Allreduce, 0, 0, CollSegment),
                 rule(Of::Allreduce, 0, 0, Linear),
                 rule(Of::ReduceScatter, t.reduce_scatter_long, 0, Pairwise),
                 rule(Of::ReduceScatter, 0, 0, Halving),
@@ -173,16 +174,16 @@ impl Selection {
         }
         rules.extend([
             rule(Of::Reduce, from, 0, Binomial),
-            rule(Of::Reduce, 0, 0, Arena),
+            rule(Of::Reduce, 0, 0, CollSegment),
             rule(Of::Reduce, 0, 0, Linear),
             rule(Of::Allreduce, 0, 0, Ordered),
             rule(Of::ReduceScatter, 0, 0, Ordered),
             rule(Of::ReduceScatterBlock, 0, 0, Ordered),
         ]);
         if short.is_some() {
-            rules.extend([rule(Of::Barrier, 0, 0, Arena), rule(Of::Barrier, 0, 0, Linear)]);
+            rules.extend([rule(Of::Barrier, 0, 0, CollSegment), rule(Of::Barrier, 0, 0, Linear)]);
         }
-        rules.retain(|rule| t.arenas && short.is_some() || rule.algorithm != Arena);
+        rules.retain(|rule| t.arenas && short.is_some() || rule.algorithm != CollSegment);
         let flat_short = t.flat_short.unwrap_or(0);
         Selection { rules, flat_short, window: t.window.max(2), reproducible: t.reproducible }
     }
@@ -205,12 +206,18 @@ impl Selection {
     /// The algorithm for a problem. `shares`: the ranks share an arena.
     pub fn choose(&self, problem: &Problem, seat: Seat, shares: bool) -> Algorithm {
         let (kind, bytes) = (problem.kind(), problem.bytes(seat.size));
-        let is_short = |algorithm| algorithm != Algorithm::Flat || flat::seated(problem, seat.size) <= self.flat_short;
+        let is_short = |algorithm| {
+            algorithm != Algorithm::Flat || flat::seated(problem, seat.size) <= self.flat_short
+        };
         let can = |algorithm: Algorithm| {
             algorithm.can(problem, seat) && (shares || !algorithm.meets()) && is_short(algorithm)
         };
-        let fits =
-            |rule: &&Rule| rule.kind == kind && bytes >= rule.bytes && seat.size >= rule.ranks && can(rule.algorithm);
+        let fits = |rule: &&Rule| {
+            rule.kind == kind
+                && bytes >= rule.bytes
+                && seat.size >= rule.ranks
+                && can(rule.algorithm)
+        };
         self.rules.iter().find(fits).map_or(Algorithm::Only, |rule| rule.algorithm)
     }
 
@@ -243,7 +250,7 @@ impl Selection {
     fn write(&self, b: &mut Builder, problem: &Problem, seat: Seat, algorithm: Algorithm) {
         match *problem {
             _ if algorithm == Algorithm::Flat => flat::write(b, problem, seat),
-            Problem::Barrier if algorithm == Algorithm::Arena => arena::barrier(b),
+            Problem::Barrier if algorithm == Algorithm::CollSegment => arena::barrier(b),
             Problem::Barrier if algorithm == Algorithm::Linear => barrier::linear(b, seat),
             Problem::Barrier => barrier::dissemination(b, seat),
             Problem::Bcast { root, data } => write_bcast(b, algorithm, seat, root, data),
@@ -279,12 +286,20 @@ impl Selection {
     }
 
     /// The operations in which all ranks do the same, and the reductions.
-    fn write_symmetric(&self, b: &mut Builder, problem: &Problem, algorithm: Algorithm, seat: Seat) {
+    fn write_symmetric(
+        &self,
+        b: &mut Builder,
+        problem: &Problem,
+        algorithm: Algorithm,
+        seat: Seat,
+    ) {
         match *problem {
             Problem::Allgather { own, all } => {
                 let own = own.unwrap_or_else(|| all.split(seat.size)[seat.rank as usize]);
                 match algorithm {
-                    Algorithm::RecursiveDoubling => allgather::recursive_doubling(b, seat, own, all),
+                    Algorithm::RecursiveDoubling => {
+                        allgather::recursive_doubling(b, seat, own, all)
+                    }
                     Algorithm::Bruck => allgather::bruck(b, seat, own, &all.split(seat.size)),
                     _ => allgather::ring(b, seat, own, &all.split(seat.size)),
                 }
@@ -308,22 +323,32 @@ impl Selection {
         }
     }
 
-    fn write_reduction(&self, b: &mut Builder, problem: &Problem, algorithm: Algorithm, seat: Seat) {
+    fn write_reduction(
+        &self,
+        b: &mut Builder,
+        problem: &Problem,
+        algorithm: Algorithm,
+        seat: Seat,
+    ) {
         match *problem {
             Problem::Reduce { root, input, output, commutative } => {
                 let commutative = commutative && !self.reproducible;
                 match algorithm {
-                    Algorithm::Halving => reduce::halving(b, seat, root, input, output, commutative),
+                    Algorithm::Halving => {
+                        reduce::halving(b, seat, root, input, output, commutative)
+                    }
                     Algorithm::Linear => reduce::linear(b, seat, root, input, output),
-                    Algorithm::Arena => arena::reduce(b, seat, Some(root), input, output),
+                    Algorithm::CollSegment => arena::reduce(b, seat, Some(root), input, output),
                     _ => reduce::binomial(b, seat, root, input, output, commutative),
                 }
             }
             Problem::Allreduce { input, output, commutative } => match algorithm {
-                Algorithm::Arena => arena::reduce(b, seat, None, input, Some(output)),
+                Algorithm::CollSegment => arena::reduce(b, seat, None, input, Some(output)),
                 Algorithm::Ring => allreduce::ring(b, seat, input, output),
                 Algorithm::Halving => allreduce::halving(b, seat, input, output, commutative),
-                Algorithm::RecursiveDoubling => allreduce::recursive_doubling(b, seat, input, output, commutative),
+                Algorithm::RecursiveDoubling => {
+                    allreduce::recursive_doubling(b, seat, input, output, commutative)
+                }
                 Algorithm::Linear => {
                     reduce::linear(b, seat, 0, input, (seat.rank == 0).then_some(output));
                     b.round();
@@ -352,7 +377,7 @@ fn write_bcast(b: &mut Builder, algorithm: Algorithm, seat: Seat, root: u32, dat
     match algorithm {
         Algorithm::ScatterRing => bcast::scatter_ring(b, seat, root, data),
         Algorithm::Linear => bcast::linear(b, seat, root, data),
-        Algorithm::Arena => arena::bcast(b, seat, root, data),
+        Algorithm::CollSegment => arena::bcast(b, seat, root, data),
         _ => bcast::binomial(b, seat, root, data),
     }
 }
@@ -360,14 +385,14 @@ fn write_bcast(b: &mut Builder, algorithm: Algorithm, seat: Seat, root: u32, dat
 impl Algorithm {
     /// True when it needs an arena that all ranks share.
     fn meets(self) -> bool {
-        matches!(self, Algorithm::Arena | Algorithm::Flat)
+        matches!(self, Algorithm::CollSegment | Algorithm::Flat)
     }
 
     /// Whether it can do this problem: the restrictions of each algorithm.
     pub fn can(self, problem: &Problem, seat: Seat) -> bool {
         use Algorithm::*;
         match (problem, self) {
-            (_, Arena) => arena::can(problem, seat.size),
+            (_, CollSegment) => arena::can(problem, seat.size),
             (_, Flat) => flat::can(problem, seat.size),
             (Problem::Barrier, Linear) => true,
             (Problem::Bcast { .. }, Binomial | ScatterRing | Linear) => true,

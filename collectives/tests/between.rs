@@ -50,7 +50,12 @@ impl Job {
             bytes
         };
         Job {
-            world: World::new(all, seed, any_options(random), &Thresholds { window: 2, ..Thresholds::default() }),
+            world: World::new(
+                all,
+                seed,
+                any_options(random),
+                &Thresholds { window: 2, ..Thresholds::default() },
+            ),
             comms: (0..all).map(comm).collect(),
             send: (0..all).map(fill).collect(),
             recv: (0..all).map(|_| Bytes::new(room, int(), 0xbb)).collect(),
@@ -72,14 +77,20 @@ impl Job {
         for peer in 0..self.comms.len() {
             let mut asked = None;
             // Planned outside of the closure, which borrows the job.
-            let mut planner = collectives::Planner::new(&Thresholds { window: 2, ..Thresholds::default() });
-            describe(self, peer, &mut |operation| asked = Some(planner.plan(operation, &self.comms[peer]).unwrap()));
+            let mut planner =
+                collectives::Planner::new(&Thresholds { window: 2, ..Thresholds::default() });
+            describe(self, peer, &mut |operation| {
+                asked = Some(planner.plan(operation, &self.comms[peer]).unwrap())
+            });
             plans.push(asked.unwrap());
         }
         let sequence = self.sequence;
         self.sequence += 1;
-        let ids: Vec<_> =
-            plans.into_iter().enumerate().map(|(peer, plan)| (peer, self.world.start(peer, plan, sequence))).collect();
+        let ids: Vec<_> = plans
+            .into_iter()
+            .enumerate()
+            .map(|(peer, plan)| (peer, self.world.start(peer, plan, sequence)))
+            .collect();
         assert!(self.world.finish(&ids, random).iter().all(Result::is_ok));
         self.recv.iter().map(|bytes| numbers(&bytes.area().buffer(0, self.room, int()))).collect()
     }
@@ -108,21 +119,32 @@ fn values(peer: u32, from: u64, count: u64) -> Vec<u8> {
 }
 
 fn numbers(buffer: &Buffer) -> Vec<i64> {
-    packed(buffer).chunks_exact(8).map(|word| i64::from_ne_bytes(word.try_into().unwrap())).collect()
+    packed(buffer)
+        .chunks_exact(8)
+        .map(|word| i64::from_ne_bytes(word.try_into().unwrap()))
+        .collect()
 }
 
 /// The values `from ..` of each of `peers`, one after the other.
 fn concatenated(peers: &[usize], from: u64, count: u64) -> Vec<i64> {
-    peers.iter().flat_map(|&peer| (from..from + count).map(move |index| value(peer as u32, index))).collect()
+    peers
+        .iter()
+        .flat_map(|&peer| (from..from + count).map(move |index| value(peer as u32, index)))
+        .collect()
 }
 
 fn summed(peers: &[usize], from: u64, count: u64) -> Vec<i64> {
-    (from..from + count).map(|index| peers.iter().map(|&peer| value(peer as u32, index)).sum()).collect()
+    (from..from + count)
+        .map(|index| peers.iter().map(|&peer| value(peer as u32, index)).sum())
+        .collect()
 }
 
 fn starts_with(found: &[i64], wanted: &[i64], what: &str) {
     assert_eq!(&found[..wanted.len()], wanted, "{what}");
-    assert!(found[wanted.len()..].iter().all(|&word| word == i64::from_ne_bytes([0xbb; 8])), "{what}: too much");
+    assert!(
+        found[wanted.len()..].iter().all(|&word| word == i64::from_ne_bytes([0xbb; 8])),
+        "{what}: too much"
+    );
 }
 
 #[test]
@@ -148,27 +170,46 @@ fn rooted(job: &mut Job, random: &mut Random, count: u64) {
     let root = low[at];
     let absent = |kind| Operation::Absent { kind };
     let found = job.run(random, |job, peer, plan| match job.is_low(peer) {
-        true if peer == root => plan(&Operation::Bcast { root: ROOT_HERE, data: job.data(&job.send, peer, count) }),
+        true if peer == root => {
+            plan(&Operation::Bcast { root: ROOT_HERE, data: job.data(&job.send, peer, count) })
+        }
         true => plan(&absent(CollectiveKind::Bcast)),
-        false => plan(&Operation::Bcast { root: at as u32, data: job.data(&job.recv, peer, count) }),
+        false => {
+            plan(&Operation::Bcast { root: at as u32, data: job.data(&job.recv, peer, count) })
+        }
     });
-    high.iter().for_each(|&peer| starts_with(&found[peer], &concatenated(&[root], 0, count), "bcast"));
+    high.iter()
+        .for_each(|&peer| starts_with(&found[peer], &concatenated(&[root], 0, count), "bcast"));
     let found = job.run(random, |job, peer, plan| match job.is_low(peer) {
         true if peer == root => {
-            plan(&Operation::Gather { root: ROOT_HERE, send: None, recv: Some(job.data(&job.recv, peer, count)) });
+            plan(&Operation::Gather {
+                root: ROOT_HERE,
+                send: None,
+                recv: Some(job.data(&job.recv, peer, count)),
+            });
         }
         true => plan(&absent(CollectiveKind::Gather)),
-        false => plan(&Operation::Gather { root: at as u32, send: Some(job.data(&job.send, peer, count)), recv: None }),
+        false => plan(&Operation::Gather {
+            root: at as u32,
+            send: Some(job.data(&job.send, peer, count)),
+            recv: None,
+        }),
     });
     starts_with(&found[root], &concatenated(&high, 0, count), "gather");
     let found = job.run(random, |job, peer, plan| match job.is_low(peer) {
         true if peer == root => {
-            plan(&Operation::Scatter { root: ROOT_HERE, send: Some(job.data(&job.send, peer, count)), recv: None });
+            plan(&Operation::Scatter {
+                root: ROOT_HERE,
+                send: Some(job.data(&job.send, peer, count)),
+                recv: None,
+            });
         }
         true => plan(&absent(CollectiveKind::Scatter)),
-        false => {
-            plan(&Operation::Scatter { root: at as u32, send: None, recv: Some(job.data(&job.recv, peer, count)) })
-        }
+        false => plan(&Operation::Scatter {
+            root: at as u32,
+            send: None,
+            recv: Some(job.data(&job.recv, peer, count)),
+        }),
     });
     for (rank, &peer) in high.iter().enumerate() {
         starts_with(&found[peer], &concatenated(&[root], rank as u64 * count, count), "scatter");
@@ -214,7 +255,8 @@ fn lists(job: &mut Job, random: &mut Random) {
     let found = job.run(random, |job, peer, plan| {
         let is_low = job.is_low(peer);
         let mine = job.comms[peer].rank() as usize;
-        let out: Vec<u64> = if is_low { (0..high.len()).map(to).collect() } else { vec![0; low.len()] };
+        let out: Vec<u64> =
+            if is_low { (0..high.len()).map(to).collect() } else { vec![0; low.len()] };
         let into: Vec<u64> = if is_low { vec![0; high.len()] } else { vec![to(mine); low.len()] };
         let (from, place) = (packed_at(&out), packed_at(&into));
         let types = Types::One(int());
@@ -244,14 +286,23 @@ fn reductions(job: &mut Job, random: &mut Random, count: u64) {
     let root = sides[0][at];
     let found = job.run(random, |job, peer, plan| match job.is_low(peer) {
         true if peer == root => {
-            plan(&Operation::Reduce { root: ROOT_HERE, vector: vector(job, peer, false, true), count });
+            plan(&Operation::Reduce {
+                root: ROOT_HERE,
+                vector: vector(job, peer, false, true),
+                count,
+            });
         }
         true => plan(&Operation::Absent { kind: CollectiveKind::Reduce }),
-        false => plan(&Operation::Reduce { root: at as u32, vector: vector(job, peer, true, false), count }),
+        false => plan(&Operation::Reduce {
+            root: at as u32,
+            vector: vector(job, peer, true, false),
+            count,
+        }),
     });
     starts_with(&found[root], &summed(&sides[1], 0, count), "reduce");
-    let found =
-        job.run(random, |job, peer, plan| plan(&Operation::Allreduce { vector: vector(job, peer, true, true), count }));
+    let found = job.run(random, |job, peer, plan| {
+        plan(&Operation::Allreduce { vector: vector(job, peer, true, true), count })
+    });
     for (peer, found) in found.iter().enumerate() {
         starts_with(found, &summed(&sides[usize::from(job.is_low(peer))], 0, count), "allreduce");
     }
@@ -259,12 +310,17 @@ fn reductions(job: &mut Job, random: &mut Random, count: u64) {
         plan(&Operation::AllreduceOfBoth { vector: vector(job, peer, true, true), count });
     });
     let everyone: Vec<usize> = sides.concat();
-    found.iter().for_each(|found| starts_with(found, &summed(&everyone, 0, count), "allreduce of both"));
+    found
+        .iter()
+        .for_each(|found| starts_with(found, &summed(&everyone, 0, count), "allreduce of both"));
     // As many elements in all on both sides.
     let whole = (sides[0].len() * sides[1].len()) as u64;
     let each = |job: &Job, peer: usize| whole / u64::from(job.comms[peer].size());
     let found = job.run(random, |job, peer, plan| {
-        plan(&Operation::ReduceScatterBlock { vector: vector(job, peer, true, true), count: each(job, peer) });
+        plan(&Operation::ReduceScatterBlock {
+            vector: vector(job, peer, true, true),
+            count: each(job, peer),
+        });
     });
     for (peer, found) in found.iter().enumerate() {
         let (mine, theirs) = (each(job, peer), &sides[usize::from(job.is_low(peer))]);
@@ -284,11 +340,18 @@ fn a_group_may_be_by_itself_on_the_same_context() {
         job.comms = whole.iter().map(Comm::local).collect();
         let found = job.run(&mut random, |job, peer, plan| {
             let (send, recv) = (Some(job.send[peer].area()), Some(job.recv[peer].area()));
-            plan(&Operation::Allreduce { vector: Vector { send, recv, ty: int(), handle: INT64, op: &op }, count: 2 });
+            plan(&Operation::Allreduce {
+                vector: Vector { send, recv, ty: int(), handle: INT64, op: &op },
+                count: 2,
+            });
         });
         job.comms.clone_from(&whole);
         for (peer, found) in found.iter().enumerate() {
-            starts_with(found, &summed(&sides[usize::from(!job.is_low(peer))], 0, 2), "within a group");
+            starts_with(
+                found,
+                &summed(&sides[usize::from(!job.is_low(peer))], 0, 2),
+                "within a group",
+            );
         }
         job.run(&mut random, |_, _, plan| plan(&Operation::Barrier));
     }

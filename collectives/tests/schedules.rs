@@ -150,13 +150,16 @@ fn barrier_waits_for_everyone() {
     for_all(|size, random| {
         let selection = any_selection(random, false);
         let mut seated: Vec<Seated> = (0..size as usize)
-            .map(|rank| Rank::new(random, 0, 0).seated(schedule(&selection, &Problem::Barrier, rank, size)))
+            .map(|rank| {
+                Rank::new(random, 0, 0).seated(schedule(&selection, &Problem::Barrier, rank, size))
+            })
             .collect();
         model::run(&mut seated, random, &sum);
         for rank in &seated {
             let rounds = rank.schedule.rounds().len() as u32;
             let logarithm = 32 - (size - 1).leading_zeros();
-            let is_linear = selection.choose(&Problem::Barrier, Seat { rank: 0, size }, false) == Algorithm::Linear;
+            let is_linear = selection.choose(&Problem::Barrier, Seat { rank: 0, size }, false)
+                == Algorithm::Linear;
             assert_eq!(rounds, if is_linear { 2 * (size - 1).min(1) } else { logarithm });
         }
     });
@@ -223,7 +226,8 @@ fn gather_and_gatherv() {
         for rank in 0..size as usize {
             let mut who = Rank::new(random, counts[rank], if rank == root { total } else { 0 });
             let whole = who.recv(total);
-            let blocks: Vec<Run> = (0..size as usize).map(|i| whole.part(starts[i], counts[i])).collect();
+            let blocks: Vec<Run> =
+                (0..size as usize).map(|i| whole.part(starts[i], counts[i])).collect();
             let own = if in_place && rank == root { blocks[rank] } else { who.send(counts[rank]) };
             who.fill(own, &data[rank]);
             let own = (own.space == Space::Send).then_some(own);
@@ -231,7 +235,11 @@ fn gather_and_gatherv() {
             let problem = if regular {
                 Problem::Gather { root: root_rank, own, all: (rank == root).then_some(whole) }
             } else {
-                Problem::Gatherv { root: root_rank, own, all: (rank == root).then_some(&blocks[..]) }
+                Problem::Gatherv {
+                    root: root_rank,
+                    own,
+                    all: (rank == root).then_some(&blocks[..]),
+                }
             };
             seated.push(who.seated(schedule(&selection, &problem, rank, size)));
         }
@@ -259,7 +267,8 @@ fn scatter_and_scatterv() {
         for rank in 0..size as usize {
             let mut who = Rank::new(random, if rank == root { total } else { 0 }, counts[rank]);
             let whole = who.send(total);
-            let blocks: Vec<Run> = (0..size as usize).map(|i| whole.part(starts[i], counts[i])).collect();
+            let blocks: Vec<Run> =
+                (0..size as usize).map(|i| whole.part(starts[i], counts[i])).collect();
             if rank == root {
                 blocks.iter().zip(&data).for_each(|(&block, data)| who.fill(block, data));
             }
@@ -268,7 +277,11 @@ fn scatter_and_scatterv() {
             let problem = if regular {
                 Problem::Scatter { root: root_rank, all: (rank == root).then_some(whole), own }
             } else {
-                Problem::Scatterv { root: root_rank, all: (rank == root).then_some(&blocks[..]), own }
+                Problem::Scatterv {
+                    root: root_rank,
+                    all: (rank == root).then_some(&blocks[..]),
+                    own,
+                }
             };
             seated.push(who.seated(schedule(&selection, &problem, rank, size)));
         }
@@ -293,7 +306,8 @@ fn allgather_and_allgatherv() {
         for rank in 0..size as usize {
             let mut who = Rank::new(random, counts[rank], total);
             let whole = who.recv(total);
-            let blocks: Vec<Run> = (0..size as usize).map(|i| whole.part(starts[i], counts[i])).collect();
+            let blocks: Vec<Run> =
+                (0..size as usize).map(|i| whole.part(starts[i], counts[i])).collect();
             let own = if in_place { blocks[rank] } else { who.send(counts[rank]) };
             who.fill(own, &data[rank]);
             let own = (!in_place).then_some(own);
@@ -331,8 +345,10 @@ fn alltoall_v_and_w() {
                 counts[a][b] = if in_place && b < a { counts[b][a] } else { any_count(random) };
             }
         }
-        let data: Vec<Vec<Vec<u8>>> =
-            counts.iter().map(|row| row.iter().map(|&count| random.bytes(8 * count)).collect()).collect();
+        let data: Vec<Vec<Vec<u8>>> = counts
+            .iter()
+            .map(|row| row.iter().map(|&count| random.bytes(8 * count)).collect())
+            .collect();
         let kind = if regular { CollectiveKind::Alltoall } else { CollectiveKind::Alltoallv };
         let (mut seated, mut places) = (Vec::new(), Vec::new());
         for rank in 0..n {
@@ -340,14 +356,16 @@ fn alltoall_v_and_w() {
             let (to_starts, to_total) = layout(random, &incoming, regular);
             let (from_starts, from_total) = layout(random, &counts[rank], regular);
             let mut who = Rank::new(random, from_total, to_total);
-            let to: Vec<Run> = (0..n).map(|i| who.recv(to_total).part(to_starts[i], incoming[i])).collect();
+            let to: Vec<Run> =
+                (0..n).map(|i| who.recv(to_total).part(to_starts[i], incoming[i])).collect();
             let from: Vec<Run> = if in_place {
                 to.clone()
             } else {
                 (0..n).map(|i| who.send(from_total).part(from_starts[i], counts[rank][i])).collect()
             };
             from.iter().zip(&data[rank]).for_each(|(&block, data)| who.fill(block, data));
-            let problem = Problem::Alltoall { kind, from: (!in_place).then_some(&from[..]), to: &to };
+            let problem =
+                Problem::Alltoall { kind, from: (!in_place).then_some(&from[..]), to: &to };
             seated.push(who.seated(schedule(&selection, &problem, rank, size)));
             places.push(to);
         }
@@ -356,7 +374,11 @@ fn alltoall_v_and_w() {
         for rank in 0..n {
             let mut wanted = before[rank].clone();
             for from in 0..n {
-                wanted.unpack(&places[rank][from].span(), &seated[rank].types[1], &data[from][rank]);
+                wanted.unpack(
+                    &places[rank][from].span(),
+                    &seated[rank].types[1],
+                    &data[from][rank],
+                );
             }
             assert!(seated[rank].recv == wanted, "wrong result: alltoall");
         }
@@ -372,7 +394,12 @@ struct Reduction {
     inputs: Vec<Run>,
 }
 
-fn reduction(size: u32, random: &mut Random, count: u64, in_place_at: impl Fn(usize) -> bool) -> Reduction {
+fn reduction(
+    size: u32,
+    random: &mut Random,
+    count: u64,
+    in_place_at: impl Fn(usize) -> bool,
+) -> Reduction {
     let commutative = random.chance();
     let in_place = random.chance();
     let vectors: Vec<Vec<u8>> = (0..size).map(|_| random.bytes(8 * count)).collect();
@@ -402,7 +429,8 @@ fn reduce() {
         let mut seated = Vec::new();
         for (rank, (who, &input)) in case.ranks.into_iter().zip(&case.inputs).enumerate() {
             let output = (rank == root).then_some(who.recv(count));
-            let problem = Problem::Reduce { root: root as u32, input, output, commutative: case.commutative };
+            let problem =
+                Problem::Reduce { root: root as u32, input, output, commutative: case.commutative };
             seated.push(who.seated(schedule(&selection, &problem, rank, size)));
         }
         let before: Vec<Memory> = seated.iter().map(|rank| rank.recv.clone()).collect();
@@ -410,8 +438,16 @@ fn reduce() {
         for rank in 0..size as usize {
             let run = Run::new(Space::Recv, Ty::of(1), count, seated[rank].types[1].shape());
             match rank == root {
-                true => expect(&seated[rank], &before[rank], run, &reduced(&case.vectors, case.operator), "reduce"),
-                false => assert!(seated[rank].recv == before[rank], "another rank's buffer was written"),
+                true => expect(
+                    &seated[rank],
+                    &before[rank],
+                    run,
+                    &reduced(&case.vectors, case.operator),
+                    "reduce",
+                ),
+                false => {
+                    assert!(seated[rank].recv == before[rank], "another rank's buffer was written")
+                }
             }
         }
     });
@@ -425,7 +461,11 @@ fn allreduce() {
         let case = reduction(size, random, count, |_| true);
         let mut seated = Vec::new();
         for (rank, (who, &input)) in case.ranks.into_iter().zip(&case.inputs).enumerate() {
-            let problem = Problem::Allreduce { input, output: who.recv(count), commutative: case.commutative };
+            let problem = Problem::Allreduce {
+                input,
+                output: who.recv(count),
+                commutative: case.commutative,
+            };
             seated.push(who.seated(schedule(&selection, &problem, rank, size)));
         }
         let before: Vec<Memory> = seated.iter().map(|rank| rank.recv.clone()).collect();
@@ -447,10 +487,19 @@ fn reduce_scatter() {
         let case = reduction(size, random, count, |_| true);
         let mut seated = Vec::new();
         for (rank, (who, &input)) in case.ranks.into_iter().zip(&case.inputs).enumerate() {
-            let kind = if regular { CollectiveKind::ReduceScatterBlock } else { CollectiveKind::ReduceScatter };
+            let kind = if regular {
+                CollectiveKind::ReduceScatterBlock
+            } else {
+                CollectiveKind::ReduceScatter
+            };
             let output = who.recv(counts[rank]);
-            let problem =
-                Problem::ReduceScatter { kind, input, counts: &counts, output, commutative: case.commutative };
+            let problem = Problem::ReduceScatter {
+                kind,
+                input,
+                counts: &counts,
+                output,
+                commutative: case.commutative,
+            };
             seated.push(who.seated(schedule(&selection, &problem, rank, size)));
         }
         let before: Vec<Memory> = seated.iter().map(|rank| rank.recv.clone()).collect();
@@ -469,12 +518,17 @@ fn reduce_scatter() {
 #[test]
 fn scan_and_exscan() {
     for_all(|size, random| {
-        let (selection, count, exclusive) = (any_selection(random, false), any_count(random), random.chance());
+        let (selection, count, exclusive) =
+            (any_selection(random, false), any_count(random), random.chance());
         let case = reduction(size, random, count, |_| true);
         let mut seated = Vec::new();
         for (rank, (who, &input)) in case.ranks.into_iter().zip(&case.inputs).enumerate() {
             let output = who.recv(count);
-            let problem = if exclusive { Problem::Exscan { input, output } } else { Problem::Scan { input, output } };
+            let problem = if exclusive {
+                Problem::Exscan { input, output }
+            } else {
+                Problem::Scan { input, output }
+            };
             seated.push(who.seated(schedule(&selection, &problem, rank, size)));
         }
         let before: Vec<Memory> = seated.iter().map(|rank| rank.recv.clone()).collect();
@@ -501,7 +555,8 @@ fn reproducible_reductions_combine_in_one_order() {
             let random = &mut Random(round);
             let selection = any_selection(random, true);
             let longer = round % 4;
-            let vectors: Vec<Vec<u8>> = (0..size).map(|rank| Random(rank.into()).bytes(8 + 8 * longer)).collect();
+            let vectors: Vec<Vec<u8>> =
+                (0..size).map(|rank| Random(rank.into()).bytes(8 + 8 * longer)).collect();
             let root = random.below(size.into()) as u32;
             let mut seated = Vec::new();
             for (rank, vector) in vectors.iter().enumerate() {
@@ -522,7 +577,10 @@ fn reproducible_reductions_combine_in_one_order() {
             model::run(&mut seated, random, &order);
             results.push(seated[root as usize].recv.bytes[..8].to_vec());
         }
-        assert!(results.windows(2).all(|pair| pair[0] == pair[1]), "{size} ranks: the order changed");
+        assert!(
+            results.windows(2).all(|pair| pair[0] == pair[1]),
+            "{size} ranks: the order changed"
+        );
     }
 }
 
@@ -557,7 +615,11 @@ fn neighbours_in_a_small_ring_keep_their_sides() {
         model::run(&mut seated, random, &sum);
         for (rank, who) in seated.iter().enumerate() {
             let seat = Seat { rank: rank as u32, size };
-            assert_eq!(who.recv.bytes[0], seat.behind(1) as u8 * 2 + 1, "from the left comes what left to the right");
+            assert_eq!(
+                who.recv.bytes[0],
+                seat.behind(1) as u8 * 2 + 1,
+                "from the left comes what left to the right"
+            );
             assert_eq!(who.recv.bytes[8], seat.ahead(1) as u8 * 2);
         }
     }
@@ -565,27 +627,49 @@ fn neighbours_in_a_small_ring_keep_their_sides() {
 
 #[test]
 fn ranks_that_share_an_arena_meet_in_it_if_that_can_be() {
-    let selection = Selection::new(&Thresholds { crowded_short: Some(100), ..Thresholds::default() });
+    let selection =
+        Selection::new(&Thresholds { crowded_short: Some(100), ..Thresholds::default() });
     let run = |count, size| Run::new(Space::Recv, Ty::of(0), count, Type::gapless(size).shape());
     let sum = |input| Problem::Allreduce { input, output: input, commutative: true };
     let seat = Seat { rank: 0, size: 6 };
     let chosen = |problem: &Problem, shares| selection.choose(problem, seat, shares);
-    for problem in [Problem::Barrier, Problem::Bcast { root: 1, data: run(12, 8) }, sum(run(12, 8))] {
-        assert_eq!((chosen(&problem, true), chosen(&problem, false)), (Algorithm::Arena, Algorithm::Linear));
+    for problem in [Problem::Barrier, Problem::Bcast { root: 1, data: run(12, 8) }, sum(run(12, 8))]
+    {
+        assert_eq!(
+            (chosen(&problem, true), chosen(&problem, false)),
+            (Algorithm::CollSegment, Algorithm::Linear)
+        );
         assert!(selection.schedule(&problem, seat, true).meets());
     }
-    assert_eq!(chosen(&sum(run(13, 8)), true), Algorithm::RecursiveDoubling, "too large to be worth it");
+    assert_eq!(
+        chosen(&sum(run(13, 8)), true),
+        Algorithm::RecursiveDoubling,
+        "too large to be worth it"
+    );
     let gaps = Type { blocks: vec![(0, 4)], extent: 16 }.shape();
     let gaps = Run::new(Space::Recv, Ty::of(0), 2, gaps);
-    assert_eq!(chosen(&sum(gaps), true), Algorithm::Linear, "operands lie in seats as in the user's memory");
+    assert_eq!(
+        chosen(&sum(gaps), true),
+        Algorithm::Linear,
+        "operands lie in seats as in the user's memory"
+    );
     let data = Problem::Bcast { root: 1, data: gaps };
-    assert_eq!(chosen(&data, true), Algorithm::Arena, "which does not matter to a broadcast");
-    let selection = Selection::new(&Thresholds { crowded_short: Some(1 << 20), ..Thresholds::default() });
+    assert_eq!(chosen(&data, true), Algorithm::CollSegment, "which does not matter to a broadcast");
+    let selection =
+        Selection::new(&Thresholds { crowded_short: Some(1 << 20), ..Thresholds::default() });
     let of = |count, size| selection.choose(&sum(run(count, 8)), Seat { rank: 0, size }, true);
-    use Algorithm::{Arena, Linear};
-    assert_eq!([4096, 4097].map(|count| of(count, 6)), [Arena, Linear], "a seat has no more");
-    assert_eq!([768, 769].map(|count| of(count, 32)), [Arena, Linear], "all seats have no more");
-    assert_eq!([128, 129].map(|count| of(count, 4000)), [Arena, Linear], "but always so much each");
+    use Algorithm::{CollSegment, Linear};
+    assert_eq!([4096, 4097].map(|count| of(count, 6)), [CollSegment, Linear], "a seat has no more");
+    assert_eq!(
+        [768, 769].map(|count| of(count, 32)),
+        [CollSegment, Linear],
+        "all seats have no more"
+    );
+    assert_eq!(
+        [128, 129].map(|count| of(count, 4000)),
+        [CollSegment, Linear],
+        "but always so much each"
+    );
 }
 
 #[test]
@@ -604,7 +688,13 @@ fn ranks_with_a_processor_each_meet_in_a_flat_arena_where_seats_have_room() {
         Problem::Gather { root: 1, own: Some(run(Space::Send, 12)), all: None },
         Problem::Allgather { own: None, all: run(Space::Recv, 48) },
         Problem::Alltoall { kind: CollectiveKind::Alltoall, from: Some(&three), to: &three },
-        Problem::ReduceScatter { kind, input: run(Space::Send, 12), counts: &counts, output, commutative: false },
+        Problem::ReduceScatter {
+            kind,
+            input: run(Space::Send, 12),
+            counts: &counts,
+            output,
+            commutative: false,
+        },
     ] {
         assert_eq!(chosen(&problem, true), Algorithm::Flat, "{problem:?}");
         assert_ne!(chosen(&problem, false), Algorithm::Flat, "{problem:?}");
@@ -619,8 +709,13 @@ fn ranks_with_a_processor_each_meet_in_a_flat_arena_where_seats_have_room() {
     let gaps = Type { blocks: vec![(0, 4)], extent: 16 }.shape();
     let gaps = Run::new(Space::Recv, Ty::of(0), 2, gaps);
     let sum = Problem::Allreduce { input: gaps, output: gaps, commutative: true };
-    assert_ne!(chosen(&sum, true), Algorithm::Flat, "operands lie in seats as in the user's memory");
-    let thresholds = Thresholds { flat_short: Some(100), reproducible: true, ..Thresholds::default() };
+    assert_ne!(
+        chosen(&sum, true),
+        Algorithm::Flat,
+        "operands lie in seats as in the user's memory"
+    );
+    let thresholds =
+        Thresholds { flat_short: Some(100), reproducible: true, ..Thresholds::default() };
     let sum = Problem::Allreduce { input: run(Space::Send, 1), output, commutative: true };
     assert_ne!(Selection::new(&thresholds).choose(&sum, seat, true), Algorithm::Flat);
 }
@@ -633,7 +728,12 @@ fn every_rule_of_the_table_can_be_reached_and_overridden() {
     let problem = Problem::Allreduce { input: run, output: run, commutative: true };
     let seat = Seat { rank: 0, size: 6 };
     assert_eq!(selection.choose(&problem, seat, false), collectives::Algorithm::RecursiveDoubling);
-    let rule = Rule { kind: CollectiveKind::Allreduce, bytes: 8, ranks: 6, algorithm: collectives::Algorithm::Ring };
+    let rule = Rule {
+        kind: CollectiveKind::Allreduce,
+        bytes: 8,
+        ranks: 6,
+        algorithm: collectives::Algorithm::Ring,
+    };
     selection.prefer(rule);
     assert_eq!(selection.choose(&problem, seat, false), collectives::Algorithm::Ring);
     let ordered = Problem::Allreduce { input: run, output: run, commutative: false };

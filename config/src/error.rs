@@ -79,5 +79,7 @@ pub(super) fn nearest<S: AsRef<str>>(name: &str, candidates: impl Iterator<Item 
 }
 
 fn did_you_mean<S: AsRef<str>>(nearest: &Option<S>) -> String {
-    nearest.as_ref().map_or_else(String::new, |name| format!(" (did you mean \"{}\"?)", name.as_ref()))
+    nearest
+        .as_ref()
+        .map_or_else(String::new, |name| format!(" (did you mean \"{}\"?)", name.as_ref()))
 }

@@ -23,7 +23,7 @@ pub struct Knob {
     /// The value if nobody sets it.
     pub default: Value,
     /// What it does, in one sentence.
-    pub sentence: &'static str,
+    pub help: &'static str,
 }
 
 /// Names a knob whose value is a `T`.
@@ -109,7 +109,8 @@ pub enum Rendezvous {
 }
 
 impl Choice for Rendezvous {
-    const ALL: &'static [Rendezvous] = &[Rendezvous::Auto, Rendezvous::Read, Rendezvous::Write, Rendezvous::Copy];
+    const ALL: &'static [Rendezvous] =
+        &[Rendezvous::Auto, Rendezvous::Read, Rendezvous::Write, Rendezvous::Copy];
     const WORDS: &'static [&'static str] = &["auto", "read", "write", "copy"];
 }
 
@@ -134,15 +135,15 @@ impl Choice for Registration {
 
 /// Who makes progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attendance {
+pub enum ProgressMode {
     /// Calls of the library alone.
     Calls,
     /// A thread too, while the application is not in a call.
     Thread,
 }
 
-impl Choice for Attendance {
-    const ALL: &'static [Attendance] = &[Attendance::Calls, Attendance::Thread];
+impl Choice for ProgressMode {
+    const ALL: &'static [ProgressMode] = &[ProgressMode::Calls, ProgressMode::Thread];
     const WORDS: &'static [&'static str] = &["calls", "thread"];
 }
 
@@ -150,27 +151,42 @@ impl Choice for Attendance {
 struct Row<T>(Knob, PhantomData<T>);
 
 impl<T> Row<T> {
-    const fn new(name: &'static str, kind: Kind, default: Value, sentence: &'static str) -> Row<T> {
-        Row(Knob { name, kind, default, sentence }, PhantomData)
+    const fn new(name: &'static str, kind: Kind, default: Value, help: &'static str) -> Row<T> {
+        Row(Knob { name, kind, default, help }, PhantomData)
     }
 }
 
 impl Row<Bytes> {
-    const fn bytes(name: &'static str, default: u64, range: RangeInclusive<u64>, sentence: &'static str) -> Row<Bytes> {
+    const fn bytes(
+        name: &'static str,
+        default: u64,
+        range: RangeInclusive<u64>,
+        help: &'static str,
+    ) -> Row<Bytes> {
         let kind = Kind::Bytes { min: *range.start(), max: *range.end(), power_of_two: false };
-        Row::new(name, kind, Value::Number(default), sentence)
+        Row::new(name, kind, Value::Number(default), help)
     }
 
     /// As `bytes`, powers of two only.
-    const fn power(name: &'static str, default: u64, range: RangeInclusive<u64>, sentence: &'static str) -> Row<Bytes> {
+    const fn power(
+        name: &'static str,
+        default: u64,
+        range: RangeInclusive<u64>,
+        help: &'static str,
+    ) -> Row<Bytes> {
         let kind = Kind::Bytes { min: *range.start(), max: *range.end(), power_of_two: true };
-        Row::new(name, kind, Value::Number(default), sentence)
+        Row::new(name, kind, Value::Number(default), help)
     }
 }
 
 impl Row<Room> {
-    const fn room(name: &'static str, range: RangeInclusive<u64>, sentence: &'static str) -> Row<Room> {
-        Row::new(name, Kind::Room { min: *range.start(), max: *range.end() }, Value::Index(None), sentence)
+    const fn room(name: &'static str, range: RangeInclusive<u64>, help: &'static str) -> Row<Room> {
+        Row::new(
+            name,
+            Kind::Room { min: *range.start(), max: *range.end() },
+            Value::Index(None),
+            help,
+        )
     }
 }
 
@@ -180,41 +196,41 @@ impl Row<Count> {
         unit: &'static str,
         default: u64,
         range: RangeInclusive<u64>,
-        sentence: &'static str,
+        help: &'static str,
     ) -> Row<Count> {
         let kind = Kind::Count { min: *range.start(), max: *range.end(), unit };
-        Row::new(name, kind, Value::Number(default), sentence)
+        Row::new(name, kind, Value::Number(default), help)
     }
 }
 
 impl Row<Time> {
-    const fn time(name: &'static str, max: Duration, sentence: &'static str) -> Row<Time> {
-        Row::new(name, Kind::Time { max }, Value::Time(None), sentence)
+    const fn time(name: &'static str, max: Duration, help: &'static str) -> Row<Time> {
+        Row::new(name, Kind::Time { max }, Value::Time(None), help)
     }
 }
 
 impl Row<Switch> {
-    const fn switch(name: &'static str, default: bool, sentence: &'static str) -> Row<Switch> {
-        Row::new(name, Kind::Switch, Value::Switch(default), sentence)
+    const fn switch(name: &'static str, default: bool, help: &'static str) -> Row<Switch> {
+        Row::new(name, Kind::Switch, Value::Switch(default), help)
     }
 }
 
 impl Row<Index> {
-    const fn index(name: &'static str, max: u64, sentence: &'static str) -> Row<Index> {
-        Row::new(name, Kind::Index { max }, Value::Index(None), sentence)
+    const fn index(name: &'static str, max: u64, help: &'static str) -> Row<Index> {
+        Row::new(name, Kind::Index { max }, Value::Index(None), help)
     }
 }
 
 impl Row<Name> {
-    const fn name(name: &'static str, sentence: &'static str) -> Row<Name> {
-        Row::new(name, Kind::Name, Value::Name(None), sentence)
+    const fn name(name: &'static str, help: &'static str) -> Row<Name> {
+        Row::new(name, Kind::Name, Value::Name(None), help)
     }
 }
 
 impl<C: Choice> Row<C> {
     /// The first word is the default.
-    const fn choice(name: &'static str, sentence: &'static str) -> Row<C> {
-        Row::new(name, Kind::Choice(C::WORDS), Value::Choice(0), sentence)
+    const fn choice(name: &'static str, help: &'static str) -> Row<C> {
+        Row::new(name, Kind::Choice(C::WORDS), Value::Choice(0), help)
     }
 }
 
@@ -314,7 +330,7 @@ knobs! {
         "how long a process is called over RDMA for the first time without an answer before a line on standard error says so (auto: 10 s)");
     PT2PT_UNEXPECTED_MAX: Bytes = Row::bytes("pt2pt.unexpected_max", 64 * M, 4 * K..=64 * G,
         "bytes of messages nobody has asked for yet that a process keeps, in equal shares for all senders, before it holds a sender back");
-    PT2PT_PROGRESS: Attendance = Row::choice("pt2pt.progress",
+    PT2PT_PROGRESS: ProgressMode = Row::choice("pt2pt.progress",
         "who moves messages: MPI calls alone, or also a thread that sleeps until there is something to do while the application computes");
     WAIT_SPIN: Time = Row::time("wait.spin", Duration::from_secs(1),
         "how long a waiting thread spins before it sleeps (auto: 5 ms, not at all with more ranks than processors, of which an RDMA device in software takes one; at most 200 us with more threads than processors)");
@@ -359,10 +375,17 @@ mod tests {
     #[test]
     fn rows_are_well_formed() {
         for knob in TABLE {
-            let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'.';
+            let legal = |byte: u8| {
+                byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'.'
+            };
             assert!(knob.name.bytes().all(legal) && knob.name.contains('.'), "{}", knob.name);
-            assert!(!knob.sentence.ends_with('.') && !knob.sentence.is_empty(), "{}", knob.name);
-            assert_eq!(TABLE.iter().filter(|other| other.name == knob.name).count(), 1, "{}", knob.name);
+            assert!(!knob.help.ends_with('.') && !knob.help.is_empty(), "{}", knob.name);
+            assert_eq!(
+                TABLE.iter().filter(|other| other.name == knob.name).count(),
+                1,
+                "{}",
+                knob.name
+            );
         }
     }
 

@@ -25,8 +25,8 @@ use std::time::Duration;
 
 pub use error::KnobError;
 pub use knob::{
-    Attendance, Bytes, Choice, Count, Index, Key, Knob, Name, Registration, Rendezvous, RoceVersion, Room, SingleCopy,
-    Switch, TABLE, Time,
+    Bytes, Choice, Count, Index, Key, Knob, Name, ProgressMode, Registration, Rendezvous,
+    RoceVersion, Room, SingleCopy, Switch, TABLE, Time,
 };
 pub use load::{File, Level, RESERVED, Sources};
 pub use value::{Kind, Value, show_bytes};
@@ -78,7 +78,14 @@ impl Knobs {
         let knob = &TABLE[at];
         self.values[at] = match knob.kind.parse(text) {
             Ok(value) => value,
-            Err(why) => return Err(KnobError::BadValue { origin, knob: knob.name, value: text.to_owned(), why }),
+            Err(why) => {
+                return Err(KnobError::BadValue {
+                    origin,
+                    knob: knob.name,
+                    value: text.to_owned(),
+                    why,
+                });
+            }
         };
         self.origins.retain(|(other, _)| *other != at);
         self.origins.push((at, origin));
@@ -158,7 +165,10 @@ impl Knobs {
     /// All knobs with their values as text and their origins, in the order of
     /// the table.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Knob, String, &Origin)> {
-        TABLE.iter().zip(&self.values).map(|(knob, &value)| (knob, knob.kind.show(value), self.origin(knob.name)))
+        TABLE
+            .iter()
+            .zip(&self.values)
+            .map(|(knob, &value)| (knob, knob.kind.show(value), self.origin(knob.name)))
     }
 
     /// What `verbena config` prints: one line for each knob, in columns.
@@ -166,9 +176,16 @@ impl Knobs {
         let head = ["knob", "value", "unit", "set by", "what it does"].map(str::to_owned);
         let mut rows = vec![head];
         rows.extend(self.iter().map(|(knob, value, origin)| {
-            [knob.name.to_owned(), value, knob.kind.unit(), origin.to_string(), knob.sentence.to_owned()]
+            [
+                knob.name.to_owned(),
+                value,
+                knob.kind.unit(),
+                origin.to_string(),
+                knob.help.to_owned(),
+            ]
         }));
-        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let width =
+            |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
         let widths: [usize; 4] = std::array::from_fn(width);
         let mut out = String::new();
         for row in &rows {
@@ -258,7 +275,7 @@ mod tests {
         assert_eq!(at(row, "laptop.toml:7"), at(lines[0], "set by"));
         let column = at(lines[0], "what");
         for (line, knob) in lines[1..].iter().zip(TABLE) {
-            assert_eq!(at(line, knob.sentence), column, "{line}");
+            assert_eq!(at(line, knob.help), column, "{line}");
         }
     }
 }

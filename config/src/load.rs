@@ -71,7 +71,10 @@ impl Knobs {
 
     /// As [`Knobs::from_process`], for a launcher that checks its own options.
     pub fn with_options(options: Sources<'_>) -> Result<Knobs, KnobError> {
-        let config = options.config.map(Path::to_owned).or_else(|| variable(CONFIG_VARIABLE).map(PathBuf::from));
+        let config = options
+            .config
+            .map(Path::to_owned)
+            .or_else(|| variable(CONFIG_VARIABLE).map(PathBuf::from));
         let passed_on = variable(SET_VARIABLE).unwrap_or_default();
         let passed_on = passed_on.to_string_lossy();
         let mut files = Vec::new();
@@ -81,7 +84,8 @@ impl Knobs {
             files.push(read(Level::Cluster, &path).map_err(|error| unreadable(&path, &error))?);
         }
         let set = passed_on.lines().chain(options.set.iter().map(String::as_str));
-        let told = |name: &OsString| options.environment.iter().any(|(other, _)| name == other.as_str());
+        let told =
+            |name: &OsString| options.environment.iter().any(|(other, _)| name == other.as_str());
         let around = std::env::vars_os().filter(|(name, _)| !told(name));
         let own = options.environment.iter().map(|(name, value)| (name.into(), value.into()));
         Knobs::load(&files, around.chain(own), set)
@@ -106,7 +110,9 @@ impl Knobs {
         for line in set {
             let line = line.trim();
             if !line.is_empty() {
-                let (name, value) = line.split_once('=').ok_or_else(|| KnobError::NotAssignment(line.to_owned()))?;
+                let (name, value) = line
+                    .split_once('=')
+                    .ok_or_else(|| KnobError::NotAssignment(line.to_owned()))?;
                 knobs.set(name.trim(), value, Origin::Set)?;
             }
         }
@@ -135,7 +141,12 @@ impl Knobs {
     }
 
     /// The name of a key in nested tables is their names joined by dots.
-    fn read_table(&mut self, file: &File, within: &str, table: &DeTable<'_>) -> Result<(), KnobError> {
+    fn read_table(
+        &mut self,
+        file: &File,
+        within: &str,
+        table: &DeTable<'_>,
+    ) -> Result<(), KnobError> {
         for (key, value) in table {
             let name = match within {
                 "" => key.get_ref().to_string(),
@@ -203,7 +214,9 @@ fn standard_file(level: Level, path: Option<PathBuf>) -> Result<Option<File>, Kn
     match read(level, &path) {
         Ok(file) => Ok(Some(file)),
         Err(error) => match error.kind() {
-            ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::PermissionDenied => Ok(None),
+            ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::PermissionDenied => {
+                Ok(None)
+            }
             _ => Err(unreadable(&path, &error)),
         },
     }
@@ -245,10 +258,14 @@ mod tests {
                 Level::Site,
                 "shm.eager_max = 1024\nshm.ring_bytes = '32K'\nshm.get_min = '1M'\nwait.spin = 7\n[coll]\nwindow = 3",
             ),
-            file(Level::User, "[shm]\neager_max = 2048\nring_bytes = '64K'\nget_min = '2M'\nsingle_copy = 'off'"),
+            file(
+                Level::User,
+                "[shm]\neager_max = 2048\nring_bytes = '64K'\nget_min = '2M'\nsingle_copy = 'off'",
+            ),
             file(Level::Cluster, "shm = { eager_max = 0x1000, ring_bytes = '256K' }"),
         ];
-        let environment = variables(&[("VERBENA_SHM_EAGER_MAX", "5K"), ("PATH", "/bin"), ("VERBENA_RANK", "3")]);
+        let environment =
+            variables(&[("VERBENA_SHM_EAGER_MAX", "5K"), ("PATH", "/bin"), ("VERBENA_RANK", "3")]);
         let steps = [
             (0, false, false, 256 << 10),
             (1, false, false, 1024),
@@ -264,11 +281,25 @@ mod tests {
             assert_eq!(knobs.bytes(knob::SHM_EAGER_MAX), expected);
         }
         let knobs = Knobs::load(&files, environment, []).unwrap();
-        let origins = ["wait.spin", "coll.window", "shm.get_min", "shm.ring_bytes", "shm.eager_max", "coll.arenas"];
+        let origins = [
+            "wait.spin",
+            "coll.window",
+            "shm.get_min",
+            "shm.ring_bytes",
+            "shm.eager_max",
+            "coll.arenas",
+        ];
         let origins = origins.map(|name| knobs.origin(name).to_string());
         assert_eq!(
             origins,
-            ["Site.toml:4", "Site.toml:6", "User.toml:4", "Cluster.toml:1", "VERBENA_SHM_EAGER_MAX", "default"]
+            [
+                "Site.toml:4",
+                "Site.toml:6",
+                "User.toml:4",
+                "Cluster.toml:1",
+                "VERBENA_SHM_EAGER_MAX",
+                "default"
+            ]
         );
     }
 
@@ -293,17 +324,24 @@ mod tests {
         assert!(said("shm.eager_max = -1").contains("\"-1\""));
         assert!(said("\nshm.eager_max = \n").starts_with("Cluster.toml:2: "));
         assert!(said("shm.eager_max = 100\nshm.eager_max = 200").starts_with("Cluster.toml:2: "));
-        assert!(from_text("[shm]\n[coll]\nreproducible = true").unwrap().is_on(knob::COLL_REPRODUCIBLE));
+        assert!(
+            from_text("[shm]\n[coll]\nreproducible = true").unwrap().is_on(knob::COLL_REPRODUCIBLE)
+        );
     }
 
     #[test]
     fn wrong_variables_and_options_are_named() {
-        let environment = |name, value| Knobs::load(&[], variables(&[(name, value)]), []).unwrap_err().to_string();
+        let environment = |name, value| {
+            Knobs::load(&[], variables(&[(name, value)]), []).unwrap_err().to_string()
+        };
         assert_eq!(
             environment("VERBENA_SHM_EAGERMAX", "1"),
             "the environment variable VERBENA_SHM_EAGERMAX sets no knob (did you mean \"VERBENA_SHM_EAGER_MAX\"?); `verbena config` lists them"
         );
-        assert!(environment("VERBENA_WAIT_SPIN", "long").starts_with("VERBENA_WAIT_SPIN: wait.spin = \"long\": "));
+        assert!(
+            environment("VERBENA_WAIT_SPIN", "long")
+                .starts_with("VERBENA_WAIT_SPIN: wait.spin = \"long\": ")
+        );
         let set = |text: &str| Knobs::load(&[], NO_VARIABLES, [text]).unwrap_err().to_string();
         assert_eq!(set("shm.eager_max"), "--set \"shm.eager_max\": it must be NAME=VALUE");
         assert!(set("shm.eager_max=x").starts_with("--set: shm.eager_max = \"x\": "));
@@ -328,14 +366,20 @@ mod tests {
 
     #[test]
     fn a_named_file_must_be_there() {
-        let error = Knobs::with_options(Sources { config: Some(Path::new("/nowhere/x.toml")), ..Sources::default() })
-            .unwrap_err();
-        assert!(error.to_string().starts_with("the configuration file /nowhere/x.toml can't be read: "));
+        let error = Knobs::with_options(Sources {
+            config: Some(Path::new("/nowhere/x.toml")),
+            ..Sources::default()
+        })
+        .unwrap_err();
+        assert!(
+            error.to_string().starts_with("the configuration file /nowhere/x.toml can't be read: ")
+        );
     }
 
     #[test]
     fn loading_nothing_takes_no_time() {
-        let environment: Vec<_> = (0..100).map(|i| (format!("NAME_{i}").into(), "value".into())).collect();
+        let environment: Vec<_> =
+            (0..100).map(|i| (format!("NAME_{i}").into(), "value".into())).collect();
         let best = (0..200).map(|_| {
             let environment = environment.clone();
             let start = Instant::now();

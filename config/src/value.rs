@@ -74,19 +74,26 @@ impl Kind {
         }
         match *self {
             Kind::Bytes { min, max, power_of_two } => {
-                let number = bytes(text).ok_or("it is not a number of bytes such as 8192, 8K or 1M")?;
+                let number =
+                    bytes(text).ok_or("it is not a number of bytes such as 8192, 8K or 1M")?;
                 if !(min..=max).contains(&number) {
-                    return Err(format!("it must be from {} to {} bytes", show_bytes(min), show_bytes(max)));
+                    return Err(format!(
+                        "it must be from {} to {} bytes",
+                        show_bytes(min),
+                        show_bytes(max)
+                    ));
                 }
                 if power_of_two && !number.is_power_of_two() {
                     return Err("it must be a power of two".to_owned());
                 }
                 Ok(Value::Number(number))
             }
-            Kind::Room { min, max } => match (Kind::Bytes { min, max, power_of_two: true }).parse(text)? {
-                Value::Number(number) => Ok(Value::Index(Some(number))),
-                other => Ok(other),
-            },
+            Kind::Room { min, max } => {
+                match (Kind::Bytes { min, max, power_of_two: true }).parse(text)? {
+                    Value::Number(number) => Ok(Value::Index(Some(number))),
+                    other => Ok(other),
+                }
+            }
             Kind::Count { min, max, unit } => match text.parse() {
                 Ok(number) if (min..=max).contains(&number) => Ok(Value::Number(number)),
                 Ok(_) => Err(format!("it must be from {min} to {max} {unit}")),
@@ -99,17 +106,23 @@ impl Kind {
                 }
                 Ok(Value::Time(Some(time)))
             }
-            Kind::Switch => switch(text).map(Value::Switch).ok_or_else(|| "it must be on or off".to_owned()),
-            Kind::Choice(words) => match words.iter().position(|word| word.eq_ignore_ascii_case(text)) {
-                Some(index) => Ok(Value::Choice(index)),
-                None => Err(format!("it must be one of {}", words.join(", "))),
-            },
+            Kind::Switch => {
+                switch(text).map(Value::Switch).ok_or_else(|| "it must be on or off".to_owned())
+            }
+            Kind::Choice(words) => {
+                match words.iter().position(|word| word.eq_ignore_ascii_case(text)) {
+                    Some(index) => Ok(Value::Choice(index)),
+                    None => Err(format!("it must be one of {}", words.join(", "))),
+                }
+            }
             Kind::Index { max } => match index(text) {
                 Some(number) if number <= max => Ok(Value::Index(Some(number))),
                 Some(_) => Err(format!("it must be at most {max}")),
                 None => Err("it is not a whole number, nor auto".to_owned()),
             },
-            Kind::Name if text.is_empty() || text.len() > 63 || text.contains(char::is_whitespace) => {
+            Kind::Name
+                if text.is_empty() || text.len() > 63 || text.contains(char::is_whitespace) =>
+            {
                 Err("it must be one word, or auto".to_owned())
             }
             Kind::Name => Ok(Value::Name(Some(Box::leak(text.into())))),
@@ -129,9 +142,8 @@ impl Kind {
     /// The shortest text that stands for the value.
     pub fn show(&self, value: Value) -> String {
         match (*self, value) {
-            (Kind::Bytes { .. }, Value::Number(number)) | (Kind::Room { .. }, Value::Index(Some(number))) => {
-                show_bytes(number)
-            }
+            (Kind::Bytes { .. }, Value::Number(number))
+            | (Kind::Room { .. }, Value::Index(Some(number))) => show_bytes(number),
             (Kind::Choice(words), Value::Choice(index)) => words[index].to_owned(),
             (_, Value::Number(number)) => number.to_string(),
             (_, Value::Time(None)) => "auto".to_owned(),
@@ -233,24 +245,45 @@ mod tests {
         ] {
             assert_eq!(BYTES.parse(text), Ok(Value::Number(bytes)), "{text}");
         }
-        for text in ["", "K", "8X", "-8", "8.5K", "0x40", "99999999999999999999", "18446744073709551615G", "8K8"] {
+        for text in [
+            "",
+            "K",
+            "8X",
+            "-8",
+            "8.5K",
+            "0x40",
+            "99999999999999999999",
+            "18446744073709551615G",
+            "8K8",
+        ] {
             assert!(BYTES.parse(text).is_err(), "{text}");
         }
         assert_eq!(BYTES.parse("63").unwrap_err(), "it must be from 64 to 1G bytes");
         assert_eq!(BYTES.parse("2G").unwrap_err(), "it must be from 64 to 1G bytes");
         let power = Kind::Bytes { min: 1, max: 1 << 20, power_of_two: true };
         assert_eq!(power.parse("24K").unwrap_err(), "it must be a power of two");
-        assert_eq!([0, 100, 8192, 12288, 1 << 20, 3 << 30].map(show_bytes), ["0", "100", "8K", "12K", "1M", "3G"]);
+        assert_eq!(
+            [0, 100, 8192, 12288, 1 << 20, 3 << 30].map(show_bytes),
+            ["0", "100", "8K", "12K", "1M", "3G"]
+        );
     }
 
     #[test]
     fn times_have_units_or_are_automatic() {
         let kind = Kind::Time { max: Duration::from_secs(1) };
-        for (text, micros) in [("50", 50), ("50us", 50), ("50 µs", 50), ("2ms", 2000), ("1s", 1_000_000), ("0", 0)] {
-            assert_eq!(kind.parse(text), Ok(Value::Time(Some(Duration::from_micros(micros)))), "{text}");
+        for (text, micros) in
+            [("50", 50), ("50us", 50), ("50 µs", 50), ("2ms", 2000), ("1s", 1_000_000), ("0", 0)]
+        {
+            assert_eq!(
+                kind.parse(text),
+                Ok(Value::Time(Some(Duration::from_micros(micros)))),
+                "{text}"
+            );
         }
         assert_eq!(kind.parse("AUTO"), Ok(Value::Time(None)));
-        assert!(kind.parse("2s").is_err() && kind.parse("1h").is_err() && kind.parse("-1").is_err());
+        assert!(
+            kind.parse("2s").is_err() && kind.parse("1h").is_err() && kind.parse("-1").is_err()
+        );
         assert_eq!(kind.show(Value::Time(Some(Duration::from_millis(2)))), "2000");
     }
 

@@ -17,7 +17,11 @@ fn every_cluster_config_is_valid_and_says_something() {
         assert!(text.starts_with("# "), "{} says first what it is for", path.display());
         let file = File { level: Level::Cluster, path: path.display().to_string(), text };
         let knobs = Knobs::load(&[file], [], []).unwrap_or_else(|error| panic!("{error}"));
-        assert!(knobs.iter().any(|(_, _, origin)| *origin != Origin::Default), "{} sets nothing", path.display());
+        assert!(
+            knobs.iter().any(|(_, _, origin)| *origin != Origin::Default),
+            "{} sets nothing",
+            path.display()
+        );
         seen += 1;
     }
     assert!(seen >= 2, "only {seen} files in {}", folder.display());

@@ -3,19 +3,20 @@
 //!
 //! Nothing here talks to a device. The crate has no state of its own.
 
-#![deny(unsafe_code)] // allowed in `memory` alone
+#![deny(unsafe_code)] // allowed in `user_buf` alone
 
-pub mod arena;
-pub mod growing;
+pub mod coll_segment;
 pub mod header;
-pub mod memory;
+pub mod pipeline;
 pub mod sim;
 pub mod transport;
+pub mod user_buf;
 
-pub use arena::Arena;
-pub use growing::{Body, Count, Growing};
+pub use coll_segment::CollSegment;
 pub use header::{Collective, CollectiveKind, Header, Kind};
-pub use memory::Memory;
+pub use pipeline::{Body, PipelinedBody, Watermark};
 pub use transport::{
-    Atomic, Limits, Lost, OneSided, Peer, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
+    Atomic, Caps, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot, Transfer,
+    Transport, WaitOn,
 };
+pub use user_buf::UserBuf;

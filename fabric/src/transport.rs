@@ -7,9 +7,9 @@
 
 use std::sync::atomic::AtomicU32;
 
-use crate::growing::{Body, Count, Growing};
 use crate::header::Header;
-use crate::memory::{self, Memory};
+use crate::pipeline::{Body, PipelinedBody, Watermark};
+use crate::user_buf::{self, UserBuf};
 
 /// A process of the job: its rank in MPI_COMM_WORLD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -17,17 +17,17 @@ pub struct Peer(pub u32);
 
 /// What a route to one peer can carry. All sizes are bytes of body.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct Caps {
     /// Largest body of a single frame. At least 64.
     pub frame: usize,
     /// Largest message that is sent eagerly; at most `frame - 8`.
     pub eager: usize,
     /// Smallest rendezvous that is pulled with `get` instead of pushed in
     /// frames; `u64::MAX` where the route has none.
-    pub get_from: u64,
+    pub get_min: u64,
     /// Smallest rendezvous, of those that are not pulled, that the sender may write
     /// with `put` instead of pushing it; `u64::MAX` where the route has none.
-    pub put_from: u64,
+    pub put_min: u64,
 }
 
 /// What a peer may do with registered memory.
@@ -45,16 +45,16 @@ pub enum Rights {
 #[derive(Clone, Copy, Debug)]
 pub enum OneSided {
     /// It is read into this memory of ours.
-    Get(Memory),
+    Get(UserBuf),
     /// The same, of memory that the peer was asked to post piece by piece ([`Kind::Data`](crate::Kind::Data)), after
-    /// [`Transfer::Together`]. It is only read while the peer does nothing about it: when all
+    /// [`Transfer::PreferPush`]. It is only read while the peer does nothing about it: when all
     /// pieces that it has posted were handed over, and while it can post no other. Never
     /// `Started`; `NoRoom` when the peer is about it.
-    Take(Memory),
+    GetRemainder(UserBuf),
     /// It is written from this memory of ours.
-    Put(Memory),
+    Put(UserBuf),
     /// Its 64 bits change in one step; our memory, 8 bytes, gets what they were.
-    Atomic(Atomic, Memory),
+    Atomic(Atomic, UserBuf),
 }
 
 /// A change of 64 bits, which are aligned and in the processor's byte order. One step
@@ -75,11 +75,12 @@ pub enum Atomic {
 impl OneSided {
     /// Our side of it.
     #[inline]
-    pub fn memory(&self) -> Memory {
+    pub fn memory(&self) -> UserBuf {
         match *self {
-            OneSided::Get(memory) | OneSided::Take(memory) | OneSided::Put(memory) | OneSided::Atomic(_, memory) => {
-                memory
-            }
+            OneSided::Get(memory)
+            | OneSided::GetRemainder(memory)
+            | OneSided::Put(memory)
+            | OneSided::Atomic(_, memory) => memory,
         }
     }
 }
@@ -104,31 +105,38 @@ impl Atomic {
 #[derive(Debug)]
 pub struct Slot<'a> {
     bytes: &'a mut [u8],
-    past_cache: bool,
+    non_temporal: bool,
     /// The receiver reads it part by part, of so many bytes.
-    growing: Option<(Count<'a>, usize)>,
+    growing: Option<(Watermark<'a>, usize)>,
 }
 
 impl<'a> Slot<'a> {
-    /// `past_cache`: another processor reads it next, and the transport orders stores
+    /// `non_temporal`: another processor reads it next, and the transport orders stores
     /// past the cache before what it publishes.
     #[inline]
-    pub fn new(bytes: &'a mut [u8], past_cache: bool) -> Slot<'a> {
-        Slot { bytes, past_cache, growing: None }
+    pub fn new(bytes: &'a mut [u8], non_temporal: bool) -> Slot<'a> {
+        Slot { bytes, non_temporal, growing: None }
     }
 
     /// One that is read while it is written: `count` says how much of it is there, after
     /// each `part` bytes.
     #[inline]
-    pub fn growing(bytes: &'a mut [u8], past_cache: bool, count: Count<'a>, part: usize) -> Slot<'a> {
-        Slot { bytes, past_cache, growing: Some((count, part)) }
+    pub fn growing(
+        bytes: &'a mut [u8],
+        non_temporal: bool,
+        count: Watermark<'a>,
+        part: usize,
+    ) -> Slot<'a> {
+        Slot { bytes, non_temporal, growing: Some((count, part)) }
     }
 
     /// Fills it with `from`, which must be as long.
     #[inline(always)]
-    pub fn copy_from(&mut self, from: Memory) {
-        let past_cache = self.past_cache;
-        self.fill_parts(move |at, part| if past_cache { from.stream(at, part) } else { from.read(at, part) });
+    pub fn copy_from(&mut self, from: UserBuf) {
+        let non_temporal = self.non_temporal;
+        self.fill_parts(
+            move |at, part| if non_temporal { from.stream(at, part) } else { from.read(at, part) },
+        );
     }
 
     /// Has `fill` write it from front to end, in as many parts as the receiver wants to see;
@@ -137,19 +145,25 @@ impl<'a> Slot<'a> {
     pub fn fill_parts(&mut self, mut fill: impl FnMut(usize, &mut [u8])) {
         match self.growing {
             None => fill(0, self.bytes),
-            Some((count, part)) => grow(self.bytes, self.past_cache, count, part, fill),
+            Some((count, part)) => grow(self.bytes, self.non_temporal, count, part, fill),
         }
     }
 }
 
 /// Writes and counts part after part.
 #[inline(never)]
-fn grow(bytes: &mut [u8], past_cache: bool, count: Count, part: usize, mut fill: impl FnMut(usize, &mut [u8])) {
+fn grow(
+    bytes: &mut [u8],
+    non_temporal: bool,
+    count: Watermark,
+    part: usize,
+    mut fill: impl FnMut(usize, &mut [u8]),
+) {
     let mut done = 0;
     for part in bytes.chunks_mut(part) {
         fill(done, part);
-        if past_cache {
-            memory::streams_are_done();
+        if non_temporal {
+            user_buf::nt_fence();
         }
         done += part.len();
         count.say(done);
@@ -195,8 +209,8 @@ pub enum Transfer {
     /// This route can't do it (any more); nothing was transferred. Use frames.
     Refused,
     /// The peer is there, and with its help frames are faster than reading. Ask it for them;
-    /// should it go away instead, [`OneSided::Take`] does without it.
-    Together,
+    /// should it go away instead, [`OneSided::GetRemainder`] does without it.
+    PreferPush,
 }
 
 /// A peer's memory as the peer's transport described it for one-sided access.
@@ -222,7 +236,7 @@ pub struct Rts {
 /// A peer that can't be reached any more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("rank {} of MPI_COMM_WORLD can't be reached: {why}", peer.0)]
-pub struct Lost {
+pub struct PeerFailed {
     /// Who.
     pub peer: Peer,
     /// In words for the user.
@@ -261,7 +275,7 @@ pub trait Sink {
     /// A frame from `from`. `body` is only valid during the call.
     fn frame(&mut self, from: Peer, header: &Header, body: &[u8]);
     /// As [`Sink::frame`], of which the sender still writes the body.
-    fn growing(&mut self, from: Peer, header: &Header, body: &Growing<'_>) {
+    fn growing(&mut self, from: Peer, header: &Header, body: &PipelinedBody<'_>) {
         self.frame(from, header, body.whole());
     }
     /// Whether it is known where the body of a frame goes. One that is for nobody yet would have to be kept, so
@@ -270,9 +284,9 @@ pub trait Sink {
         true
     }
     /// The one-sided transfer `token` has finished, or failed.
-    fn transferred(&mut self, token: u64, outcome: Result<(), Lost>);
+    fn transferred(&mut self, token: u64, outcome: Result<(), PeerFailed>);
     /// A peer is gone; nothing more will come from it.
-    fn lost(&mut self, lost: Lost);
+    fn peer_failed(&mut self, lost: PeerFailed);
 }
 
 /// A device that carries frames between the processes of a job.
@@ -286,13 +300,19 @@ pub trait Sink {
 pub trait Transport {
     /// What the route to `peer` can carry. Cheap; may change over time (a
     /// one-sided path that was refused), but `frame` never shrinks.
-    fn limits(&self, peer: Peer) -> &Limits;
+    fn caps(&self, peer: Peer) -> &Caps;
 
     /// Sends one frame: `fill` writes exactly `len` bytes of body straight into
-    /// the slot. `len` is at most `limits(peer).frame`. `fill` is called only
+    /// the slot. `len` is at most `caps(peer).frame`. `fill` is called only
     /// when the result is `Sent`. There is no room for a piece of a message ([`Kind::Data`](crate::Kind::Data))
-    /// while the peer reads what is left of it itself ([`OneSided::Take`]).
-    fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut Slot)) -> Result<Post, Lost>;
+    /// while the peer reads what is left of it itself ([`OneSided::GetRemainder`]).
+    fn post(
+        &mut self,
+        peer: Peer,
+        header: &Header,
+        len: usize,
+        fill: impl FnOnce(&mut Slot),
+    ) -> Result<Post, PeerFailed>;
 
     /// Says that several frames to `peer` are posted now, one after another without a `poll`, until it is
     /// told that there are no `more`: a device may put them together. Those posted are on their way only then.
@@ -303,7 +323,7 @@ pub trait Transport {
     fn poll(&mut self, sink: &mut impl Sink) -> bool;
 
     /// Lets `peer` do that with memory; `None` if the route can't.
-    fn register(&mut self, peer: Peer, memory: Memory, rights: Rights) -> Option<Region>;
+    fn register(&mut self, peer: Peer, memory: UserBuf, rights: Rights) -> Option<Region>;
 
     /// Ends what `register` began.
     fn release(&mut self, peer: Peer, region: Region);
@@ -313,8 +333,14 @@ pub trait Transport {
     /// it has finished, and seen by who hears of it by a frame. Our side of it stays valid and is
     /// left alone until then. An atomic fails (no other does while the peer is there) when it can't
     /// be told whether it was done.
-    fn one_sided(&mut self, peer: Peer, region: &Region, at: u64, what: OneSided, token: u64)
-    -> Result<Transfer, Lost>;
+    fn one_sided(
+        &mut self,
+        peer: Peer,
+        region: &Region,
+        at: u64,
+        what: OneSided,
+        token: u64,
+    ) -> Result<Transfer, PeerFailed>;
 
     /// Says that the caller is about to sleep. Afterwards whatever arrives, and
     /// room for what last found none, wakes what is returned. `None`: something

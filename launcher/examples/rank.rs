@@ -8,12 +8,13 @@ use std::os::unix::process::CommandExt;
 use std::process::exit;
 use std::time::{Duration, Instant};
 
-use bootstrap::{Awaited, Job, State, WORLD_CONTEXT, Waiting};
 use bootstrap::calls::Call;
+use bootstrap::{Awaited, Job, State, WORLD_CONTEXT, Waiting};
 
 fn main() {
     let mut job = None;
-    let mut number: u32 = std::env::var("VERBENA_RANK").ok().and_then(|rank| rank.parse().ok()).unwrap_or(0);
+    let mut number: u32 =
+        std::env::var("VERBENA_RANK").ok().and_then(|rank| rank.parse().ok()).unwrap_or(0);
     for step in std::env::args().skip(1) {
         let (who, step) = match step.split_once(':') {
             Some((rank, step)) => (rank.parse().ok(), step.to_owned()),
@@ -40,7 +41,9 @@ fn main() {
 fn act(verb: &str, value: &str, job: Option<&Job>) {
     let mpi = || job.expect("init comes first");
     match verb {
-        "call" => mpi().entry().enter(Call::all().find(|call| call.name() == value).unwrap().index()),
+        "call" => {
+            mpi().entry().enter(Call::all().find(|call| call.name() == value).unwrap().index())
+        }
         "wait" => mpi().entry().wait_for(&Waiting {
             awaited: Awaited::Message,
             peer: Some(value.parse().unwrap()),
@@ -60,7 +63,12 @@ fn act(verb: &str, value: &str, job: Option<&Job>) {
         "explain" => mpi().line().unwrap().explain(vec![("it goes".into(), value.into())]).unwrap(),
         "put" => mpi().put("key", value.as_bytes()).unwrap(),
         "value" => println!("{}", String::from_utf8_lossy(&mpi().value("key").unwrap())),
-        "who" => println!("{} of {} running={}", mpi().rank, mpi().size, mpi().entry().state() == State::Running),
+        "who" => println!(
+            "{} of {} running={}",
+            mpi().rank,
+            mpi().size,
+            mpi().entry().state() == State::Running
+        ),
         "print" => println!("{value}"),
         "sleep" => std::thread::sleep(Duration::from_secs_f64(value.parse().unwrap())),
         "compute" => {
@@ -75,7 +83,8 @@ fn act(verb: &str, value: &str, job: Option<&Job>) {
             panic!("{error}")
         }
         "run" => {
-            let status = std::process::Command::new("/bin/sh").args(["-c", value]).status().unwrap();
+            let status =
+                std::process::Command::new("/bin/sh").args(["-c", value]).status().unwrap();
             println!("ran: {:?}", status.code());
         }
         other => panic!("no such step: {other}"),

@@ -100,7 +100,8 @@ impl Level {
 
 impl BindTo {
     /// For messages.
-    pub const NAMES: &[&str] = &["none", "hwthread", "core", "l2", "l3", "numa", "socket", "package"];
+    pub const NAMES: &[&str] =
+        &["none", "hwthread", "core", "l2", "l3", "numa", "socket", "package"];
 
     /// In lower case, as users of either family write it.
     pub fn parse(name: &str) -> Option<BindTo> {
@@ -113,7 +114,8 @@ impl BindTo {
 
 impl MapBy {
     /// For messages.
-    pub const NAMES: &[&str] = &["hwthread", "core", "l2", "l3", "numa", "socket", "package", "slot", "node"];
+    pub const NAMES: &[&str] =
+        &["hwthread", "core", "l2", "l3", "numa", "socket", "package", "slot", "node"];
 
     /// In lower case, as users of either family write it.
     pub fn parse(name: &str) -> Option<MapBy> {
@@ -182,11 +184,21 @@ impl Machine {
     pub fn assign(&self, mapping: &Mapping, ranks: u32) -> Option<Vec<BTreeSet<usize>>> {
         let (map, bind) = mapping.levels()?;
         let places = group(&self.threads, map);
-        Some((0..ranks as usize).map(|rank| self.processors(rank, &places, bind, mapping.cores_each)).collect())
+        Some(
+            (0..ranks as usize)
+                .map(|rank| self.processors(rank, &places, bind, mapping.cores_each))
+                .collect(),
+        )
     }
 
     /// One rank's: its turn within its place says which part of the place.
-    fn processors(&self, rank: usize, places: &[Vec<Thread>], bind: Level, cores_each: Option<u32>) -> BTreeSet<usize> {
+    fn processors(
+        &self,
+        rank: usize,
+        places: &[Vec<Thread>],
+        bind: Level,
+        cores_each: Option<u32>,
+    ) -> BTreeSet<usize> {
         let place = &places[rank % places.len()];
         let turn = rank / places.len();
         if let Some(each) = cores_each {
@@ -194,7 +206,11 @@ impl Machine {
         }
         let parts = group(place, bind);
         let chosen = parts[turn % parts.len()][0].place(bind);
-        self.threads.iter().filter(|thread| thread.place(bind) == chosen).map(|thread| thread.cpu).collect()
+        self.threads
+            .iter()
+            .filter(|thread| thread.place(bind) == chosen)
+            .map(|thread| thread.cpu)
+            .collect()
     }
 
     /// `each` cores for one rank: the `turn`-th run within its place. Where a
@@ -207,19 +223,26 @@ impl Machine {
         rank: usize,
         places: &[Vec<Thread>],
     ) -> BTreeSet<usize> {
-        let smallest = places.iter().map(|place| group(place, Level::Core).len()).min().unwrap_or(0);
+        let smallest =
+            places.iter().map(|place| group(place, Level::Core).len()).min().unwrap_or(0);
         let (cores, turn) = match smallest >= each {
             true => (group(place, Level::Core), turn),
             false => (group(&self.threads, Level::Core), rank),
         };
         let first = turn * each;
-        (first..first + each).flat_map(|core| &cores[core % cores.len()]).map(|thread| thread.cpu).collect()
+        (first..first + each)
+            .flat_map(|core| &cores[core % cores.len()])
+            .map(|thread| thread.cpu)
+            .collect()
     }
 
     /// A rank's processors in words: which objects they make up.
     pub fn describe(&self, cpus: &BTreeSet<usize>) -> String {
-        let inside: Vec<&Thread> = self.threads.iter().filter(|thread| cpus.contains(&thread.cpu)).collect();
-        let numbers = |level: Level| inside.iter().map(|thread| thread.place(level)).collect::<BTreeSet<usize>>();
+        let inside: Vec<&Thread> =
+            self.threads.iter().filter(|thread| cpus.contains(&thread.cpu)).collect();
+        let numbers = |level: Level| {
+            inside.iter().map(|thread| thread.place(level)).collect::<BTreeSet<usize>>()
+        };
         format!(
             "package {}, NUMA node {}, core {}",
             ranges(&numbers(Level::Package)),
@@ -291,7 +314,12 @@ mod tests {
         machine
     }
 
-    fn assigned(bind: Option<&str>, map: Option<&str>, cores_each: Option<u32>, ranks: u32) -> Vec<String> {
+    fn assigned(
+        bind: Option<&str>,
+        map: Option<&str>,
+        cores_each: Option<u32>,
+        ranks: u32,
+    ) -> Vec<String> {
         let mapping = Mapping {
             bind_to: bind.map(|name| BindTo::parse(name).unwrap()),
             map_by: map.map(|name| MapBy::parse(name).unwrap()),

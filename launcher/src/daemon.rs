@@ -36,7 +36,8 @@ pub fn run(argument: &std::ffi::OsStr) -> u8 {
 fn step_inside() -> Result<u8, String> {
     match read()? {
         ToHost::Around { version: VERSION, environment, folder } => {
-            let program = std::env::current_exe().map_err(|error| format!("our own path is not known: {error}"))?;
+            let program = std::env::current_exe()
+                .map_err(|error| format!("our own path is not known: {error}"))?;
             let mut again = Command::new(program);
             again.arg(INSIDE).env_clear().envs(environment).current_dir(&folder);
             Err(format!("cannot run in {}: {}", folder.display(), again.exec()))
@@ -67,7 +68,11 @@ fn read() -> Result<ToHost, String> {
     let mut decoder = frames::decoder();
     decoder.push(&length);
     decoder.push(&bytes);
-    decoder.message().ok().flatten().ok_or_else(|| "mpiexec says something that this version does not know".into())
+    decoder
+        .message()
+        .ok()
+        .flatten()
+        .ok_or_else(|| "mpiexec says something that this version does not know".into())
 }
 
 /// Reads from standard input until it is full; the standard library's own would keep more.

@@ -65,7 +65,9 @@ impl std::fmt::Display for Exit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match *self {
             Exit::Code(code) => write!(f, "exited with code {code}"),
-            Exit::Signal(signal) => write!(f, "killed by signal {signal} ({})", signals::name(signal)),
+            Exit::Signal(signal) => {
+                write!(f, "killed by signal {signal} ({})", signals::name(signal))
+            }
         }
     }
 }
@@ -81,7 +83,8 @@ impl Exit {
 
     /// By a fault of its own, and not by a signal that somebody sends.
     pub fn is_crash(self) -> bool {
-        const OWN: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT];
+        const OWN: [i32; 5] =
+            [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT];
         matches!(self, Exit::Signal(signal) if OWN.contains(&signal))
     }
 }
@@ -98,7 +101,9 @@ impl Event {
         match self {
             Event::Aborted { code, .. } => Verdict::Ends(not_zero(*code as u8)),
             Event::Died { exit: exit @ Exit::Signal(_), .. } => Verdict::Ends(exit.code()),
-            Event::Died { exit, state: State::Running | State::Finalizing, .. } => Verdict::Ends(not_zero(exit.code())),
+            Event::Died { exit, state: State::Running | State::Finalizing, .. } => {
+                Verdict::Ends(not_zero(exit.code()))
+            }
             Event::Died { exit: Exit::Code(0), .. } => Verdict::Fine,
             Event::Died { exit, state: State::Starting, .. } => Verdict::Missing(exit.code()),
             Event::Died { exit, state: State::Finalized, .. } => Verdict::Failed(exit.code()),
@@ -143,7 +148,10 @@ mod tests {
     #[test]
     fn an_abort_never_looks_like_success() {
         for (code, exit) in [(3, 3), (0, 1), (256, 1), (-1, 255)] {
-            assert_eq!(Event::Aborted { rank: 1, code, message: String::new() }.verdict(), Verdict::Ends(exit));
+            assert_eq!(
+                Event::Aborted { rank: 1, code, message: String::new() }.verdict(),
+                Verdict::Ends(exit)
+            );
         }
     }
 }

@@ -60,14 +60,17 @@ pub fn list(text: &str) -> Result<Vec<Host>, Usage> {
 /// A file with a host on each line: `name`, `name:2` or `name slots=2`; `#` begins a
 /// comment. Other words are for other launchers and skipped.
 pub fn file(path: &str) -> Result<Vec<Host>, Usage> {
-    let text = std::fs::read_to_string(Path::new(path)).map_err(|error| Usage(format!("{path}: {error}")))?;
+    let text = std::fs::read_to_string(Path::new(path))
+        .map_err(|error| Usage(format!("{path}: {error}")))?;
     let mut hosts = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let mut words = line.split('#').next().unwrap_or("").split_whitespace();
         let Some(name) = words.next() else { continue };
-        let mut found = host(name).map_err(|Usage(why)| Usage(format!("{path}, line {}: {why}", number + 1)))?;
+        let mut found = host(name)
+            .map_err(|Usage(why)| Usage(format!("{path}, line {}: {why}", number + 1)))?;
         if let Some(slots) = words.find_map(|word| word.strip_prefix("slots=")) {
-            found.slots = count(slots).ok_or_else(|| Usage(format!("{path}, line {}: {slots} slots", number + 1)))?;
+            found.slots = count(slots)
+                .ok_or_else(|| Usage(format!("{path}, line {}: {slots} slots", number + 1)))?;
         }
         hosts.push(found);
     }
@@ -82,7 +85,11 @@ fn host(word: &str) -> Result<Host, Usage> {
     };
     match slots {
         // A dash in front would be an option of the agent.
-        Some(slots) if !name.is_empty() && !name.starts_with('-') && !name.contains(char::is_whitespace) => {
+        Some(slots)
+            if !name.is_empty()
+                && !name.starts_with('-')
+                && !name.contains(char::is_whitespace) =>
+        {
             Ok(Host { name: name.to_owned(), slots })
         }
         _ => Err(Usage(format!("{word:?} is no host with a number of slots, as node1:4"))),
@@ -132,7 +139,10 @@ mod tests {
 
     #[test]
     fn hosts_are_read_with_their_slots() {
-        assert_eq!(list("a:2,b, [fe80::1]:3").unwrap(), [named("a", 2), named("b", 1), named("[fe80::1]", 3)]);
+        assert_eq!(
+            list("a:2,b, [fe80::1]:3").unwrap(),
+            [named("a", 2), named("b", 1), named("[fe80::1]", 3)]
+        );
         assert_eq!(list("fe80::1").unwrap(), [named("fe80::1", 1)]);
         for wrong in ["", "a,,b", "a:0", "a:x", "a b", ":3", "-oProxyCommand=x", "a:99999999"] {
             assert!(list(wrong).is_err(), "{wrong}");
@@ -141,7 +151,8 @@ mod tests {
 
     #[test]
     fn a_host_that_is_named_again_has_more_slots() {
-        let hosts = [named("a", 1), named("b", 2), named("a", 3), named("c", 1), named("a", u32::MAX)];
+        let hosts =
+            [named("a", 1), named("b", 2), named("a", 3), named("c", 1), named("a", u32::MAX)];
         assert_eq!(together(hosts.into()), [named("a", u32::MAX), named("b", 2), named("c", 1)]);
         assert_eq!(together(list("a,b,a").unwrap()), [named("a", 2), named("b", 1)]);
     }
@@ -150,7 +161,8 @@ mod tests {
     fn a_file_has_one_on_each_line() {
         let path = std::env::temp_dir().join(format!("verbena-hosts-{}", std::process::id()));
         let path = path.to_str().unwrap();
-        std::fs::write(path, "# ours\n\nnode1 slots=4 max_slots=8\nnode2:2 # two\nnode3\n").unwrap();
+        std::fs::write(path, "# ours\n\nnode1 slots=4 max_slots=8\nnode2:2 # two\nnode3\n")
+            .unwrap();
         assert_eq!(file(path).unwrap(), [named("node1", 4), named("node2", 2), named("node3", 1)]);
         std::fs::write(path, "node1\nnode2 slots=none\n").unwrap();
         assert!(file(path).unwrap_err().0.contains("line 2"));
@@ -162,14 +174,17 @@ mod tests {
     #[test]
     fn ranks_fill_hosts_and_then_go_round() {
         let hosts = [named("a", 2), named("b", 1)];
-        for (ranks, expected) in [(1, [1, 0]), (3, [2, 1]), (4, [3, 1]), (5, [4, 1]), (6, [4, 2]), (7, [5, 2])] {
+        for (ranks, expected) in
+            [(1, [1, 0]), (3, [2, 1]), (4, [3, 1]), (5, [4, 1]), (6, [4, 2]), (7, [5, 2])]
+        {
             assert_eq!(deal(&hosts, ranks), expected, "{ranks}");
         }
     }
 
     #[test]
     fn a_part_has_the_sections_that_its_ranks_are_of() {
-        let section = |name: &str, ranks| Section { ranks, program: name.into(), ..Section::default() };
+        let section =
+            |name: &str, ranks| Section { ranks, program: name.into(), ..Section::default() };
         let all = [section("m", 1), section("w", 3), section("x", 2)];
         assert_eq!(part(&all, 0, 2), [section("m", 1), section("w", 1)]);
         assert_eq!(part(&all, 2, 3), [section("w", 2), section("x", 1)]);

@@ -33,7 +33,8 @@ impl Input {
     /// Copies to these pipes, which must not block.
     pub fn new(pipes: Vec<OwnedFd>) -> Input {
         let source = rustix::stdio::stdin();
-        let targets: Vec<Target> = pipes.into_iter().map(|pipe| Target { pipe, taken: 0 }).collect();
+        let targets: Vec<Target> =
+            pipes.into_iter().map(|pipe| Target { pipe, taken: 0 }).collect();
         let source = (!targets.is_empty()).then_some(source);
         Input {
             source,
@@ -71,7 +72,11 @@ impl Input {
     /// Ranks that have not taken everything, by number.
     pub fn writable(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
         let length = self.bytes.len();
-        self.targets.iter().enumerate().filter(move |(_, t)| t.taken < length).map(|(id, t)| (id, t.pipe.as_fd()))
+        self.targets
+            .iter()
+            .enumerate()
+            .filter(move |(_, t)| t.taken < length)
+            .map(|(id, t)| (id, t.pipe.as_fd()))
     }
 
     /// Reads once. True if the user has ended a line on the terminal.

@@ -165,7 +165,12 @@ const OPTIONS: &[(&str, &[Spec])] = &[
                 &["N"],
                 "start N ranks of the program that follows (default 1, or as in --hosts)",
             ),
-            spec(Id::Directory, &["wdir", "wd"], &["DIR"], "run them in DIR; the program's path is relative to it"),
+            spec(
+                Id::Directory,
+                &["wdir", "wd"],
+                &["DIR"],
+                "run them in DIR; the program's path is relative to it",
+            ),
             spec(Id::SectionEnvironment, &["env"], &["NAME", "VALUE"], "set a variable for them"),
         ],
     ),
@@ -173,8 +178,18 @@ const OPTIONS: &[(&str, &[Spec])] = &[
         "Job",
         &[
             spec(Id::Environment, &["genv"], &["NAME", "VALUE"], "set a variable for all ranks"),
-            spec(Id::Export, &["x"], &["NAME[=VALUE]"], "the same, or pass NAME on (all are passed on anyway)"),
-            spec(Id::Timeout, &["timeout"], &["SECONDS"], "then end the job, saying what each rank did; exit code 124"),
+            spec(
+                Id::Export,
+                &["x"],
+                &["NAME[=VALUE]"],
+                "the same, or pass NAME on (all are passed on anyway)",
+            ),
+            spec(
+                Id::Timeout,
+                &["timeout"],
+                &["SECONDS"],
+                "then end the job, saying what each rank did; exit code 124",
+            ),
             spec(
                 Id::StallTimeout,
                 &["stall-timeout"],
@@ -206,7 +221,12 @@ const OPTIONS: &[(&str, &[Spec])] = &[
                 &["FILE"],
                 "the same from a file: NAME, NAME:N or NAME slots=N on each line",
             ),
-            spec(Id::Agent, &["agent"], &["COMMAND"], "reach hosts by `COMMAND host line-for-a-shell`; default: ssh"),
+            spec(
+                Id::Agent,
+                &["agent"],
+                &["COMMAND"],
+                "reach hosts by `COMMAND host line-for-a-shell`; default: ssh",
+            ),
             spec(
                 Id::DeadAfter,
                 &["dead-after"],
@@ -218,8 +238,18 @@ const OPTIONS: &[(&str, &[Spec])] = &[
     (
         "Input and output",
         &[
-            spec(Id::Tag, &["tag-output", "l", "prepend-rank"], &[], "put the rank in front of each line of output"),
-            spec(Id::Stdin, &["stdin"], &["RANK|all|none"], "who reads our standard input (default: rank 0)"),
+            spec(
+                Id::Tag,
+                &["tag-output", "l", "prepend-rank"],
+                &[],
+                "put the rank in front of each line of output",
+            ),
+            spec(
+                Id::Stdin,
+                &["stdin"],
+                &["RANK|all|none"],
+                "who reads our standard input (default: rank 0)",
+            ),
         ],
     ),
     (
@@ -255,13 +285,21 @@ const OPTIONS: &[(&str, &[Spec])] = &[
     ),
 ];
 
-const fn spec(id: Id, names: &'static [&'static str], values: &'static [&'static str], help: &'static str) -> Spec {
+const fn spec(
+    id: Id,
+    names: &'static [&'static str],
+    values: &'static [&'static str],
+    help: &'static str,
+) -> Spec {
     Spec { id, names, values, help }
 }
 
 /// Options of other launchers that we can't follow, and why.
 const REFUSED: &[(&[&str], &str)] = &[
-    (&["ppn", "N", "npernode", "perhost"], "say how many ranks run on each host behind its name, as --hosts a:2,b:2"),
+    (
+        &["ppn", "N", "npernode", "perhost"],
+        "say how many ranks run on each host behind its name, as --hosts a:2,b:2",
+    ),
     (
         &["mca", "gmca", "pmixmca", "prtemca"],
         "sets Open MPI's parameters; Verbena's knobs are set with --set NAME=VALUE",
@@ -279,7 +317,9 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
     let mut words = arguments.into_iter().peekable();
     loop {
         let mut section = Section::default();
-        while let Some(word) = words.next_if(|word| word.as_encoded_bytes().starts_with(b"-") && word.len() > 1) {
+        while let Some(word) =
+            words.next_if(|word| word.as_encoded_bytes().starts_with(b"-") && word.len() > 1)
+        {
             let word = text(word)?;
             if word == "--" {
                 break;
@@ -324,7 +364,13 @@ pub fn total_ranks(settings: &Settings) -> u32 {
     settings.sections.iter().map(|section| section.ranks).sum()
 }
 
-fn apply(id: Id, word: &str, values: Vec<String>, section: &mut Section, settings: &mut Settings) -> Result<(), Usage> {
+fn apply(
+    id: Id,
+    word: &str,
+    values: Vec<String>,
+    section: &mut Section,
+    settings: &mut Settings,
+) -> Result<(), Usage> {
     let mut values = values.into_iter();
     let mut next = || values.next().unwrap_or_default();
     match id {
@@ -335,22 +381,29 @@ fn apply(id: Id, word: &str, values: Vec<String>, section: &mut Section, setting
         Id::Export => {
             let given = next();
             match given.split_once('=') {
-                Some((name, value)) => settings.environment.push(variable(word, name.into(), value.into())?),
+                Some((name, value)) => {
+                    settings.environment.push(variable(word, name.into(), value.into())?)
+                }
                 // Without a value the variable is passed on, as all are.
                 None => _ = variable(word, given, String::new())?,
             }
         }
         Id::Tag => settings.tag = true,
         Id::Stdin => settings.stdin = stdin(word, &next())?,
-        Id::BindTo => settings.mapping.bind_to = Some(named(word, &next(), BindTo::parse, BindTo::NAMES)?),
-        Id::MapBy => settings.mapping.map_by = Some(map_by(word, &next(), &mut settings.mapping.cores_each)?),
+        Id::BindTo => {
+            settings.mapping.bind_to = Some(named(word, &next(), BindTo::parse, BindTo::NAMES)?)
+        }
+        Id::MapBy => {
+            settings.mapping.map_by = Some(map_by(word, &next(), &mut settings.mapping.cores_each)?)
+        }
         Id::ReportBindings => settings.report_bindings = true,
         Id::DeadAfter => settings.dead_after = Some(seconds(word, &next())?),
         Id::Timeout => settings.timeout = Some(seconds(word, &next())?),
         Id::StallTimeout => {
             let value = next();
             let never = value.parse() == Ok(0.0);
-            settings.stall_timeout = Some(if never { Duration::ZERO } else { seconds(word, &value)? });
+            settings.stall_timeout =
+                Some(if never { Duration::ZERO } else { seconds(word, &value)? });
         }
         Id::Config => settings.config = Some(path(word, next())?),
         Id::Set => settings.set.push(next()),
@@ -366,7 +419,9 @@ fn apply(id: Id, word: &str, values: Vec<String>, section: &mut Section, setting
 fn check(settings: &Settings) -> Result<(), Usage> {
     let total: u64 = settings.sections.iter().map(|section| u64::from(section.ranks)).sum();
     if total > u64::from(MAX_RANKS) {
-        return Err(Usage(format!("{total} ranks are too many: one host takes at most {MAX_RANKS}")));
+        return Err(Usage(format!(
+            "{total} ranks are too many: one host takes at most {MAX_RANKS}"
+        )));
     }
     match settings.stdin {
         Stdin::Rank(rank) if u64::from(rank) >= total => {
@@ -421,14 +476,16 @@ fn text(word: OsString) -> Result<String, Usage> {
 
 fn ranks(word: &str, value: &str) -> Result<u32, Usage> {
     let number: Option<u32> = value.parse().ok().filter(|ranks| (1..=MAX_RANKS).contains(ranks));
-    number.ok_or_else(|| Usage(format!("{word} {value}: the number of ranks must be from 1 to {MAX_RANKS}")))
+    number.ok_or_else(|| {
+        Usage(format!("{word} {value}: the number of ranks must be from 1 to {MAX_RANKS}"))
+    })
 }
 
 fn seconds(word: &str, value: &str) -> Result<Duration, Usage> {
     let number: Option<f64> = value.parse().ok().filter(|seconds: &f64| *seconds > 0.0);
-    number
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| Usage(format!("{word} {value}: the time must be a positive number of seconds")))
+    number.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).ok_or_else(|| {
+        Usage(format!("{word} {value}: the time must be a positive number of seconds"))
+    })
 }
 
 fn variable(word: &str, name: String, value: String) -> Result<(String, String), Usage> {
@@ -459,17 +516,25 @@ fn stdin(word: &str, value: &str) -> Result<Stdin, Usage> {
 }
 
 fn map_by(word: &str, value: &str, cores_each: &mut Option<u32>) -> Result<MapBy, Usage> {
-    let (what, modifier) = value.split_once(':').map_or((value, None), |(what, modifier)| (what, Some(modifier)));
+    let (what, modifier) =
+        value.split_once(':').map_or((value, None), |(what, modifier)| (what, Some(modifier)));
     if let Some(modifier) = modifier {
-        let count = modifier.to_ascii_lowercase().strip_prefix("pe=").and_then(|count| count.parse().ok());
+        let count =
+            modifier.to_ascii_lowercase().strip_prefix("pe=").and_then(|count| count.parse().ok());
         let count = count.filter(|count| *count > 0);
-        *cores_each =
-            Some(count.ok_or_else(|| Usage(format!("{word} {value}: after the colon only PE=K is understood")))?);
+        *cores_each = Some(count.ok_or_else(|| {
+            Usage(format!("{word} {value}: after the colon only PE=K is understood"))
+        })?);
     }
     named(word, what, MapBy::parse, MapBy::NAMES)
 }
 
-fn named<T>(word: &str, value: &str, parse: impl Fn(&str) -> Option<T>, names: &[&str]) -> Result<T, Usage> {
+fn named<T>(
+    word: &str,
+    value: &str,
+    parse: impl Fn(&str) -> Option<T>,
+    names: &[&str],
+) -> Result<T, Usage> {
     parse(&value.to_ascii_lowercase())
         .ok_or_else(|| Usage(format!("{word} {value}: must be one of {}", names.join(", "))))
 }
@@ -481,7 +546,8 @@ fn no_program(first: bool) -> Usage {
 
 /// The candidate that differs in the fewest letters, if those are few.
 fn closest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
-    let (changes, name) = candidates.iter().map(|name| (strsim::damerau_levenshtein(word, name), *name)).min()?;
+    let (changes, name) =
+        candidates.iter().map(|name| (strsim::damerau_levenshtein(word, name), *name)).min()?;
     (changes <= word.len().div_ceil(3).min(3) && name.len() > 1).then_some(name)
 }
 
@@ -536,9 +602,13 @@ mod tests {
 
     #[test]
     fn both_families_of_spelling_mean_the_same() {
-        for line in
-            ["-n 4 a.out x -n", "-np 4 a.out x -n", "--np 4 a.out x -n", "--n=4 a.out x -n", "-c 4 -- a.out x -n"]
-        {
+        for line in [
+            "-n 4 a.out x -n",
+            "-np 4 a.out x -n",
+            "--np 4 a.out x -n",
+            "--n=4 a.out x -n",
+            "-c 4 -- a.out x -n",
+        ] {
             let settings = run(line).unwrap();
             assert_eq!(settings.sections.len(), 1);
             let section = &settings.sections[0];
@@ -551,7 +621,8 @@ mod tests {
 
     #[test]
     fn sections_have_their_own_ranks_and_variables() {
-        let line = "-genv A 1 -n 2 -env B 2 m x : -n 3 -wdir /tmp w --timeout 3 : -x C=4 -x HOME last";
+        let line =
+            "-genv A 1 -n 2 -env B 2 m x : -n 3 -wdir /tmp w --timeout 3 : -x C=4 -x HOME last";
         let settings = run(line).unwrap();
         assert_eq!(total_ranks(&settings), 6);
         assert_eq!(settings.environment, [("A".into(), "1".into()), ("C".into(), "4".into())]);
@@ -578,7 +649,10 @@ mod tests {
         assert!(refused("-n 2").starts_with("no program given;"));
         assert!(refused("-n 2 a :").starts_with("no program given after the colon"));
         for count in ["0", "-1", "x", "99999999999", "65537", "1.5"] {
-            assert!(refused(&format!("-n {count} a")).contains("must be from 1 to 65536"), "{count}");
+            assert!(
+                refused(&format!("-n {count} a")).contains("must be from 1 to 65536"),
+                "{count}"
+            );
         }
         assert!(refused("-n 40000 a : -n 40000 a").contains("80000 ranks are too many"));
         assert_eq!(refused("--timout 3 a"), "unknown option --timout; did you mean --timeout?");
@@ -591,11 +665,22 @@ mod tests {
         assert!(refused("--timeout 0 a").contains("positive"));
         assert!(refused("--stdin 2 -n 2 a").contains("no rank 2"));
         assert_eq!(refused("-env A"), "-env needs NAME VALUE");
-        for line in [&["-n", "2", ""][..], &["-wdir", "", "a"], &["--config=", "a"], &["--hostfile", "", "a"]] {
+        for line in [
+            &["-n", "2", ""][..],
+            &["-wdir", "", "a"],
+            &["--config=", "a"],
+            &["--hostfile", "", "a"],
+        ] {
             let why = parse(line.iter().map(OsString::from)).unwrap_err().0;
-            assert!(why.ends_with(" is empty; is a variable of the shell not set?"), "{line:?}: {why}");
+            assert!(
+                why.ends_with(" is empty; is a variable of the shell not set?"),
+                "{line:?}: {why}"
+            );
         }
-        assert_eq!(parse(["-x", "", "a"].map(OsString::from)).unwrap_err().0, "-x \"\" is no name of a variable");
+        assert_eq!(
+            parse(["-x", "", "a"].map(OsString::from)).unwrap_err().0,
+            "-x \"\" is no name of a variable"
+        );
         let joined = "-env \"A=2\" is no name of a variable; write NAME VALUE, or -x NAME=VALUE";
         assert_eq!(refused("-env A=2 ./a.out x"), joined);
         assert_eq!(refused("-l=3 a"), "-l=3: this option takes no value");

@@ -5,7 +5,9 @@
 //! ends the whole tree, whatever groups and sessions it has made.
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, set_child_subreaper, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, set_child_subreaper, waitid,
+};
 
 use crate::system;
 
@@ -45,7 +47,8 @@ impl Orphans {
 fn children() -> Vec<Pid> {
     let me = getpid();
     let Ok(folder) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let pids = folder.filter_map(|entry| Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?));
+    let pids =
+        folder.filter_map(|entry| Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?));
     pids.filter(|pid| system::parent(*pid) == Some(me)).collect()
 }
 

@@ -40,7 +40,8 @@ impl Others {
         if self.failed.is_empty() || self.named.is_empty() {
             return None;
         }
-        let mut words: Vec<String> = self.failed.iter().take(TOLD).map(|(exit, ranks)| group(*exit, ranks)).collect();
+        let mut words: Vec<String> =
+            self.failed.iter().take(TOLD).map(|(exit, ranks)| group(*exit, ranks)).collect();
         let rest: usize = self.failed.values().skip(TOLD).map(BTreeSet::len).sum();
         words.extend((rest > 0).then(|| format!("{rest} more in other ways")));
         Some(format!("failed as well: {}", words.join("; ")))
@@ -78,8 +79,7 @@ mod tests {
         ] {
             others.happened(&event, runs);
         }
-        let expected =
-            "failed as well: rank 2 (exited with code 3); ranks 0,3 (killed by signal 11 (Segmentation fault))";
+        let expected = "failed as well: rank 2 (exited with code 3); ranks 0,3 (killed by signal 11 (Segmentation fault))";
         assert_eq!(others.text().unwrap(), expected);
     }
 
@@ -89,6 +89,8 @@ mod tests {
         (0..20).for_each(|rank| others.happened(&died(rank, Exit::Code(rank as i32 + 1)), true));
         assert_eq!(others.text(), None, "the user ended it");
         others.named(20);
-        assert!(others.text().unwrap().ends_with("rank 7 (exited with code 8); 12 more in other ways"));
+        assert!(
+            others.text().unwrap().ends_with("rank 7 (exited with code 8); 12 more in other ways")
+        );
     }
 }

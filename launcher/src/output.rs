@@ -129,7 +129,8 @@ impl Output {
     pub fn flush(&mut self) {
         for sink in &mut self.sinks {
             while sink.backlog() > 0 {
-                let mut asked = [rustix::event::PollFd::from_borrowed_fd(sink.file(), PollFlags::OUT)];
+                let mut asked =
+                    [rustix::event::PollFd::from_borrowed_fd(sink.file(), PollFlags::OUT)];
                 let _ = rustix::event::poll(&mut asked, None);
                 sink.write();
             }
@@ -139,7 +140,15 @@ impl Output {
     /// A stream of a rank on another host. Returns its number.
     pub fn add_remote(&mut self, rank: u32, which: Which) -> usize {
         let sink = if which == Which::Out { 0 } else { self.sinks.len() - 1 };
-        self.streams.push(Stream { rank, which, sink, file: None, held: Vec::new(), held_since: None, amid: false });
+        self.streams.push(Stream {
+            rank,
+            which,
+            sink,
+            file: None,
+            held: Vec::new(),
+            held_since: None,
+            amid: false,
+        });
         self.streams.len() - 1
     }
 
@@ -162,7 +171,15 @@ impl Output {
     pub fn add(&mut self, rank: u32, which: Which, file: OwnedFd) {
         let sink = if which == Which::Out { 0 } else { self.sinks.len() - 1 };
         let (held, held_since) = (Vec::new(), None);
-        self.streams.push(Stream { rank, which, sink, file: Some(file), held, held_since, amid: false });
+        self.streams.push(Stream {
+            rank,
+            which,
+            sink,
+            file: Some(file),
+            held,
+            held_since,
+            amid: false,
+        });
     }
 
     /// Streams that we are ready to read, by number.
@@ -175,7 +192,11 @@ impl Output {
 
     /// Sinks that have something to write, by number.
     pub fn writable(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
-        self.sinks.iter().enumerate().filter(|(_, sink)| sink.backlog() > 0).map(|(id, sink)| (id, sink.file()))
+        self.sinks
+            .iter()
+            .enumerate()
+            .filter(|(_, sink)| sink.backlog() > 0)
+            .map(|(id, sink)| (id, sink.file()))
     }
 
     /// Reads what a stream has, as far as its sink has room and the other
@@ -224,7 +245,8 @@ impl Output {
 
     /// True once all streams have ended and everything is written.
     pub fn is_finished(&self) -> bool {
-        self.streams.iter().all(|stream| stream.file.is_none()) && self.sinks.iter().all(|sink| sink.backlog() == 0)
+        self.streams.iter().all(|stream| stream.file.is_none())
+            && self.sinks.iter().all(|sink| sink.backlog() == 0)
     }
 
     /// Writes what a sink holds, as far as it takes it.
@@ -279,7 +301,11 @@ impl Output {
         if self.framed {
             let Stream { rank, which, .. } = self.streams[id];
             for piece in bytes.chunks(PIECE) {
-                self.send(&FromHost::Output { rank, error: which == Which::Err, bytes: piece.to_owned() });
+                self.send(&FromHost::Output {
+                    rank,
+                    error: which == Which::Err,
+                    bytes: piece.to_owned(),
+                });
             }
             return;
         }
@@ -323,7 +349,9 @@ impl Output {
         if self.tag {
             let interactive = sink.interactive;
             let tag = format!("[{}] ", stream.rank);
-            for line in bytes.split_inclusive(|byte| *byte == b'\n' || (interactive && *byte == b'\r')) {
+            for line in
+                bytes.split_inclusive(|byte| *byte == b'\n' || (interactive && *byte == b'\r'))
+            {
                 if !stream.amid {
                     sink.push(tag.as_bytes());
                 }
@@ -354,7 +382,15 @@ impl Sink {
     fn new(file: BorrowedFd<'static>) -> Sink {
         let way = way_of(file);
         let interactive = rustix::termios::isatty(file);
-        Sink { way, file, pending: Vec::new(), written: 0, interactive, open_line: None, broken: None }
+        Sink {
+            way,
+            file,
+            pending: Vec::new(),
+            written: 0,
+            interactive,
+            open_line: None,
+            broken: None,
+        }
     }
 
     fn push(&mut self, bytes: &[u8]) {
@@ -388,7 +424,10 @@ impl Sink {
             Way::Pieces => {
                 // With room for anything, a pipe has room for 4,096 bytes.
                 let mut asked = [rustix::event::PollFd::new(&self.file, PollFlags::OUT)];
-                rustix::event::poll(&mut asked, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+                rustix::event::poll(
+                    &mut asked,
+                    Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 }),
+                )?;
                 if asked[0].revents().is_empty() {
                     return Err(Errno::AGAIN);
                 }

@@ -33,7 +33,9 @@ impl Placement {
 
     fn on(machine: &Machine, mapping: &Mapping, first: u32, ranks: u32, report: bool) -> Placement {
         let sets = machine.assign(mapping, ranks).unwrap_or_default();
-        let line = |(rank, set)| format!("rank {rank} is bound to {} (cpus {})", machine.describe(set), ranges(set));
+        let line = |(rank, set)| {
+            format!("rank {rank} is bound to {} (cpus {})", machine.describe(set), ranges(set))
+        };
         let report = if report { (first..).zip(&sets).map(line).collect() } else { Vec::new() };
         Placement { sets, report }
     }
@@ -51,20 +53,28 @@ impl Placement {
 
 fn unbound(first: u32, ranks: u32) -> Vec<String> {
     let allowed = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let allowed = allowed.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or("all").trim();
-    (first..first + ranks).map(|rank| format!("rank {rank} is not bound (cpus {allowed})")).collect()
+    let allowed = allowed
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
+        .unwrap_or("all")
+        .trim();
+    (first..first + ranks)
+        .map(|rank| format!("rank {rank} is not bound (cpus {allowed})"))
+        .collect()
 }
 
 fn ask_for_machine() -> Result<Machine, String> {
     let program = std::env::current_exe()
         .map_err(|error| format!("cannot bind ranks: our own path is not known ({error})"))?
         .with_file_name("verbena");
-    let output = Command::new(&program)
-        .args(["topology", "--threads"])
-        .output()
-        .map_err(|error| format!("cannot bind ranks: cannot run {} ({error})", program.display()))?;
+    let output =
+        Command::new(&program).args(["topology", "--threads"]).output().map_err(|error| {
+            format!("cannot bind ranks: cannot run {} ({error})", program.display())
+        })?;
     let said = String::from_utf8_lossy(&output.stderr);
-    match Machine::parse(&String::from_utf8_lossy(&output.stdout)).filter(|_| output.status.success()) {
+    match Machine::parse(&String::from_utf8_lossy(&output.stdout))
+        .filter(|_| output.status.success())
+    {
         Some(machine) => Ok(machine),
         None => Err(format!(
             "cannot bind ranks: {} does not say what the machine is like {}",

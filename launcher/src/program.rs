@@ -30,7 +30,9 @@ pub fn find(name: &OsStr, directory: Option<&str>) -> Result<CString, CannotRun>
         why.map_err(|error| cannot_enter(name, directory, &error))?;
     }
     if name.as_bytes().contains(&b'/') {
-        return match obstacle(&directory.map_or(PathBuf::from(name), |directory| Path::new(directory).join(name))) {
+        return match obstacle(
+            &directory.map_or(PathBuf::from(name), |directory| Path::new(directory).join(name)),
+        ) {
             None => Ok(c_string(Path::new(name))),
             Some((why, code)) => Err(cannot_run(name, why, code)),
         };
@@ -39,9 +41,11 @@ pub fn find(name: &OsStr, directory: Option<&str>) -> Result<CString, CannotRun>
     let candidates = std::env::split_paths(&path).map(|folder| folder.join(name));
     match candidates.into_iter().find(|candidate| obstacle(candidate).is_none()) {
         Some(found) => Ok(c_string(&found)),
-        None if Path::new(name).is_file() => {
-            Err(cannot_run(name, &format!("no such program in PATH (did you mean ./{}?)", name.display()), 127))
-        }
+        None if Path::new(name).is_file() => Err(cannot_run(
+            name,
+            &format!("no such program in PATH (did you mean ./{}?)", name.display()),
+            127,
+        )),
         None => Err(cannot_run(name, "no such program in PATH", 127)),
     }
 }
@@ -64,8 +68,11 @@ pub fn why_alone(sections: &[Section]) -> Option<String> {
 /// The name of a library that an executable asks for, if it is that of another MPI. Ours is `libmpi_abi`.
 fn library_of_another(executable: &[u8]) -> Option<String> {
     const NAME: &[u8] = b"\0libmpi.so.";
-    let begin =
-        executable.starts_with(b"\x7fELF").then_some(executable)?.windows(NAME.len()).position(|at| at == NAME)?;
+    let begin = executable
+        .starts_with(b"\x7fELF")
+        .then_some(executable)?
+        .windows(NAME.len())
+        .position(|at| at == NAME)?;
     let name = executable[begin + 1..].split(|byte| *byte == 0).next()?;
     Some(String::from_utf8_lossy(name).into_owned()).filter(|name| name.len() < 40)
 }
@@ -79,10 +86,14 @@ pub fn explain(name: &OsStr, directory: Option<&str>, failure: NotStarted) -> Ca
         (Step::Execute, Errno::NOENT) => {
             cannot_run(name, "the interpreter or loader that it names does not exist", 127)
         }
-        (Step::Execute, Errno::NOEXEC) => cannot_run(name, "it is no program for this machine", 126),
-        (Step::Clone, Errno::AGAIN) => {
-            cannot_run(name, "the limit of processes is reached (ulimit -u, or the container's)", 126)
+        (Step::Execute, Errno::NOEXEC) => {
+            cannot_run(name, "it is no program for this machine", 126)
         }
+        (Step::Clone, Errno::AGAIN) => cannot_run(
+            name,
+            "the limit of processes is reached (ulimit -u, or the container's)",
+            126,
+        ),
         _ => cannot_run(name, &system.to_string(), 126),
     }
 }
@@ -99,7 +110,9 @@ fn cannot_run(name: &OsStr, why: &str, code: u8) -> CannotRun {
 fn obstacle(file: &Path) -> Option<(&'static str, u8)> {
     let metadata = match std::fs::metadata(file) {
         Ok(metadata) => metadata,
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return Some(("permission denied", 126)),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            return Some(("permission denied", 126));
+        }
         Err(_) => return Some(("no such file", 127)),
     };
     if metadata.is_dir() {
@@ -122,8 +135,13 @@ mod tests {
     #[test]
     fn a_program_of_another_mpi_is_known_by_its_library() {
         let name = |bytes: &[u8]| library_of_another(bytes);
-        assert_eq!(name(b"\x7fELF...\0libm.so.6\0libmpi.so.12\0libc.so.6\0").as_deref(), Some("libmpi.so.12"));
-        for ours in [&b"\x7fELF...\0libmpi_abi.so.1\0"[..], b"#!/bin/sh\0libmpi.so.12\0", b"\x7fELF", b""] {
+        assert_eq!(
+            name(b"\x7fELF...\0libm.so.6\0libmpi.so.12\0libc.so.6\0").as_deref(),
+            Some("libmpi.so.12")
+        );
+        for ours in
+            [&b"\x7fELF...\0libmpi_abi.so.1\0"[..], b"#!/bin/sh\0libmpi.so.12\0", b"\x7fELF", b""]
+        {
             assert_eq!(name(ours), None);
         }
         let section = Section { program: "sh".into(), ..Section::default() };
@@ -137,10 +155,18 @@ mod tests {
     #[test]
     fn what_cannot_run_is_told_apart() {
         assert!(find_text("sh", None).is_ok());
-        assert_eq!(find_text("/nowhere", None).unwrap_err().message, "cannot run /nowhere: no such file");
+        assert_eq!(
+            find_text("/nowhere", None).unwrap_err().message,
+            "cannot run /nowhere: no such file"
+        );
         assert_eq!(find_text("/nowhere", None).unwrap_err().code, 127);
-        assert_eq!(find_text("/tmp", None).unwrap_err().message, "cannot run /tmp: it is a directory");
-        assert!(find_text("/etc/passwd", None).unwrap_err().message.ends_with("chmod +x makes it so)"));
+        assert_eq!(
+            find_text("/tmp", None).unwrap_err().message,
+            "cannot run /tmp: it is a directory"
+        );
+        assert!(
+            find_text("/etc/passwd", None).unwrap_err().message.ends_with("chmod +x makes it so)")
+        );
         assert_eq!(find_text("./passwd", Some("/etc")).unwrap_err().code, 126);
         for (folder, why) in [("/nowhere", "No such file"), ("/etc/passwd", "Not a directory")] {
             let error = find_text("./passwd", Some(folder)).unwrap_err();

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use bootstrap::board::{self, Snapshot};
+use bootstrap::calls::Call;
 use bootstrap::{Awaited, State, WORLD_CONTEXT, Waiting};
 use fabric::CollectiveKind;
-use bootstrap::calls::Call;
 use serde::{Deserialize, Serialize};
 
 use crate::fate::{Event, Exit};
@@ -19,14 +19,25 @@ fn call_name(call: u32) -> Option<&'static str> {
 
 /// The line for what ended the job, or made it fail. `pid` is the process
 /// that was in MPI, or the one that we started.
-pub fn failure(event: &Event, seen: &Snapshot, pid: u32, host: &str, ranks: usize, ends: bool) -> String {
+pub fn failure(
+    event: &Event,
+    seen: &Snapshot,
+    pid: u32,
+    host: &str,
+    ranks: usize,
+    ends: bool,
+) -> String {
     let end = match (ends, ranks) {
         (false, _) | (true, 1) => String::new(),
         (true, ranks) => format!("; ending the job ({ranks} ranks)"),
     };
     match event {
-        Event::Aborted { message, .. } if !message.is_empty() => format!("{message} (pid {pid} on {host}){end}"),
-        Event::Aborted { rank, code, .. } => format!("rank {rank} (pid {pid} on {host}) aborted with code {code}{end}"),
+        Event::Aborted { message, .. } if !message.is_empty() => {
+            format!("{message} (pid {pid} on {host}){end}")
+        }
+        Event::Aborted { rank, code, .. } => {
+            format!("rank {rank} (pid {pid} on {host}) aborted with code {code}{end}")
+        }
         Event::Died { rank, exit, .. } => {
             let was = if matches!(exit, Exit::Signal(_)) { "was " } else { "" };
             format!("rank {rank} (pid {pid} on {host}) {was}{exit}{}{end}", place(*exit, seen))
@@ -45,7 +56,9 @@ pub fn would_wait(rank: u32, ranks: usize) -> String {
 /// Where in MPI the rank was, as far as that explains something.
 fn place(exit: Exit, seen: &Snapshot) -> String {
     match (exit, seen.state, call_name(seen.call)) {
-        (Exit::Code(_), State::Running, Some(call)) => format!(" in {call}, without calling MPI_Finalize"),
+        (Exit::Code(_), State::Running, Some(call)) => {
+            format!(" in {call}, without calling MPI_Finalize")
+        }
         (Exit::Code(_), State::Running, None) => " without calling MPI_Finalize".into(),
         (_, State::Finalizing, _) => " in MPI_Finalize".into(),
         (_, _, Some(call)) => format!(" in {call}"),
@@ -84,7 +97,9 @@ pub fn table(first: u32, lines: &[Line], host: &str, age: Duration) -> String {
     for (rank, line) in (first..).zip(lines) {
         let (state, doing) = match line.exit {
             Some(Exit::Code(code)) => ("exited", format!("with code {code}")),
-            Some(Exit::Signal(signal)) => ("killed", format!("by signal {signal} ({})", signals::name(signal))),
+            Some(Exit::Signal(signal)) => {
+                ("killed", format!("by signal {signal} ({})", signals::name(signal)))
+            }
             None => (state_name(line.seen.state), doing(line)),
         };
         text += format!("\n{rank:>7}  {:>7}  {state:<10}  {doing}", line.pid).trim_end();
@@ -103,7 +118,9 @@ fn state_name(state: State) -> &'static str {
 
 fn doing(line: &Line) -> String {
     match (call_name(line.seen.call), line.seen.waiting) {
-        (Some(call), Some(waiting)) => format!("{call}{}, for {}", waits_for(&waiting), seconds(line.waited)),
+        (Some(call), Some(waiting)) => {
+            format!("{call}{}, for {}", waits_for(&waiting), seconds(line.waited))
+        }
         (Some(call), None) => call.to_owned(),
         (None, _) if line.seen.state == State::Running => "computing".into(),
         (None, _) => String::new(),
@@ -176,11 +193,21 @@ mod tests {
     #[test]
     fn the_table_says_what_each_rank_does() {
         let (awaited, peer, world_rank) = (Awaited::Message, Some(1), Some(0));
-        let waiting = Waiting { awaited, peer, world_rank, tag: None, context: 4, comm_size: 3, since: board::clock() };
+        let waiting = Waiting {
+            awaited,
+            peer,
+            world_rank,
+            tag: None,
+            context: 4,
+            comm_size: 3,
+            since: board::clock(),
+        };
         let outside = Snapshot { pid: 0, ..seen(State::Starting, 0) };
-        let inside = Snapshot { waiting: Some(waiting), ..seen(State::Running, Call::Recv.index()) };
+        let inside =
+            Snapshot { waiting: Some(waiting), ..seen(State::Running, Call::Recv.index()) };
         let lines = [(None, outside), (None, inside), (Some(Exit::Signal(9)), outside)];
-        let text = table(0, &lines.map(|(exit, seen)| Line::new(9, exit, seen)), "vm", Duration::ZERO);
+        let text =
+            table(0, &lines.map(|(exit, seen)| Line::new(9, exit, seen)), "vm", Duration::ZERO);
         let rows: Vec<&str> = text.lines().collect();
         assert_eq!(rows[0], "3 ranks on vm, 0.0 s after the start");
         assert_eq!(rows[2], "      0        9  not in MPI");

@@ -52,7 +52,9 @@ impl Mask {
 impl std::fmt::Debug for Mask {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // SAFETY: asks a set that is initialised.
-        f.debug_set().entries((1..64).filter(|signal| unsafe { libc::sigismember(&self.0, *signal) } == 1)).finish()
+        f.debug_set()
+            .entries((1..64).filter(|signal| unsafe { libc::sigismember(&self.0, *signal) } == 1))
+            .finish()
     }
 }
 

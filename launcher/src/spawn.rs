@@ -89,7 +89,8 @@ impl CpuSet {
 impl std::fmt::Debug for CpuSet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // SAFETY: every number asked for is inside the set.
-        let cpus = (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &self.0) });
+        let cpus =
+            (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &self.0) });
         f.debug_set().entries(cpus).finish()
     }
 }
@@ -161,8 +162,9 @@ pub fn spawn(start: &Start<'_>, stack: &mut Stack) -> Result<Pid, NotStarted> {
         return Err(NotStarted { step: Step::Clone, errno });
     };
     // SAFETY: `work` is alive; volatile, because the child wrote it.
-    let (failed_at, errno) =
-        unsafe { ((&raw const work.failed_at).read_volatile(), (&raw const work.errno).read_volatile()) };
+    let (failed_at, errno) = unsafe {
+        ((&raw const work.failed_at).read_volatile(), (&raw const work.errno).read_volatile())
+    };
     if errno == 0 {
         return Ok(pid);
     }
@@ -221,7 +223,8 @@ fn prepare(work: &Work) -> bool {
         if !placed {
             return false;
         }
-        if !work.open_files.is_null() && libc::setrlimit(libc::RLIMIT_NOFILE, work.open_files) != 0 {
+        if !work.open_files.is_null() && libc::setrlimit(libc::RLIMIT_NOFILE, work.open_files) != 0
+        {
             return false;
         }
         // A binding that the system does not allow (a container that changed
@@ -273,7 +276,8 @@ mod tests {
     use super::*;
 
     fn start_and_wait(program: &CStr, arguments: &[&CStr]) -> Result<i32, NotStarted> {
-        let arguments: Vec<CString> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let arguments: Vec<CString> =
+            arguments.iter().map(|argument| (*argument).to_owned()).collect();
         let board = bootstrap::Board::create(1, 1).unwrap();
         let board = std::os::fd::AsRawFd::as_raw_fd(&board.file().unwrap());
         let start = Start {

@@ -46,7 +46,12 @@ impl Stall {
     }
 
     /// `Some(true)` when the ranks have come to a standstill, `Some(false)` when they go on after that.
-    pub(crate) fn tick(&mut self, board: &Board, ends: &[Option<Exit>], now: Instant) -> Option<bool> {
+    pub(crate) fn tick(
+        &mut self,
+        board: &Board,
+        ends: &[Option<Exit>],
+        now: Instant,
+    ) -> Option<bool> {
         if now < self.next {
             return None;
         }
@@ -65,13 +70,15 @@ impl Stall {
         let used: Vec<Duration> = waiting.iter().map(|(pid, _)| computed(*pid)).collect();
         let (began, before) = self.quiet.get_or_insert_with(|| (now, used.clone()));
         let time = now.duration_since(*began);
-        let is_idle = |(now, before): (&Duration, &Duration)| now.saturating_sub(*before) <= time / SHARE;
+        let is_idle =
+            |(now, before): (&Duration, &Duration)| now.saturating_sub(*before) <= time / SHARE;
         if used.len() != before.len() || !used.iter().zip(&*before).all(is_idle) {
             self.quiet = None;
             return false;
         }
         let now = clock();
-        let has_waited = |since: &u64| Duration::from_nanos(now.saturating_sub(*since)) >= self.after;
+        let has_waited =
+            |since: &u64| Duration::from_nanos(now.saturating_sub(*since)) >= self.after;
         time >= self.after / 2 && waiting.iter().all(|(_, since)| has_waited(since))
     }
 }

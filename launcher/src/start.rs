@@ -117,13 +117,16 @@ fn prepare<'a>(
     mask: &'a Mask,
     framed: bool,
 ) -> Result<Ready<'a>, CannotRun> {
-    let programs =
-        settings.sections.iter().map(|section| program::find(&section.program, section.directory.as_deref()));
+    let programs = settings
+        .sections
+        .iter()
+        .map(|section| program::find(&section.program, section.directory.as_deref()));
     let programs: Vec<CString> = programs.collect::<Result<_, _>>()?;
     let local_size = total_ranks(settings);
     let open_files = room_for_files(local_size)?;
     let refused = |what: &str, errno: Errno| system_refused(local_size, what, errno);
-    let board = Board::create(local_size, share.job).map_err(|errno| refused("shared memory (memfd_create)", errno))?;
+    let board = Board::create(local_size, share.job)
+        .map_err(|errno| refused("shared memory (memfd_create)", errno))?;
     let (low, high) = reserve(&board).map_err(|errno| refused("descriptors", errno))?;
     let nothing = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
     let common = Common {
@@ -145,18 +148,26 @@ fn prepare<'a>(
         },
         open_files,
         nothing: nothing.map_err(|errno| refused("/dev/null", errno))?,
-        welcome: control::encode(&ToRank::Welcome { version: control::VERSION, secret: share.secret }),
+        welcome: control::encode(&ToRank::Welcome {
+            version: control::VERSION,
+            secret: share.secret,
+        }),
     };
     Ok(Ready { common, programs, board, reserved: (low, high) })
 }
 
-fn start_sections(common: &Common<'_>, programs: &[CString], started: &mut Started) -> Result<(), CannotRun> {
+fn start_sections(
+    common: &Common<'_>,
+    programs: &[CString],
+    started: &mut Started,
+) -> Result<(), CannotRun> {
     let shared = shared_environment(common.settings);
     let mut stack = Stack::default();
     let mut inputs = Vec::new();
     for (section, program) in common.settings.sections.iter().zip(programs) {
         let own = section.environment.iter().map(|(name, value)| variable(name, value));
-        let mut environment: Vec<CString> = without(&shared, &section.environment).chain(own).collect();
+        let mut environment: Vec<CString> =
+            without(&shared, &section.environment).chain(own).collect();
         let words = [&section.program].into_iter().chain(&section.arguments);
         let arguments: Vec<CString> = words.map(c_string).collect();
         for _ in 0..section.ranks {
@@ -164,7 +175,16 @@ fn start_sections(common: &Common<'_>, programs: &[CString], started: &mut Start
             let rank = common.share.first + local_rank;
             let length = environment.len();
             environment.extend(rank_environment(&Words { rank, local_rank, ..common.words }));
-            start_rank(common, section, program, &arguments, &environment, &mut stack, &mut inputs, started)?;
+            start_rank(
+                common,
+                section,
+                program,
+                &arguments,
+                &environment,
+                &mut stack,
+                &mut inputs,
+                started,
+            )?;
             environment.truncate(length);
         }
     }
@@ -187,7 +207,8 @@ fn start_rank(
     let rank = common.share.first + local_rank;
     let refused = |errno| system_refused(common.words.local_size, "pipes and sockets", errno);
     let (ours, theirs) =
-        socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(refused)?;
+        socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+            .map_err(refused)?;
     send(&ours, &common.welcome, SendFlags::NOSIGNAL).map_err(refused)?;
     let (out, their_out) = read_end().map_err(refused)?;
     let (err, their_err) = read_end().map_err(refused)?;
@@ -293,7 +314,8 @@ fn room_for_files(ranks: u32) -> Result<Option<libc::rlimit>, CannotRun> {
         return Ok(None);
     }
     let maximum = limit.maximum.unwrap_or(u64::MAX);
-    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum: limit.maximum });
+    let raised =
+        setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum: limit.maximum });
     if maximum < needed || raised.is_err() {
         let message = format!(
             "{ranks} ranks need {needed} open files and the limit is {maximum}: raise it (`ulimit -Hn`, or `--ulimit nofile=` \
@@ -306,7 +328,10 @@ fn room_for_files(ranks: u32) -> Result<Option<libc::rlimit>, CannotRun> {
 
 fn system_refused(ranks: u32, what: &str, errno: Errno) -> CannotRun {
     let system = std::io::Error::from(errno);
-    CannotRun { message: format!("cannot start {ranks} ranks: the system refused {what}: {system}"), code: 1 }
+    CannotRun {
+        message: format!("cannot start {ranks} ranks: the system refused {what}: {system}"),
+        code: 1,
+    }
 }
 
 /// Our environment with the job's variables, but not those of a job that we
@@ -321,7 +346,8 @@ fn shared_environment(settings: &Settings) -> Vec<CString> {
     });
     let mut own = settings.environment.clone();
     if let Some(config) = &settings.config {
-        let path = std::path::absolute(config).map_or(config.clone(), |path| path.to_string_lossy().into_owned());
+        let path = std::path::absolute(config)
+            .map_or(config.clone(), |path| path.to_string_lossy().into_owned());
         own.push(("VERBENA_CONFIG".into(), path));
     }
     if !settings.set.is_empty() {
@@ -341,7 +367,8 @@ fn shared_environment(settings: &Settings) -> Vec<CString> {
     lines
 }
 
-const OURS: [&str; 5] = [VARIABLE, "VERBENA_RANK", "VERBENA_SIZE", "VERBENA_LOCAL_RANK", "VERBENA_LOCAL_SIZE"];
+const OURS: [&str; 5] =
+    [VARIABLE, "VERBENA_RANK", "VERBENA_SIZE", "VERBENA_LOCAL_RANK", "VERBENA_LOCAL_SIZE"];
 
 fn rank_environment(words: &Words) -> [CString; 5] {
     let values = [
@@ -355,7 +382,10 @@ fn rank_environment(words: &Words) -> [CString; 5] {
 }
 
 /// The lines that set none of these variables.
-fn without<'a>(lines: &'a [CString], names: &'a [(String, String)]) -> impl Iterator<Item = CString> + 'a {
+fn without<'a>(
+    lines: &'a [CString],
+    names: &'a [(String, String)],
+) -> impl Iterator<Item = CString> + 'a {
     let sets = |line: &CString, name: &str| {
         line.as_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
     };

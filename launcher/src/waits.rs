@@ -79,7 +79,10 @@ impl Ranks<'_> {
                 path.push(rank);
                 at = self.awaited(rank);
             }
-            let Some(begin) = at.and_then(|again| path.iter().position(|rank| *rank == again)) else { continue };
+            let Some(begin) = at.and_then(|again| path.iter().position(|rank| *rank == again))
+            else {
+                continue;
+            };
             lines.push(circle(&path[begin..]));
         }
         lines
@@ -104,7 +107,9 @@ fn many(ranks: &[usize]) -> String {
     let named = |ranks: &[usize]| ranks.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
     match ranks {
         [rank] => format!("rank {rank} waits"),
-        [.., last] if ranks.len() <= NAMED => format!("ranks {} and {last} wait", named(&ranks[..ranks.len() - 1])),
+        [.., last] if ranks.len() <= NAMED => {
+            format!("ranks {} and {last} wait", named(&ranks[..ranks.len() - 1]))
+        }
         _ => format!("ranks {} and {} more wait", named(&ranks[..NAMED]), ranks.len() - NAMED),
     }
 }
@@ -127,14 +132,21 @@ mod tests {
 
     fn of(seen: &[Snapshot], ends: &[Option<Exit>]) -> Vec<String> {
         let end = |rank: usize| ends.get(rank).copied().flatten();
-        let lines: Vec<_> = seen.iter().enumerate().map(|(rank, seen)| Some(Line::new(1, end(rank), *seen))).collect();
+        let lines: Vec<_> = seen
+            .iter()
+            .enumerate()
+            .map(|(rank, seen)| Some(Line::new(1, end(rank), *seen)))
+            .collect();
         conclusions(&lines)
     }
 
     #[test]
     fn circles_are_found_once_each() {
         let lines = of(&[3, 1, 5, 4, 0, 3].map(for_message), &[]);
-        assert_eq!(lines, ["ranks wait for each other in a circle: 0 -> 3 -> 4 -> 0", "rank 1 waits for itself"]);
+        assert_eq!(
+            lines,
+            ["ranks wait for each other in a circle: 0 -> 3 -> 4 -> 0", "rank 1 waits for itself"]
+        );
         let pair = [for_message(1), for_message(0), waits(Awaited::Message, None), for_message(99)];
         assert_eq!(of(&pair, &[]), ["ranks 0 and 1 wait for each other"]);
     }
@@ -172,7 +184,10 @@ mod tests {
     #[test]
     fn who_is_not_there_yet_is_named() {
         let outside = Snapshot { state: State::Starting, ..Snapshot { call: 0, ..for_message(0) } };
-        assert_eq!(of(&[for_message(1), outside], &[]), ["rank 0 waits for rank 1, which has not called MPI_Init"]);
+        assert_eq!(
+            of(&[for_message(1), outside], &[]),
+            ["rank 0 waits for rank 1, which has not called MPI_Init"]
+        );
     }
 
     #[test]

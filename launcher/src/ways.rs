@@ -48,12 +48,16 @@ impl Ways {
 
     /// At the end of the job: the text for the user if some rank has never said anything.
     pub(crate) fn at_the_end(&mut self) -> Option<String> {
-        let silent: BTreeSet<usize> = (0..self.size as usize).filter(|rank| !self.who.contains(rank)).collect();
+        let silent: BTreeSet<usize> =
+            (0..self.size as usize).filter(|rank| !self.who.contains(rank)).collect();
         if silent.is_empty() || (!self.asked && self.who.is_empty()) {
             return None;
         }
         if self.who.is_empty() {
-            return Some("no rank has come through MPI_Init, so none has said which ways its messages take".into());
+            return Some(
+                "no rank has come through MPI_Init, so none has said which ways its messages take"
+                    .into(),
+            );
         }
         let text = "not known, as MPI_Init was never completed there".into();
         self.lines.push(Line { topic: "ways".into(), text, ranks: silent });
@@ -94,10 +98,17 @@ mod tests {
         all.said(2, ways(&[("host", "b")]));
         let text = all.at_the_end().unwrap();
         let rows: Vec<&str> = text.lines().skip(1).collect();
-        let expected =
-            ["  host, rank 2:       b", "  ways, ranks 0-1,3:  not known, as MPI_Init was never completed there"];
+        let expected = [
+            "  host, rank 2:       b",
+            "  ways, ranks 0-1,3:  not known, as MPI_Init was never completed there",
+        ];
         assert_eq!(rows, expected);
-        assert!(Ways::of(2, true).at_the_end().unwrap().starts_with("no rank has come through MPI_Init"));
+        assert!(
+            Ways::of(2, true)
+                .at_the_end()
+                .unwrap()
+                .starts_with("no rank has come through MPI_Init")
+        );
         assert_eq!(Ways::of(2, false).at_the_end(), None, "nobody asked");
         let mut all = Ways::of(1, true);
         assert!(all.said(0, ways(&[("host", "a")])).is_some());
@@ -109,7 +120,10 @@ mod tests {
         let mut all = Ways::of(4, true);
         assert_eq!(all.said(2, ways(&[("host", "b"), ("wait", "spins")])), None);
         assert_eq!(all.said(0, ways(&[("host", "a"), ("wait", "spins")])), None);
-        assert_eq!(all.said(1, ways(&[("host", "a"), ("wait", "spins"), ("knobs", "x = 1")])), None);
+        assert_eq!(
+            all.said(1, ways(&[("host", "a"), ("wait", "spins"), ("knobs", "x = 1")])),
+            None
+        );
         let text = all.said(3, ways(&[("host", "b"), ("wait", "sleeps")])).unwrap();
         let rows: Vec<&str> = text.lines().skip(1).collect();
         let expected = [

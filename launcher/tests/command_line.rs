@@ -59,7 +59,11 @@ fn ranks_that_were_all_alone_are_told_why() {
     let why = "is linked to another one (libmpi.so.12), so each rank ran alone; compile it with Verbena's mpicc\n";
     for (options, is_told) in [("-n 2", true), ("--hosts localhost:2", true), ("-n 1", false)] {
         let ran = mpiexec(&format!("{options} {}", other.display()));
-        assert_eq!((ran.code, ran.err.ends_with(why), ran.err.is_empty()), (0, is_told, !is_told), "{ran:?}");
+        assert_eq!(
+            (ran.code, ran.err.ends_with(why), ran.err.is_empty()),
+            (0, is_told, !is_told),
+            "{ran:?}"
+        );
     }
     std::fs::remove_file(&other).unwrap();
     assert_eq!(mpiexec("-n 2 true").err, "");
@@ -74,36 +78,59 @@ fn help_and_version_go_to_standard_output() {
 
 #[test]
 fn variables_reach_the_ranks_they_are_for() {
-    let mut arguments = "-genv A all -x B=two -n 1 -env C first sh -c".split(' ').collect::<Vec<_>>();
+    let mut arguments =
+        "-genv A all -x B=two -n 1 -env C first sh -c".split(' ').collect::<Vec<_>>();
     let show = "echo $VERBENA_RANK/$VERBENA_SIZE $A $B $C";
     arguments.extend([show, ":", "-n", "1", "sh", "-c", show]);
     let ran = finish(spawn(&mut command(&arguments)));
     let mut lines: Vec<&str> = ran.out.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, ["0/2 all two first", "1/2 all two"]);
-    let ran = finish(spawn(command(&["-x", "A=new", "sh", "-c", "env | grep -c ^A=; echo $A"]).env("A", "old")));
+    let ran = finish(spawn(
+        command(&["-x", "A=new", "sh", "-c", "env | grep -c ^A=; echo $A"]).env("A", "old"),
+    ));
     assert_eq!(ran.out, "1\nnew\n");
 }
 
 #[test]
 fn knobs_are_checked_once_and_passed_on() {
-    let set = ["--set", "coll.window=4", "--set", "shm.eager_max=4K", "sh", "-c", "echo \"$VERBENA_SET\""];
+    let set = [
+        "--set",
+        "coll.window=4",
+        "--set",
+        "shm.eager_max=4K",
+        "sh",
+        "-c",
+        "echo \"$VERBENA_SET\"",
+    ];
     let ran = finish(spawn(command(&set).env("VERBENA_SET", "coll.window=3")));
     assert_eq!(ran.out, "coll.window=3\ncoll.window=4\nshm.eager_max=4K\n", "{ran:?}");
     refused("--set coll.windw=4 true", 2, "did you mean \"coll.window\"?");
     refused("--set coll.window=much true", 2, "coll.window");
     refused("--config /nowhere.toml true", 2, "/nowhere.toml");
     // Also where they are variables for the ranks, which would each say it.
-    for option in ["-x VERBENA_COLL_WINDOW=much", "-genv VERBENA_COLL_WINDOW much", "-env VERBENA_COLL_WINDOW much"] {
+    for option in [
+        "-x VERBENA_COLL_WINDOW=much",
+        "-genv VERBENA_COLL_WINDOW much",
+        "-env VERBENA_COLL_WINDOW much",
+    ] {
         refused(&format!("{option} -n 4 true"), 2, "VERBENA_COLL_WINDOW: coll.window");
     }
-    refused("-n 1 true : -x VERBENA_COLL_WINDWO=3 -n 1 true", 2, "did you mean \"VERBENA_COLL_WINDOW\"?");
+    refused(
+        "-n 1 true : -x VERBENA_COLL_WINDWO=3 -n 1 true",
+        2,
+        "did you mean \"VERBENA_COLL_WINDOW\"?",
+    );
     let mended = ["-x", "VERBENA_COLL_WINDOW=4", "true"];
     assert_eq!(finish(spawn(command(&mended).env("VERBENA_COLL_WINDOW", "much"))).code, 0);
-    let verbena =
-        |arguments: &[&str]| finish(spawn(std::process::Command::new(env!("CARGO_BIN_EXE_verbena")).args(arguments)));
+    let verbena = |arguments: &[&str]| {
+        finish(spawn(std::process::Command::new(env!("CARGO_BIN_EXE_verbena")).args(arguments)))
+    };
     let table = verbena(&["config", "--set", "coll.window=4"]).out;
-    assert!(table.lines().any(|line| line.starts_with("coll.window ") && line.contains("--set")), "{table}");
+    assert!(
+        table.lines().any(|line| line.starts_with("coll.window ") && line.contains("--set")),
+        "{table}"
+    );
     assert_eq!(verbena(&["config", "--set", "x=1"]).code, 1);
     assert!(verbena(&["version"]).out.starts_with("Verbena "));
     assert!(verbena(&["coverage"]).out.lines().last().unwrap().starts_with("all "));
@@ -118,7 +145,10 @@ fn knobs_are_checked_once_and_passed_on() {
 
 #[test]
 fn what_other_launchers_need_is_accepted() {
-    assert_eq!(script("--oversubscribe --allow-run-as-root -envall -np 3", "echo x").out, "x\nx\nx\n");
+    assert_eq!(
+        script("--oversubscribe --allow-run-as-root -envall -np 3", "echo x").out,
+        "x\nx\nx\n"
+    );
 }
 
 #[test]
@@ -140,7 +170,10 @@ fn more_ranks_than_a_small_file_limit_allows() {
     let raised = limited(64, 1024, 100);
     assert_eq!((raised.code, raised.out.as_str()), (0, "64\n".repeat(100).as_str()), "{raised:?}");
     let refused = limited(64, 64, 100);
-    assert!(refused.code == 1 && refused.err.contains("324 open files and the limit is 64"), "{refused:?}");
+    assert!(
+        refused.code == 1 && refused.err.contains("324 open files and the limit is 64"),
+        "{refused:?}"
+    );
     assert_eq!(refused.err.lines().count(), 1);
 }
 
@@ -164,7 +197,11 @@ fn ranks_are_bound_only_when_asked() {
     assert_eq!(script("-n 2", own).out, free.repeat(2));
     let bound = script("-n 2 --bind-to core --report-bindings", own);
     assert_eq!(bound.code, 0, "{bound:?}");
-    assert_eq!(bound.err.lines().filter(|line| line.contains("is bound to package")).count(), 2, "{bound:?}");
+    assert_eq!(
+        bound.err.lines().filter(|line| line.contains("is bound to package")).count(),
+        2,
+        "{bound:?}"
+    );
     let first = bound.out.lines().next().unwrap();
     assert!(free.trim() == "0" || first != free.trim(), "{bound:?}");
     let unbound = script("-n 1 --report-bindings", "true");
@@ -174,7 +211,8 @@ fn ranks_are_bound_only_when_asked() {
 
 #[test]
 fn the_doctor_says_what_there_is() {
-    let ran = std::process::Command::new(env!("CARGO_BIN_EXE_verbena")).arg("doctor").output().unwrap();
+    let ran =
+        std::process::Command::new(env!("CARGO_BIN_EXE_verbena")).arg("doctor").output().unwrap();
     let out = String::from_utf8(ran.stdout).unwrap();
     for check in ["processors", "shared memory", "single copy", "open files", "RDMA port"] {
         assert_eq!(out.lines().filter(|line| line.contains(check)).count(), 1, "{check}: {out}");
@@ -182,7 +220,8 @@ fn the_doctor_says_what_there_is() {
     assert!(out.contains("yes shared memory  64 MiB"), "{out}");
     // A device that there is not is named, with what to do, and fails where RDMA is wanted.
     let mut asked = std::process::Command::new(env!("CARGO_BIN_EXE_verbena"));
-    let ran = asked.args(["doctor", "--rdma"]).env("VERBENA_VERBS_DEVICE", "no_such_0").output().unwrap();
+    let ran =
+        asked.args(["doctor", "--rdma"]).env("VERBENA_VERBS_DEVICE", "no_such_0").output().unwrap();
     let out = String::from_utf8(ran.stdout).unwrap();
     assert!(!ran.status.success() && out.contains("BAD RDMA port"), "{out}");
 }

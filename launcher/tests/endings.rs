@@ -17,7 +17,10 @@ fn the_first_failure_is_the_exit_code() {
     let ran = script("-n 2", "sleep 0.$VERBENA_RANK; exit 4$VERBENA_RANK");
     assert_eq!(ran.code, 40);
     let rows: Vec<&str> = ran.err.lines().collect();
-    assert!(rows[0].starts_with("mpiexec: rank 0 (pid ") && rows[0].ends_with(" exited with code 40"), "{ran:?}");
+    assert!(
+        rows[0].starts_with("mpiexec: rank 0 (pid ") && rows[0].ends_with(" exited with code 40"),
+        "{ran:?}"
+    );
     assert_eq!(rows[1..], ["mpiexec: failed as well: rank 1 (exited with code 41)"], "{ran:?}");
 }
 
@@ -35,7 +38,9 @@ fn a_crash_ends_the_job_and_is_named() {
     assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
     assert!(ran.err.starts_with("mpiexec: rank 2 (pid "), "{ran:?}");
     assert!(
-        ran.err.contains("was killed by signal 11 (Segmentation fault) in MPI_Recv; ending the job (4 ranks)\n"),
+        ran.err.contains(
+            "was killed by signal 11 (Segmentation fault) in MPI_Recv; ending the job (4 ranks)\n"
+        ),
         "{ran:?}"
     );
 }
@@ -45,7 +50,11 @@ fn an_exit_between_init_and_finalize_ends_the_job() {
     for (code, expected) in [(0, 1), (5, 5)] {
         let ran = mpiexec(&format!("-n 3 RANK init 1:exit={code} sleep=30"));
         assert!(ran.code == expected && ran.time < SOON, "{ran:?}");
-        assert!(ran.err.contains(&format!("exited with code {code} without calling MPI_Finalize; ending")), "{ran:?}");
+        assert!(
+            ran.err
+                .contains(&format!("exited with code {code} without calling MPI_Finalize; ending")),
+            "{ran:?}"
+        );
     }
 }
 
@@ -63,8 +72,15 @@ fn what_ends_the_job_is_told_after_a_failure_that_did_not() {
     let ran = mpiexec("-n 3 RANK init 0:finalize 0:exit=3 sleep=0.3 1:kill=11 sleep=30");
     assert!(ran.code == 3 && ran.time < SOON, "{ran:?}");
     let rows: Vec<&str> = ran.err.lines().collect();
-    assert!(rows[0].starts_with("mpiexec: rank 0 (pid ") && rows[0].ends_with(" exited with code 3"), "{ran:?}");
-    assert!(rows[1].starts_with("mpiexec: rank 1 (pid ") && rows[1].ends_with("; ending the job (3 ranks)"), "{ran:?}");
+    assert!(
+        rows[0].starts_with("mpiexec: rank 0 (pid ") && rows[0].ends_with(" exited with code 3"),
+        "{ran:?}"
+    );
+    assert!(
+        rows[1].starts_with("mpiexec: rank 1 (pid ")
+            && rows[1].ends_with("; ending the job (3 ranks)"),
+        "{ran:?}"
+    );
 }
 
 #[test]
@@ -72,9 +88,16 @@ fn ways_are_told_also_where_some_rank_never_comes_into_mpi() {
     let ran = mpiexec("--explain -n 3 RANK 1:sleep=0.5 1:exit=6 init explain=straight sleep=30");
     assert!(ran.code == 6 && ran.time < SOON, "{ran:?}");
     assert!(ran.err.contains("  it goes, ranks 0,2:  straight\n"), "{ran:?}");
-    assert!(ran.err.contains("  ways, rank 1:        not known, as MPI_Init was never completed there\n"), "{ran:?}");
+    assert!(
+        ran.err
+            .contains("  ways, rank 1:        not known, as MPI_Init was never completed there\n"),
+        "{ran:?}"
+    );
     let ran = mpiexec("--explain -n 2 echo x");
-    assert_eq!(ran.err, "mpiexec: no rank has come through MPI_Init, so none has said which ways its messages take\n");
+    assert_eq!(
+        ran.err,
+        "mpiexec: no rank has come through MPI_Init, so none has said which ways its messages take\n"
+    );
     let ran = mpiexec("--explain -n 2 RANK init explain=straight finalize");
     assert_eq!(ran.err, "mpiexec: which ways messages take:\n  it goes, ranks 0-1:  straight\n");
 }
@@ -83,7 +106,10 @@ fn ways_are_told_also_where_some_rank_never_comes_into_mpi() {
 fn an_abort_ends_the_job_with_its_code_and_words() {
     let ran = mpiexec("-n 3 RANK init 1:abort=42,enough sleep=30");
     assert!(ran.code == 42 && ran.time < SOON, "{ran:?}");
-    assert!(ran.err.starts_with("mpiexec: enough (pid ") && ran.err.lines().count() == 1, "{ran:?}");
+    assert!(
+        ran.err.starts_with("mpiexec: enough (pid ") && ran.err.lines().count() == 1,
+        "{ran:?}"
+    );
     let all = mpiexec("-n 4 RANK init print=before abort=3,together");
     assert_eq!((all.code, all.err.lines().count()), (3, 1), "{all:?}");
 }
@@ -91,7 +117,10 @@ fn an_abort_ends_the_job_with_its_code_and_words() {
 #[test]
 fn ranks_that_ignore_sigterm_die_as_well() {
     let mark = unique_sleep();
-    let ran = script("-n 3", &format!("trap '' TERM; test $VERBENA_RANK = 0 && kill -9 $$; sleep {mark}; sleep 50"));
+    let ran = script(
+        "-n 3",
+        &format!("trap '' TERM; test $VERBENA_RANK = 0 && kill -9 $$; sleep {mark}; sleep 50"),
+    );
     assert!(ran.code == 137 && ran.time < SOON, "{ran:?}");
     assert_eq!(processes(&mark), 0);
 }
@@ -99,8 +128,12 @@ fn ranks_that_ignore_sigterm_die_as_well() {
 #[test]
 fn nothing_that_ranks_started_is_left() {
     let mark = unique_sleep();
-    let ran =
-        script("-n 2", &format!("sleep {mark} & setsid sleep {mark} & (trap '' TERM; setsid sleep {mark}) & exit 0"));
+    let ran = script(
+        "-n 2",
+        &format!(
+            "sleep {mark} & setsid sleep {mark} & (trap '' TERM; setsid sleep {mark}) & exit 0"
+        ),
+    );
     assert!(ran.code == 0 && ran.time < SOON, "{ran:?}");
     assert_eq!(processes(&mark), 0);
 }
@@ -169,9 +202,18 @@ fn a_timeout_says_what_each_rank_did() {
     let rows: Vec<&str> = ran.err.lines().collect();
     assert!(rows[0].contains("--timeout"), "{ran:?}");
     assert!(rows[3].contains("not in MPI"), "{ran:?}");
-    assert!(rows[4].contains("running     MPI_Wait, for a message from rank 0, any tag, on MPI_COMM_WORLD"), "{ran:?}");
+    assert!(
+        rows[4].contains(
+            "running     MPI_Wait, for a message from rank 0, any tag, on MPI_COMM_WORLD"
+        ),
+        "{ran:?}"
+    );
     assert!(rows[5].contains("exited      with code 0"), "{ran:?}");
-    assert_eq!(rows[6..], ["mpiexec: rank 1 waits for rank 0, which has not called MPI_Init"], "{ran:?}");
+    assert_eq!(
+        rows[6..],
+        ["mpiexec: rank 1 waits for rank 0, which has not called MPI_Init"],
+        "{ran:?}"
+    );
 }
 
 #[test]
@@ -181,9 +223,13 @@ fn ranks_that_all_wait_are_reported_once_and_the_job_goes_on() {
     assert_eq!(ran.code, 0, "{ran:?}");
     let rows: Vec<&str> = ran.err.lines().collect();
     assert_eq!((rows.len(), rows[5]), (6, "mpiexec: ranks 0 and 1 wait for each other"), "{ran:?}");
-    assert!(rows[0].contains("for 0.4 s (--stall-timeout)") && rows[3].contains("MPI_Recv, for a message from rank 1"));
+    assert!(
+        rows[0].contains("for 0.4 s (--stall-timeout)")
+            && rows[3].contains("MPI_Recv, for a message from rank 1")
+    );
     // Not where one of them does not wait, or computes meanwhile, or nobody wants to hear of it.
-    let ran = mpiexec("--stall-timeout 0.4 -n 2 RANK init call=MPI_Recv 0:wait=1 sleep=1.5 finalize");
+    let ran =
+        mpiexec("--stall-timeout 0.4 -n 2 RANK init call=MPI_Recv 0:wait=1 sleep=1.5 finalize");
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     let ran = mpiexec(
         "--stall-timeout 0.4 -n 2 RANK init call=MPI_Recv 0:wait=1 1:wait=0 1:compute=1.5 0:sleep=1.5 finalize",
@@ -196,11 +242,16 @@ fn ranks_that_all_wait_are_reported_once_and_the_job_goes_on() {
 #[test]
 fn sigquit_prints_the_table_and_the_job_goes_on() {
     let mark = unique_sleep();
-    let child = spawn(&mut command(&["-n", "2", "sh", "-c", &format!("timeout 1 sleep {mark}; echo on")]));
+    let child =
+        spawn(&mut command(&["-n", "2", "sh", "-c", &format!("timeout 1 sleep {mark}; echo on")]));
     eventually("ranks run", || processes(&mark) == 4);
     kill_process(Pid::from_child(&child), Signal::QUIT).unwrap();
     let ran = finish(child);
-    assert_eq!((ran.code, ran.out.as_str(), ran.err.lines().count()), (0, "on\non\n", 4), "{ran:?}");
+    assert_eq!(
+        (ran.code, ran.out.as_str(), ran.err.lines().count()),
+        (0, "on\non\n", 4),
+        "{ran:?}"
+    );
 }
 
 #[test]
@@ -237,27 +288,52 @@ fn every_process_finds_its_own_place() {
     // A wrapper is not in the way, a descendant of a rank is on its own.
     assert_eq!(script("-n 1", &format!("{who} finalize")).out, "0 of 1 running=true\n");
     let nested = format!("{} init run='{who} finalize' who finalize", rank());
-    assert_eq!(script("-n 1", &nested).out, "0 of 1 running=true\nran: Some(0)\n0 of 1 running=true\n");
-    let inner = format!("{} init run='{} -n 2 {who} finalize | sort' finalize", rank(), env!("CARGO_BIN_EXE_mpiexec"));
-    assert_eq!(script("-n 1", &inner).out, "0 of 2 running=true\n1 of 2 running=true\nran: Some(0)\n");
+    assert_eq!(
+        script("-n 1", &nested).out,
+        "0 of 1 running=true\nran: Some(0)\n0 of 1 running=true\n"
+    );
+    let inner = format!(
+        "{} init run='{} -n 2 {who} finalize | sort' finalize",
+        rank(),
+        env!("CARGO_BIN_EXE_mpiexec")
+    );
+    assert_eq!(
+        script("-n 1", &inner).out,
+        "0 of 2 running=true\n1 of 2 running=true\nran: Some(0)\n"
+    );
     // A second program of a rank, or one that lost its descriptors, is told.
     let twice = script("-n 2", &format!("{who} finalize; {who} finalize"));
     assert!(twice.code == 9 && twice.err.contains("has already run an MPI program"), "{twice:?}");
-    let closed = finish(spawn(&mut command(&["-n", "2", "bash", "-c", &format!("exec 198>&- 199>&-; {who}")])));
-    assert!(closed.code == 9 && closed.err.contains("were closed by a program in between"), "{closed:?}");
+    let closed = finish(spawn(&mut command(&[
+        "-n",
+        "2",
+        "bash",
+        "-c",
+        &format!("exec 198>&- 199>&-; {who}"),
+    ])));
+    assert!(
+        closed.code == 9 && closed.err.contains("were closed by a program in between"),
+        "{closed:?}"
+    );
 }
 
 #[test]
 fn several_tasks_of_another_launcher_are_refused() {
     let task = |variables: &[(&str, &str)]| {
-        finish(spawn(std::process::Command::new(rank()).args(["init", "who"]).envs(variables.iter().copied())))
+        finish(spawn(
+            std::process::Command::new(rank())
+                .args(["init", "who"])
+                .envs(variables.iter().copied()),
+        ))
     };
     let slurm = task(&[("SLURM_PROCID", "1"), ("SLURM_NTASKS", "4")]);
     assert!(slurm.code == 9 && slurm.err.contains("task 1 of 4 by Slurm"), "{slurm:?}");
     assert_eq!(task(&[("PMI_RANK", "0"), ("PMI_SIZE", "2")]).code, 9);
     assert_eq!(task(&[]).out, "0 of 1 running=true\n");
     let ours = finish(spawn(
-        command(&["-n", "1", &rank(), "init", "who", "finalize"]).env("PMI_RANK", "1").env("PMI_SIZE", "2"),
+        command(&["-n", "1", &rank(), "init", "who", "finalize"])
+            .env("PMI_RANK", "1")
+            .env("PMI_SIZE", "2"),
     ));
     assert_eq!(ours.out, "0 of 1 running=true\n");
 }

@@ -28,7 +28,8 @@ fn over_hosts(hosts: &str, rest: &[&str]) -> Command {
 
 fn mpiexec(hosts: &str, line: &str) -> Ran {
     let rank = rank();
-    let words: Vec<&str> = line.split(' ').map(|word| if word == "RANK" { &rank } else { word }).collect();
+    let words: Vec<&str> =
+        line.split(' ').map(|word| if word == "RANK" { &rank } else { word }).collect();
     finish(spawn(&mut over_hosts(hosts, &words)))
 }
 
@@ -48,7 +49,12 @@ fn ranks_know_their_place_in_the_job_and_on_their_host() {
     let ran = script("a:2,b:1", &[], line);
     assert_eq!((ran.code, sorted(&ran.out)), (0, vec!["0/3 0/2", "1/3 1/2", "2/3 0/1"]), "{ran:?}");
     let ran = mpiexec("a:2,b:2", "RANK init who finalize");
-    let expected = vec!["0 of 4 running=true", "1 of 4 running=true", "2 of 4 running=true", "3 of 4 running=true"];
+    let expected = vec![
+        "0 of 4 running=true",
+        "1 of 4 running=true",
+        "2 of 4 running=true",
+        "3 of 4 running=true",
+    ];
     assert_eq!((ran.code, sorted(&ran.out), ran.err.as_str()), (0, expected, ""), "{ran:?}");
 }
 
@@ -57,17 +63,37 @@ fn programs_variables_and_the_folder_are_those_of_the_user() {
     let ran = finish(spawn(
         over_hosts(
             "a:1,b:1",
-            &["-n", "1", "sh", "-c", "echo one $A $PWD", ":", "-x", "B=2", "sh", "-c", "echo two $A$B"],
+            &[
+                "-n",
+                "1",
+                "sh",
+                "-c",
+                "echo one $A $PWD",
+                ":",
+                "-x",
+                "B=2",
+                "sh",
+                "-c",
+                "echo two $A$B",
+            ],
         )
         .env("A", "it's me")
         .current_dir("/usr"),
     ));
-    assert_eq!((ran.code, sorted(&ran.out)), (0, vec!["one it's me /usr", "two it's me2"]), "{ran:?}");
+    assert_eq!(
+        (ran.code, sorted(&ran.out)),
+        (0, vec!["one it's me /usr", "two it's me2"]),
+        "{ran:?}"
+    );
 }
 
 #[test]
 fn lines_stay_whole_and_carry_their_rank() {
-    let ran = script("a:1,b:1", &["-l"], "printf 'x %0900d ' 0; sleep 0.1; echo end; echo bad >&2; printf open");
+    let ran = script(
+        "a:1,b:1",
+        &["-l"],
+        "printf 'x %0900d ' 0; sleep 0.1; echo end; echo bad >&2; printf open",
+    );
     assert_eq!(ran.code, 0, "{ran:?}");
     for line in ran.out.lines() {
         assert!(line.starts_with("[0] ") || line.starts_with("[1] "), "{line}");
@@ -79,34 +105,60 @@ fn lines_stay_whole_and_carry_their_rank() {
 #[test]
 fn a_death_is_named_and_ends_the_ranks_of_all_hosts() {
     let mark = unique_sleep();
-    let line = format!("test $VERBENA_RANK = 2 && sleep 0.2 && kill -9 $$; sleep {mark} & sleep {mark}; sleep {mark}");
+    let line = format!(
+        "test $VERBENA_RANK = 2 && sleep 0.2 && kill -9 $$; sleep {mark} & sleep {mark}; sleep {mark}"
+    );
     let ran = script("near:2,far:2", &[], &line);
     assert!(ran.code == 137 && ran.time < SOON, "{ran:?}");
-    assert!(ran.err.starts_with("mpiexec: rank 2 (pid ") && ran.err.lines().count() == 1, "{ran:?}");
-    assert!(ran.err.contains(" on far) was killed by signal 9 (Killed); ending the job (4 ranks)"), "{ran:?}");
-    assert_eq!(processes(&mark), 0);
-    let inside = mpiexec("near:2,far:2", "RANK init 3:call=MPI_Recv 3:sleep=0.2 3:kill=11 sleep=30");
     assert!(
-        inside.code == 139 && inside.err.contains("on far) was killed by signal 11 (Segmentation fault) in MPI_Recv")
+        ran.err.starts_with("mpiexec: rank 2 (pid ") && ran.err.lines().count() == 1,
+        "{ran:?}"
+    );
+    assert!(
+        ran.err.contains(" on far) was killed by signal 9 (Killed); ending the job (4 ranks)"),
+        "{ran:?}"
+    );
+    assert_eq!(processes(&mark), 0);
+    let inside =
+        mpiexec("near:2,far:2", "RANK init 3:call=MPI_Recv 3:sleep=0.2 3:kill=11 sleep=30");
+    assert!(
+        inside.code == 139
+            && inside
+                .err
+                .contains("on far) was killed by signal 11 (Segmentation fault) in MPI_Recv")
     );
 }
 
 #[test]
 fn an_abort_and_a_missing_rank_end_the_job_on_all_hosts() {
     let ran = mpiexec("a:1,b:2", "RANK init 2:abort=42,enough sleep=30");
-    assert!(ran.code == 42 && ran.time < SOON && ran.err.starts_with("mpiexec: enough (pid "), "{ran:?}");
+    assert!(
+        ran.code == 42 && ran.time < SOON && ran.err.starts_with("mpiexec: enough (pid "),
+        "{ran:?}"
+    );
     let ran = mpiexec("a:1,b:1", "RANK 1:exit=6 sleep=0.3 init sleep=30");
-    assert!(ran.code == 6 && ran.time < SOON && ran.err.contains("would wait for rank 1"), "{ran:?}");
+    assert!(
+        ran.code == 6 && ran.time < SOON && ran.err.contains("would wait for rank 1"),
+        "{ran:?}"
+    );
     let both = script("a,b", &[], "sleep 0.$VERBENA_RANK; exit 4$VERBENA_RANK");
-    assert!(both.code == 40 && both.err.ends_with("failed as well: rank 1 (exited with code 41)\n"), "{both:?}");
+    assert!(
+        both.code == 40 && both.err.ends_with("failed as well: rank 1 (exited with code 41)\n"),
+        "{both:?}"
+    );
 }
 
 #[test]
 fn ways_are_told_also_where_a_rank_of_some_host_never_comes_into_mpi() {
-    let ran = mpiexec("a:1,b:2", "--explain RANK 2:sleep=0.5 2:exit=6 init explain=straight sleep=30");
+    let ran =
+        mpiexec("a:1,b:2", "--explain RANK 2:sleep=0.5 2:exit=6 init explain=straight sleep=30");
     assert!(ran.code == 6 && ran.time < SOON, "{ran:?}");
     assert!(ran.err.contains("  it goes, ranks 0-1:  straight\n"), "{ran:?}");
-    assert!(ran.err.contains("  ways, rank 2:        not known, as MPI_Init was never completed there\n"), "{ran:?}");
+    assert!(
+        ran.err
+            .contains("  ways, rank 2:        not known, as MPI_Init was never completed there\n"),
+        "{ran:?}"
+    );
 }
 
 #[test]
@@ -121,7 +173,9 @@ fn a_host_that_is_lost_ends_the_job() {
     let ran = finish(child);
     assert!(ran.code == 1 && ran.time < SOON, "{ran:?}");
     assert!(
-        ran.err.contains("lost b with rank 1: its connection was killed by signal 9; ending the job (2 ranks)"),
+        ran.err.contains(
+            "lost b with rank 1: its connection was killed by signal 9; ending the job (2 ranks)"
+        ),
         "{ran:?}"
     );
     eventually("ranks are gone", || processes(&mark) == 0);
@@ -154,7 +208,10 @@ fn a_mpiexec_that_falls_silent_takes_the_ranks_of_all_hosts_along() {
     eventually("ranks are gone", || processes(&mark) <= 1);
     kill_process(mpiexec, Signal::CONT).unwrap();
     let ran = finish(child);
-    assert!(ran.code == 1 && ran.err.contains("has heard nothing of mpiexec (--dead-after)"), "{ran:?}");
+    assert!(
+        ran.code == 1 && ran.err.contains("has heard nothing of mpiexec (--dead-after)"),
+        "{ran:?}"
+    );
 }
 
 #[test]
@@ -200,7 +257,8 @@ fn a_timeout_says_what_the_ranks_of_each_host_did() {
     let ran = mpiexec("a:1,b:1", "--timeout 0.6 RANK 1:init 1:call=MPI_Wait 1:wait=0 sleep=30");
     assert!(ran.code == 124 && ran.time < SOON, "{ran:?}");
     assert!(
-        ran.err.contains("      1  ") && ran.err.contains("running     MPI_Wait, for a message from rank 0, any tag"),
+        ran.err.contains("      1  ")
+            && ran.err.contains("running     MPI_Wait, for a message from rank 0, any tag"),
         "{ran:?}"
     );
     assert!(ran.err.contains("      0  ") && ran.err.contains("not in MPI"), "{ran:?}");
@@ -211,7 +269,11 @@ fn a_standstill_is_one_of_all_hosts() {
     let steps = "RANK init call=MPI_Recv 0:wait=1 1:wait=0 sleep=2.5 finalize";
     let ran = mpiexec("a:1,b:1", &format!("--stall-timeout 0.4 {steps}"));
     let tables = ran.err.matches("what it waits for").count();
-    assert_eq!((ran.code, ran.err.matches("--stall-timeout").count(), tables), (0, 1, 2), "{ran:?}");
+    assert_eq!(
+        (ran.code, ran.err.matches("--stall-timeout").count(), tables),
+        (0, 1, 2),
+        "{ran:?}"
+    );
     assert!(ran.err.ends_with("mpiexec: ranks 0 and 1 wait for each other\n"), "{ran:?}");
     let steps = "RANK init call=MPI_Recv 0:wait=1 sleep=2.5 finalize";
     let ran = mpiexec("a:1,b:1", &format!("--stall-timeout 0.4 {steps}"));
@@ -223,14 +285,18 @@ fn the_table_is_told_without_a_host_that_does_not_answer() {
     let mark = unique_sleep();
     let child = spawn(&mut over_hosts("a:1,b:2", &["sleep", &mark]));
     eventually("ranks run", || processes(&mark) >= 4);
-    let (mpiexec, daemon) = (Pid::from_child(&child), Pid::from_raw(daemons_of(child.id())[1] as i32).unwrap());
+    let (mpiexec, daemon) =
+        (Pid::from_child(&child), Pid::from_raw(daemons_of(child.id())[1] as i32).unwrap());
     kill_process(daemon, Signal::STOP).unwrap();
     kill_process(mpiexec, Signal::QUIT).unwrap();
     std::thread::sleep(Duration::from_millis(4500));
     kill_process(daemon, Signal::CONT).unwrap();
     kill_process(mpiexec, Signal::TERM).unwrap();
     let ran = finish(child);
-    assert!(ran.err.contains("1 rank on a, ") && ran.err.contains("ranks 1 to 2 on b: no answer"), "{ran:?}");
+    assert!(
+        ran.err.contains("1 rank on a, ") && ran.err.contains("ranks 1 to 2 on b: no answer"),
+        "{ran:?}"
+    );
 }
 
 #[test]
@@ -253,7 +319,10 @@ fn ranks_of_all_hosts_share_a_store() {
 fn standard_input_reaches_the_rank_that_wants_it() {
     let bytes: Vec<u8> = (0..200_000u32).flat_map(|n| format!("{n}\n").into_bytes()).collect();
     for (options, expected) in [(&[][..], 1), (&["--stdin", "1"], 1), (&["--stdin", "all"], 2)] {
-        let mut child = spawn(over_hosts("a:1,b:1", &[options, &["sh", "-c", "wc -c"]].concat()).stdin(Stdio::piped()));
+        let mut child = spawn(
+            over_hosts("a:1,b:1", &[options, &["sh", "-c", "wc -c"]].concat())
+                .stdin(Stdio::piped()),
+        );
         run::feed(&mut child, &bytes);
         let ran = finish(child);
         let full = ran.out.lines().filter(|line| *line == bytes.len().to_string()).count();
@@ -264,15 +333,24 @@ fn standard_input_reaches_the_rank_that_wants_it() {
 #[test]
 fn what_cannot_start_is_told_with_the_host() {
     let ran = mpiexec("a:1,b:1", "/no/such/program");
-    assert!(ran.code == 127 && ran.err.contains("cannot run /no/such/program: no such file (on "), "{ran:?}");
+    assert!(
+        ran.code == 127 && ran.err.contains("cannot run /no/such/program: no such file (on "),
+        "{ran:?}"
+    );
     let none = finish(spawn(&mut command(&["--agent", "/no/such/agent", "--hosts", "a", "true"])));
-    assert!(none.code == 1 && none.err.contains("cannot start on a: /no/such/agent: No such file"), "{none:?}");
+    assert!(
+        none.code == 1 && none.err.contains("cannot start on a: /no/such/agent: No such file"),
+        "{none:?}"
+    );
     let refuses = finish(spawn(&mut command(&["--agent", "false", "--hosts", "a:2", "true"])));
     assert!(
-        refuses.err.contains("cannot start ranks 0 to 1 on a: `false a ...` ended with exit code 1"),
+        refuses
+            .err
+            .contains("cannot start ranks 0 to 1 on a: `false a ...` ended with exit code 1"),
         "{refuses:?}"
     );
-    let greets = finish(spawn(&mut command(&["--agent", "echo Welcome to", "--hosts", "a", "true"])));
+    let greets =
+        finish(spawn(&mut command(&["--agent", "echo Welcome to", "--hosts", "a", "true"])));
     assert!(greets.code == 1 && greets.err.contains("printed \"Welcome to a"), "{greets:?}");
 }
 

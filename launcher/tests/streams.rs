@@ -10,8 +10,7 @@ use run::{command, feed, finish, mpiexec, script, spawn};
 
 #[test]
 fn lines_of_different_ranks_never_mix() {
-    let write =
-        "i=0; while [ $i -lt 300 ]; do printf 'rank %s ' $VERBENA_RANK; printf 'says '; echo $i; i=$((i+1)); done";
+    let write = "i=0; while [ $i -lt 300 ]; do printf 'rank %s ' $VERBENA_RANK; printf 'says '; echo $i; i=$((i+1)); done";
     let ran = script("-n 4", write);
     assert_eq!(ran.out.lines().count(), 1200);
     for line in ran.out.lines() {
@@ -83,13 +82,17 @@ fn with_input(arguments: &[&str], input: &[u8]) -> run::Ran {
 fn standard_input_is_rank_0s_unless_said_otherwise() {
     let show = "echo $VERBENA_RANK:$(cat)";
     let lines = |arguments: &[&str]| {
-        let mut lines: Vec<String> = with_input(arguments, b"text\n").out.lines().map(str::to_owned).collect();
+        let mut lines: Vec<String> =
+            with_input(arguments, b"text\n").out.lines().map(str::to_owned).collect();
         lines.sort_unstable();
         lines
     };
     assert_eq!(lines(&["-n", "3", "sh", "-c", show]), ["0:text", "1:", "2:"]);
     assert_eq!(lines(&["-n", "3", "--stdin", "1", "sh", "-c", show]), ["0:", "1:text", "2:"]);
-    assert_eq!(lines(&["-n", "3", "--stdin", "all", "sh", "-c", show]), ["0:text", "1:text", "2:text"]);
+    assert_eq!(
+        lines(&["-n", "3", "--stdin", "all", "sh", "-c", show]),
+        ["0:text", "1:text", "2:text"]
+    );
     assert_eq!(lines(&["-n", "3", "--stdin=none", "sh", "-c", show]), ["0:", "1:", "2:"]);
 }
 
@@ -98,7 +101,10 @@ fn much_input_reaches_all_ranks_that_want_it() {
     let input: Vec<u8> = (0..200_000u32).flat_map(|i| format!("{i}\n").into_bytes()).collect();
     let ran = with_input(&["-n", "2", "--stdin", "all", "sh", "-c", "wc -c; sleep 0.1"], &input);
     assert_eq!(ran.out, format!("{}\n", input.len()).repeat(2));
-    let one = with_input(&["-n", "2", "--stdin", "all", "sh", "-c", "test $VERBENA_RANK = 0 || wc -c"], &input);
+    let one = with_input(
+        &["-n", "2", "--stdin", "all", "sh", "-c", "test $VERBENA_RANK = 0 || wc -c"],
+        &input,
+    );
     assert_eq!(one.out, format!("{}\n", input.len()));
 }
 

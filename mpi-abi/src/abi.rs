@@ -10,8 +10,9 @@ use std::os::raw::{c_int, c_void};
 
 pub(crate) use objects::Status as MPI_Status;
 pub(crate) use objects::errhandler::{
-    ErrhandlerFunction as MPI_Comm_errhandler_function, ErrhandlerFunction as MPI_File_errhandler_function,
-    ErrhandlerFunction as MPI_Handler_function, ErrhandlerFunction as MPI_Session_errhandler_function,
+    ErrhandlerFunction as MPI_Comm_errhandler_function,
+    ErrhandlerFunction as MPI_File_errhandler_function, ErrhandlerFunction as MPI_Handler_function,
+    ErrhandlerFunction as MPI_Session_errhandler_function,
     ErrhandlerFunction as MPI_Win_errhandler_function,
 };
 
@@ -101,26 +102,46 @@ values! {
 }
 
 /// A reduction of the user's: in, in and out, how many, of what.
-pub(crate) type MPI_User_function = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut MPI_Datatype);
+pub(crate) type MPI_User_function =
+    unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut MPI_Datatype);
 /// The same for any count.
-pub(crate) type MPI_User_function_c = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut MPI_Count, *mut MPI_Datatype);
+pub(crate) type MPI_User_function_c =
+    unsafe extern "C" fn(*mut c_void, *mut c_void, *mut MPI_Count, *mut MPI_Datatype);
 /// Fills in the status of a generalized request.
-pub(crate) type MPI_Grequest_query_function = unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_int;
+pub(crate) type MPI_Grequest_query_function =
+    unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_int;
 /// Frees what the user keeps for it.
 pub(crate) type MPI_Grequest_free_function = unsafe extern "C" fn(*mut c_void) -> c_int;
 /// Told of its cancellation.
 pub(crate) type MPI_Grequest_cancel_function = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
 /// The extent of a type in a data representation.
-pub(crate) type MPI_Datarep_extent_function = unsafe extern "C" fn(MPI_Datatype, *mut MPI_Aint, *mut c_void) -> c_int;
+pub(crate) type MPI_Datarep_extent_function =
+    unsafe extern "C" fn(MPI_Datatype, *mut MPI_Aint, *mut c_void) -> c_int;
 /// Converts to or from a data representation.
-pub(crate) type MPI_Datarep_conversion_function =
-    unsafe extern "C" fn(*mut c_void, MPI_Datatype, c_int, *mut c_void, MPI_Offset, *mut c_void) -> c_int;
+pub(crate) type MPI_Datarep_conversion_function = unsafe extern "C" fn(
+    *mut c_void,
+    MPI_Datatype,
+    c_int,
+    *mut c_void,
+    MPI_Offset,
+    *mut c_void,
+) -> c_int;
 /// The same for any count.
-pub(crate) type MPI_Datarep_conversion_function_c =
-    unsafe extern "C" fn(*mut c_void, MPI_Datatype, MPI_Count, *mut c_void, MPI_Offset, *mut c_void) -> c_int;
+pub(crate) type MPI_Datarep_conversion_function_c = unsafe extern "C" fn(
+    *mut c_void,
+    MPI_Datatype,
+    MPI_Count,
+    *mut c_void,
+    MPI_Offset,
+    *mut c_void,
+) -> c_int;
 /// Told of an event.
-pub(crate) type MPI_T_event_cb_function =
-    unsafe extern "C" fn(MPI_T_event_instance, MPI_T_event_registration, MPI_T_cb_safety, *mut c_void);
+pub(crate) type MPI_T_event_cb_function = unsafe extern "C" fn(
+    MPI_T_event_instance,
+    MPI_T_event_registration,
+    MPI_T_cb_safety,
+    *mut c_void,
+);
 /// Told that a registration is gone.
 pub(crate) type MPI_T_event_free_cb_function =
     unsafe extern "C" fn(MPI_T_event_registration, MPI_T_cb_safety, *mut c_void);

@@ -74,7 +74,10 @@ pub(crate) unsafe fn abi_get_fortran_info(info: *mut MPI_Info) -> Result<()> {
 }
 
 pub(crate) unsafe fn abi_set_fortran_info(_info: MPI_Info) -> Result<()> {
-    Err(Error::new(Class::Abi, "the sizes of Fortran's types are part of this library (see MPI_Abi_get_fortran_info)"))
+    Err(Error::new(
+        Class::Abi,
+        "the sizes of Fortran's types are part of this library (see MPI_Abi_get_fortran_info)",
+    ))
 }
 
 pub(crate) unsafe fn abi_get_fortran_booleans(
@@ -85,9 +88,16 @@ pub(crate) unsafe fn abi_get_fortran_booleans(
 ) -> Result<()> {
     let bytes = match logical_size {
         1 | 2 | 4 | 8 | 16 => logical_size as usize,
-        other => return Err(Error::new(Class::Arg, format!("logical_size is {other}: no LOGICAL has that size"))),
+        other => {
+            return Err(Error::new(
+                Class::Arg,
+                format!("logical_size is {other}: no LOGICAL has that size"),
+            ));
+        }
     };
-    for (value, logical, name) in [(1_u128, logical_true, "logical_true"), (0, logical_false, "logical_false")] {
+    for (value, logical, name) in
+        [(1_u128, logical_true, "logical_true"), (0, logical_false, "logical_false")]
+    {
         if logical.is_null() {
             return Err(null_argument(name));
         }

@@ -3,7 +3,7 @@
 
 use std::os::raw::{c_int, c_void};
 
-use fabric::Memory;
+use fabric::UserBuf;
 use objects::{Buffer, Class, Datatype, Error, Result, Status};
 use runtime::Process;
 
@@ -32,7 +32,7 @@ pub(crate) unsafe fn buffer(
         // What can't be in memory saturates, and so never reads as small.
         let len = (count as usize).saturating_mul(size);
         // SAFETY: the caller's promise, which is the user's (MPI-5.0 §3.2, §3.7).
-        return Ok(Buffer::contiguous(unsafe { Memory::new(address.cast_mut().cast(), len) }));
+        return Ok(Buffer::contiguous(unsafe { UserBuf::new(address.cast_mut().cast(), len) }));
     }
     // A place of its own, so that the buffer above stays in registers.
     let mut other = Buffer::EMPTY;
@@ -52,10 +52,16 @@ unsafe fn any_buffer(
     let count = checked_count(count, "count")?;
     let datatype = p.datatype(datatype.0)?;
     if !datatype.is_committed() {
-        return Err(Error::new(Class::Type, "the datatype is not committed: call MPI_Type_commit first"));
+        return Err(Error::new(
+            Class::Type,
+            "the datatype is not committed: call MPI_Type_commit first",
+        ));
     }
     if address.is_null() && count > 0 && datatype.size() > 0 && datatype.is_predefined() {
-        return Err(Error::new(Class::Buffer, format!("the buffer is a null pointer, but count is {count}")));
+        return Err(Error::new(
+            Class::Buffer,
+            format!("the buffer is a null pointer, but count is {count}"),
+        ));
     }
     if address as usize == IN_PLACE {
         return Err(Error::new(Class::Buffer, "MPI_IN_PLACE is not a buffer of this call"));
@@ -68,12 +74,14 @@ unsafe fn any_buffer(
 /// A count that is not negative. MPI_ERR_COUNT otherwise.
 #[inline]
 pub(crate) fn checked_count(count: MPI_Count, name: &str) -> Result<u64> {
-    u64::try_from(count).map_err(|_| Error::new(Class::Count, format!("{name} is {count}, which is negative")))
+    u64::try_from(count)
+        .map_err(|_| Error::new(Class::Count, format!("{name} is {count}, which is negative")))
 }
 
 /// A length in memory, of what is no message. MPI_ERR_ARG below zero.
 pub(crate) fn length(value: MPI_Count, name: &str) -> Result<usize> {
-    usize::try_from(value).map_err(|_| Error::new(Class::Arg, format!("{name} is {value}, which is negative")))
+    usize::try_from(value)
+        .map_err(|_| Error::new(Class::Arg, format!("{name} is {value}, which is negative")))
 }
 
 /// Writes a status where the caller wants it, but for its MPI_ERROR field, which
@@ -125,7 +133,11 @@ pub(crate) unsafe fn slice<'a, T>(first: *const T, len: MPI_Count, name: &str) -
 ///
 /// # Safety
 /// As for [`slice`].
-pub(crate) unsafe fn slice_mut<'a, T>(first: *mut T, len: MPI_Count, name: &str) -> Result<&'a mut [T]> {
+pub(crate) unsafe fn slice_mut<'a, T>(
+    first: *mut T,
+    len: MPI_Count,
+    name: &str,
+) -> Result<&'a mut [T]> {
     match checked_count(len, "count")? {
         0 => Ok(&mut []),
         _ if first.is_null() => Err(null_argument(name)),

@@ -12,18 +12,23 @@ use objects::{Comm, Result, error_codes};
 use runtime::{Process, predefined, with};
 
 use crate::abi::{
-    MPI_Comm, MPI_Comm_copy_attr_function, MPI_Comm_delete_attr_function, MPI_Copy_function, MPI_Datatype,
-    MPI_Delete_function, MPI_Type_copy_attr_function, MPI_Type_delete_attr_function, MPI_Win_copy_attr_function,
-    MPI_Win_delete_attr_function,
+    MPI_Comm, MPI_Comm_copy_attr_function, MPI_Comm_delete_attr_function, MPI_Copy_function,
+    MPI_Datatype, MPI_Delete_function, MPI_Type_copy_attr_function, MPI_Type_delete_attr_function,
+    MPI_Win_copy_attr_function, MPI_Win_delete_attr_function,
 };
 use crate::args::{null_argument, put};
 use crate::constants::{
-    MPI_APPNUM, MPI_HOST, MPI_IO, MPI_KEYVAL_INVALID, MPI_LASTUSEDCODE, MPI_PROC_NULL, MPI_TAG_UB, MPI_UNIVERSE_SIZE,
-    MPI_WTIME_IS_GLOBAL,
+    MPI_APPNUM, MPI_HOST, MPI_IO, MPI_KEYVAL_INVALID, MPI_LASTUSEDCODE, MPI_PROC_NULL, MPI_TAG_UB,
+    MPI_UNIVERSE_SIZE, MPI_WTIME_IS_GLOBAL,
 };
 
 /// Runs `work` on the attributes of an object. Never on user callbacks.
-fn attributes<R>(p: &mut Process, owner: Owner, handle: usize, work: impl FnOnce(&mut Attributes) -> R) -> Result<R> {
+fn attributes<R>(
+    p: &mut Process,
+    owner: Owner,
+    handle: usize,
+    work: impl FnOnce(&mut Attributes) -> R,
+) -> Result<R> {
     match owner {
         Owner::Type => {
             let cached = p.datatype(handle)?.attributes();
@@ -54,7 +59,9 @@ fn delete(owner: Owner, handle: usize, keyval: c_int) -> Result<()> {
 
 /// Deletes all attributes of an object that is about to go, newest first.
 fn delete_all(owner: Owner, handle: usize) -> Result<()> {
-    while let Some(deletion) = with(|p| attributes(p, owner, handle, |attributes| attributes.last_deletion()))? {
+    while let Some(deletion) =
+        with(|p| attributes(p, owner, handle, |attributes| attributes.last_deletion()))?
+    {
         deletion.run(handle)?;
         with(|p| attributes(p, owner, handle, |attributes| attributes.remove(&deletion)))?;
     }
@@ -131,14 +138,18 @@ unsafe fn create_keyval(
         address => {
             // SAFETY: neither 0 nor 1, the predefined values, so the user's function of
             // the type that the call's prototype demands.
-            CopyFunction::User(unsafe { std::mem::transmute::<usize, objects::attribute::CopyCallback>(address) })
+            CopyFunction::User(unsafe {
+                std::mem::transmute::<usize, objects::attribute::CopyCallback>(address)
+            })
         }
     };
     let delete = match delete {
         0 => DeleteFunction::Null,
         address => {
             // SAFETY: as above; the predefined value is 0.
-            DeleteFunction::User(unsafe { std::mem::transmute::<usize, objects::attribute::DeleteCallback>(address) })
+            DeleteFunction::User(unsafe {
+                std::mem::transmute::<usize, objects::attribute::DeleteCallback>(address)
+            })
         }
     };
     let number = with(|p| p.keyvals.create(owner, copy, delete, extra_state as usize));
@@ -206,7 +217,15 @@ pub(crate) unsafe fn comm_create_keyval(
     extra_state: *mut c_void,
 ) -> Result<()> {
     // SAFETY: the user's functions and pointer, passed on.
-    unsafe { create_keyval(Owner::Comm, comm_copy_attr_fn.0, comm_delete_attr_fn.0, comm_keyval, extra_state) }
+    unsafe {
+        create_keyval(
+            Owner::Comm,
+            comm_copy_attr_fn.0,
+            comm_delete_attr_fn.0,
+            comm_keyval,
+            extra_state,
+        )
+    }
 }
 
 pub(crate) unsafe fn keyval_create(
@@ -226,7 +245,15 @@ pub(crate) unsafe fn type_create_keyval(
     extra_state: *mut c_void,
 ) -> Result<()> {
     // SAFETY: the user's functions and pointer, passed on.
-    unsafe { create_keyval(Owner::Type, type_copy_attr_fn.0, type_delete_attr_fn.0, type_keyval, extra_state) }
+    unsafe {
+        create_keyval(
+            Owner::Type,
+            type_copy_attr_fn.0,
+            type_delete_attr_fn.0,
+            type_keyval,
+            extra_state,
+        )
+    }
 }
 
 pub(crate) unsafe fn win_create_keyval(
@@ -236,7 +263,9 @@ pub(crate) unsafe fn win_create_keyval(
     extra_state: *mut c_void,
 ) -> Result<()> {
     // SAFETY: the user's functions and pointer, passed on.
-    unsafe { create_keyval(Owner::Win, win_copy_attr_fn.0, win_delete_attr_fn.0, win_keyval, extra_state) }
+    unsafe {
+        create_keyval(Owner::Win, win_copy_attr_fn.0, win_delete_attr_fn.0, win_keyval, extra_state)
+    }
 }
 
 pub(crate) unsafe fn comm_free_keyval(comm_keyval: *mut c_int) -> Result<()> {
@@ -259,11 +288,19 @@ pub(crate) unsafe fn win_free_keyval(win_keyval: *mut c_int) -> Result<()> {
     unsafe { free_keyval(Owner::Win, win_keyval) }
 }
 
-pub(crate) unsafe fn comm_set_attr(comm: MPI_Comm, comm_keyval: c_int, attribute_val: *mut c_void) -> Result<()> {
+pub(crate) unsafe fn comm_set_attr(
+    comm: MPI_Comm,
+    comm_keyval: c_int,
+    attribute_val: *mut c_void,
+) -> Result<()> {
     set(Owner::Comm, comm.0, comm_keyval, attribute_val as usize)
 }
 
-pub(crate) unsafe fn attr_put(comm: MPI_Comm, keyval: c_int, attribute_val: *mut c_void) -> Result<()> {
+pub(crate) unsafe fn attr_put(
+    comm: MPI_Comm,
+    keyval: c_int,
+    attribute_val: *mut c_void,
+) -> Result<()> {
     set(Owner::Comm, comm.0, keyval, attribute_val as usize)
 }
 

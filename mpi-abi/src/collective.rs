@@ -53,7 +53,10 @@ unsafe fn area(address: *const c_void, items: u64, ty: &Datatype) -> Result<Opti
         return Ok(None);
     }
     if !ty.is_committed() {
-        return Err(Error::new(Class::Type, "the datatype is not committed: call MPI_Type_commit first"));
+        return Err(Error::new(
+            Class::Type,
+            "the datatype is not committed: call MPI_Type_commit first",
+        ));
     }
     if address.is_null() && items > 0 && ty.size() > 0 && ty.is_predefined() {
         return Err(Error::new(
@@ -78,7 +81,11 @@ pub(super) unsafe fn data<'a>(
     }
     let (count, ty) = (checked_count(count, "count")?, p.datatype(datatype.0)?);
     // SAFETY: passed on.
-    Ok(unsafe { area(address, count.saturating_mul(blocks.into()), ty)? }.map(|area| Data { area, count, ty }))
+    Ok(unsafe { area(address, count.saturating_mul(blocks.into()), ty)? }.map(|area| Data {
+        area,
+        count,
+        ty,
+    }))
 }
 
 /// What may not be MPI_IN_PLACE.
@@ -136,7 +143,10 @@ fn bad_root(comm: &Comm, root: c_int) -> Error {
     let others = if comm.is_inter() { ", or are MPI_ROOT or MPI_PROC_NULL" } else { "" };
     Error::new(
         Class::Root,
-        format!("root {root} can't be it on {}: roots go from 0 to {last}{others}", comm.describe()),
+        format!(
+            "root {root} can't be it on {}: roots go from 0 to {last}{others}",
+            comm.describe()
+        ),
     )
 }
 
@@ -149,7 +159,12 @@ pub(super) struct Lists {
 impl Lists {
     pub(super) unsafe fn read(counts: Counts, displs: Displs, ranks: u32) -> Result<Lists> {
         // SAFETY: the user's arrays, one element for each rank.
-        unsafe { Ok(Lists { counts: counts_of(counts, ranks)?, displs: displs.to_vec(ranks as usize, "displs")? }) }
+        unsafe {
+            Ok(Lists {
+                counts: counts_of(counts, ranks)?,
+                displs: displs.to_vec(ranks as usize, "displs")?,
+            })
+        }
     }
 
     /// Blocks of one type; displacements are in its extents.
@@ -167,7 +182,11 @@ impl Lists {
     }
 
     /// Blocks that each have a type; displacements are in bytes.
-    pub(super) unsafe fn blocks_of<'a>(&'a self, address: *const c_void, types: &'a [Datatype]) -> Result<Blocks<'a>> {
+    pub(super) unsafe fn blocks_of<'a>(
+        &'a self,
+        address: *const c_void,
+        types: &'a [Datatype],
+    ) -> Result<Blocks<'a>> {
         // SAFETY: passed on.
         let area = unsafe { self.area(address, |rank| (&types[rank], 1))? };
         Ok(Blocks { area, counts: &self.counts, displs: &self.displs, types: Types::Each(types) })
@@ -175,7 +194,11 @@ impl Lists {
 
     /// All bytes that any block touches. `block` gives a rank's type and the unit
     /// of its displacement.
-    unsafe fn area<'t>(&self, address: *const c_void, block: impl Fn(usize) -> (&'t Datatype, i64)) -> Result<Area> {
+    unsafe fn area<'t>(
+        &self,
+        address: *const c_void,
+        block: impl Fn(usize) -> (&'t Datatype, i64),
+    ) -> Result<Area> {
         let (mut low, mut high) = (0i64, 0i64);
         for (rank, (&count, &displ)) in self.counts.iter().zip(&self.displs).enumerate() {
             let (ty, unit) = block(rank);
@@ -185,9 +208,14 @@ impl Lists {
             required(unsafe { self::area(address, at_base, ty)? }, "the buffer")?;
             let reach = if count == 0 { Some((0, 0)) } else { ty.reach(count) };
             let place = displ.checked_mul(unit);
-            let ends = place.zip(reach).and_then(|(at, (from, to))| Some((at.checked_add(from)?, at.checked_add(to)?)));
+            let ends = place
+                .zip(reach)
+                .and_then(|(at, (from, to))| Some((at.checked_add(from)?, at.checked_add(to)?)));
             let (from, to) = ends.ok_or_else(|| {
-                Error::new(Class::Count, format!("the block of rank {rank} does not fit the address space"))
+                Error::new(
+                    Class::Count,
+                    format!("the block of rank {rank} does not fit the address space"),
+                )
             })?;
             if count > 0 {
                 (low, high) = (low.min(from), high.max(to));
@@ -206,7 +234,11 @@ unsafe fn counts_of(counts: Counts, ranks: u32) -> Result<Vec<u64>> {
 }
 
 /// The datatypes of a `w` operation.
-pub(super) unsafe fn types_of(p: &Process, types: *const MPI_Datatype, ranks: u32) -> Result<Vec<Datatype>> {
+pub(super) unsafe fn types_of(
+    p: &Process,
+    types: *const MPI_Datatype,
+    ranks: u32,
+) -> Result<Vec<Datatype>> {
     // SAFETY: the user's array, one element for each rank.
     let handles = unsafe { slice(types, ranks.into(), "types")? };
     handles.iter().map(|handle| p.datatype(handle.0).cloned()).collect()
@@ -238,10 +270,21 @@ impl<'a> Operands<'a> {
             (area(sendbuf, count, ty)?, recv)
         };
         if receives && recv.is_none() {
-            return Err(Error::new(Class::Buffer, "recvbuf can't be MPI_IN_PLACE: give it as sendbuf"));
+            return Err(Error::new(
+                Class::Buffer,
+                "recvbuf can't be MPI_IN_PLACE: give it as sendbuf",
+            ));
         }
-        if send.is_some() && recv.is_some() && sendbuf == recvbuf.cast_const() && count > 0 && ty.size() > 0 {
-            return Err(Error::new(Class::Buffer, "sendbuf and recvbuf are the same: pass MPI_IN_PLACE as sendbuf"));
+        if send.is_some()
+            && recv.is_some()
+            && sendbuf == recvbuf.cast_const()
+            && count > 0
+            && ty.size() > 0
+        {
+            return Err(Error::new(
+                Class::Buffer,
+                "sendbuf and recvbuf are the same: pass MPI_IN_PLACE as sendbuf",
+            ));
         }
         Ok(Operands { ty, handle: datatype.0, op, send, recv })
     }
@@ -268,7 +311,8 @@ pub(crate) unsafe fn bcast(
             return plan(&Operation::Absent { kind: CollectiveKind::Bcast });
         };
         // SAFETY: the user's buffer.
-        let data = required(unsafe { data(p, buffer, count, datatype, 1)? }, "the buffer of MPI_Bcast")?;
+        let data =
+            required(unsafe { data(p, buffer, count, datatype, 1)? }, "the buffer of MPI_Bcast")?;
         plan(&Operation::Bcast { root, data })
     })
 }
@@ -286,12 +330,17 @@ pub(crate) unsafe fn gather(
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
         let part = Part::new(object, root)?;
-        let Some(root) = part.root() else { return plan(&Operation::Absent { kind: CollectiveKind::Gather }) };
+        let Some(root) = part.root() else {
+            return plan(&Operation::Absent { kind: CollectiveKind::Gather });
+        };
         let (is_root, ranks) = (part.is_root(), object.peers().size());
         // SAFETY: the user's buffers; recvbuf is significant at the root only.
         let (send, recv) = unsafe {
             let recv = if is_root { data(p, recvbuf, recvcount, recvtype, ranks)? } else { None };
-            (if part.has_own(object) { data(p, sendbuf, sendcount, sendtype, 1)? } else { None }, recv)
+            (
+                if part.has_own(object) { data(p, sendbuf, sendcount, sendtype, 1)? } else { None },
+                recv,
+            )
         };
         in_place_at_root(send.is_none(), is_root)?;
         if is_root {
@@ -304,7 +353,10 @@ pub(crate) unsafe fn gather(
 /// MPI_IN_PLACE is for the root alone in gathers, scatters and reductions.
 fn in_place_at_root(in_place: bool, is_root: bool) -> Result<()> {
     if in_place && !is_root {
-        return Err(Error::new(Class::Buffer, "MPI_IN_PLACE is for the root alone in this operation"));
+        return Err(Error::new(
+            Class::Buffer,
+            "MPI_IN_PLACE is for the root alone in this operation",
+        ));
     }
     Ok(())
 }
@@ -324,13 +376,17 @@ pub(crate) unsafe fn gatherv(
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
         let part = Part::new(object, root)?;
-        let Some(root) = part.root() else { return plan(&Operation::Absent { kind: CollectiveKind::Gatherv }) };
+        let Some(root) = part.root() else {
+            return plan(&Operation::Absent { kind: CollectiveKind::Gatherv });
+        };
         let (is_root, ranks) = (part.is_root(), object.peers().size());
         // SAFETY: the user's buffers; those of the receiver are significant at the root only.
         unsafe {
             let lists = if is_root { Some(Lists::read(recvcounts, displs, ranks)?) } else { None };
-            let recv = lists.as_ref().map(|lists| lists.blocks(p, recvbuf, recvtype)).transpose()?;
-            let send = if part.has_own(object) { data(p, sendbuf, sendcount, sendtype, 1)? } else { None };
+            let recv =
+                lists.as_ref().map(|lists| lists.blocks(p, recvbuf, recvtype)).transpose()?;
+            let send =
+                if part.has_own(object) { data(p, sendbuf, sendcount, sendtype, 1)? } else { None };
             in_place_at_root(send.is_none(), is_root)?;
             plan(&Operation::Gatherv { root, send, recv })
         }
@@ -350,12 +406,17 @@ pub(crate) unsafe fn scatter(
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
         let part = Part::new(object, root)?;
-        let Some(root) = part.root() else { return plan(&Operation::Absent { kind: CollectiveKind::Scatter }) };
+        let Some(root) = part.root() else {
+            return plan(&Operation::Absent { kind: CollectiveKind::Scatter });
+        };
         let (is_root, ranks) = (part.is_root(), object.peers().size());
         // SAFETY: the user's buffers; sendbuf is significant at the root only.
         let (send, recv) = unsafe {
             let send = if is_root { data(p, sendbuf, sendcount, sendtype, ranks)? } else { None };
-            (send, if part.has_own(object) { data(p, recvbuf, recvcount, recvtype, 1)? } else { None })
+            (
+                send,
+                if part.has_own(object) { data(p, recvbuf, recvcount, recvtype, 1)? } else { None },
+            )
         };
         in_place_at_root(recv.is_none(), is_root)?;
         if is_root {
@@ -380,13 +441,17 @@ pub(crate) unsafe fn scatterv(
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
         let part = Part::new(object, root)?;
-        let Some(root) = part.root() else { return plan(&Operation::Absent { kind: CollectiveKind::Scatterv }) };
+        let Some(root) = part.root() else {
+            return plan(&Operation::Absent { kind: CollectiveKind::Scatterv });
+        };
         let (is_root, ranks) = (part.is_root(), object.peers().size());
         // SAFETY: the user's buffers; those of the sender are significant at the root only.
         unsafe {
             let lists = if is_root { Some(Lists::read(sendcounts, displs, ranks)?) } else { None };
-            let send = lists.as_ref().map(|lists| lists.blocks(p, sendbuf, sendtype)).transpose()?;
-            let recv = if part.has_own(object) { data(p, recvbuf, recvcount, recvtype, 1)? } else { None };
+            let send =
+                lists.as_ref().map(|lists| lists.blocks(p, sendbuf, sendtype)).transpose()?;
+            let recv =
+                if part.has_own(object) { data(p, recvbuf, recvcount, recvtype, 1)? } else { None };
             in_place_at_root(recv.is_none(), is_root)?;
             plan(&Operation::Scatterv { root, send, recv })
         }
@@ -406,7 +471,8 @@ pub(crate) unsafe fn allgather(
     run(comm, how, |p, object, plan| {
         // SAFETY: the user's buffers.
         unsafe {
-            let recv = required(data(p, recvbuf, recvcount, recvtype, object.peers().size())?, "recvbuf")?;
+            let recv =
+                required(data(p, recvbuf, recvcount, recvtype, object.peers().size())?, "recvbuf")?;
             plan(&Operation::Allgather { send: data(p, sendbuf, sendcount, sendtype, 1)?, recv })
         }
     })
@@ -447,8 +513,12 @@ pub(crate) unsafe fn alltoall(
     run(comm, how, |p, object, plan| {
         // SAFETY: the user's buffers.
         unsafe {
-            let recv = required(data(p, recvbuf, recvcount, recvtype, object.peers().size())?, "recvbuf")?;
-            plan(&Operation::Alltoall { send: data(p, sendbuf, sendcount, sendtype, object.peers().size())?, recv })
+            let recv =
+                required(data(p, recvbuf, recvcount, recvtype, object.peers().size())?, "recvbuf")?;
+            plan(&Operation::Alltoall {
+                send: data(p, sendbuf, sendcount, sendtype, object.peers().size())?,
+                recv,
+            })
         }
     })
 }
@@ -470,9 +540,14 @@ pub(crate) unsafe fn alltoallv(
         // SAFETY: the user's buffers and arrays; those of the sender are not looked at in place.
         unsafe {
             let in_place = sendbuf as usize == IN_PLACE;
-            let sending = if in_place { None } else { Some(Lists::read(sendcounts, sdispls, object.peers().size())?) };
+            let sending = if in_place {
+                None
+            } else {
+                Some(Lists::read(sendcounts, sdispls, object.peers().size())?)
+            };
             let receiving = Lists::read(recvcounts, rdispls, object.peers().size())?;
-            let send = sending.as_ref().map(|lists| lists.blocks(p, sendbuf, sendtype)).transpose()?;
+            let send =
+                sending.as_ref().map(|lists| lists.blocks(p, sendbuf, sendtype)).transpose()?;
             plan(&Operation::Alltoallv { send, recv: receiving.blocks(p, recvbuf, recvtype)? })
         }
     })
@@ -496,9 +571,11 @@ pub(crate) unsafe fn alltoallw(
         // SAFETY: the user's buffers and arrays; those of the sender are not looked at in place.
         unsafe {
             let in_place = sendbuf as usize == IN_PLACE;
-            let sending = if in_place { None } else { Some(Lists::read(sendcounts, sdispls, ranks)?) };
+            let sending =
+                if in_place { None } else { Some(Lists::read(sendcounts, sdispls, ranks)?) };
             let from = if in_place { Vec::new() } else { types_of(p, sendtypes, ranks)? };
-            let (receiving, to) = (Lists::read(recvcounts, rdispls, ranks)?, types_of(p, recvtypes, ranks)?);
+            let (receiving, to) =
+                (Lists::read(recvcounts, rdispls, ranks)?, types_of(p, recvtypes, ranks)?);
             let send = sending.as_ref().map(|lists| lists.blocks_of(sendbuf, &from)).transpose()?;
             plan(&Operation::Alltoallv { send, recv: receiving.blocks_of(recvbuf, &to)? })
         }
@@ -518,12 +595,15 @@ pub(crate) unsafe fn reduce(
 ) -> Result<()> {
     run(comm, how, |p, object, plan| {
         let part = Part::new(object, root)?;
-        let Some(root) = part.root() else { return plan(&Operation::Absent { kind: CollectiveKind::Reduce }) };
+        let Some(root) = part.root() else {
+            return plan(&Operation::Absent { kind: CollectiveKind::Reduce });
+        };
         let (is_root, count) = (part.is_root(), checked_count(count, "count")?);
         // The operand of an intercommunicator's root is not looked at.
         let sendbuf = if part.has_own(object) { sendbuf } else { IN_PLACE as *const c_void };
         // SAFETY: the user's buffers; recvbuf is significant at the root only.
-        let operands = unsafe { Operands::read(p, sendbuf, recvbuf, count, datatype, op, is_root)? };
+        let operands =
+            unsafe { Operands::read(p, sendbuf, recvbuf, count, datatype, op, is_root)? };
         in_place_at_root(operands.send.is_none(), is_root)?;
         plan(&Operation::Reduce { root, vector: operands.vector(), count })
     })

@@ -14,8 +14,8 @@ use runtime::{block_on, communicator, predefined, with};
 use crate::abi::{MPI_Comm, MPI_Errhandler, MPI_Group, MPI_Info, MPI_Request};
 use crate::args::{UNDEFINED, null_argument, put};
 use crate::constants::{
-    MPI_COMM_TYPE_HW_GUIDED, MPI_COMM_TYPE_HW_UNGUIDED, MPI_COMM_TYPE_RESOURCE_GUIDED, MPI_COMM_TYPE_SHARED,
-    MPI_CONGRUENT, MPI_IDENT, MPI_MAX_OBJECT_NAME, MPI_SIMILAR, MPI_UNEQUAL,
+    MPI_COMM_TYPE_HW_GUIDED, MPI_COMM_TYPE_HW_UNGUIDED, MPI_COMM_TYPE_RESOURCE_GUIDED,
+    MPI_COMM_TYPE_SHARED, MPI_CONGRUENT, MPI_IDENT, MPI_MAX_OBJECT_NAME, MPI_SIMILAR, MPI_UNEQUAL,
 };
 use crate::text::{put_text, text};
 
@@ -46,7 +46,11 @@ pub(crate) unsafe fn comm_rank(comm: MPI_Comm, rank: *mut c_int) -> Result<()> {
     unsafe { put(rank, mine as c_int, "rank") }
 }
 
-pub(crate) unsafe fn comm_compare(comm1: MPI_Comm, comm2: MPI_Comm, result: *mut c_int) -> Result<()> {
+pub(crate) unsafe fn comm_compare(
+    comm1: MPI_Comm,
+    comm2: MPI_Comm,
+    result: *mut c_int,
+) -> Result<()> {
     let same = with(|p| Ok(p.comm(comm1.0)?.compare(p.comm(comm2.0)?)))?;
     let same = match same {
         objects::Comparison::Ident => MPI_IDENT,
@@ -66,7 +70,11 @@ pub(crate) unsafe fn comm_dup(comm: MPI_Comm, newcomm: *mut MPI_Comm) -> Result<
     unsafe { give(newcomm, Some(copy)) }
 }
 
-pub(crate) unsafe fn comm_dup_with_info(comm: MPI_Comm, info: MPI_Info, newcomm: *mut MPI_Comm) -> Result<()> {
+pub(crate) unsafe fn comm_dup_with_info(
+    comm: MPI_Comm,
+    info: MPI_Info,
+    newcomm: *mut MPI_Comm,
+) -> Result<()> {
     not_null(newcomm)?;
     let hints = crate::info::optional(info)?;
     let mut copy = communicator::duplicate(comm.0)?;
@@ -76,7 +84,11 @@ pub(crate) unsafe fn comm_dup_with_info(comm: MPI_Comm, info: MPI_Info, newcomm:
     unsafe { give(newcomm, Some(copy)) }
 }
 
-pub(crate) unsafe fn comm_idup(comm: MPI_Comm, newcomm: *mut MPI_Comm, request: *mut MPI_Request) -> Result<()> {
+pub(crate) unsafe fn comm_idup(
+    comm: MPI_Comm,
+    newcomm: *mut MPI_Comm,
+    request: *mut MPI_Request,
+) -> Result<()> {
     // SAFETY: the user's pointers, passed on.
     unsafe { comm_idup_with_info(comm, MPI_Info(predefined::INFO_NULL), newcomm, request) }
 }
@@ -99,7 +111,11 @@ pub(crate) unsafe fn comm_idup_with_info(
     }
 }
 
-pub(crate) unsafe fn comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: *mut MPI_Comm) -> Result<()> {
+pub(crate) unsafe fn comm_create(
+    comm: MPI_Comm,
+    group: MPI_Group,
+    newcomm: *mut MPI_Comm,
+) -> Result<()> {
     not_null(newcomm)?;
     let group = with(|p| p.group(group.0))?;
     let made = communicator::create(comm.0, &group)?;
@@ -123,12 +139,20 @@ pub(crate) unsafe fn comm_create_group(
     unsafe { give(newcomm, made) }
 }
 
-pub(crate) unsafe fn comm_split(comm: MPI_Comm, color: c_int, key: c_int, newcomm: *mut MPI_Comm) -> Result<()> {
+pub(crate) unsafe fn comm_split(
+    comm: MPI_Comm,
+    color: c_int,
+    key: c_int,
+    newcomm: *mut MPI_Comm,
+) -> Result<()> {
     not_null(newcomm)?;
     let color = match color {
         UNDEFINED => None,
         color => Some(u32::try_from(color).map_err(|_| {
-            Error::new(Class::Arg, format!("color is {color}: it must be MPI_UNDEFINED or not negative"))
+            Error::new(
+                Class::Arg,
+                format!("color is {color}: it must be MPI_UNDEFINED or not negative"),
+            )
         })?),
     };
     let made = split::split(comm.0, color, key)?;
@@ -189,15 +213,17 @@ fn wish(split_type: c_int, hints: &Info) -> Result<Wish> {
         UNDEFINED => Wish::Outside,
         MPI_COMM_TYPE_SHARED => Wish::Resource(Resource::Host),
         MPI_COMM_TYPE_HW_UNGUIDED => Wish::Unguided,
-        MPI_COMM_TYPE_HW_GUIDED | MPI_COMM_TYPE_RESOURCE_GUIDED => match hints.value(RESOURCE_KEY)? {
-            Some(name) => Resource::named(name).map_or(Wish::Outside, Wish::Resource),
-            None if split_type == MPI_COMM_TYPE_HW_GUIDED => Wish::Outside,
-            None => match hints.value(PSET_KEY)?.map(<[u8]>::to_ascii_lowercase).as_deref() {
-                Some(b"mpi://world") => Wish::World,
-                Some(b"mpi://self") => Wish::Alone,
-                _ => Wish::Outside,
-            },
-        },
+        MPI_COMM_TYPE_HW_GUIDED | MPI_COMM_TYPE_RESOURCE_GUIDED => {
+            match hints.value(RESOURCE_KEY)? {
+                Some(name) => Resource::named(name).map_or(Wish::Outside, Wish::Resource),
+                None if split_type == MPI_COMM_TYPE_HW_GUIDED => Wish::Outside,
+                None => match hints.value(PSET_KEY)?.map(<[u8]>::to_ascii_lowercase).as_deref() {
+                    Some(b"mpi://world") => Wish::World,
+                    Some(b"mpi://self") => Wish::Alone,
+                    _ => Wish::Outside,
+                },
+            }
+        }
         other => return Err(Error::new(Class::Arg, format!("{other} is not a split type"))),
     })
 }
@@ -272,7 +298,11 @@ pub(crate) unsafe fn comm_set_name(comm: MPI_Comm, comm_name: *const c_char) -> 
     with(|p| p.comm_mut(comm.0).map(|comm| comm.set_name(&name)))
 }
 
-pub(crate) unsafe fn comm_get_name(comm: MPI_Comm, comm_name: *mut c_char, resultlen: *mut c_int) -> Result<()> {
+pub(crate) unsafe fn comm_get_name(
+    comm: MPI_Comm,
+    comm_name: *mut c_char,
+    resultlen: *mut c_int,
+) -> Result<()> {
     // MPI-5.0 §7.8: MPI_COMM_NULL has a name as well.
     let name = match comm.0 {
         predefined::COMM_NULL => "MPI_COMM_NULL".to_owned(),

@@ -158,7 +158,9 @@ impl CountOut {
 fn too_large(value: MPI_Count, name: &str) -> Error {
     Error::new(
         Class::ValueTooLarge,
-        format!("{name} is {value}, which an int does not hold; call the function whose name ends in _c"),
+        format!(
+            "{name} is {value}, which an int does not hold; call the function whose name ends in _c"
+        ),
     )
 }
 
@@ -172,8 +174,14 @@ mod tests {
         // SAFETY: the arrays have three elements each.
         unsafe {
             assert_eq!(Counts::Int(ints.as_ptr()).to_vec(3, "counts").unwrap(), [3, -1, 5]);
-            assert_eq!(Displs::Large(wides.as_ptr()).to_vec(3, "displs").unwrap(), [3, -1, 1 << 40]);
-            assert_eq!(Counts::Int(std::ptr::null()).to_vec(1, "counts").unwrap_err().class(), Class::Arg);
+            assert_eq!(
+                Displs::Large(wides.as_ptr()).to_vec(3, "displs").unwrap(),
+                [3, -1, 1 << 40]
+            );
+            assert_eq!(
+                Counts::Int(std::ptr::null()).to_vec(1, "counts").unwrap_err().class(),
+                Class::Arg
+            );
             assert!(Counts::Large(std::ptr::null()).to_vec(0, "counts").unwrap().is_empty());
         }
     }
@@ -188,10 +196,16 @@ mod tests {
             assert_eq!(int.value("size").unwrap(), 7);
             int.put_or_undefined(Some(1 << 31), "size").unwrap();
             large.put(1 << 31, "size").unwrap();
-            assert_eq!((int.value("size").unwrap(), large.value("size").unwrap()), (-32766, 1 << 31));
+            assert_eq!(
+                (int.value("size").unwrap(), large.value("size").unwrap()),
+                (-32766, 1 << 31)
+            );
             large.put_or_undefined(None, "size").unwrap();
             assert_eq!(large.value("size").unwrap(), -32766);
-            assert_eq!(CountOut::Int(std::ptr::null_mut()).put(1, "size").unwrap_err().class(), Class::Arg);
+            assert_eq!(
+                CountOut::Int(std::ptr::null_mut()).put(1, "size").unwrap_err().class(),
+                Class::Arg
+            );
         }
     }
 }

@@ -14,7 +14,8 @@ use runtime::{predefined, with};
 use crate::abi::{MPI_Aint, MPI_Count, MPI_Datatype};
 use crate::args::{checked_count, null_argument, put, slice};
 use crate::constants::{
-    MPI_TYPECLASS_COMPLEX, MPI_TYPECLASS_INTEGER, MPI_TYPECLASS_REAL, MPI_UNDEFINED, MPIX_TYPECLASS_LOGICAL,
+    MPI_TYPECLASS_COMPLEX, MPI_TYPECLASS_INTEGER, MPI_TYPECLASS_REAL, MPI_UNDEFINED,
+    MPIX_TYPECLASS_LOGICAL,
 };
 use crate::convert::{Counts, Displs};
 
@@ -39,7 +40,11 @@ pub(crate) fn handle_of(datatype: Datatype) -> MPI_Datatype {
     }
     with(|p| {
         let known = match datatype.is_predefined() {
-            true => p.datatypes.iter().find(|(_, other)| other.is_same(&datatype)).map(|(handle, _)| handle),
+            true => p
+                .datatypes
+                .iter()
+                .find(|(_, other)| other.is_same(&datatype))
+                .map(|(handle, _)| handle),
             false => None,
         };
         MPI_Datatype(known.unwrap_or_else(|| p.datatypes.insert(datatype)) as usize)
@@ -61,7 +66,10 @@ unsafe fn derive(
 }
 
 /// Stores the handle of a datatype that the library knows already.
-unsafe fn give(newtype: *mut MPI_Datatype, datatype: impl FnOnce() -> Result<Datatype>) -> Result<()> {
+unsafe fn give(
+    newtype: *mut MPI_Datatype,
+    datatype: impl FnOnce() -> Result<Datatype>,
+) -> Result<()> {
     if newtype.is_null() {
         return Err(null_argument("newtype"));
     }
@@ -76,7 +84,8 @@ fn length(count: MPI_Count) -> Result<usize> {
 
 /// The length of arrays with an element for each dimension.
 fn dimensions(ndims: c_int) -> Result<usize> {
-    usize::try_from(ndims).map_err(|_| Error::new(Class::Arg, format!("ndims is {ndims}, which is negative")))
+    usize::try_from(ndims)
+        .map_err(|_| Error::new(Class::Arg, format!("ndims is {ndims}, which is negative")))
 }
 
 pub(crate) unsafe fn type_contiguous(
@@ -105,7 +114,11 @@ pub(crate) unsafe fn type_vector(
     newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     // SAFETY: the user's pointer, passed on.
-    unsafe { derive(oldtype, newtype, |old| Datatype::vector(Counting::Int, count, blocklength, stride, old)) }
+    unsafe {
+        derive(oldtype, newtype, |old| {
+            Datatype::vector(Counting::Int, count, blocklength, stride, old)
+        })
+    }
 }
 
 pub(crate) unsafe fn type_vector_c(
@@ -116,7 +129,11 @@ pub(crate) unsafe fn type_vector_c(
     newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     // SAFETY: the user's pointer, passed on.
-    unsafe { derive(oldtype, newtype, |old| Datatype::vector(Counting::Large, count, blocklength, stride, old)) }
+    unsafe {
+        derive(oldtype, newtype, |old| {
+            Datatype::vector(Counting::Large, count, blocklength, stride, old)
+        })
+    }
 }
 
 pub(crate) unsafe fn type_create_hvector(
@@ -127,7 +144,11 @@ pub(crate) unsafe fn type_create_hvector(
     newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     // SAFETY: the user's pointer, passed on.
-    unsafe { derive(oldtype, newtype, |old| Datatype::hvector(Counting::Int, count, blocklength, stride, old)) }
+    unsafe {
+        derive(oldtype, newtype, |old| {
+            Datatype::hvector(Counting::Int, count, blocklength, stride, old)
+        })
+    }
 }
 
 pub(crate) unsafe fn type_create_hvector_c(
@@ -138,7 +159,11 @@ pub(crate) unsafe fn type_create_hvector_c(
     newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     // SAFETY: the user's pointer, passed on.
-    unsafe { derive(oldtype, newtype, |old| Datatype::hvector(Counting::Large, count, blocklength, stride, old)) }
+    unsafe {
+        derive(oldtype, newtype, |old| {
+            Datatype::hvector(Counting::Large, count, blocklength, stride, old)
+        })
+    }
 }
 
 /// The name of MPI-1.
@@ -165,7 +190,9 @@ pub(crate) unsafe fn type_indexed(
     unsafe {
         let lengths = array_of_blocklengths.to_vec(count, "array_of_blocklengths")?;
         let places = array_of_displacements.to_vec(count, "array_of_displacements")?;
-        derive(oldtype, newtype, |old| Datatype::indexed(counting(array_of_blocklengths), &lengths, &places, old))
+        derive(oldtype, newtype, |old| {
+            Datatype::indexed(counting(array_of_blocklengths), &lengths, &places, old)
+        })
     }
 }
 
@@ -180,7 +207,9 @@ pub(crate) unsafe fn type_create_hindexed(
     unsafe {
         let lengths = array_of_blocklengths.to_vec(length(count)?, "array_of_blocklengths")?;
         let places = slice(array_of_displacements, count, "array_of_displacements")?;
-        derive(oldtype, newtype, |old| Datatype::hindexed(counting(array_of_blocklengths), &lengths, places, old))
+        derive(oldtype, newtype, |old| {
+            Datatype::hindexed(counting(array_of_blocklengths), &lengths, places, old)
+        })
     }
 }
 
@@ -222,7 +251,9 @@ pub(crate) unsafe fn type_create_hindexed_block(
     // SAFETY: the user's array of `count` elements, and pointer.
     unsafe {
         let places = slice(array_of_displacements, count, "array_of_displacements")?;
-        derive(oldtype, newtype, |old| Datatype::hindexed_block(Counting::Int, blocklength, places, old))
+        derive(oldtype, newtype, |old| {
+            Datatype::hindexed_block(Counting::Int, blocklength, places, old)
+        })
     }
 }
 
@@ -236,7 +267,9 @@ pub(crate) unsafe fn type_create_hindexed_block_c(
     // SAFETY: the user's array of `count` elements, and pointer.
     unsafe {
         let places = slice(array_of_displacements, count, "array_of_displacements")?;
-        derive(oldtype, newtype, |old| Datatype::hindexed_block(Counting::Large, blocklength, places, old))
+        derive(oldtype, newtype, |old| {
+            Datatype::hindexed_block(Counting::Large, blocklength, places, old)
+        })
     }
 }
 
@@ -252,8 +285,11 @@ pub(crate) unsafe fn type_create_struct(
         let lengths = array_of_blocklengths.to_vec(length(count)?, "array_of_blocklengths")?;
         let places = slice(array_of_displacements, count, "array_of_displacements")?;
         let handles = slice(array_of_types, count, "array_of_types")?;
-        let types = handles.iter().map(|&handle| object(handle)).collect::<Result<Vec<Datatype>>>()?;
-        give(newtype, || Datatype::struct_(counting(array_of_blocklengths), &lengths, places, &types))
+        let types =
+            handles.iter().map(|&handle| object(handle)).collect::<Result<Vec<Datatype>>>()?;
+        give(newtype, || {
+            Datatype::struct_(counting(array_of_blocklengths), &lengths, places, &types)
+        })
     }
 }
 
@@ -267,7 +303,9 @@ pub(crate) unsafe fn type_struct(
 ) -> Result<()> {
     let lengths = Counts::Int(array_of_blocklengths);
     // SAFETY: passed on.
-    unsafe { type_create_struct(count.into(), lengths, array_of_displacements, array_of_types, newtype) }
+    unsafe {
+        type_create_struct(count.into(), lengths, array_of_displacements, array_of_types, newtype)
+    }
 }
 
 pub(crate) unsafe fn type_create_subarray(
@@ -286,7 +324,9 @@ pub(crate) unsafe fn type_create_subarray(
         let subsizes = array_of_subsizes.to_vec(ndims, "array_of_subsizes")?;
         let starts = array_of_starts.to_vec(ndims, "array_of_starts")?;
         let counting = counting(array_of_sizes);
-        derive(oldtype, newtype, |old| Datatype::subarray(counting, &sizes, &subsizes, &starts, order, old))
+        derive(oldtype, newtype, |old| {
+            Datatype::subarray(counting, &sizes, &subsizes, &starts, order, old)
+        })
     }
 }
 
@@ -402,12 +442,20 @@ fn chosen(digits: c_int) -> Option<c_int> {
     (digits != MPI_UNDEFINED).then_some(digits)
 }
 
-pub(crate) unsafe fn type_create_f90_real(p: c_int, r: c_int, newtype: *mut MPI_Datatype) -> Result<()> {
+pub(crate) unsafe fn type_create_f90_real(
+    p: c_int,
+    r: c_int,
+    newtype: *mut MPI_Datatype,
+) -> Result<()> {
     // SAFETY: the user's pointer, passed on.
     unsafe { give(newtype, || Datatype::f90_real(chosen(p), chosen(r))) }
 }
 
-pub(crate) unsafe fn type_create_f90_complex(p: c_int, r: c_int, newtype: *mut MPI_Datatype) -> Result<()> {
+pub(crate) unsafe fn type_create_f90_complex(
+    p: c_int,
+    r: c_int,
+    newtype: *mut MPI_Datatype,
+) -> Result<()> {
     // SAFETY: the user's pointer, passed on.
     unsafe { give(newtype, || Datatype::f90_complex(chosen(p), chosen(r))) }
 }
@@ -417,13 +465,22 @@ pub(crate) unsafe fn type_create_f90_integer(r: c_int, newtype: *mut MPI_Datatyp
     unsafe { give(newtype, || Datatype::f90_integer(r)) }
 }
 
-pub(crate) unsafe fn type_match_size(typeclass: c_int, size: c_int, datatype: *mut MPI_Datatype) -> Result<()> {
+pub(crate) unsafe fn type_match_size(
+    typeclass: c_int,
+    size: c_int,
+    datatype: *mut MPI_Datatype,
+) -> Result<()> {
     let class = match typeclass {
         MPI_TYPECLASS_INTEGER => TypeClass::Integer,
         MPI_TYPECLASS_REAL => TypeClass::Real,
         MPI_TYPECLASS_COMPLEX => TypeClass::Complex,
         MPIX_TYPECLASS_LOGICAL => TypeClass::Logical,
-        other => return Err(Error::new(Class::Arg, format!("typeclass is {other}, which is no MPI_TYPECLASS_ value"))),
+        other => {
+            return Err(Error::new(
+                Class::Arg,
+                format!("typeclass is {other}, which is no MPI_TYPECLASS_ value"),
+            ));
+        }
     };
     // SAFETY: the user's pointer, passed on.
     unsafe { give(datatype, || Datatype::match_size(class, size).cloned()) }

@@ -24,7 +24,11 @@ pub(crate) unsafe fn type_size(datatype: MPI_Datatype, size: CountOut) -> Result
     unsafe { size.put_or_undefined(Some(bytes), "size") }
 }
 
-pub(crate) unsafe fn type_get_extent(datatype: MPI_Datatype, lb: *mut MPI_Aint, extent: *mut MPI_Aint) -> Result<()> {
+pub(crate) unsafe fn type_get_extent(
+    datatype: MPI_Datatype,
+    lb: *mut MPI_Aint,
+    extent: *mut MPI_Aint,
+) -> Result<()> {
     let (low, bytes) = ask(datatype, Datatype::extent)?;
     // SAFETY: null is refused, else the user's pointers.
     unsafe {
@@ -73,7 +77,8 @@ fn without_counts(envelope: &Envelope, ask_instead: &str) -> Result<()> {
     if envelope.counts == 0 {
         return Ok(());
     }
-    let why = format!("the datatype was made with {} large counts: ask {ask_instead}", envelope.counts);
+    let why =
+        format!("the datatype was made with {} large counts: ask {ask_instead}", envelope.counts);
     Err(Error::new(Class::Type, why))
 }
 
@@ -117,7 +122,10 @@ pub(crate) unsafe fn type_get_envelope_c(
 /// Copies one kind of the contents. MPI_ERR_ARG when the user's array is short.
 unsafe fn put_all<T: Copy>(to: *mut T, room: MPI_Count, values: &[T], name: &str) -> Result<()> {
     if room < values.len() as MPI_Count {
-        let why = format!("{name} has room for {room} elements, but the datatype was made with {}", values.len());
+        let why = format!(
+            "{name} has room for {room} elements, but the datatype was made with {}",
+            values.len()
+        );
         return Err(Error::new(Class::Arg, why));
     }
     // SAFETY: the user's array of `room` elements, at least as many as are written.
@@ -156,7 +164,12 @@ pub(crate) unsafe fn type_get_contents(
     // SAFETY: the user's arrays of these lengths.
     unsafe {
         put_all(array_of_integers, max_integers.into(), &contents.integers, "array_of_integers")?;
-        put_all(array_of_addresses, max_addresses.into(), &contents.addresses, "array_of_addresses")?;
+        put_all(
+            array_of_addresses,
+            max_addresses.into(),
+            &contents.addresses,
+            "array_of_addresses",
+        )?;
         put_types(array_of_datatypes, max_datatypes.into(), contents)
     }
 }
@@ -179,7 +192,12 @@ pub(crate) unsafe fn type_get_contents_c(
     unsafe {
         put_all(array_of_integers, max_integers, &contents.integers, "array_of_integers")?;
         put_all(array_of_addresses, max_addresses, &contents.addresses, "array_of_addresses")?;
-        put_all(array_of_large_counts, max_large_counts, &contents.counts, "array_of_large_counts")?;
+        put_all(
+            array_of_large_counts,
+            max_large_counts,
+            &contents.counts,
+            "array_of_large_counts",
+        )?;
         put_types(array_of_datatypes, max_datatypes, contents)
     }
 }

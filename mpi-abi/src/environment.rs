@@ -54,8 +54,8 @@ fn hostname() -> Option<String> {
 }
 
 pub(crate) unsafe fn alloc_mem(size: MPI_Aint, info: MPI_Info, baseptr: *mut c_void) -> Result<()> {
-    let size =
-        usize::try_from(size).map_err(|_| Error::new(Class::Arg, format!("size is {size}, which is negative")))?;
+    let size = usize::try_from(size)
+        .map_err(|_| Error::new(Class::Arg, format!("size is {size}, which is negative")))?;
     crate::info::optional(info)?;
     if baseptr.is_null() {
         return Err(null_argument("baseptr"));

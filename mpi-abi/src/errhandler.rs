@@ -25,12 +25,19 @@ pub(crate) fn handle_of(handler: Errhandler) -> MPI_Errhandler {
 pub(crate) fn suiting(errhandler: MPI_Errhandler, raiser: Raiser) -> Result<Errhandler> {
     let handler = with(|p| p.errhandler(errhandler.0))?;
     if !handler.suits(raiser) {
-        return Err(Error::new(Class::Errhandler, "the error handler was created for another kind of object"));
+        return Err(Error::new(
+            Class::Errhandler,
+            "the error handler was created for another kind of object",
+        ));
     }
     Ok(handler)
 }
 
-unsafe fn create(raiser: Raiser, function: Option<ErrhandlerFunction>, errhandler: *mut MPI_Errhandler) -> Result<()> {
+unsafe fn create(
+    raiser: Raiser,
+    function: Option<ErrhandlerFunction>,
+    errhandler: *mut MPI_Errhandler,
+) -> Result<()> {
     let function = function.ok_or_else(|| null_argument("the error handler function"))?;
     // SAFETY: null is refused, else the user's pointer.
     unsafe { put(errhandler, handle_of(Errhandler::user(raiser, function)), "errhandler") }
@@ -82,7 +89,10 @@ pub(crate) unsafe fn comm_set_errhandler(comm: MPI_Comm, errhandler: MPI_Errhand
     with(|p| p.comm_mut(comm.0).map(|comm| comm.set_errhandler(handler)))
 }
 
-pub(crate) unsafe fn comm_get_errhandler(comm: MPI_Comm, errhandler: *mut MPI_Errhandler) -> Result<()> {
+pub(crate) unsafe fn comm_get_errhandler(
+    comm: MPI_Comm,
+    errhandler: *mut MPI_Errhandler,
+) -> Result<()> {
     let handler = with(|p| p.comm(comm.0).map(|comm| *comm.errhandler()))?;
     // SAFETY: null is refused, else the user's pointer.
     unsafe { put(errhandler, handle_of(handler), "errhandler") }
@@ -117,13 +127,19 @@ pub(crate) unsafe fn comm_call_errhandler(comm: MPI_Comm, errorcode: c_int) -> R
     call(handler, RaiseOn::Comm(comm.0), errorcode, "MPI_Comm_call_errhandler")
 }
 
-pub(crate) unsafe fn session_set_errhandler(session: MPI_Session, errhandler: MPI_Errhandler) -> Result<()> {
+pub(crate) unsafe fn session_set_errhandler(
+    session: MPI_Session,
+    errhandler: MPI_Errhandler,
+) -> Result<()> {
     with(|p| p.session(session.0).map(|_| ()))?;
     let handler = suiting(errhandler, Raiser::Session)?;
     with(|p| p.session_mut(session.0).map(|session| session.errhandler = handler))
 }
 
-pub(crate) unsafe fn session_get_errhandler(session: MPI_Session, errhandler: *mut MPI_Errhandler) -> Result<()> {
+pub(crate) unsafe fn session_get_errhandler(
+    session: MPI_Session,
+    errhandler: *mut MPI_Errhandler,
+) -> Result<()> {
     let handler = with(|p| p.session(session.0).map(|session| session.errhandler))?;
     // SAFETY: null is refused, else the user's pointer.
     unsafe { put(errhandler, handle_of(handler), "errhandler") }
@@ -136,10 +152,18 @@ pub(crate) unsafe fn session_call_errhandler(session: MPI_Session, errorcode: c_
 
 /// Calls a handler as the library would for an error of its own. With
 /// MPI_ERRORS_RETURN the call has succeeded all the same (MPI-5.0 §9.5).
-pub(crate) fn call(handler: Errhandler, on: RaiseOn, errorcode: c_int, name: &'static str) -> Result<()> {
+pub(crate) fn call(
+    handler: Errhandler,
+    on: RaiseOn,
+    errorcode: c_int,
+    name: &'static str,
+) -> Result<()> {
     match (handler, Error::from_code(errorcode)) {
         (Errhandler::User(function), _) => match on {
-            RaiseOn::Comm(handle) | RaiseOn::Win(handle) | RaiseOn::File(handle) | RaiseOn::Session(handle) => {
+            RaiseOn::Comm(handle)
+            | RaiseOn::Win(handle)
+            | RaiseOn::File(handle)
+            | RaiseOn::Session(handle) => {
                 function.call(handle, errorcode);
             }
             RaiseOn::Process => {}
@@ -190,7 +214,11 @@ pub(crate) unsafe fn error_class(errorcode: c_int, errorclass: *mut c_int) -> Re
     unsafe { put(errorclass, class, "errorclass") }
 }
 
-pub(crate) unsafe fn error_string(errorcode: c_int, string: *mut c_char, resultlen: *mut c_int) -> Result<()> {
+pub(crate) unsafe fn error_string(
+    errorcode: c_int,
+    string: *mut c_char,
+    resultlen: *mut c_int,
+) -> Result<()> {
     let words = error_codes().text_of(errorcode).ok_or_else(|| unknown(errorcode))?;
     // SAFETY: the user's buffer of MPI_MAX_ERROR_STRING characters.
     unsafe { put_text(string, MPI_MAX_ERROR_STRING, resultlen, &words) }

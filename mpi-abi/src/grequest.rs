@@ -7,7 +7,10 @@ use runtime::generalized::Generalized;
 use runtime::request::State;
 use runtime::{Request, predefined, with};
 
-use crate::abi::{MPI_Grequest_cancel_function, MPI_Grequest_free_function, MPI_Grequest_query_function, MPI_Request};
+use crate::abi::{
+    MPI_Grequest_cancel_function, MPI_Grequest_free_function, MPI_Grequest_query_function,
+    MPI_Request,
+};
 use crate::args::{null_argument, put};
 
 pub(crate) unsafe fn grequest_start(
@@ -23,11 +26,17 @@ pub(crate) unsafe fn grequest_start(
     if request.is_null() {
         return Err(null_argument("request"));
     }
-    let generalized = Generalized { query, free, cancel, extra_state, complete: false, freed: false };
+    let generalized =
+        Generalized { query, free, cancel, extra_state, complete: false, freed: false };
     let handle = with(|p| {
         p.core()?;
         let state = State::Generalized(Box::new(generalized));
-        Ok(p.requests.insert(Request { comm: predefined::COMM_SELF, state, persistent: None, then: None }) as usize)
+        Ok(p.requests.insert(Request {
+            comm: predefined::COMM_SELF,
+            state,
+            persistent: None,
+            then: None,
+        }) as usize)
     })?;
     // SAFETY: not null, so the user's pointer.
     unsafe { put(request, MPI_Request(handle), "request") }
@@ -38,7 +47,10 @@ pub(crate) unsafe fn grequest_start(
 pub(crate) unsafe fn grequest_complete(request: MPI_Request) -> Result<()> {
     let last = with(|p| {
         let State::Generalized(generalized) = &mut p.request(request.0)?.state else {
-            return Err(Error::new(Class::Request, "the request was not made by MPI_Grequest_start"));
+            return Err(Error::new(
+                Class::Request,
+                "the request was not made by MPI_Grequest_start",
+            ));
         };
         if std::mem::replace(&mut generalized.complete, true) {
             return Err(Error::new(Class::Request, "the request is complete already"));

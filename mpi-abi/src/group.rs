@@ -17,7 +17,11 @@ pub(super) unsafe fn give(newgroup: *mut MPI_Group, group: Group) -> Result<()> 
     if newgroup.is_null() {
         return Err(null_argument("newgroup"));
     }
-    let handle = if group.size() == 0 { predefined::GROUP_EMPTY } else { with(|p| p.groups.insert(group)) as usize };
+    let handle = if group.size() == 0 {
+        predefined::GROUP_EMPTY
+    } else {
+        with(|p| p.groups.insert(group)) as usize
+    };
     // SAFETY: not null, so the user's pointer.
     unsafe { put(newgroup, MPI_Group(handle), "newgroup") }
 }
@@ -53,8 +57,12 @@ pub(crate) unsafe fn group_translate_ranks(
 ) -> Result<()> {
     let (from, to) = both(group1, group2)?;
     // SAFETY: the user's arrays of `n` ranks each.
-    let (input, output) =
-        unsafe { (slice(ranks1, MPI_Count::from(n), "ranks1")?, slice_mut(ranks2, MPI_Count::from(n), "ranks2")?) };
+    let (input, output) = unsafe {
+        (
+            slice(ranks1, MPI_Count::from(n), "ranks1")?,
+            slice_mut(ranks2, MPI_Count::from(n), "ranks2")?,
+        )
+    };
     for (&rank, translated) in input.iter().zip(output) {
         *translated = match rank {
             MPI_PROC_NULL => MPI_PROC_NULL,
@@ -70,10 +78,17 @@ pub(crate) unsafe fn group_translate_ranks(
 
 #[cold]
 fn bad_rank(group: &Group, rank: c_int) -> Error {
-    Error::new(Class::Rank, format!("{rank} is not a rank of the group of {} processes", group.size()))
+    Error::new(
+        Class::Rank,
+        format!("{rank} is not a rank of the group of {} processes", group.size()),
+    )
 }
 
-pub(crate) unsafe fn group_compare(group1: MPI_Group, group2: MPI_Group, result: *mut c_int) -> Result<()> {
+pub(crate) unsafe fn group_compare(
+    group1: MPI_Group,
+    group2: MPI_Group,
+    result: *mut c_int,
+) -> Result<()> {
     let (one, other) = both(group1, group2)?;
     let same = match one.compare(&other) {
         objects::Comparison::Ident => MPI_IDENT,
@@ -90,19 +105,31 @@ pub(crate) unsafe fn comm_group(comm: MPI_Comm, group: *mut MPI_Group) -> Result
     unsafe { give(group, members) }
 }
 
-pub(crate) unsafe fn group_union(group1: MPI_Group, group2: MPI_Group, newgroup: *mut MPI_Group) -> Result<()> {
+pub(crate) unsafe fn group_union(
+    group1: MPI_Group,
+    group2: MPI_Group,
+    newgroup: *mut MPI_Group,
+) -> Result<()> {
     let (one, other) = both(group1, group2)?;
     // SAFETY: the user's pointer, passed on.
     unsafe { give(newgroup, one.union(&other)) }
 }
 
-pub(crate) unsafe fn group_intersection(group1: MPI_Group, group2: MPI_Group, newgroup: *mut MPI_Group) -> Result<()> {
+pub(crate) unsafe fn group_intersection(
+    group1: MPI_Group,
+    group2: MPI_Group,
+    newgroup: *mut MPI_Group,
+) -> Result<()> {
     let (one, other) = both(group1, group2)?;
     // SAFETY: the user's pointer, passed on.
     unsafe { give(newgroup, one.intersection(&other)) }
 }
 
-pub(crate) unsafe fn group_difference(group1: MPI_Group, group2: MPI_Group, newgroup: *mut MPI_Group) -> Result<()> {
+pub(crate) unsafe fn group_difference(
+    group1: MPI_Group,
+    group2: MPI_Group,
+    newgroup: *mut MPI_Group,
+) -> Result<()> {
     let (one, other) = both(group1, group2)?;
     // SAFETY: the user's pointer, passed on.
     unsafe { give(newgroup, one.difference(&other)) }
@@ -114,7 +141,12 @@ unsafe fn ranks_of(group: &Group, n: c_int, ranks: *const c_int) -> Result<Vec<u
     let ranks = unsafe { slice(ranks, MPI_Count::from(n), "ranks")? };
     ranks
         .iter()
-        .map(|&rank| u32::try_from(rank).ok().filter(|&rank| rank < group.size()).ok_or_else(|| bad_rank(group, rank)))
+        .map(|&rank| {
+            u32::try_from(rank)
+                .ok()
+                .filter(|&rank| rank < group.size())
+                .ok_or_else(|| bad_rank(group, rank))
+        })
         .collect()
 }
 

@@ -13,8 +13,14 @@ use crate::args::{null_argument, put};
 pub(crate) fn copy_of(p: &mut Process, info: MPI_Info) -> Result<Info> {
     match info.0 {
         predefined::INFO_ENV => Ok(crate::environment::info_env(p)),
-        small if small < predefined::END => Err(bad_predefined(Class::Info, "info", small, predefined::INFO_NULL)),
-        handle => p.infos.get(handle as u64).cloned().map_err(|stale| bad_handle(Class::Info, "info", stale)),
+        small if small < predefined::END => {
+            Err(bad_predefined(Class::Info, "info", small, predefined::INFO_NULL))
+        }
+        handle => p
+            .infos
+            .get(handle as u64)
+            .cloned()
+            .map_err(|stale| bad_handle(Class::Info, "info", stale)),
     }
 }
 
@@ -56,7 +62,13 @@ pub(crate) fn change<R>(info: MPI_Info, change: impl FnOnce(&mut Info) -> Result
     if info.0 < predefined::END {
         return Err(bad_predefined(Class::Info, "info", info.0, predefined::INFO_NULL));
     }
-    with(|p| change(p.infos.get_mut(info.0 as u64).map_err(|stale| bad_handle(Class::Info, "info", stale))?))
+    with(|p| {
+        change(
+            p.infos
+                .get_mut(info.0 as u64)
+                .map_err(|stale| bad_handle(Class::Info, "info", stale))?,
+        )
+    })
 }
 
 pub(crate) unsafe fn info_create(info: *mut MPI_Info) -> Result<()> {
@@ -64,7 +76,11 @@ pub(crate) unsafe fn info_create(info: *mut MPI_Info) -> Result<()> {
     unsafe { give(info, Info::new()) }
 }
 
-pub(crate) unsafe fn info_create_env(_argc: c_int, _argv: *mut *mut c_char, info: *mut MPI_Info) -> Result<()> {
+pub(crate) unsafe fn info_create_env(
+    _argc: c_int,
+    _argv: *mut *mut c_char,
+    info: *mut MPI_Info,
+) -> Result<()> {
     // SAFETY: the user's pointer, passed on.
     unsafe { give(info, with(crate::environment::info_env)) }
 }
@@ -87,7 +103,11 @@ pub(crate) unsafe fn info_free(info: *mut MPI_Info) -> Result<()> {
     unsafe { put(info, MPI_Info(predefined::INFO_NULL), "info") }
 }
 
-pub(crate) unsafe fn info_set(info: MPI_Info, key: *const c_char, value: *const c_char) -> Result<()> {
+pub(crate) unsafe fn info_set(
+    info: MPI_Info,
+    key: *const c_char,
+    value: *const c_char,
+) -> Result<()> {
     // SAFETY: null is refused, else the user's strings.
     let (key, value) = unsafe { (bytes(key, "key")?, bytes(value, "value")?) };
     change(info, |info| info.set(key, value))

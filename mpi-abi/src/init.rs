@@ -51,12 +51,16 @@ pub(crate) unsafe fn query_thread(provided: *mut c_int) -> Result<()> {
 }
 
 pub(crate) unsafe fn is_thread_main(flag: *mut c_int) -> Result<()> {
-    let main = with(|p| p.core().map(|_| ()).map(|()| p.main_thread == Some(std::thread::current().id())))?;
+    let main = with(|p| {
+        p.core().map(|_| ()).map(|()| p.main_thread == Some(std::thread::current().id()))
+    })?;
     // SAFETY: null is refused, else the user's pointer.
     unsafe { put(flag, c_int::from(main), "flag") }
 }
 
 pub(crate) unsafe fn abort(comm: MPI_Comm, errorcode: c_int) -> Result<()> {
-    let name = with(|p| p.comm(comm.0).map_or_else(|_| "no communicator".to_owned(), |comm| comm.describe()));
+    let name = with(|p| {
+        p.comm(comm.0).map_or_else(|_| "no communicator".to_owned(), |comm| comm.describe())
+    });
     runtime::abort(&name, errorcode)
 }

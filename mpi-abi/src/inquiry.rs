@@ -7,11 +7,14 @@ use objects::Result;
 
 use crate::abi::MPI_Aint;
 use crate::args::put;
-use crate::constants::{MPI_MAX_LIBRARY_VERSION_STRING, MPI_MAX_PROCESSOR_NAME, MPI_SUBVERSION, MPI_VERSION};
+use crate::constants::{
+    MPI_MAX_LIBRARY_VERSION_STRING, MPI_MAX_PROCESSOR_NAME, MPI_SUBVERSION, MPI_VERSION,
+};
 use crate::text::put_text;
 
 /// What MPI_Get_library_version says.
-const LIBRARY: &str = concat!("Verbena ", env!("CARGO_PKG_VERSION"), " (MPI 5.0, standard ABI 1.0)");
+const LIBRARY: &str =
+    concat!("Verbena ", env!("CARGO_PKG_VERSION"), " (MPI 5.0, standard ABI 1.0)");
 
 pub(crate) unsafe fn get_version(version: *mut c_int, subversion: *mut c_int) -> Result<()> {
     // SAFETY: null is refused, else the user's pointers.
@@ -21,7 +24,10 @@ pub(crate) unsafe fn get_version(version: *mut c_int, subversion: *mut c_int) ->
     }
 }
 
-pub(crate) unsafe fn get_library_version(version: *mut c_char, resultlen: *mut c_int) -> Result<()> {
+pub(crate) unsafe fn get_library_version(
+    version: *mut c_char,
+    resultlen: *mut c_int,
+) -> Result<()> {
     // SAFETY: the user's buffer of MPI_MAX_LIBRARY_VERSION_STRING characters.
     unsafe { put_text(version, MPI_MAX_LIBRARY_VERSION_STRING, resultlen, LIBRARY) }
 }

@@ -22,7 +22,9 @@ fn remote(comm: MPI_Comm) -> Result<objects::Group> {
     with(|p| {
         let comm = p.comm(comm.0)?;
         let remote = comm.remote().cloned();
-        remote.ok_or_else(|| Error::new(Class::Comm, format!("{} has no remote group", comm.describe())))
+        remote.ok_or_else(|| {
+            Error::new(Class::Comm, format!("{} has no remote group", comm.describe()))
+        })
     })
 }
 
@@ -46,7 +48,9 @@ pub(crate) unsafe fn comm_get_parent(parent: *mut MPI_Comm) -> Result<()> {
 
 /// A rank that was given as an `int`.
 fn leader(rank: c_int) -> Result<u32> {
-    u32::try_from(rank).map_err(|_| Error::new(Class::Rank, format!("the local leader is {rank}, which is no rank")))
+    u32::try_from(rank).map_err(|_| {
+        Error::new(Class::Rank, format!("the local leader is {rank}, which is no rank"))
+    })
 }
 
 pub(crate) unsafe fn intercomm_create(
@@ -58,12 +62,17 @@ pub(crate) unsafe fn intercomm_create(
     newintercomm: *mut MPI_Comm,
 ) -> Result<()> {
     not_null(newintercomm)?;
-    let made = intercomm::create(local_comm.0, leader(local_leader)?, (peer_comm.0, remote_leader), tag)?;
+    let made =
+        intercomm::create(local_comm.0, leader(local_leader)?, (peer_comm.0, remote_leader), tag)?;
     // SAFETY: checked not to be null.
     unsafe { give(newintercomm, Some(made)) }
 }
 
-pub(crate) unsafe fn intercomm_merge(intercomm: MPI_Comm, high: c_int, newintracomm: *mut MPI_Comm) -> Result<()> {
+pub(crate) unsafe fn intercomm_merge(
+    intercomm: MPI_Comm,
+    high: c_int,
+    newintracomm: *mut MPI_Comm,
+) -> Result<()> {
     not_null(newintracomm)?;
     let made = intercomm::merge(intercomm.0, high != 0)?;
     // SAFETY: checked not to be null.
@@ -89,7 +98,11 @@ pub(crate) unsafe fn intercomm_create_from_groups(
         let local = with(|p| p.group(local_group.0))?;
         // Significant at the leader only.
         let remote = with(|p| p.group(remote_group.0));
-        let made = intercomm::create_from_groups((&local, leader(local_leader)?), (remote, remote_leader), &tag)?;
+        let made = intercomm::create_from_groups(
+            (&local, leader(local_leader)?),
+            (remote, remote_leader),
+            &tag,
+        )?;
         // SAFETY: checked not to be null.
         unsafe { finish_from_group(made, &hints, handler, newintercomm) }
     };

@@ -122,18 +122,29 @@ pub(crate) unsafe fn session_fromint(session: c_int) -> MPI_Session {
     MPI_Session(from_int(session, MPI_SESSION_NULL.0, |p| &p.sessions))
 }
 
-pub(crate) unsafe fn status_c2f(c_status: *const MPI_Status, f_status: *mut MPI_Fint) -> Result<()> {
+pub(crate) unsafe fn status_c2f(
+    c_status: *const MPI_Status,
+    f_status: *mut MPI_Fint,
+) -> Result<()> {
     // SAFETY: null is refused, else the user's pointers.
     unsafe { copy_status(c_status, f_status.cast(), "c_status", "f_status") }
 }
 
-pub(crate) unsafe fn status_f2c(f_status: *const MPI_Fint, c_status: *mut MPI_Status) -> Result<()> {
+pub(crate) unsafe fn status_f2c(
+    f_status: *const MPI_Fint,
+    c_status: *mut MPI_Status,
+) -> Result<()> {
     // SAFETY: null is refused, else the user's pointers.
     unsafe { copy_status(f_status.cast(), c_status, "f_status", "c_status") }
 }
 
 /// A Fortran status is the C one, as eight INTEGERs.
-unsafe fn copy_status(from: *const Status, to: *mut Status, from_name: &str, to_name: &str) -> Result<()> {
+unsafe fn copy_status(
+    from: *const Status,
+    to: *mut Status,
+    from_name: &str,
+    to_name: &str,
+) -> Result<()> {
     if from.is_null() {
         return Err(null_argument(from_name));
     }

@@ -42,7 +42,8 @@ unsafe fn isend_as(
         return Err(null_argument("request"));
     }
     // SAFETY: the user's promise about the buffer, passed on.
-    let handle = message::isend(mode, |p| unsafe { buffer(p, buf, count, datatype) }, dest, tag, comm.0)?;
+    let handle =
+        message::isend(mode, |p| unsafe { buffer(p, buf, count, datatype) }, dest, tag, comm.0)?;
     // SAFETY: checked not to be null.
     unsafe { put(request, MPI_Request(handle), "request") }
 }
@@ -238,7 +239,8 @@ pub(crate) unsafe fn recv(
     status: *mut Status,
 ) -> Result<()> {
     // SAFETY: the user's promise about the buffer, passed on.
-    let received = message::receive(|p| unsafe { buffer(p, buf, count, datatype) }, source, tag, comm.0);
+    let received =
+        message::receive(|p| unsafe { buffer(p, buf, count, datatype) }, source, tag, comm.0);
     // SAFETY: the user passes MPI_STATUS_IGNORE or a status.
     unsafe { store(status, received) }
 }
@@ -270,7 +272,8 @@ pub(crate) unsafe fn irecv(
         return Err(null_argument("request"));
     }
     // SAFETY: the user's promise about the buffer, passed on.
-    let handle = message::ireceive(|p| unsafe { buffer(p, buf, count, datatype) }, source, tag, comm.0)?;
+    let handle =
+        message::ireceive(|p| unsafe { buffer(p, buf, count, datatype) }, source, tag, comm.0)?;
     // SAFETY: checked not to be null.
     unsafe { put(request, MPI_Request(handle), "request") }
 }
@@ -310,8 +313,9 @@ pub(crate) unsafe fn sendrecv(
     status: *mut Status,
 ) -> Result<()> {
     // SAFETY: the user's promise about both buffers, passed on.
-    let (outgoing, incoming) =
-        with(|p| unsafe { Ok((buffer(p, sendbuf, sendcount, sendtype)?, buffer(p, recvbuf, recvcount, recvtype)?)) })?;
+    let (outgoing, incoming) = with(|p| unsafe {
+        Ok((buffer(p, sendbuf, sendcount, sendtype)?, buffer(p, recvbuf, recvcount, recvtype)?))
+    })?;
     let received = message::sendrecv(outgoing, dest, sendtag, incoming, source, recvtag, comm.0);
     // SAFETY: the user passes MPI_STATUS_IGNORE or a status.
     unsafe { store(status, received) }
@@ -345,7 +349,7 @@ fn copied(data: &Buffer) -> (Vec<u8>, Buffer) {
     data.pack(0, &mut copy);
     // SAFETY: the callers keep the vector until the send has completed; moving a
     // vector does not move its bytes.
-    let memory = unsafe { fabric::Memory::new(copy.as_mut_ptr(), copy.len()) };
+    let memory = unsafe { fabric::UserBuf::new(copy.as_mut_ptr(), copy.len()) };
     (copy, Buffer::contiguous(memory))
 }
 
@@ -365,9 +369,11 @@ pub(crate) unsafe fn isendrecv(
     request: *mut MPI_Request,
 ) -> Result<()> {
     // SAFETY: the user's promise about both buffers, passed on.
-    let (outgoing, incoming) =
-        with(|p| unsafe { Ok((buffer(p, sendbuf, sendcount, sendtype)?, buffer(p, recvbuf, recvcount, recvtype)?)) })?;
-    let handle = message::isendrecv(outgoing, dest, sendtag, incoming, source, recvtag, comm.0, None)?;
+    let (outgoing, incoming) = with(|p| unsafe {
+        Ok((buffer(p, sendbuf, sendcount, sendtype)?, buffer(p, recvbuf, recvcount, recvtype)?))
+    })?;
+    let handle =
+        message::isendrecv(outgoing, dest, sendtag, incoming, source, recvtag, comm.0, None)?;
     // SAFETY: null is refused, else the user's pointer.
     unsafe { put(request, MPI_Request(handle), "request") }
 }
@@ -388,12 +394,18 @@ pub(crate) unsafe fn isendrecv_replace(
     let incoming = with(|p| unsafe { buffer(p, buf, count, datatype) })?;
     let (copy, outgoing) = copied(&incoming);
     let copy = Some(copy.into_boxed_slice());
-    let handle = message::isendrecv(outgoing, dest, sendtag, incoming, source, recvtag, comm.0, copy)?;
+    let handle =
+        message::isendrecv(outgoing, dest, sendtag, incoming, source, recvtag, comm.0, copy)?;
     // SAFETY: null is refused, else the user's pointer.
     unsafe { put(request, MPI_Request(handle), "request") }
 }
 
-pub(crate) unsafe fn probe(source: c_int, tag: c_int, comm: MPI_Comm, status: *mut Status) -> Result<()> {
+pub(crate) unsafe fn probe(
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    status: *mut Status,
+) -> Result<()> {
     let seen = message::probe(source, tag, comm.0)?;
     // SAFETY: the user passes MPI_STATUS_IGNORE or a status.
     unsafe { put_status(status, &seen) };
@@ -460,7 +472,8 @@ pub(crate) unsafe fn mrecv(
     status: *mut Status,
 ) -> Result<()> {
     // SAFETY: the user's promise about the buffer, passed on; null is refused.
-    let (room, taken) = unsafe { (with(|p| buffer(p, buf, count, datatype))?, take_message(message)?) };
+    let (room, taken) =
+        unsafe { (with(|p| buffer(p, buf, count, datatype))?, take_message(message)?) };
     let received = message::mreceive(room, taken);
     // SAFETY: the user passes MPI_STATUS_IGNORE or a status.
     unsafe { store(status, received) }
@@ -474,7 +487,8 @@ pub(crate) unsafe fn imrecv(
     request: *mut MPI_Request,
 ) -> Result<()> {
     // SAFETY: the user's promise about the buffer, passed on; null is refused.
-    let (room, taken) = unsafe { (with(|p| buffer(p, buf, count, datatype))?, take_message(message)?) };
+    let (room, taken) =
+        unsafe { (with(|p| buffer(p, buf, count, datatype))?, take_message(message)?) };
     let handle = message::imreceive(room, taken)?;
     // SAFETY: null is refused, else the user's pointer.
     unsafe { put(request, MPI_Request(handle), "request") }
@@ -498,7 +512,7 @@ fn attach(owner: usize, buffer: *mut c_void, size: MPI_Count) -> Result<()> {
         0 => return Err(null_argument("buffer")),
         AUTOMATIC => Attachment::Automatic,
         // SAFETY: the user gives the memory away until it is detached (MPI-5.0 §3.6).
-        _ => Attachment::User(unsafe { fabric::Memory::new(buffer.cast(), size) }),
+        _ => Attachment::User(unsafe { fabric::UserBuf::new(buffer.cast(), size) }),
     };
     with(|p| p.bsend.attach(owner, what))
 }
@@ -556,11 +570,19 @@ pub(crate) unsafe fn buffer_iflush(request: *mut MPI_Request) -> Result<()> {
     unsafe { iflush(PROCESS, runtime::predefined::COMM_SELF, request) }
 }
 
-pub(crate) unsafe fn comm_attach_buffer(comm: MPI_Comm, buffer: *mut c_void, size: MPI_Count) -> Result<()> {
+pub(crate) unsafe fn comm_attach_buffer(
+    comm: MPI_Comm,
+    buffer: *mut c_void,
+    size: MPI_Count,
+) -> Result<()> {
     attach(owner_of_comm(comm)?, buffer, size)
 }
 
-pub(crate) unsafe fn comm_detach_buffer(comm: MPI_Comm, buffer_addr: *mut c_void, size: CountOut) -> Result<()> {
+pub(crate) unsafe fn comm_detach_buffer(
+    comm: MPI_Comm,
+    buffer_addr: *mut c_void,
+    size: CountOut,
+) -> Result<()> {
     // SAFETY: the user's pointers, passed on.
     unsafe { detach(owner_of_comm(comm)?, buffer_addr, size) }
 }
@@ -574,7 +596,11 @@ pub(crate) unsafe fn comm_iflush_buffer(comm: MPI_Comm, request: *mut MPI_Reques
     unsafe { iflush(owner_of_comm(comm)?, comm.0, request) }
 }
 
-pub(crate) unsafe fn session_attach_buffer(session: MPI_Session, buffer: *mut c_void, size: MPI_Count) -> Result<()> {
+pub(crate) unsafe fn session_attach_buffer(
+    session: MPI_Session,
+    buffer: *mut c_void,
+    size: MPI_Count,
+) -> Result<()> {
     attach(owner_of_session(session)?, buffer, size)
 }
 
@@ -591,7 +617,10 @@ pub(crate) unsafe fn session_flush_buffer(session: MPI_Session) -> Result<()> {
     flush(owner_of_session(session)?)
 }
 
-pub(crate) unsafe fn session_iflush_buffer(session: MPI_Session, request: *mut MPI_Request) -> Result<()> {
+pub(crate) unsafe fn session_iflush_buffer(
+    session: MPI_Session,
+    request: *mut MPI_Request,
+) -> Result<()> {
     // SAFETY: the user's pointer, passed on.
     unsafe { iflush(owner_of_session(session)?, runtime::predefined::COMM_SELF, request) }
 }

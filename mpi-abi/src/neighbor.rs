@@ -24,7 +24,10 @@ impl Neighbors {
     /// MPI_ERR_TOPOLOGY for a communicator without a topology.
     fn of(comm: &Comm) -> Result<Neighbors> {
         let topology = comm.topology().ok_or_else(|| {
-            Error::new(Class::Topology, format!("{} has no topology, so nobody is a neighbor", comm.describe()))
+            Error::new(
+                Class::Topology,
+                format!("{} has no topology, so nobody is a neighbor", comm.describe()),
+            )
         })?;
         Ok(Neighbors {
             sources: topology.sources(comm.rank()),
@@ -34,7 +37,11 @@ impl Neighbors {
     }
 
     fn edges(&self) -> Edges<'_> {
-        Edges { sources: &self.sources, destinations: &self.destinations, cartesian: self.cartesian }
+        Edges {
+            sources: &self.sources,
+            destinations: &self.destinations,
+            cartesian: self.cartesian,
+        }
     }
 
     fn indegree(&self) -> u32 {
@@ -61,7 +68,10 @@ pub(crate) unsafe fn neighbor_allgather(
         // SAFETY: the user's buffers: a block to send, and one for each source.
         let (send, recv) = unsafe {
             let send = required(data(p, sendbuf, sendcount, sendtype, 1)?, "sendbuf")?;
-            (send, required(data(p, recvbuf, recvcount, recvtype, neighbors.indegree())?, "recvbuf")?)
+            (
+                send,
+                required(data(p, recvbuf, recvcount, recvtype, neighbors.indegree())?, "recvbuf")?,
+            )
         };
         plan(&Operation::NeighborAllgather { edges: neighbors.edges(), send, recv })
     })
@@ -105,8 +115,12 @@ pub(crate) unsafe fn neighbor_alltoall(
         let neighbors = Neighbors::of(object)?;
         // SAFETY: the user's buffers: a block for each destination, and one for each source.
         let (send, recv) = unsafe {
-            let send = required(data(p, sendbuf, sendcount, sendtype, neighbors.outdegree())?, "sendbuf")?;
-            (send, required(data(p, recvbuf, recvcount, recvtype, neighbors.indegree())?, "recvbuf")?)
+            let send =
+                required(data(p, sendbuf, sendcount, sendtype, neighbors.outdegree())?, "sendbuf")?;
+            (
+                send,
+                required(data(p, recvbuf, recvcount, recvtype, neighbors.indegree())?, "recvbuf")?,
+            )
         };
         plan(&Operation::NeighborAlltoall { edges: neighbors.edges(), send, recv })
     })
@@ -131,7 +145,8 @@ pub(crate) unsafe fn neighbor_alltoallv(
         unsafe {
             let sending = Lists::read(sendcounts, sdispls, neighbors.outdegree())?;
             let receiving = Lists::read(recvcounts, rdispls, neighbors.indegree())?;
-            let (send, recv) = (sending.blocks(p, sendbuf, sendtype)?, receiving.blocks(p, recvbuf, recvtype)?);
+            let (send, recv) =
+                (sending.blocks(p, sendbuf, sendtype)?, receiving.blocks(p, recvbuf, recvtype)?);
             plan(&Operation::NeighborAlltoallv { edges: neighbors.edges(), send, recv })
         }
     })
@@ -158,8 +173,10 @@ pub(crate) unsafe fn neighbor_alltoallw(
         unsafe {
             let sending = Lists::read(sendcounts, Displs::Large(sdispls), outdegree)?;
             let receiving = Lists::read(recvcounts, Displs::Large(rdispls), indegree)?;
-            let (from, to) = (types_of(p, sendtypes, outdegree)?, types_of(p, recvtypes, indegree)?);
-            let (send, recv) = (sending.blocks_of(sendbuf, &from)?, receiving.blocks_of(recvbuf, &to)?);
+            let (from, to) =
+                (types_of(p, sendtypes, outdegree)?, types_of(p, recvtypes, indegree)?);
+            let (send, recv) =
+                (sending.blocks_of(sendbuf, &from)?, receiving.blocks_of(recvbuf, &to)?);
             plan(&Operation::NeighborAlltoallv { edges: neighbors.edges(), send, recv })
         }
     })

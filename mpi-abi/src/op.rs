@@ -23,26 +23,36 @@ unsafe fn create(function: UserFunction, commute: c_int, op: *mut MPI_Op) -> Res
     unsafe { put(op, MPI_Op(handle), "op") }
 }
 
-pub(crate) unsafe fn op_create(user_fn: Option<MPI_User_function>, commute: c_int, op: *mut MPI_Op) -> Result<()> {
+pub(crate) unsafe fn op_create(
+    user_fn: Option<MPI_User_function>,
+    commute: c_int,
+    op: *mut MPI_Op,
+) -> Result<()> {
     let function = user_fn.ok_or_else(|| null_argument("user_fn"))?;
     // SAFETY: the types differ in who vouches for a call, which `UserOp::new`
     // says, and in the handle, which is a transparent `usize`.
     let function = unsafe {
-        std::mem::transmute::<MPI_User_function, extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut usize)>(
-            function,
-        )
+        std::mem::transmute::<
+            MPI_User_function,
+            extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut usize),
+        >(function)
     };
     // SAFETY: the user's function and pointer, passed on.
     unsafe { create(UserFunction::Int(function), commute, op) }
 }
 
-pub(crate) unsafe fn op_create_c(user_fn: Option<MPI_User_function_c>, commute: c_int, op: *mut MPI_Op) -> Result<()> {
+pub(crate) unsafe fn op_create_c(
+    user_fn: Option<MPI_User_function_c>,
+    commute: c_int,
+    op: *mut MPI_Op,
+) -> Result<()> {
     let function = user_fn.ok_or_else(|| null_argument("user_fn"))?;
     // SAFETY: as in `op_create`.
     let function = unsafe {
-        std::mem::transmute::<MPI_User_function_c, extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mut usize)>(
-            function,
-        )
+        std::mem::transmute::<
+            MPI_User_function_c,
+            extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mut usize),
+        >(function)
     };
     // SAFETY: the user's function and pointer, passed on.
     unsafe { create(UserFunction::Large(function), commute, op) }
@@ -57,9 +67,13 @@ pub(crate) unsafe fn op_free(op: *mut MPI_Op) -> Result<()> {
     let handle = unsafe { *op };
     let object = with(|p| p.op(handle.0))?;
     if handle.0 < predefined::END {
-        return Err(Error::new(Class::Op, format!("{} is predefined: it can't be freed", object.name())));
+        return Err(Error::new(
+            Class::Op,
+            format!("{} is predefined: it can't be freed", object.name()),
+        ));
     }
-    with(|p| p.ops.remove(handle.0 as u64)).map_err(|stale| runtime::bad_handle(Class::Op, "operation", stale))?;
+    with(|p| p.ops.remove(handle.0 as u64))
+        .map_err(|stale| runtime::bad_handle(Class::Op, "operation", stale))?;
     // SAFETY: as above.
     unsafe { put(op, MPI_Op(predefined::OP_NULL), "op") }
 }
@@ -82,7 +96,8 @@ pub(crate) unsafe fn reduce_local(
         let op = p.op(op.0)?;
         let ty = p.datatype(datatype.0)?.clone();
         // SAFETY: the user's buffers of `count` elements each.
-        let (left, inout) = unsafe { (buffer(p, inbuf, count, datatype)?, buffer(p, inoutbuf, count, datatype)?) };
+        let (left, inout) =
+            unsafe { (buffer(p, inbuf, count, datatype)?, buffer(p, inoutbuf, count, datatype)?) };
         op.check(&ty)?;
         Ok((op, ty, left, inout))
     })?;

@@ -3,7 +3,7 @@
 
 use std::os::raw::{c_char, c_void};
 
-use fabric::Memory;
+use fabric::UserBuf;
 use objects::{Buffer, Class, Datatype, Error, Result};
 use runtime::with;
 
@@ -23,10 +23,15 @@ impl Packed {
     /// Checks that the position lies in the buffer of `size` bytes.
     fn new(address: *const c_void, size: MPI_Count, position: MPI_Count) -> Result<Packed> {
         if size < 0 {
-            return Err(Error::new(Class::Arg, format!("the packed buffer has {size} bytes, which is negative")));
+            return Err(Error::new(
+                Class::Arg,
+                format!("the packed buffer has {size} bytes, which is negative"),
+            ));
         }
         if position < 0 || position > size {
-            let why = format!("position is {position}, which is not within the {size} bytes of the packed buffer");
+            let why = format!(
+                "position is {position}, which is not within the {size} bytes of the packed buffer"
+            );
             return Err(Error::new(Class::Arg, why));
         }
         Ok(Packed { base: address.cast_mut().cast(), position, room: (size - position) as u64 })
@@ -34,7 +39,7 @@ impl Packed {
 
     /// The next `len` bytes and the position behind them. MPI_ERR_TRUNCATE when
     /// there are not as many.
-    fn take(&self, len: u64) -> Result<(Memory, MPI_Count)> {
+    fn take(&self, len: u64) -> Result<(UserBuf, MPI_Count)> {
         if len > self.room {
             let why = format!(
                 "{len} packed bytes are to be moved, but from position {} on the packed buffer has {}",
@@ -46,7 +51,9 @@ impl Packed {
             return Err(Error::new(Class::Buffer, "the packed buffer is a null pointer"));
         }
         // SAFETY: within the buffer of the size that the user gave.
-        let memory = unsafe { Memory::new(self.base.wrapping_offset(self.position as isize), len as usize) };
+        let memory = unsafe {
+            UserBuf::new(self.base.wrapping_offset(self.position as isize), len as usize)
+        };
         Ok((memory, self.position + len as MPI_Count))
     }
 }
@@ -79,7 +86,8 @@ pub(crate) unsafe fn pack(
     // SAFETY: the user's buffers and pointer.
     unsafe {
         let (from, _) = typed(Some(comm), inbuf, incount, datatype)?;
-        let (to, end) = Packed::new(outbuf, outsize, position.value("position")?)?.take(from.len())?;
+        let (to, end) =
+            Packed::new(outbuf, outsize, position.value("position")?)?.take(from.len())?;
         Buffer::contiguous(to).copy_from(&from);
         position.put(end, "position")
     }
@@ -97,7 +105,8 @@ pub(crate) unsafe fn unpack(
     // SAFETY: the user's buffers and pointer.
     unsafe {
         let (to, _) = typed(Some(comm), outbuf, outcount, datatype)?;
-        let (from, end) = Packed::new(inbuf, insize, position.value("position")?)?.take(to.len())?;
+        let (from, end) =
+            Packed::new(inbuf, insize, position.value("position")?)?.take(to.len())?;
         to.copy_from(&Buffer::contiguous(from));
         position.put(end, "position")
     }
@@ -124,14 +133,20 @@ unsafe fn check_datarep(datarep: *const c_char) -> Result<()> {
     // SAFETY: null is refused, else the user's string.
     match unsafe { text(datarep, "datarep")? }.as_ref() {
         "external32" => Ok(()),
-        other => Err(Error::new(Class::Arg, format!("the data representation is \"{other}\", not \"external32\""))),
+        other => Err(Error::new(
+            Class::Arg,
+            format!("the data representation is \"{other}\", not \"external32\""),
+        )),
     }
 }
 
 /// Bytes in "external32". MPI_ERR_COUNT when they are too many.
 fn external_size(datatype: &Datatype, count: MPI_Count) -> Result<u64> {
     datatype.external_size(checked_count(count, "count")?).ok_or_else(|| {
-        Error::new(Class::Count, format!("{count} elements of {} bytes span more than 2^63 bytes", datatype.size()))
+        Error::new(
+            Class::Count,
+            format!("{count} elements of {} bytes span more than 2^63 bytes", datatype.size()),
+        )
     })
 }
 
@@ -149,7 +164,8 @@ pub(crate) unsafe fn pack_external(
         check_datarep(datarep)?;
         let (from, datatype) = typed(None, inbuf, incount, datatype)?;
         let at = *position.as_ref().ok_or_else(|| null_argument("position"))?;
-        let (to, end) = Packed::new(outbuf, outsize, at)?.take(external_size(&datatype, incount)?)?;
+        let (to, end) =
+            Packed::new(outbuf, outsize, at)?.take(external_size(&datatype, incount)?)?;
         if !to.is_empty() {
             datatype.pack_external(&from, std::slice::from_raw_parts_mut(to.as_ptr(), to.len()))?;
         }
@@ -171,7 +187,8 @@ pub(crate) unsafe fn unpack_external(
         check_datarep(datarep)?;
         let (to, datatype) = typed(None, outbuf, outcount, datatype)?;
         let at = *position.as_ref().ok_or_else(|| null_argument("position"))?;
-        let (from, end) = Packed::new(inbuf, insize, at)?.take(external_size(&datatype, outcount)?)?;
+        let (from, end) =
+            Packed::new(inbuf, insize, at)?.take(external_size(&datatype, outcount)?)?;
         if !from.is_empty() {
             datatype.unpack_external(std::slice::from_raw_parts(from.as_ptr(), from.len()), &to)?;
         }

@@ -46,7 +46,8 @@ impl InStatus {
         if !self.statuses.is_null() {
             // SAFETY: the user's array has room for every completed request.
             let entry = unsafe { self.statuses.add(at) };
-            let code = outcome.error.as_ref().map_or(0, |error| error_codes().code_of(self.call, error));
+            let code =
+                outcome.error.as_ref().map_or(0, |error| error_codes().code_of(self.call, error));
             // SAFETY: as above.
             unsafe {
                 put_status(entry, &outcome.status);
@@ -81,7 +82,11 @@ impl InStatus {
             None => Ok(()),
             Some((index, error)) => Err(Error::new(
                 Class::InStatus,
-                format!("the operation of request {index} failed: {}: {}", error.class().name(), error.detail()),
+                format!(
+                    "the operation of request {index} failed: {}: {}",
+                    error.class().name(),
+                    error.detail()
+                ),
             )
             .on(error.raise_on().unwrap_or(predefined::COMM_SELF))),
         }
@@ -97,7 +102,11 @@ pub(crate) unsafe fn wait(request: *mut MPI_Request, status: *mut Status) -> Res
     }
 }
 
-pub(crate) unsafe fn test(request: *mut MPI_Request, flag: *mut c_int, status: *mut Status) -> Result<()> {
+pub(crate) unsafe fn test(
+    request: *mut MPI_Request,
+    flag: *mut c_int,
+    status: *mut Status,
+) -> Result<()> {
     // SAFETY: the user's pointers.
     unsafe {
         let request = one(request)?;
@@ -153,7 +162,12 @@ pub(crate) unsafe fn request_get_status_any(
     }
 }
 
-unsafe fn report_any(any: Any, indx: *mut c_int, flag: *mut c_int, status: *mut Status) -> Result<()> {
+unsafe fn report_any(
+    any: Any,
+    indx: *mut c_int,
+    flag: *mut c_int,
+    status: *mut Status,
+) -> Result<()> {
     let (done, index, outcome) = match any {
         Any::Found(index, outcome) => (1, index as c_int, Some(outcome)),
         Any::NoneActive => (1, UNDEFINED, Some(Outcome::empty())),
@@ -207,7 +221,8 @@ pub(crate) unsafe fn request_get_status_all(
     unsafe {
         let array = requests(array_of_requests.cast_mut(), count)?;
         let mut errors = InStatus::new(Call::Request_get_status_all, array_of_statuses);
-        let all = complete::status_all(array, |index, outcome| errors.store(index, index, outcome))?;
+        let all =
+            complete::status_all(array, |index, outcome| errors.store(index, index, outcome))?;
         put(flag, c_int::from(all), "flag")?;
         errors.finish()
     }
@@ -279,13 +294,22 @@ pub(crate) unsafe fn request_get_status_some(
     // SAFETY: the user's arrays, of `incount` elements each; the requests are only read.
     unsafe {
         let array = requests(array_of_requests.cast_mut(), incount)?;
-        some(Call::Request_get_status_some, array, outcount, array_of_indices, array_of_statuses, |array, each| {
-            complete::status_some(array, each)
-        })
+        some(
+            Call::Request_get_status_some,
+            array,
+            outcount,
+            array_of_indices,
+            array_of_statuses,
+            |array, each| complete::status_some(array, each),
+        )
     }
 }
 
-pub(crate) unsafe fn request_get_status(request: MPI_Request, flag: *mut c_int, status: *mut Status) -> Result<()> {
+pub(crate) unsafe fn request_get_status(
+    request: MPI_Request,
+    flag: *mut c_int,
+    status: *mut Status,
+) -> Result<()> {
     let outcome = complete::status(request.0)?;
     // SAFETY: the user's pointers; null is refused or ignored.
     unsafe {
@@ -317,7 +341,9 @@ pub(crate) unsafe fn start(request: *mut MPI_Request) -> Result<()> {
 
 pub(crate) unsafe fn startall(count: c_int, array_of_requests: *mut MPI_Request) -> Result<()> {
     // SAFETY: the user's array of `count` requests.
-    unsafe { requests(array_of_requests, count)? }.iter().try_for_each(|&request| message::start(request))
+    unsafe { requests(array_of_requests, count)? }
+        .iter()
+        .try_for_each(|&request| message::start(request))
 }
 
 /// The user's status, which may not be MPI_STATUS_IGNORE here.
@@ -375,7 +401,11 @@ pub(crate) unsafe fn status_set_cancelled(status: *mut Status, flag: c_int) -> R
     Ok(())
 }
 
-pub(crate) unsafe fn status_set_elements(status: *mut Status, datatype: MPI_Datatype, count: MPI_Count) -> Result<()> {
+pub(crate) unsafe fn status_set_elements(
+    status: *mut Status,
+    datatype: MPI_Datatype,
+    count: MPI_Count,
+) -> Result<()> {
     let count = crate::args::checked_count(count, "count")?;
     let bytes = with(|p| p.datatype(datatype.0).map(|datatype| datatype.bytes_of(count)))?;
     // SAFETY: the user's pointer; null is refused.
@@ -392,7 +422,11 @@ pub(crate) unsafe fn status_set_elements_x(
     unsafe { status_set_elements(status, datatype, count) }
 }
 
-pub(crate) unsafe fn get_count(status: *const Status, datatype: MPI_Datatype, count: CountOut) -> Result<()> {
+pub(crate) unsafe fn get_count(
+    status: *const Status,
+    datatype: MPI_Datatype,
+    count: CountOut,
+) -> Result<()> {
     // SAFETY: the user's pointers; null is refused.
     unsafe {
         let bytes = status_ref(status)?.bytes();
@@ -406,11 +440,16 @@ pub(crate) unsafe fn get_count(status: *const Status, datatype: MPI_Datatype, co
     }
 }
 
-pub(crate) unsafe fn get_elements(status: *const Status, datatype: MPI_Datatype, count: CountOut) -> Result<()> {
+pub(crate) unsafe fn get_elements(
+    status: *const Status,
+    datatype: MPI_Datatype,
+    count: CountOut,
+) -> Result<()> {
     // SAFETY: the user's pointers; null is refused.
     unsafe {
         let bytes = status_ref(status)?.bytes();
-        let (elements, partial) = with(|p| p.datatype(datatype.0).map(|datatype| datatype.elements_of(bytes)))?;
+        let (elements, partial) =
+            with(|p| p.datatype(datatype.0).map(|datatype| datatype.elements_of(bytes)))?;
         count.put_or_undefined((!partial).then_some(elements), "count")
     }
 }

@@ -15,7 +15,11 @@ use crate::text::text;
 /// The key that asks for a thread level, and says which one is provided.
 const THREAD_LEVEL: &str = "thread_level";
 
-pub(crate) unsafe fn session_init(info: MPI_Info, errhandler: MPI_Errhandler, session: *mut MPI_Session) -> Result<()> {
+pub(crate) unsafe fn session_init(
+    info: MPI_Info,
+    errhandler: MPI_Errhandler,
+    session: *mut MPI_Session,
+) -> Result<()> {
     let handler = crate::errhandler::suiting(errhandler, Raiser::Session)?;
     let open = || {
         if session.is_null() {
@@ -41,7 +45,10 @@ pub(crate) unsafe fn session_finalize(session: *mut MPI_Session) -> Result<()> {
     unsafe { put(session, MPI_Session(predefined::SESSION_NULL), "session") }
 }
 
-pub(crate) unsafe fn session_get_info(session: MPI_Session, info_used: *mut MPI_Info) -> Result<()> {
+pub(crate) unsafe fn session_get_info(
+    session: MPI_Session,
+    info_used: *mut MPI_Info,
+) -> Result<()> {
     let level = with(|p| p.session(session.0).map(|session| session.thread_level))?;
     let mut info = Info::new();
     info.set(THREAD_LEVEL, thread_level(level).unwrap_or_default())?;
@@ -77,7 +84,10 @@ pub(crate) unsafe fn session_get_nth_pset(
     crate::info::optional(info)?;
     let name = usize::try_from(n).ok().and_then(|n| PSETS.get(n));
     let name = name.ok_or_else(|| {
-        Error::new(Class::Arg, format!("there is no process set number {n}: they go from 0 to {}", PSETS.len() - 1))
+        Error::new(
+            Class::Arg,
+            format!("there is no process set number {n}: they go from 0 to {}", PSETS.len() - 1),
+        )
     })?;
     // SAFETY: null is refused, else the user's pointer and buffer of `*pset_len` characters.
     unsafe {

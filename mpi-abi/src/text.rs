@@ -13,7 +13,12 @@ use crate::args::{null_argument, put};
 ///
 /// # Safety
 /// `buffer` is null or has `room` characters; `resultlen` is null or valid.
-pub(crate) unsafe fn put_text(buffer: *mut c_char, room: c_int, resultlen: *mut c_int, text: &str) -> Result<()> {
+pub(crate) unsafe fn put_text(
+    buffer: *mut c_char,
+    room: c_int,
+    resultlen: *mut c_int,
+    text: &str,
+) -> Result<()> {
     if buffer.is_null() {
         return Err(null_argument("the buffer for the result"));
     }

@@ -16,7 +16,8 @@ use runtime::{communicator, predefined, with};
 use crate::abi::{MPI_Comm, MPI_Info};
 use crate::args::{length, null_argument, put, slice, slice_mut};
 use crate::constants::{
-    MPI_CART, MPI_DIST_GRAPH, MPI_GRAPH, MPI_PROC_NULL, MPI_UNDEFINED, MPI_UNWEIGHTED, MPI_WEIGHTS_EMPTY,
+    MPI_CART, MPI_DIST_GRAPH, MPI_GRAPH, MPI_PROC_NULL, MPI_UNDEFINED, MPI_UNWEIGHTED,
+    MPI_WEIGHTS_EMPTY,
 };
 
 /// Size and group of an intracommunicator, which is what topologies are made of.
@@ -67,7 +68,12 @@ fn first(
 
 /// A communicator of all processes with a distributed graph of which this one
 /// knows the part of the node of its rank. Collective.
-fn with_graph(comm: MPI_Comm, group: &Group, graph: DistGraph, reorder: c_int) -> Result<(Option<Comm>, Topology)> {
+fn with_graph(
+    comm: MPI_Comm,
+    group: &Group,
+    graph: DistGraph,
+    reorder: c_int,
+) -> Result<(Option<Comm>, Topology)> {
     if reorder == 0 {
         return Ok((communicator::create(comm.0, group)?, Topology::DistGraph(graph)));
     }
@@ -76,11 +82,18 @@ fn with_graph(comm: MPI_Comm, group: &Group, graph: DistGraph, reorder: c_int) -
 }
 
 /// Asks a topology; `None` for one of another kind, which is MPI_ERR_TOPOLOGY.
-fn ask<R>(comm: MPI_Comm, kind: &str, question: impl FnOnce(&Topology, &Comm) -> Option<Result<R>>) -> Result<R> {
+fn ask<R>(
+    comm: MPI_Comm,
+    kind: &str,
+    question: impl FnOnce(&Topology, &Comm) -> Option<Result<R>>,
+) -> Result<R> {
     with(|p| {
         let object = p.comm(comm.0)?;
         object.topology().and_then(|topology| question(topology, object)).unwrap_or_else(|| {
-            Err(Error::new(Class::Topology, format!("{} has no {kind} topology", object.describe())))
+            Err(Error::new(
+                Class::Topology,
+                format!("{} has no {kind} topology", object.describe()),
+            ))
         })
     })
 }
@@ -125,7 +138,10 @@ unsafe fn fill<T: Copy>(
 }
 
 fn checked_rank(comm: &Comm, rank: c_int) -> Result<u32> {
-    u32::try_from(rank).ok().filter(|&rank| rank < comm.size()).ok_or_else(|| not_a_rank(rank, comm.size()))
+    u32::try_from(rank)
+        .ok()
+        .filter(|&rank| rank < comm.size())
+        .ok_or_else(|| not_a_rank(rank, comm.size()))
 }
 
 #[cold]
@@ -134,12 +150,18 @@ fn not_a_rank(rank: c_int, size: u32) -> Error {
 }
 
 /// The grid that a call describes, on `size` processes.
-unsafe fn described_grid(size: u32, ndims: c_int, dims: *const c_int, periods: *const c_int) -> Result<Cartesian> {
+unsafe fn described_grid(
+    size: u32,
+    ndims: c_int,
+    dims: *const c_int,
+    periods: *const c_int,
+) -> Result<Cartesian> {
     if ndims < 0 {
         return Err(Error::new(Class::Dims, format!("ndims is {ndims}, which is negative")));
     }
     // SAFETY: the user's arrays of `ndims` elements.
-    let (dims, periods) = unsafe { (slice(dims, ndims.into(), "dims")?, slice(periods, ndims.into(), "periods")?) };
+    let (dims, periods) =
+        unsafe { (slice(dims, ndims.into(), "dims")?, slice(periods, ndims.into(), "periods")?) };
     let periods: Vec<bool> = periods.iter().map(|&period| period != 0).collect();
     Cartesian::new(dims, &periods, size)
 }
@@ -206,7 +228,11 @@ pub(crate) unsafe fn cart_get(
     })
 }
 
-pub(crate) unsafe fn cart_rank(comm: MPI_Comm, coords: *const c_int, rank: *mut c_int) -> Result<()> {
+pub(crate) unsafe fn cart_rank(
+    comm: MPI_Comm,
+    coords: *const c_int,
+    rank: *mut c_int,
+) -> Result<()> {
     let found = grid(comm, |grid, _| {
         // SAFETY: the user's array of a coordinate for each dimension.
         grid.rank(unsafe { slice(coords, grid.dims().len() as i64, "coords")? })
@@ -215,7 +241,12 @@ pub(crate) unsafe fn cart_rank(comm: MPI_Comm, coords: *const c_int, rank: *mut 
     unsafe { put(rank, found as c_int, "rank") }
 }
 
-pub(crate) unsafe fn cart_coords(comm: MPI_Comm, rank: c_int, maxdims: c_int, coords: *mut c_int) -> Result<()> {
+pub(crate) unsafe fn cart_coords(
+    comm: MPI_Comm,
+    rank: c_int,
+    maxdims: c_int,
+    coords: *mut c_int,
+) -> Result<()> {
     grid(comm, |grid, object| {
         let found = grid.coords(checked_rank(object, rank)?);
         // SAFETY: the user's array of `maxdims` elements.
@@ -239,7 +270,11 @@ pub(crate) unsafe fn cart_shift(
     }
 }
 
-pub(crate) unsafe fn cart_sub(comm: MPI_Comm, remain_dims: *const c_int, newcomm: *mut MPI_Comm) -> Result<()> {
+pub(crate) unsafe fn cart_sub(
+    comm: MPI_Comm,
+    remain_dims: *const c_int,
+    newcomm: *mut MPI_Comm,
+) -> Result<()> {
     not_null(newcomm)?;
     let sub = grid(comm, |grid, object| {
         // SAFETY: the user's array of a flag for each dimension.
@@ -261,7 +296,12 @@ pub(crate) unsafe fn dims_create(nnodes: c_int, ndims: c_int, dims: *mut c_int) 
 }
 
 /// The graph that a call describes, on `size` processes.
-unsafe fn described_graph(size: u32, nnodes: c_int, index: *const c_int, edges: *const c_int) -> Result<Graph> {
+unsafe fn described_graph(
+    size: u32,
+    nnodes: c_int,
+    index: *const c_int,
+    edges: *const c_int,
+) -> Result<Graph> {
     length(nnodes.into(), "nnodes")?;
     // SAFETY: the user's array of `nnodes` elements, the last of which is the
     // length of `edges`.
@@ -308,7 +348,11 @@ pub(crate) unsafe fn graph_map(
     }
 }
 
-pub(crate) unsafe fn graphdims_get(comm: MPI_Comm, nnodes: *mut c_int, nedges: *mut c_int) -> Result<()> {
+pub(crate) unsafe fn graphdims_get(
+    comm: MPI_Comm,
+    nnodes: *mut c_int,
+    nedges: *mut c_int,
+) -> Result<()> {
     let (nodes, edges) = graph(comm, |graph, _| Ok((graph.size(), graph.edges().len())))?;
     // SAFETY: null is refused, else the user's pointers.
     unsafe {
@@ -331,8 +375,13 @@ pub(crate) unsafe fn graph_get(
     })
 }
 
-pub(crate) unsafe fn graph_neighbors_count(comm: MPI_Comm, rank: c_int, nneighbors: *mut c_int) -> Result<()> {
-    let count = graph(comm, |graph, object| Ok(graph.neighbours(checked_rank(object, rank)?).len()))?;
+pub(crate) unsafe fn graph_neighbors_count(
+    comm: MPI_Comm,
+    rank: c_int,
+    nneighbors: *mut c_int,
+) -> Result<()> {
+    let count =
+        graph(comm, |graph, object| Ok(graph.neighbours(checked_rank(object, rank)?).len()))?;
     // SAFETY: null is refused, else the user's pointer.
     unsafe { put(nneighbors, count as c_int, "nneighbors") }
 }
@@ -374,14 +423,17 @@ unsafe fn weights_of<'a>(weights: *const c_int, degree: usize) -> Result<Option<
         _ => unsafe { slice(weights, degree as i64, "the weights")? },
     };
     match given.iter().find(|&&weight| weight < 0) {
-        Some(weight) => Err(Error::new(Class::Arg, format!("a weight is {weight}, which is negative"))),
+        Some(weight) => {
+            Err(Error::new(Class::Arg, format!("a weight is {weight}, which is negative")))
+        }
         None => Ok(Some(given)),
     }
 }
 
 fn ranks_of(given: &[c_int], size: u32) -> Result<Vec<u32>> {
-    let checked =
-        |&rank: &c_int| u32::try_from(rank).ok().filter(|&at| at < size).ok_or_else(|| not_a_rank(rank, size));
+    let checked = |&rank: &c_int| {
+        u32::try_from(rank).ok().filter(|&at| at < size).ok_or_else(|| not_a_rank(rank, size))
+    };
     given.iter().map(checked).collect()
 }
 
@@ -396,8 +448,10 @@ unsafe fn described_edges(
 ) -> Result<(Edges, Option<bool>)> {
     let degree = length(degree.into(), name)?;
     // SAFETY: the user's arrays of `degree` elements.
-    let (ranks, weights) = unsafe { (slice(ranks, degree as i64, "the neighbors")?, weights_of(weights, degree)?) };
-    let edges = Edges { ranks: ranks_of(ranks, size)?, weights: weights.unwrap_or_default().to_vec() };
+    let (ranks, weights) =
+        unsafe { (slice(ranks, degree as i64, "the neighbors")?, weights_of(weights, degree)?) };
+    let edges =
+        Edges { ranks: ranks_of(ranks, size)?, weights: weights.unwrap_or_default().to_vec() };
     Ok((edges, (degree > 0 || weights.is_none()).then_some(weights.is_some())))
 }
 
@@ -419,8 +473,10 @@ pub(crate) unsafe fn dist_graph_create_adjacent(
     crate::info::optional(info)?;
     // SAFETY: the user's arrays of these lengths, and pointer.
     unsafe {
-        let (sources, weighted_in) = described_edges(size, indegree, sources, sourceweights, "indegree")?;
-        let (destinations, weighted_out) = described_edges(size, outdegree, destinations, destweights, "outdegree")?;
+        let (sources, weighted_in) =
+            described_edges(size, indegree, sources, sourceweights, "indegree")?;
+        let (destinations, weighted_out) =
+            described_edges(size, outdegree, destinations, destweights, "outdegree")?;
         let weighted = agreed(&sources, weighted_in, &destinations, weighted_out)?;
         let graph = DistGraph { sources, destinations, weighted };
         let (made, topology) = with_graph(comm_old, &group, graph, reorder)?;
@@ -430,11 +486,17 @@ pub(crate) unsafe fn dist_graph_create_adjacent(
 
 /// Both directions have weights or neither; one without edges has no say when
 /// the other has some.
-fn agreed(sources: &Edges, into: Option<bool>, destinations: &Edges, out: Option<bool>) -> Result<bool> {
+fn agreed(
+    sources: &Edges,
+    into: Option<bool>,
+    destinations: &Edges,
+    out: Option<bool>,
+) -> Result<bool> {
     match (sources.ranks.is_empty(), destinations.ranks.is_empty()) {
-        (false, false) if into != out => {
-            Err(Error::new(Class::Arg, "one of sourceweights and destweights is MPI_UNWEIGHTED, the other is not"))
-        }
+        (false, false) if into != out => Err(Error::new(
+            Class::Arg,
+            "one of sourceweights and destweights is MPI_UNWEIGHTED, the other is not",
+        )),
         (false, _) => Ok(into.unwrap_or(true)),
         (true, false) => Ok(out.unwrap_or(true)),
         (true, true) => Ok(into.unwrap_or(true) && out.unwrap_or(true)),
@@ -481,12 +543,17 @@ unsafe fn named_edges(
     unsafe {
         let sources = ranks_of(slice(sources, n.into(), "sources")?, size)?;
         let degrees = slice(degrees, n.into(), "degrees")?;
-        let degrees =
-            degrees.iter().map(|&degree| length(degree.into(), "a degree")).collect::<Result<Vec<usize>>>()?;
+        let degrees = degrees
+            .iter()
+            .map(|&degree| length(degree.into(), "a degree"))
+            .collect::<Result<Vec<usize>>>()?;
         let all: usize = degrees.iter().sum();
         let ends = ranks_of(slice(destinations, all as i64, "destinations")?, size)?;
         let weights = weights_of(weights, all)?;
-        let begins = sources.iter().zip(&degrees).flat_map(|(&source, &degree)| std::iter::repeat_n(source, degree));
+        let begins = sources
+            .iter()
+            .zip(&degrees)
+            .flat_map(|(&source, &degree)| std::iter::repeat_n(source, degree));
         let edges = begins.zip(ends).enumerate().map(|(at, (source, destination))| {
             let weight = weights.map_or(1, |weights| weights[at]);
             Edge { source, destination, weight }
@@ -501,8 +568,9 @@ pub(crate) unsafe fn dist_graph_neighbors_count(
     outdegree: *mut c_int,
     weighted: *mut c_int,
 ) -> Result<()> {
-    let (into, out, has_weights) =
-        dist_graph(comm, |graph| Ok((graph.sources.ranks.len(), graph.destinations.ranks.len(), graph.weighted)))?;
+    let (into, out, has_weights) = dist_graph(comm, |graph| {
+        Ok((graph.sources.ranks.len(), graph.destinations.ranks.len(), graph.weighted))
+    })?;
     // SAFETY: null is refused, else the user's pointers.
     unsafe {
         put(indegree, into as c_int, "indegree")?;
@@ -529,7 +597,13 @@ pub(crate) unsafe fn dist_graph_neighbors(
 }
 
 /// The first of the edges, as many as there is room for (MPI-5.0 §8.5.5).
-unsafe fn put_edges(edges: &Edges, room: c_int, ranks: *mut c_int, weights: *mut c_int, name: &str) -> Result<()> {
+unsafe fn put_edges(
+    edges: &Edges,
+    room: c_int,
+    ranks: *mut c_int,
+    weights: *mut c_int,
+    name: &str,
+) -> Result<()> {
     let count = length(room.into(), name)?.min(edges.ranks.len());
     // SAFETY: the user's arrays of `room` elements; weights are not looked at
     // when there are none, or when the user wants none.

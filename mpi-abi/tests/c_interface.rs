@@ -37,7 +37,13 @@ impl Bench {
     /// Compiles and links sources into `program`.
     fn build(&self, program: &str, sources: &[&str]) -> PathBuf {
         let mut command = self.compiler("cc", "c11");
-        command.args(sources.iter().map(|name| source(name))).args(["-o", program, "-L.", "-lmpi_abi", "-ldl"]);
+        command.args(sources.iter().map(|name| source(name))).args([
+            "-o",
+            program,
+            "-L.",
+            "-lmpi_abi",
+            "-ldl",
+        ]);
         check(command.arg(format!("-Wl,-rpath,{}", self.folder.display())));
         self.folder.join(program)
     }
@@ -102,7 +108,14 @@ fn constants_layouts_and_functions_are_those_of_the_tables() {
     let bench = Bench::new("tables");
     for (compiler, language, standard) in [("cc", "c", "c99"), ("c++", "c++", "c++11")] {
         let mut command = bench.compiler(compiler, standard);
-        command.args(["-x", language]).arg(source("abi.c")).args(["-x", "none", "-o", language, "-L.", "-lmpi_abi"]);
+        command.args(["-x", language]).arg(source("abi.c")).args([
+            "-x",
+            "none",
+            "-o",
+            language,
+            "-L.",
+            "-lmpi_abi",
+        ]);
         check(command.arg(format!("-Wl,-rpath,{}", bench.folder.display())));
         let said = check(&mut bench.run(language));
         assert_eq!(said.trim(), format!("{} functions as the tables say", functions().count()));
@@ -111,9 +124,12 @@ fn constants_layouts_and_functions_are_those_of_the_tables() {
 
 #[test]
 fn both_names_of_every_function_are_exported_and_nothing_else() {
-    let listed = check(Command::new("nm").args(["-D", "--defined-only", "--format=posix"]).arg(library()));
-    let exported: BTreeSet<&str> = listed.lines().map(|line| line.split(' ').next().unwrap()).collect();
-    let expected: BTreeSet<String> = functions().flat_map(|name| [name.to_owned(), format!("P{name}")]).collect();
+    let listed =
+        check(Command::new("nm").args(["-D", "--defined-only", "--format=posix"]).arg(library()));
+    let exported: BTreeSet<&str> =
+        listed.lines().map(|line| line.split(' ').next().unwrap()).collect();
+    let expected: BTreeSet<String> =
+        functions().flat_map(|name| [name.to_owned(), format!("P{name}")]).collect();
     let expected: BTreeSet<&str> = expected.iter().map(String::as_str).collect();
     assert_eq!(exported, expected);
 }
@@ -123,7 +139,9 @@ fn it_has_the_name_of_the_standard_and_needs_the_c_library_alone() {
     let entries = check(Command::new("readelf").args(["-dW"]).arg(library()));
     let named = |kind: &str| -> Vec<String> {
         let lines = entries.lines().filter(|line| line.contains(kind));
-        lines.filter_map(|line| Some(line.split_once('[')?.1.split_once(']')?.0.to_owned())).collect()
+        lines
+            .filter_map(|line| Some(line.split_once('[')?.1.split_once(']')?.0.to_owned()))
+            .collect()
     };
     assert_eq!(named("(SONAME)"), ["libmpi_abi.so.1"]);
     for needed in named("(NEEDED)") {
@@ -161,7 +179,10 @@ fn a_tool_takes_over_by_preloading() {
     let mut command = bench.compiler("cc", "c11");
     check(command.args(["-shared", "-fPIC", "-o", "tool.so"]).arg(source("programs/tool.c")));
     assert_eq!(check(&mut bench.run("plain")), "done\n");
-    assert_eq!(check(bench.run("plain").env("LD_PRELOAD", bench.folder.join("tool.so"))), "3 sends\ndone\n");
+    assert_eq!(
+        check(bench.run("plain").env("LD_PRELOAD", bench.folder.join("tool.so"))),
+        "3 sends\ndone\n"
+    );
 }
 
 #[test]
@@ -172,5 +193,9 @@ fn what_is_not_implemented_says_so_through_the_error_handler() {
     assert!(said.starts_with("class 55: ") && said.contains("MPI_Open_port"), "{said}");
     let fatal = bench.run("unsupported").arg("fatal").output().unwrap();
     let words = String::from_utf8_lossy(&fatal.stderr);
-    assert!(!fatal.status.success() && words.contains("MPI_Open_port"), "{}: {words}", fatal.status);
+    assert!(
+        !fatal.status.success() && words.contains("MPI_Open_port"),
+        "{}: {words}",
+        fatal.status
+    );
 }

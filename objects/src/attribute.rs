@@ -41,7 +41,8 @@ pub enum Owner {
 /// The C type of a copy function for any class of object (handles are of
 /// pointer size): old object, key, extra state, value, address of the new value
 /// (a `void **`), flag.
-pub type CopyCallback = extern "C" fn(usize, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_int) -> c_int;
+pub type CopyCallback =
+    extern "C" fn(usize, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_int) -> c_int;
 
 /// The C type of a delete function: object, key, value, extra state.
 pub type DeleteCallback = extern "C" fn(usize, c_int, *mut c_void, *mut c_void) -> c_int;
@@ -116,11 +117,18 @@ impl Keyvals {
     }
 
     /// MPI_*_create_keyval: the number of the new key.
-    pub fn create(&mut self, owner: Owner, copy: CopyFunction, delete: DeleteFunction, extra_state: usize) -> i32 {
+    pub fn create(
+        &mut self,
+        owner: Owner,
+        copy: CopyFunction,
+        delete: DeleteFunction,
+        extra_state: usize,
+    ) -> i32 {
         self.forget_unused();
         let number = FIRST_KEY + self.created;
         self.created += 1;
-        self.by_number.insert(number, Arc::new(Keyval { number, owner, copy, delete, extra_state }));
+        self.by_number
+            .insert(number, Arc::new(Keyval { number, owner, copy, delete, extra_state }));
         number
     }
 
@@ -128,7 +136,10 @@ impl Keyvals {
     pub fn free(&mut self, owner: Owner, number: i32) -> Result<()> {
         self.find(owner, number)?;
         if self.freed.contains(&number) {
-            return Err(Error::new(Class::Keyval, format!("attribute key {number} was freed before")));
+            return Err(Error::new(
+                Class::Keyval,
+                format!("attribute key {number} was freed before"),
+            ));
         }
         self.freed.push(number);
         self.forget_unused();
@@ -139,7 +150,11 @@ impl Keyvals {
     pub fn find(&self, owner: Owner, number: i32) -> Result<&Arc<Keyval>> {
         let why = match self.by_number.get(&number) {
             Some(keyval) if keyval.owner != owner => {
-                format!("attribute key {number} is for {}, not for {}", keyval.owner.noun(), owner.noun())
+                format!(
+                    "attribute key {number} is for {}, not for {}",
+                    keyval.owner.noun(),
+                    owner.noun()
+                )
             }
             Some(keyval) if Arc::strong_count(keyval) == 1 && self.freed.contains(&number) => {
                 format!("attribute key {number} was freed")
@@ -156,7 +171,8 @@ impl Keyvals {
 
     fn forget_unused(&mut self) {
         self.freed.retain(|number| {
-            let in_use = self.by_number.get(number).is_some_and(|keyval| Arc::strong_count(keyval) > 1);
+            let in_use =
+                self.by_number.get(number).is_some_and(|keyval| Arc::strong_count(keyval) > 1);
             if !in_use {
                 self.by_number.remove(number);
             }
@@ -222,7 +238,9 @@ impl Deletion {
             DeleteFunction::Null => 0,
             DeleteFunction::User(function) => {
                 let extra_state = keyval.extra_state as *mut c_void;
-                callback::user(|| function(handle, keyval.number, *value as *mut c_void, extra_state))
+                callback::user(|| {
+                    function(handle, keyval.number, *value as *mut c_void, extra_state)
+                })
             }
         };
         Error::from_code(code).map_or(Ok(()), Err)
@@ -243,7 +261,8 @@ impl Copying {
         let out = (&raw mut copy).cast();
         let extra_state = keyval.extra_state as *mut c_void;
         let old = *value as *mut c_void;
-        let code = callback::user(|| function(handle, keyval.number, extra_state, old, out, &mut flag));
+        let code =
+            callback::user(|| function(handle, keyval.number, extra_state, old, out, &mut flag));
         match Error::from_code(code) {
             Some(error) => Err(error),
             None => Ok((flag != 0).then_some(copy as usize)),
@@ -285,7 +304,12 @@ mod tests {
         CALLS.take()
     }
 
-    extern "C" fn note_delete(handle: usize, key: c_int, value: *mut c_void, extra: *mut c_void) -> c_int {
+    extern "C" fn note_delete(
+        handle: usize,
+        key: c_int,
+        value: *mut c_void,
+        extra: *mut c_void,
+    ) -> c_int {
         CALLS.with_borrow_mut(|calls| {
             calls.push(format!("delete {handle} {key} {} {}", value as usize, extra as usize))
         });
@@ -316,7 +340,8 @@ mod tests {
     #[test]
     fn freeing_an_object_deletes_the_newest_first() {
         let mut keys = Keyvals::new();
-        let [a, b, c] = [(); 3].map(|()| key(&mut keys, CopyFunction::Null, DeleteFunction::User(note_delete)));
+        let [a, b, c] =
+            [(); 3].map(|()| key(&mut keys, CopyFunction::Null, DeleteFunction::User(note_delete)));
         let mut attributes = Attributes::new();
         attributes.store(&a, 1);
         attributes.store(&b, 2);
@@ -343,8 +368,11 @@ mod tests {
         for (value, keyval) in [&user, &dup, &null].into_iter().enumerate() {
             attributes.store(keyval, value + 7);
         }
-        let copies: Vec<_> =
-            attributes.copies().iter().map(|copying| (copying.keyval().number(), copying.run(1).unwrap())).collect();
+        let copies: Vec<_> = attributes
+            .copies()
+            .iter()
+            .map(|copying| (copying.keyval().number(), copying.run(1).unwrap()))
+            .collect();
         assert_eq!(copies, [(user.number, None), (dup.number, Some(8)), (null.number, None)]);
     }
 
@@ -392,8 +420,13 @@ mod tests {
     fn a_wrong_key_is_named() {
         let mut keys = Keyvals::new();
         let number = keys.create(Owner::Type, CopyFunction::Dup, DeleteFunction::Null, 0);
-        let why = |keys: &Keyvals, number| keys.find(Owner::Comm, number).unwrap_err().detail().to_owned();
-        assert_eq!(why(&keys, number), "attribute key 4096 is for datatypes, not for communicators");
+        let why = |keys: &Keyvals, number| {
+            keys.find(Owner::Comm, number).unwrap_err().detail().to_owned()
+        };
+        assert_eq!(
+            why(&keys, number),
+            "attribute key 4096 is for datatypes, not for communicators"
+        );
         assert_eq!(why(&keys, 0), "the attribute key is MPI_KEYVAL_INVALID");
         assert!(why(&keys, 501).contains("predefined"));
         assert!(why(&keys, 9999).contains("is not an attribute key"));

@@ -6,13 +6,13 @@
 //! are packed bytes throughout.
 //!
 //! Whoever makes a [`Buffer`] or an [`Area`] vouches for the memory once, as for
-//! [`Memory`]; the protocol crates then work without `unsafe` of their own.
+//! [`UserBuf`]; the protocol crates then work without `unsafe` of their own.
 //! Access is by copies, never by references, so memory that an erroneous program
 //! changes underneath us yields wrong data and nothing worse.
 
 #![allow(unsafe_code)]
 
-use fabric::{Memory, Slot};
+use fabric::{Slot, UserBuf};
 
 use crate::Datatype;
 use crate::datatype::copy::transfer;
@@ -27,7 +27,7 @@ pub struct Buffer(Shape);
 #[derive(Clone)]
 enum Shape {
     /// One run of bytes.
-    Contiguous(Memory),
+    Contiguous(UserBuf),
     /// Elements of a type with gaps, or out of order.
     Typed { base: Base, count: u64, datatype: Datatype },
 }
@@ -44,7 +44,7 @@ unsafe impl Sync for Base {}
 
 impl Buffer {
     /// The buffer without bytes.
-    pub const EMPTY: Buffer = Buffer(Shape::Contiguous(Memory::EMPTY));
+    pub const EMPTY: Buffer = Buffer(Shape::Contiguous(UserBuf::EMPTY));
 
     /// `count` elements of `datatype` at `base`, as MPI calls take them.
     ///
@@ -59,7 +59,7 @@ impl Buffer {
             let len = datatype.size().saturating_mul(count);
             let start = base.wrapping_offset(datatype.true_extent().0 as isize);
             // SAFETY: the caller's promise: one run from the true lower bound.
-            return Buffer(Shape::Contiguous(unsafe { Memory::new(start, len as usize) }));
+            return Buffer(Shape::Contiguous(unsafe { UserBuf::new(start, len as usize) }));
         }
         if count == 0 {
             return Buffer::EMPTY;
@@ -69,7 +69,7 @@ impl Buffer {
 
     /// One run of bytes.
     #[inline]
-    pub const fn contiguous(memory: Memory) -> Buffer {
+    pub const fn contiguous(memory: UserBuf) -> Buffer {
         Buffer(Shape::Contiguous(memory))
     }
 
@@ -90,7 +90,7 @@ impl Buffer {
 
     /// The bytes themselves, if they are one run.
     #[inline]
-    pub fn memory(&self) -> Option<Memory> {
+    pub fn memory(&self) -> Option<UserBuf> {
         match &self.0 {
             Shape::Contiguous(memory) => Some(*memory),
             Shape::Typed { .. } => None,
@@ -111,7 +111,9 @@ impl Buffer {
         match &self.0 {
             Shape::Contiguous(memory) => {
                 let size = datatype.size() as usize;
-                Buffer(Shape::Contiguous(memory.slice(first as usize * size, count as usize * size)))
+                Buffer(Shape::Contiguous(
+                    memory.slice(first as usize * size, count as usize * size),
+                ))
             }
             Shape::Typed { base, count: all, datatype } => {
                 assert!(first <= *all && count <= all - first, "elements outside the buffer");
@@ -129,7 +131,9 @@ impl Buffer {
         match &self.0 {
             Shape::Contiguous(memory) => memory.read(offset as usize, out),
             // SAFETY: `out` is a Rust slice, disjoint from user memory.
-            Shape::Typed { .. } => unsafe { self.move_typed::<true>(offset, out.as_mut_ptr(), out.len()) },
+            Shape::Typed { .. } => unsafe {
+                self.move_typed::<true>(offset, out.as_mut_ptr(), out.len())
+            },
         }
     }
 
@@ -154,7 +158,9 @@ impl Buffer {
         match &self.0 {
             Shape::Contiguous(memory) => memory.write(offset as usize, bytes),
             // SAFETY: `bytes` is a Rust slice, only read, disjoint from user memory.
-            Shape::Typed { .. } => unsafe { self.move_typed::<false>(offset, bytes.as_ptr().cast_mut(), bytes.len()) },
+            Shape::Typed { .. } => unsafe {
+                self.move_typed::<false>(offset, bytes.as_ptr().cast_mut(), bytes.len())
+            },
         }
     }
 
@@ -177,7 +183,9 @@ impl Buffer {
             // that two buffers of one call overlap.
             (Some(to), None) => unsafe { from.move_typed::<true>(0, to.as_ptr(), len as usize) },
             // SAFETY: as above.
-            (None, Some(from)) => unsafe { self.move_typed::<false>(0, from.as_ptr(), len as usize) },
+            (None, Some(from)) => unsafe {
+                self.move_typed::<false>(0, from.as_ptr(), len as usize)
+            },
             (None, None) => self.copy_staged(from, len),
         }
         len
@@ -212,21 +220,29 @@ impl Buffer {
     /// not overlap the buffer.
     #[inline(never)]
     unsafe fn move_typed<const PACK: bool>(&self, offset: u64, packed: *mut u8, len: usize) {
-        let Shape::Typed { base, count, datatype } = &self.0 else { unreachable!("runs are copied directly") };
+        let Shape::Typed { base, count, datatype } = &self.0 else {
+            unreachable!("runs are copied directly")
+        };
         let end = offset.checked_add(len as u64).filter(|&end| end <= self.len());
         let end = end.unwrap_or_else(|| panic!("packed bytes {offset} + {len} outside the buffer"));
         let (nest, disp) = datatype.nest(*count);
         // SAFETY: our maker vouched for the elements, the caller for `packed`;
         // the range was just checked.
-        unsafe { transfer::<PACK>(nest, base.0.wrapping_offset(disp as isize), packed, offset, end) }
+        unsafe {
+            transfer::<PACK>(nest, base.0.wrapping_offset(disp as isize), packed, offset, end)
+        }
     }
 }
 
 impl std::fmt::Debug for Buffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.0 {
-            Shape::Contiguous(memory) => write!(f, "Buffer({} bytes at {:#x})", memory.len(), memory.addr()),
-            Shape::Typed { base, count, datatype } => write!(f, "Buffer({count} x {datatype:?} at {:p})", base.0),
+            Shape::Contiguous(memory) => {
+                write!(f, "Buffer({} bytes at {:#x})", memory.len(), memory.addr())
+            }
+            Shape::Typed { base, count, datatype } => {
+                write!(f, "Buffer({count} x {datatype:?} at {:p})", base.0)
+            }
         }
     }
 }
@@ -246,10 +262,13 @@ impl Operands {
         self.offsets().map(|offset| match &self.first.0 {
             Shape::Contiguous(memory) => {
                 // SAFETY: our maker vouched for each of them.
-                Buffer::contiguous(unsafe { Memory::new(memory.as_ptr().wrapping_offset(offset), memory.len()) })
+                Buffer::contiguous(unsafe {
+                    UserBuf::new(memory.as_ptr().wrapping_offset(offset), memory.len())
+                })
             }
             Shape::Typed { base, count, datatype } => {
-                let (base, count, datatype) = (Base(base.0.wrapping_offset(offset)), *count, datatype.clone());
+                let (base, count, datatype) =
+                    (Base(base.0.wrapping_offset(offset)), *count, datatype.clone());
                 Buffer(Shape::Typed { base, count, datatype })
             }
         })
@@ -346,15 +365,26 @@ impl Area {
         }
         self.check(Some(disp), disp.checked_add_unsigned(len));
         // SAFETY: inside the area, for which its maker vouched.
-        Buffer::contiguous(unsafe { Memory::new(self.base.wrapping_offset(disp as isize), len as usize) })
+        Buffer::contiguous(unsafe {
+            UserBuf::new(self.base.wrapping_offset(disp as isize), len as usize)
+        })
     }
 
     /// `many` times `count` elements of `datatype`, the first at `disp` bytes and each `distance` bytes behind the one
     /// before. Panics when they are not inside.
     #[inline]
-    pub fn operands(&self, disp: i64, count: u64, datatype: &Datatype, many: u32, distance: i64) -> Operands {
+    pub fn operands(
+        &self,
+        disp: i64,
+        count: u64,
+        datatype: &Datatype,
+        many: u32,
+        distance: i64,
+    ) -> Operands {
         if many > 1 {
-            let last = distance.checked_mul(i64::from(many) - 1).and_then(|behind| disp.checked_add(behind));
+            let last = distance
+                .checked_mul(i64::from(many) - 1)
+                .and_then(|behind| disp.checked_add(behind));
             // Those between lie between.
             self.buffer(last.expect("the operands of a reduction are inside"), count, datatype);
         }
@@ -363,15 +393,16 @@ impl Area {
 
     #[inline]
     fn check(&self, low: Option<i64>, high: Option<i64>) {
-        let inside = low.is_some_and(|low| low >= self.low) && high.is_some_and(|high| high <= self.high);
+        let inside =
+            low.is_some_and(|low| low >= self.low) && high.is_some_and(|high| high <= self.high);
         assert!(inside, "bytes {low:?} .. {high:?} outside the area {} .. {}", self.low, self.high);
     }
 }
 
 /// All of it, from its first byte on.
-impl From<Memory> for Area {
+impl From<UserBuf> for Area {
     #[inline]
-    fn from(memory: Memory) -> Area {
+    fn from(memory: UserBuf) -> Area {
         // SAFETY: its maker vouched for the bytes.
         unsafe { Area::new(memory.as_ptr(), 0, memory.len() as i64) }
     }
@@ -427,7 +458,8 @@ pub(crate) mod tests {
         let mut to = vec![0; 60_000];
         let rows = Datatype::vector(Int, 12, 4, 20, Datatype::byte()).unwrap();
         let sparse = Datatype::vector(Int, 24, 2, 100, Datatype::byte()).unwrap();
-        let (source, target) = (buffer_of(&mut from, 0, 1, &rows), buffer_of(&mut to, 0, 1, &sparse));
+        let (source, target) =
+            (buffer_of(&mut from, 0, 1, &rows), buffer_of(&mut to, 0, 1, &sparse));
         assert_eq!(target.copy_from(&source), 48);
         let (mut packed, mut copied) = ([0; 48], [0; 48]);
         source.pack(0, &mut packed);

@@ -12,15 +12,19 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::{Attributes, Comparison, Errhandler, Group, Info, Result, Topology};
-use fabric::{Arena, Peer};
+use fabric::{CollSegment, Peer};
 
 /// Longest name in bytes (MPI_MAX_OBJECT_NAME less the C string's end).
 pub const MAX_NAME: usize = 127;
 
 /// The hints that communicators have: promises of the program, "false" unless
 /// given (MPI-5.0 §7.4.4).
-pub const HINTS: [&str; 4] =
-    ["mpi_assert_no_any_tag", "mpi_assert_no_any_source", "mpi_assert_exact_length", "mpi_assert_allow_overtaking"];
+pub const HINTS: [&str; 4] = [
+    "mpi_assert_no_any_tag",
+    "mpi_assert_no_any_source",
+    "mpi_assert_exact_length",
+    "mpi_assert_allow_overtaking",
+];
 
 /// A communicator.
 #[derive(Clone, Debug)]
@@ -32,7 +36,7 @@ pub struct Comm {
     group: Group,
     remote: Option<Group>,
     /// Where its members meet, if they can.
-    arena: Option<Arc<dyn Arena>>,
+    arena: Option<Arc<dyn CollSegment>>,
     errhandler: Errhandler,
     topology: Option<Arc<Topology>>,
     name: String,
@@ -88,7 +92,10 @@ impl Comm {
     /// shares the context: traffic between the groups is told apart by its source.
     #[must_use]
     pub fn local(&self) -> Comm {
-        Comm { arena: self.arena.clone(), ..self.derive(self.context, self.rank, self.group.clone()) }
+        Comm {
+            arena: self.arena.clone(),
+            ..self.derive(self.context, self.rank, self.group.clone())
+        }
     }
 
     /// Gives a communicator that was made before the agreement its context.
@@ -97,7 +104,7 @@ impl Comm {
     }
 
     /// Gives the communicator its arena, which its members have agreed on.
-    pub fn set_arena(&mut self, arena: Arc<dyn Arena>) {
+    pub fn set_arena(&mut self, arena: Arc<dyn CollSegment>) {
         self.arena = Some(arena);
     }
 
@@ -207,7 +214,7 @@ impl Comm {
     }
 
     /// The arena that its members share.
-    pub fn arena(&self) -> Option<&Arc<dyn Arena>> {
+    pub fn arena(&self) -> Option<&Arc<dyn CollSegment>> {
         self.arena.as_ref()
     }
 
@@ -271,7 +278,8 @@ mod tests {
     fn a_duplicate_keeps_what_the_standard_says() {
         let mut world = Comm::new("MPI_COMM_WORLD", 1, 2, Group::world(4));
         world.set_errhandler(Errhandler::Return);
-        world.set_topology(Topology::Cartesian(Cartesian::new(&[2, 2], &[true, false], 4).unwrap()));
+        world
+            .set_topology(Topology::Cartesian(Cartesian::new(&[2, 2], &[true, false], 4).unwrap()));
         let mut hints = Info::new();
         hints.set(HINTS[2], "true").unwrap();
         hints.set("colour", "blue").unwrap();
@@ -310,7 +318,8 @@ mod tests {
     #[test]
     fn a_receive_is_hopeless_without_its_source_or_without_all_others() {
         let world = Comm::new("", 1, 1, Group::world(3));
-        let missing = |comm: &Comm, source, gone: &[u32]| comm.missing(source, |peer| gone.contains(&peer.0));
+        let missing =
+            |comm: &Comm, source, gone: &[u32]| comm.missing(source, |peer| gone.contains(&peer.0));
         assert_eq!(missing(&world, Some(2), &[0, 2]), Some(Peer(2)));
         assert_eq!(missing(&world, Some(2), &[0]), None);
         assert_eq!(missing(&world, None, &[0]), None, "rank 2 may still send");

@@ -135,7 +135,14 @@ impl Error {
     /// full stop, naming the values involved.
     #[cold]
     pub fn new(class: Class, detail: impl Into<String>) -> Error {
-        let inner = Inner { class, detail: detail.into(), code: None, raise_on: None, through: None, status: None };
+        let inner = Inner {
+            class,
+            detail: detail.into(),
+            code: None,
+            raise_on: None,
+            through: None,
+            status: None,
+        };
         Error(Box::new(inner))
     }
 
@@ -250,7 +257,8 @@ mod tests {
 
     #[test]
     fn an_error_keeps_what_it_is_told() {
-        let error = Error::new(Class::Tag, "tag -7 is negative").on(0x101).with_status(Status::empty());
+        let error =
+            Error::new(Class::Tag, "tag -7 is negative").on(0x101).with_status(Status::empty());
         assert_eq!(error.to_string(), "MPI_ERR_TAG: tag -7 is negative");
         assert_eq!((error.raise_on(), error.code()), (Some(0x101), None));
         assert!(error.status().is_some());

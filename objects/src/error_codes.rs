@@ -82,7 +82,12 @@ struct Added {
 
 impl ErrorCodes {
     const fn new() -> ErrorCodes {
-        let inner = Inner { recent: Vec::new(), oldest: 0, added: BTreeMap::new(), last_used: Class::LAST_CODE };
+        let inner = Inner {
+            recent: Vec::new(),
+            oldest: 0,
+            added: BTreeMap::new(),
+            last_used: Class::LAST_CODE,
+        };
         ErrorCodes(Mutex::new(inner))
     }
 
@@ -123,7 +128,8 @@ impl ErrorCodes {
             return Some(format!("{name}: {text}"));
         }
         if let Some((class, slot)) = split(code) {
-            let recent = self.with(|inner| inner.recent.get(slot).filter(|kept| kept.0 == class).cloned());
+            let recent =
+                self.with(|inner| inner.recent.get(slot).filter(|kept| kept.0 == class).cloned());
             return Some(recent.map_or_else(|| standard_text(class), |(_, sentence)| sentence));
         }
         self.with(|inner| inner.added.get(&code).map(|added| added.text.clone()))
@@ -166,10 +172,15 @@ impl ErrorCodes {
         self.with(|inner| {
             inner.find(class)?;
             if !inner.is_added_class(class) {
-                return Err(Error::new(Class::Arg, format!("{class} is an error code, not a class")));
+                return Err(Error::new(
+                    Class::Arg,
+                    format!("{class} is an error code, not a class"),
+                ));
             }
             if inner.added.iter().any(|(&code, added)| code != class && added.class == class) {
-                let why = format!("error class {class} still has codes: remove them first (MPI_Remove_error_code)");
+                let why = format!(
+                    "error class {class} still has codes: remove them first (MPI_Remove_error_code)"
+                );
                 return Err(Error::new(Class::Arg, why));
             }
             inner.remove(class)
@@ -181,7 +192,10 @@ impl ErrorCodes {
         self.with(|inner| {
             inner.find(code)?;
             if inner.is_added_class(code) {
-                return Err(Error::new(Class::Arg, format!("{code} is an error class: use MPI_Remove_error_class")));
+                return Err(Error::new(
+                    Class::Arg,
+                    format!("{code} is an error class: use MPI_Remove_error_class"),
+                ));
             }
             inner.remove(code)
         })
@@ -207,7 +221,9 @@ impl ErrorCodes {
 
 impl Inner {
     fn slot_of(&mut self, class: Class, sentence: String) -> usize {
-        if let Some(slot) = self.recent.iter().position(|kept| kept.0 == class && kept.1 == sentence) {
+        if let Some(slot) =
+            self.recent.iter().position(|kept| kept.0 == class && kept.1 == sentence)
+        {
             return slot;
         }
         if self.recent.len() < SLOTS {
@@ -232,13 +248,18 @@ impl Inner {
 
     fn find(&mut self, code: i32) -> Result<&mut Added> {
         self.added.get_mut(&code).ok_or_else(|| {
-            Error::new(Class::Arg, format!("{code} is not an error class or code that this program has added"))
+            Error::new(
+                Class::Arg,
+                format!("{code} is not an error class or code that this program has added"),
+            )
         })
     }
 
     fn remove(&mut self, code: i32) -> Result<()> {
         if !self.find(code)?.text.is_empty() {
-            let why = format!("error code {code} still has a string: remove it first (MPI_Remove_error_string)");
+            let why = format!(
+                "error code {code} still has a string: remove it first (MPI_Remove_error_string)"
+            );
             return Err(Error::new(Class::Arg, why));
         }
         self.added.remove(&code);
@@ -251,7 +272,10 @@ fn standard_text(class: Class) -> String {
 }
 
 fn tool_code(code: i32) -> Option<(&'static str, &'static str)> {
-    usize::try_from(code.checked_sub(FIRST_TOOL_CODE)?).ok().and_then(|at| TOOL_CODES.get(at)).copied()
+    usize::try_from(code.checked_sub(FIRST_TOOL_CODE)?)
+        .ok()
+        .and_then(|at| TOOL_CODES.get(at))
+        .copied()
 }
 
 /// Blocks count from 1 and leave out the tool interface's.
@@ -288,7 +312,10 @@ mod tests {
         let codes = ErrorCodes::new();
         let error = |n: usize| Error::new(Class::Rank, format!("rank {n} is out of range"));
         let first = codes.code_of("MPI_Send", &error(0));
-        assert_eq!(codes.text_of(first).unwrap(), "MPI_ERR_RANK in MPI_Send: rank 0 is out of range");
+        assert_eq!(
+            codes.text_of(first).unwrap(),
+            "MPI_ERR_RANK in MPI_Send: rank 0 is out of range"
+        );
         assert_eq!(codes.code_of("MPI_Send", &error(0)), first, "equal sentences share a code");
         for n in 1..SLOTS {
             let code = codes.code_of("MPI_Send", &error(n));
@@ -299,7 +326,11 @@ mod tests {
         }
         assert!(codes.text_of(first).unwrap().contains("rank 0"));
         let other = codes.code_of("MPI_Bcast", &Error::new(Class::Root, "x"));
-        assert_eq!(codes.text_of(first).unwrap(), "MPI_ERR_RANK: invalid rank", "forgotten, never mistaken");
+        assert_eq!(
+            codes.text_of(first).unwrap(),
+            "MPI_ERR_RANK: invalid rank",
+            "forgotten, never mistaken"
+        );
         assert_eq!(codes.class_of(first), Some(Class::Rank as i32));
         assert_eq!(codes.text_of(other).unwrap(), "MPI_ERR_ROOT in MPI_Bcast: x");
     }
@@ -322,9 +353,14 @@ mod tests {
             assert_eq!(codes.class_of(class as i32), Some(class as i32));
             assert!(codes.text_of(class as i32).unwrap().starts_with(class.name()));
         }
-        assert_eq!(codes.text_of(1018).unwrap().split(':').next(), Some("MPI_T_ERR_PVAR_NO_ATOMIC"));
+        assert_eq!(
+            codes.text_of(1018).unwrap().split(':').next(),
+            Some("MPI_T_ERR_PVAR_NO_ATOMIC")
+        );
         assert_eq!(codes.class_of(1001), Some(1001));
-        for code in [-1, 63, 64, 64 * 15 + 5, 1000, 1019, 64 * 202 + 1, 16383, 16384, i32::MIN, i32::MAX] {
+        for code in
+            [-1, 63, 64, 64 * 15 + 5, 1000, 1019, 64 * 202 + 1, 16383, 16384, i32::MIN, i32::MAX]
+        {
             assert_eq!((codes.class_of(code), codes.text_of(code)), (None, None), "{code}");
         }
     }

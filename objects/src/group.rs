@@ -115,7 +115,10 @@ impl List {
             ranks.sort_unstable_by_key(|&rank| self.peers[rank as usize]);
             ranks
         });
-        by_peer.binary_search_by_key(&peer, |&rank| self.peers[rank as usize]).ok().map(|at| by_peer[at])
+        by_peer
+            .binary_search_by_key(&peer, |&rank| self.peers[rank as usize])
+            .ok()
+            .map(|at| by_peer[at])
     }
 }
 
@@ -152,7 +155,10 @@ impl Builder {
                 [] => return Group::empty(),
                 [Part { range, .. }] => return Group(Form::Range(range)),
                 _ if self.parts.len() * PAYS <= self.size as usize => {
-                    return Group(Form::Parts(Arc::new(Parts { size: self.size, parts: self.parts.into() })));
+                    return Group(Form::Parts(Arc::new(Parts {
+                        size: self.size,
+                        parts: self.parts.into(),
+                    })));
                 }
                 _ => self.spill(),
             }
@@ -343,7 +349,10 @@ impl Group {
 
     #[cold]
     fn bad_rank(&self, rank: i64) -> Error {
-        Error::new(Class::Rank, format!("{rank} is not a rank of the group of {} processes", self.size()))
+        Error::new(
+            Class::Rank,
+            format!("{rank} is not a rank of the group of {} processes", self.size()),
+        )
     }
 }
 
@@ -382,10 +391,13 @@ impl Eq for Group {}
 impl fmt::Debug for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Form::Range(Range { first, stride, len }) => write!(f, "Group({len} from {first} by {stride})"),
-            Form::Parts(parts) => {
-                f.debug_list().entries(parts.parts.iter().map(|part| Group(Form::Range(part.range)))).finish()
+            Form::Range(Range { first, stride, len }) => {
+                write!(f, "Group({len} from {first} by {stride})")
             }
+            Form::Parts(parts) => f
+                .debug_list()
+                .entries(parts.parts.iter().map(|part| Group(Form::Range(part.range))))
+                .finish(),
             Form::List(list) => f.debug_tuple("Group").field(&list.peers).finish(),
         }
     }
@@ -447,8 +459,10 @@ mod tests {
     fn ranges_of_a_million_list_nobody() {
         let world = Group::world(1_000_000);
         let even = world.range_incl(&[[0, 999_999, 2]]).unwrap();
-        let (low, high) =
-            (world.range_incl(&[[0, 499_999, 1]]).unwrap(), world.range_incl(&[[500_000, 999_999, 1]]).unwrap());
+        let (low, high) = (
+            world.range_incl(&[[0, 499_999, 1]]).unwrap(),
+            world.range_incl(&[[500_000, 999_999, 1]]).unwrap(),
+        );
         let reversed = world.range_incl(&[[999_999, 0, -1]]).unwrap();
         let made = [
             world.difference(&even),
@@ -470,17 +484,31 @@ mod tests {
     #[test]
     fn a_world_with_holes_or_in_another_order_lists_nobody() {
         let world = Group::world(1_000_000);
-        let (low, high) =
-            (world.range_incl(&[[0, 499_999, 1]]).unwrap(), world.range_excl(&[[0, 499_999, 1]]).unwrap());
+        let (low, high) = (
+            world.range_incl(&[[0, 499_999, 1]]).unwrap(),
+            world.range_excl(&[[0, 499_999, 1]]).unwrap(),
+        );
         let swapped = high.union(&low);
         let holes = world.excl(&[3, 70, 999_998]).unwrap();
         let interleaved = world.range_incl(&[[0, 999_999, 2], [1, 999_999, 2]]).unwrap();
         for (group, parts) in [(&swapped, 2), (&holes, 4), (&interleaved, 2)] {
-            assert!(matches!(&group.0, Form::Parts(form) if form.parts.len() == parts), "{group:?}");
+            assert!(
+                matches!(&group.0, Form::Parts(form) if form.parts.len() == parts),
+                "{group:?}"
+            );
         }
-        assert_eq!((swapped.peer_of(0), swapped.rank_of(Peer(0))), (Some(Peer(500_000)), Some(500_000)));
-        assert_eq!((holes.size(), holes.peer_of(70), holes.rank_of(Peer(70))), (999_997, Some(Peer(72)), None));
-        assert_eq!((interleaved.peer_of(500_000), interleaved.rank_of(Peer(3))), (Some(Peer(1)), Some(500_001)));
+        assert_eq!(
+            (swapped.peer_of(0), swapped.rank_of(Peer(0))),
+            (Some(Peer(500_000)), Some(500_000))
+        );
+        assert_eq!(
+            (holes.size(), holes.peer_of(70), holes.rank_of(Peer(70))),
+            (999_997, Some(Peer(72)), None)
+        );
+        assert_eq!(
+            (interleaved.peer_of(500_000), interleaved.rank_of(Peer(3))),
+            (Some(Peer(1)), Some(500_001))
+        );
         assert_eq!(swapped.compare(&world), Comparison::Similar);
         assert_eq!(holes.union(&world.incl(&[3, 70, 999_998]).unwrap()).size(), 1_000_000);
         let many: Vec<u32> = (0..500).filter(|peer| peer % 5 != 0).collect();
@@ -495,7 +523,11 @@ mod tests {
         assert_eq!(members(&world.range_incl(&ranges).unwrap()), [6, 7, 1, 3, 5, 0, 4, 8]);
         assert_eq!(members(&world.range_excl(&ranges).unwrap()), [2, 9]);
         assert_eq!(members(&world.range_incl(&[[8, 0, -3], [0, 0, 5]]).unwrap()), [8, 5, 2, 0]);
-        assert_eq!(members(&world.range_incl(&[[9, -5, -100]]).unwrap()), [9], "only computed ranks count");
+        assert_eq!(
+            members(&world.range_incl(&[[9, -5, -100]]).unwrap()),
+            [9],
+            "only computed ranks count"
+        );
         assert_eq!(world.range_incl(&[]).unwrap(), Group::empty());
         assert_eq!(world.range_excl(&[]).unwrap(), world);
     }
@@ -524,16 +556,22 @@ mod tests {
         let shuffled = Just((0..40u32).collect::<Vec<_>>())
             .prop_shuffle()
             .prop_flat_map(|all| (0..=all.len()).prop_map(move |len| all[..len].to_vec()));
-        let even = (0..40u32, 1..7u32, 0..8u32, any::<bool>()).prop_map(|(first, stride, len, down)| {
-            let mut peers: Vec<u32> = (0..len).map(|i| first + i * stride).collect();
-            if down {
-                peers.reverse();
-            }
-            peers
-        });
-        let blocks = (1..9u32, Just(vec![0, 1, 2, 3, 4]).prop_shuffle(), 0..6usize).prop_map(|(len, order, count)| {
-            order[..count.min(5)].iter().flat_map(|block| (0..len).map(move |i| block * len + i)).collect()
-        });
+        let even =
+            (0..40u32, 1..7u32, 0..8u32, any::<bool>()).prop_map(|(first, stride, len, down)| {
+                let mut peers: Vec<u32> = (0..len).map(|i| first + i * stride).collect();
+                if down {
+                    peers.reverse();
+                }
+                peers
+            });
+        let blocks = (1..9u32, Just(vec![0, 1, 2, 3, 4]).prop_shuffle(), 0..6usize).prop_map(
+            |(len, order, count)| {
+                order[..count.min(5)]
+                    .iter()
+                    .flat_map(|block| (0..len).map(move |i| block * len + i))
+                    .collect()
+            },
+        );
         prop_oneof![shuffled, even, blocks]
     }
 

@@ -127,7 +127,10 @@ impl<T> Table<T> {
     #[inline]
     pub fn remove(&mut self, handle: u64) -> Result<T, Stale> {
         match self.slots.get_mut(handle as u32 as usize) {
-            Some(slot) if slot.tag == (handle >> 32) as u32 && matches!(slot.state, State::Occupied(_)) => {
+            Some(slot)
+                if slot.tag == (handle >> 32) as u32
+                    && matches!(slot.state, State::Occupied(_)) =>
+            {
                 let generation = slot.tag.wrapping_add(1) & GENERATION_MASK;
                 slot.tag = (self.kind as u32) << GENERATION_BITS | generation;
                 let state = std::mem::replace(&mut slot.state, State::Vacant(self.free));
@@ -159,7 +162,9 @@ impl<T> Table<T> {
     #[inline]
     pub fn get(&self, handle: u64) -> Result<&T, Stale> {
         match self.slots.get(handle as u32 as usize) {
-            Some(Slot { tag, state: State::Occupied(value) }) if *tag == (handle >> 32) as u32 => Ok(value),
+            Some(Slot { tag, state: State::Occupied(value) }) if *tag == (handle >> 32) as u32 => {
+                Ok(value)
+            }
             _ => Err(self.why_not(handle)),
         }
     }
@@ -195,7 +200,9 @@ impl<T> Table<T> {
     pub fn from_int(&self, int: i32) -> Option<u64> {
         let index = u32::try_from(int).ok()?.checked_sub(FIRST_DYNAMIC)?;
         match self.slots.get(index as usize) {
-            Some(Slot { tag, state: State::Occupied(_) }) => Some(u64::from(*tag) << 32 | u64::from(index)),
+            Some(Slot { tag, state: State::Occupied(_) }) => {
+                Some(u64::from(*tag) << 32 | u64::from(index))
+            }
             _ => None,
         }
     }
@@ -301,7 +308,10 @@ mod tests {
         assert_eq!(comms.get(comm + 1), Err(Stale::NotOurs));
         assert_eq!(comms.get(0x7fff_dead_beef), Err(Stale::NotOurs));
         assert_eq!(comms.get(u64::MAX), Err(Stale::NotOurs));
-        assert_eq!(Stale::WrongKind(HandleKind::Op).to_string(), "it looks like the handle of an operation");
+        assert_eq!(
+            Stale::WrongKind(HandleKind::Op).to_string(),
+            "it looks like the handle of an operation"
+        );
     }
 
     #[test]

@@ -35,7 +35,10 @@ impl Info {
         if value.len() > MAX_VALUE {
             return Err(Error::new(
                 Class::InfoValue,
-                format!("the value of {} bytes is longer than the {MAX_VALUE} allowed", value.len()),
+                format!(
+                    "the value of {} bytes is longer than the {MAX_VALUE} allowed",
+                    value.len()
+                ),
             ));
         }
         match self.pairs.iter_mut().find(|pair| *pair.key == *key) {
@@ -49,7 +52,10 @@ impl Info {
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         let key = checked_key(key.as_ref())?;
         let at = self.pairs.iter().position(|pair| *pair.key == *key).ok_or_else(|| {
-            Error::new(Class::InfoNokey, format!("the info object has no key \"{}\"", key.escape_ascii()))
+            Error::new(
+                Class::InfoNokey,
+                format!("the info object has no key \"{}\"", key.escape_ascii()),
+            )
         })?;
         self.pairs.remove(at);
         Ok(())
@@ -86,9 +92,14 @@ impl Info {
 
     /// MPI_Info_get_nthkey, counted from 0. MPI_ERR_ARG when there are not so many.
     pub fn nth_key(&self, n: i64) -> Result<&[u8]> {
-        usize::try_from(n).ok().and_then(|n| self.pairs.get(n)).map(|pair| &*pair.key).ok_or_else(|| {
-            Error::new(Class::Arg, format!("there is no key number {n}: the info object has {} keys", self.len()))
-        })
+        usize::try_from(n).ok().and_then(|n| self.pairs.get(n)).map(|pair| &*pair.key).ok_or_else(
+            || {
+                Error::new(
+                    Class::Arg,
+                    format!("there is no key number {n}: the info object has {} keys", self.len()),
+                )
+            },
+        )
     }
 
     /// All pairs in order.
@@ -101,7 +112,10 @@ fn checked_key(key: &[u8]) -> Result<&[u8]> {
     match key.len() {
         0 => Err(Error::new(Class::InfoKey, "the key is empty")),
         1..=MAX_KEY => Ok(key),
-        len => Err(Error::new(Class::InfoKey, format!("the key of {len} bytes is longer than the {MAX_KEY} allowed"))),
+        len => Err(Error::new(
+            Class::InfoKey,
+            format!("the key of {len} bytes is longer than the {MAX_KEY} allowed"),
+        )),
     }
 }
 

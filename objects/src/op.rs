@@ -94,10 +94,17 @@ impl BuiltinOp {
         use BuiltinOp::*;
         use Family::*;
         let legal = match self {
-            Max | Min => matches!(basic.family, CInteger | FortranInteger | Floating | MultiLanguage),
-            Sum | Prod => matches!(basic.family, CInteger | FortranInteger | Floating | Complex | MultiLanguage),
+            Max | Min => {
+                matches!(basic.family, CInteger | FortranInteger | Floating | MultiLanguage)
+            }
+            Sum | Prod => matches!(
+                basic.family,
+                CInteger | FortranInteger | Floating | Complex | MultiLanguage
+            ),
             Land | Lor | Lxor => matches!(basic.family, CInteger | Logical),
-            Band | Bor | Bxor => matches!(basic.family, CInteger | FortranInteger | Family::Byte | MultiLanguage),
+            Band | Bor | Bxor => {
+                matches!(basic.family, CInteger | FortranInteger | Family::Byte | MultiLanguage)
+            }
             Minloc | Maxloc => basic.family == Pair,
             Replace | NoOp => return true,
         };
@@ -115,10 +122,12 @@ impl BuiltinOp {
             }
             _ => {}
         }
-        let ((left, many), (inout, count)) = (left.as_elements(datatype), inout.as_elements(datatype));
+        let ((left, many), (inout, count)) =
+            (left.as_elements(datatype), inout.as_elements(datatype));
         assert!(many == count, "a reduction of {many} elements into {count}");
         let kernel = datatype.own_basic().and_then(|basic| kernels::kernel(self, basic.repr));
-        let kernel = kernel.unwrap_or_else(|| panic!("{} on {datatype:?} was not checked", self.name()));
+        let kernel =
+            kernel.unwrap_or_else(|| panic!("{} on {datatype:?} was not checked", self.name()));
         for left in left {
             // SAFETY: both buffers hold `count` elements of the type that the kernel is
             // for, valid by their makers' promise, at the C layout's distances.
@@ -154,7 +163,10 @@ impl Op {
     pub fn check(&self, datatype: &Datatype) -> Result<()> {
         let Op::Builtin(op) = self else { return Ok(()) };
         if op.is_rma_only() {
-            return Err(Error::new(Class::Op, format!("{} is for one-sided accumulation only", op.name())));
+            return Err(Error::new(
+                Class::Op,
+                format!("{} is for one-sided accumulation only", op.name()),
+            ));
         }
         let name = || match datatype.name() {
             name if name.is_empty() => "a datatype without a name".to_owned(),
@@ -162,9 +174,15 @@ impl Op {
         };
         match datatype.own_basic() {
             Some(basic) if op.applies_to(basic) => Ok(()),
-            Some(_) => Err(Error::new(Class::Op, format!("{} does not apply to {}", op.name(), name()))),
+            Some(_) => {
+                Err(Error::new(Class::Op, format!("{} does not apply to {}", op.name(), name())))
+            }
             None => {
-                let text = format!("{} applies to predefined datatypes only, not to {}", op.name(), name());
+                let text = format!(
+                    "{} applies to predefined datatypes only, not to {}",
+                    op.name(),
+                    name()
+                );
                 Err(Error::new(Class::Op, text))
             }
         }
@@ -215,7 +233,8 @@ impl UserOp {
     /// `datatype`, whose handle is `handle`. An `int` function is called several
     /// times when there are more elements than an `int` counts.
     pub fn call(&self, left: &Buffer, inout: &Buffer, datatype: &Datatype, handle: usize) {
-        let ((mut left, many), (mut inout, mut count)) = (left.as_elements(datatype), inout.as_elements(datatype));
+        let ((mut left, many), (mut inout, mut count)) =
+            (left.as_elements(datatype), inout.as_elements(datatype));
         assert!(many == count, "a reduction of {many} elements into {count}");
         let most = match self.function {
             UserFunction::Int(_) => i32::MAX as u64,

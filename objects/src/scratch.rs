@@ -3,17 +3,17 @@
 //! It is never unmapped: a block goes back to its pool, and what a large idle
 //! block holds is given back to the system while its addresses stay valid. So a
 //! use after the end, a mistake of ours, reads or writes wrong data and nothing
-//! worse, as with all of [`Memory`], and [`Pool::take`] can be safe.
+//! worse, as with all of [`UserBuf`], and [`Pool::take`] can be safe.
 
 #![allow(unsafe_code)]
 
-use fabric::Memory;
+use fabric::UserBuf;
 
 use crate::Area;
 
 /// Scratch memory, aligned to [`Pool::ALIGN`] bytes. Its contents are anything.
 #[derive(Debug)]
-pub struct Scratch(Memory);
+pub struct Scratch(UserBuf);
 
 impl Scratch {
     /// All of it, from its first byte on.
@@ -26,7 +26,7 @@ impl Scratch {
 /// Blocks of scratch memory for reuse, by size: powers of two.
 #[derive(Debug)]
 pub struct Pool {
-    free: [Vec<Memory>; CLASSES],
+    free: [Vec<UserBuf>; CLASSES],
     /// Bytes in free blocks that the system has not got back.
     resident: usize,
 }
@@ -82,24 +82,25 @@ impl Default for Pool {
 
 /// A block that is never freed.
 #[cold]
-fn map(size: usize) -> Option<Memory> {
+fn map(size: usize) -> Option<UserBuf> {
     let address = if size < LARGE {
         let layout = std::alloc::Layout::from_size_align(size, Pool::ALIGN).ok()?;
         // SAFETY: the size is not zero.
         unsafe { std::alloc::alloc_zeroed(layout) }
     } else {
-        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let (access, kind) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a new anonymous mapping where the kernel wants it.
         let address = unsafe { libc::mmap(std::ptr::null_mut(), size, access, kind, -1, 0) };
         if address == libc::MAP_FAILED { std::ptr::null_mut() } else { address.cast() }
     };
     // SAFETY: just allocated with that size, and never freed.
-    (!address.is_null()).then(|| unsafe { Memory::new(address, size) })
+    (!address.is_null()).then(|| unsafe { UserBuf::new(address, size) })
 }
 
 /// Gives the pages back to the system; the addresses stay valid.
 #[cold]
-fn empty(block: Memory) {
+fn empty(block: UserBuf) {
     // SAFETY: an anonymous mapping made by `map`, free now; it reads as zeros
     // afterwards. Failure (locked memory) only keeps the pages.
     unsafe { libc::madvise(block.as_ptr().cast(), block.len(), libc::MADV_DONTNEED) };

@@ -44,7 +44,14 @@ impl Status {
     /// The empty status (MPI-5.0 §3.7.3): any source, any tag, no data.
     #[inline]
     pub const fn empty() -> Status {
-        Status { source: ANY_SOURCE, tag: ANY_TAG, error: 0, count_low: 0, count_high: 0, unused: [0; 3] }
+        Status {
+            source: ANY_SOURCE,
+            tag: ANY_TAG,
+            error: 0,
+            count_low: 0,
+            count_high: 0,
+            unused: [0; 3],
+        }
     }
 
     /// Packed bytes of the message.

@@ -50,7 +50,11 @@ fn take_all(mut posted: Posted, tags: impl Iterator<Item = u32>) -> Posted {
     posted
 }
 
-fn find_all(mut unexpected: Unexpected<u32>, tags: impl Iterator<Item = u32>, of: fn(u32) -> Key) -> Unexpected<u32> {
+fn find_all(
+    mut unexpected: Unexpected<u32>,
+    tags: impl Iterator<Item = u32>,
+    of: fn(u32) -> Key,
+) -> Unexpected<u32> {
     for tag in tags {
         let found = unexpected.find(&of(tag)).and_then(|entry| unexpected.remove(entry));
         assert!(found.is_some_and(|(_, message)| message == tag));
@@ -65,20 +69,32 @@ fn matching(c: &mut Criterion) {
         let mut bench = |name: &str, wildcards: bool, run: fn(u32, Posted) -> Posted| {
             let of = if wildcards { pattern } else { key };
             group.bench_function(BenchmarkId::new(name, length), |b| {
-                b.iter_batched(|| posted(length, of), |posted| run(length, posted), BatchSize::PerIteration);
+                b.iter_batched(
+                    || posted(length, of),
+                    |posted| run(length, posted),
+                    BatchSize::PerIteration,
+                );
             });
         };
         bench("posted, in order", false, |n, posted| take_all(posted, 0..n));
         bench("posted, in reverse", false, |n, posted| take_all(posted, (0..n).rev()));
-        bench("posted, in reverse, with wildcards", true, |n, posted| take_all(posted, (0..n).rev()));
+        bench("posted, in reverse, with wildcards", true, |n, posted| {
+            take_all(posted, (0..n).rev())
+        });
         let mut bench = |name: &str, run: fn(u32, Unexpected<u32>) -> Unexpected<u32>| {
             group.bench_function(BenchmarkId::new(name, length), |b| {
-                b.iter_batched(|| parked(length), |parked| run(length, parked), BatchSize::PerIteration);
+                b.iter_batched(
+                    || parked(length),
+                    |parked| run(length, parked),
+                    BatchSize::PerIteration,
+                );
             });
         };
         bench("unexpected, in order", |n, parked| find_all(parked, 0..n, key));
         bench("unexpected, in reverse", |n, parked| find_all(parked, (0..n).rev(), key));
-        bench("unexpected, in reverse, with wildcards", |n, parked| find_all(parked, (0..n).rev(), pattern));
+        bench("unexpected, in reverse, with wildcards", |n, parked| {
+            find_all(parked, (0..n).rev(), pattern)
+        });
     }
     group.finish();
 }

@@ -51,7 +51,9 @@ impl Protocol {
                 self.requests.complete(id, true);
                 self.release(peer, region);
             }
-            State::Announced { recalled: false, .. } | State::Done { recallable: true, .. } => self.recall(id),
+            State::Announced { recalled: false, .. } | State::Done { recallable: true, .. } => {
+                self.recall(id)
+            }
             _ => {}
         }
     }
@@ -73,13 +75,19 @@ impl Protocol {
             State::Announced { recalled, .. } => *recalled = true,
             state => *state = State::Recalling,
         }
-        self.reply(peer, Header { context: sequence, length: id.to_bits(), ..Header::new(Kind::Cancel) });
+        self.reply(
+            peer,
+            Header { context: sequence, length: id.to_bits(), ..Header::new(Kind::Cancel) },
+        );
     }
 
     /// Drops an unexpected message; false when it is not there (any more).
     fn forget(&mut self, from: Peer, sequence: u64) -> bool {
-        let found = self.unexpected.newest(|message| message.from == from && message.sequence == sequence);
-        let Some((_, arrived)) = found.and_then(|entry| self.unexpected.remove(entry)) else { return false };
+        let found =
+            self.unexpected.newest(|message| message.from == from && message.sequence == sequence);
+        let Some((_, arrived)) = found.and_then(|entry| self.unexpected.remove(entry)) else {
+            return false;
+        };
         if let Content::Eager(_) | Content::EagerSync(..) = arrived.content {
             self.owe(from, arrived.bytes);
         }
@@ -89,13 +97,19 @@ impl Protocol {
     /// A `Cancel` frame.
     pub(crate) fn cancel_arrived(&mut self, from: Peer, header: &Header) {
         let length = u64::from(self.forget(from, header.context));
-        self.reply(from, Header { context: header.length, length, ..Header::new(Kind::CancelReply) });
+        self.reply(
+            from,
+            Header { context: header.length, length, ..Header::new(Kind::CancelReply) },
+        );
     }
 
     /// A `CancelReply` frame.
     pub(crate) fn cancel_reply_arrived(&mut self, from: Peer, header: &Header) {
         let id = RequestId::from_bits(header.context);
-        let Some(request) = self.requests.find_mut(id).filter(|request| request.peer == from) else { return };
+        let Some(request) = self.requests.find_mut(id).filter(|request| request.peer == from)
+        else {
+            return;
+        };
         let cancelled = header.length == 1;
         match request.state {
             State::Recalling => self.requests.complete(id, cancelled),

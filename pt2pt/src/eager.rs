@@ -76,7 +76,12 @@ impl Data {
 impl Protocol {
     /// An `Eager` frame.
     #[inline(always)]
-    pub(crate) fn eager_arrived(&mut self, from: Peer, header: &Header, data: &(impl Body + ?Sized)) {
+    pub(crate) fn eager_arrived(
+        &mut self,
+        from: Peer,
+        header: &Header,
+        data: &(impl Body + ?Sized),
+    ) {
         let head = Head::of(header, data.len() as u64);
         match self.posted.take(&head.key) {
             Some(slot) => {
@@ -85,7 +90,13 @@ impl Protocol {
             }
             None => {
                 let sequence = self.count_arrival(from);
-                self.park(from, sequence, header, head.bytes, Content::Eager(Data::copy(data.whole())));
+                self.park(
+                    from,
+                    sequence,
+                    header,
+                    head.bytes,
+                    Content::Eager(Data::copy(data.whole())),
+                );
             }
         }
     }
@@ -103,7 +114,13 @@ impl Protocol {
             }
             None => {
                 let sequence = self.count_arrival(from);
-                self.park(from, sequence, header, head.bytes, Content::EagerSync(send, Data::copy(data)));
+                self.park(
+                    from,
+                    sequence,
+                    header,
+                    head.bytes,
+                    Content::EagerSync(send, Data::copy(data)),
+                );
             }
         }
     }
@@ -119,13 +136,21 @@ impl Protocol {
     /// Keeps a message that no receive was posted for. An envelope that names a
     /// wildcard is not from a sane peer and is dropped.
     #[inline(never)]
-    pub(crate) fn park(&mut self, from: Peer, sequence: u64, header: &Header, bytes: u64, content: Content) {
+    pub(crate) fn park(
+        &mut self,
+        from: Peer,
+        sequence: u64,
+        header: &Header,
+        bytes: u64,
+        content: Content,
+    ) {
         let head = Head::of(header, bytes);
         if header.flags & Header::READY != 0 {
             self.note_late_ready(&head);
         }
         if head.key.is_exact() {
-            let arrived = Arrived { from, part_of: head.part_of, bytes: head.bytes, sequence, content };
+            let arrived =
+                Arrived { from, part_of: head.part_of, bytes: head.bytes, sequence, content };
             self.unexpected.push(head.key, arrived);
         }
     }
@@ -133,7 +158,8 @@ impl Protocol {
     /// A ready send found no receive: an error of the program, told once.
     #[cold]
     pub(crate) fn note_late_ready(&mut self, head: &Head) {
-        let late = LateReady { source: head.key.source, tag: head.key.tag, context: head.key.context };
+        let late =
+            LateReady { source: head.key.source, tag: head.key.tag, context: head.key.context };
         self.late_ready.get_or_insert(late);
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use fabric::{Lost, Peer, Region, Transport, WaitOn};
+use fabric::{Peer, PeerFailed, Region, Transport, WaitOn};
 
 use crate::eager::Arrived;
 use crate::fault::LateReady;
@@ -56,7 +56,7 @@ pub(crate) struct Protocol {
     /// More has happened than what the call was about; see [`Engine::take_news`].
     pub(crate) news: bool,
     pub(crate) late_ready: Option<LateReady>,
-    pub(crate) lost: Vec<Lost>,
+    pub(crate) lost: Vec<PeerFailed>,
 }
 
 impl<T: Transport> Engine<T> {
@@ -148,7 +148,9 @@ impl<T: Transport> Engine<T> {
         });
         // A peer that misses a credit is not held up, and may be gone by now.
         let is_credit = |frame: &Frame| matches!(frame, Frame::Control(header) if header.kind == fabric::Kind::Credit);
-        !owes_data && self.protocol.peers.iter().all(|peer| peer.queue.iter().all(is_credit)) && self.transport.flush()
+        !owes_data
+            && self.protocol.peers.iter().all(|peer| peer.queue.iter().all(is_credit))
+            && self.transport.flush()
     }
 
     /// True when something is to leave this process, whether or not it could now.

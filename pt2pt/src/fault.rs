@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use fabric::{CollectiveKind, Lost};
+use fabric::{CollectiveKind, PeerFailed};
 
 use crate::message::PartOf;
 
@@ -26,7 +26,7 @@ pub enum Fault {
         room: u64,
     },
     /// The other process is gone.
-    Lost(Lost),
+    PeerFailed(PeerFailed),
     /// The sender is in another collective than the receiver. Nothing was stored.
     Mismatched {
         /// What the receiver called.
@@ -110,14 +110,17 @@ impl fmt::Display for Fault {
                 f,
                 "the message from rank {source} with tag {tag} has {sent} bytes, but the receive has room for {room}"
             ),
-            Fault::Lost(lost) => lost.fmt(f),
+            Fault::PeerFailed(lost) => lost.fmt(f),
             Fault::Mismatched { ours, theirs, source, sequence, .. } => write!(
                 f,
                 "collective number {sequence} is {ours} here, but rank {source} called {theirs}: \
                  all ranks must call the same collectives in the same order"
             ),
             Fault::GaveUp { call, source, sequence, .. } => {
-                write!(f, "collective number {sequence}, {call}, has failed at rank {source}, which gave it up")
+                write!(
+                    f,
+                    "collective number {sequence}, {call}, has failed at rank {source}, which gave it up"
+                )
             }
             Fault::Empty { call, source, sequence, room, .. } => write!(
                 f,

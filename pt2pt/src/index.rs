@@ -83,7 +83,8 @@ impl Index {
     pub(crate) fn remove(&mut self, at: u32, key_of: impl Fn(u32) -> Key) {
         let key = key_of(at);
         let (hash, is_it) = (hash(&key), |queue: &List| key_of(queue.head) == key);
-        let table = if is_in(&self.before, hash, is_it) { &mut self.before } else { &mut self.queues };
+        let table =
+            if is_in(&self.before, hash, is_it) { &mut self.before } else { &mut self.queues };
         if let Ok(mut queue) = table.find_entry(hash, is_it) {
             self.lane.unlink(queue.get_mut(), at);
             if queue.get().head == NONE {

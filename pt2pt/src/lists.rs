@@ -89,7 +89,10 @@ impl Lane {
     /// The same, last to first.
     pub(crate) fn iter_back(&self, list: List) -> impl Iterator<Item = u32> {
         let before = move |at: u32| Some(self.0.get(at as usize)?.prev);
-        std::iter::successors(before(list.head), move |&at| if at == list.head { None } else { before(at) })
+        std::iter::successors(
+            before(list.head),
+            move |&at| if at == list.head { None } else { before(at) },
+        )
     }
 }
 
@@ -191,6 +194,9 @@ mod tests {
         assert_eq!(slab.insert("d"), 0);
         assert_eq!([2, 0, 0].map(|at| slab.remove(at)), [Some("c"), Some("d"), None]);
         assert_eq!(["e", "f", "g", "h"].map(|value| slab.insert(value)), [0, 1, 2, 3]);
-        assert_eq!([0, 1, 2, 3, 4].map(|at| slab.get(at).copied()), [Some("e"), Some("f"), Some("g"), Some("h"), None]);
+        assert_eq!(
+            [0, 1, 2, 3, 4].map(|at| slab.get(at).copied()),
+            [Some("e"), Some("f"), Some("g"), Some("h"), None]
+        );
     }
 }

@@ -4,7 +4,7 @@
 //! posted receive waits for is the communicator's knowledge: its owner calls
 //! [`Engine::fail_receives`] while [`Engine::lost`] is not empty.
 
-use fabric::{Lost, Transport};
+use fabric::{PeerFailed, Transport};
 
 use crate::engine::{Engine, Protocol};
 use crate::fault::Fault;
@@ -13,7 +13,7 @@ use crate::requests::{RequestId, State};
 impl<T: Transport> Engine<T> {
     /// The peers that are gone, in the order in which we heard of it.
     #[inline]
-    pub fn lost(&self) -> &[Lost] {
+    pub fn lost(&self) -> &[PeerFailed] {
         &self.protocol.lost
     }
 
@@ -21,7 +21,10 @@ impl<T: Transport> Engine<T> {
     /// the context and the source (`None`: any) of each and says who is missing.
     /// True if there were any.
     #[cold]
-    pub fn fail_receives(&mut self, mut gone: impl FnMut(u64, Option<u32>) -> Option<Lost>) -> bool {
+    pub fn fail_receives(
+        &mut self,
+        mut gone: impl FnMut(u64, Option<u32>) -> Option<PeerFailed>,
+    ) -> bool {
         let mut failed = Vec::new();
         self.protocol.posted.for_each(|key, slot| {
             let source = (key.source != crate::matching::Key::ANY_SOURCE).then_some(key.source);
@@ -31,7 +34,7 @@ impl<T: Transport> Engine<T> {
             self.protocol.posted.remove(*slot);
             let id = self.protocol.requests.id(*slot);
             self.protocol.requests.held(id).bytes = 0;
-            self.protocol.requests.fail(id, Fault::Lost(lost.clone()));
+            self.protocol.requests.fail(id, Fault::PeerFailed(lost.clone()));
         }
         !failed.is_empty()
     }
@@ -40,7 +43,7 @@ impl<T: Transport> Engine<T> {
 impl Protocol {
     /// Notes a loss, once.
     #[cold]
-    pub(crate) fn lose(&mut self, lost: &Lost) {
+    pub(crate) fn lose(&mut self, lost: &PeerFailed) {
         let peer = self.peers.of(lost.peer);
         if peer.lost.is_some() {
             return;
@@ -50,26 +53,33 @@ impl Protocol {
         peer.queue.clear();
         peer.pushing.clear();
         self.lost.push(lost.clone());
-        let of_peer: Vec<RequestId> =
-            self.requests.active().filter(|(_, request)| request.peer == lost.peer).map(|(id, _)| id).collect();
+        let of_peer: Vec<RequestId> = self
+            .requests
+            .active()
+            .filter(|(_, request)| request.peer == lost.peer)
+            .map(|(id, _)| id)
+            .collect();
         for id in of_peer {
             self.lose_request(id, lost);
         }
     }
 
-    fn lose_request(&mut self, id: RequestId, lost: &Lost) {
+    fn lose_request(&mut self, id: RequestId, lost: &PeerFailed) {
         let request = self.requests.held(id);
         match request.state {
             // The device may still write: it will say when it does not.
             State::Pulling { started: true, .. } | State::Writing { started: true, .. } => {}
             // The send itself had succeeded.
             State::Recalling => self.requests.complete(id, false),
-            State::Queued | State::Announced { .. } | State::Pushing { .. } | State::Filling { .. } => {
+            State::Queued
+            | State::Announced { .. }
+            | State::Pushing { .. }
+            | State::Filling { .. } => {
                 let region = request.region.take();
-                self.requests.fail(id, Fault::Lost(lost.clone()));
+                self.requests.fail(id, Fault::PeerFailed(lost.clone()));
                 self.release(lost.peer, region);
             }
-            _ => self.requests.fail(id, Fault::Lost(lost.clone())),
+            _ => self.requests.fail(id, Fault::PeerFailed(lost.clone())),
         }
     }
 }

@@ -203,7 +203,11 @@ impl Posted {
         }
         let at = self.stream.at;
         match self.waiting.get(at as usize) {
-            Some(waiting) if waiting.key.accepts(message) && self.has_passed_all_before(message) => at,
+            Some(waiting)
+                if waiting.key.accepts(message) && self.has_passed_all_before(message) =>
+            {
+                at
+            }
             None if self.all.head == NONE => NONE,
             _ => self.oldest_by_search(message.context, message.source, message.tag),
         }
@@ -218,7 +222,11 @@ impl Posted {
     #[inline(never)]
     fn oldest_by_search(&mut self, context: u64, source: u32, tag: i32) -> u32 {
         let message = &Key { context, source, tag };
-        if self.waiting.get(self.all.head as usize).is_some_and(|waiting| waiting.key.accepts(message)) {
+        if self
+            .waiting
+            .get(self.all.head as usize)
+            .is_some_and(|waiting| waiting.key.accepts(message))
+        {
             return self.all.head;
         }
         if self.stream.message != *message {
@@ -228,7 +236,9 @@ impl Posted {
         loop {
             let at = self.stream.at;
             match self.waiting.get(at as usize) {
-                Some(waiting) if !waiting.key.accepts(message) => self.stream.at = self.order.next(at),
+                Some(waiting) if !waiting.key.accepts(message) => {
+                    self.stream.at = self.order.next(at)
+                }
                 _ => {
                     self.stream.patience = left;
                     return at;
@@ -254,7 +264,8 @@ impl Posted {
     fn oldest_by_index(&mut self, context: u64, source: u32, tag: i32) -> u32 {
         let message = &Key { context, source, tag };
         if self.stream.message != *message {
-            (self.stream.message, self.stream.at, self.stream.in_a_row) = (*message, self.all.head, 0);
+            (self.stream.message, self.stream.at, self.stream.in_a_row) =
+                (*message, self.all.head, 0);
         }
         self.stream.in_a_row += 1;
         if self.stream.in_a_row > SAVED && self.classes.iter().sum::<usize>() < SAVED as usize {
@@ -263,8 +274,11 @@ impl Posted {
         }
         let (mut oldest, mut found) = (u64::MAX, NONE);
         for class in (0..CLASSES).filter(|&class| self.classes[class] > 0) {
-            let slot = self.index.oldest(&message.widened(class), |slot| self.waiting[slot as usize].key);
-            if let Some(waiting) = self.waiting.get(slot as usize).filter(|waiting| waiting.age < oldest) {
+            let slot =
+                self.index.oldest(&message.widened(class), |slot| self.waiting[slot as usize].key);
+            if let Some(waiting) =
+                self.waiting.get(slot as usize).filter(|waiting| waiting.age < oldest)
+            {
                 (oldest, found) = (waiting.age, slot);
             }
         }
@@ -297,7 +311,11 @@ impl Posted {
     fn index_all(&mut self) {
         (self.indexed, self.stream.in_a_row) = (true, 0);
         let posted_since = |oldest: &Waiting| (self.next - oldest.age) as usize;
-        let most = self.waiting.get(self.all.head as usize).map_or(0, posted_since).min(self.waiting.len());
+        let most = self
+            .waiting
+            .get(self.all.head as usize)
+            .map_or(0, posted_since)
+            .min(self.waiting.len());
         self.index.reserve(most);
         for slot in self.order.iter(self.all) {
             let key = |slot: u32| self.waiting[slot as usize].key;
@@ -352,7 +370,11 @@ impl<M> Unexpected<M> {
     /// The oldest message that the pattern accepts.
     #[inline]
     pub(crate) fn find(&mut self, pattern: &Key) -> Option<u32> {
-        if self.count == 0 { None } else { self.find_parked(pattern.context, pattern.source, pattern.tag) }
+        if self.count == 0 {
+            None
+        } else {
+            self.find_parked(pattern.context, pattern.source, pattern.tag)
+        }
     }
 
     /// The words of the pattern, so that who asks keeps them in registers.
@@ -361,7 +383,9 @@ impl<M> Unexpected<M> {
         let pattern = &Key { context, source, tag };
         let class = pattern.class();
         let found = match self.indexed & 1 << class {
-            0 => self.oldest_by_search(pattern).unwrap_or_else(|TooLong| self.oldest_by_index(pattern, class)),
+            0 => self
+                .oldest_by_search(pattern)
+                .unwrap_or_else(|TooLong| self.oldest_by_index(pattern, class)),
             _ => self.oldest_by_index(pattern, class),
         };
         (found != NONE).then_some(found)

@@ -55,7 +55,10 @@ impl Both {
     fn receive(&mut self, pattern: Key, id: usize) {
         match self.find(&pattern) {
             Some((found, place)) => {
-                assert_eq!(self.unexpected.remove(found), Some(self.naive_unexpected.remove(place)));
+                assert_eq!(
+                    self.unexpected.remove(found),
+                    Some(self.naive_unexpected.remove(place))
+                );
             }
             None => {
                 self.posted.post(pattern, id as u32);
@@ -186,5 +189,8 @@ fn many_messages_of_one_kind_give_the_index_up_and_still_find_the_oldest() {
         assert_eq!(posted.take(&key(1)), Some(200));
     }
     assert!(!posted.indexed && posted.index.is_empty());
-    assert_eq!((0..4).map(|at| posted.take(&key(2 + at % 2))).collect::<Vec<_>>(), [0, 1, 2, 3].map(Some));
+    assert_eq!(
+        (0..4).map(|at| posted.take(&key(2 + at % 2))).collect::<Vec<_>>(),
+        [0, 1, 2, 3].map(Some)
+    );
 }

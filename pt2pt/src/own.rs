@@ -51,7 +51,8 @@ impl Protocol {
         let me = self.peers.of(self.me);
         let sequence = me.sent;
         me.sent += 1;
-        let arrived = Arrived { from: self.me, part_of: head.part_of, bytes: head.bytes, sequence, content };
+        let arrived =
+            Arrived { from: self.me, part_of: head.part_of, bytes: head.bytes, sequence, content };
         self.unexpected.push(head.key, arrived);
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use fabric::{Header, Lost, Peer};
+use fabric::{Header, Peer, PeerFailed};
 
 use crate::requests::RequestId;
 
@@ -40,7 +40,7 @@ pub(crate) struct PeerState {
     /// Sends whose data is pushed, in turn.
     pub(crate) pushing: VecDeque<RequestId>,
     /// It is gone. Then `credit` is 0 and nothing is queued.
-    pub(crate) lost: Option<Lost>,
+    pub(crate) lost: Option<PeerFailed>,
 }
 
 /// All of them; a slot is an index that never changes.

@@ -1,6 +1,6 @@
 //! Progress: frames come in, and what could not leave before leaves.
 
-use fabric::{Body, Growing, Header, Kind, Lost, Peer, Post, Sink, Transport};
+use fabric::{Body, Header, Kind, Peer, PeerFailed, PipelinedBody, Post, Sink, Transport};
 
 use crate::engine::{Engine, Protocol};
 use crate::message::Head;
@@ -67,7 +67,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Queued frames in their order, then pieces of data.
-    fn flush(&mut self, slot: usize) -> Result<bool, Lost> {
+    fn flush(&mut self, slot: usize) -> Result<bool, PeerFailed> {
         let waiting = self.protocol.peers.at(slot);
         let (peer, several) = (waiting.peer, waiting.queue.len() > 1);
         waiting.blocked = false;
@@ -83,7 +83,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Queued frames, until there is no room for the next.
-    fn flush_queue(&mut self, slot: usize) -> Result<bool, Lost> {
+    fn flush_queue(&mut self, slot: usize) -> Result<bool, PeerFailed> {
         let mut moved = false;
         while let Some(&frame) = self.protocol.peers.at(slot).queue.front() {
             if self.post_frame(slot, frame)? == Post::NoRoom {
@@ -96,7 +96,7 @@ impl<T: Transport> Engine<T> {
         Ok(moved)
     }
 
-    fn post_frame(&mut self, slot: usize, frame: Frame) -> Result<Post, Lost> {
+    fn post_frame(&mut self, slot: usize, frame: Frame) -> Result<Post, PeerFailed> {
         match frame {
             Frame::Envelope(id) => {
                 let request = self.protocol.requests.find(id);
@@ -156,7 +156,7 @@ impl Sink for Protocol {
         }
     }
 
-    fn growing(&mut self, from: Peer, header: &Header, body: &Growing<'_>) {
+    fn growing(&mut self, from: Peer, header: &Header, body: &PipelinedBody<'_>) {
         match header.kind {
             Kind::Eager => self.eager_arrived(from, header, body),
             Kind::Data => self.data_arrived(from, header, body),
@@ -169,7 +169,7 @@ impl Sink for Protocol {
         !is_envelope || self.posted.has_one_for(&Head::of(header, 0).key)
     }
 
-    fn transferred(&mut self, token: u64, outcome: Result<(), Lost>) {
+    fn transferred(&mut self, token: u64, outcome: Result<(), PeerFailed>) {
         let id = RequestId::from_bits(token);
         match outcome {
             Ok(()) => self.transfer_ended(id),
@@ -177,7 +177,7 @@ impl Sink for Protocol {
         }
     }
 
-    fn lost(&mut self, lost: Lost) {
+    fn peer_failed(&mut self, lost: PeerFailed) {
         self.lose(&lost);
     }
 }

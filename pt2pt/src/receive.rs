@@ -45,7 +45,8 @@ impl Protocol {
         let key = pattern.key();
         let head = Head { key, bytes: buffer.len(), part_of: PartOf::new(pattern.collective) };
         let found = self.unexpected.find(&key);
-        let state = if found.is_none() { State::Posted } else { State::Filling { send: 0, got: 0 } };
+        let state =
+            if found.is_none() { State::Posted } else { State::Filling { send: 0, got: 0 } };
         let id = self.requests.open(Mode::Standard, NOBODY, &head, buffer, state);
         match found {
             None => self.posted.post(key, id.slot()),
@@ -64,7 +65,8 @@ impl Protocol {
             Content::EagerSync(send, data) => (data, Some(*send)),
             Content::Rts(_) | Content::Own(_) => return None,
         };
-        let (from, head) = (arrived.from, Head { key: *key, bytes: arrived.bytes, part_of: arrived.part_of });
+        let (from, head) =
+            (arrived.from, Head { key: *key, bytes: arrived.bytes, part_of: arrived.part_of });
         let (expected, room) = (PartOf::new(pattern.collective), buffer.len());
         let (bytes, fault) = match fits(expected, room, head.bytes, head.part_of) {
             true => (head.bytes, None),
@@ -89,10 +91,17 @@ impl Protocol {
 
     fn receive_taken(&mut self, message: MessageId, buffer: Buffer) -> RequestId {
         let taken = self.unexpected.reclaim(message.0);
-        let (key, arrived) = taken.expect("a message id is used once, and its message waits for it");
+        let (key, arrived) =
+            taken.expect("a message id is used once, and its message waits for it");
         let head = Head { key, bytes: arrived.bytes, part_of: arrived.part_of };
         let room = Head { bytes: buffer.len(), ..head };
-        let id = self.requests.open(Mode::Standard, NOBODY, &room, buffer, State::Filling { send: 0, got: 0 });
+        let id = self.requests.open(
+            Mode::Standard,
+            NOBODY,
+            &room,
+            buffer,
+            State::Filling { send: 0, got: 0 },
+        );
         self.hand_over(id, &head, arrived);
         id
     }
@@ -116,11 +125,19 @@ impl Protocol {
 
     /// All of a message's data is here, or about to be: into the buffer with it.
     #[inline(always)]
-    pub(crate) fn store(&mut self, id: RequestId, from: Peer, head: &Head, data: &(impl Body + ?Sized)) {
+    pub(crate) fn store(
+        &mut self,
+        id: RequestId,
+        from: Peer,
+        head: &Head,
+        data: &(impl Body + ?Sized),
+    ) {
         let request = self.requests.held(id);
         request.accept(from, head);
         let by_lines = data.by_lines();
-        data.parts(request.bytes as usize, |at, part| request.buffer.unpack_part(at as u64, part, by_lines));
+        data.parts(request.bytes as usize, |at, part| {
+            request.buffer.unpack_part(at as u64, part, by_lines)
+        });
         request.state = State::Done { cancelled: false, recallable: false };
         if request.detached {
             self.requests.free(id);
@@ -163,11 +180,17 @@ fn fits(expected: PartOf, room: u64, bytes: u64, part_of: PartOf) -> bool {
 fn misfit(expected: PartOf, room: u64, head: &Head) -> (u64, Option<Box<Fault>>) {
     let (source, tag, context) = (head.key.source, head.key.tag, head.key.context);
     if head.part_of.collective == CollectiveKind::GaveUp as u8 {
-        return (0, Some(Box::new(Fault::GaveUp { call: expected.into(), source, sequence: tag, context })));
+        return (
+            0,
+            Some(Box::new(Fault::GaveUp { call: expected.into(), source, sequence: tag, context })),
+        );
     }
     if expected != head.part_of {
         let (ours, theirs) = (expected.into(), head.part_of.into());
-        return (0, Some(Box::new(Fault::Mismatched { ours, theirs, source, sequence: tag, context })));
+        return (
+            0,
+            Some(Box::new(Fault::Mismatched { ours, theirs, source, sequence: tag, context })),
+        );
     }
     if head.bytes == 0 {
         let call = expected.into();

@@ -5,7 +5,9 @@
 //! wanted in `source` (high half) and `root` (low half).
 
 use fabric::transport::Rts;
-use fabric::{Body, Header, Kind, Lost, OneSided, Peer, Post, Region, Rights, Transfer, Transport};
+use fabric::{
+    Body, Header, Kind, OneSided, Peer, PeerFailed, Post, Region, Rights, Transfer, Transport,
+};
 
 use crate::eager::Content;
 use crate::engine::{Engine, Protocol};
@@ -40,7 +42,7 @@ impl Protocol {
             return self.say_done(from, rts.send);
         }
         if let Some(lost) = &self.peers.of(from).lost {
-            let fault = Fault::Lost(lost.clone());
+            let fault = Fault::PeerFailed(lost.clone());
             return self.requests.fail(id, fault);
         }
         let request = self.requests.held(id);
@@ -70,7 +72,10 @@ impl Protocol {
     /// A `Cts` frame: the receiver wants our data.
     pub(crate) fn cts_arrived(&mut self, from: Peer, header: &Header, body: &[u8]) {
         let id = RequestId::from_bits(header.context);
-        let Some(request) = self.requests.find_mut(id).filter(|request| request.peer == from) else { return };
+        let Some(request) = self.requests.find_mut(id).filter(|request| request.peer == from)
+        else {
+            return;
+        };
         let State::Announced { .. } = request.state else { return };
         let wanted = u64::from(header.source) << 32 | u64::from(header.root);
         let (target, end) = (header.length, wanted.min(request.bytes));
@@ -100,16 +105,28 @@ impl Protocol {
     }
 
     /// A `Data` frame: a piece of what we asked for.
-    pub(crate) fn data_arrived(&mut self, from: Peer, header: &Header, data: &(impl Body + ?Sized)) {
+    pub(crate) fn data_arrived(
+        &mut self,
+        from: Peer,
+        header: &Header,
+        data: &(impl Body + ?Sized),
+    ) {
         let id = RequestId::from_bits(header.context);
-        let Some(request) = self.requests.find_mut(id).filter(|request| request.peer == from) else { return };
-        let (State::Filling { got, .. } | State::Sharing { got, .. }) = &mut request.state else { return };
+        let Some(request) = self.requests.find_mut(id).filter(|request| request.peer == from)
+        else {
+            return;
+        };
+        let (State::Filling { got, .. } | State::Sharing { got, .. }) = &mut request.state else {
+            return;
+        };
         let end = header.length.checked_add(data.len() as u64);
         if end.is_none_or(|end| end > request.bytes) {
             return;
         }
         let by_lines = data.by_lines();
-        data.parts(data.len(), |at, part| request.buffer.unpack_part(header.length + at as u64, part, by_lines));
+        data.parts(data.len(), |at, part| {
+            request.buffer.unpack_part(header.length + at as u64, part, by_lines)
+        });
         *got += data.len() as u64;
         if *got >= request.bytes {
             if let State::Sharing { .. } = request.state {
@@ -131,7 +148,10 @@ impl Protocol {
     /// or what we receive has been written.
     pub(crate) fn done_arrived(&mut self, from: Peer, header: &Header) {
         let id = RequestId::from_bits(header.context);
-        let Some(request) = self.requests.find_mut(id).filter(|request| request.peer == from) else { return };
+        let Some(request) = self.requests.find_mut(id).filter(|request| request.peer == from)
+        else {
+            return;
+        };
         let is_awaited = match request.state {
             State::Announced { .. } | State::Pushing { .. } => true,
             State::Filling { .. } => request.region.is_some(),
@@ -146,8 +166,9 @@ impl Protocol {
     pub(crate) fn transfer_ended(&mut self, id: RequestId) {
         let Some(request) = self.requests.find_mut(id) else { return };
         use State::{Pulling, Sharing, Writing};
-        let (Pulling { send: theirs, .. } | Sharing { send: theirs, .. } | Writing { target: theirs, .. }) =
-            request.state
+        let (Pulling { send: theirs, .. }
+        | Sharing { send: theirs, .. }
+        | Writing { target: theirs, .. }) = request.state
         else {
             return;
         };
@@ -185,11 +206,12 @@ impl Protocol {
 
     /// A one-sided transfer that was under way has failed with its peer.
     #[cold]
-    pub(crate) fn transfer_failed(&mut self, id: RequestId, lost: Lost) {
+    pub(crate) fn transfer_failed(&mut self, id: RequestId, lost: PeerFailed) {
         self.lose(&lost);
-        let is_under_way = |state: &State| matches!(state, State::Pulling { .. } | State::Writing { .. });
+        let is_under_way =
+            |state: &State| matches!(state, State::Pulling { .. } | State::Writing { .. });
         if self.requests.find(id).is_some_and(|request| is_under_way(&request.state)) {
-            self.requests.fail(id, Fault::Lost(lost));
+            self.requests.fail(id, Fault::PeerFailed(lost));
         }
     }
 }
@@ -214,18 +236,22 @@ impl<T: Transport> Engine<T> {
     }
 
     /// False when there is no room for it now.
-    fn transfer_one(&mut self, id: RequestId) -> Result<bool, Lost> {
+    fn transfer_one(&mut self, id: RequestId) -> Result<bool, PeerFailed> {
         // It may have failed with its peer in the meantime.
         let Some(request) = self.protocol.requests.find_mut(id) else { return Ok(true) };
-        let limits = self.transport.limits(request.peer);
+        let caps = self.transport.caps(request.peer);
         let Some(memory) = request.buffer.memory() else { return Ok(true) };
         let (what, at, from) = match request.state {
-            State::Pulling { .. } => (OneSided::Get(memory.slice(0, request.bytes as usize)), 0, limits.get_from),
+            State::Pulling { .. } => {
+                (OneSided::Get(memory.slice(0, request.bytes as usize)), 0, caps.get_min)
+            }
             State::Sharing { got, .. } => {
                 let left = memory.slice(got as usize, (request.bytes - got) as usize);
-                (OneSided::Take(left), got, limits.get_from)
+                (OneSided::GetRemainder(left), got, caps.get_min)
             }
-            State::Writing { end, .. } => (OneSided::Put(memory.slice(0, end as usize)), 0, limits.put_from),
+            State::Writing { end, .. } => {
+                (OneSided::Put(memory.slice(0, end as usize)), 0, caps.put_min)
+            }
             _ => return Ok(true),
         };
         let transfer = match &request.region {
@@ -237,11 +263,13 @@ impl<T: Transport> Engine<T> {
         match transfer {
             Transfer::Done => self.protocol.transfer_ended(id),
             Transfer::Started => {
-                if let State::Pulling { started, .. } | State::Writing { started, .. } = &mut request.state {
+                if let State::Pulling { started, .. } | State::Writing { started, .. } =
+                    &mut request.state
+                {
                     *started = true;
                 }
             }
-            Transfer::Together => self.protocol.share(id),
+            Transfer::PreferPush => self.protocol.share(id),
             Transfer::NoRoom => return Ok(false),
             Transfer::Refused => self.protocol.transfer_refused(id),
         }
@@ -249,7 +277,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Posts the Cts of a receive, and lets the sender write where the route offers that.
-    pub(crate) fn post_cts(&mut self, id: RequestId) -> Result<Post, Lost> {
+    pub(crate) fn post_cts(&mut self, id: RequestId) -> Result<Post, PeerFailed> {
         // A peer that lies may have ended it before it was asked.
         let Some(request) = self.protocol.requests.find_mut(id) else { return Ok(Post::Sent) };
         let (from, wanted) = (request.peer, request.bytes);
@@ -259,16 +287,17 @@ impl<T: Transport> Engine<T> {
             State::Sharing { send, .. } => (send, &mut None),
             _ => return Ok(Post::Sent),
         };
-        let put_from = self.transport.limits(from).put_from;
+        let put_min = self.transport.caps(from).put_min;
         if let (State::Filling { .. }, None) = (request.state, &offered)
-            && wanted >= put_from
+            && wanted >= put_min
             && let Some(memory) = request.buffer.memory()
         {
             let memory = memory.slice(0, wanted as usize);
             *offered = self.transport.register(from, memory, Rights::Put).map(Box::new);
         }
         let (source, root) = ((wanted >> 32) as u32, wanted as u32);
-        let header = Header { source, root, context: send, length: id.to_bits(), ..Header::new(Kind::Cts) };
+        let header =
+            Header { source, root, context: send, length: id.to_bits(), ..Header::new(Kind::Cts) };
         let len = if offered.is_some() { Region::SIZE } else { 0 };
         self.transport.post(from, &header, len, |slot| {
             if let Some(region) = offered {
@@ -279,7 +308,7 @@ impl<T: Transport> Engine<T> {
 
     /// Pushes pieces to one peer, of each of its messages in turn, while there is
     /// room and until it is another peer's turn. True if any went.
-    pub(crate) fn push(&mut self, slot: usize) -> Result<bool, Lost> {
+    pub(crate) fn push(&mut self, slot: usize) -> Result<bool, PeerFailed> {
         let mut moved = false;
         for _ in 0..BURST {
             let Some(id) = self.protocol.peers.at(slot).pushing.pop_front() else { break };
@@ -298,16 +327,19 @@ impl<T: Transport> Engine<T> {
     }
 
     /// `None`: no room. Else whether there is more to push.
-    fn push_piece(&mut self, id: RequestId) -> Result<Option<bool>, Lost> {
+    fn push_piece(&mut self, id: RequestId) -> Result<Option<bool>, PeerFailed> {
         let Some(request) = self.protocol.requests.find_mut(id) else { return Ok(Some(false)) };
-        let State::Pushing { target, offset, end } = &mut request.state else { return Ok(Some(false)) };
-        let frame = self.transport.limits(request.peer).frame as u64;
+        let State::Pushing { target, offset, end } = &mut request.state else {
+            return Ok(Some(false));
+        };
+        let frame = self.transport.caps(request.peer).frame as u64;
         // As few as can be, and none of them short.
         let (from, left) = (*offset, *end - *offset);
         let len = left.div_ceil(left.div_ceil(frame)).next_multiple_of(LINE).min(frame).min(left);
         let header = Header { context: *target, length: from, ..Header::new(Kind::Data) };
-        let posted =
-            self.transport.post(request.peer, &header, len as usize, |slot| request.buffer.fill(from, slot))?;
+        let posted = self
+            .transport
+            .post(request.peer, &header, len as usize, |slot| request.buffer.fill(from, slot))?;
         if posted == Post::NoRoom {
             return Ok(None);
         }

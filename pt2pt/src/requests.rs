@@ -5,7 +5,7 @@
 //! or a peer sent it. The four bits above are free for whoever hands ids out.
 //! `docs/protocol.md` draws the states.
 
-use fabric::{Memory, Peer, Region};
+use fabric::{Peer, Region, UserBuf};
 use objects::Buffer;
 
 use crate::fault::Fault;
@@ -135,7 +135,10 @@ impl Request {
 
     pub(crate) fn is_send(&self) -> bool {
         use State::{Announced, Pushing, Queued, Recalling, Writing};
-        matches!(self.state, Queued | Announced { .. } | Pushing { .. } | Writing { .. } | Recalling)
+        matches!(
+            self.state,
+            Queued | Announced { .. } | Pushing { .. } | Writing { .. } | Recalling
+        )
     }
 }
 
@@ -152,7 +155,14 @@ impl Requests {
 
     /// A request in `state`.
     #[inline(always)]
-    pub(crate) fn open(&mut self, mode: Mode, peer: Peer, head: &Head, buffer: Buffer, state: State) -> RequestId {
+    pub(crate) fn open(
+        &mut self,
+        mode: Mode,
+        peer: Peer,
+        head: &Head,
+        buffer: Buffer,
+        state: State,
+    ) -> RequestId {
         let index = if self.free == END { self.grow() } else { self.free };
         let slot = &mut self.slots[index as usize];
         if let State::Free { next } = slot.state {
@@ -183,7 +193,7 @@ impl Requests {
             part_of: PartOf::new(None),
             bytes: 0,
             sequence: 0,
-            buffer: Buffer::contiguous(Memory::EMPTY),
+            buffer: Buffer::contiguous(UserBuf::EMPTY),
             region: None,
             fault: None,
         });
@@ -245,7 +255,14 @@ impl Requests {
         let slot = self.find_mut(id)?;
         let State::Done { cancelled, .. } = slot.state else { return None };
         let Key { context, source, tag } = slot.key;
-        let completion = Completion { context, source, tag, bytes: slot.bytes, cancelled, fault: slot.fault.take() };
+        let completion = Completion {
+            context,
+            source,
+            tag,
+            bytes: slot.bytes,
+            cancelled,
+            fault: slot.fault.take(),
+        };
         self.vacate(id);
         Some(completion)
     }
@@ -255,7 +272,14 @@ impl Requests {
         let slot = self.find(id)?;
         let State::Done { cancelled, .. } = slot.state else { return None };
         let Key { context, source, tag } = slot.key;
-        Some(Completion { context, source, tag, bytes: slot.bytes, cancelled, fault: slot.fault.clone() })
+        Some(Completion {
+            context,
+            source,
+            tag,
+            bytes: slot.bytes,
+            cancelled,
+            fault: slot.fault.clone(),
+        })
     }
 
     pub(crate) fn free(&mut self, id: RequestId) {

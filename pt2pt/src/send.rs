@@ -1,7 +1,7 @@
 //! A send starts (MPI-5.0 §3.4, §3.7.2), and its envelope leaves.
 
 use fabric::transport::Rts;
-use fabric::{Header, Kind, Lost, Peer, Post, Region, Rights, Transport};
+use fabric::{Header, Kind, Peer, PeerFailed, Post, Region, Rights, Transport};
 use objects::Buffer;
 
 use crate::credit::cost;
@@ -22,13 +22,16 @@ impl<T: Transport> Engine<T> {
         to: Peer,
         envelope: &Envelope,
         buffer: &Buffer,
-    ) -> Result<Option<u64>, Lost> {
+    ) -> Result<Option<u64>, PeerFailed> {
         let bytes = buffer.len();
         if to == self.protocol.me {
             let sequence = self.protocol.peers.of(to).sent;
-            return Ok(self.protocol.send_own_now(mode, &envelope.head(bytes), buffer).then_some(sequence));
+            return Ok(self
+                .protocol
+                .send_own_now(mode, &envelope.head(bytes), buffer)
+                .then_some(sequence));
         }
-        if mode == Mode::Synchronous || bytes > self.transport.limits(to).eager as u64 {
+        if mode == Mode::Synchronous || bytes > self.transport.caps(to).eager as u64 {
             return Ok(None);
         }
         let peer = self.protocol.peers.of(to);
@@ -65,7 +68,9 @@ impl<T: Transport> Engine<T> {
 
     fn start(&mut self, id: RequestId, to: Peer, bytes: u64) {
         let slot = self.protocol.peers.slot(to);
-        if self.protocol.peers.at(slot).credit < cost(bytes) && bytes <= self.transport.limits(to).eager as u64 {
+        if self.protocol.peers.at(slot).credit < cost(bytes)
+            && bytes <= self.transport.caps(to).eager as u64
+        {
             // The peer may have given credit back.
             self.progress_aside();
         }
@@ -82,7 +87,7 @@ impl<T: Transport> Engine<T> {
     fn post_first(&mut self, slot: usize, id: RequestId) -> bool {
         let peer = self.protocol.peers.at(slot);
         if let Some(lost) = &peer.lost {
-            let fault = Fault::Lost(lost.clone());
+            let fault = Fault::PeerFailed(lost.clone());
             self.protocol.requests.fail(id, fault);
         } else if !peer.queue.is_empty() {
             self.protocol.enqueue(slot, Frame::Envelope(id));
@@ -96,10 +101,10 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Posts the envelope of a send that is `Queued`; the protocol is chosen now.
-    pub(crate) fn post_envelope(&mut self, slot: usize, id: RequestId) -> Result<Post, Lost> {
+    pub(crate) fn post_envelope(&mut self, slot: usize, id: RequestId) -> Result<Post, PeerFailed> {
         let request = self.protocol.requests.held(id);
         let to = request.peer;
-        let eager = self.transport.limits(to).eager as u64;
+        let eager = self.transport.caps(to).eager as u64;
         let peer = self.protocol.peers.at(slot);
         let (bytes, sequence) = (request.bytes, peer.sent);
         let fits = bytes <= eager && peer.credit >= cost(bytes);
@@ -119,38 +124,42 @@ impl<T: Transport> Engine<T> {
         Ok(posted)
     }
 
-    fn post_eager(&mut self, id: RequestId) -> Result<Post, Lost> {
+    fn post_eager(&mut self, id: RequestId) -> Result<Post, PeerFailed> {
         let request = self.protocol.requests.held(id);
         let header = request.head().header(Kind::Eager, request.mode);
         let posted =
-            self.transport.post(request.peer, &header, request.bytes as usize, |slot| request.buffer.fill(0, slot))?;
+            self.transport.post(request.peer, &header, request.bytes as usize, |slot| {
+                request.buffer.fill(0, slot)
+            })?;
         if posted == Post::Sent {
             self.protocol.sent_early(id);
         }
         Ok(posted)
     }
 
-    fn post_eager_sync(&mut self, id: RequestId) -> Result<Post, Lost> {
+    fn post_eager_sync(&mut self, id: RequestId) -> Result<Post, PeerFailed> {
         let request = self.protocol.requests.held(id);
         let header = request.head().header(Kind::EagerSync, request.mode);
-        let posted = self.transport.post(request.peer, &header, 8 + request.bytes as usize, |slot| {
-            let (name, data) = slot.split_at_mut(8);
-            name.copy_from_slice(&id.to_bits().to_le_bytes());
-            request.buffer.pack(0, data);
-        })?;
+        let posted =
+            self.transport.post(request.peer, &header, 8 + request.bytes as usize, |slot| {
+                let (name, data) = slot.split_at_mut(8);
+                name.copy_from_slice(&id.to_bits().to_le_bytes());
+                request.buffer.pack(0, data);
+            })?;
         if posted == Post::Sent {
             request.state = State::Announced { recalled: false };
         }
         Ok(posted)
     }
 
-    fn post_rts(&mut self, id: RequestId) -> Result<Post, Lost> {
+    fn post_rts(&mut self, id: RequestId) -> Result<Post, PeerFailed> {
         self.expose(id);
         let request = self.protocol.requests.held(id);
         let header = request.head().header(Kind::Rts, request.mode);
         let rts = Rts { send: id.to_bits(), region: request.region.as_deref().copied() };
-        let posted =
-            self.transport.post(request.peer, &header, Rts::SIZE, |slot| slot.copy_from_slice(&rts.encode()))?;
+        let posted = self
+            .transport
+            .post(request.peer, &header, Rts::SIZE, |slot| slot.copy_from_slice(&rts.encode()))?;
         if posted == Post::Sent {
             request.state = State::Announced { recalled: false };
         }
@@ -160,13 +169,14 @@ impl<T: Transport> Engine<T> {
     /// Lets the peer read the data of a send, where the route offers that.
     fn expose(&mut self, id: RequestId) {
         let request = self.protocol.requests.held(id);
-        let from = self.transport.limits(request.peer).get_from;
+        let from = self.transport.caps(request.peer).get_min;
         if request.region.is_none()
             && request.bytes != 0
             && request.bytes >= from
             && let Some(memory) = request.buffer.memory()
         {
-            request.region = self.transport.register(request.peer, memory, Rights::Get).map(Box::new);
+            request.region =
+                self.transport.register(request.peer, memory, Rights::Get).map(Box::new);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which communicators have an arena: memory in which their members meet (see [`fabric::arena`]).
+//! Which communicators have an arena: memory in which their members meet (see [`fabric::coll_segment`]).
 //!
 //! MPI_COMM_WORLD has the first one of rank 0 from the beginning, where all ranks are on one host. Where they take turns on its
 //! processors they meet in turns, else arenas are flat. Each rank has some more for other communicators. Whoever proposes a context id offers one of its own with
@@ -11,7 +11,7 @@
 
 use collectives::Thresholds;
 use fabric::Peer;
-use fabric::arena::FEW;
+use fabric::coll_segment::FEW;
 use objects::{Class, Comm, Error, Result};
 use shm_transport::{ARENAS, Meetings};
 
@@ -37,13 +37,16 @@ struct Own {
 impl Arenas {
     pub(crate) fn new(thresholds: &Thresholds) -> Arenas {
         let in_turns = thresholds.crowded_short.map(|_| Meetings::InTurns);
-        let meetings = in_turns.or(thresholds.flat_short.map(|_| Meetings::Flat)).filter(|_| thresholds.arenas);
+        let meetings = in_turns
+            .or(thresholds.flat_short.map(|_| Meetings::Flat))
+            .filter(|_| thresholds.arenas);
         Arenas { meetings, own: [Own::default(); ARENAS as usize] }
     }
 
     /// True where a communicator of so many processes has one, if there is one.
     fn are_for(&self, size: u32) -> bool {
-        size > 1 && self.meetings.is_some_and(|meetings| meetings == Meetings::InTurns || size <= FEW)
+        size > 1
+            && self.meetings.is_some_and(|meetings| meetings == Meetings::InTurns || size <= FEW)
     }
 }
 
@@ -54,7 +57,9 @@ impl Core {
         let Arenas { meetings, own } = &mut self.arenas;
         let meetings = (*meetings)?;
         let mut own = own.iter_mut().zip(0..);
-        let free = own.find(|(own, index)| !own.is_offered && shm.segment().renew_arena(meetings, *index, own.leases));
+        let free = own.find(|(own, index)| {
+            !own.is_offered && shm.segment().renew_arena(meetings, *index, own.leases)
+        });
         let (own, index) = free?;
         own.is_offered = true;
         Some(index)
@@ -74,7 +79,10 @@ impl Core {
         let meets = self.arenas.are_for(comm.size()) && comm.group().contains(Peer(owner));
         if owner == self.job.rank {
             let own = &mut self.arenas.own[index as usize];
-            *own = Own { is_offered: false, leases: own.leases + if meets { comm.size().into() } else { 0 } };
+            *own = Own {
+                is_offered: false,
+                leases: own.leases + if meets { comm.size().into() } else { 0 },
+            };
         }
         if meets { self.lease(owner, index, comm) } else { Ok(()) }
     }
@@ -97,7 +105,10 @@ impl Core {
     }
 
     fn lease(&self, owner: u32, index: u32, comm: &mut Comm) -> Result<()> {
-        let (Some(meetings), Routes::Shm(shm)) = (self.arenas.meetings, self.engine.transport()) else { return Ok(()) };
+        let (Some(meetings), Routes::Shm(shm)) = (self.arenas.meetings, self.engine.transport())
+        else {
+            return Ok(());
+        };
         let members: Vec<u32> = comm.group().iter().map(|peer| peer.0).collect();
         let arena = shm.segment().arena(meetings, owner, index, &members, comm.rank());
         if let Some(arena) = arena.map_err(|error| Error::new(Class::NoMem, error.to_string()))? {

@@ -27,9 +27,14 @@ pub(crate) fn is_here() -> bool {
 pub(crate) fn start() -> Result<()> {
     HERE.store(true, Ordering::Relaxed);
     gate::require_lock(true);
-    let started = without_signals(|| std::thread::Builder::new().name("mpi-progress".into()).spawn(waiters::attend));
+    let started = without_signals(|| {
+        std::thread::Builder::new().name("mpi-progress".into()).spawn(waiters::attend)
+    });
     started.map(drop).map_err(|error| {
-        Error::new(Class::Other, format!("cannot start the thread that pt2pt.progress asks for: {error}"))
+        Error::new(
+            Class::Other,
+            format!("cannot start the thread that pt2pt.progress asks for: {error}"),
+        )
     })
 }
 

@@ -108,14 +108,22 @@ impl Process {
             Some(_) => Awaited::Rest,
             None => Awaited::Message,
         };
-        Some(Waiting { awaited, tag: message.tag, ..self.on(message.context / 2, message.peer, source) })
+        Some(Waiting {
+            awaited,
+            tag: message.tag,
+            ..self.on(message.context / 2, message.peer, source)
+        })
     }
 
     fn collective(&self, id: CollectiveId) -> Option<Waiting> {
         let core = self.core.as_deref()?;
         let waits = core.collectives.awaited(id, &core.engine)?;
         let awaited = Awaited::Collective(waits.kind as u8);
-        Some(Waiting { awaited, tag: Some(waits.sequence), ..self.on(waits.context / 2, waits.member, None) })
+        Some(Waiting {
+            awaited,
+            tag: Some(waits.sequence),
+            ..self.on(waits.context / 2, waits.member, None)
+        })
     }
 
     fn probe(&self, source: i32, tag: i32, comm: usize) -> Option<Waiting> {

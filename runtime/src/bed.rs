@@ -81,10 +81,15 @@ impl Bed {
 /// Sleeps while `word` holds `value`; true if the time is up. `private`: 0, or
 /// `FUTEX_PRIVATE_FLAG` for a word that no other process waits for.
 pub(crate) fn futex_wait(word: *const AtomicU32, value: u32, private: i32, most: Duration) -> bool {
-    let timeout = libc::timespec { tv_sec: most.as_secs() as libc::time_t, tv_nsec: most.subsec_nanos().into() };
+    let timeout = libc::timespec {
+        tv_sec: most.as_secs() as libc::time_t,
+        tv_nsec: most.subsec_nanos().into(),
+    };
     // SAFETY: the caller's word outlives the call; the kernel only compares it and
     // sleeps. `timeout` outlives the call.
-    let slept = unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAIT | private, value, &raw const timeout) };
+    let slept = unsafe {
+        libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAIT | private, value, &raw const timeout)
+    };
     slept != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ETIMEDOUT)
 }
 

@@ -13,7 +13,7 @@
 
 use std::time::{Duration, Instant};
 
-use fabric::{Memory, Peer};
+use fabric::{Peer, UserBuf};
 use objects::{Buffer, Class, Error, Result};
 use pt2pt::{Engine, Envelope, Mode, RequestId};
 
@@ -33,7 +33,7 @@ pub enum Attachment {
     /// Nothing is attached.
     None,
     /// The user's memory.
-    User(Memory),
+    User(UserBuf),
     /// MPI_BUFFER_AUTOMATIC.
     Automatic,
 }
@@ -105,7 +105,10 @@ impl BsendBuffers {
 
     /// True when every message of this buffer has left.
     pub fn is_drained(&self, owner: usize) -> bool {
-        self.attached.iter().filter(|attached| attached.owner == owner).all(|attached| attached.flights.is_empty())
+        self.attached
+            .iter()
+            .filter(|attached| attached.owner == owner)
+            .all(|attached| attached.flights.is_empty())
     }
 
     fn find(&mut self, owner: usize) -> Option<&mut Attached> {
@@ -133,7 +136,13 @@ impl Attached {
         (size - start >= room).then_some((self.flights.len(), start))
     }
 
-    fn send(&mut self, engine: &mut Engine<Routes>, to: Peer, envelope: Envelope, buffer: &Buffer) -> Result<()> {
+    fn send(
+        &mut self,
+        engine: &mut Engine<Routes>,
+        to: Peer,
+        envelope: Envelope,
+        buffer: &Buffer,
+    ) -> Result<()> {
         let bytes = buffer.len();
         let room = bytes + OVERHEAD;
         match self.what {
@@ -152,7 +161,7 @@ impl Attached {
                 buffer.pack(0, &mut owned);
                 // SAFETY: the box stays in its flight until the engine has finished
                 // with the request, and moving the box does not move its bytes.
-                let memory = unsafe { Memory::new(owned.as_mut_ptr(), owned.len()) };
+                let memory = unsafe { UserBuf::new(owned.as_mut_ptr(), owned.len()) };
                 let request = engine.send(Mode::Standard, to, envelope, Buffer::contiguous(memory));
                 self.flights.push(Flight { offset: 0, room: 0, request, _owned: Some(owned) });
                 Ok(())
@@ -178,7 +187,13 @@ fn no_room(size: u64, room: u64) -> Error {
 impl Process {
     /// Copies the message to the attached buffer (the communicator's, else the
     /// process's) and sends it from there.
-    pub(crate) fn send_buffered(&mut self, comm: usize, to: Peer, envelope: Envelope, buffer: Buffer) -> Result<()> {
+    pub(crate) fn send_buffered(
+        &mut self,
+        comm: usize,
+        to: Peer,
+        envelope: Envelope,
+        buffer: Buffer,
+    ) -> Result<()> {
         self.core()?;
         let Some(core) = &mut self.core else { return Ok(()) };
         self.bsend.reclaim(&mut core.engine);

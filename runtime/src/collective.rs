@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use bootstrap::Job;
 use collectives::operation::{Data, Operation, Vector};
 use collectives::{CollectiveId, Paused, Plan, Thresholds, Visit};
-use fabric::CollectiveKind;
 use config::{Knobs, knob};
+use fabric::CollectiveKind;
 use objects::buffer::Area;
 use objects::{Comm, Datatype, Op, Result};
 
@@ -252,8 +252,9 @@ fn gather_all(comm: usize, members: &Comm, mine: &[u8]) -> Result<Vec<u8>> {
     let (mut mine, ty, count) = (mine.to_vec(), predefined_type(BYTE), mine.len() as u64);
     let mut all = vec![0u8; members.peers().size() as usize * mine.len()];
     // SAFETY: both vectors stay as they are until the collective has ended, below.
-    let (send, recv) =
-        unsafe { (Area::of(mine.as_mut_ptr(), count, ty), Area::of(all.as_mut_ptr(), all.len() as u64, ty)) };
+    let (send, recv) = unsafe {
+        (Area::of(mine.as_mut_ptr(), count, ty), Area::of(all.as_mut_ptr(), all.len() as u64, ty))
+    };
     let (send, recv) = (Some(Data { area: send, count, ty }), Data { area: recv, count, ty });
     agree_on(comm, members, &Operation::Allgather { send, recv })?;
     Ok(all)
@@ -277,7 +278,8 @@ fn agree_on(comm: usize, members: &Comm, operation: &Operation<'_>) -> Result<()
 
 /// The barrier of MPI_Finalize.
 pub(crate) fn final_barrier(comm: usize) -> Result<()> {
-    let plan = with(|p| p.plan(p.comm(comm)?, &Operation::Barrier))?.of_kind(CollectiveKind::Internal);
+    let plan =
+        with(|p| p.plan(p.comm(comm)?, &Operation::Barrier))?.of_kind(CollectiveKind::Internal);
     run(comm, plan)
 }
 

@@ -95,7 +95,9 @@ impl Process {
     /// A persistent request on `handle` was freed: its communicator goes with the
     /// last one.
     pub(crate) fn release_comm(&mut self, handle: usize) {
-        if self.kept_comms.is_empty() || self.requests.iter().any(|(_, request)| request.is_collective_of(handle)) {
+        if self.kept_comms.is_empty()
+            || self.requests.iter().any(|(_, request)| request.is_collective_of(handle))
+        {
             return;
         }
         for (_, comm) in self.kept_comms.extract_if(.., |(kept, _)| *kept == handle) {
@@ -173,7 +175,10 @@ fn check_members(comm: &Comm, group: &Group) -> Result<()> {
     if group.iter().all(|peer| comm.group().contains(peer)) {
         return Ok(());
     }
-    Err(Error::new(Class::Group, format!("the group has members that are not in {}", comm.describe())))
+    Err(Error::new(
+        Class::Group,
+        format!("the group has members that are not in {}", comm.describe()),
+    ))
 }
 
 /// MPI_Comm_create_group (MPI-5.0 §7.4.2): as [`create`], but collective over
@@ -184,7 +189,10 @@ pub fn create_group(parent: usize, group: &Group, tag: i32) -> Result<Option<Com
         let me = fabric::Peer(p.core()?.job.rank);
         let comm = p.comm(parent)?;
         if comm.is_inter() {
-            return Err(Error::new(Class::Comm, "MPI_Comm_create_group needs an intracommunicator"));
+            return Err(Error::new(
+                Class::Comm,
+                "MPI_Comm_create_group needs an intracommunicator",
+            ));
         }
         check_members(comm, group)?;
         Ok((me, Channel::beside(comm.context(), tag)))
@@ -214,7 +222,9 @@ pub fn create_from_group(group: &Group, text: &str) -> Result<Option<Comm>> {
     if group.is_empty() {
         return Ok(None);
     }
-    let rank = group.rank_of(me).ok_or_else(|| Error::new(Class::Group, "this process is not in the group"))?;
+    let rank = group
+        .rank_of(me)
+        .ok_or_else(|| Error::new(Class::Group, "this process is not in the group"))?;
     let context = choose(Channel::of_text(text), group, rank)?;
     let comm = Comm::new("", context, rank, group.clone());
     with(|p| p.core()?.with_arena(comm).map(Some))

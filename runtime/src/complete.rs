@@ -91,7 +91,8 @@ pub fn status_any(requests: &[usize]) -> Result<Any> {
 /// inside the gate and must not call MPI.
 pub fn wait_all(requests: &mut [usize], mut each: impl FnMut(usize, Outcome)) -> Result<()> {
     let mut next = 0;
-    while let Some(calls) = block_on(|p| take_ready(p, requests, &mut next, &mut each).transpose())? {
+    while let Some(calls) = block_on(|p| take_ready(p, requests, &mut next, &mut each).transpose())?
+    {
         each(next, Finished::Generalized(calls).settle());
         next += 1;
     }
@@ -123,7 +124,10 @@ pub fn status_all(requests: &[usize], mut each: impl FnMut(usize, Outcome)) -> R
 }
 
 /// MPI_Waitsome. `None` when no request is active, else how many were taken.
-pub fn wait_some(requests: &mut [usize], mut each: impl FnMut(usize, Outcome)) -> Result<Option<usize>> {
+pub fn wait_some(
+    requests: &mut [usize],
+    mut each: impl FnMut(usize, Outcome),
+) -> Result<Option<usize>> {
     let active = block_on(|p| match any_complete(p, requests) {
         Ok(Looked::Pending) => None,
         other => Some(other),
@@ -135,7 +139,10 @@ pub fn wait_some(requests: &mut [usize], mut each: impl FnMut(usize, Outcome)) -
 }
 
 /// MPI_Testsome: as [`wait_some`], without waiting.
-pub fn test_some(requests: &mut [usize], mut each: impl FnMut(usize, Outcome)) -> Result<Option<usize>> {
+pub fn test_some(
+    requests: &mut [usize],
+    mut each: impl FnMut(usize, Outcome),
+) -> Result<Option<usize>> {
     progress_once();
     match with(|p| any_complete(p, requests))? {
         Looked::NoneActive => Ok(None),
@@ -145,7 +152,10 @@ pub fn test_some(requests: &mut [usize], mut each: impl FnMut(usize, Outcome)) -
 }
 
 /// MPI_Request_get_status_some: as [`test_some`], nothing freed.
-pub fn status_some(requests: &[usize], mut each: impl FnMut(usize, Outcome)) -> Result<Option<usize>> {
+pub fn status_some(
+    requests: &[usize],
+    mut each: impl FnMut(usize, Outcome),
+) -> Result<Option<usize>> {
     progress_once();
     let (mut active, mut found) = (false, 0);
     for (index, &request) in requests.iter().enumerate() {

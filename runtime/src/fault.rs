@@ -16,14 +16,16 @@ pub(crate) fn outcome(p: &Process, completion: Completion) -> Outcome {
     status.tag = completion.tag;
     status.set_bytes(completion.bytes);
     status.set_cancelled(completion.cancelled);
-    let error = completion.fault.map(|fault| explain(p, p.comm_with(completion.context / 2), &fault));
+    let error =
+        completion.fault.map(|fault| explain(p, p.comm_with(completion.context / 2), &fault));
     Outcome { status, error }
 }
 
 /// The class and the sentence.
 #[cold]
 pub(crate) fn explain(p: &Process, comm: usize, fault: &Fault) -> Error {
-    let name = p.comm(comm).map_or_else(|_| "a freed communicator".to_owned(), |comm| comm.describe());
+    let name =
+        p.comm(comm).map_or_else(|_| "a freed communicator".to_owned(), |comm| comm.describe());
     let error = match fault {
         Fault::Truncated { source, tag, sent, room, .. } => Error::new(
             Class::Truncate,
@@ -31,7 +33,7 @@ pub(crate) fn explain(p: &Process, comm: usize, fault: &Fault) -> Error {
                 "the message from rank {source} with tag {tag} on {name} has {sent} bytes, but the receive has room for {room}"
             ),
         ),
-        Fault::Lost(lost) => Error::new(Class::ProcAborted, lost.to_string()),
+        Fault::PeerFailed(lost) => Error::new(Class::ProcAborted, lost.to_string()),
         other => Error::new(Class::Other, format!("{other} (on {name})")),
     };
     error.on(comm)

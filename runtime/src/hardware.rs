@@ -29,8 +29,14 @@ pub enum Resource {
 
 impl Resource {
     /// All of them, the larger ones first.
-    pub const ALL: [Resource; 6] =
-        [Resource::Host, Resource::Package, Resource::NumaNode, Resource::L3Cache, Resource::Core, Resource::Thread];
+    pub const ALL: [Resource; 6] = [
+        Resource::Host,
+        Resource::Package,
+        Resource::NumaNode,
+        Resource::L3Cache,
+        Resource::Core,
+        Resource::Thread,
+    ];
 
     /// Its name as a value of the key "mpi_hw_resource_type".
     pub fn name(self) -> &'static str {
@@ -46,7 +52,9 @@ impl Resource {
 
     /// The resource of that name, in any case of letters.
     pub fn named(name: &[u8]) -> Option<Resource> {
-        Resource::ALL.into_iter().find(|resource| resource.name().as_bytes().eq_ignore_ascii_case(name))
+        Resource::ALL
+            .into_iter()
+            .find(|resource| resource.name().as_bytes().eq_ignore_ascii_case(name))
     }
 
     /// The lowest processor of the instance that this process is restricted to;
@@ -82,13 +90,19 @@ pub fn instances() -> [Option<u32>; 6] {
 /// The processors that the calling thread may run on.
 fn allowed() -> BTreeSet<u32> {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-    status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).and_then(numbers).unwrap_or_default()
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
+        .and_then(numbers)
+        .unwrap_or_default()
 }
 
 /// What the system tells about a processor's cache of that level: a folder.
 fn cache(cpu: u32, level: &str) -> Option<String> {
     let mut folders = (0..8).map(|index| format!("{CPUS}/cpu{cpu}/cache/index{index}"));
-    folders.find(|folder| fs::read_to_string(format!("{folder}/level")).is_ok_and(|found| found.trim() == level))
+    folders.find(|folder| {
+        fs::read_to_string(format!("{folder}/level")).is_ok_and(|found| found.trim() == level)
+    })
 }
 
 /// Bytes of the first processor's cache of the second level.
@@ -134,7 +148,10 @@ mod tests {
     #[test]
     fn names_lead_back_to_resources() {
         for resource in Resource::ALL {
-            assert_eq!(Resource::named(resource.name().to_ascii_uppercase().as_bytes()), Some(resource));
+            assert_eq!(
+                Resource::named(resource.name().to_ascii_uppercase().as_bytes()),
+                Some(resource)
+            );
         }
         assert_eq!(Resource::named(b"bar"), None);
     }

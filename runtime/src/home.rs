@@ -49,7 +49,8 @@ pub(crate) fn let_others_run() -> Duration {
 
 #[cold]
 fn go_home() {
-    let (rank, ranks) = (wait::LOCAL_RANK.load(Ordering::Relaxed), wait::LOCAL_RANKS.load(Ordering::Relaxed));
+    let (rank, ranks) =
+        (wait::LOCAL_RANK.load(Ordering::Relaxed), wait::LOCAL_RANKS.load(Ordering::Relaxed));
     // One that is alone on its host has nobody to make way for.
     let Some(before) = allowed(0).filter(|_| ranks > 1) else { return };
     let Some(home) = share(&before, rank as usize, ranks as usize) else { return };
@@ -102,7 +103,10 @@ pub(crate) fn only(processor: usize) -> Processors {
 pub(crate) fn allowed(thread: libc::pid_t) -> Option<Processors> {
     let mut allowed = MaybeUninit::<Processors>::zeroed();
     // SAFETY: a set of that size, which is valid as it is and which the call fills.
-    unsafe { (libc::sched_getaffinity(thread, SIZE, allowed.as_mut_ptr()) == 0).then(|| allowed.assume_init()) }
+    unsafe {
+        (libc::sched_getaffinity(thread, SIZE, allowed.as_mut_ptr()) == 0)
+            .then(|| allowed.assume_init())
+    }
 }
 
 /// Has a thread run there alone; false where nobody may say so.

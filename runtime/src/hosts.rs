@@ -7,7 +7,8 @@
 use std::ops::Range;
 
 use fabric::{
-    Header, Limits, Lost, Memory, OneSided, Peer, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
+    Caps, Header, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot, Transfer,
+    Transport, UserBuf, WaitOn,
 };
 use shm_transport::ShmTransport;
 use verbs_transport::Rails;
@@ -63,28 +64,34 @@ impl<S: Sink> Sink for Far<'_, S> {
         self.sink.frame(from, header, body);
     }
 
-    fn transferred(&mut self, token: u64, outcome: Result<(), Lost>) {
+    fn transferred(&mut self, token: u64, outcome: Result<(), PeerFailed>) {
         self.sink.transferred(token, outcome);
     }
 
-    fn lost(&mut self, lost: Lost) {
+    fn peer_failed(&mut self, lost: PeerFailed) {
         if !self.here.contains(&lost.peer.0) {
-            self.sink.lost(lost);
+            self.sink.peer_failed(lost);
         }
     }
 }
 
 impl Transport for Hosts {
     #[inline(never)]
-    fn limits(&self, peer: Peer) -> &Limits {
+    fn caps(&self, peer: Peer) -> &Caps {
         match &self.near {
-            Some(near) if self.here.contains(&peer.0) => near.limits(peer),
-            _ => self.far.limits(peer),
+            Some(near) if self.here.contains(&peer.0) => near.caps(peer),
+            _ => self.far.caps(peer),
         }
     }
 
     #[inline(never)]
-    fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut Slot)) -> Result<Post, Lost> {
+    fn post(
+        &mut self,
+        peer: Peer,
+        header: &Header,
+        len: usize,
+        fill: impl FnOnce(&mut Slot),
+    ) -> Result<Post, PeerFailed> {
         match self.near(peer) {
             Some(near) => {
                 let posted = near.post(peer, header, len, fill)?;
@@ -109,7 +116,7 @@ impl Transport for Hosts {
         self.far.poll(&mut Far { sink, here: &self.here }) | near
     }
 
-    fn register(&mut self, peer: Peer, memory: Memory, rights: Rights) -> Option<Region> {
+    fn register(&mut self, peer: Peer, memory: UserBuf, rights: Rights) -> Option<Region> {
         match self.near(peer) {
             Some(near) => near.register(peer, memory, rights),
             None => self.far.register(peer, memory, rights),
@@ -130,7 +137,7 @@ impl Transport for Hosts {
         at: u64,
         what: OneSided,
         token: u64,
-    ) -> Result<Transfer, Lost> {
+    ) -> Result<Transfer, PeerFailed> {
         match self.near(peer) {
             Some(near) => near.one_sided(peer, region, at, what, token),
             None => {
@@ -143,7 +150,9 @@ impl Transport for Hosts {
     fn arm(&mut self) -> Option<WaitOn<'_>> {
         let Some(near) = &mut self.near else { return self.far.arm() };
         match (near.arm()?, self.far.arm()?) {
-            (WaitOn::Futex { word, value }, WaitOn::Fd(fd)) => Some(WaitOn::Either { word, value, fd }),
+            (WaitOn::Futex { word, value }, WaitOn::Fd(fd)) => {
+                Some(WaitOn::Either { word, value, fd })
+            }
             (near, WaitOn::Nothing) => Some(near),
             (_, far) => Some(far),
         }

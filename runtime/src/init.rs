@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use bootstrap::{Job, WORLD_CONTEXT};
 use collectives::Planner;
-use fabric::Peer;
 use config::{Knobs, knob};
+use fabric::Peer;
 use objects::{Class, Comm, Error, Group, Result};
 use pt2pt::{Engine, Settings};
 use shm_transport::{Segment, ShmTransport, SingleCopy};
@@ -41,7 +41,9 @@ pub fn init(required: i32) -> Result<i32> {
     with(|p| match p.life {
         Life::Before => Ok(()),
         Life::Running => Err(Error::new(Class::Other, "MPI is initialised already")),
-        Life::Finalized => Err(Error::new(Class::Other, "MPI can't be initialised again after MPI_Finalize")),
+        Life::Finalized => {
+            Err(Error::new(Class::Other, "MPI can't be initialised again after MPI_Finalize"))
+        }
     })?;
     let provided = start_engine(required)?;
     with(|p| {
@@ -58,11 +60,12 @@ pub fn start_engine(required: i32) -> Result<i32> {
     let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     let provided = THREAD_LEVELS.into_iter().rev().find(|&level| level <= required).unwrap_or(0);
     if with(|p| p.core.is_none()) {
-        let knobs = Knobs::from_process().map_err(|error| Error::new(Class::Other, error.to_string()))?;
+        let knobs =
+            Knobs::from_process().map_err(|error| Error::new(Class::Other, error.to_string()))?;
         let core = Core::start(&knobs)?;
         crate::recorder::attach(core.job.entry());
         with(|p| p.core = Some(Box::new(core)));
-        if knobs.choice(knob::PT2PT_PROGRESS) == config::Attendance::Thread {
+        if knobs.choice(knob::PT2PT_PROGRESS) == config::ProgressMode::Thread {
             attendant::start()?;
         }
     }
@@ -76,10 +79,13 @@ pub fn start_engine(required: i32) -> Result<i32> {
 
 impl Core {
     fn start(knobs: &Knobs) -> Result<Core> {
-        let job = Job::from_environment().map_err(|error| Error::new(Class::Other, error.to_string()))?;
+        let job =
+            Job::from_environment().map_err(|error| Error::new(Class::Other, error.to_string()))?;
         let job = match job {
             Some(job) => job,
-            None => Job::singleton().map_err(|error| Error::new(Class::Other, error.to_string()))?,
+            None => {
+                Job::singleton().map_err(|error| Error::new(Class::Other, error.to_string()))?
+            }
         };
         let me = Peer(job.rank);
         let (routes, spin) = routes(&job, knobs)?;
@@ -146,8 +152,9 @@ fn near(job: &Job, knobs: &Knobs, spin: Duration) -> Result<Option<ShmTransport>
     let Some((file, offset)) = job.segment() else { return Ok(None) };
     let ring_bytes = knobs.bytes(knob::SHM_RING_BYTES);
     let pool_bytes = knobs.room(knob::SHM_POOL_BYTES).unwrap_or_else(pool_bytes);
-    let segment = Segment::attach(file, offset, job.local_rank, job.local_size, ring_bytes, pool_bytes)
-        .map_err(|error| Error::new(Class::NoMem, error.to_string()))?;
+    let segment =
+        Segment::attach(file, offset, job.local_rank, job.local_size, ring_bytes, pool_bytes)
+            .map_err(|error| Error::new(Class::NoMem, error.to_string()))?;
     let settings = shm_transport::Settings {
         eager_max: knobs.bytes(knob::SHM_EAGER_MAX),
         get_min: knobs.bytes(knob::SHM_GET_MIN),
@@ -184,7 +191,8 @@ fn far(job: &Job, knobs: &Knobs) -> std::result::Result<Rails, String> {
 fn no_way_to_other_hosts(job: &Job, why: &str) -> Error {
     let Range { start: first, end } = job.local_ranks();
     let last = end - 1;
-    let ours = if first == last { format!("rank {first}") } else { format!("ranks {first} to {last}") };
+    let ours =
+        if first == last { format!("rank {first}") } else { format!("ranks {first} to {last}") };
     let text = format!(
         "this host has {ours} of {}, and the others need RDMA (there is no TCP yet): {why}; or run all ranks on one \
          host, by mpiexec without --hosts",

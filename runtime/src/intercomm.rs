@@ -48,7 +48,8 @@ pub fn create(local: usize, leader: u32, peer: (usize, i32), tag: i32) -> Result
             return Err(Error::new(Class::Comm, "the local communicator is an intercommunicator"));
         }
         check_leader(comm.group(), leader)?;
-        let party = Party { group: comm.group().clone(), rank: comm.rank(), leader, by: By::Comm(local) };
+        let party =
+            Party { group: comm.group().clone(), rank: comm.rank(), leader, by: By::Comm(local) };
         Ok((party, comm.clone()))
     })?;
     let pact = party.agree(|| with(|p| other_leader(p.comm(peer.0)?, peer.1, tag)))?;
@@ -57,11 +58,16 @@ pub fn create(local: usize, leader: u32, peer: (usize, i32), tag: i32) -> Result
 
 /// MPI_Intercomm_create_from_groups, but for hints and error handler. `remote`
 /// (the group and its leader) matters at the leader alone.
-pub fn create_from_groups(local: (&Group, u32), remote: (Result<Group>, i32), text: &str) -> Result<Comm> {
+pub fn create_from_groups(
+    local: (&Group, u32),
+    remote: (Result<Group>, i32),
+    text: &str,
+) -> Result<Comm> {
     let (group, leader) = (local.0.clone(), local.1);
     let me = with(|p| p.core().map(|core| Peer(core.job.rank)))?;
     let rank = group.rank_of(me);
-    let rank = rank.ok_or_else(|| Error::new(Class::Group, "this process is not in the local group"))?;
+    let rank =
+        rank.ok_or_else(|| Error::new(Class::Group, "this process is not in the local group"))?;
     check_leader(&group, leader)?;
     let channel = Channel::of_text(text);
     let party = Party { group, rank, leader, by: By::Letters(channel) };
@@ -101,14 +107,18 @@ impl Party {
     /// What the leaders agree on, known to all of this group. `find` says where
     /// the other leader is; only the leader is asked.
     fn agree(&self, find: impl FnOnce() -> Result<(Channel, Peer)>) -> Result<Pact> {
-        let met = (self.rank == self.leader).then(|| find().and_then(|(channel, peer)| self.meet(channel, peer)));
+        let met = (self.rank == self.leader)
+            .then(|| find().and_then(|(channel, peer)| self.meet(channel, peer)));
         match met {
             Some(Err(error)) => {
-                self.tell(&mut Verdict { refused: error.class() as u64, context: 0, size: 0 }.encode())?;
+                self.tell(
+                    &mut Verdict { refused: error.class() as u64, context: 0, size: 0 }.encode(),
+                )?;
                 Err(error)
             }
             Some(Ok(pact)) => {
-                let verdict = Verdict { refused: 0, context: pact.context, size: pact.remote.size().into() };
+                let verdict =
+                    Verdict { refused: 0, context: pact.context, size: pact.remote.size().into() };
                 self.tell(&mut verdict.encode())?;
                 self.tell(&mut list(&pact.remote))?;
                 Ok(pact)
@@ -166,8 +176,8 @@ impl Party {
 
 #[cold]
 fn overlap(both: Peer) -> Error {
-    let sentence = format!("the two groups overlap: rank {} of the job is in both", both.0);
-    Error::new(Class::Comm, sentence)
+    let help = format!("the two groups overlap: rank {} of the job is in both", both.0);
+    Error::new(Class::Comm, help)
 }
 
 /// Context, size of a group, and the class of an error if there was one.
@@ -199,7 +209,9 @@ fn list(group: &Group) -> Vec<u8> {
 }
 
 fn read(list: &[u8]) -> Group {
-    list.chunks_exact(4).map(|word| Peer(u32::from_ne_bytes(std::array::from_fn(|i| word[i])))).collect()
+    list.chunks_exact(4)
+        .map(|word| Peer(u32::from_ne_bytes(std::array::from_fn(|i| word[i]))))
+        .collect()
 }
 
 /// MPI_Intercomm_merge: the group that said `high` comes last; where both say

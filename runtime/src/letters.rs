@@ -8,7 +8,7 @@
 
 #![allow(unsafe_code)]
 
-use fabric::{Collective, CollectiveKind, Memory, Peer};
+use fabric::{Collective, CollectiveKind, Peer, UserBuf};
 use objects::{Buffer, Class, Error, Group, Result};
 use pt2pt::{Envelope, Fault, Mode, Pattern, RequestId};
 
@@ -42,9 +42,9 @@ impl Channel {
     /// By a text of the user's.
     pub(crate) fn of_text(text: &str) -> Channel {
         // FNV-1a: the same in every process and version.
-        let hash = text
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+        let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
         Channel { context: LETTERS | BY_TEXT | hash >> 2, tag: 0 }
     }
 
@@ -70,11 +70,20 @@ impl Channel {
 
     /// Down a binomial tree: everyone in `group` has the bytes of `root` after it.
     /// `rank` is the caller's.
-    pub(crate) fn broadcast(self, group: &Group, rank: u32, root: u32, bytes: &mut [u8]) -> Result<()> {
+    pub(crate) fn broadcast(
+        self,
+        group: &Group,
+        rank: u32,
+        root: u32,
+        bytes: &mut [u8],
+    ) -> Result<()> {
         let size = group.size();
         let node = (rank + size - root) % size;
-        let peer =
-            |node: u32| group.peer_of((node + root) % size).ok_or_else(|| Error::internal("a tree left its group"));
+        let peer = |node: u32| {
+            group
+                .peer_of((node + root) % size)
+                .ok_or_else(|| Error::internal("a tree left its group"))
+        };
         if node > 0 {
             self.receive(peer(node & (node - 1))?, bytes)?;
         }
@@ -92,20 +101,22 @@ impl Channel {
     fn post_send(self, to: Peer, bytes: &[u8]) -> Result<RequestId> {
         // SAFETY: every caller waits for the request before it lets go of the bytes;
         // a send does not write to them.
-        let memory = unsafe { Memory::new(bytes.as_ptr().cast_mut(), bytes.len()) };
+        let memory = unsafe { UserBuf::new(bytes.as_ptr().cast_mut(), bytes.len()) };
         with(|p| {
             let core = p.core()?;
             let Channel { context, tag } = self;
-            let envelope = Envelope { context, source: core.job.rank, tag, collective: Some(CREATION) };
+            let envelope =
+                Envelope { context, source: core.job.rank, tag, collective: Some(CREATION) };
             Ok(core.engine.send(Mode::Standard, to, envelope, Buffer::contiguous(memory)))
         })
     }
 
     fn post_receive(self, from: Peer, into: &mut [u8]) -> Result<RequestId> {
         // SAFETY: as for sends; the bytes are the caller's alone until then.
-        let memory = unsafe { Memory::new(into.as_mut_ptr(), into.len()) };
+        let memory = unsafe { UserBuf::new(into.as_mut_ptr(), into.len()) };
         let Channel { context, tag } = self;
-        let pattern = Pattern { context, source: Some(from.0), tag: Some(tag), collective: Some(CREATION) };
+        let pattern =
+            Pattern { context, source: Some(from.0), tag: Some(tag), collective: Some(CREATION) };
         with(|p| Ok(p.core()?.engine.receive(pattern, Buffer::contiguous(memory))))
     }
 }
@@ -121,7 +132,8 @@ fn finish(request: RequestId) -> Result<()> {
     match completion.fault {
         None => Ok(()),
         Some(fault) => {
-            let class = if let Fault::Lost(_) = *fault { Class::ProcAborted } else { Class::Other };
+            let class =
+                if let Fault::PeerFailed(_) = *fault { Class::ProcAborted } else { Class::Other };
             Err(Error::new(class, format!("while a communicator was made: {fault}")))
         }
     }
@@ -139,6 +151,10 @@ mod tests {
         let text = Channel::of_text("halo");
         assert_eq!(text, Channel::of_text("halo"));
         assert_ne!(text, Channel::of_text("hale"));
-        assert!(text.context & LETTERS != 0 && text.context & BY_TEXT != 0 && beside.context & BY_TEXT == 0);
+        assert!(
+            text.context & LETTERS != 0
+                && text.context & BY_TEXT != 0
+                && beside.context & BY_TEXT == 0
+        );
     }
 }

@@ -5,7 +5,7 @@
 //! waits for is the communicator's knowledge ([`Comm::missing`]); collectives
 //! look after theirs.
 
-use fabric::{Lost, Peer};
+use fabric::{Peer, PeerFailed};
 use objects::{Class, Comm, Error, Result};
 
 use crate::letters;
@@ -43,6 +43,6 @@ impl Process {
     }
 }
 
-fn named(lost: &[Lost], peer: Peer) -> Option<Lost> {
+fn named(lost: &[PeerFailed], peer: Peer) -> Option<PeerFailed> {
     lost.iter().find(|lost| lost.peer == peer).cloned()
 }

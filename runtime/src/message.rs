@@ -63,7 +63,10 @@ fn destination(comm: &Comm, dest: i32, tag: i32) -> Result<Option<(Peer, Envelop
     }
     let peer = u32::try_from(dest).ok().and_then(|rank| comm.peers().peer_of(rank));
     let Some(peer) = peer else { return Err(bad_rank(comm, "destination", dest, "MPI_PROC_NULL")) };
-    Ok(Some((peer, Envelope { context: comm.context() * 2, source: comm.rank(), tag, collective: None })))
+    Ok(Some((
+        peer,
+        Envelope { context: comm.context() * 2, source: comm.rank(), tag, collective: None },
+    )))
 }
 
 /// What a receive or probe asks for, after the checks.
@@ -86,7 +89,9 @@ fn pattern(comm: &Comm, source: i32, tag: i32) -> Result<Option<Pattern>> {
 fn bad_tag(tag: i32) -> Error {
     Error::new(
         Class::Tag,
-        format!("tag {tag} is not valid here: tags go from 0 to {TAG_UB} (receives and probes also take MPI_ANY_TAG)"),
+        format!(
+            "tag {tag} is not valid here: tags go from 0 to {TAG_UB} (receives and probes also take MPI_ANY_TAG)"
+        ),
     )
 }
 
@@ -137,7 +142,12 @@ pub fn send(
 
 /// A blocking receive into what `buffer` makes.
 #[inline]
-pub fn receive(buffer: impl FnOnce(&Process) -> Result<Buffer>, source: i32, tag: i32, comm: usize) -> Result<Status> {
+pub fn receive(
+    buffer: impl FnOnce(&Process) -> Result<Buffer>,
+    source: i32,
+    tag: i32,
+    comm: usize,
+) -> Result<Status> {
     let posted = {
         let mut inside = enter_quietly();
         let p = &mut *inside;
@@ -182,7 +192,9 @@ pub fn isend(
     let mut inside = enter_quietly();
     let p = &mut *inside;
     let buffer = buffer(p)?;
-    let Some((to, envelope)) = destination(p.comm(comm)?, dest, tag)? else { return Ok(p.done_with_nobody(comm)) };
+    let Some((to, envelope)) = destination(p.comm(comm)?, dest, tag)? else {
+        return Ok(p.done_with_nobody(comm));
+    };
     if mode == SendMode::Buffered {
         p.send_buffered(comm, to, envelope, buffer)?;
         return Ok(named::sent_for_good());
@@ -196,16 +208,29 @@ pub fn isend(
 
 /// A nonblocking receive into what `buffer` makes; the handle of its request.
 #[inline(always)]
-pub fn ireceive(buffer: impl FnOnce(&Process) -> Result<Buffer>, source: i32, tag: i32, comm: usize) -> Result<usize> {
+pub fn ireceive(
+    buffer: impl FnOnce(&Process) -> Result<Buffer>,
+    source: i32,
+    tag: i32,
+    comm: usize,
+) -> Result<usize> {
     let mut inside = enter_quietly();
     let p = &mut *inside;
     let buffer = buffer(p)?;
-    let Some(pattern) = pattern(p.comm(comm)?, source, tag)? else { return Ok(p.done_with_nobody(comm)) };
+    let Some(pattern) = pattern(p.comm(comm)?, source, tag)? else {
+        return Ok(p.done_with_nobody(comm));
+    };
     Ok(named::message(p.core()?.engine.receive(pattern, buffer)))
 }
 
 /// MPI_Send_init and its kin.
-pub fn send_init(mode: SendMode, buffer: Buffer, dest: i32, tag: i32, comm: usize) -> Result<usize> {
+pub fn send_init(
+    mode: SendMode,
+    buffer: Buffer,
+    dest: i32,
+    tag: i32,
+    comm: usize,
+) -> Result<usize> {
     with(|p| {
         let start = match destination(p.comm(comm)?, dest, tag)? {
             None => Persistent::Null(null_status()),
@@ -350,10 +375,15 @@ pub fn cancel(handle: &mut usize) -> Result<()> {
                 halves.into_iter().flatten().for_each(|id| engine.cancel(id));
             }
             State::Flush(_) | State::Collective(_) => {
-                return Err(Error::new(Class::Request, "a collective operation can't be cancelled (MPI-5.0 §6.12)"));
+                return Err(Error::new(
+                    Class::Request,
+                    "a collective operation can't be cancelled (MPI-5.0 §6.12)",
+                ));
             }
             State::Generalized(calls) => return Ok(Some(**calls)),
-            State::Inactive => return Err(Error::new(Class::Request, "the persistent request is not active")),
+            State::Inactive => {
+                return Err(Error::new(Class::Request, "the persistent request is not active"));
+            }
             State::Done(_) => {}
         }
         Ok(None)
@@ -386,7 +416,9 @@ impl Process {
         }
         let request = self.request(handle)?;
         let comm = request.comm;
-        let Some(persistent) = request.persistent.take_if(|_| matches!(request.state, State::Inactive)) else {
+        let Some(persistent) =
+            request.persistent.take_if(|_| matches!(request.state, State::Inactive))
+        else {
             return Err(Error::new(
                 Class::Request,
                 if request.persistent.is_some() {
@@ -412,7 +444,12 @@ impl Process {
                     self.send_buffered(comm, *to, *envelope, buffer)?;
                     State::Done(Outcome::empty())
                 } else {
-                    State::Message(self.core()?.engine.send(mode.of_engine(), *to, *envelope, buffer))
+                    State::Message(self.core()?.engine.send(
+                        mode.of_engine(),
+                        *to,
+                        *envelope,
+                        buffer,
+                    ))
                 }
             }
             Persistent::Receive { pattern, buffer } => {
@@ -423,7 +460,9 @@ impl Process {
     }
 
     fn look(&mut self, source: i32, tag: i32, comm: usize) -> Result<Option<Status>> {
-        let Some(pattern) = pattern(self.comm(comm)?, source, tag)? else { return Ok(Some(null_status())) };
+        let Some(pattern) = pattern(self.comm(comm)?, source, tag)? else {
+            return Ok(Some(null_status()));
+        };
         let engine = &mut self.core()?.engine;
         match engine.probe(&pattern) {
             Some(seen) => Ok(Some(seen_status(&seen))),
@@ -432,7 +471,12 @@ impl Process {
         }
     }
 
-    fn take_message(&mut self, source: i32, tag: i32, comm: usize) -> Result<Option<(usize, Status)>> {
+    fn take_message(
+        &mut self,
+        source: i32,
+        tag: i32,
+        comm: usize,
+    ) -> Result<Option<(usize, Status)>> {
         let Some(pattern) = pattern(self.comm(comm)?, source, tag)? else {
             return Ok(Some((predefined::MESSAGE_NO_PROC, null_status())));
         };

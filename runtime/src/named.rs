@@ -47,7 +47,9 @@ impl Named {
             return Named::Null;
         }
         match HandleKind::of(handle as u64) {
-            Some(HandleKind::Transfer) => Named::Message(RequestId::from_bits(handle as u64 & ((1 << KIND) - 1))),
+            Some(HandleKind::Transfer) => {
+                Named::Message(RequestId::from_bits(handle as u64 & ((1 << KIND) - 1)))
+            }
             Some(HandleKind::Sent) => Named::Sent,
             _ => Named::Object,
         }
@@ -64,7 +66,8 @@ pub(crate) fn message(id: RequestId) -> usize {
 #[inline]
 pub(crate) fn sent(to: Peer, sequence: u64) -> usize {
     let peer = u64::from(to.0).min(NOBODY);
-    ((HandleKind::Sent as u64) << KIND | peer << SEQUENCE | sequence & ((1 << SEQUENCE) - 1)) as usize
+    ((HandleKind::Sent as u64) << KIND | peer << SEQUENCE | sequence & ((1 << SEQUENCE) - 1))
+        as usize
 }
 
 /// The handle of a send that is complete and can't be asked back.
@@ -78,7 +81,8 @@ impl Process {
     pub(crate) fn recall(&mut self, handle: &mut usize) -> Result<()> {
         let (peer, sequence) = (*handle as u64 >> SEQUENCE & NOBODY, *handle as u64);
         if peer != NOBODY {
-            *handle = message(self.core()?.engine.recall_sent(Peer(peer as u32), sequence, SEQUENCE));
+            *handle =
+                message(self.core()?.engine.recall_sent(Peer(peer as u32), sequence, SEQUENCE));
         }
         Ok(())
     }
@@ -98,7 +102,9 @@ impl Process {
     pub fn request_from_int(&self, int: i32) -> Option<usize> {
         match int {
             SENT => Some(sent_for_good()),
-            MESSAGES.. => self.core.as_ref()?.engine.request_at((int - MESSAGES) as u32).map(message),
+            MESSAGES.. => {
+                self.core.as_ref()?.engine.request_at((int - MESSAGES) as u32).map(message)
+            }
             _ if (0..pre::END as i32).contains(&int) => Some(int as usize),
             _ => self.requests.from_int(int).map(|handle| handle as usize),
         }

@@ -12,7 +12,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bootstrap::Job;
 use collectives::{Active, Planner, UserCall, UserReturn};
-use objects::{Class, Comm, Datatype, Errhandler, Error, Group, HandleKind, Info, Keyvals, Op, Result, Stale, Table};
+use objects::{
+    Class, Comm, Datatype, Errhandler, Error, Group, HandleKind, Info, Keyvals, Op, Result, Stale,
+    Table,
+};
 use pt2pt::{Engine, MessageId};
 
 use crate::arenas::Arenas;
@@ -272,7 +275,10 @@ impl Process {
     #[inline(always)]
     pub fn comm(&self, handle: usize) -> Result<&Comm> {
         if handle >= pre::END {
-            return self.comms.get(handle as u64).map_err(|stale| bad_handle(Class::Comm, "communicator", stale));
+            return self
+                .comms
+                .get(handle as u64)
+                .map_err(|stale| bad_handle(Class::Comm, "communicator", stale));
         }
         let core = self.core.as_deref().ok_or_else(|| not_running(self.life))?;
         match handle {
@@ -290,7 +296,11 @@ impl Process {
         let is_it = |comm: &Comm| comm.context() == context;
         match &self.core {
             Some(core) if is_it(&core.world) => pre::COMM_WORLD,
-            _ => self.comms.iter().find(|(_, comm)| is_it(comm)).map_or(pre::COMM_SELF, |(handle, _)| handle as usize),
+            _ => self
+                .comms
+                .iter()
+                .find(|(_, comm)| is_it(comm))
+                .map_or(pre::COMM_SELF, |(handle, _)| handle as usize),
         }
     }
 
@@ -298,7 +308,10 @@ impl Process {
     #[inline]
     pub fn comm_mut(&mut self, handle: usize) -> Result<&mut Comm> {
         if handle >= pre::END {
-            return self.comms.get_mut(handle as u64).map_err(|stale| bad_handle(Class::Comm, "communicator", stale));
+            return self
+                .comms
+                .get_mut(handle as u64)
+                .map_err(|stale| bad_handle(Class::Comm, "communicator", stale));
         }
         let life = self.life;
         let core = self.core.as_deref_mut().ok_or_else(|| not_running(life))?;
@@ -314,25 +327,40 @@ impl Process {
     #[inline]
     pub fn datatype(&self, handle: usize) -> Result<&Datatype> {
         if handle >= pre::END {
-            return self.datatypes.get(handle as u64).map_err(|stale| bad_handle(Class::Type, "datatype", stale));
+            return self
+                .datatypes
+                .get(handle as u64)
+                .map_err(|stale| bad_handle(Class::Type, "datatype", stale));
         }
-        Datatype::predefined(handle).ok_or_else(|| bad_predefined(Class::Type, "datatype", handle, pre::DATATYPE_NULL))
+        Datatype::predefined(handle)
+            .ok_or_else(|| bad_predefined(Class::Type, "datatype", handle, pre::DATATYPE_NULL))
     }
 
     /// The operation of a handle. MPI_ERR_OP when it is none.
     pub fn op(&self, handle: usize) -> Result<Op> {
         if handle >= pre::END {
-            return self.ops.get(handle as u64).cloned().map_err(|stale| bad_handle(Class::Op, "operation", stale));
+            return self
+                .ops
+                .get(handle as u64)
+                .cloned()
+                .map_err(|stale| bad_handle(Class::Op, "operation", stale));
         }
-        Op::predefined(handle).ok_or_else(|| bad_predefined(Class::Op, "operation", handle, pre::OP_NULL))
+        Op::predefined(handle)
+            .ok_or_else(|| bad_predefined(Class::Op, "operation", handle, pre::OP_NULL))
     }
 
     /// The group of a handle. MPI_ERR_GROUP when it is none.
     pub fn group(&self, handle: usize) -> Result<Group> {
         match handle {
             pre::GROUP_EMPTY => Ok(Group::empty()),
-            handle if handle < pre::END => Err(bad_predefined(Class::Group, "group", handle, pre::GROUP_NULL)),
-            handle => self.groups.get(handle as u64).cloned().map_err(|stale| bad_handle(Class::Group, "group", stale)),
+            handle if handle < pre::END => {
+                Err(bad_predefined(Class::Group, "group", handle, pre::GROUP_NULL))
+            }
+            handle => self
+                .groups
+                .get(handle as u64)
+                .cloned()
+                .map_err(|stale| bad_handle(Class::Group, "group", stale)),
         }
     }
 
@@ -342,7 +370,9 @@ impl Process {
         if handle < pre::END {
             return Err(bad_predefined(Class::Request, "request", handle, pre::REQUEST_NULL));
         }
-        self.requests.get_mut(handle as u64).map_err(|stale| bad_handle(Class::Request, "request", stale))
+        self.requests
+            .get_mut(handle as u64)
+            .map_err(|stale| bad_handle(Class::Request, "request", stale))
     }
 
     /// The error handler of a handle. MPI_ERR_ERRHANDLER when it is none.
@@ -351,9 +381,12 @@ impl Process {
             pre::ERRORS_ARE_FATAL => Ok(Errhandler::Fatal),
             pre::ERRORS_ABORT => Ok(Errhandler::Abort),
             pre::ERRORS_RETURN => Ok(Errhandler::Return),
-            handle if handle < pre::END => {
-                Err(bad_predefined(Class::Errhandler, "error handler", handle, pre::ERRHANDLER_NULL))
-            }
+            handle if handle < pre::END => Err(bad_predefined(
+                Class::Errhandler,
+                "error handler",
+                handle,
+                pre::ERRHANDLER_NULL,
+            )),
             handle => self
                 .errhandlers
                 .get(handle as u64)

@@ -130,7 +130,12 @@ impl Finished {
 impl Request {
     /// A request that is complete from the start.
     pub fn done(comm: usize, status: Status) -> Request {
-        Request { comm, state: State::Done(Outcome { status, error: None }), persistent: None, then: None }
+        Request {
+            comm,
+            state: State::Done(Outcome { status, error: None }),
+            persistent: None,
+            then: None,
+        }
     }
 
     /// An inactive persistent request.
@@ -168,7 +173,11 @@ impl Process {
             Named::Null | Named::Sent => return Ok(true),
             Named::Message(id) => {
                 let engine = &self.core()?.engine;
-                return if engine.is_complete(id) { Ok(true) } else { self.check_message(id).map(|()| false) };
+                return if engine.is_complete(id) {
+                    Ok(true)
+                } else {
+                    self.check_message(id).map(|()| false)
+                };
             }
             Named::Object => {}
         }
@@ -225,7 +234,9 @@ impl Process {
             _ => return Ok(()),
         };
         let outcome = match self.request(handle)?.then.take() {
-            Some(new) if outcome.error.is_none() => Outcome { error: new.install(self).err(), ..outcome },
+            Some(new) if outcome.error.is_none() => {
+                Outcome { error: new.install(self).err(), ..outcome }
+            }
             _ => outcome,
         };
         self.request(handle)?.state = State::Done(outcome);
@@ -233,7 +244,9 @@ impl Process {
     }
 
     fn settle_exchange(&mut self, handle: usize) -> Result<Outcome> {
-        let State::Exchange(exchange) = std::mem::replace(&mut self.request(handle)?.state, State::Inactive) else {
+        let State::Exchange(exchange) =
+            std::mem::replace(&mut self.request(handle)?.state, State::Inactive)
+        else {
             return Err(Error::internal("an exchange changed its kind"));
         };
         let mut outcome = exchange.outcome;
@@ -281,7 +294,9 @@ impl Process {
         match &request.state {
             State::Inactive => return Ok(Some(Finished::Outcome(Outcome::empty()))),
             State::Generalized(generalized) if !generalized.complete => return Ok(None),
-            State::Message(_) | State::Collective(_) | State::Exchange(_) | State::Flush(_) => return Ok(None),
+            State::Message(_) | State::Collective(_) | State::Exchange(_) | State::Flush(_) => {
+                return Ok(None);
+            }
             State::Done(_) | State::Generalized(_) => {}
         }
         let state = std::mem::replace(&mut request.state, State::Inactive);
@@ -303,17 +318,21 @@ impl Process {
             Named::Message(id) => {
                 self.check_message(id)?;
                 let completion = self.core()?.engine.outcome(id);
-                return Ok(completion.map(|completion| Finished::Outcome(fault::outcome(self, completion))));
+                return Ok(completion
+                    .map(|completion| Finished::Outcome(fault::outcome(self, completion))));
             }
             Named::Object => {}
         }
         self.settle_state(handle)?;
         Ok(match &self.request(handle)?.state {
             State::Inactive => Some(Finished::Outcome(Outcome::empty())),
-            State::Done(outcome) => {
-                Some(Finished::Outcome(Outcome { status: outcome.status, error: outcome.error.clone() }))
+            State::Done(outcome) => Some(Finished::Outcome(Outcome {
+                status: outcome.status,
+                error: outcome.error.clone(),
+            })),
+            State::Generalized(generalized) if generalized.complete => {
+                Some(Finished::Generalized(generalized.clone()))
             }
-            State::Generalized(generalized) if generalized.complete => Some(Finished::Generalized(generalized.clone())),
             _ => None,
         })
     }
@@ -337,7 +356,10 @@ impl Process {
             generalized.freed = true;
             return Ok(None);
         }
-        let request = self.requests.remove(handle as u64).map_err(|_| Error::internal("a request vanished"))?;
+        let request = self
+            .requests
+            .remove(handle as u64)
+            .map_err(|_| Error::internal("a request vanished"))?;
         if request.persistent.is_some() {
             self.release_comm(request.comm);
         }

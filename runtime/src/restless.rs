@@ -85,7 +85,9 @@ impl Restless {
     pub(crate) fn found(&mut self, thread: Thread) {
         match self.stay(thread) {
             None => self.note(thread, Some(Stay::Seen(1))),
-            Some(Stay::Seen(times)) if times < SELDOM => self.note(thread, Some(Stay::Seen(times + 1))),
+            Some(Stay::Seen(times)) if times < SELDOM => {
+                self.note(thread, Some(Stay::Seen(times + 1)))
+            }
             Some(_) => self.leaves(thread),
         }
     }
@@ -138,7 +140,8 @@ impl Restless {
     /// Whether it is time to look for their answers; not more than once in [`BETWEEN`] rounds.
     pub(crate) fn is_due(&mut self) -> bool {
         let now = rounds();
-        let is_due = now.wrapping_sub(self.looked) >= BETWEEN && self.threads.iter().any(|it| it.1.is_restless());
+        let is_due = now.wrapping_sub(self.looked) >= BETWEEN
+            && self.threads.iter().any(|it| it.1.is_restless());
         if is_due {
             self.looked = now;
         }
@@ -210,11 +213,16 @@ mod tests {
 
     #[test]
     fn who_comes_soon_is_back_and_who_comes_late_passes() {
-        for (rounds, is_soon) in [(0, true), (SOON - 1, true), (SOON, false), (u32::MAX / 2, false)] {
+        for (rounds, is_soon) in [(0, true), (SOON - 1, true), (SOON, false), (u32::MAX / 2, false)]
+        {
             let (mut restless, thread) = away();
             pass(rounds);
             restless.comes(thread);
-            assert_eq!((restless.is_back(thread), restless.is_passing(thread)), (is_soon, !is_soon), "{rounds}");
+            assert_eq!(
+                (restless.is_back(thread), restless.is_passing(thread)),
+                (is_soon, !is_soon),
+                "{rounds}"
+            );
             // It waits already: coming once more tells nothing.
             pass(SOON);
             restless.comes(thread);

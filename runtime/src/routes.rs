@@ -4,14 +4,18 @@
 //! alone in its job has no transport at all.
 
 use fabric::{
-    Header, Limits, Lost, Memory, OneSided, Peer, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
+    Caps, Header, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot, Transfer,
+    Transport, UserBuf, WaitOn,
 };
 use shm_transport::ShmTransport;
 
 use crate::hosts::Hosts;
 
 /// All the ways out of this process.
-#[allow(clippy::large_enum_variant, reason = "there is one of it, and a box would cost each message a load")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one of it, and a box would cost each message a load"
+)]
 pub enum Routes {
     /// The only process of its job: messages to itself never come here.
     Alone,
@@ -21,11 +25,11 @@ pub enum Routes {
     Hosts(Box<Hosts>),
 }
 
-const NO_LIMITS: Limits = Limits { frame: 64, eager: 56, get_from: u64::MAX, put_from: u64::MAX };
+const NO_LIMITS: Caps = Caps { frame: 64, eager: 56, get_min: u64::MAX, put_min: u64::MAX };
 
 #[cold]
-fn no_route(peer: Peer) -> Lost {
-    Lost { peer, why: "this process is alone in its job and has no transport".into() }
+fn no_route(peer: Peer) -> PeerFailed {
+    PeerFailed { peer, why: "this process is alone in its job and has no transport".into() }
 }
 
 impl Routes {
@@ -50,19 +54,25 @@ impl Routes {
 
 impl Transport for Routes {
     #[inline]
-    fn limits(&self, peer: Peer) -> &Limits {
+    fn caps(&self, peer: Peer) -> &Caps {
         // One question on the way that matters most.
         if let Routes::Shm(shm) = self {
-            return shm.limits(peer);
+            return shm.caps(peer);
         }
         match self {
-            Routes::Hosts(hosts) => hosts.limits(peer),
+            Routes::Hosts(hosts) => hosts.caps(peer),
             _ => &NO_LIMITS,
         }
     }
 
     #[inline]
-    fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut Slot)) -> Result<Post, Lost> {
+    fn post(
+        &mut self,
+        peer: Peer,
+        header: &Header,
+        len: usize,
+        fill: impl FnOnce(&mut Slot),
+    ) -> Result<Post, PeerFailed> {
         if let Routes::Shm(shm) = self {
             return shm.post(peer, header, len, fill);
         }
@@ -86,7 +96,7 @@ impl Transport for Routes {
         }
     }
 
-    fn register(&mut self, peer: Peer, memory: Memory, rights: Rights) -> Option<Region> {
+    fn register(&mut self, peer: Peer, memory: UserBuf, rights: Rights) -> Option<Region> {
         match self {
             Routes::Shm(shm) => shm.register(peer, memory, rights),
             Routes::Hosts(hosts) => hosts.register(peer, memory, rights),
@@ -109,7 +119,7 @@ impl Transport for Routes {
         at: u64,
         what: OneSided,
         token: u64,
-    ) -> Result<Transfer, Lost> {
+    ) -> Result<Transfer, PeerFailed> {
         match self {
             Routes::Shm(shm) => shm.one_sided(peer, region, at, what, token),
             Routes::Hosts(hosts) => hosts.one_sided(peer, region, at, what, token),

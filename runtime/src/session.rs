@@ -30,15 +30,24 @@ impl Process {
     /// The session of a handle. MPI_ERR_SESSION when it is none.
     pub fn session(&self, handle: usize) -> Result<&Session> {
         if handle < predefined::END {
-            return Err(bad_predefined(Class::Session, "session", handle, predefined::SESSION_NULL));
+            return Err(bad_predefined(
+                Class::Session,
+                "session",
+                handle,
+                predefined::SESSION_NULL,
+            ));
         }
-        self.sessions.get(handle as u64).map_err(|stale| bad_handle(Class::Session, "session", stale))
+        self.sessions
+            .get(handle as u64)
+            .map_err(|stale| bad_handle(Class::Session, "session", stale))
     }
 
     /// As [`Process::session`], to change it.
     pub fn session_mut(&mut self, handle: usize) -> Result<&mut Session> {
         self.session(handle)?;
-        self.sessions.get_mut(handle as u64).map_err(|stale| bad_handle(Class::Session, "session", stale))
+        self.sessions
+            .get_mut(handle as u64)
+            .map_err(|stale| bad_handle(Class::Session, "session", stale))
     }
 
     /// The members of a process set. MPI_ERR_ARG when there is none of that name.
@@ -48,8 +57,11 @@ impl Process {
             Some(0) => Ok(core.world.group().clone()),
             Some(_) => Ok(core.itself.group().clone()),
             None => {
-                let sentence = format!("there is no process set \"{name}\": there are {} and {}", PSETS[0], PSETS[1]);
-                Err(Error::new(Class::Arg, sentence))
+                let help = format!(
+                    "there is no process set \"{name}\": there are {} and {}",
+                    PSETS[0], PSETS[1]
+                );
+                Err(Error::new(Class::Arg, help))
             }
         }
     }
@@ -91,8 +103,10 @@ pub fn finalize(handle: usize) -> Result<()> {
 
 impl Process {
     fn owes_nothing(&mut self) -> bool {
-        let core_is_idle =
-            self.core.as_deref_mut().is_none_or(|core| core.collectives.is_empty() && core.engine.is_drained());
+        let core_is_idle = self
+            .core
+            .as_deref_mut()
+            .is_none_or(|core| core.collectives.is_empty() && core.engine.is_drained());
         core_is_idle && self.bsend.is_idle()
     }
 }

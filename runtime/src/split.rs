@@ -57,7 +57,8 @@ pub fn split(parent: usize, color: Option<u32>, key: i32) -> Result<Option<Comm>
         Ok(p.core()?.propose(color.is_some() && !is_inter))
     })?;
     let vote = Vote { color: color.map_or(OUTSIDE, i64::from), key: key.into(), proposal };
-    let read = |all: Vec<u8>| -> Vec<Vote> { all.chunks_exact(Vote::SIZE).map(Vote::decode).collect() };
+    let read =
+        |all: Vec<u8>| -> Vec<Vote> { all.chunks_exact(Vote::SIZE).map(Vote::decode).collect() };
     let (ours, theirs) = hear(parent, &vote.encode())?;
     with(|p| assemble(p, parent, vote, &read(ours), theirs.map(read)))
 }
@@ -100,7 +101,8 @@ fn assemble(
 
 /// Those of `group` who voted `color`, by key and then by rank.
 fn with_color(group: &Group, color: i64, votes: &[Vote]) -> Result<Group> {
-    let mut ranks: Vec<u32> = (0..votes.len() as u32).filter(|&rank| votes[rank as usize].color == color).collect();
+    let mut ranks: Vec<u32> =
+        (0..votes.len() as u32).filter(|&rank| votes[rank as usize].color == color).collect();
     ranks.sort_by_key(|&rank| (votes[rank as usize].key, rank));
     group.incl(&ranks)
 }
@@ -128,7 +130,9 @@ impl Core {
     /// The colour of this process's instance of a resource.
     pub(crate) fn color_of(&self, resource: Resource, instance: u32) -> i64 {
         let kind = resource as i64 + 1;
-        kind << (HOST_BITS + CPU_BITS) | i64::from(self.first_of_host()) << CPU_BITS | i64::from(instance)
+        kind << (HOST_BITS + CPU_BITS)
+            | i64::from(self.first_of_host()) << CPU_BITS
+            | i64::from(instance)
     }
 }
 
@@ -144,8 +148,10 @@ impl Ballot {
 
     fn new(core: &mut Core, wish: Wish, key: i32, is_inter: bool) -> Ballot {
         let instances = hardware::instances();
-        let colors = Resource::ALL
-            .map(|resource| instances[resource as usize].map_or(OUTSIDE, |instance| core.color_of(resource, instance)));
+        let colors = Resource::ALL.map(|resource| {
+            instances[resource as usize]
+                .map_or(OUTSIDE, |instance| core.color_of(resource, instance))
+        });
         let color = match wish {
             Wish::Outside => OUTSIDE,
             Wish::Unguided => UNGUIDED,
@@ -163,7 +169,10 @@ impl Ballot {
     }
 
     fn decode(bytes: &[u8]) -> Ballot {
-        Ballot { vote: Vote::decode(bytes), colors: std::array::from_fn(|kind| word(bytes, 3 + kind)) }
+        Ballot {
+            vote: Vote::decode(bytes),
+            colors: std::array::from_fn(|kind| word(bytes, 3 + kind)),
+        }
     }
 }
 
@@ -175,11 +184,17 @@ pub fn split_type(parent: usize, wish: Wish, key: i32) -> Result<Option<(Comm, O
         Ok(Ballot::new(p.core()?, wish, key, is_inter))
     })?;
     let (ours, theirs) = hear(parent, &mine.encode())?;
-    let read = |all: Vec<u8>| -> Vec<Ballot> { all.chunks_exact(Ballot::SIZE).map(Ballot::decode).collect() };
+    let read = |all: Vec<u8>| -> Vec<Ballot> {
+        all.chunks_exact(Ballot::SIZE).map(Ballot::decode).collect()
+    };
     let (ours, theirs) = (read(ours), theirs.map(read));
     let chosen = dividing(|| ours.iter().chain(theirs.iter().flatten()));
-    let votes = |ballots: &[Ballot]| ballots.iter().map(|ballot| ballot.settled(chosen)).collect::<Vec<Vote>>();
-    let made = with(|p| assemble(p, parent, mine.settled(chosen), &votes(&ours), theirs.as_deref().map(votes)))?;
+    let votes = |ballots: &[Ballot]| {
+        ballots.iter().map(|ballot| ballot.settled(chosen)).collect::<Vec<Vote>>()
+    };
+    let made = with(|p| {
+        assemble(p, parent, mine.settled(chosen), &votes(&ours), theirs.as_deref().map(votes))
+    })?;
     Ok(made.map(|comm| (comm, chosen.filter(|_| wish == Wish::Unguided))))
 }
 
@@ -187,7 +202,10 @@ impl Ballot {
     /// The vote once the kind of resource is known.
     fn settled(&self, chosen: Option<Resource>) -> Vote {
         match self.vote.color {
-            UNGUIDED => Vote { color: chosen.map_or(OUTSIDE, |kind| self.colors[kind as usize]), ..self.vote },
+            UNGUIDED => Vote {
+                color: chosen.map_or(OUTSIDE, |kind| self.colors[kind as usize]),
+                ..self.vote
+            },
             _ => self.vote,
         }
     }
@@ -198,7 +216,9 @@ fn dividing<'a, I: Iterator<Item = &'a Ballot>>(ballots: impl Fn() -> I) -> Opti
     let unguided = || ballots().filter(|ballot| ballot.vote.color == UNGUIDED);
     Resource::ALL.into_iter().find(|&kind| {
         let color = |ballot: &Ballot| ballot.colors[kind as usize];
-        let Some(first) = unguided().map(color).find(|&color| color != OUTSIDE) else { return false };
+        let Some(first) = unguided().map(color).find(|&color| color != OUTSIDE) else {
+            return false;
+        };
         unguided().any(|ballot| color(ballot) != first)
     })
 }
@@ -225,7 +245,10 @@ mod tests {
 
     #[test]
     fn a_ballot_survives_the_wire() {
-        let ballot = Ballot { vote: Vote { color: 3, key: -7, proposal: u64::MAX }, colors: [1, 2, 3, 4, 5, OUTSIDE] };
+        let ballot = Ballot {
+            vote: Vote { color: 3, key: -7, proposal: u64::MAX },
+            colors: [1, 2, 3, 4, 5, OUTSIDE],
+        };
         let back = Ballot::decode(&ballot.encode());
         assert_eq!((back.vote.color, back.vote.key, back.vote.proposal), (3, -7, u64::MAX));
         assert_eq!((back.colors, ballot.encode().len()), (ballot.colors, Ballot::SIZE));

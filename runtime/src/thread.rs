@@ -86,7 +86,8 @@ impl Thread {
     fn move_here(self) -> Option<Processors> {
         let before = home::allowed(self.0)?;
         let here = home::this()?;
-        (home::are_several(&before, here) && home::allow(self.0, &home::only(here))).then_some(before)
+        (home::are_several(&before, here) && home::allow(self.0, &home::only(here)))
+            .then_some(before)
     }
 }
 

@@ -84,9 +84,13 @@ pub fn placed(comm: usize, traffic: &Traffic, grid: Option<&Cartesian>) -> Resul
     let mine = with(|p| p.core().map(|core| core.place()))?;
     let bytes: Vec<u8> = mine.iter().flat_map(|part| part.to_ne_bytes()).collect();
     let all = exchange(comm, &bytes)?;
-    let part = |place: &[u8], level: usize| i64::from_ne_bytes(std::array::from_fn(|i| place[8 * level + i]));
-    let places: Vec<Place> =
-        all.chunks_exact(bytes.len()).map(|place| std::array::from_fn(|level| part(place, level))).collect();
+    let part = |place: &[u8], level: usize| {
+        i64::from_ne_bytes(std::array::from_fn(|i| place[8 * level + i]))
+    };
+    let places: Vec<Place> = all
+        .chunks_exact(bytes.len())
+        .map(|place| std::array::from_fn(|level| part(place, level)))
+        .collect();
     Ok(placement::place(&places, traffic, grid))
 }
 
@@ -96,12 +100,17 @@ pub fn placed(comm: usize, traffic: &Traffic, grid: Option<&Cartesian>) -> Resul
 pub fn reordered(comm: usize, mine: &DistGraph) -> Result<(Vec<u32>, DistGraph)> {
     let (size, rank) = with(|p| p.comm(comm).map(|comm| (comm.size(), comm.rank())))?;
     let all = exchange_lists(comm, &vec![encode(mine); size as usize])?;
-    let mut words = all.chunks_exact(4).map(|word| i32::from_ne_bytes(std::array::from_fn(|i| word[i])));
+    let mut words =
+        all.chunks_exact(4).map(|word| i32::from_ne_bytes(std::array::from_fn(|i| word[i])));
     let parts: Option<Vec<DistGraph>> = (0..size).map(|_| decode(&mut words)).collect();
     let mut parts = parts.ok_or_else(|| Error::internal("a part of a graph is cut short"))?;
     let edges = (0..size).zip(&parts).flat_map(|(node, part)| {
         let weights = part.destinations.weights.iter().copied().chain(std::iter::repeat(1));
-        part.destinations.ranks.iter().zip(weights).map(move |(&to, weight)| (node, to, weight.max(0) as u64))
+        part.destinations
+            .ranks
+            .iter()
+            .zip(weights)
+            .map(move |(&to, weight)| (node, to, weight.max(0) as u64))
     });
     let order = placed(comm, &Traffic::of_edges(size, edges), None)?;
     let node = order.iter().position(|&process| process == rank);
@@ -140,7 +149,9 @@ impl Core {
         }
         let instances = hardware::instances();
         let kinds = [Resource::Host, Resource::Package, Resource::NumaNode, Resource::L3Cache];
-        kinds.map(|kind| instances[kind as usize].map_or(UNKNOWN, |instance| self.color_of(kind, instance)))
+        kinds.map(|kind| {
+            instances[kind as usize].map_or(UNKNOWN, |instance| self.color_of(kind, instance))
+        })
     }
 }
 
@@ -157,8 +168,18 @@ fn exchange_lists(comm: usize, outgoing: &[Vec<u8>]) -> Result<Vec<u8>> {
     let (from, to) = (starts(&counts), starts(&expected));
     let ty = Datatype::byte();
     let operation = Operation::Alltoallv {
-        send: Some(Blocks { area: area_of(&mut sent), counts: &counts, displs: &from, types: Types::One(ty) }),
-        recv: Blocks { area: area_of(&mut received), counts: &expected, displs: &to, types: Types::One(ty) },
+        send: Some(Blocks {
+            area: area_of(&mut sent),
+            counts: &counts,
+            displs: &from,
+            types: Types::One(ty),
+        }),
+        recv: Blocks {
+            area: area_of(&mut received),
+            counts: &expected,
+            displs: &to,
+            types: Types::One(ty),
+        },
     };
     agree(comm, &operation)?;
     Ok(received)
@@ -171,7 +192,10 @@ fn exchange_counts(comm: usize, counts: &[u64]) -> Result<Vec<u64>> {
     let each = size_of::<u64>() as u64;
     let data = |bytes: &mut [u8]| Data { area: area_of(bytes), count: each, ty: Datatype::byte() };
     agree(comm, &Operation::Alltoall { send: Some(data(&mut sent)), recv: data(&mut received) })?;
-    Ok(received.chunks_exact(each as usize).map(|word| u64::from_ne_bytes(std::array::from_fn(|i| word[i]))).collect())
+    Ok(received
+        .chunks_exact(each as usize)
+        .map(|word| u64::from_ne_bytes(std::array::from_fn(|i| word[i])))
+        .collect())
 }
 
 fn agree(comm: usize, operation: &Operation<'_>) -> Result<()> {
@@ -206,11 +230,23 @@ mod tests {
 
     #[test]
     fn parts_of_graphs_survive_the_wire_one_after_the_other() {
-        let edges = |ranks: &[u32], weights: &[i32]| Edges { ranks: ranks.to_vec(), weights: weights.to_vec() };
-        let first = DistGraph { sources: edges(&[3, 1], &[5, 0]), destinations: edges(&[2], &[7]), weighted: true };
-        let second = DistGraph { sources: edges(&[], &[]), destinations: edges(&[0, 0], &[]), weighted: false };
+        let edges = |ranks: &[u32], weights: &[i32]| Edges {
+            ranks: ranks.to_vec(),
+            weights: weights.to_vec(),
+        };
+        let first = DistGraph {
+            sources: edges(&[3, 1], &[5, 0]),
+            destinations: edges(&[2], &[7]),
+            weighted: true,
+        };
+        let second = DistGraph {
+            sources: edges(&[], &[]),
+            destinations: edges(&[0, 0], &[]),
+            weighted: false,
+        };
         let bytes = [encode(&first), encode(&second)].concat();
-        let mut words = bytes.chunks_exact(4).map(|word| i32::from_ne_bytes(std::array::from_fn(|i| word[i])));
+        let mut words =
+            bytes.chunks_exact(4).map(|word| i32::from_ne_bytes(std::array::from_fn(|i| word[i])));
         assert_eq!((decode(&mut words), decode(&mut words)), (Some(first), Some(second)));
         assert_eq!(decode(&mut words), None);
     }

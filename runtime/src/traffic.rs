@@ -38,7 +38,7 @@ impl Traffic {
     pub(crate) fn begun(&mut self, transfer: Transfer, what: OneSided) -> Transfer {
         if matches!(transfer, Transfer::Done | Transfer::Started) {
             let sum = match what {
-                OneSided::Get(_) | OneSided::Take(_) => &mut self.reads,
+                OneSided::Get(_) | OneSided::GetRemainder(_) => &mut self.reads,
                 OneSided::Put(_) => &mut self.writes,
                 OneSided::Atomic(..) => &mut self.atomics,
             };
@@ -69,7 +69,9 @@ impl fmt::Display for Traffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} frames of {} bytes to its host", self.near.times, self.near.bytes)?;
         write!(f, ", {} frames of {} bytes by RDMA", self.far.times, self.far.bytes)?;
-        for (name, sum) in [("reads", &self.reads), ("writes", &self.writes), ("atomics", &self.atomics)] {
+        for (name, sum) in
+            [("reads", &self.reads), ("writes", &self.writes), ("atomics", &self.atomics)]
+        {
             write!(f, ", {} {name} of {} bytes", sum.times, sum.bytes)?;
         }
         write!(f, ", {} of the frames written, {} several at once", self.written, self.together)
@@ -85,10 +87,11 @@ mod tests {
         let mut traffic = Traffic::default();
         assert_eq!(traffic.far.posted(Post::Sent, 10), Post::Sent);
         assert_eq!(traffic.far.posted(Post::NoRoom, 10), Post::NoRoom);
-        let nothing = fabric::Memory::EMPTY;
-        for (transfer, what) in
-            [(Transfer::Started, OneSided::Get(nothing)), (Transfer::Refused, OneSided::Put(nothing))]
-        {
+        let nothing = fabric::UserBuf::EMPTY;
+        for (transfer, what) in [
+            (Transfer::Started, OneSided::Get(nothing)),
+            (Transfer::Refused, OneSided::Put(nothing)),
+        ] {
             assert_eq!(traffic.begun(transfer, what), transfer);
         }
         assert_eq!(

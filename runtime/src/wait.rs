@@ -213,7 +213,9 @@ fn sleep() {
 
 /// Sleeps outside the gate; ends a process whose launcher is gone.
 pub(crate) fn sleep_on(bed: Bed) {
-    if awaited::sleep(bed, ORPHAN) && gate::with(|p| p.core().is_ok_and(|core| core.job.is_orphaned())) {
+    if awaited::sleep(bed, ORPHAN)
+        && gate::with(|p| p.core().is_ok_and(|core| core.job.is_orphaned()))
+    {
         abort::orphaned();
     }
 }

@@ -332,7 +332,12 @@ impl Waiters {
             self.restless.leaves(entry.thread);
         }
         // One that is awake is about to lie down, unless it was called to do something.
-        if somebody_looks && says != word::NUDGED && !passes && !self.has_turn(entry.thread) && is_scarce() {
+        if somebody_looks
+            && says != word::NUDGED
+            && !passes
+            && !self.has_turn(entry.thread)
+            && is_scarce()
+        {
             name.store(word::DEFERRED, Ordering::Relaxed);
             self.deferred.push_back((name, entry.thread));
         } else {
@@ -492,7 +497,9 @@ impl Waiters {
         match self.driver {
             // It drives when nobody did for a while: see `tick`.
             _ if me.attends => Next::Follow,
-            Driver::Outside(thread) if thread == me.thread || thread == Thread::NONE || !is_scarce() => {
+            Driver::Outside(thread)
+                if thread == me.thread || thread == Thread::NONE || !is_scarce() =>
+            {
                 self.driver = Driver::Polling(me.word);
                 self.resign(me);
                 Next::Drive
@@ -621,7 +628,8 @@ impl Waiters {
 
     /// Somebody who was the deputy when it lay down is awake again; `rounds` were made then.
     fn tick(&mut self, me: &Me, process: &mut Process, timed_out: bool, rounds: u32) -> Next {
-        let is_time = timed_out && self.deputy == Some(me.word) && !matches!(self.driver, Driver::Asleep(..));
+        let is_time =
+            timed_out && self.deputy == Some(me.word) && !matches!(self.driver, Driver::Asleep(..));
         let is_alone = is_time && process::rounds() == rounds;
         if is_alone
             && is_scarce()
@@ -698,7 +706,9 @@ impl Me {
     fn drive(&self) -> Next {
         let mut idle = Idle::new(true);
         loop {
-            match gate::with_waiters(|process, waiters| waiters.round(self, process, idle.is_long())) {
+            match gate::with_waiters(|process, waiters| {
+                waiters.round(self, process, idle.is_long())
+            }) {
                 Round::Over(next) => return next,
                 Round::Moved => idle = Idle::new(true),
                 Round::User(call) => {
@@ -741,7 +751,9 @@ impl Me {
             }
             Rest::Sleep { on, deputy: Some(rounds) } => {
                 let (timed_out, rounds) = self.watch(on, rounds);
-                gate::with_waiters(|process, waiters| waiters.tick(self, process, timed_out, rounds))
+                gate::with_waiters(|process, waiters| {
+                    waiters.tick(self, process, timed_out, rounds)
+                })
             }
         }
     }

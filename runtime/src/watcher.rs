@@ -58,7 +58,8 @@ fn run() {
         while ASKED.load(Ordering::SeqCst) == 0 {
             futex_wait(&ASKED, 0, libc::FUTEX_PRIVATE_FLAG, LONG);
         }
-        let mut polled = libc::pollfd { fd: FD.load(Ordering::Relaxed), events: libc::POLLIN, revents: 0 };
+        let mut polled =
+            libc::pollfd { fd: FD.load(Ordering::Relaxed), events: libc::POLLIN, revents: 0 };
         // SAFETY: one valid `pollfd`, for the length of the call.
         if unsafe { libc::poll(&raw mut polled, 1, -1) } <= 0 {
             continue;

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use bootstrap::Job;
-use fabric::arena::FEW;
 use config::{Knobs, Origin, Registration, knob, show_bytes};
-use fabric::{Limits, Peer, Transport};
+use fabric::coll_segment::FEW;
+use fabric::{Caps, Peer, Transport};
 use shm_transport::ShmTransport;
 use verbs_transport::Rails;
 
@@ -14,7 +14,12 @@ use crate::collective;
 use crate::routes::Routes;
 
 /// Topics and sentences, before any message was sent.
-pub(crate) fn explain(job: &Job, knobs: &Knobs, routes: &Routes, spin: Duration) -> Vec<(String, String)> {
+pub(crate) fn explain(
+    job: &Job,
+    knobs: &Knobs,
+    routes: &Routes,
+    spin: Duration,
+) -> Vec<(String, String)> {
     let here = job.local_ranks();
     let near = here.clone().find(|rank| *rank != job.rank);
     let far = (0..job.size).find(|rank| !here.contains(rank));
@@ -22,16 +27,18 @@ pub(crate) fn explain(job: &Job, knobs: &Knobs, routes: &Routes, spin: Duration)
     let mut say = |topic: &str, text: String| ways.push((topic.to_owned(), text));
     if let Some(near) = near {
         let has_xpmem = routes.within().is_some_and(ShmTransport::has_xpmem);
-        say("on the host", on_the_host(routes.limits(Peer(near)), has_xpmem));
+        say("on the host", on_the_host(routes.caps(Peer(near)), has_xpmem));
     }
     if let (Some(far), Routes::Hosts(hosts)) = (far, routes) {
-        say("between hosts", between_hosts(hosts.far(), routes.limits(Peer(far))));
+        say("between hosts", between_hosts(hosts.far(), routes.caps(Peer(far))));
     }
     say("waiting", waiting(job, spin));
     say("collectives", collectives(job, knobs));
     let set: Vec<String> = knobs
         .iter()
-        .filter(|(knob, _, origin)| **origin != Origin::Default && knob.name != knob::REPORT_WAYS.knob().name)
+        .filter(|(knob, _, origin)| {
+            **origin != Origin::Default && knob.name != knob::REPORT_WAYS.knob().name
+        })
         .map(|(knob, value, origin)| format!("{} = {value} ({origin})", knob.name))
         .collect();
     if !set.is_empty() {
@@ -40,8 +47,8 @@ pub(crate) fn explain(job: &Job, knobs: &Knobs, routes: &Routes, spin: Duration)
     ways
 }
 
-fn on_the_host(limits: &Limits, has_xpmem: bool) -> String {
-    let (eager, from) = (limits.eager as u64, limits.get_from);
+fn on_the_host(caps: &Caps, has_xpmem: bool) -> String {
+    let (eager, from) = (caps.eager as u64, caps.get_min);
     let mut text = format!(
         "shared memory; messages up to {} leave at once, larger ones when their receive is there, copied by both sides",
         show_bytes(eager)
@@ -49,7 +56,8 @@ fn on_the_host(limits: &Limits, has_xpmem: bool) -> String {
     if from == u64::MAX {
         text += ", never by single copy";
     } else {
-        let from = if from > eager { format!(" from {} on", show_bytes(from)) } else { String::new() };
+        let from =
+            if from > eager { format!(" from {} on", show_bytes(from)) } else { String::new() };
         let by = if has_xpmem { "by XPMEM" } else { "by process_vm_readv, without XPMEM" };
         text += &format!(
             ", or{from}, where a trial succeeds, read by the receiver out of the memory of a sender that computes (single \
@@ -59,15 +67,19 @@ fn on_the_host(limits: &Limits, has_xpmem: bool) -> String {
     text
 }
 
-fn between_hosts(rails: &Rails, limits: &Limits) -> String {
+fn between_hosts(rails: &Rails, caps: &Caps) -> String {
     let ports: Vec<String> = rails.ports().map(ToString::to_string).collect();
-    let large = match (limits.get_from, limits.put_from) {
+    let large = match (caps.get_min, caps.put_min) {
         (u64::MAX, u64::MAX) => "larger ones go in pieces when their receive is there".into(),
-        (u64::MAX, from) => format!("from {} on they are written by their sender", show_bytes(from)),
+        (u64::MAX, from) => {
+            format!("from {} on they are written by their sender", show_bytes(from))
+        }
         (from, _) => format!("from {} on they are read by their receiver", show_bytes(from)),
     };
     let kept = match rails.registration() {
-        Registration::Userfaultfd => "buffers stay registered as long as userfaultfd reports no change",
+        Registration::Userfaultfd => {
+            "buffers stay registered as long as userfaultfd reports no change"
+        }
         Registration::Odp => "the device pages buffers in by itself",
         Registration::Auto | Registration::None => "buffers are registered for each message",
     };
@@ -75,7 +87,7 @@ fn between_hosts(rails: &Rails, limits: &Limits) -> String {
     format!(
         "RDMA by {}{kernel}; messages up to {} leave at once, {large}; {kept}",
         ports.join(" and "),
-        show_bytes(limits.eager as u64)
+        show_bytes(caps.eager as u64)
     )
 }
 
@@ -117,8 +129,8 @@ mod tests {
 
     #[test]
     fn how_large_messages_are_read_on_a_host_is_named() {
-        let limits = |get_from| Limits { frame: 1 << 18, eager: 1 << 16, get_from, put_from: u64::MAX };
-        let ways = |get_from, has_xpmem| on_the_host(&limits(get_from), has_xpmem);
+        let caps = |get_min| Caps { frame: 1 << 18, eager: 1 << 16, get_min, put_min: u64::MAX };
+        let ways = |get_min, has_xpmem| on_the_host(&caps(get_min), has_xpmem);
         assert!(ways(1 << 17, true).contains(" from 128K on, where a trial succeeds, "));
         assert!(ways(1 << 15, true).ends_with("(single copy by XPMEM)"));
         assert!(ways(1 << 15, false).ends_with("(single copy by process_vm_readv, without XPMEM)"));

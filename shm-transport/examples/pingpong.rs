@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use fabric::{Header, Kind, Lost, Peer, Post, Sink, Transport};
+use fabric::{Header, Kind, Peer, PeerFailed, Post, Sink, Transport};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use shm_transport::{Segment, Settings, ShmTransport, SingleCopy};
 
@@ -29,8 +29,8 @@ impl Sink for Count {
         self.frames += 1;
         self.copy[..body.len()].copy_from_slice(body);
     }
-    fn transferred(&mut self, _: u64, _: Result<(), Lost>) {}
-    fn lost(&mut self, lost: Lost) {
+    fn transferred(&mut self, _: u64, _: Result<(), PeerFailed>) {}
+    fn peer_failed(&mut self, lost: PeerFailed) {
         panic!("{lost}");
     }
 }
@@ -46,7 +46,12 @@ impl Side {
     fn new(file: BorrowedFd<'_>, me: u32) -> Side {
         pin(me as usize);
         let segment = Segment::attach(file, 0, me, 2, RING, 1 << 20).expect("shared memory");
-        let settings = Settings { eager_max: 1 << 20, get_min: 1, single_copy: SingleCopy::Off, rare_sleeps: true };
+        let settings = Settings {
+            eager_max: 1 << 20,
+            get_min: 1,
+            single_copy: SingleCopy::Off,
+            rare_sleeps: true,
+        };
         let transport = ShmTransport::new(segment, settings, vec![Peer(0), Peer(1)], Vec::new());
         Side {
             transport,
@@ -60,7 +65,10 @@ impl Side {
     fn send(&mut self, len: usize) {
         let header = Header { tag: 5, context: 2, length: len as u64, ..Header::new(Kind::Eager) };
         let data = &self.data[..len];
-        while self.transport.post(self.other, &header, len, |slot| slot.copy_from_slice(data)).expect("a peer")
+        while self
+            .transport
+            .post(self.other, &header, len, |slot| slot.copy_from_slice(data))
+            .expect("a peer")
             == Post::NoRoom
         {
             self.transport.poll(&mut self.count);
@@ -154,7 +162,11 @@ fn main() {
     let argument = std::env::args().nth(1);
     let rounds: usize = argument.and_then(|rounds| rounds.parse().ok()).unwrap_or(300);
     if let Ok(file) = std::env::var(CHILD) {
-        let file = std::fs::File::options().read(true).write(true).open(file).expect("the file of our parent");
+        let file = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open(file)
+            .expect("the file of our parent");
         let mut side = Side::new(file.as_fd(), 1);
         for _ in 0..rounds {
             for len in SIZES {
@@ -167,7 +179,11 @@ fn main() {
     let file = Segment::file().expect("a memory file");
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
     let program = std::env::current_exe().expect("this program");
-    let mut child = Command::new(program).arg(rounds.to_string()).env(CHILD, path).spawn().expect("a second process");
+    let mut child = Command::new(program)
+        .arg(rounds.to_string())
+        .env(CHILD, path)
+        .spawn()
+        .expect("a second process");
     let mut side = Side::new(file.as_fd(), 0);
     let mut bares = Vec::new();
     let mut pings = SIZES.map(|_| Vec::new());

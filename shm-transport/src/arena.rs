@@ -1,4 +1,4 @@
-//! Arenas: memory in which the members of a communicator meet (see [`fabric::arena`]).
+//! Arenas: memory in which the members of a communicator meet (see [`fabric::coll_segment`]).
 //!
 //! ```text
 //! 0         head      64 B: closed, the number of meetings that were closed; given back, the number of
@@ -47,10 +47,10 @@
 use std::sync::Arc;
 
 #[cfg(not(loom))]
-use fabric::Memory;
-use fabric::arena::{SEAT_BYTES, SEATS_BYTES};
+use fabric::UserBuf;
+use fabric::coll_segment::{SEAT_BYTES, SEATS_BYTES};
 #[cfg(not(loom))]
-use fabric::memory::others_wrote;
+use fabric::user_buf::valgrind_mark_defined;
 
 use crate::lease::{self, Lease};
 use crate::ring::LINE;
@@ -106,9 +106,9 @@ pub(crate) struct Words {
 /// An arena, as one member sees it.
 #[cfg(not(loom))]
 #[derive(Debug)]
-struct Arena {
+struct CollSegment {
     words: Words,
-    seats: [Memory; 2],
+    seats: [UserBuf; 2],
     /// Of all members.
     doorbells: Vec<&'static Doorbell>,
     lease: Lease,
@@ -170,7 +170,8 @@ impl Words {
         // Relaxed: all are ordered by the arrivals before, and by the store below.
         let mine = calls[self.me as usize].load(Ordering::Relaxed);
         let other = calls.iter().position(|call| call.load(Ordering::Relaxed) != mine);
-        let verdict = other.map_or(0, |other| (other as u64 + 1) << MEMBER_BITS | u64::from(self.me));
+        let verdict =
+            other.map_or(0, |other| (other as u64 + 1) << MEMBER_BITS | u64::from(self.me));
         half.verdict.store(verdict, Ordering::Relaxed);
         half.arrived.store(0, Ordering::Relaxed);
         self.head.closed.meetings.store(meeting + 1, Ordering::Release);
@@ -231,7 +232,7 @@ pub(crate) struct Place {
     head: &'static Head,
     /// Of all ranks of the host.
     calls: [&'static [AtomicU64]; 2],
-    seats: [Memory; 2],
+    seats: [UserBuf; 2],
 }
 
 #[cfg(not(loom))]
@@ -253,7 +254,9 @@ impl Place {
         });
         let seats = [0, half_bytes(size)].map(|from| {
             // SAFETY: the same; the seats of each half lie one after the other.
-            unsafe { Memory::new(base.add((seats_at(size) + from) as usize), half_bytes(size) as usize) }
+            unsafe {
+                UserBuf::new(base.add((seats_at(size) + from) as usize), half_bytes(size) as usize)
+            }
         });
         Place { head, calls, seats }
     }
@@ -265,20 +268,20 @@ impl Site for Place {
         Words::new(self.head, self.calls, 0).renew(leases)
     }
 
-    fn lease(&self, me: u32, doorbells: Vec<&'static Doorbell>) -> Arc<dyn fabric::Arena> {
+    fn lease(&self, me: u32, doorbells: Vec<&'static Doorbell>) -> Arc<dyn fabric::CollSegment> {
         assert!((me as usize) < doorbells.len());
         let words = Words::new(self.head, self.calls.map(|calls| &calls[..doorbells.len()]), me);
-        Arc::new(Arena { lease: words.lease(), words, seats: self.seats, doorbells })
+        Arc::new(CollSegment { lease: words.lease(), words, seats: self.seats, doorbells })
     }
 }
 
 #[cfg(not(loom))]
-impl Arena {
+impl CollSegment {
     /// Our seat or our result is written. Its bytes are others' in later meetings, with seats of other sizes.
     #[inline]
     fn others_will_write(&self, meeting: u64) {
         let seats = &self.seats[(meeting % 2) as usize];
-        others_wrote(seats.as_ptr(), seats.len());
+        valgrind_mark_defined(seats.as_ptr(), seats.len());
     }
 
     /// Has all members that sleep look at their meetings.
@@ -292,7 +295,7 @@ impl Arena {
 }
 
 #[cfg(not(loom))]
-impl fabric::Arena for Arena {
+impl fabric::CollSegment for CollSegment {
     fn enter(&self) -> u64 {
         self.lease.enter()
     }
@@ -303,7 +306,7 @@ impl fabric::Arena for Arena {
     }
 
     #[inline]
-    fn seats(&self, meeting: u64) -> Memory {
+    fn seats(&self, meeting: u64) -> UserBuf {
         self.seats[(meeting % 2) as usize]
     }
 
@@ -353,7 +356,9 @@ mod tests {
 
     fn segments() -> Vec<Segment> {
         let file = Segment::file().unwrap();
-        (0..3).map(|me| Segment::attach(file.as_fd(), 0, me, 3, 1 << 14, 1 << 16).unwrap()).collect()
+        (0..3)
+            .map(|me| Segment::attach(file.as_fd(), 0, me, 3, 1 << 14, 1 << 16).unwrap())
+            .collect()
     }
 
     #[test]
@@ -361,12 +366,17 @@ mod tests {
         let segments = segments();
         let arena = |member: usize, owner, index| {
             let segment = &segments[MEMBERS[member] as usize];
-            segment.arena(Meetings::InTurns, owner, index, &MEMBERS, member as u32).unwrap().unwrap()
+            segment
+                .arena(Meetings::InTurns, owner, index, &MEMBERS, member as u32)
+                .unwrap()
+                .unwrap()
         };
         let (one, other, elsewhere) = (arena(0, 1, 3), arena(1, 1, 3), arena(0, 2, 0));
         for meeting in 0..1000 {
             assert_eq!((one.enter(), other.enter()), (meeting, meeting));
-            assert!(one.has_begun(meeting) && !one.has_begun(meeting + 1) && !one.is_closed(meeting));
+            assert!(
+                one.has_begun(meeting) && !one.has_begun(meeting + 1) && !one.is_closed(meeting)
+            );
             one.seats(meeting).write(0, &meeting.to_le_bytes());
             assert!(!one.arrive(meeting, 7, true));
             assert_eq!((other.call_of(meeting, 0), other.call_of(meeting, 1)), (Some(7), None));
@@ -396,7 +406,9 @@ mod tests {
             let mut arenas: Vec<_> = (0..members.len() as u32).map(lease).collect();
             leases += members.len() as u64;
             for meeting in 0..3 {
-                assert!(arenas.iter().all(|arena| arena.enter() == meeting && arena.has_begun(meeting)));
+                assert!(
+                    arenas.iter().all(|arena| arena.enter() == meeting && arena.has_begun(meeting))
+                );
                 let last = arenas.iter().filter(|arena| arena.arrive(meeting, 7, false)).count();
                 assert!(last == 1 && !arenas[0].is_closed(meeting));
                 arenas[0].close(meeting);
@@ -414,7 +426,9 @@ mod tests {
         let segments = segments();
         segments[1].refuse_arena(0, 1);
         for (rank, segment) in segments.iter().enumerate() {
-            let arena = |index| segment.arena(Meetings::InTurns, 0, index, &[0, 1, 2], rank as u32).unwrap();
+            let arena = |index| {
+                segment.arena(Meetings::InTurns, 0, index, &[0, 1, 2], rank as u32).unwrap()
+            };
             assert!(arena(1).is_none() && arena(2).is_some());
         }
         assert!(!segments[0].renew_arena(Meetings::InTurns, 1, 0), "it is not offered any more");

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use fabric::{Limits, Lost, Peer};
+use fabric::{Caps, Peer, PeerFailed};
 
 use crate::pool::{Pace, Pool};
 use crate::ring::{Consumer, LINE, Producer};
@@ -64,7 +64,7 @@ pub struct ShmTransport {
     pub(crate) awaits: bool,
     /// Bodies are read while they are written: the ranks have processors of their own.
     pub(crate) overlaps: bool,
-    limits: Limits,
+    caps: Caps,
 }
 
 /// From one call of the library to the next, where nothing is done in between.
@@ -79,7 +79,7 @@ pub(crate) struct Outbound {
     pub producer: Producer,
     /// The peer's.
     pub doorbell: &'static Doorbell,
-    pub limits: Limits,
+    pub caps: Caps,
     /// Its local rank.
     pub local: u32,
     /// The system has refused memory for longer laps.
@@ -111,18 +111,23 @@ impl ShmTransport {
         let own = segment.control(segment.me());
         let registered = wake::register();
         own.doorbell.set_up(registered && settings.rare_sleeps);
-        let get_from = match settings.single_copy {
+        let get_min = match settings.single_copy {
             SingleCopy::Auto | SingleCopy::Readv => settings.get_min,
             SingleCopy::Off => u64::MAX,
         };
-        if get_from != u64::MAX {
+        if get_min != u64::MAX {
             single_copy::permit(&own.trial, settings.single_copy);
         }
         // Pieces of larger messages are of this size: large enough for what each costs by itself
         // to be little beside it, and a small part of the pool.
-        let frame = Producer::max_body(segment.lines()).min((settings.eager_max as usize).max(PIECE) + LINE);
-        let limits =
-            Limits { frame, eager: (settings.eager_max as usize).min(frame - 8), get_from, put_from: u64::MAX };
+        let frame = Producer::max_body(segment.lines())
+            .min((settings.eager_max as usize).max(PIECE) + LINE);
+        let caps = Caps {
+            frame,
+            eager: (settings.eager_max as usize).min(frame - 8),
+            get_min,
+            put_min: u64::MAX,
+        };
         ShmTransport {
             own,
             locals,
@@ -138,7 +143,7 @@ impl ShmTransport {
             registered,
             awaits: false,
             overlaps: settings.rare_sleeps,
-            limits,
+            caps,
             peers,
             segment,
         }
@@ -160,24 +165,24 @@ impl ShmTransport {
     }
 
     #[inline]
-    pub(crate) fn limits_of(&self, peer: Peer) -> &Limits {
+    pub(crate) fn limits_of(&self, peer: Peer) -> &Caps {
         match self.outbound.get(peer.0 as usize) {
-            Some(Some(outbound)) => &outbound.limits,
-            _ => &self.limits,
+            Some(Some(outbound)) => &outbound.caps,
+            _ => &self.caps,
         }
     }
 
     /// Maps the ring to a peer and makes this rank known to it.
     #[cold]
-    pub(crate) fn connect(&mut self, peer: Peer) -> Result<(), Lost> {
-        let lost = |why: String| Lost { peer, why };
+    pub(crate) fn connect(&mut self, peer: Peer) -> Result<(), PeerFailed> {
+        let lost = |why: String| PeerFailed { peer, why };
         let local = self.local(peer).ok_or_else(|| lost("it is not on this host".into()))?;
         let producer = self.producer(local).map_err(|error| lost(error.to_string()))?;
         let (me, theirs) = (self.segment.me(), self.segment.control(local));
         let outbound = Outbound {
             producer,
             doorbell: &theirs.doorbell,
-            limits: self.limits,
+            caps: self.caps,
             local,
             frozen: false,
             pace: Pace::default(),
@@ -233,7 +238,7 @@ impl ShmTransport {
 
     /// Maps the rings of first-time talkers; gives those whose rings can't be.
     #[cold]
-    pub(crate) fn welcome(&mut self) -> Vec<Lost> {
+    pub(crate) fn welcome(&mut self) -> Vec<PeerFailed> {
         let (me, mut lost) = (self.segment.me(), Vec::new());
         // Acquire, and the count before the bits: the bits of all counted are
         // there, and one that is set later brings another count.
@@ -250,7 +255,7 @@ impl ShmTransport {
                         let doorbell = &self.segment.control(local).doorbell;
                         self.inbound.add(peer, local, doorbell, Consumer::new(memory, peer.0));
                     }
-                    Err(error) => lost.push(Lost { peer, why: error.to_string() }),
+                    Err(error) => lost.push(PeerFailed { peer, why: error.to_string() }),
                 }
             }
         }
@@ -278,7 +283,7 @@ impl ShmTransport {
     pub(crate) fn refuse(&mut self, peer: Peer, local: u32) {
         self.access[local as usize] = Access::Refused;
         if let Some(Some(outbound)) = self.outbound.get_mut(peer.0 as usize) {
-            outbound.limits.get_from = u64::MAX;
+            outbound.caps.get_min = u64::MAX;
         }
     }
 }

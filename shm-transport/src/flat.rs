@@ -1,4 +1,4 @@
-//! Flat arenas: each member writes a seat of its own and reads the seats that it needs (see [`fabric::arena`]).
+//! Flat arenas: each member writes a seat of its own and reads the seats that it needs (see [`fabric::coll_segment`]).
 //!
 //! ```text
 //! 0         returned  64 B: the number of leases that were given back
@@ -28,8 +28,8 @@
 use std::sync::Arc;
 
 #[cfg(not(loom))]
-use fabric::Memory;
-use fabric::arena::{FEW, FLAT_STRIDE};
+use fabric::UserBuf;
+use fabric::coll_segment::{FEW, FLAT_STRIDE};
 
 use crate::lease::{self, Lease};
 use crate::ring::LINE;
@@ -58,7 +58,11 @@ pub(crate) struct Words {
 
 impl Words {
     /// Those of member `me`; `words` are those of all members in each round.
-    pub(crate) fn new(returned: &'static AtomicU64, words: Vec<&'static AtomicU64>, me: u32) -> Words {
+    pub(crate) fn new(
+        returned: &'static AtomicU64,
+        words: Vec<&'static AtomicU64>,
+        me: u32,
+    ) -> Words {
         let members = words.len() / ROUNDS;
         assert!((me as usize) < members);
         Words { returned, words, members, me: me as usize, known: AtomicU64::new(0) }
@@ -74,7 +78,8 @@ impl Words {
     /// True when nobody reads the seat any more that this member is to write for a meeting.
     #[inline]
     pub(crate) fn is_free(&self, meeting: u64) -> bool {
-        meeting + 2 <= self.known.load(Ordering::Relaxed) + ROUNDS as u64 || self.has_become_free(meeting)
+        meeting + 2 <= self.known.load(Ordering::Relaxed) + ROUNDS as u64
+            || self.has_become_free(meeting)
     }
 
     fn has_become_free(&self, meeting: u64) -> bool {
@@ -114,7 +119,8 @@ impl Words {
     pub(crate) fn have_come(&self, meeting: u64) -> bool {
         // Acquire: all seats are there.
         let mut words = self.round(meeting).iter();
-        let have_come = words.all(|word| word.load(Ordering::Acquire) >> CALL_BITS == stamp(meeting));
+        let have_come =
+            words.all(|word| word.load(Ordering::Acquire) >> CALL_BITS == stamp(meeting));
         if have_come {
             self.known.store(meeting + 1, Ordering::Relaxed);
         }
@@ -150,7 +156,7 @@ fn stamp(meeting: u64) -> u64 {
 struct Flat {
     words: Words,
     /// Of each round.
-    seats: [Memory; ROUNDS],
+    seats: [UserBuf; ROUNDS],
     /// Of all members but this one.
     doorbells: Vec<&'static Doorbell>,
     /// This process takes part in membarrier; see `wake`.
@@ -192,17 +198,18 @@ impl Place {
         // SAFETY: the promise of `new`; all of these are atomics at multiples of a line, and any bytes are valid for them.
         let at = |offset: u64| unsafe { &*self.base.add(offset as usize).cast::<AtomicU64>() };
         let of_round = |round: u64| {
-            (0..u64::from(members))
-                .map(move |member| at(LINE as u64 + round * round_bytes(self.seats) + member * FLAT_STRIDE))
+            (0..u64::from(members)).map(move |member| {
+                at(LINE as u64 + round * round_bytes(self.seats) + member * FLAT_STRIDE)
+            })
         };
         Words::new(at(0), (0..ROUNDS as u64).flat_map(of_round).collect(), me)
     }
 
-    fn seats(self) -> [Memory; ROUNDS] {
+    fn seats(self) -> [UserBuf; ROUNDS] {
         std::array::from_fn(|round| {
             let bytes = round_bytes(self.seats) as usize;
             // SAFETY: the promise of `new`: rounds lie one after the other behind the first line.
-            unsafe { Memory::new(self.base.add(LINE + round * bytes), bytes) }
+            unsafe { UserBuf::new(self.base.add(LINE + round * bytes), bytes) }
         })
     }
 }
@@ -213,15 +220,25 @@ impl Site for Place {
         self.words(self.seats, 0).renew(leases)
     }
 
-    fn lease(&self, me: u32, mut doorbells: Vec<&'static Doorbell>) -> Arc<dyn fabric::Arena> {
+    fn lease(
+        &self,
+        me: u32,
+        mut doorbells: Vec<&'static Doorbell>,
+    ) -> Arc<dyn fabric::CollSegment> {
         let words = self.words(doorbells.len() as u32, me);
         doorbells.remove(me as usize);
-        Arc::new(Flat { lease: words.lease(), words, seats: self.seats(), doorbells, registered: wake::register() })
+        Arc::new(Flat {
+            lease: words.lease(),
+            words,
+            seats: self.seats(),
+            doorbells,
+            registered: wake::register(),
+        })
     }
 }
 
 #[cfg(not(loom))]
-impl fabric::Arena for Flat {
+impl fabric::CollSegment for Flat {
     fn enter(&self) -> u64 {
         self.lease.enter()
     }
@@ -232,7 +249,7 @@ impl fabric::Arena for Flat {
     }
 
     #[inline]
-    fn seats(&self, meeting: u64) -> Memory {
+    fn seats(&self, meeting: u64) -> UserBuf {
         self.seats[meeting as usize % ROUNDS]
     }
 
@@ -260,7 +277,8 @@ impl fabric::Arena for Flat {
 
     #[inline]
     fn dissenter(&self, meeting: u64, call: u64) -> Option<u32> {
-        (0..self.words.members as u32).find(|&member| self.words.call_of(meeting, member) != Some(call))
+        (0..self.words.members as u32)
+            .find(|&member| self.words.call_of(meeting, member) != Some(call))
     }
 
     #[inline]

@@ -18,7 +18,11 @@ pub(crate) fn in_every_order(preemptions: usize, run: impl Fn() + Send + Sync + 
 }
 
 /// Both members of a new arena do this, each in its thread.
-pub(crate) fn together<M: Send + 'static>(preemptions: usize, members: fn() -> [M; 2], work: fn(&M)) {
+pub(crate) fn together<M: Send + 'static>(
+    preemptions: usize,
+    members: fn() -> [M; 2],
+    work: fn(&M),
+) {
     in_every_order(preemptions, move || {
         let [one, other] = members();
         let other = thread::spawn(move || work(&other));

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::AtomicU32;
 
-use fabric::{Body, Count, Growing, Lost, Peer, Sink, WaitOn};
+use fabric::{Body, Peer, PeerFailed, PipelinedBody, Sink, WaitOn, Watermark};
 
 use crate::connect::ShmTransport;
 use crate::pool::{Pool, Reference, Source};
@@ -62,8 +62,22 @@ struct Inbound {
 }
 
 impl Rings {
-    pub(crate) fn add(&mut self, peer: Peer, local: u32, doorbell: &'static Doorbell, consumer: Consumer) {
-        self.all.push(Inbound { consumer, peer, heard: self.polls, burst: 1, doorbell, local, pool: None });
+    pub(crate) fn add(
+        &mut self,
+        peer: Peer,
+        local: u32,
+        doorbell: &'static Doorbell,
+        consumer: Consumer,
+    ) {
+        self.all.push(Inbound {
+            consumer,
+            peer,
+            heard: self.polls,
+            burst: 1,
+            doorbell,
+            local,
+            pool: None,
+        });
         self.activate(self.all.len() - 1);
     }
 
@@ -77,7 +91,8 @@ impl Rings {
     fn balance(&mut self) {
         self.polls = self.polls.wrapping_add(1);
         for _ in 0..WINDOW.min(self.all.len() - self.active) {
-            self.cursor = if self.cursor + 1 < self.all.len() { self.cursor + 1 } else { self.active };
+            self.cursor =
+                if self.cursor + 1 < self.all.len() { self.cursor + 1 } else { self.active };
             self.cursor = self.cursor.max(self.active);
             if self.all[self.cursor].consumer.is_ready() {
                 self.all[self.cursor].heard = self.polls;
@@ -134,7 +149,7 @@ impl ShmTransport {
     #[inline]
     pub(crate) fn poll_rings(&mut self, sink: &mut impl Sink) -> bool {
         if self.has_newcomers() {
-            self.welcome().into_iter().for_each(|lost| sink.lost(lost));
+            self.welcome().into_iter().for_each(|lost| sink.peer_failed(lost));
         }
         if self.inbound.all.len() > FEW {
             self.inbound.balance();
@@ -158,11 +173,15 @@ impl ShmTransport {
                 self.inbound.heard = self.inbound.heard.wrapping_add(1);
                 if let Err(lost) = inbound.take(
                     self.registered,
-                    &mut Bodies { segment: &self.segment, shuttles: &mut self.shuttles, own: &self.pool },
+                    &mut Bodies {
+                        segment: &self.segment,
+                        shuttles: &mut self.shuttles,
+                        own: &self.pool,
+                    },
                     sink,
                 ) {
                     self.inbound.remove(at);
-                    sink.lost(lost);
+                    sink.peer_failed(lost);
                     continue;
                 }
             }
@@ -177,7 +196,11 @@ impl ShmTransport {
         // In front of the barrier: our word and our wishes. Behind it: everything
         // that others might have stored without seeing these.
         let may_sleep = self.own.doorbell.announce();
-        if !may_sleep || self.has_newcomers() || self.inbound.is_any_ready() || self.has_room_again() {
+        if !may_sleep
+            || self.has_newcomers()
+            || self.inbound.is_any_ready()
+            || self.has_room_again()
+        {
             self.own.doorbell.awake();
             return None;
         }
@@ -189,7 +212,12 @@ impl Inbound {
     /// Takes up to a burst of frames. An error is the end of the ring: where the
     /// next frame would start is not known, or not to be believed.
     #[inline]
-    fn take(&mut self, registered: bool, bodies: &mut Bodies<'_>, sink: &mut impl Sink) -> Result<(), Lost> {
+    fn take(
+        &mut self,
+        registered: bool,
+        bodies: &mut Bodies<'_>,
+        sink: &mut impl Sink,
+    ) -> Result<(), PeerFailed> {
         for taken in 0..self.burst {
             let word = match self.consumer.next_word() {
                 Ok(Some(word)) => word,
@@ -226,7 +254,7 @@ impl Inbound {
         is_behind_others: bool,
         bodies: &mut Bodies<'_>,
         sink: &mut impl Sink,
-    ) -> Result<bool, Lost> {
+    ) -> Result<bool, PeerFailed> {
         let written = self.consumer.written();
         let Inbound { peer, local, pool, consumer, .. } = self;
         let frame = consumer.frame(word).map_err(|broken| lost(*peer, &broken))?;
@@ -255,10 +283,11 @@ fn large(
     pool: &mut Option<Source>,
     bodies: &mut Bodies<'_>,
     sink: &mut impl Sink,
-) -> Result<(u32, Option<u64>), Lost> {
+) -> Result<(u32, Option<u64>), PeerFailed> {
     let source = match pool {
         Some(source) => source,
-        None => pool.insert(Source::new(bodies.segment.pool(local).map_err(|error| lost(peer, &error))?)),
+        None => pool
+            .insert(Source::new(bodies.segment.pool(local).map_err(|error| lost(peer, &error))?)),
     };
     let reference = Reference::decode(frame.body).ok_or_else(|| astray(peer))?;
     let mut take = |body: &[u8]| match reference.base {
@@ -266,7 +295,7 @@ fn large(
         Some(base) => {
             // Who reads a stream this way overtakes its sender, and then both wait for lines.
             let by_lines = reference.shuttle.is_some() && body.len() < LONG;
-            let growing = Growing::new(body, Count::new(written, base), by_lines);
+            let growing = PipelinedBody::new(body, Watermark::new(written, base), by_lines);
             sink.growing(peer, &frame.header, &growing);
             if reference.shuttle.is_some() {
                 // Who wants less of it than there is must not write where the sender still does.
@@ -279,15 +308,19 @@ fn large(
         return Ok((reference.len, said));
     };
     let own = bodies.own.as_ref().and_then(|pool| pool.as_ref()).map(Pool::mapping);
-    let shuttle = Shuttle::arrived(mark, reference, source.mapping(), own).ok_or_else(|| astray(peer))?;
+    let shuttle =
+        Shuttle::arrived(mark, reference, source.mapping(), own).ok_or_else(|| astray(peer))?;
     take(shuttle.body(reference.len as usize));
     bodies.shuttles.keep(local, shuttle);
     Ok((0, None))
 }
 
 #[cold]
-fn astray(peer: Peer) -> Lost {
-    Lost { peer, why: "it points outside of its pool: one of the two has overwritten memory".into() }
+fn astray(peer: Peer) -> PeerFailed {
+    PeerFailed {
+        peer,
+        why: "it points outside of its pool: one of the two has overwritten memory".into(),
+    }
 }
 
 /// Gives back room, and wakes the producer if it sleeps for want of it.
@@ -301,6 +334,6 @@ fn give_back(consumer: &mut Consumer, doorbell: &Doorbell, registered: bool) {
 }
 
 #[cold]
-fn lost(peer: Peer, why: &dyn std::error::Error) -> Lost {
-    Lost { peer, why: why.to_string() }
+fn lost(peer: Peer, why: &dyn std::error::Error) -> PeerFailed {
+    PeerFailed { peer, why: why.to_string() }
 }

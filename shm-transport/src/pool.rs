@@ -9,7 +9,7 @@
 //! measured for each pair, now and then ([`Pace`]).
 //!
 //! The frame in the ring is the header and a [`Reference`] to the body, which may still be
-//! written when the frame is there (`fabric::growing`). Frames are taken in order, so a body has been read once the ring's head has passed its
+//! written when the frame is there (`fabric::pipeline`). Frames are taken in order, so a body has been read once the ring's head has passed its
 //! frame: the pool itself needs no words that two processes share.
 //!
 //! Invariants:
@@ -26,8 +26,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Instant;
 
-use fabric::memory::streams_are_done;
-use fabric::{Count, Peer, Slot};
+use fabric::user_buf::nt_fence;
+use fabric::{Peer, Slot, Watermark};
 use rustix::mm::{Advice, madvise};
 
 use crate::ring::LINE;
@@ -165,7 +165,9 @@ impl Pace {
 
     /// Ends the trial when enough is known.
     fn judge(&mut self, lap: u32, began: u32) {
-        let (Some(now), Some(tried)) = (self.cost(self.way), self.cost(self.way.other())) else { return };
+        let (Some(now), Some(tried)) = (self.cost(self.way), self.cost(self.way.other())) else {
+            return;
+        };
         let is_fair = lap > began + 1;
         if tried < now && (is_fair || 2 * tried < now) {
             self.way = self.way.other();
@@ -236,13 +238,15 @@ impl Reference {
 
     pub(crate) fn decode(body: &[u8]) -> Option<Reference> {
         let body: &[u8; Reference::SIZE] = body.try_into().ok()?;
-        let word = |at: usize| u32::from_le_bytes([body[at], body[at + 1], body[at + 2], body[at + 3]]);
+        let word =
+            |at: usize| u32::from_le_bytes([body[at], body[at + 1], body[at + 2], body[at + 3]]);
         let timed = match body[8] {
             0 => None,
             1 => Some(Way::Cached),
             _ => Some(Way::Past),
         };
-        let (base, shuttle) = ((body[9] != 0).then(|| word(12)), Mark::decode([body[10], body[11]]));
+        let (base, shuttle) =
+            ((body[9] != 0).then(|| word(12)), Mark::decode([body[10], body[11]]));
         Some(Reference { line: word(0), len: word(4), timed, base, shuttle })
     }
 
@@ -290,7 +294,9 @@ impl Mapping {
     /// shared memory come with the right to write.
     pub(crate) fn populate(&self, part: Range<usize>) {
         // SAFETY: inside the mapping; what it holds stays as it is.
-        let _ = unsafe { madvise(self.base.add(part.start).cast(), part.len(), Advice::LinuxPopulateRead) };
+        let _ = unsafe {
+            madvise(self.base.add(part.start).cast(), part.len(), Advice::LinuxPopulateRead)
+        };
     }
 }
 
@@ -322,7 +328,11 @@ impl Source {
 
     /// Hands the body to `take`; afterwards the word that says what that cost, if the
     /// sender asks for it. `None` when the reference leads out of the pool.
-    pub(crate) fn read(&mut self, reference: Reference, take: impl FnOnce(&[u8])) -> Option<Option<u64>> {
+    pub(crate) fn read(
+        &mut self,
+        reference: Reference,
+        take: impl FnOnce(&[u8]),
+    ) -> Option<Option<u64>> {
         let (start, len) = (reference.start(), reference.len as usize);
         if start + len > self.mapping.bytes {
             return None;
@@ -445,7 +455,13 @@ impl Pool {
 
     /// Takes the room at `start`, which [`Pool::room`] gave for `len`, for a body whose
     /// reference ends at `until` of the ring to `to`.
-    pub(crate) fn take(&mut self, start: usize, len: usize, (to, until): (Peer, u64), pace: &mut Pace) -> Place<'_> {
+    pub(crate) fn take(
+        &mut self,
+        start: usize,
+        len: usize,
+        (to, until): (Peer, u64),
+        pace: &mut Pace,
+    ) -> Place<'_> {
         assert!(start + len <= self.end);
         let (way, is_timed) = pace.next(self.lap);
         self.blocks.push_back(Block { start, to, until });
@@ -485,14 +501,19 @@ impl<'a> Place<'a> {
     }
 
     /// Has it written, and counted as it comes if it is read at the same time.
-    pub(crate) fn fill(self, count: Option<Count<'_>>, pace: &mut Pace, fill: impl FnOnce(&mut Slot)) {
-        let (len, past_cache) = (self.bytes.len(), self.way == Way::Past);
+    pub(crate) fn fill(
+        self,
+        count: Option<Watermark<'_>>,
+        pace: &mut Pace,
+        fill: impl FnOnce(&mut Slot),
+    ) {
+        let (len, non_temporal) = (self.bytes.len(), self.way == Way::Past);
         let begun = self.is_timed.then(Instant::now);
         fill(&mut match count {
-            None => Slot::new(self.bytes, past_cache),
-            Some(count) => Slot::growing(self.bytes, past_cache, count, part(self.way, len)),
+            None => Slot::new(self.bytes, non_temporal),
+            Some(count) => Slot::growing(self.bytes, non_temporal, count, part(self.way, len)),
         });
-        streams_are_done();
+        nt_fence();
         if let Some(begun) = begun {
             pace.written[self.way as usize].push(Cost::since(begun, len));
         }
@@ -525,8 +546,17 @@ mod tests {
     }
 
     /// A body of `len` times `tag`, which is read when `head` gets past `until`.
-    fn put(pool: &mut Pool, pace: &mut Pace, len: usize, tag: u8, until: u64, head: u64) -> Option<Reference> {
-        let Room::At(start) = pool.room(Peer(1), len, |_| true, |block| block.until <= head) else { return None };
+    fn put(
+        pool: &mut Pool,
+        pace: &mut Pace,
+        len: usize,
+        tag: u8,
+        until: u64,
+        head: u64,
+    ) -> Option<Reference> {
+        let Room::At(start) = pool.room(Peer(1), len, |_| true, |block| block.until <= head) else {
+            return None;
+        };
         let place = pool.take(start, len, (Peer(1), until), pace);
         let reference = place.reference(None);
         place.fill(None, pace, |slot| slot.fill(tag));
@@ -537,7 +567,8 @@ mod tests {
     fn bodies_arrive_whole() {
         let (_memory, mapping) = memory();
         let (mut pool, mut pace) = (Pool::new(mapping), Pace::default());
-        let (mut source, mut waiting) = (Source::new(mapping), VecDeque::<(Reference, u8, usize)>::new());
+        let (mut source, mut waiting) =
+            (Source::new(mapping), VecDeque::<(Reference, u8, usize)>::new());
         let (mut sent, mut read, mut full) = (0, 0, 0);
         for round in 0..5000_usize {
             let (len, tag) = (round * 7919 % 60_000, round as u8);
@@ -550,7 +581,9 @@ mod tests {
             }
             if round % 3 == 0 || full % 5 == 4 {
                 let (reference, tag, len) = waiting.pop_front().unwrap();
-                let whole = |body: &[u8]| assert!(body.len() == len && body.iter().all(|&byte| byte == tag));
+                let whole = |body: &[u8]| {
+                    assert!(body.len() == len && body.iter().all(|&byte| byte == tag))
+                };
                 assert!(source.read(reference, whole).is_some());
                 read += 1;
             }
@@ -582,7 +615,9 @@ mod tests {
     fn a_full_pool_is_waited_for_by_those_that_fill_it() {
         let (_memory, mapping) = memory();
         let (mut pool, mut pace) = (Pool::new(mapping), Pace::default());
-        let filled = (1..).take_while(|&until| put(&mut pool, &mut pace, 8000, 1, until, 0).is_some()).count();
+        let filled = (1..)
+            .take_while(|&until| put(&mut pool, &mut pace, 8000, 1, until, 0).is_some())
+            .count();
         assert!(filled > 100);
         assert_eq!(pool.room(Peer(1), 8000, |_| true, |_| false), Room::After(1));
         assert_eq!(pool.room(Peer(2), 8000, |_| true, |_| false), Room::None);
@@ -594,11 +629,13 @@ mod tests {
         let (_memory, mapping) = memory();
         let last = (BYTES / LINE) as u32;
         for (line, len) in [(last, 1), (last - 1, 65), (u32::MAX, u32::MAX), (1, BYTES as u32)] {
-            let read =
-                Source::new(mapping).read(Reference { line, len, timed: None, base: None, shuttle: None }, |_| ());
+            let read = Source::new(mapping)
+                .read(Reference { line, len, timed: None, base: None, shuttle: None }, |_| ());
             assert_eq!(read, None, "{line} {len}");
         }
-        for (timed, base) in [(None, None), (Some(Way::Cached), Some(0)), (Some(Way::Past), Some(u32::MAX))] {
+        for (timed, base) in
+            [(None, None), (Some(Way::Cached), Some(0)), (Some(Way::Past), Some(u32::MAX))]
+        {
             for shuttle in [None, Mark::decode([1, 17]), Mark::decode([2, 20])] {
                 let reference = Reference { line: 7, len: 70_000, timed, base, shuttle };
                 assert_eq!(Reference::decode(&reference.encode()), Some(reference));

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use fabric::{Header, Lost, Peer, Post, Slot};
+use fabric::{Header, Peer, PeerFailed, Post, Slot};
 
 use crate::connect::{Outbound, ShmTransport};
 use crate::pool::{self, Place, Reference, Way};
@@ -34,7 +34,7 @@ impl ShmTransport {
         header: &Header,
         len: usize,
         fill: impl FnOnce(&mut Slot),
-    ) -> Result<Post, Lost> {
+    ) -> Result<Post, PeerFailed> {
         if len >= ANSWERED {
             let is_stream = len >= POOLED && self.is_stream(peer);
             if is_stream || len >= ALWAYS_POOLED || !self.awaits {
@@ -52,8 +52,12 @@ impl ShmTransport {
         header: &Header,
         len: usize,
         fill: impl FnOnce(&mut Slot),
-    ) -> Result<Post, Lost> {
-        let claim = self.ring_to(peer)?.producer.claim().map_err(|broken| Lost { peer, why: broken.to_string() })?;
+    ) -> Result<Post, PeerFailed> {
+        let claim = self
+            .ring_to(peer)?
+            .producer
+            .claim()
+            .map_err(|broken| PeerFailed { peer, why: broken.to_string() })?;
         if claim.is_none() {
             // That is over soon, and nobody wakes us for it: who has found room does not sleep.
             self.note_blocked(peer);
@@ -66,7 +70,8 @@ impl ShmTransport {
     fn is_stream(&mut self, peer: Peer) -> bool {
         let heard = self.inbound.heard();
         let Some(Some(outbound)) = self.outbound.get_mut(peer.0 as usize) else { return false };
-        outbound.in_a_row = if outbound.heard == heard { outbound.in_a_row.saturating_add(1) } else { 1 };
+        outbound.in_a_row =
+            if outbound.heard == heard { outbound.in_a_row.saturating_add(1) } else { 1 };
         outbound.heard = heard;
         outbound.in_a_row > STREAM
     }
@@ -78,7 +83,7 @@ impl ShmTransport {
         header: &Header,
         len: usize,
         fill: impl FnOnce(&mut Slot),
-    ) -> Result<Post, Lost> {
+    ) -> Result<Post, PeerFailed> {
         let (needed, registered) = (ring::room(len), self.registered);
         let outbound = match self.outbound.get_mut(peer.0 as usize) {
             Some(Some(outbound)) if outbound.producer.has_room(needed) => outbound,
@@ -93,8 +98,8 @@ impl ShmTransport {
             }
         };
         outbound.producer.note_stream(std::mem::replace(&mut self.awaits, true));
-        let past_cache = len >= PAST_CACHE && outbound.pace.best() == Way::Past;
-        outbound.producer.publish(header, len, past_cache, fill);
+        let non_temporal = len >= PAST_CACHE && outbound.pace.best() == Way::Past;
+        outbound.producer.publish(header, len, non_temporal, fill);
         outbound.wake(registered);
         Ok(Post::Sent)
     }
@@ -106,12 +111,21 @@ impl ShmTransport {
         header: &Header,
         (len, is_stream): (usize, bool),
         fill: impl FnOnce(&mut Slot),
-    ) -> Result<Post, Lost> {
+    ) -> Result<Post, PeerFailed> {
         if !self.has_room(peer, ring::room(Reference::SIZE))? {
             return Ok(Post::NoRoom);
         }
         self.map_pool();
-        let ShmTransport { pool: Some(Some(pool)), shuttles, segment, outbound, inbound, overlaps, awaits, .. } = self
+        let ShmTransport {
+            pool: Some(Some(pool)),
+            shuttles,
+            segment,
+            outbound,
+            inbound,
+            overlaps,
+            awaits,
+            ..
+        } = self
         else {
             return self.post_in_ring(peer, header, len, fill);
         };
@@ -147,7 +161,9 @@ impl ShmTransport {
                 },
             ),
         };
-        let Some(Some(outbound)) = outbound.get_mut(peer.0 as usize) else { return Err(unreachable_peer(peer)) };
+        let Some(Some(outbound)) = outbound.get_mut(peer.0 as usize) else {
+            return Err(unreachable_peer(peer));
+        };
         let place = match (&mut shuttle, room) {
             (Some(shuttle), _) => shuttle.place(len),
             (None, pool::Room::At(start)) => {
@@ -166,7 +182,8 @@ impl ShmTransport {
             (None, pool::Room::None) => return self.post_in_ring(peer, header, len, fill),
         };
         // Nobody waits for the first bytes in the middle of a stream, or while its own is not done.
-        let is_awaited = !is_stream || !WHOLE.contains(&len) && !inbound.has_more_of(outbound.local);
+        let is_awaited =
+            !is_stream || !WHOLE.contains(&len) && !inbound.has_more_of(outbound.local);
         let grows = *overlaps && len >= ALWAYS_POOLED && is_awaited;
         outbound.producer.note_stream(std::mem::replace(awaits, true));
         outbound.publish_elsewhere(header, place, (self.registered, grows), fill);
@@ -175,7 +192,7 @@ impl ShmTransport {
 
     /// Room in the ring for a frame of so many grains, now.
     #[inline]
-    fn has_room(&mut self, peer: Peer, needed: u64) -> Result<bool, Lost> {
+    fn has_room(&mut self, peer: Peer, needed: u64) -> Result<bool, PeerFailed> {
         match self.outbound.get(peer.0 as usize) {
             Some(Some(outbound)) if outbound.producer.has_room(needed) => Ok(true),
             _ => self.make_room(peer, needed),
@@ -185,21 +202,25 @@ impl ShmTransport {
     /// Connects, begins another lap, or makes laps longer; false when the peer has
     /// to consume first.
     #[cold]
-    fn make_room(&mut self, peer: Peer, needed: u64) -> Result<bool, Lost> {
+    fn make_room(&mut self, peer: Peer, needed: u64) -> Result<bool, PeerFailed> {
         assert!(needed <= self.segment.grains() * 3 / 8, "a frame larger than Limits::frame");
         self.ring_to(peer)?;
-        let Some(Some(outbound)) = self.outbound.get_mut(peer.0 as usize) else { return Err(unreachable_peer(peer)) };
+        let Some(Some(outbound)) = self.outbound.get_mut(peer.0 as usize) else {
+            return Err(unreachable_peer(peer));
+        };
         loop {
             let room = outbound.producer.look_for_room(needed, !outbound.frozen);
-            match room.map_err(|broken| Lost { peer, why: broken.to_string() })? {
+            match room.map_err(|broken| PeerFailed { peer, why: broken.to_string() })? {
                 Room::Found => return Ok(true),
                 Room::None => break,
-                Room::Lengthen(end) => match self.segment.allocate(outbound.local, outbound.producer.end()..end) {
-                    Ok(()) => outbound.producer.lengthen(end),
-                    // No memory, but the frame will fit when others are consumed.
-                    Err(_) if outbound.producer.can_carry(needed) => outbound.frozen = true,
-                    Err(error) => return Err(Lost { peer, why: error.to_string() }),
-                },
+                Room::Lengthen(end) => {
+                    match self.segment.allocate(outbound.local, outbound.producer.end()..end) {
+                        Ok(()) => outbound.producer.lengthen(end),
+                        // No memory, but the frame will fit when others are consumed.
+                        Err(_) if outbound.producer.can_carry(needed) => outbound.frozen = true,
+                        Err(error) => return Err(PeerFailed { peer, why: error.to_string() }),
+                    }
+                }
             }
         }
         self.note_blocked(peer);
@@ -207,7 +228,7 @@ impl ShmTransport {
     }
 
     /// What there is to a peer; opened when it is first asked for.
-    fn ring_to(&mut self, peer: Peer) -> Result<&mut Outbound, Lost> {
+    fn ring_to(&mut self, peer: Peer) -> Result<&mut Outbound, PeerFailed> {
         if !matches!(self.outbound.get(peer.0 as usize), Some(Some(_))) {
             self.connect(peer)?;
         }
@@ -227,7 +248,9 @@ impl ShmTransport {
     pub(crate) fn has_room_again(&mut self) -> bool {
         let (outbound, before) = (&mut self.outbound, self.blocked.len());
         self.blocked.retain(|peer| match outbound.get_mut(peer.0 as usize) {
-            Some(Some(outbound)) => outbound.producer.is_waiting() && !outbound.producer.has_found_room(),
+            Some(Some(outbound)) => {
+                outbound.producer.is_waiting() && !outbound.producer.has_found_room()
+            }
             _ => false,
         });
         self.blocked.len() < before
@@ -277,6 +300,6 @@ impl Outbound {
 }
 
 #[cold]
-fn unreachable_peer(peer: Peer) -> Lost {
-    Lost { peer, why: "there is no ring to it".into() }
+fn unreachable_peer(peer: Peer) -> PeerFailed {
+    PeerFailed { peer, why: "there is no ring to it".into() }
 }

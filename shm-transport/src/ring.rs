@@ -67,8 +67,8 @@
 #![allow(unsafe_code)]
 
 #[cfg(not(loom))]
-use fabric::Count;
-use fabric::memory::streams_are_done;
+use fabric::Watermark;
+use fabric::user_buf::nt_fence;
 use fabric::{Header, Kind, Slot};
 
 pub(crate) use self::memory::Claim;
@@ -121,7 +121,10 @@ const fn layout(position: u64, prefix: usize, body: usize) -> (usize, u64) {
     if body < ALIGNED {
         let grains = ((prefix + body).div_ceil(GRAIN)) as u64;
         let end = position + grains;
-        return (prefix, if grains > GRAINS / 2 { end.next_multiple_of(GRAINS) - position } else { grains });
+        return (
+            prefix,
+            if grains > GRAINS / 2 { end.next_multiple_of(GRAINS) - position } else { grains },
+        );
     }
     let place = (position % GRAINS) as usize * GRAIN;
     let at = (place + prefix).next_multiple_of(LINE) - place;
@@ -141,7 +144,9 @@ pub const fn room(body: usize) -> u64 {
 
 /// The other process has written what it never may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} in its shared ring is {value:#x}, which can't be: one of the two has overwritten memory")]
+#[error(
+    "{what} in its shared ring is {value:#x}, which can't be: one of the two has overwritten memory"
+)]
 pub struct Broken {
     what: &'static str,
     value: u64,
@@ -268,7 +273,8 @@ impl Producer {
         }
         let lap = self.memory.lap(self.position);
         let start = lap + self.memory.grains + FIRST;
-        let is_free = start + needed < self.consumed + self.memory.grains && FIRST + needed < self.end;
+        let is_free =
+            start + needed < self.consumed + self.memory.grains && FIRST + needed < self.end;
         if self.position + needed >= lap + self.end && is_free {
             self.next_lap(start);
             return Room::Found;
@@ -290,7 +296,9 @@ impl Producer {
     fn go_on(&mut self, position: u64) {
         self.memory.word(position).store(0, Ordering::Relaxed);
         // Release: whoever goes there finds the 0.
-        self.memory.word(self.position).store(GO_ON | self.memory.place(position), Ordering::Release);
+        self.memory
+            .word(self.position)
+            .store(GO_ON | self.memory.place(position), Ordering::Release);
         self.position = position;
         self.cleared = position + 1;
         self.asked = position;
@@ -383,14 +391,20 @@ impl Producer {
         self.is_waiting() && !matches!(self.look_for_room(self.waits_for, false), Ok(Room::None))
     }
 
-    /// Publishes a frame. The caller has made sure that there is room. `past_cache`:
+    /// Publishes a frame. The caller has made sure that there is room. `non_temporal`:
     /// the processors share no cache.
     #[inline]
-    pub fn publish(&mut self, header: &Header, body: usize, past_cache: bool, fill: impl FnOnce(&mut Slot)) {
+    pub fn publish(
+        &mut self,
+        header: &Header,
+        body: usize,
+        non_temporal: bool,
+        fill: impl FnOnce(&mut Slot),
+    ) {
         self.publish_as(0, header, body, |bytes| {
-            fill(&mut Slot::new(bytes, past_cache));
-            if past_cache {
-                streams_are_done();
+            fill(&mut Slot::new(bytes, non_temporal));
+            if non_temporal {
+                nt_fence();
             }
         });
     }
@@ -404,7 +418,9 @@ impl Producer {
     /// Publishes a frame whose body is elsewhere, where `reference` says.
     #[inline]
     pub fn publish_reference(&mut self, header: &Header, reference: &[u8]) {
-        self.publish_as(REFERENCE, header, reference.len(), |bytes| bytes.copy_from_slice(reference));
+        self.publish_as(REFERENCE, header, reference.len(), |bytes| {
+            bytes.copy_from_slice(reference)
+        });
     }
 
     /// To be had while a piece of a large message is published.
@@ -414,8 +430,8 @@ impl Producer {
 
     /// What counts the next body that is read while it is written.
     #[cfg(not(loom))]
-    pub(crate) fn count(&self) -> Count<'static> {
-        Count::new(self.memory.written(), self.counted)
+    pub(crate) fn count(&self) -> Watermark<'static> {
+        Watermark::new(self.memory.written(), self.counted)
     }
 
     /// So many bytes of such a body are written: all of it.
@@ -426,7 +442,13 @@ impl Producer {
     }
 
     #[inline(always)]
-    fn publish_as(&mut self, mark: u64, header: &Header, body: usize, fill: impl FnOnce(&mut [u8])) {
+    fn publish_as(
+        &mut self,
+        mark: u64,
+        header: &Header,
+        body: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) {
         let short = mark == 0 && is_short(header, body, self.me);
         let (mark, prefix) = if short { (SHORT, SHORT_PREFIX) } else { (mark, PREFIX) };
         let (at, needed) = layout(self.position, prefix, body);
@@ -550,7 +572,16 @@ impl Consumer {
     /// The only consumer of that ring; `from` is the producer's rank in the job.
     pub fn new(memory: Memory, from: u32) -> Consumer {
         let gather = GATHER.min(memory.grains / 8);
-        Consumer { memory, from, position: FIRST, next: FIRST, last: 0, returned: FIRST, gather, referred: 0 }
+        Consumer {
+            memory,
+            from,
+            position: FIRST,
+            next: FIRST,
+            last: 0,
+            returned: FIRST,
+            gather,
+            referred: 0,
+        }
     }
 
     /// True when a frame waits.
@@ -583,7 +614,8 @@ impl Consumer {
         let is_short = word & SHORT != 0;
         // Of 61 bits, so that the sums in `layout` don't overflow; a length of 0 has all of them.
         let body = ((word & !(REFERENCE | SHORT)).wrapping_sub(1) & (SHORT - 1)) as usize;
-        let (at, needed) = layout(self.position, if is_short { SHORT_PREFIX } else { PREFIX }, body);
+        let (at, needed) =
+            layout(self.position, if is_short { SHORT_PREFIX } else { PREFIX }, body);
         // A frame never reaches the last grain of the ring.
         if needed >= self.memory.grains - self.memory.place(self.position) {
             return Err(Broken { what: "a frame's word", value: word });
@@ -629,7 +661,10 @@ impl Consumer {
 
     /// Hands the next frame to `take` and goes past it; `None` if there is no frame.
     #[inline]
-    pub fn pop<R>(&mut self, take: impl FnOnce(&Header, &[u8], bool) -> R) -> Result<Option<R>, Broken> {
+    pub fn pop<R>(
+        &mut self,
+        take: impl FnOnce(&Header, &[u8], bool) -> R,
+    ) -> Result<Option<R>, Broken> {
         let Some(word) = self.next_word()? else { return Ok(None) };
         let Frame { header, body } = self.frame(word)?;
         let taken = take(&header, body, word.is_reference());
@@ -641,7 +676,13 @@ impl Consumer {
     #[inline(always)]
     fn lengthened(&self, context: u32, tag: u32, body: usize) -> Header {
         let (source, tag) = (self.from, tag as i32);
-        Header { source, tag, context: context.into(), length: body as u64, ..Header::new(Kind::Eager) }
+        Header {
+            source,
+            tag,
+            context: context.into(),
+            length: body as u64,
+            ..Header::new(Kind::Eager)
+        }
     }
 
     /// Goes on where the word says; at the end of a lap learns how long laps are.

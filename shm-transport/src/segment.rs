@@ -113,7 +113,7 @@ pub(crate) struct Trial {
 
 const _: () = assert!(size_of::<Control>() == 2 * LINE);
 
-/// How the members of an arena meet; the same for all arenas of a segment. See [`fabric::arena`].
+/// How the members of an arena meet; the same for all arenas of a segment. See [`fabric::coll_segment`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meetings {
     /// Members take turns on the processors.
@@ -128,7 +128,7 @@ pub(crate) trait Site {
     fn renew(&self, leases: u64) -> bool;
 
     /// The lease of member `me`, where these are the doorbells of all members.
-    fn lease(&self, me: u32, doorbells: Vec<&'static Doorbell>) -> Arc<dyn fabric::Arena>;
+    fn lease(&self, me: u32, doorbells: Vec<&'static Doorbell>) -> Arc<dyn fabric::CollSegment>;
 }
 
 /// Where an arena begins in this process.
@@ -176,9 +176,14 @@ impl Segment {
         pool_bytes: u64,
     ) -> Result<Segment, SegmentError> {
         assert!(me < size && offset.is_multiple_of(page()));
-        assert!([ring_bytes, pool_bytes].iter().all(|bytes| bytes.is_power_of_two() && *bytes >= page()));
+        assert!(
+            [ring_bytes, pool_bytes]
+                .iter()
+                .all(|bytes| bytes.is_power_of_two() && *bytes >= page())
+        );
         let bytes = control_bytes(size);
-        let failed = |errno| SegmentError::System { what: "the ranks' control blocks", bytes, errno };
+        let failed =
+            |errno| SegmentError::System { what: "the ranks' control blocks", bytes, errno };
         let file = rustix::io::fcntl_dupfd_cloexec(file, 3).map_err(failed)?;
         allocate(&file, offset, bytes).map_err(failed)?;
         let control = map(&file, offset, bytes).map_err(failed)?.cast_const();
@@ -225,7 +230,12 @@ impl Segment {
         let words = self.size.div_ceil(64) as usize;
         // SAFETY: behind the control block of the same rank, inside the mapping,
         // which is never unmapped; any bytes are valid atomics.
-        unsafe { std::slice::from_raw_parts(self.block(rank).add(size_of::<Control>()).cast::<AtomicU64>(), words) }
+        unsafe {
+            std::slice::from_raw_parts(
+                self.block(rank).add(size_of::<Control>()).cast::<AtomicU64>(),
+                words,
+            )
+        }
     }
 
     fn block(&self, rank: u32) -> *const u8 {
@@ -251,11 +261,8 @@ impl Segment {
     /// Maps the ring that `from` writes and `to` reads.
     pub(crate) fn ring(&self, from: u32, to: u32) -> Result<ring::Memory, SegmentError> {
         let bytes = self.ring_bytes;
-        let base = map(&self.file, self.ring_at(from, to), bytes).map_err(|errno| SegmentError::System {
-            what: "a message ring",
-            bytes,
-            errno,
-        })?;
+        let base = map(&self.file, self.ring_at(from, to), bytes)
+            .map_err(|errno| SegmentError::System { what: "a message ring", bytes, errno })?;
         // SAFETY: freshly mapped, page-aligned, never unmapped; the file was zero
         // where nobody has used the ring. The caller is its only producer or consumer.
         Ok(unsafe { ring::Memory::new(base, bytes / LINE as u64) })
@@ -264,11 +271,8 @@ impl Segment {
     /// Takes memory for these grains of the ring that this rank writes and `to` reads.
     pub(crate) fn allocate(&self, to: u32, grains: Range<u64>) -> Result<(), SegmentError> {
         let (at, bytes) = (grains.start * GRAIN as u64, (grains.end - grains.start) * GRAIN as u64);
-        allocate(&self.file, self.ring_at(self.me, to) + at, bytes).map_err(|errno| SegmentError::System {
-            what: "a message ring",
-            bytes,
-            errno,
-        })
+        allocate(&self.file, self.ring_at(self.me, to) + at, bytes)
+            .map_err(|errno| SegmentError::System { what: "a message ring", bytes, errno })
     }
 
     /// Maps the pool of a sender.
@@ -286,7 +290,7 @@ impl Segment {
     }
 
     /// A lease of the arena number `index` of those that are `owner`'s, for a communicator of `members` (local ranks
-    /// in the order of their ranks; at most [`fabric::arena::FEW`] where arenas are flat), of whom this is `me`. `None`
+    /// in the order of their ranks; at most [`fabric::coll_segment::FEW`] where arenas are flat), of whom this is `me`. `None`
     /// when there is no memory, for all of them.
     pub fn arena(
         &self,
@@ -295,7 +299,7 @@ impl Segment {
         index: u32,
         members: &[u32],
         me: u32,
-    ) -> Result<Option<Arc<dyn fabric::Arena>>, SegmentError> {
+    ) -> Result<Option<Arc<dyn fabric::CollSegment>>, SegmentError> {
         let doorbells = || members.iter().map(|&member| &self.control(member).doorbell).collect();
         Ok(self.site(meetings, owner, index)?.map(|site| site.lease(me, doorbells())))
     }
@@ -305,10 +309,17 @@ impl Segment {
     pub fn renew_arena(&self, meetings: Meetings, index: u32, leases: u64) -> bool {
         // It is as it was in the beginning, and its members will find out whether there is memory.
         self.control(self.me).arenas[index as usize].load(Ordering::Relaxed) == UNKNOWN
-            || self.site(meetings, self.me, index).is_ok_and(|site| site.is_some_and(|site| site.renew(leases)))
+            || self
+                .site(meetings, self.me, index)
+                .is_ok_and(|site| site.is_some_and(|site| site.renew(leases)))
     }
 
-    fn site(&self, meetings: Meetings, owner: u32, index: u32) -> Result<Option<Box<dyn Site>>, SegmentError> {
+    fn site(
+        &self,
+        meetings: Meetings,
+        owner: u32,
+        index: u32,
+    ) -> Result<Option<Box<dyn Site>>, SegmentError> {
         let size = self.size;
         Ok(match meetings {
             Meetings::InTurns => self.base(owner, index, arena::bytes(size))?.map(|Base(base)| {
@@ -341,7 +352,11 @@ impl Segment {
             return Ok(Some(*base));
         }
         let what = "a place to meet in";
-        let base = Base(map(&self.file, at, bytes).map_err(|errno| SegmentError::System { what, bytes, errno })?);
+        let base = Base(map(&self.file, at, bytes).map_err(|errno| SegmentError::System {
+            what,
+            bytes,
+            errno,
+        })?);
         known.push((at, base));
         Ok(Some(base))
     }
@@ -354,16 +369,22 @@ impl Segment {
 
     fn arena_at(&self, owner: u32, index: u32) -> u64 {
         assert!(owner < self.size && index < ARENAS);
-        self.offset + control_bytes(self.size) + u64::from(owner * ARENAS + index) * arena_bytes(self.size)
+        self.offset
+            + control_bytes(self.size)
+            + u64::from(owner * ARENAS + index) * arena_bytes(self.size)
     }
 
     fn pool_at(&self, from: u32) -> u64 {
         assert!(from < self.size);
-        self.rings_at() + self.rings_bytes() + u64::from(from) * pool::Mapping::length(self.pool_bytes)
+        self.rings_at()
+            + self.rings_bytes()
+            + u64::from(from) * pool::Mapping::length(self.pool_bytes)
     }
 
     fn rings_at(&self) -> u64 {
-        self.offset + control_bytes(self.size) + u64::from(self.size * ARENAS) * arena_bytes(self.size)
+        self.offset
+            + control_bytes(self.size)
+            + u64::from(self.size * ARENAS) * arena_bytes(self.size)
     }
 
     /// Bytes of all rings.
@@ -401,7 +422,11 @@ impl Segment {
     /// on the length, so it does not matter who comes first and the file never shrinks.
     fn stretch(&self) -> Result<(), SegmentError> {
         let length = self.pool_at(self.size - 1) + pool::Mapping::length(self.pool_bytes);
-        let failed = |errno| SegmentError::System { what: "the message rings of all ranks", bytes: length, errno };
+        let failed = |errno| SegmentError::System {
+            what: "the message rings of all ranks",
+            bytes: length,
+            errno,
+        };
         if (fstat(&self.file).map_err(failed)?.st_size as u64) < length {
             within_limit(length).map_err(failed)?;
             ftruncate(&self.file, length).map_err(failed)?;
@@ -450,7 +475,14 @@ fn map(file: &OwnedFd, at: u64, bytes: u64) -> Result<*mut u8, Errno> {
     // SAFETY: a new mapping at an address of the kernel's choice touches no
     // memory that exists.
     let base = unsafe {
-        mmap(std::ptr::null_mut(), bytes as usize, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, at)
+        mmap(
+            std::ptr::null_mut(),
+            bytes as usize,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::SHARED,
+            file,
+            at,
+        )
     }?;
     Ok(base.cast())
 }

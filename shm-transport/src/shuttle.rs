@@ -21,7 +21,7 @@
 
 use std::ops::Range;
 
-use fabric::memory::others_wrote;
+use fabric::user_buf::valgrind_mark_defined;
 
 use crate::pool::{Mapping, Place, Reference};
 use crate::ring::LINE;
@@ -72,7 +72,12 @@ impl Mark {
 
 impl Shuttle {
     /// The block that a body has come in; `None` if that can't be.
-    pub(crate) fn arrived(mark: Mark, reference: Reference, theirs: Mapping, own: Option<Mapping>) -> Option<Shuttle> {
+    pub(crate) fn arrived(
+        mark: Mark,
+        reference: Reference,
+        theirs: Mapping,
+        own: Option<Mapping>,
+    ) -> Option<Shuttle> {
         let mapping = if mark.is_senders { theirs } else { own? };
         let (start, part) = (reference.start(), mapping.shuttles());
         let (size, end) = (part.len() / SHUTTLES, 1_usize.checked_shl(mark.end.into())?);
@@ -88,7 +93,7 @@ impl Shuttle {
     /// The body that has come in it.
     pub(crate) fn body(&self, len: usize) -> &[u8] {
         assert!(len <= self.end);
-        others_wrote(self.mapping.at(self.start), len);
+        valgrind_mark_defined(self.mapping.at(self.start), len);
         // SAFETY: inside of the mapping, and the sender does not touch it any more; one that does
         // spoils its own message.
         unsafe { std::slice::from_raw_parts(self.mapping.at(self.start), len) }
@@ -245,7 +250,10 @@ mod tests {
         assert!(!arrives(BYTES, 100, 18), "longer than a block");
         assert!(!arrives(BYTES, 100, 64) && !arrives(BYTES, 100, 255));
         let own = Mark { is_senders: false, end: 13 };
-        assert!(Shuttle::arrived(own, reference(BYTES, 100, 13), mapping, None).is_none(), "there are none");
+        assert!(
+            Shuttle::arrived(own, reference(BYTES, 100, 13), mapping, None).is_none(),
+            "there are none"
+        );
     }
 
     #[test]
@@ -256,7 +264,8 @@ mod tests {
         assert!(shuttles.take(0, SLOT + 1, mapping, |_, _| true).is_none(), "too long");
         let mut starts = std::collections::HashSet::new();
         let mut make = |peer| {
-            let made = shuttles.take(peer, 9_000, mapping, |is_own, part| is_own && part.len() == 16 << 10);
+            let made = shuttles
+                .take(peer, 9_000, mapping, |is_own, part| is_own && part.len() == 16 << 10);
             made.inspect(|made| _ = starts.insert(made.start))
         };
         let first: Vec<_> = (0..FOR_EACH).map(|_| make(0).unwrap()).collect();
@@ -266,20 +275,29 @@ mod tests {
         }
         assert_eq!(starts.len(), SHUTTLES);
         first.into_iter().for_each(|made| shuttles.keep(3, made));
-        assert!(shuttles.take(SHUTTLES as u32, 9_000, mapping, |_, _| true).is_none(), "that was the last one");
+        assert!(
+            shuttles.take(SHUTTLES as u32, 9_000, mapping, |_, _| true).is_none(),
+            "that was the last one"
+        );
         assert!(shuttles.take(3, SLOT, mapping, |_, _| false).is_none(), "no more memory for it");
-        assert_eq!(shuttles.take(3, 9_000, mapping, |_, _| false).unwrap().end, 16 << 10, "but it is still here");
+        assert_eq!(
+            shuttles.take(3, 9_000, mapping, |_, _| false).unwrap().end,
+            16 << 10,
+            "but it is still here"
+        );
     }
 
     #[test]
     fn who_has_a_block_need_not_have_made_it() {
         let (_memory, mapping) = memory();
         let (mut here, reference) = (Shuttles::new(2), reference(BYTES, 100, 13));
-        let came = || Shuttle::arrived(reference.shuttle.unwrap(), reference, mapping, None).unwrap();
+        let came =
+            || Shuttle::arrived(reference.shuttle.unwrap(), reference, mapping, None).unwrap();
         (0..2 * MOST).for_each(|_| here.keep(1, came()));
         let (_other, own) = memory();
-        let mut block =
-            here.take(1, 16 << 10, own, |is_own, part| !is_own && part == (BYTES + 8192..BYTES + 16384)).unwrap();
+        let mut block = here
+            .take(1, 16 << 10, own, |is_own, part| !is_own && part == (BYTES + 8192..BYTES + 16384))
+            .unwrap();
         let mark = block.place(10_000).reference(None).shuttle;
         assert_eq!(mark, Some(Mark { is_senders: false, end: 14 }));
         assert_eq!(here.pairs[1].here.len(), MOST - 1, "no more are kept than there can be");
@@ -288,10 +306,18 @@ mod tests {
     #[test]
     fn a_block_is_due_as_long_as_patience_lasts_and_that_grows_with_what_comes_in_time() {
         let (_memory, mapping) = memory();
-        let came =
-            || Shuttle::arrived(reference(BYTES, 100, 13).shuttle.unwrap(), reference(BYTES, 100, 13), mapping, None);
+        let came = || {
+            Shuttle::arrived(
+                reference(BYTES, 100, 13).shuttle.unwrap(),
+                reference(BYTES, 100, 13),
+                mapping,
+                None,
+            )
+        };
         let mut shuttles = Shuttles::new(2);
-        let looks = |shuttles: &mut Shuttles| (0..2 * PATIENCE.1).take_while(|_| shuttles.is_due(1)).count() as u32;
+        let looks = |shuttles: &mut Shuttles| {
+            (0..2 * PATIENCE.1).take_while(|_| shuttles.is_due(1)).count() as u32
+        };
         assert_eq!(looks(&mut shuttles), 0, "none has come yet");
         let mut come_and_go = |looked: u32| {
             (0..looked).for_each(|_| _ = shuttles.is_due(1));

@@ -1,7 +1,8 @@
 //! The seam: what each call of [`Transport`] comes to on shared memory.
 
 use fabric::{
-    Header, Kind, Limits, Lost, Memory, OneSided, Peer, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
+    Caps, Header, Kind, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot, Transfer,
+    Transport, UserBuf, WaitOn,
 };
 
 use crate::connect::ShmTransport;
@@ -9,12 +10,18 @@ use crate::single_copy::Read;
 
 impl Transport for ShmTransport {
     #[inline]
-    fn limits(&self, peer: Peer) -> &Limits {
+    fn caps(&self, peer: Peer) -> &Caps {
         self.limits_of(peer)
     }
 
     #[inline]
-    fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut Slot)) -> Result<Post, Lost> {
+    fn post(
+        &mut self,
+        peer: Peer,
+        header: &Header,
+        len: usize,
+        fill: impl FnOnce(&mut Slot),
+    ) -> Result<Post, PeerFailed> {
         match header.kind {
             Kind::Data => self.post_claimed(peer, header, len, fill),
             _ => self.post_frame(peer, header, len, fill),
@@ -26,23 +33,33 @@ impl Transport for ShmTransport {
         self.poll_rings(sink)
     }
 
-    fn register(&mut self, peer: Peer, memory: Memory, rights: Rights) -> Option<Region> {
-        (rights == Rights::Get && self.limits_of(peer).get_from != u64::MAX)
+    fn register(&mut self, peer: Peer, memory: UserBuf, rights: Rights) -> Option<Region> {
+        (rights == Rights::Get && self.limits_of(peer).get_min != u64::MAX)
             .then(|| Region { addr: memory.addr(), keys: [0; 4] })
     }
 
     fn release(&mut self, _peer: Peer, _region: Region) {}
 
     /// Reads alone: the kernel copies.
-    fn one_sided(&mut self, peer: Peer, region: &Region, at: u64, what: OneSided, _: u64) -> Result<Transfer, Lost> {
-        let (Some(local), OneSided::Get(into) | OneSided::Take(into)) = (self.local(peer), what) else {
+    fn one_sided(
+        &mut self,
+        peer: Peer,
+        region: &Region,
+        at: u64,
+        what: OneSided,
+        _: u64,
+    ) -> Result<Transfer, PeerFailed> {
+        let (Some(local), OneSided::Get(into) | OneSided::GetRemainder(into)) =
+            (self.local(peer), what)
+        else {
             return Ok(Transfer::Refused);
         };
-        let (is_taken, from) = (matches!(what, OneSided::Take(_)), self.limits_of(peer).get_from);
+        let (is_taken, from) =
+            (matches!(what, OneSided::GetRemainder(_)), self.limits_of(peer).get_min);
         // Two that both copy are faster; one alone waits no longer for the other than that takes which is
         // between two calls.
         if from != u64::MAX && self.is_inside_soon(local) {
-            return Ok(if is_taken { Transfer::NoRoom } else { Transfer::Together });
+            return Ok(if is_taken { Transfer::NoRoom } else { Transfer::PreferPush });
         }
         if from == u64::MAX || !self.may_read(peer, local) {
             return Ok(Transfer::Refused);

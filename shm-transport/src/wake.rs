@@ -98,7 +98,9 @@ impl Doorbell {
         #[cfg(not(loom))]
         if first {
             // SAFETY: FUTEX_WAKE reads nothing through the address.
-            unsafe { libc::syscall(libc::SYS_futex, &raw const self.sleeping, libc::FUTEX_WAKE, 1) };
+            unsafe {
+                libc::syscall(libc::SYS_futex, &raw const self.sleeping, libc::FUTEX_WAKE, 1)
+            };
         }
         first
     }

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use fabric::{
-    Body, Growing, Header, Kind, Lost, Memory, OneSided, Peer, Post, Region, Rights, Sink, Slot, Transfer, Transport,
-    WaitOn,
+    Body, Header, Kind, OneSided, Peer, PeerFailed, PipelinedBody, Post, Region, Rights, Sink,
+    Slot, Transfer, Transport, UserBuf, WaitOn,
 };
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::futex;
@@ -26,17 +26,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Default)]
 struct Inbox {
     frames: Vec<(Peer, Header, Vec<u8>)>,
-    lost: Vec<Lost>,
+    lost: Vec<PeerFailed>,
 }
 
 impl Sink for Inbox {
     fn frame(&mut self, from: Peer, header: &Header, body: &[u8]) {
         self.frames.push((from, *header, body.to_vec()));
     }
-    fn transferred(&mut self, _: u64, _: Result<(), Lost>) {
+    fn transferred(&mut self, _: u64, _: Result<(), PeerFailed>) {
         panic!("nothing is transferred in the background");
     }
-    fn lost(&mut self, lost: Lost) {
+    fn peer_failed(&mut self, lost: PeerFailed) {
         self.lost.push(lost);
     }
 }
@@ -47,7 +47,8 @@ fn peer(local: u32) -> Peer {
 }
 
 fn join(file: &OwnedFd, me: u32, size: u32, ring_bytes: u64, settings: Settings) -> ShmTransport {
-    let segment = Segment::attach(file.as_fd(), 0, me, size, ring_bytes, POOL).expect("the segment is mapped");
+    let segment = Segment::attach(file.as_fd(), 0, me, size, ring_bytes, POOL)
+        .expect("the segment is mapped");
     ShmTransport::new(segment, settings, (0..size).map(peer).collect(), Vec::new())
 }
 
@@ -69,7 +70,9 @@ fn length(tag: u64, most: usize) -> usize {
 
 fn post(transport: &mut ShmTransport, to: Peer, tag: u64, len: usize) -> Post {
     let header = Header { context: tag, ..Header::new(Kind::Data) };
-    transport.post(to, &header, len, |slot| slot.copy_from_slice(&body(tag, len))).expect("the peer is there")
+    transport
+        .post(to, &header, len, |slot| slot.copy_from_slice(&body(tag, len)))
+        .expect("the peer is there")
 }
 
 /// Sleeps as a process does that has nothing to do. Panics when nobody wakes it.
@@ -93,7 +96,7 @@ impl Sink for Parts {
     fn frame(&mut self, _: Peer, header: &Header, body: &[u8]) {
         self.bodies.push((header.context, body.to_vec()));
     }
-    fn growing(&mut self, _: Peer, header: &Header, body: &Growing<'_>) {
+    fn growing(&mut self, _: Peer, header: &Header, body: &PipelinedBody<'_>) {
         let mut taken = Vec::new();
         body.parts(body.len(), |at, part| {
             assert_eq!(at, taken.len());
@@ -102,8 +105,8 @@ impl Sink for Parts {
         });
         self.bodies.push((header.context, taken));
     }
-    fn transferred(&mut self, _: u64, _: Result<(), Lost>) {}
-    fn lost(&mut self, lost: Lost) {
+    fn transferred(&mut self, _: u64, _: Result<(), PeerFailed>) {}
+    fn peer_failed(&mut self, lost: PeerFailed) {
         panic!("{lost}");
     }
 }
@@ -144,7 +147,10 @@ fn parts_of_a_stream(len: usize) -> usize {
 fn bodies_are_read_while_they_are_written_but_for_the_shorter_ones_of_a_stream() {
     let (shorter, longer) = (parts_of_a_stream(10_500), parts_of_a_stream(70_000));
     assert!(longer > 50, "no body was seen in parts");
-    assert!((1..=15).contains(&shorter), "{shorter} parts, where the first three bodies have five each");
+    assert!(
+        (1..=15).contains(&shorter),
+        "{shorter} parts, where the first three bodies have five each"
+    );
 }
 
 #[test]
@@ -155,7 +161,9 @@ fn an_answer_goes_back_in_the_block_that_the_question_came_in() {
     let mut inbox = Inbox::default();
     let mut arrives = |at: &mut ShmTransport, tag, len| {
         assert!(at.poll(&mut inbox));
-        let [(_, header, data)] = &inbox.frames[..] else { panic!("{} frames", inbox.frames.len()) };
+        let [(_, header, data)] = &inbox.frames[..] else {
+            panic!("{} frames", inbox.frames.len())
+        };
         assert!(header.context == tag && *data == body(tag, len), "message {tag}");
         inbox.frames.clear();
     };
@@ -169,7 +177,10 @@ fn an_answer_goes_back_in_the_block_that_the_question_came_in() {
     }
     let pages = |bytes: u64| bytes / rustix::param::page_size() as u64;
     let to_and_fro = taken() - begun;
-    assert!(to_and_fro <= 16 << 10 || pages(to_and_fro) <= 6, "{to_and_fro} bytes for one message at a time");
+    assert!(
+        to_and_fro <= 16 << 10 || pages(to_and_fro) <= 6,
+        "{to_and_fro} bytes for one message at a time"
+    );
     for tag in 0..500 {
         assert_eq!(post(&mut first, peer(1), tag, question), Post::Sent);
         assert_eq!(post(&mut second, peer(0), tag, answer), Post::Sent);
@@ -177,7 +188,10 @@ fn an_answer_goes_back_in_the_block_that_the_question_came_in() {
         arrives(&mut first, tag, answer);
     }
     let at_once = taken() - begun;
-    assert!(at_once <= 32 << 10 || pages(at_once) <= 10, "{at_once} bytes for two messages at a time");
+    assert!(
+        at_once <= 32 << 10 || pages(at_once) <= 10,
+        "{at_once} bytes for two messages at a time"
+    );
     for tag in 0..500 {
         assert_eq!(post(&mut first, peer(1), tag, question), Post::Sent);
         arrives(&mut second, tag, question);
@@ -191,16 +205,17 @@ fn an_answer_of_a_kilobyte_has_a_block_and_what_follows_it_has_none() {
     let taken = || rustix::fs::fstat(&file).unwrap().st_blocks as u64 * 512;
     let [mut first, mut second] = [0, 1].map(|me| join(&file, me, 2, 4 * RING, SETTINGS));
     let mut inbox = Inbox::default();
-    let exchange = |from: &mut ShmTransport, at: &mut ShmTransport, inbox: &mut Inbox, len, count| {
-        let to = if from.segment().me() == 0 { peer(1) } else { peer(0) };
-        (0..count).for_each(|tag| assert_eq!(post(from, to, tag, len), Post::Sent));
-        while inbox.frames.len() < count as usize {
-            assert!(at.poll(inbox));
-        }
-        for (tag, (_, header, data)) in (0..).zip(inbox.frames.drain(..)) {
-            assert!(header.context == tag && data == body(tag, len), "message {tag} of {len}");
-        }
-    };
+    let exchange =
+        |from: &mut ShmTransport, at: &mut ShmTransport, inbox: &mut Inbox, len, count| {
+            let to = if from.segment().me() == 0 { peer(1) } else { peer(0) };
+            (0..count).for_each(|tag| assert_eq!(post(from, to, tag, len), Post::Sent));
+            while inbox.frames.len() < count as usize {
+                assert!(at.poll(inbox));
+            }
+            for (tag, (_, header, data)) in (0..).zip(inbox.frames.drain(..)) {
+                assert!(header.context == tag && data == body(tag, len), "message {tag} of {len}");
+            }
+        };
     let mut to_and_fro = |len, count| {
         exchange(&mut first, &mut second, &mut inbox, len, count);
         exchange(&mut second, &mut first, &mut inbox, len, count);
@@ -211,7 +226,10 @@ fn an_answer_of_a_kilobyte_has_a_block_and_what_follows_it_has_none() {
     assert_eq!(taken(), begun, "short ones stay in the ring");
     (0..100).for_each(|_| to_and_fro(1000, 1));
     let block = taken() - begun;
-    assert!(block >= 8 << 10 && block <= (8 << 10).max(rustix::param::page_size() as u64), "{block} bytes for a block");
+    assert!(
+        block >= 8 << 10 && block <= (8 << 10).max(rustix::param::page_size() as u64),
+        "{block} bytes for a block"
+    );
     (0..100).for_each(|_| to_and_fro(1000, 3));
     assert_eq!(taken(), begun + block, "the second and the third are no answers");
 }
@@ -221,11 +239,11 @@ struct Unwilling(u32);
 
 impl Sink for Unwilling {
     fn frame(&mut self, _: Peer, _: &Header, _: &[u8]) {}
-    fn growing(&mut self, _: Peer, _: &Header, _: &Growing<'_>) {
+    fn growing(&mut self, _: Peer, _: &Header, _: &PipelinedBody<'_>) {
         self.0 += 1;
     }
-    fn transferred(&mut self, _: u64, _: Result<(), Lost>) {}
-    fn lost(&mut self, lost: Lost) {
+    fn transferred(&mut self, _: u64, _: Result<(), PeerFailed>) {}
+    fn peer_failed(&mut self, lost: PeerFailed) {
         panic!("{lost}");
     }
 }
@@ -266,15 +284,15 @@ impl Sink for Count {
     fn frame(&mut self, _: Peer, _: &Header, _: &[u8]) {
         self.frames += 1;
     }
-    fn growing(&mut self, _: Peer, _: &Header, body: &Growing<'_>) {
+    fn growing(&mut self, _: Peer, _: &Header, body: &PipelinedBody<'_>) {
         self.frames += usize::from(!body.whole().is_empty());
         self.growing += 1;
     }
     fn expects(&mut self, _: Peer, _: &Header) -> bool {
         self.expects
     }
-    fn transferred(&mut self, _: u64, _: Result<(), Lost>) {}
-    fn lost(&mut self, lost: Lost) {
+    fn transferred(&mut self, _: u64, _: Result<(), PeerFailed>) {}
+    fn peer_failed(&mut self, lost: PeerFailed) {
         panic!("{lost}");
     }
 }
@@ -294,7 +312,11 @@ fn a_body_for_nobody_stays_until_the_next_poll_behind_what_was_waited_for() {
         }
         for taken in polls {
             sink.frames = 0;
-            assert!(second.poll(&mut sink) && sink.frames == taken, "{} frames in a poll", sink.frames);
+            assert!(
+                second.poll(&mut sink) && sink.frames == taken,
+                "{} frames in a poll",
+                sink.frames
+            );
         }
         assert!(!second.poll(&mut sink));
     }
@@ -348,9 +370,14 @@ fn large_bodies_that_cross_wait_for_each_others_blocks() {
             }
         }
         // A few go in blocks of its own. From then on one is under way each time.
-        assert!(tag < 12 && (tries, came) == (0, 0) || tries == 8 && (came == 1 || tag < 12), "{tag}: {tries}, {came}");
+        assert!(
+            tag < 12 && (tries, came) == (0, 0) || tries == 8 && (came == 1 || tag < 12),
+            "{tag}: {tries}, {came}"
+        );
     }
-    let tries = std::iter::from_fn(|| (post(&mut first, peer(1), 0, LEN) == Post::NoRoom).then_some(())).count();
+    let tries =
+        std::iter::from_fn(|| (post(&mut first, peer(1), 0, LEN) == Post::NoRoom).then_some(()))
+            .count();
     assert_eq!(tries, 1024, "it does without in the end");
 }
 
@@ -366,7 +393,7 @@ fn receive(transport: &mut ShmTransport, inbox: &mut Inbox) {
 /// is nothing to do.
 fn exchange(file: &OwnedFd, me: u32, size: u32, count: u64, settings: Settings) {
     let mut transport = join(file, me, size, 4096, settings);
-    let most = transport.limits(peer(me ^ 1)).frame;
+    let most = transport.caps(peer(me ^ 1)).frame;
     let (mut sent, mut received) = (vec![0; size as usize], vec![0; size as usize]);
     (sent[me as usize], received[me as usize]) = (count, count);
     let mut inbox = Inbox::default();
@@ -399,7 +426,9 @@ fn ranks_in_threads_exchange_everything() {
         let file = &Segment::file().unwrap();
         std::thread::scope(|scope| {
             for me in 0..size {
-                scope.spawn(move || exchange(file, me, size, 2000, Settings { rare_sleeps, ..SETTINGS }));
+                scope.spawn(move || {
+                    exchange(file, me, size, 2000, Settings { rare_sleeps, ..SETTINGS })
+                });
             }
         });
     }
@@ -437,8 +466,9 @@ fn quiet_talkers_among_many_are_heard() {
 #[test]
 fn no_room_is_no_error_and_ends() {
     let (_file, mut sender, mut receiver) = pair();
-    let frame = sender.limits(peer(1)).frame;
-    let sent = (0..).take_while(|&tag| post(&mut sender, peer(1), tag, frame) == Post::Sent).count();
+    let frame = sender.caps(peer(1)).frame;
+    let sent =
+        (0..).take_while(|&tag| post(&mut sender, peer(1), tag, frame) == Post::Sent).count();
     assert!(sent >= 3, "{sent} frames in the ring");
     assert!(sender.arm().is_some(), "there is no room, and nothing to do");
     let mut inbox = Inbox::default();
@@ -454,7 +484,8 @@ fn a_pair_that_does_not_talk_costs_next_to_nothing_and_one_that_does_a_page() {
     const SIZE: u32 = 64;
     let taken = |file: &OwnedFd| rustix::fs::fstat(file).unwrap().st_blocks as u64 * 512;
     let file = Segment::file().unwrap();
-    let mut ranks: Vec<_> = (0..SIZE).map(|me| join(&file, me, SIZE, 128 << 10, SETTINGS)).collect();
+    let mut ranks: Vec<_> =
+        (0..SIZE).map(|me| join(&file, me, SIZE, 128 << 10, SETTINGS)).collect();
     let at_first = taken(&file);
     assert!(at_first <= 64 * u64::from(SIZE) * u64::from(SIZE), "{at_first} bytes");
     let mut inbox = Inbox::default();
@@ -470,7 +501,10 @@ fn ranks_that_disagree_are_told() {
     let file = Segment::file().unwrap();
     Segment::attach(file.as_fd(), 0, 0, 2, RING, POOL).unwrap();
     let error = Segment::attach(file.as_fd(), 0, 1, 2, 2 * RING, POOL).unwrap_err();
-    assert_eq!(error, SegmentError::Disagreement { ours: (2, 2 * RING, POOL), theirs: (2, RING, POOL) });
+    assert_eq!(
+        error,
+        SegmentError::Disagreement { ours: (2, 2 * RING, POOL), theirs: (2, RING, POOL) }
+    );
     assert!(Segment::attach(file.as_fd(), 0, 2, 3, RING, POOL).is_err());
     Segment::attach(file.as_fd(), 0, 1, 2, RING, POOL).unwrap();
 }
@@ -479,7 +513,8 @@ fn ranks_that_disagree_are_told() {
 fn a_peer_elsewhere_is_lost_and_not_looked_for() {
     let (_file, mut transport, _) = pair();
     for nobody in [0, 4, 6, 1000, u32::MAX] {
-        let posted = transport.post(Peer(nobody), &Header::new(Kind::Data), 0, |_| panic!("no slot"));
+        let posted =
+            transport.post(Peer(nobody), &Header::new(Kind::Data), 0, |_| panic!("no slot"));
         assert_eq!(posted.unwrap_err().peer, Peer(nobody));
     }
 }
@@ -510,7 +545,9 @@ fn a_ring_full_of_garbage_loses_its_peer_alone() {
         assert_eq!(inbox.lost.iter().map(|lost| lost.peer).collect::<Vec<_>>(), [peer(0)]);
         // The head is garbage, too: the sender finds out when it needs room.
         let header = Header::new(Kind::Data);
-        let lost = (0..1000).find_map(|_| sender.post(peer(1), &header, 8, |_| ()).err()).expect("an error");
+        let lost = (0..1000)
+            .find_map(|_| sender.post(peer(1), &header, 8, |_| ()).err())
+            .expect("an error");
         assert!(lost.why.contains("overwritten memory"), "{lost}");
         assert_eq!(post(&mut receiver, peer(0), 5, 8), Post::Sent, "the other direction is whole");
         assert!(sender.poll(&mut inbox));
@@ -535,10 +572,15 @@ fn region(bytes: &[u8]) -> Region {
 }
 
 /// Reads `len` bytes of rank 1 as rank 0.
-fn get(transport: &mut ShmTransport, region: &Region, from: u64, len: usize) -> (Transfer, Vec<u8>) {
+fn get(
+    transport: &mut ShmTransport,
+    region: &Region,
+    from: u64,
+    len: usize,
+) -> (Transfer, Vec<u8>) {
     let mut bytes = vec![0; len];
     // SAFETY: valid for writes until `get` returns, which never says `Started`.
-    let into = unsafe { Memory::new(bytes.as_mut_ptr(), len) };
+    let into = unsafe { UserBuf::new(bytes.as_mut_ptr(), len) };
     (transport.one_sided(peer(1), region, from, OneSided::Get(into), 0).unwrap(), bytes)
 }
 
@@ -553,23 +595,37 @@ fn a_peer_that_is_away_is_read_and_one_that_is_not_helps() {
     let (mut reader, mut owner, mut inbox) = (transport(0), transport(1), Inbox::default());
     let (secret, mut bytes) = (body(1, 5000), vec![0; 5000]);
     // SAFETY: valid for writes as long as it is used.
-    let into = unsafe { Memory::new(bytes.as_mut_ptr(), bytes.len()) };
-    let read = |reader: &mut ShmTransport, what| reader.one_sided(peer(1), &region(&secret), 0, what, 0).unwrap();
+    let into = unsafe { UserBuf::new(bytes.as_mut_ptr(), bytes.len()) };
+    let read = |reader: &mut ShmTransport, what| {
+        reader.one_sided(peer(1), &region(&secret), 0, what, 0).unwrap()
+    };
     assert_eq!(post(&mut owner, peer(0), 0, 8), Post::Sent);
-    assert_eq!(read(&mut reader, OneSided::Get(into)), Transfer::Together);
+    assert_eq!(read(&mut reader, OneSided::Get(into)), Transfer::PreferPush);
     INSIDE[1].store(0, Ordering::Relaxed);
-    assert_eq!(read(&mut reader, OneSided::Take(into)), Transfer::NoRoom, "it has never been heard");
+    assert_eq!(
+        read(&mut reader, OneSided::GetRemainder(into)),
+        Transfer::NoRoom,
+        "it has never been heard"
+    );
     while reader.poll(&mut inbox) {}
     INSIDE[1].store(1, Ordering::Relaxed);
-    assert_eq!(read(&mut reader, OneSided::Take(into)), Transfer::NoRoom, "it is there");
+    assert_eq!(read(&mut reader, OneSided::GetRemainder(into)), Transfer::NoRoom, "it is there");
     INSIDE[1].store(0, Ordering::Relaxed);
     assert_eq!(post(&mut owner, peer(0), 0, 8), Post::Sent);
-    assert_eq!(read(&mut reader, OneSided::Take(into)), Transfer::NoRoom, "it has sent something");
+    assert_eq!(
+        read(&mut reader, OneSided::GetRemainder(into)),
+        Transfer::NoRoom,
+        "it has sent something"
+    );
     while reader.poll(&mut inbox) {}
-    assert_eq!(read(&mut reader, OneSided::Take(into)), Transfer::Done);
+    assert_eq!(read(&mut reader, OneSided::GetRemainder(into)), Transfer::Done);
     assert_eq!(bytes, secret);
     let piece = Header::new(Kind::Data);
-    assert_eq!(owner.post(peer(0), &piece, 4000, |slot| slot.fill(1)), Ok(Post::Sent), "the claim is given back");
+    assert_eq!(
+        owner.post(peer(0), &piece, 4000, |slot| slot.fill(1)),
+        Ok(Post::Sent),
+        "the claim is given back"
+    );
 }
 
 #[test]
@@ -588,13 +644,13 @@ fn xpmem_is_there_where_its_device_is_and_the_user_wants_it() {
 fn a_trial_that_reads_something_else_forbids_single_copies() {
     let secret = body(1, 5000);
     let (file, mut reader, mut owner) = pair();
-    assert!(owner.register(peer(0), Memory::EMPTY, Rights::Get).is_some());
+    assert!(owner.register(peer(0), UserBuf::EMPTY, Rights::Get).is_some());
     // As if the process id meant another process here.
     std::fs::File::from(file).write_all_at(&[0x5A; 8], NUMBER).unwrap();
     assert_eq!(get(&mut reader, &region(&secret), 0, 5000), (Transfer::Refused, vec![0; 5000]));
     assert_eq!(post(&mut reader, peer(1), 0, 8), Post::Sent);
-    assert_eq!(reader.limits(peer(1)).get_from, u64::MAX);
-    assert!(reader.register(peer(1), Memory::EMPTY, Rights::Get).is_none());
+    assert_eq!(reader.caps(peer(1)).get_min, u64::MAX);
+    assert!(reader.register(peer(1), UserBuf::EMPTY, Rights::Get).is_none());
 }
 
 #[test]
@@ -603,7 +659,10 @@ fn memory_that_is_not_there_is_refused_once() {
     let (_file, mut reader, _owner) = pair();
     let nowhere = Region { addr: 16, keys: [0; 4] };
     assert_eq!(get(&mut reader, &nowhere, 0, 100).0, Transfer::Refused);
-    assert_eq!(get(&mut reader, &region(&secret), 1000, 4000), (Transfer::Done, secret[1000..].to_vec()));
+    assert_eq!(
+        get(&mut reader, &region(&secret), 1000, 4000),
+        (Transfer::Done, secret[1000..].to_vec())
+    );
     assert_eq!(get(&mut reader, &region(&secret), 0, 0).0, Transfer::Done);
 }
 
@@ -619,7 +678,13 @@ impl Process {
         let program = std::env::current_exe().unwrap();
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
         let arguments = ["--exact", "child", "--ignored", "--nocapture"];
-        Process(Command::new(program).args(arguments).env(ROLE, format!("{role} {path}")).spawn().unwrap())
+        Process(
+            Command::new(program)
+                .args(arguments)
+                .env(ROLE, format!("{role} {path}"))
+                .spawn()
+                .unwrap(),
+        )
     }
 
     fn end(mut self) {
@@ -719,9 +784,9 @@ fn memory_of_another_process_is_read_until_it_is_gone() {
         return;
     }
     assert_eq!((transfer, &bytes[..]), (Transfer::Done, &body(9, 3_000_000)[1000..2_001_000]));
-    assert_eq!(transport.limits(peer(1)).get_from, 1);
+    assert_eq!(transport.caps(peer(1)).get_min, 1);
     assert_eq!(get(&mut transport, &region, 0, 100).0, Transfer::Refused);
-    assert_eq!(transport.limits(peer(1)).get_from, u64::MAX, "the process is gone");
+    assert_eq!(transport.caps(peer(1)).get_min, u64::MAX, "the process is gone");
 }
 
 /// A limit of file sizes is found before the kernel kills for it.
@@ -739,7 +804,9 @@ fn small_address_space(file: &OwnedFd) {
     let now = pages * rustix::param::page_size() as u64;
     setrlimit(Resource::As, Rlimit { current: Some(now + (40 << 20)), maximum: None }).unwrap();
     let header = Header::new(Kind::Data);
-    let lost = (1..8).find_map(|to| transport.post(peer(to), &header, 8, |_| ()).err()).expect("no room for eight");
+    let lost = (1..8)
+        .find_map(|to| transport.post(peer(to), &header, 8, |_| ()).err())
+        .expect("no room for eight");
     assert!(lost.why.contains("RLIMIT_AS"), "{lost}");
     assert_eq!(transport.post(peer(1), &header, 8, |_| ()), Ok(Post::Sent), "others are not lost");
 }

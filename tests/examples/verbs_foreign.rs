@@ -12,7 +12,10 @@ use std::time::{Duration, Instant};
 
 use config::Knobs;
 use fabric::transport::Rts;
-use fabric::{Header, Kind, Lost, Memory, OneSided, Peer, Post, Region, Rights, Sink, Transfer, Transport, WaitOn};
+use fabric::{
+    Header, Kind, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Transfer, Transport,
+    UserBuf, WaitOn,
+};
 use tests::bytes::{Bytes, Shape};
 use tests::folder::Folder;
 use tests::idle::until_readable;
@@ -41,7 +44,11 @@ impl Sink for Heard {
         match header.kind {
             Kind::Eager => {
                 assert_eq!(header.length, self.frames, "a frame is missing or came twice");
-                assert!(body == self::body(self.frames, body.len()), "frame {} arrived damaged", self.frames);
+                assert!(
+                    body == self::body(self.frames, body.len()),
+                    "frame {} arrived damaged",
+                    self.frames
+                );
                 assert_eq!(body.len(), length(self.frames));
                 self.frames += 1;
             }
@@ -51,12 +58,12 @@ impl Sink for Heard {
         }
     }
 
-    fn transferred(&mut self, _: u64, outcome: Result<(), Lost>) {
+    fn transferred(&mut self, _: u64, outcome: Result<(), PeerFailed>) {
         outcome.unwrap_or_else(|lost| panic!("{lost}"));
         self.fetched = true;
     }
 
-    fn lost(&mut self, lost: Lost) {
+    fn peer_failed(&mut self, lost: PeerFailed) {
         panic!("{lost}");
     }
 }
@@ -79,7 +86,11 @@ struct End {
 impl End {
     fn until(&mut self, what: &str, is_so: impl Fn(&Heard) -> bool) {
         while !is_so(&self.heard) {
-            assert!(self.began.elapsed() < LIMIT, "{what} did not come; {} frames did", self.heard.frames);
+            assert!(
+                self.began.elapsed() < LIMIT,
+                "{what} did not come; {} frames did",
+                self.heard.frames
+            );
             if !self.transport.poll(&mut self.heard) {
                 if let Some(WaitOn::Fd(fd)) = self.transport.arm() {
                     until_readable(&[fd], Duration::from_secs(1));
@@ -91,19 +102,28 @@ impl End {
 
     fn send(&mut self, header: Header, body: &[u8]) {
         loop {
-            match self.transport.post(PEER, &header, body.len(), |slot| slot.copy_from_slice(body)) {
+            match self.transport.post(PEER, &header, body.len(), |slot| slot.copy_from_slice(body))
+            {
                 Ok(Post::Sent) => break,
                 Ok(Post::NoRoom) => _ = self.transport.poll(&mut self.heard),
                 Err(lost) => panic!("{lost}"),
             }
-            assert!(self.began.elapsed() < LIMIT, "there is no room; {} frames came", self.heard.frames);
+            assert!(
+                self.began.elapsed() < LIMIT,
+                "there is no room; {} frames came",
+                self.heard.frames
+            );
         }
     }
 
     /// Offers our memory, reads the other's, and says so.
     fn read_each_other(&mut self) {
-        let (ours, into) = (Bytes::new(Shape::Run, &body(0, MEMORY)), Bytes::room(Shape::Run, MEMORY));
-        let region = self.transport.register(PEER, ours.memory(), Rights::Get).expect("memory is registered");
+        let (ours, into) =
+            (Bytes::new(Shape::Run, &body(0, MEMORY)), Bytes::room(Shape::Run, MEMORY));
+        let region = self
+            .transport
+            .register(PEER, ours.memory(), Rights::Get)
+            .expect("memory is registered");
         let offer = Rts { send: REQUEST, region: Some(region) }.encode();
         self.send(Header { length: MEMORY as u64, ..Header::new(Kind::Rts) }, &offer);
         self.until("an offer", |heard| heard.offer.is_some());
@@ -117,7 +137,7 @@ impl End {
         self.transport.release(PEER, region);
     }
 
-    fn fetch(&mut self, offered: &Region, into: Memory) {
+    fn fetch(&mut self, offered: &Region, into: UserBuf) {
         let began = self.transport.one_sided(PEER, offered, 0, OneSided::Get(into), 1);
         assert!(matches!(began, Ok(Transfer::Started)), "{began:?}");
         self.until("what is read", |heard| heard.fetched);
@@ -126,10 +146,14 @@ impl End {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
-    let [_, folder, turn] = arguments.as_slice() else { panic!("verbs_foreign FOLDER first|second") };
-    let settings = Settings::from_knobs(&Knobs::from_process().unwrap_or_else(|why| panic!("{why}")));
+    let [_, folder, turn] = arguments.as_slice() else {
+        panic!("verbs_foreign FOLDER first|second")
+    };
+    let settings =
+        Settings::from_knobs(&Knobs::from_process().unwrap_or_else(|why| panic!("{why}")));
     let store = Box::new(Folder::from(folder));
-    let transport = VerbsTransport::open(settings, Peer(0), 2, [9; 32], store).unwrap_or_else(|why| panic!("{why}"));
+    let transport = VerbsTransport::open(settings, Peer(0), 2, [9; 32], store)
+        .unwrap_or_else(|why| panic!("{why}"));
     let mut end = End { transport, heard: Heard::default(), began: Instant::now() };
     if turn == "second" {
         end.until("the first frame", |heard| heard.frames > 0);

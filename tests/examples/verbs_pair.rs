@@ -12,7 +12,7 @@
 use std::time::{Duration, Instant};
 
 use config::Knobs;
-use fabric::{Header, Kind, Lost, Peer, Post, Sink, Transport, WaitOn};
+use fabric::{Header, Kind, Peer, PeerFailed, Post, Sink, Transport, WaitOn};
 use pt2pt::{Engine, Mode};
 use tests::bytes::{Bytes, Shape};
 use tests::conformance::{envelope, pattern, pattern_bytes};
@@ -31,9 +31,9 @@ impl Sink for Heard {
         self.frames += 1;
     }
 
-    fn transferred(&mut self, _: u64, _: Result<(), Lost>) {}
+    fn transferred(&mut self, _: u64, _: Result<(), PeerFailed>) {}
 
-    fn lost(&mut self, lost: Lost) {
+    fn peer_failed(&mut self, lost: PeerFailed) {
         panic!("{lost}");
     }
 }
@@ -62,7 +62,10 @@ impl End {
     fn send(&mut self, kind: Kind, body: &[u8]) {
         let header = Header { length: self.sent, ..Header::new(kind) };
         loop {
-            match self.transport.post(self.peer, &header, body.len(), |slot| slot.copy_from_slice(body)) {
+            match self
+                .transport
+                .post(self.peer, &header, body.len(), |slot| slot.copy_from_slice(body))
+            {
                 Ok(Post::Sent) => break,
                 Ok(Post::NoRoom) => _ = self.transport.poll(&mut self.heard),
                 Err(lost) => panic!("{lost}"),
@@ -107,10 +110,18 @@ impl End {
 
 /// MB/s of `rounds` times `window` messages under way at once from rank 0 to rank 1, as
 /// `verbs.rendezvous` moves them, with what MPI adds but the calls.
-fn bandwidth(engine: &mut Engine<VerbsTransport>, rank: u32, len: usize, window: usize, rounds: usize) -> f64 {
+fn bandwidth(
+    engine: &mut Engine<VerbsTransport>,
+    rank: u32,
+    len: usize,
+    window: usize,
+    rounds: usize,
+) -> f64 {
     let (peer, data) = (Peer(1 - rank), pattern_bytes(len as u64, len));
-    let new = || if rank == 0 { Bytes::new(Shape::Run, &data) } else { Bytes::room(Shape::Run, len) };
-    let (buffers, token): (Vec<Bytes>, _) = ((0..window).map(|_| new()).collect(), Bytes::room(Shape::Run, 4));
+    let new =
+        || if rank == 0 { Bytes::new(Shape::Run, &data) } else { Bytes::room(Shape::Run, len) };
+    let (buffers, token): (Vec<Bytes>, _) =
+        ((0..window).map(|_| new()).collect(), Bytes::room(Shape::Run, 4));
     let mut exchange = |sends: bool, tag: i32, buffers: &[Bytes]| {
         let begin = |bytes: &Bytes| match sends {
             true => engine.send(Mode::Standard, peer, envelope(rank, tag), bytes.buffer()),
@@ -152,13 +163,16 @@ fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, rank, folder] = arguments.as_slice() else { panic!("verbs_pair RANK FOLDER") };
     let rank: u32 = rank.parse().expect("0 or 1");
-    let settings = Settings::from_knobs(&Knobs::from_process().unwrap_or_else(|why| panic!("{why}")));
+    let settings =
+        Settings::from_knobs(&Knobs::from_process().unwrap_or_else(|why| panic!("{why}")));
     let store = Box::new(Folder::from(folder));
-    let transport = VerbsTransport::open(settings, Peer(rank), 2, [9; 32], store).unwrap_or_else(|why| panic!("{why}"));
+    let transport = VerbsTransport::open(settings, Peer(rank), 2, [9; 32], store)
+        .unwrap_or_else(|why| panic!("{why}"));
     if rank == 0 {
         println!("{}", transport.port());
     }
-    let mut end = End { transport, peer: Peer(1 - rank), heard: Heard::default(), sent: 0, sleeps: true };
+    let mut end =
+        End { transport, peer: Peer(1 - rank), heard: Heard::default(), sent: 0, sleeps: true };
     let print = |what: String| {
         if rank == 0 {
             println!("{what}");
@@ -172,7 +186,10 @@ fn main() {
         end.sleeps = false;
         for _ in 0..10 {
             let half = end.latency(rank, &[7; 8], 500);
-            print(format!("polling      8 B  {half:8.1} µs  {:8.0} frames/s", end.rate(rank, 4000)));
+            print(format!(
+                "polling      8 B  {half:8.1} µs  {:8.0} frames/s",
+                end.rate(rank, 4000)
+            ));
         }
         print(format!("{} frames written", end.transport.frames_written()));
         while !end.transport.flush() {

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use fabric::Memory;
+use fabric::UserBuf;
 use objects::{Buffer, Datatype};
 
 /// How the bytes of a message lie in memory.
@@ -51,17 +51,18 @@ impl Bytes {
                 return Buffer::new(self.start, self.len as u64, Datatype::byte());
             }
             let counting = objects::datatype::Counting::Int;
-            let with_gap = Datatype::resized(counting, Datatype::byte(), 0, 2).expect("a byte with a gap is a type");
+            let with_gap = Datatype::resized(counting, Datatype::byte(), 0, 2)
+                .expect("a byte with a gap is a type");
             with_gap.commit();
             Buffer::new(self.start, self.len as u64, &with_gap)
         }
     }
 
     /// One run, for a transport. Keep `self` until the transfer is over.
-    pub fn memory(&self) -> Memory {
+    pub fn memory(&self) -> UserBuf {
         assert_eq!(self.stride, 1);
         // SAFETY: as for `buffer`.
-        unsafe { Memory::new(self.start, self.len) }
+        unsafe { UserBuf::new(self.start, self.len) }
     }
 
     /// The message's bytes. Panics when anything beside them was written.
@@ -71,7 +72,11 @@ impl Bytes {
         let all = unsafe { std::slice::from_raw_parts(self.start, self.total()) };
         let is_message = |at: usize| at < self.len * self.stride && at.is_multiple_of(self.stride);
         for (at, byte) in all.iter().enumerate() {
-            assert!(is_message(at) || *byte == CANARY, "byte {at} beside a message of {} was overwritten", self.len);
+            assert!(
+                is_message(at) || *byte == CANARY,
+                "byte {at} beside a message of {} was overwritten",
+                self.len
+            );
         }
         all[..self.len * self.stride].iter().step_by(self.stride).copied().collect()
     }
@@ -84,6 +89,8 @@ impl Bytes {
 impl Drop for Bytes {
     fn drop(&mut self) {
         // SAFETY: `new` took it from a box of this length.
-        drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.start, self.total())) });
+        drop(unsafe {
+            Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.start, self.total()))
+        });
     }
 }

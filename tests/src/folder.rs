@@ -19,7 +19,9 @@ impl Store for Folder {
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
         let name = key.replace('/', ".");
         let new = self.0.join(format!("{name}.new"));
-        std::fs::write(&new, value).and_then(|()| std::fs::rename(new, self.0.join(name))).map_err(|e| e.to_string())
+        std::fs::write(&new, value)
+            .and_then(|()| std::fs::rename(new, self.0.join(name)))
+            .map_err(|e| e.to_string())
     }
 
     fn try_value(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {

@@ -20,7 +20,8 @@ fn transports(ranks: u32, ring_bytes: u64, settings: Settings) -> Vec<ShmTranspo
     let file = Segment::file().expect("a memory file");
     let peers: Vec<Peer> = (0..ranks).map(Peer).collect();
     let join = |me| {
-        let segment = Segment::attach(file.as_fd(), 0, me, ranks, ring_bytes, 1 << 20).expect("the segment is mapped");
+        let segment = Segment::attach(file.as_fd(), 0, me, ranks, ring_bytes, 1 << 20)
+            .expect("the segment is mapped");
         ShmTransport::new(segment, settings, peers.clone(), Vec::new())
     };
     (0..ranks).map(join).collect()

@@ -3,7 +3,7 @@
 //! `VERBENA_TEST_SEED` runs it with another seed.
 
 use fabric::sim::{Manner, Options, fabric};
-use fabric::{Limits, Peer};
+use fabric::{Caps, Peer};
 use pt2pt::{Mode, Settings};
 use tests::bytes::Shape;
 use tests::conformance::{Job, Weather, dying_peer, garbage, one_sided, pattern, run, storm};
@@ -14,7 +14,7 @@ fn seed() -> u64 {
 
 /// Small frames, few slots, long delays, reads that do as they please.
 const ROUGH: Options = Options {
-    limits: Limits { frame: 512, eager: 200, get_from: 3000, put_from: u64::MAX },
+    caps: Caps { frame: 512, eager: 200, get_min: 3000, put_min: u64::MAX },
     delay: 40,
     slots: 3,
     no_room: 300,
@@ -24,7 +24,7 @@ const ROUGH: Options = Options {
 
 /// The same with writes in place of reads.
 const ROUGH_WRITES: Options =
-    Options { limits: Limits { get_from: u64::MAX, put_from: 3000, ..ROUGH.limits }, ..ROUGH };
+    Options { caps: Caps { get_min: u64::MAX, put_min: 3000, ..ROUGH.caps }, ..ROUGH };
 
 fn suite(options: Options) {
     run(seed(), |ranks, seed| fabric(ranks, seed, options));
@@ -47,20 +47,20 @@ fn rough_fabric_with_writes() {
 
 #[test]
 fn writes_at_once() {
-    let limits = Limits { get_from: u64::MAX, put_from: 1025, ..Options::default().limits };
-    suite(Options { limits, ..Options::default() });
+    let caps = Caps { get_min: u64::MAX, put_min: 1025, ..Options::default().caps };
+    suite(Options { caps, ..Options::default() });
 }
 
 #[test]
 fn smallest_frames_without_reads() {
-    let limits = Limits { frame: 64, eager: 56, get_from: u64::MAX, put_from: u64::MAX };
-    suite(Options { limits, slots: 1, ..Options::default() });
+    let caps = Caps { frame: 64, eager: 56, get_min: u64::MAX, put_min: u64::MAX };
+    suite(Options { caps, slots: 1, ..Options::default() });
 }
 
 #[test]
 fn large_frames_and_late_reads() {
-    let limits = Limits { frame: 16384, eager: 16376, get_from: 16377, put_from: u64::MAX };
-    suite(Options { limits, one_sided: Manner::Later, delay: 10, ..Options::default() });
+    let caps = Caps { frame: 16384, eager: 16376, get_min: 16377, put_min: u64::MAX };
+    suite(Options { caps, one_sided: Manner::Later, delay: 10, ..Options::default() });
 }
 
 #[test]
@@ -78,7 +78,8 @@ fn reads_that_sender_and_receiver_share() {
 #[test]
 fn a_receiver_takes_what_a_sender_does_not_push_that_has_gone() {
     for (seed, rounds) in (seed()..seed() + 30).zip([0, 1, 2].into_iter().cycle()) {
-        let options = Options { one_sided: Manner::Together, delay: seed % 10, ..Options::default() };
+        let options =
+            Options { one_sided: Manner::Together, delay: seed % 10, ..Options::default() };
         let mut job = Job::new("a sender that has gone", seed, fabric(2, seed, options));
         let receive = job.receive(1, pattern(0, 1), Shape::Run, 100_000);
         let send = job.send(Mode::Standard, Shape::Run, 0, 1, 1, seed, 100_000);
@@ -101,9 +102,17 @@ fn storms() {
         let tame = Options { one_sided: Manner::Whim, delay: 5, ..Options::default() };
         let options = [ROUGH, tame, ROUGH_WRITES][seed as usize % 3];
         let ranks = [2, 3, 5][seed as usize / 3 % 3];
-        let settings = Settings { unexpected_bytes_per_peer: [1 << 20, 4096, 300][seed as usize / 2 % 3] };
+        let settings =
+            Settings { unexpected_bytes_per_peer: [1 << 20, 4096, 300][seed as usize / 2 % 3] };
         let mut job = Job::with_settings("storms", seed, fabric(ranks, seed, options), settings);
-        storm(&mut job, &Weather { cancels: 20 + (seed % 5) as u32 * 40, longest: 20_000, ..Weather::default() });
+        storm(
+            &mut job,
+            &Weather {
+                cancels: 20 + (seed % 5) as u32 * 40,
+                longest: 20_000,
+                ..Weather::default()
+            },
+        );
         job.end();
     }
 }
@@ -113,7 +122,8 @@ fn a_peer_dies() {
     for seed in seed()..seed() + 60 {
         let death = Some((Peer(1), 1 + seed * 7919 % 6000));
         let one_sided = [Manner::Whim, Manner::Later][seed as usize % 2];
-        let options = Options { death, one_sided, ..if seed % 4 < 2 { ROUGH } else { ROUGH_WRITES } };
+        let options =
+            Options { death, one_sided, ..if seed % 4 < 2 { ROUGH } else { ROUGH_WRITES } };
         let ranks = if seed % 3 == 0 { 2 } else { 4 };
         let mut job = Job::new("a peer dies", seed, fabric(ranks, seed, options));
         dying_peer(&mut job, 1);
@@ -154,7 +164,9 @@ fn four_thousand_ranks() {
     let ranks = 4096;
     let mut job = Job::new("4,096 ranks", seed(), fabric(ranks, seed(), Options::default()));
     let mut pending = Vec::new();
-    for (from, distance) in (0..ranks).flat_map(|rank| [1, 2, 64, 2048].map(|distance| (rank, distance))) {
+    for (from, distance) in
+        (0..ranks).flat_map(|rank| [1, 2, 64, 2048].map(|distance| (rank, distance)))
+    {
         let to = (from + distance) % ranks;
         let id = u64::from(from) * 4096 + u64::from(distance);
         pending.push((

@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use config::Rendezvous;
 use fabric::sim::Rng;
-use fabric::{Atomic, Header, Lost, OneSided, Peer, Rights, Sink, Transfer, Transport, WaitOn};
+use fabric::{
+    Atomic, Header, OneSided, Peer, PeerFailed, Rights, Sink, Transfer, Transport, WaitOn,
+};
 use tests::conformance::{Job, Weather, garbage, one_sided, run, run_with, storm};
 use verbs_transport::{Rails, Settings, Together, VerbsTransport};
 
@@ -42,7 +44,8 @@ fn transports(devices: &[String], ranks: u32, settings: &Settings) -> Vec<VerbsT
     let open = |rank: u32| {
         let device = Some(devices[rank as usize % devices.len()].clone());
         let settings = Settings { device, ..settings.clone() };
-        VerbsTransport::open(settings, Peer(rank), ranks, [3; 32], Box::new(store.clone())).expect("a transport")
+        VerbsTransport::open(settings, Peer(rank), ranks, [3; 32], Box::new(store.clone()))
+            .expect("a transport")
     };
     (0..ranks).map(open).collect()
 }
@@ -76,10 +79,22 @@ fn smallest_windows() {
 }
 
 /// Transports whose processes do not sleep at once, so that peers may write to them.
-fn wakeful(devices: &[String], ranks: u32, settings: &Settings, seed: u64) -> Vec<Shaky<VerbsTransport>> {
+fn wakeful(
+    devices: &[String],
+    ranks: u32,
+    settings: &Settings,
+    seed: u64,
+) -> Vec<Shaky<VerbsTransport>> {
     let interrupt = VerbsTransport::interrupt;
-    let shaky =
-        |(rank, inner)| Shaky { inner, rng: Rng::new(seed + rank), ranks, every: 0, patience: 50, idle: 0, interrupt };
+    let shaky = |(rank, inner)| Shaky {
+        inner,
+        rng: Rng::new(seed + rank),
+        ranks,
+        every: 0,
+        patience: 50,
+        idle: 0,
+        interrupt,
+    };
     (0..).zip(transports(devices, ranks, settings)).map(shaky).collect()
 }
 
@@ -90,7 +105,11 @@ fn written_wherever_possible() {
     let small = Settings { credits: 4, eager_max: 2000, get_min: 3000, ..Settings::default() };
     for settings in [Settings::default(), small] {
         let settings = Settings { ring_after: 0, ..settings };
-        run_with(|ranks| ranks == 2, seed(), |ranks, _| wakeful(&devices, ranks, &settings, seed()));
+        run_with(
+            |ranks| ranks == 2,
+            seed(),
+            |ranks, _| wakeful(&devices, ranks, &settings, seed()),
+        );
     }
 }
 
@@ -161,16 +180,16 @@ fn memory_of_others() {
 
 /// What became of transfers.
 #[derive(Default)]
-struct Outcomes(Vec<(u64, Result<(), Lost>)>);
+struct Outcomes(Vec<(u64, Result<(), PeerFailed>)>);
 
 impl Sink for Outcomes {
     fn frame(&mut self, _: Peer, _: &Header, _: &[u8]) {}
 
-    fn transferred(&mut self, token: u64, outcome: Result<(), Lost>) {
+    fn transferred(&mut self, token: u64, outcome: Result<(), PeerFailed>) {
         self.0.push((token, outcome));
     }
 
-    fn lost(&mut self, lost: Lost) {
+    fn peer_failed(&mut self, lost: PeerFailed) {
         panic!("{lost}");
     }
 }
@@ -179,7 +198,8 @@ impl Sink for Outcomes {
 #[test]
 fn transfers_whose_connection_breaks() {
     let Some(devices) = devices() else { return };
-    let [mut ours, mut theirs] = <[_; 2]>::try_from(transports(&devices, 2, &Settings::default())).ok().expect("two");
+    let [mut ours, mut theirs] =
+        <[_; 2]>::try_from(transports(&devices, 2, &Settings::default())).ok().expect("two");
     let bytes = |len| tests::bytes::Bytes::room(tests::bytes::Shape::Run, len);
     let (all, word, data) = (bytes(2 << 20), bytes(8), bytes(1 << 20));
     let memory = |bytes: &tests::bytes::Bytes| bytes.buffer().memory().expect("one run");
@@ -188,7 +208,8 @@ fn transfers_whose_connection_breaks() {
     for round in 0..60 {
         let mut heard = Outcomes::default();
         let put = ours.one_sided(Peer(1), &region, 1 << 20, OneSided::Put(memory(&data)), 1);
-        let add = ours.one_sided(Peer(1), &region, 0, OneSided::Atomic(Atomic::Add(1), memory(&word)), 2);
+        let add =
+            ours.one_sided(Peer(1), &region, 0, OneSided::Atomic(Atomic::Add(1), memory(&word)), 2);
         assert_eq!((put, add), (Ok(Transfer::Started), Ok(Transfer::Started)));
         (0..round % 30).for_each(|_| _ = ours.poll(&mut heard));
         if round % 2 == 0 {
@@ -222,10 +243,17 @@ fn resident() -> usize {
 #[test]
 fn a_peer_never_talked_to_costs_64_bytes_at_most() {
     let Some(devices) = devices() else { return };
-    let settings = Settings { device: Some(devices[0].clone()), connections: 1, ..Settings::default() };
+    let settings =
+        Settings { device: Some(devices[0].clone()), connections: 1, ..Settings::default() };
     let open = |size| {
         let before = resident();
-        let transport = VerbsTransport::open(settings.clone(), Peer(0), size, [3; 32], Box::new(Together::default()));
+        let transport = VerbsTransport::open(
+            settings.clone(),
+            Peer(0),
+            size,
+            [3; 32],
+            Box::new(Together::default()),
+        );
         (transport.expect("a transport"), resident() - before)
     };
     const MANY: usize = 16 * 4096;
@@ -233,7 +261,9 @@ fn a_peer_never_talked_to_costs_64_bytes_at_most() {
     let (_few, least) = open(2);
     let (_many, most) = open(2 + MANY as u32);
     let each = most.saturating_sub(least) as f64 / MANY as f64;
-    println!("{each:.1} bytes for each of {MANY} peers; {least} for a transport with receives for one");
+    println!(
+        "{each:.1} bytes for each of {MANY} peers; {least} for a transport with receives for one"
+    );
     assert!(each <= 64.0, "{each} bytes for a peer");
 }
 
@@ -244,7 +274,8 @@ fn rails(devices: &[String], ranks: u32) -> Vec<Rails> {
         let mut rails = devices.to_vec();
         rails.rotate_left(rank as usize % devices.len());
         let settings = Settings { device: Some(rails.remove(0)), rails, ..Settings::default() };
-        Rails::open(settings, Peer(rank), ranks, [3; 32], Box::new(store.clone())).expect("a transport")
+        Rails::open(settings, Peer(rank), ranks, [3; 32], Box::new(store.clone()))
+            .expect("a transport")
     };
     (0..ranks).map(open).collect()
 }
@@ -267,8 +298,15 @@ fn several_rails() {
         ("rails that go", |rails, _| rails.others()[0].remove_device()),
     ];
     for (name, interrupt) in faults {
-        let shaky =
-            |(rank, inner)| Shaky { inner, rng: Rng::new(rank), ranks: 2, every: 12, patience: 0, idle: 0, interrupt };
+        let shaky = |(rank, inner)| Shaky {
+            inner,
+            rng: Rng::new(rank),
+            ranks: 2,
+            every: 12,
+            patience: 0,
+            idle: 0,
+            interrupt,
+        };
         let transports = (0..).zip(rails(&devices, 2)).map(shaky).collect();
         let mut job = Job::new(name, seed(), transports);
         job.nap(Duration::from_millis(200));
@@ -285,23 +323,35 @@ fn connections_that_break() {
         let ranks = [2, 4][seed as usize % 2];
         let rendezvous = [Rendezvous::Write, Rendezvous::Read][seed as usize / 3 % 2];
         // Every other two write what they can.
-        let (credits, ring_after) = ([4, 32][seed as usize / 2 % 2], [0, 64][seed as usize / 2 % 2]);
+        let (credits, ring_after) =
+            ([4, 32][seed as usize / 2 % 2], [0, 64][seed as usize / 2 % 2]);
         let settings = Settings { credits, ring_after, rendezvous, ..Settings::default() };
         let interrupt = VerbsTransport::interrupt;
         let patience = [20, 0][seed as usize / 2 % 2];
         let rng = |rank| Rng::new(seed * 16 + rank);
-        let shaky = |(rank, inner)| Shaky { inner, rng: rng(rank), ranks, every: 12, patience, idle: 0, interrupt };
+        let shaky = |(rank, inner)| Shaky {
+            inner,
+            rng: rng(rank),
+            ranks,
+            every: 12,
+            patience,
+            idle: 0,
+            interrupt,
+        };
         let transports = (0..).zip(transports(&devices, ranks, &settings)).map(shaky);
         let mut job = Job::new("connections that break", seed, transports.collect());
         job.nap(Duration::from_millis(200));
         storm(&mut job, &Weather { steps: 300, ..Weather::default() });
-        let broken: u64 = (0..ranks).map(|rank| job.engine(rank).transport().inner.interruptions()).sum();
+        let broken: u64 =
+            (0..ranks).map(|rank| job.engine(rank).transport().inner.interruptions()).sum();
         println!("{broken} connections broken");
         if ring_after == 0 {
             println!("{} frames written", written(&mut job, ranks, |shaky| &shaky.inner));
         }
         assert!(broken >= 3, "hardly a connection was broken: {broken}");
-        gathered += (0..ranks).map(|rank| job.engine(rank).transport().inner.frames_gathered()).sum::<u64>();
+        gathered += (0..ranks)
+            .map(|rank| job.engine(rank).transport().inner.frames_gathered())
+            .sum::<u64>();
         job.end();
     }
     println!("{gathered} frames went with others");
@@ -313,7 +363,7 @@ fn connections_that_break() {
 struct Obituary {
     frames: usize,
     failed: Vec<u64>,
-    lost: Vec<Lost>,
+    lost: Vec<PeerFailed>,
 }
 
 impl Sink for Obituary {
@@ -321,12 +371,12 @@ impl Sink for Obituary {
         self.frames += 1;
     }
 
-    fn transferred(&mut self, token: u64, outcome: Result<(), Lost>) {
+    fn transferred(&mut self, token: u64, outcome: Result<(), PeerFailed>) {
         assert!(outcome.is_err(), "a dead peer's memory was read");
         self.failed.push(token);
     }
 
-    fn lost(&mut self, lost: Lost) {
+    fn peer_failed(&mut self, lost: PeerFailed) {
         self.lost.push(lost);
     }
 }
@@ -334,8 +384,14 @@ impl Sink for Obituary {
 #[test]
 fn a_peer_that_is_gone_is_lost_in_time() {
     let Some(devices) = devices() else { return };
-    let settings = Settings { lost_after: Duration::from_secs(2), ack_timeout: 8, retries: 1, ..Settings::default() };
-    let [mut ours, mut theirs] = <[_; 2]>::try_from(transports(&devices, 2, &settings)).ok().expect("two");
+    let settings = Settings {
+        lost_after: Duration::from_secs(2),
+        ack_timeout: 8,
+        retries: 1,
+        ..Settings::default()
+    };
+    let [mut ours, mut theirs] =
+        <[_; 2]>::try_from(transports(&devices, 2, &settings)).ok().expect("two");
     let (mut heard, mut other) = (Obituary::default(), Obituary::default());
     let header = Header::new(fabric::Kind::Data);
     let bytes = tests::bytes::Bytes::room(tests::bytes::Shape::Run, 100_000);
@@ -350,7 +406,10 @@ fn a_peer_that_is_gone_is_lost_in_time() {
     let began = std::time::Instant::now();
     let into = tests::bytes::Bytes::room(tests::bytes::Shape::Run, 100_000);
     let into = (into.buffer().memory().expect("one run"), into);
-    assert_eq!(ours.one_sided(Peer(1), &region, 0, OneSided::Get(into.0), 77), Ok(Transfer::Started));
+    assert_eq!(
+        ours.one_sided(Peer(1), &region, 0, OneSided::Get(into.0), 77),
+        Ok(Transfer::Started)
+    );
     while heard.lost.is_empty() {
         assert!(began.elapsed() < Duration::from_secs(20), "nobody notices");
         ours.poll(&mut heard);
@@ -397,11 +456,19 @@ fn settings_that_differ_work_or_are_named() {
             let rank = rank.next().expect("two");
             let device = Some(devices[rank as usize % devices.len()].clone());
             let settings = Settings { device, ..settings };
-            VerbsTransport::open(settings, Peer(rank), 2, [3; 32], Box::new(store.clone())).expect("a transport")
+            VerbsTransport::open(settings, Peer(rank), 2, [3; 32], Box::new(store.clone()))
+                .expect("a transport")
         })
     };
-    let other = Settings { credits: 4, get_min: 100_000, connections: 7, retries: 3, ..Settings::default() };
-    let mut job = Job::new("settings that differ", seed(), open([Settings::default(), other]).into());
+    let other = Settings {
+        credits: 4,
+        get_min: 100_000,
+        connections: 7,
+        retries: 3,
+        ..Settings::default()
+    };
+    let mut job =
+        Job::new("settings that differ", seed(), open([Settings::default(), other]).into());
     storm(&mut job, &Weather::default());
     job.end();
     let other = Settings { eager_max: 2000, ..Settings::default() };

@@ -23,7 +23,7 @@ const ROOMS: &[&[&str]] = &[
 const UNSAFE: &[&str] = &[
     "bootstrap/src/board.rs",
     "bootstrap/src/inherited.rs",
-    "fabric/src/memory.rs",
+    "fabric/src/user_buf.rs",
     "launcher/src/signals.rs",
     "launcher/src/spawn.rs",
     "mpi-abi/src/",
@@ -65,7 +65,10 @@ const UNSAFE: &[&str] = &[
 ];
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the crate lies in the workspace")
+        .to_owned()
 }
 
 /// All Rust files of the rooms below `folder` (`src` or everything), relative to the root.
@@ -91,7 +94,10 @@ fn rooms() -> impl Iterator<Item = &'static str> {
 }
 
 fn level(room: &str) -> usize {
-    ROOMS.iter().position(|level| level.contains(&room)).unwrap_or_else(|| panic!("{room} is no room of the list"))
+    ROOMS
+        .iter()
+        .position(|level| level.contains(&room))
+        .unwrap_or_else(|| panic!("{room} is no room of the list"))
 }
 
 #[test]
@@ -103,17 +109,25 @@ fn dependencies_point_down() {
         .output()
         .expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("cargo metadata is JSON");
+    let metadata: serde_json::Value =
+        serde_json::from_slice(&output.stdout).expect("cargo metadata is JSON");
     let mut seen = BTreeSet::new();
     for package in metadata["packages"].as_array().expect("packages") {
         let name = room_of(package["name"].as_str().expect("a name")).expect("a package of ours");
         seen.insert(name.to_owned());
         for dependency in package["dependencies"].as_array().expect("dependencies") {
             let Some(other) = dependency["name"].as_str().and_then(room_of) else { continue };
-            assert!(level(name) < level(other), "{name} may not depend on {other}: it is not below");
+            assert!(
+                level(name) < level(other),
+                "{name} may not depend on {other}: it is not below"
+            );
         }
     }
-    assert_eq!(seen, rooms().map(str::to_owned).collect(), "the rooms of the list and of the workspace differ");
+    assert_eq!(
+        seen,
+        rooms().map(str::to_owned).collect(),
+        "the rooms of the list and of the workspace differ"
+    );
 }
 
 fn room_of(package: &str) -> Option<&str> {
@@ -132,7 +146,9 @@ fn unsafe_code_is_where_the_list_says() {
         let text = fs::read_to_string(root().join(&path)).expect("a source is text");
         let code = text.lines().map(|line| line.split("//").next().unwrap_or(line));
         let says = code.into_iter().any(|line| {
-            ["unsafe {", "unsafe impl", "unsafe fn", "unsafe extern"].iter().any(|word| line.contains(word))
+            ["unsafe {", "unsafe impl", "unsafe fn", "unsafe extern"]
+                .iter()
+                .any(|word| line.contains(word))
                 && !line.contains('"')
                 && !line.contains("fn(")
         });
@@ -140,7 +156,10 @@ fn unsafe_code_is_where_the_list_says() {
         if let Some(entry) = listed {
             unused.remove(entry);
         }
-        assert!(!says || listed.is_some(), "{name} has unsafe code but is not in the list of this test");
+        assert!(
+            !says || listed.is_some(),
+            "{name} has unsafe code but is not in the list of this test"
+        );
     }
     assert!(unused.is_empty(), "listed but not there: {unused:?}");
 }
@@ -149,23 +168,27 @@ fn unsafe_code_is_where_the_list_says() {
 fn every_crate_root_rules_out_unsafe_code_or_says_where() {
     for room in rooms().filter(|room| *room != "mpi-abi") {
         let roots = ["src/lib.rs", "src/main.rs"].map(|file| root().join(room).join(file));
-        let root = roots.iter().find(|file| file.exists()).unwrap_or_else(|| panic!("{room} has no root"));
+        let root =
+            roots.iter().find(|file| file.exists()).unwrap_or_else(|| panic!("{room} has no root"));
         let text = fs::read_to_string(root).expect("a source is text");
-        let ruled = text.contains("#![forbid(unsafe_code)]") || text.contains("#![deny(unsafe_code)]");
+        let ruled =
+            text.contains("#![forbid(unsafe_code)]") || text.contains("#![deny(unsafe_code)]");
         assert!(ruled, "{} says nothing about unsafe code", root.display());
     }
 }
 
 #[test]
 fn what_the_architecture_names_exists() {
-    let text = fs::read_to_string(root().join("docs/architecture.md")).expect("the document exists");
+    let text =
+        fs::read_to_string(root().join("docs/architecture.md")).expect("the document exists");
     let mut named = 0;
     for word in text.split('`') {
         let Some((file, function)) = word.split_once(".rs::") else { continue };
         named += 1;
         let path = root().join(format!("{file}.rs"));
         let source = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{word}: {error}"));
-        let defined = ["(", "<"].iter().any(|open| source.contains(&format!("fn {function}{open}")));
+        let defined =
+            ["(", "<"].iter().any(|open| source.contains(&format!("fn {function}{open}")));
         assert!(defined, "docs/architecture.md names {word}, which does not exist");
     }
     assert!(named > 15, "the walk of a message is gone: only {named} lines name a function");
@@ -179,7 +202,8 @@ fn files_are_short() {
         if name.contains("/generated/") || name.ends_with("src/calls.rs") {
             continue;
         }
-        let lines = fs::read_to_string(root().join(&path)).expect("a source is text").lines().count();
+        let lines =
+            fs::read_to_string(root().join(&path)).expect("a source is text").lines().count();
         assert!(lines <= FILE, "{name} has {lines} lines; the wall is {FILE}");
     }
 }

@@ -101,7 +101,10 @@ fn structures() -> Vec<Fact> {
     facts.push(("sizeof(struct ibv_context_ops)".into(), size_of::<ContextOps>() as i64));
     // What stands in front of a context is counted from its end.
     let end = size_of::<Extended>();
-    for (c, offset) in [("query_device_ex", offset_of!(Extended, query_device_ex)), ("sz", offset_of!(Extended, sz))] {
+    for (c, offset) in [
+        ("query_device_ex", offset_of!(Extended, query_device_ex)),
+        ("sz", offset_of!(Extended, sz)),
+    ] {
         let c = format!("sizeof(struct verbs_context) - offsetof(struct verbs_context, {c})");
         facts.push((c, (end - offset) as i64));
     }
@@ -118,7 +121,10 @@ fn structures() -> Vec<Fact> {
         ("wr.ud.remote_qpn", offset_of!(Datagram, remote_qpn)),
         ("wr.ud.remote_qkey", offset_of!(Datagram, remote_qkey)),
     ] {
-        facts.push((format!("offsetof(struct ibv_send_wr, {c})"), (offset_of!(SendWr, wr) + offset) as i64));
+        facts.push((
+            format!("offsetof(struct ibv_send_wr, {c})"),
+            (offset_of!(SendWr, wr) + offset) as i64,
+        ));
     }
     facts
 }
@@ -201,12 +207,14 @@ fn layouts_and_numbers_are_those_of_the_systems_header() {
     let facts: Vec<Fact> = structures().into_iter().chain(numbers()).collect();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (source, program) = (folder.join("verbs_layout.c"), folder.join("verbs_layout"));
-    let lines: String = facts.iter().map(|(c, _)| format!("  printf(\"%ld\\n\", (long)({c}));\n")).collect();
+    let lines: String =
+        facts.iter().map(|(c, _)| format!("  printf(\"%ld\\n\", (long)({c}));\n")).collect();
     let text = format!(
         "#include <stddef.h>\n#include <stdio.h>\n#include <infiniband/verbs.h>\nint main(void) {{\n{lines}  return 0;\n}}\n"
     );
     std::fs::write(&source, text).expect("the C program is written");
-    let compiled = Command::new("cc").arg("-o").arg(&program).arg(&source).status().expect("cc runs");
+    let compiled =
+        Command::new("cc").arg("-o").arg(&program).arg(&source).status().expect("cc runs");
     assert!(compiled.success(), "the C program does not compile");
     let output = Command::new(&program).output().expect("the C program runs");
     let output = String::from_utf8(output.stdout).expect("numbers are text");

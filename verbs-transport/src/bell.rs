@@ -36,7 +36,13 @@ impl Bell {
     pub(crate) const COMPLETIONS: u32 = RECEIVES + SENDS;
 
     /// Ready to ring and be rung.
-    pub(crate) fn new(pd: &Arc<Pd>, cq: &Cq, port: &Port, secret: &[u8; 32], marks: [u64; 2]) -> io::Result<Bell> {
+    pub(crate) fn new(
+        pd: &Arc<Pd>,
+        cq: &Cq,
+        port: &Port,
+        secret: &[u8; 32],
+        marks: [u64; 2],
+    ) -> io::Result<Bell> {
         let qp = Qp::new(pd, cq, None, SENDS, RECEIVES, 0)?;
         // Keys with the highest bit are the kernel's. Knowing it proves nothing: the
         // datagrams do.
@@ -51,11 +57,15 @@ impl Bell {
         };
         qp.modify(init, mask::STATE | mask::PKEY_INDEX | mask::PORT | mask::QKEY)?;
         qp.modify(QpAttr { qp_state: state::RTR, ..QpAttr::default() }, mask::STATE)?;
-        qp.modify(QpAttr { qp_state: state::RTS, ..QpAttr::default() }, mask::STATE | mask::SQ_PSN)?;
+        qp.modify(
+            QpAttr { qp_state: state::RTS, ..QpAttr::default() },
+            mask::STATE | mask::SQ_PSN,
+        )?;
         let slots = Pool::new(pd, ROUTE + Hello::SIZE, RECEIVES + SENDS);
         let mut bell = Bell { qp, slots, qkey, sending: 0, marks };
         for _ in 0..RECEIVES {
-            let slot = bell.slots.take()?.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+            let slot =
+                bell.slots.take()?.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
             bell.listen(slot)?;
         }
         Ok(bell)
@@ -72,7 +82,12 @@ impl Bell {
     }
 
     /// Sends a datagram if there is room.
-    pub(crate) fn ring(&mut self, ah: &Ah, bell: u32, datagram: &[u8; Hello::SIZE]) -> io::Result<()> {
+    pub(crate) fn ring(
+        &mut self,
+        ah: &Ah,
+        bell: u32,
+        datagram: &[u8; Hello::SIZE],
+    ) -> io::Result<()> {
         if self.sending == SENDS {
             return Ok(());
         }
@@ -94,7 +109,8 @@ impl Bell {
         self.slots.put(completion.wr_id as u32);
         if completion.status != 0 {
             // An error stops the queue; what was lost is rung again.
-            let _ = self.qp.modify(QpAttr { qp_state: state::RTS, ..QpAttr::default() }, mask::STATE);
+            let _ =
+                self.qp.modify(QpAttr { qp_state: state::RTS, ..QpAttr::default() }, mask::STATE);
         }
     }
 

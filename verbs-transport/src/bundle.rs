@@ -48,7 +48,7 @@ impl VerbsTransport {
     /// Whether a frame for this pair, for which there is room, is put to others; makes place for it.
     pub(crate) fn has_place_in_bundle(&mut self, at: usize, len: usize) -> bool {
         let taken = LENGTH + Header::SIZE + len;
-        let most = longest(self.limits.frame);
+        let most = longest(self.caps.frame);
         if self.bundle == Bundle::Open(at) {
             let held = self.pairs[at].retained.back();
             if held.is_some_and(|held| held.bytes as usize + taken <= most) {
@@ -65,13 +65,24 @@ impl VerbsTransport {
         let room = &mut self.long.bytes_mut(slot, LEAD + START)[LEAD..];
         room[..4].copy_from_slice(&pair.next.to_le_bytes());
         room[PREFIX..].copy_from_slice(&SEVERAL);
-        pair.retained.push_back(Held { slot: slot | LONG, bytes: START as u32, first: pair.next, frames: 0 });
+        pair.retained.push_back(Held {
+            slot: slot | LONG,
+            bytes: START as u32,
+            first: pair.next,
+            frames: 0,
+        });
         self.bundle = Bundle::Open(at);
         true
     }
 
     /// Puts a frame to the others.
-    pub(crate) fn put_into_bundle(&mut self, at: usize, header: &Header, len: usize, fill: impl FnOnce(&mut Slot)) {
+    pub(crate) fn put_into_bundle(
+        &mut self,
+        at: usize,
+        header: &Header,
+        len: usize,
+        fill: impl FnOnce(&mut Slot),
+    ) {
         let pair = &mut self.pairs[at];
         let Some(held) = pair.retained.back_mut() else { return };
         let from = LEAD + held.bytes as usize;
@@ -97,7 +108,10 @@ impl VerbsTransport {
         pair.told = pair.consumed;
         let consumed = &mut long.bytes_mut(held.slot & !LONG, LEAD + PREFIX)[LEAD + 4..];
         consumed.copy_from_slice(&pair.consumed.to_le_bytes());
-        if pair.submit(crate::post::sge(long, short, &held), Destination::RECEIVE, Signal::NONE).is_err() {
+        if pair
+            .submit(crate::post::sge(long, short, &held), Destination::RECEIVE, Signal::NONE)
+            .is_err()
+        {
             // It is kept, and goes with the next connection.
             self.break_pair(at, "a send was refused");
         }
@@ -110,7 +124,14 @@ impl VerbsTransport {
 
     /// A message of several frames, the first of which has that number; true if the sink has heard of any.
     #[cold]
-    pub(crate) fn take_bundle(&mut self, at: usize, slot: u32, len: usize, first: u32, sink: &mut impl Sink) -> bool {
+    pub(crate) fn take_bundle(
+        &mut self,
+        at: usize,
+        slot: u32,
+        len: usize,
+        first: u32,
+        sink: &mut impl Sink,
+    ) -> bool {
         let mut moved = false;
         if first != self.pairs[at].consumed {
             // What was written before it is in its place by now.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use config::{Registration, Rendezvous};
-use fabric::{Limits, Lost, Peer};
+use fabric::{Caps, Peer, PeerFailed};
 use rustc_hash::FxHashMap;
 
 use crate::bell::{Bell, random_psn};
@@ -90,7 +90,7 @@ pub struct VerbsTransport {
     pub(crate) store: Box<dyn Store>,
     pub(crate) secret: [u8; 32],
     pub(crate) me: Peer,
-    pub(crate) limits: Limits,
+    pub(crate) caps: Caps,
     /// By rank: place in `pairs` + 1, or 0.
     pub(crate) by_rank: Vec<u32>,
     /// By number of a queue pair, also of a retired one.
@@ -112,8 +112,8 @@ pub struct VerbsTransport {
     /// Pairs that had no room when last asked.
     pub(crate) starved: Vec<u32>,
     /// For the sink, with the next poll.
-    pub(crate) outcomes: Vec<(u64, Result<(), Lost>)>,
-    pub(crate) losses: Vec<Lost>,
+    pub(crate) outcomes: Vec<(u64, Result<(), PeerFailed>)>,
+    pub(crate) losses: Vec<PeerFailed>,
     pub(crate) completions: [Wc; BATCH],
     /// Of these, those that `arm` has taken.
     pub(crate) stashed: usize,
@@ -168,7 +168,8 @@ impl VerbsTransport {
         let most = most_connections(&settings, &port, size);
         let room = Bell::COMPLETIONS + 64 + most.min(4) * completions_each(credits);
         let cq = Cq::new(&channel, room).map_err(step("making a completion queue"))?;
-        let srq = Srq::new(&pd, most * (credits + SPARE) + IDLE).map_err(step("making a shared receive queue"))?;
+        let srq = Srq::new(&pd, most * (credits + SPARE) + IDLE)
+            .map_err(step("making a shared receive queue"))?;
         let frame = settings.eager_max + PREFIX;
         let message = bundle::longest(frame);
         let receives = Pool::new(&pd, message, most * (credits + SPARE) + IDLE);
@@ -178,14 +179,15 @@ impl VerbsTransport {
         let rings = Pool::open(&pd, ring::bytes(credits), settings.rings.min(most));
         let gates = Pool::open(&pd, ring::GATE, most);
         let marks = [mark::BELL_RECEIVE, mark::BELL_SEND];
-        let bell = Bell::new(&pd, &cq, &port, &secret, marks).map_err(step("making a datagram queue pair"))?;
+        let bell = Bell::new(&pd, &cq, &port, &secret, marks)
+            .map_err(step("making a datagram queue pair"))?;
         let fds = [channel.fd(), port.context.async_fd()].into_iter().chain(store.fd());
         let alarm = Alarm::new(fds).map_err(step("watching its events"))?;
         let door = Door { address: port.address, bell: bell.number() };
         store.put(&key(me), &door.encode()).map_err(Unavailable::Store)?;
-        let (get_from, put_from) = rendezvous_from(&settings, &port);
+        let (get_min, put_min) = rendezvous_from(&settings, &port);
         let registrations = Registrations::new(&pd, &settings)?;
-        let limits = Limits { frame, eager: settings.eager_max, get_from, put_from };
+        let caps = Caps { frame, eager: settings.eager_max, get_min, put_min };
         let mut transport = VerbsTransport {
             pairs: Vec::new(),
             retired: Vec::new(),
@@ -206,7 +208,7 @@ impl VerbsTransport {
             store,
             secret,
             me,
-            limits,
+            caps,
             by_rank: vec![0; size as usize],
             by_queue: FxHashMap::default(),
             unsettled: Vec::new(),
@@ -238,7 +240,9 @@ impl VerbsTransport {
         };
         // So that a lack of memory shows now and not in the middle of the job.
         let device = transport.port.device.clone();
-        transport.provide(1).map_err(|error| Unavailable::step(&device, "registering its buffers", error))?;
+        transport
+            .provide(1)
+            .map_err(|error| Unavailable::step(&device, "registering its buffers", error))?;
         Ok(transport)
     }
 
@@ -292,12 +296,12 @@ impl VerbsTransport {
 
     /// The pair of a peer, made on first use.
     #[cold]
-    pub(crate) fn meet(&mut self, peer: Peer) -> Result<usize, Lost> {
+    pub(crate) fn meet(&mut self, peer: Peer) -> Result<usize, PeerFailed> {
         if let Some(at) = self.place(peer) {
             return Ok(at);
         }
         let Some(place) = self.by_rank.get_mut(peer.0 as usize).filter(|_| peer != self.me) else {
-            return Err(Lost { peer, why: "there is no such process in the job".into() });
+            return Err(PeerFailed { peer, why: "there is no such process in the job".into() });
         };
         self.pairs.push(Pair::new(peer, Instant::now()));
         *place = self.pairs.len() as u32;
@@ -332,7 +336,9 @@ impl VerbsTransport {
                     self.pairs[at].door = Some(door);
                     self.want(at);
                 }
-                None => self.lose(at, "its address in the job's store is none of this version's".into()),
+                None => {
+                    self.lose(at, "its address in the job's store is none of this version's".into())
+                }
             },
             Err(why) => self.lose(at, format!("its address is not to be had: {why}")),
         }
@@ -348,7 +354,9 @@ impl VerbsTransport {
             let overdue = pair.broke_at.is_some_and(|broke| now - broke > self.settings.lost_after);
             if overdue && pair.lost.is_none() {
                 let (limit, port) = (self.settings.lost_after.as_secs(), self.condition());
-                let why = format!("the connection broke and did not come back within {limit} s (verbs.lost_after)");
+                let why = format!(
+                    "the connection broke and did not come back within {limit} s (verbs.lost_after)"
+                );
                 self.lose(at, format!("{why}, on {port}"));
             } else if pair.is_calling() {
                 if now >= pair.ring_at {
@@ -376,7 +384,9 @@ impl VerbsTransport {
     /// nothing else follows.
     fn notice(&mut self, at: usize, now: Instant) {
         let (pair, limit) = (&mut self.pairs[at], self.settings.call_notice);
-        let Some(door) = pair.door.filter(|_| !pair.noticed && now - pair.since > limit) else { return };
+        let Some(door) = pair.door.filter(|_| !pair.noticed && now - pair.since > limit) else {
+            return;
+        };
         pair.noticed = true;
         let (peer, port) = (pair.peer.0, self.condition());
         eprintln!(
@@ -393,7 +403,11 @@ impl VerbsTransport {
 
     /// The port, and whether it is down.
     fn condition(&self) -> String {
-        let is_up = self.port.context.port(self.port.number).is_ok_and(|attr| attr.state == port_state::ACTIVE);
+        let is_up = self
+            .port
+            .context
+            .port(self.port.number)
+            .is_ok_and(|attr| attr.state == port_state::ACTIVE);
         format!("{}{}", self.port, if is_up { "" } else { ", WHICH IS DOWN NOW" })
     }
 
@@ -415,7 +429,7 @@ impl VerbsTransport {
             return;
         }
         let Ok(at) = self.meet(Peer(hello.from)) else { return };
-        if hello.frame as usize != self.limits.frame {
+        if hello.frame as usize != self.caps.frame {
             return self.disagree(at, hello, bell);
         }
         let pair = &mut self.pairs[at];
@@ -430,7 +444,8 @@ impl VerbsTransport {
             return self.closed(at, hello);
         }
         let wants_answer = hello.kind == Kind::Call;
-        let heard = Heard { epoch: hello.epoch, queue: hello.queue, yours: hello.yours, wants_answer };
+        let heard =
+            Heard { epoch: hello.epoch, queue: hello.queue, yours: hello.yours, wants_answer };
         let actions = pair.shake.hear(heard);
         self.act(at, actions, Some(hello));
     }
@@ -441,7 +456,8 @@ impl VerbsTransport {
             self.pairs[at].door = Some(Door { address: hello.address, bell });
             self.say(at, Kind::Answer);
         }
-        let [theirs, ours] = [hello.frame as usize, self.limits.frame].map(|frame| frame.saturating_sub(PREFIX));
+        let [theirs, ours] =
+            [hello.frame as usize, self.caps.frame].map(|frame| frame.saturating_sub(PREFIX));
         self.lose(
             at,
             format!(
@@ -496,7 +512,8 @@ impl VerbsTransport {
             qp_state: state::INIT,
             pkey_index: self.port.pkey_index,
             port_num: self.port.number,
-            qp_access_flags: (access::REMOTE_READ | access::REMOTE_WRITE | self.atomic_access()) as u32,
+            qp_access_flags: (access::REMOTE_READ | access::REMOTE_WRITE | self.atomic_access())
+                as u32,
             ..QpAttr::default()
         };
         qp.modify(init, mask::STATE | mask::PKEY_INDEX | mask::PORT | mask::ACCESS_FLAGS)?;
@@ -527,7 +544,8 @@ impl VerbsTransport {
         };
         let what = mask::STATE | mask::AV | mask::PATH_MTU | mask::DEST_QPN | mask::RQ_PSN;
         qp.modify(attr, what | mask::MAX_DEST_RD_ATOMIC | mask::MIN_RNR_TIMER)?;
-        pair.answers_at_once = usize::from(small(device.max_qp_init_rd_atom).min(hello.reads)).clamp(1, AT_ONCE);
+        pair.answers_at_once =
+            usize::from(small(device.max_qp_init_rd_atom).min(hello.reads)).clamp(1, AT_ONCE);
         pair.granted = hello.window.min(self.depth - EXTRA);
         pair.their_gate = hello.gate;
         self.credit(at, hello.consumed).map_err(|why| io::Error::other(why.to_owned()))
@@ -549,7 +567,8 @@ impl VerbsTransport {
         };
         let what = mask::STATE | mask::TIMEOUT | mask::RETRY_CNT | mask::RNR_RETRY | mask::SQ_PSN;
         qp.modify(attr, what | mask::MAX_QP_RD_ATOMIC)?;
-        (pair.told, pair.window, pair.noticed, pair.owes_credit) = (pair.consumed, pair.granted, true, false);
+        (pair.told, pair.window, pair.noticed, pair.owes_credit) =
+            (pair.consumed, pair.granted, true, false);
         self.replay(at);
         self.work_on(at);
         Ok(())
@@ -579,7 +598,7 @@ impl VerbsTransport {
             yours: pair.shake.theirs,
             consumed: pair.consumed,
             window: self.settings.credits,
-            frame: self.limits.frame as u32,
+            frame: self.caps.frame as u32,
             gate: pair.gate.as_ref().map_or((0, 0), Exposed::target),
             address: self.port.address,
             mtu: self.port.attr.active_mtu as u8,
@@ -597,11 +616,17 @@ impl VerbsTransport {
     fn make_way(&mut self, at: usize) -> io::Result<()> {
         let live = self.pairs.iter().filter(|pair| pair.qp.is_some()).count() as u32;
         if live >= self.most || self.provide(live + 1).is_err() {
-            let idle = |pair: &Pair| (!pair.works.is_empty(), !pair.retained.is_empty(), pair.used_at);
+            let idle =
+                |pair: &Pair| (!pair.works.is_empty(), !pair.retained.is_empty(), pair.used_at);
             let now = Instant::now();
-            let is_old = |pair: &Pair| now - pair.since > if pair.is_ready() { TENURE } else { 4 * TENURE };
-            let others = (0..self.pairs.len()).filter(|&other| other != at && self.pairs[other].qp.is_some());
-            match others.filter(|&other| is_old(&self.pairs[other])).min_by_key(|&other| idle(&self.pairs[other])) {
+            let is_old =
+                |pair: &Pair| now - pair.since > if pair.is_ready() { TENURE } else { 4 * TENURE };
+            let others = (0..self.pairs.len())
+                .filter(|&other| other != at && self.pairs[other].qp.is_some());
+            match others
+                .filter(|&other| is_old(&self.pairs[other]))
+                .min_by_key(|&other| idle(&self.pairs[other]))
+            {
                 Some(victim) => self.close(victim),
                 None if live == 0 => return self.provide(1),
                 None => return Err(io::ErrorKind::WouldBlock.into()),
@@ -621,7 +646,10 @@ impl VerbsTransport {
         while self.provided < connections {
             let idle = if self.provided == 0 { IDLE } else { 0 };
             for _ in 0..self.settings.credits + SPARE + idle {
-                let slot = self.receives.take()?.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+                let slot = self
+                    .receives
+                    .take()?
+                    .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
                 self.empty.push(slot);
             }
             self.provided += 1;
@@ -659,7 +687,9 @@ fn completions_each(credits: u32) -> u32 {
 /// Connections that settings and device allow.
 fn most_connections(settings: &Settings, port: &Port, size: u32) -> u32 {
     let device = &port.device_attr;
-    let of = |most: i32, taken: u32, each: u32| u32::try_from(most).unwrap_or(0).saturating_sub(taken) / each;
+    let of = |most: i32, taken: u32, each: u32| {
+        u32::try_from(most).unwrap_or(0).saturating_sub(taken) / each
+    };
     let credits = settings.credits;
     settings
         .connections

@@ -55,11 +55,16 @@ impl Port {
         if let Some(asked) = &settings.device
             && !names.contains(asked)
         {
-            return Err(Unavailable::NoSuchDevice { asked: asked.clone(), present: names.join(", ") });
+            return Err(Unavailable::NoSuchDevice {
+                asked: asked.clone(),
+                present: names.join(", "),
+            });
         }
         let mut refused = None;
         let mut down = Vec::new();
-        for name in names.iter().filter(|name| settings.device.as_ref().is_none_or(|asked| asked == *name)) {
+        for name in
+            names.iter().filter(|name| settings.device.as_ref().is_none_or(|asked| asked == *name))
+        {
             match open(library, name, settings) {
                 Ok(Ok(port)) => return Ok(port),
                 Ok(Err(why)) => down.extend(why),
@@ -77,12 +82,21 @@ impl Port {
 
     /// The way to another port.
     pub fn way_to(&self, other: &Address, settings: &Settings) -> AhAttr {
-        let mut way =
-            AhAttr { dlid: other.lid, sl: settings.service_level, port_num: self.number, ..AhAttr::default() };
+        let mut way = AhAttr {
+            dlid: other.lid,
+            sl: settings.service_level,
+            port_num: self.number,
+            ..AhAttr::default()
+        };
         // Without a subnet manager's route there is only the global header.
         let same_subnet = other.gid.raw[..8] == self.address.gid.raw[..8];
         let is_required = self.attr.flags & GRH_REQUIRED != 0;
-        if self.is_ethernet() || is_required || !same_subnet || other.lid == 0 || settings.gid_index.is_some() {
+        if self.is_ethernet()
+            || is_required
+            || !same_subnet
+            || other.lid == 0
+            || settings.gid_index.is_some()
+        {
             way.is_global = 1;
             way.grh.dgid = other.gid;
             way.grh.sgid_index = self.gid_index;
@@ -104,8 +118,12 @@ impl fmt::Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if self.is_ethernet() { "RoCE" } else { "InfiniBand" };
         let packet = 128u32 << self.attr.active_mtu.min(5);
-        let (number, device, index, address) = (self.number, &self.device, self.gid_index, self.address);
-        write!(f, "port {number} of {device}, {kind}, packets of {packet} bytes, GID {index} {address}")
+        let (number, device, index, address) =
+            (self.number, &self.device, self.gid_index, self.address);
+        write!(
+            f,
+            "port {number} of {device}, {kind}, packets of {packet} bytes, GID {index} {address}"
+        )
     }
 }
 
@@ -123,7 +141,8 @@ impl fmt::Display for Address {
 
 fn none_there() -> Unavailable {
     let entries = std::fs::read_dir("/sys/class/infiniband").into_iter().flatten().flatten();
-    let kernel: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let kernel: Vec<String> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     match kernel.is_empty() {
         true => Unavailable::NoDevice,
         false => Unavailable::Hidden {
@@ -143,7 +162,9 @@ fn open(
         true => Unavailable::step(name, "opening it", error),
         false => Unavailable::Permission(name.to_owned()),
     })?;
-    let device_attr = context.device_attr().map_err(|error| Unavailable::step(name, "asking what it can do", error))?;
+    let device_attr = context
+        .device_attr()
+        .map_err(|error| Unavailable::step(name, "asking what it can do", error))?;
     let count = device_attr.phys_port_cnt;
     let ports = match settings.port {
         Some(port) if port == 0 || port > count => {
@@ -154,7 +175,9 @@ fn open(
     };
     let mut down = Vec::new();
     for number in ports {
-        let attr = context.port(number).map_err(|error| Unavailable::step(name, "asking for its port", error))?;
+        let attr = context
+            .port(number)
+            .map_err(|error| Unavailable::step(name, "asking for its port", error))?;
         if attr.state != port_state::ACTIVE {
             down.push(why_down(name, number, &attr));
             continue;
@@ -183,14 +206,17 @@ fn open(
 fn may_open() -> bool {
     use rustix::fs::{Access, access};
     let files = std::fs::read_dir("/dev/infiniband").into_iter().flatten().flatten();
-    let mut devices = files.filter(|file| file.file_name().as_encoded_bytes().starts_with(b"uverbs"));
+    let mut devices =
+        files.filter(|file| file.file_name().as_encoded_bytes().starts_with(b"uverbs"));
     devices.all(|file| access(file.path(), Access::READ_OK | Access::WRITE_OK).is_ok())
 }
 
 fn why_down(device: &str, port: u8, attr: &PortAttr) -> String {
     let ethernet = attr.link_layer == link_layer::ETHERNET;
     let why = match attr.state {
-        port_state::DOWN if ethernet => "down: bring its Ethernet interface up (`rdma link` names it), check the cable",
+        port_state::DOWN if ethernet => {
+            "down: bring its Ethernet interface up (`rdma link` names it), check the cable"
+        }
         port_state::DOWN => "down: check the cable and the switch",
         port_state::INIT => {
             "initialising: no subnet manager has configured it (start opensm, or ask who runs the fabric)"
@@ -208,31 +234,39 @@ fn find_gid(
     attr: &PortAttr,
     settings: &Settings,
 ) -> Result<(Gid, u8), Unavailable> {
-    let missing = |what: String, remedy| Unavailable::NoGid { device: device.to_owned(), port, what, remedy };
+    let missing =
+        |what: String, remedy| Unavailable::NoGid { device: device.to_owned(), port, what, remedy };
     let entry = |index| context.gid(port, index).ok().flatten();
     if let Some(index) = settings.gid_index {
         let found = u8::try_from(index).ok().zip(entry(index));
         return found.map(|(at, entry)| (entry.gid, at)).ok_or_else(|| {
-            missing(format!("GID {index} (verbs.gid_index)"), "set verbs.gid_index to one of them, or auto")
+            missing(
+                format!("GID {index} (verbs.gid_index)"),
+                "set verbs.gid_index to one of them, or auto",
+            )
         });
     }
     if attr.link_layer != link_layer::ETHERNET {
-        let found = entry(0).ok_or_else(|| missing("GID 0".into(), "the port's firmware should have made it"))?;
+        let found = entry(0)
+            .ok_or_else(|| missing("GID 0".into(), "the port's firmware should have made it"))?;
         return Ok((found.gid, 0));
     }
     let count = u32::try_from(attr.gid_tbl_len).unwrap_or(0).min(256);
-    let all = (0..count).filter_map(|index| entry(index).map(|entry| (entry.gid, index as u8, entry.gid_type)));
-    all.filter_map(|(gid, index, kind)| Some((worth(&gid, kind, settings.roce_version)?, gid, index)))
-        .max_by_key(|&(worth, _, index)| (worth, std::cmp::Reverse(index)))
-        .map(|(_, gid, index)| (gid, index))
-        .ok_or_else(|| {
-            let what = match settings.roce_version {
-                RoceVersion::Auto => "GID".into(),
-                RoceVersion::V1 => "GID of RoCE version 1 (verbs.roce_version)".into(),
-                RoceVersion::V2 => "GID of RoCE version 2 (verbs.roce_version)".into(),
-            };
-            missing(what, "give its Ethernet interface an IP address and bring it up")
-        })
+    let all = (0..count)
+        .filter_map(|index| entry(index).map(|entry| (entry.gid, index as u8, entry.gid_type)));
+    all.filter_map(|(gid, index, kind)| {
+        Some((worth(&gid, kind, settings.roce_version)?, gid, index))
+    })
+    .max_by_key(|&(worth, _, index)| (worth, std::cmp::Reverse(index)))
+    .map(|(_, gid, index)| (gid, index))
+    .ok_or_else(|| {
+        let what = match settings.roce_version {
+            RoceVersion::Auto => "GID".into(),
+            RoceVersion::V1 => "GID of RoCE version 1 (verbs.roce_version)".into(),
+            RoceVersion::V2 => "GID of RoCE version 2 (verbs.roce_version)".into(),
+        };
+        missing(what, "give its Ethernet interface an IP address and bring it up")
+    })
 }
 
 /// How good an address is on RoCE; `None`: not one that was asked for.
@@ -257,7 +291,8 @@ fn find_pkey(
 ) -> Result<u16, Unavailable> {
     let Some(wanted) = settings.pkey else { return Ok(0) };
     // The highest bit is the membership, not the partition.
-    let same = |index: &u16| context.pkey(port, *index).is_ok_and(|pkey| pkey & 0x7fff == wanted & 0x7fff);
+    let same =
+        |index: &u16| context.pkey(port, *index).is_ok_and(|pkey| pkey & 0x7fff == wanted & 0x7fff);
     let found = (0..attr.pkey_tbl_len).find(same);
     found.ok_or_else(|| Unavailable::NoPkey { device: device.to_owned(), port, pkey: wanted })
 }
@@ -292,7 +327,9 @@ mod tests {
     fn without_rdma_the_reason_is_a_sentence() {
         // Wherever this runs, there is a port or a reason.
         match Port::choose(&Settings::default()) {
-            Ok(port) => assert!(port.attr.state == port_state::ACTIVE && port.to_string().contains(&port.device)),
+            Ok(port) => assert!(
+                port.attr.state == port_state::ACTIVE && port.to_string().contains(&port.device)
+            ),
             Err(error) => assert!(error.to_string().len() > 40, "{error}"),
         }
         let settings = Settings { device: Some("no_such_device".into()), ..Settings::default() };

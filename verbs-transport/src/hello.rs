@@ -61,7 +61,16 @@ impl Hello {
     /// The bytes that go out, with the proof that the sender knows the secret.
     pub(crate) fn encode(&self, secret: &[u8; 32]) -> [u8; Hello::SIZE] {
         let mut out = [0; Hello::SIZE];
-        let words = [MAGIC, self.kind as u32, self.from, self.to, self.epoch, self.queue, self.psn, self.yours];
+        let words = [
+            MAGIC,
+            self.kind as u32,
+            self.from,
+            self.to,
+            self.epoch,
+            self.queue,
+            self.psn,
+            self.yours,
+        ];
         let words = words.into_iter().chain([self.consumed, self.window]);
         for (slot, word) in out.chunks_exact_mut(4).zip(words) {
             slot.copy_from_slice(&word.to_le_bytes());

@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use fabric::Memory;
+use fabric::UserBuf;
 
 use crate::ibv::layout::access;
 use crate::ibv::{Mr, Pd, Sge};
@@ -74,7 +74,8 @@ impl Pool {
     pub(crate) fn new(pd: &Arc<Pd>, slot: usize, most: u32) -> Pool {
         let slot = slot.next_multiple_of(64);
         // About half a MiB, but no more than is needed.
-        let of_chunk = ((512 << 10) / slot as u32).clamp(1, most.max(1)).next_power_of_two().ilog2();
+        let of_chunk =
+            ((512 << 10) / slot as u32).clamp(1, most.max(1)).next_power_of_two().ilog2();
         let most = most.div_ceil(1 << of_chunk) as usize;
         Pool {
             pd: Arc::clone(pd),
@@ -224,15 +225,21 @@ impl Chunk {
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory
         // that exists.
         let base = unsafe {
-            mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)?
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )?
         };
         // SAFETY: the mapping from above. Without it a child may take the pages away
         // under older kernels.
         let _ = unsafe { madvise(base, bytes, Advice::LinuxDontFork) };
-        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        let base =
+            NonNull::new(base.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
         let mapping = Mapping { base, bytes };
         // SAFETY: valid until unmapped, after the registration has gone.
-        let memory = unsafe { Memory::new(base.as_ptr(), bytes) };
+        let memory = unsafe { UserBuf::new(base.as_ptr(), bytes) };
         Ok(Chunk { mr: Mr::register(pd, memory, access)?, memory: mapping })
     }
 }

@@ -10,7 +10,7 @@
 //! (Linux 6.1) completes a request with success when the answer to it is out of place, and only then lets the queue
 //! pair fail. So an emulated device is asked for the state of the queue pair before a transfer is called done.
 
-use fabric::{Lost, Memory, OneSided, Peer, Region, Rights, Transfer};
+use fabric::{OneSided, Peer, PeerFailed, Region, Rights, Transfer, UserBuf};
 
 use crate::connect::VerbsTransport;
 use crate::ibv::layout::{ATOMIC_NONE, access};
@@ -25,11 +25,21 @@ const WRITE: usize = 1 << 20;
 
 impl VerbsTransport {
     /// Lets a peer use memory; `None` when it can't be registered.
-    pub(crate) fn register_for(&mut self, peer: Peer, memory: Memory, rights: Rights) -> Option<Region> {
+    pub(crate) fn register_for(
+        &mut self,
+        peer: Peer,
+        memory: UserBuf,
+        rights: Rights,
+    ) -> Option<Region> {
         let access = match rights {
             Rights::Get => access::REMOTE_READ,
             Rights::Put => access::LOCAL_WRITE | access::REMOTE_WRITE,
-            Rights::All => access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ | self.atomic_access(),
+            Rights::All => {
+                access::LOCAL_WRITE
+                    | access::REMOTE_WRITE
+                    | access::REMOTE_READ
+                    | self.atomic_access()
+            }
         };
         let key = self.registrations.lend(peer, memory, access).ok()?;
         Some(Region { addr: memory.addr(), keys: [key, 0, 0, 0] })
@@ -58,10 +68,10 @@ impl VerbsTransport {
         from: u64,
         what: OneSided,
         token: u64,
-    ) -> Result<Transfer, Lost> {
+    ) -> Result<Transfer, PeerFailed> {
         let at = self.meet(peer)?;
         if let Some(why) = &self.pairs[at].lost {
-            return Err(Lost { peer, why: why.clone() });
+            return Err(PeerFailed { peer, why: why.clone() });
         }
         let ours = what.memory();
         if ours.is_empty() {
@@ -69,14 +79,25 @@ impl VerbsTransport {
         }
         let access = match what {
             OneSided::Put(_) => 0,
-            OneSided::Atomic(..) if !self.has_atomics() || ours.len() != 8 => return Ok(Transfer::Refused),
+            OneSided::Atomic(..) if !self.has_atomics() || ours.len() != 8 => {
+                return Ok(Transfer::Refused);
+            }
             // Only where a read was answered with `Together`.
-            OneSided::Take(_) => return Ok(Transfer::Refused),
+            OneSided::GetRemainder(_) => return Ok(Transfer::Refused),
             OneSided::Get(_) | OneSided::Atomic(..) => access::LOCAL_WRITE,
         };
         let Ok(mr) = self.registrations.hold(ours, access) else { return Ok(Transfer::Refused) };
         let (addr, rkey) = (region.addr.wrapping_add(from), region.keys[0]);
-        self.pairs[at].works.push_back(Work { token, addr, rkey, what, mr, asked: 0, finished: 0, doubted: 0 });
+        self.pairs[at].works.push_back(Work {
+            token,
+            addr,
+            rkey,
+            what,
+            mr,
+            asked: 0,
+            finished: 0,
+            doubted: 0,
+        });
         match self.pairs[at].is_ready() {
             true => self.work_on(at),
             false => self.want(at),
@@ -144,7 +165,7 @@ impl VerbsTransport {
             works
                 .iter()
                 .filter(|work| is_unclear(work))
-                .map(|work| (work.token, Err(Lost { peer: *peer, why: why.into() }))),
+                .map(|work| (work.token, Err(PeerFailed { peer: *peer, why: why.into() }))),
         );
         works.retain(|work| !is_unclear(work));
     }
@@ -160,10 +181,14 @@ impl Work {
     /// The next request of it, over `len` bytes.
     fn piece(&self, len: usize) -> (Sge, Destination) {
         let offset = self.asked as u64;
-        let memory = Sge { addr: self.what.memory().addr() + offset, length: len as u32, lkey: self.mr.lkey() };
+        let memory = Sge {
+            addr: self.what.memory().addr() + offset,
+            length: len as u32,
+            lkey: self.mr.lkey(),
+        };
         let (addr, rkey) = (self.addr.wrapping_add(offset), self.rkey);
         let to = match self.what {
-            OneSided::Get(_) | OneSided::Take(_) => Destination::read(addr, rkey),
+            OneSided::Get(_) | OneSided::GetRemainder(_) => Destination::read(addr, rkey),
             OneSided::Put(_) => Destination::write(addr, rkey),
             OneSided::Atomic(what, _) => Destination::atomic(addr, rkey, what),
         };

@@ -185,26 +185,37 @@ impl Pair {
     /// Room for one more frame.
     #[inline]
     pub(crate) fn has_room(&self, depth: u32) -> bool {
-        self.next.wrapping_sub(self.acked) < self.window && self.used + EXTRA - SIGNAL_EVERY <= depth
+        self.next.wrapping_sub(self.acked) < self.window
+            && self.used + EXTRA - SIGNAL_EVERY <= depth
     }
 
     /// The peer has consumed frames up to that number; `free` gets their slots. An error says what is wrong with that.
     #[inline]
-    pub(crate) fn acknowledge(&mut self, consumed: u32, mut free: impl FnMut(u32)) -> Result<(), &'static str> {
+    pub(crate) fn acknowledge(
+        &mut self,
+        consumed: u32,
+        mut free: impl FnMut(u32),
+    ) -> Result<(), &'static str> {
         let more = consumed.wrapping_sub(self.acked);
         if more == 0 {
             return Ok(());
         }
         if more > self.next.wrapping_sub(self.acked) {
             // Told again, by a message that was overtaken; or nonsense.
-            return if (more as i32) < 0 { Ok(()) } else { Err("it acknowledges what was never sent") };
+            return if (more as i32) < 0 {
+                Ok(())
+            } else {
+                Err("it acknowledges what was never sent")
+            };
         }
-        let is_over = |held: &Held| consumed.wrapping_sub(held.first.wrapping_add(held.frames)) as i32 >= 0;
+        let is_over =
+            |held: &Held| consumed.wrapping_sub(held.first.wrapping_add(held.frames)) as i32 >= 0;
         while let Some(held) = self.retained.front().filter(|held| is_over(held)) {
             free(held.slot);
             self.retained.pop_front();
         }
-        (self.acked, self.asked_for_credit, self.breaks, self.broke_at) = (consumed, false, 0, None);
+        (self.acked, self.asked_for_credit, self.breaks, self.broke_at) =
+            (consumed, false, 0, None);
         Ok(())
     }
 
@@ -253,7 +264,10 @@ mod tests {
         let mut pair = pair(u32::MAX - 1, 5);
         let mut freed = Vec::new();
         pair.acknowledge(1, |slot| freed.push(slot)).unwrap();
-        assert_eq!((freed.as_slice(), pair.acked, pair.retained.len()), ([0, 1, 2].as_slice(), 1, 2));
+        assert_eq!(
+            (freed.as_slice(), pair.acked, pair.retained.len()),
+            ([0, 1, 2].as_slice(), 1, 2)
+        );
         pair.acknowledge(u32::MAX, |_| panic!("freed twice")).unwrap();
         assert_eq!(pair.acked, 1);
         assert!(pair.acknowledge(4, |_| ()).is_err());

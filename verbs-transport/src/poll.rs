@@ -113,7 +113,8 @@ impl VerbsTransport {
         match completion.wr_id & mark::ALL {
             mark::RECEIVE => {
                 let slot = completion.wr_id as u32;
-                let heard = completion.status == wc_status::SUCCESS && self.arrived(completion, slot, sink);
+                let heard =
+                    completion.status == wc_status::SUCCESS && self.arrived(completion, slot, sink);
                 self.empty.push(slot);
                 if completion.status != wc_status::SUCCESS {
                     self.failed(completion);
@@ -253,7 +254,10 @@ impl VerbsTransport {
             let why = match completion.status {
                 WR_FLUSH_ERR => "the other side closed it".to_owned(),
                 wc_status::RETRY_EXC_ERR => "the other side does not acknowledge".to_owned(),
-                status => format!("a request failed with status {status}, vendor's {:#x}", completion.vendor_err),
+                status => format!(
+                    "a request failed with status {status}, vendor's {:#x}",
+                    completion.vendor_err
+                ),
             };
             self.break_pair(at, &why);
         }
@@ -262,7 +266,7 @@ impl VerbsTransport {
     /// Posts receives again.
     #[inline(never)]
     pub(crate) fn post_empty(&mut self) {
-        let len = self.receives.slot_bytes().min(bundle::longest(self.limits.frame));
+        let len = self.receives.slot_bytes().min(bundle::longest(self.caps.frame));
         for some in self.empty.chunks(BATCH) {
             let mut list = [(0, crate::ibv::Sge::default()); BATCH];
             for (place, &slot) in list.iter_mut().zip(some) {
@@ -286,7 +290,8 @@ impl VerbsTransport {
                 continue;
             }
             let pair = &mut self.pairs[at as usize];
-            let owes = pair.owes_credit || pair.consumed.wrapping_sub(pair.told) >= pair.granted / 2;
+            let owes =
+                pair.owes_credit || pair.consumed.wrapping_sub(pair.told) >= pair.granted / 2;
             pair.owes_credit = false;
             if owes && !self.note(at as usize, note::CREDIT) {
                 self.pairs[at as usize].owes_credit = true;
@@ -315,7 +320,7 @@ impl VerbsTransport {
             sink.transferred(token, outcome);
         }
         for lost in self.losses.drain(..) {
-            sink.lost(lost);
+            sink.peer_failed(lost);
         }
     }
 
@@ -342,6 +347,7 @@ impl Pair {
 #[inline]
 pub(crate) fn prefix(message: &[u8]) -> Option<([u32; 2], &[u8])> {
     let (front, frame) = message.split_first_chunk::<PREFIX>()?;
-    let word = |at: usize| u32::from_le_bytes([front[at], front[at + 1], front[at + 2], front[at + 3]]);
+    let word =
+        |at: usize| u32::from_le_bytes([front[at], front[at + 1], front[at + 2], front[at + 3]]);
     Some(([word(0), word(4)], frame))
 }

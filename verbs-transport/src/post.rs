@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use fabric::{Header, Lost, Peer, Post, Slot};
+use fabric::{Header, Peer, PeerFailed, Post, Slot};
 
 use crate::bundle::Bundle;
 use crate::connect::{FRONT, PREFIX, VerbsTransport, mark};
@@ -44,8 +44,8 @@ impl VerbsTransport {
         header: &Header,
         len: usize,
         fill: impl FnOnce(&mut Slot),
-    ) -> Result<Post, Lost> {
-        debug_assert!(len <= self.limits.frame, "a body larger than a frame");
+    ) -> Result<Post, PeerFailed> {
+        debug_assert!(len <= self.caps.frame, "a body larger than a frame");
         let Some(at) = self.place(peer).filter(|&at| self.pairs[at].has_room(self.depth)) else {
             return self.no_room(peer);
         };
@@ -108,10 +108,10 @@ impl VerbsTransport {
     }
 
     #[cold]
-    fn no_room(&mut self, peer: Peer) -> Result<Post, Lost> {
+    fn no_room(&mut self, peer: Peer) -> Result<Post, PeerFailed> {
         let at = self.meet(peer)?;
         if let Some(why) = &self.pairs[at].lost {
-            return Err(Lost { peer, why: why.clone() });
+            return Err(PeerFailed { peer, why: why.clone() });
         }
         self.starve(at);
         self.want(at);
@@ -120,7 +120,7 @@ impl VerbsTransport {
 
     /// All slots hold frames that were not said to be consumed: asks.
     #[cold]
-    fn no_slot(&mut self, at: usize) -> Result<Post, Lost> {
+    fn no_slot(&mut self, at: usize) -> Result<Post, PeerFailed> {
         self.starve(at);
         for place in 0..self.pairs.len() {
             let pair = &mut self.pairs[place];
@@ -251,8 +251,15 @@ impl Pair {
     /// Posts a request. One that is one-sided, or that has a slot to give back, completes
     /// by itself; of the others every so many.
     #[inline(always)]
-    pub(crate) fn submit(&mut self, memory: Sge, to: Destination, signal: Signal) -> std::io::Result<()> {
-        let Some(qp) = &self.qp else { return Err(std::io::Error::from_raw_os_error(libc::ENOTCONN)) };
+    pub(crate) fn submit(
+        &mut self,
+        memory: Sge,
+        to: Destination,
+        signal: Signal,
+    ) -> std::io::Result<()> {
+        let Some(qp) = &self.qp else {
+            return Err(std::io::Error::from_raw_os_error(libc::ENOTCONN));
+        };
         let requests = self.silent + 1;
         let is_signaled = requests >= SIGNAL_EVERY || signal.piece != 0 || signal.slot.is_some();
         let mut flags = if is_signaled { send_flags::SIGNALED } else { 0 };

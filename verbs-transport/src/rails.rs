@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use config::Registration;
 use fabric::{
-    Header, Limits, Lost, Memory, OneSided, Peer, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
+    Caps, Header, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot, Transfer,
+    Transport, UserBuf, WaitOn,
 };
 use rustc_hash::FxHashMap;
 
@@ -57,11 +58,11 @@ struct Cut {
     peer: Peer,
     region: Region,
     at: u64,
-    into: Memory,
+    into: UserBuf,
     parts: usize,
     /// Parts that are not over.
     left: usize,
-    lost: Option<Lost>,
+    lost: Option<PeerFailed>,
 }
 
 /// The store with names for one of the ports.
@@ -97,16 +98,30 @@ impl Rails {
                 rings,
                 ..settings.clone()
             };
-            others.push(VerbsTransport::open(own, me, size, secret, named(format!("/{}", number + 1)))?);
+            others.push(VerbsTransport::open(
+                own,
+                me,
+                size,
+                secret,
+                named(format!("/{}", number + 1)),
+            )?);
         }
         let first = VerbsTransport::open(settings, me, size, secret, named(String::new()))?;
         for other in &others {
-            first
-                .watch(other)
-                .map_err(|error| Unavailable::step(&other.port().device, "watching its events", error))?;
+            first.watch(other).map_err(|error| {
+                Unavailable::step(&other.port().device, "watching its events", error)
+            })?;
         }
         let told = vec![false; others.len()];
-        Ok(Rails { first, others, cuts: FxHashMap::default(), next: 0, again: Vec::new(), elsewhere: 0, told })
+        Ok(Rails {
+            first,
+            others,
+            cuts: FxHashMap::default(),
+            next: 0,
+            again: Vec::new(),
+            elsewhere: 0,
+            told,
+        })
     }
 
     /// The port of all frames.
@@ -150,7 +165,7 @@ impl Rails {
     }
 
     /// Begins a read in parts, each on the next port.
-    fn cut(&mut self, cut: Cut) -> Result<Transfer, Lost> {
+    fn cut(&mut self, cut: Cut) -> Result<Transfer, PeerFailed> {
         let number = self.next;
         self.next = (self.next + 1) & ((CUT >> 2) - 1);
         let token = |part| CUT | number << 2 | part as u64;
@@ -177,7 +192,9 @@ impl Rails {
             match cut.begin((token & 3) as usize, &mut self.first, 0, token) {
                 Ok(Transfer::Started) => {}
                 Ok(Transfer::Done) => over(&mut self.cuts, token, Ok(()), sink),
-                Ok(Transfer::NoRoom | Transfer::Refused | Transfer::Together) => self.again.push(token),
+                Ok(Transfer::NoRoom | Transfer::Refused | Transfer::PreferPush) => {
+                    self.again.push(token)
+                }
                 Err(lost) => over(&mut self.cuts, token, Err(lost), sink),
             }
         }
@@ -208,7 +225,9 @@ impl Rails {
                 continue;
             }
             let why = other.why_gone();
-            eprintln!("verbena: rank {me} goes on without one of verbs.rails, and with {first}: {why}");
+            eprintln!(
+                "verbena: rank {me} goes on without one of verbs.rails, and with {first}: {why}"
+            );
         }
     }
 }
@@ -222,10 +241,22 @@ impl Cut {
     }
 
     /// Begins a part on a port whose key is in that place.
-    fn begin(&self, part: usize, on: &mut VerbsTransport, key: usize, token: u64) -> Result<Transfer, Lost> {
+    fn begin(
+        &self,
+        part: usize,
+        on: &mut VerbsTransport,
+        key: usize,
+        token: u64,
+    ) -> Result<Transfer, PeerFailed> {
         let (begin, len) = self.part(part);
         let region = Region { addr: self.region.addr, keys: [self.region.keys[key], 0, 0, 0] };
-        on.one_sided(self.peer, &region, self.at + begin as u64, OneSided::Get(self.into.slice(begin, len)), token)
+        on.one_sided(
+            self.peer,
+            &region,
+            self.at + begin as u64,
+            OneSided::Get(self.into.slice(begin, len)),
+            token,
+        )
     }
 }
 
@@ -234,7 +265,12 @@ fn number(token: u64) -> u64 {
 }
 
 /// A part is over; says so of the read when it was the last.
-fn over(cuts: &mut FxHashMap<u64, Cut>, token: u64, outcome: Result<(), Lost>, sink: &mut impl Sink) {
+fn over(
+    cuts: &mut FxHashMap<u64, Cut>,
+    token: u64,
+    outcome: Result<(), PeerFailed>,
+    sink: &mut impl Sink,
+) {
     let Some(cut) = cuts.get_mut(&number(token)) else { return };
     cut.left -= 1;
     cut.lost = cut.lost.take().or(outcome.err());
@@ -260,7 +296,7 @@ impl<S: Sink> Sink for Parts<'_, S> {
         }
     }
 
-    fn transferred(&mut self, token: u64, outcome: Result<(), Lost>) {
+    fn transferred(&mut self, token: u64, outcome: Result<(), PeerFailed>) {
         match &mut self.again {
             _ if token & CUT == 0 => self.sink.transferred(token, outcome),
             Some(again) if outcome.is_err() => again.push(token),
@@ -268,21 +304,27 @@ impl<S: Sink> Sink for Parts<'_, S> {
         }
     }
 
-    fn lost(&mut self, lost: Lost) {
+    fn peer_failed(&mut self, lost: PeerFailed) {
         if self.again.is_none() {
-            self.sink.lost(lost);
+            self.sink.peer_failed(lost);
         }
     }
 }
 
 impl Transport for Rails {
     #[inline]
-    fn limits(&self, peer: Peer) -> &Limits {
-        self.first.limits(peer)
+    fn caps(&self, peer: Peer) -> &Caps {
+        self.first.caps(peer)
     }
 
     #[inline]
-    fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut Slot)) -> Result<Post, Lost> {
+    fn post(
+        &mut self,
+        peer: Peer,
+        header: &Header,
+        len: usize,
+        fill: impl FnOnce(&mut Slot),
+    ) -> Result<Post, PeerFailed> {
         self.first.post(peer, header, len, fill)
     }
 
@@ -295,7 +337,7 @@ impl Transport for Rails {
         if self.others.is_empty() { self.first.poll(sink) } else { self.poll_all(sink) }
     }
 
-    fn register(&mut self, peer: Peer, memory: Memory, rights: Rights) -> Option<Region> {
+    fn register(&mut self, peer: Peer, memory: UserBuf, rights: Rights) -> Option<Region> {
         let mut region = self.first.register(peer, memory, rights)?;
         if rights != Rights::Put {
             for (key, other) in region.keys[1..].iter_mut().zip(&mut self.others) {
@@ -319,19 +361,28 @@ impl Transport for Rails {
         at: u64,
         what: OneSided,
         token: u64,
-    ) -> Result<Transfer, Lost> {
-        let known = region.keys[1..].iter().take_while(|&&key| key != 0).count().min(self.others.len());
+    ) -> Result<Transfer, PeerFailed> {
+        let known =
+            region.keys[1..].iter().take_while(|&&key| key != 0).count().min(self.others.len());
         let parts = (what.memory().len() / PART).min(1 + known);
         match what {
-            OneSided::Get(into) if parts > 1 => {
-                self.cut(Cut { token, peer, region: *region, at, into, parts, left: parts, lost: None })
-            }
+            OneSided::Get(into) if parts > 1 => self.cut(Cut {
+                token,
+                peer,
+                region: *region,
+                at,
+                into,
+                parts,
+                left: parts,
+                lost: None,
+            }),
             _ => self.first.one_sided(peer, region, at, what, token),
         }
     }
 
     fn arm(&mut self) -> Option<WaitOn<'_>> {
-        let is_quiet = self.again.is_empty() && self.others.iter_mut().all(|other| other.arm().is_some());
+        let is_quiet =
+            self.again.is_empty() && self.others.iter_mut().all(|other| other.arm().is_some());
         if is_quiet { self.first.arm() } else { None }
     }
 
@@ -342,7 +393,9 @@ impl Transport for Rails {
     }
 
     fn flush(&mut self) -> bool {
-        self.others.iter_mut().fold(self.first.flush(), |is_flushed, other| other.flush() & is_flushed)
+        self.others
+            .iter_mut()
+            .fold(self.first.flush(), |is_flushed, other| other.flush() & is_flushed)
     }
 }
 
@@ -383,7 +436,8 @@ mod tests {
 
     #[test]
     fn rails_are_devices_or_their_ports_and_at_most_three() {
-        let further = |list: &[&str]| further(&list.iter().map(|&rail| rail.to_owned()).collect::<Vec<_>>());
+        let further =
+            |list: &[&str]| further(&list.iter().map(|&rail| rail.to_owned()).collect::<Vec<_>>());
         let found = further(&["mlx5_1", "mlx5_2:2"]).unwrap();
         assert_eq!(found, [("mlx5_1".to_owned(), None), ("mlx5_2".to_owned(), Some(2))]);
         for wrong in [&["a", "b", "c", "d"][..], &["a:"], &["a:x"], &[":1"], &["a:256"]] {

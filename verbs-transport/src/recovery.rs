@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use fabric::{Lost, Peer};
+use fabric::{Peer, PeerFailed};
 
 use crate::bundle::Bundle;
 use crate::connect::{PAUSE, Retired, VerbsTransport};
@@ -87,7 +87,12 @@ impl VerbsTransport {
             pair.owes_credit = true;
         }
         if pair.breaks > BREAKS {
-            return self.lose(at, format!("the connection broke {BREAKS} times in a row, the last time because {why}"));
+            return self.lose(
+                at,
+                format!(
+                    "the connection broke {BREAKS} times in a row, the last time because {why}"
+                ),
+            );
         }
         pair.ring_at = now + PAUSE * (1 << pair.breaks.min(8));
         if pair.needs_connection() {
@@ -100,7 +105,8 @@ impl VerbsTransport {
     pub(crate) fn lose(&mut self, at: usize, why: String) {
         self.retire(at);
         // Nothing may write into memory of transfers that are over.
-        self.retired.retain(|retired| self.by_queue.get(&retired.qp.number()) != Some(&(at as u32)));
+        self.retired
+            .retain(|retired| self.by_queue.get(&retired.qp.number()) != Some(&(at as u32)));
         self.by_queue.retain(|_, place| *place != at as u32);
         let pair = &mut self.pairs[at];
         pair.shake.broke();
@@ -108,7 +114,7 @@ impl VerbsTransport {
             return;
         }
         let peer = pair.peer;
-        let lost = Lost { peer, why: why.clone() };
+        let lost = PeerFailed { peer, why: why.clone() };
         pair.lost = Some(why);
         for held in pair.retained.drain(..) {
             crate::post::put(&mut self.long, &mut self.short, held.slot);
@@ -123,7 +129,8 @@ impl VerbsTransport {
     #[cold]
     pub(crate) fn check_device(&mut self) {
         let answer = self.port.context.port(self.port.number);
-        if answer.is_err_and(|error| matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EIO))) {
+        if answer.is_err_and(|error| matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EIO)))
+        {
             self.give_up_device();
         }
     }

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use config::Registration;
-use fabric::{Memory, Peer};
+use fabric::{Peer, UserBuf};
 use rustc_hash::FxHashMap;
 use rustix::process::{Resource, getrlimit};
 
@@ -76,7 +76,8 @@ impl Registrations {
     /// As the settings want it. An error when they name a way that there is not.
     pub(crate) fn new(pd: &Arc<Pd>, settings: &Settings) -> Result<Registrations, Unavailable> {
         // Half of what may be pinned is for slots and for messages that can't be kept.
-        let pinned = getrlimit(Resource::Memlock).current.map_or(usize::MAX, |most| most as usize / 2);
+        let pinned =
+            getrlimit(Resource::Memlock).current.map_or(usize::MAX, |most| most as usize / 2);
         Ok(Registrations {
             pd: Arc::clone(pd),
             way: Way::choose(pd, settings.registration)?,
@@ -102,7 +103,7 @@ impl Registrations {
     }
 
     /// A registration that holds `memory`, for the length of one transfer.
-    pub(crate) fn hold(&mut self, memory: Memory, access: i32) -> io::Result<Arc<Mr>> {
+    pub(crate) fn hold(&mut self, memory: UserBuf, access: i32) -> io::Result<Arc<Mr>> {
         let bytes = memory.addr() as usize..memory.addr() as usize + memory.len();
         let kept = match &self.way {
             Way::Message => None,
@@ -116,7 +117,7 @@ impl Registrations {
     }
 
     /// The same, for a peer to read until [`Registrations::give_back`].
-    pub(crate) fn lend(&mut self, peer: Peer, memory: Memory, access: i32) -> io::Result<u32> {
+    pub(crate) fn lend(&mut self, peer: Peer, memory: UserBuf, access: i32) -> io::Result<u32> {
         let mr = self.hold(memory, access)?;
         let key = mr.rkey();
         self.lent.entry((key, peer)).or_insert((mr, 0)).1 += 1;
@@ -154,7 +155,12 @@ impl Registrations {
     }
 
     /// A kept registration, made if need be; `None` where nothing can be kept.
-    fn kept_for(&mut self, watch: &'static Watch, pages: Range<usize>, access: i32) -> Option<Arc<Mr>> {
+    fn kept_for(
+        &mut self,
+        watch: &'static Watch,
+        pages: Range<usize>,
+        access: i32,
+    ) -> Option<Arc<Mr>> {
         self.turn += 1;
         watch.settled()?;
         self.sweep();
@@ -191,7 +197,8 @@ impl Registrations {
         // What has changed in the meantime still serves this transfer.
         if let Some(ticket) = watch.keep(&range, now) {
             self.bytes += range.len();
-            let kept = Kept { end: range.end, access, mr: Arc::clone(&mr), ticket, used_at: self.turn };
+            let kept =
+                Kept { end: range.end, access, mr: Arc::clone(&mr), ticket, used_at: self.turn };
             self.kept.insert(range.start, kept);
         }
         Some(mr)
@@ -240,7 +247,12 @@ impl Way {
             match watch() {
                 Ok(watch) => return Ok(Way::Watched(watch)),
                 Err(_) if wanted == Registration::Auto => {}
-                Err(why) => return missing("userfaultfd", format!("the system does not let us watch memory ({why})")),
+                Err(why) => {
+                    return missing(
+                        "userfaultfd",
+                        format!("the system does not let us watch memory ({why})"),
+                    );
+                }
             }
         }
         if wanted != Registration::None && pd.context().pages_on_demand() {

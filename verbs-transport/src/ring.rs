@@ -94,7 +94,10 @@ impl Outbound {
     /// Address and key for a frame.
     #[inline]
     pub(crate) fn place(&self, number: u32) -> (u64, u32) {
-        (self.way.addr.wrapping_add(u64::from(number & self.way.mask) * PLACE as u64), self.way.rkey)
+        (
+            self.way.addr.wrapping_add(u64::from(number & self.way.mask) * PLACE as u64),
+            self.way.rkey,
+        )
     }
 }
 
@@ -145,7 +148,11 @@ pub(crate) fn seal(slot: &mut [u8], len: usize) {
 /// Copies frame `number` out of its place and says how long it is, if it is there as it was
 /// sent. `word` reads the place's words, which may change meanwhile.
 #[inline]
-pub(crate) fn take(word: impl Fn(usize) -> u64, number: u32, frame: &mut [u8; PLACE]) -> Option<usize> {
+pub(crate) fn take(
+    word: impl Fn(usize) -> u64,
+    number: u32,
+    frame: &mut [u8; PLACE],
+) -> Option<usize> {
     if !is_there(&word, number) {
         return None;
     }

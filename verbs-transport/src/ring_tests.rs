@@ -48,7 +48,8 @@ fn half_a_frame_is_none() {
             (0..2).for_each(|_| old[rng.below(words) as usize] ^= 1 << 63);
         }
         let number = 64 + 32 * (round % 2);
-        let mixed: Vec<u64> = (0..PLACE / 8).map(|at| if rng.chance(700) { new[at] } else { old[at] }).collect();
+        let mixed: Vec<u64> =
+            (0..PLACE / 8).map(|at| if rng.chance(700) { new[at] } else { old[at] }).collect();
         let is_whole = mixed[..taken(len) / 8] == new[..taken(len) / 8];
         assert_eq!(taken_from(&mixed, number).is_some(), is_whole, "round {round}: {len} bytes");
     }
@@ -174,7 +175,10 @@ impl Model {
         if !self.out.is_open() {
             return self.post(Message::Sent(number));
         }
-        assert_eq!(self.out.place(number).0, 4096 + u64::from(number % Model::PLACES) * PLACE as u64);
+        assert_eq!(
+            self.out.place(number).0,
+            4096 + u64::from(number % Model::PLACES) * PLACE as u64
+        );
         self.written += 1;
         if self.rng.chance(300) {
             // The process is stopped for long between its look and the doorbell.
@@ -201,7 +205,8 @@ impl Model {
             match self.to_receiver.pop_front().unwrap().1 {
                 Message::Written(number) => {
                     assert_ne!(self.inbound, Inbound::Absent, "written into memory of others");
-                    self.ring[(number % Model::PLACES) as usize] = placed(number, 9 + number as usize % 100);
+                    self.ring[(number % Model::PLACES) as usize] =
+                        placed(number, 9 + number as usize % 100);
                 }
                 message => {
                     self.arrived.push_back(message);
@@ -244,7 +249,9 @@ impl Model {
 
     fn take_written(&mut self) {
         if self.inbound != Inbound::Absent {
-            while taken_from(&self.ring[(self.consumed % Model::PLACES) as usize], self.consumed).is_some() {
+            while taken_from(&self.ring[(self.consumed % Model::PLACES) as usize], self.consumed)
+                .is_some()
+            {
                 self.consumed += 1;
             }
         }
@@ -260,7 +267,10 @@ impl Model {
         // A tick is a millisecond.
         let now = self.base() + Duration::from_millis(self.now - self.closed_at);
         let longest = Duration::from_millis(2 * Model::LONGEST);
-        let look = self.inbound.next_look(now, longest).map(|look| (look - self.base()).as_millis() as u64);
+        let look = self
+            .inbound
+            .next_look(now, longest)
+            .map(|look| (look - self.base()).as_millis() as u64);
         self.asleep = Some(look.map_or(u64::MAX, |look| self.closed_at + look));
     }
 

@@ -24,7 +24,10 @@ pub struct Together(Arc<Mutex<HashMap<String, Vec<u8>>>>);
 
 impl Store for Together {
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key.to_owned(), value.to_owned());
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key.to_owned(), value.to_owned());
         Ok(())
     }
 

@@ -1,19 +1,26 @@
 //! The seam: what each call of [`Transport`] comes to on verbs.
 
 use fabric::{
-    Header, Limits, Lost, Memory, OneSided, Peer, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
+    Caps, Header, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot, Transfer,
+    Transport, UserBuf, WaitOn,
 };
 
 use crate::connect::VerbsTransport;
 
 impl Transport for VerbsTransport {
     #[inline]
-    fn limits(&self, _: Peer) -> &Limits {
-        &self.limits
+    fn caps(&self, _: Peer) -> &Caps {
+        &self.caps
     }
 
     #[inline]
-    fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut Slot)) -> Result<Post, Lost> {
+    fn post(
+        &mut self,
+        peer: Peer,
+        header: &Header,
+        len: usize,
+        fill: impl FnOnce(&mut Slot),
+    ) -> Result<Post, PeerFailed> {
         self.post_frame(peer, header, len, fill)
     }
 
@@ -26,7 +33,7 @@ impl Transport for VerbsTransport {
         self.poll_queue(sink)
     }
 
-    fn register(&mut self, peer: Peer, memory: Memory, rights: Rights) -> Option<Region> {
+    fn register(&mut self, peer: Peer, memory: UserBuf, rights: Rights) -> Option<Region> {
         self.register_for(peer, memory, rights)
     }
 
@@ -41,7 +48,7 @@ impl Transport for VerbsTransport {
         at: u64,
         what: OneSided,
         token: u64,
-    ) -> Result<Transfer, Lost> {
+    ) -> Result<Transfer, PeerFailed> {
         self.begin(peer, region, at, what, token)
     }
 

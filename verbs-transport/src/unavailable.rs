@@ -97,7 +97,9 @@ pub enum Unavailable {
     #[error("no usable RDMA port: {0}")]
     PortsDown(String),
     /// The port has no such address.
-    #[error("port {port} of {device} has no {what}. `ibv_devinfo -v -d {device}` lists its GIDs; {remedy}")]
+    #[error(
+        "port {port} of {device} has no {what}. `ibv_devinfo -v -d {device}` lists its GIDs; {remedy}"
+    )]
     NoGid {
         /// The device.
         device: String,
@@ -166,12 +168,19 @@ mod tests {
             Unavailable::Hidden { kernel: device(), has_files: false },
             Unavailable::NoSuchDevice { asked: "x".into(), present: device() },
             Unavailable::Permission(device()),
-            Unavailable::Broken { device: device(), what: "opening it", error: io::Error::from_raw_os_error(5) },
+            Unavailable::Broken {
+                device: device(),
+                what: "opening it",
+                error: io::Error::from_raw_os_error(5),
+            },
             Unavailable::NoSuchPort { device: device(), port: 3, count: 2 },
             Unavailable::NoPkey { device: device(), port: 1, pkey: 0x7fff },
             Unavailable::Memlock { limit: 64 << 10 },
             Unavailable::Rails("a,b,c,d".into()),
-            Unavailable::Registration { way: "odp", why: "the device does not page on demand".into() },
+            Unavailable::Registration {
+                way: "odp",
+                why: "the device does not page on demand".into(),
+            },
         ];
         for reason in reasons {
             let line = reason.to_string();
@@ -181,10 +190,15 @@ mod tests {
 
     #[test]
     fn a_lack_of_memory_is_blamed_on_the_limit_only_where_there_is_one() {
-        let error = Unavailable::step("x", "making a queue", io::Error::from_raw_os_error(libc::ENOMEM));
+        let error =
+            Unavailable::step("x", "making a queue", io::Error::from_raw_os_error(libc::ENOMEM));
         let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
-        assert_eq!(matches!(error, Unavailable::Memlock { .. }), limit.is_some_and(|limit| limit < 1 << 30));
-        let error = Unavailable::step("x", "making a queue", io::Error::from_raw_os_error(libc::EIO));
+        assert_eq!(
+            matches!(error, Unavailable::Memlock { .. }),
+            limit.is_some_and(|limit| limit < 1 << 30)
+        );
+        let error =
+            Unavailable::step("x", "making a queue", io::Error::from_raw_os_error(libc::EIO));
         assert!(matches!(error, Unavailable::Broken { .. }));
     }
 }

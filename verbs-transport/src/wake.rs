@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use fabric::WaitOn;
 use rustix::event::epoll;
 use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
 };
 
 use crate::connect::{LONGEST, VerbsTransport};
@@ -43,7 +44,12 @@ impl Alarm {
 
     /// Over another one as well.
     fn watch(&self, other: &Alarm) -> io::Result<()> {
-        epoll::add(&self.epoll, &other.epoll, epoll::EventData::new_u64(u64::MAX), epoll::EventFlags::IN)?;
+        epoll::add(
+            &self.epoll,
+            &other.epoll,
+            epoll::EventData::new_u64(u64::MAX),
+            epoll::EventFlags::IN,
+        )?;
         Ok(())
     }
 
@@ -54,7 +60,10 @@ impl Alarm {
 
     /// Whether the device has events to report.
     fn has_events(&self) -> bool {
-        let none = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(u64::MAX) };
+        let none = epoll::Event {
+            flags: epoll::EventFlags::empty(),
+            data: epoll::EventData::new_u64(u64::MAX),
+        };
         let mut events = [none; 8];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let ready = epoll::wait(&self.epoll, &mut events[..], Some(&now));
@@ -68,7 +77,8 @@ impl Alarm {
         }
         self.is_set = at.is_some();
         // Zero would be no time at all.
-        let left = at.map(|at| at.saturating_duration_since(Instant::now()).max(Duration::from_micros(1)));
+        let left =
+            at.map(|at| at.saturating_duration_since(Instant::now()).max(Duration::from_micros(1)));
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         let value = left.and_then(|left| Timespec::try_from(left).ok()).unwrap_or(zero);
         let _ = timerfd_settime(
@@ -94,7 +104,11 @@ impl VerbsTransport {
         if !self.unsettled.is_empty() {
             self.tend();
         }
-        if self.stashed > 0 || !self.outcomes.is_empty() || !self.losses.is_empty() || !self.debts.is_empty() {
+        if self.stashed > 0
+            || !self.outcomes.is_empty()
+            || !self.losses.is_empty()
+            || !self.debts.is_empty()
+        {
             return None;
         }
         if self.is_gone {
@@ -107,11 +121,13 @@ impl VerbsTransport {
         // In this order: what completes after the request makes an event.
         let requested = self.cq.request_notification();
         self.stashed = self.cq.poll(&mut self.completions);
-        if requested.is_err() || self.stashed > 0 || self.has_room_again() || self.is_any_written() {
+        if requested.is_err() || self.stashed > 0 || self.has_room_again() || self.is_any_written()
+        {
             return None;
         }
         let look_at_port = self.is_down.then(|| Instant::now() + LONGEST);
-        self.alarm.set(self.next_call().into_iter().chain(self.next_look()).chain(look_at_port).min());
+        self.alarm
+            .set(self.next_call().into_iter().chain(self.next_look()).chain(look_at_port).min());
         // Who sleeps finds nothing by looking.
         self.period += 1;
         self.is_armed = true;
@@ -156,7 +172,9 @@ impl VerbsTransport {
         match event {
             Event::QueuePair(number) => {
                 let at = self.by_queue.get(&number).map(|&at| at as usize);
-                let is_its = |at: &usize| self.pairs[*at].qp.as_ref().is_some_and(|qp| qp.number() == number);
+                let is_its = |at: &usize| {
+                    self.pairs[*at].qp.as_ref().is_some_and(|qp| qp.number() == number)
+                };
                 if let Some(at) = at.filter(is_its) {
                     self.break_pair(at, "the device reports an error of its queue pair");
                 }

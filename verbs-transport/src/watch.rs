@@ -124,7 +124,13 @@ impl Watch {
             return Err(io::Error::other("this needs Linux 5.18"));
         }
         let slots = (0..SLOTS).map(|_| Slot::default()).collect();
-        Ok(Watch { fd, windows: AtomicU64::new(0), slots, free: Mutex::default(), used: AtomicUsize::new(0) })
+        Ok(Watch {
+            fd,
+            windows: AtomicU64::new(0),
+            slots,
+            free: Mutex::default(),
+            used: AtomicUsize::new(0),
+        })
     }
 
     /// Watches the mappings that hold `range`. False when any of it could change without a
@@ -136,7 +142,8 @@ impl Watch {
             && mappings.drain(..).all(|mapping| {
                 let length = mapping.len() as u64;
                 let mut asked = [mapping.start as u64, length, word::MODE_WRITE_PROTECT, 0];
-                ioctl(&self.fd, word::REGISTER, &mut asked).is_ok() && asked[3] & word::ZERO_PAGE != 0
+                ioctl(&self.fd, word::REGISTER, &mut asked).is_ok()
+                    && asked[3] & word::ZERO_PAGE != 0
             })
     }
 
@@ -201,8 +208,13 @@ impl Watch {
         let mut reports = MaybeUninit::<[Report; 16]>::uninit();
         loop {
             // SAFETY: room for as many bytes as are said.
-            let read =
-                unsafe { libc::read(self.fd.as_raw_fd(), reports.as_mut_ptr().cast(), size_of::<[Report; 16]>()) };
+            let read = unsafe {
+                libc::read(
+                    self.fd.as_raw_fd(),
+                    reports.as_mut_ptr().cast(),
+                    size_of::<[Report; 16]>(),
+                )
+            };
             let Ok(read @ 1..) = usize::try_from(read) else { break };
             for at in 0..read / size_of::<Report>() {
                 // SAFETY: so many were read, and they are integers alone.
@@ -215,7 +227,10 @@ impl Watch {
 
     fn invalidate(&self, gone: &Range<usize>) {
         for slot in &self.slots[..self.used.load(SeqCst)] {
-            if slot.valid.load(SeqCst) && slot.start.load(SeqCst) < gone.end && gone.start < slot.end.load(SeqCst) {
+            if slot.valid.load(SeqCst)
+                && slot.start.load(SeqCst) < gone.end
+                && gone.start < slot.end.load(SeqCst)
+            {
                 slot.valid.store(false, SeqCst);
             }
         }
@@ -255,7 +270,9 @@ fn private_mappings(maps: &str, range: &Range<usize>) -> Vec<Range<usize>> {
         let mut words = line.split_ascii_whitespace();
         let addresses = words.next().and_then(|addresses| addresses.split_once('-'));
         let address = |text: &str| usize::from_str_radix(text, 16).ok();
-        let Some((Some(start), Some(end))) = addresses.map(|(start, end)| (address(start), address(end))) else {
+        let Some((Some(start), Some(end))) =
+            addresses.map(|(start, end)| (address(start), address(end)))
+        else {
             return Vec::new();
         };
         if end <= next {
@@ -286,7 +303,8 @@ fn start(watch: &'static Watch) -> io::Result<()> {
     let thread = std::thread::Builder::new().name("verbena-memory".into()).stack_size(64 << 10);
     let started = thread.spawn(move || {
         loop {
-            let mut polled = libc::pollfd { fd: watch.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            let mut polled =
+                libc::pollfd { fd: watch.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
             // SAFETY: one valid `pollfd`, for the length of the call.
             unsafe { libc::poll(&raw mut polled, 1, -1) };
             watch.take_reports();
@@ -297,7 +315,11 @@ fn start(watch: &'static Watch) -> io::Result<()> {
     started.map(|_| ())
 }
 
-fn ioctl<const N: usize>(fd: &OwnedFd, request: libc::c_ulong, words: &mut [u64; N]) -> io::Result<()> {
+fn ioctl<const N: usize>(
+    fd: &OwnedFd,
+    request: libc::c_ulong,
+    words: &mut [u64; N],
+) -> io::Result<()> {
     // SAFETY: each request of this file reads and writes as many words as its caller passes.
     match unsafe { libc::ioctl(fd.as_raw_fd(), request as _, words.as_mut_ptr()) } {
         0 => Ok(()),

@@ -44,7 +44,8 @@ fn map_apart(pages: usize) -> Range<usize> {
     let flags = libc::MAP_ANONYMOUS | libc::MAP_PRIVATE;
     // SAFETY: a new mapping, and rights for all of it but its ends.
     let range = unsafe {
-        let all = libc::mmap(std::ptr::null_mut(), (pages + 2) * PAGE, libc::PROT_NONE, flags, -1, 0);
+        let all =
+            libc::mmap(std::ptr::null_mut(), (pages + 2) * PAGE, libc::PROT_NONE, flags, -1, 0);
         assert_ne!(all, libc::MAP_FAILED);
         let start = all.byte_add(PAGE);
         assert_eq!(libc::mprotect(start, pages * PAGE, libc::PROT_READ | libc::PROT_WRITE), 0);
@@ -61,13 +62,18 @@ fn poke(address: usize) {
 
 fn unmap(range: &Range<usize>) {
     // SAFETY: a mapping of its test, which does not use it any more.
-    assert_eq!(unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(range.start), range.len()) }, 0);
+    assert_eq!(
+        unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(range.start), range.len()) },
+        0
+    );
 }
 
 fn kept(watch: &'static Watch, range: &Range<usize>) -> Ticket {
     // Other tests map and unmap at any time, also next to it.
     let deadline = Instant::now() + Duration::from_secs(60);
-    let keep = || watch.cover(range).then(|| watch.settled().and_then(|now| watch.keep(range, now))).flatten();
+    let keep = || {
+        watch.cover(range).then(|| watch.settled().and_then(|now| watch.keep(range, now))).flatten()
+    };
     loop {
         if let Some(ticket) = keep() {
             return ticket;
@@ -95,7 +101,9 @@ fn whatever_takes_pages_away_is_seen_before_the_call_returns() {
             unmap(&part);
             false
         }),
-        ("mmap over it", |part| map(part.start, part.len() / PAGE, libc::MAP_PRIVATE | libc::MAP_FIXED) == part),
+        ("mmap over it", |part| {
+            map(part.start, part.len() / PAGE, libc::MAP_PRIVATE | libc::MAP_FIXED) == part
+        }),
         ("mmap of shared memory over it", |part| {
             map(part.start, part.len() / PAGE, libc::MAP_SHARED | libc::MAP_FIXED) == part
         }),
@@ -104,7 +112,8 @@ fn whatever_takes_pages_away_is_seen_before_the_call_returns() {
         ("mremap", |part| {
             let start = std::ptr::with_exposed_provenance_mut(part.start);
             // SAFETY: a mapping of this test, which does not use it any more.
-            let moved = unsafe { libc::mremap(start, part.len(), 4 * part.len(), libc::MREMAP_MAYMOVE) };
+            let moved =
+                unsafe { libc::mremap(start, part.len(), 4 * part.len(), libc::MREMAP_MAYMOVE) };
             assert!(moved != libc::MAP_FAILED && moved != start);
             false
         }),
@@ -119,7 +128,10 @@ fn whatever_takes_pages_away_is_seen_before_the_call_returns() {
             assert!(is_valid(watch, &ticket));
             let stays = change(part.clone());
             assert!(!is_valid(watch, &ticket), "{what} of pages {from} to {to} is not seen");
-            [all.start..part.start, part.end..all.end].iter().filter(|rest| !rest.is_empty()).for_each(unmap);
+            [all.start..part.start, part.end..all.end]
+                .iter()
+                .filter(|rest| !rest.is_empty())
+                .for_each(unmap);
             if stays {
                 unmap(&part);
             }
@@ -177,7 +189,8 @@ fn what_changes_without_a_report_is_not_watched() {
         let fd = libc::memfd_create(c"test".as_ptr(), libc::MFD_CLOEXEC);
         assert!(fd >= 0 && libc::ftruncate(fd, 4 * PAGE as i64) == 0);
         let rights = libc::PROT_READ | libc::PROT_WRITE;
-        libc::mmap(std::ptr::null_mut(), 4 * PAGE, rights, libc::MAP_PRIVATE, fd, 0).expose_provenance()
+        libc::mmap(std::ptr::null_mut(), 4 * PAGE, rights, libc::MAP_PRIVATE, fd, 0)
+            .expose_provenance()
     };
     (0..4).for_each(|page| poke(object + page * PAGE));
     drop(kept(watch, &private));
@@ -251,7 +264,10 @@ fn threads_that_map_and_unmap_never_find_a_stale_range() {
 fn mappings_are_read_from_the_systems_text() {
     let maps = "1000-3000 rw-p 00000000 00:00 0 \n3000-5000 r--p 00000000 00:00 0      [heap]\n\
                 5000-6000 rw-p 00000000 08:01 77         /usr/bin/x\n7000-8000 rw-s 00000000 00:00 0\n";
-    assert_eq!(private_mappings(maps, &(0x1800..0x2000)), private_mappings(maps, &(0x1000..0x3000)));
+    assert_eq!(
+        private_mappings(maps, &(0x1800..0x2000)),
+        private_mappings(maps, &(0x1000..0x3000))
+    );
     assert_eq!(private_mappings(maps, &(0x2000..0x4000)), [0x1000..0x3000, 0x3000..0x5000]);
     for none in [0..0x1800, 0x4000..0x5800, 0x7000..0x7800, 0x6000..0x6800, 0x8000..0x9000] {
         assert!(private_mappings(maps, &none).is_empty(), "{none:?}");

@@ -77,7 +77,10 @@ impl VerbsTransport {
             let pair = &self.pairs[at as usize];
             // Asked before the last look.
             let is_over = pair.inbound == Inbound::Draining && !self.is_burying(at);
-            if pair.next_place().is_some_and(|place| ring::is_there(|at| place.read(at), pair.consumed)) {
+            if pair
+                .next_place()
+                .is_some_and(|place| ring::is_there(|at| place.read(at), pair.consumed))
+            {
                 moved |= self.take_written(at as usize, sink);
             }
             if is_over {
@@ -95,7 +98,9 @@ impl VerbsTransport {
             let Self { pairs, long, short, taken, polls, .. } = self;
             let pair = &mut pairs[at];
             let Some(place) = pair.next_place() else { return moved };
-            let Some(len) = ring::take(|at| place.read(at), pair.consumed, taken) else { return moved };
+            let Some(len) = ring::take(|at| place.read(at), pair.consumed, taken) else {
+                return moved;
+            };
             let Some(([_, consumed], frame)) = prefix(&taken[..len]) else { return moved };
             if let Err(why) = pair.acknowledge(consumed, |slot| put(long, short, slot)) {
                 return moved | self.nonsense(at, why);
@@ -187,7 +192,9 @@ impl VerbsTransport {
     /// True when a frame can be taken out of a ring.
     pub(crate) fn is_any_written(&self) -> bool {
         self.ringed.iter().map(|&at| &self.pairs[at as usize]).any(|pair| {
-            let is_whole = |place: Place| ring::take(|at| place.read(at), pair.consumed, &mut [0; PLACE]).is_some();
+            let is_whole = |place: Place| {
+                ring::take(|at| place.read(at), pair.consumed, &mut [0; PLACE]).is_some()
+            };
             pair.next_place().is_some_and(is_whole)
         })
     }
@@ -200,7 +207,8 @@ impl VerbsTransport {
         // Twice what a device takes to give up: for the gate's contents, and for the last frame that
         // is written before they arrive. Devices may take four times their timeout.
         let tries = 1 + u64::from(self.settings.retries);
-        let longest = Duration::from_micros(2 * 4 * tries * (4 << self.settings.ack_timeout.min(31)));
+        let longest =
+            Duration::from_micros(2 * 4 * tries * (4 << self.settings.ack_timeout.min(31)));
         let now = Instant::now();
         let pairs = self.ringed.iter().map(|&at| &self.pairs[at as usize]);
         pairs.filter_map(|pair| pair.inbound.next_look(now, longest)).min()
@@ -272,6 +280,8 @@ impl Pair {
     /// Whether its gate says what we have not seen. Without a gate nothing is open.
     #[inline]
     fn has_news(&self) -> bool {
-        self.gate.as_ref().is_some_and(|gate| !self.out.has_seen(gate.words::<{ GATE / 8 }>(0).read(0)))
+        self.gate
+            .as_ref()
+            .is_some_and(|gate| !self.out.has_seen(gate.words::<{ GATE / 8 }>(0).read(0)))
     }
 }

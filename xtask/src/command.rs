@@ -87,7 +87,10 @@ pub(crate) fn capture_and_show(command: &mut Command, limit: Duration) -> Result
 
 /// Runs `command` on this terminal; an end other than success is an error.
 pub(crate) fn show(command: &mut Command) -> Result<()> {
-    let status = command.stdin(Stdio::null()).status().with_context(|| format!("cannot start {}", line(command)))?;
+    let status = command
+        .stdin(Stdio::null())
+        .status()
+        .with_context(|| format!("cannot start {}", line(command)))?;
     if !status.success() {
         bail!("`{}` ended with {status}", line(command));
     }
@@ -150,11 +153,15 @@ fn watch(command: &mut Command, stdin: Option<&str>, limit: Duration, show: bool
 /// is not disturbed, and the time of its end is exact.
 fn wait(child: &mut Child, end: Instant) -> Result<(ExitStatus, bool)> {
     let pid = Pid::from_child(child);
-    let ending = pidfd_open(pid, PidfdFlags::empty()).context("cannot wait for a program with a time limit")?;
-    for (signal, end) in [(Some(Signal::TERM), end), (Some(Signal::KILL), end + GRACE), (None, end + 2 * GRACE)] {
+    let ending = pidfd_open(pid, PidfdFlags::empty())
+        .context("cannot wait for a program with a time limit")?;
+    for (signal, end) in
+        [(Some(Signal::TERM), end), (Some(Signal::KILL), end + GRACE), (None, end + 2 * GRACE)]
+    {
         while Instant::now() < end {
             let left = Timespec::try_from(end.saturating_duration_since(Instant::now()))?;
-            let ended = poll(&mut [PollFd::new(&ending, PollFlags::IN)], Some(&left)).is_ok_and(|ready| ready > 0);
+            let ended = poll(&mut [PollFd::new(&ending, PollFlags::IN)], Some(&left))
+                .is_ok_and(|ready| ready > 0);
             if ended {
                 return Ok((child.wait()?, signal != Some(Signal::TERM)));
             }
@@ -238,11 +245,14 @@ impl Mark {
         let is_it = |pid: i32| {
             let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
             environment.split(|byte| *byte == 0).any(|variable| {
-                variable.starts_with(b"VERBENA_BOOTSTRAP=") && String::from_utf8_lossy(variable).contains(&named)
+                variable.starts_with(b"VERBENA_BOOTSTRAP=")
+                    && String::from_utf8_lossy(variable).contains(&named)
             })
         };
         let found = self.survivors().into_iter().find(|(pid, _)| is_it(*pid));
-        found.and_then(|(pid, _)| Pid::from_raw(pid)).is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
+        found
+            .and_then(|(pid, _)| Pid::from_raw(pid))
+            .is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
     }
 
     /// Every process that carries the mark: its number, and its name for a report.
@@ -250,7 +260,10 @@ impl Mark {
         let marked = format!("{}={}", Mark::NAME, self.0);
         let mut survivors = Vec::new();
         for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok())
+            else {
+                continue;
+            };
             let Ok(environment) = std::fs::read(entry.path().join("environ")) else { continue };
             if !environment.split(|byte| *byte == 0).any(|variable| variable == marked.as_bytes()) {
                 continue;
@@ -275,7 +288,10 @@ mod tests {
     #[test]
     fn output_exit_code_and_stdin_are_kept() {
         let ran = capture(&mut shell("cat; echo bad >&2; exit 3"), Some("good\n"), GRACE).unwrap();
-        assert_eq!((ran.stdout.as_str(), ran.stderr.as_str(), ran.status.code()), ("good\n", "bad\n", Some(3)));
+        assert_eq!(
+            (ran.stdout.as_str(), ran.stderr.as_str(), ran.status.code()),
+            ("good\n", "bad\n", Some(3))
+        );
         assert!(!ran.timed_out && !ran.success());
     }
 

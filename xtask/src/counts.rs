@@ -27,7 +27,8 @@ const LIMIT: Duration = Duration::from_secs(300);
 const TOGGLES: &str = "the toggles";
 
 /// What `--rooms` looks into, and the function that it is.
-const STAGED: [(&str, &str); 2] = [("PMPI_Send", "MPI_Send, 8 bytes"), ("PMPI_Recv", "MPI_Recv, 8 bytes, arrived")];
+const STAGED: [(&str, &str); 2] =
+    [("PMPI_Send", "MPI_Send, 8 bytes"), ("PMPI_Recv", "MPI_Recv, 8 bytes, arrived")];
 
 /// What `counts` can be told.
 #[derive(clap::Args)]
@@ -84,7 +85,9 @@ fn count(project: &Project) -> Result<Vec<(String, f64)>> {
     let calls = program.run(&[], None)?;
     let mut counted = Vec::new();
     for step in 1.. {
-        let Ok(dump) = std::fs::read_to_string(program.folder.join(format!("calls.{step}"))) else { break };
+        let Ok(dump) = std::fs::read_to_string(program.folder.join(format!("calls.{step}"))) else {
+            break;
+        };
         counted.extend(one_step(&dump).map(|(name, total)| (name, total / calls)));
     }
     ensure!(counted.first().is_some_and(|(name, _)| name == TOGGLES), "callgrind wrote no counts");
@@ -115,13 +118,17 @@ struct Program {
 
 impl Program {
     fn compile(project: &Project) -> Result<Program> {
-        let program = Program { folder: project.target.join("counts"), bin: project.prefix().join("bin") };
+        let program =
+            Program { folder: project.target.join("counts"), bin: project.prefix().join("bin") };
         if program.folder.exists() {
             std::fs::remove_dir_all(&program.folder)?;
         }
         std::fs::create_dir_all(&program.folder)?;
         let mut mpicc = Command::new(program.bin.join("mpicc"));
-        mpicc.args(["-O2", "-o"]).arg(program.folder.join("counts")).arg(project.root.join("benches/counts.c"));
+        mpicc
+            .args(["-O2", "-o"])
+            .arg(program.folder.join("counts"))
+            .arg(project.root.join("benches/counts.c"));
         quietly(&mut mpicc, LIMIT)?;
         Ok(program)
     }
@@ -131,11 +138,17 @@ impl Program {
         let (counts, meeting) = (self.folder.join("counts"), self.folder.join("meeting"));
         std::fs::write(&meeting, [0; 4096])?;
         let mut mpiexec = Command::new(self.bin.join("mpiexec"));
-        mpiexec.args(["-n", "1", "valgrind", "--quiet", "--tool=callgrind", "--collect-atstart=no"]).args(options);
+        mpiexec
+            .args(["-n", "1", "valgrind", "--quiet", "--tool=callgrind", "--collect-atstart=no"])
+            .args(options);
         mpiexec.arg(format!("--callgrind-out-file={}", self.folder.join("calls").display()));
         mpiexec.arg(&counts).arg(&meeting).args(case);
         mpiexec.args([":", "-n", "1"]).arg(&counts).arg(&meeting).args(case);
-        quietly(&mut mpiexec, LIMIT)?.stdout.trim().parse().context("the program says how many calls")
+        quietly(&mut mpiexec, LIMIT)?
+            .stdout
+            .trim()
+            .parse()
+            .context("the program says how many calls")
     }
 }
 
@@ -176,7 +189,10 @@ fn room_of(file: &str, root: &str) -> Option<String> {
 /// The name that the program gave to a step, and its instructions.
 fn one_step(dump: &str) -> Option<(String, f64)> {
     let behind = |key: &str| dump.lines().find_map(|line| line.strip_prefix(key));
-    Some((behind("desc: Trigger: Client Request: ")?.to_owned(), behind("totals: ")?.trim().parse().ok()?))
+    Some((
+        behind("desc: Trigger: Client Request: ")?.to_owned(),
+        behind("totals: ")?.trim().parse().ok()?,
+    ))
 }
 
 /// Prints counts beside those of the file.
@@ -187,7 +203,10 @@ fn compare(project: &Project, counted: &[(String, f64)]) -> Result<(u64, u64)> {
     for (name, count) in counted {
         let before = recorded.instructions.get(name).copied();
         let verdict = verdict(before, *count);
-        println!("{name:52}{:>10}{count:>10.1}  {verdict}", before.map_or_else(String::new, |n| format!("{n:.1}")));
+        println!(
+            "{name:52}{:>10}{count:>10.1}  {verdict}",
+            before.map_or_else(String::new, |n| format!("{n:.1}"))
+        );
         *if verdict == DEARER || verdict == UNKNOWN { &mut dearer } else { &mut same } += 1;
     }
     let now = compiler(project)?;
@@ -214,7 +233,8 @@ fn verdict(before: Option<f64>, now: f64) -> &'static str {
 }
 
 fn read(file: &Path) -> Result<Recorded> {
-    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let text =
+        std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     toml::from_str(&text).with_context(|| file.display().to_string())
 }
 
@@ -241,7 +261,8 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again() {
-        let counted = [("MPI_Send, 8 bytes".to_owned(), 201.0), ("MPI_Comm_rank".to_owned(), 40.25)];
+        let counted =
+            [("MPI_Send, 8 bytes".to_owned(), 201.0), ("MPI_Comm_rank".to_owned(), 40.25)];
         let recorded: Recorded = toml::from_str(&written(&counted, "rustc 1.95.0")).unwrap();
         assert_eq!(recorded.compiler, "rustc 1.95.0");
         assert_eq!(recorded.instructions["MPI_Send, 8 bytes"], 201.0);
@@ -253,12 +274,18 @@ mod tests {
                     fi=(3) /v/shm-transport/src/ring.rs\n7 4\ncfi=(4) ../string/memcpy.S\ncfn=(2) memcpy\n\
                     calls=1 0\n9 100\nfe=(1)\n* 1\n\nfl=(4)\nfn=(2)\n1 100\n";
         let rooms = rooms(dump, "/v/");
-        assert_eq!((rooms["pt2pt"], rooms["shm-transport"], rooms["other libraries"]), (8.0, 4.0, 100.0));
+        assert_eq!(
+            (rooms["pt2pt"], rooms["shm-transport"], rooms["other libraries"]),
+            (8.0, 4.0, 100.0)
+        );
     }
 
     #[test]
     fn more_than_the_tolerance_is_dearer() {
-        assert_eq!([Some(300.0), Some(290.0), None].map(|before| verdict(before, 300.0)), ["", DEARER, UNKNOWN]);
+        assert_eq!(
+            [Some(300.0), Some(290.0), None].map(|before| verdict(before, 300.0)),
+            ["", DEARER, UNKNOWN]
+        );
         assert_eq!([verdict(Some(20.0), 22.0), verdict(Some(20.0), 24.0)], ["", DEARER]);
         assert!(verdict(Some(400.0), 300.0).starts_with("cheaper"));
     }

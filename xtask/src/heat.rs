@@ -24,7 +24,9 @@ pub(crate) fn compile(project: &Project, prefix: &Path) -> Result<Heat> {
     let heat = Heat { program: folder.join("heat"), folder, mpiexec: prefix.join("bin/mpiexec") };
     let mut mpicc = Command::new(prefix.join("bin/mpicc"));
     // No contraction to multiply-add: it would depend on how a loop is cut.
-    mpicc.args(["-std=c11", "-O2", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&heat.program);
+    mpicc
+        .args(["-std=c11", "-O2", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-o"])
+        .arg(&heat.program);
     mpicc.arg(project.root.join("tests/programs/heat/heat.c")).args(["-lpng", "-lm"]);
     println!("$ {}", line(&mpicc));
     quietly(&mut mpicc, Duration::from_secs(120))?;

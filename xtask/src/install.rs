@@ -29,8 +29,20 @@ struct Wrapper {
 }
 
 const WRAPPERS: [Wrapper; 2] = [
-    Wrapper { name: "mpicc", language: "C", variable: "CC", option: "cc", compilers: "cc gcc clang" },
-    Wrapper { name: "mpicxx", language: "C++", variable: "CXX", option: "cxx", compilers: "c++ g++ clang++" },
+    Wrapper {
+        name: "mpicc",
+        language: "C",
+        variable: "CC",
+        option: "cc",
+        compilers: "cc gcc clang",
+    },
+    Wrapper {
+        name: "mpicxx",
+        language: "C++",
+        variable: "CXX",
+        option: "cxx",
+        compilers: "c++ g++ clang++",
+    },
 ];
 
 /// Builds in release, optimized for a profile where the compiler can, and installs under `prefix`.
@@ -62,7 +74,12 @@ pub(crate) fn install_profile(prefix: &Path, profile: &str) -> Result<()> {
 }
 
 /// Installs what lies in these folders.
-pub(crate) fn install_built(project: &Project, prefix: &Path, programs: &Path, library: &Path) -> Result<()> {
+pub(crate) fn install_built(
+    project: &Project,
+    prefix: &Path,
+    programs: &Path,
+    library: &Path,
+) -> Result<()> {
     let tree = Tree::create(prefix)?;
     tree.programs(programs)?;
     tree.wrappers(project)?;
@@ -78,9 +95,16 @@ struct Tree {
 impl Tree {
     fn create(prefix: &Path) -> Result<Tree> {
         let prefix = std::path::absolute(prefix)?;
-        for folder in ["bin", "include", "lib/pkgconfig", "share/doc/verbena", "share/verbena/cluster-configs"] {
+        for folder in [
+            "bin",
+            "include",
+            "lib/pkgconfig",
+            "share/doc/verbena",
+            "share/verbena/cluster-configs",
+        ] {
             let folder = prefix.join(folder);
-            fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+            fs::create_dir_all(&folder)
+                .with_context(|| format!("cannot make {}", folder.display()))?;
         }
         Ok(Tree { prefix })
     }
@@ -122,7 +146,9 @@ impl Tree {
 
     /// The files of one folder, not of those inside.
     fn copy_files(&self, from: &Path, to: &str) -> Result<()> {
-        for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
+        for entry in
+            fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))?
+        {
             let file = entry?;
             if file.file_type()?.is_file() {
                 self.copy(&file.path(), &format!("{to}/{}", file.file_name().to_string_lossy()))?;
@@ -155,9 +181,14 @@ impl Tree {
     }
 
     fn replace(&self, path: &Path, make: impl Fn(&Path) -> std::io::Result<()>) -> Result<()> {
-        let new = path.with_file_name(format!(".{}.new", path.file_name().unwrap_or_default().to_string_lossy()));
+        let new = path.with_file_name(format!(
+            ".{}.new",
+            path.file_name().unwrap_or_default().to_string_lossy()
+        ));
         let _ = fs::remove_file(&new); // left by an installation that was interrupted
-        make(&new).and_then(|()| fs::rename(&new, path)).with_context(|| format!("cannot install {}", path.display()))
+        make(&new)
+            .and_then(|()| fs::rename(&new, path))
+            .with_context(|| format!("cannot install {}", path.display()))
     }
 }
 

@@ -27,7 +27,11 @@ use clap::Parser;
 use project::Project;
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", bin_name = "cargo xtask", about = "Sets up, builds, runs and tests Verbena.")]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    about = "Sets up, builds, runs and tests Verbena."
+)]
 enum Task {
     /// Install the system packages that are missing.
     SetUp,
@@ -74,7 +78,9 @@ fn main() -> ExitCode {
         Task::Vm(task) => vm::vm(&project, &task),
         Task::Generate { check } => generate::generate(check).map(|()| true),
         Task::Install { prefix, profile: None } => install::install(&prefix).map(|()| true),
-        Task::Install { prefix, profile: Some(profile) } => install::install_profile(&prefix, &profile).map(|()| true),
+        Task::Install { prefix, profile: Some(profile) } => {
+            install::install_profile(&prefix, &profile).map(|()| true)
+        }
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

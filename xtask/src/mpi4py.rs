@@ -30,16 +30,21 @@ pub(crate) struct Mpi4py {
 /// Builds mpi4py against the MPI installed in `prefix`, unless it is there.
 pub(crate) fn provide(project: &Project, prefix: &Path) -> Result<Mpi4py> {
     let home = project.target.join("mpi4py");
-    let mpi4py = Mpi4py { python: home.join("venv/bin/python"), source: home.join(format!("mpi4py-{VERSION}")) };
+    let mpi4py = Mpi4py {
+        python: home.join("venv/bin/python"),
+        source: home.join(format!("mpi4py-{VERSION}")),
+    };
     let stamp = home.join("built-against");
     let wanted = fingerprint(prefix)?;
-    if std::fs::read_to_string(&stamp).is_ok_and(|built| built == wanted) && mpi4py.python.exists() {
+    if std::fs::read_to_string(&stamp).is_ok_and(|built| built == wanted) && mpi4py.python.exists()
+    {
         println!("mpi4py {VERSION} is built (in {})", project.shown(&home));
         return Ok(mpi4py);
     }
     println!("building mpi4py {VERSION} from source in {} (a minute or two)", project.shown(&home));
     if home.exists() {
-        std::fs::remove_dir_all(&home).with_context(|| format!("cannot empty {}", home.display()))?;
+        std::fs::remove_dir_all(&home)
+            .with_context(|| format!("cannot empty {}", home.display()))?;
     }
     std::fs::create_dir_all(&home)?;
     build(&home, &mpi4py, prefix)?;
@@ -51,7 +56,8 @@ pub(crate) fn provide(project: &Project, prefix: &Path) -> Result<Mpi4py> {
 /// that changes makes a new one.
 fn fingerprint(prefix: &Path) -> Result<String> {
     let header = prefix.join("include/mpi.h");
-    let header = std::fs::read_to_string(&header).with_context(|| format!("no {}", header.display()))?;
+    let header =
+        std::fs::read_to_string(&header).with_context(|| format!("no {}", header.display()))?;
     let python = quietly(Command::new(python()).arg("--version"), Duration::from_secs(30))?.stdout;
     Ok(format!("mpi4py {VERSION}\n{SONAME}\n{}\n{}{header}", prefix.display(), python))
 }
@@ -71,11 +77,17 @@ fn build(home: &Path, mpi4py: &Mpi4py, prefix: &Path) -> Result<()> {
     };
     quietly(Command::new(python()).args(["-m", "venv"]).arg(home.join("venv")), limit)?;
     let exactly = format!("mpi4py=={VERSION}");
-    quietly(&mut pip(&["download", "--no-deps", "--no-binary=mpi4py", "--dest", ".", &exactly]), limit)?;
+    quietly(
+        &mut pip(&["download", "--no-deps", "--no-binary=mpi4py", "--dest", ".", &exactly]),
+        limit,
+    )?;
     // From the file, not by name: pip keeps wheels that it built by name, and
     // one that was built against another MPI would be taken for this one.
     let mut install = pip(&["install", "--no-deps", "--no-cache-dir"]);
-    quietly(install.arg(&release).env("MPICC", prefix.join("bin/mpicc")).env_remove("CFLAGS"), limit)?;
+    quietly(
+        install.arg(&release).env("MPICC", prefix.join("bin/mpicc")).env_remove("CFLAGS"),
+        limit,
+    )?;
     quietly(Command::new("tar").arg("xzf").arg(&release).current_dir(home), limit)?;
     Ok(())
 }
@@ -92,6 +104,7 @@ impl Mpi4py {
     pub(crate) fn library_version(&self) -> String {
         let mut command = Command::new(&self.python);
         command.args(["-c", "from mpi4py import MPI; print(MPI.Get_library_version())"]);
-        capture(&mut command, None, Duration::from_secs(30)).map_or_else(|error| error.to_string(), |ran| ran.stdout)
+        capture(&mut command, None, Duration::from_secs(30))
+            .map_or_else(|error| error.to_string(), |ran| ran.stdout)
     }
 }

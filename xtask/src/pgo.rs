@@ -32,8 +32,17 @@ const JOBS: [(&str, &str); 8] = [
     ("-n 32", "collective allreduce -m 8:8 -i 500"),
 ];
 /// Each of these on two and on eight ranks.
-const COLLECTIVES: [&str; 9] =
-    ["allgather", "allreduce", "alltoall", "barrier", "bcast", "gather", "reduce", "reduce_scatter", "scatter"];
+const COLLECTIVES: [&str; 9] = [
+    "allgather",
+    "allreduce",
+    "alltoall",
+    "barrier",
+    "bcast",
+    "gather",
+    "reduce",
+    "reduce_scatter",
+    "scatter",
+];
 
 /// The compiler's tool for profiles, if it is there.
 pub(crate) fn tool(project: &Project) -> Option<PathBuf> {
@@ -54,9 +63,13 @@ pub(crate) fn library(project: &Project, tool: &Path, programs: &Path) -> Result
     } else {
         let _ = fs::remove_dir_all(&raw); // of another build
         run_jobs(project, &folder, programs, &counting)?;
-        let counts = fs::read_dir(&raw).with_context(|| format!("no counts in {}", raw.display()))?;
+        let counts =
+            fs::read_dir(&raw).with_context(|| format!("no counts in {}", raw.display()))?;
         let counts: Vec<PathBuf> = counts.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
-        quietly(Command::new(tool).args(["merge", "--sparse", "-o"]).arg(&profile).args(&counts), LIMIT)?;
+        quietly(
+            Command::new(tool).args(["merge", "--sparse", "-o"]).arg(&profile).args(&counts),
+            LIMIT,
+        )?;
     }
     println!("3 of 3: the library");
     build(project, &folder.join("optimized"), "-Cprofile-use=", &profile)
@@ -66,9 +79,20 @@ pub(crate) fn library(project: &Project, tool: &Path, programs: &Path) -> Result
 fn build(project: &Project, target: &Path, flag: &str, path: &Path) -> Result<PathBuf> {
     let host = host(project)?;
     // Flags for a target, even if it is this machine, are not for what runs while it is built.
-    let mut cargo = project.cargo(&["build", "--release", "-p", "verbena-mpi-abi", "--target", &host, "--target-dir"]);
-    let mut flags: Vec<OsString> =
-        std::env::var("RUSTFLAGS").unwrap_or_default().split_whitespace().map(OsString::from).collect();
+    let mut cargo = project.cargo(&[
+        "build",
+        "--release",
+        "-p",
+        "verbena-mpi-abi",
+        "--target",
+        &host,
+        "--target-dir",
+    ]);
+    let mut flags: Vec<OsString> = std::env::var("RUSTFLAGS")
+        .unwrap_or_default()
+        .split_whitespace()
+        .map(OsString::from)
+        .collect();
     let mut more = OsString::from(flag);
     more.push(path);
     flags.push(more);
@@ -83,7 +107,10 @@ fn run_jobs(project: &Project, folder: &Path, programs: &Path, counting: &Path) 
     let job = |options: &str, program: &str| {
         let mut words = program.split(' ');
         let mut mpiexec = Command::new(tree.join("bin/mpiexec"));
-        mpiexec.args(options.split(' ')).arg(benches.join(words.next().unwrap_or_default())).args(words);
+        mpiexec
+            .args(options.split(' '))
+            .arg(benches.join(words.next().unwrap_or_default()))
+            .args(words);
         quietly(mpiexec.env_remove("LD_LIBRARY_PATH"), LIMIT).map(drop)
     };
     JOBS.iter().try_for_each(|(options, program)| job(options, program))?;

@@ -14,7 +14,10 @@ pub(crate) struct Project {
 impl Project {
     /// The tree that this program was compiled in.
     pub(crate) fn find() -> Project {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask/ lies in the root").to_owned();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .parent()
+            .expect("xtask/ lies in the root")
+            .to_owned();
         let target = match std::env::var_os("CARGO_TARGET_DIR") {
             Some(folder) => root.join(folder),
             None => root.join("target"),

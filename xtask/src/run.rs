@@ -40,7 +40,10 @@ pub(crate) fn run(project: &Project, options: &Options) -> Result<()> {
     heading(&format!("Heat on a plate, {} ranks", options.ranks));
     let picture = heat::compile(project, &prefix)?.run(&image, options.ranks)?;
     heading(&format!("Done in {:.0} s", start.elapsed().as_secs_f64()));
-    println!("  the MPI   {}  (bin/mpicc, bin/mpiexec, lib/libmpi_abi.so.1)", project.shown(&prefix));
+    println!(
+        "  the MPI   {}  (bin/mpicc, bin/mpiexec, lib/libmpi_abi.so.1)",
+        project.shown(&prefix)
+    );
     println!("  picture   {}", project.shown(&picture));
     println!("\nNext:");
     println!("  export PATH={}:$PATH", prefix.join("bin").display());

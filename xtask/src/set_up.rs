@@ -60,7 +60,9 @@ pub(crate) fn provide(packages: &[(&str, &str)]) -> Result<bool> {
     }
     let install = format!("apt-get install -y --no-install-recommends {}", missing.join(" "));
     let Some(sudo) = root() else {
-        bail!("some packages are missing, and this user may not install them. Please run:\n\n    sudo {install}\n");
+        bail!(
+            "some packages are missing, and this user may not install them. Please run:\n\n    sudo {install}\n"
+        );
     };
     println!("missing: {}", missing.join(" "));
     for words in ["apt-get update", &install] {
@@ -77,7 +79,8 @@ fn missing<'a>(packages: &[(&'a str, &str)]) -> Result<Vec<&'a str>> {
     query.args(packages.iter().map(|(package, _)| package));
     // Its exit code is 1 when it does not know one of the packages.
     let known = command::capture(&mut query, None, Duration::from_secs(30))?.stdout;
-    let installed = |package: &str| known.lines().any(|line| line == format!("{package} installed"));
+    let installed =
+        |package: &str| known.lines().any(|line| line == format!("{package} installed"));
     Ok(packages.iter().map(|(package, _)| *package).filter(|package| !installed(package)).collect())
 }
 

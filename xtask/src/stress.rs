@@ -73,7 +73,8 @@ struct Draw(u64);
 
 impl Draw {
     fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % end
     }
 
@@ -89,7 +90,8 @@ impl Stress {
         let temporary = folder.join("temporary");
         std::fs::create_dir_all(&temporary)?;
         let prefix = project.prefix();
-        let stress = Stress { storm: folder.join("storm"), mpiexec: prefix.join("bin/mpiexec"), temporary };
+        let stress =
+            Stress { storm: folder.join("storm"), mpiexec: prefix.join("bin/mpiexec"), temporary };
         let mut mpicc = Command::new(prefix.join("bin/mpicc"));
         mpicc.args(["-std=gnu11", "-O1", "-g", "-pthread", "-o"]).arg(&stress.storm);
         quietly(mpicc.arg(project.root.join("tests/programs/storm.c")), Duration::from_secs(120))?;
@@ -103,7 +105,12 @@ impl Stress {
             let mut mpiexec = self.job(seed, false).0;
             let ran = capture(&mut mpiexec, None, LIMIT)?;
             if !ran.success() || !ran.stdout.lines().any(|line| line == "ok") {
-                println!("FAILED: seed {seed}: {}\n    $ {}\n{}", ran.ending(), line(&mpiexec), ran.output());
+                println!(
+                    "FAILED: seed {seed}: {}\n    $ {}\n{}",
+                    ran.ending(),
+                    line(&mpiexec),
+                    ran.output()
+                );
                 failed += 1;
             }
             seed += 1;
@@ -129,7 +136,8 @@ impl Stress {
         let (victim, delay) = (draw.below(ranks), Duration::from_micros(draw.below(300_000)));
         let (mark, before) = (Mark::new(), shared_files());
         mark.put_on(&mut mpiexec);
-        let mut job = mpiexec.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+        let mut job =
+            mpiexec.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
         std::thread::sleep(delay);
         let killed = loop {
             // At first there are no ranks yet.
@@ -143,14 +151,21 @@ impl Stress {
         let took = killed.elapsed();
         let said = String::from_utf8_lossy(&output.stderr);
         let survivors = mark.end_survivors();
-        let what = format!("rank {victim} of {ranks} after {delay:?}\n    $ {}\n{said}", line(&mpiexec));
-        ensure!(said.contains(&format!("rank {victim} (")) && said.contains("killed by signal 9"), "not named: {what}");
+        let what =
+            format!("rank {victim} of {ranks} after {delay:?}\n    $ {}\n{said}", line(&mpiexec));
+        ensure!(
+            said.contains(&format!("rank {victim} (")) && said.contains("killed by signal 9"),
+            "not named: {what}"
+        );
         ensure!(took < END, "took {took:?}: {what}");
         ensure!(output.status.code() == Some(137), "{}: {what}", output.status);
         ensure!(survivors.is_empty(), "left {}: {what}", survivors.join(", "));
         let left: Vec<String> = shared_files().difference(&before).cloned().collect();
         ensure!(left.is_empty(), "left {}: {what}", left.join(", "));
-        ensure!(std::fs::read_dir(&self.temporary)?.next().is_none(), "left files in TMPDIR: {what}");
+        ensure!(
+            std::fs::read_dir(&self.temporary)?.next().is_none(),
+            "left files in TMPDIR: {what}"
+        );
         Ok(())
     }
 

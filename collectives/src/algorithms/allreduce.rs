@@ -47,7 +47,11 @@ impl Pairs {
 
     /// The ranks that a node stands for.
     pub(super) fn ranks(&self, node: u32) -> Range<u32> {
-        if node < self.pairs { 2 * node..2 * node + 2 } else { node + self.pairs..node + self.pairs + 1 }
+        if node < self.pairs {
+            2 * node..2 * node + 2
+        } else {
+            node + self.pairs..node + self.pairs + 1
+        }
     }
 
     /// The rank that acts for a node: the upper one of a pair, or the kept one.
@@ -144,7 +148,8 @@ pub(super) fn halve(b: &mut Builder, pairs: &Pairs, node: u32, fold: &mut Fold) 
     for bit in (0..pairs.bits()).map(|bit| 1 << bit) {
         let middle = range.start + (range.end - range.start) / 2;
         let (low, high) = (range.start..middle, middle..range.end);
-        let (side, kept, given) = if node & bit == 0 { (Side::Right, low, high) } else { (Side::Left, high, low) };
+        let (side, kept, given) =
+            if node & bit == 0 { (Side::Right, low, high) } else { (Side::Left, high, low) };
         let partner = pairs.rank(node ^ bit);
         let incoming = fold.incoming(b, side);
         b.recv(partner, incoming.range(&kept));

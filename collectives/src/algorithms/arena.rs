@@ -1,11 +1,11 @@
-//! Collectives in an arena (see [`fabric::arena`]): each rank has its turn once and all the
+//! Collectives in an arena (see [`fabric::coll_segment`]): each rank has its turn once and all the
 //! work is done by who comes last, so ranks that share processors change places as seldom as
 //! can be.
 //!
 //! Operands are combined in rank order whoever combines them, so a result depends on nothing
 //! but the operands.
 
-use fabric::arena::{SEAT_ALIGN, SEAT_BYTES, SEATS_BYTES};
+use fabric::coll_segment::{SEAT_ALIGN, SEAT_BYTES, SEATS_BYTES};
 
 use super::Seat;
 use crate::problem::Problem;
@@ -25,7 +25,8 @@ pub fn can(problem: &Problem, size: u32) -> bool {
 }
 
 fn has_room(bytes: u64, size: u32) -> bool {
-    bytes <= *SEAT_BYTES.start() || bytes <= *SEAT_BYTES.end() && u64::from(size) * distance(bytes) <= SEATS_BYTES
+    bytes <= *SEAT_BYTES.start()
+        || bytes <= *SEAT_BYTES.end() && u64::from(size) * distance(bytes) <= SEATS_BYTES
 }
 
 /// Nobody leaves before all have arrived.
@@ -37,7 +38,7 @@ pub fn barrier(b: &mut Builder) {
 
 /// The root waits for nobody, the others for the root alone.
 pub fn bcast(b: &mut Builder, seat: Seat, root: u32, data: Run) {
-    let seated = Run::new(Space::Arena, Ty::BYTES, data.bytes(), Shape::BYTE);
+    let seated = Run::new(Space::CollSegment, Ty::BYTES, data.bytes(), Shape::BYTE);
     let shared = Run { disp: seat_at(root, data.bytes()), ..seated };
     b.sit(data.bytes());
     if seat.rank == root {
@@ -53,8 +54,9 @@ pub fn bcast(b: &mut Builder, seat: Seat, root: u32, data: Run) {
 
 /// The result is for `to` alone; `None`: for all. At whom it is for it goes to `output`.
 pub fn reduce(b: &mut Builder, seat: Seat, to: Option<u32>, input: Run, output: Option<Run>) {
-    let operand = |rank: u32| Run { space: Space::Arena, disp: seat_at(rank, input.bytes()), ..input };
-    let result = Run { space: Space::Arena, disp: 0, ..input };
+    let operand =
+        |rank: u32| Run { space: Space::CollSegment, disp: seat_at(rank, input.bytes()), ..input };
+    let result = Run { space: Space::CollSegment, disp: 0, ..input };
     b.sit(input.bytes());
     b.meet(Meet::Begin);
     b.copy(input, operand(seat.rank));

@@ -1,4 +1,4 @@
-//! Collectives in a flat arena (see [`fabric::arena`]), one plan for all of them: every rank writes into its seat what
+//! Collectives in a flat arena (see [`fabric::coll_segment`]), one plan for all of them: every rank writes into its seat what
 //! others need of it, arrives, and then hears those whose data it needs: nobody, the root, or everyone.
 //!
 //! So a line crosses once from each to each that needs it, all at the same time, and a rank that gets nothing does not wait.
@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use fabric::CollectiveKind;
-use fabric::arena::{FLAT_BYTES, FLAT_HEAD, FLAT_STRIDE};
+use fabric::coll_segment::{FLAT_BYTES, FLAT_HEAD, FLAT_STRIDE};
 
 use super::Seat;
 use crate::problem::Problem;
@@ -17,12 +17,15 @@ use crate::shape::{Run, Shape, Ty};
 /// Whether all ranks know of each other's sizes, a seat has room, and operands lie in it as they do in the user's memory.
 pub fn can(problem: &Problem, size: u32) -> bool {
     let lies = match problem {
-        Problem::Barrier | Problem::Bcast { .. } | Problem::Gather { .. } | Problem::Scatter { .. } => true,
+        Problem::Barrier
+        | Problem::Bcast { .. }
+        | Problem::Gather { .. }
+        | Problem::Scatter { .. } => true,
         Problem::Allgather { .. } => true,
         Problem::Alltoall { kind, .. } => *kind == CollectiveKind::Alltoall,
-        Problem::Reduce { input, .. } | Problem::Allreduce { input, .. } | Problem::ReduceScatter { input, .. } => {
-            input.shape.gapless
-        }
+        Problem::Reduce { input, .. }
+        | Problem::Allreduce { input, .. }
+        | Problem::ReduceScatter { input, .. } => input.shape.gapless,
         _ => false,
     };
     lies && seated(problem, size) <= FLAT_BYTES
@@ -124,7 +127,13 @@ fn arrive(b: &mut Builder, hears: Hears) {
 }
 
 /// Others' blocks to their places in `all`, where that is here, and the own one from `own`.
-fn collect(b: &mut Builder, seat: Seat, own: Option<Run>, all: Option<Run>, block_of: impl Fn(u32) -> Run) {
+fn collect(
+    b: &mut Builder,
+    seat: Seat,
+    own: Option<Run>,
+    all: Option<Run>,
+    block_of: impl Fn(u32) -> Run,
+) {
     let all = all.map(|all| all.split(seat.size)).unwrap_or_default();
     for (rank, part) in (0..seat.size).zip(all) {
         let block = if rank == seat.rank { own } else { Some(block_of(rank)) };
@@ -134,10 +143,17 @@ fn collect(b: &mut Builder, seat: Seat, own: Option<Run>, all: Option<Run>, bloc
 
 /// The elements `part` of all inputs, combined, to `output`, where that is here. Others need the elements `given` of
 /// this rank's.
-fn reduce(b: &mut Builder, seat: Seat, input: Run, part: &Range<u64>, output: Option<Run>, given: [Range<u64>; 2]) {
+fn reduce(
+    b: &mut Builder,
+    seat: Seat,
+    input: Run,
+    part: &Range<u64>,
+    output: Option<Run>,
+    given: [Range<u64>; 2],
+) {
     // In place the result is written over the operand.
     let is_in_place = output.is_some_and(|output| output.space == input.space);
-    let seated = |rank: u32| Run { space: Space::Arena, disp: seat_at(rank), ..input };
+    let seated = |rank: u32| Run { space: Space::CollSegment, disp: seat_at(rank), ..input };
     for range in if is_in_place { [0..input.count, 0..0] } else { given } {
         b.copy(input.range(&range), seated(seat.rank).range(&range));
     }
@@ -147,7 +163,12 @@ fn reduce(b: &mut Builder, seat: Seat, input: Run, part: &Range<u64>, output: Op
     // One's own operand need not be in its seat.
     let own = Some(input.range(part)).filter(|_| !is_in_place);
     let combine = |b: &mut Builder, ranks: Range<u32>| {
-        b.reduce_row(seated(ranks.start).range(part), ranks.len() as u32, FLAT_STRIDE as i64, output);
+        b.reduce_row(
+            seated(ranks.start).range(part),
+            ranks.len() as u32,
+            FLAT_STRIDE as i64,
+            output,
+        );
     };
     b.copy(own.filter(|_| me == last).unwrap_or(seated(last).range(part)), output);
     match own.filter(|_| me < last) {
@@ -163,7 +184,7 @@ fn reduce(b: &mut Builder, seat: Seat, input: Run, part: &Range<u64>, output: Op
 /// Block `index` of so many bytes in a rank's seat.
 fn bytes_of(rank: u32, index: u32, block: u64) -> Run {
     let disp = seat_at(rank) + (u64::from(index) * block) as i64;
-    Run { disp, ..Run::new(Space::Arena, Ty::BYTES, block, Shape::BYTE) }
+    Run { disp, ..Run::new(Space::CollSegment, Ty::BYTES, block, Shape::BYTE) }
 }
 
 fn seat_at(rank: u32) -> i64 {

@@ -108,7 +108,8 @@ impl Fold {
     /// Says that `count` right operands are to come and nothing else: each moves
     /// the result to the other buffer, and the last one shall land at home.
     pub(super) fn expect_right(&mut self, count: usize) {
-        self.first = if count.is_multiple_of(2) && !self.commutative { At::Other } else { At::Home };
+        self.first =
+            if count.is_multiple_of(2) && !self.commutative { At::Other } else { At::Home };
     }
 
     fn other(&mut self, b: &mut Builder) -> Run {

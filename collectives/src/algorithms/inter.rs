@@ -21,7 +21,9 @@ pub fn write(b: &mut Builder, problem: &Problem, seat: Seat, remote: u32) {
     match *problem {
         Problem::Barrier => barrier(b, seat),
         Problem::Bcast { root: ROOT_HERE, data } => b.send(THEIR_LEADER, data),
-        Problem::Bcast { root, data } => from_leader(b, seat, data, |b| b.recv(Member::remote(root), data)),
+        Problem::Bcast { root, data } => {
+            from_leader(b, seat, data, |b| b.recv(Member::remote(root), data))
+        }
         Problem::Gather { all: Some(all), .. } => collect(b, &all.split(remote)),
         Problem::Gatherv { all: Some(all), .. } => collect(b, all),
         Problem::Gather { root, own, .. } | Problem::Gatherv { root, own, .. } => {
@@ -35,7 +37,9 @@ pub fn write(b: &mut Builder, problem: &Problem, seat: Seat, remote: u32) {
         Problem::Allgather { own: Some(own), all } => {
             exchange(b, seat, &vec![own; remote as usize], &all.split(remote))
         }
-        Problem::Allgatherv { own: Some(own), all } => exchange(b, seat, &vec![own; remote as usize], all),
+        Problem::Allgatherv { own: Some(own), all } => {
+            exchange(b, seat, &vec![own; remote as usize], all)
+        }
         Problem::Alltoall { from: Some(from), to, .. } => exchange(b, seat, from, to),
         Problem::Reduce { root: ROOT_HERE, output, .. } => {
             output.into_iter().for_each(|output| b.recv(THEIR_LEADER, output));
@@ -127,7 +131,14 @@ fn swap(b: &mut Builder, ours: Option<Run>, theirs: Run) {
     }
 }
 
-fn reduce_scatter(b: &mut Builder, seat: Seat, input: Run, counts: &[u64], output: Run, commutative: bool) {
+fn reduce_scatter(
+    b: &mut Builder,
+    seat: Seat,
+    input: Run,
+    counts: &[u64],
+    output: Run,
+    commutative: bool,
+) {
     let ours = reduced(b, seat, input, commutative);
     let theirs = (seat.rank == 0).then(|| b.like(input, input.count));
     theirs.into_iter().for_each(|theirs| swap(b, ours, theirs));

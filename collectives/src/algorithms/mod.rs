@@ -89,7 +89,11 @@ impl Binomial {
 
     /// The children's nodes, the nearest first.
     fn children(self) -> impl DoubleEndedIterator<Item = u32> {
-        let bits = if self.node == 0 { 32 - (self.size - 1).leading_zeros() } else { self.node.trailing_zeros() };
+        let bits = if self.node == 0 {
+            32 - (self.size - 1).leading_zeros()
+        } else {
+            self.node.trailing_zeros()
+        };
         let size = self.size;
         (0..bits).map(move |bit| self.node + (1 << bit)).filter(move |&child| child < size)
     }

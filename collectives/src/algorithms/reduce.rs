@@ -12,7 +12,14 @@ use crate::shape::Run;
 /// depends on the number of ranks alone (and on the root if `commutative`).
 ///
 /// Where order matters the tree stands on rank 0, which passes the result on.
-pub fn binomial(b: &mut Builder, seat: Seat, root: u32, input: Run, output: Option<Run>, commutative: bool) {
+pub fn binomial(
+    b: &mut Builder,
+    seat: Seat,
+    root: u32,
+    input: Run,
+    output: Option<Run>,
+    commutative: bool,
+) {
     let base = if commutative { root } else { 0 };
     let tree = Binomial::new(seat, base);
     let result = up_the_tree(b, tree, input, output.filter(|_| root == base), commutative);
@@ -50,7 +57,13 @@ pub fn linear(b: &mut Builder, seat: Seat, root: u32, input: Run, output: Option
 }
 
 /// What this rank has got from its subtree; at the tree's root in `output`.
-fn up_the_tree(b: &mut Builder, tree: Binomial, input: Run, output: Option<Run>, commutative: bool) -> Run {
+fn up_the_tree(
+    b: &mut Builder,
+    tree: Binomial,
+    input: Run,
+    output: Option<Run>,
+    commutative: bool,
+) -> Run {
     let children = tree.children().count();
     if children == 0 && output.is_none() {
         if let Some(parent) = tree.parent() {
@@ -81,7 +94,14 @@ fn up_the_tree(b: &mut Builder, tree: Binomial, input: Run, output: Option<Run>,
 
 /// For long vectors: everyone reduces a piece (recursive halving), the pieces
 /// are gathered at the root. Rank order is kept (Rabenseifner).
-pub fn halving(b: &mut Builder, seat: Seat, root: u32, input: Run, output: Option<Run>, commutative: bool) {
+pub fn halving(
+    b: &mut Builder,
+    seat: Seat,
+    root: u32,
+    input: Run,
+    output: Option<Run>,
+    commutative: bool,
+) {
     let pairs = super::allreduce::Pairs::new(seat, Some(root));
     if pairs.folded(pairs.node_of(seat.rank)) == Some(seat.rank) {
         return b.send(pairs.rank(pairs.node_of(seat.rank)), input);

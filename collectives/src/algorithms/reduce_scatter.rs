@@ -52,7 +52,9 @@ pub fn halving(b: &mut Builder, seat: Seat, input: Run, counts: &[u64], output: 
         let middle = group.start + (group.end - group.start) / 2;
         let (low, high) = (group.start..middle, middle..group.end);
         let (kept, given) = if node < middle { (low, high) } else { (high, low) };
-        let elements = |nodes: &Range<u32>| of_ranks(pairs.ranks(nodes.start).start..pairs.ranks(nodes.end - 1).end);
+        let elements = |nodes: &Range<u32>| {
+            of_ranks(pairs.ranks(nodes.start).start..pairs.ranks(nodes.end - 1).end)
+        };
         let partner = pairs.rank(given.start + (node - kept.start));
         let incoming = fold.incoming(b, Side::Right);
         b.recv(partner, incoming.range(&elements(&kept)));

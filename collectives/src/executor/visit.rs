@@ -81,7 +81,13 @@ impl<'a> Visit<'a> {
     /// One that is not over.
     #[cold]
     pub fn pause(self) -> Paused {
-        Paused(Box::new(Running::new(self.plan.clone(), self.sequence, self.place, Vec::new(), None)))
+        Paused(Box::new(Running::new(
+            self.plan.clone(),
+            self.sequence,
+            self.place,
+            Vec::new(),
+            None,
+        )))
     }
 }
 
@@ -106,7 +112,9 @@ impl Place {
         match meet {
             Meet::Nobody => true,
             Meet::Begin => arena.has_begun(self.meeting),
-            Meet::Hear(from) => arena.has_begun(self.meeting) && arena.call_of(self.meeting, from).is_some(),
+            Meet::Hear(from) => {
+                arena.has_begun(self.meeting) && arena.call_of(self.meeting, from).is_some()
+            }
             Meet::Arrive | Meet::Speak => true,
             Meet::Close => arena.is_closed(self.meeting),
         }
@@ -120,9 +128,17 @@ impl Place {
         }
         let Some(arena) = plan.arena() else { return Turn::Works };
         match meet {
-            Meet::Hear(from) if arena.call_of(self.meeting, from) != Some(call(plan)) => Turn::Dissents(from),
-            Meet::Close => arena.dissenter(self.meeting, call(plan)).map_or(Turn::Works, Turn::Dissents),
-            Meet::Arrive | Meet::Speak if !arena.arrive(self.meeting, call(plan), meet == Meet::Speak) => Turn::Passes,
+            Meet::Hear(from) if arena.call_of(self.meeting, from) != Some(call(plan)) => {
+                Turn::Dissents(from)
+            }
+            Meet::Close => {
+                arena.dissenter(self.meeting, call(plan)).map_or(Turn::Works, Turn::Dissents)
+            }
+            Meet::Arrive | Meet::Speak
+                if !arena.arrive(self.meeting, call(plan), meet == Meet::Speak) =>
+            {
+                Turn::Passes
+            }
             _ => Turn::Works,
         }
     }
@@ -136,7 +152,12 @@ impl Place {
 
     /// Runs the steps up to `end`. Where one is a user's function, its operands.
     #[inline]
-    pub(super) fn work(&mut self, plan: &Plan, end: usize, scratch: Option<&Scratch>) -> Option<(Row, Span)> {
+    pub(super) fn work(
+        &mut self,
+        plan: &Plan,
+        end: usize,
+        scratch: Option<&Scratch>,
+    ) -> Option<(Row, Span)> {
         while self.next_local < end {
             let step = plan.schedule().locals()[self.next_local];
             self.next_local += 1;
@@ -144,13 +165,15 @@ impl Place {
                 Local::Copy { from, to } => {
                     self.buffer(plan, &to, scratch).copy_from(&self.buffer(plan, &from, scratch));
                 }
-                Local::Reduce { left, inout } => match (plan.reduction(), plan.datatype(inout.ty)) {
-                    (Some(Reduction { op: Op::Builtin(op), .. }), Some(datatype)) => {
-                        let left = self.operands(plan, &left, datatype, scratch);
-                        op.reduce(&left, &self.buffer(plan, &inout, scratch), datatype);
+                Local::Reduce { left, inout } => {
+                    match (plan.reduction(), plan.datatype(inout.ty)) {
+                        (Some(Reduction { op: Op::Builtin(op), .. }), Some(datatype)) => {
+                            let left = self.operands(plan, &left, datatype, scratch);
+                            op.reduce(&left, &self.buffer(plan, &inout, scratch), datatype);
+                        }
+                        _ => return Some((left, inout)),
                     }
-                    _ => return Some((left, inout)),
-                },
+                }
             }
         }
         None
@@ -177,9 +200,21 @@ impl Place {
     }
 
     #[inline]
-    pub(super) fn operands(&self, plan: &Plan, row: &Row, datatype: &Datatype, scratch: Option<&Scratch>) -> Operands {
+    pub(super) fn operands(
+        &self,
+        plan: &Plan,
+        row: &Row,
+        datatype: &Datatype,
+        scratch: Option<&Scratch>,
+    ) -> Operands {
         let Row { first, many, distance } = *row;
-        self.area(plan, first.space, scratch).operands(first.disp, first.count, datatype, many, distance)
+        self.area(plan, first.space, scratch).operands(
+            first.disp,
+            first.count,
+            datatype,
+            many,
+            distance,
+        )
     }
 
     /// The memory of a space.
@@ -189,7 +224,9 @@ impl Place {
             Space::Send => plan.send(),
             Space::Recv => plan.recv(),
             Space::Temp => scratch.map_or(Area::EMPTY, Scratch::area),
-            Space::Arena => plan.arena().map_or(Area::EMPTY, |arena| arena.seats(self.meeting).into()),
+            Space::CollSegment => {
+                plan.arena().map_or(Area::EMPTY, |arena| arena.seats(self.meeting).into())
+            }
         }
     }
 }

@@ -97,7 +97,8 @@ pub(crate) struct Seated {
 impl Seated {
     pub(crate) fn new(schedule: Schedule, send: Memory, recv: Memory, types: Vec<Type>) -> Seated {
         let temp = Memory::new(0, schedule.temp() as i64, 0xdd);
-        let rank = Seated { schedule, send, recv, types, temp, round: 0, next: 0, open: Vec::new() };
+        let rank =
+            Seated { schedule, send, recv, types, temp, round: 0, next: 0, open: Vec::new() };
         rank.check_overlaps();
         rank
     }
@@ -111,7 +112,7 @@ impl Seated {
             Space::Send => &mut self.send,
             Space::Recv => &mut self.recv,
             Space::Temp => &mut self.temp,
-            Space::Arena => panic!("these ranks share nothing"),
+            Space::CollSegment => panic!("these ranks share nothing"),
         }
     }
 
@@ -139,8 +140,13 @@ impl Seated {
                 let ty = self.ty(message.span.ty);
                 Memory::each(&message.span, &ty, |at| {
                     let before = touched.insert((message.span.space, at), message.way);
-                    let race = before.is_some_and(|before| before == Way::Recv || message.way == Way::Recv);
-                    assert!(!race, "two messages of a round race for {:?} {at}", message.span.space);
+                    let race = before
+                        .is_some_and(|before| before == Way::Recv || message.way == Way::Recv);
+                    assert!(
+                        !race,
+                        "two messages of a round race for {:?} {at}",
+                        message.span.space
+                    );
                 });
             }
             start = round.messages as usize;
@@ -156,7 +162,8 @@ impl Seated {
     }
 
     fn run_locals(&mut self, reduce: &dyn Fn(&[u8], &mut [u8])) {
-        let start = self.round.checked_sub(1).map_or(0, |before| self.schedule.rounds()[before].locals);
+        let start =
+            self.round.checked_sub(1).map_or(0, |before| self.schedule.rounds()[before].locals);
         let end = self.schedule.rounds()[self.round].locals;
         for index in start..end {
             match self.schedule.locals()[index as usize] {
@@ -168,7 +175,8 @@ impl Seated {
                 Local::Reduce { left, inout } => {
                     for index in (0..left.many).rev() {
                         let disp = left.first.disp + i64::from(index) * left.distance;
-                        let (left, mut right) = (self.pack(&Span { disp, ..left.first }), self.pack(&inout));
+                        let (left, mut right) =
+                            (self.pack(&Span { disp, ..left.first }), self.pack(&inout));
                         assert_eq!(left.len(), right.len());
                         for (left, right) in left.chunks(8).zip(right.chunks_mut(8)) {
                             reduce(left, right);
@@ -202,7 +210,11 @@ pub(crate) fn run(ranks: &mut [Seated], random: &mut Random, reduce: &dyn Fn(&[u
             }
         }
         idle = if moved { 0 } else { idle + 1 };
-        assert!(idle < 2, "deadlock: rounds {:?}", ranks.iter().map(|rank| rank.round).collect::<Vec<_>>());
+        assert!(
+            idle < 2,
+            "deadlock: rounds {:?}",
+            ranks.iter().map(|rank| rank.round).collect::<Vec<_>>()
+        );
     }
     assert!(flying.values().all(VecDeque::is_empty), "a message was not received");
     for (rank, before) in ranks.iter().zip(sent_before) {
@@ -247,14 +259,23 @@ fn step(
             let Some(arrived) = flying.get_mut(&(from, me)).and_then(VecDeque::pop_front) else {
                 continue;
             };
-            assert_eq!(arrived.bytes.len() as u64, ranks[me].size(&message.span), "{from} to {me}: sizes differ");
+            assert_eq!(
+                arrived.bytes.len() as u64,
+                ranks[me].size(&message.span),
+                "{from} to {me}: sizes differ"
+            );
             if let Some(index) = arrived.waiting {
                 let span = ranks[from].message(index).span;
-                assert_eq!(ranks[from].pack(&span), arrived.bytes, "a send's data changed under way");
+                assert_eq!(
+                    ranks[from].pack(&span),
+                    arrived.bytes,
+                    "a send's data changed under way"
+                );
                 ranks[from].open.retain(|&open| open != index);
             }
             ranks[me].unpack(&message.span, &arrived.bytes);
-            let index = ranks[me].open.iter().position(|&open| ranks[me].message(open) == message).unwrap();
+            let index =
+                ranks[me].open.iter().position(|&open| ranks[me].message(open) == message).unwrap();
             ranks[me].open.remove(index);
             return true;
         }

@@ -7,10 +7,12 @@ use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use collectives::{Active, Advance, CollectiveId, Operation, Plan, Planner, Thresholds, UserCall, Visit};
-use fabric::arena::FEW;
+use collectives::{
+    Active, Advance, CollectiveId, Operation, Plan, Planner, Thresholds, UserCall, Visit,
+};
+use fabric::coll_segment::FEW;
 use fabric::sim::{Manner, Options, SimTransport};
-use fabric::{Arena, CollectiveKind, Limits, Peer};
+use fabric::{Caps, CollSegment, CollectiveKind, Peer};
 use objects::{Area, Buffer, Comm, Datatype, Group};
 use pt2pt::{Engine, Fault, Settings};
 use shm_transport::{Meetings, Segment};
@@ -26,7 +28,7 @@ pub(crate) struct Process {
     /// Arenas are flat.
     is_flat: bool,
     /// Of communicators that have been used, by context.
-    arenas: HashMap<u64, Arc<dyn Arena>>,
+    arenas: HashMap<u64, Arc<dyn CollSegment>>,
     /// A user's function that takes its time, and how long.
     pub(crate) away: Option<(UserCall, u64)>,
     random: Random,
@@ -41,11 +43,11 @@ pub(crate) struct World {
 pub(crate) fn any_options(random: &mut Random) -> Options {
     let manners = [Manner::AtOnce, Manner::Later, Manner::Refused, Manner::Whim];
     Options {
-        limits: Limits {
+        caps: Caps {
             frame: 256,
             eager: [64, 200][random.below(2) as usize],
-            get_from: [300, 1000, u64::MAX][random.below(3) as usize],
-            put_from: [400, u64::MAX][random.below(2) as usize],
+            get_min: [300, 1000, u64::MAX][random.below(3) as usize],
+            put_min: [400, u64::MAX][random.below(2) as usize],
         },
         delay: random.below(20),
         slots: 1 + random.below(6) as usize,
@@ -77,7 +79,7 @@ impl World {
     pub(crate) fn plan(&mut self, rank: usize, operation: &Operation, comm: &Comm) -> Plan {
         let Process { planner, segment, arenas, is_flat, .. } = &mut self.ranks[rank];
         let members: Vec<u32> = comm.group().iter().map(|peer| peer.0).collect();
-        let lease = || -> Arc<dyn Arena> {
+        let lease = || -> Arc<dyn CollSegment> {
             let (index, me) = (comm.context() as u32, comm.rank());
             let meetings = if *is_flat { Meetings::Flat } else { Meetings::InTurns };
             segment.arena(meetings, 0, index, &members, me).unwrap().unwrap()
@@ -99,7 +101,8 @@ impl World {
             }
             // One that is over has no name: another one, which is over at once, stands for it.
             let nothing = Operation::Absent { kind: CollectiveKind::Barrier };
-            let plan = process.planner.plan(&nothing, &Comm::new("", 9, 0, Group::world(1))).unwrap();
+            let plan =
+                process.planner.plan(&nothing, &Comm::new("", 9, 0, Group::world(1))).unwrap();
             return process.active.start(&mut process.engine, plan, sequence).unwrap();
         }
         process.active.start(&mut process.engine, plan, sequence).unwrap()
@@ -122,7 +125,9 @@ impl World {
         }
         match process.active.advance(&mut process.engine) {
             // It would sleep now.
-            Advance::Idle => moved || process.away.is_some() || process.active.is_called(&mut process.engine),
+            Advance::Idle => {
+                moved || process.away.is_some() || process.active.is_called(&mut process.engine)
+            }
             Advance::Moved => true,
             Advance::User(call) => {
                 match process.away {
@@ -137,7 +142,11 @@ impl World {
 
     /// Progresses all ranks until these collectives are over; their results in
     /// the same order. Panics when nothing has moved for long.
-    pub(crate) fn finish(&mut self, ids: &[(usize, CollectiveId)], random: &mut Random) -> Vec<Result<(), Box<Fault>>> {
+    pub(crate) fn finish(
+        &mut self,
+        ids: &[(usize, CollectiveId)],
+        random: &mut Random,
+    ) -> Vec<Result<(), Box<Fault>>> {
         let mut idle = 0;
         while !ids.iter().all(|&(rank, id)| self.ranks[rank].active.is_complete(id)) {
             let size = self.ranks.len() as u64;

@@ -18,8 +18,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::header::Header;
-use crate::memory::Memory;
-use crate::transport::{Limits, Lost, OneSided, Peer, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn};
+use crate::transport::{
+    Caps, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
+};
+use crate::user_buf::UserBuf;
 
 pub use random::Rng;
 use world::{Access, World};
@@ -45,8 +47,8 @@ pub enum Manner {
 /// What the simulated fabric is like.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The same for every pair. `get_from` and `put_from` of `u64::MAX`: no registration.
-    pub limits: Limits,
+    /// The same for every pair. `get_min` and `put_min` of `u64::MAX`: no registration.
+    pub caps: Caps,
     /// Longest time that a frame or a one-sided transfer takes, ticks.
     pub delay: u64,
     /// Frames that an ordered pair can have under way.
@@ -63,7 +65,7 @@ impl Default for Options {
     /// A quiet fabric: instant, roomy, immortal.
     fn default() -> Options {
         Options {
-            limits: Limits { frame: 4096, eager: 1024, get_from: 8192, put_from: u64::MAX },
+            caps: Caps { frame: 4096, eager: 1024, get_min: 8192, put_min: u64::MAX },
             delay: 0,
             slots: 64,
             no_room: 0,
@@ -77,15 +79,15 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct SimTransport {
     me: Peer,
-    limits: Limits,
+    caps: Caps,
     world: Rc<RefCell<World>>,
 }
 
 /// The transports of `ranks` processes, rank 0 first.
 pub fn fabric(ranks: u32, seed: u64, options: Options) -> Vec<SimTransport> {
-    let limits = options.limits;
+    let caps = options.caps;
     let world = Rc::new(RefCell::new(World::new(ranks, seed, options)));
-    (0..ranks).map(|rank| SimTransport { me: Peer(rank), limits, world: Rc::clone(&world) }).collect()
+    (0..ranks).map(|rank| SimTransport { me: Peer(rank), caps, world: Rc::clone(&world) }).collect()
 }
 
 impl SimTransport {
@@ -107,13 +109,19 @@ impl SimTransport {
 
 impl Transport for SimTransport {
     #[inline]
-    fn limits(&self, _: Peer) -> &Limits {
-        &self.limits
+    fn caps(&self, _: Peer) -> &Caps {
+        &self.caps
     }
 
-    fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut Slot)) -> Result<Post, Lost> {
+    fn post(
+        &mut self,
+        peer: Peer,
+        header: &Header,
+        len: usize,
+        fill: impl FnOnce(&mut Slot),
+    ) -> Result<Post, PeerFailed> {
         assert!(peer != self.me, "a process posts to itself");
-        assert!(len <= self.limits.frame, "a body of {len} bytes does not fit a frame");
+        assert!(len <= self.caps.frame, "a body of {len} bytes does not fit a frame");
         self.world.borrow_mut().post(self.me, peer, header, len, fill)
     }
 
@@ -122,15 +130,17 @@ impl Transport for SimTransport {
         self.world.borrow_mut().tick();
         // The sink is called with the world let go, though it may not post.
         loop {
-            let Some(event) = self.world.borrow_mut().next_event(self.me, &mut budget) else { return any };
+            let Some(event) = self.world.borrow_mut().next_event(self.me, &mut budget) else {
+                return any;
+            };
             any = true;
             event.deliver(sink);
         }
     }
 
-    fn register(&mut self, peer: Peer, memory: Memory, rights: Rights) -> Option<Region> {
+    fn register(&mut self, peer: Peer, memory: UserBuf, rights: Rights) -> Option<Region> {
         assert!(peer != self.me, "a process registers memory for itself");
-        let is_possible = self.limits.get_from.min(self.limits.put_from) != u64::MAX;
+        let is_possible = self.caps.get_min.min(self.caps.put_min) != u64::MAX;
         is_possible.then(|| self.world.borrow_mut().register(self.me, peer, memory, rights))
     }
 
@@ -145,7 +155,7 @@ impl Transport for SimTransport {
         at: u64,
         what: OneSided,
         token: u64,
-    ) -> Result<Transfer, Lost> {
+    ) -> Result<Transfer, PeerFailed> {
         let (owner, key) = (peer, region.keys[0]);
         self.world.borrow_mut().one_sided(self.me, Access { owner, key, at, what }, token)
     }

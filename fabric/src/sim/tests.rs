@@ -14,15 +14,15 @@ impl Sink for Heard {
         self.frames.push((from.0, header.length, body.to_vec()));
     }
 
-    fn transferred(&mut self, _: u64, _: Result<(), Lost>) {}
+    fn transferred(&mut self, _: u64, _: Result<(), PeerFailed>) {}
 
-    fn lost(&mut self, lost: Lost) {
+    fn peer_failed(&mut self, lost: PeerFailed) {
         self.lost.push(lost.peer.0);
     }
 }
 
 const ROUGH: Options = Options {
-    limits: Limits { frame: 64, eager: 32, get_from: u64::MAX, put_from: u64::MAX },
+    caps: Caps { frame: 64, eager: 32, get_min: u64::MAX, put_min: u64::MAX },
     delay: 30,
     slots: 3,
     no_room: 300,
@@ -39,7 +39,9 @@ fn numbered(ranks: u32, seed: u64, options: Options, each: u64) -> Heard {
         for rank in 1..ranks as usize {
             let header = Header { length: next[rank], ..Header::new(Kind::Data) };
             let body = next[rank] as u8;
-            if next[rank] < each && transports[rank].post(Peer(0), &header, 5, |slot| slot.fill(body)) == Ok(Post::Sent)
+            if next[rank] < each
+                && transports[rank].post(Peer(0), &header, 5, |slot| slot.fill(body))
+                    == Ok(Post::Sent)
             {
                 next[rank] += 1;
             }
@@ -55,7 +57,12 @@ fn frames_of_a_pair_arrive_once_and_in_order() {
     assert_eq!(heard.frames.len(), 300);
     for rank in 1..4 {
         let of_rank: Vec<_> = heard.frames.iter().filter(|frame| frame.0 == rank).collect();
-        assert!(of_rank.iter().enumerate().all(|(at, frame)| frame.1 == at as u64 && frame.2 == [at as u8; 5]));
+        assert!(
+            of_rank
+                .iter()
+                .enumerate()
+                .all(|(at, frame)| frame.1 == at as u64 && frame.2 == [at as u8; 5])
+        );
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 
 use super::{Manner, Options, Rng};
 use crate::header::Header;
-use crate::memory::Memory;
-use crate::transport::{Lost, OneSided, Peer, Post, Region, Rights, Sink, Slot, Transfer};
+use crate::transport::{OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot, Transfer};
+use crate::user_buf::UserBuf;
 
 #[derive(Debug)]
 struct Flight {
@@ -52,7 +52,7 @@ pub(super) struct World {
     places: Vec<Place>,
     channels: HashMap<(Peer, Peer), VecDeque<Flight>>,
     /// Owner, peer, memory and what the peer may do, of each key.
-    regions: HashMap<u32, (Peer, Peer, Memory, Rights)>,
+    regions: HashMap<u32, (Peer, Peer, UserBuf, Rights)>,
     next_key: u32,
     dead: Vec<Peer>,
 }
@@ -60,8 +60,8 @@ pub(super) struct World {
 /// Something for a rank to hear of.
 pub(super) enum Event {
     Frame(Peer, Header, Vec<u8>),
-    Transferred(u64, Result<(), Lost>),
-    Lost(Lost),
+    Transferred(u64, Result<(), PeerFailed>),
+    PeerFailed(PeerFailed),
 }
 
 impl Event {
@@ -69,13 +69,13 @@ impl Event {
         match self {
             Event::Frame(from, header, body) => sink.frame(from, &header, &body),
             Event::Transferred(token, outcome) => sink.transferred(token, outcome),
-            Event::Lost(lost) => sink.lost(lost),
+            Event::PeerFailed(lost) => sink.peer_failed(lost),
         }
     }
 }
 
-fn lost(peer: Peer) -> Lost {
-    Lost { peer, why: "it died in the simulation".into() }
+fn lost(peer: Peer) -> PeerFailed {
+    PeerFailed { peer, why: "it died in the simulation".into() }
 }
 
 impl World {
@@ -134,7 +134,7 @@ impl World {
         header: &Header,
         len: usize,
         fill: impl FnOnce(&mut Slot),
-    ) -> Result<Post, Lost> {
+    ) -> Result<Post, PeerFailed> {
         self.tick();
         if self.is_dead(to) || self.is_dead(from) {
             return Err(lost(to));
@@ -180,7 +180,8 @@ impl World {
         let mut in_turn = (0..senders.len()).map(|turn| (start + turn) % senders.len());
         let is_due = |at: &usize| {
             let channel = self.channels.get(&(senders[*at], rank));
-            channel.is_none_or(|channel| channel.front().is_none_or(|flight| flight.due <= self.now))
+            channel
+                .is_none_or(|channel| channel.front().is_none_or(|flight| flight.due <= self.now))
         };
         let at = in_turn.find(is_due)?;
         let from = senders[at];
@@ -215,10 +216,16 @@ impl World {
             return None;
         }
         place.told += 1;
-        Some(Event::Lost(lost(dead)))
+        Some(Event::PeerFailed(lost(dead)))
     }
 
-    pub(super) fn register(&mut self, owner: Peer, user: Peer, memory: Memory, rights: Rights) -> Region {
+    pub(super) fn register(
+        &mut self,
+        owner: Peer,
+        user: Peer,
+        memory: UserBuf,
+        rights: Rights,
+    ) -> Region {
         let key = self.next_key;
         self.next_key += 1;
         self.regions.insert(key, (owner, user, memory, rights));
@@ -237,21 +244,32 @@ impl World {
         );
     }
 
-    pub(super) fn one_sided(&mut self, user: Peer, access: Access, token: u64) -> Result<Transfer, Lost> {
+    pub(super) fn one_sided(
+        &mut self,
+        user: Peer,
+        access: Access,
+        token: u64,
+    ) -> Result<Transfer, PeerFailed> {
         if self.is_dead(access.owner) {
             return Err(lost(access.owner));
         }
-        if let OneSided::Take(_) = access.what {
+        if let OneSided::GetRemainder(_) = access.what {
             return Ok(self.take(user, access));
         }
         let manner = match self.options.one_sided {
-            Manner::Whim => {
-                self.rng.pick(&[Manner::AtOnce, Manner::Later, Manner::Refused, Manner::Together, Manner::Whim])
-            }
+            Manner::Whim => self.rng.pick(&[
+                Manner::AtOnce,
+                Manner::Later,
+                Manner::Refused,
+                Manner::Together,
+                Manner::Whim,
+            ]),
             fixed => Some(fixed),
         };
         Ok(match manner {
-            Some(Manner::Together) if matches!(access.what, OneSided::Get(_)) => Transfer::Together,
+            Some(Manner::Together) if matches!(access.what, OneSided::Get(_)) => {
+                Transfer::PreferPush
+            }
             Some(Manner::AtOnce) => {
                 self.carry_out(user, access);
                 Transfer::Done
@@ -271,7 +289,8 @@ impl World {
 
     /// Reads what a peer was asked for, if nothing of it is on the way.
     fn take(&mut self, user: Peer, access: Access) -> Transfer {
-        let on_the_way = self.channels.get(&(access.owner, user)).is_some_and(|channel| !channel.is_empty());
+        let on_the_way =
+            self.channels.get(&(access.owner, user)).is_some_and(|channel| !channel.is_empty());
         if on_the_way || self.rng.chance(500) {
             return Transfer::NoRoom;
         }
@@ -284,19 +303,25 @@ impl World {
 
     fn carry_out(&self, user: Peer, Access { owner, key, at, what }: Access) {
         let Some(&(of, by, memory, rights)) = self.regions.get(&key) else {
-            panic!("rank {} uses memory of rank {} that is not registered (any more)", user.0, owner.0)
+            panic!(
+                "rank {} uses memory of rank {} that is not registered (any more)",
+                user.0, owner.0
+            )
         };
         assert_eq!((of, by), (owner, user), "memory was registered for another peer");
         let ours = what.memory();
         let theirs = memory.slice(at as usize, ours.len());
         let needed = match what {
-            OneSided::Get(_) | OneSided::Take(_) => Rights::Get,
+            OneSided::Get(_) | OneSided::GetRemainder(_) => Rights::Get,
             OneSided::Put(_) => Rights::Put,
             OneSided::Atomic(..) => Rights::All,
         };
-        assert!(rights == needed || rights == Rights::All, "memory registered for {rights:?} is used for {needed:?}");
+        assert!(
+            rights == needed || rights == Rights::All,
+            "memory registered for {rights:?} is used for {needed:?}"
+        );
         match what {
-            OneSided::Get(_) | OneSided::Take(_) => ours.copy_from(theirs),
+            OneSided::Get(_) | OneSided::GetRemainder(_) => ours.copy_from(theirs),
             OneSided::Put(_) => theirs.copy_from(ours),
             OneSided::Atomic(atomic, _) => {
                 let mut word = [0; 8];

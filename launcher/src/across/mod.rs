@@ -95,7 +95,8 @@ pub(crate) fn run(settings: &Settings, share: &Share, ways: Ways) -> Result<u8, 
     // Before signals are blocked, or agents would have them blocked. A signal that ends
     // us now ends the daemons, which lose us.
     let hosts = start(settings, share).map_err(refused)?;
-    let signals = Signals::open().map_err(|error| refused(format!("cannot wait for signals: {error}")))?;
+    let signals =
+        Signals::open().map_err(|error| refused(format!("cannot wait for signals: {error}")))?;
     let mut output = Output::new(settings.tag);
     // Two streams for each rank, in order.
     for rank in 0..share.size {
@@ -130,7 +131,8 @@ pub(crate) fn run(settings: &Settings, share: &Share, ways: Ways) -> Result<u8, 
 
 /// Starts the agents of all hosts that get ranks.
 fn start(settings: &Settings, share: &Share) -> Result<Vec<Remote>, String> {
-    let folder = std::env::current_dir().map_err(|error| format!("the working directory is gone: {error}"))?;
+    let folder = std::env::current_dir()
+        .map_err(|error| format!("the working directory is gone: {error}"))?;
     let mut hosts = Vec::new();
     let mut first = 0;
     for (host, ranks) in settings.hosts.iter().zip(deal(&settings.hosts, share.size)) {
@@ -139,10 +141,17 @@ fn start(settings: &Settings, share: &Share) -> Result<Vec<Remote>, String> {
         }
         let mut remote = Remote::start(host, first..first + ranks, settings.agent.as_deref())?;
         let environment = std::env::vars_os().collect();
-        remote.say(&ToHost::Around { version: VERSION, environment, folder: folder.clone().into_os_string() });
+        remote.say(&ToHost::Around {
+            version: VERSION,
+            environment,
+            folder: folder.clone().into_os_string(),
+        });
         let sections = part(&settings.sections, first, ranks);
         let share = Box::new(Share { first, ..share.clone() });
-        remote.say(&ToHost::Begin { share, settings: Box::new(Settings { sections, ..settings.clone() }) });
+        remote.say(&ToHost::Begin {
+            share,
+            settings: Box::new(Settings { sections, ..settings.clone() }),
+        });
         remote.wants_input = reads_input(settings.stdin, &remote);
         hosts.push(remote);
         first += ranks;
@@ -172,22 +181,30 @@ impl Across {
     /// What is to be said when nothing runs any more.
     fn conclude(&mut self, settings: &Settings) {
         let mut lines = self.ended.iter();
-        let is_outside = |line: &Option<Line>| line.is_some_and(|line| line.seen.state == bootstrap::State::Starting);
+        let is_outside = |line: &Option<Line>| {
+            line.is_some_and(|line| line.seen.state == bootstrap::State::Starting)
+        };
         if self.size > 1 && lines.all(is_outside) {
             program::why_alone(&settings.sections).iter().for_each(|text| self.tell(text));
         }
-        [self.others.text(), self.ways.at_the_end()].iter().flatten().for_each(|text| self.tell(text));
+        [self.others.text(), self.ways.at_the_end()]
+            .iter()
+            .flatten()
+            .for_each(|text| self.tell(text));
         self.output.flush();
     }
 
     fn wait(&self) -> Vec<Source> {
-        let mut all = vec![(Source::Signals, std::os::fd::AsFd::as_fd(&self.signals), PollFlags::IN)];
+        let mut all =
+            vec![(Source::Signals, std::os::fd::AsFd::as_fd(&self.signals), PollFlags::IN)];
         for (id, host) in self.hosts.iter().enumerate() {
             let readable = host.readable().filter(|_| !self.output.is_behind());
             all.extend(readable.map(|file| (Source::From(id), file, PollFlags::IN)));
             all.extend(host.writable().map(|file| (Source::To(id), file, PollFlags::OUT)));
         }
-        all.extend(self.output.writable().map(|(id, file)| (Source::Sink(id), file, PollFlags::OUT)));
+        all.extend(
+            self.output.writable().map(|(id, file)| (Source::Sink(id), file, PollFlags::OUT)),
+        );
         let taken = !self.hosts.iter().any(|host| host.input_pending);
         all.extend(self.input.filter(|_| taken).map(|file| (Source::Stdin, file, PollFlags::IN)));
         let mut files: Vec<PollFd<'_>> =
@@ -209,7 +226,10 @@ impl Across {
             Phase::Ending { since } => Some(since + PATIENCE),
         };
         let turn = self.hosts.iter().filter_map(|host| host.pulse.as_ref()?.deadline()).min();
-        [ending, self.time_is_up, self.asked, turn, self.output.deadline()].into_iter().flatten().min()
+        [ending, self.time_is_up, self.asked, turn, self.output.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn tick(&mut self, now: Instant) {
@@ -408,8 +428,10 @@ impl Across {
             FromHost::Failed(code) => self.end(code),
             FromHost::Over => self.hosts[id].state = State::Over,
             // Of a rank that is not its own.
-            FromHost::Output { .. } | FromHost::Get { .. } | FromHost::Happened { .. } | FromHost::Explained { .. } => {
-            }
+            FromHost::Output { .. }
+            | FromHost::Get { .. }
+            | FromHost::Happened { .. }
+            | FromHost::Explained { .. } => {}
             // That it came was noticed.
             FromHost::Beat => {}
         }
@@ -469,7 +491,10 @@ impl Across {
                 "cannot start {ranks} on {name}: `{agent} {name} ...` {how}; try it by hand, or see --agent"
             ));
         } else {
-            self.tell(&format!("lost {name} with {ranks}: its connection {how}; ending the job ({} ranks)", self.size));
+            self.tell(&format!(
+                "lost {name} with {ranks}: its connection {how}; ending the job ({} ranks)",
+                self.size
+            ));
         }
         self.end(1);
     }
@@ -500,7 +525,9 @@ fn reads_input(stdin: Stdin, host: &Remote) -> bool {
 }
 
 fn ending(status: Option<ExitStatus>) -> String {
-    match status.map(|status| (status.code(), std::os::unix::process::ExitStatusExt::signal(&status))) {
+    match status
+        .map(|status| (status.code(), std::os::unix::process::ExitStatusExt::signal(&status)))
+    {
         Some((Some(code), _)) => format!("ended with exit code {code}"),
         Some((None, Some(signal))) => format!("was killed by signal {signal}"),
         _ => "was closed".into(),

@@ -56,8 +56,13 @@ pub(super) struct Remote {
 
 impl Remote {
     /// Starts the agent. The error is one line for the user.
-    pub(super) fn start(host: &Host, ranks: Range<u32>, agent: Option<&str>) -> Result<Remote, String> {
-        let program = std::env::current_exe().map_err(|error| format!("our own path is not known: {error}"))?;
+    pub(super) fn start(
+        host: &Host,
+        ranks: Range<u32>,
+        agent: Option<&str>,
+    ) -> Result<Remote, String> {
+        let program = std::env::current_exe()
+            .map_err(|error| format!("our own path is not known: {error}"))?;
         let mut command = match agent {
             None if is_here(&host.name) => {
                 let mut command = Command::new(&program);
@@ -75,9 +80,9 @@ impl Remote {
         };
         // A group of its own: Ctrl-C is ours to pass on, not the agent's to die of.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
-        let mut child = command
-            .spawn()
-            .map_err(|error| format!("cannot start on {}: {}: {error}", host.name, command.get_program().display()))?;
+        let mut child = command.spawn().map_err(|error| {
+            format!("cannot start on {}: {}: {error}", host.name, command.get_program().display())
+        })?;
         let to = OwnedFd::from(child.stdin.take().expect("piped"));
         let from = OwnedFd::from(child.stdout.take().expect("piped"));
         for pipe in [&to, &from] {
@@ -154,7 +159,9 @@ impl Remote {
     pub(super) fn message(&mut self) -> Result<Option<FromHost>, String> {
         let said = |decoder: &Decoder| {
             let bytes = decoder.rest();
-            String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).trim().replace(char::is_control, " ")
+            String::from_utf8_lossy(&bytes[..bytes.len().min(200)])
+                .trim()
+                .replace(char::is_control, " ")
         };
         self.decoder.message().map_err(|_| said(&self.decoder))
     }

@@ -24,7 +24,8 @@ impl Across {
 
     /// False when nobody was asked.
     pub(super) fn have_all_answered(&self) -> bool {
-        self.asked.is_some() && self.hosts.iter().all(|host| host.lines.is_some() || !host.is_there())
+        self.asked.is_some()
+            && self.hosts.iter().all(|host| host.lines.is_some() || !host.is_there())
     }
 
     /// Prints the table that was asked for, one part for each host, and what follows from all of them.

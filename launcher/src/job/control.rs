@@ -37,7 +37,9 @@ impl Job {
                 Err(malformed) => {
                     self.started.ranks[rank].control = None;
                     let rank = self.first + rank as u32;
-                    self.tell(&format!("rank {rank} sent {malformed}; not listening to it any more"));
+                    self.tell(&format!(
+                        "rank {rank} sent {malformed}; not listening to it any more"
+                    ));
                     return;
                 }
             }
@@ -58,7 +60,10 @@ impl Job {
             ToLauncher::Put { key, value } => {
                 let waiting = self.store.put(key.clone(), value.clone());
                 for asker in waiting {
-                    self.say(asker as usize, &ToRank::Value { key: key.clone(), value: value.clone() });
+                    self.say(
+                        asker as usize,
+                        &ToRank::Value { key: key.clone(), value: value.clone() },
+                    );
                 }
             }
             ToLauncher::Get { key } => {
@@ -68,7 +73,9 @@ impl Job {
                 }
             }
             ToLauncher::Explained(ways) if self.upstream.is_some() => {
-                self.started.output.send(&FromHost::Explained { rank: self.first + rank as u32, ways });
+                self.started
+                    .output
+                    .send(&FromHost::Explained { rank: self.first + rank as u32, ways });
             }
             ToLauncher::Explained(ways) => {
                 if let Some(text) = self.ways.said(rank as u32, ways) {

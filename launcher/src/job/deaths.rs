@@ -18,7 +18,10 @@ impl Job {
         loop {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) => {
-                    let exit = status.exit_status().map(Exit::Code).or(status.terminating_signal().map(Exit::Signal));
+                    let exit = status
+                        .exit_status()
+                        .map(Exit::Code)
+                        .or(status.terminating_signal().map(Exit::Signal));
                     dead.extend(exit.map(|exit| (pid, exit)));
                 }
                 Ok(None) => break,
@@ -30,7 +33,9 @@ impl Job {
             }
         }
         for (pid, exit) in dead {
-            if let Some(rank) = self.started.ranks.iter().position(|rank| rank.pid == pid && rank.exit.is_none()) {
+            if let Some(rank) =
+                self.started.ranks.iter().position(|rank| rank.pid == pid && rank.exit.is_none())
+            {
                 self.rank_died(rank, exit);
             }
         }
@@ -67,7 +72,9 @@ impl Job {
                 }
             }
         }
-        if let Some(rank) = self.missing.filter(|_| self.phase == Phase::Running && self.some_rank_is_in_mpi()) {
+        if let Some(rank) =
+            self.missing.filter(|_| self.phase == Phase::Running && self.some_rank_is_in_mpi())
+        {
             self.tell(&report::would_wait(rank, self.started.ranks.len()));
             self.terminate();
         }
@@ -78,7 +85,14 @@ impl Job {
         if self.code.is_none() || (ends && runs) {
             self.others.named(event.rank());
             let (seen, pid) = self.seen(event.rank());
-            self.tell(&report::failure(event, &seen, pid, &self.host, self.started.ranks.len(), ends));
+            self.tell(&report::failure(
+                event,
+                &seen,
+                pid,
+                &self.host,
+                self.started.ranks.len(),
+                ends,
+            ));
             self.explain(event);
         }
         self.others.happened(event, runs);
@@ -95,7 +109,9 @@ impl Job {
 
     /// Says why a rank may have been killed, where the kernel counts it.
     pub(super) fn explain(&mut self, event: &Event) {
-        if let (Event::Died { exit: Exit::Signal(libc::SIGKILL), .. }, Some(why)) = (event, self.memory.hit()) {
+        if let (Event::Died { exit: Exit::Signal(libc::SIGKILL), .. }, Some(why)) =
+            (event, self.memory.hit())
+        {
             self.tell(&why);
         }
     }

@@ -68,8 +68,11 @@ impl Job {
             Phase::Running if !self.nobody_runs() => {
                 self.forward(signal);
                 let now = Instant::now();
-                self.phase =
-                    Phase::Told { signal, until: now + PATIENCE, hint: (self.first == 0).then_some(now + HINT) };
+                self.phase = Phase::Told {
+                    signal,
+                    until: now + PATIENCE,
+                    hint: (self.first == 0).then_some(now + HINT),
+                };
             }
             // Only our reader is waited for, and the user is tired of it.
             _ if self.nobody_runs() => self.abandoned = true,
@@ -135,7 +138,10 @@ impl Job {
         };
         let turn = self.pulse.as_ref().and_then(Pulse::deadline);
         let stall = self.stall.as_ref().map(Stall::deadline);
-        [phase, turn, stall, self.started.output.deadline(), self.time_is_up].into_iter().flatten().min()
+        [phase, turn, stall, self.started.output.deadline(), self.time_is_up]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     pub(super) fn tick(&mut self, now: Instant) {
@@ -196,11 +202,15 @@ impl Job {
         if self.abandoned {
             return;
         }
-        let mut states = (0..self.started.ranks.len()).map(|rank| self.started.board.entry(rank as u32).state());
+        let mut states =
+            (0..self.started.ranks.len()).map(|rank| self.started.board.entry(rank as u32).state());
         if self.started.ranks.len() > 1 && states.all(|state| state == State::Starting) {
             program::why_alone(&settings.sections).iter().for_each(|text| self.tell(text));
         }
-        [self.others.text(), self.ways.at_the_end()].iter().flatten().for_each(|text| self.tell(text));
+        [self.others.text(), self.ways.at_the_end()]
+            .iter()
+            .flatten()
+            .for_each(|text| self.tell(text));
         self.started.output.flush();
     }
 

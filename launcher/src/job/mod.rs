@@ -127,13 +127,16 @@ pub fn host_name() -> String {
 }
 
 fn try_run(settings: &Settings) -> Result<u8, CannotRun> {
-    let knobs = knobs_of(settings).map_err(|error| CannotRun { message: error.to_string(), code: WRONG_USE })?;
-    let share = Share::whole(settings).map_err(|error| CannotRun { message: error.to_string(), code: 1 })?;
+    let knobs = knobs_of(settings)
+        .map_err(|error| CannotRun { message: error.to_string(), code: WRONG_USE })?;
+    let share = Share::whole(settings)
+        .map_err(|error| CannotRun { message: error.to_string(), code: 1 })?;
     let ways = Ways::of(share.size, knobs.is_on(knob::REPORT_WAYS));
     if !settings.hosts.is_empty() {
         return across::run(settings, &share, ways);
     }
-    let mut job = begin(settings, &share, ways, Output::new(settings.tag)).map_err(|(_, why)| why)?;
+    let mut job =
+        begin(settings, &share, ways, Output::new(settings.tag)).map_err(|(_, why)| why)?;
     let code = job.watch();
     job.conclude(settings);
     Ok(code)
@@ -152,7 +155,12 @@ fn knobs_of(settings: &Settings) -> Result<Knobs, KnobError> {
 
 /// Starts the ranks of this host. Gives the output back if there are none.
 #[allow(clippy::result_large_err)] // once in a process's life
-fn begin(settings: &Settings, share: &Share, ways: Ways, mut output: Output) -> Result<Job, (Output, CannotRun)> {
+fn begin(
+    settings: &Settings,
+    share: &Share,
+    ways: Ways,
+    mut output: Output,
+) -> Result<Job, (Output, CannotRun)> {
     let placement = match Placement::new(settings, share.first) {
         Ok(placement) => placement,
         Err(message) => return Err((output, CannotRun { message, code: 1 })),
@@ -165,18 +173,24 @@ fn begin(settings: &Settings, share: &Share, ways: Ways, mut output: Output) -> 
     let signals = match Signals::open() {
         Ok(signals) => signals,
         Err(error) => {
-            return Err((output, CannotRun { message: format!("cannot wait for signals: {error}"), code: 1 }));
+            return Err((
+                output,
+                CannotRun { message: format!("cannot wait for signals: {error}"), code: 1 },
+            ));
         }
     };
     let began = Instant::now();
     let upstream = output.is_framed().then(frames::decoder);
     // The time is the job's, and `mpiexec` keeps it.
-    let time_is_up = settings.timeout.filter(|_| upstream.is_none()).and_then(|time| began.checked_add(time));
+    let time_is_up =
+        settings.timeout.filter(|_| upstream.is_none()).and_then(|time| began.checked_add(time));
     let started = start::start(settings, share, &placement, signals.before(), output)?;
     let mut job = Job {
         started,
         first: share.first,
-        pulse: upstream.as_ref().map(|_| Pulse::new(settings.dead_after.unwrap_or(DEAD_AFTER), began)),
+        pulse: upstream
+            .as_ref()
+            .map(|_| Pulse::new(settings.dead_after.unwrap_or(DEAD_AFTER), began)),
         upstream,
         signals,
         orphans,
@@ -230,8 +244,10 @@ impl Job {
     /// Sleeps until something is ready or due.
     fn wait(&self) -> Vec<Source> {
         let interests = self.interests();
-        let mut files: Vec<PollFd<'_>> =
-            interests.iter().map(|(_, file, flags)| PollFd::from_borrowed_fd(*file, *flags)).collect();
+        let mut files: Vec<PollFd<'_>> = interests
+            .iter()
+            .map(|(_, file, flags)| PollFd::from_borrowed_fd(*file, *flags))
+            .collect();
         let timeout = self.deadline().map(|deadline| {
             let left = deadline.saturating_duration_since(Instant::now());
             Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
@@ -248,9 +264,16 @@ impl Job {
     fn interests(&self) -> Vec<(Source, BorrowedFd<'_>, PollFlags)> {
         let Started { ranks, output, input, .. } = &self.started;
         let mut all = vec![(Source::Signals, self.signals.as_fd(), PollFlags::IN)];
-        all.extend(self.upstream.is_some().then(|| (Source::Upstream, rustix::stdio::stdin(), PollFlags::IN)));
-        let controls = ranks.iter().enumerate().filter_map(|(id, rank)| Some((id, rank.control.as_ref()?)));
-        all.extend(controls.map(|(id, control)| (Source::Control(id), control.as_fd(), PollFlags::IN)));
+        all.extend(
+            self.upstream
+                .is_some()
+                .then(|| (Source::Upstream, rustix::stdio::stdin(), PollFlags::IN)),
+        );
+        let controls =
+            ranks.iter().enumerate().filter_map(|(id, rank)| Some((id, rank.control.as_ref()?)));
+        all.extend(
+            controls.map(|(id, control)| (Source::Control(id), control.as_fd(), PollFlags::IN)),
+        );
         all.extend(output.readable().map(|(id, file)| (Source::Stream(id), file, PollFlags::IN)));
         all.extend(output.writable().map(|(id, file)| (Source::Sink(id), file, PollFlags::OUT)));
         all.extend(input.readable().map(|file| (Source::Stdin, file, PollFlags::IN)));
@@ -267,7 +290,9 @@ impl Job {
         let Some(stall) = &mut self.stall else { return };
         let ends: Vec<Option<Exit>> = self.started.ranks.iter().map(|rank| rank.exit).collect();
         match stall.tick(&self.started.board, &ends, now) {
-            Some(stands) if self.upstream.is_some() => self.started.output.send(&FromHost::Stands(stands)),
+            Some(stands) if self.upstream.is_some() => {
+                self.started.output.send(&FromHost::Stands(stands))
+            }
             Some(true) => {
                 let text = stall::text(stall.after());
                 self.tell(&text);

@@ -39,9 +39,9 @@ impl Job {
         if self.pulse.as_mut().is_some_and(|pulse| pulse.tick(now) == Turn::Dead) {
             // In case it was only stopped.
             let host = &self.host;
-            self.started
-                .output
-                .tell(&format!("mpiexec: {host} has heard nothing of mpiexec (--dead-after); ending its ranks"));
+            self.started.output.tell(&format!(
+                "mpiexec: {host} has heard nothing of mpiexec (--dead-after); ending its ranks"
+            ));
             self.started.output.send(&FromHost::Failed(1));
             self.lost();
         }
@@ -61,7 +61,9 @@ impl Job {
                     self.say(local, &ToRank::Value { key, value });
                 }
             }
-            ToHost::Signal(signal @ (libc::SIGINT | libc::SIGTERM | libc::SIGHUP)) => self.told_to_stop(signal),
+            ToHost::Signal(signal @ (libc::SIGINT | libc::SIGTERM | libc::SIGHUP)) => {
+                self.told_to_stop(signal)
+            }
             ToHost::Signal(signal) => {
                 self.forward(signal);
                 if signal == libc::SIGTSTP {

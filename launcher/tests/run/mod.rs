@@ -44,7 +44,8 @@ pub(crate) fn rank() -> String {
 /// Runs `mpiexec` with arguments split at spaces; `RANK` is the rank program.
 pub(crate) fn mpiexec(line: &str) -> Ran {
     let rank = rank();
-    let arguments: Vec<&str> = line.split(' ').map(|word| if word == "RANK" { &rank } else { word }).collect();
+    let arguments: Vec<&str> =
+        line.split(' ').map(|word| if word == "RANK" { &rank } else { word }).collect();
     finish(spawn(&mut command(&arguments)))
 }
 
@@ -76,7 +77,12 @@ pub(crate) fn finish(mut child: Child) -> Ran {
         thread::sleep(Duration::from_millis(2));
     };
     let time = began.elapsed();
-    Ran { code: status.code().unwrap_or(-1), out: out.join().unwrap(), err: err.join().unwrap(), time }
+    Ran {
+        code: status.code().unwrap_or(-1),
+        out: out.join().unwrap(),
+        err: err.join().unwrap(),
+        time,
+    }
 }
 
 /// Writes to a child's standard input and closes it.

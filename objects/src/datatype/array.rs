@@ -44,7 +44,10 @@ impl Order {
         match number {
             12 => Ok(Order::C),
             15 => Ok(Order::Fortran),
-            _ => Err(Error::new(Class::Arg, format!("order is {number}, neither MPI_ORDER_C nor MPI_ORDER_FORTRAN"))),
+            _ => Err(Error::new(
+                Class::Arg,
+                format!("order is {number}, neither MPI_ORDER_C nor MPI_ORDER_FORTRAN"),
+            )),
         }
     }
 
@@ -80,11 +83,15 @@ impl Datatype {
     ) -> Result<Datatype> {
         let ndims = sizes.len();
         if ndims == 0 || subsizes.len() != ndims || starts.len() != ndims {
-            return Err(Error::new(Class::Arg, format!("a subarray needs at least one dimension, not {ndims}")));
+            return Err(Error::new(
+                Class::Arg,
+                format!("a subarray needs at least one dimension, not {ndims}"),
+            ));
         }
         for ((&size, &subsize), &start) in sizes.iter().zip(subsizes).zip(starts) {
             if subsize < 1 || subsize > size || start < 0 || start > size - subsize {
-                let text = format!("{subsize} elements from {start} are not inside a dimension of {size}");
+                let text =
+                    format!("{subsize} elements from {start} are not inside a dimension of {size}");
                 return Err(Error::new(Class::Arg, text));
             }
         }
@@ -118,10 +125,16 @@ impl Datatype {
     ) -> Result<Datatype> {
         let ndims = gsizes.len();
         if ndims == 0 || [distribs.len(), dargs.len(), psizes.len()] != [ndims; 3] {
-            return Err(Error::new(Class::Arg, format!("a distributed array needs dimensions, not {ndims}")));
+            return Err(Error::new(
+                Class::Arg,
+                format!("a distributed array needs dimensions, not {ndims}"),
+            ));
         }
         if let Some(gsize) = gsizes.iter().find(|&&gsize| gsize < 1) {
-            return Err(Error::new(Class::Arg, format!("a size of the array is {gsize}: it must be above 0")));
+            return Err(Error::new(
+                Class::Arg,
+                format!("a size of the array is {gsize}: it must be above 0"),
+            ));
         }
         let coordinates = coordinates(size, rank, psizes)?;
         let deals = (0..ndims).map(|dim| {
@@ -138,7 +151,8 @@ impl Datatype {
             whole.finish()
         };
         let arguments = Arguments::new(counting).int(size).int(rank).int(ndims as i32);
-        let arguments = arguments.counts(gsizes).ints(distribs).ints(dargs).ints(psizes).int(order as i32);
+        let arguments =
+            arguments.counts(gsizes).ints(distribs).ints(dargs).ints(psizes).int(order as i32);
         Datatype::build(compose(), arguments.of(Combiner::Darray, from_ref(old)))
     }
 }
@@ -169,9 +183,14 @@ impl Whole {
 
 /// Where `rank` stands in the process grid, row-major.
 fn coordinates(size: i32, rank: i32, psizes: &[i32]) -> Result<Vec<i64>> {
-    let product = psizes.iter().try_fold(1_i32, |product, &extent| product.checked_mul(extent).filter(|_| extent > 0));
+    let product = psizes
+        .iter()
+        .try_fold(1_i32, |product, &extent| product.checked_mul(extent).filter(|_| extent > 0));
     if product != Some(size) {
-        return Err(Error::new(Class::Arg, format!("a process grid of {psizes:?} has not {size} processes")));
+        return Err(Error::new(
+            Class::Arg,
+            format!("a process grid of {psizes:?} has not {size} processes"),
+        ));
     }
     if rank < 0 || rank >= size {
         return Err(Error::new(Class::Arg, format!("rank {rank} is not one of {size} processes")));
@@ -205,7 +224,12 @@ struct Deal {
 }
 
 impl Deal {
-    fn new(size: i64, distribution: Distribution, argument: i32, (processes, own): (i64, i64)) -> Result<Deal> {
+    fn new(
+        size: i64,
+        distribution: Distribution,
+        argument: i32,
+        (processes, own): (i64, i64),
+    ) -> Result<Deal> {
         checked(size, "the size of a dimension")?;
         let wrong = |text: String| Err(Error::new(Class::Arg, text));
         let default = argument == DEFAULT_ARGUMENT;
@@ -216,12 +240,19 @@ impl Deal {
             Distribution::None if processes != 1 => {
                 wrong(format!("a dimension that is not distributed is given {processes} processes"))
             }
-            Distribution::None => Ok(Deal { start: 0, block: size, count: 1, cycle: size, rest: 0 }),
+            Distribution::None => {
+                Ok(Deal { start: 0, block: size, count: 1, cycle: size, rest: 0 })
+            }
             Distribution::Block => {
-                let block =
-                    if default { size / processes + i64::from(size % processes > 0) } else { i64::from(argument) };
+                let block = if default {
+                    size / processes + i64::from(size % processes > 0)
+                } else {
+                    i64::from(argument)
+                };
                 if i128::from(block) * i128::from(processes) < i128::from(size) {
-                    return wrong(format!("{processes} blocks of {block} do not hold {size} elements"));
+                    return wrong(format!(
+                        "{processes} blocks of {block} do not hold {size} elements"
+                    ));
                 }
                 let start = (block * own).min(size);
                 Ok(Deal { start, block: block.min(size - start), count: 1, cycle: size, rest: 0 })
@@ -243,7 +274,9 @@ impl Deal {
         let mut all = Builder::default();
         all.push(part.repeat(self.block as u64, stride)?.repeat(self.count as u64, cycle)?)?;
         if self.rest > 0 {
-            all.push(part.repeat(self.rest as u64, stride)?.shift(self.count.checked_mul(cycle)?)?)?;
+            all.push(
+                part.repeat(self.rest as u64, stride)?.shift(self.count.checked_mul(cycle)?)?,
+            )?;
         }
         all.finish()
     }

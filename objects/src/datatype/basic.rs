@@ -209,9 +209,11 @@ impl Basic {
         if let Some(&(_, _, handle)) = named {
             return Basic::named(handle);
         }
-        let value_fits = matches!(value.family, CInteger | FortranInteger | Floating | MultiLanguage)
-            && !matches!(v, Scalar::F16 | Scalar::F128);
-        let index_fits = matches!(index.family, CInteger | FortranInteger | MultiLanguage) && i != Scalar::I128;
+        let value_fits =
+            matches!(value.family, CInteger | FortranInteger | Floating | MultiLanguage)
+                && !matches!(v, Scalar::F16 | Scalar::F128);
+        let index_fits =
+            matches!(index.family, CInteger | FortranInteger | MultiLanguage) && i != Scalar::I128;
         let fits = value_fits && v != Scalar::I128 && index_fits;
         fits.then_some(Basic { handle: 0, family: Pair, repr: Repr::Pair(v, i) })
     }
@@ -223,11 +225,21 @@ pub const MPI_LB: usize = 0x23e;
 /// The upper bound, likewise.
 pub const MPI_UB: usize = 0x23f;
 
-const fn one(name: &'static str, handle: u16, family: Family, scalar: Scalar) -> (&'static str, Basic) {
+const fn one(
+    name: &'static str,
+    handle: u16,
+    family: Family,
+    scalar: Scalar,
+) -> (&'static str, Basic) {
     (name, Basic { handle, family, repr: Repr::Single(scalar) })
 }
 
-const fn two(name: &'static str, handle: u16, value: Scalar, index: Scalar) -> (&'static str, Basic) {
+const fn two(
+    name: &'static str,
+    handle: u16,
+    value: Scalar,
+    index: Scalar,
+) -> (&'static str, Basic) {
     (name, Basic { handle, family: Family::Pair, repr: Repr::Pair(value, index) })
 }
 

@@ -63,7 +63,9 @@ impl Arguments {
     pub(super) fn counts(mut self, values: &[i64]) -> Arguments {
         match self.counting {
             // An `int` of the caller, widened on the way here.
-            Counting::Int => self.contents.integers.extend(values.iter().map(|&value| value as i32)),
+            Counting::Int => {
+                self.contents.integers.extend(values.iter().map(|&value| value as i32))
+            }
             Counting::Large => self.contents.counts.extend_from_slice(values),
         }
         self
@@ -85,18 +87,23 @@ impl Arguments {
 
 /// Not negative, else MPI_ERR_COUNT.
 fn checked_count(count: i64) -> Result<u64> {
-    u64::try_from(count).map_err(|_| Error::new(Class::Count, format!("count is {count}, which is negative")))
+    u64::try_from(count)
+        .map_err(|_| Error::new(Class::Count, format!("count is {count}, which is negative")))
 }
 
 /// Not negative, else MPI_ERR_ARG.
 pub(super) fn checked(value: i64, name: &str) -> Result<u64> {
-    u64::try_from(value).map_err(|_| Error::new(Class::Arg, format!("{name} is {value}, which is negative")))
+    u64::try_from(value)
+        .map_err(|_| Error::new(Class::Arg, format!("{name} is {value}, which is negative")))
 }
 
 fn same_length(count: usize, other: usize) -> Result<()> {
     match count == other {
         true => Ok(()),
-        false => Err(Error::new(Class::Arg, format!("{count} block lengths, but {other} displacements or types"))),
+        false => Err(Error::new(
+            Class::Arg,
+            format!("{count} block lengths, but {other} displacements or types"),
+        )),
     }
 }
 
@@ -104,11 +111,20 @@ impl Datatype {
     /// MPI_Type_contiguous.
     pub fn contiguous(counting: Counting, count: i64, old: &Datatype) -> Result<Datatype> {
         let map = old.block(checked_count(count)?);
-        Datatype::build(map, Arguments::new(counting).count(count).of(Combiner::Contiguous, from_ref(old)))
+        Datatype::build(
+            map,
+            Arguments::new(counting).count(count).of(Combiner::Contiguous, from_ref(old)),
+        )
     }
 
     /// MPI_Type_vector: `stride` in extents of `old`.
-    pub fn vector(counting: Counting, count: i64, blocklength: i64, stride: i64, old: &Datatype) -> Result<Datatype> {
+    pub fn vector(
+        counting: Counting,
+        count: i64,
+        blocklength: i64,
+        stride: i64,
+        old: &Datatype,
+    ) -> Result<Datatype> {
         let (blocks, each) = (checked_count(count)?, checked(blocklength, "blocklength")?);
         let bytes = stride.checked_mul(old.extent().1);
         let map = bytes.and_then(|bytes| old.block(each)?.repeat(blocks, bytes));
@@ -117,15 +133,27 @@ impl Datatype {
     }
 
     /// MPI_Type_create_hvector: `stride` in bytes.
-    pub fn hvector(counting: Counting, count: i64, blocklength: i64, stride: i64, old: &Datatype) -> Result<Datatype> {
+    pub fn hvector(
+        counting: Counting,
+        count: i64,
+        blocklength: i64,
+        stride: i64,
+        old: &Datatype,
+    ) -> Result<Datatype> {
         let (blocks, each) = (checked_count(count)?, checked(blocklength, "blocklength")?);
         let map = old.block(each).and_then(|block| block.repeat(blocks, stride));
-        let arguments = Arguments::new(counting).count(count).count(blocklength).addresses(&[stride]);
+        let arguments =
+            Arguments::new(counting).count(count).count(blocklength).addresses(&[stride]);
         Datatype::build(map, arguments.of(Combiner::Hvector, from_ref(old)))
     }
 
     /// MPI_Type_indexed: displacements in extents of `old`.
-    pub fn indexed(counting: Counting, blocklengths: &[i64], disps: &[i64], old: &Datatype) -> Result<Datatype> {
+    pub fn indexed(
+        counting: Counting,
+        blocklengths: &[i64],
+        disps: &[i64],
+        old: &Datatype,
+    ) -> Result<Datatype> {
         let map = old.blocks(blocklengths, disps, old.extent().1)?;
         let count = blocklengths.len() as i64;
         let arguments = Arguments::new(counting).count(count).counts(blocklengths).counts(disps);
@@ -133,7 +161,12 @@ impl Datatype {
     }
 
     /// MPI_Type_create_hindexed: displacements in bytes.
-    pub fn hindexed(counting: Counting, blocklengths: &[i64], disps: &[i64], old: &Datatype) -> Result<Datatype> {
+    pub fn hindexed(
+        counting: Counting,
+        blocklengths: &[i64],
+        disps: &[i64],
+        old: &Datatype,
+    ) -> Result<Datatype> {
         let map = old.blocks(blocklengths, disps, 1)?;
         let count = blocklengths.len() as i64;
         let arguments = Arguments::new(counting).count(count).counts(blocklengths).addresses(disps);
@@ -141,22 +174,39 @@ impl Datatype {
     }
 
     /// MPI_Type_create_indexed_block: displacements in extents of `old`.
-    pub fn indexed_block(counting: Counting, blocklength: i64, disps: &[i64], old: &Datatype) -> Result<Datatype> {
+    pub fn indexed_block(
+        counting: Counting,
+        blocklength: i64,
+        disps: &[i64],
+        old: &Datatype,
+    ) -> Result<Datatype> {
         let map = old.equal_blocks(blocklength, disps, old.extent().1)?;
-        let arguments = Arguments::new(counting).count(disps.len() as i64).count(blocklength).counts(disps);
+        let arguments =
+            Arguments::new(counting).count(disps.len() as i64).count(blocklength).counts(disps);
         Datatype::build(map, arguments.of(Combiner::IndexedBlock, from_ref(old)))
     }
 
     /// MPI_Type_create_hindexed_block: displacements in bytes.
-    pub fn hindexed_block(counting: Counting, blocklength: i64, disps: &[i64], old: &Datatype) -> Result<Datatype> {
+    pub fn hindexed_block(
+        counting: Counting,
+        blocklength: i64,
+        disps: &[i64],
+        old: &Datatype,
+    ) -> Result<Datatype> {
         let map = old.equal_blocks(blocklength, disps, 1)?;
-        let arguments = Arguments::new(counting).count(disps.len() as i64).count(blocklength).addresses(disps);
+        let arguments =
+            Arguments::new(counting).count(disps.len() as i64).count(blocklength).addresses(disps);
         Datatype::build(map, arguments.of(Combiner::HindexedBlock, from_ref(old)))
     }
 
     /// MPI_Type_create_struct, and the old MPI_Type_struct with its markers:
     /// displacements in bytes.
-    pub fn struct_(counting: Counting, blocklengths: &[i64], disps: &[i64], types: &[Datatype]) -> Result<Datatype> {
+    pub fn struct_(
+        counting: Counting,
+        blocklengths: &[i64],
+        disps: &[i64],
+        types: &[Datatype],
+    ) -> Result<Datatype> {
         same_length(blocklengths.len(), disps.len())?;
         same_length(blocklengths.len(), types.len())?;
         let lengths = checked_lengths(blocklengths)?;
@@ -177,7 +227,10 @@ impl Datatype {
     /// MPI_Type_create_resized, in bytes.
     pub fn resized(counting: Counting, old: &Datatype, lb: i64, extent: i64) -> Result<Datatype> {
         let map = old.map().clone().resized(lb, extent);
-        Datatype::build(map, Arguments::new(counting).addresses(&[lb, extent]).of(Combiner::Resized, from_ref(old)))
+        Datatype::build(
+            map,
+            Arguments::new(counting).addresses(&[lb, extent]).of(Combiner::Resized, from_ref(old)),
+        )
     }
 
     /// MPI_Type_dup. Committed if the old one is; without its name and attributes.
@@ -233,11 +286,18 @@ impl Datatype {
             5..=9 => Scalar::I32,
             10..=18 => Scalar::I64,
             19..=38 => Scalar::I128,
-            _ => return Err(Error::new(Class::Arg, format!("no Fortran integer has {range} decimal digits"))),
+            _ => {
+                return Err(Error::new(
+                    Class::Arg,
+                    format!("no Fortran integer has {range} decimal digits"),
+                ));
+            }
         };
         let basic = basic_of(Family::FortranInteger, scalar);
         let recipe = || Arguments::new(Counting::Int).int(range).of(Combiner::F90Integer, &[]);
-        basic.and_then(|basic| unnamed(basic, recipe)).ok_or_else(|| Error::internal("Fortran integer without a type"))
+        basic
+            .and_then(|basic| unnamed(basic, recipe))
+            .ok_or_else(|| Error::internal("Fortran integer without a type"))
     }
 
     /// MPI_Type_match_size: the Fortran type of `size` bytes. MPI_ERR_ARG if
@@ -264,8 +324,12 @@ impl Datatype {
             (TypeClass::Complex, 32) => 0x2eb,
             _ => 0,
         };
-        Datatype::predefined(handle)
-            .ok_or_else(|| Error::new(Class::Arg, format!("there is no {class:?} type of {size} bytes").to_lowercase()))
+        Datatype::predefined(handle).ok_or_else(|| {
+            Error::new(
+                Class::Arg,
+                format!("there is no {class:?} type of {size} bytes").to_lowercase(),
+            )
+        })
     }
 
     /// `count` elements in a row.
@@ -329,7 +393,10 @@ fn f90_float(
         Arguments::new(Counting::Int).int(plain(precision)).int(plain(range)).of(combiner, &[])
     };
     basic.and_then(|basic| unnamed(basic, recipe)).ok_or_else(|| {
-        Error::new(Class::Arg, format!("no type has {digits} decimal digits and exponents to 10^{exponent}"))
+        Error::new(
+            Class::Arg,
+            format!("no type has {digits} decimal digits and exponents to 10^{exponent}"),
+        )
     })
 }
 

@@ -29,7 +29,13 @@ pub(crate) struct Nest<'a> {
 ///
 /// # Safety
 /// See the module. `from <= to <= nest.count * nest.body.size()`.
-pub(crate) unsafe fn transfer<const PACK: bool>(nest: Nest<'_>, user: *mut u8, packed: *mut u8, from: u64, to: u64) {
+pub(crate) unsafe fn transfer<const PACK: bool>(
+    nest: Nest<'_>,
+    user: *mut u8,
+    packed: *mut u8,
+    from: u64,
+    to: u64,
+) {
     let nest = match nest.body {
         // A loop whose repetition continues it: one long loop.
         Node::Loop(inner) if inner.stride.wrapping_mul(inner.count as i64) == nest.stride => {
@@ -42,7 +48,13 @@ pub(crate) unsafe fn transfer<const PACK: bool>(nest: Nest<'_>, user: *mut u8, p
 }
 
 /// Some of the packed bytes of a nest.
-unsafe fn span<const PACK: bool>(nest: Nest<'_>, user: *mut u8, mut packed: *mut u8, from: u64, to: u64) {
+unsafe fn span<const PACK: bool>(
+    nest: Nest<'_>,
+    user: *mut u8,
+    mut packed: *mut u8,
+    from: u64,
+    to: u64,
+) {
     if from >= to {
         return;
     }
@@ -61,7 +73,13 @@ unsafe fn span<const PACK: bool>(nest: Nest<'_>, user: *mut u8, mut packed: *mut
             packed = packed.wrapping_add((size - head) as usize);
             first += 1;
         }
-        strided::<PACK>(nest.body, at(first), nest.stride as isize, packed, (last - first) as usize);
+        strided::<PACK>(
+            nest.body,
+            at(first),
+            nest.stride as isize,
+            packed,
+            (last - first) as usize,
+        );
         if tail > 0 {
             packed = packed.wrapping_add(((last - first) * size) as usize);
             part::<PACK>(nest.body, at(last), packed, 0, tail);
@@ -75,14 +93,17 @@ unsafe fn part<const PACK: bool>(node: &Node, user: *mut u8, packed: *mut u8, fr
     // `from` to the one that holds `to - 1`.
     unsafe {
         match node {
-            Node::Run(_) => run::<PACK>(user.wrapping_add(from as usize), packed, (to - from) as usize),
+            Node::Run(_) => {
+                run::<PACK>(user.wrapping_add(from as usize), packed, (to - from) as usize)
+            }
             Node::Loop(inner) => {
                 let nest = Nest { count: inner.count, stride: inner.stride, body: &inner.body };
                 span::<PACK>(nest, user, packed, from, to);
             }
             Node::Gather(inner) => {
                 let size = inner.body.size();
-                let starts = (from / size..).map(|index| (index as usize, index * size, (index + 1) * size));
+                let starts =
+                    (from / size..).map(|index| (index as usize, index * size, (index + 1) * size));
                 pieces(starts, from, to, |index, skip, low, high| {
                     let at = user.wrapping_offset(inner.disps[index] as isize);
                     part_or_whole::<PACK>(&inner.body, at, packed.wrapping_add(skip), low, high);
@@ -100,7 +121,13 @@ unsafe fn part<const PACK: bool>(node: &Node, user: *mut u8, packed: *mut u8, fr
     }
 }
 
-unsafe fn part_or_whole<const PACK: bool>(node: &Node, user: *mut u8, packed: *mut u8, from: u64, to: u64) {
+unsafe fn part_or_whole<const PACK: bool>(
+    node: &Node,
+    user: *mut u8,
+    packed: *mut u8,
+    from: u64,
+    to: u64,
+) {
     // SAFETY: the caller's promise, passed on.
     unsafe {
         match from == 0 && to == node.size() {
@@ -110,7 +137,13 @@ unsafe fn part_or_whole<const PACK: bool>(node: &Node, user: *mut u8, packed: *m
     }
 }
 
-unsafe fn blocks_part<const PACK: bool>(blocks: &Blocks, user: *mut u8, packed: *mut u8, from: u64, to: u64) {
+unsafe fn blocks_part<const PACK: bool>(
+    blocks: &Blocks,
+    user: *mut u8,
+    packed: *mut u8,
+    from: u64,
+    to: u64,
+) {
     pieces(items_from(&blocks.starts, from), from, to, |index, skip, low, high| {
         let at = user.wrapping_offset(blocks.disps[index] as isize).wrapping_add(low as usize);
         // SAFETY: bytes `low .. high` of block `index`, as the caller promised.
@@ -150,18 +183,31 @@ unsafe fn whole<const PACK: bool>(node: &Node, user: *mut u8, packed: *mut u8) {
         match node {
             Node::Run(len) => run::<PACK>(user, packed, *len as usize),
             Node::Loop(inner) => {
-                strided::<PACK>(&inner.body, user, inner.stride as isize, packed, inner.count as usize);
+                strided::<PACK>(
+                    &inner.body,
+                    user,
+                    inner.stride as isize,
+                    packed,
+                    inner.count as usize,
+                );
             }
             Node::Gather(inner) => gathered::<PACK>(&inner.body, &inner.disps, user, packed),
             Node::Blocks(inner) => {
                 for (disp, start) in inner.disps.iter().zip(inner.starts.windows(2)) {
-                    let (at, to) = (user.wrapping_offset(*disp as isize), packed.wrapping_add(start[0] as usize));
+                    let (at, to) = (
+                        user.wrapping_offset(*disp as isize),
+                        packed.wrapping_add(start[0] as usize),
+                    );
                     run::<PACK>(at, to, (start[1] - start[0]) as usize);
                 }
             }
             Node::List(inner) => {
                 for ((disp, node), start) in inner.items.iter().zip(&inner.starts) {
-                    whole::<PACK>(node, user.wrapping_offset(*disp as isize), packed.wrapping_add(*start as usize));
+                    whole::<PACK>(
+                        node,
+                        user.wrapping_offset(*disp as isize),
+                        packed.wrapping_add(*start as usize),
+                    );
                 }
             }
         }
@@ -195,7 +241,13 @@ macro_rules! by_length {
 }
 
 /// `count` whole bodies at a stride.
-unsafe fn strided<const PACK: bool>(body: &Node, mut user: *mut u8, stride: isize, mut packed: *mut u8, count: usize) {
+unsafe fn strided<const PACK: bool>(
+    body: &Node,
+    mut user: *mut u8,
+    stride: isize,
+    mut packed: *mut u8,
+    count: usize,
+) {
     let size = body.size() as usize;
     // SAFETY: the caller's promise covers each body.
     unsafe {
@@ -222,14 +274,23 @@ const TILE: usize = 64;
 
 /// Many small bodies of few runs each, such as structs with gaps: first the
 /// first run of all of them, then the second, so that each loop knows its length.
-unsafe fn interleaved<const PACK: bool>(body: &Node, user: *mut u8, stride: isize, packed: *mut u8, count: usize) {
+unsafe fn interleaved<const PACK: bool>(
+    body: &Node,
+    user: *mut u8,
+    stride: isize,
+    packed: *mut u8,
+    count: usize,
+) {
     let size = body.size() as usize;
     for first in (0..count).step_by(TILE) {
         let many = TILE.min(count - first);
-        let (user, packed) =
-            (user.wrapping_offset((first as isize).wrapping_mul(stride)), packed.wrapping_add(first * size));
+        let (user, packed) = (
+            user.wrapping_offset((first as isize).wrapping_mul(stride)),
+            packed.wrapping_add(first * size),
+        );
         few_runs(body, |disp, start, len| {
-            let (at, to) = (user.wrapping_offset(disp as isize), packed.wrapping_add(start as usize));
+            let (at, to) =
+                (user.wrapping_offset(disp as isize), packed.wrapping_add(start as usize));
             // SAFETY: this run of `many` bodies, as the caller promised.
             unsafe { runs::<PACK>(len as usize, (at, stride), (to, size), many) }
         });
@@ -259,20 +320,38 @@ fn few_runs(node: &Node, mut each: impl FnMut(i64, u64, u64)) -> bool {
 }
 
 /// `count` runs of one length, at a stride on either side.
-unsafe fn runs<const PACK: bool>(len: usize, user: (*mut u8, isize), packed: (*mut u8, usize), count: usize) {
+unsafe fn runs<const PACK: bool>(
+    len: usize,
+    user: (*mut u8, isize),
+    packed: (*mut u8, usize),
+    count: usize,
+) {
     // SAFETY: the caller's promise covers each run.
     unsafe {
         if packed.1 == len {
             // The usual case, with one variable less.
-            by_length!(len, dense::<PACK>(user, packed.0, count), any::<PACK>(len, user, packed, count));
+            by_length!(
+                len,
+                dense::<PACK>(user, packed.0, count),
+                any::<PACK>(len, user, packed, count)
+            );
         } else {
-            by_length!(len, fixed::<PACK>(user, packed, count), any::<PACK>(len, user, packed, count));
+            by_length!(
+                len,
+                fixed::<PACK>(user, packed, count),
+                any::<PACK>(len, user, packed, count)
+            );
         }
     }
 }
 
 /// A body at each displacement.
-unsafe fn gathered<const PACK: bool>(body: &Node, disps: &[i64], user: *mut u8, mut packed: *mut u8) {
+unsafe fn gathered<const PACK: bool>(
+    body: &Node,
+    disps: &[i64],
+    user: *mut u8,
+    mut packed: *mut u8,
+) {
     // SAFETY: the caller's promise covers each body.
     unsafe {
         if let Node::Run(len) = body {
@@ -293,13 +372,21 @@ unsafe fn gathered<const PACK: bool>(body: &Node, disps: &[i64], user: *mut u8, 
     }
 }
 
-unsafe fn dense<const PACK: bool, const LEN: usize>(user: (*mut u8, isize), packed: *mut u8, count: usize) {
+unsafe fn dense<const PACK: bool, const LEN: usize>(
+    user: (*mut u8, isize),
+    packed: *mut u8,
+    count: usize,
+) {
     // SAFETY: the caller's promise, passed on.
     unsafe { fixed::<PACK, LEN>(user, (packed, LEN), count) }
 }
 
 #[inline(always)]
-unsafe fn fixed<const PACK: bool, const LEN: usize>(user: (*mut u8, isize), packed: (*mut u8, usize), count: usize) {
+unsafe fn fixed<const PACK: bool, const LEN: usize>(
+    user: (*mut u8, isize),
+    packed: (*mut u8, usize),
+    count: usize,
+) {
     for index in 0..count {
         let at = user.0.wrapping_offset((index as isize).wrapping_mul(user.1));
         // SAFETY: block `index`, as the caller promised.
@@ -307,14 +394,29 @@ unsafe fn fixed<const PACK: bool, const LEN: usize>(user: (*mut u8, isize), pack
     }
 }
 
-unsafe fn scattered<const PACK: bool, const LEN: usize>(disps: &[i64], user: *mut u8, packed: *mut u8) {
+unsafe fn scattered<const PACK: bool, const LEN: usize>(
+    disps: &[i64],
+    user: *mut u8,
+    packed: *mut u8,
+) {
     for (index, &disp) in disps.iter().enumerate() {
         // SAFETY: block `index`, as the caller promised.
-        unsafe { block::<PACK>(user.wrapping_offset(disp as isize), packed.wrapping_add(index * LEN), LEN) }
+        unsafe {
+            block::<PACK>(
+                user.wrapping_offset(disp as isize),
+                packed.wrapping_add(index * LEN),
+                LEN,
+            )
+        }
     }
 }
 
-unsafe fn any<const PACK: bool>(len: usize, user: (*mut u8, isize), packed: (*mut u8, usize), count: usize) {
+unsafe fn any<const PACK: bool>(
+    len: usize,
+    user: (*mut u8, isize),
+    packed: (*mut u8, usize),
+    count: usize,
+) {
     let ((mut user, stride), (mut packed, step)) = (user, packed);
     for _ in 0..count {
         // SAFETY: one block, as the caller promised.

@@ -47,15 +47,18 @@ impl Datatype {
         let mut staging = [0; PIECE];
         let (mut offset, mut done) = (0, 0);
         self.pieces(into, |basic, count| {
-            let (size, external) = (basic.repr.size() as usize, basic.repr.external_size() as usize);
+            let (size, external) =
+                (basic.repr.size() as usize, basic.repr.external_size() as usize);
             let native = &mut staging[..size * count];
             let place = bytes.get(done..done + external * count).ok_or_else(too_short)?;
-            native.chunks_exact_mut(size).zip(place.chunks_exact(external)).try_for_each(|(value, place)| {
-                by_parts(basic.repr, value, place, |scalar, value, place| {
-                    decode(scalar, place, value);
-                    Ok(())
-                })
-            })?;
+            native.chunks_exact_mut(size).zip(place.chunks_exact(external)).try_for_each(
+                |(value, place)| {
+                    by_parts(basic.repr, value, place, |scalar, value, place| {
+                        decode(scalar, place, value);
+                        Ok(())
+                    })
+                },
+            )?;
             into.unpack(offset, native);
             offset += native.len() as u64;
             done += external * count;
@@ -64,10 +67,15 @@ impl Datatype {
     }
 
     /// Calls with pieces of equal elements, at most `PIECE` packed bytes each.
-    fn pieces(&self, buffer: &Buffer, mut each: impl FnMut(Basic, usize) -> Result<()>) -> Result<()> {
+    fn pieces(
+        &self,
+        buffer: &Buffer,
+        mut each: impl FnMut(Basic, usize) -> Result<()>,
+    ) -> Result<()> {
         let Some(count) = buffer.len().checked_div(self.size()) else { return Ok(()) };
         let signature = self.map().signature.repeat(count);
-        let signature = signature.ok_or_else(|| Error::new(Class::Count, "the buffer spans more than 2^63 bytes"))?;
+        let signature = signature
+            .ok_or_else(|| Error::new(Class::Count, "the buffer spans more than 2^63 bytes"))?;
         signature.visit(&mut |basic, mut left| {
             while left > 0 {
                 let count = left.min(PIECE as u64 / basic.repr.size());
@@ -128,7 +136,10 @@ fn encode(scalar: Scalar, native: &[u8], out: &mut [u8]) -> Result<()> {
             let sign = scalar == Scalar::Long && native[kept - 1] >= 0x80;
             let fill = if sign { 0xff } else { 0 };
             if native[kept..].iter().any(|&byte| byte != fill) {
-                let text = format!("a value of {} bytes does not fit the {kept} bytes of external32", native.len());
+                let text = format!(
+                    "a value of {} bytes does not fit the {kept} bytes of external32",
+                    native.len()
+                );
                 return Err(Error::new(Class::Conversion, text));
             }
             reverse(&native[..kept], out);
@@ -210,7 +221,8 @@ mod tests {
 
     #[test]
     fn numbers_become_big_endian_of_the_standards_length() {
-        let (int, long) = (Datatype::predefined(0x209).unwrap(), Datatype::predefined(0x20a).unwrap());
+        let (int, long) =
+            (Datatype::predefined(0x209).unwrap(), Datatype::predefined(0x20a).unwrap());
         let mut ints: Vec<u8> = [1_i32, -2].iter().flat_map(|value| value.to_le_bytes()).collect();
         assert_eq!(external(int, &mut ints, 2).unwrap(), [0, 0, 0, 1, 255, 255, 255, 254]);
         let mut longs: Vec<u8> = [-3_i64, 7].iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -233,9 +245,11 @@ mod tests {
 
     #[test]
     fn a_struct_is_converted_along_its_signature() {
-        let (int, double) = (Datatype::predefined(0x209).unwrap(), Datatype::predefined(0x214).unwrap());
+        let (int, double) =
+            (Datatype::predefined(0x209).unwrap(), Datatype::predefined(0x214).unwrap());
         let types = [int.clone(), double.clone()];
-        let pair = Datatype::struct_(crate::datatype::Counting::Int, &[1, 1], &[0, 8], &types).unwrap();
+        let pair =
+            Datatype::struct_(crate::datatype::Counting::Int, &[1, 1], &[0, 8], &types).unwrap();
         let mut bytes = vec![0; 32];
         bytes[0] = 5;
         bytes[8..16].copy_from_slice(&1.5_f64.to_le_bytes());

@@ -100,7 +100,9 @@ impl Node {
     fn pieces(&self) -> Option<usize> {
         let count = match self {
             Node::Run(_) => 1,
-            Node::Loop(inner) if inner.count <= UNROLL && matches!(inner.body, Node::Run(_)) => inner.count as usize,
+            Node::Loop(inner) if inner.count <= UNROLL && matches!(inner.body, Node::Run(_)) => {
+                inner.count as usize
+            }
             Node::Loop(_) => return None,
             Node::Gather(inner) => inner.disps.len(),
             Node::Blocks(inner) => inner.disps.len(),
@@ -113,13 +115,23 @@ impl Node {
     fn dissolve(&self, mut piece: impl FnMut(i64, Node)) {
         match self {
             Node::Run(_) => piece(0, self.clone()),
-            Node::Loop(inner) => (0..inner.count as i64).for_each(|i| piece(i * inner.stride, inner.body.clone())),
-            Node::Gather(inner) => inner.disps.iter().for_each(|&disp| piece(disp, inner.body.clone())),
+            Node::Loop(inner) => {
+                (0..inner.count as i64).for_each(|i| piece(i * inner.stride, inner.body.clone()))
+            }
+            Node::Gather(inner) => {
+                inner.disps.iter().for_each(|&disp| piece(disp, inner.body.clone()))
+            }
             Node::Blocks(inner) => {
                 let lengths = inner.starts.windows(2).map(|pair| pair[1] - pair[0]);
-                inner.disps.iter().zip(lengths).for_each(|(&disp, len)| piece(disp, Node::Run(len)));
+                inner
+                    .disps
+                    .iter()
+                    .zip(lengths)
+                    .for_each(|(&disp, len)| piece(disp, Node::Run(len)));
             }
-            Node::List(inner) => inner.items.iter().for_each(|(disp, node)| piece(*disp, node.clone())),
+            Node::List(inner) => {
+                inner.items.iter().for_each(|(disp, node)| piece(*disp, node.clone()))
+            }
         }
     }
 }
@@ -150,7 +162,9 @@ impl Layout {
         let total = size.checked_mul(count).filter(|&total| total <= i64::MAX as u64)?;
         stride.checked_mul(i64::try_from(count).ok()?)?;
         let (count, stride, body) = match self.node {
-            Node::Run(len) if len as i64 == stride => return Some(Layout { disp: self.disp, node: Node::Run(total) }),
+            Node::Run(len) if len as i64 == stride => {
+                return Some(Layout { disp: self.disp, node: Node::Run(total) });
+            }
             Node::Loop(inner) if inner.stride.checked_mul(inner.count as i64) == Some(stride) => {
                 (count * inner.count, inner.stride, inner.body.clone())
             }
@@ -222,7 +236,10 @@ impl Builder {
 
     fn progression(&self) -> Option<i64> {
         let stride = self.items[1].0.checked_sub(self.items[0].0)?;
-        self.items.windows(2).all(|pair| pair[1].0.checked_sub(pair[0].0) == Some(stride)).then_some(stride)
+        self.items
+            .windows(2)
+            .all(|pair| pair[1].0.checked_sub(pair[0].0) == Some(stride))
+            .then_some(stride)
     }
 
     /// Dissolves what is short, unless that makes the whole much longer.
@@ -288,7 +305,10 @@ mod tests {
     #[test]
     fn gapless_bodies_become_one_run() {
         assert_eq!(Layout::run(4).repeat(10, 4), Some(Layout::run(40)));
-        assert_eq!(sequence([(8, Layout::run(4)), (12, Layout::run(2))]), Layout { disp: 8, node: Node::Run(6) });
+        assert_eq!(
+            sequence([(8, Layout::run(4)), (12, Layout::run(2))]),
+            Layout { disp: 8, node: Node::Run(6) }
+        );
         assert_eq!(Layout::run(4).repeat(0, 4), Some(Layout::EMPTY));
     }
 

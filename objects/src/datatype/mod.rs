@@ -203,9 +203,10 @@ impl Datatype {
     /// Of what it was made: MPI_Type_get_contents. MPI_ERR_TYPE for a named type.
     pub fn contents(&self) -> Result<&Contents> {
         match self.0.recipe.combiner {
-            Combiner::Named => {
-                Err(Error::new(Class::Type, format!("{} is predefined: it has no contents", self.name())))
-            }
+            Combiner::Named => Err(Error::new(
+                Class::Type,
+                format!("{} is predefined: it has no contents", self.name()),
+            )),
             _ => Ok(&self.0.recipe.contents),
         }
     }
@@ -233,7 +234,10 @@ impl Datatype {
         let out_of_range = || Error::new(Class::Type, "the datatype spans more than 2^63 bytes");
         let map = map.ok_or_else(out_of_range)?;
         if map.layout.node.depth().max(map.signature.totals().depth) > DEEPEST {
-            return Err(Error::new(Class::Type, format!("the datatype nests deeper than {DEEPEST} levels")));
+            return Err(Error::new(
+                Class::Type,
+                format!("the datatype nests deeper than {DEEPEST} levels"),
+            ));
         }
         let inner = Inner::new(map, recipe).ok_or_else(out_of_range)?;
         Ok(Datatype(Arc::new(inner)))
@@ -282,7 +286,13 @@ impl Inner {
 
 impl std::fmt::Debug for Datatype {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Datatype({:?} {:?} of {} bytes)", self.name(), self.0.recipe.combiner, self.0.size)
+        write!(
+            f,
+            "Datatype({:?} {:?} of {} bytes)",
+            self.name(),
+            self.0.recipe.combiner,
+            self.0.size
+        )
     }
 }
 
@@ -303,8 +313,9 @@ static PREDEFINED: LazyLock<Vec<Option<Datatype>>> = LazyLock::new(|| {
     table
 });
 
-static BYTE: LazyLock<&'static Datatype> =
-    LazyLock::new(|| Datatype::predefined(0x247).unwrap_or_else(|| unreachable!("MPI_BYTE is in the table")));
+static BYTE: LazyLock<&'static Datatype> = LazyLock::new(|| {
+    Datatype::predefined(0x247).unwrap_or_else(|| unreachable!("MPI_BYTE is in the table"))
+});
 
 #[cfg(test)]
 mod tests;

@@ -103,7 +103,9 @@ impl Signature {
             _ if count == 1 => self.clone(),
             Signature::Empty => Signature::Empty,
             Signature::Run(basic, each) => Signature::Run(*basic, each * count),
-            Signature::Repeat(inner) => Signature::repeated(inner.count * count, totals, &inner.body),
+            Signature::Repeat(inner) => {
+                Signature::repeated(inner.count * count, totals, &inner.body)
+            }
             Signature::Sequence(_) => Signature::repeated(count, totals, self),
         })
     }
@@ -164,7 +166,10 @@ impl Signature {
     }
 
     /// Calls `run` for each run of equal elements; it may end the visit by an error.
-    pub(crate) fn visit<E>(&self, run: &mut impl FnMut(Basic, u64) -> Result<(), E>) -> Result<(), E> {
+    pub(crate) fn visit<E>(
+        &self,
+        run: &mut impl FnMut(Basic, u64) -> Result<(), E>,
+    ) -> Result<(), E> {
         match self {
             Signature::Empty => Ok(()),
             Signature::Run(basic, count) => run(*basic, *count),

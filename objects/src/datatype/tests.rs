@@ -101,7 +101,9 @@ enum Plan {
 impl Plan {
     fn build(&self) -> (Datatype, Naive) {
         match self {
-            Plan::Basic(handle) => (Datatype::predefined(*handle).unwrap().clone(), Naive::basic(*handle)),
+            Plan::Basic(handle) => {
+                (Datatype::predefined(*handle).unwrap().clone(), Naive::basic(*handle))
+            }
             Plan::Contiguous(count, old) => {
                 let (old, naive) = old.build();
                 (Datatype::contiguous(Int, *count, &old).unwrap(), naive.block(*count))
@@ -196,7 +198,8 @@ fn build_subarray(dims: &[(i64, i64, i64)], order: Order, old: &Plan) -> (Dataty
 }
 
 fn plans() -> impl Strategy<Value = Plan> {
-    let leaf = prop::sample::select(vec![0x247, 0x208, 0x209, 0x214, 0x228, 0x229, 0x22c, 0x220]).prop_map(Plan::Basic);
+    let leaf = prop::sample::select(vec![0x247, 0x208, 0x209, 0x214, 0x228, 0x229, 0x22c, 0x220])
+        .prop_map(Plan::Basic);
     let order = prop_oneof![Just(Order::C), Just(Order::Fortran)];
     leaf.prop_recursive(4, 24, 4, move |inner| {
         let old = inner.clone().prop_map(Box::new);
@@ -212,14 +215,18 @@ fn plans() -> impl Strategy<Value = Plan> {
         prop_oneof![
             (0..5_i64, old.clone()).prop_map(|(count, old)| Plan::Contiguous(count, old)),
             (prop_oneof![0..6_i64, 8..12_i64], 0..4_i64, -6..9_i64, any::<bool>(), old.clone())
-                .prop_map(|(count, each, stride, bytes, old)| Plan::Vector(count, each, stride, bytes, old)),
+                .prop_map(|(count, each, stride, bytes, old)| Plan::Vector(
+                    count, each, stride, bytes, old
+                )),
             (prop::collection::vec((0..4_i64, -8..20_i64), 0..6), any::<bool>(), old.clone())
                 .prop_map(|(blocks, bytes, old)| Plan::Indexed(blocks, bytes, old)),
             (0..4_i64, prop::collection::vec(-8..20_i64, 0..6), any::<bool>(), old.clone())
                 .prop_map(|(each, disps, bytes, old)| Plan::Block(each, disps, bytes, old)),
             prop::collection::vec((0..3_i64, -40..80_i64, member), 0..5).prop_map(Plan::Struct),
-            (-16..16_i64, -8..64_i64, old.clone()).prop_map(|(lb, extent, old)| Plan::Resized(lb, extent, old)),
-            (dims, order.clone(), old.clone()).prop_map(|(dims, order, old)| Plan::Subarray(dims, order, old)),
+            (-16..16_i64, -8..64_i64, old.clone())
+                .prop_map(|(lb, extent, old)| Plan::Resized(lb, extent, old)),
+            (dims, order.clone(), old.clone())
+                .prop_map(|(dims, order, old)| Plan::Subarray(dims, order, old)),
             old.prop_map(Plan::Dup),
         ]
     })
@@ -321,7 +328,14 @@ proptest! {
 }
 
 /// Ones where the element belongs to `rank`.
-fn naive_owner(gsizes: &[i64], distribs: &[i32], dargs: &[i32], psizes: &[i32], order: Order, rank: i32) -> Vec<u8> {
+fn naive_owner(
+    gsizes: &[i64],
+    distribs: &[i32],
+    dargs: &[i32],
+    psizes: &[i32],
+    order: Order,
+    rank: i32,
+) -> Vec<u8> {
     let ndims = gsizes.len();
     let total: i64 = gsizes.iter().product();
     let mut coordinates = vec![0; ndims];
@@ -330,7 +344,8 @@ fn naive_owner(gsizes: &[i64], distribs: &[i32], dargs: &[i32], psizes: &[i32], 
         coordinates[dim] = rest % psizes[dim];
         rest /= psizes[dim];
     }
-    let densest_first: Vec<usize> = if order == Order::C { (0..ndims).rev().collect() } else { (0..ndims).collect() };
+    let densest_first: Vec<usize> =
+        if order == Order::C { (0..ndims).rev().collect() } else { (0..ndims).collect() };
     let owned = |index: i64| {
         let mut rest = index;
         densest_first.iter().all(|&dim| {
@@ -367,19 +382,24 @@ fn every_handle_of_the_abi_is_there() {
 #[test]
 fn the_old_markers_set_bounds() {
     let markers =
-        [Datatype::predefined(MPI_LB).unwrap(), int(), Datatype::predefined(MPI_UB).unwrap()].map(Clone::clone);
+        [Datatype::predefined(MPI_LB).unwrap(), int(), Datatype::predefined(MPI_UB).unwrap()]
+            .map(Clone::clone);
     let marked = Datatype::struct_(Int, &[1, 1, 1], &[-3, 0, 6], &markers).unwrap();
     assert_eq!((marked.extent(), marked.size()), ((-3, 9), 4));
     // The example of MPI-1.1 §3.12.3: two of them reach from -3 to 15.
     let two = Datatype::contiguous(Int, 2, &marked).unwrap();
     assert_eq!((two.extent(), two.true_extent()), ((-3, 18), (0, 13)));
-    let one_end = Datatype::struct_(Int, &[1, 1], &[0, 6], &[int().clone(), markers[2].clone()]).unwrap();
+    let one_end =
+        Datatype::struct_(Int, &[1, 1], &[0, 6], &[int().clone(), markers[2].clone()]).unwrap();
     assert_eq!(one_end.extent(), (0, 6));
 }
 
 #[test]
 fn a_struct_is_padded_to_its_alignment() {
-    let types = [Datatype::predefined(0x214).unwrap().clone(), Datatype::predefined(0x243).unwrap().clone()];
+    let types = [
+        Datatype::predefined(0x214).unwrap().clone(),
+        Datatype::predefined(0x243).unwrap().clone(),
+    ];
     let padded = Datatype::struct_(Int, &[1, 1], &[0, 8], &types).unwrap();
     assert_eq!((padded.extent(), padded.true_extent(), padded.size()), ((0, 16), (0, 9), 9));
 }
@@ -430,11 +450,14 @@ fn envelopes_tell_both_forms() {
         both(&|form| Datatype::resized(form, byte, 0, 5).unwrap()),
         [(Resized, 0, 2, 0, 1), (Resized, 0, 0, 2, 1)]
     );
-    let subarray = |form| Datatype::subarray(form, &[4, 5], &[2, 3], &[1, 1], Order::C, byte).unwrap();
+    let subarray =
+        |form| Datatype::subarray(form, &[4, 5], &[2, 3], &[1, 1], Order::C, byte).unwrap();
     assert_eq!(both(&subarray), [(Subarray, 8, 0, 0, 1), (Subarray, 2, 0, 6, 1)]);
     assert_eq!(subarray(Int).contents().unwrap().integers, [2, 4, 5, 2, 3, 1, 1, 12]);
-    let darray =
-        |form| Datatype::darray(form, 4, 1, &[4, 5], &[17, 18], &[19, 2], &[2, 2], Order::Fortran, byte).unwrap();
+    let darray = |form| {
+        Datatype::darray(form, 4, 1, &[4, 5], &[17, 18], &[19, 2], &[2, 2], Order::Fortran, byte)
+            .unwrap()
+    };
     assert_eq!(both(&darray), [(Darray, 12, 0, 0, 1), (Darray, 10, 0, 2, 1)]);
     assert_eq!(darray(Int).contents().unwrap().integers, [4, 1, 2, 4, 5, 17, 18, 19, 2, 2, 2, 15]);
     assert_eq!(shape(&byte.dup().unwrap()), (Dup, 0, 0, 0, 1));
@@ -453,9 +476,18 @@ fn wrong_arguments_have_their_classes() {
     assert_eq!(class(Datatype::hvector(Large, 3, 1, i64::MAX, byte)), Class::Type);
     assert_eq!(class(Datatype::subarray(Int, &[4], &[5], &[0], Order::C, byte)), Class::Arg);
     assert_eq!(class(Datatype::subarray(Int, &[4], &[2], &[3], Order::C, byte)), Class::Arg);
-    assert_eq!(class(Datatype::darray(Int, 3, 0, &[4], &[17], &[19], &[2], Order::C, byte)), Class::Arg);
-    assert_eq!(class(Datatype::darray(Int, 2, 0, &[4], &[17], &[1], &[2], Order::C, byte)), Class::Arg);
-    assert_eq!(class(Datatype::darray(Int, 2, 0, &[4], &[16], &[19], &[2], Order::C, byte)), Class::Arg);
+    assert_eq!(
+        class(Datatype::darray(Int, 3, 0, &[4], &[17], &[19], &[2], Order::C, byte)),
+        Class::Arg
+    );
+    assert_eq!(
+        class(Datatype::darray(Int, 2, 0, &[4], &[17], &[1], &[2], Order::C, byte)),
+        Class::Arg
+    );
+    assert_eq!(
+        class(Datatype::darray(Int, 2, 0, &[4], &[16], &[19], &[2], Order::C, byte)),
+        Class::Arg
+    );
     assert_eq!(class(Datatype::f90_real(Some(40), None)), Class::Arg);
     assert_eq!(Datatype::match_size(TypeClass::Real, 3).unwrap_err().class(), Class::Arg);
 }
@@ -466,11 +498,16 @@ fn predefined_types_without_names_are_made_once() {
     assert!(real.is_same(&Datatype::f90_real(Some(15), Some(300)).unwrap()));
     assert!(!real.is_same(&Datatype::f90_real(Some(14), Some(300)).unwrap()));
     assert_eq!((real.size(), real.envelope().combiner), (8, Combiner::F90Real));
-    assert_eq!(Datatype::f90_real(None, Some(300)).unwrap().contents().unwrap().integers, [-32766, 300]);
+    assert_eq!(
+        Datatype::f90_real(None, Some(300)).unwrap().contents().unwrap().integers,
+        [-32766, 300]
+    );
     assert_eq!(Datatype::f90_complex(Some(6), None).unwrap().size(), 8);
     assert_eq!(Datatype::f90_integer(12).unwrap().size(), 8);
     let float = Datatype::predefined(0x210).unwrap();
-    assert!(Datatype::value_index(float, int()).unwrap().is_same(Datatype::predefined(0x228).unwrap()));
+    assert!(
+        Datatype::value_index(float, int()).unwrap().is_same(Datatype::predefined(0x228).unwrap())
+    );
     let long = Datatype::predefined(0x20a).unwrap();
     let pair = Datatype::value_index(float, long).unwrap();
     assert!(pair.is_same(&Datatype::value_index(float, long).unwrap()) && pair.is_predefined());

@@ -121,7 +121,11 @@ impl TypeMap {
 
     /// Moved by so many bytes.
     pub(crate) fn shift(self, by: i64) -> Option<TypeMap> {
-        Some(TypeMap { layout: self.layout.shift(by)?, signature: self.signature, bounds: self.bounds.shift(by)? })
+        Some(TypeMap {
+            layout: self.layout.shift(by)?,
+            signature: self.signature,
+            bounds: self.bounds.shift(by)?,
+        })
     }
 
     /// With bounds set explicitly.

@@ -193,7 +193,12 @@ pub(super) struct Maxloc;
 
 /// The better value; of equal ones the smaller index.
 #[inline(always)]
-fn located<V: Ordered, I: Ordered>(better: bool, worse: bool, left: Pair<V, I>, right: Pair<V, I>) -> Pair<V, I> {
+fn located<V: Ordered, I: Ordered>(
+    better: bool,
+    worse: bool,
+    left: Pair<V, I>,
+    right: Pair<V, I>,
+) -> Pair<V, I> {
     if better || !worse && left.index.less(right.index) { left } else { right }
 }
 

@@ -68,7 +68,10 @@ fn single(op: BuiltinOp, scalar: Scalar) -> Option<Kernel> {
 }
 
 fn integer<T: Number + Ordered + Bits + Truth>(op: BuiltinOp) -> Option<Kernel> {
-    arithmetic::<T>(op).or_else(|| ordered::<T>(op)).or_else(|| bitwise::<T>(op)).or_else(|| logical::<T>(op))
+    arithmetic::<T>(op)
+        .or_else(|| ordered::<T>(op))
+        .or_else(|| bitwise::<T>(op))
+        .or_else(|| logical::<T>(op))
 }
 
 fn floating<T: Number + Ordered>(op: BuiltinOp) -> Option<Kernel> {
@@ -192,7 +195,8 @@ unsafe fn each<T: Copy, O: Combine<T>>(left: *const u8, inout: *mut u8, count: u
         // SAFETY: element `index` of both arrays, valid by the caller's promise;
         // unaligned accesses need no alignment.
         unsafe {
-            let value = O::combine(left.add(index).read_unaligned(), inout.add(index).read_unaligned());
+            let value =
+                O::combine(left.add(index).read_unaligned(), inout.add(index).read_unaligned());
             inout.add(index).write_unaligned(value);
         }
     }
@@ -212,7 +216,11 @@ unsafe fn avx2<T: Copy, O: Combine<T>>(left: *const u8, inout: *mut u8, count: u
 
 /// Half precision, `PARTS` numbers to an element: widened, combined as `T` and
 /// rounded back, a batch at a time, for which processors have instructions.
-unsafe fn halves<T: Copy, O: Combine<T>, const PARTS: usize>(left: *const u8, inout: *mut u8, count: usize) {
+unsafe fn halves<T: Copy, O: Combine<T>, const PARTS: usize>(
+    left: *const u8,
+    inout: *mut u8,
+    count: usize,
+) {
     const BATCH: usize = 64;
     let numbers = count * PARTS;
     for first in (0..numbers).step_by(BATCH) {

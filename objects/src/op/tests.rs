@@ -91,13 +91,16 @@ fn every_operation_on_every_type_agrees_with_scalars() {
     for &(name, basic) in NAMED.iter().filter(|(_, basic)| basic.family != Family::Pair) {
         let datatype = Datatype::predefined(basic.handle.into()).unwrap();
         let Repr::Single(scalar) = basic.repr else { unreachable!() };
-        for op in BuiltinOp::ALL.into_iter().filter(|op| !op.is_rma_only() && op.applies_to(basic)) {
-            let array = |seed| (0..COUNT).flat_map(|i| native(scalar, value(seed, i))).collect::<Vec<_>>();
+        for op in BuiltinOp::ALL.into_iter().filter(|op| !op.is_rma_only() && op.applies_to(basic))
+        {
+            let array =
+                |seed| (0..COUNT).flat_map(|i| native(scalar, value(seed, i))).collect::<Vec<_>>();
             let result = reduce(op, datatype, &array(0), &array(1));
             let size = scalar.size() as usize;
             for (i, element) in result.chunks_exact(size).enumerate() {
                 let wanted = expected(op, basic, value(0, i), value(1, i));
-                let (element, wanted) = (unsigned_zeros(basic, element), unsigned_zeros(basic, &wanted));
+                let (element, wanted) =
+                    (unsigned_zeros(basic, element), unsigned_zeros(basic, &wanted));
                 assert_eq!(element, wanted, "{name} {op:?} element {i}");
             }
             checked += 1;
@@ -152,7 +155,8 @@ fn located(op: BuiltinOp, left: (i64, i64), right: (i64, i64)) -> (i64, i64) {
 fn locations_are_found_on_every_pair() {
     let unnamed = [(0x210, 0x20a), (0x240, 0x201), (0x220, 0x241), (0x20e, 0x209)];
     let unnamed = unnamed.map(|(v, i)| {
-        Datatype::value_index(Datatype::predefined(v).unwrap(), Datatype::predefined(i).unwrap()).unwrap()
+        Datatype::value_index(Datatype::predefined(v).unwrap(), Datatype::predefined(i).unwrap())
+            .unwrap()
     });
     let named = NAMED.iter().filter(|(_, basic)| basic.family == Family::Pair);
     let named = named.map(|(_, basic)| Datatype::predefined(basic.handle.into()).unwrap().clone());
@@ -167,10 +171,15 @@ fn locations_are_found_on_every_pair() {
                 value.abs()
             }
         };
-        let pairs = |seed: usize| (0..COUNT).map(move |i| (sign(value(seed, i)), ((i + seed * 5) % 9) as i64));
+        let pairs = |seed: usize| {
+            (0..COUNT).map(move |i| (sign(value(seed, i)), ((i + seed * 5) % 9) as i64))
+        };
         for op in [BuiltinOp::Minloc, BuiltinOp::Maxloc] {
-            let array =
-                |seed| pairs(seed).flat_map(|(value, index)| pair_bytes(basic, value, index)).collect::<Vec<_>>();
+            let array = |seed| {
+                pairs(seed)
+                    .flat_map(|(value, index)| pair_bytes(basic, value, index))
+                    .collect::<Vec<_>>()
+            };
             let mut result = reduce(op, &datatype, &array(0), &array(1));
             let wanted: Vec<u8> = pairs(0)
                 .zip(pairs(1))
@@ -185,7 +194,8 @@ fn locations_are_found_on_every_pair() {
 
 fn clear_padding(basic: Basic, bytes: &mut [u8]) {
     let Repr::Pair(v, i) = basic.repr else { unreachable!() };
-    let (gap, end) = (Repr::index_offset(v, i) as usize, (Repr::index_offset(v, i) + i.size()) as usize);
+    let (gap, end) =
+        (Repr::index_offset(v, i) as usize, (Repr::index_offset(v, i) + i.size()) as usize);
     for element in bytes.chunks_exact_mut(basic.repr.extent() as usize) {
         element[v.size() as usize..gap].fill(0);
         element[end..].fill(0);
@@ -228,20 +238,34 @@ fn handles_name_operations() {
     assert!(matches!(Op::predefined(0x21), Some(Op::Builtin(BuiltinOp::Sum))));
     assert!(matches!(Op::predefined(0x39), Some(Op::Builtin(BuiltinOp::Maxloc))));
     assert!(Op::predefined(0x20).is_none() && Op::predefined(0).is_none());
-    assert!(Op::Builtin(BuiltinOp::Sum).commutative() && !Op::Builtin(BuiltinOp::Replace).commutative());
+    assert!(
+        Op::Builtin(BuiltinOp::Sum).commutative() && !Op::Builtin(BuiltinOp::Replace).commutative()
+    );
 }
 
 thread_local! {
     static CALLS: RefCell<Vec<(usize, usize, i64, usize)>> = const { RefCell::new(Vec::new()) };
 }
 
-extern "C" fn note_int(left: *mut c_void, inout: *mut c_void, count: *mut c_int, datatype: *mut usize) {
+extern "C" fn note_int(
+    left: *mut c_void,
+    inout: *mut c_void,
+    count: *mut c_int,
+    datatype: *mut usize,
+) {
     // SAFETY: as MPI_User_function is called: pointers to a count and a handle.
     let (count, datatype) = unsafe { (*count, *datatype) };
-    CALLS.with_borrow_mut(|calls| calls.push((left as usize, inout as usize, count.into(), datatype)));
+    CALLS.with_borrow_mut(|calls| {
+        calls.push((left as usize, inout as usize, count.into(), datatype))
+    });
 }
 
-extern "C" fn note_large(left: *mut c_void, inout: *mut c_void, count: *mut i64, datatype: *mut usize) {
+extern "C" fn note_large(
+    left: *mut c_void,
+    inout: *mut c_void,
+    count: *mut i64,
+    datatype: *mut usize,
+) {
     // SAFETY: as MPI_User_function_c is called.
     let (count, datatype) = unsafe { (*count, *datatype) };
     CALLS.with_borrow_mut(|calls| calls.push((left as usize, inout as usize, count, datatype)));
@@ -263,7 +287,10 @@ fn users_functions_get_pieces_that_they_can_count() {
     int.call(&left, &inout, &empty, 0x247);
     let most = i32::MAX as usize;
     let calls = CALLS.take();
-    assert_eq!(calls, [(0x1000, 0x2000, most as i64, 0x247), (0x1000 + most, 0x2000 + most, 10, 0x247)]);
+    assert_eq!(
+        calls,
+        [(0x1000, 0x2000, most as i64, 0x247), (0x1000 + most, 0x2000 + most, 10, 0x247)]
+    );
     large.call(&left, &inout, &empty, 5);
     assert_eq!(CALLS.take(), [(0x1000, 0x2000, count as i64, 5)]);
     assert!(int.commutative() && !large.commutative());
@@ -281,11 +308,19 @@ fn a_row_of_operands_is_combined_from_the_last_to_the_first() {
     let double = Datatype::predefined(0x214).unwrap();
     // Next to it 1 is lost, next to its opposite it is not.
     const MANY: f64 = 9_007_199_254_740_992.0;
-    let mut row: Vec<u8> = [MANY, 7.0, 1.0, 7.0, -MANY].into_iter().flat_map(f64::to_ne_bytes).collect();
+    let mut row: Vec<u8> =
+        [MANY, 7.0, 1.0, 7.0, -MANY].into_iter().flat_map(f64::to_ne_bytes).collect();
     let mut result = 0f64.to_ne_bytes();
     // SAFETY: the bytes of the vector, which stays as it is.
     let area = unsafe { Area::new(row.as_mut_ptr(), 0, row.len() as i64) };
-    BuiltinOp::Sum.reduce(&area.operands(0, 1, double, 3, 16), &buffer_of(&mut result, 0, 1, double), double);
+    BuiltinOp::Sum.reduce(
+        &area.operands(0, 1, double, 3, 16),
+        &buffer_of(&mut result, 0, 1, double),
+        double,
+    );
     assert_eq!(f64::from_ne_bytes(result), 1.0);
-    assert!(std::panic::catch_unwind(|| area.operands(0, 1, double, 4, 16)).is_err(), "the last one is outside");
+    assert!(
+        std::panic::catch_unwind(|| area.operands(0, 1, double, 4, 16)).is_err(),
+        "the last one is outside"
+    );
 }

@@ -30,13 +30,17 @@ impl Cartesian {
         let mut extents = Vec::with_capacity(dims.len());
         for (dimension, &extent) in dims.iter().enumerate() {
             let Some(extent) = u32::try_from(extent).ok().filter(|&extent| extent > 0) else {
-                return Err(Error::new(Class::Dims, format!("dimension {dimension} has {extent} processes")));
+                return Err(Error::new(
+                    Class::Dims,
+                    format!("dimension {dimension} has {extent} processes"),
+                ));
             };
             size = size.saturating_mul(extent.into());
             extents.push(extent);
         }
         if size > processes.into() {
-            let why = format!("the grid {dims:?} has {size} processes, the communicator {processes}");
+            let why =
+                format!("the grid {dims:?} has {size} processes, the communicator {processes}");
             return Err(Error::new(Class::Arg, why));
         }
         Ok(Cartesian { dims: extents, periods: periods.to_vec() })
@@ -72,7 +76,11 @@ impl Cartesian {
     /// others one outside the grid is MPI_ERR_ARG.
     pub fn rank(&self, coords: &[i32]) -> Result<u32> {
         if coords.len() != self.dims.len() {
-            let why = format!("{} coordinates for a grid of {} dimensions", coords.len(), self.dims.len());
+            let why = format!(
+                "{} coordinates for a grid of {} dimensions",
+                coords.len(),
+                self.dims.len()
+            );
             return Err(Error::new(Class::Arg, why));
         }
         let mut rank = 0;
@@ -92,8 +100,14 @@ impl Cartesian {
     /// MPI_Cart_shift for process `rank`: whom it receives from and sends to
     /// when all shift by `displacement`. `None`: MPI_PROC_NULL. MPI_ERR_DIMS for
     /// a direction that the grid does not have.
-    pub fn shift(&self, rank: u32, direction: i32, displacement: i32) -> Result<(Option<u32>, Option<u32>)> {
-        let Some(dimension) = usize::try_from(direction).ok().filter(|&at| at < self.dims.len()) else {
+    pub fn shift(
+        &self,
+        rank: u32,
+        direction: i32,
+        displacement: i32,
+    ) -> Result<(Option<u32>, Option<u32>)> {
+        let Some(dimension) = usize::try_from(direction).ok().filter(|&at| at < self.dims.len())
+        else {
             let why = format!("direction {direction} of a grid of {} dimensions", self.dims.len());
             return Err(Error::new(Class::Dims, why));
         };
@@ -103,14 +117,17 @@ impl Cartesian {
 
     /// For each dimension the neighbour at -1, then the one at +1.
     pub fn neighbours(&self, rank: u32) -> Vec<Option<u32>> {
-        (0..self.dims.len()).flat_map(|dimension| [-1, 1].map(|by| self.step(rank, dimension, by))).collect()
+        (0..self.dims.len())
+            .flat_map(|dimension| [-1, 1].map(|by| self.step(rank, dimension, by)))
+            .collect()
     }
 
     /// MPI_Cart_sub for process `rank`: the grid of the dimensions that remain.
     pub fn sub(&self, rank: u32, remain: &[bool]) -> Sub {
         debug_assert_eq!(remain.len(), self.dims.len());
         let coords = self.coords(rank);
-        let mut sub = Sub { color: 0, rank: 0, grid: Cartesian { dims: Vec::new(), periods: Vec::new() } };
+        let mut sub =
+            Sub { color: 0, rank: 0, grid: Cartesian { dims: Vec::new(), periods: Vec::new() } };
         for (dimension, &remains) in remain.iter().enumerate() {
             let extent = self.dims[dimension];
             if remains {
@@ -175,7 +192,8 @@ mod tests {
 
     #[test]
     fn what_is_no_grid_is_refused() {
-        let class = |dims: &[i32]| Cartesian::new(dims, &vec![false; dims.len()], 12).unwrap_err().class();
+        let class =
+            |dims: &[i32]| Cartesian::new(dims, &vec![false; dims.len()], 12).unwrap_err().class();
         assert_eq!(class(&[3, 0]), Class::Dims);
         assert_eq!(class(&[3, -4]), Class::Dims);
         assert_eq!(class(&[13]), Class::Arg);

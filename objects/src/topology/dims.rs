@@ -18,14 +18,19 @@ pub fn dims_create(nodes: i32, dims: &mut [i32]) -> Result<()> {
     let mut given = 1_u64;
     for (dimension, &extent) in dims.iter().enumerate() {
         let Ok(extent) = u64::try_from(extent) else {
-            return Err(Error::new(Class::Dims, format!("dimension {dimension} is negative: {extent}")));
+            return Err(Error::new(
+                Class::Dims,
+                format!("dimension {dimension} is negative: {extent}"),
+            ));
         };
         given = given.saturating_mul(extent.max(1));
     }
     let open = dims.iter().filter(|&&extent| extent == 0).count();
     // With nothing to choose, the product must be right already.
     if !u64::from(nodes).is_multiple_of(given) || open == 0 && given != nodes.into() {
-        let why = format!("{nodes} processes can't be divided by the given dimensions, whose product is {given}");
+        let why = format!(
+            "{nodes} processes can't be divided by the given dimensions, whose product is {given}"
+        );
         return Err(Error::new(Class::Dims, why));
     }
     let factors = closest_factors((u64::from(nodes) / given) as u32, open);
@@ -117,7 +122,9 @@ impl Search {
 }
 
 fn divisors(n: u32) -> Vec<u32> {
-    let small = (1..).take_while(|&d| u64::from(d) * u64::from(d) <= n.into()).filter(|&d| n.is_multiple_of(d));
+    let small = (1..)
+        .take_while(|&d| u64::from(d) * u64::from(d) <= n.into())
+        .filter(|&d| n.is_multiple_of(d));
     let mut all: Vec<u32> = small.flat_map(|d| [d, n / d]).collect();
     all.sort_unstable();
     all.dedup();
@@ -132,7 +139,10 @@ fn power_is_below(base: u32, exponent: usize, n: u32) -> bool {
 /// The largest `r` with `r ^ exponent <= n`.
 fn root(n: u32, exponent: usize) -> u32 {
     let guess = f64::from(n).powf(1.0 / exponent as f64) as u32 + 1;
-    (1..=guess).rev().find(|&r| r.checked_pow(exponent as u32).is_some_and(|power| power <= n)).unwrap_or(1)
+    (1..=guess)
+        .rev()
+        .find(|&r| r.checked_pow(exponent as u32).is_some_and(|power| power <= n))
+        .unwrap_or(1)
 }
 
 #[cfg(test)]
@@ -176,7 +186,8 @@ mod tests {
 
     #[test]
     fn what_can_not_be_divided_is_refused() {
-        let class = |nodes, dims: &[i32]| dims_create(nodes, &mut dims.to_vec()).unwrap_err().class();
+        let class =
+            |nodes, dims: &[i32]| dims_create(nodes, &mut dims.to_vec()).unwrap_err().class();
         assert_eq!(class(12, &[5, 0]), Class::Dims);
         assert_eq!(class(12, &[3, 3]), Class::Dims);
         assert_eq!(class(12, &[-1, 0]), Class::Dims);
@@ -189,7 +200,15 @@ mod tests {
     #[test]
     fn the_search_is_quick_for_the_worst_numbers() {
         // Many divisors; many primes; the largest there is.
-        for nodes in [2_095_133_040, 1_396_755_360, 735_134_400, 223_092_870, 1 << 30, 3_i32.pow(19), 2_147_483_646] {
+        for nodes in [
+            2_095_133_040,
+            1_396_755_360,
+            735_134_400,
+            223_092_870,
+            1 << 30,
+            3_i32.pow(19),
+            2_147_483_646,
+        ] {
             for count in 1..=40 {
                 let dims = created(nodes, &vec![0; count]);
                 assert_eq!(dims.iter().map(|&dim| i64::from(dim)).product::<i64>(), nodes.into());

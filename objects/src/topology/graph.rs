@@ -36,7 +36,10 @@ impl Graph {
     pub fn new(index: &[i32], edges: &[i32], processes: u32) -> Result<Graph> {
         let refused = |why: String| Err(Error::new(Class::Arg, why));
         if index.len() as u64 > processes.into() {
-            return refused(format!("the graph has {} nodes, the communicator {processes} processes", index.len()));
+            return refused(format!(
+                "the graph has {} nodes, the communicator {processes} processes",
+                index.len()
+            ));
         }
         let mut before = 0;
         for (node, &end) in index.iter().enumerate() {
@@ -48,9 +51,13 @@ impl Graph {
             before = end;
         }
         let edges = &edges[..before as usize];
-        if let Some((at, &edge)) = edges.iter().enumerate().find(|&(_, &edge)| edge < 0 || edge as usize >= index.len())
+        if let Some((at, &edge)) =
+            edges.iter().enumerate().find(|&(_, &edge)| edge < 0 || edge as usize >= index.len())
         {
-            return refused(format!("edge {at} of the graph leads to node {edge} of {}", index.len()));
+            return refused(format!(
+                "edge {at} of the graph leads to node {edge} of {}",
+                index.len()
+            ));
         }
         let unsigned = |numbers: &[i32]| numbers.iter().map(|&number| number as u32).collect();
         Ok(Graph { index: unsigned(index), edges: unsigned(edges) })
@@ -96,10 +103,19 @@ mod tests {
 
     #[test]
     fn what_is_no_graph_is_refused() {
-        for (index, edges) in
-            [(&[2, 1][..], &[0, 1][..]), (&[-1], &[]), (&[1], &[]), (&[1], &[1]), (&[1], &[-1]), (&[0; 5], &[])]
-        {
-            assert_eq!(Graph::new(index, edges, 4).unwrap_err().class(), Class::Arg, "{index:?} {edges:?}");
+        for (index, edges) in [
+            (&[2, 1][..], &[0, 1][..]),
+            (&[-1], &[]),
+            (&[1], &[]),
+            (&[1], &[1]),
+            (&[1], &[-1]),
+            (&[0; 5], &[]),
+        ] {
+            assert_eq!(
+                Graph::new(index, edges, 4).unwrap_err().class(),
+                Class::Arg,
+                "{index:?} {edges:?}"
+            );
         }
         assert_eq!(Graph::new(&[], &[], 4).unwrap().size(), 0);
     }
@@ -107,7 +123,8 @@ mod tests {
     #[test]
     fn a_distributed_graph_has_two_directions() {
         let edges = |ranks: &[u32]| Edges { ranks: ranks.to_vec(), weights: vec![] };
-        let graph = DistGraph { sources: edges(&[3, 1]), destinations: edges(&[2]), weighted: false };
+        let graph =
+            DistGraph { sources: edges(&[3, 1]), destinations: edges(&[2]), weighted: false };
         let topology = Topology::DistGraph(graph);
         assert_eq!(topology.sources(0), [Some(3), Some(1)]);
         assert_eq!(topology.destinations(0), [Some(2)]);

@@ -29,15 +29,21 @@ impl Topology {
     pub fn sources(&self, rank: u32) -> Vec<Option<u32>> {
         match self {
             Topology::Cartesian(grid) => grid.neighbours(rank),
-            Topology::Graph(graph) => graph.neighbours(rank).iter().map(|&rank| Some(rank)).collect(),
-            Topology::DistGraph(graph) => graph.sources.ranks.iter().map(|&rank| Some(rank)).collect(),
+            Topology::Graph(graph) => {
+                graph.neighbours(rank).iter().map(|&rank| Some(rank)).collect()
+            }
+            Topology::DistGraph(graph) => {
+                graph.sources.ranks.iter().map(|&rank| Some(rank)).collect()
+            }
         }
     }
 
     /// Whom it sends to, in the order of the send buffer.
     pub fn destinations(&self, rank: u32) -> Vec<Option<u32>> {
         match self {
-            Topology::DistGraph(graph) => graph.destinations.ranks.iter().map(|&rank| Some(rank)).collect(),
+            Topology::DistGraph(graph) => {
+                graph.destinations.ranks.iter().map(|&rank| Some(rank)).collect()
+            }
             Topology::Cartesian(_) | Topology::Graph(_) => self.sources(rank),
         }
     }

@@ -31,7 +31,8 @@ pub struct Traffic(Vec<Vec<(u32, u64)>>);
 impl Traffic {
     /// Of a grid: every edge weighs the same.
     pub fn of_grid(grid: &Cartesian) -> Traffic {
-        let neighbours = |node| grid.neighbours(node).into_iter().flatten().map(|other| (other, 1)).collect();
+        let neighbours =
+            |node| grid.neighbours(node).into_iter().flatten().map(|other| (other, 1)).collect();
         Traffic((0..grid.size()).map(neighbours).collect())
     }
 
@@ -44,7 +45,9 @@ impl Traffic {
     /// Of edges that are given one by one; those to nodes that are none count nothing.
     pub fn of_edges(nodes: u32, edges: impl IntoIterator<Item = (u32, u32, u64)>) -> Traffic {
         let mut all = vec![Vec::new(); nodes as usize];
-        for (from, to, weight) in edges.into_iter().filter(|&(from, to, _)| from < nodes && to < nodes) {
+        for (from, to, weight) in
+            edges.into_iter().filter(|&(from, to, _)| from < nodes && to < nodes)
+        {
             all[from as usize].push((to, weight));
         }
         Traffic(all)
@@ -56,8 +59,13 @@ impl Traffic {
 
     /// The same with every edge in both directions.
     fn both_ways(&self) -> Traffic {
-        let edges = (0u32..).zip(&self.0).flat_map(|(from, to)| to.iter().map(move |&(to, weight)| (from, to, weight)));
-        Traffic::of_edges(self.nodes(), edges.flat_map(|(from, to, weight)| [(from, to, weight), (to, from, weight)]))
+        let edges = (0u32..)
+            .zip(&self.0)
+            .flat_map(|(from, to)| to.iter().map(move |&(to, weight)| (from, to, weight)));
+        Traffic::of_edges(
+            self.nodes(),
+            edges.flat_map(|(from, to, weight)| [(from, to, weight), (to, from, weight)]),
+        )
     }
 }
 
@@ -85,7 +93,9 @@ pub fn cost(places: &[Place], traffic: &Traffic, order: &[u32]) -> Cost {
     let place = |node: u32| &places[order[node as usize] as usize];
     for (node, edges) in (0u32..).zip(&traffic.0) {
         for &(other, weight) in edges {
-            if let Some(level) = (0..LEVELS).find(|&level| place(node)[level] != place(other)[level]) {
+            if let Some(level) =
+                (0..LEVELS).find(|&level| place(node)[level] != place(other)[level])
+            {
                 cost[level] += weight;
             }
         }
@@ -107,10 +117,14 @@ fn parts(places: &[Place], by_place: &[u32]) -> [u32; LEVELS] {
     let mut found = [1; LEVELS];
     let mut so_far = 1;
     for level in 0..LEVELS {
-        let same = |a: &u32, b: &u32| places[*a as usize][..=level] == places[*b as usize][..=level];
+        let same =
+            |a: &u32, b: &u32| places[*a as usize][..=level] == places[*b as usize][..=level];
         let sizes: Vec<usize> = by_place.chunk_by(same).map(<[u32]>::len).collect();
         let count = sizes.len() as u32;
-        if sizes.iter().all(|size| *size == sizes[0]) && count.is_multiple_of(so_far) && all.is_multiple_of(count) {
+        if sizes.iter().all(|size| *size == sizes[0])
+            && count.is_multiple_of(so_far)
+            && all.is_multiple_of(count)
+        {
             found[level] = count / so_far;
             so_far = count;
         }
@@ -180,8 +194,8 @@ fn try_cuts(extents: &[u32], parts: u32, cut: &mut Vec<u32>, each: &mut impl FnM
         }
         return;
     };
-    for pieces in
-        (1..=parts.min(extent)).filter(|&pieces| parts.is_multiple_of(pieces) && extent.is_multiple_of(pieces))
+    for pieces in (1..=parts.min(extent))
+        .filter(|&pieces| parts.is_multiple_of(pieces) && extent.is_multiple_of(pieces))
     {
         cut.push(pieces);
         try_cuts(rest, parts / pieces, cut, each);
@@ -204,7 +218,8 @@ fn grow(places: &[Place], traffic: &Traffic, processes: &[u32], nodes: &mut [u32
     }
     let mut free = nodes.to_vec();
     let mut begin = 0;
-    for part in processes.chunk_by(|&a, &b| places[a as usize][level] == places[b as usize][level]) {
+    for part in processes.chunk_by(|&a, &b| places[a as usize][level] == places[b as usize][level])
+    {
         let chosen = &mut nodes[begin..begin + part.len()];
         if part.len() == free.len() {
             chosen.copy_from_slice(&free);
@@ -225,15 +240,25 @@ fn pick(traffic: &Traffic, free: &mut Vec<u32>, chosen: &mut [u32]) {
     let mut within = vec![0u64; traffic.0.len()];
     let hangs = |node: u32, is_free: &[bool]| -> u64 {
         let others = traffic.0[node as usize].iter();
-        others.filter(|(other, _)| is_free[*other as usize] && *other != node).map(|(_, weight)| weight).sum()
+        others
+            .filter(|(other, _)| is_free[*other as usize] && *other != node)
+            .map(|(_, weight)| weight)
+            .sum()
     };
-    let mut outside: Vec<u64> = (0..traffic.0.len() as u32).map(|node| hangs(node, &is_free)).collect();
+    let mut outside: Vec<u64> =
+        (0..traffic.0.len() as u32).map(|node| hangs(node, &is_free)).collect();
     for place in chosen.iter_mut() {
-        let best = |&node: &u32| (std::cmp::Reverse(within[node as usize]), outside[node as usize], node);
-        let Some(node) = free.iter().copied().filter(|&node| is_free[node as usize]).min_by_key(best) else { return };
+        let best =
+            |&node: &u32| (std::cmp::Reverse(within[node as usize]), outside[node as usize], node);
+        let Some(node) =
+            free.iter().copied().filter(|&node| is_free[node as usize]).min_by_key(best)
+        else {
+            return;
+        };
         *place = node;
         is_free[node as usize] = false;
-        for &(other, weight) in traffic.0[node as usize].iter().filter(|(other, _)| *other != node) {
+        for &(other, weight) in traffic.0[node as usize].iter().filter(|(other, _)| *other != node)
+        {
             within[other as usize] += weight;
             outside[other as usize] = outside[other as usize].saturating_sub(weight);
         }
@@ -252,7 +277,8 @@ mod tests {
     fn machine(hosts: i64, packages: i64, cores: i64, round_robin: bool) -> Vec<Place> {
         (0..hosts * packages * cores)
             .map(|process| {
-                let package = if round_robin { process % (hosts * packages) } else { process / cores };
+                let package =
+                    if round_robin { process % (hosts * packages) } else { process / cores };
                 [package / packages, package, package, package]
             })
             .collect()
@@ -294,13 +320,18 @@ mod tests {
     #[test]
     fn one_package_leaves_everybody_in_place() {
         let square = grid(&[4, 4], &[true, true]);
-        assert_eq!(place(&machine(1, 1, 16, false), &Traffic::of_grid(&square), Some(&square)), Vec::from_iter(0..16));
+        assert_eq!(
+            place(&machine(1, 1, 16, false), &Traffic::of_grid(&square), Some(&square)),
+            Vec::from_iter(0..16)
+        );
     }
 
     #[test]
     fn cliques_come_together() {
         // Nodes of the same number modulo 4 talk to each other.
-        let edges = (0..16).flat_map(|a| (0..16).filter(move |b| a % 4 == b % 4 && a != *b).map(move |b| (a, b, 5)));
+        let edges = (0..16).flat_map(|a| {
+            (0..16).filter(move |b| a % 4 == b % 4 && a != *b).map(move |b| (a, b, 5))
+        });
         let traffic = Traffic::of_edges(16, edges);
         let places = machine(2, 2, 4, false);
         let order = place(&places, &traffic, None);
@@ -326,7 +357,11 @@ mod tests {
         })
     }
 
-    fn check(places: &[Place], traffic: &Traffic, grid: Option<&Cartesian>) -> std::result::Result<(), TestCaseError> {
+    fn check(
+        places: &[Place],
+        traffic: &Traffic,
+        grid: Option<&Cartesian>,
+    ) -> std::result::Result<(), TestCaseError> {
         let order = place(places, traffic, grid);
         let same: Vec<u32> = (0..traffic.nodes()).collect();
         let mut sorted = order.clone();

@@ -28,7 +28,11 @@ fn members() -> [Member; 2] {
     let returned = leak();
     let words: Vec<_> = (0..2 * ROUNDS).map(|_| leak()).collect();
     let seats = Arc::new(std::array::from_fn(|_| std::array::from_fn(|_| UnsafeCell::new(0))));
-    [0, 1].map(|me| Member { words: Words::new(returned, words.clone(), me as u32), seats: seats.clone(), me })
+    [0, 1].map(|me| Member {
+        words: Words::new(returned, words.clone(), me as u32),
+        seats: seats.clone(),
+        me,
+    })
 }
 
 impl Member {

@@ -98,7 +98,7 @@ impl Memory {
         unsafe { &*self.at(0).cast::<AtomicU64>().add(1) }
     }
 
-    /// Bytes written of bodies that are read at the same time; see `fabric::growing`.
+    /// Bytes written of bodies that are read at the same time; see `fabric::pipeline`.
     #[cfg(not(loom))]
     #[inline]
     pub(super) fn written(&self) -> &'static std::sync::atomic::AtomicU32 {
@@ -137,7 +137,9 @@ impl Memory {
         #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
         // SAFETY: a hint, and inside the ring all the same.
         unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(self.at(position).cast())
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
+                self.at(position).cast(),
+            )
         };
         #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
         let _ = position;

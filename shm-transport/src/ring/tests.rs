@@ -4,8 +4,8 @@
 use fabric::{Header, Kind};
 
 use super::{
-    Broken, Consumer, FIRST, GO_ON, GRAIN, GRAINS, LINE, Memory, PREFIX, Producer, Room, SHORT, SHORT_PREFIX, layout,
-    room,
+    Broken, Consumer, FIRST, GO_ON, GRAIN, GRAINS, LINE, Memory, PREFIX, Producer, Room, SHORT,
+    SHORT_PREFIX, layout, room,
 };
 use crate::sync::Ordering;
 
@@ -36,7 +36,13 @@ impl Heap {
 /// Some are short and some are not.
 fn header(tag: u64, len: usize) -> Header {
     let source = if tag.is_multiple_of(3) { 4 } else { 3 };
-    Header { context: tag, source, tag: !tag as i32, length: len as u64, ..Header::new(Kind::Eager) }
+    Header {
+        context: tag,
+        source,
+        tag: !tag as i32,
+        length: len as u64,
+        ..Header::new(Kind::Eager)
+    }
 }
 
 fn body(tag: u64, len: usize) -> Vec<u8> {
@@ -91,7 +97,8 @@ mod under_miri {
             while taken < MANY {
                 let burst = 1 + some_length(sent + taken, 40);
                 for _ in 0..burst {
-                    let room = sent < MANY && push(&mut producer, sent, some_length(sent, most)).unwrap();
+                    let room =
+                        sent < MANY && push(&mut producer, sent, some_length(sent, most)).unwrap();
                     sent += u64::from(room);
                 }
                 for _ in 0..burst / 2 + 1 {
@@ -133,7 +140,10 @@ mod under_miri {
             }
             let mut post = |consumer: &mut Consumer, len: usize| {
                 let needed = room(len);
-                assert!(producer.has_room(needed) || producer.look_for_room(needed, false).unwrap() == Room::Found);
+                assert!(
+                    producer.has_room(needed)
+                        || producer.look_for_room(needed, false).unwrap() == Room::Found
+                );
                 producer.publish(&header(0, len), len, false, |slot| slot.fill(1));
                 assert_eq!(take(consumer).unwrap().unwrap().1.len(), len);
             };
@@ -150,7 +160,8 @@ mod under_miri {
         while push(&mut producer, sent, 0).unwrap() {
             sent += 1;
         }
-        let after = |at, tag| at + layout(at, if tag % 3 == 0 { PREFIX } else { SHORT_PREFIX }, 0).1;
+        let after =
+            |at, tag| at + layout(at, if tag % 3 == 0 { PREFIX } else { SHORT_PREFIX }, 0).1;
         let end = (0..sent).fold(FIRST, after);
         assert!(end + room(0) + 1 > 8 * GRAINS && end < 8 * GRAINS);
         assert!(producer.is_waiting() && !producer.has_found_room());
@@ -205,7 +216,10 @@ mod under_miri {
             }
             let burst = before..before + 100;
             for tag in burst.clone() {
-                assert!(push(&mut producer, tag, some_length(tag, 100)).unwrap(), "{tag} after {before}");
+                assert!(
+                    push(&mut producer, tag, some_length(tag, 100)).unwrap(),
+                    "{tag} after {before}"
+                );
             }
             for tag in burst {
                 assert_eq!(take(&mut consumer), Ok(Some((tag, body(tag, some_length(tag, 100))))));
@@ -216,7 +230,15 @@ mod under_miri {
 
     #[test]
     fn words_that_cannot_be_are_refused() {
-        for lie in [62 * LINE as u64, 64 * LINE as u64, 1 << 40, SHORT, SHORT | (62 * LINE as u64), GO_ON, u64::MAX] {
+        for lie in [
+            62 * LINE as u64,
+            64 * LINE as u64,
+            1 << 40,
+            SHORT,
+            SHORT | (62 * LINE as u64),
+            GO_ON,
+            u64::MAX,
+        ] {
             let mut heap = Heap::new(64);
             let (_, mut consumer, memory) = heap.ring(64);
             memory.word(FIRST).store(lie, Ordering::Relaxed);
@@ -317,11 +339,15 @@ fn a_reference_ends_where_it_was_said_to_wherever_it_begins() {
 #[test]
 fn a_frame_of_more_than_half_a_line_ends_with_one() {
     for position in 0..2 * GRAINS {
-        for (prefix, body) in
-            [SHORT_PREFIX, PREFIX].into_iter().flat_map(|prefix| (17..512).map(move |body| (prefix, body)))
+        for (prefix, body) in [SHORT_PREFIX, PREFIX]
+            .into_iter()
+            .flat_map(|prefix| (17..512).map(move |body| (prefix, body)))
         {
             let (at, grains) = layout(position, prefix, body);
-            assert!(at == prefix && (position + grains).is_multiple_of(GRAINS), "{position} {prefix} {body}");
+            assert!(
+                at == prefix && (position + grains).is_multiple_of(GRAINS),
+                "{position} {prefix} {body}"
+            );
             assert!(
                 (prefix + body).div_ceil(GRAIN) as u64 <= grains && grains <= room(body),
                 "{position} {prefix} {body}"
@@ -338,7 +364,10 @@ fn a_larger_body_has_its_lines_for_itself() {
                 let (at, grains) = layout(position, prefix, body);
                 let start = position as usize * GRAIN + at;
                 assert!(at >= prefix && start.is_multiple_of(LINE), "{position} {prefix} {body}");
-                assert_eq!((position + grains) * GRAIN as u64, (start + body).next_multiple_of(LINE) as u64);
+                assert_eq!(
+                    (position + grains) * GRAIN as u64,
+                    (start + body).next_multiple_of(LINE) as u64
+                );
                 assert!(grains <= room(body));
             }
         }

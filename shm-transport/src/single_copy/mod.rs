@@ -17,7 +17,7 @@ mod xpmem;
 
 use std::sync::OnceLock;
 
-use fabric::Memory;
+use fabric::UserBuf;
 
 use crate::segment::Trial;
 use crate::sync::Ordering;
@@ -95,17 +95,21 @@ impl Access {
         let passes = |access: &mut Access| {
             let mut found = [0; 8];
             // SAFETY: eight bytes of our own that are valid for writes.
-            let into = unsafe { Memory::new(found.as_mut_ptr(), found.len()) };
+            let into = unsafe { UserBuf::new(found.as_mut_ptr(), found.len()) };
             access.read(trial.addr.load(Ordering::Relaxed), into) == Read::Done
                 && found == trial.number.load(Ordering::Relaxed).to_ne_bytes()
         };
-        ways.into_iter().find_map(|mut access| passes(&mut access).then_some(access)).unwrap_or(Access::Refused)
+        ways.into_iter()
+            .find_map(|mut access| passes(&mut access).then_some(access))
+            .unwrap_or(Access::Refused)
     }
 
     /// Fills `into` from the peer's address `from`.
-    pub(crate) fn read(&mut self, from: u64, into: Memory) -> Read {
+    pub(crate) fn read(&mut self, from: u64, into: UserBuf) -> Read {
         match self {
-            Access::Attached(window) => window.read(from, into).map_or(Read::Failed, |()| Read::Done),
+            Access::Attached(window) => {
+                window.read(from, into).map_or(Read::Failed, |()| Read::Done)
+            }
             Access::Called(pid) => read(*pid, from, into),
             Access::Untried | Access::Refused => Read::Forbidden,
         }
@@ -113,7 +117,7 @@ impl Access {
 }
 
 /// Fills `into` from address `from` of process `pid`.
-fn read(pid: u32, from: u64, into: Memory) -> Read {
+fn read(pid: u32, from: u64, into: UserBuf) -> Read {
     let mut done = 0;
     // The kernel copies less than asked for at its own limit (2 GiB), at a signal,
     // or in front of memory that is not there.
@@ -131,11 +135,14 @@ fn read(pid: u32, from: u64, into: Memory) -> Read {
 }
 
 /// One call; the number of bytes or what the system said.
-fn read_some(pid: u32, from: u64, into: Memory) -> Result<usize, libc::c_int> {
+fn read_some(pid: u32, from: u64, into: UserBuf) -> Result<usize, libc::c_int> {
     let local = libc::iovec { iov_base: into.as_ptr().cast(), iov_len: into.len() };
-    let remote = libc::iovec { iov_base: std::ptr::without_provenance_mut(from as usize), iov_len: into.len() };
+    let remote = libc::iovec {
+        iov_base: std::ptr::without_provenance_mut(from as usize),
+        iov_len: into.len(),
+    };
     // SAFETY: the kernel checks both ranges; ours is valid for writes by the
-    // promise of `Memory`, the other is in another process.
+    // promise of `UserBuf`, the other is in another process.
     let bytes = unsafe { libc::process_vm_readv(pid as libc::pid_t, &local, 1, &remote, 1, 0) };
     usize::try_from(bytes).map_err(|_| std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
 }

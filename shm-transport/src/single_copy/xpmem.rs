@@ -23,7 +23,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Once, OnceLock};
 
-use fabric::Memory;
+use fabric::UserBuf;
 
 /// Parts of each owner's memory that stay attached.
 const KEPT: usize = 32;
@@ -132,7 +132,7 @@ impl Window {
     /// Fills `into` from the owner's address `from`; nothing if that can't be attached.
     ///
     /// The memory is there: its owner has said so and waits until it was read.
-    pub(super) fn read(&mut self, from: u64, into: Memory) -> Option<()> {
+    pub(super) fn read(&mut self, from: u64, into: UserBuf) -> Option<()> {
         let until = from.checked_add(into.len() as u64)?;
         let part = self.attached(from, until)?;
         let is_whole = guarded(part, || {
@@ -141,7 +141,11 @@ impl Window {
             // it meanwhile is the promise of who sends.
             unsafe {
                 let start = part.here.add((from - part.from) as usize).as_ptr();
-                std::ptr::copy_nonoverlapping(start.cast::<MaybeUninit<u8>>(), into.as_ptr().cast(), into.len());
+                std::ptr::copy_nonoverlapping(
+                    start.cast::<MaybeUninit<u8>>(),
+                    into.as_ptr().cast(),
+                    into.len(),
+                );
             }
         });
         if !is_whole {
@@ -164,7 +168,8 @@ impl Window {
         if self.parts.len() == KEPT {
             self.parts.remove(0).detach();
         }
-        let (access, offset, size) = (self.access, i64::try_from(from).ok()?, usize::try_from(until - from).ok()?);
+        let (access, offset, size) =
+            (self.access, i64::try_from(from).ok()?, usize::try_from(until - from).ok()?);
         let mut attach = Attach { access, offset, size, addr: 0, fd: -1, flags: 0 };
         // SAFETY: what the command takes; it maps memory where there was none.
         unsafe { tell(ATTACH, &mut attach) }?;
@@ -234,7 +239,9 @@ extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut l
         let page = at & !(libc::sysconf(libc::_SC_PAGESIZE) as usize - 1);
         let place = std::ptr::without_provenance_mut(page);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-        if is_ours && libc::mmap(place, until - page, libc::PROT_READ, flags, -1, 0) != libc::MAP_FAILED {
+        if is_ours
+            && libc::mmap(place, until - page, libc::PROT_READ, flags, -1, 0) != libc::MAP_FAILED
+        {
             LOST.store(true, Ordering::Relaxed);
         } else if let Some(before) = BEFORE.get() {
             libc::sigaction(libc::SIGBUS, before, std::ptr::null_mut());
@@ -253,7 +260,9 @@ mod tests {
         rustix::io::pwrite(&file, &[7; 4096], 0).unwrap();
         let (read, shared) = (rustix::mm::ProtFlags::READ, rustix::mm::MapFlags::SHARED);
         // SAFETY: a new mapping.
-        let here = unsafe { rustix::mm::mmap(std::ptr::null_mut(), pages * 4096, read, shared, &file, 0) }.unwrap();
+        let here =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), pages * 4096, read, shared, &file, 0) }
+                .unwrap();
         Part { from: 0, until: pages as u64 * 4096, here: NonNull::new(here.cast()).unwrap() }
     }
 
@@ -265,10 +274,18 @@ mod tests {
                 window.parts = vec![torn(pages)];
                 found.fill(1);
                 // SAFETY: `found` is as long.
-                let into = unsafe { Memory::new(found.as_mut_ptr(), length) };
-                assert_eq!(window.read(0, into).is_some(), length <= 4096, "{length} bytes of {pages} pages");
+                let into = unsafe { UserBuf::new(found.as_mut_ptr(), length) };
+                assert_eq!(
+                    window.read(0, into).is_some(),
+                    length <= 4096,
+                    "{length} bytes of {pages} pages"
+                );
                 assert!(found[..length.min(4096)].iter().all(|&byte| byte == 7));
-                assert_eq!(window.parts.len(), usize::from(length <= 4096), "what is torn is not used again");
+                assert_eq!(
+                    window.parts.len(),
+                    usize::from(length <= 4096),
+                    "what is torn is not used again"
+                );
             }
         }
         window.parts.clear();

@@ -34,7 +34,10 @@ pub(super) fn send<T: Transport>(job: &mut Job<T>) {
         job.engine(0).cancel(gone.id);
         // Twice does no harm.
         job.engine(0).cancel(gone.id);
-        assert!(job.wait(&gone).cancelled, "an unmatched send of {len} bytes ({mode:?}) was not cancelled");
+        assert!(
+            job.wait(&gone).cancelled,
+            "an unmatched send of {len} bytes ({mode:?}) was not cancelled"
+        );
         drop(gone);
         for (id, send) in [(1, before), (3, after)] {
             let receive = job.receive(to, pattern(None, None), Shape::Run, len);
@@ -57,7 +60,9 @@ pub(super) fn too_late<T: Transport>(job: &mut Job<T>) {
         // Taken by a matched probe.
         let send = job.send(mode, Shape::Run, 0, to, 1, 2, len);
         job.quiet();
-        let Some(taken) = job.engine(to).take(&pattern(0, 1)) else { panic!("the message has not arrived") };
+        let Some(taken) = job.engine(to).take(&pattern(0, 1)) else {
+            panic!("the message has not arrived")
+        };
         job.engine(0).cancel(send.id);
         job.quiet();
         let bytes = Bytes::room(Shape::Run, len);
@@ -97,6 +102,9 @@ pub(super) fn race<T: Transport>(job: &mut Job<T>) {
             lost += 1;
         }
         job.sent(&next);
-        assert!(round < 399 || (won > 0 && lost > 0), "the race had one outcome: {won} cancelled, {lost} not");
+        assert!(
+            round < 399 || (won > 0 && lost > 0),
+            "the race had one outcome: {won} cancelled, {lost} not"
+        );
     }
 }

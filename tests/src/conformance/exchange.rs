@@ -9,7 +9,9 @@ use crate::bytes::Shape;
 pub(super) fn large<T: Transport>(job: &mut Job<T>) {
     let size = job.size();
     let len = if size > 4 { 300_001 } else { (3 << 20) + 5 };
-    for shapes in [(Shape::Run, Shape::Run), (Shape::Strided, Shape::Run), (Shape::Run, Shape::Strided)] {
+    for shapes in
+        [(Shape::Run, Shape::Run), (Shape::Strided, Shape::Run), (Shape::Run, Shape::Strided)]
+    {
         let partners = |rank: u32| [(rank + 1) % size, (rank + size - 1) % size];
         let mut sends: Vec<Pending> = Vec::new();
         let mut receives = Vec::new();
@@ -19,7 +21,12 @@ pub(super) fn large<T: Transport>(job: &mut Job<T>) {
                 sends.push(job.send(Mode::Standard, shapes.0, rank, partner, tag, id, len));
                 // What the partner on this side sends goes the same way round.
                 let id = u64::from(partner) << 8 | (1 - tag) as u64;
-                receives.push((partner, 1 - tag, id, job.receive(rank, pattern(partner, 1 - tag), shapes.1, len)));
+                receives.push((
+                    partner,
+                    1 - tag,
+                    id,
+                    job.receive(rank, pattern(partner, 1 - tag), shapes.1, len),
+                ));
             }
         }
         for (partner, tag, id, receive) in receives {
@@ -31,7 +38,7 @@ pub(super) fn large<T: Transport>(job: &mut Job<T>) {
 
 pub(super) fn ring<T: Transport>(job: &mut Job<T>) {
     let size = job.size();
-    for len in [8, job.limits().eager + 1] {
+    for len in [8, job.caps().eager + 1] {
         for round in 0..30 {
             for rank in 0..size {
                 let next = (rank + 1) % size;

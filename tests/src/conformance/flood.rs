@@ -13,7 +13,7 @@ pub(super) fn bounded<T: Transport>(job: &mut Job<T>) {
     // The default budget of each sender, and the largest message beyond it.
     const BUDGET: u64 = 1 << 20;
     let to = job.size() - 1;
-    let len = job.limits().eager.min(1024);
+    let len = job.caps().eager.min(1024);
     let mut sends: Vec<Pending> = Vec::new();
     for at in 0..EACH {
         for from in 0..job.size() {
@@ -25,7 +25,9 @@ pub(super) fn bounded<T: Transport>(job: &mut Job<T>) {
         assert!(held <= bound, "{held} bytes held, {bound} allowed");
     }
     job.quiet();
-    let early = sends.iter().filter(|send| job.engines[send.rank as usize].is_complete(send.id)).count() as u64;
+    let early =
+        sends.iter().filter(|send| job.engines[send.rank as usize].is_complete(send.id)).count()
+            as u64;
     let (count, room) = (sends.len() as u64, u64::from(job.size()) * (BUDGET / (len as u64 + 128)));
     assert_eq!(early, count.min(room), "the budget was not used, or passed");
     for at in (0..EACH).rev() {
@@ -52,8 +54,9 @@ pub(super) fn bounded<T: Transport>(job: &mut Job<T>) {
 pub(super) fn backwards<T: Transport>(job: &mut Job<T>) {
     const COUNT: i32 = 20_000;
     let to = job.size() - 1;
-    let sends: Vec<Pending> =
-        (0..COUNT).map(|tag| job.send(Mode::Standard, Shape::Run, 0, to, tag, tag as u64, 8)).collect();
+    let sends: Vec<Pending> = (0..COUNT)
+        .map(|tag| job.send(Mode::Standard, Shape::Run, 0, to, tag, tag as u64, 8))
+        .collect();
     job.quiet();
     for tag in (0..COUNT).rev() {
         let source = if tag % 3 == 0 { None } else { Some(0) };
@@ -61,7 +64,8 @@ pub(super) fn backwards<T: Transport>(job: &mut Job<T>) {
         job.expect(&receive, 0, tag, tag as u64, 8);
     }
     sends.iter().for_each(|send| job.sent(send));
-    let receives: Vec<Pending> = (0..COUNT).map(|tag| job.receive(to, pattern(0, tag), Shape::Run, 8)).collect();
+    let receives: Vec<Pending> =
+        (0..COUNT).map(|tag| job.receive(to, pattern(0, tag), Shape::Run, 8)).collect();
     for tag in (0..COUNT).rev() {
         let send = job.send(Mode::Standard, Shape::Run, 0, to, tag, tag as u64, 8);
         job.expect(&receives[tag as usize], 0, tag, tag as u64, 8);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fabric::sim::Rng;
-use fabric::{Limits, Peer, Transport, WaitOn};
+use fabric::{Caps, Peer, Transport, WaitOn};
 use pt2pt::{Completion, Engine, Envelope, Mode, Pattern, RequestId, Settings};
 
 use crate::bytes::{Bytes, Shape};
@@ -72,7 +72,8 @@ impl<T: Transport> Job<T> {
     /// A job.
     pub fn with_settings(case: &str, seed: u64, transports: Vec<T>, settings: Settings) -> Job<T> {
         let ranks = (0..).map(Peer);
-        let engines = ranks.zip(transports).map(|(me, transport)| Engine::new(me, transport, settings));
+        let engines =
+            ranks.zip(transports).map(|(me, transport)| Engine::new(me, transport, settings));
         Job {
             engines: engines.collect(),
             rng: Rng::new(seed),
@@ -100,19 +101,28 @@ impl<T: Transport> Job<T> {
     }
 
     /// The same, with new settings for every engine.
-    pub(super) fn limits(&self) -> Limits {
+    pub(super) fn caps(&self) -> Caps {
         match self.engines.first() {
-            Some(engine) if self.engines.len() > 1 => *engine.transport().limits(Peer(1)),
-            _ => Limits { frame: 4096, eager: 1024, get_from: 16384, put_from: u64::MAX },
+            Some(engine) if self.engines.len() > 1 => *engine.transport().caps(Peer(1)),
+            _ => Caps { frame: 4096, eager: 1024, get_min: 16384, put_min: u64::MAX },
         }
     }
 
     /// Sizes around everything that changes with the size.
     pub(super) fn sizes(&self) -> Vec<usize> {
-        let Limits { frame, eager, get_from, put_from } = self.limits();
+        let Caps { frame, eager, get_min, put_min } = self.caps();
         let mut sizes = vec![0, 1, 8, 24, 25, 38, 39, 4096, 65536, 65537];
-        sizes.extend([eager - 1, eager, eager + 1, frame - 1, frame, frame + 1, 2 * frame, 3 * frame + 1]);
-        let from = get_from.min(put_from) as usize;
+        sizes.extend([
+            eager - 1,
+            eager,
+            eager + 1,
+            frame - 1,
+            frame,
+            frame + 1,
+            2 * frame,
+            3 * frame + 1,
+        ]);
+        let from = get_min.min(put_min) as usize;
         if from < 1 << 22 {
             sizes.extend([from - 1, from, from + 1]);
         }
@@ -123,7 +133,16 @@ impl<T: Transport> Job<T> {
 
     /// Starts a send of `len` bytes that follow from `id`.
     #[allow(clippy::too_many_arguments)] // all different, and all matter in some case
-    pub fn send(&mut self, mode: Mode, shape: Shape, from: u32, to: u32, tag: i32, id: u64, len: usize) -> Pending {
+    pub fn send(
+        &mut self,
+        mode: Mode,
+        shape: Shape,
+        from: u32,
+        to: u32,
+        tag: i32,
+        id: u64,
+        len: usize,
+    ) -> Pending {
         let bytes = Bytes::new(shape, &pattern_bytes(id, len));
         let id = self.engine(from).send(mode, Peer(to), envelope(from, tag), bytes.buffer());
         Pending { rank: from, id, bytes }
@@ -199,7 +218,10 @@ impl<T: Transport> Job<T> {
         let Completion { source: from, tag: with, bytes, cancelled, fault, .. } = completion;
         assert_eq!((from, with, bytes, cancelled, fault), (source, tag, len as u64, false, None));
         let got = receive.bytes.read();
-        assert!(got[..len] == pattern_bytes(id, len)[..], "message {id} of {len} bytes arrived damaged");
+        assert!(
+            got[..len] == pattern_bytes(id, len)[..],
+            "message {id} of {len} bytes arrived damaged"
+        );
     }
 
     /// Waits for a send that must succeed.
@@ -234,7 +256,11 @@ impl<T: Transport> Drop for Job<T> {
         if std::thread::panicking() {
             eprintln!("case {:?} with {} ranks, seed {}", self.case, self.size(), self.seed);
             for (rank, engine) in self.engines.iter().enumerate() {
-                eprintln!("  rank {rank}: {} active requests, {} unexpected", engine.active(), engine.unexpected());
+                eprintln!(
+                    "  rank {rank}: {} active requests, {} unexpected",
+                    engine.active(),
+                    engine.unexpected()
+                );
             }
         }
     }

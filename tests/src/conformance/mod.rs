@@ -43,7 +43,11 @@ pub fn cases<T: Transport>() -> Vec<Case<T>> {
         Case { name: "every size in every mode", ranks: &[1, 2, 3], run: single::sizes_and_modes },
         Case { name: "many ranks, every pair", ranks: ANY, run: single::every_pair },
         Case { name: "truncation", ranks: &[1, 2], run: single::truncation },
-        Case { name: "a synchronous send waits for its match", ranks: &[1, 2], run: single::synchronous },
+        Case {
+            name: "a synchronous send waits for its match",
+            ranks: &[1, 2],
+            run: single::synchronous,
+        },
         Case { name: "a late receive for a ready send", ranks: &[1, 2], run: single::ready },
         Case { name: "collectives that do not match", ranks: &[1, 2], run: single::mismatched },
         Case { name: "freed while active", ranks: &[1, 2], run: single::detached },
@@ -72,7 +76,11 @@ pub fn run<T: Transport>(seed: u64, make: impl FnMut(u32, u64) -> Vec<T>) {
 
 /// As [`run`], with some numbers of ranks alone: for what another run has shown
 /// in all of them.
-pub fn run_with<T: Transport>(is_meant: impl Fn(u32) -> bool, seed: u64, mut make: impl FnMut(u32, u64) -> Vec<T>) {
+pub fn run_with<T: Transport>(
+    is_meant: impl Fn(u32) -> bool,
+    seed: u64,
+    mut make: impl FnMut(u32, u64) -> Vec<T>,
+) {
     for case in cases() {
         for &ranks in case.ranks.iter().filter(|&&ranks| is_meant(ranks)) {
             let mut job = Job::new(case.name, seed, make(ranks, seed));

@@ -1,7 +1,9 @@
 //! Memory of one rank that all others write, read and change at once.
 
 use fabric::sim::Rng;
-use fabric::{Atomic, Header, Lost, Memory, OneSided, Peer, Region, Rights, Sink, Transfer, Transport};
+use fabric::{
+    Atomic, Header, OneSided, Peer, PeerFailed, Region, Rights, Sink, Transfer, Transport, UserBuf,
+};
 
 use super::job::pattern_bytes;
 use crate::bytes::{Bytes, Shape};
@@ -21,12 +23,12 @@ struct Ended {
 impl Sink for Ended {
     fn frame(&mut self, _: Peer, _: &Header, _: &[u8]) {}
 
-    fn transferred(&mut self, token: u64, outcome: Result<(), Lost>) {
+    fn transferred(&mut self, token: u64, outcome: Result<(), PeerFailed>) {
         outcome.expect("nobody has died");
         self.tokens.push(token);
     }
 
-    fn lost(&mut self, lost: Lost) {
+    fn peer_failed(&mut self, lost: PeerFailed) {
         panic!("{lost}");
     }
 }
@@ -38,7 +40,11 @@ pub fn one_sided<T: Transport>(seed: u64, mut transports: Vec<T>) {
     let all = Bytes::room(Shape::Run, WORDS + (ranks - 1) * AREA);
     let memory = all.buffer().memory().expect("one run");
     let regions: Vec<Region> = (1..ranks as u32)
-        .map(|rank| transports[0].register(Peer(rank), memory, Rights::All).expect("memory can be registered"))
+        .map(|rank| {
+            transports[0]
+                .register(Peer(rank), memory, Rights::All)
+                .expect("memory can be registered")
+        })
         .collect();
     let mut rng = Rng::new(seed);
     for (rank, region) in (1..).zip(&regions) {
@@ -47,24 +53,40 @@ pub fn one_sided<T: Transport>(seed: u64, mut transports: Vec<T>) {
     counters(&mut transports, &regions);
     let sum = (1..ranks as u64).map(|rank| rank * ROUNDS).sum::<u64>();
     let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| all.read()[at + byte]));
-    assert_eq!((word(0), word(8)), (sum, (ranks as u64 - 1) * ROUNDS), "additions or swaps are missing");
+    assert_eq!(
+        (word(0), word(8)),
+        (sum, (ranks as u64 - 1) * ROUNDS),
+        "additions or swaps are missing"
+    );
     for (rank, region) in (1..).zip(regions) {
         transports[0].release(Peer(rank), region);
     }
 }
 
 /// One transfer of `rank`; true when it was done or begun.
-fn begin<T: Transport>(transport: &mut T, region: &Region, at: usize, what: OneSided, token: u64) -> Option<bool> {
+fn begin<T: Transport>(
+    transport: &mut T,
+    region: &Region,
+    at: usize,
+    what: OneSided,
+    token: u64,
+) -> Option<bool> {
     match transport.one_sided(Peer(0), region, at as u64, what, token).expect("nobody has died") {
         Transfer::Done => Some(true),
         Transfer::Started => Some(false),
         Transfer::NoRoom => None,
-        Transfer::Refused | Transfer::Together => panic!("a one-sided transfer is refused"),
+        Transfer::Refused | Transfer::PreferPush => panic!("a one-sided transfer is refused"),
     }
 }
 
 /// One transfer of `rank`, to its end.
-fn whole<T: Transport>(transports: &mut [T], rank: usize, region: &Region, at: usize, what: OneSided) {
+fn whole<T: Transport>(
+    transports: &mut [T],
+    rank: usize,
+    region: &Region,
+    at: usize,
+    what: OneSided,
+) {
     let (mut began, mut ended) = (None, Ended::default());
     while began != Some(true) && ended.tokens.is_empty() {
         if began.is_none() {
@@ -78,11 +100,12 @@ fn whole<T: Transport>(transports: &mut [T], rank: usize, region: &Region, at: u
 /// Random parts of a rank's area, written and read back.
 fn areas<T: Transport>(transports: &mut [T], rank: usize, region: &Region, rng: &mut Rng) {
     for _ in 0..12 {
-        let len = [1 + rng.below(9), 1 + rng.below(70_000), AREA as u64][rng.below(3) as usize] as usize;
+        let len =
+            [1 + rng.below(9), 1 + rng.below(70_000), AREA as u64][rng.below(3) as usize] as usize;
         let at = WORDS + (rank - 1) * AREA + rng.below((AREA - len) as u64 + 1) as usize;
         let data = Bytes::new(Shape::Run, &pattern_bytes(rng.bits(), len));
         let back = Bytes::room(Shape::Run, len);
-        let memory = |bytes: &Bytes| -> Memory { bytes.buffer().memory().expect("one run") };
+        let memory = |bytes: &Bytes| -> UserBuf { bytes.buffer().memory().expect("one run") };
         whole(transports, rank, region, at, OneSided::Put(memory(&data)));
         whole(transports, rank, region, at, OneSided::Get(memory(&back)));
         assert!(back.read() == data.read(), "{len} bytes at {at} came back damaged");
@@ -116,9 +139,16 @@ fn counters<T: Transport>(transports: &mut [T], regions: &[Region]) {
                 let memory = counter.old.buffer().memory().expect("one run");
                 let (word, atomic) = match counter.added < ROUNDS {
                     true => (0, Atomic::Add(at as u64 + 1)),
-                    false => (8, Atomic::CompareSwap { expected: counter.expected, new: counter.expected + 1 }),
+                    false => (
+                        8,
+                        Atomic::CompareSwap {
+                            expected: counter.expected,
+                            new: counter.expected + 1,
+                        },
+                    ),
                 };
-                let began = begin(transport, &regions[at], word, OneSided::Atomic(atomic, memory), 1);
+                let began =
+                    begin(transport, &regions[at], word, OneSided::Atomic(atomic, memory), 1);
                 counter.is_under_way = began.is_some();
                 is_over |= began == Some(true);
             }

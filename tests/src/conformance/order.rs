@@ -59,7 +59,10 @@ pub(super) fn wildcards<T: Transport>(job: &mut Job<T>) {
         next[done.source as usize] += 1;
         assert!(done.tag == done.source as i32 && done.fault.is_none());
         assert!(asked.source.is_none_or(|source| source == done.source));
-        assert!(receive.bytes.read()[..len] == pattern_bytes(at, len)[..], "out of order or damaged");
+        assert!(
+            receive.bytes.read()[..len] == pattern_bytes(at, len)[..],
+            "out of order or damaged"
+        );
     }
     sends.iter().for_each(|send| job.sent(send));
 }

@@ -14,7 +14,10 @@ pub(super) fn probe<T: Transport>(job: &mut Job<T>) {
         let second = job.send(Mode::Standard, Shape::Run, 0, to, 2, 2, len + 1);
         job.quiet();
         for asked in [pattern(None, None), pattern(0, 1), pattern(0, None), pattern(None, 1)] {
-            assert_eq!(job.engine(to).probe(&asked), Some(Seen { source: 0, tag: 1, bytes: len as u64 }));
+            assert_eq!(
+                job.engine(to).probe(&asked),
+                Some(Seen { source: 0, tag: 1, bytes: len as u64 })
+            );
         }
         assert_eq!(job.engine(to).probe(&pattern(0, 3)), None);
         assert_eq!(job.engine(to).probe(&pattern(1, 1)), None);
@@ -32,7 +35,8 @@ pub(super) fn probe<T: Transport>(job: &mut Job<T>) {
 pub(super) fn matched<T: Transport>(job: &mut Job<T>) {
     let to = job.size() - 1;
     for len in job.sizes() {
-        let sends: Vec<Pending> = (0..3).map(|id| job.send(Mode::Standard, Shape::Run, 0, to, 1, id, len)).collect();
+        let sends: Vec<Pending> =
+            (0..3).map(|id| job.send(Mode::Standard, Shape::Run, 0, to, 1, id, len)).collect();
         job.quiet();
         let take = |job: &mut Job<T>| job.engine(to).take(&pattern(0, 1));
         let Some(first) = take(job) else { panic!("no message to take") };

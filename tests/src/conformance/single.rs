@@ -20,7 +20,9 @@ pub(super) fn sizes_and_modes<T: Transport>(job: &mut Job<T>) {
     sizes.extend([1 << 20, (5 << 20) + 3]);
     for len in sizes {
         for mode in [Mode::Standard, Mode::Synchronous, Mode::Ready] {
-            for (from, into) in [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(a, b)| (SHAPES[a], SHAPES[b])) {
+            for (from, into) in
+                [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(a, b)| (SHAPES[a], SHAPES[b]))
+            {
                 id += 1;
                 receive_first(job, mode, to, (from, into), id, len);
                 if mode != Mode::Ready {
@@ -32,7 +34,14 @@ pub(super) fn sizes_and_modes<T: Transport>(job: &mut Job<T>) {
     }
 }
 
-fn receive_first<T: Transport>(job: &mut Job<T>, mode: Mode, to: u32, shapes: (Shape, Shape), id: u64, len: usize) {
+fn receive_first<T: Transport>(
+    job: &mut Job<T>,
+    mode: Mode,
+    to: u32,
+    shapes: (Shape, Shape),
+    id: u64,
+    len: usize,
+) {
     let receive = job.receive(to, pattern(0, 5), shapes.1, len);
     let send = job.send(mode, shapes.0, 0, to, 5, id, len);
     job.expect(&receive, 0, 5, id, len);
@@ -40,7 +49,14 @@ fn receive_first<T: Transport>(job: &mut Job<T>, mode: Mode, to: u32, shapes: (S
     assert_eq!(job.engine(to).late_ready(), None);
 }
 
-fn send_first<T: Transport>(job: &mut Job<T>, mode: Mode, to: u32, shapes: (Shape, Shape), id: u64, len: usize) {
+fn send_first<T: Transport>(
+    job: &mut Job<T>,
+    mode: Mode,
+    to: u32,
+    shapes: (Shape, Shape),
+    id: u64,
+    len: usize,
+) {
     let send = job.send(mode, shapes.0, 0, to, 5, id, len);
     if job.rng.chance(500) {
         job.quiet();
@@ -70,7 +86,7 @@ fn send_at_once<T: Transport>(job: &mut Job<T>, to: u32, id: u64, len: usize) {
 }
 
 pub(super) fn every_pair<T: Transport>(job: &mut Job<T>) {
-    let (size, eager) = (job.size(), job.limits().eager);
+    let (size, eager) = (job.size(), job.caps().eager);
     for len in [8, eager + 1, 40_000] {
         let mut pending = Vec::new();
         for (from, to) in (0..size * size).map(|pair| (pair / size, pair % size)) {
@@ -89,7 +105,9 @@ pub(super) fn every_pair<T: Transport>(job: &mut Job<T>) {
 
 pub(super) fn truncation<T: Transport>(job: &mut Job<T>) {
     let to = other(job);
-    for (len, room) in job.sizes().into_iter().flat_map(|len| [(len + 1, len), (len + 1, 0), (len + 1, len / 2)]) {
+    for (len, room) in
+        job.sizes().into_iter().flat_map(|len| [(len + 1, len), (len + 1, 0), (len + 1, len / 2)])
+    {
         for (first, shape) in [(true, Shape::Run), (false, Shape::Strided), (false, Shape::Run)] {
             let mode = if job.rng.chance(300) { Mode::Synchronous } else { Mode::Standard };
             let early = first.then(|| job.receive(to, pattern(0, 9), shape, room));
@@ -110,7 +128,10 @@ pub(super) fn synchronous<T: Transport>(job: &mut Job<T>) {
     for len in job.sizes() {
         let send = job.send(Mode::Synchronous, Shape::Run, 0, to, 3, 1, len);
         job.quiet();
-        assert!(!job.engine(0).is_complete(send.id), "a synchronous send of {len} bytes did not wait");
+        assert!(
+            !job.engine(0).is_complete(send.id),
+            "a synchronous send of {len} bytes did not wait"
+        );
         let taken = job.engine(to).take(&pattern(0, 3));
         let Some(taken) = taken else { panic!("the message has not arrived") };
         job.quiet();
@@ -147,10 +168,12 @@ pub(super) fn mismatched<T: Transport>(job: &mut Job<T>) {
         let id = job.engine(0).send(Mode::Standard, Peer(to), envelope, bytes.buffer());
         let send = super::job::Pending { rank: 0, id, bytes };
         job.stir();
-        let asked = Pattern { context: WORLD + 1, source: Some(0), tag: Some(12), collective: ours };
+        let asked =
+            Pattern { context: WORLD + 1, source: Some(0), tag: Some(12), collective: ours };
         let receive = job.receive(to, asked, Shape::Run, len);
         let completion = job.wait(&receive);
-        let Some(Fault::Mismatched { ours: a, theirs: b, source: 0, sequence: 12, .. }) = completion.fault.as_deref()
+        let Some(Fault::Mismatched { ours: a, theirs: b, source: 0, sequence: 12, .. }) =
+            completion.fault.as_deref()
         else {
             panic!("{completion:?}")
         };
@@ -175,7 +198,10 @@ pub(super) fn detached<T: Transport>(job: &mut Job<T>) {
             job.expect(&last, 0, 9, 0, 0);
             job.quiet();
             assert!(receive.bytes.read() == pattern_bytes(3, len));
-            assert!(job.engine(0).finish(send.id).is_none() && job.engine(to).finish(receive.id).is_none());
+            assert!(
+                job.engine(0).finish(send.id).is_none()
+                    && job.engine(to).finish(receive.id).is_none()
+            );
         }
     }
     job.engine(0).progress();

@@ -106,14 +106,19 @@ impl Storm {
     fn len<T: Transport>(job: &mut Job<T>, weather: &Weather) -> usize {
         let sizes = job.sizes();
         let picked = job.rng.pick(&sizes).unwrap_or(8);
-        let len = if job.rng.chance(300) { job.rng.below(weather.longest as u64) as usize } else { picked };
+        let len = if job.rng.chance(300) {
+            job.rng.below(weather.longest as u64) as usize
+        } else {
+            picked
+        };
         len.clamp(8, weather.longest)
     }
 
     fn send<T: Transport>(&mut self, job: &mut Job<T>, weather: &Weather) {
         let len = Storm::len(job, weather);
         let (size, rng) = (u64::from(job.size()), &mut job.rng);
-        let (from, to, tag) = (rng.below(size) as u32, rng.below(size) as u32, rng.below(TAGS) as i32);
+        let (from, to, tag) =
+            (rng.below(size) as u32, rng.below(size) as u32, rng.below(TAGS) as i32);
         let context = rng.pick(&CONTEXTS).unwrap_or(4);
         let mode = if rng.chance(300) { Mode::Synchronous } else { Mode::Standard };
         let shape = if rng.chance(200) { Shape::Strided } else { Shape::Run };
@@ -125,11 +130,25 @@ impl Storm {
         let bytes = Bytes::new(shape, &data);
         let envelope = Envelope { context, source: from, tag, collective: None };
         let engine = job.engine(from);
-        let left =
-            at_once && engine.send_now(mode, Peer(to), &envelope, &bytes.buffer()).is_ok_and(|sent| sent.is_some());
-        let pending =
-            (!left).then(|| Pending { rank: from, id: engine.send(mode, Peer(to), envelope, bytes.buffer()), bytes });
-        self.messages.push(Message { from, to, context, tag, len, pending, cancelled: false, received: false });
+        let left = at_once
+            && engine
+                .send_now(mode, Peer(to), &envelope, &bytes.buffer())
+                .is_ok_and(|sent| sent.is_some());
+        let pending = (!left).then(|| Pending {
+            rank: from,
+            id: engine.send(mode, Peer(to), envelope, bytes.buffer()),
+            bytes,
+        });
+        self.messages.push(Message {
+            from,
+            to,
+            context,
+            tag,
+            len,
+            pending,
+            cancelled: false,
+            received: false,
+        });
     }
 
     fn receive<T: Transport>(&mut self, job: &mut Job<T>, weather: &Weather) {
@@ -165,7 +184,8 @@ impl Storm {
     fn cancel<T: Transport>(&mut self, job: &mut Job<T>) {
         let of_sends = self.messages.iter().filter_map(|message| message.pending.as_ref());
         let of_receives = self.receives.iter().filter_map(|receive| receive.pending.as_ref());
-        let all: Vec<_> = of_sends.chain(of_receives).map(|pending| (pending.rank, pending.id)).collect();
+        let all: Vec<_> =
+            of_sends.chain(of_receives).map(|pending| (pending.rank, pending.id)).collect();
         if let Some((rank, id)) = job.rng.pick(&all) {
             job.engine(rank).cancel(id);
         }
@@ -176,7 +196,10 @@ impl Storm {
         for message in &mut self.messages {
             let Some(pending) = &message.pending else { continue };
             // Complete, but unmatched: it may still be cancelled.
-            let Some(done) = job.engine(pending.rank).is_complete(pending.id).then_some(pending) else { continue };
+            let Some(done) = job.engine(pending.rank).is_complete(pending.id).then_some(pending)
+            else {
+                continue;
+            };
             if !message.cancelled && job.rng.chance(500) {
                 continue;
             }
@@ -187,7 +210,8 @@ impl Storm {
         }
         for place in 0..self.receives.len() {
             let receive = &mut self.receives[place];
-            let done = receive.pending.take_if(|pending| job.engine(pending.rank).is_complete(pending.id));
+            let done =
+                receive.pending.take_if(|pending| job.engine(pending.rank).is_complete(pending.id));
             if let Some(done) = done {
                 let completion = job.wait(&done);
                 self.received(place, &completion, &done.bytes.read());
@@ -210,16 +234,27 @@ impl Storm {
         }
         let receive = &mut self.receives[place];
         let first = std::array::from_fn(|at| data[at]);
-        let Some(&id) = self.ids.get(&first) else { panic!("a message that was never sent: {completion:?}") };
+        let Some(&id) = self.ids.get(&first) else {
+            panic!("a message that was never sent: {completion:?}")
+        };
         let message = &mut self.messages[id];
-        assert!(!message.received && !message.cancelled, "message {id} came twice, or after its cancellation");
-        assert!(message.to == receive.at && accepts(&receive.pattern, message), "message {id} was matched wrongly");
+        assert!(
+            !message.received && !message.cancelled,
+            "message {id} came twice, or after its cancellation"
+        );
+        assert!(
+            message.to == receive.at && accepts(&receive.pattern, message),
+            "message {id} was matched wrongly"
+        );
         assert_eq!((completion.source, completion.tag), (message.from, message.tag));
         let stored = message.len.min(receive.room);
         assert_eq!(completion.bytes, stored as u64);
         let truncated = matches!(completion.fault.as_deref(), Some(Fault::Truncated { .. }));
         assert_eq!(truncated, message.len > receive.room);
-        assert!(data[..stored] == pattern_bytes(id as u64, message.len)[..stored], "message {id} is damaged");
+        assert!(
+            data[..stored] == pattern_bytes(id as u64, message.len)[..stored],
+            "message {id} is damaged"
+        );
         assert!(data[stored..].iter().all(|&byte| byte == 0));
         message.received = true;
         receive.message = Some(id);
@@ -232,19 +267,26 @@ impl Storm {
                 let open = !message.received && !message.cancelled && message.pending.is_none();
                 open && message.to == receive.at && accepts(&receive.pattern, message)
             };
-            assert!(self.messages.iter().find(fits).is_none(), "a receive and a message that match were left over");
+            assert!(
+                self.messages.iter().find(fits).is_none(),
+                "a receive and a message that match were left over"
+            );
         }
     }
 
     fn check_order(&self) {
-        let matched = self.receives.iter().filter_map(|receive| receive.message.map(|id| (receive, id)));
+        let matched =
+            self.receives.iter().filter_map(|receive| receive.message.map(|id| (receive, id)));
         let matched: Vec<(&Receive, usize)> = matched.collect();
         for (place, &(earlier, its)) in matched.iter().enumerate() {
             for &(later, other) in &matched[place + 1..] {
                 let (a, b) = (&self.messages[its], &self.messages[other]);
                 let same_way = earlier.at == later.at && a.from == b.from && a.context == b.context;
                 let overtaken = same_way && other < its && accepts(&earlier.pattern, b);
-                assert!(!overtaken, "message {other} was sent before {its} and went to a later receive");
+                assert!(
+                    !overtaken,
+                    "message {other} was sent before {its} and went to a later receive"
+                );
             }
         }
     }

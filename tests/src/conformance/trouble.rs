@@ -2,7 +2,7 @@
 
 use fabric::sim::{Rng, SimTransport};
 use fabric::transport::Rts;
-use fabric::{Header, Kind, Lost, Peer, Region, Sink, Transport};
+use fabric::{Header, Kind, Peer, PeerFailed, Region, Sink, Transport};
 use objects::{Comm, Group};
 use pt2pt::{Engine, Envelope, Fault, Mode, Pattern, RequestId, Settings};
 
@@ -44,13 +44,20 @@ pub fn dying_peer(job: &mut Job<SimTransport>, victim: u32) {
     }
     for (to, send) in sends.iter().filter(|(_, send)| send.rank != victim) {
         let fault = job.wait(send).fault;
-        assert!(fault.is_none() || (*to == victim && is_lost(fault.as_deref(), victim)), "{fault:?}");
+        assert!(
+            fault.is_none() || (*to == victim && is_lost(fault.as_deref(), victim)),
+            "{fault:?}"
+        );
     }
-    for (from, tag, len, receive) in receives.iter().filter(|(.., receive)| receive.rank != victim) {
+    for (from, tag, len, receive) in receives.iter().filter(|(.., receive)| receive.rank != victim)
+    {
         let completion = job.wait(receive);
         match completion.fault.as_deref() {
             None => {
-                assert_eq!((completion.source, completion.tag, completion.bytes), (*from, *tag, *len as u64));
+                assert_eq!(
+                    (completion.source, completion.tag, completion.bytes),
+                    (*from, *tag, *len as u64)
+                );
                 assert!(receive.bytes.read()[..*len] == pattern_bytes(u64::from(*from), *len)[..]);
             }
             fault => assert!(*from == victim && is_lost(fault, victim), "{fault:?}"),
@@ -68,7 +75,7 @@ fn bury(job: &mut Job<SimTransport>, victim: u32, rank: u32) -> bool {
 }
 
 fn is_lost(fault: Option<&Fault>, victim: u32) -> bool {
-    matches!(fault, Some(Fault::Lost(lost)) if lost.peer == Peer(victim))
+    matches!(fault, Some(Fault::PeerFailed(lost)) if lost.peer == Peer(victim))
 }
 
 /// As the owner of the communicator does it.
@@ -92,7 +99,8 @@ fn after_the_death(job: &mut Job<SimTransport>, victim: u32, lonely: &[Pending])
             job.engine(pending.rank).cancel(pending.id);
             assert!(job.wait(pending).cancelled);
         }
-        for (mode, len) in [(Mode::Standard, 8), (Mode::Synchronous, 8), (Mode::Standard, 100_000)] {
+        for (mode, len) in [(Mode::Standard, 8), (Mode::Synchronous, 8), (Mode::Standard, 100_000)]
+        {
             let send = job.send(mode, Shape::Run, pending.rank, victim, 0, 0, len);
             assert!(is_lost(job.wait(&send).fault.as_deref(), victim));
             job.engine(pending.rank).cancel(send.id);
@@ -114,8 +122,8 @@ impl Sink for Spy {
         self.ids.drain(..surplus);
     }
 
-    fn transferred(&mut self, _: u64, _: Result<(), Lost>) {}
-    fn lost(&mut self, _: Lost) {}
+    fn transferred(&mut self, _: u64, _: Result<(), PeerFailed>) {}
+    fn peer_failed(&mut self, _: PeerFailed) {}
 }
 
 const KINDS: [Kind; 9] = [
@@ -134,10 +142,16 @@ const KINDS: [Kind; 9] = [
 /// frames that may mean anything. Rank 0 must not panic, must not write beside
 /// its buffers, and its messages with rank 2 are none of rank 1's business.
 pub fn garbage<T: Transport>(seed: u64, transports: Vec<T>) {
-    let Ok([honest, mut rogue, friend]) = <[T; 3]>::try_from(transports) else { panic!("three ranks are needed") };
+    let Ok([honest, mut rogue, friend]) = <[T; 3]>::try_from(transports) else {
+        panic!("three ranks are needed")
+    };
     let mut rng = Rng::new(seed);
     let mut engine = Engine::new(Peer(0), honest, Settings::default());
-    let mut friendship = Friendship { engine: Engine::new(Peer(2), friend, Settings::default()), pending: None, id: 0 };
+    let mut friendship = Friendship {
+        engine: Engine::new(Peer(2), friend, Settings::default()),
+        pending: None,
+        id: 0,
+    };
     let (mut spy, mut kept) = (Spy::default(), Vec::new());
     for step in 0..6000 {
         if step % 10 == 0 {
@@ -145,7 +159,7 @@ pub fn garbage<T: Transport>(seed: u64, transports: Vec<T>) {
         }
         friendship.go_on(&mut engine);
         let (header, body) = lie(&mut rng, &spy.ids);
-        let len = body.len().min(rogue.limits(Peer(0)).frame);
+        let len = body.len().min(rogue.caps(Peer(0)).frame);
         let _ = rogue.post(Peer(0), &header, len, |slot| slot.copy_from_slice(&body[..len]));
         rogue.poll(&mut spy);
         engine.progress();
@@ -167,9 +181,15 @@ impl<T: Transport> Friendship<T> {
         self.engine.progress();
         let Some((send, data, receive, room)) = &self.pending else { return self.start(other) };
         if self.engine.is_complete(*send) && other.is_complete(*receive) {
-            assert!(room.read() == data.read(), "message {} between the others was damaged", self.id);
+            assert!(
+                room.read() == data.read(),
+                "message {} between the others was damaged",
+                self.id
+            );
             let outcomes = [self.engine.finish(*send), other.finish(*receive)];
-            assert!(outcomes.into_iter().flatten().all(|done| done.fault.is_none() && !done.cancelled));
+            assert!(
+                outcomes.into_iter().flatten().all(|done| done.fault.is_none() && !done.cancelled)
+            );
             self.pending = None;
         }
     }

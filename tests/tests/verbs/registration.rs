@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use config::Registration;
 use fabric::sim::Rng;
-use fabric::{Header, Lost, Memory, OneSided, Peer, Rights, Sink, Transfer, Transport};
+use fabric::{Header, OneSided, Peer, PeerFailed, Rights, Sink, Transfer, Transport, UserBuf};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, MAP_SHARED};
 use verbs_transport::{Settings, VerbsTransport};
 
@@ -81,11 +81,11 @@ impl Arena {
     }
 
     /// Some of its bytes.
-    fn part(&self, rng: &mut Rng) -> Memory {
+    fn part(&self, rng: &mut Rng) -> UserBuf {
         let from = rng.below((PAGES * PAGE - 1) as u64) as usize;
         let len = 1 + rng.below((PAGES * PAGE - from) as u64) as usize;
         // SAFETY: mapped, whatever `change` does.
-        unsafe { Memory::new(with_exposed_provenance_mut(self.base + from), len) }
+        unsafe { UserBuf::new(with_exposed_provenance_mut(self.base + from), len) }
     }
 }
 
@@ -94,7 +94,8 @@ fn map(at: usize, pages: usize, flags: i32) -> usize {
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     let flags = flags | MAP_ANONYMOUS | libc::MAP_POPULATE;
     // SAFETY: replaces nothing but pages of an arena.
-    let base = unsafe { libc::mmap(with_exposed_provenance_mut(at), pages * PAGE, rights, flags, -1, 0) };
+    let base =
+        unsafe { libc::mmap(with_exposed_provenance_mut(at), pages * PAGE, rights, flags, -1, 0) };
     assert_ne!(base, libc::MAP_FAILED);
     base.expose_provenance()
 }
@@ -124,12 +125,12 @@ struct Heard {
 impl Sink for Heard {
     fn frame(&mut self, _: Peer, _: &Header, _: &[u8]) {}
 
-    fn transferred(&mut self, token: u64, outcome: Result<(), Lost>) {
+    fn transferred(&mut self, token: u64, outcome: Result<(), PeerFailed>) {
         outcome.expect("a message is read");
         self.done = token;
     }
 
-    fn lost(&mut self, lost: Lost) {
+    fn peer_failed(&mut self, lost: PeerFailed) {
         panic!("{lost}");
     }
 }
@@ -169,7 +170,9 @@ fn rounds(seed: u64, rounds: u64, mut ends: [VerbsTransport; 2]) -> u64 {
                 true => (0, 1, from, Rights::Get, OneSided::Get(into)),
                 false => (1, 0, into, Rights::Put, OneSided::Put(from)),
             };
-            let region = ends[owner].register(Peer(other as u32), memory, rights).expect("memory can be registered");
+            let region = ends[owner]
+                .register(Peer(other as u32), memory, rights)
+                .expect("memory can be registered");
             let started = ends[other].one_sided(Peer(owner as u32), &region, 0, what, message);
             assert_eq!(started, Ok(Transfer::Started));
             let deadline = Instant::now() + Duration::from_secs(60);
@@ -180,7 +183,10 @@ fn rounds(seed: u64, rounds: u64, mut ends: [VerbsTransport; 2]) -> u64 {
             ends[owner].release(Peer(other as u32), region);
             into.read(0, &mut read[..len]);
             let wrong = (0..len).find(|&at| read[at] != written[at]);
-            assert_eq!(wrong, None, "seed {seed}, round {round}: {len} bytes after {changes:?}: stale");
+            assert_eq!(
+                wrong, None,
+                "seed {seed}, round {round}: {len} bytes after {changes:?}: stale"
+            );
         }
     }
     ends.iter().map(VerbsTransport::registrations_made).sum()
@@ -188,11 +194,15 @@ fn rounds(seed: u64, rounds: u64, mut ends: [VerbsTransport; 2]) -> u64 {
 
 fn run(registration: Registration) {
     let Some(devices) = super::devices() else { return };
-    let many = std::env::var("VERBENA_TEST_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(10_000);
+    let many = std::env::var("VERBENA_TEST_ROUNDS")
+        .ok()
+        .and_then(|rounds| rounds.parse().ok())
+        .unwrap_or(10_000);
     let seed = super::seed();
     // Few, so that they also push each other out.
     let settings = Settings { registration, get_min: 1, registrations: 6, ..Settings::default() };
-    let transports = <[_; 2]>::try_from(super::transports(&devices, 2, &settings)).ok().expect("two");
+    let transports =
+        <[_; 2]>::try_from(super::transports(&devices, 2, &settings)).ok().expect("two");
     let (began, made) = (Instant::now(), rounds(seed, many, transports));
     println!("seed {seed}, {many} rounds, {made} registrations, {:?}", began.elapsed());
     match registration {

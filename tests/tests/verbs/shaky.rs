@@ -2,7 +2,8 @@
 
 use fabric::sim::Rng;
 use fabric::{
-    Header, Limits, Lost, Memory, OneSided, Peer, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
+    Caps, Header, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot, Transfer,
+    Transport, UserBuf, WaitOn,
 };
 
 /// A transport whose connections break now and then.
@@ -20,11 +21,17 @@ pub(crate) struct Shaky<T> {
 }
 
 impl<T: Transport> Transport for Shaky<T> {
-    fn limits(&self, peer: Peer) -> &Limits {
-        self.inner.limits(peer)
+    fn caps(&self, peer: Peer) -> &Caps {
+        self.inner.caps(peer)
     }
 
-    fn post(&mut self, peer: Peer, header: &Header, len: usize, fill: impl FnOnce(&mut Slot)) -> Result<Post, Lost> {
+    fn post(
+        &mut self,
+        peer: Peer,
+        header: &Header,
+        len: usize,
+        fill: impl FnOnce(&mut Slot),
+    ) -> Result<Post, PeerFailed> {
         self.inner.post(peer, header, len, fill)
     }
 
@@ -43,7 +50,7 @@ impl<T: Transport> Transport for Shaky<T> {
         moved
     }
 
-    fn register(&mut self, peer: Peer, memory: Memory, rights: Rights) -> Option<Region> {
+    fn register(&mut self, peer: Peer, memory: UserBuf, rights: Rights) -> Option<Region> {
         self.inner.register(peer, memory, rights)
     }
 
@@ -58,7 +65,7 @@ impl<T: Transport> Transport for Shaky<T> {
         at: u64,
         what: OneSided,
         token: u64,
-    ) -> Result<Transfer, Lost> {
+    ) -> Result<Transfer, PeerFailed> {
         self.inner.one_sided(peer, region, at, what, token)
     }
 

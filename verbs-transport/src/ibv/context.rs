@@ -10,7 +10,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::layout::{
-    self, AsyncEvent, DeviceAttr, DeviceAttrEx, Extended, Gid, GidEntry, PortAttr, event, gid_type, odp,
+    self, AsyncEvent, DeviceAttr, DeviceAttrEx, Extended, Gid, GidEntry, PortAttr, event, gid_type,
+    odp,
 };
 use super::library::Library;
 use super::{check, non_null, set_non_blocking};
@@ -109,7 +110,10 @@ impl Context {
         if unsafe { (*self.raw()).abi_compat }.addr() != layout::EXTENDED {
             return false;
         }
-        let extended = self.raw().wrapping_byte_sub(std::mem::offset_of!(Extended, context)).cast::<Extended>();
+        let extended = self
+            .raw()
+            .wrapping_byte_sub(std::mem::offset_of!(Extended, context))
+            .cast::<Extended>();
         // SAFETY: `abi_compat` says that something stands in front of the context, at least its size.
         let size = unsafe { (&raw const (*extended).sz).read() };
         if size < size_of::<Extended>() {
@@ -119,7 +123,9 @@ impl Context {
         let Some(query) = (unsafe { (*extended).query_device_ex }) else { return false };
         let mut attr = MaybeUninit::<DeviceAttrEx>::zeroed();
         // SAFETY: an open device; the driver fills no more than the size that is said.
-        let answer = unsafe { query(self.raw(), std::ptr::null(), attr.as_mut_ptr(), size_of::<DeviceAttrEx>()) };
+        let answer = unsafe {
+            query(self.raw(), std::ptr::null(), attr.as_mut_ptr(), size_of::<DeviceAttrEx>())
+        };
         // SAFETY: integers alone, zeroed or filled.
         let able = unsafe { attr.assume_init() }.odp_caps;
         answer == 0 && able.general_caps & odp::IMPLICIT != 0 && able.rc_odp_caps & odp::READ != 0
@@ -139,7 +145,9 @@ impl Context {
         let mut entry = GidEntry::default();
         let code = match self.library.query_gid_ex {
             // SAFETY: an open device; `entry` is of the size that is said.
-            Some(query) => unsafe { query(self.raw(), port.into(), index, &mut entry, 0, size_of::<GidEntry>()) },
+            Some(query) => unsafe {
+                query(self.raw(), port.into(), index, &mut entry, 0, size_of::<GidEntry>())
+            },
             None => {
                 entry.gid_type = gid_type::IB;
                 // SAFETY: an open device; a GID to be written.

@@ -103,7 +103,8 @@ pub fn library() -> Result<&'static Library, LibraryError> {
 
 fn open() -> Result<*mut c_void, LibraryError> {
     // SAFETY: a terminated string; the library's constructors do no more than others'.
-    let handle = unsafe { libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    let handle =
+        unsafe { libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if !handle.is_null() {
         return Ok(handle);
     }
@@ -111,7 +112,11 @@ fn open() -> Result<*mut c_void, LibraryError> {
     // thread's next such call.
     let why = unsafe {
         let text = libc::dlerror();
-        if text.is_null() { "no reason given".into() } else { CStr::from_ptr(text).to_string_lossy().into_owned() }
+        if text.is_null() {
+            "no reason given".into()
+        } else {
+            CStr::from_ptr(text).to_string_lossy().into_owned()
+        }
     };
     Err(LibraryError::Missing(why))
 }

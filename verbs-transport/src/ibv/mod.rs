@@ -39,7 +39,10 @@ fn non_null<T>(pointer: *mut T) -> io::Result<std::ptr::NonNull<T>> {
 
 /// Lends a descriptor of libibverbs (or of a store) for one call.
 #[allow(unsafe_code)]
-pub(crate) fn with_fd<R>(fd: std::os::fd::RawFd, each: impl FnOnce(std::os::fd::BorrowedFd<'_>) -> R) -> R {
+pub(crate) fn with_fd<R>(
+    fd: std::os::fd::RawFd,
+    each: impl FnOnce(std::os::fd::BorrowedFd<'_>) -> R,
+) -> R {
     // SAFETY: its owner keeps it open during the call.
     each(unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) })
 }

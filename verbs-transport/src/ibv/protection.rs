@@ -6,7 +6,7 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use fabric::Memory;
+use fabric::UserBuf;
 
 use super::context::Context;
 use super::layout::{self, AhAttr};
@@ -65,19 +65,26 @@ impl Pd {
 impl Mr {
     /// Pins `memory` and lets the device access it; see [`layout::access`]. The owner
     /// drops the registration before the promise of `memory` ends.
-    pub fn register(pd: &Arc<Pd>, memory: Memory, access: i32) -> io::Result<Mr> {
+    pub fn register(pd: &Arc<Pd>, memory: UserBuf, access: i32) -> io::Result<Mr> {
         let register = pd.context.library.reg_mr;
         // SAFETY: the kernel checks the range; what the device does to it is covered
-        // by the promise of `Memory`, for as long as the registration lives.
-        let raw = non_null(unsafe { register(pd.raw(), memory.as_ptr().cast(), memory.len(), access) })?;
+        // by the promise of `UserBuf`, for as long as the registration lives.
+        let raw =
+            non_null(unsafe { register(pd.raw(), memory.as_ptr().cast(), memory.len(), access) })?;
         Ok(Mr { pd: Arc::clone(pd), raw })
     }
 
     /// Pins the bytes at these addresses, for requests each of which has its own promise
     /// that what it touches is memory.
-    pub fn register_range(pd: &Arc<Pd>, range: std::ops::Range<usize>, access: i32) -> io::Result<Mr> {
+    pub fn register_range(
+        pd: &Arc<Pd>,
+        range: std::ops::Range<usize>,
+        access: i32,
+    ) -> io::Result<Mr> {
         // SAFETY: the device does nothing but what is requested.
-        let memory = unsafe { Memory::new(std::ptr::with_exposed_provenance_mut(range.start), range.len()) };
+        let memory = unsafe {
+            UserBuf::new(std::ptr::with_exposed_provenance_mut(range.start), range.len())
+        };
         Mr::register(pd, memory, access)
     }
 

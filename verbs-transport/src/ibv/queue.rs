@@ -15,8 +15,9 @@ use std::sync::Arc;
 
 use super::context::Context;
 use super::layout::{
-    self, Datagram, PollCq, PostRecv, PostSend, PostSrqRecv, QpAttr, QpCap, QpInitAttr, Rdma, RecvWr, ReqNotifyCq,
-    SendWr, Sge, SrqAttr, SrqInitAttr, Target, Wc, opcode, qp_mask, qp_state, qp_type,
+    self, Datagram, PollCq, PostRecv, PostSend, PostSrqRecv, QpAttr, QpCap, QpInitAttr, Rdma,
+    RecvWr, ReqNotifyCq, SendWr, Sge, SrqAttr, SrqInitAttr, Target, Wc, opcode, qp_mask, qp_state,
+    qp_type,
 };
 use super::protection::{Ah, Pd};
 use super::{check, non_null, set_non_blocking};
@@ -98,22 +99,31 @@ impl Destination {
 
     /// Reads memory at this address, with its key.
     pub fn read(addr: u64, rkey: u32) -> Destination {
-        Destination { opcode: opcode::RDMA_READ, target: Target { rdma: Rdma { remote_addr: addr, rkey } } }
+        Destination {
+            opcode: opcode::RDMA_READ,
+            target: Target { rdma: Rdma { remote_addr: addr, rkey } },
+        }
     }
 
     /// Writes memory at this address, with its key.
     #[inline]
     pub fn write(addr: u64, rkey: u32) -> Destination {
-        Destination { opcode: opcode::RDMA_WRITE, target: Target { rdma: Rdma { remote_addr: addr, rkey } } }
+        Destination {
+            opcode: opcode::RDMA_WRITE,
+            target: Target { rdma: Rdma { remote_addr: addr, rkey } },
+        }
     }
 
     /// Changes 64 bits at this address, with its key; the local memory gets what they were.
     pub fn atomic(addr: u64, rkey: u32, what: fabric::Atomic) -> Destination {
         let (opcode, compare_add, swap) = match what {
             fabric::Atomic::Add(more) => (opcode::ATOMIC_FETCH_AND_ADD, more, 0),
-            fabric::Atomic::CompareSwap { expected, new } => (opcode::ATOMIC_CMP_AND_SWP, expected, new),
+            fabric::Atomic::CompareSwap { expected, new } => {
+                (opcode::ATOMIC_CMP_AND_SWP, expected, new)
+            }
         };
-        let target = Target { atomic: layout::Atomic { remote_addr: addr, compare_add, swap, rkey } };
+        let target =
+            Target { atomic: layout::Atomic { remote_addr: addr, compare_add, swap, rkey } };
         Destination { opcode, target }
     }
 }
@@ -141,7 +151,9 @@ impl Cq {
         let context = Arc::clone(&channel.context);
         let create = context.library.create_cq;
         // SAFETY: an open device and a channel of it.
-        let raw = non_null(unsafe { create(context.raw(), entries as c_int, null_mut(), channel.raw.as_ptr(), 0) })?;
+        let raw = non_null(unsafe {
+            create(context.raw(), entries as c_int, null_mut(), channel.raw.as_ptr(), 0)
+        })?;
         let unusable = || io::Error::from_raw_os_error(libc::EOPNOTSUPP);
         let poll = context.ops().poll_cq.ok_or_else(unusable)?;
         let notify = context.ops().req_notify_cq.ok_or_else(unusable)?;
@@ -164,7 +176,9 @@ impl Cq {
     #[inline]
     pub fn poll(&mut self, completions: &mut [Wc]) -> usize {
         // SAFETY: room for as many as are asked for.
-        let taken = unsafe { (self.poll)(self.raw.as_ptr(), completions.len() as c_int, completions.as_mut_ptr()) };
+        let taken = unsafe {
+            (self.poll)(self.raw.as_ptr(), completions.len() as c_int, completions.as_mut_ptr())
+        };
         // An error here is a device that is gone; it says so by an event.
         usize::try_from(taken).unwrap_or(0)
     }
@@ -179,7 +193,9 @@ impl Cq {
     pub fn take_event(&mut self) -> bool {
         let (mut cq, mut tag) = (null_mut(), null_mut());
         // SAFETY: a channel of ours that does not block, two pointers to be written.
-        let is_there = unsafe { (self.context.library.cq_event)(self.channel.raw.as_ptr(), &mut cq, &mut tag) } == 0;
+        let is_there = unsafe {
+            (self.context.library.cq_event)(self.channel.raw.as_ptr(), &mut cq, &mut tag)
+        } == 0;
         self.events += u32::from(is_there);
         // Acknowledging takes a lock: in lots.
         if self.events >= 64 {
@@ -202,19 +218,28 @@ impl Srq {
         let mut attr = SrqInitAttr { srq_context: null_mut(), attr };
         // SAFETY: a domain and attributes of ours.
         let raw = non_null(unsafe { (pd.context.library.create_srq)(pd.raw(), &mut attr) })?;
-        let post = pd.context.ops().post_srq_recv.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
+        let post = pd
+            .context
+            .ops()
+            .post_srq_recv
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
         Ok(Srq { pd: Arc::clone(pd), raw, post })
     }
 
     /// Posts receives: the number that comes back, and where each writes.
     pub fn post(&mut self, receives: &[(u64, Sge)]) -> io::Result<()> {
         // SAFETY: a queue of ours and a list that lives for the call.
-        post_receives(receives, |list| unsafe { (self.post)(self.raw.as_ptr(), list, &mut null_mut()) })
+        post_receives(receives, |list| unsafe {
+            (self.post)(self.raw.as_ptr(), list, &mut null_mut())
+        })
     }
 }
 
 /// Chains receives, a few at a time, for one call each.
-fn post_receives(receives: &[(u64, Sge)], mut post: impl FnMut(*mut RecvWr) -> c_int) -> io::Result<()> {
+fn post_receives(
+    receives: &[(u64, Sge)],
+    mut post: impl FnMut(*mut RecvWr) -> c_int,
+) -> io::Result<()> {
     const AT_ONCE: usize = 16;
     for some in receives.chunks(AT_ONCE) {
         let mut memory = [Sge::default(); AT_ONCE];
@@ -237,7 +262,14 @@ fn post_receives(receives: &[(u64, Sge)], mut post: impl FnMut(*mut RecvWr) -> c
 impl Qp {
     /// A reliable connection that receives from `srq`, or (without) a datagram pair
     /// with receives of its own. Asks for less inline data until the device agrees.
-    pub fn new(pd: &Arc<Pd>, cq: &Cq, srq: Option<&Srq>, sends: u32, receives: u32, inline: u32) -> io::Result<Qp> {
+    pub fn new(
+        pd: &Arc<Pd>,
+        cq: &Cq,
+        srq: Option<&Srq>,
+        sends: u32,
+        receives: u32,
+        inline: u32,
+    ) -> io::Result<Qp> {
         let mut inline = inline;
         let (raw, inline) = loop {
             let cap = QpCap {
@@ -292,7 +324,12 @@ impl Qp {
         let (mut attr, mut made_with) = (QpAttr::default(), MaybeUninit::<QpInitAttr>::zeroed());
         // SAFETY: a queue pair and room of ours for both answers, of which the second is not read.
         let asked = unsafe {
-            (self.pd.context.library.query_qp)(self.raw.as_ptr(), &mut attr, qp_mask::STATE, made_with.as_mut_ptr())
+            (self.pd.context.library.query_qp)(
+                self.raw.as_ptr(),
+                &mut attr,
+                qp_mask::STATE,
+                made_with.as_mut_ptr(),
+            )
         };
         asked == 0 && attr.qp_state == qp_state::RTS
     }
@@ -345,7 +382,9 @@ impl Qp {
     /// writes.
     pub fn post_receives(&self, receives: &[(u64, Sge)]) -> io::Result<()> {
         // SAFETY: a queue pair of ours and a list that lives for the call.
-        post_receives(receives, |list| unsafe { (self.receive)(self.raw.as_ptr(), list, &mut null_mut()) })
+        post_receives(receives, |list| unsafe {
+            (self.receive)(self.raw.as_ptr(), list, &mut null_mut())
+        })
     }
 }
 

@@ -91,7 +91,8 @@ impl Figure {
     /// Whether it is made of what ranks on several cores say to each other, so that it takes
     /// as long as their cache lines do.
     pub(super) fn crosses(&self) -> bool {
-        self.placement != Placement::OneCore && matches!(self.reading, Reading::Column(_) | Reading::Single)
+        self.placement != Placement::OneCore
+            && matches!(self.reading, Reading::Column(_) | Reading::Single)
     }
 }
 
@@ -126,27 +127,74 @@ const fn crowded(name: &'static str, ranks: u32, target: fn(u64) -> Target) -> F
     let args: &[&str] = &["allreduce", "-i", "1000"];
     let eight = Some((8, 8));
     let program = "collective";
-    Figure { name, program, args, sizes: eight, ranks, placement: Placement::Crowded, target, ..TWO_RANKS }
+    Figure {
+        name,
+        program,
+        args,
+        sizes: eight,
+        ranks,
+        placement: Placement::Crowded,
+        target,
+        ..TWO_RANKS
+    }
 }
 
 /// Messages of 8 bytes a second from several threads, which share the cores.
-const fn threads(name: &'static str, args: &'static [&'static str], target: fn(u64) -> Target) -> Figure {
+const fn threads(
+    name: &'static str,
+    args: &'static [&'static str],
+    target: fn(u64) -> Target,
+) -> Figure {
     let rate = bandwidth(name, target);
     let reading = Reading::Column(2);
     let unit = "1/s";
     let sizes = Some((8, 8));
-    Figure { program: "mbw_mr_mt", unit, args, sizes, placement: Placement::Crowded, reading, quick: false, ..rate }
+    Figure {
+        program: "mbw_mr_mt",
+        unit,
+        args,
+        sizes,
+        placement: Placement::Crowded,
+        reading,
+        quick: false,
+        ..rate
+    }
 }
 
-const fn at_start(name: &'static str, ranks: u32, placement: Placement, target: fn(u64) -> Target) -> Figure {
+const fn at_start(
+    name: &'static str,
+    ranks: u32,
+    placement: Placement,
+    target: fn(u64) -> Target,
+) -> Figure {
     let reading = Reading::After("max: ");
-    Figure { name, program: "init", unit: "ms", sizes: None, ranks, placement, reading, target, ..TWO_RANKS }
+    Figure {
+        name,
+        program: "init",
+        unit: "ms",
+        sizes: None,
+        ranks,
+        placement,
+        reading,
+        target,
+        ..TWO_RANKS
+    }
 }
 
 const fn queue(name: &'static str, column: usize) -> Figure {
     let reading = Reading::Ratio(column);
     let target = |_| Target::Limit(2.0);
-    Figure { name, program: "queue", unit: "x", sizes: None, reading, target, alone: true, quick: false, ..TWO_RANKS }
+    Figure {
+        name,
+        program: "queue",
+        unit: "x",
+        sizes: None,
+        reading,
+        target,
+        alone: true,
+        quick: false,
+        ..TWO_RANKS
+    }
 }
 
 /// Everything, in the order of running.
@@ -227,13 +275,30 @@ pub(super) const VERBS: [Figure; 5] = [
         sizes: None,
         ..bandwidth("bw", |_| Target::OfBest(1.1))
     },
-    Figure { name: "latency-polling", program: "latency", target: |_| Target::OfBest(1.1), ..TWO_RANKS },
-    Figure { name: "latency-events", program: "latency", target: |_| Target::OfBest(1.1), ..TWO_RANKS },
-    Figure { program: "bw", ..bandwidth("bw-device", |size| Target::OfBest(if size < MIB { 0.95 } else { 0.97 })) },
+    Figure {
+        name: "latency-polling",
+        program: "latency",
+        target: |_| Target::OfBest(1.1),
+        ..TWO_RANKS
+    },
+    Figure {
+        name: "latency-events",
+        program: "latency",
+        target: |_| Target::OfBest(1.1),
+        ..TWO_RANKS
+    },
+    Figure {
+        program: "bw",
+        ..bandwidth("bw-device", |size| Target::OfBest(if size < MIB { 0.95 } else { 0.97 }))
+    },
 ];
 
 /// What of a communication is not hidden by as much computing.
-const fn overlap(name: &'static str, args: &'static [&'static str], placement: Placement) -> Figure {
+const fn overlap(
+    name: &'static str,
+    args: &'static [&'static str],
+    placement: Placement,
+) -> Figure {
     let sizes = Some((4096, 4 * MIB));
     let reading = Reading::Column(4);
     Figure { name, program: "overlap", args, sizes, placement, reading, quick: false, ..TWO_RANKS }
@@ -259,9 +324,17 @@ mod tests {
     #[test]
     fn names_are_distinct_and_those_of_targets_exist() {
         for (at, figure) in FIGURES.iter().enumerate() {
-            assert!(FIGURES[..at].iter().all(|other| other.name != figure.name), "{} twice", figure.name);
+            assert!(
+                FIGURES[..at].iter().all(|other| other.name != figure.name),
+                "{} twice",
+                figure.name
+            );
             if let Target::OfOwn(name, _) = (figure.target)(8) {
-                assert!(named(name).is_some(), "{} is measured against {name}, which is not there", figure.name);
+                assert!(
+                    named(name).is_some(),
+                    "{} is measured against {name}, which is not there",
+                    figure.name
+                );
             }
         }
     }

@@ -67,7 +67,10 @@ pub(crate) struct Options {
 
 fn kind(name: &str) -> Result<Kind> {
     let known = |kind: &Kind| kind.name() == name;
-    [Kind::Verbena, Kind::Mpich, Kind::OpenMpi].into_iter().find(known).context("there are verbena, mpich and ompi")
+    [Kind::Verbena, Kind::Mpich, Kind::OpenMpi]
+        .into_iter()
+        .find(known)
+        .context("there are verbena, mpich and ompi")
 }
 
 /// Measures and reports.
@@ -82,16 +85,29 @@ pub(crate) fn compare(project: &Project, options: &Options) -> Result<()> {
     let all = vec![Kind::Verbena, Kind::Mpich, Kind::OpenMpi];
     let kinds = if options.only.is_empty() { all } else { options.only.clone() };
     compile_all(project, &kinds)?;
-    let output = options.append.clone().or_else(|| options.output.clone()).unwrap_or_else(|| record::file(project));
-    let mut lines = if options.append.is_some() && output.exists() { record::read(&output)? } else { Vec::new() };
-    let mut record = if options.append.is_some() { Record::append(&output)? } else { Record::create(&output)? };
+    let output = options
+        .append
+        .clone()
+        .or_else(|| options.output.clone())
+        .unwrap_or_else(|| record::file(project));
+    let mut lines = if options.append.is_some() && output.exists() {
+        record::read(&output)?
+    } else {
+        Vec::new()
+    };
+    let mut record =
+        if options.append.is_some() { Record::append(&output)? } else { Record::create(&output)? };
     let known = lines.len();
     if lines.is_empty() {
         lines.push(Line::Machine(Machine::here(project)));
     }
     let contest = Contest { project, kernel, options };
     lines.extend(
-        kinds.iter().filter(|kind| !is_named(&lines, kind)).map(|kind| contest.line(*kind)).collect::<Vec<_>>(),
+        kinds
+            .iter()
+            .filter(|kind| !is_named(&lines, kind))
+            .map(|kind| contest.line(*kind))
+            .collect::<Vec<_>>(),
     );
     lines[known..].iter().try_for_each(|line| record.add(line))?;
     contest.run(&kinds, &mut lines, &mut record)?;
@@ -137,7 +153,9 @@ impl Contest<'_> {
     /// All rounds.
     fn run(&self, kinds: &[Kind], lines: &mut Vec<Line>, record: &mut Record) -> Result<()> {
         let bar = ProgressBar::new(u64::from(self.options.rounds) * kinds.len() as u64);
-        bar.set_style(ProgressStyle::with_template("{elapsed_precise} [{wide_bar}] {pos}/{len}, {eta} left: {msg}")?);
+        bar.set_style(ProgressStyle::with_template(
+            "{elapsed_precise} [{wide_bar}] {pos}/{len}, {eta} left: {msg}",
+        )?);
         let mut last = BTreeMap::new();
         for line in lines.iter() {
             if let Line::Run(run) = line {
@@ -176,11 +194,21 @@ impl Contest<'_> {
         let two = !self.options.one_machine;
         match kind {
             Kind::Verbena => {
-                let mpiexec = quoted(&self.project.prefix().join("bin/mpiexec").display().to_string());
-                let knobs: String = self.options.set.iter().map(|knob| format!("--set {} ", quoted(knob))).collect();
+                let mpiexec =
+                    quoted(&self.project.prefix().join("bin/mpiexec").display().to_string());
+                let knobs: String = self
+                    .options
+                    .set
+                    .iter()
+                    .map(|knob| format!("--set {} ", quoted(knob)))
+                    .collect();
                 let agent = if two { "$VM_SSH" } else { "$VM_RESULTS/here" };
                 let start = format!("{mpiexec} --agent {agent} --hosts vm0:1,vm1:1 {knobs}");
-                if two { format!("{start}{job}") } else { start + &each("VERBENA_VERBS_DEVICE=rxe", "", job) }
+                if two {
+                    format!("{start}{job}")
+                } else {
+                    start + &each("VERBENA_VERBS_DEVICE=rxe", "", job)
+                }
             }
             // Of what -x names, only the first of several programs hears.
             Kind::OpenMpi => {
@@ -196,8 +224,13 @@ impl Contest<'_> {
             _ => {
                 let start = "mpiexec.mpich -genv UCX_IB_GID_INDEX 0 -genv UCX_TLS rc";
                 match two {
-                    true => format!("{start} -launcher rsh -launcher-exec $VM_SSH -hosts vm0,vm1 -n 2 -ppn 1 {job}"),
-                    false => format!("{start} -genv MPIR_CVAR_NOLOCAL 1 {}", each("UCX_NET_DEVICES=rxe", ":1", job)),
+                    true => format!(
+                        "{start} -launcher rsh -launcher-exec $VM_SSH -hosts vm0,vm1 -n 2 -ppn 1 {job}"
+                    ),
+                    false => format!(
+                        "{start} -genv MPIR_CVAR_NOLOCAL 1 {}",
+                        each("UCX_NET_DEVICES=rxe", ":1", job)
+                    ),
                 }
             }
         }
@@ -213,10 +246,13 @@ impl Contest<'_> {
         let first = self.launch(kind, &format!("{first} -n 200 -m 8:8"));
         script += &format!("timeout {LIMIT} {first} </dev/null >$VM_RESULTS/first.out 2>&1\n");
         for figure in mpi_figures() {
-            let program = quoted(&programs(self.project, kind).join(figure.program).display().to_string());
+            let program =
+                quoted(&programs(self.project, kind).join(figure.program).display().to_string());
             let job = self.launch(kind, &format!("{program} {}", figure.args.join(" ")));
             let name = figure.name;
-            script += &format!("timeout {LIMIT} {job} </dev/null >$VM_RESULTS/{name}.out 2>$VM_RESULTS/{name}.err\n");
+            script += &format!(
+                "timeout {LIMIT} {job} </dev/null >$VM_RESULTS/{name}.out 2>$VM_RESULTS/{name}.err\n"
+            );
             script += &format!("echo $? >$VM_RESULTS/{name}.code\n");
         }
         script += "fi; vm_barrier mpi\n";
@@ -224,7 +260,9 @@ impl Contest<'_> {
             for (at, test) in PERFTESTS.iter().enumerate() {
                 let Perftest { program, size, .. } = test;
                 let one = format!("vm_between timeout {LIMIT} {program} -F -x $VM_GID -s {size}");
-                script += &format!("for pass in 1 2 3; do {one}; done >$VM_RESULTS/perftest.{at}.$VM_ID 2>&1\n");
+                script += &format!(
+                    "for pass in 1 2 3; do {one}; done >$VM_RESULTS/perftest.{at}.$VM_ID 2>&1\n"
+                );
             }
         }
         script + "vm_barrier end\n"
@@ -235,14 +273,19 @@ impl Contest<'_> {
         let (start, watch) = (Instant::now(), Watch::start());
         let results = self.project.target.join("vm/compare");
         let plan = Plan {
-            machines: if self.options.one_machine { Machines::pair(None) } else { Machines::guests(2) },
+            machines: if self.options.one_machine {
+                Machines::pair(None)
+            } else {
+                Machines::guests(2)
+            },
             commands: vec![self.script(kind)],
             link_down: Vec::new(),
             timeout: Duration::from_secs(u64::from(LIMIT) * 8),
             results: results.clone(),
             show: false,
         };
-        vm::run(self.project, &self.kernel, &plan).with_context(|| format!("the machines for {}", kind.name()))?;
+        vm::run(self.project, &self.kernel, &plan)
+            .with_context(|| format!("the machines for {}", kind.name()))?;
         let (seconds, others) = (start.elapsed().as_secs_f64(), watch.others());
         let run = |library: &str, figure: &str, command: String, rows: Result<Vec<(u64, f64)>>| {
             let rows = rows.map_err(|error| format!("{error:#}"));
@@ -258,7 +301,12 @@ impl Contest<'_> {
             let client = if self.options.one_machine { 0 } else { 1 };
             for (at, test) in PERFTESTS.iter().enumerate() {
                 let rows = test.rows(&results.join(format!("perftest.{at}.{client}")));
-                runs.push(run(PERFTEST, test.program, format!("{} -s {}", test.program, test.size), rows));
+                runs.push(run(
+                    PERFTEST,
+                    test.program,
+                    format!("{} -s {}", test.program, test.size),
+                    rows,
+                ));
             }
             beside_perftest(&mut runs);
         }
@@ -277,13 +325,16 @@ fn mpi_figures() -> impl Iterator<Item = &'static Figure> {
 }
 
 fn job_rows(results: &Path, figure: &Figure) -> Result<Vec<(u64, f64)>> {
-    let read = |ending: &str| fs::read_to_string(results.join(format!("{}.{ending}", figure.name))).unwrap_or_default();
+    let read = |ending: &str| {
+        fs::read_to_string(results.join(format!("{}.{ending}", figure.name))).unwrap_or_default()
+    };
     match read("code").trim() {
         "0" => rows::read(&read("out"), figure.reading, 0.0),
         "" => bail!("it was not run"),
         code => {
             let said = read("err");
-            let said: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).take(4).collect();
+            let said: Vec<&str> =
+                said.lines().filter(|line| !line.trim().is_empty()).take(4).collect();
             bail!("exit code {code}: {}", said.join(" | "))
         }
     }
@@ -332,8 +383,10 @@ fn beside_perftest(runs: &mut Vec<Run>) {
     let mut added = Vec::new();
     for figure in VERBS.iter().filter(|figure| figure.args.is_empty()) {
         let mut best = BTreeMap::<u64, &Run>::new();
-        for (run, _) in
-            runs[runs.len() - PERFTESTS.len()..].iter().zip(&PERFTESTS).filter(|(_, test)| test.figure == figure.name)
+        for (run, _) in runs[runs.len() - PERFTESTS.len()..]
+            .iter()
+            .zip(&PERFTESTS)
+            .filter(|(_, test)| test.figure == figure.name)
         {
             let Ok(rows) = &run.rows else { continue };
             let value = |run: &Run| run.rows.as_ref().map_or(0.0, |rows| rows[0].1);
@@ -342,12 +395,19 @@ fn beside_perftest(runs: &mut Vec<Run>) {
                 *other = run;
             }
         }
-        let ours = runs.iter().find(|run| run.library == Kind::Verbena.name() && run.figure == figure.program);
+        let ours = runs
+            .iter()
+            .find(|run| run.library == Kind::Verbena.name() && run.figure == figure.program);
         let Some(ours) = ours else { continue };
         let sizes: Vec<u64> = best.keys().copied().collect();
-        let rows = ours.rows.clone().map(|rows| rows.into_iter().filter(|row| sizes.contains(&row.0)).collect());
+        let rows = ours
+            .rows
+            .clone()
+            .map(|rows| rows.into_iter().filter(|row| sizes.contains(&row.0)).collect());
         added.push(Run { figure: figure.name.to_owned(), rows, ..ours.clone() });
-        added.extend(best.into_values().map(|run| Run { figure: figure.name.to_owned(), ..run.clone() }));
+        added.extend(
+            best.into_values().map(|run| Run { figure: figure.name.to_owned(), ..run.clone() }),
+        );
     }
     runs.extend(added);
 }
@@ -358,7 +418,16 @@ mod tests {
 
     fn run(library: &str, figure: &str, rows: &[(u64, f64)]) -> Run {
         let (library, figure, command) = (library.to_owned(), figure.to_owned(), String::new());
-        Run { round: 1, library, figure, command, seconds: 1.0, others: 0.0, crossing: None, rows: Ok(rows.to_vec()) }
+        Run {
+            round: 1,
+            library,
+            figure,
+            command,
+            seconds: 1.0,
+            others: 0.0,
+            crossing: None,
+            rows: Ok(rows.to_vec()),
+        }
     }
 
     #[test]
@@ -366,7 +435,10 @@ mod tests {
         let mut runs = vec![run("verbena", "latency", &[(8, 20.0), (4096, 90.0)])];
         runs.push(run("verbena", "bw", &[(8, 0.1), (65_536, 50.0), (1_048_576, 60.0)]));
         runs.extend(
-            PERFTESTS.iter().zip(1..).map(|(test, at)| run(PERFTEST, test.program, &[(test.size, f64::from(at))])),
+            PERFTESTS
+                .iter()
+                .zip(1..)
+                .map(|(test, at)| run(PERFTEST, test.program, &[(test.size, f64::from(at))])),
         );
         beside_perftest(&mut runs);
         let of = |library: &str, figure: &str| -> Vec<(u64, f64)> {

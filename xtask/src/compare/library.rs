@@ -112,7 +112,10 @@ pub(crate) fn compile(sources: &Path, programs: &Path, mpicc: &Path) -> Result<(
         if source.extension().is_some_and(|extension| extension == "c") {
             let program = programs.join(source.file_stem().unwrap_or_default());
             let mut compiler = Command::new(mpicc);
-            quietly(compiler.args(["-O2", "-pthread", "-o"]).arg(&program).arg(&source), COMPILING)?;
+            quietly(
+                compiler.args(["-O2", "-pthread", "-o"]).arg(&program).arg(&source),
+                COMPILING,
+            )?;
         }
     }
     Ok(())
@@ -120,8 +123,17 @@ pub(crate) fn compile(sources: &Path, programs: &Path, mpicc: &Path) -> Result<(
 
 impl Library {
     /// A library in `prefix` with its programs compiled. `standard` has those of the standard ABI.
-    pub(super) fn ready(kind: Kind, prefix: PathBuf, sources: &Path, standard: &Path) -> Result<Library> {
-        let programs = if kind.standard_abi() { standard.to_owned() } else { standard.with_file_name(kind.name()) };
+    pub(super) fn ready(
+        kind: Kind,
+        prefix: PathBuf,
+        sources: &Path,
+        standard: &Path,
+    ) -> Result<Library> {
+        let programs = if kind.standard_abi() {
+            standard.to_owned()
+        } else {
+            standard.with_file_name(kind.name())
+        };
         if !kind.standard_abi() {
             compile(sources, &programs, &prefix.join("bin/mpicc"))?;
         }
@@ -129,7 +141,13 @@ impl Library {
     }
 
     /// The job, to be run in the environment as it is.
-    pub(super) fn job(&self, placement: Placement, ranks: u32, program: &str, args: &[String]) -> Command {
+    pub(super) fn job(
+        &self,
+        placement: Placement,
+        ranks: u32,
+        program: &str,
+        args: &[String],
+    ) -> Command {
         let mpiexec = self.prefix.join("bin/mpiexec");
         let mut command = match placement {
             Placement::Bound | Placement::Assisted => Command::new(mpiexec),
@@ -154,7 +172,9 @@ impl Library {
         let library_path = ("LD_LIBRARY_PATH", format!("{prefix}/lib"));
         match self.kind {
             Kind::Verbena => vec![library_path],
-            Kind::Mpich if assisted => vec![library_path, ("MPIR_CVAR_ASYNC_PROGRESS", "1".to_owned())],
+            Kind::Mpich if assisted => {
+                vec![library_path, ("MPIR_CVAR_ASYNC_PROGRESS", "1".to_owned())]
+            }
             Kind::Mpich if bound => vec![library_path],
             Kind::Mpich => vec![
                 library_path,
@@ -165,7 +185,12 @@ impl Library {
                 let pin = if bound { "1" } else { "0" };
                 let thread = if assisted { "1" } else { "0" };
                 let prefix = ("I_MPI_ROOT", prefix);
-                vec![library_path, prefix, ("I_MPI_PIN", pin.to_owned()), ("I_MPI_ASYNC_PROGRESS", thread.to_owned())]
+                vec![
+                    library_path,
+                    prefix,
+                    ("I_MPI_PIN", pin.to_owned()),
+                    ("I_MPI_ASYNC_PROGRESS", thread.to_owned()),
+                ]
             }
             Kind::OpenMpi => vec![],
         }
@@ -178,16 +203,23 @@ impl Library {
             }
             (Kind::Verbena, true) => &["--bind-to", "core"],
             (Kind::Mpich, true) => &["-bind-to", "core"],
-            (Kind::OpenMpi, true) => &["--allow-run-as-root", "--oversubscribe", "--bind-to", "core"],
-            (Kind::OpenMpi, false) => &["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"],
+            (Kind::OpenMpi, true) => {
+                &["--allow-run-as-root", "--oversubscribe", "--bind-to", "core"]
+            }
+            (Kind::OpenMpi, false) => {
+                &["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+            }
             (Kind::Verbena | Kind::Mpich, false) | (Kind::Intel, _) => &[],
         }
     }
 
     /// What was set, for the record.
     pub(super) fn settings(&self, placement: Placement) -> String {
-        let mut words: Vec<String> =
-            self.environment(placement).iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let mut words: Vec<String> = self
+            .environment(placement)
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
         words.extend(self.options(placement).iter().map(|&word| word.to_owned()));
         words.join(" ")
     }
@@ -200,7 +232,8 @@ fn is_bound(placement: Placement) -> bool {
 /// The first cores that this process may use, as taskset wants them.
 fn cores(placement: Placement) -> String {
     let mask = rustix::thread::sched_getaffinity(None).ok();
-    let allowed = (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| mask.is_some_and(|mask| mask.is_set(*core)));
+    let allowed = (0..rustix::thread::CpuSet::MAX_CPU)
+        .filter(|core| mask.is_some_and(|mask| mask.is_set(*core)));
     let wanted = if placement == Placement::OneCore { 1 } else { 2 };
     let cores: Vec<String> = allowed.take(wanted).map(|core| core.to_string()).collect();
     if cores.is_empty() { "0".to_owned() } else { cores.join(",") }

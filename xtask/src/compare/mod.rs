@@ -102,7 +102,8 @@ pub(crate) fn compare(project: &Project, options: &Options) -> Result<()> {
     let output = options.output.clone().unwrap_or_else(|| record::file(project));
     let mut record = Record::create(&output)?;
     lines.iter().try_for_each(|line| record.add(line))?;
-    let comparison = Comparison { options, libraries, limits: project.target.join("osu/standard/limits") };
+    let comparison =
+        Comparison { options, libraries, limits: project.target.join("osu/standard/limits") };
     comparison.run(&figures, |run| {
         let line = Line::Run(run);
         record.add(&line)?;
@@ -158,16 +159,24 @@ fn prepare(project: &Project, options: &Options) -> Result<(Vec<Line>, Vec<Libra
             Ok((version, library)) => (Ok(version.clone()), all_settings(library)),
             Err(error) => (Err(format!("{error:#}")), Default::default()),
         };
-        println!("{:8} {}", kind.name(), version.clone().unwrap_or_else(|error| format!("MISSING: {error}")));
+        println!(
+            "{:8} {}",
+            kind.name(),
+            version.clone().unwrap_or_else(|error| format!("MISSING: {error}"))
+        );
         lines.push(Line::Library(LibraryLine { name: kind.name().to_owned(), version, settings }));
         libraries.extend(checked.ok().map(|(_, library)| library));
     }
-    ensure!(libraries.iter().any(|library| library.kind == Kind::Verbena), "our own library does not run");
+    ensure!(
+        libraries.iter().any(|library| library.kind == Kind::Verbena),
+        "our own library does not run"
+    );
     Ok((lines, libraries))
 }
 
 fn all_settings(library: &Library) -> std::collections::BTreeMap<String, String> {
-    let placements = [Placement::Bound, Placement::Crowded, Placement::OneCore, Placement::Assisted];
+    let placements =
+        [Placement::Bound, Placement::Crowded, Placement::OneCore, Placement::Assisted];
     placements.map(|placement| (format!("{placement:?}"), library.settings(placement))).into()
 }
 
@@ -179,7 +188,9 @@ fn version(library: &Library, options: &Options) -> Result<String> {
         .lines()
         .filter_map(|line| line.strip_prefix("# "))
         .find(|line| line.contains(library.kind.says()) && !line.contains("benchmarks"));
-    version.map(str::to_owned).with_context(|| format!("the program runs on another library:\n{ran}"))
+    version
+        .map(str::to_owned)
+        .with_context(|| format!("the program runs on another library:\n{ran}"))
 }
 
 /// Runs a job to its end; its standard output, or what went wrong in one paragraph.
@@ -191,7 +202,12 @@ fn ended(job: &mut Command, options: &Options) -> Result<String> {
     if !ran.success() {
         let said = format!("{}\n{}", ran.stderr, ran.stdout);
         let said: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).take(8).collect();
-        bail!("{}{}: {}", if ran.timed_out { TIMED_OUT } else { "" }, ran.ending(), said.join(" | "));
+        bail!(
+            "{}{}: {}",
+            if ran.timed_out { TIMED_OUT } else { "" },
+            ran.ending(),
+            said.join(" | ")
+        );
     }
     ensure!(left.is_empty(), "it left processes running: {}", left.join(", "));
     Ok(ran.stdout)
@@ -209,10 +225,17 @@ struct Comparison<'a> {
 
 impl Comparison<'_> {
     /// All rounds. Each starts with the next library, so that none is always the first.
-    fn run(&self, figures: &[&'static Figure], mut ended: impl FnMut(Run) -> Result<()>) -> Result<()> {
+    fn run(
+        &self,
+        figures: &[&'static Figure],
+        mut ended: impl FnMut(Run) -> Result<()>,
+    ) -> Result<()> {
         let rounds = if self.options.quick { 2 } else { self.options.rounds };
-        let bar = ProgressBar::new(u64::from(rounds) * (figures.len() * self.libraries.len() + 1) as u64);
-        bar.set_style(ProgressStyle::with_template("{elapsed_precise} [{wide_bar}] {pos}/{len}, {eta} left: {msg}")?);
+        let bar =
+            ProgressBar::new(u64::from(rounds) * (figures.len() * self.libraries.len() + 1) as u64);
+        bar.set_style(ProgressStyle::with_template(
+            "{elapsed_precise} [{wide_bar}] {pos}/{len}, {eta} left: {msg}",
+        )?);
         let mut given_up = BTreeSet::<(&str, &str)>::new(); // not tried again
         for round in 1..=rounds {
             bar.set_message("limits of the machine");
@@ -224,7 +247,9 @@ impl Comparison<'_> {
                     let at = (turn + round as usize) % self.libraries.len();
                     let kind = self.libraries[at].kind;
                     bar.set_message(format!("{} on {}", figure.name, kind.name()));
-                    if !(figure.alone && kind != Kind::Verbena || given_up.contains(&(kind.name(), figure.name))) {
+                    if !(figure.alone && kind != Kind::Verbena
+                        || given_up.contains(&(kind.name(), figure.name)))
+                    {
                         let run = self.measure(figure, at, round, &mut pace);
                         if run.rows.as_ref().is_err_and(|reason| reason.starts_with(TIMED_OUT)) {
                             given_up.insert((kind.name(), figure.name));
@@ -252,7 +277,8 @@ impl Comparison<'_> {
         let (mut seconds, mut others) = (0.0, 0.0);
         let (output, crossing) = pace.keep(|| {
             let (start, watch) = (Instant::now(), Watch::start());
-            let output = (0..jobs).map(|_| ended(&mut job(), self.options)).collect::<Result<String>>();
+            let output =
+                (0..jobs).map(|_| ended(&mut job(), self.options)).collect::<Result<String>>();
             (seconds, others) = (start.elapsed().as_secs_f64() / f64::from(jobs), watch.others());
             output
         });

@@ -43,13 +43,17 @@ impl<'a> Pace<'a> {
 
     /// Runs until the machine stayed in the state of the round, or the run failed, or often enough.
     /// What the last run returned, and what a line took before and after it.
-    pub(super) fn keep<T>(&mut self, mut run: impl FnMut() -> Result<T>) -> (Result<T>, Option<(f64, f64)>) {
+    pub(super) fn keep<T>(
+        &mut self,
+        mut run: impl FnMut() -> Result<T>,
+    ) -> (Result<T>, Option<(f64, f64)>) {
         let mut tries = 1;
         loop {
             let before = self.awaited();
             let ran = run();
             let Some(line) = before.zip((self.look)()) else { return (ran, None) };
-            let is_steady = is_same(line.0, line.1) && self.wanted.is_none_or(|wanted| is_same(wanted, line.1));
+            let is_steady =
+                is_same(line.0, line.1) && self.wanted.is_none_or(|wanted| is_same(wanted, line.1));
             if is_steady {
                 self.wanted.get_or_insert(line.1);
             }
@@ -65,7 +69,8 @@ impl<'a> Pace<'a> {
         let start = Instant::now();
         loop {
             let line = (self.look)()?;
-            if self.wanted.is_none_or(|wanted| is_same(wanted, line)) || start.elapsed() > PATIENCE {
+            if self.wanted.is_none_or(|wanted| is_same(wanted, line)) || start.elapsed() > PATIENCE
+            {
                 return Some(line);
             }
             sleep(PAUSE);
@@ -115,11 +120,13 @@ impl States {
     /// In which of them a run was.
     pub(super) fn lines(&self, line: Option<(f64, f64)>) -> Lines {
         match line {
-            Some((before, after)) if self.border.is_finite() => match (before < self.border, after < self.border) {
-                (true, true) => Lines::Fast,
-                (false, false) => Lines::Slow,
-                _ => Lines::Changed,
-            },
+            Some((before, after)) if self.border.is_finite() => {
+                match (before < self.border, after < self.border) {
+                    (true, true) => Lines::Fast,
+                    (false, false) => Lines::Slow,
+                    _ => Lines::Changed,
+                }
+            }
             _ => Lines::Any,
         }
     }
@@ -164,23 +171,37 @@ mod tests {
     #[test]
     fn a_run_is_done_again_until_the_state_lasts() {
         let mut pace = showing(&[0.05, 0.2, 0.2, 0.21, 0.05, 0.05, 0.2, 0.2]);
-        assert_eq!(kept(&mut pace), (2, Some((0.2, 0.21))), "the state changed during the first run");
-        assert_eq!(kept(&mut pace), (1, Some((0.2, 0.2))), "the next waits for the state of the first");
+        assert_eq!(
+            kept(&mut pace),
+            (2, Some((0.2, 0.21))),
+            "the state changed during the first run"
+        );
+        assert_eq!(
+            kept(&mut pace),
+            (1, Some((0.2, 0.2))),
+            "the next waits for the state of the first"
+        );
     }
 
     #[test]
     fn one_that_fails_is_not_done_again_and_what_cannot_be_seen_runs_once() {
-        let failed = showing(&[0.05, 0.2, 0.05, 0.2]).keep(|| Err::<(), _>(anyhow::anyhow!("broken")));
+        let failed =
+            showing(&[0.05, 0.2, 0.05, 0.2]).keep(|| Err::<(), _>(anyhow::anyhow!("broken")));
         assert_eq!((failed.0.is_err(), failed.1), (true, Some((0.05, 0.2))));
         assert_eq!(kept(&mut Pace::new(None)), (1, None));
-        assert_eq!(kept(&mut showing(&[0.05, 0.2].repeat(9))).0, TRIES, "a machine that never stays");
+        assert_eq!(
+            kept(&mut showing(&[0.05, 0.2].repeat(9))).0,
+            TRIES,
+            "a machine that never stays"
+        );
     }
 
     #[test]
     fn two_states_are_told_apart_and_one_is_one() {
         let one = States::of([(0.045, 0.05), (0.048, 0.046), (0.05, 0.047)].into_iter());
         assert_eq!(one.lines(Some((0.045, 0.05))), Lines::Any);
-        let two = States::of([(0.045, 0.05), (0.21, 0.215), (0.05, 0.22), (0.046, 0.045)].into_iter());
+        let two =
+            States::of([(0.045, 0.05), (0.21, 0.215), (0.05, 0.22), (0.046, 0.045)].into_iter());
         let lines = [(0.045, 0.05), (0.21, 0.215), (0.05, 0.22)].map(|line| two.lines(Some(line)));
         assert_eq!(lines, [Lines::Fast, Lines::Slow, Lines::Changed]);
         assert_eq!(two.lines(None), Lines::Any, "a figure that no line was measured for");

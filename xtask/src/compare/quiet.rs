@@ -17,10 +17,13 @@ pub(super) fn turn() -> Result<Turn> {
     let path = std::env::temp_dir().join("verbena-compare.lock");
     let options = File::options().read(true).write(true).create(true).truncate(false).open(&path);
     // Another user's file can be locked all the same.
-    let file = options.or_else(|_| File::open(&path)).with_context(|| format!("cannot open {}", path.display()))?;
+    let file = options
+        .or_else(|_| File::open(&path))
+        .with_context(|| format!("cannot open {}", path.display()))?;
     if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         println!("waiting for another comparison on this machine to end");
-        flock(&file, FlockOperation::LockExclusive).context("cannot wait for the other comparison")?;
+        flock(&file, FlockOperation::LockExclusive)
+            .context("cannot wait for the other comparison")?;
     }
     Ok(Turn(file))
 }

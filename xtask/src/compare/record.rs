@@ -81,7 +81,11 @@ impl Record {
         if !path.exists() {
             return Record::create(path);
         }
-        File::options().append(true).open(path).map(Record).with_context(|| format!("cannot write {}", path.display()))
+        File::options()
+            .append(true)
+            .open(path)
+            .map(Record)
+            .with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// Adds a line, at once.
@@ -98,9 +102,11 @@ pub(super) fn file(project: &Project) -> PathBuf {
 
 /// A file read again.
 pub(super) fn read(path: &Path) -> Result<Vec<Line>> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let lines = text.lines().enumerate().map(|(number, line)| {
-        serde_json::from_str(line).with_context(|| format!("{}, line {}", path.display(), number + 1))
+        serde_json::from_str(line)
+            .with_context(|| format!("{}, line {}", path.display(), number + 1))
     });
     lines.collect()
 }
@@ -110,13 +116,19 @@ impl Machine {
     pub(super) fn here(project: &Project) -> Machine {
         let file = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let cpu = file("/proc/cpuinfo").lines().find_map(|line| {
-            line.strip_prefix("model name").and_then(|rest| rest.split_once(": ")).map(|(_, name)| name.to_owned())
+            line.strip_prefix("model name")
+                .and_then(|rest| rest.split_once(": "))
+                .map(|(_, name)| name.to_owned())
         });
         Machine {
             cpu: cpu.unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             kernel: file("/proc/sys/kernel/osrelease").trim().to_owned(),
-            load: file("/proc/loadavg").split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0),
+            load: file("/proc/loadavg")
+                .split(' ')
+                .next()
+                .and_then(|load| load.parse().ok())
+                .unwrap_or(0.0),
             date: said_by(project, "date", &["-u", "+%Y-%m-%d %H:%M"]),
             revision: said_by(project, "git", &["describe", "--always", "--dirty"]),
         }

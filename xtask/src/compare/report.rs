@@ -57,10 +57,14 @@ pub(super) fn report(table: &Table, lines: &[Line]) -> String {
 }
 
 fn write_all(table: &Table, lines: &[Line], out: &mut String) -> fmt::Result {
-    let runs: Vec<&Run> =
-        lines.iter().filter_map(|line| if let Line::Run(run) = line { Some(run) } else { None }).collect();
-    let libraries: Vec<&LibraryLine> =
-        lines.iter().filter_map(|line| if let Line::Library(line) = line { Some(line) } else { None }).collect();
+    let runs: Vec<&Run> = lines
+        .iter()
+        .filter_map(|line| if let Line::Run(run) = line { Some(run) } else { None })
+        .collect();
+    let libraries: Vec<&LibraryLine> = lines
+        .iter()
+        .filter_map(|line| if let Line::Library(line) = line { Some(line) } else { None })
+        .collect();
     for line in lines {
         if let Line::Machine(Machine { cpu, cores, kernel, load, date, revision }) = line {
             writeln!(
@@ -115,7 +119,10 @@ impl Numbers {
             all.retain(|place| self.rounds(place, us).is_some());
         }
         let steady = |size| all.iter().any(|place| place.1 == size && place.2 != Lines::Changed);
-        all.iter().filter(|place| place.2 != Lines::Changed || !steady(place.1)).map(|&place| place.clone()).collect()
+        all.iter()
+            .filter(|place| place.2 != Lines::Changed || !steady(place.1))
+            .map(|&place| place.clone())
+            .collect()
     }
 
     /// The quotients in the rounds that have both.
@@ -130,7 +137,11 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
-    if values.len() % 2 == 1 { Some(values[middle]) } else { Some((values.get(middle)? + values[middle - 1]) / 2.0) }
+    if values.len() % 2 == 1 {
+        Some(values[middle])
+    } else {
+        Some((values.get(middle)? + values[middle - 1]) / 2.0)
+    }
 }
 
 /// A row for every figure and size that anybody was measured with, sorted.
@@ -145,9 +156,9 @@ fn rows(table: &Table, numbers: &Numbers, runs: &[&Run]) -> Vec<Row> {
         let peers = |place: &Place| {
             let of = |&name: &&str| match numbers.median(place, name) {
                 Some(number) => Peer::Reached(number),
-                None if runs
-                    .iter()
-                    .any(|run| run.figure == figure.name && run.library == name && run.rows.is_err()) =>
+                None if runs.iter().any(|run| {
+                    run.figure == figure.name && run.library == name && run.rows.is_err()
+                }) =>
                 {
                     Peer::Failed
                 }
@@ -155,22 +166,35 @@ fn rows(table: &Table, numbers: &Numbers, runs: &[&Run]) -> Vec<Row> {
             };
             table.peers.iter().map(of).collect()
         };
-        rows.extend(places.iter().map(|place| Row::of(figure, place, table, peers(place), numbers)));
+        rows.extend(
+            places.iter().map(|place| Row::of(figure, place, table, peers(place), numbers)),
+        );
     }
     rows.sort_by(|a, b| b.distance.unwrap_or(f64::MAX).total_cmp(&a.distance.unwrap_or(f64::MAX)));
     rows
 }
 
 impl Row {
-    fn of(figure: &'static Figure, place: &Place, table: &Table, peers: Vec<Peer>, numbers: &Numbers) -> Row {
+    fn of(
+        figure: &'static Figure,
+        place: &Place,
+        table: &Table,
+        peers: Vec<Peer>,
+        numbers: &Numbers,
+    ) -> Row {
         let us = Kind::Verbena.name();
         let &(_, size, lines) = place;
         let ours = numbers.median(place, us);
-        let is_better = |a: &f64, b: &f64| if figure.better == Better::Lower { b.total_cmp(a) } else { a.total_cmp(b) };
-        let reached = |peer: &Peer| if let Peer::Reached(number) = peer { Some(*number) } else { None };
-        let all = table.peers.iter().zip(&peers).filter_map(|(name, peer)| Some((name, reached(peer)?)));
+        let is_better = |a: &f64, b: &f64| {
+            if figure.better == Better::Lower { b.total_cmp(a) } else { a.total_cmp(b) }
+        };
+        let reached =
+            |peer: &Peer| if let Peer::Reached(number) = peer { Some(*number) } else { None };
+        let all =
+            table.peers.iter().zip(&peers).filter_map(|(name, peer)| Some((name, reached(peer)?)));
         let best = all.max_by(|a, b| is_better(&a.1, &b.1));
-        let ratios = best.map_or_else(Vec::new, |(name, _)| numbers.ratios((place, us), (place, name)));
+        let ratios =
+            best.map_or_else(Vec::new, |(name, _)| numbers.ratios((place, us), (place, name)));
         let ratio = median(ratios.iter().copied());
         let extreme = |pick: fn(f64, f64) -> f64| ratios.iter().copied().reduce(pick);
         let spread = extreme(f64::min).zip(extreme(f64::max)).filter(|_| ratios.len() > 1);
@@ -222,17 +246,29 @@ fn write_rows(table: &Table, rows: &[Row], out: &mut String) -> fmt::Result {
         .filter(|&width| width > 1)
         .map_or(0, |width| width.max(6));
     let heading = if width > 0 { "lines" } else { "" };
-    write!(out, "\n{:18}{:>6} {heading:>width$}{:>5}{:>10}", "figure", "size", "unit", Kind::Verbena.name())?;
+    write!(
+        out,
+        "\n{:18}{:>6} {heading:>width$}{:>5}{:>10}",
+        "figure",
+        "size",
+        "unit",
+        Kind::Verbena.name()
+    )?;
     table.peers.iter().try_for_each(|name| write!(out, "{name:>10}"))?;
     writeln!(out, "{:>8} {:>12}  promise", "ratio", "of rounds")?;
     for row in rows {
         let ours = row.ours.map_or_else(|| "FAILED".to_owned(), shown);
         let (size, lines) = (bytes(row.size), row.lines.name());
-        write!(out, "{:18}{size:>6} {lines:>width$}{:>5}{ours:>10}", row.figure.name, row.figure.unit)?;
+        write!(
+            out,
+            "{:18}{size:>6} {lines:>width$}{:>5}{ours:>10}",
+            row.figure.name, row.figure.unit
+        )?;
         row.peers.iter().try_for_each(|peer| write!(out, "{:>10}", peer.shown()))?;
         let (promise, holds) = row.promise();
         let ratio = row.ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
-        let spread = row.spread.map_or_else(String::new, |(least, most)| format!("{least:.2}-{most:.2}"));
+        let spread =
+            row.spread.map_or_else(String::new, |(least, most)| format!("{least:.2}-{most:.2}"));
         writeln!(out, "{ratio:>8} {spread:>12}  {promise:20} {holds}")?;
     }
     Ok(())
@@ -289,9 +325,15 @@ fn write_limits(numbers: &Numbers, out: &mut String) -> fmt::Result {
 fn write_states(states: &States, runs: &[&Run], out: &mut String) -> fmt::Result {
     let of = |lines: Lines| runs.iter().filter(move |run| states.lines(run.crossing) == lines);
     for lines in [Lines::Fast, Lines::Slow] {
-        if let Some(time) = median(of(lines).filter_map(|run| run.crossing).flat_map(|(before, after)| [before, after]))
-        {
-            writeln!(out, "  lines cross {} in {time:.3} us  ({} runs)", lines.adverb(), of(lines).count())?;
+        if let Some(time) = median(
+            of(lines).filter_map(|run| run.crossing).flat_map(|(before, after)| [before, after]),
+        ) {
+            writeln!(
+                out,
+                "  lines cross {} in {time:.3} us  ({} runs)",
+                lines.adverb(),
+                of(lines).count()
+            )?;
         }
     }
     match of(Lines::Changed).count() {
@@ -304,7 +346,8 @@ fn write_states(states: &States, runs: &[&Run], out: &mut String) -> fmt::Result
 fn write_promises(rows: &[Row], out: &mut String) -> fmt::Result {
     writeln!(out)?;
     for lines in [Lines::Fast, Lines::Slow, Lines::Any, Lines::Changed] {
-        let promised: Vec<&Row> = rows.iter().filter(|row| row.lines == lines && row.target != Target::None).collect();
+        let promised: Vec<&Row> =
+            rows.iter().filter(|row| row.lines == lines && row.target != Target::None).collect();
         if promised.is_empty() {
             continue;
         }
@@ -377,17 +420,27 @@ mod tests {
         // The machine is ten times slower in the second and third rounds.
         let mut runs = Vec::new();
         for (round, slow) in [(1, 1.0), (2, 10.0), (3, 10.0)] {
-            runs.extend([run(round, "verbena", "latency", 0.1 * slow), run(round, "ompi", "latency", 0.2 * slow)]);
+            runs.extend([
+                run(round, "verbena", "latency", 0.1 * slow),
+                run(round, "ompi", "latency", 0.2 * slow),
+            ]);
             runs.push(run(round, "mpich", "latency", 0.9 * slow));
         }
         let row = only_row(&runs, "latency");
         assert!((row.ratio.unwrap() - 0.5).abs() < 1e-9 && row.holds(), "{:?}", row.ratio);
-        assert_eq!((row.ours, row.peers), (Some(1.0), vec![Peer::Reached(9.0), Peer::NotTried, Peer::Reached(2.0)]));
+        assert_eq!(
+            (row.ours, row.peers),
+            (Some(1.0), vec![Peer::Reached(9.0), Peer::NotTried, Peer::Reached(2.0)])
+        );
     }
 
     #[test]
     fn more_is_better_where_the_figure_says_so() {
-        let runs = [run(1, "verbena", "mbw_mr", 14.0), run(1, "impi", "mbw_mr", 10.0), run(1, "ompi", "mbw_mr", 9.0)];
+        let runs = [
+            run(1, "verbena", "mbw_mr", 14.0),
+            run(1, "impi", "mbw_mr", 10.0),
+            run(1, "ompi", "mbw_mr", 9.0),
+        ];
         let row = only_row(&runs, "mbw_mr");
         assert!((row.ratio.unwrap() - 1.4).abs() < 1e-9);
         assert!(!row.holds() && row.promise().1 == "MISSED", "1.4 is less than the 1.5 promised");
@@ -399,7 +452,8 @@ mod tests {
         failed.rows = Err("exit code 1".into());
         let mut peer = run(1, "mpich", "latency", 0.0);
         peer.rows = Err("time-out".into());
-        let runs = [failed, peer, run(1, "verbena", "latency", 0.5), run(1, "ompi", "latency", 0.1)];
+        let runs =
+            [failed, peer, run(1, "verbena", "latency", 0.5), run(1, "ompi", "latency", 0.1)];
         let runs: Vec<&Run> = runs.iter().collect();
         let rows = rows(&ON_A_HOST, &Numbers::of(&runs, &States { border: 0.1 }), &runs);
         assert_eq!((rows[0].figure.name, rows[0].promise().1), ("bw", ""));
@@ -408,7 +462,10 @@ mod tests {
 
     #[test]
     fn each_state_of_the_machine_has_a_row_of_its_own() {
-        let at = |round, library, value, line| Run { crossing: Some(line), ..run(round, library, "latency", value) };
+        let at = |round, library, value, line| Run {
+            crossing: Some(line),
+            ..run(round, library, "latency", value)
+        };
         let (fast, slow) = ((0.05, 0.05), (0.2, 0.2));
         let runs = [
             at(1, "verbena", 0.1, fast),
@@ -426,8 +483,15 @@ mod tests {
             let rows = rows.iter().filter(|row| row.figure.name == figure);
             rows.map(|row| (row.lines, row.ours, row.promise().1)).collect()
         };
-        assert_eq!(said("latency"), [(Lines::Slow, Some(0.4), "MISSED"), (Lines::Fast, Some(0.1), "holds")]);
-        assert_eq!(said("bw"), [(Lines::Fast, Some(0.4), "")], "we were not measured while lines crossed slowly");
+        assert_eq!(
+            said("latency"),
+            [(Lines::Slow, Some(0.4), "MISSED"), (Lines::Fast, Some(0.1), "holds")]
+        );
+        assert_eq!(
+            said("bw"),
+            [(Lines::Fast, Some(0.4), "")],
+            "we were not measured while lines crossed slowly"
+        );
     }
 
     #[test]
@@ -444,7 +508,10 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        assert_eq!([16923596.8, 8123.4, 12.34, 1.234, 0.1234].map(shown), ["16.92M", "8123", "12.3", "1.23", "0.123"]);
+        assert_eq!(
+            [16923596.8, 8123.4, 12.34, 1.234, 0.1234].map(shown),
+            ["16.92M", "8123", "12.3", "1.23", "0.123"]
+        );
         assert_eq!([0, 8, 4096, 4 << 20].map(bytes), ["", "8", "4K", "4M"]);
     }
 }

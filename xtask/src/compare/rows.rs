@@ -13,23 +13,33 @@ use super::figures::Reading;
 pub(super) fn read(output: &str, reading: Reading, elapsed: f64) -> Result<Vec<(u64, f64)>> {
     let rows: Vec<(u64, f64)> = match reading {
         Reading::Job => vec![(0, elapsed)],
-        Reading::After(text) => output.lines().filter_map(|line| behind(line, text)).map(|value| (0, value)).collect(),
-        Reading::Single => numbers(output).filter(|row| row.len() == 1).map(|row| (0, row[0])).collect(),
+        Reading::After(text) => {
+            output.lines().filter_map(|line| behind(line, text)).map(|value| (0, value)).collect()
+        }
+        Reading::Single => {
+            numbers(output).filter(|row| row.len() == 1).map(|row| (0, row[0])).collect()
+        }
         Reading::Column(column) => sized(numbers(output), column),
         Reading::Ratio(column) => {
             let ratios = output.lines().filter_map(|line| line.strip_prefix("ratio"));
-            ratios.filter_map(row).filter_map(|row| row.get(column - 1).map(|value| (0, *value))).collect()
+            ratios
+                .filter_map(row)
+                .filter_map(|row| row.get(column - 1).map(|value| (0, *value)))
+                .collect()
         }
     };
     ensure!(!rows.is_empty(), "it printed no figure");
-    if let Some((size, value)) = rows.iter().find(|(_, value)| !value.is_finite() || *value <= 0.0) {
+    if let Some((size, value)) = rows.iter().find(|(_, value)| !value.is_finite() || *value <= 0.0)
+    {
         bail!("it printed {value} for {size}");
     }
     Ok(rows)
 }
 
 fn sized(rows: impl Iterator<Item = Vec<f64>>, column: usize) -> Vec<(u64, f64)> {
-    rows.filter(|row| row[0].fract() == 0.0).filter_map(|row| Some((row[0] as u64, *row.get(column)?))).collect()
+    rows.filter(|row| row[0].fract() == 0.0)
+        .filter_map(|row| Some((row[0] as u64, *row.get(column)?)))
+        .collect()
 }
 
 /// The rows of numbers; a word behind them ("Pass") is dropped.
@@ -63,10 +73,16 @@ mod tests {
 
     #[test]
     fn single_numbers_sentences_and_ratios_are_read() {
-        assert_eq!(read("# Avg Latency(us)\n        0.25\n", Reading::Single, 0.0).unwrap(), [(0, 0.25)]);
+        assert_eq!(
+            read("# Avg Latency(us)\n        0.25\n", Reading::Single, 0.0).unwrap(),
+            [(0, 0.25)]
+        );
         let init = "nprocs: 2, min: 0.1 ms, max: 0.3 ms, avg: 0.2 ms\n";
         assert_eq!(read(init, Reading::After("max: "), 0.0).unwrap(), [(0, 0.3)]);
-        assert_eq!(read("1000  1.0  2.0\nratio  3.5  1.5\n", Reading::Ratio(2), 0.0).unwrap(), [(0, 1.5)]);
+        assert_eq!(
+            read("1000  1.0  2.0\nratio  3.5  1.5\n", Reading::Ratio(2), 0.0).unwrap(),
+            [(0, 1.5)]
+        );
         assert_eq!(read("", Reading::Job, 12.5).unwrap(), [(0, 12.5)]);
     }
 

@@ -24,7 +24,8 @@ impl Bodies {
     /// Reads the chapters of `src`.
     pub(super) fn find(src: &Path) -> Result<Bodies> {
         let lib = std::fs::read_to_string(src.join("lib.rs"))?;
-        let (_, after) = lib.split_once(MARK).with_context(|| format!("lib.rs has no line `{MARK}`"))?;
+        let (_, after) =
+            lib.split_once(MARK).with_context(|| format!("lib.rs has no line `{MARK}`"))?;
         let chapters: Vec<&str> = after
             .lines()
             .skip(1)
@@ -34,8 +35,8 @@ impl Bodies {
         ensure!(!chapters.is_empty(), "lib.rs names no chapters");
         let mut bodies = BTreeMap::new();
         for chapter in chapters {
-            let text =
-                std::fs::read_to_string(src.join(format!("{chapter}.rs"))).with_context(|| chapter.to_owned())?;
+            let text = std::fs::read_to_string(src.join(format!("{chapter}.rs")))
+                .with_context(|| chapter.to_owned())?;
             for (name, takes_how) in names(&text) {
                 let found = Found { chapter: chapter.to_owned(), takes_how };
                 if let Some(other) = bodies.insert(name.to_owned(), found) {

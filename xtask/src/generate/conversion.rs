@@ -91,7 +91,10 @@ impl Form {
         let nonblocking = own.strip_prefix('i').map(|stem| (Form::Nonblocking, stem));
         let persistent = own.strip_suffix("_init").map(|stem| (Form::Persistent, stem));
         let forms = [nonblocking, persistent].into_iter().flatten();
-        forms.filter(|(_, stem)| bodies.takes_how(stem)).map(|(form, stem)| (form, stem.to_owned())).next()
+        forms
+            .filter(|(_, stem)| bodies.takes_how(stem))
+            .map(|(form, stem)| (form, stem.to_owned()))
+            .next()
     }
 
     /// The function's arguments as the body takes them.
@@ -121,7 +124,8 @@ fn twins<'a>(abi: &'a Abi, function: &'a Function) -> (Option<&'a Function>, Opt
         return (abi.function(plain), Some(function));
     }
     if let Some(plain) = name.strip_suffix("_x") {
-        let large = abi.function(&format!("{plain}_c")).filter(|large| large.params == function.params);
+        let large =
+            abi.function(&format!("{plain}_c")).filter(|large| large.params == function.params);
         return (abi.function(plain), large);
     }
     (Some(function), abi.function(&format!("{name}_c")))
@@ -135,7 +139,15 @@ fn rules(plain: &Function, large: &Function) -> Option<Vec<Rule>> {
         .params
         .iter()
         .zip(&large.params)
-        .map(|(one, other)| if one.name == other.name { rule(&one.ctype, &other.ctype, &one.name) } else { None })
+        .map(
+            |(one, other)| {
+                if one.name == other.name {
+                    rule(&one.ctype, &other.ctype, &one.name)
+                } else {
+                    None
+                }
+            },
+        )
         .collect()
 }
 
@@ -143,9 +155,9 @@ fn rule(plain: &str, large: &str, name: &str) -> Option<Rule> {
     let is_place = name.contains("displ");
     Some(match (plain, large) {
         _ if plain == large => Rule::Same,
-        ("MPI_Aint", "MPI_Count") | ("MPI_Aint *", "MPI_Count *") | ("const MPI_Aint[]", "const MPI_Count[]") => {
-            Rule::Same
-        }
+        ("MPI_Aint", "MPI_Count")
+        | ("MPI_Aint *", "MPI_Count *")
+        | ("const MPI_Aint[]", "const MPI_Count[]") => Rule::Same,
         ("int", "MPI_Count" | "MPI_Aint") => Rule::Wide,
         ("const int[]", "const MPI_Count[]" | "const MPI_Aint[]") if is_place => Rule::Displs,
         ("const int[]", "const MPI_Count[]") => Rule::Counts,
@@ -184,7 +196,12 @@ mod tests {
             .collect();
         assert_eq!(
             alone,
-            ["MPI_Op_create_c", "MPI_Register_datarep_c", "MPI_Type_get_contents_c", "MPI_Type_get_envelope_c"]
+            [
+                "MPI_Op_create_c",
+                "MPI_Register_datarep_c",
+                "MPI_Type_get_contents_c",
+                "MPI_Type_get_envelope_c"
+            ]
         );
     }
 }

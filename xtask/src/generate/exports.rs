@@ -69,13 +69,15 @@ fn entry_point(abi: &Abi, bodies: &Bodies, function: &Function) -> Result<String
     text.push_str("#[unsafe(no_mangle)]\n");
     text.push_str(&signature(abi, function));
     text.push_str(&inside(abi, bodies, function)?);
-    let _ = writeln!(text, "}}\njump!(MPI_{short} to PMPI_{short});", short = &name["MPI_".len()..]);
+    let _ =
+        writeln!(text, "}}\njump!(MPI_{short} to PMPI_{short});", short = &name["MPI_".len()..]);
     Ok(text)
 }
 
 fn signature(abi: &Abi, function: &Function) -> String {
     let params = function.params.iter().filter(|param| param.ctype != "...");
-    let params: Vec<String> = params.map(|param| format!("{}: {}", param.name, rust(abi, &param.ctype))).collect();
+    let params: Vec<String> =
+        params.map(|param| format!("{}: {}", param.name, rust(abi, &param.ctype))).collect();
     let returns = rust(abi, &function.returns);
     let start = format!("unsafe extern \"C\" fn P{}(", function.name);
     let line = format!("{start}{}) -> {returns} {{\n", params.join(", "));
@@ -106,13 +108,22 @@ fn filled(items: &[String]) -> String {
 fn inside(abi: &Abi, bodies: &Bodies, function: &Function) -> Result<String> {
     let call = format!("Call::{}", function.short());
     let Some(body) = body_of(abi, function, bodies) else {
-        ensure!(function.is_tool() || !function.is_whole(), "{} can't fail, so it needs a body", function.name);
+        ensure!(
+            function.is_tool() || !function.is_whole(),
+            "{} can't fail, so it needs a body",
+            function.name
+        );
         return Ok(match function.is_tool() {
             true => format!("    unsupported_tool({call})\n"),
             false => raiser(function).stub(&call),
         });
     };
-    let run = format!("unsafe {{ crate::{}::{}({}) }}", body.chapter, body.name, body.arguments.join(", "));
+    let run = format!(
+        "unsafe {{ crate::{}::{}({}) }}",
+        body.chapter,
+        body.name,
+        body.arguments.join(", ")
+    );
     let promise = "    // SAFETY: what the body asks for is what MPI asks of the caller.\n";
     Ok(match (function.is_tool(), function.is_whole()) {
         (true, _) => format!("{promise}    tool({call}, || {run})\n"),
@@ -140,7 +151,9 @@ impl Raiser {
         match self {
             Raiser::Known(on) => format!("{promise}    call({call}, {on}, || {run})\n"),
             Raiser::Behind(on) => {
-                format!("{BEHIND}    let on = unsafe {{ {on} }};\n{promise}    call({call}, on, || {run})\n")
+                format!(
+                    "{BEHIND}    let on = unsafe {{ {on} }};\n{promise}    call({call}, on, || {run})\n"
+                )
             }
         }
     }
@@ -164,13 +177,17 @@ fn raiser(function: &Function) -> Raiser {
     if is_io && !function.name.ends_with("_close") {
         return Raiser::Known("RaiseOn::File(constants::MPI_FILE_NULL.0)".to_owned());
     }
-    let ends = ["_free", "_disconnect", "_close", "_finalize"].iter().any(|end| function.name.ends_with(end));
+    let ends = ["_free", "_disconnect", "_close", "_finalize"]
+        .iter()
+        .any(|end| function.name.ends_with(end));
     let first = function.params.first().filter(|_| ends);
     match first.map(|param| (param.ctype.as_str(), &param.name)) {
         Some(("MPI_Comm *", name)) => Raiser::Behind(format!("RaiseOn::Comm(behind({name}).0)")),
         Some(("MPI_Win *", name)) => Raiser::Behind(format!("RaiseOn::Win(behind({name}).0)")),
         Some(("MPI_File *", name)) => Raiser::Behind(format!("RaiseOn::File(behind({name}).0)")),
-        Some(("MPI_Session *", name)) => Raiser::Behind(format!("RaiseOn::Session(behind({name}).0)")),
+        Some(("MPI_Session *", name)) => {
+            Raiser::Behind(format!("RaiseOn::Session(behind({name}).0)"))
+        }
         _ => Raiser::Known("RaiseOn::Process".to_owned()),
     }
 }

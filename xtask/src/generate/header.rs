@@ -95,7 +95,9 @@ pub(super) fn header(abi: &Abi) -> Output {
     }
     text.push_str("\n/* Types of functions that the program passes to MPI. */\n");
     callbacks(&mut text, abi, "abi");
-    text.push_str("\n/* Values in place of such a function: compare with them, never call them. */\n");
+    text.push_str(
+        "\n/* Values in place of such a function: compare with them, never call them. */\n",
+    );
     of_kind(&mut text, abi, "predefined callback");
     constants(&mut text, abi);
     tool(&mut text, abi);
@@ -170,9 +172,12 @@ fn tool(text: &mut String, abi: &Abi) {
         let _ = writeln!(text, "typedef struct MPI_T_{class}_t *MPI_T_{class};");
     }
     of_kind(text, abi, "mpi_t handle");
-    for (name, kind) in [("MPI_T_cb_safety", "mpi_t callback safety"), ("MPI_T_source_order", "mpi_t source order")] {
+    for (name, kind) in
+        [("MPI_T_cb_safety", "mpi_t callback safety"), ("MPI_T_source_order", "mpi_t source order")]
+    {
         let values = abi.constants.iter().filter(|constant| constant.kind == kind);
-        let values: Vec<String> = values.map(|value| format!("    {} = {}", value.name, value.text)).collect();
+        let values: Vec<String> =
+            values.map(|value| format!("    {} = {}", value.name, value.text)).collect();
         let _ = writeln!(text, "\ntypedef enum {name} {{\n{}\n}} {name};", values.join(",\n"));
     }
     let mut last = "";
@@ -235,7 +240,8 @@ fn additions(text: &mut String, abi: &Abi) {
     of_kind(text, abi, "removed");
     callbacks(text, abi, "removed");
     for class in ["Comm", "Win", "File", "Session"] {
-        let _ = writeln!(text, "typedef MPI_{class}_errhandler_function MPI_{class}_errhandler_fn;");
+        let _ =
+            writeln!(text, "typedef MPI_{class}_errhandler_function MPI_{class}_errhandler_fn;");
     }
     text.push_str("typedef int MPI_Fint;\n");
     for prefix in ["", "P"] {
@@ -272,5 +278,7 @@ fn declare(text: &mut String, start: &str, params: &[Param], note: &str) {
 
 fn sentence(words: &str) -> String {
     let mut letters = words.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().collect::<String>() + letters.as_str())
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().collect::<String>() + letters.as_str()
+    })
 }

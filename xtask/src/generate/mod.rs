@@ -44,19 +44,26 @@ pub(crate) fn generate(check: bool) -> Result<()> {
     outputs.push(calls::calls(&abi, &bodies)?);
     let stale: Vec<String> = outputs
         .iter()
-        .filter(|output| std::fs::read_to_string(root.join(&output.path)).ok().as_ref() != Some(&output.content))
+        .filter(|output| {
+            std::fs::read_to_string(root.join(&output.path)).ok().as_ref() != Some(&output.content)
+        })
         .map(|output| output.path.display().to_string())
         .collect();
     if check && !stale.is_empty() {
         bail!("not as the tables and bodies say: {}; run `cargo xtask generate`", stale.join(", "));
     }
-    for output in outputs.iter().filter(|output| stale.contains(&output.path.display().to_string())) {
+    for output in outputs.iter().filter(|output| stale.contains(&output.path.display().to_string()))
+    {
         let path = root.join(&output.path);
         std::fs::create_dir_all(path.parent().context("a file lies in a folder")?)?;
-        std::fs::write(&path, &output.content).with_context(|| format!("writing {}", path.display()))?;
+        std::fs::write(&path, &output.content)
+            .with_context(|| format!("writing {}", path.display()))?;
         println!("wrote {}", output.path.display());
     }
-    let implemented = abi.functions.iter().filter(|function| conversion::body_of(&abi, function, &bodies).is_some());
+    let implemented = abi
+        .functions
+        .iter()
+        .filter(|function| conversion::body_of(&abi, function, &bodies).is_some());
     println!("{} functions, {} of them implemented", abi.functions.len(), implemented.count());
     Ok(())
 }

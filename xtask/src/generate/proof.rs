@@ -52,7 +52,9 @@ pub(super) fn program(abi: &Abi) -> Output {
     for layout in &abi.layout {
         text.push_str(&layout_check(layout));
     }
-    text.push_str("}\n\ntypedef void function(void);\nstatic const struct {\n    const char *name;\n");
+    text.push_str(
+        "}\n\ntypedef void function(void);\nstatic const struct {\n    const char *name;\n",
+    );
     text.push_str("    function *mpi, *pmpi;\n} functions[] = {\n");
     for function in &abi.functions {
         let name = &function.name;
@@ -65,14 +67,17 @@ pub(super) fn program(abi: &Abi) -> Output {
 
 fn constant_check(constant: &Constant) -> String {
     let Constant { name, ctype, value, .. } = constant;
-    format!("    {{ {ctype} value = {name}; same(\"{name}\", (long long)(intptr_t)value, {value}); }}\n")
+    format!(
+        "    {{ {ctype} value = {name}; same(\"{name}\", (long long)(intptr_t)value, {value}); }}\n"
+    )
 }
 
 fn layout_check(layout: &Layout) -> String {
     let Layout { what, name, value, detail } = layout;
     let mut text = String::new();
     let mut check = |what: String| {
-        let _ = writeln!(text, "    same(\"{}\", (long long){what}, {value});", what.replace('"', ""));
+        let _ =
+            writeln!(text, "    same(\"{}\", (long long){what}, {value});", what.replace('"', ""));
     };
     match what.as_str() {
         "sizeof" => check(format!("sizeof({name})")),
@@ -89,8 +94,10 @@ fn layout_check(layout: &Layout) -> String {
         }
         Some(("size", bytes)) => {
             let (outer, field) = name.split_once('.').unwrap_or((name, ""));
-            let _ =
-                writeln!(text, "    same(\"size of {name}\", (long long)sizeof((({outer} *)0)->{field}), {bytes});");
+            let _ = writeln!(
+                text,
+                "    same(\"size of {name}\", (long long)sizeof((({outer} *)0)->{field}), {bytes});"
+            );
         }
         _ => {}
     }

@@ -86,7 +86,11 @@ impl Abi {
     /// Reads the four tables of `folder`.
     pub(super) fn read(folder: &Path) -> Result<Abi> {
         let functions: Vec<Function> = rows(&folder.join("functions.csv"), Function::from_row)?;
-        let by_name = functions.iter().enumerate().map(|(at, function)| (function.name.clone(), at)).collect();
+        let by_name = functions
+            .iter()
+            .enumerate()
+            .map(|(at, function)| (function.name.clone(), at))
+            .collect();
         Ok(Abi {
             functions,
             constants: rows(&folder.join("constants.csv"), Constant::from_row)?,
@@ -196,27 +200,40 @@ struct Row<'a> {
 
 impl<'a> Row<'a> {
     fn field(&self, column: &str) -> Result<&'a str> {
-        let at = self.columns.iter().position(|name| *name == column).with_context(|| format!("no column {column}"))?;
+        let at = self
+            .columns
+            .iter()
+            .position(|name| *name == column)
+            .with_context(|| format!("no column {column}"))?;
         Ok(self.fields[at])
     }
 }
 
 fn rows<T>(path: &Path, make: impl Fn(&Row<'_>) -> Result<T>) -> Result<Vec<T>> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
     let mut lines = text.lines().enumerate();
     let columns: Vec<&str> = lines.next().context("an empty table")?.1.split(',').collect();
     lines
         .map(|(number, line)| {
             let fields: Vec<&str> = line.split(',').collect();
             let place = || format!("{}:{}", path.display(), number + 1);
-            ensure!(fields.len() == columns.len(), "{}: {} fields instead of {}", place(), fields.len(), columns.len());
+            ensure!(
+                fields.len() == columns.len(),
+                "{}: {} fields instead of {}",
+                place(),
+                fields.len(),
+                columns.len()
+            );
             make(&Row { columns: &columns, fields }).with_context(place)
         })
         .collect()
 }
 
 fn params(row: &Row<'_>) -> Result<Vec<Param>> {
-    let list = |column| -> Result<Vec<&str>> { Ok(row.field(column)?.split(';').map(str::trim).collect()) };
+    let list = |column| -> Result<Vec<&str>> {
+        Ok(row.field(column)?.split(';').map(str::trim).collect())
+    };
     let (types, mut names) = (list("param_types")?, list("param_names")?);
     if types == [""] {
         return Ok(Vec::new());

@@ -50,15 +50,24 @@ pub(super) fn test(project: &Project, filter: Option<&str>) -> Result<Tally> {
         if source.extension().is_some_and(|extension| extension == "c") {
             let mut mpicc = Command::new(project.prefix().join("bin/mpicc"));
             mpicc.args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]);
-            quietly(mpicc.arg(programs.join(source.file_stem().unwrap_or_default())).arg(&source), LIMIT)?;
+            quietly(
+                mpicc.arg(programs.join(source.file_stem().unwrap_or_default())).arg(&source),
+                LIMIT,
+            )?;
         }
     }
     let mut tally = Tally::default();
-    for (ranks, words) in RUNS.iter().filter(|(_, words)| filter.is_none_or(|filter| words.contains(filter))) {
+    for (ranks, words) in
+        RUNS.iter().filter(|(_, words)| filter.is_none_or(|filter| words.contains(filter)))
+    {
         let (program, args) = words.split_once(' ').unwrap_or((words, ""));
         for ranks in *ranks {
             let mut mpiexec = Command::new(project.prefix().join("bin/mpiexec"));
-            mpiexec.arg("-n").arg(ranks.to_string()).arg(programs.join(program)).args(args.split_whitespace());
+            mpiexec
+                .arg("-n")
+                .arg(ranks.to_string())
+                .arg(programs.join(program))
+                .args(args.split_whitespace());
             let ran = capture(&mut mpiexec, None, LIMIT)?;
             let said_something = ran.stdout.lines().any(|line| !line.starts_with('#'));
             if ran.success() && said_something {

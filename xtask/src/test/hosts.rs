@@ -89,16 +89,25 @@ pub(super) fn boots() -> [Boot; 7] {
         boot("MPI over two guests: C programs", two(), all),
         boot("MPI over two guests: mpi4py", two(), |project, _| mpi4py(project)),
         boot("MPI over two guests: each way of sending", two(), each_way),
-        faulty("MPI over two guests: 1 % loss", two().losing("1%"), |project, options| core(project, options, "")),
+        faulty("MPI over two guests: 1 % loss", two().losing("1%"), |project, options| {
+            core(project, options, "")
+        }),
         // Rings open with the first frame, and close for each sleep.
         faulty("MPI over two guests: 5 % overtake", two().reordering("5%"), |project, options| {
             let jobs = core(project, options, "")?;
             Ok(jobs.into_iter().map(|job| job.with("ring_after=0", |_| true)).collect())
         }),
         // The kernel's driver then completes reads with success that have failed.
-        faulty("MPI over two guests: queues of 30 packets", two().reordering("5%").queueing(30), |project, options| {
-            Ok(core(project, options, "")?.into_iter().filter(|job| job.name == "order").collect())
-        }),
+        faulty(
+            "MPI over two guests: queues of 30 packets",
+            two().reordering("5%").queueing(30),
+            |project, options| {
+                Ok(core(project, options, "")?
+                    .into_iter()
+                    .filter(|job| job.name == "order")
+                    .collect())
+            },
+        ),
         boot("MPI over two guests: a cable out", two(), stream),
     ]
 }
@@ -112,20 +121,29 @@ fn all(project: &Project, options: &Options) -> Result<Vec<Job>> {
 fn core(project: &Project, options: &Options, how: &str) -> Result<Vec<Job>> {
     let wanted = ["ring", "wildcards", "order", "stress", "collectives"];
     let rows = programs::for_hosts(project, options)?.into_iter();
-    Ok(rows.filter(|(case, _)| wanted.contains(&case.name.as_str())).map(|row| Job::of_row(row, how)).collect())
+    Ok(rows
+        .filter(|(case, _)| wanted.contains(&case.name.as_str()))
+        .map(|row| Job::of_row(row, how))
+        .collect())
 }
 
 /// The same by each way that messages can go.
 fn each_way(project: &Project, options: &Options) -> Result<Vec<Job>> {
     let forced: [(&str, &str, Way); 3] = [
         ("eager only", "eager_max=512K rendezvous=copy", |sent| sent.reads + sent.writes == 0),
-        ("all by RDMA read", "eager_max=64 get_min=64 rendezvous=read", |sent| sent.reads > 0 && sent.writes == 0),
-        ("all by RDMA write", "eager_max=64 get_min=64 rendezvous=write", |sent| sent.reads == 0 && sent.writes > 0),
+        ("all by RDMA read", "eager_max=64 get_min=64 rendezvous=read", |sent| {
+            sent.reads > 0 && sent.writes == 0
+        }),
+        ("all by RDMA write", "eager_max=64 get_min=64 rendezvous=write", |sent| {
+            sent.reads == 0 && sent.writes > 0
+        }),
     ];
     let mut jobs = Vec::new();
     for (how, knobs, is_right) in forced {
         // All that `wildcards` sends is small.
-        let some = core(project, options, how)?.into_iter().filter(|job| !job.name.starts_with("wildcards"));
+        let some = core(project, options, how)?
+            .into_iter()
+            .filter(|job| !job.name.starts_with("wildcards"));
         jobs.extend(some.map(|job| job.with(knobs, is_right)));
     }
     Ok(jobs)
@@ -137,7 +155,13 @@ fn mpi4py(project: &Project) -> Result<Vec<Job>> {
         let tally = python::counts(&format!("{}\n{}", said.stdout, said.stderr), 2);
         if tally.failed == 0 && tally.passed > 0 { Vec::new() } else { vec![tally.to_string()] }
     };
-    let job = |(name, words)| Job { name, hosts: ALONE, words, before: String::new(), judge: Box::new(judge) };
+    let job = |(name, words)| Job {
+        name,
+        hosts: ALONE,
+        words,
+        before: String::new(),
+        judge: Box::new(judge),
+    };
     Ok(python::for_hosts(project)?.into_iter().map(job).collect())
 }
 
@@ -146,13 +170,17 @@ fn stream(project: &Project, options: &Options) -> Result<Vec<Job>> {
     let program = programs::compiled(project, options, "stream")?.display().to_string();
     // Who does not sleep at once has most of it written into its memory.
     let [set, spin] = ["--set", "wait.spin=5ms"].map(str::to_owned);
-    let words = ["--explain".to_owned(), set, spin, program, "100000".into(), "$VM_RESULTS/a_tenth".into()];
+    let words =
+        ["--explain".to_owned(), set, spin, program, "100000".into(), "$VM_RESULTS/a_tenth".into()];
     let judge = |said: &Said| {
-        let pause = Regex::new(r"100000 messages, the longest pause was (\d+) ms").expect("a constant");
+        let pause =
+            Regex::new(r"100000 messages, the longest pause was (\d+) ms").expect("a constant");
         let longest = pause.captures(&said.stdout).and_then(|found| found[1].parse::<u64>().ok());
         let mut wrong = Vec::new();
         if longest.is_none_or(|longest| longest < 2500) || !said.stdout.contains("ok") {
-            wrong.push(format!("the longest pause is {longest:?} ms, and three seconds were to be one"));
+            wrong.push(format!(
+                "the longest pause is {longest:?} ms, and three seconds were to be one"
+            ));
         }
         if said.sent.written < 1000 {
             wrong.push(format!("hardly a frame was written: {:?}", said.sent));
@@ -163,7 +191,13 @@ fn stream(project: &Project, options: &Options) -> Result<Vec<Job>> {
         wrong
     };
     let before = "(until [ -e $VM_RESULTS/a_tenth ]; do sleep 0.1; done; vm_cable 3) &".to_owned();
-    Ok(vec![Job { name: "stream".into(), hosts: ALONE, words: words.into(), before, judge: Box::new(judge) }])
+    Ok(vec![Job {
+        name: "stream".into(),
+        hosts: ALONE,
+        words: words.into(),
+        before,
+        judge: Box::new(judge),
+    }])
 }
 
 impl Job {
@@ -177,7 +211,8 @@ impl Job {
 
     /// With other knobs, which must show in what it sends.
     fn with(mut self, knobs: &str, is_right: Way) -> Job {
-        let options = knobs.split(' ').flat_map(|knob| ["--set".to_owned(), format!("verbs.{knob}")]);
+        let options =
+            knobs.split(' ').flat_map(|knob| ["--set".to_owned(), format!("verbs.{knob}")]);
         self.words.splice(0..0, options);
         let judge = self.judge;
         self.judge = Box::new(move |said| {
@@ -192,8 +227,11 @@ impl Job {
 
     /// For the shell of the first guest. What it prints goes to files named `job.AT`.
     fn line(&self, at: usize, mpiexec: &Path) -> String {
-        let words: Vec<String> =
-            self.words.iter().map(|word| if word.starts_with('$') { word.clone() } else { quoted(word) }).collect();
+        let words: Vec<String> = self
+            .words
+            .iter()
+            .map(|word| if word.starts_with('$') { word.clone() } else { quoted(word) })
+            .collect();
         let (before, hosts, limit) = (&self.before, self.hosts, LIMIT.as_secs());
         format!(
             "{before}\n{} --timeout {limit} --agent $VM_SSH --hosts {hosts} --set report.traffic=on {} \
@@ -206,9 +244,15 @@ impl Job {
 
     /// What is wrong with it, after the boot. The traffic is that of the job.
     fn verdict(&self, at: usize, results: &Path) -> (Vec<String>, Sent, String) {
-        let read = |name: &str| std::fs::read_to_string(results.join(format!("job.{at}.{name}"))).unwrap_or_default();
+        let read = |name: &str| {
+            std::fs::read_to_string(results.join(format!("job.{at}.{name}"))).unwrap_or_default()
+        };
         let (stdout, stderr) = (read("out"), read("err"));
-        let own: String = stderr.lines().filter(|line| !line.contains(TOLD)).map(|line| format!("{line}\n")).collect();
+        let own: String = stderr
+            .lines()
+            .filter(|line| !line.contains(TOLD))
+            .map(|line| format!("{line}\n"))
+            .collect();
         let said = Said { sent: sent(&stderr), stdout, stderr: own };
         let mut wrong = match read("code").trim() {
             "0" => (self.judge)(&said),
@@ -245,7 +289,12 @@ fn sent(stderr: &str) -> Sent {
 
 impl Boot {
     /// Boots, runs all jobs, judges each.
-    pub(super) fn run(&self, project: &Project, options: &Options, kernel: &Kernel) -> Result<Tally> {
+    pub(super) fn run(
+        &self,
+        project: &Project,
+        options: &Options,
+        kernel: &Kernel,
+    ) -> Result<Tally> {
         let jobs = (self.jobs)(project, options)?;
         let (outcome, results) = self.outcome(project, kernel, &jobs)?;
         let (mut tally, mut alone, mut bytes) = (Tally::default(), 0, 0);
@@ -269,7 +318,12 @@ impl Boot {
         Ok(tally)
     }
 
-    fn outcome(&self, project: &Project, kernel: &Kernel, jobs: &[Job]) -> Result<(Outcome, std::path::PathBuf)> {
+    fn outcome(
+        &self,
+        project: &Project,
+        kernel: &Kernel,
+        jobs: &[Job],
+    ) -> Result<(Outcome, std::path::PathBuf)> {
         let mpiexec = project.prefix().join("bin/mpiexec");
         let mut script = "(cd /tmp; ulimit -l unlimited\n".to_owned();
         for (at, job) in jobs.iter().enumerate() {
@@ -290,13 +344,28 @@ impl Boot {
 
     /// Every frame that did not go with others was a packet of a device at least, all bytes found place in
     /// packets, and TCP had no data to carry.
-    fn check_network(&self, outcome: &Outcome, (alone, bytes): (u64, u64), jobs: usize) -> Result<()> {
+    fn check_network(
+        &self,
+        outcome: &Outcome,
+        (alone, bytes): (u64, u64),
+        jobs: usize,
+    ) -> Result<()> {
         let (packets, tcp) = (outcome.counter("sent_pkts"), outcome.counter("data_segments"));
-        ensure!(packets >= alone, "{alone} frames, each by itself, in {packets} packets of the devices");
-        ensure!(packets * PACKET >= bytes, "{bytes} bytes of frames in {packets} packets of the devices");
+        ensure!(
+            packets >= alone,
+            "{alone} frames, each by itself, in {packets} packets of the devices"
+        );
+        ensure!(
+            packets * PACKET >= bytes,
+            "{bytes} bytes of frames in {packets} packets of the devices"
+        );
         let most = TCP_OF_A_JOB * jobs as u64;
-        ensure!(tcp <= most, "{tcp} segments of TCP data, and {most} would do to start and end the jobs");
-        let repaired = outcome.counter("_err") + outcome.counter("duplicate") + outcome.counter("out_of_seq");
+        ensure!(
+            tcp <= most,
+            "{tcp} segments of TCP data, and {most} would do to start and end the jobs"
+        );
+        let repaired =
+            outcome.counter("_err") + outcome.counter("duplicate") + outcome.counter("out_of_seq");
         ensure!(!self.faults || repaired > 0, "nothing was lost");
         Ok(())
     }

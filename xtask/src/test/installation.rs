@@ -65,7 +65,8 @@ impl Installation {
     }
 
     fn has_the_usual_files(&self) -> Result<()> {
-        let programs = ["mpicc", "mpicxx", "mpiexec", "mpirun", "verbena"].map(|name| format!("bin/{name}"));
+        let programs =
+            ["mpicc", "mpicxx", "mpiexec", "mpirun", "verbena"].map(|name| format!("bin/{name}"));
         let rest = ["include/mpi.h", "lib/libmpi_abi.so", "lib/libmpi_abi.so.1"].map(str::to_owned);
         for name in programs.iter().chain(&rest) {
             ensure!(self.prefix.join(name).exists(), "{name} is missing");
@@ -79,13 +80,19 @@ impl Installation {
     fn mpicc_answers_build_tools(&self) -> Result<()> {
         let library = self.prefix.join("lib");
         for wrapper in ["mpicc", "mpicxx"] {
-            for question in ["-show", "-compile-info", "-link-info", "--showme:compile", "--showme:link"] {
+            for question in
+                ["-show", "-compile-info", "-link-info", "--showme:compile", "--showme:link"]
+            {
                 let mut command = Command::new(self.prefix.join("bin").join(wrapper));
                 let answer = quietly(command.arg(question), LIMIT)?.stdout;
-                ensure!(answer.trim().lines().count() == 1, "{wrapper} {question} answered {answer:?}");
+                ensure!(
+                    answer.trim().lines().count() == 1,
+                    "{wrapper} {question} answered {answer:?}"
+                );
                 let place = if question.contains("compile") { "-I" } else { "-L" };
                 let whole = question == "-show";
-                let has = answer.contains(place) && (!whole || answer.contains(&library.display().to_string()));
+                let has = answer.contains(place)
+                    && (!whole || answer.contains(&library.display().to_string()));
                 ensure!(has, "{wrapper} {question} has no {place}: {answer}");
             }
         }
@@ -96,7 +103,14 @@ impl Installation {
         for (wrapper, language) in [("mpicc", "c"), ("mpicxx", "c++")] {
             let program = self.scratch.join(wrapper);
             let mut command = Command::new(self.prefix.join("bin").join(wrapper));
-            quietly(command.args(["-x", language]).arg(self.hello()).args(["-x", "none", "-o"]).arg(&program), LIMIT)?;
+            quietly(
+                command
+                    .args(["-x", language])
+                    .arg(self.hello())
+                    .args(["-x", "none", "-o"])
+                    .arg(&program),
+                LIMIT,
+            )?;
             self.runs(&self.prefix, &program)?;
         }
         Ok(())
@@ -124,10 +138,16 @@ impl Installation {
         path.push(std::env::var_os("PATH").unwrap_or_default());
         for arguments in [["-S", "cmake", "-B"].as_slice(), &["--build"]] {
             let mut cmake = Command::new("cmake");
-            quietly(cmake.args(arguments).arg(&build).env("PATH", &path).current_dir(&self.sources), LIMIT)?;
+            quietly(
+                cmake.args(arguments).arg(&build).env("PATH", &path).current_dir(&self.sources),
+                LIMIT,
+            )?;
         }
         let mut ctest = Command::new("ctest");
-        quietly(ctest.args(["--output-on-failure", "--test-dir"]).arg(&build).env("PATH", &path), LIMIT)?;
+        quietly(
+            ctest.args(["--output-on-failure", "--test-dir"]).arg(&build).env("PATH", &path),
+            LIMIT,
+        )?;
         Ok(())
     }
 
@@ -135,7 +155,10 @@ impl Installation {
         let moved = self.scratch.join("moved to");
         quietly(Command::new("cp").arg("-a").arg(&self.prefix).arg(&moved), LIMIT)?;
         let program = self.scratch.join("by-moved");
-        quietly(Command::new(moved.join("bin/mpicc")).arg(self.hello()).arg("-o").arg(&program), LIMIT)?;
+        quietly(
+            Command::new(moved.join("bin/mpicc")).arg(self.hello()).arg("-o").arg(&program),
+            LIMIT,
+        )?;
         let needed = quietly(Command::new("ldd").arg(&program), LIMIT)?.stdout;
         ensure!(needed.contains("moved to/lib"), "the program uses another library:\n{needed}");
         self.runs(&moved, &program)
@@ -144,9 +167,13 @@ impl Installation {
     fn is_optimized_for_a_profile(&self) -> Result<()> {
         let (prefix, program) = (self.scratch.join("optimized"), self.scratch.join("by-optimized"));
         install::install(&prefix)?;
-        let [plain, optimized] = [&self.prefix, &prefix].map(|tree| std::fs::read(tree.join("lib/libmpi_abi.so")));
+        let [plain, optimized] =
+            [&self.prefix, &prefix].map(|tree| std::fs::read(tree.join("lib/libmpi_abi.so")));
         ensure!(plain? != optimized?, "it is the library that was built without one");
-        quietly(Command::new(prefix.join("bin/mpicc")).arg(self.hello()).arg("-o").arg(&program), LIMIT)?;
+        quietly(
+            Command::new(prefix.join("bin/mpicc")).arg(self.hello()).arg("-o").arg(&program),
+            LIMIT,
+        )?;
         self.runs(&prefix, &program)
     }
 

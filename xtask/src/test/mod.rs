@@ -165,7 +165,9 @@ pub(crate) fn test(project: &Project, options: &Options) -> Result<bool> {
         total += tally;
     }
     if options.only.is_empty() && !peer && !is_ci {
-        println!("\nleft out: the virtual machines, a quarter of an hour (`cargo xtask test --only vm`)");
+        println!(
+            "\nleft out: the virtual machines, a quarter of an hour (`cargo xtask test --only vm`)"
+        );
     }
     println!("\n{total}");
     Ok(total.failed == 0 && total.passed > 0)

@@ -86,7 +86,8 @@ pub(super) type Row = (Case, Vec<String>);
 /// The rows for jobs over two hosts; everything is compiled.
 pub(super) fn for_hosts(project: &Project, options: &Options) -> Result<Vec<Row>> {
     let bench = Bench::new(project, options, None)?;
-    let rows = table::read(&bench.sources.join("table.toml"))?.into_iter().filter(Case::is_for_hosts);
+    let rows =
+        table::read(&bench.sources.join("table.toml"))?.into_iter().filter(Case::is_for_hosts);
     let words = |case: Case| {
         let mut words = case.options.clone();
         words.push(bench.compile(&case)?.display().to_string());
@@ -134,7 +135,8 @@ fn run(project: &Project, options: &Options, tool: Option<Tool>) -> Result<Tally
 /// Whether the command that tells does well. None: yes.
 fn is_allowed(needs: &[String]) -> bool {
     let Some((program, arguments)) = needs.split_first() else { return true };
-    capture(Command::new(program).args(arguments), None, Duration::from_secs(10)).is_ok_and(|ran| ran.success())
+    capture(Command::new(program).args(arguments), None, Duration::from_secs(10))
+        .is_ok_and(|ran| ran.success())
 }
 
 /// A source without a row would be a test that nobody runs.
@@ -143,10 +145,14 @@ fn check_that_all_are_run(sources: &Path, cases: &[Case]) -> Result<()> {
         let path = entry?.path();
         let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()) else { continue };
         let named = |case: &Case| {
-            let extra = [&case.with, &case.preload].into_iter().flatten().any(|extra| extra == stem);
-            case.program == stem || extra || case.line.iter().any(|word| word.contains(&format!("{{{stem}}}")))
+            let extra =
+                [&case.with, &case.preload].into_iter().flatten().any(|extra| extra == stem);
+            case.program == stem
+                || extra
+                || case.line.iter().any(|word| word.contains(&format!("{{{stem}}}")))
         };
-        let source = path.extension().is_some_and(|extension| extension == "c") && stem != "tsan_names";
+        let source =
+            path.extension().is_some_and(|extension| extension == "c") && stem != "tsan_names";
         ensure!(!source || cases.iter().any(named), "{} has no row in table.toml", path.display());
     }
     Ok(())
@@ -165,8 +171,12 @@ impl<'a> Bench<'a> {
         Ok(Bench {
             sources: project.root.join("tests/programs"),
             built,
-            mpicc: std::path::absolute(options.mpicc.clone().unwrap_or_else(|| prefix.join("bin/mpicc")))?,
-            mpiexec: std::path::absolute(options.mpiexec.clone().unwrap_or_else(|| prefix.join("bin/mpiexec")))?,
+            mpicc: std::path::absolute(
+                options.mpicc.clone().unwrap_or_else(|| prefix.join("bin/mpicc")),
+            )?,
+            mpiexec: std::path::absolute(
+                options.mpiexec.clone().unwrap_or_else(|| prefix.join("bin/mpiexec")),
+            )?,
             tool,
             options,
         })
@@ -174,11 +184,16 @@ impl<'a> Bench<'a> {
 
     /// All runs of one row.
     fn row(&self, case: &Case) -> Tally {
-        let runs = if case.ranks.is_empty() { vec![None] } else { case.ranks.iter().copied().map(Some).collect() };
+        let runs = if case.ranks.is_empty() {
+            vec![None]
+        } else {
+            case.ranks.iter().copied().map(Some).collect()
+        };
         let mut tally = Tally::default();
         for ranks in runs {
             for _ in 0..self.options.repeat {
-                let name = ranks.map_or_else(|| case.name.clone(), |ranks| format!("{} on {ranks}", case.name));
+                let name = ranks
+                    .map_or_else(|| case.name.clone(), |ranks| format!("{} on {ranks}", case.name));
                 match self.once(case, ranks) {
                     Ok(()) => tally.passed += 1,
                     Err(error) => {
@@ -204,7 +219,12 @@ impl<'a> Bench<'a> {
             wrong.extend(survivors.iter().map(|survivor| format!("left {survivor} running")));
         }
         let reasons = wrong.join("; ");
-        ensure!(wrong.is_empty(), "{reasons}\n    $ {}\n{}", line(&command), ran.output().trim_end());
+        ensure!(
+            wrong.is_empty(),
+            "{reasons}\n    $ {}\n{}",
+            line(&command),
+            ran.output().trim_end()
+        );
         Ok(())
     }
 
@@ -218,7 +238,9 @@ impl<'a> Bench<'a> {
         }
         words.extend(case.options.iter().cloned());
         if case.line.is_empty() {
-            words.extend(self.tool.iter().flat_map(|tool| tool.words()).map(|&word| word.to_owned()));
+            words.extend(
+                self.tool.iter().flat_map(|tool| tool.words()).map(|&word| word.to_owned()),
+            );
             words.push(self.compile(case)?.display().to_string());
             words.extend(case.args.iter().cloned());
         } else {
@@ -241,7 +263,8 @@ impl<'a> Bench<'a> {
     /// are what they say.
     fn expand(&self, word: &str) -> Result<String> {
         let Some((before, rest)) = word.split_once('{') else { return Ok(word.to_owned()) };
-        let (name, after) = rest.split_once('}').with_context(|| format!("{word}: no closing brace"))?;
+        let (name, after) =
+            rest.split_once('}').with_context(|| format!("{word}: no closing brace"))?;
         let value = match name {
             "mpiexec" => self.mpiexec.clone(),
             "sources" => self.sources.clone(),
@@ -266,9 +289,12 @@ impl<'a> Bench<'a> {
 
     /// Compiles unless the program is newer than everything that it is made of.
     fn build(&self, program: &str, with: Option<&str>, flags: &[String]) -> Result<PathBuf> {
-        let built = self.built.join(with.map_or_else(|| program.to_owned(), |with| format!("{program}+{with}")));
+        let built = self
+            .built
+            .join(with.map_or_else(|| program.to_owned(), |with| format!("{program}+{with}")));
         let source = self.source(program);
-        let mut inputs = vec![source.clone(), self.source("check").with_extension("h"), self.mpicc.clone()];
+        let mut inputs =
+            vec![source.clone(), self.source("check").with_extension("h"), self.mpicc.clone()];
         inputs.extend(with.map(|with| self.source(with)));
         if is_newer(&built, &inputs) {
             return Ok(built);
@@ -325,7 +351,9 @@ fn verdict(case: &Case, ran: &Ran) -> Vec<String> {
 /// What a row's patterns do not find, or find where nothing must be.
 pub(super) fn mismatches(case: &Case, stdout: &str, stderr: &str) -> Vec<String> {
     let mut wrong = Vec::new();
-    for (name, text, patterns) in [("stdout", stdout, &case.stdout), ("stderr", stderr, &case.stderr)] {
+    for (name, text, patterns) in
+        [("stdout", stdout, &case.stdout), ("stderr", stderr, &case.stderr)]
+    {
         for pattern in patterns.iter().filter(|pattern| !pattern.0.is_match(text)) {
             wrong.push(format!("{name} has no match for /{}/", pattern.0));
         }

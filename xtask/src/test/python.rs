@@ -72,7 +72,8 @@ const GROUPS: [&[&str]; 3] = [
 ];
 /// Files that take an emulated processor a quarter of a minute or more, and that say again, as other calls
 /// of the same schedules, what `cco_buf`, `cco_nb_buf` and `cco_vec` say.
-const TOO_LONG: [&str; 5] = ["cco_nb_vec", "cco_ngh_buf", "cco_pr_buf", "cco_pr_vec", "cco_pr_ngh_buf"];
+const TOO_LONG: [&str; 5] =
+    ["cco_nb_vec", "cco_ngh_buf", "cco_pr_buf", "cco_pr_vec", "cco_pr_ngh_buf"];
 /// The numbers of ranks.
 const RANKS: [u32; 5] = [1, 2, 3, 4, 5];
 /// For one group on one number of ranks.
@@ -90,7 +91,8 @@ struct Skips {
 impl Skips {
     fn read(project: &Project) -> Result<Skips> {
         let path = project.root.join("tests/mpi4py/skips.toml");
-        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
         toml::from_str(&text).with_context(|| path.display().to_string())
     }
 }
@@ -101,7 +103,8 @@ pub(super) fn for_hosts(project: &Project) -> Result<Vec<(String, Vec<String>)>>
     let mpi4py = mpi4py::provide(project, &project.prefix())?;
     let skips = Skips::read(project)?;
     let job = |(name, group): (&str, &[&str])| {
-        let files: Vec<&str> = group.iter().filter(|file| !TOO_LONG.contains(file)).copied().collect();
+        let files: Vec<&str> =
+            group.iter().filter(|file| !TOO_LONG.contains(file)).copied().collect();
         let python = mpi4py.python.display().to_string();
         let words = [python].into_iter().chain(arguments(&mpi4py, "-q", &files, &skips)).collect();
         (name.to_owned(), words)
@@ -120,7 +123,9 @@ pub(super) fn test(project: &Project, filter: Option<&str>) -> Result<Tally> {
     let mut tally = Tally::default();
     for ranks in RANKS {
         for group in GROUPS {
-            let chosen = |file: &&&str| filter.is_none_or(|filter| format!("test_{file} on {ranks}").contains(filter));
+            let chosen = |file: &&&str| {
+                filter.is_none_or(|filter| format!("test_{file} on {ranks}").contains(filter))
+            };
             let files: Vec<&str> = group.iter().filter(chosen).copied().collect();
             if !files.is_empty() {
                 tally += one_job(&mpi4py, &prefix.join("bin/mpiexec"), &files, ranks, &skips)?;
@@ -130,7 +135,13 @@ pub(super) fn test(project: &Project, filter: Option<&str>) -> Result<Tally> {
     Ok(tally)
 }
 
-fn one_job(mpi4py: &Mpi4py, mpiexec: &std::path::Path, files: &[&str], ranks: u32, skips: &Skips) -> Result<Tally> {
+fn one_job(
+    mpi4py: &Mpi4py,
+    mpiexec: &std::path::Path,
+    files: &[&str],
+    ranks: u32,
+    skips: &Skips,
+) -> Result<Tally> {
     let mut command = mpi4py.on_ranks(mpiexec, ranks);
     command.args(arguments(mpi4py, "-v", files, skips));
     let mark = Mark::new();
@@ -139,7 +150,8 @@ fn one_job(mpi4py: &Mpi4py, mpiexec: &std::path::Path, files: &[&str], ranks: u3
     let mut tally = counts(&format!("{}\n{}", ran.stdout, ran.stderr), ranks);
     let survivors = mark.end_survivors();
     if !ran.success() || tally.failed > 0 || !survivors.is_empty() {
-        let reasons = format!("{}; left running: {survivors:?}\n    $ {}", ran.ending(), line(&command));
+        let reasons =
+            format!("{}; left running: {survivors:?}\n    $ {}", ran.ending(), line(&command));
         report_failure(&format!("mpi4py {} on {ranks}", files.join(", ")), &reasons, &ran.output());
         tally.failed = tally.failed.max(1);
     }
@@ -151,7 +163,10 @@ fn arguments(mpi4py: &Mpi4py, verbosity: &str, files: &[&str], skips: &Skips) ->
     let main = mpi4py.source.join("test/main.py").display().to_string();
     let files = format!(r"^test_({})\.py$", files.join("|"));
     let words = [main, verbosity.into(), "--no-builddir".into(), "-i".into(), files];
-    words.into_iter().chain(skips.skip.keys().flat_map(|test| ["-x".to_owned(), test.clone()])).collect()
+    words
+        .into_iter()
+        .chain(skips.skip.keys().flat_map(|test| ["-x".to_owned(), test.clone()]))
+        .collect()
 }
 
 /// Tests of one rank (every rank runs the same ones). Failed tests are those of
@@ -159,7 +174,10 @@ fn arguments(mpi4py: &Mpi4py, verbosity: &str, files: &[&str], skips: &Skips) ->
 pub(super) fn counts(output: &str, ranks: u32) -> Tally {
     let all = |pattern: &str| -> Vec<u64> {
         let pattern = Regex::new(pattern).expect("a constant");
-        pattern.captures_iter(output).map(|found| found.get(1).map_or(0, |n| n.as_str().parse().unwrap_or(0))).collect()
+        pattern
+            .captures_iter(output)
+            .map(|found| found.get(1).map_or(0, |n| n.as_str().parse().unwrap_or(0)))
+            .collect()
     };
     let run = all(r"(?m)^Ran (\d+) tests? in ");
     let fine = all(r"(?m)^OK(?: \(.*?skipped=(\d+).*?\))?\s*$");

@@ -38,15 +38,25 @@ pub(super) fn checks(project: &Project) -> Result<Tally> {
 pub(super) fn workspace(project: &Project, filter: Option<&str>) -> Result<Tally> {
     let mut tally = Tally::default();
     if exists("cargo-nextest", "--version") {
-        let mut arguments = vec!["nextest", "run", "--workspace", "--cargo-profile", PROFILE, "--no-fail-fast"];
-        arguments.extend(["--status-level", "fail", "--final-status-level", "none", "--no-tests", "pass"]);
+        let mut arguments =
+            vec!["nextest", "run", "--workspace", "--cargo-profile", PROFILE, "--no-fail-fast"];
+        arguments.extend([
+            "--status-level",
+            "fail",
+            "--final-status-level",
+            "none",
+            "--no-tests",
+            "pass",
+        ]);
         arguments.extend(filter);
         tally += counted(&mut project.cargo(&arguments))?;
-        let mut arguments = vec!["test", "--workspace", "--profile", PROFILE, "--no-fail-fast", "--quiet", "--doc"];
+        let mut arguments =
+            vec!["test", "--workspace", "--profile", PROFILE, "--no-fail-fast", "--quiet", "--doc"];
         arguments.extend(filter);
         tally += counted(&mut project.cargo(&arguments))?;
     } else {
-        let mut arguments = vec!["test", "--workspace", "--profile", PROFILE, "--no-fail-fast", "--quiet"];
+        let mut arguments =
+            vec!["test", "--workspace", "--profile", PROFILE, "--no-fail-fast", "--quiet"];
         arguments.extend(filter);
         tally += counted(&mut project.cargo(&arguments))?;
     }
@@ -55,8 +65,15 @@ pub(super) fn workspace(project: &Project, filter: Option<&str>) -> Result<Tally
 
 /// The rings under loom, in a build of their own.
 pub(super) fn loom(project: &Project) -> Result<Tally> {
-    let mut cargo =
-        project.cargo(&["test", "--package", "verbena-shm-transport", "--lib", "--release", "--quiet", "loom"]);
+    let mut cargo = project.cargo(&[
+        "test",
+        "--package",
+        "verbena-shm-transport",
+        "--lib",
+        "--release",
+        "--quiet",
+        "loom",
+    ]);
     cargo.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", project.target.join("loom"));
     counted(&mut cargo)
 }
@@ -64,14 +81,26 @@ pub(super) fn loom(project: &Project) -> Result<Tally> {
 /// The rings under Miri, where a nightly toolchain has it.
 pub(super) fn miri(project: &Project) -> Result<Tally> {
     let mut version = Command::new("cargo");
-    version.args(["+nightly", "miri", "--version"]).env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
+    version
+        .args(["+nightly", "miri", "--version"])
+        .env_remove("RUSTUP_TOOLCHAIN")
+        .env_remove("CARGO");
     let there = capture(&mut version, None, Duration::from_secs(60)).is_ok_and(|ran| ran.success());
     if !there {
         println!("skipped: no Miri here (rustup +nightly component add miri)");
         return Ok(Tally { skipped: 1, ..Tally::default() });
     }
     let mut cargo = Command::new("cargo");
-    cargo.args(["+nightly", "miri", "test", "--package", "verbena-shm-transport", "--lib", "--quiet", "miri"]);
+    cargo.args([
+        "+nightly",
+        "miri",
+        "test",
+        "--package",
+        "verbena-shm-transport",
+        "--lib",
+        "--quiet",
+        "miri",
+    ]);
     cargo.current_dir(&project.root).env("CARGO_TARGET_DIR", project.target.join("miri"));
     cargo.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
     // Miri's emulation of weak memory breaks down where a word is an atomic in one
@@ -95,7 +124,8 @@ fn counted(cargo: &mut Command) -> Result<Tally> {
 
 /// The sum of all summary lines, of libtest and of nextest.
 fn counts(output: &str) -> Tally {
-    let libtest = Regex::new(r"(?m)^test result: .*?(\d+) passed; (\d+) failed; (\d+) ignored").expect("a constant");
+    let libtest = Regex::new(r"(?m)^test result: .*?(\d+) passed; (\d+) failed; (\d+) ignored")
+        .expect("a constant");
     let mut tally = Tally::default();
     for found in libtest.captures_iter(output) {
         let [passed, failed, skipped] = found.extract().1.map(|digits| digits.parse().unwrap_or(0));

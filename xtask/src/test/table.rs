@@ -114,8 +114,12 @@ impl Case {
     /// marked in the table, or any that ends well when `thorough`. It takes
     /// longer than the row allows.
     pub(super) fn watched(mut self, thorough: bool) -> Option<Case> {
-        let ends_well = self.exit == Exit::Code(0) && self.within.is_none() && !self.slow && self.preload.is_none();
-        let any = (thorough && ends_well).then(|| self.ranks.iter().copied().find(|&ranks| ranks > 1));
+        let ends_well = self.exit == Exit::Code(0)
+            && self.within.is_none()
+            && !self.slow
+            && self.preload.is_none();
+        let any =
+            (thorough && ends_well).then(|| self.ranks.iter().copied().find(|&ranks| ranks > 1));
         self.ranks = vec![self.memory.or(any.flatten())?];
         self.timeout = self.timeout.max(120) * 10;
         Some(self)
@@ -125,9 +129,13 @@ impl Case {
 impl Case {
     /// A row that is run on four ranks over two hosts, too: a program that ends well.
     pub(super) fn is_for_hosts(&self) -> bool {
-        let plain = self.line.is_empty() && !self.alone && self.preload.is_none() && self.env.is_empty();
+        let plain =
+            self.line.is_empty() && !self.alone && self.preload.is_none() && self.env.is_empty();
         let quiet = self.stdin.is_none() && self.one_host.is_none();
-        let ends_well = self.exit == Exit::Code(0) && self.within.is_none() && !self.slow && self.waiting.is_none();
+        let ends_well = self.exit == Exit::Code(0)
+            && self.within.is_none()
+            && !self.slow
+            && self.waiting.is_none();
         plain && quiet && ends_well && self.ranks.contains(&4)
     }
 }
@@ -183,7 +191,8 @@ fn a_minute() -> u64 {
 
 /// Reads the table and checks that each row can be run.
 pub(super) fn read(path: &Path) -> Result<Vec<Case>> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     parse(&text).with_context(|| path.display().to_string())
 }
 
@@ -195,9 +204,16 @@ fn parse(text: &str) -> Result<Vec<Case>> {
         }
         let name = &case.name;
         ensure!(!name.is_empty(), "a row has neither `program` nor `name`");
-        let ways = [!case.ranks.is_empty(), !case.line.is_empty(), case.alone && case.line.is_empty()];
-        ensure!(ways.iter().filter(|way| **way).count() == 1, "{name}: give one of `ranks`, `line`, `alone`");
-        ensure!(!case.program.is_empty() || !case.line.is_empty(), "{name}: no `program` and no `line`");
+        let ways =
+            [!case.ranks.is_empty(), !case.line.is_empty(), case.alone && case.line.is_empty()];
+        ensure!(
+            ways.iter().filter(|way| **way).count() == 1,
+            "{name}: give one of `ranks`, `line`, `alone`"
+        );
+        ensure!(
+            !case.program.is_empty() || !case.line.is_empty(),
+            "{name}: no `program` and no `line`"
+        );
     }
     check_seeds(&table)?;
     Ok(table.case)
@@ -208,10 +224,16 @@ fn check_seeds(table: &Table) -> Result<()> {
     for (at, seed) in table.seed.iter().enumerate() {
         let Seed { number, what, rows, waiting } = seed;
         ensure!(*number == at + 1, "seed case {number} ({what}) is in the place of {}", at + 1);
-        ensure!(rows.is_empty() == waiting.is_some(), "seed case {number} ({what}): give rows, or why there are none");
+        ensure!(
+            rows.is_empty() == waiting.is_some(),
+            "seed case {number} ({what}): give rows, or why there are none"
+        );
         for row in rows {
             let is_it = |case: &&Case| case.name == *row && case.waiting.is_none();
-            ensure!(table.case.iter().any(|case| is_it(&case)), "seed case {number} ({what}): there is no row {row}");
+            ensure!(
+                table.case.iter().any(|case| is_it(&case)),
+                "seed case {number} ({what}): there is no row {row}"
+            );
         }
     }
     Ok(())
@@ -223,18 +245,26 @@ mod tests {
 
     #[test]
     fn marked_rows_are_watched_and_others_when_thorough() {
-        let row =
-            |more: &str| parse(&format!("[[case]]\nprogram = 'ring'\nranks = [1, 3]\n{more}\n")).unwrap().remove(0);
+        let row = |more: &str| {
+            parse(&format!("[[case]]\nprogram = 'ring'\nranks = [1, 3]\n{more}\n"))
+                .unwrap()
+                .remove(0)
+        };
         assert!(row("").watched(false).is_none());
         assert_eq!(row("").watched(true).unwrap().ranks, [3]);
         assert_eq!(row("memory = 2").watched(false).unwrap().ranks, [2]);
-        assert!(row("exit = 7").watched(true).is_none() && row("slow = true").watched(true).is_none());
+        assert!(
+            row("exit = 7").watched(true).is_none() && row("slow = true").watched(true).is_none()
+        );
     }
 
     #[test]
     fn a_row_has_defaults_and_one_way_to_run() {
         let cases = parse("[[case]]\nprogram = 'ring'\nranks = [1, 2]\n").unwrap();
-        assert_eq!((cases[0].name.as_str(), cases[0].exit, cases[0].timeout), ("ring", Exit::Code(0), 60));
+        assert_eq!(
+            (cases[0].name.as_str(), cases[0].exit, cases[0].timeout),
+            ("ring", Exit::Code(0), 60)
+        );
         assert!(cases[0].stdout[0].0.is_match("x\nok\n") && !cases[0].stdout[0].0.is_match("ok?"));
         let any = parse("[[case]]\nprogram = 'ring'\nalone = true\nexit = 'failure'\n").unwrap();
         assert_eq!(any[0].exit, Exit::Failure(Failure::Failure));
@@ -245,7 +275,9 @@ mod tests {
 
     #[test]
     fn seed_cases_have_rows_or_a_reason() {
-        let table = |seed: &str| parse(&format!("[[seed]]\n{seed}\n[[case]]\nprogram = 'ring'\nranks = [1]\n"));
+        let table = |seed: &str| {
+            parse(&format!("[[seed]]\n{seed}\n[[case]]\nprogram = 'ring'\nranks = [1]\n"))
+        };
         assert!(table("number = 1\nwhat = 'x'\nrows = ['ring']").is_ok());
         assert!(table("number = 1\nwhat = 'x'\nwaiting = 'why'").is_ok());
         for wrong in [

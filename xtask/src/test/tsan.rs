@@ -17,8 +17,13 @@ use crate::project::Project;
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 const LIMIT: Duration = Duration::from_secs(1800);
 /// Programs and how many ranks of them.
-const RUNS: [(&str, &str); 5] =
-    [("threads", "1"), ("threads", "2"), ("threads_wait", "1"), ("threads_wait", "2"), ("threads_held", "2")];
+const RUNS: [(&str, &str); 5] = [
+    ("threads", "1"),
+    ("threads", "2"),
+    ("threads_wait", "1"),
+    ("threads_wait", "2"),
+    ("threads_held", "2"),
+];
 
 /// Builds and runs; one skip where that can't be done.
 pub(super) fn test(project: &Project) -> Result<Tally> {
@@ -35,8 +40,11 @@ pub(super) fn test(project: &Project) -> Result<Tally> {
     quietly(&mut cargo, LIMIT)?;
     let library = folder.join("lib");
     std::fs::create_dir_all(&library)?;
-    std::fs::copy(folder.join(TARGET).join("checked/libmpi_abi.so"), library.join("libmpi_abi.so.1"))
-        .context("the library for ThreadSanitizer")?;
+    std::fs::copy(
+        folder.join(TARGET).join("checked/libmpi_abi.so"),
+        library.join("libmpi_abi.so.1"),
+    )
+    .context("the library for ThreadSanitizer")?;
     let mut tally = Tally::default();
     for (program, ranks) in RUNS {
         match run(project, &library, program, ranks) {
@@ -54,11 +62,16 @@ pub(super) fn test(project: &Project) -> Result<Tally> {
 fn missing() -> Option<&'static str> {
     let mut rustc = Command::new("rustc");
     rustc.args(["+nightly", "--print", "sysroot"]).env_remove("RUSTUP_TOOLCHAIN");
-    let sysroot = capture(&mut rustc, None, Duration::from_secs(60)).ok().filter(|ran| ran.success());
-    let Some(sysroot) = sysroot else { return Some("no nightly toolchain here (rustup toolchain install nightly)") };
+    let sysroot =
+        capture(&mut rustc, None, Duration::from_secs(60)).ok().filter(|ran| ran.success());
+    let Some(sysroot) = sysroot else {
+        return Some("no nightly toolchain here (rustup toolchain install nightly)");
+    };
     let sources = Path::new(sysroot.stdout.trim()).join("lib/rustlib/src/rust/library/std");
     if !cfg!(target_arch = "x86_64") || !sources.exists() {
-        return Some("no sources of Rust's own library here (rustup +nightly component add rust-src)");
+        return Some(
+            "no sources of Rust's own library here (rustup +nightly component add rust-src)",
+        );
     }
     None
 }
@@ -68,13 +81,18 @@ fn run(project: &Project, library: &Path, program: &str, ranks: &str) -> Result<
     let sources = project.root.join("tests/programs");
     let built = library.join(program);
     let mut gcc = Command::new("gcc");
-    gcc.args(["-std=gnu11", "-fsanitize=thread", "-fno-builtin", "-g", "-O1", "-pthread", "-o"]).arg(&built);
+    gcc.args(["-std=gnu11", "-fsanitize=thread", "-fno-builtin", "-g", "-O1", "-pthread", "-o"])
+        .arg(&built);
     gcc.arg("-I").arg(project.root.join("mpi-abi/include"));
     gcc.arg(sources.join(format!("{program}.c"))).arg(sources.join("tsan_names.c"));
     gcc.arg(library.join("libmpi_abi.so.1")).arg("-lm");
     quietly(&mut gcc, Duration::from_secs(120))?;
     let mut mpiexec = Command::new(project.prefix().join("bin/mpiexec"));
-    mpiexec.args(["-n", ranks]).arg(&built).env("LD_LIBRARY_PATH", library).env("TSAN_OPTIONS", "exitcode=66");
+    mpiexec
+        .args(["-n", ranks])
+        .arg(&built)
+        .env("LD_LIBRARY_PATH", library)
+        .env("TSAN_OPTIONS", "exitcode=66");
     let mark = Mark::new();
     mark.put_on(&mut mpiexec);
     let ran = capture(&mut mpiexec, None, Duration::from_secs(240))?;

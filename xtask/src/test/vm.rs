@@ -172,7 +172,8 @@ fn cases() -> [Case; 10] {
 
 /// Runs the cases whose name contains `filter`.
 pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
-    let chosen = |name: &str| options.filter.as_ref().is_none_or(|filter| name.contains(filter.as_str()));
+    let chosen =
+        |name: &str| options.filter.as_ref().is_none_or(|filter| name.contains(filter.as_str()));
     let mut tally = Tally::default();
     let kernel = match vm::set_up(project) {
         Ok(kernel) => kernel,
@@ -208,7 +209,9 @@ impl Case {
         if command.contains("FOREIGN") {
             command = command.replace("FOREIGN", &foreign(project)?);
         }
-        for (word, program) in [("STREAM", "stream"), ("SINGLE", "single_copy"), ("DYING", "dying_sender")] {
+        for (word, program) in
+            [("STREAM", "stream"), ("SINGLE", "single_copy"), ("DYING", "dying_sender")]
+        {
             if command.contains(word) {
                 let program = programs::compiled(project, options, program)?;
                 command = command.replace(word, &program.display().to_string());
@@ -251,8 +254,16 @@ impl Case {
 
 /// Builds the conformance suite of the verbs transport, which the guests run as it is.
 fn suite(project: &Project) -> Result<PathBuf> {
-    let suite =
-        ["test", "--no-run", "--profile", "checked", "--package", "verbena-tests", "--test", "conformance_verbs"];
+    let suite = [
+        "test",
+        "--no-run",
+        "--profile",
+        "checked",
+        "--package",
+        "verbena-tests",
+        "--test",
+        "conformance_verbs",
+    ];
     executable(project.cargo(&suite))
 }
 
@@ -260,15 +271,28 @@ fn suite(project: &Project) -> Result<PathBuf> {
 fn executable(mut cargo: Command) -> Result<PathBuf> {
     cargo.args(["--quiet", "--message-format", "json"]);
     let ran = quietly(&mut cargo, Duration::from_secs(1800))?;
-    let messages = ran.stdout.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let mut executables = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from));
+    let messages =
+        ran.stdout.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let mut executables =
+        messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from));
     executables.next_back().context("cargo names no executable")
 }
 
 /// The line that lets a process of ours meet a peer in C and one over the crate `ibverbs`.
 fn foreign(project: &Project) -> Result<String> {
-    set_up::provide(&[("libibverbs-dev", "peers of others"), ("libclang-dev", "the bindings of the crate ibverbs")])?;
-    let ours = ["build", "--profile", "checked", "--package", "verbena-tests", "--example", "verbs_foreign"];
+    set_up::provide(&[
+        ("libibverbs-dev", "peers of others"),
+        ("libclang-dev", "the bindings of the crate ibverbs"),
+    ])?;
+    let ours = [
+        "build",
+        "--profile",
+        "checked",
+        "--package",
+        "verbena-tests",
+        "--example",
+        "verbs_foreign",
+    ];
     let ours = executable(project.cargo(&ours))?;
     let (folder, built) = (project.root.join("tests/foreign"), project.target.join("foreign"));
     let mut rust = project.cargo(&["build", "--locked", "--manifest-path"]);

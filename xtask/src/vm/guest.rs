@@ -39,24 +39,47 @@ impl Boot<'_> {
     pub(super) fn guest(&self, id: u32, wire: Option<&OwnedFd>, terminal: bool) -> Result<Guest> {
         let results = &self.plan.results;
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", QEMU, "-name"]).arg(format!("vm{id}")).args(self.machine());
+        command
+            .args(["--pdeathsig", "KILL", QEMU, "-name"])
+            .arg(format!("vm{id}"))
+            .args(self.machine());
         command.arg("-kernel").arg(self.kernel.image()).arg("-initrd").arg(self.initrd);
         command.arg("-append").arg(self.kernel_line(id));
-        let share = format!("local,id=share,path={},security_model=none,multidevs=remap", escaped(results));
-        command.args(["-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap"]);
+        let share =
+            format!("local,id=share,path={},security_model=none,multidevs=remap", escaped(results));
+        command.args([
+            "-fsdev",
+            "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
+        ]);
         command.args(["-device", "virtio-9p-pci,fsdev=root,mount_tag=root"]);
         command.args(["-fsdev", &share, "-device", "virtio-9p-pci,fsdev=share,mount_tag=share"]);
         if let Some(wire) = wire {
-            let card: Vec<String> = CARDS.iter().chain(&[id as u8]).map(|byte| format!("{byte:02x}")).collect();
-            command.args(["-netdev", &format!("dgram,id=n0,local.type=fd,local.str={}", wire.as_raw_fd())]);
-            command.args(["-device", &format!("virtio-net-pci,netdev=n0,mac={},romfile=", card.join(":"))]);
+            let card: Vec<String> =
+                CARDS.iter().chain(&[id as u8]).map(|byte| format!("{byte:02x}")).collect();
+            command.args([
+                "-netdev",
+                &format!("dgram,id=n0,local.type=fd,local.str={}", wire.as_raw_fd()),
+            ]);
+            command.args([
+                "-device",
+                &format!("virtio-net-pci,netdev=n0,mac={},romfile=", card.join(":")),
+            ]);
         }
         if terminal {
             command.args(["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]);
         } else {
-            command.arg("-serial").arg(format!("file:{}", escaped(&results.join(format!("console.{id}")))));
-            command.args(["-chardev", "stdio,id=monitor,signal=off", "-mon", "chardev=monitor,mode=readline"]);
-            command.stdin(Stdio::piped()).stdout(File::create(results.join(format!("monitor.{id}")))?);
+            command
+                .arg("-serial")
+                .arg(format!("file:{}", escaped(&results.join(format!("console.{id}")))));
+            command.args([
+                "-chardev",
+                "stdio,id=monitor,signal=off",
+                "-mon",
+                "chardev=monitor,mode=readline",
+            ]);
+            command
+                .stdin(Stdio::piped())
+                .stdout(File::create(results.join(format!("monitor.{id}")))?);
         }
         command.stderr(File::create(results.join(format!("qemu.{id}")))?);
         let inherit = |flags| wire.map_or(Ok(()), |wire| fcntl_setfd(wire, flags));

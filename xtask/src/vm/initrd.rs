@@ -17,12 +17,14 @@ pub(super) fn write(kernel: &Kernel, file: &Path) -> Result<()> {
     for folder in ["bin", "modules", "dev", "proc", "sys", "lower", "rw", "new", "share"] {
         archive.folder(folder);
     }
-    let busybox = ["/bin/busybox", "/usr/bin/busybox"].into_iter().find(|path| Path::new(path).exists());
+    let busybox =
+        ["/bin/busybox", "/usr/bin/busybox"].into_iter().find(|path| Path::new(path).exists());
     archive.file("bin/busybox", &fs::read(busybox.context("no busybox")?)?);
     archive.file("init", INIT.as_bytes());
     let mut order = String::new();
     for module in kernel.modules()? {
-        let name = module.file_name().context("a module has a name")?.to_string_lossy().into_owned();
+        let name =
+            module.file_name().context("a module has a name")?.to_string_lossy().into_owned();
         archive.file(&format!("modules/{name}"), &fs::read(&module)?);
         order += &format!("{name}\n");
     }
@@ -54,7 +56,8 @@ impl Archive {
     /// A header of hexadecimal numbers, the name, the content, each padded to 4 bytes.
     fn entry(&mut self, name: &str, mode: u32, content: &[u8]) {
         self.entries += 1;
-        let (inode, links, length, name_length) = (self.entries, 1, content.len() as u32, name.len() as u32 + 1);
+        let (inode, links, length, name_length) =
+            (self.entries, 1, content.len() as u32, name.len() as u32 + 1);
         let fields = [inode, mode, 0, 0, links, 0, length, 0, 0, 0, 0, name_length, 0];
         self.bytes.extend_from_slice(b"070701");
         for field in fields {
@@ -86,6 +89,9 @@ mod tests {
         assert_eq!(&bytes[94..102], b"00000005", "the length of the name with its zero");
         assert_eq!(&bytes[110..115], b"init\0");
         assert_eq!(&bytes[116..124], b"hello\0\0\0");
-        assert!(bytes.len().is_multiple_of(4) && bytes.windows(10).any(|window| window == b"TRAILER!!!"));
+        assert!(
+            bytes.len().is_multiple_of(4)
+                && bytes.windows(10).any(|window| window == b"TRAILER!!!")
+        );
     }
 }

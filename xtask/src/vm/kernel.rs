@@ -78,7 +78,10 @@ impl Kernel {
             fs::copy(file.path(), folder.join(file.file_name()))?;
         }
         let mut make = Command::new("make");
-        make.arg("-C").arg(Path::new("/usr/src").join(&headers)).arg("modules").arg(format!("M={}", folder.display()));
+        make.arg("-C")
+            .arg(Path::new("/usr/src").join(&headers))
+            .arg("modules")
+            .arg(format!("M={}", folder.display()));
         quietly(&mut make, Duration::from_secs(300))?;
         let order = fs::read_to_string(folder.join("modules.order"))?; // its object files, by their whole paths
         let object = order.lines().next().context("nothing was compiled")?;
@@ -96,7 +99,10 @@ impl Kernel {
 /// Installs what is missing, and fetches the kernel unless it is there. The error says
 /// why there can be no virtual machines here.
 pub(crate) fn set_up(project: &Project) -> Result<Kernel> {
-    ensure!(cfg!(target_arch = "x86_64"), "the virtual machines are for hosts with x86-64 processors");
+    ensure!(
+        cfg!(target_arch = "x86_64"),
+        "the virtual machines are for hosts with x86-64 processors"
+    );
     set_up::provide(PACKAGES)?;
     let home = project.target.join("vm/linux");
     match Kernel::kept(&home) {
@@ -118,7 +124,10 @@ fn fetch(home: &Path) -> Result<Kernel> {
         .context("it can't be fetched; is there a network?")?;
     println!("unpacking it");
     let archive = the_one_in(&unpacked, "linux-image-")?;
-    quietly(Command::new("dpkg-deb").arg("-x").arg(archive).arg(&unpacked), Duration::from_secs(300))?;
+    quietly(
+        Command::new("dpkg-deb").arg("-x").arg(archive).arg(&unpacked),
+        Duration::from_secs(300),
+    )?;
     let kept = home.join("keeping");
     if kept.exists() {
         fs::remove_dir_all(&kept)?;
@@ -135,14 +144,19 @@ fn fetch(home: &Path) -> Result<Kernel> {
 /// The package that Debian's `linux-image-amd64` stands for today.
 fn newest() -> Result<String> {
     let mut ask = Command::new("apt-cache");
-    let answer = quietly(ask.args(["depends", "linux-image-amd64"]), Duration::from_secs(60))?.stdout;
+    let answer =
+        quietly(ask.args(["depends", "linux-image-amd64"]), Duration::from_secs(60))?.stdout;
     let found = answer.lines().find_map(|line| line.trim().strip_prefix("Depends: "));
-    found.map(str::to_owned).context("apt knows no linux-image-amd64 (not Debian, or `apt-get update` was never run?)")
+    found
+        .map(str::to_owned)
+        .context("apt knows no linux-image-amd64 (not Debian, or `apt-get update` was never run?)")
 }
 
 fn the_one_in(folder: &Path, prefix: &str) -> Result<PathBuf> {
     let mut names = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
-    let named = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
+    let named = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix))
+    };
     names.find(named).with_context(|| format!("no {prefix}... in {}", folder.display()))
 }
 
@@ -177,7 +191,11 @@ fn keep_modules(unpacked: &Path, version: &str, kept: &Path) -> Result<()> {
         if !answer.success() {
             bail!("{version} has no module {module}: {}", answer.stderr.trim());
         }
-        for file in answer.stdout.lines().filter_map(|line| line.strip_prefix("insmod ")?.split_whitespace().next()) {
+        for file in answer
+            .stdout
+            .lines()
+            .filter_map(|line| line.strip_prefix("insmod ")?.split_whitespace().next())
+        {
             let name = keep_module(Path::new(file), kept)?;
             if !order.contains(&name) {
                 order.push(name);

@@ -212,7 +212,8 @@ impl Machines {
             ("duplicate", &self.duplicate),
             ("limit", &queue),
         ];
-        let words = words.iter().filter_map(|(word, value)| Some(format!("{word} {}", value.as_ref()?)));
+        let words =
+            words.iter().filter_map(|(word, value)| Some(format!("{word} {}", value.as_ref()?)));
         words.collect::<Vec<_>>().join(" ")
     }
 }
@@ -239,7 +240,10 @@ pub(crate) fn vm(project: &Project, task: &Task) -> Result<bool> {
                 commands: options.commands.clone(),
                 link_down: options.link_down.clone(),
                 timeout: Duration::from_secs(options.timeout),
-                results: options.results.clone().unwrap_or_else(|| project.target.join("vm/results")),
+                results: options
+                    .results
+                    .clone()
+                    .unwrap_or_else(|| project.target.join("vm/results")),
                 show: true,
             };
             let outcome = run(project, &set_up(project)?, &plan)?;
@@ -251,7 +255,11 @@ pub(crate) fn vm(project: &Project, task: &Task) -> Result<bool> {
 }
 
 fn percent(text: &str) -> Result<String> {
-    let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>().context("must be a percentage, as 1%")?;
+    let number = text
+        .strip_suffix('%')
+        .unwrap_or(text)
+        .parse::<f64>()
+        .context("must be a percentage, as 1%")?;
     ensure!((0.0..=100.0).contains(&number), "must be from 0% to 100%");
     Ok(format!("{number}%"))
 }
@@ -268,8 +276,10 @@ fn link_down(text: &str) -> Result<LinkDown> {
 /// A time with its unit: 200us, 2ms, 1.5s.
 fn time(text: &str) -> Result<Duration> {
     for (unit, seconds) in [("us", 1e-6), ("ms", 1e-3), ("s", 1.0)] {
-        if let Some(number) = text.strip_suffix(unit).and_then(|number| number.parse::<f64>().ok()) {
-            return Duration::try_from_secs_f64(number * seconds).with_context(|| format!("{text} is no time"));
+        if let Some(number) = text.strip_suffix(unit).and_then(|number| number.parse::<f64>().ok())
+        {
+            return Duration::try_from_secs_f64(number * seconds)
+                .with_context(|| format!("{text} is no time"));
         }
     }
     bail!("must be a time with its unit, as 2ms")
@@ -291,7 +301,10 @@ mod tests {
 
     #[test]
     fn what_is_no_percentage_or_time_is_refused() {
-        assert_eq!(link_down("3s@500ms").unwrap(), LinkDown { at: time("0.5s").unwrap(), lasts: time("3s").unwrap() });
+        assert_eq!(
+            link_down("3s@500ms").unwrap(),
+            LinkDown { at: time("0.5s").unwrap(), lasts: time("3s").unwrap() }
+        );
         for wrong in ["", "101%", "-1%", "x"] {
             assert!(percent(wrong).is_err(), "{wrong}");
         }
@@ -308,9 +321,14 @@ mod tests {
             #[command(flatten)]
             options: RunOptions,
         }
-        let read = |option: &str, value: &str| <Line as clap::Parser>::try_parse_from(["vm", option, value, "true"]);
+        let read = |option: &str, value: &str| {
+            <Line as clap::Parser>::try_parse_from(["vm", option, value, "true"])
+        };
         for option in ["--queue", "--timeout"] {
-            assert!(read(option, "1").is_ok_and(|line| !line.options.commands.is_empty()), "{option}");
+            assert!(
+                read(option, "1").is_ok_and(|line| !line.options.commands.is_empty()),
+                "{option}"
+            );
             let error = read(option, "0").err().expect("refused").to_string();
             assert!(error.contains(option) && error.contains("0 is not in 1.."), "{error}");
         }

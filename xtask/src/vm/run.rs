@@ -67,7 +67,8 @@ impl Outcome {
             let none = if guest.died { "died" } else { "did not end" };
             let code = guest.code.map_or(none.into(), |code| format!("exit code {code}"));
             let _ = writeln!(text, "vm{id}: {code}");
-            let mut devices: Vec<&str> = guest.counters.iter().map(|(device, ..)| device.as_str()).collect();
+            let mut devices: Vec<&str> =
+                guest.counters.iter().map(|(device, ..)| device.as_str()).collect();
             devices.dedup();
             for device in devices {
                 let _ = writeln!(text, "vm{id}: {device}: {}", guest.traffic(device));
@@ -83,7 +84,9 @@ impl Outcome {
 impl Ended {
     fn traffic(&self, device: &str) -> String {
         let (mut common, mut rare) = (Vec::new(), Vec::new());
-        for (_, name, value) in self.counters.iter().filter(|(of, _, value)| of == device && *value > 0) {
+        for (_, name, value) in
+            self.counters.iter().filter(|(of, _, value)| of == device && *value > 0)
+        {
             let list = if TRAFFIC.contains(&name.as_str()) { &mut common } else { &mut rare };
             list.push(format!("{name} {value}"));
         }
@@ -118,7 +121,8 @@ pub(super) fn shell(project: &Project, kernel: &Kernel, machines: &Machines) -> 
     let mut commands = vec!["sleep infinity".to_owned(); machines.count() as usize];
     commands[0] = shell_on_console();
     let (link_down, timeout) = (Vec::new(), Duration::MAX);
-    let plan = Plan { machines: machines.clone(), commands, link_down, timeout, results, show: true };
+    let plan =
+        Plan { machines: machines.clone(), commands, link_down, timeout, results, show: true };
     let _alone = prepare(project, &plan)?;
     println!("booting; `exit` ends the guests");
     fs::write(plan.results.join("go"), "")?;
@@ -132,7 +136,8 @@ pub(super) fn shell(project: &Project, kernel: &Kernel, machines: &Machines) -> 
 
 /// A shell with job control, as wide as our terminal.
 fn shell_on_console() -> String {
-    let size = rustix::termios::tcgetwinsize(std::io::stdout()).map_or((24, 80), |size| (size.ws_row, size.ws_col));
+    let size = rustix::termios::tcgetwinsize(std::io::stdout())
+        .map_or((24, 80), |size| (size.ws_row, size.ws_col));
     format!(
         "export TERM={}; stty -F /dev/ttyS0 rows {} cols {} 2>/dev/null; setsid -c bash -i </dev/ttyS0 >/dev/ttyS0 2>&1",
         quoted(&std::env::var("TERM").unwrap_or("linux".into())),
@@ -157,7 +162,10 @@ fn prepare(project: &Project, plan: &Plan) -> Result<File> {
         fs::copy(key, results.join("key"))?;
         let ssh = "#!/bin/sh\n# ssh between guests: HOST COMMAND...\nexec dbclient -T -i /etc/dropbear/key \"$@\"\n";
         fs::write(results.join("ssh"), ssh)?;
-        fs::set_permissions(results.join("ssh"), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+        fs::set_permissions(
+            results.join("ssh"),
+            std::os::unix::fs::PermissionsExt::from_mode(0o755),
+        )?;
     }
     for id in 0..plan.machines.count() {
         let command = plan.commands.get(id as usize).unwrap_or(&plan.commands[0]);
@@ -174,7 +182,10 @@ fn prepare(project: &Project, plan: &Plan) -> Result<File> {
 fn empty(results: &Path) -> Result<()> {
     let mark = results.join("session.sh");
     if fs::read_dir(results)?.next().is_some() && !mark.exists() {
-        bail!("{} is not empty and has no results of an earlier run; give another --results", results.display());
+        bail!(
+            "{} is not empty and has no results of an earlier run; give another --results",
+            results.display()
+        );
     }
     for entry in fs::read_dir(results)? {
         let path = entry?.path();
@@ -197,7 +208,10 @@ fn settings(plan: &Plan, id: u32, ssh: bool) -> Result<String> {
         ("VM_ADDRESS", addresses[id as usize].clone()),
         ("VM_ADDRESSES", addresses.join(" ")),
         ("VM_HOSTS", hosts.join(" ")),
-        ("VM_PEERS", (0..hosts.len()).filter(other).map(|n| hosts[n].clone()).collect::<Vec<_>>().join(" ")),
+        (
+            "VM_PEERS",
+            (0..hosts.len()).filter(other).map(|n| hosts[n].clone()).collect::<Vec<_>>().join(" "),
+        ),
         ("VM_GID", "1".into()),
         ("VM_MTU", machines.mtu.to_string()),
         ("VM_NETEM", machines.netem()),
@@ -207,7 +221,10 @@ fn settings(plan: &Plan, id: u32, ssh: bool) -> Result<String> {
         ("HOME", "/root".into()),
         ("LANG", "C.UTF-8".into()),
     ];
-    values.push(("VM_PATH", std::env::var("PATH").unwrap_or_else(|_| "/usr/sbin:/usr/bin:/sbin:/bin".into())));
+    values.push((
+        "VM_PATH",
+        std::env::var("PATH").unwrap_or_else(|_| "/usr/sbin:/usr/bin:/sbin:/bin".into()),
+    ));
     values.push(("VM_FOLDER", std::env::current_dir()?.display().to_string()));
     let mut text = String::new();
     for (name, value) in &values {
@@ -265,11 +282,17 @@ impl<'a> Running<'a> {
         Running::start(project, kernel, plan, true)
     }
 
-    fn start(project: &Project, kernel: &Kernel, plan: &'a Plan, terminal: bool) -> Result<Running<'a>> {
+    fn start(
+        project: &Project,
+        kernel: &Kernel,
+        plan: &'a Plan,
+        terminal: bool,
+    ) -> Result<Running<'a>> {
         let initrd = plan.results.join("initrd");
         initrd::write(kernel, &initrd)?;
         let boot = Boot { kernel, initrd: &initrd, plan, tsc_khz: tsc_khz(project)? };
-        let wires = if plan.machines.pair { Vec::new() } else { switch::wires(plan.machines.count())? };
+        let wires =
+            if plan.machines.pair { Vec::new() } else { switch::wires(plan.machines.count())? };
         let mut guests = Vec::new();
         for id in 0..plan.machines.count() {
             guests.push(boot.guest(id, wires.get(id as usize), terminal && id == 0)?);
@@ -287,7 +310,11 @@ impl<'a> Running<'a> {
             }
             if began.elapsed() > limit {
                 let late = (0..self.guests.len()).find(|id| !self.has(name, *id)).unwrap_or(0);
-                bail!("vm{late} did not boot within {} s\n{}", limit.as_secs(), self.last_words(late));
+                bail!(
+                    "vm{late} did not boot within {} s\n{}",
+                    limit.as_secs(),
+                    self.last_words(late)
+                );
             }
             std::thread::sleep(LOOK);
         }
@@ -297,7 +324,8 @@ impl<'a> Running<'a> {
     /// Until all commands have ended; false if the time was up before.
     fn watch(&mut self) -> Result<bool> {
         let began = Instant::now();
-        let mut pulls: Vec<Pull> = self.plan.link_down.iter().flat_map(|down| pull(0, *down)).collect();
+        let mut pulls: Vec<Pull> =
+            self.plan.link_down.iter().flat_map(|down| pull(0, *down)).collect();
         loop {
             let all = self.all_have("code");
             for tail in &mut self.tails {
@@ -325,7 +353,10 @@ impl<'a> Running<'a> {
             }
             if began.elapsed() > self.plan.timeout {
                 self.tails.iter_mut().try_for_each(|tail| tail.read(self.plan.show, true))?;
-                self.say(&format!("the time given with --timeout ({} s) is over", self.plan.timeout.as_secs()));
+                self.say(&format!(
+                    "the time given with --timeout ({} s) is over",
+                    self.plan.timeout.as_secs()
+                ));
                 return Ok(false);
             }
             std::thread::sleep(LOOK);
@@ -361,7 +392,9 @@ impl<'a> Running<'a> {
 
     /// The end of a guest's console, and what QEMU complained of.
     fn last_words(&self, id: usize) -> String {
-        let read = |name: &str| fs::read(self.plan.results.join(format!("{name}.{id}"))).unwrap_or_default();
+        let read = |name: &str| {
+            fs::read(self.plan.results.join(format!("{name}.{id}"))).unwrap_or_default()
+        };
         let mut text = String::new();
         for (name, of) in [("QEMU", read("qemu")), ("its console", read("console"))] {
             let said = String::from_utf8_lossy(&of).into_owned();
@@ -406,7 +439,8 @@ impl Tail {
         file.seek(SeekFrom::Start(self.read))?;
         self.read += file.read_to_end(&mut bytes)? as u64;
         self.open += &String::from_utf8_lossy(&bytes);
-        let whole = if last { self.open.len() } else { self.open.rfind('\n').map_or(0, |end| end + 1) };
+        let whole =
+            if last { self.open.len() } else { self.open.rfind('\n').map_or(0, |end| end + 1) };
         let rest = self.open.split_off(whole);
         if show {
             self.open.lines().for_each(|line| println!("vm{}| {line}", self.id));
@@ -439,7 +473,8 @@ mod tests {
     #[test]
     fn a_summary_names_codes_and_what_went_wrong_on_the_wire() {
         let counter = |name: &str, value| ("rxe0".to_owned(), name.to_owned(), value);
-        let counters = vec![counter("rcvd_seq_err", 3), counter("sent_pkts", 100), counter("send_err", 0)];
+        let counters =
+            vec![counter("rcvd_seq_err", 3), counter("sent_pkts", 100), counter("send_err", 0)];
         let good = Ended { code: Some(0), died: false, output: String::new(), counters };
         let bad = Ended { code: None, died: false, output: String::new(), counters: Vec::new() };
         let outcome = Outcome {
@@ -449,8 +484,14 @@ mod tests {
             timed_out: true,
         };
         let text = outcome.summary();
-        assert!(text.contains("vm0: exit code 0\nvm0: rxe0: sent_pkts 100, rcvd_seq_err 3\n"), "{text}");
-        assert!(text.contains("vm1: did not end\n") && text.contains("ended by --timeout"), "{text}");
+        assert!(
+            text.contains("vm0: exit code 0\nvm0: rxe0: sent_pkts 100, rcvd_seq_err 3\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("vm1: did not end\n") && text.contains("ended by --timeout"),
+            "{text}"
+        );
         assert!(!outcome.success());
     }
 

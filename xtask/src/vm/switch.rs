@@ -9,7 +9,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
+};
 
 /// The first five bytes of every card's address; the sixth is the guest's number.
 pub(super) const CARDS: [u8; 5] = [0x52, 0x54, 0x00, 0x77, 0x00];
@@ -38,7 +40,8 @@ pub(super) fn wires(guests: u32) -> Result<Vec<OwnedFd>> {
 }
 
 fn wire() -> Result<(OwnedFd, OwnedFd)> {
-    socketpair(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).context("no sockets for the network")
+    socketpair(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+        .context("no sockets for the network")
 }
 
 /// Passes on what one card sends, until it is gone.

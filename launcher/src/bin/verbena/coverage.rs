@@ -47,7 +47,12 @@ fn mark(call: Call) -> &'static str {
 }
 
 fn table(chapters: &Chapters, missing: bool, all: bool) -> String {
-    let width = chapters.keys().map(|chapter| chapter.chars().count()).max().unwrap_or(0).max("chapter".len());
+    let width = chapters
+        .keys()
+        .map(|chapter| chapter.chars().count())
+        .max()
+        .unwrap_or(0)
+        .max("chapter".len());
     let mut text = format!("{:width$}  implemented\n", "chapter");
     let mut total = (0, 0);
     for (chapter, calls) in chapters {

@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use config::{Knobs, Registration, Sources};
-use fabric::{Header, Kind, Lost, Peer, Post, Sink, Transport};
+use fabric::{Header, Kind, Peer, PeerFailed, Post, Sink, Transport};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use rustix::process::{Resource, getrlimit};
 use verbs_transport::{Port, Settings, Together, VerbsTransport};
@@ -48,7 +48,8 @@ pub(crate) fn run(rdma: bool) -> Result<(), String> {
     if has_port {
         findings.push(("locked memory", locked_memory()));
         findings.push(("registration", registration(&settings, rdma)));
-        findings.push(("RDMA message", message(&settings).map_or_else(|why| missing(why, rdma), Good)));
+        findings
+            .push(("RDMA message", message(&settings).map_or_else(|why| missing(why, rdma), Good)));
     }
     println!("{}", rustix::system::uname().nodename().to_string_lossy());
     for (what, finding) in &findings {
@@ -90,7 +91,11 @@ fn shared_memory() -> Finding {
 
 fn single_copy() -> Finding {
     match File::options().read(true).write(true).open("/dev/xpmem") {
-        Ok(_) => return Good("XPMEM is there: the memory of other ranks is mapped and read as one's own".into()),
+        Ok(_) => {
+            return Good(
+                "XPMEM is there: the memory of other ranks is mapped and read as one's own".into(),
+            );
+        }
         Err(why) if why.kind() == ErrorKind::PermissionDenied => {
             return Without(
                 "XPMEM is there and may not be used: `chmod 666 /dev/xpmem` lets ranks map each other's memory \
@@ -105,15 +110,21 @@ fn single_copy() -> Finding {
             "kernel.yama.ptrace_scope is {scope}: a message to a rank that computes is copied twice. `sysctl \
              kernel.yama.ptrace_scope=1` allows ranks to read each other"
         )),
-        Ok(scope) => Good(format!("kernel.yama.ptrace_scope is {scope}: ranks may allow each other to read")),
-        Err(_) => Good("nothing restricts it but the user's own rights; each pair of ranks tries it".into()),
+        Ok(scope) => {
+            Good(format!("kernel.yama.ptrace_scope is {scope}: ranks may allow each other to read"))
+        }
+        Err(_) => Good(
+            "nothing restricts it but the user's own rights; each pair of ranks tries it".into(),
+        ),
     }
 }
 
 fn open_files() -> Finding {
     match getrlimit(Resource::Nofile).maximum {
         Some(most) if most < 64 => Bad(format!("at most {most}; `ulimit -Hn 1024` or more")),
-        Some(most) => Good(format!("at most {most}: mpiexec needs three for each rank of this host")),
+        Some(most) => {
+            Good(format!("at most {most}: mpiexec needs three for each rank of this host"))
+        }
         None => Good("unlimited".into()),
     }
 }
@@ -132,7 +143,8 @@ fn locked_memory() -> Finding {
 
 /// How buffers of large messages stay registered.
 fn registration(settings: &Settings, rdma: bool) -> Finding {
-    let transport = VerbsTransport::open(settings.clone(), Peer(0), 2, [1; 32], Box::new(Together::default()));
+    let transport =
+        VerbsTransport::open(settings.clone(), Peer(0), 2, [1; 32], Box::new(Together::default()));
     let asked = settings.registration;
     match transport.map(|transport| transport.registration()) {
         Err(why) => missing(why.to_string(), rdma),
@@ -152,7 +164,8 @@ fn message(settings: &Settings) -> Result<String, String> {
     const TEXT: &[u8] = b"are you there";
     let store = Together::default();
     let open = |me| {
-        let open = VerbsTransport::open(settings.clone(), Peer(me), 2, [1; 32], Box::new(store.clone()));
+        let open =
+            VerbsTransport::open(settings.clone(), Peer(me), 2, [1; 32], Box::new(store.clone()));
         open.map_err(|error| error.to_string())
     };
     let (mut here, mut there) = (open(0)?, open(1)?);
@@ -177,13 +190,16 @@ fn message(settings: &Settings) -> Result<String, String> {
             ));
         }
     }
-    Ok(format!("from this host to itself, connection and all, in {:.1} ms", began.elapsed().as_secs_f64() * 1e3))
+    Ok(format!(
+        "from this host to itself, connection and all, in {:.1} ms",
+        began.elapsed().as_secs_f64() * 1e3
+    ))
 }
 
 #[derive(Default)]
 struct Arrived {
     body: Vec<u8>,
-    lost: Option<Lost>,
+    lost: Option<PeerFailed>,
 }
 
 impl Sink for Arrived {
@@ -191,9 +207,9 @@ impl Sink for Arrived {
         self.body = body.to_vec();
     }
 
-    fn transferred(&mut self, _: u64, _: Result<(), Lost>) {}
+    fn transferred(&mut self, _: u64, _: Result<(), PeerFailed>) {}
 
-    fn lost(&mut self, lost: Lost) {
+    fn peer_failed(&mut self, lost: PeerFailed) {
         self.lost = Some(lost);
     }
 }

@@ -9,7 +9,8 @@ use launcher::binding::{Machine, Thread, ranges};
 
 /// Prints it: a summary, or a line for each hardware thread.
 pub(crate) fn print(threads: bool) -> Result<(), String> {
-    let machine = look().map_err(|error| format!("hwloc cannot read the machine's topology: {error}"))?;
+    let machine =
+        look().map_err(|error| format!("hwloc cannot read the machine's topology: {error}"))?;
     if machine.threads.is_empty() {
         return Err("hwloc names no processor that this process may use".into());
     }
@@ -28,8 +29,9 @@ fn look() -> Result<Machine, Box<dyn std::error::Error>> {
     let nodes: Vec<&TopologyObject> = topology.objects_with_type(ObjectType::NUMANode).collect();
     let threads = topology.objects_with_type(ObjectType::PU).filter_map(|pu| {
         let cpu = pu.os_index()?;
-        let usable =
-            allowed.as_ref().is_none_or(|allowed| cpu < rustix::thread::CpuSet::MAX_CPU && allowed.is_set(cpu));
+        let usable = allowed
+            .as_ref()
+            .is_none_or(|allowed| cpu < rustix::thread::CpuSet::MAX_CPU && allowed.is_set(cpu));
         usable.then(|| describe(pu, cpu, &nodes))
     });
     Ok(Machine { threads: threads.collect() })
@@ -41,7 +43,9 @@ fn describe(pu: &TopologyObject, cpu: usize, nodes: &[&TopologyObject]) -> Threa
     let core = number(ObjectType::Core).unwrap_or(pu.logical_index());
     // Memory hangs beside the tree of processors: a node is near a thread if
     // its processors include it.
-    let near = nodes.iter().find(|node| pu.cpuset().zip(node.cpuset()).is_some_and(|(pu, node)| node.includes(pu)));
+    let near = nodes
+        .iter()
+        .find(|node| pu.cpuset().zip(node.cpuset()).is_some_and(|(pu, node)| node.includes(pu)));
     Thread {
         cpu,
         core,

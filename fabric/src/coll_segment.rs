@@ -17,7 +17,7 @@
 
 use std::ops::RangeInclusive;
 
-use crate::Memory;
+use crate::UserBuf;
 
 /// Bytes of a seat that every arena has room for, and that no seat has more of; these are the result's.
 pub const SEAT_BYTES: RangeInclusive<u64> = 1 << 10..=32 << 10;
@@ -37,7 +37,7 @@ pub const FLAT_HEAD: u64 = 16;
 pub const FLAT_BYTES: u64 = FLAT_STRIDE - FLAT_HEAD;
 
 /// An arena, as one member sees it. Members are ranks of the communicator.
-pub trait Arena: std::fmt::Debug + Send + Sync {
+pub trait CollSegment: std::fmt::Debug + Send + Sync {
     /// The number of this member's next meeting.
     fn enter(&self) -> u64;
 
@@ -47,10 +47,10 @@ pub trait Arena: std::fmt::Debug + Send + Sync {
     /// The place of a meeting's result, the most bytes of a seat, and behind it its seats, to be divided as the members
     /// agree: [`SEATS_BYTES`], or the fewest of a seat for each member if these are more. In a flat arena its seats, [`FLAT_STRIDE`] from one to the next, each behind its
     /// [`FLAT_HEAD`].
-    fn seats(&self, meeting: u64) -> Memory;
+    fn seats(&self, meeting: u64) -> UserBuf;
 
     /// This member's seat is written: it arrives and says `call`, which is not 0. `is_awaited`: others
-    /// look for that ([`Arena::call_of`]). True for the last one, who closes the meeting; nobody is in a flat arena.
+    /// look for that ([`CollSegment::call_of`]). True for the last one, who closes the meeting; nobody is in a flat arena.
     fn arrive(&self, meeting: u64, call: u64, is_awaited: bool) -> bool;
 
     /// What a member has said; `None` until it arrives.

@@ -1,7 +1,7 @@
 //! A run of bytes that belongs to the user of MPI.
 //!
 //! MPI lets a user hand over a buffer and forget it until the operation
-//! completes. `Memory` is that promise as a type: whoever makes one vouches for
+//! completes. `UserBuf` is that promise as a type: whoever makes one vouches for
 //! it once, and the protocol crates above and below copy through it without
 //! `unsafe` of their own.
 //!
@@ -18,28 +18,28 @@ const LINE: usize = 64;
 
 /// A contiguous run of user memory; see the module for the promise it carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Memory {
+pub struct UserBuf {
     ptr: *mut u8,
     len: usize,
 }
 
-// SAFETY: `Memory` is an address and a length. Its maker promised that the
+// SAFETY: `UserBuf` is an address and a length. Its maker promised that the
 // bytes stay valid whichever thread of the process drives the operation.
-unsafe impl Send for Memory {}
+unsafe impl Send for UserBuf {}
 // SAFETY: as for `Send`; there is no interior state to race on.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for UserBuf {}
 
-impl Memory {
+impl UserBuf {
     /// The run of no bytes.
-    pub const EMPTY: Memory = Memory { ptr: std::ptr::null_mut(), len: 0 };
+    pub const EMPTY: UserBuf = UserBuf { ptr: std::ptr::null_mut(), len: 0 };
 
     /// # Safety
     /// `ptr .. ptr + len` must be valid for reads, and for writes if anything
     /// is to be received into it, until the operation that carries the value
     /// has completed or has been abandoned. `len == 0` allows any `ptr`.
     #[inline]
-    pub const unsafe fn new(ptr: *mut u8, len: usize) -> Memory {
-        Memory { ptr, len }
+    pub const unsafe fn new(ptr: *mut u8, len: usize) -> UserBuf {
+        UserBuf { ptr, len }
     }
 
     /// Length in bytes.
@@ -68,11 +68,11 @@ impl Memory {
 
     /// The part `offset .. offset + len`. Panics when it is not inside.
     #[inline]
-    pub fn slice(&self, offset: usize, len: usize) -> Memory {
+    pub fn slice(&self, offset: usize, len: usize) -> UserBuf {
         assert!(offset <= self.len && len <= self.len - offset, "slice outside the memory");
         // SAFETY: just checked to lie inside a run that the maker vouched for;
         // `wrapping_add` because an empty run may have any pointer.
-        unsafe { Memory::new(self.ptr.wrapping_add(offset), len) }
+        unsafe { UserBuf::new(self.ptr.wrapping_add(offset), len) }
     }
 
     /// Copies `offset .. offset + out.len()` out. Panics when it is not inside.
@@ -84,7 +84,7 @@ impl Memory {
         unsafe { copy(part.ptr, out.as_mut_ptr(), out.len()) }
     }
 
-    /// As [`Memory::read`], but what is written goes past the cache, for slots that
+    /// As [`UserBuf::read`], but what is written goes past the cache, for slots that
     /// another processor reads next and this one not again. The transport orders
     /// these stores before what it publishes.
     #[inline]
@@ -103,7 +103,7 @@ impl Memory {
         unsafe { copy(bytes.as_ptr(), part.ptr, bytes.len()) }
     }
 
-    /// As [`Memory::write`], for lines that another processor has just written, or is about to.
+    /// As [`UserBuf::write`], for lines that another processor has just written, or is about to.
     #[inline(never)]
     pub fn write_lines(&self, offset: usize, bytes: &[u8]) {
         #[cfg(target_arch = "x86_64")]
@@ -117,7 +117,7 @@ impl Memory {
 
     /// Copies all of `from` to the start of `self`; the two may overlap.
     #[inline]
-    pub fn copy_from(&self, from: Memory) {
+    pub fn copy_from(&self, from: UserBuf) {
         let part = self.slice(0, from.len);
         // SAFETY: both runs are valid by their makers' promises; `copy` allows
         // them to overlap.
@@ -179,7 +179,7 @@ unsafe fn copy_lines(from: *const u8, to: *mut u8, len: usize) {
 /// sees one process at a time and would say of them what it knew of ours: a request (MAKE_MEM_DEFINED of its memcheck.h)
 /// tells it. Without valgrind it is five instructions that change nothing.
 #[inline(always)]
-pub fn others_wrote(start: *const u8, len: usize) {
+pub fn valgrind_mark_defined(start: *const u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
     {
         const DEFINED: u64 = (b'M' as u64) << 24 | (b'C' as u64) << 16 | 2;
@@ -200,7 +200,7 @@ pub fn others_wrote(start: *const u8, len: usize) {
 
 /// What was written past the cache comes before all stores that follow.
 #[inline(always)]
-pub fn streams_are_done() {
+pub fn nt_fence() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 processor has SSE.
     unsafe {
@@ -224,7 +224,8 @@ unsafe fn stream(from: *const u8, to: *mut u8, len: usize) {
             copy(from, to, head);
             for line in 0..lines {
                 let (from, to) = (from.add(head + line * LINE), to.add(head + line * LINE));
-                let words: [__m128i; 4] = std::array::from_fn(|at| _mm_loadu_si128(from.cast::<__m128i>().add(at)));
+                let words: [__m128i; 4] =
+                    std::array::from_fn(|at| _mm_loadu_si128(from.cast::<__m128i>().add(at)));
                 for (at, word) in words.into_iter().enumerate() {
                     _mm_stream_si128(to.cast::<__m128i>().add(at), word);
                 }
@@ -247,13 +248,18 @@ mod tests {
     #[test]
     fn lines_are_copied_from_and_to_anywhere_and_nothing_beside_them() {
         let source: Vec<u8> = (0..700_u32).map(|at| (at * 31 % 251) as u8).collect();
-        for (from, to, len) in (0..70).flat_map(|to| (0..400).step_by(7).map(move |len| (len % 64, to, len))) {
+        for (from, to, len) in
+            (0..70).flat_map(|to| (0..400).step_by(7).map(move |len| (len % 64, to, len)))
+        {
             let mut target = vec![0xEE; 600];
             // SAFETY: the run is the vector's, which outlives it and is not used meanwhile.
-            let memory = unsafe { Memory::new(target.as_mut_ptr(), target.len()) };
+            let memory = unsafe { UserBuf::new(target.as_mut_ptr(), target.len()) };
             memory.write_lines(to, &source[from..from + len]);
             assert_eq!(target[to..to + len], source[from..from + len], "{from} {to} {len}");
-            assert!(target[..to].iter().chain(&target[to + len..]).all(|&byte| byte == 0xEE), "{from} {to} {len}");
+            assert!(
+                target[..to].iter().chain(&target[to + len..]).all(|&byte| byte == 0xEE),
+                "{from} {to} {len}"
+            );
         }
     }
 }

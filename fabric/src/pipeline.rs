@@ -25,16 +25,16 @@ const NAP: Duration = Duration::from_millis(1);
 
 /// How much of a body is there.
 #[derive(Clone, Copy, Debug)]
-pub struct Count<'a> {
+pub struct Watermark<'a> {
     word: &'a AtomicU32,
     base: u32,
 }
 
-impl<'a> Count<'a> {
+impl<'a> Watermark<'a> {
     /// `base`: what the word held before the body.
     #[inline]
-    pub fn new(word: &'a AtomicU32, base: u32) -> Count<'a> {
-        Count { word, base }
+    pub fn new(word: &'a AtomicU32, base: u32) -> Watermark<'a> {
+        Watermark { word, base }
     }
 
     /// What the word held before.
@@ -81,7 +81,7 @@ pub trait Body {
     fn parts(&self, len: usize, take: impl FnMut(usize, &[u8]));
     /// All of them.
     fn whole(&self) -> &[u8];
-    /// Whether they are best copied line by line ([`crate::Memory::write_lines`]).
+    /// Whether they are best copied line by line ([`crate::UserBuf::write_lines`]).
     fn by_lines(&self) -> bool {
         false
     }
@@ -106,21 +106,21 @@ impl Body for [u8] {
 
 /// One that may still grow.
 #[derive(Debug)]
-pub struct Growing<'a> {
+pub struct PipelinedBody<'a> {
     bytes: &'a [u8],
-    count: Count<'a>,
+    count: Watermark<'a>,
     by_lines: bool,
 }
 
-impl<'a> Growing<'a> {
+impl<'a> PipelinedBody<'a> {
     /// `bytes` is the whole body, of which `count` says how much is there; see [`Body::by_lines`].
     #[inline]
-    pub fn new(bytes: &'a [u8], count: Count<'a>, by_lines: bool) -> Growing<'a> {
-        Growing { bytes, count, by_lines }
+    pub fn new(bytes: &'a [u8], count: Watermark<'a>, by_lines: bool) -> PipelinedBody<'a> {
+        PipelinedBody { bytes, count, by_lines }
     }
 }
 
-impl Body for Growing<'_> {
+impl Body for PipelinedBody<'_> {
     fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -154,8 +154,8 @@ mod tests {
     #[test]
     fn parts_are_taken_as_they_are_counted_also_where_the_count_wraps() {
         let (bytes, word) = ([7; 100], AtomicU32::new(u32::MAX - 10));
-        let count = Count::new(&word, u32::MAX - 10);
-        let body = Growing::new(&bytes, count, false);
+        let count = Watermark::new(&word, u32::MAX - 10);
+        let body = PipelinedBody::new(&bytes, count, false);
         count.say(30);
         let mut parts = Vec::new();
         body.parts(80, |at, part| {
@@ -165,14 +165,14 @@ mod tests {
         assert_eq!(parts, [(0, 30), (30, 25), (55, 25)]);
         count.say(100);
         assert_eq!(body.whole(), [7; 100]);
-        assert!(Growing::new(&[], Count::new(&word, 0), true).whole().is_empty());
+        assert!(PipelinedBody::new(&[], Watermark::new(&word, 0), true).whole().is_empty());
     }
 
     #[test]
     fn a_slot_counts_what_is_written_part_by_part() {
         let (mut to, word) = ([0; 100], AtomicU32::new(5));
         let mut seen = Vec::new();
-        Slot::growing(&mut to, false, Count::new(&word, 5), 40).fill_parts(|at, part| {
+        Slot::growing(&mut to, false, Watermark::new(&word, 5), 40).fill_parts(|at, part| {
             seen.push((at, part.len(), word.load(Ordering::Relaxed)));
             part.fill(3);
         });
