@@ -1,7 +1,7 @@
 //! MPI-5.0 chapter 6: collective communication.
 //!
 //! One body serves the blocking, the nonblocking and the persistent form of an
-//! operation: [`How`] says which. A body turns the arguments into an
+//! operation: [`CallForm`] says which. A body turns the arguments into an
 //! [`Operation`]; the rest is the same for all.
 
 use std::os::raw::{c_int, c_void};
@@ -17,19 +17,19 @@ use crate::abi::{MPI_Comm, MPI_Count, MPI_Datatype, MPI_Op};
 use crate::args::{IN_PLACE, checked_count, slice};
 use crate::constants::{MPI_PROC_NULL, MPI_ROOT};
 use crate::convert::{Counts, Displs};
-use crate::how::How;
+use crate::call_form::CallForm;
 
 /// Takes the operation that was described, while what it borrows is there.
 pub(super) type Planning<'a> = dyn FnMut(&Operation<'_>) -> Result<()> + 'a;
 
-/// Plans the operation that `describe` gives and runs it as `how` says.
+/// Plans the operation that `describe` gives and runs it as `form` says.
 pub(super) fn run(
     comm: MPI_Comm,
-    how: How,
+    form: CallForm,
     describe: impl FnOnce(&Process, &Comm, &mut Planning<'_>) -> Result<()>,
 ) -> Result<()> {
-    how.check()?;
-    let visits = if how.is_blocking() { collective::next_visits() } else { Visits::Never };
+    form.check()?;
+    let visits = if form.is_blocking() { collective::next_visits() } else { Visits::Never };
     let begun = with(|p| {
         let object = p.comm(comm.0)?;
         let mut begun = None;
@@ -39,10 +39,10 @@ pub(super) fn run(
         })?;
         begun.ok_or_else(|| Error::internal("a collective was not described"))
     })?;
-    match (how, begun) {
-        (How::Blocking, begun) => collective::finish(comm.0, begun),
-        (How::Nonblocking(_), Begun::Planned(plan)) => how.give(collective::start(comm.0, plan)?),
-        (How::Persistent(..), Begun::Planned(plan)) => how.give(collective::init(comm.0, plan)),
+    match (form, begun) {
+        (CallForm::Blocking, begun) => collective::finish(comm.0, begun),
+        (CallForm::Nonblocking(_), Begun::Planned(plan)) => form.give(collective::start(comm.0, plan)?),
+        (CallForm::Persistent(..), Begun::Planned(plan)) => form.give(collective::init(comm.0, plan)),
         _ => Err(Error::internal("a collective that does not block has begun")),
     }
 }
@@ -95,31 +95,31 @@ pub(super) fn required<T>(value: Option<T>, name: &str) -> Result<T> {
 
 /// What this process is in a rooted operation.
 #[derive(Clone, Copy)]
-enum Part {
+enum RootRole {
     /// The root, which may also be among those whom the root deals with.
     Root(u32),
     /// One of those whom this root deals with.
-    With(u32),
+    Leaf(u32),
     /// In the group of an intercommunicator's root and not the root.
     Absent,
 }
 
-impl Part {
+impl RootRole {
     /// MPI_ERR_ROOT for what can't be a root.
-    fn new(comm: &Comm, root: c_int) -> Result<Part> {
+    fn new(comm: &Comm, root: c_int) -> Result<RootRole> {
         match (u32::try_from(root), root) {
             (Ok(root), _) if root < comm.peers().size() => {
                 let is_here = !comm.is_inter() && comm.rank() == root;
-                Ok(if is_here { Part::Root(root) } else { Part::With(root) })
+                Ok(if is_here { RootRole::Root(root) } else { RootRole::Leaf(root) })
             }
-            (_, MPI_ROOT) if comm.is_inter() => Ok(Part::Root(ROOT_HERE)),
-            (_, MPI_PROC_NULL) if comm.is_inter() => Ok(Part::Absent),
+            (_, MPI_ROOT) if comm.is_inter() => Ok(RootRole::Root(ROOT_HERE)),
+            (_, MPI_PROC_NULL) if comm.is_inter() => Ok(RootRole::Absent),
             _ => Err(bad_root(comm, root)),
         }
     }
 
     fn is_root(self) -> bool {
-        matches!(self, Part::Root(_))
+        matches!(self, RootRole::Root(_))
     }
 
     /// True where this process has a block of its own for or from the root: on an
@@ -131,8 +131,8 @@ impl Part {
     /// The root; `None` where there is nothing to do.
     fn root(self) -> Option<u32> {
         match self {
-            Part::Root(root) | Part::With(root) => Some(root),
-            Part::Absent => None,
+            RootRole::Root(root) | RootRole::Leaf(root) => Some(root),
+            RootRole::Absent => None,
         }
     }
 }
@@ -294,8 +294,8 @@ impl<'a> Operands<'a> {
     }
 }
 
-pub(crate) unsafe fn barrier(comm: MPI_Comm, how: How) -> Result<()> {
-    run(comm, how, |_, _, plan| plan(&Operation::Barrier))
+pub(crate) unsafe fn barrier(comm: MPI_Comm, form: CallForm) -> Result<()> {
+    run(comm, form, |_, _, plan| plan(&Operation::Barrier))
 }
 
 pub(crate) unsafe fn bcast(
@@ -304,10 +304,10 @@ pub(crate) unsafe fn bcast(
     datatype: MPI_Datatype,
     root: c_int,
     comm: MPI_Comm,
-    how: How,
+    form: CallForm,
 ) -> Result<()> {
-    run(comm, how, |p, object, plan| {
-        let Some(root) = Part::new(object, root)?.root() else {
+    run(comm, form, |p, object, plan| {
+        let Some(root) = RootRole::new(object, root)?.root() else {
             return plan(&Operation::Absent { kind: CollectiveKind::Bcast });
         };
         // SAFETY: the user's buffer.
@@ -326,19 +326,19 @@ pub(crate) unsafe fn gather(
     recvtype: MPI_Datatype,
     root: c_int,
     comm: MPI_Comm,
-    how: How,
+    form: CallForm,
 ) -> Result<()> {
-    run(comm, how, |p, object, plan| {
-        let part = Part::new(object, root)?;
-        let Some(root) = part.root() else {
+    run(comm, form, |p, object, plan| {
+        let role = RootRole::new(object, root)?;
+        let Some(root) = role.root() else {
             return plan(&Operation::Absent { kind: CollectiveKind::Gather });
         };
-        let (is_root, ranks) = (part.is_root(), object.peers().size());
+        let (is_root, ranks) = (role.is_root(), object.peers().size());
         // SAFETY: the user's buffers; recvbuf is significant at the root only.
         let (send, recv) = unsafe {
             let recv = if is_root { data(p, recvbuf, recvcount, recvtype, ranks)? } else { None };
             (
-                if part.has_own(object) { data(p, sendbuf, sendcount, sendtype, 1)? } else { None },
+                if role.has_own(object) { data(p, sendbuf, sendcount, sendtype, 1)? } else { None },
                 recv,
             )
         };
@@ -372,21 +372,21 @@ pub(crate) unsafe fn gatherv(
     recvtype: MPI_Datatype,
     root: c_int,
     comm: MPI_Comm,
-    how: How,
+    form: CallForm,
 ) -> Result<()> {
-    run(comm, how, |p, object, plan| {
-        let part = Part::new(object, root)?;
-        let Some(root) = part.root() else {
+    run(comm, form, |p, object, plan| {
+        let role = RootRole::new(object, root)?;
+        let Some(root) = role.root() else {
             return plan(&Operation::Absent { kind: CollectiveKind::Gatherv });
         };
-        let (is_root, ranks) = (part.is_root(), object.peers().size());
+        let (is_root, ranks) = (role.is_root(), object.peers().size());
         // SAFETY: the user's buffers; those of the receiver are significant at the root only.
         unsafe {
             let lists = if is_root { Some(Lists::read(recvcounts, displs, ranks)?) } else { None };
             let recv =
                 lists.as_ref().map(|lists| lists.blocks(p, recvbuf, recvtype)).transpose()?;
             let send =
-                if part.has_own(object) { data(p, sendbuf, sendcount, sendtype, 1)? } else { None };
+                if role.has_own(object) { data(p, sendbuf, sendcount, sendtype, 1)? } else { None };
             in_place_at_root(send.is_none(), is_root)?;
             plan(&Operation::Gatherv { root, send, recv })
         }
@@ -402,20 +402,20 @@ pub(crate) unsafe fn scatter(
     recvtype: MPI_Datatype,
     root: c_int,
     comm: MPI_Comm,
-    how: How,
+    form: CallForm,
 ) -> Result<()> {
-    run(comm, how, |p, object, plan| {
-        let part = Part::new(object, root)?;
-        let Some(root) = part.root() else {
+    run(comm, form, |p, object, plan| {
+        let role = RootRole::new(object, root)?;
+        let Some(root) = role.root() else {
             return plan(&Operation::Absent { kind: CollectiveKind::Scatter });
         };
-        let (is_root, ranks) = (part.is_root(), object.peers().size());
+        let (is_root, ranks) = (role.is_root(), object.peers().size());
         // SAFETY: the user's buffers; sendbuf is significant at the root only.
         let (send, recv) = unsafe {
             let send = if is_root { data(p, sendbuf, sendcount, sendtype, ranks)? } else { None };
             (
                 send,
-                if part.has_own(object) { data(p, recvbuf, recvcount, recvtype, 1)? } else { None },
+                if role.has_own(object) { data(p, recvbuf, recvcount, recvtype, 1)? } else { None },
             )
         };
         in_place_at_root(recv.is_none(), is_root)?;
@@ -437,21 +437,21 @@ pub(crate) unsafe fn scatterv(
     recvtype: MPI_Datatype,
     root: c_int,
     comm: MPI_Comm,
-    how: How,
+    form: CallForm,
 ) -> Result<()> {
-    run(comm, how, |p, object, plan| {
-        let part = Part::new(object, root)?;
-        let Some(root) = part.root() else {
+    run(comm, form, |p, object, plan| {
+        let role = RootRole::new(object, root)?;
+        let Some(root) = role.root() else {
             return plan(&Operation::Absent { kind: CollectiveKind::Scatterv });
         };
-        let (is_root, ranks) = (part.is_root(), object.peers().size());
+        let (is_root, ranks) = (role.is_root(), object.peers().size());
         // SAFETY: the user's buffers; those of the sender are significant at the root only.
         unsafe {
             let lists = if is_root { Some(Lists::read(sendcounts, displs, ranks)?) } else { None };
             let send =
                 lists.as_ref().map(|lists| lists.blocks(p, sendbuf, sendtype)).transpose()?;
             let recv =
-                if part.has_own(object) { data(p, recvbuf, recvcount, recvtype, 1)? } else { None };
+                if role.has_own(object) { data(p, recvbuf, recvcount, recvtype, 1)? } else { None };
             in_place_at_root(recv.is_none(), is_root)?;
             plan(&Operation::Scatterv { root, send, recv })
         }
@@ -466,9 +466,9 @@ pub(crate) unsafe fn allgather(
     recvcount: MPI_Count,
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
-    how: How,
+    form: CallForm,
 ) -> Result<()> {
-    run(comm, how, |p, object, plan| {
+    run(comm, form, |p, object, plan| {
         // SAFETY: the user's buffers.
         unsafe {
             let recv =
@@ -488,9 +488,9 @@ pub(crate) unsafe fn allgatherv(
     displs: Displs,
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
-    how: How,
+    form: CallForm,
 ) -> Result<()> {
-    run(comm, how, |p, object, plan| {
+    run(comm, form, |p, object, plan| {
         // SAFETY: the user's buffers and arrays.
         unsafe {
             let lists = Lists::read(recvcounts, displs, object.peers().size())?;
@@ -508,9 +508,9 @@ pub(crate) unsafe fn alltoall(
     recvcount: MPI_Count,
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
-    how: How,
+    form: CallForm,
 ) -> Result<()> {
-    run(comm, how, |p, object, plan| {
+    run(comm, form, |p, object, plan| {
         // SAFETY: the user's buffers.
         unsafe {
             let recv =
@@ -534,9 +534,9 @@ pub(crate) unsafe fn alltoallv(
     rdispls: Displs,
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
-    how: How,
+    form: CallForm,
 ) -> Result<()> {
-    run(comm, how, |p, object, plan| {
+    run(comm, form, |p, object, plan| {
         // SAFETY: the user's buffers and arrays; those of the sender are not looked at in place.
         unsafe {
             let in_place = sendbuf as usize == IN_PLACE;
@@ -564,9 +564,9 @@ pub(crate) unsafe fn alltoallw(
     rdispls: Displs,
     recvtypes: *const MPI_Datatype,
     comm: MPI_Comm,
-    how: How,
+    form: CallForm,
 ) -> Result<()> {
-    run(comm, how, |p, object, plan| {
+    run(comm, form, |p, object, plan| {
         let ranks = object.peers().size();
         // SAFETY: the user's buffers and arrays; those of the sender are not looked at in place.
         unsafe {
@@ -591,16 +591,16 @@ pub(crate) unsafe fn reduce(
     op: MPI_Op,
     root: c_int,
     comm: MPI_Comm,
-    how: How,
+    form: CallForm,
 ) -> Result<()> {
-    run(comm, how, |p, object, plan| {
-        let part = Part::new(object, root)?;
-        let Some(root) = part.root() else {
+    run(comm, form, |p, object, plan| {
+        let role = RootRole::new(object, root)?;
+        let Some(root) = role.root() else {
             return plan(&Operation::Absent { kind: CollectiveKind::Reduce });
         };
-        let (is_root, count) = (part.is_root(), checked_count(count, "count")?);
+        let (is_root, count) = (role.is_root(), checked_count(count, "count")?);
         // The operand of an intercommunicator's root is not looked at.
-        let sendbuf = if part.has_own(object) { sendbuf } else { IN_PLACE as *const c_void };
+        let sendbuf = if role.has_own(object) { sendbuf } else { IN_PLACE as *const c_void };
         // SAFETY: the user's buffers; recvbuf is significant at the root only.
         let operands =
             unsafe { Operands::read(p, sendbuf, recvbuf, count, datatype, op, is_root)? };
@@ -616,9 +616,9 @@ pub(crate) unsafe fn allreduce(
     datatype: MPI_Datatype,
     op: MPI_Op,
     comm: MPI_Comm,
-    how: How,
+    form: CallForm,
 ) -> Result<()> {
-    run(comm, how, |p, _, plan| {
+    run(comm, form, |p, _, plan| {
         let count = checked_count(count, "count")?;
         // SAFETY: the user's buffers.
         let operands = unsafe { Operands::read(p, sendbuf, recvbuf, count, datatype, op, true)? };
@@ -633,9 +633,9 @@ pub(crate) unsafe fn reduce_scatter(
     datatype: MPI_Datatype,
     op: MPI_Op,
     comm: MPI_Comm,
-    how: How,
+    form: CallForm,
 ) -> Result<()> {
-    run(comm, how, |p, object, plan| {
+    run(comm, form, |p, object, plan| {
         // SAFETY: the user's array, one element for each rank, and buffers.
         let counts = unsafe { counts_of(recvcounts, object.size())? };
         let all = counts.iter().fold(0u64, |sum, &count| sum.saturating_add(count));
@@ -652,9 +652,9 @@ pub(crate) unsafe fn reduce_scatter_block(
     datatype: MPI_Datatype,
     op: MPI_Op,
     comm: MPI_Comm,
-    how: How,
+    form: CallForm,
 ) -> Result<()> {
-    run(comm, how, |p, object, plan| {
+    run(comm, form, |p, object, plan| {
         let count = checked_count(recvcount, "recvcount")?;
         let all = count.saturating_mul(object.size().into());
         // SAFETY: the user's buffers; the operands are one block for each rank.
@@ -670,9 +670,9 @@ pub(crate) unsafe fn scan(
     datatype: MPI_Datatype,
     op: MPI_Op,
     comm: MPI_Comm,
-    how: How,
+    form: CallForm,
 ) -> Result<()> {
-    run(comm, how, |p, _, plan| {
+    run(comm, form, |p, _, plan| {
         let count = checked_count(count, "count")?;
         // SAFETY: the user's buffers.
         let operands = unsafe { Operands::read(p, sendbuf, recvbuf, count, datatype, op, true)? };
@@ -687,9 +687,9 @@ pub(crate) unsafe fn exscan(
     datatype: MPI_Datatype,
     op: MPI_Op,
     comm: MPI_Comm,
-    how: How,
+    form: CallForm,
 ) -> Result<()> {
-    run(comm, how, |p, _, plan| {
+    run(comm, form, |p, _, plan| {
         let count = checked_count(count, "count")?;
         // SAFETY: the user's buffers.
         let operands = unsafe { Operands::read(p, sendbuf, recvbuf, count, datatype, op, true)? };

@@ -26,7 +26,7 @@ mod abi;
 mod args;
 mod call;
 mod convert;
-mod how;
+mod call_form;
 mod prelude;
 mod text;
 

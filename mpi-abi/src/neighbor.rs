@@ -11,7 +11,7 @@ use objects::{Class, Comm, Error, Result, Topology};
 use crate::abi::{MPI_Aint, MPI_Comm, MPI_Count, MPI_Datatype};
 use crate::collective::{Lists, data, required, run, types_of};
 use crate::convert::{Counts, Displs};
-use crate::how::How;
+use crate::call_form::CallForm;
 
 /// The neighbours of this process.
 struct Neighbors {
@@ -61,9 +61,9 @@ pub(crate) unsafe fn neighbor_allgather(
     recvcount: MPI_Count,
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
-    how: How,
+    form: CallForm,
 ) -> Result<()> {
-    run(comm, how, |p, object, plan| {
+    run(comm, form, |p, object, plan| {
         let neighbors = Neighbors::of(object)?;
         // SAFETY: the user's buffers: a block to send, and one for each source.
         let (send, recv) = unsafe {
@@ -87,9 +87,9 @@ pub(crate) unsafe fn neighbor_allgatherv(
     displs: Displs,
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
-    how: How,
+    form: CallForm,
 ) -> Result<()> {
-    run(comm, how, |p, object, plan| {
+    run(comm, form, |p, object, plan| {
         let neighbors = Neighbors::of(object)?;
         // SAFETY: the user's buffers, and arrays with an element for each source.
         unsafe {
@@ -109,9 +109,9 @@ pub(crate) unsafe fn neighbor_alltoall(
     recvcount: MPI_Count,
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
-    how: How,
+    form: CallForm,
 ) -> Result<()> {
-    run(comm, how, |p, object, plan| {
+    run(comm, form, |p, object, plan| {
         let neighbors = Neighbors::of(object)?;
         // SAFETY: the user's buffers: a block for each destination, and one for each source.
         let (send, recv) = unsafe {
@@ -137,9 +137,9 @@ pub(crate) unsafe fn neighbor_alltoallv(
     rdispls: Displs,
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
-    how: How,
+    form: CallForm,
 ) -> Result<()> {
-    run(comm, how, |p, object, plan| {
+    run(comm, form, |p, object, plan| {
         let neighbors = Neighbors::of(object)?;
         // SAFETY: the user's buffers, and arrays with an element for each neighbour.
         unsafe {
@@ -164,9 +164,9 @@ pub(crate) unsafe fn neighbor_alltoallw(
     rdispls: *const MPI_Aint,
     recvtypes: *const MPI_Datatype,
     comm: MPI_Comm,
-    how: How,
+    form: CallForm,
 ) -> Result<()> {
-    run(comm, how, |p, object, plan| {
+    run(comm, form, |p, object, plan| {
         let neighbors = Neighbors::of(object)?;
         let (outdegree, indegree) = (neighbors.outdegree(), neighbors.indegree());
         // SAFETY: the user's buffers, and arrays with an element for each neighbour.

@@ -14,7 +14,7 @@ static ENTRY: AtomicPtr<Entry> = AtomicPtr::new((&raw const NOWHERE).cast_mut())
 /// From now on calls are recorded on the board.
 pub(crate) fn attach(entry: &'static Entry) {
     ENTRY.store(std::ptr::from_ref(entry).cast_mut(), Ordering::Release);
-    objects::callback::watch(|function| self::entry().around(function));
+    objects::callback::set_hook(|function| self::entry().around(function));
 }
 
 /// This rank's line on the board.

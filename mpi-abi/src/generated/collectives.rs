@@ -9,7 +9,7 @@ unsafe extern "C" fn PMPI_Allgather(
     recvtype: MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Allgather, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Blocking) })
+    call(Call::Allgather, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, CallForm::Blocking) })
 }
 jump!(MPI_Allgather to PMPI_Allgather);
 
@@ -19,7 +19,7 @@ unsafe extern "C" fn PMPI_Allgather_c(
     recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Allgather_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Blocking) })
+    call(Call::Allgather_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, CallForm::Blocking) })
 }
 jump!(MPI_Allgather_c to PMPI_Allgather_c);
 
@@ -29,7 +29,7 @@ unsafe extern "C" fn PMPI_Allgather_init(
     recvtype: MPI_Datatype, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Allgather_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Persistent(info, request)) })
+    call(Call::Allgather_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Allgather_init to PMPI_Allgather_init);
 
@@ -39,7 +39,7 @@ unsafe extern "C" fn PMPI_Allgather_init_c(
     recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Allgather_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Persistent(info, request)) })
+    call(Call::Allgather_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Allgather_init_c to PMPI_Allgather_init_c);
 
@@ -49,7 +49,7 @@ unsafe extern "C" fn PMPI_Allgatherv(
     recvcounts: *const c_int, displs: *const c_int, recvtype: MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Allgatherv, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, comm, How::Blocking) })
+    call(Call::Allgatherv, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, comm, CallForm::Blocking) })
 }
 jump!(MPI_Allgatherv to PMPI_Allgatherv);
 
@@ -59,7 +59,7 @@ unsafe extern "C" fn PMPI_Allgatherv_c(
     recvcounts: *const MPI_Count, displs: *const MPI_Aint, recvtype: MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Allgatherv_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, comm, How::Blocking) })
+    call(Call::Allgatherv_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, comm, CallForm::Blocking) })
 }
 jump!(MPI_Allgatherv_c to PMPI_Allgatherv_c);
 
@@ -70,7 +70,7 @@ unsafe extern "C" fn PMPI_Allgatherv_init(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Allgatherv_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, comm, How::Persistent(info, request)) })
+    call(Call::Allgatherv_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Allgatherv_init to PMPI_Allgatherv_init);
 
@@ -81,7 +81,7 @@ unsafe extern "C" fn PMPI_Allgatherv_init_c(
     info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Allgatherv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, comm, How::Persistent(info, request)) })
+    call(Call::Allgatherv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Allgatherv_init_c to PMPI_Allgatherv_init_c);
 
@@ -91,7 +91,7 @@ unsafe extern "C" fn PMPI_Allreduce(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Allreduce, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allreduce(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, How::Blocking) })
+    call(Call::Allreduce, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allreduce(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, CallForm::Blocking) })
 }
 jump!(MPI_Allreduce to PMPI_Allreduce);
 
@@ -101,7 +101,7 @@ unsafe extern "C" fn PMPI_Allreduce_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Allreduce_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allreduce(sendbuf, recvbuf, count, datatype, op, comm, How::Blocking) })
+    call(Call::Allreduce_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allreduce(sendbuf, recvbuf, count, datatype, op, comm, CallForm::Blocking) })
 }
 jump!(MPI_Allreduce_c to PMPI_Allreduce_c);
 
@@ -111,7 +111,7 @@ unsafe extern "C" fn PMPI_Allreduce_init(
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Allreduce_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allreduce(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, How::Persistent(info, request)) })
+    call(Call::Allreduce_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allreduce(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Allreduce_init to PMPI_Allreduce_init);
 
@@ -121,7 +121,7 @@ unsafe extern "C" fn PMPI_Allreduce_init_c(
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Allreduce_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allreduce(sendbuf, recvbuf, count, datatype, op, comm, How::Persistent(info, request)) })
+    call(Call::Allreduce_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allreduce(sendbuf, recvbuf, count, datatype, op, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Allreduce_init_c to PMPI_Allreduce_init_c);
 
@@ -131,7 +131,7 @@ unsafe extern "C" fn PMPI_Alltoall(
     recvtype: MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Alltoall, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoall(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Blocking) })
+    call(Call::Alltoall, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoall(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, CallForm::Blocking) })
 }
 jump!(MPI_Alltoall to PMPI_Alltoall);
 
@@ -141,7 +141,7 @@ unsafe extern "C" fn PMPI_Alltoall_c(
     recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Alltoall_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Blocking) })
+    call(Call::Alltoall_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, CallForm::Blocking) })
 }
 jump!(MPI_Alltoall_c to PMPI_Alltoall_c);
 
@@ -151,7 +151,7 @@ unsafe extern "C" fn PMPI_Alltoall_init(
     recvtype: MPI_Datatype, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Alltoall_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoall(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Persistent(info, request)) })
+    call(Call::Alltoall_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoall(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Alltoall_init to PMPI_Alltoall_init);
 
@@ -161,7 +161,7 @@ unsafe extern "C" fn PMPI_Alltoall_init_c(
     recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Alltoall_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Persistent(info, request)) })
+    call(Call::Alltoall_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Alltoall_init_c to PMPI_Alltoall_init_c);
 
@@ -172,7 +172,7 @@ unsafe extern "C" fn PMPI_Alltoallv(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Alltoallv, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallv(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtype, comm, How::Blocking) })
+    call(Call::Alltoallv, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallv(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtype, comm, CallForm::Blocking) })
 }
 jump!(MPI_Alltoallv to PMPI_Alltoallv);
 
@@ -183,7 +183,7 @@ unsafe extern "C" fn PMPI_Alltoallv_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Alltoallv_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallv(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtype, comm, How::Blocking) })
+    call(Call::Alltoallv_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallv(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtype, comm, CallForm::Blocking) })
 }
 jump!(MPI_Alltoallv_c to PMPI_Alltoallv_c);
 
@@ -194,7 +194,7 @@ unsafe extern "C" fn PMPI_Alltoallv_init(
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Alltoallv_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallv(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtype, comm, How::Persistent(info, request)) })
+    call(Call::Alltoallv_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallv(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtype, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Alltoallv_init to PMPI_Alltoallv_init);
 
@@ -205,7 +205,7 @@ unsafe extern "C" fn PMPI_Alltoallv_init_c(
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Alltoallv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallv(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtype, comm, How::Persistent(info, request)) })
+    call(Call::Alltoallv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallv(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtype, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Alltoallv_init_c to PMPI_Alltoallv_init_c);
 
@@ -216,7 +216,7 @@ unsafe extern "C" fn PMPI_Alltoallw(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Alltoallw, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallw(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtypes, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtypes, comm, How::Blocking) })
+    call(Call::Alltoallw, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallw(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtypes, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtypes, comm, CallForm::Blocking) })
 }
 jump!(MPI_Alltoallw to PMPI_Alltoallw);
 
@@ -227,7 +227,7 @@ unsafe extern "C" fn PMPI_Alltoallw_c(
     rdispls: *const MPI_Aint, recvtypes: *const MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Alltoallw_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallw(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtypes, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtypes, comm, How::Blocking) })
+    call(Call::Alltoallw_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallw(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtypes, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtypes, comm, CallForm::Blocking) })
 }
 jump!(MPI_Alltoallw_c to PMPI_Alltoallw_c);
 
@@ -238,7 +238,7 @@ unsafe extern "C" fn PMPI_Alltoallw_init(
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Alltoallw_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallw(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtypes, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtypes, comm, How::Persistent(info, request)) })
+    call(Call::Alltoallw_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallw(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtypes, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtypes, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Alltoallw_init to PMPI_Alltoallw_init);
 
@@ -250,21 +250,21 @@ unsafe extern "C" fn PMPI_Alltoallw_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Alltoallw_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallw(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtypes, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtypes, comm, How::Persistent(info, request)) })
+    call(Call::Alltoallw_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallw(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtypes, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtypes, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Alltoallw_init_c to PMPI_Alltoallw_init_c);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Barrier(comm: MPI_Comm) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Barrier, RaiseOn::Comm(comm.0), || unsafe { crate::collective::barrier(comm, How::Blocking) })
+    call(Call::Barrier, RaiseOn::Comm(comm.0), || unsafe { crate::collective::barrier(comm, CallForm::Blocking) })
 }
 jump!(MPI_Barrier to PMPI_Barrier);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Barrier_init(comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Barrier_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::barrier(comm, How::Persistent(info, request)) })
+    call(Call::Barrier_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::barrier(comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Barrier_init to PMPI_Barrier_init);
 
@@ -273,7 +273,7 @@ unsafe extern "C" fn PMPI_Bcast(
     buffer: *mut c_void, count: c_int, datatype: MPI_Datatype, root: c_int, comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Bcast, RaiseOn::Comm(comm.0), || unsafe { crate::collective::bcast(buffer, MPI_Count::from(count), datatype, root, comm, How::Blocking) })
+    call(Call::Bcast, RaiseOn::Comm(comm.0), || unsafe { crate::collective::bcast(buffer, MPI_Count::from(count), datatype, root, comm, CallForm::Blocking) })
 }
 jump!(MPI_Bcast to PMPI_Bcast);
 
@@ -282,7 +282,7 @@ unsafe extern "C" fn PMPI_Bcast_c(
     buffer: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, root: c_int, comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Bcast_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::bcast(buffer, count, datatype, root, comm, How::Blocking) })
+    call(Call::Bcast_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::bcast(buffer, count, datatype, root, comm, CallForm::Blocking) })
 }
 jump!(MPI_Bcast_c to PMPI_Bcast_c);
 
@@ -292,7 +292,7 @@ unsafe extern "C" fn PMPI_Bcast_init(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Bcast_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::bcast(buffer, MPI_Count::from(count), datatype, root, comm, How::Persistent(info, request)) })
+    call(Call::Bcast_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::bcast(buffer, MPI_Count::from(count), datatype, root, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Bcast_init to PMPI_Bcast_init);
 
@@ -302,7 +302,7 @@ unsafe extern "C" fn PMPI_Bcast_init_c(
     info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Bcast_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::bcast(buffer, count, datatype, root, comm, How::Persistent(info, request)) })
+    call(Call::Bcast_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::bcast(buffer, count, datatype, root, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Bcast_init_c to PMPI_Bcast_init_c);
 
@@ -312,7 +312,7 @@ unsafe extern "C" fn PMPI_Exscan(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Exscan, RaiseOn::Comm(comm.0), || unsafe { crate::collective::exscan(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, How::Blocking) })
+    call(Call::Exscan, RaiseOn::Comm(comm.0), || unsafe { crate::collective::exscan(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, CallForm::Blocking) })
 }
 jump!(MPI_Exscan to PMPI_Exscan);
 
@@ -322,7 +322,7 @@ unsafe extern "C" fn PMPI_Exscan_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Exscan_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::exscan(sendbuf, recvbuf, count, datatype, op, comm, How::Blocking) })
+    call(Call::Exscan_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::exscan(sendbuf, recvbuf, count, datatype, op, comm, CallForm::Blocking) })
 }
 jump!(MPI_Exscan_c to PMPI_Exscan_c);
 
@@ -332,7 +332,7 @@ unsafe extern "C" fn PMPI_Exscan_init(
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Exscan_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::exscan(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, How::Persistent(info, request)) })
+    call(Call::Exscan_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::exscan(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Exscan_init to PMPI_Exscan_init);
 
@@ -342,7 +342,7 @@ unsafe extern "C" fn PMPI_Exscan_init_c(
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Exscan_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::exscan(sendbuf, recvbuf, count, datatype, op, comm, How::Persistent(info, request)) })
+    call(Call::Exscan_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::exscan(sendbuf, recvbuf, count, datatype, op, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Exscan_init_c to PMPI_Exscan_init_c);
 
@@ -352,7 +352,7 @@ unsafe extern "C" fn PMPI_Gather(
     recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Gather, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, How::Blocking) })
+    call(Call::Gather, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, CallForm::Blocking) })
 }
 jump!(MPI_Gather to PMPI_Gather);
 
@@ -362,7 +362,7 @@ unsafe extern "C" fn PMPI_Gather_c(
     recvcount: MPI_Count, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Gather_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, How::Blocking) })
+    call(Call::Gather_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, CallForm::Blocking) })
 }
 jump!(MPI_Gather_c to PMPI_Gather_c);
 
@@ -372,7 +372,7 @@ unsafe extern "C" fn PMPI_Gather_init(
     recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Gather_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, How::Persistent(info, request)) })
+    call(Call::Gather_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Gather_init to PMPI_Gather_init);
 
@@ -383,7 +383,7 @@ unsafe extern "C" fn PMPI_Gather_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Gather_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, How::Persistent(info, request)) })
+    call(Call::Gather_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Gather_init_c to PMPI_Gather_init_c);
 
@@ -393,7 +393,7 @@ unsafe extern "C" fn PMPI_Gatherv(
     recvcounts: *const c_int, displs: *const c_int, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Gatherv, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, root, comm, How::Blocking) })
+    call(Call::Gatherv, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, root, comm, CallForm::Blocking) })
 }
 jump!(MPI_Gatherv to PMPI_Gatherv);
 
@@ -404,7 +404,7 @@ unsafe extern "C" fn PMPI_Gatherv_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Gatherv_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, root, comm, How::Blocking) })
+    call(Call::Gatherv_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, root, comm, CallForm::Blocking) })
 }
 jump!(MPI_Gatherv_c to PMPI_Gatherv_c);
 
@@ -415,7 +415,7 @@ unsafe extern "C" fn PMPI_Gatherv_init(
     info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Gatherv_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, root, comm, How::Persistent(info, request)) })
+    call(Call::Gatherv_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, root, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Gatherv_init to PMPI_Gatherv_init);
 
@@ -426,7 +426,7 @@ unsafe extern "C" fn PMPI_Gatherv_init_c(
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Gatherv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, root, comm, How::Persistent(info, request)) })
+    call(Call::Gatherv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, root, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Gatherv_init_c to PMPI_Gatherv_init_c);
 
@@ -436,7 +436,7 @@ unsafe extern "C" fn PMPI_Iallgather(
     recvtype: MPI_Datatype, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Iallgather, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Nonblocking(request)) })
+    call(Call::Iallgather, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Iallgather to PMPI_Iallgather);
 
@@ -446,7 +446,7 @@ unsafe extern "C" fn PMPI_Iallgather_c(
     recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Iallgather_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Nonblocking(request)) })
+    call(Call::Iallgather_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Iallgather_c to PMPI_Iallgather_c);
 
@@ -457,7 +457,7 @@ unsafe extern "C" fn PMPI_Iallgatherv(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Iallgatherv, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, comm, How::Nonblocking(request)) })
+    call(Call::Iallgatherv, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Iallgatherv to PMPI_Iallgatherv);
 
@@ -468,7 +468,7 @@ unsafe extern "C" fn PMPI_Iallgatherv_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Iallgatherv_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, comm, How::Nonblocking(request)) })
+    call(Call::Iallgatherv_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allgatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Iallgatherv_c to PMPI_Iallgatherv_c);
 
@@ -478,7 +478,7 @@ unsafe extern "C" fn PMPI_Iallreduce(
     comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Iallreduce, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allreduce(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, How::Nonblocking(request)) })
+    call(Call::Iallreduce, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allreduce(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Iallreduce to PMPI_Iallreduce);
 
@@ -488,7 +488,7 @@ unsafe extern "C" fn PMPI_Iallreduce_c(
     comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Iallreduce_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allreduce(sendbuf, recvbuf, count, datatype, op, comm, How::Nonblocking(request)) })
+    call(Call::Iallreduce_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::allreduce(sendbuf, recvbuf, count, datatype, op, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Iallreduce_c to PMPI_Iallreduce_c);
 
@@ -498,7 +498,7 @@ unsafe extern "C" fn PMPI_Ialltoall(
     recvtype: MPI_Datatype, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Ialltoall, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoall(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Nonblocking(request)) })
+    call(Call::Ialltoall, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoall(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Ialltoall to PMPI_Ialltoall);
 
@@ -508,7 +508,7 @@ unsafe extern "C" fn PMPI_Ialltoall_c(
     recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Ialltoall_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Nonblocking(request)) })
+    call(Call::Ialltoall_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Ialltoall_c to PMPI_Ialltoall_c);
 
@@ -519,7 +519,7 @@ unsafe extern "C" fn PMPI_Ialltoallv(
     comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Ialltoallv, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallv(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtype, comm, How::Nonblocking(request)) })
+    call(Call::Ialltoallv, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallv(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtype, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Ialltoallv to PMPI_Ialltoallv);
 
@@ -530,7 +530,7 @@ unsafe extern "C" fn PMPI_Ialltoallv_c(
     comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Ialltoallv_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallv(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtype, comm, How::Nonblocking(request)) })
+    call(Call::Ialltoallv_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallv(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtype, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Ialltoallv_c to PMPI_Ialltoallv_c);
 
@@ -541,7 +541,7 @@ unsafe extern "C" fn PMPI_Ialltoallw(
     comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Ialltoallw, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallw(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtypes, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtypes, comm, How::Nonblocking(request)) })
+    call(Call::Ialltoallw, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallw(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtypes, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtypes, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Ialltoallw to PMPI_Ialltoallw);
 
@@ -552,14 +552,14 @@ unsafe extern "C" fn PMPI_Ialltoallw_c(
     rdispls: *const MPI_Aint, recvtypes: *const MPI_Datatype, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Ialltoallw_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallw(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtypes, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtypes, comm, How::Nonblocking(request)) })
+    call(Call::Ialltoallw_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::alltoallw(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtypes, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtypes, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Ialltoallw_c to PMPI_Ialltoallw_c);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Ibarrier(comm: MPI_Comm, request: *mut MPI_Request) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Ibarrier, RaiseOn::Comm(comm.0), || unsafe { crate::collective::barrier(comm, How::Nonblocking(request)) })
+    call(Call::Ibarrier, RaiseOn::Comm(comm.0), || unsafe { crate::collective::barrier(comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Ibarrier to PMPI_Ibarrier);
 
@@ -569,7 +569,7 @@ unsafe extern "C" fn PMPI_Ibcast(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Ibcast, RaiseOn::Comm(comm.0), || unsafe { crate::collective::bcast(buffer, MPI_Count::from(count), datatype, root, comm, How::Nonblocking(request)) })
+    call(Call::Ibcast, RaiseOn::Comm(comm.0), || unsafe { crate::collective::bcast(buffer, MPI_Count::from(count), datatype, root, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Ibcast to PMPI_Ibcast);
 
@@ -579,7 +579,7 @@ unsafe extern "C" fn PMPI_Ibcast_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Ibcast_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::bcast(buffer, count, datatype, root, comm, How::Nonblocking(request)) })
+    call(Call::Ibcast_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::bcast(buffer, count, datatype, root, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Ibcast_c to PMPI_Ibcast_c);
 
@@ -589,7 +589,7 @@ unsafe extern "C" fn PMPI_Iexscan(
     comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Iexscan, RaiseOn::Comm(comm.0), || unsafe { crate::collective::exscan(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, How::Nonblocking(request)) })
+    call(Call::Iexscan, RaiseOn::Comm(comm.0), || unsafe { crate::collective::exscan(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Iexscan to PMPI_Iexscan);
 
@@ -599,7 +599,7 @@ unsafe extern "C" fn PMPI_Iexscan_c(
     comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Iexscan_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::exscan(sendbuf, recvbuf, count, datatype, op, comm, How::Nonblocking(request)) })
+    call(Call::Iexscan_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::exscan(sendbuf, recvbuf, count, datatype, op, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Iexscan_c to PMPI_Iexscan_c);
 
@@ -609,7 +609,7 @@ unsafe extern "C" fn PMPI_Igather(
     recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Igather, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, How::Nonblocking(request)) })
+    call(Call::Igather, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Igather to PMPI_Igather);
 
@@ -619,7 +619,7 @@ unsafe extern "C" fn PMPI_Igather_c(
     recvcount: MPI_Count, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Igather_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, How::Nonblocking(request)) })
+    call(Call::Igather_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Igather_c to PMPI_Igather_c);
 
@@ -630,7 +630,7 @@ unsafe extern "C" fn PMPI_Igatherv(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Igatherv, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, root, comm, How::Nonblocking(request)) })
+    call(Call::Igatherv, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, root, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Igatherv to PMPI_Igatherv);
 
@@ -641,7 +641,7 @@ unsafe extern "C" fn PMPI_Igatherv_c(
     comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Igatherv_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, root, comm, How::Nonblocking(request)) })
+    call(Call::Igatherv_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::gatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, root, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Igatherv_c to PMPI_Igatherv_c);
 
@@ -651,7 +651,7 @@ unsafe extern "C" fn PMPI_Ireduce(
     root: c_int, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Ireduce, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, root, comm, How::Nonblocking(request)) })
+    call(Call::Ireduce, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, root, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Ireduce to PMPI_Ireduce);
 
@@ -661,7 +661,7 @@ unsafe extern "C" fn PMPI_Ireduce_c(
     root: c_int, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Ireduce_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce(sendbuf, recvbuf, count, datatype, op, root, comm, How::Nonblocking(request)) })
+    call(Call::Ireduce_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce(sendbuf, recvbuf, count, datatype, op, root, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Ireduce_c to PMPI_Ireduce_c);
 
@@ -671,7 +671,7 @@ unsafe extern "C" fn PMPI_Ireduce_scatter(
     op: MPI_Op, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Ireduce_scatter, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter(sendbuf, recvbuf, Counts::Int(recvcounts), datatype, op, comm, How::Nonblocking(request)) })
+    call(Call::Ireduce_scatter, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter(sendbuf, recvbuf, Counts::Int(recvcounts), datatype, op, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Ireduce_scatter to PMPI_Ireduce_scatter);
 
@@ -681,7 +681,7 @@ unsafe extern "C" fn PMPI_Ireduce_scatter_block(
     comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Ireduce_scatter_block, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter_block(sendbuf, recvbuf, MPI_Count::from(recvcount), datatype, op, comm, How::Nonblocking(request)) })
+    call(Call::Ireduce_scatter_block, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter_block(sendbuf, recvbuf, MPI_Count::from(recvcount), datatype, op, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Ireduce_scatter_block to PMPI_Ireduce_scatter_block);
 
@@ -691,7 +691,7 @@ unsafe extern "C" fn PMPI_Ireduce_scatter_block_c(
     comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Ireduce_scatter_block_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm, How::Nonblocking(request)) })
+    call(Call::Ireduce_scatter_block_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Ireduce_scatter_block_c to PMPI_Ireduce_scatter_block_c);
 
@@ -701,7 +701,7 @@ unsafe extern "C" fn PMPI_Ireduce_scatter_c(
     op: MPI_Op, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Ireduce_scatter_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter(sendbuf, recvbuf, Counts::Large(recvcounts), datatype, op, comm, How::Nonblocking(request)) })
+    call(Call::Ireduce_scatter_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter(sendbuf, recvbuf, Counts::Large(recvcounts), datatype, op, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Ireduce_scatter_c to PMPI_Ireduce_scatter_c);
 
@@ -711,7 +711,7 @@ unsafe extern "C" fn PMPI_Iscan(
     comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Iscan, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scan(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, How::Nonblocking(request)) })
+    call(Call::Iscan, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scan(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Iscan to PMPI_Iscan);
 
@@ -721,7 +721,7 @@ unsafe extern "C" fn PMPI_Iscan_c(
     comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Iscan_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scan(sendbuf, recvbuf, count, datatype, op, comm, How::Nonblocking(request)) })
+    call(Call::Iscan_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scan(sendbuf, recvbuf, count, datatype, op, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Iscan_c to PMPI_Iscan_c);
 
@@ -731,7 +731,7 @@ unsafe extern "C" fn PMPI_Iscatter(
     recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Iscatter, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatter(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, How::Nonblocking(request)) })
+    call(Call::Iscatter, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatter(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Iscatter to PMPI_Iscatter);
 
@@ -741,7 +741,7 @@ unsafe extern "C" fn PMPI_Iscatter_c(
     recvcount: MPI_Count, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Iscatter_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, How::Nonblocking(request)) })
+    call(Call::Iscatter_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Iscatter_c to PMPI_Iscatter_c);
 
@@ -752,7 +752,7 @@ unsafe extern "C" fn PMPI_Iscatterv(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Iscatterv, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatterv(sendbuf, Counts::Int(sendcounts), Displs::Int(displs), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, How::Nonblocking(request)) })
+    call(Call::Iscatterv, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatterv(sendbuf, Counts::Int(sendcounts), Displs::Int(displs), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Iscatterv to PMPI_Iscatterv);
 
@@ -763,7 +763,7 @@ unsafe extern "C" fn PMPI_Iscatterv_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Iscatterv_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatterv(sendbuf, Counts::Large(sendcounts), Displs::Large(displs), sendtype, recvbuf, recvcount, recvtype, root, comm, How::Nonblocking(request)) })
+    call(Call::Iscatterv_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatterv(sendbuf, Counts::Large(sendcounts), Displs::Large(displs), sendtype, recvbuf, recvcount, recvtype, root, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Iscatterv_c to PMPI_Iscatterv_c);
 
@@ -805,7 +805,7 @@ unsafe extern "C" fn PMPI_Reduce(
     root: c_int, comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Reduce, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, root, comm, How::Blocking) })
+    call(Call::Reduce, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, root, comm, CallForm::Blocking) })
 }
 jump!(MPI_Reduce to PMPI_Reduce);
 
@@ -815,7 +815,7 @@ unsafe extern "C" fn PMPI_Reduce_c(
     root: c_int, comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Reduce_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce(sendbuf, recvbuf, count, datatype, op, root, comm, How::Blocking) })
+    call(Call::Reduce_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce(sendbuf, recvbuf, count, datatype, op, root, comm, CallForm::Blocking) })
 }
 jump!(MPI_Reduce_c to PMPI_Reduce_c);
 
@@ -825,7 +825,7 @@ unsafe extern "C" fn PMPI_Reduce_init(
     root: c_int, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Reduce_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, root, comm, How::Persistent(info, request)) })
+    call(Call::Reduce_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, root, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Reduce_init to PMPI_Reduce_init);
 
@@ -835,7 +835,7 @@ unsafe extern "C" fn PMPI_Reduce_init_c(
     root: c_int, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Reduce_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce(sendbuf, recvbuf, count, datatype, op, root, comm, How::Persistent(info, request)) })
+    call(Call::Reduce_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce(sendbuf, recvbuf, count, datatype, op, root, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Reduce_init_c to PMPI_Reduce_init_c);
 
@@ -863,7 +863,7 @@ unsafe extern "C" fn PMPI_Reduce_scatter(
     op: MPI_Op, comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Reduce_scatter, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter(sendbuf, recvbuf, Counts::Int(recvcounts), datatype, op, comm, How::Blocking) })
+    call(Call::Reduce_scatter, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter(sendbuf, recvbuf, Counts::Int(recvcounts), datatype, op, comm, CallForm::Blocking) })
 }
 jump!(MPI_Reduce_scatter to PMPI_Reduce_scatter);
 
@@ -873,7 +873,7 @@ unsafe extern "C" fn PMPI_Reduce_scatter_block(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Reduce_scatter_block, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter_block(sendbuf, recvbuf, MPI_Count::from(recvcount), datatype, op, comm, How::Blocking) })
+    call(Call::Reduce_scatter_block, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter_block(sendbuf, recvbuf, MPI_Count::from(recvcount), datatype, op, comm, CallForm::Blocking) })
 }
 jump!(MPI_Reduce_scatter_block to PMPI_Reduce_scatter_block);
 
@@ -883,7 +883,7 @@ unsafe extern "C" fn PMPI_Reduce_scatter_block_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Reduce_scatter_block_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm, How::Blocking) })
+    call(Call::Reduce_scatter_block_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm, CallForm::Blocking) })
 }
 jump!(MPI_Reduce_scatter_block_c to PMPI_Reduce_scatter_block_c);
 
@@ -893,7 +893,7 @@ unsafe extern "C" fn PMPI_Reduce_scatter_block_init(
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Reduce_scatter_block_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter_block(sendbuf, recvbuf, MPI_Count::from(recvcount), datatype, op, comm, How::Persistent(info, request)) })
+    call(Call::Reduce_scatter_block_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter_block(sendbuf, recvbuf, MPI_Count::from(recvcount), datatype, op, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Reduce_scatter_block_init to PMPI_Reduce_scatter_block_init);
 
@@ -903,7 +903,7 @@ unsafe extern "C" fn PMPI_Reduce_scatter_block_init_c(
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Reduce_scatter_block_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm, How::Persistent(info, request)) })
+    call(Call::Reduce_scatter_block_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Reduce_scatter_block_init_c to PMPI_Reduce_scatter_block_init_c);
 
@@ -913,7 +913,7 @@ unsafe extern "C" fn PMPI_Reduce_scatter_c(
     op: MPI_Op, comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Reduce_scatter_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter(sendbuf, recvbuf, Counts::Large(recvcounts), datatype, op, comm, How::Blocking) })
+    call(Call::Reduce_scatter_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter(sendbuf, recvbuf, Counts::Large(recvcounts), datatype, op, comm, CallForm::Blocking) })
 }
 jump!(MPI_Reduce_scatter_c to PMPI_Reduce_scatter_c);
 
@@ -923,7 +923,7 @@ unsafe extern "C" fn PMPI_Reduce_scatter_init(
     op: MPI_Op, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Reduce_scatter_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter(sendbuf, recvbuf, Counts::Int(recvcounts), datatype, op, comm, How::Persistent(info, request)) })
+    call(Call::Reduce_scatter_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter(sendbuf, recvbuf, Counts::Int(recvcounts), datatype, op, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Reduce_scatter_init to PMPI_Reduce_scatter_init);
 
@@ -933,7 +933,7 @@ unsafe extern "C" fn PMPI_Reduce_scatter_init_c(
     op: MPI_Op, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Reduce_scatter_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter(sendbuf, recvbuf, Counts::Large(recvcounts), datatype, op, comm, How::Persistent(info, request)) })
+    call(Call::Reduce_scatter_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::reduce_scatter(sendbuf, recvbuf, Counts::Large(recvcounts), datatype, op, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Reduce_scatter_init_c to PMPI_Reduce_scatter_init_c);
 
@@ -943,7 +943,7 @@ unsafe extern "C" fn PMPI_Scan(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Scan, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scan(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, How::Blocking) })
+    call(Call::Scan, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scan(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, CallForm::Blocking) })
 }
 jump!(MPI_Scan to PMPI_Scan);
 
@@ -953,7 +953,7 @@ unsafe extern "C" fn PMPI_Scan_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Scan_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scan(sendbuf, recvbuf, count, datatype, op, comm, How::Blocking) })
+    call(Call::Scan_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scan(sendbuf, recvbuf, count, datatype, op, comm, CallForm::Blocking) })
 }
 jump!(MPI_Scan_c to PMPI_Scan_c);
 
@@ -963,7 +963,7 @@ unsafe extern "C" fn PMPI_Scan_init(
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Scan_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scan(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, How::Persistent(info, request)) })
+    call(Call::Scan_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scan(sendbuf, recvbuf, MPI_Count::from(count), datatype, op, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Scan_init to PMPI_Scan_init);
 
@@ -973,7 +973,7 @@ unsafe extern "C" fn PMPI_Scan_init_c(
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Scan_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scan(sendbuf, recvbuf, count, datatype, op, comm, How::Persistent(info, request)) })
+    call(Call::Scan_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scan(sendbuf, recvbuf, count, datatype, op, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Scan_init_c to PMPI_Scan_init_c);
 
@@ -983,7 +983,7 @@ unsafe extern "C" fn PMPI_Scatter(
     recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Scatter, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatter(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, How::Blocking) })
+    call(Call::Scatter, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatter(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, CallForm::Blocking) })
 }
 jump!(MPI_Scatter to PMPI_Scatter);
 
@@ -993,7 +993,7 @@ unsafe extern "C" fn PMPI_Scatter_c(
     recvcount: MPI_Count, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Scatter_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, How::Blocking) })
+    call(Call::Scatter_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, CallForm::Blocking) })
 }
 jump!(MPI_Scatter_c to PMPI_Scatter_c);
 
@@ -1003,7 +1003,7 @@ unsafe extern "C" fn PMPI_Scatter_init(
     recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Scatter_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatter(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, How::Persistent(info, request)) })
+    call(Call::Scatter_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatter(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Scatter_init to PMPI_Scatter_init);
 
@@ -1014,7 +1014,7 @@ unsafe extern "C" fn PMPI_Scatter_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Scatter_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, How::Persistent(info, request)) })
+    call(Call::Scatter_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Scatter_init_c to PMPI_Scatter_init_c);
 
@@ -1024,7 +1024,7 @@ unsafe extern "C" fn PMPI_Scatterv(
     recvbuf: *mut c_void, recvcount: c_int, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Scatterv, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatterv(sendbuf, Counts::Int(sendcounts), Displs::Int(displs), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, How::Blocking) })
+    call(Call::Scatterv, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatterv(sendbuf, Counts::Int(sendcounts), Displs::Int(displs), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, CallForm::Blocking) })
 }
 jump!(MPI_Scatterv to PMPI_Scatterv);
 
@@ -1034,7 +1034,7 @@ unsafe extern "C" fn PMPI_Scatterv_c(
     recvbuf: *mut c_void, recvcount: MPI_Count, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Scatterv_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatterv(sendbuf, Counts::Large(sendcounts), Displs::Large(displs), sendtype, recvbuf, recvcount, recvtype, root, comm, How::Blocking) })
+    call(Call::Scatterv_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatterv(sendbuf, Counts::Large(sendcounts), Displs::Large(displs), sendtype, recvbuf, recvcount, recvtype, root, comm, CallForm::Blocking) })
 }
 jump!(MPI_Scatterv_c to PMPI_Scatterv_c);
 
@@ -1045,7 +1045,7 @@ unsafe extern "C" fn PMPI_Scatterv_init(
     info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Scatterv_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatterv(sendbuf, Counts::Int(sendcounts), Displs::Int(displs), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, How::Persistent(info, request)) })
+    call(Call::Scatterv_init, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatterv(sendbuf, Counts::Int(sendcounts), Displs::Int(displs), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, root, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Scatterv_init to PMPI_Scatterv_init);
 
@@ -1056,6 +1056,6 @@ unsafe extern "C" fn PMPI_Scatterv_init_c(
     info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Scatterv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatterv(sendbuf, Counts::Large(sendcounts), Displs::Large(displs), sendtype, recvbuf, recvcount, recvtype, root, comm, How::Persistent(info, request)) })
+    call(Call::Scatterv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::collective::scatterv(sendbuf, Counts::Large(sendcounts), Displs::Large(displs), sendtype, recvbuf, recvcount, recvtype, root, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Scatterv_init_c to PMPI_Scatterv_init_c);

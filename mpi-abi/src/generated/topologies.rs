@@ -178,7 +178,7 @@ unsafe extern "C" fn PMPI_Ineighbor_allgather(
     recvtype: MPI_Datatype, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Ineighbor_allgather, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Nonblocking(request)) })
+    call(Call::Ineighbor_allgather, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Ineighbor_allgather to PMPI_Ineighbor_allgather);
 
@@ -188,7 +188,7 @@ unsafe extern "C" fn PMPI_Ineighbor_allgather_c(
     recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Ineighbor_allgather_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Nonblocking(request)) })
+    call(Call::Ineighbor_allgather_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Ineighbor_allgather_c to PMPI_Ineighbor_allgather_c);
 
@@ -199,7 +199,7 @@ unsafe extern "C" fn PMPI_Ineighbor_allgatherv(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Ineighbor_allgatherv, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, comm, How::Nonblocking(request)) })
+    call(Call::Ineighbor_allgatherv, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Ineighbor_allgatherv to PMPI_Ineighbor_allgatherv);
 
@@ -210,7 +210,7 @@ unsafe extern "C" fn PMPI_Ineighbor_allgatherv_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Ineighbor_allgatherv_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, comm, How::Nonblocking(request)) })
+    call(Call::Ineighbor_allgatherv_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Ineighbor_allgatherv_c to PMPI_Ineighbor_allgatherv_c);
 
@@ -220,7 +220,7 @@ unsafe extern "C" fn PMPI_Ineighbor_alltoall(
     recvtype: MPI_Datatype, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Ineighbor_alltoall, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoall(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Nonblocking(request)) })
+    call(Call::Ineighbor_alltoall, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoall(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Ineighbor_alltoall to PMPI_Ineighbor_alltoall);
 
@@ -230,7 +230,7 @@ unsafe extern "C" fn PMPI_Ineighbor_alltoall_c(
     recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Ineighbor_alltoall_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Nonblocking(request)) })
+    call(Call::Ineighbor_alltoall_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Ineighbor_alltoall_c to PMPI_Ineighbor_alltoall_c);
 
@@ -241,7 +241,7 @@ unsafe extern "C" fn PMPI_Ineighbor_alltoallv(
     comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Ineighbor_alltoallv, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallv(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtype, comm, How::Nonblocking(request)) })
+    call(Call::Ineighbor_alltoallv, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallv(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtype, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Ineighbor_alltoallv to PMPI_Ineighbor_alltoallv);
 
@@ -252,7 +252,7 @@ unsafe extern "C" fn PMPI_Ineighbor_alltoallv_c(
     comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Ineighbor_alltoallv_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallv(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtype, comm, How::Nonblocking(request)) })
+    call(Call::Ineighbor_alltoallv_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallv(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtype, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Ineighbor_alltoallv_c to PMPI_Ineighbor_alltoallv_c);
 
@@ -263,7 +263,7 @@ unsafe extern "C" fn PMPI_Ineighbor_alltoallw(
     recvtypes: *const MPI_Datatype, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Ineighbor_alltoallw, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallw(sendbuf, Counts::Int(sendcounts), sdispls, sendtypes, recvbuf, Counts::Int(recvcounts), rdispls, recvtypes, comm, How::Nonblocking(request)) })
+    call(Call::Ineighbor_alltoallw, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallw(sendbuf, Counts::Int(sendcounts), sdispls, sendtypes, recvbuf, Counts::Int(recvcounts), rdispls, recvtypes, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Ineighbor_alltoallw to PMPI_Ineighbor_alltoallw);
 
@@ -274,7 +274,7 @@ unsafe extern "C" fn PMPI_Ineighbor_alltoallw_c(
     rdispls: *const MPI_Aint, recvtypes: *const MPI_Datatype, comm: MPI_Comm, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Ineighbor_alltoallw_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallw(sendbuf, Counts::Large(sendcounts), sdispls, sendtypes, recvbuf, Counts::Large(recvcounts), rdispls, recvtypes, comm, How::Nonblocking(request)) })
+    call(Call::Ineighbor_alltoallw_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallw(sendbuf, Counts::Large(sendcounts), sdispls, sendtypes, recvbuf, Counts::Large(recvcounts), rdispls, recvtypes, comm, CallForm::Nonblocking(request)) })
 }
 jump!(MPI_Ineighbor_alltoallw_c to PMPI_Ineighbor_alltoallw_c);
 
@@ -284,7 +284,7 @@ unsafe extern "C" fn PMPI_Neighbor_allgather(
     recvtype: MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_allgather, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Blocking) })
+    call(Call::Neighbor_allgather, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, CallForm::Blocking) })
 }
 jump!(MPI_Neighbor_allgather to PMPI_Neighbor_allgather);
 
@@ -294,7 +294,7 @@ unsafe extern "C" fn PMPI_Neighbor_allgather_c(
     recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_allgather_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Blocking) })
+    call(Call::Neighbor_allgather_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, CallForm::Blocking) })
 }
 jump!(MPI_Neighbor_allgather_c to PMPI_Neighbor_allgather_c);
 
@@ -304,7 +304,7 @@ unsafe extern "C" fn PMPI_Neighbor_allgather_init(
     recvtype: MPI_Datatype, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_allgather_init, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Persistent(info, request)) })
+    call(Call::Neighbor_allgather_init, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgather(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Neighbor_allgather_init to PMPI_Neighbor_allgather_init);
 
@@ -314,7 +314,7 @@ unsafe extern "C" fn PMPI_Neighbor_allgather_init_c(
     recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_allgather_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Persistent(info, request)) })
+    call(Call::Neighbor_allgather_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Neighbor_allgather_init_c to PMPI_Neighbor_allgather_init_c);
 
@@ -324,7 +324,7 @@ unsafe extern "C" fn PMPI_Neighbor_allgatherv(
     recvcounts: *const c_int, displs: *const c_int, recvtype: MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_allgatherv, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, comm, How::Blocking) })
+    call(Call::Neighbor_allgatherv, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, comm, CallForm::Blocking) })
 }
 jump!(MPI_Neighbor_allgatherv to PMPI_Neighbor_allgatherv);
 
@@ -334,7 +334,7 @@ unsafe extern "C" fn PMPI_Neighbor_allgatherv_c(
     recvcounts: *const MPI_Count, displs: *const MPI_Aint, recvtype: MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_allgatherv_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, comm, How::Blocking) })
+    call(Call::Neighbor_allgatherv_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, comm, CallForm::Blocking) })
 }
 jump!(MPI_Neighbor_allgatherv_c to PMPI_Neighbor_allgatherv_c);
 
@@ -345,7 +345,7 @@ unsafe extern "C" fn PMPI_Neighbor_allgatherv_init(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_allgatherv_init, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, comm, How::Persistent(info, request)) })
+    call(Call::Neighbor_allgatherv_init, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgatherv(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(displs), recvtype, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Neighbor_allgatherv_init to PMPI_Neighbor_allgatherv_init);
 
@@ -356,7 +356,7 @@ unsafe extern "C" fn PMPI_Neighbor_allgatherv_init_c(
     info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_allgatherv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, comm, How::Persistent(info, request)) })
+    call(Call::Neighbor_allgatherv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_allgatherv(sendbuf, sendcount, sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(displs), recvtype, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Neighbor_allgatherv_init_c to PMPI_Neighbor_allgatherv_init_c);
 
@@ -366,7 +366,7 @@ unsafe extern "C" fn PMPI_Neighbor_alltoall(
     recvtype: MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_alltoall, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoall(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Blocking) })
+    call(Call::Neighbor_alltoall, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoall(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, CallForm::Blocking) })
 }
 jump!(MPI_Neighbor_alltoall to PMPI_Neighbor_alltoall);
 
@@ -376,7 +376,7 @@ unsafe extern "C" fn PMPI_Neighbor_alltoall_c(
     recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_alltoall_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Blocking) })
+    call(Call::Neighbor_alltoall_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, CallForm::Blocking) })
 }
 jump!(MPI_Neighbor_alltoall_c to PMPI_Neighbor_alltoall_c);
 
@@ -386,7 +386,7 @@ unsafe extern "C" fn PMPI_Neighbor_alltoall_init(
     recvtype: MPI_Datatype, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_alltoall_init, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoall(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, How::Persistent(info, request)) })
+    call(Call::Neighbor_alltoall_init, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoall(sendbuf, MPI_Count::from(sendcount), sendtype, recvbuf, MPI_Count::from(recvcount), recvtype, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Neighbor_alltoall_init to PMPI_Neighbor_alltoall_init);
 
@@ -396,7 +396,7 @@ unsafe extern "C" fn PMPI_Neighbor_alltoall_init_c(
     recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_alltoall_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, How::Persistent(info, request)) })
+    call(Call::Neighbor_alltoall_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Neighbor_alltoall_init_c to PMPI_Neighbor_alltoall_init_c);
 
@@ -407,7 +407,7 @@ unsafe extern "C" fn PMPI_Neighbor_alltoallv(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_alltoallv, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallv(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtype, comm, How::Blocking) })
+    call(Call::Neighbor_alltoallv, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallv(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtype, comm, CallForm::Blocking) })
 }
 jump!(MPI_Neighbor_alltoallv to PMPI_Neighbor_alltoallv);
 
@@ -418,7 +418,7 @@ unsafe extern "C" fn PMPI_Neighbor_alltoallv_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_alltoallv_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallv(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtype, comm, How::Blocking) })
+    call(Call::Neighbor_alltoallv_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallv(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtype, comm, CallForm::Blocking) })
 }
 jump!(MPI_Neighbor_alltoallv_c to PMPI_Neighbor_alltoallv_c);
 
@@ -429,7 +429,7 @@ unsafe extern "C" fn PMPI_Neighbor_alltoallv_init(
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_alltoallv_init, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallv(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtype, comm, How::Persistent(info, request)) })
+    call(Call::Neighbor_alltoallv_init, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallv(sendbuf, Counts::Int(sendcounts), Displs::Int(sdispls), sendtype, recvbuf, Counts::Int(recvcounts), Displs::Int(rdispls), recvtype, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Neighbor_alltoallv_init to PMPI_Neighbor_alltoallv_init);
 
@@ -440,7 +440,7 @@ unsafe extern "C" fn PMPI_Neighbor_alltoallv_init_c(
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_alltoallv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallv(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtype, comm, How::Persistent(info, request)) })
+    call(Call::Neighbor_alltoallv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallv(sendbuf, Counts::Large(sendcounts), Displs::Large(sdispls), sendtype, recvbuf, Counts::Large(recvcounts), Displs::Large(rdispls), recvtype, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Neighbor_alltoallv_init_c to PMPI_Neighbor_alltoallv_init_c);
 
@@ -451,7 +451,7 @@ unsafe extern "C" fn PMPI_Neighbor_alltoallw(
     recvtypes: *const MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_alltoallw, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallw(sendbuf, Counts::Int(sendcounts), sdispls, sendtypes, recvbuf, Counts::Int(recvcounts), rdispls, recvtypes, comm, How::Blocking) })
+    call(Call::Neighbor_alltoallw, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallw(sendbuf, Counts::Int(sendcounts), sdispls, sendtypes, recvbuf, Counts::Int(recvcounts), rdispls, recvtypes, comm, CallForm::Blocking) })
 }
 jump!(MPI_Neighbor_alltoallw to PMPI_Neighbor_alltoallw);
 
@@ -462,7 +462,7 @@ unsafe extern "C" fn PMPI_Neighbor_alltoallw_c(
     rdispls: *const MPI_Aint, recvtypes: *const MPI_Datatype, comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_alltoallw_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallw(sendbuf, Counts::Large(sendcounts), sdispls, sendtypes, recvbuf, Counts::Large(recvcounts), rdispls, recvtypes, comm, How::Blocking) })
+    call(Call::Neighbor_alltoallw_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallw(sendbuf, Counts::Large(sendcounts), sdispls, sendtypes, recvbuf, Counts::Large(recvcounts), rdispls, recvtypes, comm, CallForm::Blocking) })
 }
 jump!(MPI_Neighbor_alltoallw_c to PMPI_Neighbor_alltoallw_c);
 
@@ -473,7 +473,7 @@ unsafe extern "C" fn PMPI_Neighbor_alltoallw_init(
     recvtypes: *const MPI_Datatype, comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_alltoallw_init, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallw(sendbuf, Counts::Int(sendcounts), sdispls, sendtypes, recvbuf, Counts::Int(recvcounts), rdispls, recvtypes, comm, How::Persistent(info, request)) })
+    call(Call::Neighbor_alltoallw_init, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallw(sendbuf, Counts::Int(sendcounts), sdispls, sendtypes, recvbuf, Counts::Int(recvcounts), rdispls, recvtypes, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Neighbor_alltoallw_init to PMPI_Neighbor_alltoallw_init);
 
@@ -485,7 +485,7 @@ unsafe extern "C" fn PMPI_Neighbor_alltoallw_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Neighbor_alltoallw_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallw(sendbuf, Counts::Large(sendcounts), sdispls, sendtypes, recvbuf, Counts::Large(recvcounts), rdispls, recvtypes, comm, How::Persistent(info, request)) })
+    call(Call::Neighbor_alltoallw_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::neighbor::neighbor_alltoallw(sendbuf, Counts::Large(sendcounts), sdispls, sendtypes, recvbuf, Counts::Large(recvcounts), rdispls, recvtypes, comm, CallForm::Persistent(info, request)) })
 }
 jump!(MPI_Neighbor_alltoallw_init_c to PMPI_Neighbor_alltoallw_init_c);
 

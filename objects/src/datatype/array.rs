@@ -9,7 +9,7 @@ use std::slice::from_ref;
 
 use super::Datatype;
 use super::construct::{Arguments, Counting, checked};
-use super::recipe::Combiner;
+use super::contents::Combiner;
 use super::typemap::{Builder, TypeMap};
 use crate::{Class, Error, Result};
 

@@ -8,7 +8,7 @@ use std::slice::from_ref;
 use std::sync::Mutex;
 
 use super::basic::{Basic, Family, Repr, Scalar};
-use super::recipe::{Combiner, Contents, Recipe};
+use super::contents::{Combiner, Contents, Construction};
 use super::typemap::{self, Builder, TypeMap};
 use super::{Datatype, lock};
 use crate::{Class, Error, Result};
@@ -79,9 +79,9 @@ impl Arguments {
         self
     }
 
-    pub(super) fn of(mut self, combiner: Combiner, types: &[Datatype]) -> Recipe {
+    pub(super) fn of(mut self, combiner: Combiner, types: &[Datatype]) -> Construction {
         self.contents.types = types.to_vec();
-        Recipe { combiner, contents: self.contents }
+        Construction { combiner, contents: self.contents }
     }
 }
 
@@ -235,8 +235,8 @@ impl Datatype {
 
     /// MPI_Type_dup. Committed if the old one is; without its name and attributes.
     pub fn dup(&self) -> Result<Datatype> {
-        let recipe = Arguments::new(Counting::Int).of(Combiner::Dup, from_ref(self));
-        let new = Datatype::build(Some(self.map().clone()), recipe)?;
+        let construction = Arguments::new(Counting::Int).of(Combiner::Dup, from_ref(self));
+        let new = Datatype::build(Some(self.map().clone()), construction)?;
         if self.is_committed() {
             new.commit();
         }
@@ -246,7 +246,7 @@ impl Datatype {
     /// What MPI_Type_get_contents hands out for a derived type: a new object that
     /// was made as this one was. Without its name and attributes.
     pub fn again(&self) -> Result<Datatype> {
-        let new = Datatype::build(Some(self.map().clone()), self.0.recipe.clone())?;
+        let new = Datatype::build(Some(self.map().clone()), self.0.construction.clone())?;
         if self.is_committed() {
             new.commit();
         }
@@ -294,9 +294,9 @@ impl Datatype {
             }
         };
         let basic = basic_of(Family::FortranInteger, scalar);
-        let recipe = || Arguments::new(Counting::Int).int(range).of(Combiner::F90Integer, &[]);
+        let construction = || Arguments::new(Counting::Int).int(range).of(Combiner::F90Integer, &[]);
         basic
-            .and_then(|basic| unnamed(basic, recipe))
+            .and_then(|basic| unnamed(basic, construction))
             .ok_or_else(|| Error::internal("Fortran integer without a type"))
     }
 
@@ -388,11 +388,11 @@ fn f90_float(
     }
     let kind = F90_FLOATS.iter().position(|&(p, r)| digits <= p && exponent <= r);
     let basic = kind.and_then(|kind| basic_of(family, scalars[kind]));
-    let recipe = || {
+    let construction = || {
         let plain = |value: Option<i32>| value.unwrap_or(UNDEFINED);
         Arguments::new(Counting::Int).int(plain(precision)).int(plain(range)).of(combiner, &[])
     };
-    basic.and_then(|basic| unnamed(basic, recipe)).ok_or_else(|| {
+    basic.and_then(|basic| unnamed(basic, construction)).ok_or_else(|| {
         Error::new(
             Class::Arg,
             format!("no type has {digits} decimal digits and exponents to 10^{exponent}"),
@@ -413,11 +413,11 @@ fn basic_of(family: Family, scalar: Scalar) -> Option<Basic> {
 /// until the process ends, as named ones do.
 static UNNAMED: Mutex<Vec<Datatype>> = Mutex::new(Vec::new());
 
-fn unnamed(basic: Basic, recipe: impl Fn() -> Recipe) -> Option<Datatype> {
-    let recipe = recipe();
+fn unnamed(basic: Basic, construction: impl Fn() -> Construction) -> Option<Datatype> {
+    let construction = construction();
     let mut known = lock(&UNNAMED);
     let same = |datatype: &&Datatype| {
-        let (ours, theirs) = (&datatype.0.recipe, &recipe);
+        let (ours, theirs) = (&datatype.0.construction, &construction);
         ours.combiner == theirs.combiner
             && ours.contents.integers == theirs.contents.integers
             && ours.contents.types.iter().map(Datatype::identity).eq(theirs
@@ -429,7 +429,7 @@ fn unnamed(basic: Basic, recipe: impl Fn() -> Recipe) -> Option<Datatype> {
     if let Some(datatype) = known.iter().find(same) {
         return Some(datatype.clone());
     }
-    let datatype = Datatype::fixed(typemap::basic(basic), 0, "", recipe)?;
+    let datatype = Datatype::fixed(typemap::basic(basic), 0, "", construction)?;
     known.push(datatype.clone());
     Some(datatype)
 }

@@ -11,7 +11,7 @@ mod construct;
 pub(crate) mod copy;
 mod external;
 mod layout;
-mod recipe;
+mod contents;
 mod signature;
 mod typemap;
 
@@ -21,13 +21,13 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 pub use array::{Distribution, Order};
 pub use basic::{Basic, Family, MPI_LB, MPI_UB, Repr, Scalar};
 pub use construct::{Counting, TypeClass};
-pub use recipe::{Combiner, Contents, Envelope};
+pub use contents::{Combiner, Contents, Envelope};
 
 use crate::{Attributes, Class, Error, Result};
 use basic::FIRST_HANDLE;
 use copy::Nest;
 use layout::Node;
-use recipe::Recipe;
+use contents::Construction;
 use typemap::TypeMap;
 
 /// A datatype. Clones are the same datatype.
@@ -48,7 +48,7 @@ struct Inner {
     /// Predefined, with or without a name: neither committed nor freed by users.
     predefined: bool,
     committed: AtomicBool,
-    recipe: Recipe,
+    construction: Construction,
     name: Mutex<String>,
     attributes: Mutex<Attributes>,
 }
@@ -197,17 +197,17 @@ impl Datatype {
 
     /// How it was made: MPI_Type_get_envelope.
     pub fn envelope(&self) -> Envelope {
-        self.0.recipe.envelope()
+        self.0.construction.envelope()
     }
 
     /// Of what it was made: MPI_Type_get_contents. MPI_ERR_TYPE for a named type.
     pub fn contents(&self) -> Result<&Contents> {
-        match self.0.recipe.combiner {
+        match self.0.construction.combiner {
             Combiner::Named => Err(Error::new(
                 Class::Type,
                 format!("{} is predefined: it has no contents", self.name()),
             )),
-            _ => Ok(&self.0.recipe.contents),
+            _ => Ok(&self.0.construction.contents),
         }
     }
 
@@ -230,7 +230,7 @@ impl Datatype {
     }
 
     /// A new type from its map. `None` in `map` stands for out of range.
-    fn build(map: Option<TypeMap>, recipe: Recipe) -> Result<Datatype> {
+    fn build(map: Option<TypeMap>, construction: Construction) -> Result<Datatype> {
         let out_of_range = || Error::new(Class::Type, "the datatype spans more than 2^63 bytes");
         let map = map.ok_or_else(out_of_range)?;
         if map.layout.node.depth().max(map.signature.totals().depth) > DEEPEST {
@@ -239,13 +239,13 @@ impl Datatype {
                 format!("the datatype nests deeper than {DEEPEST} levels"),
             ));
         }
-        let inner = Inner::new(map, recipe).ok_or_else(out_of_range)?;
+        let inner = Inner::new(map, construction).ok_or_else(out_of_range)?;
         Ok(Datatype(Arc::new(inner)))
     }
 
     /// A predefined one.
-    fn fixed(map: TypeMap, handle: u16, name: &str, recipe: Recipe) -> Option<Datatype> {
-        let inner = Inner::new(map, recipe)?;
+    fn fixed(map: TypeMap, handle: u16, name: &str, construction: Construction) -> Option<Datatype> {
+        let inner = Inner::new(map, construction)?;
         Some(Datatype(Arc::new(Inner {
             handle,
             predefined: true,
@@ -257,7 +257,7 @@ impl Datatype {
 }
 
 impl Inner {
-    fn new(map: TypeMap, recipe: Recipe) -> Option<Inner> {
+    fn new(map: TypeMap, construction: Construction) -> Option<Inner> {
         let (lb, extent) = map.bounds.extent()?;
         let (true_lb, true_extent) = map.bounds.true_extent()?;
         let size = map.signature.totals().size;
@@ -277,7 +277,7 @@ impl Inner {
             handle: 0,
             predefined: false,
             committed: AtomicBool::new(false),
-            recipe,
+            construction,
             name: Mutex::default(),
             attributes: Mutex::default(),
         })
@@ -290,7 +290,7 @@ impl std::fmt::Debug for Datatype {
             f,
             "Datatype({:?} {:?} of {} bytes)",
             self.name(),
-            self.0.recipe.combiner,
+            self.0.construction.combiner,
             self.0.size
         )
     }
@@ -303,12 +303,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 static PREDEFINED: LazyLock<Vec<Option<Datatype>>> = LazyLock::new(|| {
     let mut table = vec![None; 0x100];
     for &(name, basic) in &basic::NAMED {
-        let datatype = Datatype::fixed(typemap::basic(basic), basic.handle, name, Recipe::named());
+        let datatype = Datatype::fixed(typemap::basic(basic), basic.handle, name, Construction::named());
         table[usize::from(basic.handle) - FIRST_HANDLE] = datatype;
     }
     for (handle, name) in [(MPI_LB, "MPI_LB"), (MPI_UB, "MPI_UB")] {
         let map = TypeMap::marker(handle == MPI_LB);
-        table[handle - FIRST_HANDLE] = Datatype::fixed(map, handle as u16, name, Recipe::named());
+        table[handle - FIRST_HANDLE] = Datatype::fixed(map, handle as u16, name, Construction::named());
     }
     table
 });

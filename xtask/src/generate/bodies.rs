@@ -16,8 +16,8 @@ pub(super) struct Bodies(BTreeMap<String, Found>);
 
 struct Found {
     chapter: String,
-    /// It serves several forms of an operation (`how: How` is its last parameter).
-    takes_how: bool,
+    /// It serves several forms of an operation (`form: CallForm` is its last parameter).
+    takes_form: bool,
 }
 
 impl Bodies {
@@ -37,8 +37,8 @@ impl Bodies {
         for chapter in chapters {
             let text = std::fs::read_to_string(src.join(format!("{chapter}.rs")))
                 .with_context(|| chapter.to_owned())?;
-            for (name, takes_how) in names(&text) {
-                let found = Found { chapter: chapter.to_owned(), takes_how };
+            for (name, takes_form) in names(&text) {
+                let found = Found { chapter: chapter.to_owned(), takes_form };
                 if let Some(other) = bodies.insert(name.to_owned(), found) {
                     bail!("{name} has a body in {}.rs and in {chapter}.rs", other.chapter);
                 }
@@ -53,17 +53,17 @@ impl Bodies {
     }
 
     /// True for a body that serves the blocking, nonblocking and persistent form.
-    pub(super) fn takes_how(&self, name: &str) -> bool {
-        self.0.get(name).is_some_and(|found| found.takes_how)
+    pub(super) fn takes_form(&self, name: &str) -> bool {
+        self.0.get(name).is_some_and(|found| found.takes_form)
     }
 }
 
-/// Name, and whether it takes a [`Found::takes_how`].
+/// Name, and whether it takes a [`Found::takes_form`].
 fn names(text: &str) -> impl Iterator<Item = (&str, bool)> {
     text.match_indices("\npub(crate) unsafe fn ").filter_map(|(at, start)| {
         let rest = &text[at + start.len()..];
         let signature = &rest[..rest.find(" {\n")?];
-        Some((&rest[..rest.find(['(', '<'])?], signature.contains("how: How")))
+        Some((&rest[..rest.find(['(', '<'])?], signature.contains("form: CallForm")))
     })
 }
 
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn only_crate_visible_unsafe_functions_are_bodies() {
         let text = "\npub(crate) unsafe fn send(\n) {\nunsafe fn send_as(\n    pub(crate) unsafe fn put(self) {\nfn x() {}\n\
-                    pub(crate) unsafe fn barrier(comm: MPI_Comm, how: How) -> Result<()> {\n";
+                    pub(crate) unsafe fn barrier(comm: MPI_Comm, form: CallForm) -> Result<()> {\n";
         assert_eq!(names(text).collect::<Vec<_>>(), [("send", false), ("barrier", true)]);
     }
 }

@@ -85,28 +85,28 @@ impl Form {
     /// The body for the function of that name.
     fn find(own: &str, bodies: &Bodies) -> Option<(Form, String)> {
         if bodies.chapter(own).is_some() {
-            let form = if bodies.takes_how(own) { Form::Blocking } else { Form::Own };
+            let form = if bodies.takes_form(own) { Form::Blocking } else { Form::Own };
             return Some((form, own.to_owned()));
         }
         let nonblocking = own.strip_prefix('i').map(|stem| (Form::Nonblocking, stem));
         let persistent = own.strip_suffix("_init").map(|stem| (Form::Persistent, stem));
         let forms = [nonblocking, persistent].into_iter().flatten();
         forms
-            .filter(|(_, stem)| bodies.takes_how(stem))
+            .filter(|(_, stem)| bodies.takes_form(stem))
             .map(|(form, stem)| (form, stem.to_owned()))
             .next()
     }
 
     /// The function's arguments as the body takes them.
     fn arguments(self, mut arguments: Vec<String>) -> Vec<String> {
-        let (dropped, how) = match self {
+        let (dropped, form) = match self {
             Form::Own => return arguments,
-            Form::Blocking => (0, "How::Blocking"),
-            Form::Nonblocking => (1, "How::Nonblocking(request)"),
-            Form::Persistent => (2, "How::Persistent(info, request)"),
+            Form::Blocking => (0, "CallForm::Blocking"),
+            Form::Nonblocking => (1, "CallForm::Nonblocking(request)"),
+            Form::Persistent => (2, "CallForm::Persistent(info, request)"),
         };
         arguments.truncate(arguments.len() - dropped);
-        arguments.push(how.to_owned());
+        arguments.push(form.to_owned());
         arguments
     }
 }

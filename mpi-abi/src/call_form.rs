@@ -7,7 +7,7 @@ use crate::args::{null_argument, put};
 
 /// Which form was called.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum How {
+pub(crate) enum CallForm {
     /// `MPI_Bcast`: complete on return.
     Blocking,
     /// `MPI_Ibcast`: started; the request goes here.
@@ -16,21 +16,21 @@ pub(crate) enum How {
     Persistent(MPI_Info, *mut MPI_Request),
 }
 
-impl How {
+impl CallForm {
     fn request(self) -> Option<*mut MPI_Request> {
         match self {
-            How::Blocking => None,
-            How::Nonblocking(request) | How::Persistent(_, request) => Some(request),
+            CallForm::Blocking => None,
+            CallForm::Nonblocking(request) | CallForm::Persistent(_, request) => Some(request),
         }
     }
 
     pub(crate) fn is_blocking(self) -> bool {
-        matches!(self, How::Blocking)
+        matches!(self, CallForm::Blocking)
     }
 
     /// Refuses a null pointer, and hints that are none, before anything is started.
     pub(crate) fn check(self) -> Result<()> {
-        if let How::Persistent(info, _) = self {
+        if let CallForm::Persistent(info, _) = self {
             crate::info::optional(info)?;
         }
         match self.request() {

@@ -60,14 +60,14 @@ pub struct Contents {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Recipe {
+pub(crate) struct Construction {
     pub(crate) combiner: Combiner,
     pub(crate) contents: Contents,
 }
 
-impl Recipe {
-    pub(crate) fn named() -> Recipe {
-        Recipe { combiner: Combiner::Named, contents: Contents::default() }
+impl Construction {
+    pub(crate) fn named() -> Construction {
+        Construction { combiner: Combiner::Named, contents: Contents::default() }
     }
 
     pub(crate) fn envelope(&self) -> Envelope {
@@ -81,14 +81,14 @@ impl Recipe {
     }
 }
 
-impl Drop for Recipe {
+impl Drop for Construction {
     /// Lets go of what only this type kept alive, without recursion: types can
     /// be chained as deep as a program likes.
     fn drop(&mut self) {
         let mut pending = std::mem::take(&mut self.contents.types);
         while let Some(Datatype(inner)) = pending.pop() {
             if let Some(mut inner) = Arc::into_inner(inner) {
-                pending.append(&mut inner.recipe.contents.types);
+                pending.append(&mut inner.construction.contents.types);
             }
         }
     }
