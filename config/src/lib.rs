@@ -15,6 +15,8 @@
 //! the process starts. [`Knobs::load`] is a pure function of texts; only
 //! [`Knobs::from_process`] looks at files and the environment.
 
+#![forbid(unsafe_code)]
+
 mod error;
 pub mod knob;
 mod load;

@@ -1,14 +1,14 @@
-//! The house keeps its shape: dependencies point down, `unsafe` stays where it
-//! is listed, and what the documents name exists.
+//! The workspace keeps its shape: dependencies between crates point down, `unsafe` stays in the
+//! files that are listed, files stay short, and the functions that the documents name exist.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The rooms from the top down; a crate may depend on those below it alone.
-/// Rooms on one line do not see each other.
-const ROOMS: &[&[&str]] = &[
+/// The crates from the top down. A crate may depend only on crates of lower lines.
+/// Crates of one line do not see each other.
+const CRATES: &[&[&str]] = &[
     &["tests", "xtask"],
     &["mpi-abi", "launcher"],
     &["runtime"],
@@ -18,8 +18,7 @@ const ROOMS: &[&[&str]] = &[
     &["config", "fabric"],
 ];
 
-/// Files that may say `unsafe`, by folder or by name. The C interface is unsafe
-/// throughout.
+/// Files that may contain `unsafe`, by folder or by name. The C interface is unsafe throughout.
 const UNSAFE: &[&str] = &[
     "bootstrap/src/board.rs",
     "bootstrap/src/inherited.rs",
@@ -71,10 +70,10 @@ fn root() -> PathBuf {
         .to_owned()
 }
 
-/// All Rust files of the rooms below `folder` (`src` or everything), relative to the root.
-fn sources(room: &str, folder: &str) -> Vec<PathBuf> {
+/// All Rust files of a crate below `folder` (`src` or everything), relative to the root.
+fn sources(member: &str, folder: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut open = vec![root().join(room).join(folder)];
+    let mut open = vec![root().join(member).join(folder)];
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let path = entry.path();
@@ -89,15 +88,15 @@ fn sources(room: &str, folder: &str) -> Vec<PathBuf> {
     found
 }
 
-fn rooms() -> impl Iterator<Item = &'static str> {
-    ROOMS.iter().flat_map(|level| level.iter().copied())
+fn crates() -> impl Iterator<Item = &'static str> {
+    CRATES.iter().flat_map(|level| level.iter().copied())
 }
 
-fn level(room: &str) -> usize {
-    ROOMS
+fn level(member: &str) -> usize {
+    CRATES
         .iter()
-        .position(|level| level.contains(&room))
-        .unwrap_or_else(|| panic!("{room} is no room of the list"))
+        .position(|level| level.contains(&member))
+        .unwrap_or_else(|| panic!("{member} is not in the list of crates"))
 }
 
 #[test]
@@ -113,10 +112,10 @@ fn dependencies_point_down() {
         serde_json::from_slice(&output.stdout).expect("cargo metadata is JSON");
     let mut seen = BTreeSet::new();
     for package in metadata["packages"].as_array().expect("packages") {
-        let name = room_of(package["name"].as_str().expect("a name")).expect("a package of ours");
+        let name = crate_of(package["name"].as_str().expect("a name")).expect("a package of ours");
         seen.insert(name.to_owned());
         for dependency in package["dependencies"].as_array().expect("dependencies") {
-            let Some(other) = dependency["name"].as_str().and_then(room_of) else { continue };
+            let Some(other) = dependency["name"].as_str().and_then(crate_of) else { continue };
             assert!(
                 level(name) < level(other),
                 "{name} may not depend on {other}: it is not below"
@@ -125,19 +124,19 @@ fn dependencies_point_down() {
     }
     assert_eq!(
         seen,
-        rooms().map(str::to_owned).collect(),
-        "the rooms of the list and of the workspace differ"
+        crates().map(str::to_owned).collect(),
+        "the crates of the list and of the workspace differ"
     );
 }
 
-fn room_of(package: &str) -> Option<&str> {
+fn crate_of(package: &str) -> Option<&str> {
     package.strip_prefix("verbena-")
 }
 
 #[test]
 fn unsafe_code_is_where_the_list_says() {
     let mut unused: BTreeSet<&str> = UNSAFE.iter().copied().collect();
-    for path in rooms().flat_map(|room| sources(room, "src")) {
+    for path in crates().flat_map(|member| sources(member, "src")) {
         let name = path.to_string_lossy().into_owned();
         // Tests beside the code may make their own pointers.
         if name.ends_with("tests.rs") {
@@ -166,10 +165,12 @@ fn unsafe_code_is_where_the_list_says() {
 
 #[test]
 fn every_crate_root_rules_out_unsafe_code_or_says_where() {
-    for room in rooms().filter(|room| *room != "mpi-abi") {
-        let roots = ["src/lib.rs", "src/main.rs"].map(|file| root().join(room).join(file));
-        let root =
-            roots.iter().find(|file| file.exists()).unwrap_or_else(|| panic!("{room} has no root"));
+    for member in crates().filter(|member| *member != "mpi-abi") {
+        let roots = ["src/lib.rs", "src/main.rs"].map(|file| root().join(member).join(file));
+        let root = roots
+            .iter()
+            .find(|file| file.exists())
+            .unwrap_or_else(|| panic!("{member} has no root"));
         let text = fs::read_to_string(root).expect("a source is text");
         let ruled =
             text.contains("#![forbid(unsafe_code)]") || text.contains("#![deny(unsafe_code)]");
@@ -197,7 +198,7 @@ fn what_the_architecture_names_exists() {
 #[test]
 fn files_are_short() {
     const FILE: usize = 800;
-    for path in rooms().flat_map(|room| sources(room, ".")) {
+    for path in crates().flat_map(|member| sources(member, ".")) {
         let name = path.to_string_lossy().into_owned();
         if name.contains("/generated/") || name.ends_with("src/calls.rs") {
             continue;
