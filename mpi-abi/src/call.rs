@@ -1,5 +1,5 @@
 //! What every entry point does around its body: it writes the call into the
-//! flight recorder, and raises the body's error through an error handler.
+//! status page, and raises the body's error through an error handler.
 //!
 //! Without an error this is two stores. Bodies return `objects::Result<()>`;
 //! their errors go to the handler of the object that the call is made on, or to
@@ -9,7 +9,7 @@ use std::os::raw::c_int;
 
 use bootstrap::calls::Call;
 use objects::{Class, Error, Result};
-use runtime::recorder;
+use runtime::status_page;
 
 pub(crate) use runtime::RaiseOn;
 
@@ -72,7 +72,7 @@ struct Recorded;
 impl Recorded {
     #[inline(always)]
     fn enter(call: Call) -> Recorded {
-        recorder::entry().enter(call.index());
+        status_page::entry().enter(call.index());
         Recorded
     }
 }
@@ -80,7 +80,7 @@ impl Recorded {
 impl Drop for Recorded {
     #[inline(always)]
     fn drop(&mut self) {
-        recorder::entry().leave();
+        status_page::entry().leave();
     }
 }
 

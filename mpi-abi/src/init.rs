@@ -3,7 +3,7 @@
 use std::os::raw::{c_char, c_int};
 
 use objects::Result;
-use runtime::{Life, with};
+use runtime::{InitState, with};
 
 use crate::abi::MPI_Comm;
 use crate::args::put;
@@ -27,13 +27,13 @@ pub(crate) unsafe fn init_thread(
 }
 
 pub(crate) unsafe fn initialized(flag: *mut c_int) -> Result<()> {
-    let begun = with(|p| p.life != Life::Before);
+    let begun = with(|p| p.init_state != InitState::Before);
     // SAFETY: null is refused, else the user's pointer.
     unsafe { put(flag, c_int::from(begun), "flag") }
 }
 
 pub(crate) unsafe fn finalized(flag: *mut c_int) -> Result<()> {
-    let ended = with(|p| p.life == Life::Finalized);
+    let ended = with(|p| p.init_state == InitState::Finalized);
     // SAFETY: null is refused, else the user's pointer.
     unsafe { put(flag, c_int::from(ended), "flag") }
 }

@@ -2,7 +2,7 @@
 //!
 //! `generated` holds what C calls: for each function of the table in `abi/` a
 //! `PMPI_` entry point, and an `MPI_` one that jumps to it. An entry point does
-//! no work. It writes the call into the flight recorder, widens `int` arguments
+//! no work. It writes the call into the status page, widens `int` arguments
 //! so that a function and its `_c` twin share one body, runs the body, and raises
 //! its error (`call`). The bodies are in the chapters, written by hand; a
 //! function without one raises MPI_ERR_UNSUPPORTED_OPERATION with its name.

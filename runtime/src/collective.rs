@@ -17,7 +17,7 @@ use fabric::CollectiveKind;
 use objects::buffer::Area;
 use objects::{Comm, Datatype, Op, Result};
 
-use crate::awaited::Sought;
+use crate::blocked_on::WaitTarget;
 use crate::fault;
 use crate::gate::with;
 use crate::process::{Process, not_running};
@@ -61,14 +61,14 @@ pub(crate) fn thresholds(knobs: &Knobs, job: &Job) -> Thresholds {
 impl Process {
     /// Checks and plans a collective call.
     pub fn plan(&self, comm: &Comm, operation: &Operation<'_>) -> Result<Plan> {
-        let core = self.core.as_deref().ok_or_else(|| not_running(self.life))?;
+        let core = self.core.as_deref().ok_or_else(|| not_running(self.init_state))?;
         core.planner.borrow_mut().plan(operation, comm)
     }
 
     /// Checks and plans a blocking call on `comm`, and runs it if it only meets and that is soon over.
     #[inline]
     pub fn begin(&self, visits: Visits, comm: &Comm, operation: &Operation<'_>) -> Result<Begun> {
-        let core = self.core.as_deref().ok_or_else(|| not_running(self.life))?;
+        let core = self.core.as_deref().ok_or_else(|| not_running(self.init_state))?;
         core.planner.borrow_mut().with_plan(operation, comm, |plan| match plan.only_meets() {
             true => visit(visits, plan, comm),
             false => Begun::Planned(plan.clone()),
@@ -84,7 +84,7 @@ impl Process {
 
     #[inline]
     fn next_collective(&mut self, comm: usize) -> Result<i32> {
-        match self.kept_comms.iter_mut().find(|(handle, _)| *handle == comm) {
+        match self.zombie_comms.iter_mut().find(|(handle, _)| *handle == comm) {
             Some((_, kept)) => Ok(kept.next_collective()),
             None => Ok(self.comm_mut(comm)?.next_collective()),
         }
@@ -190,7 +190,7 @@ pub fn init(comm: usize, plan: Plan) -> usize {
 
 fn wait_for(id: CollectiveId, comm: usize) -> Result<()> {
     block_on(|p| {
-        p.sought = Sought::Collective(id);
+        p.wait_target = WaitTarget::Collective(id);
         let result = p.core().ok()?.collectives.finish(id)?;
         Some(result.map_err(|fault| fault::explain(p, comm, &fault)))
     })

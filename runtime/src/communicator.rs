@@ -85,7 +85,7 @@ impl Process {
         let comm = self.comms.remove(handle as u64);
         let comm = comm.map_err(|stale| bad_handle(Class::Comm, "communicator", stale))?;
         if self.requests.iter().any(|(_, request)| request.is_collective_of(handle)) {
-            self.kept_comms.push((handle, comm));
+            self.zombie_comms.push((handle, comm));
         } else {
             self.core()?.planner.get_mut().forget(&comm);
         }
@@ -95,12 +95,12 @@ impl Process {
     /// A persistent request on `handle` was freed: its communicator goes with the
     /// last one.
     pub(crate) fn release_comm(&mut self, handle: usize) {
-        if self.kept_comms.is_empty()
+        if self.zombie_comms.is_empty()
             || self.requests.iter().any(|(_, request)| request.is_collective_of(handle))
         {
             return;
         }
-        for (_, comm) in self.kept_comms.extract_if(.., |(kept, _)| *kept == handle) {
+        for (_, comm) in self.zombie_comms.extract_if(.., |(kept, _)| *kept == handle) {
             if let Some(core) = &mut self.core {
                 core.planner.get_mut().forget(&comm);
             }

@@ -25,7 +25,7 @@ use crate::attendant;
 use crate::collective;
 use crate::gate::{self, with};
 use crate::hosts::Hosts;
-use crate::process::{Core, Life, Process, predefined};
+use crate::process::{Core, InitState, Process, predefined};
 use crate::routes::Routes;
 use crate::wait::{self, block_on};
 use crate::ways;
@@ -38,16 +38,16 @@ pub const THREAD_LEVELS: [i32; 4] = [0, 1024, 2048, 4096];
 
 /// MPI_Init_thread: gives the level provided.
 pub fn init(required: i32) -> Result<i32> {
-    with(|p| match p.life {
-        Life::Before => Ok(()),
-        Life::Running => Err(Error::new(Class::Other, "MPI is initialised already")),
-        Life::Finalized => {
+    with(|p| match p.init_state {
+        InitState::Before => Ok(()),
+        InitState::Running => Err(Error::new(Class::Other, "MPI is initialised already")),
+        InitState::Finalized => {
             Err(Error::new(Class::Other, "MPI can't be initialised again after MPI_Finalize"))
         }
     })?;
     let provided = start_engine(required)?;
     with(|p| {
-        p.life = Life::Running;
+        p.init_state = InitState::Running;
         p.thread_level = provided;
         p.main_thread = Some(std::thread::current().id());
     });
@@ -63,15 +63,15 @@ pub fn start_engine(required: i32) -> Result<i32> {
         let knobs =
             Knobs::from_process().map_err(|error| Error::new(Class::Other, error.to_string()))?;
         let core = Core::start(&knobs)?;
-        crate::recorder::attach(core.job.entry());
+        crate::status_page::attach(core.job.entry());
         with(|p| p.core = Some(Box::new(core)));
         if knobs.choice(knob::PT2PT_PROGRESS) == config::ProgressMode::Thread {
             attendant::start()?;
         }
     }
     let most = with(|p| {
-        p.most_threads = p.most_threads.max(provided);
-        p.most_threads
+        p.requested_level = p.requested_level.max(provided);
+        p.requested_level
     });
     gate::require_lock(most == THREAD_LEVELS[3] || attendant::is_here());
     Ok(provided)
@@ -106,7 +106,7 @@ impl Core {
             pretend_packages: knobs.count(knob::TOPOLOGY_PRETEND_PACKAGES),
             planner: RefCell::new(Planner::new(&thresholds)),
             world: Comm::new("MPI_COMM_WORLD", WORLD_CONTEXT, job.rank, everyone),
-            itself: Comm::new("MPI_COMM_SELF", SELF_CONTEXT, 0, Group::single(me)),
+            comm_self: Comm::new("MPI_COMM_SELF", SELF_CONTEXT, 0, Group::single(me)),
             postponed: None,
             arenas: Arenas::new(&thresholds),
             proposals: 0,
@@ -211,7 +211,7 @@ pub fn finalize() -> Result<()> {
     with(|p| {
         p.report_late_ready();
         p.report_traffic();
-        p.life = Life::Finalized;
+        p.init_state = InitState::Finalized;
         let goes_on = !p.sessions.is_empty();
         p.core().map(|core| if goes_on { core.job.running() } else { core.job.finalized() })
     })

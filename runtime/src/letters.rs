@@ -12,7 +12,7 @@ use fabric::{Collective, CollectiveKind, Peer, UserBuf};
 use objects::{Buffer, Class, Error, Group, Result};
 use pt2pt::{Envelope, Fault, Mode, Pattern, RequestId};
 
-use crate::awaited::Sought;
+use crate::blocked_on::WaitTarget;
 use crate::gate::with;
 use crate::wait::block_on;
 
@@ -126,7 +126,7 @@ const CREATION: Collective = Collective { kind: CollectiveKind::CommCreate, root
 
 fn finish(request: RequestId) -> Result<()> {
     let completion = block_on(|p| {
-        p.sought = Sought::Message(request);
+        p.wait_target = WaitTarget::Message(request);
         p.engine()?.finish(request)
     });
     match completion.fault {

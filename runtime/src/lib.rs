@@ -8,14 +8,14 @@
 //!
 //! The C ABI and the Rust API are thin layers over this crate.
 
-#![deny(unsafe_code)] // allowed in `gate`, `attendant`, `bed`, `waiters`, `watcher`, `recorder`, `abort`, `generalized`, `bsend`, `collective`, `letters`, `thread`, `topology`
+#![deny(unsafe_code)] // allowed in `gate`, `attendant`, `bed`, `waiters`, `watcher`, `status_page`, `abort`, `generalized`, `bsend`, `collective`, `letters`, `thread`, `topology`
 
 mod abort;
 mod addresses;
 mod arenas;
 mod attendant;
-mod awaited;
 mod bed;
+mod blocked_on;
 pub mod bsend;
 pub mod collective;
 pub mod communicator;
@@ -35,12 +35,12 @@ pub mod message;
 mod named;
 mod process;
 mod raise;
-pub mod recorder;
 pub mod request;
 mod restless;
 mod routes;
 pub mod session;
 pub mod split;
+pub mod status_page;
 mod thread;
 pub mod topology;
 mod traffic;
@@ -54,7 +54,7 @@ pub use abort::abort;
 pub use gate::with;
 pub use init::{THREAD_LEVELS, finalize, init, start_engine};
 pub use message::SendMode;
-pub use process::{Core, Life, Process, Progress, bad_handle, bad_predefined, predefined};
+pub use process::{Core, InitState, Process, Progress, bad_handle, bad_predefined, predefined};
 pub use raise::{RaiseOn, raise};
 pub use request::Request;
 pub use wait::{block_on, progress_once};

@@ -18,7 +18,7 @@ impl Process {
     pub(crate) fn give_up_on_lost(&mut self) -> bool {
         let Process { core, comms, .. } = self;
         let Some(core) = core else { return false };
-        let Core { engine, world, itself, .. } = &mut **core;
+        let Core { engine, world, comm_self, .. } = &mut **core;
         let lost = engine.lost().to_vec();
         engine.fail_receives(|context, source| {
             if letters::is_of_letters(context) {
@@ -26,7 +26,7 @@ impl Process {
             }
             let is_it = |comm: &&Comm| context == 2 * comm.context();
             let made = comms.iter().map(|(_, comm)| comm);
-            let comm = [&*world, &*itself].into_iter().chain(made).find(is_it)?;
+            let comm = [&*world, &*comm_self].into_iter().chain(made).find(is_it)?;
             named(&lost, comm.missing(source, |peer| named(&lost, peer).is_some())?)
         })
     }

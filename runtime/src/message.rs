@@ -9,7 +9,7 @@ use fabric::Peer;
 use objects::{Buffer, Class, Comm, Error, Result, Status};
 use pt2pt::{Envelope, Mode, Pattern, RequestId};
 
-use crate::awaited::Sought;
+use crate::blocked_on::WaitTarget;
 use crate::fault;
 use crate::gate::{enter_quietly, with};
 use crate::named::{self, Named};
@@ -166,7 +166,7 @@ pub fn receive(
 #[inline]
 fn finish_message(id: RequestId) -> Result<Status> {
     into_result(block_on(|p| {
-        p.sought = Sought::Message(id);
+        p.wait_target = WaitTarget::Message(id);
         let completion = p.engine()?.finish(id)?;
         Some(fault::outcome(p, completion))
     }))
@@ -314,7 +314,7 @@ pub fn iprobe(source: i32, tag: i32, comm: usize) -> Result<Option<Status>> {
 /// MPI_Probe.
 pub fn probe(source: i32, tag: i32, comm: usize) -> Result<Status> {
     block_on(|p| {
-        p.sought = Sought::Probe { source, tag, comm };
+        p.wait_target = WaitTarget::Probe { source, tag, comm };
         p.look(source, tag, comm).transpose()
     })
 }
@@ -328,7 +328,7 @@ pub fn improbe(source: i32, tag: i32, comm: usize) -> Result<Option<(usize, Stat
 /// MPI_Mprobe.
 pub fn mprobe(source: i32, tag: i32, comm: usize) -> Result<(usize, Status)> {
     block_on(|p| {
-        p.sought = Sought::Probe { source, tag, comm };
+        p.wait_target = WaitTarget::Probe { source, tag, comm };
         p.take_message(source, tag, comm).transpose()
     })
 }

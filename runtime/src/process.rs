@@ -3,7 +3,7 @@
 //! Handles come in as the ABI's numbers. Predefined ones (below 0x1000) are
 //! answered here, dynamic ones by the tables of `objects`.
 //!
-//! States ([`Life`]): nothing -> running -> finalised, for the world model; the
+//! States ([`InitState`]): nothing -> running -> finalised, for the world model; the
 //! engine starts with the first of MPI_Init and MPI_Session_init and then stays
 //! until the process ends, so that sessions may come and go.
 
@@ -19,8 +19,8 @@ use objects::{
 use pt2pt::{Engine, MessageId};
 
 use crate::arenas::Arenas;
-use crate::awaited::{self, Sought};
 use crate::bed::Bed;
+use crate::blocked_on::{self, WaitTarget};
 use crate::bsend::BsendBuffers;
 use crate::request::Request;
 use crate::routes::Routes;
@@ -69,7 +69,7 @@ use predefined as pre;
 
 /// Where the world model is (MPI-5.0 §11.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
+pub enum InitState {
     /// MPI_Init was not called.
     Before,
     /// Between MPI_Init and MPI_Finalize.
@@ -109,7 +109,7 @@ pub struct Core {
     /// MPI_COMM_WORLD.
     pub world: Comm,
     /// MPI_COMM_SELF.
-    pub itself: Comm,
+    pub comm_self: Comm,
     /// Packages that the ranks of a host are taken to be in; 0: those they are in.
     pub pretend_packages: u64,
     /// What was sent is written out at the end.
@@ -125,11 +125,11 @@ pub struct Core {
 /// Everything one MPI process owns. Reached through [`crate::with`].
 pub struct Process {
     /// The world model's state.
-    pub life: Life,
+    pub init_state: InitState,
     /// The thread level provided, as the ABI numbers it.
     pub thread_level: i32,
     /// The highest thread level that anybody asked for.
-    pub(crate) most_threads: i32,
+    pub(crate) requested_level: i32,
     /// The thread that initialised, for MPI_Is_thread_main.
     pub main_thread: Option<std::thread::ThreadId>,
     pub(crate) core: Option<Box<Core>>,
@@ -137,7 +137,7 @@ pub struct Process {
     pub comms: Table<Comm>,
     /// Freed communicators that inactive persistent collectives may still be
     /// started on, by their handles.
-    pub(crate) kept_comms: Vec<(usize, Comm)>,
+    pub(crate) zombie_comms: Vec<(usize, Comm)>,
     /// Groups.
     pub groups: Table<Group>,
     /// Derived datatypes and duplicates.
@@ -159,7 +159,7 @@ pub struct Process {
     /// Buffers attached for buffered sends.
     pub bsend: BsendBuffers,
     /// What was looked for last, and was not there.
-    pub(crate) sought: Sought,
+    pub(crate) wait_target: WaitTarget,
 }
 
 /// What MPI_Mprobe handed out.
@@ -173,13 +173,13 @@ pub struct TakenMessage {
 impl Process {
     pub(crate) const fn new() -> Process {
         Process {
-            life: Life::Before,
+            init_state: InitState::Before,
             thread_level: 0,
-            most_threads: 0,
+            requested_level: 0,
             main_thread: None,
             core: None,
             comms: Table::new(HandleKind::Comm),
-            kept_comms: Vec::new(),
+            zombie_comms: Vec::new(),
             groups: Table::new(HandleKind::Group),
             datatypes: Table::new(HandleKind::Datatype),
             ops: Table::new(HandleKind::Op),
@@ -190,7 +190,7 @@ impl Process {
             sessions: Table::new(HandleKind::Session),
             keyvals: Keyvals::new(),
             bsend: BsendBuffers::new(),
-            sought: Sought::Nothing,
+            wait_target: WaitTarget::Nothing,
         }
     }
 
@@ -220,7 +220,7 @@ impl Process {
         if !moved {
             return Progress::Idle;
         }
-        awaited::has_moved();
+        blocked_on::has_moved();
         Progress::Moved
     }
 
@@ -267,7 +267,7 @@ impl Process {
     pub fn core(&mut self) -> Result<&mut Core> {
         match &mut self.core {
             Some(core) => Ok(core),
-            None => Err(not_running(self.life)),
+            None => Err(not_running(self.init_state)),
         }
     }
 
@@ -280,11 +280,11 @@ impl Process {
                 .get(handle as u64)
                 .map_err(|stale| bad_handle(Class::Comm, "communicator", stale));
         }
-        let core = self.core.as_deref().ok_or_else(|| not_running(self.life))?;
+        let core = self.core.as_deref().ok_or_else(|| not_running(self.init_state))?;
         match handle {
-            pre::COMM_WORLD if self.life == Life::Running => Ok(&core.world),
-            pre::COMM_SELF if self.life == Life::Running => Ok(&core.itself),
-            pre::COMM_WORLD | pre::COMM_SELF => Err(not_running(self.life)),
+            pre::COMM_WORLD if self.init_state == InitState::Running => Ok(&core.world),
+            pre::COMM_SELF if self.init_state == InitState::Running => Ok(&core.comm_self),
+            pre::COMM_WORLD | pre::COMM_SELF => Err(not_running(self.init_state)),
             other => Err(bad_predefined(Class::Comm, "communicator", other, pre::COMM_NULL)),
         }
     }
@@ -313,12 +313,12 @@ impl Process {
                 .get_mut(handle as u64)
                 .map_err(|stale| bad_handle(Class::Comm, "communicator", stale));
         }
-        let life = self.life;
-        let core = self.core.as_deref_mut().ok_or_else(|| not_running(life))?;
+        let init_state = self.init_state;
+        let core = self.core.as_deref_mut().ok_or_else(|| not_running(init_state))?;
         match handle {
-            pre::COMM_WORLD if life == Life::Running => Ok(&mut core.world),
-            pre::COMM_SELF if life == Life::Running => Ok(&mut core.itself),
-            pre::COMM_WORLD | pre::COMM_SELF => Err(not_running(life)),
+            pre::COMM_WORLD if init_state == InitState::Running => Ok(&mut core.world),
+            pre::COMM_SELF if init_state == InitState::Running => Ok(&mut core.comm_self),
+            pre::COMM_WORLD | pre::COMM_SELF => Err(not_running(init_state)),
             other => Err(bad_predefined(Class::Comm, "communicator", other, pre::COMM_NULL)),
         }
     }
@@ -415,11 +415,11 @@ pub fn bad_predefined(class: Class, noun: &str, handle: usize, null: usize) -> E
 
 /// A call that needs MPI to run, before or after that.
 #[cold]
-pub(crate) fn not_running(life: Life) -> Error {
+pub(crate) fn not_running(init_state: InitState) -> Error {
     Error::new(
         Class::Other,
-        match life {
-            Life::Finalized => "called after MPI_Finalize",
+        match init_state {
+            InitState::Finalized => "called after MPI_Finalize",
             _ => "called before MPI_Init (or MPI_Init_thread, MPI_Session_init)",
         },
     )

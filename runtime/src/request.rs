@@ -14,7 +14,7 @@ use fabric::Peer;
 use objects::{Buffer, Class, Error, Result, Stale, Status};
 use pt2pt::{Envelope, Pattern, RequestId};
 
-use crate::awaited::Sought;
+use crate::blocked_on::WaitTarget;
 use crate::communicator::NewComm;
 use crate::fault;
 use crate::generalized::Generalized;
@@ -168,7 +168,7 @@ impl Process {
     /// True when the request is complete, inactive or null.
     #[inline]
     pub fn is_complete(&mut self, handle: usize) -> Result<bool> {
-        self.sought = Sought::Request(handle);
+        self.wait_target = WaitTarget::Request(handle);
         match Named::of(handle) {
             Named::Null | Named::Sent => return Ok(true),
             Named::Message(id) => {
@@ -282,14 +282,14 @@ impl Process {
 
     #[inline(never)]
     fn not_yet(&mut self, handle: usize, id: RequestId) -> Result<()> {
-        self.sought = Sought::Request(handle);
+        self.wait_target = WaitTarget::Request(handle);
         self.check_message(id)
     }
 
     #[inline(never)]
     fn take_object(&mut self, handle: &mut usize) -> Result<Option<Finished>> {
         self.settle_state(*handle)?;
-        self.sought = Sought::Request(*handle);
+        self.wait_target = WaitTarget::Request(*handle);
         let request = self.request(*handle)?;
         match &request.state {
             State::Inactive => return Ok(Some(Finished::Outcome(Outcome::empty()))),

@@ -11,7 +11,7 @@ use objects::{Class, Errhandler, Error, Group, Result};
 
 use crate::gate::with;
 use crate::init::{THREAD_LEVELS, start_engine};
-use crate::process::{Life, Process, bad_handle, bad_predefined, predefined};
+use crate::process::{InitState, Process, bad_handle, bad_predefined, predefined};
 use crate::wait::block_on;
 
 /// A session.
@@ -52,10 +52,11 @@ impl Process {
 
     /// The members of a process set. MPI_ERR_ARG when there is none of that name.
     pub fn pset(&self, name: &str) -> Result<Group> {
-        let core = self.core.as_deref().ok_or_else(|| crate::process::not_running(self.life))?;
+        let core =
+            self.core.as_deref().ok_or_else(|| crate::process::not_running(self.init_state))?;
         match PSETS.iter().position(|known| known.eq_ignore_ascii_case(name)) {
             Some(0) => Ok(core.world.group().clone()),
-            Some(_) => Ok(core.itself.group().clone()),
+            Some(_) => Ok(core.comm_self.group().clone()),
             None => {
                 let help = format!(
                     "there is no process set \"{name}\": there are {} and {}",
@@ -75,7 +76,7 @@ pub fn init(errhandler: Errhandler, level: Option<i32>) -> Result<usize> {
     Ok(with(|p| {
         if let Some(core) = &p.core
             && p.sessions.is_empty()
-            && p.life != Life::Running
+            && p.init_state != InitState::Running
         {
             core.job.running();
         }
@@ -88,13 +89,13 @@ pub fn init(errhandler: Errhandler, level: Option<i32>) -> Result<usize> {
 pub fn finalize(handle: usize) -> Result<()> {
     with(|p| p.session(handle).map(|_| ()))?;
     block_on(|p| p.bsend.is_drained(handle).then_some(()));
-    if with(|p| p.life != Life::Running && p.sessions.len() == 1) {
+    if with(|p| p.init_state != InitState::Running && p.sessions.len() == 1) {
         block_on(|p| p.owes_nothing().then_some(()));
     }
     with(|p| {
         p.bsend.detach(handle);
         let _ = p.sessions.remove(handle as u64);
-        if p.life != Life::Running && p.sessions.is_empty() {
+        if p.init_state != InitState::Running && p.sessions.is_empty() {
             p.core()?.job.finalized();
         }
         Ok(())

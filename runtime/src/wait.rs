@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use bootstrap::Job;
 
 use crate::abort;
-use crate::awaited;
 use crate::bed::Bed;
+use crate::blocked_on;
 use crate::gate;
 use crate::home;
 use crate::process::{Process, Progress};
@@ -213,7 +213,7 @@ fn sleep() {
 
 /// Sleeps outside the gate; ends a process whose launcher is gone.
 pub(crate) fn sleep_on(bed: Bed) {
-    if awaited::sleep(bed, ORPHAN)
+    if blocked_on::sleep(bed, ORPHAN)
         && gate::with(|p| p.core().is_ok_and(|core| core.job.is_orphaned()))
     {
         abort::orphaned();

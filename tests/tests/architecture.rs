@@ -41,7 +41,7 @@ const UNSAFE: &[&str] = &[
     "runtime/src/generalized.rs",
     "runtime/src/home.rs",
     "runtime/src/letters.rs",
-    "runtime/src/recorder.rs",
+    "runtime/src/status_page.rs",
     "runtime/src/thread.rs",
     "runtime/src/topology.rs",
     "runtime/src/watcher.rs",

@@ -16,8 +16,8 @@ use crate::bed::Bed;
 use crate::gate;
 use crate::named::Named;
 use crate::process::Process;
-use crate::recorder;
 use crate::request::State;
+use crate::status_page;
 
 /// A wait up to this long is not worth a word.
 const SHORT: Duration = Duration::from_millis(100);
@@ -35,7 +35,7 @@ pub(crate) fn has_moved() {
 #[cold]
 fn wait_is_over() {
     IDLE_SINCE.store(0, Relaxed);
-    recorder::entry().wait_is_over();
+    status_page::entry().wait_is_over();
 }
 
 /// Sleeps outside the gate, at most so long, and says what for. True if the time is up.
@@ -44,14 +44,14 @@ pub(crate) fn sleep(bed: Bed, most: Duration) -> bool {
         return false;
     }
     if let Some(awaited) = gate::with(Process::awaited) {
-        recorder::entry().wait_for(&awaited);
+        status_page::entry().wait_for(&awaited);
     }
     bed.sleep(most)
 }
 
 /// What was looked for and not there.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) enum Sought {
+pub(crate) enum WaitTarget {
     /// Something that has no name here.
     #[default]
     Nothing,
@@ -69,12 +69,12 @@ impl Process {
     /// What the thread that is about to sleep waits for. `None`: MPI does not run.
     #[cold]
     fn awaited(&mut self) -> Option<Waiting> {
-        let waiting = match std::mem::take(&mut self.sought) {
-            Sought::Nothing => Some(Waiting::default()),
-            Sought::Message(id) => self.message(id),
-            Sought::Collective(id) => self.collective(id),
-            Sought::Request(handle) => self.request_awaited(handle),
-            Sought::Probe { source, tag, comm } => self.probe(source, tag, comm),
+        let waiting = match std::mem::take(&mut self.wait_target) {
+            WaitTarget::Nothing => Some(Waiting::default()),
+            WaitTarget::Message(id) => self.message(id),
+            WaitTarget::Collective(id) => self.collective(id),
+            WaitTarget::Request(handle) => self.request_awaited(handle),
+            WaitTarget::Probe { source, tag, comm } => self.probe(source, tag, comm),
         };
         self.core.as_ref()?;
         let since = match IDLE_SINCE.load(Relaxed) {
