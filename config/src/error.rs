@@ -1,76 +1,69 @@
-//! What can be wrong with a configuration, in one line for its author.
+//! Errors of a configuration, each in one line for its author.
 
-use crate::{Origin, TABLE};
+use crate::knob::TABLE;
+use crate::origin::Origin;
 
 /// Why a configuration is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KnobError {
-    /// A file that was named, or one of the standard ones, can't be read.
-    #[error("the configuration file {path} can't be read: {why}")]
+    /// A configuration file cannot be read.
+    #[error("cannot read the configuration file {path}: {why}")]
     Unreadable {
-        /// Which.
+        /// The file.
         path: String,
-        /// In the system's words.
+        /// The system's reason.
         why: String,
     },
-    /// A file that is not TOML.
+    /// A file is not TOML.
     #[error("{path}:{line}: {why}")]
     Syntax {
         /// The file.
         path: String,
-        /// From 1 on.
+        /// The line, counted from 1.
         line: usize,
-        /// In the parser's words.
+        /// The parser's reason.
         why: String,
     },
-    /// A name that is no knob.
-    #[error("{origin}: there is no knob \"{name}\"{}; `verbena config` lists them", did_you_mean(.nearest))]
+    /// A name is not a knob.
+    #[error("{origin}: unknown knob \"{name}\"{}; `verbena config` lists all", did_you_mean(.nearest))]
     Unknown {
-        /// Where it stands.
+        /// The source that sets it.
         origin: Origin,
-        /// As it was written.
+        /// The text as it was written.
         name: String,
-        /// One that is spelt nearly so.
+        /// The knob that is spelt most like it.
         nearest: Option<&'static str>,
     },
-    /// A variable that looks like one of ours and is none.
-    #[error("the environment variable {name} sets no knob{}; `verbena config` lists them", did_you_mean(.nearest))]
-    UnknownVariable {
-        /// As it was written.
-        name: String,
-        /// One that is spelt nearly so.
-        nearest: Option<String>,
-    },
-    /// A value that the knob can't have.
+    /// A value is not allowed for its knob.
     #[error("{origin}: {knob} = {value:?}: {why}")]
     BadValue {
-        /// Where it stands.
+        /// The source that sets it.
         origin: Origin,
         /// The knob.
         knob: &'static str,
-        /// As it was written.
+        /// The text as it was written.
         value: String,
-        /// What it must be.
+        /// What is allowed.
         why: String,
     },
-    /// Something else than `name=value` after `--set`.
-    #[error("--set {0:?}: it must be NAME=VALUE")]
+    /// The argument of `--set` is not `name=value`.
+    #[error("--set {0:?}: must be NAME=VALUE")]
     NotAssignment(String),
 }
 
 impl KnobError {
-    pub(super) fn unknown(origin: Origin, name: &str) -> KnobError {
+    pub(crate) fn unknown(origin: Origin, name: &str) -> KnobError {
         let names = TABLE.iter().map(|knob| knob.name);
-        // Someone who leaves out the room means the one that has such a knob.
+        // A name without its section means the knob of that name in any section.
         let tail = |known: &&str| known.split_once('.').is_some_and(|(_, tail)| tail == name);
         let nearest = names.clone().find(tail).or_else(|| nearest(name, names));
         KnobError::Unknown { origin, name: name.to_owned(), nearest }
     }
 }
 
-/// The candidate that takes the fewest changes, if those are few.
-pub(super) fn nearest<S: AsRef<str>>(name: &str, candidates: impl Iterator<Item = S>) -> Option<S> {
+/// Returns the candidate with the fewest changes, if they are few.
+pub(crate) fn nearest<S: AsRef<str>>(name: &str, candidates: impl Iterator<Item = S>) -> Option<S> {
     candidates
         .map(|candidate| (strsim::damerau_levenshtein(name, candidate.as_ref()), candidate))
         .min_by_key(|(distance, _)| *distance)
@@ -78,7 +71,7 @@ pub(super) fn nearest<S: AsRef<str>>(name: &str, candidates: impl Iterator<Item 
         .map(|(_, candidate)| candidate)
 }
 
-fn did_you_mean<S: AsRef<str>>(nearest: &Option<S>) -> String {
+pub(crate) fn did_you_mean<S: AsRef<str>>(nearest: &Option<S>) -> String {
     nearest
         .as_ref()
         .map_or_else(String::new, |name| format!(" (did you mean \"{}\"?)", name.as_ref()))

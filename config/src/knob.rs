@@ -1,12 +1,13 @@
 //! The table of knobs. A knob is added here and nowhere else.
 //!
-//! Each row makes a constant of the knob's type, so that asking for a size where
-//! there is a switch does not compile.
+//! Each row makes a constant of type `Key<T>`, where `T` is the type of the knob's values. Reading a
+//! size from a switch therefore does not compile. A knob that was renamed keeps its former name.
 
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use crate::choice::{Choice, ProgressMode, Registration, Rendezvous, RoceVersion, SingleCopy};
 use crate::value::{Kind, Value};
 
 const K: u64 = 1 << 10;
@@ -16,17 +17,19 @@ const G: u64 = 1 << 30;
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Knob {
-    /// With dots: the room, then what it is.
+    /// The section and the knob, separated by a dot.
     pub name: &'static str,
-    /// What values it can have.
+    /// The allowed values.
     pub kind: Kind,
-    /// The value if nobody sets it.
+    /// The value if no source sets one.
     pub default: Value,
-    /// What it does, in one sentence.
+    /// The effect, in one sentence without a full stop.
     pub help: &'static str,
+    /// The name that the knob had before, which still works.
+    pub former: Option<&'static str>,
 }
 
-/// Names a knob whose value is a `T`.
+/// The name of a knob whose value is a `T`.
 #[derive(Debug)]
 pub struct Key<T> {
     at: usize,
@@ -38,7 +41,7 @@ pub struct Key<T> {
 pub struct Bytes;
 /// A size in bytes, or `auto`.
 #[derive(Debug)]
-pub struct Room;
+pub struct SizeOrAuto;
 /// A number of things.
 #[derive(Debug)]
 pub struct Count;
@@ -51,108 +54,21 @@ pub struct Switch;
 /// A number that names something, or `auto`.
 #[derive(Debug)]
 pub struct Index;
-/// A word of the system, or `auto`.
+/// A name that the system knows, or `auto`.
 #[derive(Debug)]
 pub struct Name;
 
-/// One of several words.
-pub trait Choice: Copy + 'static {
-    /// In the order of the words.
-    const ALL: &'static [Self];
-    /// As a user writes them.
-    const WORDS: &'static [&'static str];
-}
-
-/// Whether large messages on a node are read straight from the sender's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SingleCopy {
-    /// Through XPMEM where the kernel has it, else by process_vm_readv, where a trial of each peer succeeds.
-    Auto,
-    /// By process_vm_readv alone, where a trial succeeds.
-    Readv,
-    /// Never.
-    Off,
-}
-
-impl Choice for SingleCopy {
-    const ALL: &'static [SingleCopy] = &[SingleCopy::Auto, SingleCopy::Readv, SingleCopy::Off];
-    const WORDS: &'static [&'static str] = &["auto", "readv", "off"];
-}
-
-/// Which of a RoCE port's addresses are used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RoceVersion {
-    /// Version 2 if there is one, else version 1.
-    Auto,
-    /// Over Ethernet alone: does not pass routers.
-    V1,
-    /// Over UDP.
-    V2,
-}
-
-impl Choice for RoceVersion {
-    const ALL: &'static [RoceVersion] = &[RoceVersion::Auto, RoceVersion::V1, RoceVersion::V2];
-    const WORDS: &'static [&'static str] = &["auto", "v1", "v2"];
-}
-
-/// How a large message crosses the network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rendezvous {
-    /// As the device does it best.
-    Auto,
-    /// The receiver reads it (RDMA read).
-    Read,
-    /// The sender writes it where the receiver says (RDMA write).
-    Write,
-    /// In pieces, through the buffers of small messages.
-    Copy,
-}
-
-impl Choice for Rendezvous {
-    const ALL: &'static [Rendezvous] =
-        &[Rendezvous::Auto, Rendezvous::Read, Rendezvous::Write, Rendezvous::Copy];
-    const WORDS: &'static [&'static str] = &["auto", "read", "write", "copy"];
-}
-
-/// How long memory stays registered with an RDMA device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Registration {
-    /// As long as it stays, where that can be known; else for one message.
-    Auto,
-    /// As long as the kernel reports no change (userfaultfd).
-    Userfaultfd,
-    /// All of it for ever: the device asks for pages when it needs them.
-    Odp,
-    /// For one message.
-    None,
-}
-
-impl Choice for Registration {
-    const ALL: &'static [Registration] =
-        &[Registration::Auto, Registration::Userfaultfd, Registration::Odp, Registration::None];
-    const WORDS: &'static [&'static str] = &["auto", "userfaultfd", "odp", "none"];
-}
-
-/// Who makes progress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProgressMode {
-    /// Calls of the library alone.
-    Calls,
-    /// A thread too, while the application is not in a call.
-    Thread,
-}
-
-impl Choice for ProgressMode {
-    const ALL: &'static [ProgressMode] = &[ProgressMode::Calls, ProgressMode::Thread];
-    const WORDS: &'static [&'static str] = &["calls", "thread"];
-}
-
-/// A row that knows the type of its values.
+/// A row with the type of its values.
 struct Row<T>(Knob, PhantomData<T>);
 
 impl<T> Row<T> {
     const fn new(name: &'static str, kind: Kind, default: Value, help: &'static str) -> Row<T> {
-        Row(Knob { name, kind, default, help }, PhantomData)
+        Row(Knob { name, kind, default, help, former: None }, PhantomData)
+    }
+
+    /// Keeps a former name of the knob.
+    const fn formerly(self, name: &'static str) -> Row<T> {
+        Row(Knob { former: Some(name), ..self.0 }, PhantomData)
     }
 }
 
@@ -167,7 +83,7 @@ impl Row<Bytes> {
         Row::new(name, kind, Value::Number(default), help)
     }
 
-    /// As `bytes`, powers of two only.
+    /// Like `bytes`, limited to powers of two.
     const fn power(
         name: &'static str,
         default: u64,
@@ -179,11 +95,15 @@ impl Row<Bytes> {
     }
 }
 
-impl Row<Room> {
-    const fn room(name: &'static str, range: RangeInclusive<u64>, help: &'static str) -> Row<Room> {
+impl Row<SizeOrAuto> {
+    const fn size_or_auto(
+        name: &'static str,
+        range: RangeInclusive<u64>,
+        help: &'static str,
+    ) -> Row<SizeOrAuto> {
         Row::new(
             name,
-            Kind::Room { min: *range.start(), max: *range.end() },
+            Kind::SizeOrAuto { min: *range.start(), max: *range.end() },
             Value::Index(None),
             help,
         )
@@ -235,12 +155,12 @@ impl<C: Choice> Row<C> {
 }
 
 impl<T> Key<T> {
-    /// The knob's place in the table.
-    pub(super) const fn at(self) -> usize {
+    /// Returns the knob's index in the table.
+    pub(crate) const fn at(self) -> usize {
         self.at
     }
 
-    /// The knob's row.
+    /// Returns the knob's row.
     pub fn knob(self) -> &'static Knob {
         &TABLE[self.at]
     }
@@ -258,11 +178,11 @@ impl<T> Copy for Key<T> {}
 macro_rules! knobs {
     ($($key:ident: $type:ty = $row:expr;)*) => {
         #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
-        enum Place { $($key,)* }
+        enum KnobIndex { $($key,)* }
 
         $(
             #[doc = "See its row in the table."]
-            pub const $key: Key<$type> = Key { at: Place::$key as usize, of: PhantomData };
+            pub const $key: Key<$type> = Key { at: KnobIndex::$key as usize, of: PhantomData };
         )*
 
         /// All knobs, in the order in which they are shown.
@@ -275,97 +195,106 @@ macro_rules! knobs {
 
 knobs! {
     SHM_EAGER_MAX: Bytes = Row::bytes("shm.eager_max", 256 * K, 64..=256 * K,
-        "largest message that is copied through the ring without asking the receiver first");
+        "largest message within a host that is sent eagerly, without waiting for the receive");
     SHM_RING_BYTES: Bytes = Row::power("shm.ring_bytes", M, 16 * K..=16 * M,
-        "size of the ring between two processes of a node, from one to the other");
-    SHM_POOL_BYTES: Room = Row::room("shm.pool_bytes", 64 * K..=64 * M,
-        "memory that a process takes, as it needs it, for large messages on their way to others of its node, and twice as much for those that go to and fro (auto: twice a core's second level cache)");
+        "size of the ring from one process of a host to another");
+    SHM_BOUNCE_BYTES: SizeOrAuto = Row::size_or_auto("shm.bounce_bytes", 64 * K..=64 * M,
+        "bounce pool of a process for large messages within a host, used as needed; recycled blocks take at most twice as much (auto: twice the second level cache of a core)")
+        .formerly("shm.pool_bytes");
     SHM_SINGLE_COPY: SingleCopy = Row::choice("shm.single_copy",
-        "how large messages are read straight from the sender's memory where a trial read succeeds (auto: through XPMEM where the kernel has it, else process_vm_readv)");
+        "way to read large messages straight from the sender's memory, where a probe of the peer succeeds (auto: XPMEM where the kernel has it, otherwise process_vm_readv)");
     SHM_GET_MIN: Bytes = Row::bytes("shm.get_min", 32 * K, 1..=G,
-        "smallest message that is read straight from the sender's memory instead of through the ring");
+        "smallest message that may be read straight from the sender's memory");
     VERBS_DEVICE: Name = Row::name("verbs.device",
-        "RDMA device to use, as ibv_devices lists it (auto: the first with an active port)");
+        "RDMA device, as ibv_devices lists it (auto: the first with an active port)");
     VERBS_RAILS: Name = Row::name("verbs.rails",
-        "up to three further RDMA devices, as name or name:port, with commas between them, over which reads of large messages are spread (auto: none)");
+        "up to three further RDMA devices for reads of large messages, as name or name:port, separated by commas (auto: none)");
     VERBS_PORT: Index = Row::index("verbs.port", 255,
-        "port of the RDMA device, from 1 (auto: the first that is active)");
+        "port of the RDMA device, counted from 1 (auto: the first active one)");
     VERBS_GID_INDEX: Index = Row::index("verbs.gid_index", 65_535,
-        "entry of the port's GID table to use as address (auto: by verbs.roce_version on RoCE, 0 on InfiniBand)");
+        "entry of the port's GID table that is our address (auto: by verbs.roce_version on RoCE, 0 on InfiniBand)");
     VERBS_ROCE_VERSION: RoceVersion = Row::choice("verbs.roce_version",
-        "which RoCE addresses are taken (auto: version 2 with an IPv4 address, then any version 2, then version 1)");
+        "version of our RoCE address (auto: version 2 with an IPv4 address, then any version 2, then version 1)");
     VERBS_PKEY: Index = Row::index("verbs.pkey", 65_535,
         "InfiniBand partition key (auto: the first of the port's table)");
     VERBS_SERVICE_LEVEL: Count = Row::count("verbs.service_level", "level", 0, 0..=15,
-        "InfiniBand service level, or priority on RoCE, of all RDMA traffic");
+        "InfiniBand service level, or RoCE priority, of all RDMA traffic");
     VERBS_TRAFFIC_CLASS: Count = Row::count("verbs.traffic_class", "class", 0, 0..=255,
         "traffic class (on RoCE version 2 the DSCP times 4) of all RDMA traffic");
     VERBS_EAGER_MAX: Bytes = Row::bytes("verbs.eager_max", 8 * K, 64..=M,
-        "largest message sent over InfiniBand or RoCE without asking the receiver first, where that transport is in use");
+        "largest message between hosts that is sent eagerly, without waiting for the receive");
     VERBS_RENDEZVOUS: Rendezvous = Row::choice("verbs.rendezvous",
-        "how larger messages cross the RDMA network: read by the receiver, written by the sender, or in pieces through the buffers of small ones (auto: read, unless the device can't have several reads under way)");
+        "rendezvous protocol between hosts: the receiver reads, the sender writes, or the sender copies pieces through eager buffers (auto: read, unless the device allows one read at a time)");
     VERBS_GET_MIN: Bytes = Row::bytes("verbs.get_min", 32 * K, 1..=G,
-        "smallest message that is registered with the RDMA device and read or written in one piece");
+        "smallest message that is registered with the RDMA device and read or written as a whole");
     VERBS_REGISTRATION: Registration = Row::choice("verbs.registration",
-        "how buffers stay registered with the RDMA device: as long as userfaultfd reports no change, by on-demand paging, or for one message (none); auto is the first of these that there is");
+        "lifetime of memory registrations: until userfaultfd reports a change, for ever by on-demand paging, or one message (none); auto takes the first that is available");
     VERBS_REGISTRATIONS: Count = Row::count("verbs.registrations", "ranges", 1024, 1..=8192,
-        "ranges of memory that stay registered with the RDMA device at once; beyond that the one not used for longest is given up");
+        "memory ranges that stay registered at once; beyond that the least recently used one is released");
     VERBS_REGISTERED_BYTES: Bytes = Row::bytes("verbs.registered_bytes", G, 64 * K..=1024 * G,
-        "memory that stays registered with the RDMA device at once, and pinned; half of the limit on locked memory at most");
+        "memory that stays registered, and therefore pinned, at once; at most half of the limit on locked memory");
     VERBS_CREDITS: Count = Row::count("verbs.credits", "frames", 32, 4..=1024,
-        "frames that a peer may have under way to this process over RDMA; as many receive buffers are kept for each");
+        "frames that each peer may have in flight to this process; as many receive buffers are kept for each peer");
     VERBS_CONNECTIONS: Count = Row::count("verbs.connections", "queue pairs", 512, 1..=65_536,
-        "RDMA connections that a process keeps at once; beyond that the one not used for longest is closed");
-    VERBS_RINGS: Count = Row::count("verbs.rings", "peers", 8, 0..=1024,
-        "peers, those that talk the most, that may write small messages straight into this process's memory over RDMA, where it looks for them while it does not sleep; 0: none, in either direction");
-    VERBS_RING_AFTER: Count = Row::count("verbs.ring_after", "frames", 64, 0..=1_000_000,
-        "small messages of a peer, found without sleeping in between, after which it may do so");
+        "RDMA connections that a process keeps at once; beyond that the least recently used one is closed");
+    VERBS_EAGER_RDMA_PEERS: Count = Row::count("verbs.eager_rdma_peers", "peers", 8, 0..=1024,
+        "peers, the most active ones, that may write small messages straight into this process's memory (eager RDMA), which it polls while it does not sleep (0: none, in either direction)")
+        .formerly("verbs.rings");
+    VERBS_EAGER_RDMA_THRESHOLD: Count = Row::count("verbs.eager_rdma_threshold", "frames", 64, 0..=1_000_000,
+        "small messages of a peer, received without a sleep in between, after which it gets an eager RDMA channel")
+        .formerly("verbs.ring_after");
     VERBS_ACK_TIMEOUT: Count = Row::count("verbs.ack_timeout", "2^n times 4.1 µs", 14, 1..=31,
-        "how long the RDMA device waits for an acknowledgement before it sends again");
+        "time that the RDMA device waits for an acknowledgement before it retransmits");
     VERBS_RETRIES: Count = Row::count("verbs.retries", "times", 7, 0..=7,
-        "how often the RDMA device sends again before the connection counts as broken and is made anew (one in software at most 6 times: 7 is for ever there)");
-    VERBS_LOST_AFTER: Time = Row::time("verbs.lost_after", Duration::from_secs(86_400),
-        "how long a broken RDMA connection is tried to be made anew before its peer counts as lost (auto: 10 minutes)");
-    VERBS_CALL_NOTICE: Time = Row::time("verbs.call_notice", Duration::from_secs(86_400),
-        "how long a process is called over RDMA for the first time without an answer before a line on standard error says so (auto: 10 s)");
+        "retransmissions before the connection counts as broken and is made anew (Soft-RoCE: at most 6, since 7 means for ever)");
+    VERBS_RECONNECT_TIMEOUT: Time = Row::time("verbs.reconnect_timeout", Duration::from_secs(86_400),
+        "time that a broken RDMA connection is retried before its peer counts as failed (auto: 10 minutes)")
+        .formerly("verbs.lost_after");
+    VERBS_CONNECT_WARN_AFTER: Time = Row::time("verbs.connect_warn_after", Duration::from_secs(86_400),
+        "time without an answer to a first connection request after which a line on standard error says so (auto: 10 s)")
+        .formerly("verbs.call_notice");
     PT2PT_UNEXPECTED_MAX: Bytes = Row::bytes("pt2pt.unexpected_max", 64 * M, 4 * K..=64 * G,
-        "bytes of messages nobody has asked for yet that a process keeps, in equal shares for all senders, before it holds a sender back");
+        "memory for messages without a posted receive, shared equally by all senders; a sender beyond its share waits");
     PT2PT_PROGRESS: ProgressMode = Row::choice("pt2pt.progress",
-        "who moves messages: MPI calls alone, or also a thread that sleeps until there is something to do while the application computes");
+        "what makes progress: MPI calls alone, or also a thread that sleeps until a message arrives");
     WAIT_SPIN: Time = Row::time("wait.spin", Duration::from_secs(1),
-        "how long a waiting thread spins before it sleeps (auto: 5 ms, not at all with more ranks than processors, of which an RDMA device in software takes one; at most 200 us with more threads than processors)");
+        "time that a waiting thread polls before it sleeps (auto: 5 ms; 0 with more ranks than processors, where Soft-RoCE counts as one rank; at most 200 us with more threads than processors)");
     COLL_BCAST_LONG: Bytes = Row::bytes("coll.bcast_long", 64 * K, 0..=G,
-        "broadcasts from this size on are scattered and sent round the ring");
+        "smallest broadcast that goes by scatter and ring allgather");
     COLL_GATHER_LONG: Bytes = Row::bytes("coll.gather_long", 8 * K, 0..=G,
-        "gathers with blocks from this size on go straight to the root");
+        "smallest block of a gather that goes straight to the root");
     COLL_SCATTER_LONG: Bytes = Row::bytes("coll.scatter_long", 8 * K, 0..=G,
-        "scatters with blocks from this size on go straight from the root");
+        "smallest block of a scatter that goes straight from the root");
     COLL_ALLGATHER_LONG: Bytes = Row::bytes("coll.allgather_long", 64 * K, 0..=G,
-        "allgathers with results from this size on go round the ring");
+        "smallest result of an allgather that goes around the ring");
     COLL_ALLTOALL_SHORT: Bytes = Row::bytes("coll.alltoall_short", 256, 0..=G,
-        "alltoalls with blocks up to this size are forwarded in log2 rounds");
+        "largest block of an alltoall that is forwarded in log2(ranks) rounds (Bruck)");
     COLL_REDUCE_LONG: Bytes = Row::bytes("coll.reduce_long", 64 * K, 0..=G,
-        "reductions of vectors from this size on are cut into pieces");
+        "smallest vector of a reduce that is cut into pieces (reduce-scatter and gather)");
     COLL_ALLREDUCE_LONG: Bytes = Row::bytes("coll.allreduce_long", 16 * K, 0..=G,
-        "allreduces of vectors from this size on are cut into pieces");
+        "smallest vector of an allreduce that is cut into pieces (reduce-scatter and allgather)");
     COLL_REDUCE_SCATTER_LONG: Bytes = Row::bytes("coll.reduce_scatter_long", 128 * K, 0..=G,
-        "reduce_scatters of vectors from this size on are done pairwise");
-    COLL_CROWDED_SHORT: Bytes = Row::bytes("coll.crowded_short", 64 * K, 0..=G,
-        "with more ranks than cores, barriers, and broadcasts and reductions up to this size, go through memory that they share, or straight to and from one rank where it has no room (on one host; it has 32 KiB for each rank, with more than six 192 KiB in all, but always 1 KiB each)");
-    COLL_ARENAS: Switch = Row::switch("coll.arenas", true,
-        "what coll.crowded_short and coll.flat_short are about is done in memory that all ranks share instead of by messages (four communicators for each rank at once); with more ranks than cores each has its turn on a core once");
-    COLL_FLAT_SHORT: Bytes = Row::bytes("coll.flat_short", 16 * K, 0..=G,
-        "with a core for each rank, collectives of at most eight ranks of one host go through memory that they share where no rank has more to give than this (at most 16 KiB)");
+        "smallest vector of a reduce_scatter that goes pairwise");
+    COLL_OVERSUBSCRIBED_MAX: Bytes = Row::bytes("coll.oversubscribed_max", 64 * K, 0..=G,
+        "with more ranks than cores on one host, largest barrier, broadcast or reduction that goes through a collective segment, or straight to and from one rank where the segment is too small (slots: 32 KiB a rank, at most 192 KiB in all, at least 1 KiB)")
+        .formerly("coll.crowded_short");
+    COLL_SHM: Switch = Row::switch("coll.shm", true,
+        "use shared memory (collective segments) for small collectives within a host, in at most four communicators of each rank; sizes: coll.oversubscribed_max, coll.shm_max")
+        .formerly("coll.arenas");
+    COLL_SHM_MAX: Bytes = Row::bytes("coll.shm_max", 16 * K, 0..=G,
+        "with a core for each rank and at most eight ranks on one host, largest contribution of a rank to a collective that goes through a collective segment (at most 16 KiB)")
+        .formerly("coll.flat_short");
     COLL_WINDOW: Count = Row::count("coll.window", "messages", 32, 1..=65_536,
-        "messages of one collective that are under way at once where each rank deals with all others");
+        "messages of one collective in flight at once where each rank exchanges data with all others");
     TOPOLOGY_PRETEND_PACKAGES: Count = Row::count("topology.pretend_packages", "packages", 0, 0..=65_536,
-        "treat the ranks of a host as dealt in turn to so many processor packages when topologies reorder them (0: as they are bound)");
+        "processor packages that the ranks of a host are dealt to in turn when topologies are reordered, for tests (0: the real ones)");
     COLL_REPRODUCIBLE: Switch = Row::switch("coll.reproducible", false,
-        "reductions take their operands in an order that depends on nothing but the number of ranks");
-    REPORT_WAYS: Switch = Row::switch("report.ways", false,
-        "once all ranks are in MPI, mpiexec prints which ways their messages take, and why (the same as --explain)");
+        "reduce operands in an order that depends on the number of ranks alone");
+    REPORT_TRANSPORTS: Switch = Row::switch("report.transports", false,
+        "once all ranks are in MPI, mpiexec prints which transports their messages take, and why (the same as --explain)")
+        .formerly("report.ways");
     REPORT_TRAFFIC: Switch = Row::switch("report.traffic", false,
-        "in a job over several hosts, each process writes to standard error at MPI_Finalize how much it sent, and by which way");
+        "in a job over several hosts, each process prints at MPI_Finalize how much it sent over which transport");
 }
 
 #[cfg(test)]
@@ -380,12 +309,11 @@ mod tests {
             };
             assert!(knob.name.bytes().all(legal) && knob.name.contains('.'), "{}", knob.name);
             assert!(!knob.help.ends_with('.') && !knob.help.is_empty(), "{}", knob.name);
-            assert_eq!(
-                TABLE.iter().filter(|other| other.name == knob.name).count(),
-                1,
-                "{}",
-                knob.name
-            );
+            let names =
+                || TABLE.iter().flat_map(|other| [Some(other.name), other.former]).flatten();
+            for name in [Some(knob.name), knob.former].into_iter().flatten() {
+                assert_eq!(names().filter(|other| *other == name).count(), 1, "{name}");
+            }
         }
     }
 
@@ -394,6 +322,5 @@ mod tests {
         assert_eq!(SHM_EAGER_MAX.knob().name, "shm.eager_max");
         assert_eq!(WAIT_SPIN.knob().name, "wait.spin");
         assert_eq!(COLL_REPRODUCIBLE.knob().name, "coll.reproducible");
-        assert_eq!(SingleCopy::ALL.len(), SingleCopy::WORDS.len());
     }
 }

@@ -1,4 +1,7 @@
-//! The levels of configuration, from texts and from the process.
+//! The levels of configuration: files, environment variables, and options.
+//!
+//! Later levels override earlier ones. A file that is named must exist; the standard files need
+//! not. A user's file that may not be read counts as absent.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -6,19 +9,28 @@ use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
-use crate::error::nearest;
-use crate::{KnobError, Knobs, Origin, TABLE};
+use crate::error::{KnobError, nearest};
+use crate::knob::TABLE;
+use crate::knobs::{Knobs, position};
+use crate::notice::Notice;
+use crate::origin::{Level, Origin};
 
 /// The site's file.
 const SITE_FILE: &str = "/etc/verbena/config.toml";
-/// The user's, below the configuration folder.
+/// The user's file, below the configuration folder.
 const USER_FILE: &str = "verbena/config.toml";
-/// What all our variables begin with.
+/// The prefix of all our variables.
 const PREFIX: &str = "VERBENA_";
 const CONFIG_VARIABLE: &str = "VERBENA_CONFIG";
 const SET_VARIABLE: &str = "VERBENA_SET";
+/// What environment modules, Spack and EasyBuild append to the prefix, for the installation's
+/// place and version.
+const SITE_VARIABLES: [&str; 14] = [
+    "BASE", "BIN", "DIR", "DOC", "HOME", "INC", "INCLUDE", "LIB", "LIBDIR", "MAN", "PATH",
+    "PREFIX", "ROOT", "VERSION",
+];
 
-/// Variables that are ours and no knobs: what the launcher tells its processes.
+/// Variables with our prefix that are not knobs: the launcher sets them for its processes.
 pub const RESERVED: [&str; 7] = [
     "VERBENA_BOOTSTRAP",
     "VERBENA_RANK",
@@ -29,47 +41,36 @@ pub const RESERVED: [&str; 7] = [
     SET_VARIABLE,
 ];
 
-/// Whose file it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
-    /// The machine's administrator's.
-    Site,
-    /// The user's.
-    User,
-    /// The one named for this job.
-    Cluster,
-}
-
 /// A configuration file that was read.
 #[derive(Clone, Debug)]
 pub struct File {
-    /// Whose.
+    /// The level of its values.
     pub level: Level,
-    /// For messages.
+    /// The path that messages name.
     pub path: String,
-    /// TOML.
+    /// The content, as TOML.
     pub text: String,
 }
 
-/// What `mpiexec` was told, on top of what the process finds by itself.
+/// The options of `mpiexec`, in addition to what the process finds by itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sources<'a> {
     /// `--config FILE`, in place of `VERBENA_CONFIG`.
     pub config: Option<&'a Path>,
     /// Each `--set NAME=VALUE`, after those in `VERBENA_SET`.
     pub set: &'a [String],
-    /// Variables for the ranks, in place of those of the same name here; of several the last counts.
+    /// Variables for the ranks. They replace those of the same name here; the last of several counts.
     pub environment: &'a [(String, String)],
 }
 
 impl Knobs {
-    /// The configuration of this process. Without files and variables of ours
-    /// it costs two failed opens and one look at the environment.
+    /// Loads the configuration of this process. Without files and variables of ours it costs two
+    /// failed opens and one scan of the environment.
     pub fn from_process() -> Result<Knobs, KnobError> {
         Knobs::with_options(Sources::default())
     }
 
-    /// As [`Knobs::from_process`], for a launcher that checks its own options.
+    /// Loads the configuration of this process with the options of a launcher.
     pub fn with_options(options: Sources<'_>) -> Result<Knobs, KnobError> {
         let config = options
             .config
@@ -91,8 +92,8 @@ impl Knobs {
         Knobs::load(&files, around.chain(own), set)
     }
 
-    /// The configuration that follows from these texts: files in ascending order
-    /// of level, environment variables of whatever name, and `name=value`s.
+    /// Loads a configuration from texts: files in ascending order of level, environment variables
+    /// of any name, and `name=value` pairs.
     pub fn load<'a>(
         files: &[File],
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -123,12 +124,19 @@ impl Knobs {
         if RESERVED.contains(&name) {
             return Ok(());
         }
-        let Some(at) = TABLE.iter().position(|knob| variable_of(knob.name) == name) else {
-            let known = TABLE.iter().map(|knob| variable_of(knob.name));
-            let nearest = nearest(name, known.chain(RESERVED.map(str::to_owned)));
-            return Err(KnobError::UnknownVariable { name: name.to_owned(), nearest });
+        let Some(at) = position(|knob| variable_of(knob) == name) else {
+            if !is_of_a_site(name) {
+                let known = TABLE.iter().map(|knob| variable_of(knob.name));
+                let nearest = nearest(name, known.chain(RESERVED.map(str::to_owned)));
+                self.note(Notice::UnknownVariable { name: name.to_owned(), nearest });
+            }
+            return Ok(());
         };
-        self.set_at(at, value, Origin::Environment(name.to_owned()))
+        let origin = Origin::Environment(name.to_owned());
+        if variable_of(TABLE[at].name) != name {
+            self.note_former_name(at, origin.clone());
+        }
+        self.set_at(at, value, origin)
     }
 
     fn read_file(&mut self, file: &File) -> Result<(), KnobError> {
@@ -140,7 +148,7 @@ impl Knobs {
         self.read_table(file, "", table.get_ref())
     }
 
-    /// The name of a key in nested tables is their names joined by dots.
+    /// Reads a table. The name of a knob in nested tables is their names joined by dots.
     fn read_table(
         &mut self,
         file: &File,
@@ -155,7 +163,7 @@ impl Knobs {
             let line = line_of(&file.text, key.span().start);
             let origin = Origin::File { level: file.level, path: file.path.clone(), line };
             match value.get_ref() {
-                DeValue::Table(inner) if inner.is_empty() && !is_room(&name) => {
+                DeValue::Table(inner) if inner.is_empty() && !is_section(&name) => {
                     return Err(KnobError::unknown(origin, &name));
                 }
                 DeValue::Table(inner) => self.read_table(file, &name, inner)?,
@@ -166,8 +174,8 @@ impl Knobs {
     }
 }
 
-/// The text that a value of TOML stands for. What no knob has (a list, a date)
-/// is given as it was written, for the knob to refuse.
+/// Returns the text of a TOML value. A value that no knob has (a list, a date) is returned as it
+/// was written, and the knob refuses it.
 fn text_of(value: &DeValue<'_>, written: &str) -> String {
     match value {
         DeValue::String(text) => text.to_string(),
@@ -180,16 +188,22 @@ fn text_of(value: &DeValue<'_>, written: &str) -> String {
     }
 }
 
-/// True for what stands before the dot of some knob.
-fn is_room(name: &str) -> bool {
-    TABLE.iter().any(|knob| knob.name.split_once('.').is_some_and(|(room, _)| room == name))
+/// Returns whether the name is what stands before the dot of some knob.
+fn is_section(name: &str) -> bool {
+    TABLE.iter().any(|knob| knob.name.split_once('.').is_some_and(|(section, _)| section == name))
+}
+
+/// Returns whether module systems set variables of this name: `VERBENA_ROOT` and the like.
+fn is_of_a_site(name: &str) -> bool {
+    let tail = name.strip_prefix(PREFIX).unwrap_or_default();
+    SITE_VARIABLES.contains(&tail)
 }
 
 fn line_of(text: &str, at: usize) -> usize {
     1 + text.bytes().take(at).filter(|&byte| byte == b'\n').count()
 }
 
-/// `shm.eager_max` is set by `VERBENA_SHM_EAGER_MAX`.
+/// Returns the variable that sets a knob: `VERBENA_SHM_EAGER_MAX` for `shm.eager_max`.
 fn variable_of(knob: &str) -> String {
     let mut name = String::with_capacity(PREFIX.len() + knob.len());
     name.push_str(PREFIX);
@@ -207,8 +221,8 @@ fn user_file() -> Option<PathBuf> {
     folder.filter(|folder| folder.is_absolute()).map(|folder| folder.join(USER_FILE))
 }
 
-/// A file that need not be there. One that may not be read is as good as absent:
-/// a home that belongs to someone else must not keep a program from running.
+/// Reads a file that need not exist. One that may not be read counts as absent: a program must
+/// run although its home belongs to another user.
 fn standard_file(level: Level, path: Option<PathBuf>) -> Result<Option<File>, KnobError> {
     let Some(path) = path else { return Ok(None) };
     match read(level, &path) {
@@ -287,7 +301,7 @@ mod tests {
             "shm.get_min",
             "shm.ring_bytes",
             "shm.eager_max",
-            "coll.arenas",
+            "coll.shm",
         ];
         let origins = origins.map(|name| knobs.origin(name).to_string());
         assert_eq!(
@@ -308,18 +322,18 @@ mod tests {
         let said = |text: &str| from_text(text).unwrap_err().to_string();
         assert_eq!(
             said("# comment\n[shm]\n\neager_mx = 5"),
-            "Cluster.toml:4: there is no knob \"shm.eager_mx\" (did you mean \"shm.eager_max\"?); `verbena config` lists them"
+            "Cluster.toml:4: unknown knob \"shm.eager_mx\" (did you mean \"shm.eager_max\"?); `verbena config` lists all"
         );
         assert_eq!(
             said("\n[shm]\neager_max = '2G'"),
-            "Cluster.toml:3: shm.eager_max = \"2G\": it must be from 64 to 256K bytes"
+            "Cluster.toml:3: shm.eager_max = \"2G\": must be from 64 to 256K bytes"
         );
         assert!(said("ring_bytes = 1").contains("did you mean \"shm.ring_bytes\"?"));
-        assert!(said("something.else = 1").contains("no knob \"something.else\"; `verbena"));
-        assert!(said("[shn]").contains("no knob \"shn\""));
-        assert!(said("shm = 5").starts_with("Cluster.toml:1: there is no knob \"shm\""));
+        assert!(said("something.else = 1").contains("unknown knob \"something.else\"; `verbena"));
+        assert!(said("[shn]").contains("unknown knob \"shn\""));
+        assert!(said("shm = 5").starts_with("Cluster.toml:1: unknown knob \"shm\""));
         assert!(said("shm.eager_max.more = 5").contains("\"shm.eager_max.more\""));
-        assert!(said("shm.eager_max = [1, 2]").contains("\"[1, 2]\": it is not a number of bytes"));
+        assert!(said("shm.eager_max = [1, 2]").contains("\"[1, 2]\": must be a number of bytes"));
         assert!(said("shm.eager_max = 8.5").contains("\"8.5\""));
         assert!(said("shm.eager_max = -1").contains("\"-1\""));
         assert!(said("\nshm.eager_max = \n").starts_with("Cluster.toml:2: "));
@@ -334,16 +348,12 @@ mod tests {
         let environment = |name, value| {
             Knobs::load(&[], variables(&[(name, value)]), []).unwrap_err().to_string()
         };
-        assert_eq!(
-            environment("VERBENA_SHM_EAGERMAX", "1"),
-            "the environment variable VERBENA_SHM_EAGERMAX sets no knob (did you mean \"VERBENA_SHM_EAGER_MAX\"?); `verbena config` lists them"
-        );
         assert!(
             environment("VERBENA_WAIT_SPIN", "long")
                 .starts_with("VERBENA_WAIT_SPIN: wait.spin = \"long\": ")
         );
         let set = |text: &str| Knobs::load(&[], NO_VARIABLES, [text]).unwrap_err().to_string();
-        assert_eq!(set("shm.eager_max"), "--set \"shm.eager_max\": it must be NAME=VALUE");
+        assert_eq!(set("shm.eager_max"), "--set \"shm.eager_max\": must be NAME=VALUE");
         assert!(set("shm.eager_max=x").starts_with("--set: shm.eager_max = \"x\": "));
         assert!(set("wait.spn=1").contains("did you mean \"wait.spin\"?"));
     }
@@ -352,6 +362,27 @@ mod tests {
     fn what_the_launcher_tells_is_no_knob() {
         let environment = RESERVED.map(|name| (name.into(), "anything".into()));
         assert!(Knobs::load(&[], environment, []).is_ok());
+    }
+
+    #[test]
+    fn an_unknown_variable_is_noticed_and_one_of_a_site_is_not() {
+        let environment = variables(&[
+            ("VERBENA_SHM_EAGERMAX", "1"),
+            ("VERBENA_ROOT", "/opt/verbena"),
+            ("VERBENA_COLL_FLAT_SHORT", "1K"),
+        ]);
+        let knobs = Knobs::load(&[], environment, []).unwrap();
+        assert_eq!(knobs.bytes(knob::COLL_SHM_MAX), 1024);
+        let notices: Vec<String> = knobs.notices().iter().map(Notice::to_string).collect();
+        assert_eq!(
+            notices,
+            [
+                "the environment variable VERBENA_SHM_EAGERMAX sets no knob (did you mean \
+                 \"VERBENA_SHM_EAGER_MAX\"?) and is ignored; `verbena config` lists them",
+                "VERBENA_COLL_FLAT_SHORT: coll.flat_short is now called coll.shm_max; \
+                 the old name still works",
+            ]
+        );
     }
 
     #[test]
@@ -372,7 +403,7 @@ mod tests {
         })
         .unwrap_err();
         assert!(
-            error.to_string().starts_with("the configuration file /nowhere/x.toml can't be read: ")
+            error.to_string().starts_with("cannot read the configuration file /nowhere/x.toml: ")
         );
     }
 

@@ -1,72 +1,72 @@
-//! Values: from text, and back to text.
+//! Values of knobs: parsing text, and showing a value as text.
 
 use std::time::Duration;
 
-/// What values a knob can have.
+/// The set of values that a knob can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `8192`, `8K`, `1M`, `2G`, also `8KB` and `8KiB`: all in powers of 1,024.
     Bytes {
-        /// Smallest.
+        /// The smallest allowed.
         min: u64,
-        /// Largest.
+        /// The largest allowed.
         max: u64,
-        /// Nothing in between.
+        /// Only powers of two are allowed.
         power_of_two: bool,
     },
     /// A power of two in bytes, or `auto`.
-    Room {
-        /// Smallest.
+    SizeOrAuto {
+        /// The smallest allowed.
         min: u64,
-        /// Largest.
+        /// The largest allowed.
         max: u64,
     },
     /// A whole number.
     Count {
-        /// Smallest.
+        /// The smallest allowed.
         min: u64,
-        /// Largest.
+        /// The largest allowed.
         max: u64,
-        /// Of what.
+        /// The noun that it counts.
         unit: &'static str,
     },
     /// `50us`, `2ms`, `1s`, a number of microseconds, or `auto`.
     Time {
-        /// Longest.
+        /// The longest allowed.
         max: Duration,
     },
     /// `on` or `off`; also `true`, `false`, `yes`, `no`, `1`, `0`.
     Switch,
-    /// One of these words.
+    /// One of the listed words.
     Choice(&'static [&'static str]),
     /// A number up to `max`, also in hexadecimal, or `auto`.
     Index {
-        /// Largest.
+        /// The largest allowed.
         max: u64,
     },
-    /// A word of the system, such as a device's name, or `auto`.
+    /// A name that the system knows, such as a device's, or `auto`.
     Name,
 }
 
 /// A value of a knob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Of `Bytes` and `Count`.
+    /// The value of `Bytes` and `Count`.
     Number(u64),
-    /// `None`: auto.
+    /// A time, or `None` for auto.
     Time(Option<Duration>),
     /// On or off.
     Switch(bool),
-    /// Index of the word.
+    /// The index of the word.
     Choice(usize),
-    /// `None`: auto.
+    /// A number or size, or `None` for auto.
     Index(Option<u64>),
-    /// `None`: auto. The text lives as long as the process, like the configuration.
+    /// A name, or `None` for auto. The text is leaked: a configuration lives as long as the process.
     Name(Option<&'static str>),
 }
 
 impl Kind {
-    /// The value that a text stands for, or what is wrong with it.
+    /// Parses a value. The error says what is allowed.
     pub fn parse(&self, text: &str) -> Result<Value, String> {
         let text = text.trim();
         if let Some(auto) = self.auto().filter(|_| text.eq_ignore_ascii_case("auto")) {
@@ -75,20 +75,20 @@ impl Kind {
         match *self {
             Kind::Bytes { min, max, power_of_two } => {
                 let number =
-                    bytes(text).ok_or("it is not a number of bytes such as 8192, 8K or 1M")?;
+                    bytes(text).ok_or("must be a number of bytes such as 8192, 8K or 1M")?;
                 if !(min..=max).contains(&number) {
                     return Err(format!(
-                        "it must be from {} to {} bytes",
+                        "must be from {} to {} bytes",
                         show_bytes(min),
                         show_bytes(max)
                     ));
                 }
                 if power_of_two && !number.is_power_of_two() {
-                    return Err("it must be a power of two".to_owned());
+                    return Err("must be a power of two".to_owned());
                 }
                 Ok(Value::Number(number))
             }
-            Kind::Room { min, max } => {
+            Kind::SizeOrAuto { min, max } => {
                 match (Kind::Bytes { min, max, power_of_two: true }).parse(text)? {
                     Value::Number(number) => Ok(Value::Index(Some(number))),
                     other => Ok(other),
@@ -96,54 +96,54 @@ impl Kind {
             }
             Kind::Count { min, max, unit } => match text.parse() {
                 Ok(number) if (min..=max).contains(&number) => Ok(Value::Number(number)),
-                Ok(_) => Err(format!("it must be from {min} to {max} {unit}")),
-                Err(_) => Err("it is not a whole number".to_owned()),
+                Ok(_) => Err(format!("must be from {min} to {max} {unit}")),
+                Err(_) => Err("must be a whole number".to_owned()),
             },
             Kind::Time { max } => {
-                let time = time(text).ok_or("it is not a time such as 50us, 2ms, or auto")?;
+                let time = time(text).ok_or("must be a time such as 50us, 2ms, or auto")?;
                 if time > max {
-                    return Err(format!("it must be at most {} µs", max.as_micros()));
+                    return Err(format!("must be at most {} µs", max.as_micros()));
                 }
                 Ok(Value::Time(Some(time)))
             }
             Kind::Switch => {
-                switch(text).map(Value::Switch).ok_or_else(|| "it must be on or off".to_owned())
+                switch(text).map(Value::Switch).ok_or_else(|| "must be on or off".to_owned())
             }
             Kind::Choice(words) => {
                 match words.iter().position(|word| word.eq_ignore_ascii_case(text)) {
                     Some(index) => Ok(Value::Choice(index)),
-                    None => Err(format!("it must be one of {}", words.join(", "))),
+                    None => Err(format!("must be one of {}", words.join(", "))),
                 }
             }
             Kind::Index { max } => match index(text) {
                 Some(number) if number <= max => Ok(Value::Index(Some(number))),
-                Some(_) => Err(format!("it must be at most {max}")),
-                None => Err("it is not a whole number, nor auto".to_owned()),
+                Some(_) => Err(format!("must be at most {max}")),
+                None => Err("must be a whole number or auto".to_owned()),
             },
             Kind::Name
                 if text.is_empty() || text.len() > 63 || text.contains(char::is_whitespace) =>
             {
-                Err("it must be one word, or auto".to_owned())
+                Err("must be one word, or auto".to_owned())
             }
             Kind::Name => Ok(Value::Name(Some(Box::leak(text.into())))),
         }
     }
 
-    /// What `auto` stands for, where it is a value.
+    /// Returns the value of `auto` where that is allowed.
     fn auto(&self) -> Option<Value> {
         match self {
-            Kind::Room { .. } | Kind::Index { .. } => Some(Value::Index(None)),
+            Kind::SizeOrAuto { .. } | Kind::Index { .. } => Some(Value::Index(None)),
             Kind::Time { .. } => Some(Value::Time(None)),
             Kind::Name => Some(Value::Name(None)),
             _ => None,
         }
     }
 
-    /// The shortest text that stands for the value.
+    /// Shows a value as the shortest text that parses to it.
     pub fn show(&self, value: Value) -> String {
         match (*self, value) {
             (Kind::Bytes { .. }, Value::Number(number))
-            | (Kind::Room { .. }, Value::Index(Some(number))) => show_bytes(number),
+            | (Kind::SizeOrAuto { .. }, Value::Index(Some(number))) => show_bytes(number),
             (Kind::Choice(words), Value::Choice(index)) => words[index].to_owned(),
             (_, Value::Number(number)) => number.to_string(),
             (_, Value::Time(None)) => "auto".to_owned(),
@@ -156,11 +156,11 @@ impl Kind {
         }
     }
 
-    /// The unit of a number, or the words there are.
+    /// Returns the unit of a number, or the allowed words.
     pub fn unit(&self) -> String {
         match self {
             Kind::Bytes { .. } => "bytes".to_owned(),
-            Kind::Room { .. } => "bytes|auto".to_owned(),
+            Kind::SizeOrAuto { .. } => "bytes|auto".to_owned(),
             Kind::Count { unit, .. } => (*unit).to_owned(),
             Kind::Time { .. } => "µs".to_owned(),
             Kind::Switch => "on|off".to_owned(),
@@ -171,7 +171,7 @@ impl Kind {
     }
 }
 
-/// A number and what follows it.
+/// Splits a number from its unit.
 fn split_number(text: &str) -> Option<(u64, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     Some((text[..end].parse().ok()?, text[end..].trim_start()))
@@ -189,7 +189,7 @@ fn bytes(text: &str) -> Option<u64> {
     number.checked_mul(1 << shift)
 }
 
-/// A size as people write it: 128K.
+/// Shows a size as users write it: 128K.
 pub fn show_bytes(number: u64) -> String {
     for (shift, unit) in [(30, "G"), (20, "M"), (10, "K")] {
         if number != 0 && number.is_multiple_of(1 << shift) {
@@ -210,7 +210,7 @@ fn time(text: &str) -> Option<Duration> {
     number.checked_mul(micros).map(Duration::from_micros)
 }
 
-/// A whole number, decimal or with 0x in front.
+/// Parses a whole number, decimal or with 0x in front.
 fn index(text: &str) -> Option<u64> {
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
@@ -258,10 +258,10 @@ mod tests {
         ] {
             assert!(BYTES.parse(text).is_err(), "{text}");
         }
-        assert_eq!(BYTES.parse("63").unwrap_err(), "it must be from 64 to 1G bytes");
-        assert_eq!(BYTES.parse("2G").unwrap_err(), "it must be from 64 to 1G bytes");
+        assert_eq!(BYTES.parse("63").unwrap_err(), "must be from 64 to 1G bytes");
+        assert_eq!(BYTES.parse("2G").unwrap_err(), "must be from 64 to 1G bytes");
         let power = Kind::Bytes { min: 1, max: 1 << 20, power_of_two: true };
-        assert_eq!(power.parse("24K").unwrap_err(), "it must be a power of two");
+        assert_eq!(power.parse("24K").unwrap_err(), "must be a power of two");
         assert_eq!(
             [0, 100, 8192, 12288, 1 << 20, 3 << 30].map(show_bytes),
             ["0", "100", "8K", "12K", "1M", "3G"]
@@ -293,31 +293,31 @@ mod tests {
         assert_eq!(kind.parse("auto"), Ok(Value::Index(None)));
         assert_eq!(kind.parse("0x7fff"), Ok(Value::Index(Some(0x7fff))));
         assert_eq!(kind.parse("3"), Ok(Value::Index(Some(3))));
-        assert_eq!(kind.parse("65536").unwrap_err(), "it must be at most 65535");
+        assert_eq!(kind.parse("65536").unwrap_err(), "must be at most 65535");
         assert!(kind.parse("-1").is_err() && kind.parse("mlx5").is_err());
         assert_eq!(Kind::Name.parse("Auto"), Ok(Value::Name(None)));
         assert_eq!(Kind::Name.parse(" mlx5_0 "), Ok(Value::Name(Some("mlx5_0"))));
         assert!(Kind::Name.parse("").is_err() && Kind::Name.parse("two words").is_err());
         assert_eq!(Kind::Name.show(Value::Name(Some("mlx5_0"))), "mlx5_0");
         assert_eq!(kind.show(Value::Index(None)), "auto");
-        let room = Kind::Room { min: 64, max: 1 << 20 };
+        let size = Kind::SizeOrAuto { min: 64, max: 1 << 20 };
         for (text, value) in [("auto", None), ("4k", Some(4 << 10))] {
-            assert_eq!(room.parse(text), Ok(Value::Index(value)));
-            assert_eq!(room.show(Value::Index(value)), text.replace('k', "K"));
+            assert_eq!(size.parse(text), Ok(Value::Index(value)));
+            assert_eq!(size.show(Value::Index(value)), text.replace('k', "K"));
         }
-        assert_eq!(room.parse("5000").unwrap_err(), "it must be a power of two");
+        assert_eq!(size.parse("5000").unwrap_err(), "must be a power of two");
     }
 
     #[test]
     fn words_and_switches_are_lenient_about_case() {
         let kind = Kind::Choice(&["auto", "off", "on"]);
         assert_eq!(kind.parse("Off"), Ok(Value::Choice(1)));
-        assert_eq!(kind.parse("never").unwrap_err(), "it must be one of auto, off, on");
+        assert_eq!(kind.parse("never").unwrap_err(), "must be one of auto, off, on");
         assert_eq!(Kind::Switch.parse("Yes"), Ok(Value::Switch(true)));
         assert_eq!(Kind::Switch.parse("0"), Ok(Value::Switch(false)));
         assert!(Kind::Switch.parse("maybe").is_err());
         let count = Kind::Count { min: 1, max: 9, unit: "messages" };
-        assert_eq!(count.parse("10").unwrap_err(), "it must be from 1 to 9 messages");
-        assert_eq!(count.parse("1K").unwrap_err(), "it is not a whole number");
+        assert_eq!(count.parse("10").unwrap_err(), "must be from 1 to 9 messages");
+        assert_eq!(count.parse("1K").unwrap_err(), "must be a whole number");
     }
 }

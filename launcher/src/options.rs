@@ -407,7 +407,7 @@ fn apply(
         }
         Id::Config => settings.config = Some(path(word, next())?),
         Id::Set => settings.set.push(next()),
-        Id::Explain => settings.set.push("report.ways=on".into()),
+        Id::Explain => settings.set.push("report.transports=on".into()),
         Id::Hosts => settings.hosts.extend(hosts::list(&next())?),
         Id::Hostfile => settings.hosts.extend(hosts::file(&path(word, next())?)?),
         Id::Agent => settings.agent = Some(next()),

@@ -50,9 +50,9 @@ pub(crate) fn thresholds(knobs: &Knobs, job: &Job) -> Thresholds {
         reduce_long: knobs.bytes(knob::COLL_REDUCE_LONG),
         allreduce_long: knobs.bytes(knob::COLL_ALLREDUCE_LONG),
         reduce_scatter_long: knobs.bytes(knob::COLL_REDUCE_SCATTER_LONG),
-        crowded_short: is_crowded.then(|| knobs.bytes(knob::COLL_CROWDED_SHORT)),
-        arenas: knobs.is_on(knob::COLL_ARENAS),
-        flat_short: is_flat.then(|| knobs.bytes(knob::COLL_FLAT_SHORT)),
+        crowded_short: is_crowded.then(|| knobs.bytes(knob::COLL_OVERSUBSCRIBED_MAX)),
+        arenas: knobs.is_on(knob::COLL_SHM),
+        flat_short: is_flat.then(|| knobs.bytes(knob::COLL_SHM_MAX)),
         window: knobs.count(knob::COLL_WINDOW).min(u32::MAX.into()) as u32,
         reproducible: knobs.is_on(knob::COLL_REPRODUCIBLE),
     }

@@ -90,7 +90,7 @@ impl Core {
         let me = Peer(job.rank);
         let (routes, spin) = routes(&job, knobs)?;
         wait::set_up(&job, spin, matches!(routes, Routes::Hosts(_)));
-        if knobs.is_on(knob::REPORT_WAYS)
+        if knobs.is_on(knob::REPORT_TRANSPORTS)
             && let Some(line) = job.line()
         {
             // A launcher that is gone has nobody to tell.
@@ -151,7 +151,7 @@ fn routes(job: &Job, knobs: &Knobs) -> Result<(Routes, Duration)> {
 fn near(job: &Job, knobs: &Knobs, spin: Duration) -> Result<Option<ShmTransport>> {
     let Some((file, offset)) = job.segment() else { return Ok(None) };
     let ring_bytes = knobs.bytes(knob::SHM_RING_BYTES);
-    let pool_bytes = knobs.room(knob::SHM_POOL_BYTES).unwrap_or_else(pool_bytes);
+    let pool_bytes = knobs.size_or_auto(knob::SHM_BOUNCE_BYTES).unwrap_or_else(pool_bytes);
     let segment =
         Segment::attach(file, offset, job.local_rank, job.local_size, ring_bytes, pool_bytes)
             .map_err(|error| Error::new(Class::NoMem, error.to_string()))?;

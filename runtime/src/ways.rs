@@ -37,7 +37,7 @@ pub(crate) fn explain(
     let set: Vec<String> = knobs
         .iter()
         .filter(|(knob, _, origin)| {
-            **origin != Origin::Default && knob.name != knob::REPORT_WAYS.knob().name
+            **origin != Origin::Default && knob.name != knob::REPORT_TRANSPORTS.knob().name
         })
         .map(|(knob, value, origin)| format!("{} = {value} ({origin})", knob.name))
         .collect();

@@ -59,7 +59,7 @@ pub enum SegmentError {
     },
     /// Ranks of one job were given different sizes.
     #[error(
-        "the ranks of this host do not agree on their shared memory: {} ranks, shm.ring_bytes = {} and shm.pool_bytes = {} here, {}, {} and {} elsewhere. Give all of them the same",
+        "the ranks of this host do not agree on their shared memory: {} ranks, shm.ring_bytes = {} and shm.bounce_bytes = {} here, {}, {} and {} elsewhere. Give all of them the same",
         ours.0, ours.1, ours.2, theirs.0, theirs.1, theirs.2
     )]
     Disagreement {

@@ -355,7 +355,7 @@ impl VerbsTransport {
             if overdue && pair.lost.is_none() {
                 let (limit, port) = (self.settings.lost_after.as_secs(), self.condition());
                 let why = format!(
-                    "the connection broke and did not come back within {limit} s (verbs.lost_after)"
+                    "the connection broke and did not come back within {limit} s (verbs.reconnect_timeout)"
                 );
                 self.lose(at, format!("{why}, on {port}"));
             } else if pair.is_calling() {

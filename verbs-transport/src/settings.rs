@@ -75,12 +75,16 @@ impl Settings {
             registered_bytes: knobs.bytes(knob::VERBS_REGISTERED_BYTES) as usize,
             credits: knobs.count(knob::VERBS_CREDITS) as u32,
             connections: knobs.count(knob::VERBS_CONNECTIONS) as u32,
-            rings: knobs.count(knob::VERBS_RINGS) as u32,
-            ring_after: knobs.count(knob::VERBS_RING_AFTER) as u32,
+            rings: knobs.count(knob::VERBS_EAGER_RDMA_PEERS) as u32,
+            ring_after: knobs.count(knob::VERBS_EAGER_RDMA_THRESHOLD) as u32,
             ack_timeout: small(knobs.count(knob::VERBS_ACK_TIMEOUT)),
             retries: small(knobs.count(knob::VERBS_RETRIES)),
-            lost_after: knobs.duration(knob::VERBS_LOST_AFTER).unwrap_or(Duration::from_secs(600)),
-            call_notice: knobs.duration(knob::VERBS_CALL_NOTICE).unwrap_or(Duration::from_secs(10)),
+            lost_after: knobs
+                .duration(knob::VERBS_RECONNECT_TIMEOUT)
+                .unwrap_or(Duration::from_secs(600)),
+            call_notice: knobs
+                .duration(knob::VERBS_CONNECT_WARN_AFTER)
+                .unwrap_or(Duration::from_secs(10)),
         }
     }
 }

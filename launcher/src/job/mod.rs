@@ -129,9 +129,12 @@ pub fn host_name() -> String {
 fn try_run(settings: &Settings) -> Result<u8, CannotRun> {
     let knobs = knobs_of(settings)
         .map_err(|error| CannotRun { message: error.to_string(), code: WRONG_USE })?;
+    for notice in knobs.notices() {
+        eprintln!("mpiexec: {notice}");
+    }
     let share = Share::whole(settings)
         .map_err(|error| CannotRun { message: error.to_string(), code: 1 })?;
-    let ways = Ways::of(share.size, knobs.is_on(knob::REPORT_WAYS));
+    let ways = Ways::of(share.size, knobs.is_on(knob::REPORT_TRANSPORTS));
     if !settings.hosts.is_empty() {
         return across::run(settings, &share, ways);
     }

@@ -95,7 +95,7 @@ pub(super) fn boots() -> [Boot; 7] {
         // Rings open with the first frame, and close for each sleep.
         faulty("MPI over two guests: 5 % overtake", two().reordering("5%"), |project, options| {
             let jobs = core(project, options, "")?;
-            Ok(jobs.into_iter().map(|job| job.with("ring_after=0", |_| true)).collect())
+            Ok(jobs.into_iter().map(|job| job.with("eager_rdma_threshold=0", |_| true)).collect())
         }),
         // The kernel's driver then completes reads with success that have failed.
         faulty(

@@ -81,6 +81,9 @@ fn main() -> ExitCode {
 fn print_config(config: Option<&Path>, set: &[String]) -> Result<(), String> {
     let knobs = Knobs::with_options(Sources { config, set, ..Sources::default() })
         .map_err(|error| error.to_string())?;
+    for notice in knobs.notices() {
+        eprintln!("verbena: {notice}");
+    }
     let table = knobs.table();
     let last = table.find("what it does").unwrap_or(0);
     print!("{}", fitted(&table, last, &std::io::stdout()));

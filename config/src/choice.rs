@@ -1,0 +1,114 @@
+//! Knobs whose value is one of several words.
+//!
+//! Each set of words is an enum. The order of `ALL` is the order of `WORDS`, and the first word is
+//! the default.
+
+/// A set of words, one of which is a knob's value.
+pub trait Choice: Copy + 'static {
+    /// The values, in the order of `WORDS`.
+    const ALL: &'static [Self];
+    /// The words that a user writes.
+    const WORDS: &'static [&'static str];
+}
+
+/// The way to read a large message of the same host straight from the sender's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SingleCopy {
+    /// XPMEM where the kernel has it, otherwise process_vm_readv; a probe of each peer decides.
+    Auto,
+    /// process_vm_readv alone, where a probe succeeds.
+    Readv,
+    /// Never.
+    Off,
+}
+
+impl Choice for SingleCopy {
+    const ALL: &'static [SingleCopy] = &[SingleCopy::Auto, SingleCopy::Readv, SingleCopy::Off];
+    const WORDS: &'static [&'static str] = &["auto", "readv", "off"];
+}
+
+/// The version of a RoCE port's address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoceVersion {
+    /// Version 2 if the port has one, otherwise version 1.
+    Auto,
+    /// RoCE over Ethernet, which does not pass routers.
+    V1,
+    /// RoCE over UDP.
+    V2,
+}
+
+impl Choice for RoceVersion {
+    const ALL: &'static [RoceVersion] = &[RoceVersion::Auto, RoceVersion::V1, RoceVersion::V2];
+    const WORDS: &'static [&'static str] = &["auto", "v1", "v2"];
+}
+
+/// The rendezvous protocol for large messages between hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rendezvous {
+    /// The best one for the device.
+    Auto,
+    /// The receiver reads it (RDMA read).
+    Read,
+    /// The sender writes it where the receiver says (RDMA write).
+    Write,
+    /// The sender sends pieces through the buffers of small messages.
+    Copy,
+}
+
+impl Choice for Rendezvous {
+    const ALL: &'static [Rendezvous] =
+        &[Rendezvous::Auto, Rendezvous::Read, Rendezvous::Write, Rendezvous::Copy];
+    const WORDS: &'static [&'static str] = &["auto", "read", "write", "copy"];
+}
+
+/// The lifetime of a memory registration with an RDMA device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Registration {
+    /// As long as the mapping is known not to change, otherwise one message.
+    Auto,
+    /// As long as the kernel reports no change (userfaultfd).
+    Userfaultfd,
+    /// For ever: the device faults pages in (on-demand paging).
+    Odp,
+    /// One message.
+    None,
+}
+
+impl Choice for Registration {
+    const ALL: &'static [Registration] =
+        &[Registration::Auto, Registration::Userfaultfd, Registration::Odp, Registration::None];
+    const WORDS: &'static [&'static str] = &["auto", "userfaultfd", "odp", "none"];
+}
+
+/// What makes progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProgressMode {
+    /// MPI calls alone.
+    Calls,
+    /// MPI calls, and a progress thread while the application is outside of MPI.
+    Thread,
+}
+
+impl Choice for ProgressMode {
+    const ALL: &'static [ProgressMode] = &[ProgressMode::Calls, ProgressMode::Thread];
+    const WORDS: &'static [&'static str] = &["calls", "thread"];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn has_a_word_for_each_value<C: Choice>() {
+        assert_eq!(C::ALL.len(), C::WORDS.len());
+    }
+
+    #[test]
+    fn every_value_has_a_word() {
+        has_a_word_for_each_value::<SingleCopy>();
+        has_a_word_for_each_value::<RoceVersion>();
+        has_a_word_for_each_value::<Rendezvous>();
+        has_a_word_for_each_value::<Registration>();
+        has_a_word_for_each_value::<ProgressMode>();
+    }
+}
