@@ -211,7 +211,7 @@ impl Control {
     }
 
     /// Asks for a value; the answer is a message, once some rank has put it.
-    pub fn ask(&self, key: &str) -> Result<(), ControlError> {
+    pub fn request(&self, key: &str) -> Result<(), ControlError> {
         check_room(key, &[])?;
         self.send(&ToLauncher::Get { key: key.to_owned() })
     }
@@ -227,10 +227,10 @@ impl Control {
     }
 
     /// Asks for a value and waits until some rank has put it.
-    pub fn value(&self, key: &str) -> Result<Vec<u8>, ControlError> {
+    pub fn get(&self, key: &str) -> Result<Vec<u8>, ControlError> {
         // Held from question to answer, so that answers go to who asked.
         let mut decoder = self.receiving.lock().unwrap_or_else(|broken| broken.into_inner());
-        self.ask(key)?;
+        self.request(key)?;
         loop {
             match receive(&self.socket, &mut decoder, RecvFlags::empty())? {
                 ToRank::Value { key: answered, value } if answered == key => return Ok(value),

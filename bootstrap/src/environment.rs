@@ -15,7 +15,7 @@ pub const VARIABLE: &str = "VERBENA_BOOTSTRAP";
 
 /// What a rank is told before anything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Words {
+pub struct RankParams {
     /// Rank in MPI_COMM_WORLD.
     pub rank: u32,
     /// Size of MPI_COMM_WORLD.
@@ -29,7 +29,7 @@ pub struct Words {
     /// Descriptor of the control socket.
     pub control: RawFd,
     /// Descriptor of the board, the same number in the launcher.
-    pub board: RawFd,
+    pub status_page: RawFd,
     /// Process id of the launcher.
     pub launcher: u32,
     /// The job's number.
@@ -39,7 +39,7 @@ pub struct Words {
 /// Why the variable can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum BadWords {
+pub enum ParamError {
     /// The launcher speaks a version that this library doesn't.
     #[error(
         "it is of version {0:?} and this library reads \"v1\": use the mpiexec that was installed with the library"
@@ -53,47 +53,56 @@ pub enum BadWords {
     Contradiction,
 }
 
-impl Words {
+impl RankParams {
     /// Reads the variable's value.
-    pub fn parse(text: &str) -> Result<Words, BadWords> {
+    pub fn parse(text: &str) -> Result<RankParams, ParamError> {
         let mut tokens = text.split_ascii_whitespace();
         let version = tokens.next().unwrap_or("");
         if version != "v1" {
-            return Err(BadWords::Version(version.chars().take(32).collect()));
+            return Err(ParamError::Version(version.chars().take(32).collect()));
         }
         let pairs: Vec<(&str, &str)> = tokens.filter_map(|token| token.split_once('=')).collect();
         let find = |name: &'static str| {
             let value = pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
-            value.ok_or(BadWords::Word(name))
+            value.ok_or(ParamError::Word(name))
         };
-        let number = |name| find(name)?.parse::<u32>().map_err(|_| BadWords::Word(name));
-        let descriptor = |name| find(name)?.parse::<RawFd>().map_err(|_| BadWords::Word(name));
-        let words = Words {
+        let number = |name| find(name)?.parse::<u32>().map_err(|_| ParamError::Word(name));
+        let descriptor = |name| find(name)?.parse::<RawFd>().map_err(|_| ParamError::Word(name));
+        let words = RankParams {
             rank: number("rank")?,
             size: number("size")?,
             local_rank: number("local_rank")?,
             local_size: number("local_size")?,
             processors: number("processors")?,
             control: descriptor("control")?,
-            board: descriptor("board")?,
+            status_page: descriptor("board")?,
             launcher: number("launcher")?,
-            job: u64::from_str_radix(find("job")?, 16).map_err(|_| BadWords::Word("job"))?,
+            job: u64::from_str_radix(find("job")?, 16).map_err(|_| ParamError::Word("job"))?,
         };
         let sane = words.rank < words.size
             && words.local_rank < words.local_size
             && words.local_size <= words.size;
-        if sane { Ok(words) } else { Err(BadWords::Contradiction) }
+        if sane { Ok(words) } else { Err(ParamError::Contradiction) }
     }
 }
 
-impl fmt::Display for Words {
+impl fmt::Display for RankParams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Words { rank, size, local_rank, local_size, processors, control, board, launcher, job } =
-            self;
+        let RankParams {
+            rank,
+            size,
+            local_rank,
+            local_size,
+            processors,
+            control,
+            status_page,
+            launcher,
+            job,
+        } = self;
         write!(f, "v1 rank={rank} size={size} local_rank={local_rank} local_size={local_size} ")?;
         write!(
             f,
-            "processors={processors} control={control} board={board} launcher={launcher} job={job:x}"
+            "processors={processors} control={control} board={status_page} launcher={launcher} job={job:x}"
         )
     }
 }
@@ -102,30 +111,30 @@ impl fmt::Display for Words {
 mod tests {
     use super::*;
 
-    const WORDS: Words = Words {
+    const WORDS: RankParams = RankParams {
         rank: 2,
         size: 8,
         local_rank: 1,
         local_size: 4,
         processors: 2,
         control: 198,
-        board: 199,
+        status_page: 199,
         launcher: 77,
         job: u64::MAX,
     };
 
     #[test]
     fn words_survive_the_environment() {
-        assert_eq!(Words::parse(&WORDS.to_string()), Ok(WORDS));
-        assert_eq!(Words::parse(&format!("{WORDS} colour=blue ready")), Ok(WORDS));
+        assert_eq!(RankParams::parse(&WORDS.to_string()), Ok(WORDS));
+        assert_eq!(RankParams::parse(&format!("{WORDS} colour=blue ready")), Ok(WORDS));
     }
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        assert_eq!(Words::parse("v2 rank=0"), Err(BadWords::Version("v2".into())));
-        assert_eq!(Words::parse(""), Err(BadWords::Version(String::new())));
-        assert_eq!(Words::parse("v1 rank=0 size=x"), Err(BadWords::Word("size")));
-        let outside = Words { rank: 8, ..WORDS };
-        assert_eq!(Words::parse(&outside.to_string()), Err(BadWords::Contradiction));
+        assert_eq!(RankParams::parse("v2 rank=0"), Err(ParamError::Version("v2".into())));
+        assert_eq!(RankParams::parse(""), Err(ParamError::Version(String::new())));
+        assert_eq!(RankParams::parse("v1 rank=0 size=x"), Err(ParamError::Word("size")));
+        let outside = RankParams { rank: 8, ..WORDS };
+        assert_eq!(RankParams::parse(&outside.to_string()), Err(ParamError::Contradiction));
     }
 }

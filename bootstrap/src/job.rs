@@ -20,10 +20,10 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::process::{Pid, getpid, test_kill_process};
 
-use crate::board::{Board, Entry, NotOurs, State};
 use crate::control::{self, Control, ControlError, ToLauncher, ToRank};
-use crate::environment::{BadWords, VARIABLE, Words};
-use crate::{inherited, managers};
+use crate::environment::{ParamError, RankParams, VARIABLE};
+use crate::status_page::{AttachError, RankState, StatusEntry, StatusPage};
+use crate::{inherited_fd, other_launchers};
 
 /// 256 random bits that only the processes of one job know.
 #[derive(Clone)]
@@ -43,7 +43,7 @@ pub struct Job {
     /// Processors that the ranks of this host have in all; fewer than ranks
     /// means that they must take turns.
     pub processors: u32,
-    board: Board,
+    status_page: StatusPage,
     control: Option<Arc<Control>>,
     secret: Secret,
 }
@@ -69,10 +69,10 @@ pub enum BootstrapError {
     },
     /// The launcher's words make no sense.
     #[error("the variable VERBENA_BOOTSTRAP can't be used: {0}")]
-    Words(BadWords),
+    RankParams(ParamError),
     /// The descriptors did not survive the way from the launcher to us.
     #[error(
-        "this process is rank {rank} of {size}, but the descriptors {control} and {board} that mpiexec opened for it \
+        "this process is rank {rank} of {size}, but the descriptors {control} and {status_page} that mpiexec opened for it \
          were closed by a program in between (a wrapper script? Python's subprocess needs close_fds=False). Have the \
          wrapper exec the MPI program, or remove VERBENA_BOOTSTRAP from its environment to run it alone"
     )]
@@ -84,7 +84,7 @@ pub enum BootstrapError {
         /// Number of the control descriptor.
         control: i32,
         /// Number of the board's descriptor.
-        board: i32,
+        status_page: i32,
     },
     /// This rank has run an MPI program before.
     #[error(
@@ -99,7 +99,7 @@ pub enum BootstrapError {
     },
     /// The launcher's memory is of another version.
     #[error("the memory shared with mpiexec can't be used: {0}")]
-    Board(String),
+    StatusPage(String),
     /// The launcher does not answer as it should.
     #[error("mpiexec does not answer as it should: {0}")]
     Control(#[from] ControlError),
@@ -116,7 +116,7 @@ impl Job {
     /// On success the board says that this rank runs.
     pub fn from_environment() -> Result<Option<Job>, BootstrapError> {
         let Some(text) = std::env::var_os(VARIABLE) else {
-            return match managers::one_of_several(|name| std::env::var(name).ok()) {
+            return match other_launchers::one_of_several(|name| std::env::var(name).ok()) {
                 Some(task) => Err(BootstrapError::OtherLauncher {
                     manager: task.manager,
                     number: task.number,
@@ -125,10 +125,11 @@ impl Job {
                 None => Ok(None),
             };
         };
-        let words = Words::parse(&text.to_string_lossy()).map_err(BootstrapError::Words)?;
+        let words =
+            RankParams::parse(&text.to_string_lossy()).map_err(BootstrapError::RankParams)?;
         match find_board(&words)? {
-            Found::Inherited(board) => Job::join(&words, board),
-            Found::Launchers(board) => match not_for_us(&words, &board)? {
+            Found::Inherited(status_page) => Job::join(&words, status_page),
+            Found::Launchers(status_page) => match not_for_us(&words, &status_page)? {
                 Some(Descendant) => Ok(None),
                 None => Err(closed(&words)),
             },
@@ -138,11 +139,11 @@ impl Job {
 
     /// A job of one process, without a launcher.
     pub fn singleton() -> Result<Job, BootstrapError> {
-        let board = Board::private(random()?)
+        let status_page = StatusPage::private(random()?)
             .map_err(|errno| BootstrapError::System("a page of memory", errno))?;
         let pid = getpid().as_raw_nonzero().get() as u32;
-        board.entry(0).claim(pid).expect("a new board has no owner");
-        board.entry(0).reach(State::Running);
+        status_page.entry(0).claim(pid).expect("a new board has no owner");
+        status_page.entry(0).set_state(RankState::Running);
         let secret = Secret::random()?;
         Ok(Job {
             rank: 0,
@@ -150,38 +151,38 @@ impl Job {
             local_rank: 0,
             local_size: 1,
             processors: 1,
-            board,
+            status_page,
             control: None,
             secret,
         })
     }
 
-    fn join(words: &Words, board: Board) -> Result<Option<Job>, BootstrapError> {
-        if words.local_rank >= board.local_size() || !inherited::is_socket(words.control) {
+    fn join(words: &RankParams, status_page: StatusPage) -> Result<Option<Job>, BootstrapError> {
+        if words.local_rank >= status_page.local_size() || !inherited_fd::is_socket(words.control) {
             return Err(closed(words));
         }
         let pid = getpid().as_raw_nonzero().get() as u32;
-        let entry = board.entry(words.local_rank);
+        let entry = status_page.entry(words.local_rank);
         if entry.claim(pid).is_err() {
-            return not_for_us(words, &board).map(|_descendant| None);
+            return not_for_us(words, &status_page).map(|_descendant| None);
         }
-        let control = Control::new(inherited::take(words.control).ok_or_else(|| closed(words))?);
+        let control = Control::new(inherited_fd::take(words.control).ok_or_else(|| closed(words))?);
         let secret = match control.receive()? {
             ToRank::Welcome { version: control::VERSION, secret } => Secret(secret),
             ToRank::Welcome { version, .. } => return Err(BootstrapError::Version(version)),
             _ => return Err(BootstrapError::Control(control::Malformed::Unknown.into())),
         };
         // Before Hello, so that the launcher sees it when it wakes.
-        entry.reach(State::Running);
+        entry.set_state(RankState::Running);
         control.send(&ToLauncher::Hello { version: control::VERSION, pid })?;
-        let Words { rank, size, local_rank, local_size, processors, .. } = *words;
+        let RankParams { rank, size, local_rank, local_size, processors, .. } = *words;
         Ok(Some(Job {
             rank,
             size,
             local_rank,
             local_size,
             processors,
-            board,
+            status_page,
             control: Some(Arc::new(control)),
             secret,
         }))
@@ -194,12 +195,12 @@ impl Job {
     }
 
     /// True when the ranks of this host are more than its processors and take turns.
-    pub fn is_crowded(&self) -> bool {
-        self.is_crowded_with(0)
+    pub fn is_oversubscribed(&self) -> bool {
+        self.is_oversubscribed_with(0)
     }
 
     /// The same where so many others need a processor of this host all the time.
-    pub fn is_crowded_with(&self, others: u32) -> bool {
+    pub fn is_oversubscribed_with(&self, others: u32) -> bool {
         self.local_size + others > self.processors
     }
 
@@ -210,19 +211,19 @@ impl Job {
     }
 
     /// Tells that MPI is in use, again or still, after an end that was not the last.
-    pub fn running(&self) {
-        self.entry().reach(State::Running);
+    pub fn mark_running(&self) {
+        self.status_entry().set_state(RankState::Running);
     }
 
     /// Tells that MPI_Finalize begins.
-    pub fn finalizing(&self) {
-        self.entry().reach(State::Finalizing);
+    pub fn mark_finalizing(&self) {
+        self.status_entry().set_state(RankState::Finalizing);
     }
 
     /// Tells that MPI_Finalize is about to return: from now on the process may
     /// exit without ending the job.
-    pub fn finalized(&self) {
-        self.entry().reach(State::Finalized);
+    pub fn mark_finalized(&self) {
+        self.status_entry().set_state(RankState::Finalized);
         if let Some(control) = &self.control {
             // A launcher that is gone has nothing left to know.
             let _ = control.send(&ToLauncher::Finalized);
@@ -235,41 +236,41 @@ impl Job {
     }
 
     /// Waits for the value that some rank puts under `key`.
-    pub fn value(&self, key: &str) -> Result<Vec<u8>, ControlError> {
-        self.control.as_ref().ok_or(ControlError::Gone)?.value(key)
+    pub fn get(&self, key: &str) -> Result<Vec<u8>, ControlError> {
+        self.control.as_ref().ok_or(ControlError::Gone)?.get(key)
     }
 
     /// The line to the launcher, for who asks without waiting.
-    pub fn line(&self) -> Option<Arc<Control>> {
+    pub fn control(&self) -> Option<Arc<Control>> {
         self.control.clone()
     }
 
     /// True once the launcher has ended, and with it the job. One system call:
     /// for processes that are about to sleep, not for the fast path.
-    pub fn is_orphaned(&self) -> bool {
+    pub fn launcher_exited(&self) -> bool {
         self.control.as_ref().is_some_and(|control| control.is_closed())
     }
 
     /// The job's number, the same on all of its ranks.
     pub fn id(&self) -> u64 {
-        self.board.job()
+        self.status_page.job()
     }
 
     /// What every rank of this host is doing.
-    pub fn board(&self) -> &Board {
-        &self.board
+    pub fn status_page(&self) -> &StatusPage {
+        &self.status_page
     }
 
     /// This rank's own line on the board.
     #[inline]
-    pub fn entry(&self) -> &'static Entry {
-        self.board.entry(self.local_rank)
+    pub fn status_entry(&self) -> &'static StatusEntry {
+        self.status_page.entry(self.local_rank)
     }
 
     /// The memory file that the host's ranks share and the offset from which it
     /// belongs to the transport; `None` for a process alone in its job.
     pub fn segment(&self) -> Option<(BorrowedFd<'_>, u64)> {
-        Some((self.board.file()?, Board::transport_offset(self.local_size)))
+        Some((self.status_page.file()?, StatusPage::transport_offset(self.local_size)))
     }
 
     /// What proves to other processes that one belongs to the job.
@@ -320,44 +321,49 @@ struct Descendant;
 
 enum Found {
     /// By the descriptor: the launcher's memory for this very job.
-    Inherited(Board),
+    Inherited(StatusPage),
     /// Only by a look into the launcher, since the descriptor is closed.
-    Launchers(Board),
+    Launchers(StatusPage),
     Nowhere,
 }
 
-fn find_board(words: &Words) -> Result<Found, BootstrapError> {
-    if let Some(fd) = inherited::duplicate(words.board) {
-        match Board::attach(fd) {
-            Ok(board) if board.job() == words.job => {
+fn find_board(words: &RankParams) -> Result<Found, BootstrapError> {
+    if let Some(fd) = inherited_fd::duplicate(words.status_page) {
+        match StatusPage::attach(fd) {
+            Ok(status_page) if status_page.job() == words.job => {
                 // The duplicate is ours; the number must not reach our children.
-                drop(inherited::take(words.board));
-                return Ok(Found::Inherited(board));
+                drop(inherited_fd::take(words.status_page));
+                return Ok(Found::Inherited(status_page));
             }
-            Err(version @ NotOurs::Version(_)) => {
-                return Err(BootstrapError::Board(version.to_string()));
+            Err(version @ AttachError::Version(_)) => {
+                return Err(BootstrapError::StatusPage(version.to_string()));
             }
             _ => {}
         }
     }
-    let path = format!("/proc/{}/fd/{}", words.launcher, words.board);
+    let path = format!("/proc/{}/fd/{}", words.launcher, words.status_page);
     let opened = rustix::fs::open(
         path,
         rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC,
         rustix::fs::Mode::empty(),
     );
-    let board = opened.ok().and_then(|fd| Board::attach(fd).ok());
-    Ok(board.filter(|board| board.job() == words.job).map_or(Found::Nowhere, Found::Launchers))
+    let status_page = opened.ok().and_then(|fd| StatusPage::attach(fd).ok());
+    Ok(status_page
+        .filter(|status_page| status_page.job() == words.job)
+        .map_or(Found::Nowhere, Found::Launchers))
 }
 
 /// Decides about a process that has our launcher's words but not the place:
 /// it descends from the rank, or the rank is used up, or (`None`) nobody has
 /// taken the place.
-fn not_for_us(words: &Words, board: &Board) -> Result<Option<Descendant>, BootstrapError> {
-    if words.local_rank >= board.local_size() {
+fn not_for_us(
+    words: &RankParams,
+    status_page: &StatusPage,
+) -> Result<Option<Descendant>, BootstrapError> {
+    if words.local_rank >= status_page.local_size() {
         return Err(closed(words));
     }
-    let Some(owner) = board.entry(words.local_rank).pid() else { return Ok(None) };
+    let Some(owner) = status_page.entry(words.local_rank).pid() else { return Ok(None) };
     let alive =
         Pid::from_raw(owner as i32).is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH));
     if alive && owner != getpid().as_raw_nonzero().get() as u32 {
@@ -367,11 +373,11 @@ fn not_for_us(words: &Words, board: &Board) -> Result<Option<Descendant>, Bootst
     }
 }
 
-fn closed(words: &Words) -> BootstrapError {
+fn closed(words: &RankParams) -> BootstrapError {
     BootstrapError::Closed {
         rank: words.rank,
         size: words.size,
         control: words.control,
-        board: words.board,
+        status_page: words.status_page,
     }
 }

@@ -9,7 +9,7 @@ use std::process::exit;
 use std::time::{Duration, Instant};
 
 use bootstrap::calls::Call;
-use bootstrap::{Awaited, Job, State, WORLD_CONTEXT, Waiting};
+use bootstrap::{BlockedKind, BlockedOn, Job, RankState, WORLD_CONTEXT};
 
 fn main() {
     let mut job = None;
@@ -41,33 +41,35 @@ fn main() {
 fn act(verb: &str, value: &str, job: Option<&Job>) {
     let mpi = || job.expect("init comes first");
     match verb {
-        "call" => {
-            mpi().entry().enter(Call::all().find(|call| call.name() == value).unwrap().index())
-        }
-        "wait" => mpi().entry().wait_for(&Waiting {
-            awaited: Awaited::Message,
+        "call" => mpi()
+            .status_entry()
+            .enter(Call::all().find(|call| call.name() == value).unwrap().index()),
+        "wait" => mpi().status_entry().set_blocked(&BlockedOn {
+            kind: BlockedKind::Message,
             peer: Some(value.parse().unwrap()),
             world_rank: Some(value.parse().unwrap()),
             tag: None,
             context: WORLD_CONTEXT,
             comm_size: mpi().size,
-            since: bootstrap::board::clock(),
+            since: bootstrap::status_page::monotonic_nanos(),
         }),
-        "finalizing" => mpi().finalizing(),
-        "finalize" => mpi().finalized(),
+        "finalizing" => mpi().mark_finalizing(),
+        "finalize" => mpi().mark_finalized(),
         "abort" => {
             let (code, message) = value.split_once(',').unwrap();
             assert!(mpi().abort(code.parse().unwrap(), message));
             exit(code.parse().unwrap())
         }
-        "explain" => mpi().line().unwrap().explain(vec![("it goes".into(), value.into())]).unwrap(),
+        "explain" => {
+            mpi().control().unwrap().explain(vec![("it goes".into(), value.into())]).unwrap()
+        }
         "put" => mpi().put("key", value.as_bytes()).unwrap(),
-        "value" => println!("{}", String::from_utf8_lossy(&mpi().value("key").unwrap())),
+        "value" => println!("{}", String::from_utf8_lossy(&mpi().get("key").unwrap())),
         "who" => println!(
             "{} of {} running={}",
             mpi().rank,
             mpi().size,
-            mpi().entry().state() == State::Running
+            mpi().status_entry().state() == RankState::Running
         ),
         "print" => println!("{value}"),
         "sleep" => std::thread::sleep(Duration::from_secs_f64(value.parse().unwrap())),

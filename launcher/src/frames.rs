@@ -12,15 +12,15 @@
 //!
 //! The end of the stream is a message as well: a daemon that loses its `mpiexec` ends
 //! its ranks, and a host that is lost ends the job. So is silence: `mpiexec` says `Beat` in each turn
-//! (see [`crate::pulse`]), and the daemon answers.
+//! (see [`crate::heartbeat`]), and the daemon answers.
 
 use std::ffi::OsString;
 
-use bootstrap::board::Snapshot;
 use bootstrap::control::{Decoder, Malformed, encode_within};
+use bootstrap::status_page::Snapshot;
 use serde::{Deserialize, Serialize};
 
-use crate::fate::Event;
+use crate::failure_policy::Event;
 use crate::hosts::Share;
 use crate::options::Settings;
 use crate::report::Line;
@@ -127,7 +127,7 @@ pub enum FromHost {
         /// Who.
         rank: u32,
         /// Topics and sentences.
-        ways: Vec<(String, String)>,
+        explain: Vec<(String, String)>,
     },
     /// What each rank does, in order.
     Lines(Vec<Line>),

@@ -80,9 +80,9 @@ fn library_of_another(executable: &[u8]) -> Option<String> {
 /// What to say when the system refused what looked right before.
 pub fn explain(name: &OsStr, directory: Option<&str>, failure: NotStarted) -> CannotRun {
     let NotStarted { step, errno } = failure;
-    let system = std::io::Error::from(errno);
+    let error = std::io::Error::from(errno);
     match (step, errno) {
-        (Step::Directory, _) => cannot_enter(name, directory.unwrap_or(""), &system),
+        (Step::Directory, _) => cannot_enter(name, directory.unwrap_or(""), &error),
         (Step::Execute, Errno::NOENT) => {
             cannot_run(name, "the interpreter or loader that it names does not exist", 127)
         }
@@ -94,12 +94,12 @@ pub fn explain(name: &OsStr, directory: Option<&str>, failure: NotStarted) -> Ca
             "the limit of processes is reached (ulimit -u, or the container's)",
             126,
         ),
-        _ => cannot_run(name, &system.to_string(), 126),
+        _ => cannot_run(name, &error.to_string(), 126),
     }
 }
 
-fn cannot_enter(name: &OsStr, directory: &str, system: &std::io::Error) -> CannotRun {
-    cannot_run(name, &format!("cannot enter {directory}: {system}"), 126)
+fn cannot_enter(name: &OsStr, directory: &str, error: &std::io::Error) -> CannotRun {
+    cannot_run(name, &format!("cannot enter {directory}: {error}"), 126)
 }
 
 fn cannot_run(name: &OsStr, why: &str, code: u8) -> CannotRun {

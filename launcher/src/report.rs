@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use bootstrap::board::{self, Snapshot};
 use bootstrap::calls::Call;
-use bootstrap::{Awaited, State, WORLD_CONTEXT, Waiting};
+use bootstrap::status_page::{self, Snapshot};
+use bootstrap::{BlockedKind, BlockedOn, RankState, WORLD_CONTEXT};
 use fabric::CollectiveKind;
 use serde::{Deserialize, Serialize};
 
-use crate::fate::{Event, Exit};
+use crate::failure_policy::{Event, Exit};
 use crate::signals;
 
 /// The name of an MPI call by its number on the board; `None` outside of MPI.
@@ -56,14 +56,14 @@ pub fn would_wait(rank: u32, ranks: usize) -> String {
 /// Where in MPI the rank was, as far as that explains something.
 fn place(exit: Exit, seen: &Snapshot) -> String {
     match (exit, seen.state, call_name(seen.call)) {
-        (Exit::Code(_), State::Running, Some(call)) => {
+        (Exit::Code(_), RankState::Running, Some(call)) => {
             format!(" in {call}, without calling MPI_Finalize")
         }
-        (Exit::Code(_), State::Running, None) => " without calling MPI_Finalize".into(),
-        (_, State::Finalizing, _) => " in MPI_Finalize".into(),
+        (Exit::Code(_), RankState::Running, None) => " without calling MPI_Finalize".into(),
+        (_, RankState::Finalizing, _) => " in MPI_Finalize".into(),
         (_, _, Some(call)) => format!(" in {call}"),
-        (Exit::Signal(_), State::Running, None) => " outside of MPI calls".into(),
-        (Exit::Signal(_), State::Finalized, None) => " after MPI_Finalize".into(),
+        (Exit::Signal(_), RankState::Running, None) => " outside of MPI calls".into(),
+        (Exit::Signal(_), RankState::Finalized, None) => " after MPI_Finalize".into(),
         _ => String::new(),
     }
 }
@@ -85,7 +85,7 @@ impl Line {
     /// Of a rank of this host, now; `pid` is the process that was started.
     pub fn new(pid: u32, exit: Option<Exit>, seen: Snapshot) -> Line {
         let since = seen.waiting.map_or(u64::MAX, |waiting| waiting.since);
-        let waited = Duration::from_nanos(board::clock().saturating_sub(since));
+        let waited = Duration::from_nanos(status_page::monotonic_nanos().saturating_sub(since));
         Line { pid: if seen.pid == 0 { pid } else { seen.pid }, exit, seen, waited }
     }
 }
@@ -107,12 +107,12 @@ pub fn table(first: u32, lines: &[Line], host: &str, age: Duration) -> String {
     text
 }
 
-fn state_name(state: State) -> &'static str {
+fn state_name(state: RankState) -> &'static str {
     match state {
-        State::Starting => "not in MPI",
-        State::Running => "running",
-        State::Finalizing => "finalizing",
-        State::Finalized => "finalized",
+        RankState::Starting => "not in MPI",
+        RankState::Running => "running",
+        RankState::Finalizing => "finalizing",
+        RankState::Finalized => "finalized",
     }
 }
 
@@ -122,13 +122,13 @@ fn doing(line: &Line) -> String {
             format!("{call}{}, for {}", waits_for(&waiting), seconds(line.waited))
         }
         (Some(call), None) => call.to_owned(),
-        (None, _) if line.seen.state == State::Running => "computing".into(),
+        (None, _) if line.seen.state == RankState::Running => "computing".into(),
         (None, _) => String::new(),
     }
 }
 
-fn waits_for(waiting: &Waiting) -> String {
-    let Waiting { awaited, peer, world_rank, tag, context, comm_size, .. } = *waiting;
+fn waits_for(waiting: &BlockedOn) -> String {
+    let BlockedOn { kind, peer, world_rank, tag, context, comm_size, .. } = *waiting;
     let comm = match context {
         WORLD_CONTEXT => "MPI_COMM_WORLD".into(),
         context => format!("communicator {context} of {}", count(comm_size as usize)),
@@ -141,12 +141,16 @@ fn waits_for(waiting: &Waiting) -> String {
         (None, Some(peer)) => format!("rank {peer} of the communicator"),
         (None, None) => "any rank".into(),
     };
-    match awaited {
-        Awaited::Something => String::new(),
-        Awaited::Message => format!(", for a message from {rank}, {tagged}, on {comm}"),
-        Awaited::Rest => format!(", for the rest of a message from {rank}, {tagged}, on {comm}"),
-        Awaited::Taking => format!(", for {rank} to receive a message, {tagged}, on {comm}"),
-        Awaited::Collective(kind) => {
+    match kind {
+        BlockedKind::Unknown => String::new(),
+        BlockedKind::Message => format!(", for a message from {rank}, {tagged}, on {comm}"),
+        BlockedKind::RestOfMessage => {
+            format!(", for the rest of a message from {rank}, {tagged}, on {comm}")
+        }
+        BlockedKind::MatchingReceive => {
+            format!(", for {rank} to receive a message, {tagged}, on {comm}")
+        }
+        BlockedKind::Collective(kind) => {
             let name = CollectiveKind::name(kind).unwrap_or("a collective");
             format!(", for {rank} in {name}, collective number {number} on {comm}")
         }
@@ -165,46 +169,47 @@ fn seconds(time: Duration) -> String {
 mod tests {
     use super::*;
 
-    fn seen(state: State, call: u32) -> Snapshot {
+    fn seen(state: RankState, call: u32) -> Snapshot {
         Snapshot { pid: 5, state, call, waiting: None }
     }
 
     #[test]
     fn a_failure_is_one_line_that_names_who_and_where() {
-        let killed = Event::Died { rank: 2, exit: Exit::Signal(11), state: State::Running };
-        let line = failure(&killed, &seen(State::Running, 0), 5, "vm", 4, true);
+        let killed = Event::Died { rank: 2, exit: Exit::Signal(11), state: RankState::Running };
+        let line = failure(&killed, &seen(RankState::Running, 0), 5, "vm", 4, true);
         let expected = "rank 2 (pid 5 on vm) was killed by signal 11 (Segmentation fault) outside of MPI calls; \
                         ending the job (4 ranks)";
         assert_eq!(line, expected);
-        let inside = failure(&killed, &seen(State::Running, Call::Recv.index()), 5, "vm", 4, true);
+        let inside =
+            failure(&killed, &seen(RankState::Running, Call::Recv.index()), 5, "vm", 4, true);
         assert!(inside.contains("(Segmentation fault) in MPI_Recv; ending"), "{inside}");
-        let left = Event::Died { rank: 0, exit: Exit::Code(0), state: State::Running };
+        let left = Event::Died { rank: 0, exit: Exit::Code(0), state: RankState::Running };
         assert_eq!(
-            failure(&left, &seen(State::Running, 0), 5, "vm", 1, true),
+            failure(&left, &seen(RankState::Running, 0), 5, "vm", 1, true),
             "rank 0 (pid 5 on vm) exited with code 0 without calling MPI_Finalize"
         );
-        let plain = Event::Died { rank: 0, exit: Exit::Code(3), state: State::Starting };
+        let plain = Event::Died { rank: 0, exit: Exit::Code(3), state: RankState::Starting };
         assert_eq!(
-            failure(&plain, &seen(State::Starting, 0), 5, "vm", 4, false),
+            failure(&plain, &seen(RankState::Starting, 0), 5, "vm", 4, false),
             "rank 0 (pid 5 on vm) exited with code 3"
         );
     }
 
     #[test]
     fn the_table_says_what_each_rank_does() {
-        let (awaited, peer, world_rank) = (Awaited::Message, Some(1), Some(0));
-        let waiting = Waiting {
-            awaited,
+        let (kind, peer, world_rank) = (BlockedKind::Message, Some(1), Some(0));
+        let waiting = BlockedOn {
+            kind,
             peer,
             world_rank,
             tag: None,
             context: 4,
             comm_size: 3,
-            since: board::clock(),
+            since: status_page::monotonic_nanos(),
         };
-        let outside = Snapshot { pid: 0, ..seen(State::Starting, 0) };
+        let outside = Snapshot { pid: 0, ..seen(RankState::Starting, 0) };
         let inside =
-            Snapshot { waiting: Some(waiting), ..seen(State::Running, Call::Recv.index()) };
+            Snapshot { waiting: Some(waiting), ..seen(RankState::Running, Call::Recv.index()) };
         let lines = [(None, outside), (None, inside), (Some(Exit::Signal(9)), outside)];
         let text =
             table(0, &lines.map(|(exit, seen)| Line::new(9, exit, seen)), "vm", Duration::ZERO);

@@ -37,7 +37,7 @@ pub struct Start<'a> {
     /// Our descriptor of the rank's control socket, and its number there.
     pub control: (RawFd, RawFd),
     /// Our descriptor of the board, which keeps its number.
-    pub board: RawFd,
+    pub status_page: RawFd,
     /// Processors to run on, if bound.
     pub cpus: Option<&'a CpuSet>,
     /// The signal mask to run with.
@@ -115,7 +115,7 @@ struct Work {
     directory: *const c_char,
     streams: [RawFd; 3],
     control: (RawFd, RawFd),
-    board: RawFd,
+    status_page: RawFd,
     cpus: *const libc::cpu_set_t,
     mask: *const libc::sigset_t,
     open_files: *const libc::rlimit,
@@ -141,7 +141,7 @@ pub fn spawn(start: &Start<'_>, stack: &mut Stack) -> Result<Pid, NotStarted> {
         directory: start.directory.map_or(std::ptr::null(), CStr::as_ptr),
         streams: start.streams,
         control: start.control,
-        board: start.board,
+        status_page: start.status_page,
         cpus: start.cpus.map_or(std::ptr::null(), |set| &raw const set.0),
         mask: start.mask.as_ptr(),
         open_files: start.open_files.as_ref().map_or(std::ptr::null(), |limit| &raw const *limit),
@@ -219,7 +219,7 @@ fn prepare(work: &Work) -> bool {
             && libc::dup2(output, 1) >= 0
             && libc::dup2(errors, 2) >= 0
             && libc::dup2(work.control.0, work.control.1) >= 0
-            && libc::fcntl(work.board, libc::F_SETFD, 0) == 0;
+            && libc::fcntl(work.status_page, libc::F_SETFD, 0) == 0;
         if !placed {
             return false;
         }
@@ -278,16 +278,16 @@ mod tests {
     fn start_and_wait(program: &CStr, arguments: &[&CStr]) -> Result<i32, NotStarted> {
         let arguments: Vec<CString> =
             arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let board = bootstrap::Board::create(1, 1).unwrap();
-        let board = std::os::fd::AsRawFd::as_raw_fd(&board.file().unwrap());
+        let status_page = bootstrap::StatusPage::create(1, 1).unwrap();
+        let status_page = std::os::fd::AsRawFd::as_raw_fd(&status_page.file().unwrap());
         let start = Start {
             program,
             arguments: &arguments,
             environment: &[c"A=7".to_owned()],
             directory: None,
             streams: [0, 1, 2],
-            control: (board, 190),
-            board,
+            control: (status_page, 190),
+            status_page,
             cpus: None,
             mask: &Mask::current(),
             open_files: None,

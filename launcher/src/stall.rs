@@ -6,12 +6,12 @@
 
 use std::time::{Duration, Instant};
 
-use bootstrap::board::{Snapshot, clock};
-use bootstrap::{Board, State};
+use bootstrap::status_page::{Snapshot, monotonic_nanos};
+use bootstrap::{RankState, StatusPage};
 use rustix::process::Pid;
 
-use crate::fate::Exit;
-use crate::system;
+use crate::failure_policy::Exit;
+use crate::proc_stat;
 
 /// Looks in each stretch of that length.
 const LOOKS: u32 = 4;
@@ -48,7 +48,7 @@ impl Stall {
     /// `Some(true)` when the ranks have come to a standstill, `Some(false)` when they go on after that.
     pub(crate) fn tick(
         &mut self,
-        board: &Board,
+        status_page: &StatusPage,
         ends: &[Option<Exit>],
         now: Instant,
     ) -> Option<bool> {
@@ -56,14 +56,15 @@ impl Stall {
             return None;
         }
         self.next = now + self.after / LOOKS;
-        let stands = self.look(board, ends, now);
+        let stands = self.look(status_page, ends, now);
         (std::mem::replace(&mut self.told, stands) != stands).then_some(stands)
     }
 
-    fn look(&mut self, board: &Board, ends: &[Option<Exit>], now: Instant) -> bool {
+    fn look(&mut self, status_page: &StatusPage, ends: &[Option<Exit>], now: Instant) -> bool {
         let entries = ends.iter().enumerate().filter(|(_, end)| end.is_none());
-        let seen = entries.map(|(rank, _)| board.entry(rank as u32).snapshot());
-        let Some(waiting) = all_waiting(seen.filter(|seen| seen.state != State::Finalized)) else {
+        let seen = entries.map(|(rank, _)| status_page.entry(rank as u32).snapshot());
+        let Some(waiting) = all_waiting(seen.filter(|seen| seen.state != RankState::Finalized))
+        else {
             self.quiet = None;
             return false;
         };
@@ -76,7 +77,7 @@ impl Stall {
             self.quiet = None;
             return false;
         }
-        let now = clock();
+        let now = monotonic_nanos();
         let has_waited =
             |since: &u64| Duration::from_nanos(now.saturating_sub(*since)) >= self.after;
         time >= self.after / 2 && waiting.iter().all(|(_, since)| has_waited(since))
@@ -95,15 +96,15 @@ pub(crate) fn text(after: Duration) -> String {
 /// Processes with since when they wait; `None` unless all do.
 fn all_waiting(mut seen: impl Iterator<Item = Snapshot>) -> Option<Vec<(u32, u64)>> {
     let mut all = Vec::new();
-    let waits = seen.all(|seen| {
+    let wait_graph = seen.all(|seen| {
         let since = seen.waiting.filter(|_| seen.call != 0).map(|waiting| waiting.since);
         all.extend(since.map(|since| (seen.pid, since)));
         since.is_some()
     });
-    Some(all).filter(|all| waits && !all.is_empty())
+    Some(all).filter(|all| wait_graph && !all.is_empty())
 }
 
 /// Time on processors so far.
 fn computed(pid: u32) -> Duration {
-    Pid::from_raw(pid as i32).and_then(system::computed).unwrap_or_default()
+    Pid::from_raw(pid as i32).and_then(proc_stat::computed).unwrap_or_default()
 }

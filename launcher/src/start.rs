@@ -4,16 +4,16 @@ use std::ffi::{CString, OsStr};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use bootstrap::Board;
+use bootstrap::StatusPage;
 use bootstrap::control::{self, Decoder, ToRank};
-use bootstrap::environment::{VARIABLE, Words};
+use bootstrap::environment::{RankParams, VARIABLE};
 use rustix::fs::{Mode, OFlags, fcntl_setfl};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Resource, Rlimit, getpid, getrlimit, setrlimit};
 
-use crate::fate::Exit;
+use crate::failure_policy::Exit;
 use crate::hosts::Share;
 use crate::input::Input;
 use crate::options::{Section, Settings, Stdin, total_ranks};
@@ -49,7 +49,7 @@ pub struct Started {
     /// In the order of their numbers; not all, if `failed`.
     pub ranks: Vec<Rank>,
     /// What they are doing.
-    pub board: Board,
+    pub status_page: StatusPage,
     /// What they write.
     pub output: Output,
     /// What some of them read from us.
@@ -69,7 +69,7 @@ struct Common<'a> {
     framed: bool,
     placement: &'a Placement,
     mask: &'a Mask,
-    words: Words,
+    words: RankParams,
     open_files: Option<libc::rlimit>,
     nothing: OwnedFd,
     welcome: Vec<u8>,
@@ -89,10 +89,10 @@ pub fn start(
         Ok(ready) => ready,
         Err(why) => return Err((output, why)),
     };
-    let Ready { common, programs, board, reserved } = ready;
+    let Ready { common, programs, status_page, reserved } = ready;
     let mut started = Started {
         ranks: Vec::with_capacity(common.words.local_size as usize),
-        board,
+        status_page,
         output,
         input: Input::new(Vec::new()),
         failed: None,
@@ -106,7 +106,7 @@ pub fn start(
 struct Ready<'a> {
     common: Common<'a>,
     programs: Vec<CString>,
-    board: Board,
+    status_page: StatusPage,
     reserved: (OwnedFd, OwnedFd),
 }
 
@@ -125,9 +125,9 @@ fn prepare<'a>(
     let local_size = total_ranks(settings);
     let open_files = room_for_files(local_size)?;
     let refused = |what: &str, errno: Errno| system_refused(local_size, what, errno);
-    let board = Board::create(local_size, share.job)
+    let status_page = StatusPage::create(local_size, share.job)
         .map_err(|errno| refused("shared memory (memfd_create)", errno))?;
-    let (low, high) = reserve(&board).map_err(|errno| refused("descriptors", errno))?;
+    let (low, high) = reserve(&status_page).map_err(|errno| refused("descriptors", errno))?;
     let nothing = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
     let common = Common {
         settings,
@@ -135,14 +135,14 @@ fn prepare<'a>(
         framed,
         placement,
         mask,
-        words: Words {
+        words: RankParams {
             rank: share.first,
             size: share.size,
             local_rank: 0,
             local_size,
             processors: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
             control: low.as_raw_fd(),
-            board: high.as_raw_fd(),
+            status_page: high.as_raw_fd(),
             launcher: getpid().as_raw_nonzero().get() as u32,
             job: share.job,
         },
@@ -153,7 +153,7 @@ fn prepare<'a>(
             secret: share.secret,
         }),
     };
-    Ok(Ready { common, programs, board, reserved: (low, high) })
+    Ok(Ready { common, programs, status_page, reserved: (low, high) })
 }
 
 fn start_sections(
@@ -174,7 +174,7 @@ fn start_sections(
             let local_rank = started.ranks.len() as u32;
             let rank = common.share.first + local_rank;
             let length = environment.len();
-            environment.extend(rank_environment(&Words { rank, local_rank, ..common.words }));
+            environment.extend(rank_environment(&RankParams { rank, local_rank, ..common.words }));
             start_rank(
                 common,
                 section,
@@ -223,7 +223,7 @@ fn start_rank(
             directory: directory.as_deref(),
             streams: [stdin.number(common), their_out.as_raw_fd(), their_err.as_raw_fd()],
             control: (theirs.as_raw_fd(), common.words.control),
-            board: common.words.board,
+            status_page: common.words.status_page,
             cpus: cpus.as_ref(),
             mask: common.mask,
             open_files: common.open_files,
@@ -231,7 +231,7 @@ fn start_rank(
         stack,
     )
     .map_err(|failure| program::explain(&section.program, section.directory.as_deref(), failure))?;
-    started.board.entry(local_rank).assign(rank);
+    started.status_page.entry(local_rank).set_rank(rank);
     started.output.add(rank, Which::Out, out);
     started.output.add(rank, Which::Err, err);
     started.ranks.push(Rank { pid, exit: None, control: Some(ours), decoder: Decoder::default() });
@@ -285,8 +285,8 @@ fn read_end() -> Result<(OwnedFd, OwnedFd), Errno> {
 
 /// Occupies two free numbers that are high enough to be in nobody's way; both
 /// hold the board for now. In the ranks, the first is the control socket.
-fn reserve(board: &Board) -> Result<(OwnedFd, OwnedFd), Errno> {
-    let file = board.file().ok_or(Errno::BADF)?;
+fn reserve(status_page: &StatusPage) -> Result<(OwnedFd, OwnedFd), Errno> {
+    let file = status_page.file().ok_or(Errno::BADF)?;
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let mut number = HIGHEST_NUMBER.min(limit.min(i32::MAX as u64) as RawFd - 1);
     let mut occupy = || {
@@ -327,9 +327,9 @@ fn room_for_files(ranks: u32) -> Result<Option<libc::rlimit>, CannotRun> {
 }
 
 fn system_refused(ranks: u32, what: &str, errno: Errno) -> CannotRun {
-    let system = std::io::Error::from(errno);
+    let error = std::io::Error::from(errno);
     CannotRun {
-        message: format!("cannot start {ranks} ranks: the system refused {what}: {system}"),
+        message: format!("cannot start {ranks} ranks: the system refused {what}: {error}"),
         code: 1,
     }
 }
@@ -370,7 +370,7 @@ fn shared_environment(settings: &Settings) -> Vec<CString> {
 const OURS: [&str; 5] =
     [VARIABLE, "VERBENA_RANK", "VERBENA_SIZE", "VERBENA_LOCAL_RANK", "VERBENA_LOCAL_SIZE"];
 
-fn rank_environment(words: &Words) -> [CString; 5] {
+fn rank_environment(words: &RankParams) -> [CString; 5] {
     let values = [
         words.to_string(),
         words.rank.to_string(),

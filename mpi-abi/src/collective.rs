@@ -15,9 +15,9 @@ use runtime::{Process, collective, with};
 
 use crate::abi::{MPI_Comm, MPI_Count, MPI_Datatype, MPI_Op};
 use crate::args::{IN_PLACE, checked_count, slice};
+use crate::call_form::CallForm;
 use crate::constants::{MPI_PROC_NULL, MPI_ROOT};
 use crate::convert::{Counts, Displs};
-use crate::call_form::CallForm;
 
 /// Takes the operation that was described, while what it borrows is there.
 pub(super) type Planning<'a> = dyn FnMut(&Operation<'_>) -> Result<()> + 'a;
@@ -41,8 +41,12 @@ pub(super) fn run(
     })?;
     match (form, begun) {
         (CallForm::Blocking, begun) => collective::finish(comm.0, begun),
-        (CallForm::Nonblocking(_), Begun::Planned(plan)) => form.give(collective::start(comm.0, plan)?),
-        (CallForm::Persistent(..), Begun::Planned(plan)) => form.give(collective::init(comm.0, plan)),
+        (CallForm::Nonblocking(_), Begun::Planned(plan)) => {
+            form.give(collective::start(comm.0, plan)?)
+        }
+        (CallForm::Persistent(..), Begun::Planned(plan)) => {
+            form.give(collective::init(comm.0, plan))
+        }
         _ => Err(Error::internal("a collective that does not block has begun")),
     }
 }

@@ -25,8 +25,8 @@
 mod abi;
 mod args;
 mod call;
-mod convert;
 mod call_form;
+mod convert;
 mod prelude;
 mod text;
 

@@ -9,9 +9,9 @@ use collectives::operation::{Edges, Operation};
 use objects::{Class, Comm, Error, Result, Topology};
 
 use crate::abi::{MPI_Aint, MPI_Comm, MPI_Count, MPI_Datatype};
+use crate::call_form::CallForm;
 use crate::collective::{Lists, data, required, run, types_of};
 use crate::convert::{Counts, Displs};
-use crate::call_form::CallForm;
 
 /// The neighbours of this process.
 struct Neighbors {

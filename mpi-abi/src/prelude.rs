@@ -8,6 +8,6 @@ pub(crate) use bootstrap::calls::Call;
 
 pub(crate) use crate::abi::*;
 pub(crate) use crate::call::{RaiseOn, behind, call, jump, tool, unsupported, unsupported_tool};
+pub(crate) use crate::call_form::CallForm;
 pub(crate) use crate::constants;
 pub(crate) use crate::convert::{CountOut, Counts, Displs};
-pub(crate) use crate::call_form::CallForm;

@@ -29,7 +29,7 @@ impl Store for Addresses {
 
     fn try_value(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
         if !self.asked.contains(key) {
-            self.line.ask(key).map_err(|error| error.to_string())?;
+            self.line.request(key).map_err(|error| error.to_string())?;
             self.asked.insert(key.to_owned());
         }
         while let Some(message) = self.line.try_receive().map_err(|error| error.to_string())? {

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use bootstrap::{Awaited, Waiting, board};
+use bootstrap::{BlockedKind, BlockedOn, status_page::monotonic_nanos};
 use collectives::CollectiveId;
 use fabric::Peer;
 use pt2pt::RequestId;
@@ -21,10 +21,10 @@ use crate::status_page;
 
 /// A wait up to this long is not worth a word.
 const SHORT: Duration = Duration::from_millis(100);
-/// Since when progress has moved nothing, by [`board::clock`]; 0 while no wait since then was long.
+/// Since when progress has moved nothing, by [`monotonic_nanos`]; 0 while no wait since then was long.
 static IDLE_SINCE: AtomicU64 = AtomicU64::new(0);
 
-/// Progress was made: what the board says is over.
+/// Progress was made: what the status page says is over.
 #[inline]
 pub(crate) fn has_moved() {
     if IDLE_SINCE.load(Relaxed) != 0 {
@@ -35,7 +35,7 @@ pub(crate) fn has_moved() {
 #[cold]
 fn wait_is_over() {
     IDLE_SINCE.store(0, Relaxed);
-    status_page::entry().wait_is_over();
+    status_page::entry().clear_blocked();
 }
 
 /// Sleeps outside the gate, at most so long, and says what for. True if the time is up.
@@ -44,7 +44,7 @@ pub(crate) fn sleep(bed: Bed, most: Duration) -> bool {
         return false;
     }
     if let Some(awaited) = gate::with(Process::awaited) {
-        status_page::entry().wait_for(&awaited);
+        status_page::entry().set_blocked(&awaited);
     }
     bed.sleep(most)
 }
@@ -68,9 +68,9 @@ pub(crate) enum WaitTarget {
 impl Process {
     /// What the thread that is about to sleep waits for. `None`: MPI does not run.
     #[cold]
-    fn awaited(&mut self) -> Option<Waiting> {
+    fn awaited(&mut self) -> Option<BlockedOn> {
         let waiting = match std::mem::take(&mut self.wait_target) {
-            WaitTarget::Nothing => Some(Waiting::default()),
+            WaitTarget::Nothing => Some(BlockedOn::default()),
             WaitTarget::Message(id) => self.message(id),
             WaitTarget::Collective(id) => self.collective(id),
             WaitTarget::Request(handle) => self.request_awaited(handle),
@@ -78,14 +78,14 @@ impl Process {
         };
         self.core.as_ref()?;
         let since = match IDLE_SINCE.load(Relaxed) {
-            0 => board::clock() - SHORT.as_nanos() as u64,
+            0 => monotonic_nanos() - SHORT.as_nanos() as u64,
             since => since,
         };
         IDLE_SINCE.store(since, Relaxed);
-        Some(Waiting { since, ..waiting.unwrap_or_default() })
+        Some(BlockedOn { since, ..waiting.unwrap_or_default() })
     }
 
-    fn request_awaited(&mut self, handle: usize) -> Option<Waiting> {
+    fn request_awaited(&mut self, handle: usize) -> Option<BlockedOn> {
         if let Named::Message(id) = Named::of(handle) {
             return self.message(id);
         }
@@ -100,51 +100,51 @@ impl Process {
         }
     }
 
-    fn message(&self, id: RequestId) -> Option<Waiting> {
+    fn message(&self, id: RequestId) -> Option<BlockedOn> {
         let message = self.core.as_deref()?.engine.awaited(id)?;
         let source = message.source.filter(|_| !message.is_send);
-        let awaited = match message.peer {
-            _ if message.is_send => Awaited::Taking,
-            Some(_) => Awaited::Rest,
-            None => Awaited::Message,
+        let kind = match message.peer {
+            _ if message.is_send => BlockedKind::MatchingReceive,
+            Some(_) => BlockedKind::RestOfMessage,
+            None => BlockedKind::Message,
         };
-        Some(Waiting {
-            awaited,
+        Some(BlockedOn {
+            kind,
             tag: message.tag,
             ..self.on(message.context / 2, message.peer, source)
         })
     }
 
-    fn collective(&self, id: CollectiveId) -> Option<Waiting> {
+    fn collective(&self, id: CollectiveId) -> Option<BlockedOn> {
         let core = self.core.as_deref()?;
         let waits = core.collectives.awaited(id, &core.engine)?;
-        let awaited = Awaited::Collective(waits.kind as u8);
-        Some(Waiting {
-            awaited,
+        let kind = BlockedKind::Collective(waits.kind as u8);
+        Some(BlockedOn {
+            kind,
             tag: Some(waits.sequence),
             ..self.on(waits.context / 2, waits.member, None)
         })
     }
 
-    fn probe(&self, source: i32, tag: i32, comm: usize) -> Option<Waiting> {
+    fn probe(&self, source: i32, tag: i32, comm: usize) -> Option<BlockedOn> {
         let context = self.comm(comm).ok()?.context();
         let source = u32::try_from(source).ok();
         let tag = Some(tag).filter(|tag| *tag >= 0);
-        Some(Waiting { awaited: Awaited::Message, tag, ..self.on(context, None, source) })
+        Some(BlockedOn { kind: BlockedKind::Message, tag, ..self.on(context, None, source) })
     }
 
     /// The other side, by what is known of it, and the communicator.
-    fn on(&self, context: u64, peer: Option<Peer>, rank: Option<u32>) -> Waiting {
+    fn on(&self, context: u64, peer: Option<Peer>, rank: Option<u32>) -> BlockedOn {
         let comm = self.comm(self.comm_with(context)).ok().filter(|comm| comm.context() == context);
         let others = comm.map(|comm| comm.peers());
         let peer = peer.or_else(|| others?.peer_of(rank?));
         let rank = rank.or_else(|| others?.rank_of(peer?));
-        Waiting {
+        BlockedOn {
             peer: rank.map(|rank| rank as i32),
             world_rank: peer.map(|peer| peer.0 as i32),
             context,
             comm_size: others.map_or(0, |others| others.size()),
-            ..Waiting::default()
+            ..BlockedOn::default()
         }
     }
 }

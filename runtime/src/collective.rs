@@ -39,7 +39,7 @@ const VISITS: u32 = 8;
 /// agree on them.
 pub(crate) fn thresholds(knobs: &Knobs, job: &Job) -> Thresholds {
     let is_on_one_host = job.local_size == job.size;
-    let is_crowded = job.is_crowded() && is_on_one_host;
+    let is_crowded = job.is_oversubscribed() && is_on_one_host;
     let is_flat = !is_crowded && is_on_one_host && job.size > 1;
     Thresholds {
         bcast_long: knobs.bytes(knob::COLL_BCAST_LONG),

@@ -63,7 +63,7 @@ pub fn start_engine(required: i32) -> Result<i32> {
         let knobs =
             Knobs::from_process().map_err(|error| Error::new(Class::Other, error.to_string()))?;
         let core = Core::start(&knobs)?;
-        crate::status_page::attach(core.job.entry());
+        crate::status_page::attach(core.job.status_entry());
         with(|p| p.core = Some(Box::new(core)));
         if knobs.choice(knob::PT2PT_PROGRESS) == config::ProgressMode::Thread {
             attendant::start()?;
@@ -91,10 +91,10 @@ impl Core {
         let (routes, spin) = routes(&job, knobs)?;
         wait::set_up(&job, spin, matches!(routes, Routes::Hosts(_)));
         if knobs.is_on(knob::REPORT_TRANSPORTS)
-            && let Some(line) = job.line()
+            && let Some(control) = job.control()
         {
             // A launcher that is gone has nobody to tell.
-            let _ = line.explain(ways::explain(&job, knobs, &routes, spin));
+            let _ = control.explain(ways::explain(&job, knobs, &routes, spin));
         }
         let settings = Settings { unexpected_bytes_per_peer: share(knobs, job.size) };
         let everyone = Group::world(job.size);
@@ -130,7 +130,7 @@ fn spin(job: &Job, knobs: &Knobs, far: Option<&Rails>) -> Duration {
         return chosen;
     }
     let kernel = u32::from(far.is_some_and(Rails::is_emulated));
-    if job.is_crowded_with(kernel) { Duration::ZERO } else { Duration::from_millis(5) }
+    if job.is_oversubscribed_with(kernel) { Duration::ZERO } else { Duration::from_millis(5) }
 }
 
 /// The ways to all others, and how long to spin.
@@ -166,7 +166,8 @@ fn near(job: &Job, knobs: &Knobs, spin: Duration) -> Result<Option<ShmTransport>
         rare_sleeps: !spin.is_zero(),
     };
     let peers = job.local_ranks().map(Peer).collect();
-    let inside = (0..job.local_size).map(|local| job.board().entry(local).inside()).collect();
+    let inside =
+        (0..job.local_size).map(|local| job.status_page().entry(local).current_call()).collect();
     Ok(Some(ShmTransport::new(segment, settings, peers, inside)))
 }
 
@@ -180,7 +181,7 @@ fn pool_bytes() -> u64 {
 
 /// The way to other hosts; the error is a sentence with what to do about it.
 fn far(job: &Job, knobs: &Knobs) -> std::result::Result<Rails, String> {
-    let line = job.line().ok_or("there is no launcher to ask for addresses")?;
+    let line = job.control().ok_or("there is no launcher to ask for addresses")?;
     let settings = verbs_transport::Settings::from_knobs(knobs);
     let store = Box::new(Addresses::new(line));
     Rails::open(settings, Peer(job.rank), job.size, *job.secret().bytes(), store)
@@ -204,7 +205,7 @@ fn no_way_to_other_hosts(job: &Job, why: &str) -> Error {
 /// MPI_Finalize, after the callbacks of MPI_COMM_SELF's attributes have run.
 /// Collective over MPI_COMM_WORLD.
 pub fn finalize() -> Result<()> {
-    with(|p| p.core().map(|core| core.job.finalizing()))?;
+    with(|p| p.core().map(|core| core.job.mark_finalizing()))?;
     block_on(|p| p.bsend.is_idle().then_some(()));
     collective::final_barrier(predefined::COMM_WORLD)?;
     block_on(|p| p.engine().is_none_or(|engine| engine.is_drained()).then_some(()));
@@ -213,7 +214,8 @@ pub fn finalize() -> Result<()> {
         p.report_traffic();
         p.init_state = InitState::Finalized;
         let goes_on = !p.sessions.is_empty();
-        p.core().map(|core| if goes_on { core.job.running() } else { core.job.finalized() })
+        p.core()
+            .map(|core| if goes_on { core.job.mark_running() } else { core.job.mark_finalized() })
     })
 }
 

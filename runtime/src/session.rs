@@ -78,7 +78,7 @@ pub fn init(errhandler: Errhandler, level: Option<i32>) -> Result<usize> {
             && p.sessions.is_empty()
             && p.init_state != InitState::Running
         {
-            core.job.running();
+            core.job.mark_running();
         }
         p.sessions.insert(Session { errhandler, thread_level }) as usize
     }))
@@ -96,7 +96,7 @@ pub fn finalize(handle: usize) -> Result<()> {
         p.bsend.detach(handle);
         let _ = p.sessions.remove(handle as u64);
         if p.init_state != InitState::Running && p.sessions.is_empty() {
-            p.core()?.job.finalized();
+            p.core()?.job.mark_finalized();
         }
         Ok(())
     })

@@ -214,7 +214,7 @@ fn sleep() {
 /// Sleeps outside the gate; ends a process whose launcher is gone.
 pub(crate) fn sleep_on(bed: Bed) {
     if blocked_on::sleep(bed, ORPHAN)
-        && gate::with(|p| p.core().is_ok_and(|core| core.job.is_orphaned()))
+        && gate::with(|p| p.core().is_ok_and(|core| core.job.launcher_exited()))
     {
         abort::orphaned();
     }

@@ -20,8 +20,8 @@ const CRATES: &[&[&str]] = &[
 
 /// Files that may contain `unsafe`, by folder or by name. The C interface is unsafe throughout.
 const UNSAFE: &[&str] = &[
-    "bootstrap/src/board.rs",
-    "bootstrap/src/inherited.rs",
+    "bootstrap/src/status_page.rs",
+    "bootstrap/src/inherited_fd.rs",
     "fabric/src/user_buf.rs",
     "launcher/src/signals.rs",
     "launcher/src/spawn.rs",

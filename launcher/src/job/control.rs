@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::Job;
-use crate::fate::Event;
+use crate::failure_policy::Event;
 use crate::frames::FromHost;
 
 impl Job {
@@ -72,13 +72,13 @@ impl Job {
                     self.say(rank, &answer);
                 }
             }
-            ToLauncher::Explained(ways) if self.upstream.is_some() => {
+            ToLauncher::Explained(explain) if self.upstream.is_some() => {
                 self.started
                     .output
-                    .send(&FromHost::Explained { rank: self.first + rank as u32, ways });
+                    .send(&FromHost::Explained { rank: self.first + rank as u32, explain });
             }
-            ToLauncher::Explained(ways) => {
-                if let Some(text) = self.ways.said(rank as u32, ways) {
+            ToLauncher::Explained(explain) => {
+                if let Some(text) = self.explain.said(rank as u32, explain) {
                     self.tell(&text);
                 }
             }

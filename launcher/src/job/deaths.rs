@@ -2,14 +2,14 @@
 
 use std::time::Instant;
 
-use bootstrap::State;
-use bootstrap::board::Snapshot;
+use bootstrap::RankState;
+use bootstrap::status_page::Snapshot;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, wait};
 
 use super::Job;
 use super::ending::{LESS_PATIENCE, Phase};
-use crate::fate::{Event, Exit, Verdict};
+use crate::failure_policy::{Event, Exit, Verdict};
 use crate::report;
 
 impl Job {
@@ -50,7 +50,7 @@ impl Job {
         let this = &mut self.started.ranks[rank];
         this.exit = Some(exit);
         this.control = None;
-        let state = self.started.board.entry(rank as u32).state();
+        let state = self.started.status_page.entry(rank as u32).state();
         self.events.push(Event::Died { rank: number, exit, state });
     }
 
@@ -83,7 +83,7 @@ impl Job {
     fn failed(&mut self, event: &Event, code: u8, ends: bool) {
         let runs = self.phase == Phase::Running;
         if self.code.is_none() || (ends && runs) {
-            self.others.named(event.rank());
+            self.secondary_failures.named(event.rank());
             let (seen, pid) = self.seen(event.rank());
             self.tell(&report::failure(
                 event,
@@ -95,7 +95,7 @@ impl Job {
             ));
             self.explain(event);
         }
-        self.others.happened(event, runs);
+        self.secondary_failures.happened(event, runs);
         self.code.get_or_insert(code);
         match (&mut self.phase, event) {
             // They were told to end; the others may still be saving their work.
@@ -119,15 +119,15 @@ impl Job {
     /// What the board says of a rank, and the process that was in MPI or that we started.
     pub(super) fn seen(&self, rank: u32) -> (Snapshot, u32) {
         let local = rank - self.first;
-        let seen = self.started.board.entry(local).snapshot();
+        let seen = self.started.status_page.entry(local).snapshot();
         let started = self.started.ranks[local as usize].pid.as_raw_nonzero().get() as u32;
         (seen, if seen.pid == 0 { started } else { seen.pid })
     }
 
     pub(super) fn some_rank_is_in_mpi(&self) -> bool {
         self.started.ranks.iter().enumerate().any(|(rank, this)| {
-            let state = self.started.board.entry(rank as u32).state();
-            this.exit.is_none() && matches!(state, State::Running | State::Finalizing)
+            let state = self.started.status_page.entry(rank as u32).state();
+            this.exit.is_none() && matches!(state, RankState::Running | RankState::Finalizing)
         })
     }
 }

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use bootstrap::State;
+use bootstrap::RankState;
 use rustix::io::Errno;
 use rustix::process::{Signal, getpid, kill_process, kill_process_group};
 
 use super::Job;
+use crate::heartbeat::Heartbeat;
 use crate::options::Settings;
 use crate::program;
-use crate::pulse::Pulse;
 use crate::stall::Stall;
 
 /// Between SIGTERM and SIGKILL when the job has failed.
@@ -107,7 +107,7 @@ impl Job {
             // One that was stopped must wake to hear it.
             self.forward(libc::SIGCONT);
             if self.started.ranks.iter().all(|rank| rank.exit.is_some()) {
-                self.orphans.signal(Signal::TERM);
+                self.reaper.signal(Signal::TERM);
             }
         }
     }
@@ -119,7 +119,7 @@ impl Job {
         };
         self.phase = Phase::Killing { since, last: now };
         self.forward(libc::SIGKILL);
-        self.orphans.signal(Signal::KILL);
+        self.reaper.signal(Signal::KILL);
         self.reap();
         if now >= since + STUCK && !self.nobody_runs() {
             self.tell("some processes do not end, not even by SIGKILL: they are stuck in the kernel; giving up");
@@ -136,7 +136,7 @@ impl Job {
             Phase::Killing { last, .. } if !self.nobody_runs() => Some(last + AGAIN),
             Phase::Killing { .. } => None,
         };
-        let turn = self.pulse.as_ref().and_then(Pulse::deadline);
+        let turn = self.heartbeat.as_ref().and_then(Heartbeat::deadline);
         let stall = self.stall.as_ref().map(Stall::deadline);
         [phase, turn, stall, self.started.output.deadline(), self.time_is_up]
             .into_iter()
@@ -188,7 +188,7 @@ impl Job {
             return;
         }
         if !self.childless {
-            self.childless = !self.orphans.remain();
+            self.childless = !self.reaper.remain();
         }
         if self.childless {
             self.started.output.finish(now);
@@ -202,12 +202,12 @@ impl Job {
         if self.abandoned {
             return;
         }
-        let mut states =
-            (0..self.started.ranks.len()).map(|rank| self.started.board.entry(rank as u32).state());
-        if self.started.ranks.len() > 1 && states.all(|state| state == State::Starting) {
+        let mut states = (0..self.started.ranks.len())
+            .map(|rank| self.started.status_page.entry(rank as u32).state());
+        if self.started.ranks.len() > 1 && states.all(|state| state == RankState::Starting) {
             program::why_alone(&settings.sections).iter().for_each(|text| self.tell(text));
         }
-        [self.others.text(), self.ways.at_the_end()]
+        [self.secondary_failures.text(), self.explain.at_the_end()]
             .iter()
             .flatten()
             .for_each(|text| self.tell(text));

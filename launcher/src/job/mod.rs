@@ -22,25 +22,25 @@ use bootstrap::control::Decoder;
 use config::{KnobError, Knobs, Sources, knob};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::across;
-use crate::fate::{Event, Exit};
+use crate::explain::Explanations;
+use crate::failure_policy::{Event, Exit};
 use crate::frames::{self, FromHost};
+use crate::heartbeat::Heartbeat;
 use crate::hosts::Share;
 use crate::memory_limit::MemoryLimit;
+use crate::multi_host;
 use crate::options::{DEAD_AFTER, Settings, WRONG_USE};
-use crate::orphans::Orphans;
-use crate::others::Others;
 use crate::output::Output;
 use crate::placement::Placement;
 use crate::program::CannotRun;
-use crate::pulse::Pulse;
+use crate::reaper::Reaper;
 use crate::report;
+use crate::secondary_failures::SecondaryFailures;
 use crate::signals::Signals;
 use crate::stall::{self, Stall};
 use crate::start::{self, Started};
 use crate::store::Store;
-use crate::waits;
-use crate::ways::Ways;
+use crate::wait_graph;
 use ending::Phase;
 
 /// What a descriptor in the `poll` is.
@@ -64,13 +64,13 @@ struct Job {
     /// What `mpiexec` says to us, if we are not it.
     upstream: Option<Decoder>,
     /// Whether it is still there.
-    pulse: Option<Pulse>,
+    heartbeat: Option<Heartbeat>,
     signals: Signals,
-    orphans: Orphans,
+    reaper: Reaper,
     memory: MemoryLimit,
     store: Store,
-    ways: Ways,
-    others: Others,
+    explain: Explanations,
+    secondary_failures: SecondaryFailures,
     phase: Phase,
     /// What we exit with; the first reason counts.
     code: Option<u8>,
@@ -104,7 +104,7 @@ pub fn run_share(settings: &Settings, share: Share) -> u8 {
     let mut output = Output::framed();
     output.send(&FromHost::Hello { version: frames::VERSION, host: host_name() });
     // What ranks say of their ways goes to `mpiexec`.
-    match begin(settings, &share, Ways::of(share.size, false), output) {
+    match begin(settings, &share, Explanations::of(share.size, false), output) {
         Ok(mut job) => {
             job.watch();
             job.started.output.send(&FromHost::Over);
@@ -134,12 +134,12 @@ fn try_run(settings: &Settings) -> Result<u8, CannotRun> {
     }
     let share = Share::whole(settings)
         .map_err(|error| CannotRun { message: error.to_string(), code: 1 })?;
-    let ways = Ways::of(share.size, knobs.is_on(knob::REPORT_TRANSPORTS));
+    let explain = Explanations::of(share.size, knobs.is_on(knob::REPORT_TRANSPORTS));
     if !settings.hosts.is_empty() {
-        return across::run(settings, &share, ways);
+        return multi_host::run(settings, &share, explain);
     }
     let mut job =
-        begin(settings, &share, ways, Output::new(settings.tag)).map_err(|(_, why)| why)?;
+        begin(settings, &share, explain, Output::new(settings.tag)).map_err(|(_, why)| why)?;
     let code = job.watch();
     job.conclude(settings);
     Ok(code)
@@ -161,7 +161,7 @@ fn knobs_of(settings: &Settings) -> Result<Knobs, KnobError> {
 fn begin(
     settings: &Settings,
     share: &Share,
-    ways: Ways,
+    explain: Explanations,
     mut output: Output,
 ) -> Result<Job, (Output, CannotRun)> {
     let placement = match Placement::new(settings, share.first) {
@@ -171,7 +171,7 @@ fn begin(
     for line in placement.report() {
         output.tell(&format!("mpiexec: {line}"));
     }
-    let orphans = Orphans::adopt();
+    let reaper = Reaper::adopt();
     let memory = MemoryLimit::begin();
     let signals = match Signals::open() {
         Ok(signals) => signals,
@@ -191,16 +191,16 @@ fn begin(
     let mut job = Job {
         started,
         first: share.first,
-        pulse: upstream
+        heartbeat: upstream
             .as_ref()
-            .map(|_| Pulse::new(settings.dead_after.unwrap_or(DEAD_AFTER), began)),
+            .map(|_| Heartbeat::new(settings.dead_after.unwrap_or(DEAD_AFTER), began)),
         upstream,
         signals,
-        orphans,
+        reaper,
         memory,
         store: Store::default(),
-        ways,
-        others: Others::default(),
+        explain,
+        secondary_failures: SecondaryFailures::default(),
         phase: Phase::Running,
         code: None,
         childless: false,
@@ -292,7 +292,7 @@ impl Job {
     fn look_for_a_stall(&mut self, now: Instant) {
         let Some(stall) = &mut self.stall else { return };
         let ends: Vec<Option<Exit>> = self.started.ranks.iter().map(|rank| rank.exit).collect();
-        match stall.tick(&self.started.board, &ends, now) {
+        match stall.tick(&self.started.status_page, &ends, now) {
             Some(stands) if self.upstream.is_some() => {
                 self.started.output.send(&FromHost::Stands(stands))
             }
@@ -319,7 +319,7 @@ impl Job {
         }
         let table = report::table(self.first, &lines, &self.host, self.began.elapsed());
         let all: Vec<_> = lines.into_iter().map(Some).collect();
-        let follows = waits::conclusions(&all);
+        let follows = wait_graph::conclusions(&all);
         self.tell(&table);
         follows.iter().for_each(|line| self.tell(line));
     }

@@ -8,9 +8,9 @@ use rustix::io::Errno;
 
 use super::Job;
 use super::ending::Phase;
-use crate::fate::Event;
+use crate::failure_policy::Event;
 use crate::frames::{FromHost, ToHost};
-use crate::pulse::{Pulse, Turn};
+use crate::heartbeat::{Heartbeat, Turn};
 
 impl Job {
     /// Reads what `mpiexec` says. Its end is ours.
@@ -21,7 +21,7 @@ impl Job {
             Err(Errno::INTR | Errno::AGAIN) => return,
             Ok(read) if read > 0 => {
                 decoder.push(&piece[..read]);
-                self.pulse.iter_mut().for_each(Pulse::heard);
+                self.heartbeat.iter_mut().for_each(Heartbeat::heard);
             }
             _ => return self.lost(),
         }
@@ -36,7 +36,7 @@ impl Job {
 
     /// Gives up an `mpiexec` that does not ask any more whether we are there.
     pub(super) fn listen_upstream(&mut self, now: Instant) {
-        if self.pulse.as_mut().is_some_and(|pulse| pulse.tick(now) == Turn::Dead) {
+        if self.heartbeat.as_mut().is_some_and(|heartbeat| heartbeat.tick(now) == Turn::Dead) {
             // In case it was only stopped.
             let host = &self.host;
             self.started.output.tell(&format!(
@@ -49,7 +49,7 @@ impl Job {
 
     /// Nobody is there to tell anything any more.
     fn lost(&mut self) {
-        (self.upstream, self.pulse) = (None, None);
+        (self.upstream, self.heartbeat) = (None, None);
         self.end(1);
     }
 
@@ -68,7 +68,7 @@ impl Job {
                 self.forward(signal);
                 if signal == libc::SIGTSTP {
                     // Whoever said so is stopped, too.
-                    self.pulse.iter_mut().for_each(Pulse::pause);
+                    self.heartbeat.iter_mut().for_each(Heartbeat::pause);
                 }
             }
             ToHost::Missing(rank) => self.missing = Some(rank),

@@ -8,7 +8,7 @@ use std::slice::from_ref;
 use std::sync::Mutex;
 
 use super::basic::{Basic, Family, Repr, Scalar};
-use super::contents::{Combiner, Contents, Construction};
+use super::contents::{Combiner, Construction, Contents};
 use super::typemap::{self, Builder, TypeMap};
 use super::{Datatype, lock};
 use crate::{Class, Error, Result};
@@ -294,7 +294,8 @@ impl Datatype {
             }
         };
         let basic = basic_of(Family::FortranInteger, scalar);
-        let construction = || Arguments::new(Counting::Int).int(range).of(Combiner::F90Integer, &[]);
+        let construction =
+            || Arguments::new(Counting::Int).int(range).of(Combiner::F90Integer, &[]);
         basic
             .and_then(|basic| unnamed(basic, construction))
             .ok_or_else(|| Error::internal("Fortran integer without a type"))

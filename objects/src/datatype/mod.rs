@@ -8,10 +8,10 @@
 mod array;
 pub mod basic;
 mod construct;
+mod contents;
 pub(crate) mod copy;
 mod external;
 mod layout;
-mod contents;
 mod signature;
 mod typemap;
 
@@ -25,9 +25,9 @@ pub use contents::{Combiner, Contents, Envelope};
 
 use crate::{Attributes, Class, Error, Result};
 use basic::FIRST_HANDLE;
+use contents::Construction;
 use copy::Nest;
 use layout::Node;
-use contents::Construction;
 use typemap::TypeMap;
 
 /// A datatype. Clones are the same datatype.
@@ -244,7 +244,12 @@ impl Datatype {
     }
 
     /// A predefined one.
-    fn fixed(map: TypeMap, handle: u16, name: &str, construction: Construction) -> Option<Datatype> {
+    fn fixed(
+        map: TypeMap,
+        handle: u16,
+        name: &str,
+        construction: Construction,
+    ) -> Option<Datatype> {
         let inner = Inner::new(map, construction)?;
         Some(Datatype(Arc::new(Inner {
             handle,
@@ -303,12 +308,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 static PREDEFINED: LazyLock<Vec<Option<Datatype>>> = LazyLock::new(|| {
     let mut table = vec![None; 0x100];
     for &(name, basic) in &basic::NAMED {
-        let datatype = Datatype::fixed(typemap::basic(basic), basic.handle, name, Construction::named());
+        let datatype =
+            Datatype::fixed(typemap::basic(basic), basic.handle, name, Construction::named());
         table[usize::from(basic.handle) - FIRST_HANDLE] = datatype;
     }
     for (handle, name) in [(MPI_LB, "MPI_LB"), (MPI_UB, "MPI_UB")] {
         let map = TypeMap::marker(handle == MPI_LB);
-        table[handle - FIRST_HANDLE] = Datatype::fixed(map, handle as u16, name, Construction::named());
+        table[handle - FIRST_HANDLE] =
+            Datatype::fixed(map, handle as u16, name, Construction::named());
     }
     table
 });

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use config::{Knobs, Sources};
-use launcher::fitted::fitted;
+use launcher::wrap_table::wrap_table;
 
 mod coverage;
 mod doctor;
@@ -86,6 +86,6 @@ fn print_config(config: Option<&Path>, set: &[String]) -> Result<(), String> {
     }
     let table = knobs.table();
     let last = table.find("what it does").unwrap_or(0);
-    print!("{}", fitted(&table, last, &std::io::stdout()));
+    print!("{}", wrap_table(&table, last, &std::io::stdout()));
     Ok(())
 }

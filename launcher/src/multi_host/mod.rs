@@ -15,23 +15,23 @@ use std::os::fd::BorrowedFd;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use bootstrap::board::Snapshot;
+use bootstrap::status_page::Snapshot;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, getpid, kill_process};
 
-use crate::fate::{Event, Verdict};
+use crate::explain::Explanations;
+use crate::failure_policy::{Event, Verdict};
 use crate::frames::{FromHost, PIECE, ToHost, VERSION};
+use crate::heartbeat::{Heartbeat, Turn};
 use crate::hosts::{Share, deal, part};
 use crate::options::{AGENT, DEAD_AFTER, Settings, Stdin};
-use crate::others::Others;
 use crate::output::{Output, Which};
 use crate::program::{self, CannotRun};
-use crate::pulse::{Pulse, Turn};
 use crate::report::{self, Line};
+use crate::secondary_failures::SecondaryFailures;
 use crate::signals::Signals;
 use crate::stall;
 use crate::store::Store;
-use crate::ways::Ways;
 use remote::{Remote, State};
 
 /// What hosts have to end their ranks.
@@ -63,13 +63,13 @@ enum Phase {
     },
 }
 
-struct Across {
+struct MultiHostJob {
     hosts: Vec<Remote>,
     signals: Signals,
     output: Output,
     store: Store,
-    ways: Ways,
-    others: Others,
+    explain: Explanations,
+    secondary_failures: SecondaryFailures,
     /// What is known for good of ranks that have ended.
     ended: Vec<Option<Line>>,
     phase: Phase,
@@ -90,7 +90,11 @@ struct Across {
 }
 
 /// Runs the job to its end. Returns the exit code.
-pub(crate) fn run(settings: &Settings, share: &Share, ways: Ways) -> Result<u8, CannotRun> {
+pub(crate) fn run(
+    settings: &Settings,
+    share: &Share,
+    explain: Explanations,
+) -> Result<u8, CannotRun> {
     let refused = |message: String| CannotRun { message, code: 1 };
     // Before signals are blocked, or agents would have them blocked. A signal that ends
     // us now ends the daemons, which lose us.
@@ -103,14 +107,14 @@ pub(crate) fn run(settings: &Settings, share: &Share, ways: Ways) -> Result<u8, 
         output.add_remote(rank, Which::Out);
         output.add_remote(rank, Which::Err);
     }
-    let mut job = Across {
+    let mut job = MultiHostJob {
         input: hosts.iter().any(|host| host.wants_input).then(rustix::stdio::stdin),
         hosts,
         signals,
         output,
         store: Store::default(),
-        ways,
-        others: Others::default(),
+        explain,
+        secondary_failures: SecondaryFailures::default(),
         ended: vec![None; share.size as usize],
         phase: Phase::Running,
         code: None,
@@ -159,7 +163,7 @@ fn start(settings: &Settings, share: &Share) -> Result<Vec<Remote>, String> {
     Ok(hosts)
 }
 
-impl Across {
+impl MultiHostJob {
     fn watch(&mut self) -> u8 {
         while self.hosts.iter().any(Remote::is_there) {
             for source in self.wait() {
@@ -182,12 +186,12 @@ impl Across {
     fn conclude(&mut self, settings: &Settings) {
         let mut lines = self.ended.iter();
         let is_outside = |line: &Option<Line>| {
-            line.is_some_and(|line| line.seen.state == bootstrap::State::Starting)
+            line.is_some_and(|line| line.seen.state == bootstrap::RankState::Starting)
         };
         if self.size > 1 && lines.all(is_outside) {
             program::why_alone(&settings.sections).iter().for_each(|text| self.tell(text));
         }
-        [self.others.text(), self.ways.at_the_end()]
+        [self.secondary_failures.text(), self.explain.at_the_end()]
             .iter()
             .flatten()
             .for_each(|text| self.tell(text));
@@ -225,7 +229,7 @@ impl Across {
             Phase::Running => None,
             Phase::Ending { since } => Some(since + PATIENCE),
         };
-        let turn = self.hosts.iter().filter_map(|host| host.pulse.as_ref()?.deadline()).min();
+        let turn = self.hosts.iter().filter_map(|host| host.heartbeat.as_ref()?.deadline()).min();
         [ending, self.time_is_up, self.asked, turn, self.output.deadline()]
             .into_iter()
             .flatten()
@@ -266,20 +270,21 @@ impl Across {
         // While nobody takes our output, hosts are not read.
         let is_behind = self.output.is_behind();
         let host = &mut self.hosts[id];
-        let Some(pulse) = host.pulse.as_mut().filter(|_| host.state == State::Running) else {
-            host.pulse = None;
+        let Some(heartbeat) = host.heartbeat.as_mut().filter(|_| host.state == State::Running)
+        else {
+            host.heartbeat = None;
             return;
         };
         if is_behind {
-            pulse.heard();
+            heartbeat.heard();
         }
-        match pulse.tick(now) {
+        match heartbeat.tick(now) {
             Turn::Goes => {}
             Turn::Over => host.say(&ToHost::Beat),
             Turn::Dead => {
                 let (name, ranks) = (host.name.clone(), host.ranks_in_words());
                 host.hang_up();
-                (host.state, host.pulse) = (State::Lost, None);
+                (host.state, host.heartbeat) = (State::Lost, None);
                 let (seconds, size) = (self.dead_after.as_secs_f64(), self.size);
                 self.tell(&format!(
                     "lost {name} with {ranks}: it has said nothing for {seconds} s (--dead-after), so the machine is down or \
@@ -379,7 +384,7 @@ impl Across {
         match message {
             FromHost::Hello { version: VERSION, .. } => {
                 self.hosts[id].state = State::Running;
-                self.hosts[id].pulse = Some(Pulse::new(self.dead_after, Instant::now()));
+                self.hosts[id].heartbeat = Some(Heartbeat::new(self.dead_after, Instant::now()));
             }
             FromHost::Hello { version, host } => {
                 self.tell(&format!(
@@ -417,8 +422,8 @@ impl Across {
                     self.ask_for_table(Instant::now());
                 }
             }
-            FromHost::Explained { rank, ways } if ranks.contains(&rank) => {
-                if let Some(text) = self.ways.said(rank, ways) {
+            FromHost::Explained { rank, explain } if ranks.contains(&rank) => {
+                if let Some(text) = self.explain.said(rank, explain) {
                     self.tell(&text);
                 }
             }
@@ -459,11 +464,11 @@ impl Across {
         };
         let runs = self.phase == Phase::Running;
         if self.code.is_none() || (ends && runs) {
-            self.others.named(event.rank());
+            self.secondary_failures.named(event.rank());
             let host = self.hosts[id].name.clone();
             self.tell(&report::failure(event, seen, pid, &host, self.size as usize, ends));
         }
-        self.others.happened(event, runs);
+        self.secondary_failures.happened(event, runs);
         self.code.get_or_insert(code);
         if ends {
             self.end(code);

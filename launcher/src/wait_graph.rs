@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use bootstrap::{Awaited, State, Waiting};
+use bootstrap::{BlockedKind, BlockedOn, RankState};
 
 use crate::report::Line;
 
@@ -28,13 +28,13 @@ struct Ranks<'a> {
 
 impl Ranks<'_> {
     /// What a rank waits for, if it does.
-    fn waiting(&self, rank: usize) -> Option<Waiting> {
+    fn waiting(&self, rank: usize) -> Option<BlockedOn> {
         let line = self.lines[rank].filter(|line| line.seen.call != 0 && line.exit.is_none())?;
         line.seen.waiting
     }
 
     /// The rank that it waits for.
-    fn awaited(&self, rank: usize) -> Option<usize> {
+    fn blocking_rank(&self, rank: usize) -> Option<usize> {
         let other = usize::try_from(self.waiting(rank)?.world_rank?).ok()?;
         Some(other).filter(|other| *other < self.lines.len())
     }
@@ -54,15 +54,17 @@ impl Ranks<'_> {
 
     /// Who it waits for in vain, and why.
     fn gone(&self, rank: usize) -> Option<(usize, &'static str)> {
-        let other = self.awaited(rank)?;
+        let other = self.blocking_rank(rank)?;
         let line = self.lines[other]?;
-        let gone = match (line.seen.state, self.waiting(rank)?.awaited) {
+        let gone = match (line.seen.state, self.waiting(rank)?.kind) {
             _ if line.exit.is_some() => "has ended",
-            (State::Starting, _) => "has not called MPI_Init",
-            (State::Finalized, _) => "has called MPI_Finalize",
+            (RankState::Starting, _) => "has not called MPI_Init",
+            (RankState::Finalized, _) => "has called MPI_Finalize",
             // It still gives what it has promised.
-            (State::Finalizing, Awaited::Message) => "is in MPI_Finalize and sends no more",
-            (State::Finalizing, Awaited::Taking) => "is in MPI_Finalize and receives no more",
+            (RankState::Finalizing, BlockedKind::Message) => "is in MPI_Finalize and sends no more",
+            (RankState::Finalizing, BlockedKind::MatchingReceive) => {
+                "is in MPI_Finalize and receives no more"
+            }
             _ => return None,
         };
         Some((other, gone))
@@ -77,7 +79,7 @@ impl Ranks<'_> {
             while let Some(rank) = at.filter(|rank| !visited[*rank]) {
                 visited[rank] = true;
                 path.push(rank);
-                at = self.awaited(rank);
+                at = self.blocking_rank(rank);
             }
             let Some(begin) = at.and_then(|again| path.iter().position(|rank| *rank == again))
             else {
@@ -116,18 +118,18 @@ fn many(ranks: &[usize]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use bootstrap::board::Snapshot;
+    use bootstrap::status_page::Snapshot;
 
     use super::*;
-    use crate::fate::Exit;
+    use crate::failure_policy::Exit;
 
-    fn waits(awaited: Awaited, rank: Option<i32>) -> Snapshot {
-        let waiting = Waiting { awaited, world_rank: rank, since: 1, ..Waiting::default() };
-        Snapshot { pid: 1, state: State::Running, call: 1, waiting: Some(waiting) }
+    fn wait_graph(kind: BlockedKind, rank: Option<i32>) -> Snapshot {
+        let waiting = BlockedOn { kind, world_rank: rank, since: 1, ..BlockedOn::default() };
+        Snapshot { pid: 1, state: RankState::Running, call: 1, waiting: Some(waiting) }
     }
 
     fn for_message(rank: i32) -> Snapshot {
-        waits(Awaited::Message, Some(rank))
+        wait_graph(BlockedKind::Message, Some(rank))
     }
 
     fn of(seen: &[Snapshot], ends: &[Option<Exit>]) -> Vec<String> {
@@ -147,7 +149,12 @@ mod tests {
             lines,
             ["ranks wait for each other in a circle: 0 -> 3 -> 4 -> 0", "rank 1 waits for itself"]
         );
-        let pair = [for_message(1), for_message(0), waits(Awaited::Message, None), for_message(99)];
+        let pair = [
+            for_message(1),
+            for_message(0),
+            wait_graph(BlockedKind::Message, None),
+            for_message(99),
+        ];
         assert_eq!(of(&pair, &[]), ["ranks 0 and 1 wait for each other"]);
     }
 
@@ -160,8 +167,8 @@ mod tests {
 
     #[test]
     fn who_is_gone_gives_nothing_any_more() {
-        let finalizing = |snapshot| Snapshot { state: State::Finalizing, ..snapshot };
-        let in_finalize = finalizing(waits(Awaited::Collective(24), Some(1)));
+        let finalizing = |snapshot| Snapshot { state: RankState::Finalizing, ..snapshot };
+        let in_finalize = finalizing(wait_graph(BlockedKind::Collective(24), Some(1)));
         let seen = [in_finalize, for_message(0), for_message(3), for_message(0)];
         let lines = of(&seen, &[None, None, None, Some(Exit::Code(0))]);
         let expected = [
@@ -177,13 +184,14 @@ mod tests {
             lines[0],
             "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 11 more wait for rank 0, which is in MPI_Finalize and sends no more"
         );
-        let rest = [in_finalize, waits(Awaited::Rest, Some(0))];
+        let rest = [in_finalize, wait_graph(BlockedKind::RestOfMessage, Some(0))];
         assert_eq!(of(&rest, &[]), ["ranks 0 and 1 wait for each other"]);
     }
 
     #[test]
     fn who_is_not_there_yet_is_named() {
-        let outside = Snapshot { state: State::Starting, ..Snapshot { call: 0, ..for_message(0) } };
+        let outside =
+            Snapshot { state: RankState::Starting, ..Snapshot { call: 0, ..for_message(0) } };
         assert_eq!(
             of(&[for_message(1), outside], &[]),
             ["rank 0 waits for rank 1, which has not called MPI_Init"]

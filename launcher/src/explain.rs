@@ -7,11 +7,11 @@
 use std::collections::BTreeSet;
 
 use crate::binding::ranges;
-use crate::fitted::fitted;
+use crate::wrap_table::wrap_table;
 
 /// What ranks have said.
 #[derive(Debug)]
-pub(crate) struct Ways {
+pub(crate) struct Explanations {
     /// Ranks of the job.
     size: u32,
     /// The user wants to know.
@@ -28,16 +28,16 @@ struct Line {
     ranks: BTreeSet<usize>,
 }
 
-impl Ways {
+impl Explanations {
     /// Of a job with so many ranks, which the user asked for or not.
-    pub(crate) fn of(size: u32, asked: bool) -> Ways {
-        Ways { size, asked, who: BTreeSet::new(), lines: Vec::new() }
+    pub(crate) fn of(size: u32, asked: bool) -> Explanations {
+        Explanations { size, asked, who: BTreeSet::new(), lines: Vec::new() }
     }
 
     /// A rank says its topics and sentences; the text for the user when it was the last one.
-    pub(crate) fn said(&mut self, rank: u32, ways: Vec<(String, String)>) -> Option<String> {
+    pub(crate) fn said(&mut self, rank: u32, explain: Vec<(String, String)>) -> Option<String> {
         let rank = rank as usize;
-        for (topic, text) in ways {
+        for (topic, text) in explain {
             match self.lines.iter_mut().find(|line| line.topic == topic && line.text == text) {
                 Some(line) => _ = line.ranks.insert(rank),
                 None => self.lines.push(Line { topic, text, ranks: [rank].into() }),
@@ -80,7 +80,7 @@ impl Ways {
         let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         let mut text = "which ways messages take:".to_owned();
         rows.iter().for_each(|(name, line)| text += &format!("\n  {name:width$}  {line}"));
-        fitted(&text, 2 + width + 2, &std::io::stderr())
+        wrap_table(&text, 2 + width + 2, &std::io::stderr())
     }
 }
 
@@ -88,14 +88,14 @@ impl Ways {
 mod tests {
     use super::*;
 
-    fn ways(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    fn explain(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
         pairs.iter().map(|(topic, text)| ((*topic).into(), (*text).into())).collect()
     }
 
     #[test]
     fn at_the_end_those_are_named_that_said_nothing() {
-        let mut all = Ways::of(4, true);
-        all.said(2, ways(&[("host", "b")]));
+        let mut all = Explanations::of(4, true);
+        all.said(2, explain(&[("host", "b")]));
         let text = all.at_the_end().unwrap();
         let rows: Vec<&str> = text.lines().skip(1).collect();
         let expected = [
@@ -104,27 +104,27 @@ mod tests {
         ];
         assert_eq!(rows, expected);
         assert!(
-            Ways::of(2, true)
+            Explanations::of(2, true)
                 .at_the_end()
                 .unwrap()
                 .starts_with("no rank has come through MPI_Init")
         );
-        assert_eq!(Ways::of(2, false).at_the_end(), None, "nobody asked");
-        let mut all = Ways::of(1, true);
-        assert!(all.said(0, ways(&[("host", "a")])).is_some());
+        assert_eq!(Explanations::of(2, false).at_the_end(), None, "nobody asked");
+        let mut all = Explanations::of(1, true);
+        assert!(all.said(0, explain(&[("host", "a")])).is_some());
         assert_eq!(all.at_the_end(), None, "it was told");
     }
 
     #[test]
     fn what_is_said_alike_is_one_line() {
-        let mut all = Ways::of(4, true);
-        assert_eq!(all.said(2, ways(&[("host", "b"), ("wait", "spins")])), None);
-        assert_eq!(all.said(0, ways(&[("host", "a"), ("wait", "spins")])), None);
+        let mut all = Explanations::of(4, true);
+        assert_eq!(all.said(2, explain(&[("host", "b"), ("wait", "spins")])), None);
+        assert_eq!(all.said(0, explain(&[("host", "a"), ("wait", "spins")])), None);
         assert_eq!(
-            all.said(1, ways(&[("host", "a"), ("wait", "spins"), ("knobs", "x = 1")])),
+            all.said(1, explain(&[("host", "a"), ("wait", "spins"), ("knobs", "x = 1")])),
             None
         );
-        let text = all.said(3, ways(&[("host", "b"), ("wait", "sleeps")])).unwrap();
+        let text = all.said(3, explain(&[("host", "b"), ("wait", "sleeps")])).unwrap();
         let rows: Vec<&str> = text.lines().skip(1).collect();
         let expected = [
             "  host, ranks 0-1:  a",

@@ -6,20 +6,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::binding::ranges;
-use crate::fate::{Event, Exit, Verdict};
+use crate::failure_policy::{Event, Exit, Verdict};
 
 /// Ways to end that are told apart in one line.
 const TOLD: usize = 8;
 
 /// What is kept until the end.
 #[derive(Debug, Default)]
-pub(crate) struct Others {
+pub(crate) struct SecondaryFailures {
     /// Ranks of which the user knows.
     named: BTreeSet<u32>,
     failed: BTreeMap<Exit, BTreeSet<usize>>,
 }
 
-impl Others {
+impl SecondaryFailures {
     /// A rank's failure is told now.
     pub(crate) fn named(&mut self, rank: u32) {
         self.named.insert(rank);
@@ -55,18 +55,18 @@ fn group(exit: Exit, ranks: &BTreeSet<usize>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use bootstrap::State;
+    use bootstrap::RankState;
 
     use super::*;
 
     fn died(rank: u32, exit: Exit) -> Event {
-        Event::Died { rank, exit, state: State::Running }
+        Event::Died { rank, exit, state: RankState::Running }
     }
 
     #[test]
     fn crashes_count_at_any_time_and_other_ends_while_the_job_ran() {
-        let mut others = Others::default();
-        others.named(1);
+        let mut secondary_failures = SecondaryFailures::default();
+        secondary_failures.named(1);
         for (event, runs) in [
             (died(1, Exit::Signal(11)), true),
             (died(2, Exit::Code(3)), true),
@@ -75,22 +75,27 @@ mod tests {
             // Consequences: told to end, and what a program makes of that.
             (died(4, Exit::Signal(15)), false),
             (died(5, Exit::Code(3)), false),
-            (Event::Died { rank: 6, exit: Exit::Code(0), state: State::Finalized }, true),
+            (Event::Died { rank: 6, exit: Exit::Code(0), state: RankState::Finalized }, true),
         ] {
-            others.happened(&event, runs);
+            secondary_failures.happened(&event, runs);
         }
         let expected = "failed as well: rank 2 (exited with code 3); ranks 0,3 (killed by signal 11 (Segmentation fault))";
-        assert_eq!(others.text().unwrap(), expected);
+        assert_eq!(secondary_failures.text().unwrap(), expected);
     }
 
     #[test]
     fn nothing_is_said_of_jobs_that_did_not_fail_and_not_too_much_of_others() {
-        let mut others = Others::default();
-        (0..20).for_each(|rank| others.happened(&died(rank, Exit::Code(rank as i32 + 1)), true));
-        assert_eq!(others.text(), None, "the user ended it");
-        others.named(20);
+        let mut secondary_failures = SecondaryFailures::default();
+        (0..20).for_each(|rank| {
+            secondary_failures.happened(&died(rank, Exit::Code(rank as i32 + 1)), true)
+        });
+        assert_eq!(secondary_failures.text(), None, "the user ended it");
+        secondary_failures.named(20);
         assert!(
-            others.text().unwrap().ends_with("rank 7 (exited with code 8); 12 more in other ways")
+            secondary_failures
+                .text()
+                .unwrap()
+                .ends_with("rank 7 (exited with code 8); 12 more in other ways")
         );
     }
 }

@@ -9,32 +9,32 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, set_child_subreaper, waitid,
 };
 
-use crate::system;
+use crate::proc_stat;
 
 /// Our children that are not ours to end.
 #[derive(Debug, Default)]
-pub struct Orphans {
+pub struct Reaper {
     /// They were there when we were executed in the place of their parent.
     spared: Vec<Pid>,
 }
 
-impl Orphans {
+impl Reaper {
     /// Makes us the reaper. To be called before the first rank starts.
-    pub fn adopt() -> Orphans {
+    pub fn adopt() -> Reaper {
         // If the kernel can't, groups and death signals still do most of it.
         let _ = set_child_subreaper(Some(getpid()));
         let nobody = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         match waitid(WaitId::All, nobody) {
-            Err(Errno::CHILD) => Orphans::default(),
-            _ => Orphans { spared: children() },
+            Err(Errno::CHILD) => Reaper::default(),
+            _ => Reaper { spared: children() },
         }
     }
 
     /// Sends a signal to all our children. True if there was any.
     pub fn signal(&self, signal: Signal) -> bool {
         let children = children();
-        let orphans = children.iter().filter(|child| !self.spared.contains(child));
-        orphans.filter(|child| kill_process(**child, signal).is_ok()).count() > 0
+        let reaper = children.iter().filter(|child| !self.spared.contains(child));
+        reaper.filter(|child| kill_process(**child, signal).is_ok()).count() > 0
     }
 
     /// True if children are left that are ours to end.
@@ -49,7 +49,7 @@ fn children() -> Vec<Pid> {
     let Ok(folder) = std::fs::read_dir("/proc") else { return Vec::new() };
     let pids =
         folder.filter_map(|entry| Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?));
-    pids.filter(|pid| system::parent(*pid) == Some(me)).collect()
+    pids.filter(|pid| proc_stat::parent(*pid) == Some(me)).collect()
 }
 
 #[cfg(test)]

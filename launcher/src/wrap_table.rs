@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 
 /// The table, lines and all, with its last column, which begins at `last`, broken into lines of the terminal
 /// `to`. Unchanged if it is none.
-pub fn fitted(table: &str, last: usize, to: &impl AsFd) -> String {
+pub fn wrap_table(table: &str, last: usize, to: &impl AsFd) -> String {
     let Ok(width) = rustix::termios::tcgetwinsize(to).map(|size| usize::from(size.ws_col)) else {
         return table.to_owned();
     };

@@ -6,12 +6,12 @@
 
 use std::time::Instant;
 
-use super::{ANSWER, Across};
+use super::{ANSWER, MultiHostJob};
 use crate::frames::ToHost;
 use crate::report::{self, Line};
-use crate::waits;
+use crate::wait_graph;
 
-impl Across {
+impl MultiHostJob {
     /// Has the table printed, soon. Whoever asks before that gets the same one.
     pub(super) fn ask_for_table(&mut self, now: Instant) {
         if self.asked.is_some() {
@@ -51,6 +51,6 @@ impl Across {
             };
             self.tell(&text);
         }
-        waits::conclusions(&all).iter().for_each(|line| self.tell(line));
+        wait_graph::conclusions(&all).iter().for_each(|line| self.tell(line));
     }
 }

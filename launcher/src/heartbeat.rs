@@ -22,18 +22,18 @@ pub(crate) enum Turn {
 
 /// Listens to one other.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pulse {
+pub(crate) struct Heartbeat {
     each: Duration,
     next: Instant,
     silent: u32,
     paused: bool,
 }
 
-impl Pulse {
+impl Heartbeat {
     /// Dead is who says nothing for so long.
-    pub(crate) fn new(dead_after: Duration, now: Instant) -> Pulse {
+    pub(crate) fn new(dead_after: Duration, now: Instant) -> Heartbeat {
         let each = dead_after / TURNS;
-        Pulse { each, next: now + each, silent: 0, paused: false }
+        Heartbeat { each, next: now + each, silent: 0, paused: false }
     }
 
     /// The other has said something.
@@ -56,7 +56,7 @@ impl Pulse {
         if self.silent < TURNS { Turn::Over } else { Turn::Dead }
     }
 
-    /// When [`Pulse::tick`] has something to do.
+    /// When [`Heartbeat::tick`] has something to do.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         (!self.paused).then_some(self.next)
     }
@@ -71,14 +71,14 @@ mod tests {
     #[test]
     fn silence_is_death_and_a_word_is_life() {
         let start = Instant::now();
-        let mut pulse = Pulse::new(5 * SECOND, start);
-        assert_eq!(pulse.tick(start), Turn::Goes);
+        let mut heartbeat = Heartbeat::new(5 * SECOND, start);
+        assert_eq!(heartbeat.tick(start), Turn::Goes);
         for second in 1..=4 {
-            assert_eq!(pulse.tick(start + second * SECOND), Turn::Over);
-            assert_eq!(pulse.tick(start + second * SECOND), Turn::Goes);
+            assert_eq!(heartbeat.tick(start + second * SECOND), Turn::Over);
+            assert_eq!(heartbeat.tick(start + second * SECOND), Turn::Goes);
         }
-        let mut other = pulse;
-        assert_eq!(pulse.tick(start + 5 * SECOND), Turn::Dead);
+        let mut other = heartbeat;
+        assert_eq!(heartbeat.tick(start + 5 * SECOND), Turn::Dead);
         other.heard();
         assert_eq!(other.tick(start + 5 * SECOND), Turn::Over);
     }
@@ -86,12 +86,15 @@ mod tests {
     #[test]
     fn who_slept_suspects_nobody() {
         let start = Instant::now();
-        let mut pulse = Pulse::new(5 * SECOND, start);
-        assert_eq!(pulse.tick(start + 3600 * SECOND), Turn::Over);
-        assert_eq!(pulse.tick(start + 3600 * SECOND), Turn::Goes);
-        pulse.pause();
-        assert_eq!((pulse.tick(start + 7200 * SECOND), pulse.deadline()), (Turn::Goes, None));
-        pulse.heard();
-        assert_eq!(pulse.tick(start + 7200 * SECOND), Turn::Over);
+        let mut heartbeat = Heartbeat::new(5 * SECOND, start);
+        assert_eq!(heartbeat.tick(start + 3600 * SECOND), Turn::Over);
+        assert_eq!(heartbeat.tick(start + 3600 * SECOND), Turn::Goes);
+        heartbeat.pause();
+        assert_eq!(
+            (heartbeat.tick(start + 7200 * SECOND), heartbeat.deadline()),
+            (Turn::Goes, None)
+        );
+        heartbeat.heard();
+        assert_eq!(heartbeat.tick(start + 7200 * SECOND), Turn::Over);
     }
 }

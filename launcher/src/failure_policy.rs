@@ -9,9 +9,9 @@
 //! - Exit code 0 without ever being in MPI: fine.
 //!
 //! The first failure counts, and the first that ends the job, if that is another one; what follows is mostly
-//! their consequence (see [`crate::others`]).
+//! their consequence (see [`crate::secondary_failures`]).
 
-use bootstrap::State;
+use bootstrap::RankState;
 use serde::{Deserialize, Serialize};
 
 use crate::signals;
@@ -35,7 +35,7 @@ pub enum Event {
         /// How.
         exit: Exit,
         /// How far it was in MPI.
-        state: State,
+        state: RankState,
     },
     /// It asked to end the job.
     Aborted {
@@ -101,12 +101,12 @@ impl Event {
         match self {
             Event::Aborted { code, .. } => Verdict::Ends(not_zero(*code as u8)),
             Event::Died { exit: exit @ Exit::Signal(_), .. } => Verdict::Ends(exit.code()),
-            Event::Died { exit, state: State::Running | State::Finalizing, .. } => {
+            Event::Died { exit, state: RankState::Running | RankState::Finalizing, .. } => {
                 Verdict::Ends(not_zero(exit.code()))
             }
             Event::Died { exit: Exit::Code(0), .. } => Verdict::Fine,
-            Event::Died { exit, state: State::Starting, .. } => Verdict::Missing(exit.code()),
-            Event::Died { exit, state: State::Finalized, .. } => Verdict::Failed(exit.code()),
+            Event::Died { exit, state: RankState::Starting, .. } => Verdict::Missing(exit.code()),
+            Event::Died { exit, state: RankState::Finalized, .. } => Verdict::Failed(exit.code()),
         }
     }
 
@@ -130,19 +130,19 @@ fn not_zero(code: u8) -> u8 {
 mod tests {
     use super::*;
 
-    fn died(exit: Exit, state: State) -> Verdict {
+    fn died(exit: Exit, state: RankState) -> Verdict {
         Event::Died { rank: 0, exit, state }.verdict()
     }
 
     #[test]
     fn a_death_inside_mpi_ends_the_job_and_one_outside_may_not() {
-        assert_eq!(died(Exit::Code(0), State::Starting), Verdict::Fine);
-        assert_eq!(died(Exit::Code(0), State::Finalized), Verdict::Fine);
-        assert_eq!(died(Exit::Code(0), State::Running), Verdict::Ends(1));
-        assert_eq!(died(Exit::Code(7), State::Finalizing), Verdict::Ends(7));
-        assert_eq!(died(Exit::Code(3), State::Starting), Verdict::Missing(3));
-        assert_eq!(died(Exit::Code(3), State::Finalized), Verdict::Failed(3));
-        assert_eq!(died(Exit::Signal(11), State::Starting), Verdict::Ends(139));
+        assert_eq!(died(Exit::Code(0), RankState::Starting), Verdict::Fine);
+        assert_eq!(died(Exit::Code(0), RankState::Finalized), Verdict::Fine);
+        assert_eq!(died(Exit::Code(0), RankState::Running), Verdict::Ends(1));
+        assert_eq!(died(Exit::Code(7), RankState::Finalizing), Verdict::Ends(7));
+        assert_eq!(died(Exit::Code(3), RankState::Starting), Verdict::Missing(3));
+        assert_eq!(died(Exit::Code(3), RankState::Finalized), Verdict::Failed(3));
+        assert_eq!(died(Exit::Signal(11), RankState::Starting), Verdict::Ends(139));
     }
 
     #[test]

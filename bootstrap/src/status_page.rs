@@ -31,9 +31,9 @@ const PAGE: u64 = 4096;
 
 /// The board of one host, mapped into this process.
 #[derive(Debug)]
-pub struct Board {
+pub struct StatusPage {
     header: &'static Header,
-    entries: &'static [Entry],
+    entries: &'static [StatusEntry],
     file: Option<OwnedFd>,
 }
 
@@ -49,12 +49,12 @@ struct Header {
 /// One rank's line on the board. All zero means: started, not in MPI yet.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
-pub struct Entry {
+pub struct StatusEntry {
     pid: AtomicU32,
     state: AtomicU32,
     call: AtomicU32,
     rank: AtomicU32,
-    awaited: AtomicU32,
+    kind: AtomicU32,
     peer: AtomicI32,
     world_rank: AtomicI32,
     tag: AtomicI32,
@@ -64,12 +64,12 @@ pub struct Entry {
     since: AtomicU64,
 }
 
-const _: () = assert!(size_of::<Header>() == 128 && size_of::<Entry>() == 128);
+const _: () = assert!(size_of::<Header>() == 128 && size_of::<StatusEntry>() == 128);
 
 /// How far a rank is in its life, as the launcher judges its end by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u32)]
-pub enum State {
+pub enum RankState {
     /// Has not called MPI_Init (and may be a program without MPI).
     Starting = 0,
     /// Between MPI_Init and MPI_Finalize.
@@ -82,9 +82,9 @@ pub enum State {
 
 /// What a rank waits for inside a call. Fields that say nothing are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Waiting {
+pub struct BlockedOn {
     /// What of the other side.
-    pub awaited: Awaited,
+    pub kind: BlockedKind,
     /// Rank of the other side in the communicator; `None` for any or several.
     pub peer: Option<i32>,
     /// Its rank in MPI_COMM_WORLD.
@@ -102,45 +102,45 @@ pub struct Waiting {
 
 /// The kinds of things to wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Awaited {
+pub enum BlockedKind {
     /// The rank did not say.
     #[default]
-    Something,
+    Unknown,
     /// A message from the other side.
     Message,
     /// The rest of a message from the other side.
-    Rest,
+    RestOfMessage,
     /// That the other side takes a message.
-    Taking,
+    MatchingReceive,
     /// The other side's part of a collective operation, by its number on the wire.
     Collective(u8),
 }
 
-impl Awaited {
+impl BlockedKind {
     fn to_raw(self) -> u32 {
         match self {
-            Awaited::Something => 0,
-            Awaited::Message => 1,
-            Awaited::Taking => 2,
-            Awaited::Rest => 3,
-            Awaited::Collective(kind) => 256 | u32::from(kind),
+            BlockedKind::Unknown => 0,
+            BlockedKind::Message => 1,
+            BlockedKind::MatchingReceive => 2,
+            BlockedKind::RestOfMessage => 3,
+            BlockedKind::Collective(kind) => 256 | u32::from(kind),
         }
     }
 
-    fn from_raw(raw: u32) -> Awaited {
+    fn from_raw(raw: u32) -> BlockedKind {
         match raw {
-            1 => Awaited::Message,
-            2 => Awaited::Taking,
-            3 => Awaited::Rest,
-            256..512 => Awaited::Collective(raw as u8),
-            _ => Awaited::Something,
+            1 => BlockedKind::Message,
+            2 => BlockedKind::MatchingReceive,
+            3 => BlockedKind::RestOfMessage,
+            256..512 => BlockedKind::Collective(raw as u8),
+            _ => BlockedKind::Unknown,
         }
     }
 }
 
-/// The time now, as in [`Waiting::since`]. By libc: rustix reads the vDSO itself, which is not there under
+/// The time now, as in [`BlockedOn::since`]. By libc: rustix reads the vDSO itself, which is not there under
 /// valgrind.
-pub fn clock() -> u64 {
+pub fn monotonic_nanos() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` outlives the call, which writes nothing else. This clock exists everywhere.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
@@ -156,17 +156,17 @@ pub struct Snapshot {
     /// The process that called MPI_Init, 0 while none has.
     pub pid: u32,
     /// How far it is.
-    pub state: State,
+    pub state: RankState,
     /// Index of the current MPI call in the table of calls; 0 outside of MPI.
     pub call: u32,
     /// What it waits for, once it has said so.
-    pub waiting: Option<Waiting>,
+    pub waiting: Option<BlockedOn>,
 }
 
 /// Why a memory file is not the board of our job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum NotOurs {
+pub enum AttachError {
     /// The system refused to look at it or to map it.
     System(Errno),
     /// It is some other file, or cut short.
@@ -175,20 +175,20 @@ pub enum NotOurs {
     Version(u32),
 }
 
-impl Board {
+impl StatusPage {
     /// A new board for `local_size` ranks. The descriptor is close-on-exec.
-    pub fn create(local_size: u32, job: u64) -> Result<Board, Errno> {
-        let length = Board::transport_offset(local_size);
+    pub fn create(local_size: u32, job: u64) -> Result<StatusPage, Errno> {
+        let length = StatusPage::transport_offset(local_size);
         let file = memory_file()?;
         ftruncate(&file, length)?;
-        let board = Board::map(file, length, local_size).map_err(|_| Errno::NOMEM)?;
-        board.describe(local_size, job);
-        Ok(board)
+        let status_page = StatusPage::map(file, length, local_size).map_err(|_| Errno::NOMEM)?;
+        status_page.describe(local_size, job);
+        Ok(status_page)
     }
 
     /// A board that nobody else sees, for a process that is alone in its job.
-    pub fn private(job: u64) -> Result<Board, Errno> {
-        let length = Board::transport_offset(1);
+    pub fn private(job: u64) -> Result<StatusPage, Errno> {
+        let length = StatusPage::transport_offset(1);
         // SAFETY: a new mapping at an address of the kernel's choice touches
         // no memory that exists.
         let base = unsafe {
@@ -202,29 +202,29 @@ impl Board {
         // SAFETY: just mapped with `length` bytes, page-aligned, zeroed, and
         // never unmapped.
         let (header, entries) = unsafe { lay_out(base.cast(), 1) };
-        let board = Board { header, entries, file: None };
-        board.describe(1, job);
-        Ok(board)
+        let status_page = StatusPage { header, entries, file: None };
+        status_page.describe(1, job);
+        Ok(status_page)
     }
 
     /// The board behind a descriptor that the launcher handed down.
-    pub fn attach(file: OwnedFd) -> Result<Board, NotOurs> {
-        let length = fstat(&file).map_err(NotOurs::System)?.st_size as u64;
+    pub fn attach(file: OwnedFd) -> Result<StatusPage, AttachError> {
+        let length = fstat(&file).map_err(AttachError::System)?.st_size as u64;
         if length < PAGE {
-            return Err(NotOurs::Foreign);
+            return Err(AttachError::Foreign);
         }
-        let probe = read_header(&file).ok_or(NotOurs::Foreign)?;
+        let probe = read_header(&file).ok_or(AttachError::Foreign)?;
         if probe.magic != MAGIC {
-            return Err(NotOurs::Foreign);
+            return Err(AttachError::Foreign);
         }
         if probe.version != VERSION {
-            return Err(NotOurs::Version(probe.version));
+            return Err(AttachError::Version(probe.version));
         }
-        let mapped = Board::transport_offset(probe.local_size);
+        let mapped = StatusPage::transport_offset(probe.local_size);
         if probe.local_size == 0 || length < mapped {
-            return Err(NotOurs::Foreign);
+            return Err(AttachError::Foreign);
         }
-        Board::map(file, mapped, probe.local_size)
+        StatusPage::map(file, mapped, probe.local_size)
     }
 
     /// Where the transport's part of the memory file begins, in bytes: a
@@ -245,7 +245,7 @@ impl Board {
 
     /// The line of a local rank. Panics if there is no such rank.
     #[inline]
-    pub fn entry(&self, local_rank: u32) -> &'static Entry {
+    pub fn entry(&self, local_rank: u32) -> &'static StatusEntry {
         &self.entries[local_rank as usize]
     }
 
@@ -254,7 +254,7 @@ impl Board {
         self.file.as_ref().map(AsFd::as_fd)
     }
 
-    fn map(file: OwnedFd, length: u64, local_size: u32) -> Result<Board, NotOurs> {
+    fn map(file: OwnedFd, length: u64, local_size: u32) -> Result<StatusPage, AttachError> {
         // SAFETY: a new mapping at an address of the kernel's choice touches
         // no memory that exists.
         let base = unsafe {
@@ -267,11 +267,11 @@ impl Board {
                 0,
             )
         }
-        .map_err(NotOurs::System)?;
+        .map_err(AttachError::System)?;
         // SAFETY: just mapped with room for the header and `local_size`
         // entries, page-aligned, and never unmapped.
         let (header, entries) = unsafe { lay_out(base.cast(), local_size as usize) };
-        Ok(Board { header, entries, file: Some(file) })
+        Ok(StatusPage { header, entries, file: Some(file) })
     }
 
     fn describe(&self, local_size: u32, job: u64) {
@@ -282,15 +282,15 @@ impl Board {
     }
 }
 
-impl Entry {
+impl StatusEntry {
     /// A line that belongs to no board, for calls made before MPI_Init.
-    pub const fn detached() -> Entry {
-        Entry {
+    pub const fn detached() -> StatusEntry {
+        StatusEntry {
             pid: AtomicU32::new(0),
             state: AtomicU32::new(0),
             call: AtomicU32::new(0),
             rank: AtomicU32::new(0),
-            awaited: AtomicU32::new(0),
+            kind: AtomicU32::new(0),
             peer: AtomicI32::new(0),
             world_rank: AtomicI32::new(0),
             tag: AtomicI32::new(0),
@@ -308,7 +308,7 @@ impl Entry {
     }
 
     /// Not 0 while the rank is in a call.
-    pub fn inside(&self) -> &AtomicU32 {
+    pub fn current_call(&self) -> &AtomicU32 {
         &self.call
     }
 
@@ -321,7 +321,7 @@ impl Entry {
 
     /// Runs a function of the user's that the current call calls. It may call
     /// MPI; when that returns, the rank is in the current call again.
-    pub fn around(&self, function: &mut dyn FnMut()) {
+    pub fn user_callback(&self, function: &mut dyn FnMut()) {
         let (call, outer) = (self.call.load(Relaxed), self.outer.load(Relaxed));
         self.outer.store(call, Relaxed);
         function();
@@ -330,8 +330,8 @@ impl Entry {
     }
 
     /// Records what the current call waits for. For the slow path only.
-    pub fn wait_for(&self, waiting: &Waiting) {
-        self.awaited.store(waiting.awaited.to_raw(), Relaxed);
+    pub fn set_blocked(&self, waiting: &BlockedOn) {
+        self.kind.store(waiting.kind.to_raw(), Relaxed);
         self.peer.store(waiting.peer.unwrap_or(i32::MIN), Relaxed);
         self.world_rank.store(waiting.world_rank.unwrap_or(i32::MIN), Relaxed);
         self.tag.store(waiting.tag.unwrap_or(i32::MIN), Relaxed);
@@ -342,12 +342,12 @@ impl Entry {
     }
 
     /// Records that the wait is over.
-    pub fn wait_is_over(&self) {
+    pub fn clear_blocked(&self) {
         self.since.store(0, Relaxed);
     }
 
     /// Records how far the rank is in its life.
-    pub fn reach(&self, state: State) {
+    pub fn set_state(&self, state: RankState) {
         self.state.store(state as u32, Relaxed);
     }
 
@@ -362,7 +362,7 @@ impl Entry {
     }
 
     /// For the launcher: whose line this is.
-    pub fn assign(&self, rank: u32) {
+    pub fn set_rank(&self, rank: u32) {
         self.rank.store(rank, Relaxed);
     }
 
@@ -372,12 +372,12 @@ impl Entry {
     }
 
     /// How far the rank is; a value that is none counts as running.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> RankState {
         match self.state.load(Relaxed) {
-            0 => State::Starting,
-            2 => State::Finalizing,
-            3 => State::Finalized,
-            _ => State::Running,
+            0 => RankState::Starting,
+            2 => RankState::Finalizing,
+            3 => RankState::Finalized,
+            _ => RankState::Running,
         }
     }
 
@@ -386,9 +386,9 @@ impl Entry {
     pub fn snapshot(&self) -> Snapshot {
         let named =
             |value: &AtomicI32| Some(value.load(Relaxed)).filter(|value| *value != i32::MIN);
-        let waiting = Waiting {
+        let waiting = BlockedOn {
             since: self.since.load(Relaxed),
-            awaited: Awaited::from_raw(self.awaited.load(Relaxed)),
+            kind: BlockedKind::from_raw(self.kind.load(Relaxed)),
             peer: named(&self.peer),
             world_rank: named(&self.world_rank),
             tag: named(&self.tag),
@@ -404,12 +404,12 @@ impl Entry {
     }
 }
 
-impl fmt::Display for NotOurs {
+impl fmt::Display for AttachError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NotOurs::System(errno) => write!(f, "the system refused it ({errno})"),
-            NotOurs::Foreign => write!(f, "it is another file"),
-            NotOurs::Version(version) => {
+            AttachError::System(errno) => write!(f, "the system refused it ({errno})"),
+            AttachError::Foreign => write!(f, "it is another file"),
+            AttachError::Version(version) => {
                 write!(f, "it is a board of version {version}, this library reads {VERSION}")
             }
         }
@@ -419,13 +419,15 @@ impl fmt::Display for NotOurs {
 /// # Safety
 /// `base` must be page-aligned, with a header and `local_size` entries behind
 /// it that stay mapped until the process ends.
-unsafe fn lay_out(base: *const u8, local_size: usize) -> (&'static Header, &'static [Entry]) {
+unsafe fn lay_out(base: *const u8, local_size: usize) -> (&'static Header, &'static [StatusEntry]) {
     // SAFETY: the caller vouches for size, alignment and lifetime; every field
     // is an atomic for which any bits are a value, so other processes may write.
     unsafe {
         let header = &*base.cast::<Header>();
-        let entries =
-            std::slice::from_raw_parts(base.add(size_of::<Header>()).cast::<Entry>(), local_size);
+        let entries = std::slice::from_raw_parts(
+            base.add(size_of::<Header>()).cast::<StatusEntry>(),
+            local_size,
+        );
         (header, entries)
     }
 }
@@ -464,36 +466,36 @@ mod tests {
 
     #[test]
     fn what_one_side_records_the_other_reads() {
-        let launcher = Board::create(3, 42).unwrap();
-        let rank = Board::attach(launcher.file().unwrap().try_clone_to_owned().unwrap()).unwrap();
+        let launcher = StatusPage::create(3, 42).unwrap();
+        let rank =
+            StatusPage::attach(launcher.file().unwrap().try_clone_to_owned().unwrap()).unwrap();
         assert_eq!((rank.local_size(), rank.job()), (3, 42));
         let (peer, world_rank, tag) = (Some(7), Some(9), None);
-        let awaited = Awaited::Collective(3);
-        let waiting =
-            Waiting { awaited, peer, world_rank, tag, context: 4, comm_size: 8, since: 1 };
+        let kind = BlockedKind::Collective(3);
+        let waiting = BlockedOn { kind, peer, world_rank, tag, context: 4, comm_size: 8, since: 1 };
         let entry = rank.entry(2);
         entry.claim(99).unwrap();
         assert_eq!(entry.claim(100), Err(99));
-        entry.reach(State::Running);
+        entry.set_state(RankState::Running);
         entry.enter(17);
-        entry.wait_for(&waiting);
+        entry.set_blocked(&waiting);
         let seen = launcher.entry(2).snapshot();
         assert_eq!(
             seen,
-            Snapshot { pid: 99, state: State::Running, call: 17, waiting: Some(waiting) }
+            Snapshot { pid: 99, state: RankState::Running, call: 17, waiting: Some(waiting) }
         );
         assert_eq!(launcher.entry(1).snapshot().pid, 0);
     }
 
     #[test]
     fn a_call_from_a_users_function_leaves_the_outer_call_in_place() {
-        let entry = Entry::detached();
+        let entry = StatusEntry::detached();
         let now = || entry.snapshot().call;
         entry.enter(5);
-        entry.around(&mut || {
+        entry.user_callback(&mut || {
             assert_eq!(now(), 5);
             entry.enter(6);
-            entry.around(&mut || {
+            entry.user_callback(&mut || {
                 entry.enter(7);
                 entry.leave();
                 assert_eq!(now(), 6);
@@ -510,22 +512,22 @@ mod tests {
     #[test]
     fn a_file_that_is_no_board_is_refused() {
         let empty = memory_file().unwrap();
-        assert_eq!(Board::attach(empty).unwrap_err(), NotOurs::Foreign);
+        assert_eq!(StatusPage::attach(empty).unwrap_err(), AttachError::Foreign);
         let zeros = memory_file().unwrap();
         ftruncate(&zeros, 8192).unwrap();
-        assert_eq!(Board::attach(zeros).unwrap_err(), NotOurs::Foreign);
-        let cut = Board::create(100, 1).unwrap();
+        assert_eq!(StatusPage::attach(zeros).unwrap_err(), AttachError::Foreign);
+        let cut = StatusPage::create(100, 1).unwrap();
         ftruncate(cut.file().unwrap(), PAGE).unwrap();
         assert_eq!(
-            Board::attach(cut.file().unwrap().try_clone_to_owned().unwrap()).unwrap_err(),
-            NotOurs::Foreign
+            StatusPage::attach(cut.file().unwrap().try_clone_to_owned().unwrap()).unwrap_err(),
+            AttachError::Foreign
         );
     }
 
     #[test]
     fn the_transport_begins_on_a_page_behind_the_last_entry() {
         for local_size in [1, 30, 31, 32, 63, 1000] {
-            let offset = Board::transport_offset(local_size);
+            let offset = StatusPage::transport_offset(local_size);
             assert!(offset.is_multiple_of(PAGE) && offset >= 128 * (u64::from(local_size) + 1));
         }
     }

@@ -12,9 +12,9 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::daemon::DAEMON;
 use crate::frames::{self, FromHost, ToHost};
+use crate::heartbeat::Heartbeat;
 use crate::hosts::Host;
 use crate::options::AGENT;
-use crate::pulse::Pulse;
 use crate::report::Line;
 
 /// How far a host is.
@@ -46,7 +46,7 @@ pub(super) struct Remote {
     /// What its ranks do, once it was asked and has answered.
     pub(super) lines: Option<Vec<Line>>,
     /// From its first word on.
-    pub(super) pulse: Option<Pulse>,
+    pub(super) heartbeat: Option<Heartbeat>,
     agent: Child,
     to: Option<OwnedFd>,
     from: Option<OwnedFd>,
@@ -96,7 +96,7 @@ impl Remote {
             input_pending: false,
             stands: false,
             lines: None,
-            pulse: None,
+            heartbeat: None,
             agent: child,
             to: Some(to),
             from: Some(from),
@@ -144,7 +144,7 @@ impl Remote {
         match rustix::io::read(from, &mut piece[..]) {
             Ok(read) if read > 0 => {
                 self.decoder.push(&piece[..read]);
-                self.pulse.iter_mut().for_each(Pulse::heard);
+                self.heartbeat.iter_mut().for_each(Heartbeat::heard);
             }
             Err(Errno::INTR | Errno::AGAIN) => {}
             _ => {
