@@ -32,7 +32,7 @@ impl Hosts {
 
     /// What was sent so far.
     pub(crate) fn traffic(&self) -> Traffic {
-        self.traffic.with(self.far.frames_written(), self.far.frames_gathered())
+        self.traffic.with(self.far.frames_written(), self.far.frames_coalesced())
     }
 
     /// The way within this host, if it has other ranks.

@@ -17,7 +17,7 @@ use fabric::{
     Atomic, Header, OneSided, Peer, PeerFailed, Rights, Sink, Transfer, Transport, WaitOn,
 };
 use tests::conformance::{Job, Weather, garbage, one_sided, run, run_with, storm};
-use verbs_transport::{Rails, Settings, Together, VerbsTransport};
+use verbs_transport::{InProcessStore, Rails, Settings, VerbsTransport};
 
 use shaky::Shaky;
 
@@ -40,7 +40,7 @@ fn devices() -> Option<Vec<String>> {
 }
 
 fn transports(devices: &[String], ranks: u32, settings: &Settings) -> Vec<VerbsTransport> {
-    let store = Together::default();
+    let store = InProcessStore::default();
     let open = |rank: u32| {
         let device = Some(devices[rank as usize % devices.len()].clone());
         let settings = Settings { device, ..settings.clone() };
@@ -104,7 +104,7 @@ fn written_wherever_possible() {
     let Some(devices) = devices() else { return };
     let small = Settings { credits: 4, eager_max: 2000, get_min: 3000, ..Settings::default() };
     for settings in [Settings::default(), small] {
-        let settings = Settings { ring_after: 0, ..settings };
+        let settings = Settings { eager_rdma_threshold: 0, ..settings };
         run_with(
             |ranks| ranks == 2,
             seed(),
@@ -117,8 +117,13 @@ fn written_wherever_possible() {
 #[test]
 fn rings_go_round() {
     let Some(devices) = devices() else { return };
-    for rings in [1, 2] {
-        let settings = Settings { rings, ring_after: 4, credits: 8, ..Settings::default() };
+    for eager_rdma_peers in [1, 2] {
+        let settings = Settings {
+            eager_rdma_peers,
+            eager_rdma_threshold: 4,
+            credits: 8,
+            ..Settings::default()
+        };
         let mut job = Job::new("rings go round", seed(), wakeful(&devices, 5, &settings, seed()));
         job.nap(Duration::from_millis(200));
         storm(&mut job, &Weather::default());
@@ -137,7 +142,8 @@ fn written<T: Transport>(job: &mut Job<T>, ranks: u32, inner: fn(&T) -> &VerbsTr
 #[test]
 fn one_connection_at_a_time() {
     let Some(devices) = devices() else { return };
-    let settings = Settings { connections: 1, credits: 8, ring_after: 0, ..Settings::default() };
+    let settings =
+        Settings { connections: 1, credits: 8, eager_rdma_threshold: 0, ..Settings::default() };
     let mut job = Job::new("one connection at a time", seed(), transports(&devices, 4, &settings));
     job.nap(Duration::from_millis(200));
     storm(&mut job, &Weather { steps: 200, ..Weather::default() });
@@ -150,11 +156,13 @@ fn storms() {
     let mut gathered = 0;
     for seed in seed()..seed() + 4 {
         let rendezvous = [Rendezvous::Read, Rendezvous::Write][seed as usize % 2];
-        let (credits, ring_after) = ([4, 8, 32][seed as usize % 3], [64, 0][seed as usize / 2 % 2]);
-        let settings = Settings { credits, ring_after, rendezvous, ..Settings::default() };
+        let (credits, eager_rdma_threshold) =
+            ([4, 8, 32][seed as usize % 3], [64, 0][seed as usize / 2 % 2]);
+        let settings =
+            Settings { credits, eager_rdma_threshold, rendezvous, ..Settings::default() };
         let mut job = Job::new("storms", seed, transports(&devices, 4, &settings));
         storm(&mut job, &Weather::default());
-        gathered += (0..4).map(|rank| job.engine(rank).transport().frames_gathered()).sum::<u64>();
+        gathered += (0..4).map(|rank| job.engine(rank).transport().frames_coalesced()).sum::<u64>();
         job.end();
     }
     println!("{gathered} frames went with others");
@@ -252,7 +260,7 @@ fn a_peer_never_talked_to_costs_64_bytes_at_most() {
             Peer(0),
             size,
             [3; 32],
-            Box::new(Together::default()),
+            Box::new(InProcessStore::default()),
         );
         (transport.expect("a transport"), resident() - before)
     };
@@ -269,7 +277,7 @@ fn a_peer_never_talked_to_costs_64_bytes_at_most() {
 
 /// Each rank's frames on one device, parts of reads on all.
 fn rails(devices: &[String], ranks: u32) -> Vec<Rails> {
-    let store = Together::default();
+    let store = InProcessStore::default();
     let open = |rank: u32| {
         let mut rails = devices.to_vec();
         rails.rotate_left(rank as usize % devices.len());
@@ -287,15 +295,16 @@ fn several_rails() {
     let mut job = Job::new("several rails", seed(), rails(&devices, 3));
     job.nap(Duration::from_millis(200));
     storm(&mut job, &Weather { steps: 300, longest: 1 << 20, ..Weather::default() });
-    let read: u64 = (0..3).map(|rank| job.engine(rank).transport().read_elsewhere()).sum();
+    let read: u64 =
+        (0..3).map(|rank| job.engine(rank).transport().bytes_on_secondary_ports()).sum();
     println!("{read} bytes read through further ports");
     assert!(read > 0, "nothing went through a further port");
     job.end();
     // A further device that is gone is gone for good; nobody is lost by that.
     type Fault = fn(&mut Rails, Peer);
     let faults: [(&str, Fault); 2] = [
-        ("rails that break", |rails, peer| rails.others()[0].interrupt(peer)),
-        ("rails that go", |rails, _| rails.others()[0].remove_device()),
+        ("rails that break", |rails, peer| rails.secondary()[0].interrupt(peer)),
+        ("rails that go", |rails, _| rails.secondary()[0].remove_device()),
     ];
     for (name, interrupt) in faults {
         let shaky = |(rank, inner)| Shaky {
@@ -323,9 +332,10 @@ fn connections_that_break() {
         let ranks = [2, 4][seed as usize % 2];
         let rendezvous = [Rendezvous::Write, Rendezvous::Read][seed as usize / 3 % 2];
         // Every other two write what they can.
-        let (credits, ring_after) =
+        let (credits, eager_rdma_threshold) =
             ([4, 32][seed as usize / 2 % 2], [0, 64][seed as usize / 2 % 2]);
-        let settings = Settings { credits, ring_after, rendezvous, ..Settings::default() };
+        let settings =
+            Settings { credits, eager_rdma_threshold, rendezvous, ..Settings::default() };
         let interrupt = VerbsTransport::interrupt;
         let patience = [20, 0][seed as usize / 2 % 2];
         let rng = |rank| Rng::new(seed * 16 + rank);
@@ -345,12 +355,12 @@ fn connections_that_break() {
         let broken: u64 =
             (0..ranks).map(|rank| job.engine(rank).transport().inner.interruptions()).sum();
         println!("{broken} connections broken");
-        if ring_after == 0 {
+        if eager_rdma_threshold == 0 {
             println!("{} frames written", written(&mut job, ranks, |shaky| &shaky.inner));
         }
         assert!(broken >= 3, "hardly a connection was broken: {broken}");
         gathered += (0..ranks)
-            .map(|rank| job.engine(rank).transport().inner.frames_gathered())
+            .map(|rank| job.engine(rank).transport().inner.frames_coalesced())
             .sum::<u64>();
         job.end();
     }
@@ -385,7 +395,7 @@ impl Sink for Obituary {
 fn a_peer_that_is_gone_is_lost_in_time() {
     let Some(devices) = devices() else { return };
     let settings = Settings {
-        lost_after: Duration::from_secs(2),
+        reconnect_timeout: Duration::from_secs(2),
         ack_timeout: 8,
         retries: 1,
         ..Settings::default()
@@ -450,7 +460,7 @@ fn a_device_that_is_gone_loses_also_those_never_talked_to() {
 fn settings_that_differ_work_or_are_named() {
     let Some(devices) = devices() else { return };
     let open = |settings: [Settings; 2]| {
-        let store = Together::default();
+        let store = InProcessStore::default();
         let mut rank = 0..2;
         settings.map(|settings| {
             let rank = rank.next().expect("two");

@@ -118,7 +118,7 @@ impl VerbsTransport {
     }
 
     /// Frames of which each went together with others.
-    pub fn frames_gathered(&self) -> u64 {
+    pub fn frames_coalesced(&self) -> u64 {
         self.gathered
     }
 

@@ -176,7 +176,7 @@ impl VerbsTransport {
         let long = Pool::new(&pd, LEAD + message, most.min(64) * credits);
         let short = Pool::new(&pd, SHORT, most.min(64) * credits);
         let notes = Pool::new(&pd, PREFIX, most * EXTRA);
-        let rings = Pool::open(&pd, ring::bytes(credits), settings.rings.min(most));
+        let rings = Pool::open(&pd, ring::bytes(credits), settings.eager_rdma_peers.min(most));
         let gates = Pool::open(&pd, ring::GATE, most);
         let marks = [mark::BELL_RECEIVE, mark::BELL_SEND];
         let bell = Bell::new(&pd, &cq, &port, &secret, marks)
@@ -351,9 +351,10 @@ impl VerbsTransport {
         for place in std::mem::take(&mut self.unsettled) {
             let at = place as usize;
             let pair = &self.pairs[at];
-            let overdue = pair.broke_at.is_some_and(|broke| now - broke > self.settings.lost_after);
+            let overdue =
+                pair.broke_at.is_some_and(|broke| now - broke > self.settings.reconnect_timeout);
             if overdue && pair.lost.is_none() {
-                let (limit, port) = (self.settings.lost_after.as_secs(), self.condition());
+                let (limit, port) = (self.settings.reconnect_timeout.as_secs(), self.condition());
                 let why = format!(
                     "the connection broke and did not come back within {limit} s (verbs.reconnect_timeout)"
                 );
@@ -383,7 +384,7 @@ impl VerbsTransport {
     /// Says once that a peer that was never connected does not answer. It may compute, so
     /// nothing else follows.
     fn notice(&mut self, at: usize, now: Instant) {
-        let (pair, limit) = (&mut self.pairs[at], self.settings.call_notice);
+        let (pair, limit) = (&mut self.pairs[at], self.settings.connect_warn_after);
         let Some(door) = pair.door.filter(|_| !pair.noticed && now - pair.since > limit) else {
             return;
         };
@@ -539,7 +540,7 @@ impl VerbsTransport {
             max_dest_rd_atomic: answered,
             // 0.64 ms, which is not reached in normal running.
             min_rnr_timer: 12,
-            ah_attr: self.port.way_to(&hello.address, &self.settings),
+            ah_attr: self.port.address_vector(&hello.address, &self.settings),
             ..QpAttr::default()
         };
         let what = mask::STATE | mask::AV | mask::PATH_MTU | mask::DEST_QPN | mask::RQ_PSN;
@@ -605,7 +606,8 @@ impl VerbsTransport {
             reads: small(self.port.device_attr.max_qp_rd_atom),
         };
         if pair.ah.is_none() {
-            pair.ah = Ah::new(&self.pd, self.port.way_to(&door.address, &self.settings)).ok();
+            pair.ah =
+                Ah::new(&self.pd, self.port.address_vector(&door.address, &self.settings)).ok();
         }
         if let Some(ah) = &pair.ah {
             let _ = self.bell.ring(ah, door.bell, &hello.encode(&self.secret));

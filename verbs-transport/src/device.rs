@@ -27,7 +27,7 @@ pub struct Port {
     /// How the port was when it was chosen.
     pub attr: PortAttr,
     /// Where others find it.
-    pub address: Address,
+    pub address: PortAddress,
     /// Place of our address in the port's table.
     pub gid_index: u8,
     /// Place of the partition key in the port's table.
@@ -36,7 +36,7 @@ pub struct Port {
 
 /// A port on the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Address {
+pub struct PortAddress {
     /// Within an InfiniBand subnet; 0 on RoCE.
     pub lid: u16,
     /// Everywhere.
@@ -81,7 +81,7 @@ impl Port {
     }
 
     /// The way to another port.
-    pub fn way_to(&self, other: &Address, settings: &Settings) -> AhAttr {
+    pub fn address_vector(&self, other: &PortAddress, settings: &Settings) -> AhAttr {
         let mut way = AhAttr {
             dlid: other.lid,
             sl: settings.service_level,
@@ -128,7 +128,7 @@ impl fmt::Display for Port {
 }
 
 /// The GID, as IPv4 where it is one.
-impl fmt::Display for Address {
+impl fmt::Display for PortAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.gid.raw {
             [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d] => {
@@ -184,7 +184,7 @@ fn open(
         }
         let (gid, gid_index) = find_gid(&context, name, number, &attr, settings)?;
         let pkey_index = find_pkey(&context, name, number, &attr, settings)?;
-        let address = Address { lid: attr.lid, gid };
+        let address = PortAddress { lid: attr.lid, gid };
         let device = name.to_owned();
         return Ok(Ok(Port {
             context,

@@ -3,7 +3,7 @@
 //! Whoever can send datagrams to us can send anything: [`Hello::decode`] takes any
 //! bytes and believes only those that prove to come from the job.
 
-use crate::device::Address;
+use crate::device::PortAddress;
 use crate::ibv::Gid;
 
 /// What a datagram asks for.
@@ -44,7 +44,7 @@ pub(crate) struct Hello {
     /// sender writes into none.
     pub gate: (u64, u32),
     /// The sender's port.
-    pub address: Address,
+    pub address: PortAddress,
     /// Its packet size, as libibverbs numbers it.
     pub mtu: u8,
     /// Reads that its device answers at once.
@@ -102,7 +102,7 @@ impl Hello {
             (MAGIC, 3) => Kind::Close,
             _ => return None,
         };
-        let address = Address {
+        let address = PortAddress {
             lid: u16::from_le_bytes([bytes[40], bytes[41]]),
             gid: Gid { raw: std::array::from_fn(|i| bytes[44 + i]) },
         };
@@ -129,7 +129,7 @@ impl Hello {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Door {
     /// Its port.
-    pub address: Address,
+    pub address: PortAddress,
     /// Number of its datagram queue pair.
     pub bell: u32,
 }
@@ -150,7 +150,7 @@ impl Door {
     pub(crate) fn decode(bytes: &[u8]) -> Option<Door> {
         let bytes: &[u8; Door::SIZE] = bytes.try_into().ok()?;
         Some(Door {
-            address: Address {
+            address: PortAddress {
                 gid: Gid { raw: std::array::from_fn(|i| bytes[i]) },
                 lid: u16::from_le_bytes([bytes[16], bytes[17]]),
             },
@@ -178,7 +178,7 @@ mod tests {
             window: 32,
             frame: 8200,
             gate: (0x7fff_0123_4567, 0x89ab_cdef),
-            address: Address { lid: 5, gid: Gid { raw: std::array::from_fn(|i| i as u8) } },
+            address: PortAddress { lid: 5, gid: Gid { raw: std::array::from_fn(|i| i as u8) } },
             mtu: 5,
             reads: 16,
         }

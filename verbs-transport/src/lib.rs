@@ -45,5 +45,5 @@ pub use connect::VerbsTransport;
 pub use device::Port;
 pub use rails::Rails;
 pub use settings::Settings;
-pub use store::{Store, Together};
+pub use store::{InProcessStore, Store};
 pub use unavailable::Unavailable;

@@ -82,7 +82,7 @@ impl VerbsTransport {
             OneSided::Atomic(..) if !self.has_atomics() || ours.len() != 8 => {
                 return Ok(Transfer::Refused);
             }
-            // Only where a read was answered with `Together`.
+            // Only where a read was answered with `InProcessStore`.
             OneSided::GetRemainder(_) => return Ok(Transfer::Refused),
             OneSided::Get(_) | OneSided::Atomic(..) => access::LOCAL_WRITE,
         };

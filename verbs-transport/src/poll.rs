@@ -200,7 +200,8 @@ impl VerbsTransport {
                 (pair.period, pair.lately) = (self.period, 0);
             }
             pair.lately += 1;
-            if pair.lately >= self.settings.ring_after && pair.inbound == Inbound::Absent {
+            if pair.lately >= self.settings.eager_rdma_threshold && pair.inbound == Inbound::Absent
+            {
                 self.give_ring(at);
             }
         }

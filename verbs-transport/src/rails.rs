@@ -85,17 +85,17 @@ impl Rails {
         let named = |suffix| Box::new(Named { store: Arc::clone(&store), suffix });
         let mut others = Vec::new();
         for (number, (device, port)) in further(&settings.rails)?.into_iter().enumerate() {
-            let lost_after = settings.lost_after.min(PATIENCE);
+            let reconnect_timeout = settings.reconnect_timeout.min(PATIENCE);
             // There are no frames on it to have room for.
-            let (credits, eager_max, rings) = (4, 64, 0);
+            let (credits, eager_max, eager_rdma_peers) = (4, 64, 0);
             let own = Settings {
                 device: Some(device),
                 port,
                 gid_index: None,
-                lost_after,
+                reconnect_timeout,
                 credits,
                 eager_max,
-                rings,
+                eager_rdma_peers,
                 ..settings.clone()
             };
             others.push(VerbsTransport::open(
@@ -125,12 +125,12 @@ impl Rails {
     }
 
     /// The port of all frames.
-    pub fn first(&mut self) -> &mut VerbsTransport {
+    pub fn primary(&mut self) -> &mut VerbsTransport {
         &mut self.first
     }
 
     /// The further ports.
-    pub fn others(&mut self) -> &mut [VerbsTransport] {
+    pub fn secondary(&mut self) -> &mut [VerbsTransport] {
         &mut self.others
     }
 
@@ -150,7 +150,7 @@ impl Rails {
     }
 
     /// Bytes read through further ports.
-    pub fn read_elsewhere(&self) -> u64 {
+    pub fn bytes_on_secondary_ports(&self) -> u64 {
         self.elsewhere
     }
 
@@ -160,8 +160,8 @@ impl Rails {
     }
 
     /// Frames of which each went together with others.
-    pub fn frames_gathered(&self) -> u64 {
-        self.first.frames_gathered()
+    pub fn frames_coalesced(&self) -> u64 {
+        self.first.frames_coalesced()
     }
 
     /// Begins a read in parts, each on the next port.

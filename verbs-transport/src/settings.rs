@@ -41,17 +41,17 @@ pub struct Settings {
     pub connections: u32,
     /// Peers at once, at most, that write their short frames into this process's memory; 0: none,
     /// and it writes into nobody's.
-    pub rings: u32,
+    pub eager_rdma_peers: u32,
     /// Short frames of a peer, since this process slept last, that make it one of them.
-    pub ring_after: u32,
+    pub eager_rdma_threshold: u32,
     /// The device's timeout: 4.096 µs times two to this power.
     pub ack_timeout: u8,
     /// The device's retries before a connection is in error.
     pub retries: u8,
     /// How long a connection that broke may take to come back.
-    pub lost_after: Duration,
+    pub reconnect_timeout: Duration,
     /// How long a first call may go unanswered before a line says so.
-    pub call_notice: Duration,
+    pub connect_warn_after: Duration,
 }
 
 impl Settings {
@@ -75,14 +75,14 @@ impl Settings {
             registered_bytes: knobs.bytes(knob::VERBS_REGISTERED_BYTES) as usize,
             credits: knobs.count(knob::VERBS_CREDITS) as u32,
             connections: knobs.count(knob::VERBS_CONNECTIONS) as u32,
-            rings: knobs.count(knob::VERBS_EAGER_RDMA_PEERS) as u32,
-            ring_after: knobs.count(knob::VERBS_EAGER_RDMA_THRESHOLD) as u32,
+            eager_rdma_peers: knobs.count(knob::VERBS_EAGER_RDMA_PEERS) as u32,
+            eager_rdma_threshold: knobs.count(knob::VERBS_EAGER_RDMA_THRESHOLD) as u32,
             ack_timeout: small(knobs.count(knob::VERBS_ACK_TIMEOUT)),
             retries: small(knobs.count(knob::VERBS_RETRIES)),
-            lost_after: knobs
+            reconnect_timeout: knobs
                 .duration(knob::VERBS_RECONNECT_TIMEOUT)
                 .unwrap_or(Duration::from_secs(600)),
-            call_notice: knobs
+            connect_warn_after: knobs
                 .duration(knob::VERBS_CONNECT_WARN_AFTER)
                 .unwrap_or(Duration::from_secs(10)),
         }

@@ -20,9 +20,9 @@ pub trait Store: Send {
 
 /// A store of the processes that are threads of one: for tests.
 #[derive(Clone, Debug, Default)]
-pub struct Together(Arc<Mutex<HashMap<String, Vec<u8>>>>);
+pub struct InProcessStore(Arc<Mutex<HashMap<String, Vec<u8>>>>);
 
-impl Store for Together {
+impl Store for InProcessStore {
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
         self.0
             .lock()

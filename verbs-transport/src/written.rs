@@ -131,7 +131,7 @@ impl VerbsTransport {
     #[cold]
     pub(crate) fn give_ring(&mut self, at: usize) {
         let pair = &mut self.pairs[at];
-        if !pair.is_ready() || pair.their_gate.0 == 0 || self.settings.rings == 0 {
+        if !pair.is_ready() || pair.their_gate.0 == 0 || self.settings.eager_rdma_peers == 0 {
             // Not so soon again.
             pair.lately = 0;
             return;
@@ -234,7 +234,7 @@ impl VerbsTransport {
 
     /// A gate for a connection, closed; none where no ring is wanted.
     pub(crate) fn new_gate(&mut self) -> io::Result<Option<Exposed>> {
-        if self.settings.rings == 0 { Ok(None) } else { self.gates.expose() }
+        if self.settings.eager_rdma_peers == 0 { Ok(None) } else { self.gates.expose() }
     }
 
     /// The connection is over: nobody writes any more, to either side. What has arrived is kept

@@ -11,7 +11,7 @@ use config::{Knobs, Registration, Sources};
 use fabric::{Header, Kind, Peer, PeerFailed, Post, Sink, Transport};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use rustix::process::{Resource, getrlimit};
-use verbs_transport::{Port, Settings, Together, VerbsTransport};
+use verbs_transport::{InProcessStore, Port, Settings, VerbsTransport};
 
 /// Shared memory that a job of some ranks takes, bytes.
 const SHARED: u64 = 64 << 20;
@@ -143,8 +143,13 @@ fn locked_memory() -> Finding {
 
 /// How buffers of large messages stay registered.
 fn registration(settings: &Settings, rdma: bool) -> Finding {
-    let transport =
-        VerbsTransport::open(settings.clone(), Peer(0), 2, [1; 32], Box::new(Together::default()));
+    let transport = VerbsTransport::open(
+        settings.clone(),
+        Peer(0),
+        2,
+        [1; 32],
+        Box::new(InProcessStore::default()),
+    );
     let asked = settings.registration;
     match transport.map(|transport| transport.registration()) {
         Err(why) => missing(why.to_string(), rdma),
@@ -162,7 +167,7 @@ fn registration(settings: &Settings, rdma: bool) -> Finding {
 /// A message from one queue pair of this process to another.
 fn message(settings: &Settings) -> Result<String, String> {
     const TEXT: &[u8] = b"are you there";
-    let store = Together::default();
+    let store = InProcessStore::default();
     let open = |me| {
         let open =
             VerbsTransport::open(settings.clone(), Peer(me), 2, [1; 32], Box::new(store.clone()));
