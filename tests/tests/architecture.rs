@@ -60,7 +60,7 @@ const UNSAFE: &[&str] = &[
     "verbs-transport/src/ibv/",
     "verbs-transport/src/memory.rs",
     "verbs-transport/src/post.rs",
-    "verbs-transport/src/watch.rs",
+    "verbs-transport/src/uffd.rs",
 ];
 
 fn root() -> PathBuf {

@@ -12,21 +12,22 @@ use config::{Registration, Rendezvous};
 use fabric::{Caps, Peer, PeerFailed};
 use rustc_hash::FxHashMap;
 
-use crate::bell::{Bell, random_psn};
-use crate::bundle::{self, Bundle};
+use crate::coalesce::{self as bundle, Bundle};
 use crate::device::Port;
+use crate::eager_rdma::wire as ring;
+use crate::eager_rdma::wire::{LEAD, PLACE};
+use crate::endpoint::{AT_ONCE, EXTRA, Endpoint, SPARE};
 use crate::handshake::{Actions, Heard, Phase};
-use crate::hello::{Door, Hello, Kind};
 use crate::ibv::layout::{access, port_state, qp_mask as mask, qp_state as state};
 use crate::ibv::{Ah, Channel, Cq, Pd, Qp, QpAttr, Srq, Wc};
 use crate::memory::{Exposed, Pool};
-use crate::pair::{AT_ONCE, EXTRA, Pair, SPARE};
 use crate::registration::Registrations;
-use crate::ring::{self, LEAD, PLACE};
 use crate::settings::Settings;
 use crate::store::Store;
+use crate::ud::{UdEndpoint, random_psn};
 use crate::unavailable::Unavailable;
-use crate::wake::Alarm;
+use crate::wait::WaitSet;
+use crate::wireup_msg::{Address, Kind, WireupMsg};
 
 /// Number and credit in front of a header.
 pub(crate) const PREFIX: usize = 8;
@@ -69,10 +70,10 @@ pub(crate) struct Retired {
 /// The transport over InfiniBand and RoCE of one process.
 pub struct VerbsTransport {
     // In the order in which they must be destroyed.
-    pub(crate) pairs: Vec<Pair>,
+    pub(crate) pairs: Vec<Endpoint>,
     pub(crate) retired: Vec<Retired>,
     pub(crate) registrations: Registrations,
-    pub(crate) bell: Bell,
+    pub(crate) bell: UdEndpoint,
     pub(crate) srq: Srq,
     pub(crate) cq: Cq,
     pub(crate) receives: Pool,
@@ -84,7 +85,7 @@ pub struct VerbsTransport {
     pub(crate) rings: Pool,
     pub(crate) gates: Pool,
     pub(crate) pd: Arc<Pd>,
-    pub(crate) alarm: Alarm,
+    pub(crate) alarm: WaitSet,
     pub(crate) port: Port,
     pub(crate) settings: Settings,
     pub(crate) store: Box<dyn Store>,
@@ -166,7 +167,7 @@ impl VerbsTransport {
         let credits = settings.credits;
         let depth = credits + EXTRA;
         let most = most_connections(&settings, &port, size);
-        let room = Bell::COMPLETIONS + 64 + most.min(4) * completions_each(credits);
+        let room = UdEndpoint::COMPLETIONS + 64 + most.min(4) * completions_each(credits);
         let cq = Cq::new(&channel, room).map_err(step("making a completion queue"))?;
         let srq = Srq::new(&pd, most * (credits + SPARE) + IDLE)
             .map_err(step("making a shared receive queue"))?;
@@ -179,11 +180,11 @@ impl VerbsTransport {
         let rings = Pool::open(&pd, ring::bytes(credits), settings.eager_rdma_peers.min(most));
         let gates = Pool::open(&pd, ring::GATE, most);
         let marks = [mark::BELL_RECEIVE, mark::BELL_SEND];
-        let bell = Bell::new(&pd, &cq, &port, &secret, marks)
+        let bell = UdEndpoint::new(&pd, &cq, &port, &secret, marks)
             .map_err(step("making a datagram queue pair"))?;
         let fds = [channel.fd(), port.context.async_fd()].into_iter().chain(store.fd());
-        let alarm = Alarm::new(fds).map_err(step("watching its events"))?;
-        let door = Door { address: port.address, bell: bell.number() };
+        let alarm = WaitSet::new(fds).map_err(step("watching its events"))?;
+        let door = Address { address: port.address, bell: bell.number() };
         store.put(&key(me), &door.encode()).map_err(Unavailable::Store)?;
         let (get_min, put_min) = rendezvous_from(&settings, &port);
         let registrations = Registrations::new(&pd, &settings)?;
@@ -303,7 +304,7 @@ impl VerbsTransport {
         let Some(place) = self.by_rank.get_mut(peer.0 as usize).filter(|_| peer != self.me) else {
             return Err(PeerFailed { peer, why: "there is no such process in the job".into() });
         };
-        self.pairs.push(Pair::new(peer, Instant::now()));
+        self.pairs.push(Endpoint::new(peer, Instant::now()));
         *place = self.pairs.len() as u32;
         Ok(self.pairs.len() - 1)
     }
@@ -331,7 +332,7 @@ impl VerbsTransport {
                 let again = if self.store.fd().is_some() { LONGEST } else { PAUSE };
                 self.pairs[at].ring_at = Instant::now() + again;
             }
-            Ok(Some(bytes)) => match Door::decode(&bytes) {
+            Ok(Some(bytes)) => match Address::decode(&bytes) {
                 Some(door) => {
                     self.pairs[at].door = Some(door);
                     self.want(at);
@@ -425,7 +426,7 @@ impl VerbsTransport {
 
     /// A datagram of the job.
     #[cold]
-    pub(crate) fn hear(&mut self, hello: &Hello, bell: u32) {
+    pub(crate) fn hear(&mut self, hello: &WireupMsg, bell: u32) {
         if hello.to != self.me.0 {
             return;
         }
@@ -437,7 +438,7 @@ impl VerbsTransport {
         if pair.lost.is_some() {
             return;
         }
-        let door = Door { address: hello.address, bell };
+        let door = Address { address: hello.address, bell };
         if pair.door != Some(door) {
             (pair.door, pair.ah) = (Some(door), None);
         }
@@ -452,9 +453,9 @@ impl VerbsTransport {
     }
 
     /// The other side's frames do not fit ours. It must hear so as well.
-    fn disagree(&mut self, at: usize, hello: &Hello, bell: u32) {
+    fn disagree(&mut self, at: usize, hello: &WireupMsg, bell: u32) {
         if hello.kind == Kind::Call {
-            self.pairs[at].door = Some(Door { address: hello.address, bell });
+            self.pairs[at].door = Some(Address { address: hello.address, bell });
             self.say(at, Kind::Answer);
         }
         let [theirs, ours] =
@@ -468,7 +469,7 @@ impl VerbsTransport {
     }
 
     /// Does what the handshake asks for. What fails breaks the pair: it tries again.
-    pub(crate) fn act(&mut self, at: usize, actions: Actions, hello: Option<&Hello>) {
+    pub(crate) fn act(&mut self, at: usize, actions: Actions, hello: Option<&WireupMsg>) {
         if actions == Actions::default() {
             return;
         }
@@ -484,7 +485,12 @@ impl VerbsTransport {
         }
     }
 
-    fn try_act(&mut self, at: usize, actions: Actions, hello: Option<&Hello>) -> io::Result<()> {
+    fn try_act(
+        &mut self,
+        at: usize,
+        actions: Actions,
+        hello: Option<&WireupMsg>,
+    ) -> io::Result<()> {
         if actions.renew {
             self.renew(at)?;
         }
@@ -527,7 +533,7 @@ impl VerbsTransport {
     }
 
     /// To RTR: from now on it can receive.
-    fn connect(&mut self, at: usize, hello: &Hello) -> io::Result<()> {
+    fn connect(&mut self, at: usize, hello: &WireupMsg) -> io::Result<()> {
         let pair = &mut self.pairs[at];
         let Some(qp) = &pair.qp else { return Err(io::Error::from_raw_os_error(libc::ENOTCONN)) };
         let device = &self.port.device_attr;
@@ -589,7 +595,7 @@ impl VerbsTransport {
     pub(crate) fn say(&mut self, at: usize, kind: Kind) {
         let pair = &mut self.pairs[at];
         let Some(door) = pair.door else { return };
-        let hello = Hello {
+        let hello = WireupMsg {
             kind,
             from: self.me.0,
             to: pair.peer.0,
@@ -619,10 +625,11 @@ impl VerbsTransport {
         let live = self.pairs.iter().filter(|pair| pair.qp.is_some()).count() as u32;
         if live >= self.most || self.provide(live + 1).is_err() {
             let idle =
-                |pair: &Pair| (!pair.works.is_empty(), !pair.retained.is_empty(), pair.used_at);
+                |pair: &Endpoint| (!pair.works.is_empty(), !pair.retained.is_empty(), pair.used_at);
             let now = Instant::now();
-            let is_old =
-                |pair: &Pair| now - pair.since > if pair.is_ready() { TENURE } else { 4 * TENURE };
+            let is_old = |pair: &Endpoint| {
+                now - pair.since > if pair.is_ready() { TENURE } else { 4 * TENURE }
+            };
             let others = (0..self.pairs.len())
                 .filter(|&other| other != at && self.pairs[other].qp.is_some());
             match others
@@ -640,7 +647,7 @@ impl VerbsTransport {
     /// Receives and completions for so many connections.
     fn provide(&mut self, connections: u32) -> io::Result<()> {
         let each = completions_each(self.settings.credits);
-        let room = Bell::COMPLETIONS + 64 + (connections + self.retired.len() as u32) * each;
+        let room = UdEndpoint::COMPLETIONS + 64 + (connections + self.retired.len() as u32) * each;
         if self.cq.entries() < room {
             let most = u32::try_from(self.port.device_attr.max_cqe).unwrap_or(room);
             self.cq.resize((2 * room).min(most).max(room))?;
@@ -696,7 +703,7 @@ fn most_connections(settings: &Settings, port: &Port, size: u32) -> u32 {
     settings
         .connections
         .min(size.saturating_sub(1))
-        .min(of(device.max_cqe, Bell::COMPLETIONS + 64, completions_each(credits)))
+        .min(of(device.max_cqe, UdEndpoint::COMPLETIONS + 64, completions_each(credits)))
         .min(of(device.max_srq_wr, IDLE, credits + SPARE))
         .min(of(device.max_qp, 1, 1))
         .max(1)

@@ -17,29 +17,28 @@
 
 #![deny(unsafe_code)] // allowed in `ibv`, `memory`, `post` and `watch`
 
-mod bell;
-mod bundle;
+mod coalesce;
 mod connect;
 pub mod device;
+mod eager_rdma;
+mod endpoint;
 mod handshake;
-mod hello;
 pub mod ibv;
 mod memory;
 mod one_sided;
-mod pair;
 mod poll;
 mod post;
 mod rails;
 mod recovery;
 mod registration;
-mod ring;
+mod seam;
 mod settings;
 mod store;
-mod transport;
+mod ud;
+mod uffd;
 mod unavailable;
-mod wake;
-mod watch;
-mod written;
+mod wait;
+mod wireup_msg;
 
 pub use connect::VerbsTransport;
 pub use device::Port;

@@ -13,9 +13,9 @@
 use fabric::{OneSided, Peer, PeerFailed, Region, Rights, Transfer, UserBuf};
 
 use crate::connect::VerbsTransport;
+use crate::endpoint::{AT_ONCE, Endpoint, Signal, Work};
 use crate::ibv::layout::{ATOMIC_NONE, access};
 use crate::ibv::{Destination, Qp, Sge};
-use crate::pair::{AT_ONCE, Pair, Signal, Work};
 
 /// Bytes of one request that reads: the peer's device answers one after the other, and with several
 /// of this size the two devices work side by side.
@@ -158,7 +158,7 @@ impl VerbsTransport {
     /// The connection has broken: atomics of which nobody can tell any more whether they
     /// were done fail.
     pub(crate) fn give_up_atomics(&mut self, at: usize) {
-        let Pair { peer, works, .. } = &mut self.pairs[at];
+        let Endpoint { peer, works, .. } = &mut self.pairs[at];
         let is_unclear = |work: &Work| matches!(work.what, OneSided::Atomic(..)) && work.asked > 0;
         let why = "the connection broke while an atomic operation was under way: nobody can tell whether it was done";
         self.outcomes.extend(

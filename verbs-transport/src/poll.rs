@@ -2,13 +2,14 @@
 
 use fabric::{Header, Sink};
 
-use crate::bundle;
+use crate::coalesce as bundle;
 use crate::connect::{BATCH, PREFIX, VerbsTransport, mark};
+use crate::eager_rdma::wire as ring;
+use crate::eager_rdma::wire::Inbound;
+use crate::endpoint::Endpoint;
 use crate::ibv::layout::{wc_status, wc_status::WR_FLUSH_ERR};
 use crate::ibv::{Qp, Wc};
-use crate::pair::Pair;
 use crate::post::{note, put};
-use crate::ring::{self, Inbound};
 
 /// Batches of completions taken in one poll.
 const BATCHES: usize = 4;
@@ -333,7 +334,7 @@ impl VerbsTransport {
     }
 }
 
-impl Pair {
+impl Endpoint {
     /// Hands up the next frame, header and body. False if it is none.
     #[inline]
     pub(crate) fn hand_up(&mut self, frame: &[u8], sink: &mut impl Sink) -> bool {

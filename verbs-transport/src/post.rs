@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use fabric::{Header, Peer, PeerFailed, Post, Slot};
 
-use crate::bundle::Bundle;
+use crate::coalesce::Bundle;
 use crate::connect::{FRONT, PREFIX, VerbsTransport, mark};
+use crate::eager_rdma::wire as ring;
+use crate::eager_rdma::wire::LEAD;
+use crate::endpoint::{Endpoint, SIGNAL_EVERY, Signal, Unacked};
 use crate::ibv::layout::send_flags;
 use crate::ibv::{Destination, Sge, Work};
 use crate::memory::Pool;
-use crate::pair::{Held, Pair, SIGNAL_EVERY, Signal};
-use crate::ring::{self, LEAD};
 
 /// How long a peer is called that has not got everything when the process ends.
 const CALL_AT_THE_END: Duration = Duration::from_secs(5);
@@ -78,7 +79,7 @@ impl VerbsTransport {
         pair.told = pair.consumed;
         pair.next = number.wrapping_add(1);
         (pair.used_at, pair.starved) = (self.polls, false);
-        pair.retained.push_back(Held { slot, bytes: bytes as u32, first: number, frames: 1 });
+        pair.retained.push_back(Unacked { slot, bytes: bytes as u32, first: number, frames: 1 });
         let (place, to) = match is_written {
             true => {
                 ring::seal(all, bytes);
@@ -228,7 +229,7 @@ impl VerbsTransport {
 
 /// The memory of a frame that is sent.
 #[inline]
-pub(crate) fn sge(long: &Pool, short: &Pool, held: &Held) -> Sge {
+pub(crate) fn sge(long: &Pool, short: &Pool, held: &Unacked) -> Sge {
     let place = match held.slot & LONG {
         0 => short.sge(held.slot, LEAD),
         _ => long.sge(held.slot & !LONG, LEAD),
@@ -247,7 +248,7 @@ impl Signal {
     pub(crate) const NONE: Signal = Signal { requests: 0, piece: 0, slot: None };
 }
 
-impl Pair {
+impl Endpoint {
     /// Posts a request. One that is one-sided, or that has a slot to give back, completes
     /// by itself; of the others every so many.
     #[inline(always)]

@@ -8,12 +8,12 @@ use std::time::Instant;
 
 use fabric::{Peer, PeerFailed};
 
-use crate::bundle::Bundle;
+use crate::coalesce::Bundle;
 use crate::connect::{PAUSE, Retired, VerbsTransport};
 use crate::handshake::Phase;
-use crate::hello::{Hello, Kind};
 use crate::ibv::QpAttr;
 use crate::ibv::layout::{qp_mask as mask, qp_state as state};
+use crate::wireup_msg::{Kind, WireupMsg};
 
 /// Breaks in a row, without a frame consumed, that end a pair.
 const BREAKS: u32 = 10;
@@ -29,7 +29,7 @@ impl VerbsTransport {
     }
 
     /// The other side has closed, or answers that it has.
-    pub(crate) fn closed(&mut self, at: usize, hello: &Hello) {
+    pub(crate) fn closed(&mut self, at: usize, hello: &WireupMsg) {
         if self.credit(at, hello.consumed).is_err() {
             return self.lose(at, "it acknowledges what was never sent".into());
         }

@@ -19,8 +19,8 @@ use rustix::process::{Resource, getrlimit};
 use crate::ibv::layout::access;
 use crate::ibv::{Mr, Pd};
 use crate::settings::Settings;
+use crate::uffd::{Generation, Uffd, WatchedRange, watch};
 use crate::unavailable::Unavailable;
-use crate::watch::{Moment, Ticket, Watch, watch};
 
 /// Ranges that could not be kept, which are not tried again soon.
 const REFUSED: usize = 8;
@@ -46,7 +46,7 @@ pub(crate) struct Registrations {
     /// Registrations made.
     made: u64,
     /// When `kept` was last searched for what is gone.
-    swept: Option<Moment>,
+    swept: Option<Generation>,
     refused: [(Range<usize>, u64); REFUSED],
     /// What peers may read, with how many messages do so.
     lent: FxHashMap<(u32, Peer), (Arc<Mr>, u32)>,
@@ -58,7 +58,7 @@ enum Way {
     /// Each message, alone.
     Message,
     /// As long as it stays.
-    Watched(&'static Watch),
+    Watched(&'static Uffd),
     /// Once, all of it: the device asks for pages when it needs them.
     Everything(Arc<Mr>),
 }
@@ -68,7 +68,7 @@ struct Kept {
     end: usize,
     access: i32,
     mr: Arc<Mr>,
-    ticket: Ticket,
+    ticket: WatchedRange,
     used_at: u64,
 }
 
@@ -157,7 +157,7 @@ impl Registrations {
     /// A kept registration, made if need be; `None` where nothing can be kept.
     fn kept_for(
         &mut self,
-        watch: &'static Watch,
+        watch: &'static Uffd,
         pages: Range<usize>,
         access: i32,
     ) -> Option<Arc<Mr>> {
@@ -175,7 +175,7 @@ impl Registrations {
     }
 
     #[cold]
-    fn keep(&mut self, watch: &'static Watch, pages: Range<usize>, access: i32) -> Option<Arc<Mr>> {
+    fn keep(&mut self, watch: &'static Uffd, pages: Range<usize>, access: i32) -> Option<Arc<Mr>> {
         let is_refused = |(range, again): &(Range<usize>, u64)| {
             range.start <= pages.start && pages.end <= range.end && self.turn < *again
         };

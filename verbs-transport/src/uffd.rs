@@ -13,7 +13,7 @@
 //! (others may truncate it), shared memory, huge pages of the huge page file system, and what
 //! somebody else watches. A child of `fork` is not watched, and has copies of what the device uses.
 //!
-//! The proof. A report is taken within a *window*: [`Watch::windows`] is odd from before it is
+//! The proof. A report is taken within a *window*: [`Uffd::windows`] is odd from before it is
 //! read until what it names is invalid. The kernel counts changes under way from before a
 //! mapping changes until its report was read. So when the kernel has none under way, and then no
 //! window is open, everything that has left its address is marked. Nobody locks
@@ -78,7 +78,7 @@ struct Slot {
 
 /// All that is watched in this process.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct Uffd {
     fd: OwnedFd,
     /// Odd while reports are taken.
     windows: AtomicU64,
@@ -90,26 +90,26 @@ pub(crate) struct Watch {
 
 /// A range that is watched, until dropped.
 #[derive(Debug)]
-pub(crate) struct Ticket {
-    watch: &'static Watch,
+pub(crate) struct WatchedRange {
+    watch: &'static Uffd,
     slot: u32,
 }
 
-/// When there was no window; see [`Watch::moment`].
+/// When there was no window; see [`Uffd::moment`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Moment(u64);
+pub(crate) struct Generation(u64);
 
 /// The one of this process, which its first user makes; the error says why there is none.
-pub(crate) fn watch() -> Result<&'static Watch, &'static io::Error> {
-    static WATCH: OnceLock<io::Result<Watch>> = OnceLock::new();
+pub(crate) fn watch() -> Result<&'static Uffd, &'static io::Error> {
+    static WATCH: OnceLock<io::Result<Uffd>> = OnceLock::new();
     static READER: OnceLock<io::Result<()>> = OnceLock::new();
-    let watch = WATCH.get_or_init(Watch::open).as_ref()?;
+    let watch = WATCH.get_or_init(Uffd::open).as_ref()?;
     READER.get_or_init(|| start(watch)).as_ref()?;
     Ok(watch)
 }
 
-impl Watch {
-    fn open() -> io::Result<Watch> {
+impl Uffd {
+    fn open() -> io::Result<Uffd> {
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | word::USER_MODE_ONLY;
         // SAFETY: takes flags alone.
         let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
@@ -124,7 +124,7 @@ impl Watch {
             return Err(io::Error::other("this needs Linux 5.18"));
         }
         let slots = (0..SLOTS).map(|_| Slot::default()).collect();
-        Ok(Watch {
+        Ok(Uffd {
             fd,
             windows: AtomicU64::new(0),
             slots,
@@ -148,19 +148,19 @@ impl Watch {
     }
 
     /// Now, if no window is open or it closes soon.
-    pub(crate) fn moment(&self) -> Option<Moment> {
+    pub(crate) fn moment(&self) -> Option<Generation> {
         (0..PATIENCE).find_map(|round| {
             if round > 0 {
                 std::thread::yield_now();
             }
             // SeqCst with the reader's: what it marked in windows before is seen.
             let windows = self.windows.load(SeqCst);
-            windows.is_multiple_of(2).then_some(Moment(windows))
+            windows.is_multiple_of(2).then_some(Generation(windows))
         })
     }
 
     /// Now, if everything that has left its address is marked. One call of the system.
-    pub(crate) fn settled(&self) -> Option<Moment> {
+    pub(crate) fn settled(&self) -> Option<Generation> {
         // In this order: see above.
         if self.is_changing() {
             return None;
@@ -178,9 +178,13 @@ impl Watch {
 
     /// Relies on a covered range from now on; `None` if anything was reported since then, so
     /// that what was made of the range may be of other memory.
-    pub(crate) fn keep(&'static self, range: &Range<usize>, since: Moment) -> Option<Ticket> {
+    pub(crate) fn keep(
+        &'static self,
+        range: &Range<usize>,
+        since: Generation,
+    ) -> Option<WatchedRange> {
         let slot = self.take_slot()?;
-        let ticket = Ticket { watch: self, slot };
+        let ticket = WatchedRange { watch: self, slot };
         let place = &self.slots[slot as usize];
         place.start.store(range.start, SeqCst);
         place.end.store(range.end, SeqCst);
@@ -237,14 +241,14 @@ impl Watch {
     }
 }
 
-impl Ticket {
-    /// False when any of the range has left its address. To be asked after [`Watch::settled`].
+impl WatchedRange {
+    /// False when any of the range has left its address. To be asked after [`Uffd::settled`].
     pub(crate) fn is_valid(&self) -> bool {
         self.watch.slots[self.slot as usize].valid.load(SeqCst)
     }
 }
 
-impl Drop for Ticket {
+impl Drop for WatchedRange {
     fn drop(&mut self) {
         self.watch.slots[self.slot as usize].valid.store(false, SeqCst);
         self.watch.free.lock().unwrap_or_else(PoisonError::into_inner).0.push(self.slot);
@@ -292,7 +296,7 @@ fn private_mappings(maps: &str, range: &Range<usize>) -> Vec<Range<usize>> {
 }
 
 /// Starts the reader, with all signals blocked: they are the program's.
-fn start(watch: &'static Watch) -> io::Result<()> {
+fn start(watch: &'static Uffd) -> io::Result<()> {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: `sigfillset` initialises the set that the call reads; the call writes the other.
@@ -328,5 +332,5 @@ fn ioctl<const N: usize>(
 }
 
 #[cfg(test)]
-#[path = "watch_tests.rs"]
+#[path = "uffd_tests.rs"]
 mod tests;

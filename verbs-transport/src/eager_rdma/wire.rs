@@ -1,7 +1,7 @@
 //! Frames that the sender writes into the receiver's memory, where the receiver looks for them:
 //! their bytes, and the states of both ends. `docs/verbs.md` draws them.
 //!
-//! Pure: no device, no clock. [`written`](crate::written) does what is decided here.
+//! Pure: no device, no clock. [`written`](crate::eager_rdma::channel) does what is decided here.
 //!
 //! A ring has a place for each number that the window permits, so a place is free whenever its
 //! frame may be sent, and frames of both ways, written and sent, keep one order by their numbers.
@@ -215,5 +215,5 @@ impl Sum {
 }
 
 #[cfg(test)]
-#[path = "ring_tests.rs"]
+#[path = "wire_tests.rs"]
 mod tests;

@@ -21,16 +21,16 @@ const EVENTS: u64 = 1;
 
 /// An epoll over what others make readable, and a timer.
 #[derive(Debug)]
-pub(crate) struct Alarm {
+pub(crate) struct WaitSet {
     epoll: OwnedFd,
     timer: OwnedFd,
     is_set: bool,
 }
 
-impl Alarm {
+impl WaitSet {
     /// Over these descriptors, which outlive it: of completions, of the device's events,
     /// and of others.
-    pub(crate) fn new(fds: impl IntoIterator<Item = RawFd>) -> io::Result<Alarm> {
+    pub(crate) fn new(fds: impl IntoIterator<Item = RawFd>) -> io::Result<WaitSet> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
@@ -39,11 +39,11 @@ impl Alarm {
                 epoll::add(&epoll, fd, epoll::EventData::new_u64(place), epoll::EventFlags::IN)
             })?;
         }
-        Ok(Alarm { epoll, timer, is_set: false })
+        Ok(WaitSet { epoll, timer, is_set: false })
     }
 
     /// Over another one as well.
-    fn watch(&self, other: &Alarm) -> io::Result<()> {
+    fn watch(&self, other: &WaitSet) -> io::Result<()> {
         epoll::add(
             &self.epoll,
             &other.epoll,

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::device::Port;
-use crate::hello::Hello;
 use crate::ibv::layout::{qp_mask as mask, qp_state as state, send_flags};
 use crate::ibv::{Ah, Cq, Pd, Qp, QpAttr, Wc};
 use crate::memory::Pool;
+use crate::wireup_msg::WireupMsg;
 
 /// In front of every received datagram: the global route header or nothing of worth.
 const ROUTE: usize = 40;
@@ -21,7 +21,7 @@ const SENDS: u32 = 32;
 
 /// The bell of this process.
 #[derive(Debug)]
-pub(crate) struct Bell {
+pub(crate) struct UdEndpoint {
     qp: Qp,
     slots: Pool,
     qkey: u32,
@@ -31,7 +31,7 @@ pub(crate) struct Bell {
     marks: [u64; 2],
 }
 
-impl Bell {
+impl UdEndpoint {
     /// Completions that it can have in the queue at once.
     pub(crate) const COMPLETIONS: u32 = RECEIVES + SENDS;
 
@@ -42,7 +42,7 @@ impl Bell {
         port: &Port,
         secret: &[u8; 32],
         marks: [u64; 2],
-    ) -> io::Result<Bell> {
+    ) -> io::Result<UdEndpoint> {
         let qp = Qp::new(pd, cq, None, SENDS, RECEIVES, 0)?;
         // Keys with the highest bit are the kernel's. Knowing it proves nothing: the
         // datagrams do.
@@ -61,8 +61,8 @@ impl Bell {
             QpAttr { qp_state: state::RTS, ..QpAttr::default() },
             mask::STATE | mask::SQ_PSN,
         )?;
-        let slots = Pool::new(pd, ROUTE + Hello::SIZE, RECEIVES + SENDS);
-        let mut bell = Bell { qp, slots, qkey, sending: 0, marks };
+        let slots = Pool::new(pd, ROUTE + WireupMsg::SIZE, RECEIVES + SENDS);
+        let mut bell = UdEndpoint { qp, slots, qkey, sending: 0, marks };
         for _ in 0..RECEIVES {
             let slot =
                 bell.slots.take()?.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
@@ -86,14 +86,14 @@ impl Bell {
         &mut self,
         ah: &Ah,
         bell: u32,
-        datagram: &[u8; Hello::SIZE],
+        datagram: &[u8; WireupMsg::SIZE],
     ) -> io::Result<()> {
         if self.sending == SENDS {
             return Ok(());
         }
         let Some(slot) = self.slots.take()? else { return Ok(()) };
-        self.slots.bytes_mut(slot, Hello::SIZE).copy_from_slice(datagram);
-        let sge = self.slots.sge(slot, Hello::SIZE);
+        self.slots.bytes_mut(slot, WireupMsg::SIZE).copy_from_slice(datagram);
+        let sge = self.slots.sge(slot, WireupMsg::SIZE);
         let id = self.marks[1] | u64::from(slot);
         let posted = self.qp.post_datagram(id, send_flags::SIGNALED, sge, ah, bell, self.qkey);
         match posted {
@@ -115,11 +115,11 @@ impl Bell {
     }
 
     /// What a received datagram says, if it is of this job.
-    pub(crate) fn heard(&mut self, completion: &Wc, secret: &[u8; 32]) -> Option<Hello> {
+    pub(crate) fn heard(&mut self, completion: &Wc, secret: &[u8; 32]) -> Option<WireupMsg> {
         let slot = completion.wr_id as u32;
         let len = completion.byte_len as usize;
         let hello = (completion.status == 0 && (ROUTE..=self.slots.slot_bytes()).contains(&len))
-            .then(|| Hello::decode(&self.slots.bytes(slot, len)[ROUTE..], secret))
+            .then(|| WireupMsg::decode(&self.slots.bytes(slot, len)[ROUTE..], secret))
             .flatten();
         // Without this receive there is one fewer.
         let _ = self.listen(slot);

@@ -10,11 +10,11 @@ use std::time::Instant;
 
 use fabric::{OneSided, Peer};
 
+use crate::eager_rdma::wire::{Inbound, Outbound};
 use crate::handshake::{Handshake, Phase};
-use crate::hello::Door;
 use crate::ibv::{Ah, Mr, Qp};
 use crate::memory::Exposed;
-use crate::ring::{Inbound, Outbound};
+use crate::wireup_msg::Address;
 
 /// Requests that the send queue has room for beside frames: notes, gates, one-sided ones, and
 /// those that wait for a signaled one behind them.
@@ -28,7 +28,7 @@ pub(crate) const SPARE: u32 = 7;
 
 /// A message of a frame or several that was sent, and is not consumed to its end.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
+pub(crate) struct Unacked {
     pub(crate) slot: u32,
     pub(crate) bytes: u32,
     /// Number of its first frame, and how many it has.
@@ -67,7 +67,7 @@ pub(crate) struct Work {
 
 /// A peer that was talked to.
 #[derive(Debug)]
-pub(crate) struct Pair {
+pub(crate) struct Endpoint {
     pub(crate) peer: Peer,
     pub(crate) shake: Handshake,
     pub(crate) qp: Option<Qp>,
@@ -83,7 +83,7 @@ pub(crate) struct Pair {
     pub(crate) consumed: u32,
     /// What of that we have told it.
     pub(crate) told: u32,
-    pub(crate) retained: VecDeque<Held>,
+    pub(crate) retained: VecDeque<Unacked>,
     /// Requests in the send queue.
     pub(crate) used: u32,
     /// Of these, those behind the last signaled one.
@@ -100,7 +100,7 @@ pub(crate) struct Pair {
     pub(crate) psn: u32,
     /// The poll in which it was last used.
     pub(crate) used_at: u64,
-    pub(crate) door: Option<Door>,
+    pub(crate) door: Option<Address>,
     pub(crate) ah: Option<Ah>,
     /// When its queue pair was made.
     pub(crate) since: Instant,
@@ -136,9 +136,9 @@ pub(crate) struct Pair {
     pub(crate) lost: Option<String>,
 }
 
-impl Pair {
-    pub(crate) fn new(peer: Peer, now: Instant) -> Pair {
-        Pair {
+impl Endpoint {
+    pub(crate) fn new(peer: Peer, now: Instant) -> Endpoint {
+        Endpoint {
             peer,
             shake: Handshake::new(),
             qp: None,
@@ -208,8 +208,9 @@ impl Pair {
                 Err("it acknowledges what was never sent")
             };
         }
-        let is_over =
-            |held: &Held| consumed.wrapping_sub(held.first.wrapping_add(held.frames)) as i32 >= 0;
+        let is_over = |held: &Unacked| {
+            consumed.wrapping_sub(held.first.wrapping_add(held.frames)) as i32 >= 0
+        };
         while let Some(held) = self.retained.front().filter(|held| is_over(held)) {
             free(held.slot);
             self.retained.pop_front();
@@ -250,10 +251,10 @@ impl Pair {
 mod tests {
     use super::*;
 
-    fn pair(acked: u32, under_way: u32) -> Pair {
-        let mut pair = Pair::new(Peer(1), Instant::now());
+    fn pair(acked: u32, under_way: u32) -> Endpoint {
+        let mut pair = Endpoint::new(Peer(1), Instant::now());
         (pair.acked, pair.next) = (acked, acked.wrapping_add(under_way));
-        let held = |slot| Held { slot, bytes: 48, first: acked.wrapping_add(slot), frames: 1 };
+        let held = |slot| Unacked { slot, bytes: 48, first: acked.wrapping_add(slot), frames: 1 };
         pair.retained = (0..under_way).map(held).collect();
         pair
     }
@@ -278,8 +279,8 @@ mod tests {
     #[test]
     fn a_message_of_several_frames_is_kept_until_the_last_is_consumed() {
         let mut pair = pair(u32::MAX, 1);
-        pair.retained.push_back(Held { slot: 1, bytes: 200, first: 0, frames: 3 });
-        pair.retained.push_back(Held { slot: 2, bytes: 48, first: 3, frames: 1 });
+        pair.retained.push_back(Unacked { slot: 1, bytes: 200, first: 0, frames: 3 });
+        pair.retained.push_back(Unacked { slot: 2, bytes: 48, first: 3, frames: 1 });
         pair.next = 4;
         let mut freed = Vec::new();
         pair.acknowledge(2, |slot| freed.push(slot)).unwrap();

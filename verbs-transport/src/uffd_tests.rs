@@ -9,7 +9,7 @@ const PAGE: usize = 4096;
 
 /// The watch of this process, for one test at a time: with two of them the mappings of
 /// one may be watched for the other. `None`, said, where there is none.
-fn here() -> Option<(MutexGuard<'static, ()>, &'static Watch)> {
+fn here() -> Option<(MutexGuard<'static, ()>, &'static Uffd)> {
     static ALONE: Mutex<()> = Mutex::new(());
     match watch() {
         Ok(watch) => Some((ALONE.lock().unwrap_or_else(PoisonError::into_inner), watch)),
@@ -68,7 +68,7 @@ fn unmap(range: &Range<usize>) {
     );
 }
 
-fn kept(watch: &'static Watch, range: &Range<usize>) -> Ticket {
+fn kept(watch: &'static Uffd, range: &Range<usize>) -> WatchedRange {
     // Other tests map and unmap at any time, also next to it.
     let deadline = Instant::now() + Duration::from_secs(60);
     let keep = || {
@@ -83,7 +83,7 @@ fn kept(watch: &'static Watch, range: &Range<usize>) -> Ticket {
 }
 
 /// Asked the way that a user of tickets asks.
-fn is_valid(watch: &Watch, ticket: &Ticket) -> bool {
+fn is_valid(watch: &Uffd, ticket: &WatchedRange) -> bool {
     let deadline = Instant::now() + Duration::from_secs(60);
     while watch.settled().is_none() {
         assert!(Instant::now() < deadline, "never settled");
@@ -197,7 +197,7 @@ fn what_changes_without_a_report_is_not_watched() {
     assert!(!watch.cover(&shared));
     assert!(!watch.cover(&(object..object + 4 * PAGE)));
     // What another userfaultfd watches.
-    let theirs = Watch::open().expect("a second one");
+    let theirs = Uffd::open().expect("a second one");
     let range = map_apart(4);
     assert!(theirs.cover(&range));
     assert!(!watch.cover(&range));
@@ -207,7 +207,7 @@ fn what_changes_without_a_report_is_not_watched() {
 fn while_a_change_is_under_way_nothing_is_settled() {
     let Some((_alone, _)) = here() else { return };
     // One whose reports nobody takes but this test.
-    let watch: &'static Watch = Box::leak(Box::new(Watch::open().expect("a second one")));
+    let watch: &'static Uffd = Box::leak(Box::new(Uffd::open().expect("a second one")));
     let range = map_apart(8);
     assert!(watch.cover(&range));
     let before = watch.settled().expect("nothing is under way");
@@ -237,7 +237,7 @@ fn threads_that_map_and_unmap_never_find_a_stale_range() {
     // Each maps where the kernel likes, which is where another has just unmapped. What a page
     // says and what the ticket says must agree.
     let worker = |thread: usize| {
-        let mut stale: Vec<(Range<usize>, Ticket)> = Vec::new();
+        let mut stale: Vec<(Range<usize>, WatchedRange)> = Vec::new();
         for round in 0..300 {
             let range = map(0, 1 + (round + thread) % 3, libc::MAP_PRIVATE);
             if watch.settled().is_some() {

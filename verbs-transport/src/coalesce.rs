@@ -11,10 +11,10 @@
 use fabric::{Header, Peer, Sink, Slot};
 
 use crate::connect::{FRONT, PREFIX, VerbsTransport};
+use crate::eager_rdma::wire::LEAD;
+use crate::endpoint::{Signal, Unacked};
 use crate::ibv::Destination;
-use crate::pair::{Held, Signal};
 use crate::post::LONG;
-use crate::ring::LEAD;
 
 /// Follows the prefix in place of a header: no kind of frame has this number.
 const SEVERAL: [u8; 4] = [0; 4];
@@ -65,7 +65,7 @@ impl VerbsTransport {
         let room = &mut self.long.bytes_mut(slot, LEAD + START)[LEAD..];
         room[..4].copy_from_slice(&pair.next.to_le_bytes());
         room[PREFIX..].copy_from_slice(&SEVERAL);
-        pair.retained.push_back(Held {
+        pair.retained.push_back(Unacked {
             slot: slot | LONG,
             bytes: START as u32,
             first: pair.next,

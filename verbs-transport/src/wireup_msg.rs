@@ -1,6 +1,6 @@
 //! The datagrams by which two processes connect. `docs/verbs.md` draws them.
 //!
-//! Whoever can send datagrams to us can send anything: [`Hello::decode`] takes any
+//! Whoever can send datagrams to us can send anything: [`WireupMsg::decode`] takes any
 //! bytes and believes only those that prove to come from the job.
 
 use crate::device::PortAddress;
@@ -19,7 +19,7 @@ pub(crate) enum Kind {
 
 /// A datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Hello {
+pub(crate) struct WireupMsg {
     /// What it asks for.
     pub kind: Kind,
     /// Rank of the sender.
@@ -54,13 +54,13 @@ pub(crate) struct Hello {
 const MAGIC: u32 = u32::from_le_bytes(*b"vrb\x03");
 const PROOF: usize = 32;
 
-impl Hello {
+impl WireupMsg {
     /// Bytes on the wire.
     pub(crate) const SIZE: usize = 108;
 
     /// The bytes that go out, with the proof that the sender knows the secret.
-    pub(crate) fn encode(&self, secret: &[u8; 32]) -> [u8; Hello::SIZE] {
-        let mut out = [0; Hello::SIZE];
+    pub(crate) fn encode(&self, secret: &[u8; 32]) -> [u8; WireupMsg::SIZE] {
+        let mut out = [0; WireupMsg::SIZE];
         let words = [
             MAGIC,
             self.kind as u32,
@@ -81,15 +81,15 @@ impl Hello {
         out[60..64].copy_from_slice(&self.frame.to_le_bytes());
         out[64..72].copy_from_slice(&self.gate.0.to_le_bytes());
         out[72..76].copy_from_slice(&self.gate.1.to_le_bytes());
-        let proof = blake3::keyed_hash(secret, &out[..Hello::SIZE - PROOF]);
-        out[Hello::SIZE - PROOF..].copy_from_slice(proof.as_bytes());
+        let proof = blake3::keyed_hash(secret, &out[..WireupMsg::SIZE - PROOF]);
+        out[WireupMsg::SIZE - PROOF..].copy_from_slice(proof.as_bytes());
         out
     }
 
     /// The reverse; `None` for what is no datagram of this job.
-    pub(crate) fn decode(bytes: &[u8], secret: &[u8; 32]) -> Option<Hello> {
-        let bytes: &[u8; Hello::SIZE] = bytes.try_into().ok()?;
-        let (text, proof) = bytes.split_at(Hello::SIZE - PROOF);
+    pub(crate) fn decode(bytes: &[u8], secret: &[u8; 32]) -> Option<WireupMsg> {
+        let bytes: &[u8; WireupMsg::SIZE] = bytes.try_into().ok()?;
+        let (text, proof) = bytes.split_at(WireupMsg::SIZE - PROOF);
         let proof: [u8; PROOF] = proof.try_into().ok()?;
         // The comparison takes the same time wherever the two differ.
         if blake3::keyed_hash(secret, text) != blake3::Hash::from_bytes(proof) {
@@ -106,7 +106,7 @@ impl Hello {
             lid: u16::from_le_bytes([bytes[40], bytes[41]]),
             gid: Gid { raw: std::array::from_fn(|i| bytes[44 + i]) },
         };
-        Some(Hello {
+        Some(WireupMsg {
             kind,
             from: word(8),
             to: word(12),
@@ -127,19 +127,19 @@ impl Hello {
 
 /// Where a process can be rung up, as it stands in the job's store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Door {
+pub(crate) struct Address {
     /// Its port.
     pub address: PortAddress,
     /// Number of its datagram queue pair.
     pub bell: u32,
 }
 
-impl Door {
+impl Address {
     const SIZE: usize = 22;
 
     /// As stored.
-    pub(crate) fn encode(&self) -> [u8; Door::SIZE] {
-        let mut out = [0; Door::SIZE];
+    pub(crate) fn encode(&self) -> [u8; Address::SIZE] {
+        let mut out = [0; Address::SIZE];
         out[..16].copy_from_slice(&self.address.gid.raw);
         out[16..18].copy_from_slice(&self.address.lid.to_le_bytes());
         out[18..].copy_from_slice(&self.bell.to_le_bytes());
@@ -147,9 +147,9 @@ impl Door {
     }
 
     /// The reverse; `None` for other bytes.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Door> {
-        let bytes: &[u8; Door::SIZE] = bytes.try_into().ok()?;
-        Some(Door {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Address> {
+        let bytes: &[u8; Address::SIZE] = bytes.try_into().ok()?;
+        Some(Address {
             address: PortAddress {
                 gid: Gid { raw: std::array::from_fn(|i| bytes[i]) },
                 lid: u16::from_le_bytes([bytes[16], bytes[17]]),
@@ -165,8 +165,8 @@ mod tests {
 
     const SECRET: [u8; 32] = [7; 32];
 
-    fn hello() -> Hello {
-        Hello {
+    fn hello() -> WireupMsg {
+        WireupMsg {
             kind: Kind::Call,
             from: 3,
             to: 9,
@@ -187,25 +187,25 @@ mod tests {
     #[test]
     fn a_hello_survives_the_wire() {
         for kind in [Kind::Call, Kind::Answer, Kind::Close] {
-            let hello = Hello { kind, ..hello() };
-            assert_eq!(Hello::decode(&hello.encode(&SECRET), &SECRET), Some(hello));
+            let hello = WireupMsg { kind, ..hello() };
+            assert_eq!(WireupMsg::decode(&hello.encode(&SECRET), &SECRET), Some(hello));
         }
-        let door = Door { address: hello().address, bell: 77 };
-        assert_eq!(Door::decode(&door.encode()), Some(door));
-        assert_eq!(Door::decode(&[0; 21]), None);
+        let door = Address { address: hello().address, bell: 77 };
+        assert_eq!(Address::decode(&door.encode()), Some(door));
+        assert_eq!(Address::decode(&[0; 21]), None);
     }
 
     #[test]
     fn without_the_secret_nothing_is_believed() {
         let bytes = hello().encode(&SECRET);
-        assert_eq!(Hello::decode(&bytes, &[8; 32]), None);
-        for at in 0..Hello::SIZE {
+        assert_eq!(WireupMsg::decode(&bytes, &[8; 32]), None);
+        for at in 0..WireupMsg::SIZE {
             let mut forged = bytes;
             forged[at] ^= 1;
-            assert_eq!(Hello::decode(&forged, &SECRET), None, "byte {at} may be changed");
+            assert_eq!(WireupMsg::decode(&forged, &SECRET), None, "byte {at} may be changed");
         }
         for length in [0, 1, 64, 107, 109, 4096] {
-            assert_eq!(Hello::decode(&vec![1; length], &SECRET), None);
+            assert_eq!(WireupMsg::decode(&vec![1; length], &SECRET), None);
         }
     }
 
@@ -213,8 +213,8 @@ mod tests {
     fn proven_nonsense_is_refused() {
         let mut bytes = hello().encode(&SECRET);
         bytes[4] = 4;
-        let proof = blake3::keyed_hash(&SECRET, &bytes[..Hello::SIZE - PROOF]);
-        bytes[Hello::SIZE - PROOF..].copy_from_slice(proof.as_bytes());
-        assert_eq!(Hello::decode(&bytes, &SECRET), None);
+        let proof = blake3::keyed_hash(&SECRET, &bytes[..WireupMsg::SIZE - PROOF]);
+        bytes[WireupMsg::SIZE - PROOF..].copy_from_slice(proof.as_bytes());
+        assert_eq!(WireupMsg::decode(&bytes, &SECRET), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Rings on the device: frames that peers write into our memory, and our frames in theirs.
 //!
-//! What the bytes are and who may write when is in [`ring`](crate::ring). A ring is given to a
+//! What the bytes are and who may write when is in [`ring`](crate::eager_rdma::wire). A ring is given to a
 //! peer that has sent many short frames since this process slept last, and closed before it
 //! sleeps, since a write wakes nobody; or when somebody else talks more.
 
@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 use fabric::Sink;
 
 use crate::connect::{PREFIX, VerbsTransport};
+use crate::eager_rdma::wire as ring;
+use crate::eager_rdma::wire::{GATE, Inbound, PLACE, Way};
+use crate::endpoint::{Endpoint, Signal};
 use crate::ibv::Destination;
 use crate::memory::{Exposed, Words};
-use crate::pair::{Pair, Signal};
 use crate::poll::prefix;
 use crate::post::{note, put};
-use crate::ring::{self, GATE, Inbound, PLACE, Way};
 
 /// The words of a place.
 type Place<'a> = Words<'a, { PLACE / 8 }>;
@@ -177,7 +178,7 @@ impl VerbsTransport {
     /// know. False when it can't sleep yet.
     pub(crate) fn close_rings(&mut self) -> bool {
         self.look_at_gates();
-        let is_open = |pair: &Pair| pair.inbound == Inbound::Open;
+        let is_open = |pair: &Endpoint| pair.inbound == Inbound::Open;
         for place in (0..self.ringed.len()).rev() {
             if let Some(&at) = self.ringed.get(place)
                 && is_open(&self.pairs[at as usize])
@@ -267,7 +268,7 @@ impl VerbsTransport {
     }
 }
 
-impl Pair {
+impl Endpoint {
     /// Where its next frame is to be, in its ring.
     #[inline]
     fn next_place(&self) -> Option<Place<'_>> {

@@ -1,0 +1,4 @@
+//! Frames that the sender writes into the receiver's memory.
+
+pub(crate) mod channel;
+pub(crate) mod wire;
