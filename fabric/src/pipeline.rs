@@ -45,7 +45,7 @@ impl<'a> Watermark<'a> {
 
     /// Says that the first `bytes` are written.
     #[inline]
-    pub fn say(&self, bytes: usize) {
+    pub fn advance(&self, bytes: usize) {
         // Release: who reads the count finds the bytes.
         self.word.store(self.base.wrapping_add(bytes as u32), Ordering::Release);
     }
@@ -78,9 +78,9 @@ pub trait Body {
         self.len() == 0
     }
     /// Hands over the first `len` bytes, in parts and in order, each with its offset.
-    fn parts(&self, len: usize, take: impl FnMut(usize, &[u8]));
+    fn for_each_chunk(&self, len: usize, take: impl FnMut(usize, &[u8]));
     /// All of them.
-    fn whole(&self) -> &[u8];
+    fn wait_all(&self) -> &[u8];
     /// Whether they are best copied line by line ([`crate::UserBuf::write_lines`]).
     fn by_lines(&self) -> bool {
         false
@@ -94,12 +94,12 @@ impl Body for [u8] {
     }
 
     #[inline(always)]
-    fn parts(&self, len: usize, mut take: impl FnMut(usize, &[u8])) {
+    fn for_each_chunk(&self, len: usize, mut take: impl FnMut(usize, &[u8])) {
         take(0, &self[..len]);
     }
 
     #[inline(always)]
-    fn whole(&self) -> &[u8] {
+    fn wait_all(&self) -> &[u8] {
         self
     }
 }
@@ -125,7 +125,7 @@ impl Body for PipelinedBody<'_> {
         self.bytes.len()
     }
 
-    fn parts(&self, len: usize, mut take: impl FnMut(usize, &[u8])) {
+    fn for_each_chunk(&self, len: usize, mut take: impl FnMut(usize, &[u8])) {
         let mut done = 0;
         while done < len {
             let there = self.count.wait(done).min(len);
@@ -134,7 +134,7 @@ impl Body for PipelinedBody<'_> {
         }
     }
 
-    fn whole(&self) -> &[u8] {
+    fn wait_all(&self) -> &[u8] {
         if let Some(last) = self.bytes.len().checked_sub(1) {
             self.count.wait(last);
         }
@@ -156,23 +156,23 @@ mod tests {
         let (bytes, word) = ([7; 100], AtomicU32::new(u32::MAX - 10));
         let count = Watermark::new(&word, u32::MAX - 10);
         let body = PipelinedBody::new(&bytes, count, false);
-        count.say(30);
+        count.advance(30);
         let mut parts = Vec::new();
-        body.parts(80, |at, part| {
+        body.for_each_chunk(80, |at, part| {
             parts.push((at, part.len()));
-            count.say(at + part.len() + 25);
+            count.advance(at + part.len() + 25);
         });
         assert_eq!(parts, [(0, 30), (30, 25), (55, 25)]);
-        count.say(100);
-        assert_eq!(body.whole(), [7; 100]);
-        assert!(PipelinedBody::new(&[], Watermark::new(&word, 0), true).whole().is_empty());
+        count.advance(100);
+        assert_eq!(body.wait_all(), [7; 100]);
+        assert!(PipelinedBody::new(&[], Watermark::new(&word, 0), true).wait_all().is_empty());
     }
 
     #[test]
     fn a_slot_counts_what_is_written_part_by_part() {
         let (mut to, word) = ([0; 100], AtomicU32::new(5));
         let mut seen = Vec::new();
-        Slot::growing(&mut to, false, Watermark::new(&word, 5), 40).fill_parts(|at, part| {
+        Slot::pipelined(&mut to, false, Watermark::new(&word, 5), 40).fill_chunks(|at, part| {
             seen.push((at, part.len(), word.load(Ordering::Relaxed)));
             part.fill(3);
         });

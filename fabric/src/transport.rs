@@ -107,7 +107,7 @@ pub struct Slot<'a> {
     bytes: &'a mut [u8],
     non_temporal: bool,
     /// The receiver reads it part by part, of so many bytes.
-    growing: Option<(Watermark<'a>, usize)>,
+    pipelined: Option<(Watermark<'a>, usize)>,
 }
 
 impl<'a> Slot<'a> {
@@ -115,26 +115,26 @@ impl<'a> Slot<'a> {
     /// past the cache before what it publishes.
     #[inline]
     pub fn new(bytes: &'a mut [u8], non_temporal: bool) -> Slot<'a> {
-        Slot { bytes, non_temporal, growing: None }
+        Slot { bytes, non_temporal, pipelined: None }
     }
 
-    /// One that is read while it is written: `count` says how much of it is there, after
+    /// One that is read while it is written: `watermark` says how much of it is there, after
     /// each `part` bytes.
     #[inline]
-    pub fn growing(
+    pub fn pipelined(
         bytes: &'a mut [u8],
         non_temporal: bool,
-        count: Watermark<'a>,
+        watermark: Watermark<'a>,
         part: usize,
     ) -> Slot<'a> {
-        Slot { bytes, non_temporal, growing: Some((count, part)) }
+        Slot { bytes, non_temporal, pipelined: Some((watermark, part)) }
     }
 
     /// Fills it with `from`, which must be as long.
     #[inline(always)]
     pub fn copy_from(&mut self, from: UserBuf) {
         let non_temporal = self.non_temporal;
-        self.fill_parts(
+        self.fill_chunks(
             move |at, part| if non_temporal { from.stream(at, part) } else { from.read(at, part) },
         );
     }
@@ -142,20 +142,22 @@ impl<'a> Slot<'a> {
     /// Has `fill` write it from front to end, in as many parts as the receiver wants to see;
     /// each with its offset.
     #[inline(always)]
-    pub fn fill_parts(&mut self, mut fill: impl FnMut(usize, &mut [u8])) {
-        match self.growing {
+    pub fn fill_chunks(&mut self, mut fill: impl FnMut(usize, &mut [u8])) {
+        match self.pipelined {
             None => fill(0, self.bytes),
-            Some((count, part)) => grow(self.bytes, self.non_temporal, count, part, fill),
+            Some((watermark, part)) => {
+                fill_pipelined(self.bytes, self.non_temporal, watermark, part, fill)
+            }
         }
     }
 }
 
 /// Writes and counts part after part.
 #[inline(never)]
-fn grow(
+fn fill_pipelined(
     bytes: &mut [u8],
     non_temporal: bool,
-    count: Watermark,
+    watermark: Watermark,
     part: usize,
     mut fill: impl FnMut(usize, &mut [u8]),
 ) {
@@ -166,7 +168,7 @@ fn grow(
             user_buf::nt_fence();
         }
         done += part.len();
-        count.say(done);
+        watermark.advance(done);
     }
 }
 
@@ -275,8 +277,8 @@ pub trait Sink {
     /// A frame from `from`. `body` is only valid during the call.
     fn frame(&mut self, from: Peer, header: &Header, body: &[u8]);
     /// As [`Sink::frame`], of which the sender still writes the body.
-    fn growing(&mut self, from: Peer, header: &Header, body: &PipelinedBody<'_>) {
-        self.frame(from, header, body.whole());
+    fn pipelined(&mut self, from: Peer, header: &Header, body: &PipelinedBody<'_>) {
+        self.frame(from, header, body.wait_all());
     }
     /// Whether it is known where the body of a frame goes. One that is for nobody yet would have to be kept, so
     /// a transport may leave it where it is until the next poll.

@@ -148,7 +148,7 @@ impl Buffer {
 
     #[inline(never)]
     fn fill_typed(&self, offset: u64, slot: &mut Slot) {
-        slot.fill_parts(|at, part| self.pack(offset + at as u64, part));
+        slot.fill_chunks(|at, part| self.pack(offset + at as u64, part));
     }
 
     /// Copies `bytes` in, to the packed bytes `offset ..`. Panics when they do

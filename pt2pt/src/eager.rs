@@ -95,7 +95,7 @@ impl Protocol {
                     sequence,
                     header,
                     head.bytes,
-                    Content::Eager(Data::copy(data.whole())),
+                    Content::Eager(Data::copy(data.wait_all())),
                 );
             }
         }

@@ -156,11 +156,11 @@ impl Sink for Protocol {
         }
     }
 
-    fn growing(&mut self, from: Peer, header: &Header, body: &PipelinedBody<'_>) {
+    fn pipelined(&mut self, from: Peer, header: &Header, body: &PipelinedBody<'_>) {
         match header.kind {
             Kind::Eager => self.eager_arrived(from, header, body),
             Kind::Data => self.data_arrived(from, header, body),
-            _ => self.other_frame(from, header, body.whole()),
+            _ => self.other_frame(from, header, body.wait_all()),
         }
     }
 

@@ -135,7 +135,7 @@ impl Protocol {
         let request = self.requests.held(id);
         request.accept(from, head);
         let by_lines = data.by_lines();
-        data.parts(request.bytes as usize, |at, part| {
+        data.for_each_chunk(request.bytes as usize, |at, part| {
             request.buffer.unpack_part(at as u64, part, by_lines)
         });
         request.state = State::Done { cancelled: false, recallable: false };

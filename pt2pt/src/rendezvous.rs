@@ -124,7 +124,7 @@ impl Protocol {
             return;
         }
         let by_lines = data.by_lines();
-        data.parts(data.len(), |at, part| {
+        data.for_each_chunk(data.len(), |at, part| {
             request.buffer.unpack_part(header.length + at as u64, part, by_lines)
         });
         *got += data.len() as u64;

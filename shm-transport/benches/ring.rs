@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use fabric::{Header, Kind};
-use shm_transport::ring::{Consumer, GRAINS, LINE, Memory, Producer, Room, room};
+use shm_transport::ring::{
+    Consumer, LINE, LINE_GRANULES, Producer, RingMemory, Space, max_granules,
+};
 
 const LINES: u64 = 1024;
 
@@ -17,13 +19,13 @@ fn ring() -> (Producer, Consumer) {
     let bytes = vec![[0_u64; LINE / 8]; LINES as usize + 1].leak().as_mut_ptr().cast::<u8>();
     // SAFETY: aligned by an offset of less than the spare line; zeroed; leaked; and
     // each clone goes to one side.
-    let memory = unsafe { Memory::new(bytes.add(bytes.align_offset(LINE)), LINES) };
-    (Producer::new(memory.clone(), LINES * GRAINS, 0), Consumer::new(memory, 0))
+    let memory = unsafe { RingMemory::new(bytes.add(bytes.align_offset(LINE)), LINES) };
+    (Producer::new(memory.clone(), LINES * LINE_GRANULES, 0), Consumer::new(memory, 0))
 }
 
 fn publish(producer: &mut Producer, body: &[u8]) {
-    let needed = room(body.len());
-    while !producer.has_room(needed) && producer.look_for_room(needed, false) != Ok(Room::Found) {
+    let needed = max_granules(body.len());
+    while !producer.has_space(needed) && producer.find_space(needed, false) != Ok(Space::Found) {
         std::hint::spin_loop();
     }
     let header = Header { length: body.len() as u64, ..Header::new(Kind::Eager) };
@@ -36,8 +38,8 @@ fn take(consumer: &mut Consumer, into: &mut [u8]) -> bool {
         into[..body.len()].copy_from_slice(body);
         header.kind == Kind::Eager
     });
-    if consumer.is_due() {
-        consumer.give_back();
+    if consumer.is_release_due() {
+        consumer.release();
     }
     taken == Ok(Some(true))
 }

@@ -52,13 +52,13 @@ use fabric::coll_segment::{SEAT_BYTES, SEATS_BYTES};
 #[cfg(not(loom))]
 use fabric::user_buf::valgrind_mark_defined;
 
+#[cfg(not(loom))]
+use crate::event_count::EventCount;
 use crate::lease::{self, Lease};
 use crate::ring::LINE;
 #[cfg(not(loom))]
 use crate::segment::Site;
 use crate::sync::{AtomicU64, Ordering};
-#[cfg(not(loom))]
-use crate::wake::Doorbell;
 
 /// Bits of a word that hold a call; above it stands of which meeting it is.
 const CALL_BITS: u32 = 56;
@@ -110,7 +110,7 @@ struct CollSegment {
     words: Words,
     seats: [UserBuf; 2],
     /// Of all members.
-    doorbells: Vec<&'static Doorbell>,
+    event_counts: Vec<&'static EventCount>,
     lease: Lease,
 }
 
@@ -268,10 +268,14 @@ impl Site for Place {
         Words::new(self.head, self.calls, 0).renew(leases)
     }
 
-    fn lease(&self, me: u32, doorbells: Vec<&'static Doorbell>) -> Arc<dyn fabric::CollSegment> {
-        assert!((me as usize) < doorbells.len());
-        let words = Words::new(self.head, self.calls.map(|calls| &calls[..doorbells.len()]), me);
-        Arc::new(CollSegment { lease: words.lease(), words, seats: self.seats, doorbells })
+    fn lease(
+        &self,
+        me: u32,
+        event_counts: Vec<&'static EventCount>,
+    ) -> Arc<dyn fabric::CollSegment> {
+        assert!((me as usize) < event_counts.len());
+        let words = Words::new(self.head, self.calls.map(|calls| &calls[..event_counts.len()]), me);
+        Arc::new(CollSegment { lease: words.lease(), words, seats: self.seats, event_counts })
     }
 }
 
@@ -288,8 +292,8 @@ impl CollSegment {
     fn wake(&self) {
         // What was stored is seen by those who are about to sleep, or their sleep is seen by us.
         crate::sync::fence(Ordering::SeqCst);
-        for doorbell in &self.doorbells {
-            doorbell.ring();
+        for event_count in &self.event_counts {
+            event_count.notify();
         }
     }
 }

@@ -31,13 +31,13 @@ use std::sync::Arc;
 use fabric::UserBuf;
 use fabric::coll_segment::{FEW, FLAT_STRIDE};
 
+#[cfg(not(loom))]
+use crate::event_count::{self, EventCount};
 use crate::lease::{self, Lease};
 use crate::ring::LINE;
 #[cfg(not(loom))]
 use crate::segment::Site;
 use crate::sync::{AtomicU64, Ordering};
-#[cfg(not(loom))]
-use crate::wake::{self, Doorbell};
 
 /// Meetings that have seats of their own: so far may those be ahead who wait for nobody.
 pub(crate) const ROUNDS: usize = 4;
@@ -158,7 +158,7 @@ struct Flat {
     /// Of each round.
     seats: [UserBuf; ROUNDS],
     /// Of all members but this one.
-    doorbells: Vec<&'static Doorbell>,
+    event_counts: Vec<&'static EventCount>,
     /// This process takes part in membarrier; see `wake`.
     registered: bool,
     lease: Lease,
@@ -223,16 +223,16 @@ impl Site for Place {
     fn lease(
         &self,
         me: u32,
-        mut doorbells: Vec<&'static Doorbell>,
+        mut event_counts: Vec<&'static EventCount>,
     ) -> Arc<dyn fabric::CollSegment> {
-        let words = self.words(doorbells.len() as u32, me);
-        doorbells.remove(me as usize);
+        let words = self.words(event_counts.len() as u32, me);
+        event_counts.remove(me as usize);
         Arc::new(Flat {
             lease: words.lease(),
             words,
             seats: self.seats(),
-            doorbells,
-            registered: wake::register(),
+            event_counts,
+            registered: event_count::register_membarrier(),
         })
     }
 }
@@ -256,9 +256,9 @@ impl fabric::CollSegment for Flat {
     #[inline]
     fn arrive(&self, meeting: u64, call: u64, is_awaited: bool) -> bool {
         self.words.come(meeting, call);
-        for doorbell in self.doorbells.iter().filter(|_| is_awaited) {
-            doorbell.order(self.registered);
-            doorbell.ring();
+        for event_count in self.event_counts.iter().filter(|_| is_awaited) {
+            event_count.publish_fence(self.registered);
+            event_count.notify();
         }
         false
     }

@@ -1,10 +1,10 @@
 //! The transport between ranks of one host: rings in shared memory, and a single
 //! copy for large messages; and arenas in which ranks meet.
 //!
-//! [`segment`] is the memory, [`ring`] moves frames from one rank to another, `pool`
-//! carries their bodies where these are large, and `shuttle` those that are answered,
+//! [`segment`] is the memory, [`ring`] moves frames from one rank to another, `bounce`
+//! carries their bodies where these are large, and `recycle` those that are answered,
 //! `connect` makes rings when two ranks first talk, `post` and `poll` are what runs
-//! for each message, `single_copy` reads a peer's memory, `wake` sleeps and wakes,
+//! for each message, `single_copy` reads a peer's memory, `event_count` sleeps and wakes,
 //! `arena` is where the members of a communicator meet.
 //!
 //! What a message of up to 24 bytes costs: one cache line that moves from the
@@ -14,12 +14,16 @@
 //!
 //! What it does not do: notice that a peer has died. The launcher ends the job.
 
-#![deny(unsafe_code)] // allowed in `arena`, `flat`, `pool`, `ring`, `segment`, `shuttle`, `single_copy` and `wake`
+#![deny(unsafe_code)]
+// allowed in `arena`, `flat`, `bounce`, `ring`, `segment`, `recycle`, `single_copy` and `event_count`
 #![cfg_attr(loom, allow(dead_code))]
 
 mod arena;
 #[cfg(not(loom))]
+mod bounce;
+#[cfg(not(loom))]
 mod connect;
+mod event_count;
 mod flat;
 mod lease;
 #[cfg(all(test, loom))]
@@ -27,20 +31,17 @@ mod models;
 #[cfg(not(loom))]
 mod poll;
 #[cfg(not(loom))]
-mod pool;
-#[cfg(not(loom))]
 mod post;
+#[cfg(not(loom))]
+mod recycle;
 pub mod ring;
 #[cfg(not(loom))]
 pub mod segment;
-#[cfg(not(loom))]
-mod shuttle;
 #[cfg(not(loom))]
 mod single_copy;
 mod sync;
 #[cfg(not(loom))]
 mod transport;
-mod wake;
 
 #[cfg(not(loom))]
 pub use connect::{Settings, ShmTransport};

@@ -4,25 +4,25 @@ use std::ops::Range;
 
 use fabric::{Header, Peer, PeerFailed, Post, Slot};
 
+use crate::bounce::{self, BodySlot, Descriptor, StoreKind};
 use crate::connect::{Outbound, ShmTransport};
-use crate::pool::{self, Place, Reference, Way};
-use crate::ring::{self, Room};
+use crate::ring::{self, Space};
 
 /// Bodies from this size on go through the pool when they follow others, bytes.
-const POOLED: usize = 1024;
+const STREAM_BOUNCE_MIN: usize = 1024;
 /// Bodies from this size on always do.
-const ALWAYS_POOLED: usize = 2048;
+const BOUNCE_MIN: usize = 2048;
 /// Bodies from this size on go in a block that goes to and fro, if there is one and they may be answers, bytes.
-const ANSWERED: usize = 768;
+const REPLY_RECYCLE_MIN: usize = 768;
 /// Bodies from this size on wait for the block of a peer that sends, too, bytes.
-const SWAPPED: usize = 256 << 10;
+const SWAP_MIN: usize = 256 << 10;
 /// Frames in a row, with nothing heard in between, that make a stream.
-const STREAM: u32 = 3;
+const STREAM_LEN: u32 = 3;
 /// Bodies of a stream that are written before their frame, bytes: the receiver copies the one before meanwhile. Shorter
 /// ones lose by it where lines cross slowly, longer ones gain nothing.
-const WHOLE: Range<usize> = 3 << 10..64 << 10;
+const UNPIPELINED_RANGE: Range<usize> = 3 << 10..64 << 10;
 /// Bodies from this size on may be written past the cache, bytes.
-const PAST_CACHE: usize = 2048;
+const NON_TEMPORAL_MIN: usize = 2048;
 
 impl ShmTransport {
     /// Writes a frame into the ring to `peer`, a large body into the pool, and wakes
@@ -35,10 +35,10 @@ impl ShmTransport {
         len: usize,
         fill: impl FnOnce(&mut Slot),
     ) -> Result<Post, PeerFailed> {
-        if len >= ANSWERED {
-            let is_stream = len >= POOLED && self.is_stream(peer);
-            if is_stream || len >= ALWAYS_POOLED || !self.awaits {
-                return self.post_pooled(peer, header, (len, is_stream), fill);
+        if len >= REPLY_RECYCLE_MIN {
+            let is_stream = len >= STREAM_BOUNCE_MIN && self.is_stream(peer);
+            if is_stream || len >= BOUNCE_MIN || !self.expects_reply {
+                return self.post_external(peer, header, (len, is_stream), fill);
             }
         }
         self.post_in_ring(peer, header, len, fill)
@@ -46,21 +46,21 @@ impl ShmTransport {
 
     /// Writes a piece of a large message, unless the peer reads messages of ours by itself now.
     #[inline(never)]
-    pub(crate) fn post_claimed(
+    pub(crate) fn post_piece(
         &mut self,
         peer: Peer,
         header: &Header,
         len: usize,
         fill: impl FnOnce(&mut Slot),
     ) -> Result<Post, PeerFailed> {
-        let claim = self
+        let lock_transfers = self
             .ring_to(peer)?
             .producer
-            .claim()
-            .map_err(|broken| PeerFailed { peer, why: broken.to_string() })?;
-        if claim.is_none() {
+            .lock_transfers()
+            .map_err(|corrupted| PeerFailed { peer, why: corrupted.to_string() })?;
+        if lock_transfers.is_none() {
             // That is over soon, and nobody wakes us for it: who has found room does not sleep.
-            self.note_blocked(peer);
+            self.mark_blocked(peer);
             return Ok(Post::NoRoom);
         }
         self.post_frame(peer, header, len, fill)
@@ -70,10 +70,10 @@ impl ShmTransport {
     fn is_stream(&mut self, peer: Peer) -> bool {
         let heard = self.inbound.heard();
         let Some(Some(outbound)) = self.outbound.get_mut(peer.0 as usize) else { return false };
-        outbound.in_a_row =
-            if outbound.heard == heard { outbound.in_a_row.saturating_add(1) } else { 1 };
+        outbound.streak =
+            if outbound.heard == heard { outbound.streak.saturating_add(1) } else { 1 };
         outbound.heard = heard;
-        outbound.in_a_row > STREAM
+        outbound.streak > STREAM_LEN
     }
 
     #[inline]
@@ -84,11 +84,11 @@ impl ShmTransport {
         len: usize,
         fill: impl FnOnce(&mut Slot),
     ) -> Result<Post, PeerFailed> {
-        let (needed, registered) = (ring::room(len), self.registered);
+        let (needed, has_membarrier) = (ring::max_granules(len), self.has_membarrier);
         let outbound = match self.outbound.get_mut(peer.0 as usize) {
-            Some(Some(outbound)) if outbound.producer.has_room(needed) => outbound,
+            Some(Some(outbound)) if outbound.producer.has_space(needed) => outbound,
             _ => {
-                if !self.make_room(peer, needed)? {
+                if !self.make_space(peer, needed)? {
                     return Ok(Post::NoRoom);
                 }
                 let Some(Some(outbound)) = self.outbound.get_mut(peer.0 as usize) else {
@@ -97,60 +97,61 @@ impl ShmTransport {
                 outbound
             }
         };
-        outbound.producer.note_stream(std::mem::replace(&mut self.awaits, true));
-        let non_temporal = len >= PAST_CACHE && outbound.pace.best() == Way::Past;
+        outbound.producer.set_streaming(std::mem::replace(&mut self.expects_reply, true));
+        let non_temporal =
+            len >= NON_TEMPORAL_MIN && outbound.tuner.best() == StoreKind::NonTemporal;
         outbound.producer.publish(header, len, non_temporal, fill);
-        outbound.wake(registered);
+        outbound.wake(has_membarrier);
         Ok(Post::Sent)
     }
 
     #[inline(never)]
-    fn post_pooled(
+    fn post_external(
         &mut self,
         peer: Peer,
         header: &Header,
         (len, is_stream): (usize, bool),
         fill: impl FnOnce(&mut Slot),
     ) -> Result<Post, PeerFailed> {
-        if !self.has_room(peer, ring::room(Reference::SIZE))? {
+        if !self.has_space(peer, ring::max_granules(Descriptor::SIZE))? {
             return Ok(Post::NoRoom);
         }
         self.map_pool();
         let ShmTransport {
             pool: Some(Some(pool)),
-            shuttles,
+            recycled,
             segment,
             outbound,
             inbound,
-            overlaps,
-            awaits,
+            pipelines,
+            expects_reply,
             ..
         } = self
         else {
             return self.post_in_ring(peer, header, len, fill);
         };
-        let mut shuttle = match outbound.get(peer.0 as usize) {
-            Some(Some(outbound)) if len >= ALWAYS_POOLED || !*awaits => {
+        let mut block = match outbound.get(peer.0 as usize) {
+            Some(Some(outbound)) if len >= BOUNCE_MIN || !*expects_reply => {
                 let of = |is_own: bool| if is_own { segment.me() } else { outbound.local };
                 let take = |is_own, part| segment.allocate_pool(of(is_own), part);
-                shuttles.take(outbound.local, len, pool.mapping(), take)
+                recycled.take(outbound.local, len, pool.mapping(), take)
             }
             _ => None,
         };
-        if shuttle.is_none()
-            && *overlaps
-            && len >= SWAPPED
+        if block.is_none()
+            && *pipelines
+            && len >= SWAP_MIN
             && let Some(Some(outbound)) = outbound.get(peer.0 as usize)
-            && shuttles.is_due(outbound.local)
+            && recycled.should_wait(outbound.local)
         {
             // It is here soon, and nobody wakes us for it: who has found room does not sleep.
-            self.note_blocked(peer);
+            self.mark_blocked(peer);
             return Ok(Post::NoRoom);
         }
-        let room = match shuttle {
-            Some(_) => pool::Room::None,
+        let room = match block {
+            Some(_) => bounce::Room::None,
             // An answer that finds no block.
-            None if len < ALWAYS_POOLED && !is_stream => pool::Room::None,
+            None if len < BOUNCE_MIN && !is_stream => bounce::Room::None,
             None => pool.room(
                 peer,
                 len,
@@ -164,66 +165,68 @@ impl ShmTransport {
         let Some(Some(outbound)) = outbound.get_mut(peer.0 as usize) else {
             return Err(unreachable_peer(peer));
         };
-        let place = match (&mut shuttle, room) {
-            (Some(shuttle), _) => shuttle.place(len),
-            (None, pool::Room::At(start)) => {
-                let Outbound { producer, pace, .. } = &mut **outbound;
-                if pace.is_curious() {
-                    pace.hear(producer.reader_says());
+        let place = match (&mut block, room) {
+            (Some(block), _) => block.slot(len),
+            (None, bounce::Room::At(start)) => {
+                let Outbound { producer, tuner, .. } = &mut **outbound;
+                if tuner.due_for_feedback() {
+                    tuner.record_read_cost(producer.poll_read_cost());
                 }
-                let until = producer.behind_reference(Reference::SIZE);
-                pool.take(start, len, (peer, until), pace)
+                let until = producer.head_after_descriptor(Descriptor::SIZE);
+                pool.take(start, len, (peer, until), tuner)
             }
-            (None, pool::Room::After(position)) => {
+            (None, bounce::Room::After(position)) => {
                 outbound.producer.wait_for_head(position);
-                self.note_blocked(peer);
+                self.mark_blocked(peer);
                 return Ok(Post::NoRoom);
             }
-            (None, pool::Room::None) => return self.post_in_ring(peer, header, len, fill),
+            (None, bounce::Room::None) => return self.post_in_ring(peer, header, len, fill),
         };
         // Nobody waits for the first bytes in the middle of a stream, or while its own is not done.
-        let is_awaited =
-            !is_stream || !WHOLE.contains(&len) && !inbound.has_more_of(outbound.local);
-        let grows = *overlaps && len >= ALWAYS_POOLED && is_awaited;
-        outbound.producer.note_stream(std::mem::replace(awaits, true));
-        outbound.publish_elsewhere(header, place, (self.registered, grows), fill);
+        let is_awaited = !is_stream
+            || !UNPIPELINED_RANGE.contains(&len) && !inbound.has_unread_from(outbound.local);
+        let pipelined = *pipelines && len >= BOUNCE_MIN && is_awaited;
+        outbound.producer.set_streaming(std::mem::replace(expects_reply, true));
+        outbound.publish_external(header, place, (self.has_membarrier, pipelined), fill);
         Ok(Post::Sent)
     }
 
     /// Room in the ring for a frame of so many grains, now.
     #[inline]
-    fn has_room(&mut self, peer: Peer, needed: u64) -> Result<bool, PeerFailed> {
+    fn has_space(&mut self, peer: Peer, needed: u64) -> Result<bool, PeerFailed> {
         match self.outbound.get(peer.0 as usize) {
-            Some(Some(outbound)) if outbound.producer.has_room(needed) => Ok(true),
-            _ => self.make_room(peer, needed),
+            Some(Some(outbound)) if outbound.producer.has_space(needed) => Ok(true),
+            _ => self.make_space(peer, needed),
         }
     }
 
     /// Connects, begins another lap, or makes laps longer; false when the peer has
     /// to consume first.
     #[cold]
-    fn make_room(&mut self, peer: Peer, needed: u64) -> Result<bool, PeerFailed> {
+    fn make_space(&mut self, peer: Peer, needed: u64) -> Result<bool, PeerFailed> {
         assert!(needed <= self.segment.grains() * 3 / 8, "a frame larger than Limits::frame");
         self.ring_to(peer)?;
         let Some(Some(outbound)) = self.outbound.get_mut(peer.0 as usize) else {
             return Err(unreachable_peer(peer));
         };
         loop {
-            let room = outbound.producer.look_for_room(needed, !outbound.frozen);
-            match room.map_err(|broken| PeerFailed { peer, why: broken.to_string() })? {
-                Room::Found => return Ok(true),
-                Room::None => break,
-                Room::Lengthen(end) => {
+            let room = outbound.producer.find_space(needed, !outbound.frozen);
+            match room.map_err(|corrupted| PeerFailed { peer, why: corrupted.to_string() })? {
+                Space::Found => return Ok(true),
+                Space::None => break,
+                Space::Extend(end) => {
                     match self.segment.allocate(outbound.local, outbound.producer.end()..end) {
-                        Ok(()) => outbound.producer.lengthen(end),
+                        Ok(()) => outbound.producer.extend_lap(end),
                         // No memory, but the frame will fit when others are consumed.
-                        Err(_) if outbound.producer.can_carry(needed) => outbound.frozen = true,
+                        Err(_) if outbound.producer.fits_eventually(needed) => {
+                            outbound.frozen = true
+                        }
                         Err(error) => return Err(PeerFailed { peer, why: error.to_string() }),
                     }
                 }
             }
         }
-        self.note_blocked(peer);
+        self.mark_blocked(peer);
         Ok(false)
     }
 
@@ -238,18 +241,18 @@ impl ShmTransport {
         }
     }
 
-    fn note_blocked(&mut self, peer: Peer) {
+    fn mark_blocked(&mut self, peer: Peer) {
         if !self.blocked.contains(&peer) {
             self.blocked.push(peer);
         }
     }
 
     /// True when a peer that had no room has some now; forgets those that have.
-    pub(crate) fn has_room_again(&mut self) -> bool {
+    pub(crate) fn any_unblocked(&mut self) -> bool {
         let (outbound, before) = (&mut self.outbound, self.blocked.len());
         self.blocked.retain(|peer| match outbound.get_mut(peer.0 as usize) {
             Some(Some(outbound)) => {
-                outbound.producer.is_waiting() && !outbound.producer.has_found_room()
+                outbound.producer.is_waiting() && !outbound.producer.has_space_again()
             }
             _ => false,
         });
@@ -257,45 +260,46 @@ impl ShmTransport {
     }
 
     /// Tells the consumers without room that this rank waits for some.
-    pub(crate) fn say_wanted(&mut self) {
+    pub(crate) fn set_waiting(&mut self) {
         for peer in &self.blocked {
             if let Some(Some(outbound)) = self.outbound.get_mut(peer.0 as usize) {
-                outbound.producer.say_wanted();
+                outbound.producer.set_waiting();
             }
         }
     }
 }
 
 impl Outbound {
-    /// Publishes a frame whose body is elsewhere; before that is written, if it `grows`.
+    /// Publishes a frame whose body is elsewhere; before that is written, if it `pipelined`.
     #[inline(always)]
-    fn publish_elsewhere(
+    fn publish_external(
         &mut self,
         header: &Header,
-        place: Place<'_>,
-        (registered, grows): (bool, bool),
+        place: BodySlot<'_>,
+        (has_membarrier, pipelined): (bool, bool),
         fill: impl FnOnce(&mut Slot),
     ) {
         let len = place.len();
-        if grows {
-            let count = self.producer.count();
-            self.producer.publish_reference(header, &place.reference(Some(count.base())).encode());
-            self.wake(registered);
-            place.fill(Some(count), &mut self.pace, fill);
-            self.producer.has_written(len);
+        if pipelined {
+            let count = self.producer.watermark();
+            self.producer
+                .publish_descriptor(header, &place.descriptor(Some(count.base())).encode());
+            self.wake(has_membarrier);
+            place.fill(Some(count), &mut self.tuner, fill);
+            self.producer.finish_body(len);
         } else {
-            let reference = place.reference(None);
-            place.fill(None, &mut self.pace, fill);
-            self.producer.publish_reference(header, &reference.encode());
-            self.wake(registered);
+            let descriptor = place.descriptor(None);
+            place.fill(None, &mut self.tuner, fill);
+            self.producer.publish_descriptor(header, &descriptor.encode());
+            self.wake(has_membarrier);
         }
     }
 
     /// Wakes the peer if it sleeps, after something was published.
     #[inline]
-    fn wake(&mut self, registered: bool) {
-        self.doorbell.order(registered);
-        self.doorbell.ring();
+    fn wake(&mut self, has_membarrier: bool) {
+        self.event_count.publish_fence(has_membarrier);
+        self.event_count.notify();
     }
 }
 

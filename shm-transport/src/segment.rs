@@ -37,11 +37,11 @@ use rustix::mm::{MapFlags, ProtFlags, mmap};
 use rustix::process::{Resource, getrlimit};
 
 use crate::arena;
+use crate::bounce;
+use crate::event_count::EventCount;
 use crate::flat;
-use crate::pool;
-use crate::ring::{self, GRAIN, LINE};
+use crate::ring::{self, GRANULE, LINE};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::wake::Doorbell;
 
 /// Why shared memory can't be had.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -90,11 +90,11 @@ fn advice(errno: Errno) -> &'static str {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Control {
-    pub doorbell: Doorbell,
+    pub event_count: EventCount,
     /// How many ranks have talked to this one for the first time. Not on the
     /// doorbell's line: the owner reads it with each poll, and hardly ever changes it.
-    pub arrivals: AtomicU64,
-    pub trial: Trial,
+    pub connects: AtomicU64,
+    pub probe: Probe,
     /// Whether its arenas have got memory: [`UNKNOWN`] until a member has tried.
     arenas: [AtomicU32; ARENAS as usize],
 }
@@ -102,7 +102,7 @@ pub(crate) struct Control {
 /// What others try to read before they read more; see `single_copy`.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Trial {
+pub(crate) struct Probe {
     pub addr: AtomicU64,
     pub number: AtomicU64,
     /// Of XPMEM; 0 without it.
@@ -128,7 +128,11 @@ pub(crate) trait Site {
     fn renew(&self, leases: u64) -> bool;
 
     /// The lease of member `me`, where these are the doorbells of all members.
-    fn lease(&self, me: u32, doorbells: Vec<&'static Doorbell>) -> Arc<dyn fabric::CollSegment>;
+    fn lease(
+        &self,
+        me: u32,
+        event_counts: Vec<&'static EventCount>,
+    ) -> Arc<dyn fabric::CollSegment>;
 }
 
 /// Where an arena begins in this process.
@@ -226,7 +230,7 @@ impl Segment {
     }
 
     /// The words of a rank's bitmap of first-time talkers.
-    pub(crate) fn talkers(&self, rank: u32) -> &'static [AtomicU64] {
+    pub(crate) fn connect_bits(&self, rank: u32) -> &'static [AtomicU64] {
         let words = self.size.div_ceil(64) as usize;
         // SAFETY: behind the control block of the same rank, inside the mapping,
         // which is never unmapped; any bytes are valid atomics.
@@ -250,38 +254,39 @@ impl Segment {
 
     /// Grains of each ring.
     pub(crate) fn grains(&self) -> u64 {
-        self.ring_bytes / GRAIN as u64
+        self.ring_bytes / GRANULE as u64
     }
 
     /// Grains of the shortest lap of a ring: those of its first page.
     pub(crate) fn first_grains(&self) -> u64 {
-        page() / GRAIN as u64
+        page() / GRANULE as u64
     }
 
     /// Maps the ring that `from` writes and `to` reads.
-    pub(crate) fn ring(&self, from: u32, to: u32) -> Result<ring::Memory, SegmentError> {
+    pub(crate) fn ring(&self, from: u32, to: u32) -> Result<ring::RingMemory, SegmentError> {
         let bytes = self.ring_bytes;
         let base = map(&self.file, self.ring_at(from, to), bytes)
             .map_err(|errno| SegmentError::System { what: "a message ring", bytes, errno })?;
         // SAFETY: freshly mapped, page-aligned, never unmapped; the file was zero
         // where nobody has used the ring. The caller is its only producer or consumer.
-        Ok(unsafe { ring::Memory::new(base, bytes / LINE as u64) })
+        Ok(unsafe { ring::RingMemory::new(base, bytes / LINE as u64) })
     }
 
     /// Takes memory for these grains of the ring that this rank writes and `to` reads.
     pub(crate) fn allocate(&self, to: u32, grains: Range<u64>) -> Result<(), SegmentError> {
-        let (at, bytes) = (grains.start * GRAIN as u64, (grains.end - grains.start) * GRAIN as u64);
+        let (at, bytes) =
+            (grains.start * GRANULE as u64, (grains.end - grains.start) * GRANULE as u64);
         allocate(&self.file, self.ring_at(self.me, to) + at, bytes)
             .map_err(|errno| SegmentError::System { what: "a message ring", bytes, errno })
     }
 
     /// Maps the pool of a sender.
-    pub(crate) fn pool(&self, from: u32) -> Result<pool::Mapping, SegmentError> {
+    pub(crate) fn pool(&self, from: u32) -> Result<bounce::Mapping, SegmentError> {
         let bytes = self.pool_bytes;
-        let base = map(&self.file, self.pool_at(from), pool::Mapping::length(bytes))
+        let base = map(&self.file, self.pool_at(from), bounce::Mapping::length(bytes))
             .map_err(|errno| SegmentError::System { what: "a pool of messages", bytes, errno })?;
         // SAFETY: freshly mapped, page-aligned, never unmapped.
-        Ok(unsafe { pool::Mapping::new(base, bytes as usize) })
+        Ok(unsafe { bounce::Mapping::new(base, bytes as usize) })
     }
 
     /// Takes memory for a part of a rank's pool or shuttles; false when there is none.
@@ -300,8 +305,9 @@ impl Segment {
         members: &[u32],
         me: u32,
     ) -> Result<Option<Arc<dyn fabric::CollSegment>>, SegmentError> {
-        let doorbells = || members.iter().map(|&member| &self.control(member).doorbell).collect();
-        Ok(self.site(meetings, owner, index)?.map(|site| site.lease(me, doorbells())))
+        let event_counts =
+            || members.iter().map(|&member| &self.control(member).event_count).collect();
+        Ok(self.site(meetings, owner, index)?.map(|site| site.lease(me, event_counts())))
     }
 
     /// Makes this rank's own arena number `index` ready for a communicator. False where one that had it may still use
@@ -378,7 +384,7 @@ impl Segment {
         assert!(from < self.size);
         self.rings_at()
             + self.rings_bytes()
-            + u64::from(from) * pool::Mapping::length(self.pool_bytes)
+            + u64::from(from) * bounce::Mapping::length(self.pool_bytes)
     }
 
     fn rings_at(&self) -> u64 {
@@ -421,7 +427,7 @@ impl Segment {
     /// Makes the file as long as all rings, which takes no memory. All ranks agree
     /// on the length, so it does not matter who comes first and the file never shrinks.
     fn stretch(&self) -> Result<(), SegmentError> {
-        let length = self.pool_at(self.size - 1) + pool::Mapping::length(self.pool_bytes);
+        let length = self.pool_at(self.size - 1) + bounce::Mapping::length(self.pool_bytes);
         let failed = |errno| SegmentError::System {
             what: "the message rings of all ranks",
             bytes: length,

@@ -11,7 +11,7 @@ use crate::single_copy::Read;
 impl Transport for ShmTransport {
     #[inline]
     fn caps(&self, peer: Peer) -> &Caps {
-        self.limits_of(peer)
+        self.caps_of(peer)
     }
 
     #[inline]
@@ -23,7 +23,7 @@ impl Transport for ShmTransport {
         fill: impl FnOnce(&mut Slot),
     ) -> Result<Post, PeerFailed> {
         match header.kind {
-            Kind::Data => self.post_claimed(peer, header, len, fill),
+            Kind::Data => self.post_piece(peer, header, len, fill),
             _ => self.post_frame(peer, header, len, fill),
         }
     }
@@ -34,7 +34,7 @@ impl Transport for ShmTransport {
     }
 
     fn register(&mut self, peer: Peer, memory: UserBuf, rights: Rights) -> Option<Region> {
-        (rights == Rights::Get && self.limits_of(peer).get_min != u64::MAX)
+        (rights == Rights::Get && self.caps_of(peer).get_min != u64::MAX)
             .then(|| Region { addr: memory.addr(), keys: [0; 4] })
     }
 
@@ -55,17 +55,17 @@ impl Transport for ShmTransport {
             return Ok(Transfer::Refused);
         };
         let (is_taken, from) =
-            (matches!(what, OneSided::GetRemainder(_)), self.limits_of(peer).get_min);
+            (matches!(what, OneSided::GetRemainder(_)), self.caps_of(peer).get_min);
         // Two that both copy are faster; one alone waits no longer for the other than that takes which is
         // between two calls.
-        if from != u64::MAX && self.is_inside_soon(local) {
+        if from != u64::MAX && self.wait_until_in_mpi(local) {
             return Ok(if is_taken { Transfer::NoRoom } else { Transfer::PreferPush });
         }
         if from == u64::MAX || !self.may_read(peer, local) {
             return Ok(Transfer::Refused);
         }
-        let claim = if is_taken { self.inbound.claim(local) } else { None };
-        if is_taken && claim.is_none() {
+        let lock = if is_taken { self.inbound.lock_transfers(local) } else { None };
+        if is_taken && lock.is_none() {
             return Ok(Transfer::NoRoom);
         }
         Ok(match self.access[local as usize].read(region.addr.wrapping_add(at), into) {
@@ -79,12 +79,12 @@ impl Transport for ShmTransport {
     }
 
     fn arm(&mut self) -> Option<WaitOn<'_>> {
-        self.fall_asleep()
+        self.prepare_wait()
     }
 
     #[inline]
     fn disarm(&mut self) {
-        self.own.doorbell.awake();
+        self.own.event_count.cancel_wait();
     }
 
     /// What is in a ring stays there without its sender.

@@ -96,9 +96,9 @@ impl Sink for Parts {
     fn frame(&mut self, _: Peer, header: &Header, body: &[u8]) {
         self.bodies.push((header.context, body.to_vec()));
     }
-    fn growing(&mut self, _: Peer, header: &Header, body: &PipelinedBody<'_>) {
+    fn pipelined(&mut self, _: Peer, header: &Header, body: &PipelinedBody<'_>) {
         let mut taken = Vec::new();
-        body.parts(body.len(), |at, part| {
+        body.for_each_chunk(body.len(), |at, part| {
             assert_eq!(at, taken.len());
             taken.extend_from_slice(part);
             self.parts += 1;
@@ -123,7 +123,7 @@ fn parts_of_a_stream(len: usize) -> usize {
                 let header = Header { context: tag, ..Header::new(Kind::Data) };
                 let data = body(tag, len);
                 let write = |slot: &mut Slot| {
-                    slot.fill_parts(|at, part| {
+                    slot.fill_chunks(|at, part| {
                         part.copy_from_slice(&data[at..at + part.len()]);
                         std::thread::sleep(Duration::from_micros(tag * 20));
                     });
@@ -239,7 +239,7 @@ struct Unwilling(u32);
 
 impl Sink for Unwilling {
     fn frame(&mut self, _: Peer, _: &Header, _: &[u8]) {}
-    fn growing(&mut self, _: Peer, _: &Header, _: &PipelinedBody<'_>) {
+    fn pipelined(&mut self, _: Peer, _: &Header, _: &PipelinedBody<'_>) {
         self.0 += 1;
     }
     fn transferred(&mut self, _: u64, _: Result<(), PeerFailed>) {}
@@ -256,7 +256,7 @@ fn a_block_is_not_the_receivers_before_the_sender_has_written_all_of_it() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let write = |slot: &mut Slot| {
-                slot.fill_parts(|_, part| {
+                slot.fill_chunks(|_, part| {
                     std::thread::sleep(Duration::from_millis(20));
                     part.fill(1);
                     written.fetch_add(part.len() as u32, Ordering::Relaxed);
@@ -276,7 +276,7 @@ fn a_block_is_not_the_receivers_before_the_sender_has_written_all_of_it() {
 #[derive(Default)]
 struct Count {
     frames: usize,
-    growing: usize,
+    pipelined: usize,
     expects: bool,
 }
 
@@ -284,9 +284,9 @@ impl Sink for Count {
     fn frame(&mut self, _: Peer, _: &Header, _: &[u8]) {
         self.frames += 1;
     }
-    fn growing(&mut self, _: Peer, _: &Header, body: &PipelinedBody<'_>) {
-        self.frames += usize::from(!body.whole().is_empty());
-        self.growing += 1;
+    fn pipelined(&mut self, _: Peer, _: &Header, body: &PipelinedBody<'_>) {
+        self.frames += usize::from(!body.wait_all().is_empty());
+        self.pipelined += 1;
     }
     fn expects(&mut self, _: Peer, _: &Header) -> bool {
         self.expects
@@ -337,7 +337,7 @@ fn what_crosses_another_stream_is_not_read_while_it_is_written() {
         while second.poll(&mut sink) {}
         assert_eq!(sink.frames, 8);
         first.poll(&mut Count::default());
-        sink.growing
+        sink.pipelined
     });
     assert!(seen[0] == 8 && seen[1] < 4, "{seen:?} of 8");
 }

@@ -8,9 +8,9 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::{Head, Words};
+use crate::event_count::EventCount;
 use crate::models::{self, in_every_order, wait};
 use crate::sync::{AtomicU64, Ordering, fence};
-use crate::wake::Doorbell;
 
 const CALL: u64 = 5;
 
@@ -110,8 +110,8 @@ fn who_gives_and_who_gets_change() {
 fn whoever_sleeps_for_a_meeting_is_woken() {
     loom::model(|| {
         let [one, other] = members();
-        let doorbell = Arc::new(Doorbell::default());
-        let theirs = doorbell.clone();
+        let event_count = Arc::new(EventCount::default());
+        let theirs = event_count.clone();
         assert!(!one.words.arrive(0, CALL));
         let closer = thread::spawn(move || {
             assert!(other.words.arrive(0, CALL));
@@ -119,7 +119,7 @@ fn whoever_sleeps_for_a_meeting_is_woken() {
             fence(Ordering::SeqCst);
             theirs.ring()
         });
-        let sleeps = doorbell.announce() && !one.words.is_closed(0);
+        let sleeps = event_count.prepare_wait() && !one.words.is_closed(0);
         let woke = closer.join().unwrap();
         assert!(!sleeps || woke, "it sleeps on a meeting that was closed");
     });

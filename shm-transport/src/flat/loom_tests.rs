@@ -7,9 +7,9 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::{ROUNDS, Words};
+use crate::event_count::EventCount;
 use crate::models::{self, in_every_order, wait};
 use crate::sync::{AtomicU64, Ordering, fence};
-use crate::wake::Doorbell;
 
 const CALL: u64 = 5;
 
@@ -100,15 +100,15 @@ fn who_gives_changes() {
 fn whoever_sleeps_for_a_word_is_woken() {
     loom::model(|| {
         let [one, other] = members();
-        let doorbell = Arc::new(Doorbell::default());
-        let theirs = doorbell.clone();
+        let event_count = Arc::new(EventCount::default());
+        let theirs = event_count.clone();
         one.words.come(0, CALL);
         let late = thread::spawn(move || {
             other.words.come(0, CALL);
             fence(Ordering::SeqCst);
             theirs.ring()
         });
-        let sleeps = doorbell.announce() && !one.words.have_come(0);
+        let sleeps = event_count.prepare_wait() && !one.words.have_come(0);
         let woke = late.join().unwrap();
         assert!(!sleeps || woke, "it sleeps though everyone has come");
     });

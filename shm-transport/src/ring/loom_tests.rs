@@ -13,9 +13,9 @@ use loom::thread;
 
 use fabric::{Header, Kind};
 
-use super::{Consumer, GRAINS, LINE, Memory, Producer, Room, room};
+use super::{Consumer, LINE, LINE_GRANULES, Producer, RingMemory, Space, max_granules};
+use crate::event_count::EventCount;
 use crate::sync::{AtomicU64, Ordering};
-use crate::wake::Doorbell;
 
 const LINES: u64 = 8;
 /// What stands in the first word of a grain inside a frame, where the body is: if
@@ -30,21 +30,21 @@ static WENT_ON: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::n
 pub(super) struct Model(Arc<Vec<(AtomicU64, UnsafeCell<()>)>>);
 
 impl Model {
-    pub(super) fn word(&self, place: u64) -> &AtomicU64 {
-        &self.0[place as usize].0
+    pub(super) fn word(&self, offset: u64) -> &AtomicU64 {
+        &self.0[offset as usize].0
     }
 
-    pub(super) fn write(&self, place: u64, grains: u64) {
-        for at in place..place + grains {
+    pub(super) fn write(&self, offset: u64, granules: u64) {
+        for at in offset..offset + granules {
             self.0[at as usize].1.with_mut(|_| ());
-            if at > place {
+            if at > offset {
                 self.0[at as usize].0.store(BODY, Ordering::Relaxed);
             }
         }
     }
 
-    pub(super) fn read(&self, place: u64, grains: u64) {
-        for at in place..place + grains {
+    pub(super) fn read(&self, offset: u64, granules: u64) {
+        for at in offset..offset + granules {
             self.0[at as usize].1.with(|_| ());
         }
     }
@@ -55,19 +55,21 @@ fn ring(lines: u64) -> (Producer, Consumer, Vec<[u64; 8]>) {
     let mut bytes = vec![[0; 8]; lines as usize + 1];
     let base = bytes.as_mut_ptr().cast::<u8>();
     let base = base.wrapping_add(base.align_offset(LINE));
-    let cells = (0..lines * GRAINS).map(|_| (AtomicU64::new(0), UnsafeCell::new(()))).collect();
-    let memory = Memory { base, grains: lines * GRAINS, model: Model(Arc::new(cells)) };
-    (Producer::new(memory.clone(), LINES * GRAINS, 0), Consumer::new(memory, 0), bytes)
+    let cells =
+        (0..lines * LINE_GRANULES).map(|_| (AtomicU64::new(0), UnsafeCell::new(()))).collect();
+    let memory =
+        RingMemory { base, granules: lines * LINE_GRANULES, model: Model(Arc::new(cells)) };
+    (Producer::new(memory.clone(), LINES * LINE_GRANULES, 0), Consumer::new(memory, 0), bytes)
 }
 
 fn push(producer: &mut Producer, tag: u8, len: usize) -> bool {
-    let needed = room(len);
-    while !producer.has_room(needed) {
-        match producer.look_for_room(needed, true).unwrap() {
-            Room::Found => break,
-            Room::None => return false,
-            Room::Lengthen(end) => {
-                producer.lengthen(end);
+    let needed = max_granules(len);
+    while !producer.has_space(needed) {
+        match producer.find_space(needed, true).unwrap() {
+            Space::Found => break,
+            Space::None => return false,
+            Space::Extend(end) => {
+                producer.extend_lap(end);
                 WENT_ON.fetch_or(producer.is_new, std::sync::atomic::Ordering::Relaxed);
             }
         }
@@ -85,21 +87,21 @@ fn take(consumer: &mut Consumer) -> Option<(u8, usize)> {
         (body[0], body.len())
     });
     let taken = taken.expect("the producer tells no lies");
-    if taken.is_some() && consumer.is_due() {
-        consumer.give_back();
+    if taken.is_some() && consumer.is_release_due() {
+        consumer.release();
     }
     taken
 }
 
-/// Frames of these lengths arrive whole, once and in order. The first `ahead` were
+/// Frames of these lengths arrive whole, once and in order. The first `distance` were
 /// in the ring, and `early` of them taken out, before the two threads start.
-fn passes(lines: u64, lengths: &'static [usize], ahead: usize, early: usize) {
+fn passes(lines: u64, lengths: &'static [usize], distance: usize, early: usize) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
         let (mut producer, mut consumer, _bytes) = ring(lines);
         let mut tagged = (1..).zip(lengths);
-        for (tag, &len) in tagged.by_ref().take(ahead) {
+        for (tag, &len) in tagged.by_ref().take(distance) {
             assert!(push(&mut producer, tag, len));
         }
         for (tag, &len) in (1..).zip(lengths).take(early) {
@@ -123,7 +125,7 @@ fn passes(lines: u64, lengths: &'static [usize], ahead: usize, early: usize) {
             assert_eq!(frame, (tag, len));
         }
         let position = sender.join().unwrap();
-        assert!(ahead == 0 || position > LINES * GRAINS, "it did not go round");
+        assert!(distance == 0 || position > LINES * LINE_GRANULES, "it did not go round");
         assert_eq!(take(&mut consumer), None);
     });
 }
@@ -176,14 +178,14 @@ fn nobody_reads_a_message_that_is_complete() {
 fn whoever_sleeps_for_a_frame_is_woken() {
     loom::model(|| {
         let (mut producer, consumer, _bytes) = ring(LINES);
-        let doorbell = Arc::new(Doorbell::default());
-        let theirs = doorbell.clone();
+        let event_count = Arc::new(EventCount::default());
+        let theirs = event_count.clone();
         let sender = thread::spawn(move || {
             assert!(push(&mut producer, 1, 8));
             theirs.order(false);
             theirs.ring()
         });
-        let sleeps = doorbell.announce() && !consumer.is_ready();
+        let sleeps = event_count.announce() && !consumer.is_ready();
         let woke = sender.join().unwrap();
         assert!(!sleeps || woke, "it sleeps on a frame");
     });
@@ -194,18 +196,18 @@ fn whoever_sleeps_for_room_is_woken() {
     loom::model(|| {
         let (mut producer, mut consumer, _bytes) = ring(LINES);
         while push(&mut producer, 1, 8) {}
-        let doorbell = Arc::new(Doorbell::default());
-        let theirs = doorbell.clone();
+        let event_count = Arc::new(EventCount::default());
+        let theirs = event_count.clone();
         let receiver = thread::spawn(move || {
             for _ in 0..4 {
                 assert!(consumer.pop(|_, _, _| ()).unwrap().is_some());
             }
-            consumer.give_back();
+            consumer.release();
             theirs.order(false);
-            consumer.is_wanted() && theirs.ring()
+            consumer.is_producer_waiting() && theirs.ring()
         });
-        producer.say_wanted();
-        let sleeps = doorbell.announce() && !producer.has_found_room();
+        producer.set_waiting();
+        let sleeps = event_count.announce() && !producer.has_space_again();
         let woke = receiver.join().unwrap();
         assert!(!sleeps || woke, "it sleeps although there is room");
     });
@@ -214,10 +216,10 @@ fn whoever_sleeps_for_room_is_woken() {
 #[test]
 fn of_two_senders_one_wakes() {
     loom::model(|| {
-        let doorbell = Arc::new(Doorbell::default());
-        assert!(doorbell.announce());
+        let event_count = Arc::new(EventCount::default());
+        assert!(event_count.announce());
         let senders = [(); 2].map(|()| {
-            let theirs = doorbell.clone();
+            let theirs = event_count.clone();
             thread::spawn(move || {
                 theirs.order(false);
                 theirs.ring()

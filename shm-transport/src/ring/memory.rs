@@ -5,45 +5,45 @@
 
 #![allow(unsafe_code)]
 
-use super::{Broken, GRAIN, GRAINS};
+use super::{Corrupted, GRANULE, LINE_GRANULES};
 use crate::sync::{AtomicU64, Ordering};
 
 /// Where a ring lies: a power of two of grains, zero at the start.
 #[derive(Clone, Debug)]
-pub struct Memory {
+pub struct RingMemory {
     pub(super) base: *mut u8,
-    pub(super) grains: u64,
+    pub(super) granules: u64,
     #[cfg(loom)]
     pub(super) model: super::loom_tests::Model,
 }
 
-impl Memory {
+impl RingMemory {
     /// # Safety
     /// `base` is aligned to a line and valid for `lines` lines for the life of the
     /// process. All of it was zero when the ring was first used, and only one
     /// producer and one consumer ever use it.
     #[cfg(not(loom))]
-    pub unsafe fn new(base: *mut u8, lines: u64) -> Memory {
+    pub unsafe fn new(base: *mut u8, lines: u64) -> RingMemory {
         assert!(lines.is_power_of_two() && lines >= 8);
-        Memory { base, grains: lines * GRAINS }
+        RingMemory { base, granules: lines * LINE_GRANULES }
     }
 
     /// The place of a position.
     #[inline]
-    pub(super) fn place(&self, position: u64) -> u64 {
-        position & (self.grains - 1)
+    pub(super) fn offset(&self, position: u64) -> u64 {
+        position & (self.granules - 1)
     }
 
     /// Where the lap of a position begins, as a position.
     #[inline]
     pub(super) fn lap(&self, position: u64) -> u64 {
-        position & !(self.grains - 1)
+        position & !(self.granules - 1)
     }
 
     #[inline]
     pub(super) fn at(&self, position: u64) -> *mut u8 {
         // SAFETY: masked, so inside the ring.
-        unsafe { self.base.add(self.place(position) as usize * GRAIN) }
+        unsafe { self.base.add(self.offset(position) as usize * GRANULE) }
     }
 
     #[cfg(not(loom))]
@@ -59,7 +59,7 @@ impl Memory {
 
     #[cfg(loom)]
     pub(super) fn word(&self, position: u64) -> &AtomicU64 {
-        self.model.word(self.place(position))
+        self.model.word(self.offset(position))
     }
 
     /// Clears the words from one position up to another in the same line, or its end.
@@ -67,24 +67,24 @@ impl Memory {
     #[inline(always)]
     pub(super) fn clear(&self, from: u64, to: u64) {
         let first = self.at(from).cast::<AtomicU64>();
-        let clear = |grain: u64| {
+        let clear = |granule: u64| {
             // SAFETY: a line is contiguous, and this grain is in the same one as the first; see `word`.
-            let word = unsafe { &*first.byte_add(grain as usize * GRAIN) };
+            let word = unsafe { &*first.byte_add(granule as usize * GRANULE) };
             word.store(0, Ordering::Relaxed);
         };
         // A whole line, as most are, without a loop.
         match to - from {
-            GRAINS => (0..GRAINS).for_each(clear),
+            LINE_GRANULES => (0..LINE_GRANULES).for_each(clear),
             fewer => (0..fewer).for_each(clear),
         }
     }
 
     #[cfg(loom)]
     pub(super) fn clear(&self, from: u64, to: u64) {
-        (from..to).for_each(|grain| self.word(grain).store(0, Ordering::Relaxed));
+        (from..to).for_each(|granule| self.word(granule).store(0, Ordering::Relaxed));
     }
 
-    /// Position of the consumer less `FIRST`, as it said last.
+    /// Position of the consumer less `CONTROL_GRANULES`, as it said last.
     #[inline]
     pub(super) fn head(&self) -> &AtomicU64 {
         self.word(0)
@@ -93,7 +93,7 @@ impl Memory {
     /// What the consumer says about the bodies that it reads; see `pool`.
     #[cfg(not(loom))]
     #[inline]
-    pub(super) fn says(&self) -> &AtomicU64 {
+    pub(super) fn read_cost(&self) -> &AtomicU64 {
         // SAFETY: the second word of the head's line, which only ever is an atomic.
         unsafe { &*self.at(0).cast::<AtomicU64>().add(1) }
     }
@@ -101,27 +101,27 @@ impl Memory {
     /// Bytes written of bodies that are read at the same time; see `fabric::pipeline`.
     #[cfg(not(loom))]
     #[inline]
-    pub(super) fn written(&self) -> &'static std::sync::atomic::AtomicU32 {
+    pub(super) fn watermark_word(&self) -> &'static std::sync::atomic::AtomicU32 {
         // SAFETY: the second word of that line, which only ever is an atomic, and is mapped
         // for the life of the process.
-        unsafe { &*self.at(GRAINS).cast::<std::sync::atomic::AtomicU32>().add(2) }
+        unsafe { &*self.at(LINE_GRANULES).cast::<std::sync::atomic::AtomicU32>().add(2) }
     }
 
     /// Not 0: somebody has the claim.
-    pub(super) fn claim(&self) -> &AtomicU64 {
-        self.word(GRAINS + 1)
+    pub(super) fn transfer_lock(&self) -> &AtomicU64 {
+        self.word(LINE_GRANULES + 1)
     }
 
     /// Not 0: the producer waits for room.
     #[inline]
-    pub(super) fn wanted(&self) -> &AtomicU64 {
-        self.word(GRAINS)
+    pub(super) fn producer_waiting(&self) -> &AtomicU64 {
+        self.word(LINE_GRANULES)
     }
 
     /// Asks for the line of `position`, soon to be written: the consumer has read it,
     /// so it takes as long to own as a message takes to cross.
     #[inline(always)]
-    pub(super) fn will_write(&self, position: u64) {
+    pub(super) fn prefetch_write(&self, position: u64) {
         #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
         // SAFETY: a hint, which changes nothing, and inside the ring all the same.
         unsafe {
@@ -133,7 +133,7 @@ impl Memory {
 
     /// Asks for the line of `position`, which is to be read.
     #[inline(always)]
-    pub(super) fn will_read(&self, position: u64) {
+    pub(super) fn prefetch_read(&self, position: u64) {
         #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
         // SAFETY: a hint, and inside the ring all the same.
         unsafe {
@@ -149,22 +149,22 @@ impl Memory {
 /// The right to move what is left of the producer's large messages. With it the consumer knows that
 /// none of them is complete of which it has seen no last piece: their senders' memory is as it was.
 #[derive(Debug)]
-pub(crate) struct Claim(Memory);
+pub(crate) struct TransferLock(RingMemory);
 
-impl Claim {
+impl TransferLock {
     /// `None`: the other side has it.
-    pub(super) fn of(memory: &Memory) -> Result<Option<Claim>, Broken> {
+    pub(super) fn of(memory: &RingMemory) -> Result<Option<TransferLock>, Corrupted> {
         // Acquire: what was published with it is seen, and read memory was read.
-        match memory.claim().compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed) {
-            Ok(_) => Ok(Some(Claim(memory.clone()))),
+        match memory.transfer_lock().compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => Ok(Some(TransferLock(memory.clone()))),
             Err(1) => Ok(None),
-            Err(value) => Err(Broken { what: "the claim", value }),
+            Err(value) => Err(Corrupted { what: "the claim", value }),
         }
     }
 }
 
-impl Drop for Claim {
+impl Drop for TransferLock {
     fn drop(&mut self) {
-        self.0.claim().store(0, Ordering::Release);
+        self.0.transfer_lock().store(0, Ordering::Release);
     }
 }

@@ -4,8 +4,8 @@
 use fabric::{Header, Kind};
 
 use super::{
-    Broken, Consumer, FIRST, GO_ON, GRAIN, GRAINS, LINE, Memory, PREFIX, Producer, Room, SHORT,
-    SHORT_PREFIX, layout, room,
+    CONTROL_GRANULES, Consumer, Corrupted, FULL_PREFIX, GRANULE, LINE, LINE_GRANULES, Producer,
+    RingMemory, SHORT, SHORT_PREFIX, SKIP, Space, layout, max_granules,
 };
 use crate::sync::Ordering;
 
@@ -18,18 +18,22 @@ impl Heap {
         Heap(vec![[0; 8]; lines as usize + 1])
     }
 
-    fn memory(&mut self) -> Memory {
+    fn memory(&mut self) -> RingMemory {
         let base = self.0.as_mut_ptr().cast::<u8>();
         let lines = self.0.len() as u64 - 1;
         // SAFETY: aligned to a line by the offset, which is less than the line that
         // was allocated beside the ring's; zeroed, and the tests keep it alive.
-        unsafe { Memory::new(base.add(base.align_offset(LINE)), lines) }
+        unsafe { RingMemory::new(base.add(base.align_offset(LINE)), lines) }
     }
 
     /// With laps of `end` lines.
-    fn ring(&mut self, end: u64) -> (Producer, Consumer, Memory) {
+    fn ring(&mut self, end: u64) -> (Producer, Consumer, RingMemory) {
         let memory = self.memory();
-        (Producer::new(memory.clone(), end * GRAINS, 3), Consumer::new(memory.clone(), 3), memory)
+        (
+            Producer::new(memory.clone(), end * LINE_GRANULES, 3),
+            Consumer::new(memory.clone(), 3),
+            memory,
+        )
     }
 }
 
@@ -50,12 +54,12 @@ fn body(tag: u64, len: usize) -> Vec<u8> {
 }
 
 /// What a transport does to post a frame, memory being for nothing.
-fn push(producer: &mut Producer, tag: u64, len: usize) -> Result<bool, Broken> {
-    while !producer.has_room(room(len)) {
-        match producer.look_for_room(room(len), true)? {
-            Room::Found => break,
-            Room::None => return Ok(false),
-            Room::Lengthen(end) => producer.lengthen(end),
+fn push(producer: &mut Producer, tag: u64, len: usize) -> Result<bool, Corrupted> {
+    while !producer.has_space(max_granules(len)) {
+        match producer.find_space(max_granules(len), true)? {
+            Space::Found => break,
+            Space::None => return Ok(false),
+            Space::Extend(end) => producer.extend_lap(end),
         }
     }
     producer.publish(&header(tag, len), len, false, |slot| slot.copy_from_slice(&body(tag, len)));
@@ -63,13 +67,13 @@ fn push(producer: &mut Producer, tag: u64, len: usize) -> Result<bool, Broken> {
 }
 
 /// What a transport does to take one, giving back room when it is due.
-fn take(consumer: &mut Consumer) -> Result<Option<(u64, Vec<u8>)>, Broken> {
+fn take(consumer: &mut Consumer) -> Result<Option<(u64, Vec<u8>)>, Corrupted> {
     let taken = consumer.pop(|seen, body, _| {
         assert_eq!(*seen, header(seen.context, body.len()));
         (seen.context, body.to_vec())
     })?;
-    if consumer.is_due() {
-        consumer.give_back();
+    if consumer.is_release_due() {
+        consumer.release();
     }
     Ok(taken)
 }
@@ -97,9 +101,9 @@ mod under_miri {
             while taken < MANY {
                 let burst = 1 + some_length(sent + taken, 40);
                 for _ in 0..burst {
-                    let room =
+                    let max_granules =
                         sent < MANY && push(&mut producer, sent, some_length(sent, most)).unwrap();
-                    sent += u64::from(room);
+                    sent += u64::from(max_granules);
                 }
                 for _ in 0..burst / 2 + 1 {
                     let Some((tag, data)) = take(&mut consumer).unwrap() else { break };
@@ -118,7 +122,7 @@ mod under_miri {
             for before in (0..2 * lines).step_by(STRIDE) {
                 let (mut heap, most) = (Heap::new(lines), Producer::max_body(lines));
                 let (mut producer, mut consumer, _) = heap.ring(8);
-                for tag in 0..before * GRAINS / 3 {
+                for tag in 0..before * LINE_GRANULES / 3 {
                     assert!(push(&mut producer, tag, 0).unwrap());
                     assert!(take(&mut consumer).unwrap().is_some());
                 }
@@ -135,14 +139,14 @@ mod under_miri {
             let mut heap = Heap::new(128);
             let (mut producer, mut consumer, _) = heap.ring(64);
             let large = lines * LINE;
-            if !producer.can_carry(room(large)) {
+            if !producer.fits_eventually(max_granules(large)) {
                 continue;
             }
             let mut post = |consumer: &mut Consumer, len: usize| {
-                let needed = room(len);
+                let needed = max_granules(len);
                 assert!(
-                    producer.has_room(needed)
-                        || producer.look_for_room(needed, false).unwrap() == Room::Found
+                    producer.has_space(needed)
+                        || producer.find_space(needed, false).unwrap() == Space::Found
                 );
                 producer.publish(&header(0, len), len, false, |slot| slot.fill(1));
                 assert_eq!(take(consumer).unwrap().unwrap().1.len(), len);
@@ -161,21 +165,24 @@ mod under_miri {
             sent += 1;
         }
         let after =
-            |at, tag| at + layout(at, if tag % 3 == 0 { PREFIX } else { SHORT_PREFIX }, 0).1;
-        let end = (0..sent).fold(FIRST, after);
-        assert!(end + room(0) + 1 > 8 * GRAINS && end < 8 * GRAINS);
-        assert!(producer.is_waiting() && !producer.has_found_room());
-        producer.say_wanted();
-        assert!(consumer.is_wanted());
+            |at, tag| at + layout(at, if tag % 3 == 0 { FULL_PREFIX } else { SHORT_PREFIX }, 0).1;
+        let end = (0..sent).fold(CONTROL_GRANULES, after);
+        assert!(end + max_granules(0) + 1 > 8 * LINE_GRANULES && end < 8 * LINE_GRANULES);
+        assert!(producer.is_waiting() && !producer.has_space_again());
+        producer.set_waiting();
+        assert!(consumer.is_producer_waiting());
         for _ in 0..4 {
             consumer.pop(|_, _, _| ()).unwrap().unwrap();
         }
-        assert!(!producer.has_found_room(), "nothing was given back");
-        consumer.give_back();
-        assert!(producer.has_found_room() && !producer.is_waiting());
-        assert!(!consumer.is_wanted());
+        assert!(!producer.has_space_again(), "nothing was given back");
+        consumer.release();
+        assert!(producer.has_space_again() && !producer.is_waiting());
+        assert!(!consumer.is_producer_waiting());
         assert!(push(&mut producer, sent, 0).unwrap());
-        assert_eq!(memory.head().load(Ordering::Relaxed), (0..4).fold(FIRST, after) - FIRST);
+        assert_eq!(
+            memory.head().load(Ordering::Relaxed),
+            (0..4).fold(CONTROL_GRANULES, after) - CONTROL_GRANULES
+        );
     }
 
     #[test]
@@ -186,10 +193,10 @@ mod under_miri {
             assert!(push(&mut producer, tag, 8).unwrap());
             assert!(take(&mut consumer).unwrap().is_some());
         }
-        assert_eq!(producer.end(), 64 * GRAINS);
+        assert_eq!(producer.end(), 64 * LINE_GRANULES);
         let (mut producer, _, _) = slow.ring(64);
         let frames = (0..).take_while(|&tag| push(&mut producer, tag, 512).unwrap()).count();
-        assert_eq!((producer.end(), frames as u64), (256 * GRAINS, (256 - 2 - 1) / 9));
+        assert_eq!((producer.end(), frames as u64), (256 * LINE_GRANULES, (256 - 2 - 1) / 9));
     }
 
     #[test]
@@ -199,7 +206,7 @@ mod under_miri {
         for tag in 0..100 {
             assert!(push(&mut producer, tag, 1000).unwrap());
             let word = memory.word(consumer.position).load(Ordering::Relaxed);
-            assert!(word & GO_ON == 0, "frame {tag} is elsewhere");
+            assert!(word & SKIP == 0, "frame {tag} is elsewhere");
             assert!(take(&mut consumer).unwrap().is_some());
             assert_eq!(take(&mut consumer), Ok(None));
         }
@@ -236,12 +243,12 @@ mod under_miri {
             1 << 40,
             SHORT,
             SHORT | (62 * LINE as u64),
-            GO_ON,
+            SKIP,
             u64::MAX,
         ] {
             let mut heap = Heap::new(64);
             let (_, mut consumer, memory) = heap.ring(64);
-            memory.word(FIRST).store(lie, Ordering::Relaxed);
+            memory.word(CONTROL_GRANULES).store(lie, Ordering::Relaxed);
             assert!(consumer.pop(|_, _, _| ()).is_err(), "{lie:#x}");
         }
         // The largest frame that stays in front of the last grain, and one line more.
@@ -249,30 +256,30 @@ mod under_miri {
         for (body, fits) in [(most, true), (most + 1, false)] {
             let mut heap = Heap::new(64);
             let (_, mut consumer, memory) = heap.ring(64);
-            memory.word(FIRST).store(SHORT | (body + 1), Ordering::Relaxed);
+            memory.word(CONTROL_GRANULES).store(SHORT | (body + 1), Ordering::Relaxed);
             assert_eq!(consumer.pop(|_, body, _| body.len()).is_ok(), fits);
         }
         // A header of no kind that there is.
         let mut heap = Heap::new(64);
         let (_, mut consumer, memory) = heap.ring(64);
-        memory.word(FIRST).store(1, Ordering::Relaxed);
+        memory.word(CONTROL_GRANULES).store(1, Ordering::Relaxed);
         assert!(consumer.pop(|_, _, _| ()).is_err());
         // A way that leads to another.
         let mut heap = Heap::new(64);
         let (_, mut consumer, memory) = heap.ring(64);
-        memory.word(FIRST).store(GO_ON | FIRST, Ordering::Relaxed);
+        memory.word(CONTROL_GRANULES).store(SKIP | CONTROL_GRANULES, Ordering::Relaxed);
         assert_eq!(consumer.pop(|_, _, _| ()), Ok(None), "one step at a time");
     }
 
     #[test]
     fn heads_that_cannot_be_are_refused() {
-        for lie in [8 * GRAINS, 1 << 40, u64::MAX, u64::MAX - 1] {
+        for lie in [8 * LINE_GRANULES, 1 << 40, u64::MAX, u64::MAX - 1] {
             let mut heap = Heap::new(8);
             let (mut producer, _, memory) = heap.ring(8);
             while push(&mut producer, 0, 0).unwrap() {}
             memory.head().store(lie, Ordering::Relaxed);
             assert!(push(&mut producer, 0, 0).is_err(), "{lie}");
-            assert!(producer.has_found_room(), "whoever waits for room has to find out");
+            assert!(producer.has_space_again(), "whoever waits for room has to find out");
         }
         // Back again is a lie, too.
         let mut heap = Heap::new(8);
@@ -317,7 +324,7 @@ mod under_miri {
 fn two_small_messages_share_a_line() {
     let short = |body| layout(0, SHORT_PREFIX, body).1;
     assert_eq!([0, 16, 17, 48, 49, 64].map(short), [1, 2, 4, 4, 8, 8]);
-    assert_eq!([0, 8, 9, 24, 25].map(room), [6, 6, 7, 7, 8]);
+    assert_eq!([0, 8, 9, 24, 25].map(max_granules), [6, 6, 7, 7, 8]);
 }
 
 #[test]
@@ -327,29 +334,30 @@ fn a_reference_ends_where_it_was_said_to_wherever_it_begins() {
     let (mut producer, mut consumer, _memory) = heap.ring(64);
     for (count, len) in (0..8).flat_map(|count| (0..40).map(move |len| (count, len))) {
         (0..count).for_each(|tag| assert!(push(&mut producer, tag, len).unwrap()));
-        assert!(matches!(producer.look_for_room(room(24), true), Ok(Room::Found)));
-        let behind = producer.behind_reference(24);
-        producer.publish_reference(&header(0, 0), &[0; 24]);
+        assert!(matches!(producer.find_space(max_granules(24), true), Ok(Space::Found)));
+        let behind = producer.head_after_descriptor(24);
+        producer.publish_descriptor(&header(0, 0), &[0; 24]);
         while consumer.pop(|_, _, _| ()).unwrap().is_some() {}
-        consumer.give_back();
+        consumer.release();
         assert!(producer.has_passed(behind) && producer.position == behind);
     }
 }
 
 #[test]
 fn a_frame_of_more_than_half_a_line_ends_with_one() {
-    for position in 0..2 * GRAINS {
-        for (prefix, body) in [SHORT_PREFIX, PREFIX]
+    for position in 0..2 * LINE_GRANULES {
+        for (prefix, body) in [SHORT_PREFIX, FULL_PREFIX]
             .into_iter()
             .flat_map(|prefix| (17..512).map(move |body| (prefix, body)))
         {
-            let (at, grains) = layout(position, prefix, body);
+            let (at, granules) = layout(position, prefix, body);
             assert!(
-                at == prefix && (position + grains).is_multiple_of(GRAINS),
+                at == prefix && (position + granules).is_multiple_of(LINE_GRANULES),
                 "{position} {prefix} {body}"
             );
             assert!(
-                (prefix + body).div_ceil(GRAIN) as u64 <= grains && grains <= room(body),
+                (prefix + body).div_ceil(GRANULE) as u64 <= granules
+                    && granules <= max_granules(body),
                 "{position} {prefix} {body}"
             );
         }
@@ -358,17 +366,17 @@ fn a_frame_of_more_than_half_a_line_ends_with_one() {
 
 #[test]
 fn a_larger_body_has_its_lines_for_itself() {
-    for position in 0..2 * GRAINS {
-        for prefix in [SHORT_PREFIX, PREFIX] {
+    for position in 0..2 * LINE_GRANULES {
+        for prefix in [SHORT_PREFIX, FULL_PREFIX] {
             for body in [512, 513, 4096] {
-                let (at, grains) = layout(position, prefix, body);
-                let start = position as usize * GRAIN + at;
+                let (at, granules) = layout(position, prefix, body);
+                let start = position as usize * GRANULE + at;
                 assert!(at >= prefix && start.is_multiple_of(LINE), "{position} {prefix} {body}");
                 assert_eq!(
-                    (position + grains) * GRAIN as u64,
+                    (position + granules) * GRANULE as u64,
                     (start + body).next_multiple_of(LINE) as u64
                 );
-                assert!(grains <= room(body));
+                assert!(granules <= max_granules(body));
             }
         }
     }
@@ -377,8 +385,11 @@ fn a_larger_body_has_its_lines_for_itself() {
 #[test]
 fn the_largest_body_takes_three_eighths() {
     for lines in [8, 16, 32, 64, 256, 4096] {
-        let (most, grains) = (Producer::max_body(lines), (lines * 3 / 8 - 1) * GRAINS);
-        assert!(room(most) <= grains && room(most + 2 * LINE) > grains, "{lines}");
+        let (most, granules) = (Producer::max_body(lines), (lines * 3 / 8 - 1) * LINE_GRANULES);
+        assert!(
+            max_granules(most) <= granules && max_granules(most + 2 * LINE) > granules,
+            "{lines}"
+        );
     }
-    assert!((0..5000).all(|body| room(body) <= room(body + 1)));
+    assert!((0..5000).all(|body| max_granules(body) <= max_granules(body + 1)));
 }

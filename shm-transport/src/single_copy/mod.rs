@@ -8,7 +8,7 @@
 //! The number is random so that a process id that means another process here
 //! (a foreign pid namespace) does not pass.
 //!
-//! States of a pair, seen from the reader: `Untried`, then `Attached`, `Called` or
+//! States of a pair, seen from the reader: `Unprobed`, then `Attached`, `Readv` or
 //! `Refused`; a later refusal by the system makes `Refused` of them, for good.
 
 #![allow(unsafe_code)]
@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 
 use fabric::UserBuf;
 
-use crate::segment::Trial;
+use crate::segment::Probe;
 use crate::sync::Ordering;
 
 /// Which ways are tried.
@@ -37,11 +37,11 @@ pub enum SingleCopy {
 #[derive(Debug)]
 pub(crate) enum Access {
     /// The trial is due.
-    Untried,
+    Unprobed,
     /// Its memory is here.
     Attached(xpmem::Window),
     /// The kernel reads that process's memory.
-    Called(u32),
+    Readv(u32),
     /// Trials or a later transfer were refused.
     Refused,
 }
@@ -62,17 +62,17 @@ static NUMBER: OnceLock<u64> = OnceLock::new();
 
 /// Publishes what others try to read, and lets any process of the same user read
 /// this one's memory where Yama would not have it (ptrace_scope 1).
-pub(crate) fn permit(trial: &Trial, ways: SingleCopy) {
+pub(crate) fn publish_probe(probe: &Probe, ways: SingleCopy) {
     // SAFETY: takes no pointers; an error (no Yama) is no harm.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
     let number = NUMBER.get_or_init(random);
-    trial.number.store(*number, Ordering::Relaxed);
-    trial.addr.store(std::ptr::from_ref(number) as u64, Ordering::Relaxed);
+    probe.number.store(*number, Ordering::Relaxed);
+    probe.addr.store(std::ptr::from_ref(number) as u64, Ordering::Relaxed);
     if ways == SingleCopy::Auto {
-        trial.segment.store(xpmem::offer() as u64, Ordering::Relaxed);
+        probe.segment.store(xpmem::offer() as u64, Ordering::Relaxed);
     }
     // Release: whoever sees the process id sees the others.
-    trial.pid.store(std::process::id(), Ordering::Release);
+    probe.pid.store(std::process::id(), Ordering::Release);
 }
 
 fn random() -> u64 {
@@ -84,20 +84,20 @@ fn random() -> u64 {
 
 impl Access {
     /// The real trials: eight bytes of the peer's memory, compared with what it says is
-    /// there. `Untried` while the peer has published nothing.
-    pub(crate) fn attempt(trial: &Trial) -> Access {
-        let pid = trial.pid.load(Ordering::Acquire);
+    /// there. `Unprobed` while the peer has published nothing.
+    pub(crate) fn probe(probe: &Probe) -> Access {
+        let pid = probe.pid.load(Ordering::Acquire);
         if pid == 0 {
-            return Access::Untried;
+            return Access::Unprobed;
         }
-        let window = xpmem::Window::open(trial.segment.load(Ordering::Relaxed) as i64);
-        let ways = window.map(Access::Attached).into_iter().chain([Access::Called(pid)]);
+        let window = xpmem::Window::open(probe.segment.load(Ordering::Relaxed) as i64);
+        let ways = window.map(Access::Attached).into_iter().chain([Access::Readv(pid)]);
         let passes = |access: &mut Access| {
             let mut found = [0; 8];
             // SAFETY: eight bytes of our own that are valid for writes.
             let into = unsafe { UserBuf::new(found.as_mut_ptr(), found.len()) };
-            access.read(trial.addr.load(Ordering::Relaxed), into) == Read::Done
-                && found == trial.number.load(Ordering::Relaxed).to_ne_bytes()
+            access.read(probe.addr.load(Ordering::Relaxed), into) == Read::Done
+                && found == probe.number.load(Ordering::Relaxed).to_ne_bytes()
         };
         ways.into_iter()
             .find_map(|mut access| passes(&mut access).then_some(access))
@@ -110,8 +110,8 @@ impl Access {
             Access::Attached(window) => {
                 window.read(from, into).map_or(Read::Failed, |()| Read::Done)
             }
-            Access::Called(pid) => read(*pid, from, into),
-            Access::Untried | Access::Refused => Read::Forbidden,
+            Access::Readv(pid) => read(*pid, from, into),
+            Access::Unprobed | Access::Refused => Read::Forbidden,
         }
     }
 }

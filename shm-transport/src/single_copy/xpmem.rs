@@ -28,7 +28,7 @@ use fabric::UserBuf;
 /// Parts of each owner's memory that stay attached.
 const KEPT: usize = 32;
 /// Parts begin and end at multiples of this, so that neighbours fall into one.
-const GRAIN: u64 = 1 << 20;
+const PART_ALIGN: u64 = 1 << 20;
 /// Segments are for processes of the same user, as the mode of a file says it.
 const OWNER_ALONE: u64 = 0o600;
 
@@ -158,7 +158,10 @@ impl Window {
         let known = self.parts.iter().position(|part| part.from <= from && until <= part.until);
         let part = match known {
             Some(at) => self.parts.remove(at),
-            None => self.attach(from / GRAIN * GRAIN, until.checked_next_multiple_of(GRAIN)?)?,
+            None => self.attach(
+                from / PART_ALIGN * PART_ALIGN,
+                until.checked_next_multiple_of(PART_ALIGN)?,
+            )?,
         };
         self.parts.push(part);
         Some(part)

@@ -12,7 +12,7 @@
 //! and where both sides send at the same time there are two blocks.
 //!
 //! Invariants:
-//! - A rank makes [`SHUTTLES`] blocks at most, out of the part of the segment behind its pool.
+//! - A rank makes [`BLOCKS_PER_RANK`] blocks at most, out of the part of the segment behind its pool.
 //! - Only the first `end` bytes of a block have memory. Who has the block may take more.
 //! - What a reference says is checked against the mapping: what a broken peer writes leads to memory,
 //!   if not to a message.
@@ -23,25 +23,25 @@ use std::ops::Range;
 
 use fabric::user_buf::valgrind_mark_defined;
 
-use crate::pool::{Mapping, Place, Reference};
+use crate::bounce::{BodySlot, Descriptor, Mapping};
 use crate::ring::LINE;
 
 /// Blocks that a rank makes.
-pub(crate) const SHUTTLES: usize = 16;
+pub(crate) const BLOCKS_PER_RANK: usize = 16;
 /// Of these, for one peer: as many as a message of 2 MiB has pieces, and twice as many with those of the peer. Half of
 /// all are kept for peers that have none.
-const FOR_EACH: usize = 8;
+const BLOCKS_PER_PEER: usize = 8;
 /// Blocks that a peer's frames can leave here: what it has made, and what this rank has.
-const MOST: usize = 2 * FOR_EACH;
+const MAX_HELD: usize = 2 * BLOCKS_PER_PEER;
 /// Bytes that a block begins with.
-const FIRST: usize = 8 << 10;
+const INITIAL_BYTES: usize = 8 << 10;
 
 /// How often a body looks for the peer's next block, where that has not come in time before, and where it has.
-const PATIENCE: (u32, u32) = (16, 1024);
+const WAIT_POLLS: (u32, u32) = (16, 1024);
 
 /// A block that is here.
 #[derive(Debug)]
-pub(crate) struct Shuttle {
+pub(crate) struct RecycledBlock {
     mapping: Mapping,
     start: usize,
     /// Bytes that have memory, a power of two.
@@ -52,41 +52,41 @@ pub(crate) struct Shuttle {
 
 /// What a reference says of the block that it leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct BlockTag {
     /// The sender of the reference has made it, not its receiver.
-    is_senders: bool,
+    of_sender: bool,
     /// Binary logarithm of the bytes that have memory.
     end: u8,
 }
 
-impl Mark {
+impl BlockTag {
     pub(crate) fn encode(self) -> [u8; 2] {
-        [1 + u8::from(self.is_senders), self.end]
+        [1 + u8::from(self.of_sender), self.end]
     }
 
     /// `None`: the body is in the pool.
-    pub(crate) fn decode([kind, end]: [u8; 2]) -> Option<Mark> {
-        (kind != 0).then_some(Mark { is_senders: kind == 2, end })
+    pub(crate) fn decode([kind, end]: [u8; 2]) -> Option<BlockTag> {
+        (kind != 0).then_some(BlockTag { of_sender: kind == 2, end })
     }
 }
 
-impl Shuttle {
+impl RecycledBlock {
     /// The block that a body has come in; `None` if that can't be.
     pub(crate) fn arrived(
-        mark: Mark,
-        reference: Reference,
+        tag: BlockTag,
+        descriptor: Descriptor,
         theirs: Mapping,
         own: Option<Mapping>,
-    ) -> Option<Shuttle> {
-        let mapping = if mark.is_senders { theirs } else { own? };
-        let (start, part) = (reference.start(), mapping.shuttles());
-        let (size, end) = (part.len() / SHUTTLES, 1_usize.checked_shl(mark.end.into())?);
+    ) -> Option<RecycledBlock> {
+        let mapping = if tag.of_sender { theirs } else { own? };
+        let (start, part) = (descriptor.start(), mapping.recycled());
+        let (size, end) = (part.len() / BLOCKS_PER_RANK, 1_usize.checked_shl(tag.end.into())?);
         let fits = part.contains(&start) && (start - part.start).is_multiple_of(size);
-        (fits && reference.len as usize <= end && end <= size).then_some(Shuttle {
+        (fits && descriptor.len as usize <= end && end <= size).then_some(RecycledBlock {
             mapping,
             start,
             end,
-            is_own: !mark.is_senders,
+            is_own: !tag.of_sender,
         })
     }
 
@@ -100,12 +100,12 @@ impl Shuttle {
     }
 
     /// Room for a body of that length.
-    pub(crate) fn place(&mut self, len: usize) -> Place<'_> {
+    pub(crate) fn slot(&mut self, len: usize) -> BodySlot<'_> {
         assert!(len <= self.end);
-        let mark = Mark { is_senders: self.is_own, end: self.end.trailing_zeros() as u8 };
+        let tag = BlockTag { of_sender: self.is_own, end: self.end.trailing_zeros() as u8 };
         // SAFETY: inside of the mapping, and nobody else reads or writes it until the reference is published.
         let bytes = unsafe { std::slice::from_raw_parts_mut(self.mapping.at(self.start), len) };
-        Place::in_shuttle(bytes, (self.start / LINE) as u32, mark)
+        BodySlot::in_block(bytes, (self.start / LINE) as u32, tag)
     }
 
     /// Sees to it that a body of that length finds memory.
@@ -113,9 +113,10 @@ impl Shuttle {
         if len <= self.end {
             return true;
         }
-        let end = len.next_power_of_two().max(FIRST);
+        let end = len.next_power_of_two().max(INITIAL_BYTES);
         let more = self.start + self.end..self.start + end;
-        if end > self.mapping.shuttles().len() / SHUTTLES || !take(self.is_own, more.clone()) {
+        if end > self.mapping.recycled().len() / BLOCKS_PER_RANK || !take(self.is_own, more.clone())
+        {
             return false;
         }
         self.mapping.populate(more);
@@ -126,27 +127,30 @@ impl Shuttle {
 
 /// All blocks that are here.
 #[derive(Debug)]
-pub(crate) struct Shuttles {
+pub(crate) struct RecycledBlocks {
     /// By local rank.
-    pairs: Vec<Pair>,
+    pairs: Vec<PeerBlocks>,
     /// Blocks that this rank has made.
-    made: usize,
+    allocated: usize,
 }
 
 #[derive(Debug)]
-struct Pair {
+struct PeerBlocks {
     /// The last one to arrive is the last.
-    here: Vec<Shuttle>,
-    made: usize,
+    here: Vec<RecycledBlock>,
+    allocated: usize,
     /// How often to look for a block that may be on its way, and how often that was done since the last one came.
-    patience: u32,
-    looks: u32,
+    wait_polls: u32,
+    waited: u32,
 }
 
-impl Shuttles {
+impl RecycledBlocks {
     /// For so many local ranks.
-    pub(crate) fn new(ranks: usize) -> Shuttles {
-        Shuttles { pairs: std::iter::repeat_with(Pair::new).take(ranks).collect(), made: 0 }
+    pub(crate) fn new(ranks: usize) -> RecycledBlocks {
+        RecycledBlocks {
+            pairs: std::iter::repeat_with(PeerBlocks::new).take(ranks).collect(),
+            allocated: 0,
+        }
     }
 
     /// A block for a body to that local rank, `None` if there is none to be had. `take`: takes memory for a part
@@ -158,60 +162,60 @@ impl Shuttles {
         len: usize,
         own: Mapping,
         take: impl FnOnce(bool, Range<usize>) -> bool,
-    ) -> Option<Shuttle> {
+    ) -> Option<RecycledBlock> {
         let pair = &mut self.pairs[to as usize];
         if let Some(last) = pair.here.last_mut() {
             return if last.has_room(len, take) { pair.here.pop() } else { None };
         }
-        let most = if self.made < SHUTTLES / 2 { FOR_EACH } else { 1 };
-        if pair.made >= most || self.made == SHUTTLES {
+        let most = if self.allocated < BLOCKS_PER_RANK / 2 { BLOCKS_PER_PEER } else { 1 };
+        if pair.allocated >= most || self.allocated == BLOCKS_PER_RANK {
             return None;
         }
-        let part = own.shuttles();
-        let start = part.start + part.len() / SHUTTLES * self.made;
-        let mut new = Shuttle { mapping: own, start, end: 0, is_own: true };
+        let part = own.recycled();
+        let start = part.start + part.len() / BLOCKS_PER_RANK * self.allocated;
+        let mut new = RecycledBlock { mapping: own, start, end: 0, is_own: true };
         if !new.has_room(len, take) {
             return None;
         }
-        (pair.made, self.made) = (pair.made + 1, self.made + 1);
+        (pair.allocated, self.allocated) = (pair.allocated + 1, self.allocated + 1);
         Some(new)
     }
 
     /// Whether a body for a peer that has all blocks does well to wait for one: where both ranks send, each is soon
     /// through with what it has from the other, and with blocks that go to and fro both write lines that are theirs already.
-    pub(crate) fn is_due(&mut self, from: u32) -> bool {
+    pub(crate) fn should_wait(&mut self, from: u32) -> bool {
         let pair = &mut self.pairs[from as usize];
-        if !pair.here.is_empty() || pair.looks > pair.patience {
+        if !pair.here.is_empty() || pair.waited > pair.wait_polls {
             return false;
         }
-        pair.looks += 1;
-        let is_due = pair.looks <= pair.patience;
-        if !is_due {
+        pair.waited += 1;
+        let should_wait = pair.waited <= pair.wait_polls;
+        if !should_wait {
             // It sends nothing, or is slow.
-            pair.patience = (pair.patience / 2).max(PATIENCE.0);
-            pair.looks = u32::MAX;
+            pair.wait_polls = (pair.wait_polls / 2).max(WAIT_POLLS.0);
+            pair.waited = u32::MAX;
         }
-        is_due
+        should_wait
     }
 
     /// The block is this rank's now.
     #[inline]
-    pub(crate) fn keep(&mut self, from: u32, shuttle: Shuttle) {
+    pub(crate) fn adopt(&mut self, from: u32, block: RecycledBlock) {
         let pair = &mut self.pairs[from as usize];
-        if (1..=pair.patience).contains(&pair.looks) {
-            pair.patience = (4 * pair.patience).min(PATIENCE.1);
+        if (1..=pair.wait_polls).contains(&pair.waited) {
+            pair.wait_polls = (4 * pair.wait_polls).min(WAIT_POLLS.1);
         }
-        pair.looks = 0;
-        if pair.here.len() < MOST {
-            pair.here.push(shuttle);
+        pair.waited = 0;
+        if pair.here.len() < MAX_HELD {
+            pair.here.push(block);
         }
     }
 }
 
-impl Pair {
+impl PeerBlocks {
     /// As long as no block has come, none is waited for.
-    fn new() -> Pair {
-        Pair { here: Vec::new(), made: 0, patience: PATIENCE.0, looks: u32::MAX }
+    fn new() -> PeerBlocks {
+        PeerBlocks { here: Vec::new(), allocated: 0, wait_polls: WAIT_POLLS.0, waited: u32::MAX }
     }
 }
 
@@ -220,7 +224,7 @@ mod tests {
     use super::*;
 
     const BYTES: usize = 1 << 20;
-    const SLOT: usize = 2 * BYTES / SHUTTLES;
+    const SLOT: usize = 2 * BYTES / BLOCKS_PER_RANK;
 
     fn memory() -> (Vec<[u64; 512]>, Mapping) {
         let mut pages = vec![[0; 512]; 3 * BYTES / 4096 + 1];
@@ -230,17 +234,17 @@ mod tests {
         (pages, mapping)
     }
 
-    fn reference(start: usize, len: usize, end: u8) -> Reference {
-        let mark = Mark { is_senders: true, end };
-        Place::in_shuttle(&mut vec![0; len], (start / LINE) as u32, mark).reference(None)
+    fn descriptor(start: usize, len: usize, end: u8) -> Descriptor {
+        let tag = BlockTag { of_sender: true, end };
+        BodySlot::in_block(&mut vec![0; len], (start / LINE) as u32, tag).descriptor(None)
     }
 
     #[test]
     fn what_can_not_be_a_block_is_none() {
         let (_memory, mapping) = memory();
         let arrives = |start, len, end| {
-            let reference = reference(start, len, end);
-            Shuttle::arrived(reference.shuttle.unwrap(), reference, mapping, None).is_some()
+            let descriptor = descriptor(start, len, end);
+            RecycledBlock::arrived(descriptor.tag.unwrap(), descriptor, mapping, None).is_some()
         };
         assert!(arrives(BYTES, 8192, 13) && arrives(3 * BYTES - SLOT, SLOT, 17));
         assert!(!arrives(BYTES - SLOT, 100, 13), "in the pool");
@@ -249,9 +253,9 @@ mod tests {
         assert!(!arrives(BYTES, 8193, 13), "longer than its memory");
         assert!(!arrives(BYTES, 100, 18), "longer than a block");
         assert!(!arrives(BYTES, 100, 64) && !arrives(BYTES, 100, 255));
-        let own = Mark { is_senders: false, end: 13 };
+        let own = BlockTag { of_sender: false, end: 13 };
         assert!(
-            Shuttle::arrived(own, reference(BYTES, 100, 13), mapping, None).is_none(),
+            RecycledBlock::arrived(own, descriptor(BYTES, 100, 13), mapping, None).is_none(),
             "there are none"
         );
     }
@@ -259,29 +263,29 @@ mod tests {
     #[test]
     fn a_rank_makes_a_few_for_each_peer_and_so_many_in_all() {
         let (_memory, mapping) = memory();
-        let mut shuttles = Shuttles::new(2 * SHUTTLES);
-        assert!(shuttles.take(0, 8192, mapping, |_, _| false).is_none(), "no memory");
-        assert!(shuttles.take(0, SLOT + 1, mapping, |_, _| true).is_none(), "too long");
+        let mut recycled = RecycledBlocks::new(2 * BLOCKS_PER_RANK);
+        assert!(recycled.take(0, 8192, mapping, |_, _| false).is_none(), "no memory");
+        assert!(recycled.take(0, SLOT + 1, mapping, |_, _| true).is_none(), "too long");
         let mut starts = std::collections::HashSet::new();
         let mut make = |peer| {
-            let made = shuttles
+            let allocated = recycled
                 .take(peer, 9_000, mapping, |is_own, part| is_own && part.len() == 16 << 10);
-            made.inspect(|made| _ = starts.insert(made.start))
+            allocated.inspect(|allocated| _ = starts.insert(allocated.start))
         };
-        let first: Vec<_> = (0..FOR_EACH).map(|_| make(0).unwrap()).collect();
+        let first: Vec<_> = (0..BLOCKS_PER_PEER).map(|_| make(0).unwrap()).collect();
         assert!(make(0).is_none(), "the peer has all of its own");
-        for peer in 1..=(SHUTTLES - FOR_EACH) as u32 {
+        for peer in 1..=(BLOCKS_PER_RANK - BLOCKS_PER_PEER) as u32 {
             assert!(make(peer).is_some() && make(peer).is_none(), "the others get one each");
         }
-        assert_eq!(starts.len(), SHUTTLES);
-        first.into_iter().for_each(|made| shuttles.keep(3, made));
+        assert_eq!(starts.len(), BLOCKS_PER_RANK);
+        first.into_iter().for_each(|allocated| recycled.adopt(3, allocated));
         assert!(
-            shuttles.take(SHUTTLES as u32, 9_000, mapping, |_, _| true).is_none(),
+            recycled.take(BLOCKS_PER_RANK as u32, 9_000, mapping, |_, _| true).is_none(),
             "that was the last one"
         );
-        assert!(shuttles.take(3, SLOT, mapping, |_, _| false).is_none(), "no more memory for it");
+        assert!(recycled.take(3, SLOT, mapping, |_, _| false).is_none(), "no more memory for it");
         assert_eq!(
-            shuttles.take(3, 9_000, mapping, |_, _| false).unwrap().end,
+            recycled.take(3, 9_000, mapping, |_, _| false).unwrap().end,
             16 << 10,
             "but it is still here"
         );
@@ -290,50 +294,50 @@ mod tests {
     #[test]
     fn who_has_a_block_need_not_have_made_it() {
         let (_memory, mapping) = memory();
-        let (mut here, reference) = (Shuttles::new(2), reference(BYTES, 100, 13));
+        let (mut here, descriptor) = (RecycledBlocks::new(2), descriptor(BYTES, 100, 13));
         let came =
-            || Shuttle::arrived(reference.shuttle.unwrap(), reference, mapping, None).unwrap();
-        (0..2 * MOST).for_each(|_| here.keep(1, came()));
+            || RecycledBlock::arrived(descriptor.tag.unwrap(), descriptor, mapping, None).unwrap();
+        (0..2 * MAX_HELD).for_each(|_| here.adopt(1, came()));
         let (_other, own) = memory();
         let mut block = here
             .take(1, 16 << 10, own, |is_own, part| !is_own && part == (BYTES + 8192..BYTES + 16384))
             .unwrap();
-        let mark = block.place(10_000).reference(None).shuttle;
-        assert_eq!(mark, Some(Mark { is_senders: false, end: 14 }));
-        assert_eq!(here.pairs[1].here.len(), MOST - 1, "no more are kept than there can be");
+        let tag = block.slot(10_000).descriptor(None).tag;
+        assert_eq!(tag, Some(BlockTag { of_sender: false, end: 14 }));
+        assert_eq!(here.pairs[1].here.len(), MAX_HELD - 1, "no more are kept than there can be");
     }
 
     #[test]
     fn a_block_is_due_as_long_as_patience_lasts_and_that_grows_with_what_comes_in_time() {
         let (_memory, mapping) = memory();
         let came = || {
-            Shuttle::arrived(
-                reference(BYTES, 100, 13).shuttle.unwrap(),
-                reference(BYTES, 100, 13),
+            RecycledBlock::arrived(
+                descriptor(BYTES, 100, 13).tag.unwrap(),
+                descriptor(BYTES, 100, 13),
                 mapping,
                 None,
             )
         };
-        let mut shuttles = Shuttles::new(2);
-        let looks = |shuttles: &mut Shuttles| {
-            (0..2 * PATIENCE.1).take_while(|_| shuttles.is_due(1)).count() as u32
+        let mut recycled = RecycledBlocks::new(2);
+        let waited = |recycled: &mut RecycledBlocks| {
+            (0..2 * WAIT_POLLS.1).take_while(|_| recycled.should_wait(1)).count() as u32
         };
-        assert_eq!(looks(&mut shuttles), 0, "none has come yet");
+        assert_eq!(waited(&mut recycled), 0, "none has come yet");
         let mut come_and_go = |looked: u32| {
-            (0..looked).for_each(|_| _ = shuttles.is_due(1));
-            shuttles.keep(1, came().unwrap());
-            assert!(!shuttles.is_due(1), "it is here");
-            shuttles.take(1, 100, mapping, |_, _| true).unwrap();
-            shuttles.pairs[1].patience
+            (0..looked).for_each(|_| _ = recycled.should_wait(1));
+            recycled.adopt(1, came().unwrap());
+            assert!(!recycled.should_wait(1), "it is here");
+            recycled.take(1, 100, mapping, |_, _| true).unwrap();
+            recycled.pairs[1].wait_polls
         };
-        assert_eq!(come_and_go(0), PATIENCE.0, "nobody has waited");
-        assert_eq!(come_and_go(1), 4 * PATIENCE.0, "it came in time");
-        assert_eq!((0..8).map(|_| come_and_go(3)).max(), Some(PATIENCE.1));
-        for given_up in [PATIENCE.1, PATIENCE.1 / 2, PATIENCE.1 / 4] {
-            assert_eq!(looks(&mut shuttles), given_up);
-            assert_eq!(looks(&mut shuttles), 0, "one body waits for it, not the next one too");
-            shuttles.keep(1, came().unwrap());
-            shuttles.take(1, 100, mapping, |_, _| true).unwrap();
+        assert_eq!(come_and_go(0), WAIT_POLLS.0, "nobody has waited");
+        assert_eq!(come_and_go(1), 4 * WAIT_POLLS.0, "it came in time");
+        assert_eq!((0..8).map(|_| come_and_go(3)).max(), Some(WAIT_POLLS.1));
+        for given_up in [WAIT_POLLS.1, WAIT_POLLS.1 / 2, WAIT_POLLS.1 / 4] {
+            assert_eq!(waited(&mut recycled), given_up);
+            assert_eq!(waited(&mut recycled), 0, "one body waits for it, not the next one too");
+            recycled.adopt(1, came().unwrap());
+            recycled.take(1, 100, mapping, |_, _| true).unwrap();
         }
     }
 }

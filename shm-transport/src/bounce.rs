@@ -6,9 +6,9 @@
 //! its lines have left both caches by then: several times the bandwidth, where the
 //! processors share a cache. Where they don't, it is stores past the cache that
 //! win. Which one it is changes under our feet in a virtual machine, so it is
-//! measured for each pair, now and then ([`Pace`]).
+//! measured for each pair, now and then ([`StoreTuner`]).
 //!
-//! The frame in the ring is the header and a [`Reference`] to the body, which may still be
+//! The frame in the ring is the header and a [`Descriptor`] to the body, which may still be
 //! written when the frame is there (`fabric::pipeline`). Frames are taken in order, so a body has been read once the ring's head has passed its
 //! frame: the pool itself needs no words that two processes share.
 //!
@@ -30,67 +30,67 @@ use fabric::user_buf::nt_fence;
 use fabric::{Peer, Slot, Watermark};
 use rustix::mm::{Advice, madvise};
 
+use crate::recycle::BlockTag;
 use crate::ring::LINE;
-use crate::shuttle::Mark;
 
 /// Bytes that a pool begins with.
-const FIRST: usize = 256 << 10;
+const INITIAL_BYTES: usize = 256 << 10;
 
 /// How a body is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum StoreKind {
     /// Into the cache.
-    Cached,
+    Temporal,
     /// Past it.
-    Past,
+    NonTemporal,
 }
 
-impl Way {
-    fn other(self) -> Way {
+impl StoreKind {
+    fn other(self) -> StoreKind {
         match self {
-            Way::Cached => Way::Past,
-            Way::Past => Way::Cached,
+            StoreKind::Temporal => StoreKind::NonTemporal,
+            StoreKind::NonTemporal => StoreKind::Temporal,
         }
     }
 }
 
 /// Nanoseconds for 64 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cost(u32);
+pub(crate) struct CopyCost(u32);
 
-impl Cost {
-    fn since(begun: Instant, bytes: usize) -> Cost {
-        let nanoseconds = (begun.elapsed().as_nanos() as u64).saturating_sub(START);
-        Cost(((nanoseconds << 16) / bytes.max(1) as u64).min(u32::MAX.into()) as u32)
+impl CopyCost {
+    fn since(begun: Instant, bytes: usize) -> CopyCost {
+        let nanoseconds = (begun.elapsed().as_nanos() as u64).saturating_sub(STARTUP_NS);
+        CopyCost(((nanoseconds << 16) / bytes.max(1) as u64).min(u32::MAX.into()) as u32)
     }
 
     /// What a reader says of its side, as a word of the ring. Never 0.
-    fn encode(self, way: Way) -> u64 {
-        u64::from(self.0) << 2 | (way as u64) << 1 | 1
+    fn encode(self, kind: StoreKind) -> u64 {
+        u64::from(self.0) << 2 | (kind as u64) << 1 | 1
     }
 
-    fn decode(word: u64) -> Option<(Way, Cost)> {
-        let way = if word & 2 == 0 { Way::Cached } else { Way::Past };
-        (word & 1 != 0).then_some((way, Cost((word >> 2) as u32)))
+    fn decode(word: u64) -> Option<(StoreKind, CopyCost)> {
+        let kind = if word & 2 == 0 { StoreKind::Temporal } else { StoreKind::NonTemporal };
+        (word & 1 != 0).then_some((kind, CopyCost((word >> 2) as u32)))
     }
 }
 
 /// Nanoseconds that pass before the first byte has crossed.
-const START: u64 = 200;
+const STARTUP_NS: u64 = 200;
 
 /// What writing and reading cost together through caches that the two processors share; memory
 /// takes longer on every machine.
-const PLAIN: u64 = 3_500;
+const SHARED_CACHE_NS: u64 = 3_500;
 
 /// The last few costs. The least of them counts: who was interrupted says nothing.
 #[derive(Clone, Copy, Debug, Default)]
-struct Recent {
+struct RecentCosts {
     costs: [u32; 4],
     count: usize,
 }
 
-impl Recent {
-    fn push(&mut self, cost: Cost) {
+impl RecentCosts {
+    fn push(&mut self, cost: CopyCost) {
         self.costs[self.count % 4] = cost.0;
         self.count += 1;
     }
@@ -107,25 +107,25 @@ impl Recent {
 /// before, so a way is tried for two laps of the pool, and what counts is the
 /// second, unless the difference is plain at once. Trials get rarer while they fail.
 #[derive(Debug)]
-pub(crate) struct Pace {
-    way: Way,
+pub(crate) struct StoreTuner {
+    kind: StoreKind,
     /// The lap in which the trial of the other way began.
     trial: Option<u32>,
     /// The lap of the next trial, and the laps between that and the one before.
     next_trial: u32,
     interval: u32,
     /// By way.
-    written: [Recent; 2],
-    read: [Recent; 2],
+    written: [RecentCosts; 2],
+    read: [RecentCosts; 2],
     /// What the reader said last.
     heard: u64,
     bodies: u32,
 }
 
-impl Default for Pace {
-    fn default() -> Pace {
-        Pace {
-            way: Way::Cached,
+impl Default for StoreTuner {
+    fn default() -> StoreTuner {
+        StoreTuner {
+            kind: StoreKind::Temporal,
             trial: None,
             next_trial: 2,
             interval: 2,
@@ -138,42 +138,42 @@ impl Default for Pace {
 }
 
 /// Laps between two trials, at most.
-const RAREST: u32 = 256;
+const MAX_TRIAL_INTERVAL: u32 = 256;
 
-impl Pace {
+impl StoreTuner {
     /// The way for the next body, in that lap of the pool, and whether it is timed.
-    fn next(&mut self, lap: u32) -> (Way, bool) {
+    fn next(&mut self, lap: u32) -> (StoreKind, bool) {
         self.bodies = self.bodies.wrapping_add(1);
         match self.trial {
             Some(began) => self.judge(lap, began),
-            None if lap >= self.next_trial && self.is_worth_a_trial() => {
-                let other = self.way.other() as usize;
+            None if lap >= self.next_trial && self.should_try_other() => {
+                let other = self.kind.other() as usize;
                 (self.written[other], self.read[other]) = Default::default();
                 self.trial = Some(lap);
             }
             None => {}
         }
-        let way = if self.trial.is_some() { self.way.other() } else { self.way };
-        (way, self.bodies.is_multiple_of(8))
+        let kind = if self.trial.is_some() { self.kind.other() } else { self.kind };
+        (kind, self.bodies.is_multiple_of(8))
     }
 
     /// False while the caches are plainly faster than memory, where the other way leads.
-    fn is_worth_a_trial(&self) -> bool {
-        let least = if self.way == Way::Cached { PLAIN } else { 0 };
-        self.cost(self.way).is_some_and(|cost| cost > least)
+    fn should_try_other(&self) -> bool {
+        let least = if self.kind == StoreKind::Temporal { SHARED_CACHE_NS } else { 0 };
+        self.cost(self.kind).is_some_and(|cost| cost > least)
     }
 
     /// Ends the trial when enough is known.
     fn judge(&mut self, lap: u32, began: u32) {
-        let (Some(now), Some(tried)) = (self.cost(self.way), self.cost(self.way.other())) else {
+        let (Some(now), Some(tried)) = (self.cost(self.kind), self.cost(self.kind.other())) else {
             return;
         };
         let is_fair = lap > began + 1;
         if tried < now && (is_fair || 2 * tried < now) {
-            self.way = self.way.other();
+            self.kind = self.kind.other();
             self.interval = 2;
         } else if is_fair || tried > 2 * now {
-            self.interval = (2 * self.interval).min(RAREST);
+            self.interval = (2 * self.interval).min(MAX_TRIAL_INTERVAL);
         } else {
             return;
         }
@@ -182,72 +182,72 @@ impl Pace {
     }
 
     /// The better way as far as is known.
-    pub(crate) fn best(&self) -> Way {
-        self.way
+    pub(crate) fn best(&self) -> StoreKind {
+        self.kind
     }
 
-    fn cost(&self, way: Way) -> Option<u64> {
-        let (written, read) = (&self.written[way as usize], &self.read[way as usize]);
+    fn cost(&self, kind: StoreKind) -> Option<u64> {
+        let (written, read) = (&self.written[kind as usize], &self.read[kind as usize]);
         Some(u64::from(written.least()?) + u64::from(read.least()?))
     }
 
     /// True when it is time to ask what the reader says.
-    pub(crate) fn is_curious(&self) -> bool {
+    pub(crate) fn due_for_feedback(&self) -> bool {
         self.bodies % 8 == 7
     }
 
     /// Takes what the reader says.
-    pub(crate) fn hear(&mut self, word: u64) {
+    pub(crate) fn record_read_cost(&mut self, word: u64) {
         if word != self.heard
-            && let Some((way, cost)) = Cost::decode(word)
+            && let Some((kind, cost)) = CopyCost::decode(word)
         {
             self.heard = word;
-            self.read[way as usize].push(cost);
+            self.read[kind as usize].push(cost);
         }
     }
 }
 
 /// What the frame in the ring says about the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reference {
+pub(crate) struct Descriptor {
     /// The body's first line in the pool.
     line: u32,
     /// Bytes of the body.
     pub len: u32,
     /// The sender asks what reading costs that was written this way.
-    timed: Option<Way>,
+    timed: Option<StoreKind>,
     /// It is still being written: what the count held before.
     pub base: Option<u32>,
     /// The block is the receiver's from now on.
-    pub shuttle: Option<Mark>,
+    pub tag: Option<BlockTag>,
 }
 
-impl Reference {
+impl Descriptor {
     pub(crate) const SIZE: usize = 16;
 
-    pub(crate) fn encode(self) -> [u8; Reference::SIZE] {
-        let mut out = [0; Reference::SIZE];
+    pub(crate) fn encode(self) -> [u8; Descriptor::SIZE] {
+        let mut out = [0; Descriptor::SIZE];
         out[..4].copy_from_slice(&self.line.to_le_bytes());
         out[4..8].copy_from_slice(&self.len.to_le_bytes());
-        out[8] = self.timed.map_or(0, |way| 1 + way as u8);
+        out[8] = self.timed.map_or(0, |kind| 1 + kind as u8);
         out[9] = self.base.is_some().into();
-        out[10..12].copy_from_slice(&self.shuttle.map_or([0; 2], Mark::encode));
+        out[10..12].copy_from_slice(&self.tag.map_or([0; 2], BlockTag::encode));
         out[12..].copy_from_slice(&self.base.unwrap_or(0).to_le_bytes());
         out
     }
 
-    pub(crate) fn decode(body: &[u8]) -> Option<Reference> {
-        let body: &[u8; Reference::SIZE] = body.try_into().ok()?;
+    pub(crate) fn decode(body: &[u8]) -> Option<Descriptor> {
+        let body: &[u8; Descriptor::SIZE] = body.try_into().ok()?;
         let word =
             |at: usize| u32::from_le_bytes([body[at], body[at + 1], body[at + 2], body[at + 3]]);
         let timed = match body[8] {
             0 => None,
-            1 => Some(Way::Cached),
-            _ => Some(Way::Past),
+            1 => Some(StoreKind::Temporal),
+            _ => Some(StoreKind::NonTemporal),
         };
-        let (base, shuttle) =
-            ((body[9] != 0).then(|| word(12)), Mark::decode([body[10], body[11]]));
-        Some(Reference { line: word(0), len: word(4), timed, base, shuttle })
+        let (base, tag) =
+            ((body[9] != 0).then(|| word(12)), BlockTag::decode([body[10], body[11]]));
+        Some(Descriptor { line: word(0), len: word(4), timed, base, tag })
     }
 
     /// Where it leads to, in bytes.
@@ -256,7 +256,7 @@ impl Reference {
     }
 }
 
-/// Where a pool lies, and behind it twice as much for `shuttle`.
+/// Where a pool lies, and behind it twice as much for `tag`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mapping {
     base: *mut u8,
@@ -281,7 +281,7 @@ impl Mapping {
     }
 
     /// The part behind the pool.
-    pub(crate) fn shuttles(&self) -> Range<usize> {
+    pub(crate) fn recycled(&self) -> Range<usize> {
         self.bytes..Mapping::length(self.bytes as u64) as usize
     }
 
@@ -292,25 +292,29 @@ impl Mapping {
 
     /// Has pages mapped at once instead of one by one; an old kernel can't. Reading is enough: those of
     /// shared memory come with the right to write.
-    pub(crate) fn populate(&self, part: Range<usize>) {
+    pub(crate) fn populate(&self, chunk_bytes: Range<usize>) {
         // SAFETY: inside the mapping; what it holds stays as it is.
         let _ = unsafe {
-            madvise(self.base.add(part.start).cast(), part.len(), Advice::LinuxPopulateRead)
+            madvise(
+                self.base.add(chunk_bytes.start).cast(),
+                chunk_bytes.len(),
+                Advice::LinuxPopulateRead,
+            )
         };
     }
 }
 
 /// The receiving side: the pool of another rank.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct RemotePool {
     mapping: Mapping,
     /// Bytes whose pages are mapped.
     mapped: usize,
 }
 
-impl Source {
-    pub(crate) fn new(mapping: Mapping) -> Source {
-        Source { mapping, mapped: 0 }
+impl RemotePool {
+    pub(crate) fn new(mapping: Mapping) -> RemotePool {
+        RemotePool { mapping, mapped: 0 }
     }
 
     /// Where it lies.
@@ -321,7 +325,7 @@ impl Source {
     /// Maps what the sender has taken memory for by now, if that is more.
     #[cold]
     fn follow(&mut self, end: usize) {
-        let until = end.max(FIRST).next_power_of_two().min(self.mapping.bytes);
+        let until = end.max(INITIAL_BYTES).next_power_of_two().min(self.mapping.bytes);
         self.mapping.populate(self.mapped..until);
         self.mapped = until;
     }
@@ -330,10 +334,10 @@ impl Source {
     /// sender asks for it. `None` when the reference leads out of the pool.
     pub(crate) fn read(
         &mut self,
-        reference: Reference,
+        descriptor: Descriptor,
         take: impl FnOnce(&[u8]),
     ) -> Option<Option<u64>> {
-        let (start, len) = (reference.start(), reference.len as usize);
+        let (start, len) = (descriptor.start(), descriptor.len as usize);
         if start + len > self.mapping.bytes {
             return None;
         }
@@ -343,9 +347,9 @@ impl Source {
         // SAFETY: inside, and the sender does not touch it until the ring's head has
         // passed the frame; one that does spoils its own message.
         let body = unsafe { std::slice::from_raw_parts(self.mapping.base.add(start), len) };
-        let begun = reference.timed.map(|way| (way, Instant::now()));
+        let begun = descriptor.timed.map(|kind| (kind, Instant::now()));
         take(body);
-        Some(begun.map(|(way, begun)| Cost::since(begun, len).encode(way)))
+        Some(begun.map(|(kind, begun)| CopyCost::since(begun, len).encode(kind)))
     }
 }
 
@@ -362,7 +366,7 @@ pub(crate) enum Room {
 
 /// The sending side.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct BouncePool {
     mapping: Mapping,
     /// Bytes that have memory.
     end: usize,
@@ -385,10 +389,10 @@ pub(crate) struct Block {
     pub until: u64,
 }
 
-impl Pool {
+impl BouncePool {
     /// Without memory yet.
-    pub(crate) fn new(mapping: Mapping) -> Pool {
-        Pool { mapping, end: 0, next: 0, blocks: VecDeque::new(), frozen: false, lap: 0 }
+    pub(crate) fn new(mapping: Mapping) -> BouncePool {
+        BouncePool { mapping, end: 0, next: 0, blocks: VecDeque::new(), frozen: false, lap: 0 }
     }
 
     /// Where it lies.
@@ -441,7 +445,7 @@ impl Pool {
     /// when a block of that size fits then.
     fn grow(&mut self, size: usize, grow: impl FnOnce(Range<usize>) -> bool) -> bool {
         let has_begun_again = self.blocks.front().is_some_and(|oldest| oldest.start >= self.next);
-        let end = (2 * self.end).max(FIRST).min(self.mapping.bytes);
+        let end = (2 * self.end).max(INITIAL_BYTES).min(self.mapping.bytes);
         if self.frozen || has_begun_again || end == self.end || self.next + size > end {
             return false;
         }
@@ -453,40 +457,40 @@ impl Pool {
         !self.frozen
     }
 
-    /// Takes the room at `start`, which [`Pool::room`] gave for `len`, for a body whose
+    /// Takes the room at `start`, which [`BouncePool::room`] gave for `len`, for a body whose
     /// reference ends at `until` of the ring to `to`.
     pub(crate) fn take(
         &mut self,
         start: usize,
         len: usize,
         (to, until): (Peer, u64),
-        pace: &mut Pace,
-    ) -> Place<'_> {
+        tuner: &mut StoreTuner,
+    ) -> BodySlot<'_> {
         assert!(start + len <= self.end);
-        let (way, is_timed) = pace.next(self.lap);
+        let (kind, is_timed) = tuner.next(self.lap);
         self.blocks.push_back(Block { start, to, until });
         self.next = start + len.next_multiple_of(LINE);
         // SAFETY: inside, and free: nobody else reads or writes it until the reference is
         // published, and we not once it is written.
         let bytes = unsafe { std::slice::from_raw_parts_mut(self.mapping.base.add(start), len) };
-        Place { bytes, line: (start / LINE) as u32, way, is_timed, shuttle: None }
+        BodySlot { bytes, line: (start / LINE) as u32, kind, is_timed, tag: None }
     }
 }
 
 /// Room for one body.
 #[derive(Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct BodySlot<'a> {
     bytes: &'a mut [u8],
     line: u32,
-    way: Way,
+    kind: StoreKind,
     is_timed: bool,
-    shuttle: Option<Mark>,
+    tag: Option<BlockTag>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> BodySlot<'a> {
     /// In a block that goes to the receiver.
-    pub(crate) fn in_shuttle(bytes: &'a mut [u8], line: u32, mark: Mark) -> Place<'a> {
-        Place { bytes, line, way: Way::Cached, is_timed: false, shuttle: Some(mark) }
+    pub(crate) fn in_block(bytes: &'a mut [u8], line: u32, tag: BlockTag) -> BodySlot<'a> {
+        BodySlot { bytes, line, kind: StoreKind::Temporal, is_timed: false, tag: Some(tag) }
     }
 
     /// Bytes of the body.
@@ -495,27 +499,29 @@ impl<'a> Place<'a> {
     }
 
     /// `base`: what the count holds, if the body is read while it is written.
-    pub(crate) fn reference(&self, base: Option<u32>) -> Reference {
-        let (len, timed) = (self.bytes.len() as u32, self.is_timed.then_some(self.way));
-        Reference { line: self.line, len, timed, base, shuttle: self.shuttle }
+    pub(crate) fn descriptor(&self, base: Option<u32>) -> Descriptor {
+        let (len, timed) = (self.bytes.len() as u32, self.is_timed.then_some(self.kind));
+        Descriptor { line: self.line, len, timed, base, tag: self.tag }
     }
 
     /// Has it written, and counted as it comes if it is read at the same time.
     pub(crate) fn fill(
         self,
         count: Option<Watermark<'_>>,
-        pace: &mut Pace,
+        tuner: &mut StoreTuner,
         fill: impl FnOnce(&mut Slot),
     ) {
-        let (len, non_temporal) = (self.bytes.len(), self.way == Way::Past);
+        let (len, non_temporal) = (self.bytes.len(), self.kind == StoreKind::NonTemporal);
         let begun = self.is_timed.then(Instant::now);
         fill(&mut match count {
             None => Slot::new(self.bytes, non_temporal),
-            Some(count) => Slot::growing(self.bytes, non_temporal, count, part(self.way, len)),
+            Some(count) => {
+                Slot::pipelined(self.bytes, non_temporal, count, chunk_bytes(self.kind, len))
+            }
         });
         nt_fence();
         if let Some(begun) = begun {
-            pace.written[self.way as usize].push(Cost::since(begun, len));
+            tuner.written[self.kind as usize].push(CopyCost::since(begun, len));
         }
     }
 }
@@ -523,10 +529,10 @@ impl<'a> Place<'a> {
 /// Bytes between two counts: few enough for the copies to go on side by side, and
 /// enough that a count, a line that crosses, is little beside them. Past the cache each count
 /// waits for all stores before it.
-fn part(way: Way, len: usize) -> usize {
-    let (parts, most) = match way {
-        Way::Cached => (4, 16 << 10),
-        Way::Past => (2, 128 << 10),
+fn chunk_bytes(kind: StoreKind, len: usize) -> usize {
+    let (parts, most) = match kind {
+        StoreKind::Temporal => (4, 16 << 10),
+        StoreKind::NonTemporal => (2, 128 << 10),
     };
     (len / parts).clamp(2 << 10, most).next_multiple_of(LINE)
 }
@@ -535,7 +541,7 @@ fn part(way: Way, len: usize) -> usize {
 mod tests {
     use super::*;
 
-    const BYTES: usize = FIRST * 4;
+    const BYTES: usize = INITIAL_BYTES * 4;
 
     fn memory() -> (Vec<[u64; 512]>, Mapping) {
         let mut pages = vec![[0; 512]; 2 * BYTES / 4096 + 1];
@@ -547,44 +553,44 @@ mod tests {
 
     /// A body of `len` times `tag`, which is read when `head` gets past `until`.
     fn put(
-        pool: &mut Pool,
-        pace: &mut Pace,
+        pool: &mut BouncePool,
+        tuner: &mut StoreTuner,
         len: usize,
         tag: u8,
         until: u64,
         head: u64,
-    ) -> Option<Reference> {
+    ) -> Option<Descriptor> {
         let Room::At(start) = pool.room(Peer(1), len, |_| true, |block| block.until <= head) else {
             return None;
         };
-        let place = pool.take(start, len, (Peer(1), until), pace);
-        let reference = place.reference(None);
-        place.fill(None, pace, |slot| slot.fill(tag));
-        Some(reference)
+        let place = pool.take(start, len, (Peer(1), until), tuner);
+        let descriptor = place.descriptor(None);
+        place.fill(None, tuner, |slot| slot.fill(tag));
+        Some(descriptor)
     }
 
     #[test]
     fn bodies_arrive_whole() {
         let (_memory, mapping) = memory();
-        let (mut pool, mut pace) = (Pool::new(mapping), Pace::default());
+        let (mut pool, mut tuner) = (BouncePool::new(mapping), StoreTuner::default());
         let (mut source, mut waiting) =
-            (Source::new(mapping), VecDeque::<(Reference, u8, usize)>::new());
+            (RemotePool::new(mapping), VecDeque::<(Descriptor, u8, usize)>::new());
         let (mut sent, mut read, mut full) = (0, 0, 0);
         for round in 0..5000_usize {
             let (len, tag) = (round * 7919 % 60_000, round as u8);
-            match put(&mut pool, &mut pace, len, tag, sent + 1, read) {
-                Some(reference) => {
+            match put(&mut pool, &mut tuner, len, tag, sent + 1, read) {
+                Some(descriptor) => {
                     sent += 1;
-                    waiting.push_back((reference, tag, len));
+                    waiting.push_back((descriptor, tag, len));
                 }
                 None => full += 1,
             }
             if round % 3 == 0 || full % 5 == 4 {
-                let (reference, tag, len) = waiting.pop_front().unwrap();
+                let (descriptor, tag, len) = waiting.pop_front().unwrap();
                 let whole = |body: &[u8]| {
                     assert!(body.len() == len && body.iter().all(|&byte| byte == tag))
                 };
-                assert!(source.read(reference, whole).is_some());
+                assert!(source.read(descriptor, whole).is_some());
                 read += 1;
             }
         }
@@ -594,11 +600,11 @@ mod tests {
     #[test]
     fn it_is_used_from_end_to_end() {
         let (_memory, mapping) = memory();
-        let (mut pool, mut pace) = (Pool::new(mapping), Pace::default());
+        let (mut pool, mut tuner) = (BouncePool::new(mapping), StoreTuner::default());
         let mut starts = std::collections::HashSet::new();
         for round in 0..1000 {
-            let reference = put(&mut pool, &mut pace, 8000, 1, round, round).unwrap();
-            starts.insert(reference.line);
+            let descriptor = put(&mut pool, &mut tuner, 8000, 1, round, round).unwrap();
+            starts.insert(descriptor.line);
         }
         assert!(starts.len() >= BYTES / 8192, "{} blocks took turns", starts.len());
     }
@@ -606,7 +612,7 @@ mod tests {
     #[test]
     fn without_memory_there_is_no_room_and_no_harm() {
         let (_memory, mapping) = memory();
-        let mut pool = Pool::new(mapping);
+        let mut pool = BouncePool::new(mapping);
         assert_eq!(pool.room(Peer(1), 100, |_| false, |_| true), Room::None);
         assert_eq!(pool.room(Peer(1), 100, |_| true, |_| true), Room::None, "it was refused once");
     }
@@ -614,9 +620,9 @@ mod tests {
     #[test]
     fn a_full_pool_is_waited_for_by_those_that_fill_it() {
         let (_memory, mapping) = memory();
-        let (mut pool, mut pace) = (Pool::new(mapping), Pace::default());
+        let (mut pool, mut tuner) = (BouncePool::new(mapping), StoreTuner::default());
         let filled = (1..)
-            .take_while(|&until| put(&mut pool, &mut pace, 8000, 1, until, 0).is_some())
+            .take_while(|&until| put(&mut pool, &mut tuner, 8000, 1, until, 0).is_some())
             .count();
         assert!(filled > 100);
         assert_eq!(pool.room(Peer(1), 8000, |_| true, |_| false), Room::After(1));
@@ -629,26 +635,28 @@ mod tests {
         let (_memory, mapping) = memory();
         let last = (BYTES / LINE) as u32;
         for (line, len) in [(last, 1), (last - 1, 65), (u32::MAX, u32::MAX), (1, BYTES as u32)] {
-            let read = Source::new(mapping)
-                .read(Reference { line, len, timed: None, base: None, shuttle: None }, |_| ());
+            let read = RemotePool::new(mapping)
+                .read(Descriptor { line, len, timed: None, base: None, tag: None }, |_| ());
             assert_eq!(read, None, "{line} {len}");
         }
-        for (timed, base) in
-            [(None, None), (Some(Way::Cached), Some(0)), (Some(Way::Past), Some(u32::MAX))]
-        {
-            for shuttle in [None, Mark::decode([1, 17]), Mark::decode([2, 20])] {
-                let reference = Reference { line: 7, len: 70_000, timed, base, shuttle };
-                assert_eq!(Reference::decode(&reference.encode()), Some(reference));
+        for (timed, base) in [
+            (None, None),
+            (Some(StoreKind::Temporal), Some(0)),
+            (Some(StoreKind::NonTemporal), Some(u32::MAX)),
+        ] {
+            for tag in [None, BlockTag::decode([1, 17]), BlockTag::decode([2, 20])] {
+                let descriptor = Descriptor { line: 7, len: 70_000, timed, base, tag };
+                assert_eq!(Descriptor::decode(&descriptor.encode()), Some(descriptor));
             }
         }
-        assert_eq!(Reference::decode(&[0; 5]), None);
+        assert_eq!(Descriptor::decode(&[0; 5]), None);
     }
 
     #[test]
     fn the_faster_way_is_found_and_left_again() {
-        let (mut pace, mut lap) = (Pace::default(), 0);
-        let (cached, past) = (Way::Cached, Way::Past);
-        let rare = RAREST * 64 * 5 / 4;
+        let (mut tuner, mut lap) = (StoreTuner::default(), 0);
+        let (cached, past) = (StoreKind::Temporal, StoreKind::NonTemporal);
+        let rare = MAX_TRIAL_INTERVAL * 64 * 5 / 4;
         // What is plainly fast is not doubted; what is not, now and then.
         for (costs, expected, most) in [
             ([1_000, 2_000], cached, 0),
@@ -657,19 +665,22 @@ mod tests {
             ([1_000, 2_000], cached, 256),
         ] {
             let mut slow = 0;
-            for _ in 0..2 * RAREST + 16 {
+            for _ in 0..2 * MAX_TRIAL_INTERVAL + 16 {
                 lap += 1;
                 for body in 0..64 {
-                    let (way, timed) = pace.next(lap);
-                    slow += u32::from(way != expected);
+                    let (kind, timed) = tuner.next(lap);
+                    slow += u32::from(kind != expected);
                     let interrupted = if body == 21 { 1_000_000 } else { 0 };
                     if timed {
-                        pace.written[way as usize].push(Cost(costs[way as usize] + interrupted));
-                        pace.hear(Cost(costs[way as usize] + body / 8 % 2).encode(way));
+                        tuner.written[kind as usize]
+                            .push(CopyCost(costs[kind as usize] + interrupted));
+                        tuner.record_read_cost(
+                            CopyCost(costs[kind as usize] + body / 8 % 2).encode(kind),
+                        );
                     }
                 }
             }
-            assert_eq!(pace.best(), expected);
+            assert_eq!(tuner.best(), expected);
             assert!(slow <= most, "{slow} bodies went the slower way");
         }
     }

@@ -8,9 +8,9 @@
 //! Both sides store one thing and then load the other: one of the two must see
 //! the other's store, which takes a full barrier between store and load on both
 //! sides. Two ways, chosen by the sleeper and readable in its doorbell:
-//! - `barrier` is 0: every sender has a fence after publishing (some 20 cycles
+//! - `waiter_fences` is 0: every sender has a fence after publishing (some 20 cycles
 //!   each time);
-//! - `barrier` is 1: the sleeper makes the kernel run a barrier on all processors
+//! - `waiter_fences` is 1: the sleeper makes the kernel run a barrier on all processors
 //!   that run processes of the job (membarrier, global expedited: some µs), and
 //!   senders need only keep the order of their instructions. For jobs that spin
 //!   and seldom sleep. It reaches processes that have registered; one that could
@@ -29,46 +29,46 @@ use crate::sync::{AtomicU32, Ordering, fence};
 /// owner goes to sleep or is woken, so that it stays in every sender's cache.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
-pub(crate) struct Doorbell {
+pub(crate) struct EventCount {
     /// 1: the owner sleeps or is about to. The futex.
-    sleeping: AtomicU32,
+    waiting: AtomicU32,
     /// 1: the owner runs the barrier of its sleeps for all senders.
-    barrier: AtomicU32,
+    waiter_fences: AtomicU32,
 }
 
-impl Doorbell {
-    /// Once, before anybody is expected to look. Both values of `barrier` are right
+impl EventCount {
+    /// Once, before anybody is expected to look. Both values of `waiter_fences` are right
     /// at any time for whoever reads them late.
-    pub(crate) fn set_up(&self, barrier: bool) {
-        self.barrier.store(barrier.into(), Ordering::Release);
+    pub(crate) fn init(&self, waiter_fences: bool) {
+        self.waiter_fences.store(waiter_fences.into(), Ordering::Release);
     }
 
     /// Says that the owner is about to sleep; afterwards it must look once more.
     /// False: it may not sleep this time.
     #[must_use]
-    pub(crate) fn announce(&self) -> bool {
-        self.sleeping.store(1, Ordering::Relaxed);
+    pub(crate) fn prepare_wait(&self) -> bool {
+        self.waiting.store(1, Ordering::Relaxed);
         // The store is before the loads that follow, for all to see: by the
         // kernel's barrier on every processor, ours included, or by the fence.
-        if self.barrier.load(Ordering::Relaxed) == 0 {
+        if self.waiter_fences.load(Ordering::Relaxed) == 0 {
             fence(Ordering::SeqCst);
             return true;
         }
-        let ordered = membarrier(BARRIER);
+        let ordered = membarrier(GLOBAL_EXPEDITED);
         if !ordered {
             // It had agreed to register us; a filter may have come since. Senders
             // go back to their fences, but one may be past reading the old value.
-            self.barrier.store(0, Ordering::Relaxed);
+            self.waiter_fences.store(0, Ordering::Relaxed);
         }
         ordered
     }
 
     /// Says that the owner is awake.
     #[inline]
-    pub(crate) fn awake(&self) {
+    pub(crate) fn cancel_wait(&self) {
         // Relaxed: a sender that still reads 1 makes a wake too many.
-        if self.sleeping.load(Ordering::Relaxed) != 0 {
-            self.sleeping.store(0, Ordering::Relaxed);
+        if self.waiting.load(Ordering::Relaxed) != 0 {
+            self.waiting.store(0, Ordering::Relaxed);
         }
     }
 
@@ -76,31 +76,29 @@ impl Doorbell {
     /// or the owner's sleep is seen by what it loads afterwards. `registered`:
     /// this process takes part in membarrier.
     #[inline]
-    pub(crate) fn order(&self, registered: bool) {
-        if registered && self.barrier.load(Ordering::Relaxed) == 1 {
+    pub(crate) fn publish_fence(&self, registered: bool) {
+        if registered && self.waiter_fences.load(Ordering::Relaxed) == 1 {
             std::sync::atomic::compiler_fence(Ordering::SeqCst);
         } else {
             fence(Ordering::SeqCst);
         }
     }
 
-    /// Wakes the owner if it sleeps; to be called after [`Doorbell::order`]. True
+    /// Wakes the owner if it sleeps; to be called after [`EventCount::publish_fence`]. True
     /// if it slept and nobody else has woken it.
     #[inline]
-    pub(crate) fn ring(&self) -> bool {
-        self.sleeping.load(Ordering::Relaxed) != 0 && self.wake()
+    pub(crate) fn notify(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) != 0 && self.wake()
     }
 
     #[cold]
     fn wake(&self) -> bool {
         // Of several senders one gets the 1. Relaxed: the futex call orders.
-        let first = self.sleeping.swap(0, Ordering::Relaxed) != 0;
+        let first = self.waiting.swap(0, Ordering::Relaxed) != 0;
         #[cfg(not(loom))]
         if first {
             // SAFETY: FUTEX_WAKE reads nothing through the address.
-            unsafe {
-                libc::syscall(libc::SYS_futex, &raw const self.sleeping, libc::FUTEX_WAKE, 1)
-            };
+            unsafe { libc::syscall(libc::SYS_futex, &raw const self.waiting, libc::FUTEX_WAKE, 1) };
         }
         first
     }
@@ -108,17 +106,17 @@ impl Doorbell {
     /// The word that the owner sleeps on while it holds 1.
     #[cfg(not(loom))]
     pub(crate) fn word(&self) -> &AtomicU32 {
-        &self.sleeping
+        &self.waiting
     }
 }
 
 // From linux/membarrier.h; the libc crate does not have them.
-const BARRIER: libc::c_int = 1 << 1; // MEMBARRIER_CMD_GLOBAL_EXPEDITED
-const REGISTER: libc::c_int = 1 << 2; // MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED
+const GLOBAL_EXPEDITED: libc::c_int = 1 << 1; // MEMBARRIER_CMD_GLOBAL_EXPEDITED
+const REGISTER_GLOBAL_EXPEDITED: libc::c_int = 1 << 2; // MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED
 
 /// Makes this process subject to others' barriers; false where the kernel can't.
-pub(crate) fn register() -> bool {
-    membarrier(REGISTER)
+pub(crate) fn register_membarrier() -> bool {
+    membarrier(REGISTER_GLOBAL_EXPEDITED)
 }
 
 fn membarrier(command: libc::c_int) -> bool {
