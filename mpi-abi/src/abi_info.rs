@@ -91,7 +91,7 @@ pub(crate) unsafe fn abi_get_fortran_booleans(
         other => {
             return Err(Error::new(
                 Class::Arg,
-                format!("logical_size is {other}: no LOGICAL has that size"),
+                format!("invalid logical_size {other}: no LOGICAL has that size"),
             ));
         }
     };

@@ -60,11 +60,14 @@ unsafe fn any_buffer(
     if address.is_null() && count > 0 && datatype.size() > 0 && datatype.is_predefined() {
         return Err(Error::new(
             Class::Buffer,
-            format!("the buffer is a null pointer, but count is {count}"),
+            format!("null buffer with count {count}: must not be null"),
         ));
     }
     if address as usize == IN_PLACE {
-        return Err(Error::new(Class::Buffer, "MPI_IN_PLACE is not a buffer of this call"));
+        return Err(Error::new(
+            Class::Buffer,
+            "invalid buffer MPI_IN_PLACE: this call does not take it",
+        ));
     }
     // SAFETY: the caller's promise, which is the user's (MPI-5.0 §3.2, §3.7).
     *to = unsafe { Buffer::new(address.cast_mut().cast(), count, datatype) };
@@ -74,14 +77,16 @@ unsafe fn any_buffer(
 /// A count that is not negative. MPI_ERR_COUNT otherwise.
 #[inline]
 pub(crate) fn checked_count(count: MPI_Count, name: &str) -> Result<u64> {
-    u64::try_from(count)
-        .map_err(|_| Error::new(Class::Count, format!("{name} is {count}, which is negative")))
+    u64::try_from(count).map_err(|_| {
+        Error::new(Class::Count, format!("invalid {name} {count}: must not be negative"))
+    })
 }
 
 /// A length in memory, of what is no message. MPI_ERR_ARG below zero.
 pub(crate) fn length(value: MPI_Count, name: &str) -> Result<usize> {
-    usize::try_from(value)
-        .map_err(|_| Error::new(Class::Arg, format!("{name} is {value}, which is negative")))
+    usize::try_from(value).map_err(|_| {
+        Error::new(Class::Arg, format!("invalid {name} {value}: must not be negative"))
+    })
 }
 
 /// Writes a status where the caller wants it, but for its MPI_ERROR field, which

@@ -55,7 +55,7 @@ pub(crate) fn unsupported_tool(_: Call) -> c_int {
 /// # Safety
 /// `handle` is null or valid.
 #[inline]
-pub(crate) unsafe fn behind<T: Copy + Default>(handle: *const T) -> T {
+pub(crate) unsafe fn handle_at<T: Copy + Default>(handle: *const T) -> T {
     // SAFETY: the caller's promise.
     unsafe { handle.as_ref() }.copied().unwrap_or_default()
 }

@@ -65,7 +65,7 @@ unsafe fn area(address: *const c_void, items: u64, ty: &Datatype) -> Result<Opti
     if address.is_null() && items > 0 && ty.size() > 0 && ty.is_predefined() {
         return Err(Error::new(
             Class::Buffer,
-            format!("the buffer is a null pointer, but {items} items are to be moved"),
+            format!("null buffer with {items} elements: must not be null"),
         ));
     }
     // SAFETY: the user's promise about the buffer (MPI-5.0 §6), passed on.
@@ -94,7 +94,9 @@ pub(super) unsafe fn data<'a>(
 
 /// What may not be MPI_IN_PLACE.
 pub(super) fn required<T>(value: Option<T>, name: &str) -> Result<T> {
-    value.ok_or_else(|| Error::new(Class::Buffer, format!("{name} can't be MPI_IN_PLACE here")))
+    value.ok_or_else(|| {
+        Error::new(Class::Buffer, format!("invalid {name} MPI_IN_PLACE: not allowed here"))
+    })
 }
 
 /// What this process is in a rooted operation.
@@ -144,13 +146,10 @@ impl RootRole {
 #[cold]
 fn bad_root(comm: &Comm, root: c_int) -> Error {
     let last = comm.peers().size() - 1;
-    let others = if comm.is_inter() { ", or are MPI_ROOT or MPI_PROC_NULL" } else { "" };
+    let others = if comm.is_inter() { ", MPI_ROOT or MPI_PROC_NULL" } else { "" };
     Error::new(
         Class::Root,
-        format!(
-            "root {root} can't be it on {}: roots go from 0 to {last}{others}",
-            comm.describe()
-        ),
+        format!("invalid root {root} on {}: must be 0 to {last}{others}", comm.describe()),
     )
 }
 
@@ -234,7 +233,7 @@ impl Lists {
 unsafe fn counts_of(counts: Counts, ranks: u32) -> Result<Vec<u64>> {
     // SAFETY: the user's array, one element for each rank.
     let counts = unsafe { counts.to_vec(ranks as usize, "counts")? };
-    counts.into_iter().map(|count| checked_count(count, "a count")).collect()
+    counts.into_iter().map(|count| checked_count(count, "count")).collect()
 }
 
 /// The datatypes of a `w` operation.
@@ -276,7 +275,7 @@ impl<'a> Operands<'a> {
         if receives && recv.is_none() {
             return Err(Error::new(
                 Class::Buffer,
-                "recvbuf can't be MPI_IN_PLACE: give it as sendbuf",
+                "invalid recvbuf MPI_IN_PLACE: pass it as sendbuf",
             ));
         }
         if send.is_some()

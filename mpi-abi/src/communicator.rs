@@ -131,7 +131,7 @@ pub(crate) unsafe fn comm_create_group(
 ) -> Result<()> {
     not_null(newcomm)?;
     if tag < 0 {
-        return Err(Error::new(Class::Tag, format!("the tag is {tag}: it must not be negative")));
+        return Err(Error::new(Class::Tag, format!("invalid tag {tag}: must not be negative")));
     }
     let group = with(|p| p.group(group.0))?;
     let made = communicator::create_group(comm.0, &group, tag)?;
@@ -151,7 +151,7 @@ pub(crate) unsafe fn comm_split(
         color => Some(u32::try_from(color).map_err(|_| {
             Error::new(
                 Class::Arg,
-                format!("color is {color}: it must be MPI_UNDEFINED or not negative"),
+                format!("invalid color {color}: must be MPI_UNDEFINED or at least 0"),
             )
         })?),
     };
@@ -224,7 +224,12 @@ fn wish(split_type: c_int, hints: &Info) -> Result<Wish> {
                 },
             }
         }
-        other => return Err(Error::new(Class::Arg, format!("{other} is not a split type"))),
+        other => {
+            return Err(Error::new(
+                Class::Arg,
+                format!("invalid split type {other}: must be an MPI_COMM_TYPE_ constant"),
+            ));
+        }
     })
 }
 
@@ -266,7 +271,7 @@ pub(crate) unsafe fn comm_free(comm: *mut MPI_Comm) -> Result<()> {
     let handle = unsafe { *comm };
     with(|p| p.comm(handle.0).map(|_| ()))?;
     if handle.0 < predefined::END {
-        return Err(Error::new(Class::Comm, "a predefined communicator can't be freed"));
+        return Err(Error::new(Class::Comm, "cannot free a predefined communicator"));
     }
     crate::attribute::delete_all_of_comm(handle)?;
     // An attached buffer is detached with it (MPI-5.0 §3.6).

@@ -158,9 +158,7 @@ impl CountOut {
 fn too_large(value: MPI_Count, name: &str) -> Error {
     Error::new(
         Class::ValueTooLarge,
-        format!(
-            "{name} is {value}, which an int does not hold; call the function whose name ends in _c"
-        ),
+        format!("{name} {value} does not fit an int: call the function whose name ends in _c"),
     )
 }
 

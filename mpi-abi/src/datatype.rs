@@ -85,7 +85,7 @@ fn length(count: MPI_Count) -> Result<usize> {
 /// The length of arrays with an element for each dimension.
 fn dimensions(ndims: c_int) -> Result<usize> {
     usize::try_from(ndims)
-        .map_err(|_| Error::new(Class::Arg, format!("ndims is {ndims}, which is negative")))
+        .map_err(|_| Error::new(Class::Arg, format!("invalid ndims {ndims}: must not be negative")))
 }
 
 pub(crate) unsafe fn type_contiguous(
@@ -412,7 +412,7 @@ pub(crate) unsafe fn type_free(datatype: *mut MPI_Datatype) -> Result<()> {
     if object.is_predefined() {
         let name = object.name();
         let what = if name.is_empty() { "a datatype without a name" } else { &name };
-        return Err(Error::new(Class::Type, format!("{what} is predefined: it can't be freed")));
+        return Err(Error::new(Class::Type, format!("cannot free {what}: it is predefined")));
     }
     crate::attribute::delete_all_of_type(handle)?;
     with(|p| p.datatypes.remove(handle.0 as u64))
@@ -478,7 +478,7 @@ pub(crate) unsafe fn type_match_size(
         other => {
             return Err(Error::new(
                 Class::Arg,
-                format!("typeclass is {other}, which is no MPI_TYPECLASS_ value"),
+                format!("invalid typeclass {other}: must be an MPI_TYPECLASS_ constant"),
             ));
         }
     };

@@ -78,7 +78,7 @@ fn without_counts(envelope: &Envelope, ask_instead: &str) -> Result<()> {
         return Ok(());
     }
     let why =
-        format!("the datatype was made with {} large counts: ask {ask_instead}", envelope.counts);
+        format!("the datatype was made with {} large counts: call {ask_instead}", envelope.counts);
     Err(Error::new(Class::Type, why))
 }
 
@@ -123,7 +123,7 @@ pub(crate) unsafe fn type_get_envelope_c(
 unsafe fn put_all<T: Copy>(to: *mut T, room: MPI_Count, values: &[T], name: &str) -> Result<()> {
     if room < values.len() as MPI_Count {
         let why = format!(
-            "{name} has room for {room} elements, but the datatype was made with {}",
+            "array {name} too short: {room} elements, the datatype was made with {}",
             values.len()
         );
         return Err(Error::new(Class::Arg, why));

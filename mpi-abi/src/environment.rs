@@ -54,8 +54,9 @@ fn hostname() -> Option<String> {
 }
 
 pub(crate) unsafe fn alloc_mem(size: MPI_Aint, info: MPI_Info, baseptr: *mut c_void) -> Result<()> {
-    let size = usize::try_from(size)
-        .map_err(|_| Error::new(Class::Arg, format!("size is {size}, which is negative")))?;
+    let size = usize::try_from(size).map_err(|_| {
+        Error::new(Class::Arg, format!("invalid size {size}: must not be negative"))
+    })?;
     crate::info::optional(info)?;
     if baseptr.is_null() {
         return Err(null_argument("baseptr"));
@@ -63,7 +64,10 @@ pub(crate) unsafe fn alloc_mem(size: MPI_Aint, info: MPI_Info, baseptr: *mut c_v
     let mut memory = std::ptr::null_mut();
     // SAFETY: `memory` is ours; alignment is a power of two.
     if unsafe { libc::posix_memalign(&mut memory, ALIGNMENT, size.max(1)) } != 0 {
-        return Err(Error::new(Class::NoMem, format!("there is no memory for {size} bytes")));
+        return Err(Error::new(
+            Class::NoMem,
+            format!("out of memory: cannot allocate {size} bytes"),
+        ));
     }
     // SAFETY: the user passes the address of a pointer (MPI-5.0 §9.2).
     unsafe { put(baseptr.cast::<*mut c_void>(), memory, "baseptr") }

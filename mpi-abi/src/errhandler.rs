@@ -27,7 +27,7 @@ pub(crate) fn suiting(errhandler: MPI_Errhandler, raiser: Raiser) -> Result<Errh
     if !handler.suits(raiser) {
         return Err(Error::new(
             Class::Errhandler,
-            "the error handler was created for another kind of object",
+            "invalid error handler: it was created for another kind of object",
         ));
     }
     Ok(handler)
@@ -205,7 +205,7 @@ pub(crate) unsafe fn remove_error_string(errorcode: c_int) -> Result<()> {
 
 #[cold]
 fn unknown(errorcode: c_int) -> Error {
-    Error::new(Class::Arg, format!("{errorcode} is not an error code"))
+    Error::new(Class::Arg, format!("invalid error code {errorcode}"))
 }
 
 pub(crate) unsafe fn error_class(errorcode: c_int, errorclass: *mut c_int) -> Result<()> {

@@ -49,11 +49,11 @@ pub(crate) unsafe fn grequest_complete(request: MPI_Request) -> Result<()> {
         let State::Generalized(generalized) = &mut p.request(request.0)?.state else {
             return Err(Error::new(
                 Class::Request,
-                "the request was not made by MPI_Grequest_start",
+                "invalid request: it was not created by MPI_Grequest_start",
             ));
         };
         if std::mem::replace(&mut generalized.complete, true) {
-            return Err(Error::new(Class::Request, "the request is complete already"));
+            return Err(Error::new(Class::Request, "invalid request: it is already complete"));
         }
         if generalized.freed { p.free_request(request.0) } else { Ok(None) }
     })?;

@@ -80,7 +80,10 @@ pub(crate) unsafe fn group_translate_ranks(
 fn bad_rank(group: &Group, rank: c_int) -> Error {
     Error::new(
         Class::Rank,
-        format!("{rank} is not a rank of the group of {} processes", group.size()),
+        format!(
+            "invalid rank {rank} in a group of {0} processes: must be at least 0 and below {0}",
+            group.size()
+        ),
     )
 }
 

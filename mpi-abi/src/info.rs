@@ -57,7 +57,7 @@ unsafe fn bytes<'a>(text: *const c_char, name: &str) -> Result<&'a [u8]> {
 /// Changes an info object that is not predefined.
 pub(crate) fn change<R>(info: MPI_Info, change: impl FnOnce(&mut Info) -> Result<R>) -> Result<R> {
     if info.0 == predefined::INFO_ENV {
-        return Err(Error::new(Class::Info, "MPI_INFO_ENV can't be changed"));
+        return Err(Error::new(Class::Info, "cannot change MPI_INFO_ENV"));
     }
     if info.0 < predefined::END {
         return Err(bad_predefined(Class::Info, "info", info.0, predefined::INFO_NULL));

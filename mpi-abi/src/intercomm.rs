@@ -23,7 +23,10 @@ fn remote(comm: MPI_Comm) -> Result<objects::Group> {
         let comm = p.comm(comm.0)?;
         let remote = comm.remote().cloned();
         remote.ok_or_else(|| {
-            Error::new(Class::Comm, format!("{} has no remote group", comm.describe()))
+            Error::new(
+                Class::Comm,
+                format!("no remote group: {} is not an intercommunicator", comm.describe()),
+            )
         })
     })
 }
@@ -49,7 +52,7 @@ pub(crate) unsafe fn comm_get_parent(parent: *mut MPI_Comm) -> Result<()> {
 /// A rank that was given as an `int`.
 fn leader(rank: c_int) -> Result<u32> {
     u32::try_from(rank).map_err(|_| {
-        Error::new(Class::Rank, format!("the local leader is {rank}, which is no rank"))
+        Error::new(Class::Rank, format!("invalid local leader {rank}: must not be negative"))
     })
 }
 

@@ -26,7 +26,7 @@ impl Neighbors {
         let topology = comm.topology().ok_or_else(|| {
             Error::new(
                 Class::Topology,
-                format!("{} has no topology, so nobody is a neighbor", comm.describe()),
+                format!("no neighbors: {} has no topology", comm.describe()),
             )
         })?;
         Ok(Neighbors {

@@ -69,7 +69,7 @@ pub(crate) unsafe fn op_free(op: *mut MPI_Op) -> Result<()> {
     if handle.0 < predefined::END {
         return Err(Error::new(
             Class::Op,
-            format!("{} is predefined: it can't be freed", object.name()),
+            format!("cannot free {}: it is predefined", object.name()),
         ));
     }
     with(|p| p.ops.remove(handle.0 as u64))
@@ -102,7 +102,7 @@ pub(crate) unsafe fn reduce_local(
         Ok((op, ty, left, inout))
     })?;
     if inbuf == inoutbuf.cast_const() && !left.is_empty() {
-        return Err(Error::new(Class::Buffer, "inbuf and inoutbuf are the same memory"));
+        return Err(Error::new(Class::Buffer, "inbuf and inoutbuf must not be the same memory"));
     }
     if count > 0 {
         op.reduce(left, &inout, &ty, datatype.0);

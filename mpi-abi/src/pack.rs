@@ -25,13 +25,12 @@ impl Packed {
         if size < 0 {
             return Err(Error::new(
                 Class::Arg,
-                format!("the packed buffer has {size} bytes, which is negative"),
+                format!("invalid size {size} of the packed buffer: must not be negative"),
             ));
         }
         if position < 0 || position > size {
-            let why = format!(
-                "position is {position}, which is not within the {size} bytes of the packed buffer"
-            );
+            let why =
+                format!("invalid position {position} in the packed buffer: must be 0 to {size}");
             return Err(Error::new(Class::Arg, why));
         }
         Ok(Packed { base: address.cast_mut().cast(), position, room: (size - position) as u64 })
@@ -42,7 +41,7 @@ impl Packed {
     fn take(&self, len: u64) -> Result<(UserBuf, MPI_Count)> {
         if len > self.room {
             let why = format!(
-                "{len} packed bytes are to be moved, but from position {} on the packed buffer has {}",
+                "packed buffer too short: {len} bytes needed from position {}, the buffer has {}",
                 self.position, self.room
             );
             return Err(Error::new(Class::Truncate, why));
@@ -135,7 +134,7 @@ unsafe fn check_datarep(datarep: *const c_char) -> Result<()> {
         "external32" => Ok(()),
         other => Err(Error::new(
             Class::Arg,
-            format!("the data representation is \"{other}\", not \"external32\""),
+            format!("invalid data representation \"{other}\": must be \"external32\""),
         )),
     }
 }
@@ -145,7 +144,10 @@ fn external_size(datatype: &Datatype, count: MPI_Count) -> Result<u64> {
     datatype.external_size(checked_count(count, "count")?).ok_or_else(|| {
         Error::new(
             Class::Count,
-            format!("{count} elements of {} bytes span more than 2^63 bytes", datatype.size()),
+            format!(
+                "count too large: {count} elements of {} bytes span more than 2^63 bytes",
+                datatype.size()
+            ),
         )
     })
 }

@@ -86,7 +86,7 @@ pub(crate) unsafe fn session_get_nth_pset(
     let name = name.ok_or_else(|| {
         Error::new(
             Class::Arg,
-            format!("there is no process set number {n}: they go from 0 to {}", PSETS.len() - 1),
+            format!("invalid process set number {n}: must be 0 to {}", PSETS.len() - 1),
         )
     })?;
     // SAFETY: null is refused, else the user's pointer and buffer of `*pset_len` characters.

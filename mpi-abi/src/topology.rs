@@ -25,7 +25,10 @@ fn old(comm: MPI_Comm) -> Result<(u32, Group)> {
     with(|p| {
         let object = p.comm(comm.0)?;
         if object.is_inter() {
-            return Err(Error::new(Class::Comm, "an intercommunicator can't be given a topology"));
+            return Err(Error::new(
+                Class::Comm,
+                "invalid intercommunicator: a topology needs an intracommunicator",
+            ));
         }
         Ok((object.size(), object.group().clone()))
     })
@@ -127,8 +130,8 @@ unsafe fn fill<T: Copy>(
     values: &[T],
     number: impl Fn(T) -> c_int,
 ) -> Result<()> {
-    if length(room.into(), "the length of an array")? < values.len() {
-        let why = format!("{name} has room for {room} values, but there are {}", values.len());
+    if length(room.into(), "array length")? < values.len() {
+        let why = format!("array {name} too short: {room} values, must hold {}", values.len());
         return Err(Error::new(Class::Arg, why));
     }
     // SAFETY: the user's array of at least as many elements.
@@ -146,7 +149,12 @@ fn checked_rank(comm: &Comm, rank: c_int) -> Result<u32> {
 
 #[cold]
 fn not_a_rank(rank: c_int, size: u32) -> Error {
-    Error::new(Class::Rank, format!("{rank} is not a rank of the communicator of {size} processes"))
+    Error::new(
+        Class::Rank,
+        format!(
+            "invalid rank {rank} on a communicator of {size} processes: must be 0 to {size} - 1"
+        ),
+    )
 }
 
 /// The grid that a call describes, on `size` processes.
@@ -157,7 +165,10 @@ unsafe fn described_grid(
     periods: *const c_int,
 ) -> Result<Cartesian> {
     if ndims < 0 {
-        return Err(Error::new(Class::Dims, format!("ndims is {ndims}, which is negative")));
+        return Err(Error::new(
+            Class::Dims,
+            format!("invalid ndims {ndims}: must not be negative"),
+        ));
     }
     // SAFETY: the user's arrays of `ndims` elements.
     let (dims, periods) =
@@ -289,7 +300,10 @@ pub(crate) unsafe fn cart_sub(
 
 pub(crate) unsafe fn dims_create(nnodes: c_int, ndims: c_int, dims: *mut c_int) -> Result<()> {
     if ndims < 0 {
-        return Err(Error::new(Class::Dims, format!("ndims is {ndims}, which is negative")));
+        return Err(Error::new(
+            Class::Dims,
+            format!("invalid ndims {ndims}: must not be negative"),
+        ));
     }
     // SAFETY: the user's array of `ndims` elements.
     balance(nnodes, unsafe { slice_mut(dims, ndims.into(), "dims")? })
@@ -308,7 +322,7 @@ unsafe fn described_graph(
     unsafe {
         let index = slice(index, nnodes.into(), "indx")?;
         let last = index.last().copied().unwrap_or(0);
-        length(last.into(), "the last element of indx")?;
+        length(last.into(), "last element of indx")?;
         Graph::new(index, slice(edges, last.into(), "edges")?, size)
     }
 }
@@ -417,14 +431,19 @@ unsafe fn weights_of<'a>(weights: *const c_int, degree: usize) -> Result<Option<
     let given = match weights.addr() {
         MPI_UNWEIGHTED => return Ok(None),
         MPI_WEIGHTS_EMPTY if degree > 0 => {
-            return Err(Error::new(Class::Arg, format!("MPI_WEIGHTS_EMPTY for {degree} edges")));
+            return Err(Error::new(
+                Class::Arg,
+                format!(
+                    "invalid weights MPI_WEIGHTS_EMPTY for {degree} edges: allowed for 0 edges only"
+                ),
+            ));
         }
         // SAFETY: the user's array of `degree` elements.
         _ => unsafe { slice(weights, degree as i64, "the weights")? },
     };
     match given.iter().find(|&&weight| weight < 0) {
         Some(weight) => {
-            Err(Error::new(Class::Arg, format!("a weight is {weight}, which is negative")))
+            Err(Error::new(Class::Arg, format!("invalid weight {weight}: must not be negative")))
         }
         None => Ok(Some(given)),
     }
@@ -495,7 +514,7 @@ fn agreed(
     match (sources.ranks.is_empty(), destinations.ranks.is_empty()) {
         (false, false) if into != out => Err(Error::new(
             Class::Arg,
-            "one of sourceweights and destweights is MPI_UNWEIGHTED, the other is not",
+            "invalid weights: sourceweights and destweights must both be MPI_UNWEIGHTED, or neither",
         )),
         (false, _) => Ok(into.unwrap_or(true)),
         (true, false) => Ok(out.unwrap_or(true)),
@@ -545,7 +564,7 @@ unsafe fn named_edges(
         let degrees = slice(degrees, n.into(), "degrees")?;
         let degrees = degrees
             .iter()
-            .map(|&degree| length(degree.into(), "a degree"))
+            .map(|&degree| length(degree.into(), "degree"))
             .collect::<Result<Vec<usize>>>()?;
         let all: usize = degrees.iter().sum();
         let ends = ranks_of(slice(destinations, all as i64, "destinations")?, size)?;

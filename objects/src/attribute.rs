@@ -138,7 +138,7 @@ impl Keyvals {
         if self.freed.contains(&number) {
             return Err(Error::new(
                 Class::Keyval,
-                format!("attribute key {number} was freed before"),
+                format!("invalid attribute key {number}: it was freed before"),
             ));
         }
         self.freed.push(number);
@@ -151,20 +151,20 @@ impl Keyvals {
         let why = match self.by_number.get(&number) {
             Some(keyval) if keyval.owner != owner => {
                 format!(
-                    "attribute key {number} is for {}, not for {}",
+                    "invalid attribute key {number}: it is for {}, not for {}",
                     keyval.owner.noun(),
                     owner.noun()
                 )
             }
             Some(keyval) if Arc::strong_count(keyval) == 1 && self.freed.contains(&number) => {
-                format!("attribute key {number} was freed")
+                format!("invalid attribute key {number}: it was freed")
             }
             Some(keyval) => return Ok(keyval),
-            None if number == 0 => "the attribute key is MPI_KEYVAL_INVALID".to_owned(),
+            None if number == 0 => "invalid attribute key: MPI_KEYVAL_INVALID".to_owned(),
             None if (501..=605).contains(&number) => {
-                format!("attribute key {number} is predefined: it can't be set, deleted or freed")
+                format!("attribute key {number} is predefined: it cannot be set, deleted or freed")
             }
-            None => format!("{number} is not an attribute key"),
+            None => format!("invalid attribute key {number}: it was never created"),
         };
         Err(Error::new(Class::Keyval, why))
     }
@@ -425,11 +425,11 @@ mod tests {
         };
         assert_eq!(
             why(&keys, number),
-            "attribute key 4096 is for datatypes, not for communicators"
+            "invalid attribute key 4096: it is for datatypes, not for communicators"
         );
-        assert_eq!(why(&keys, 0), "the attribute key is MPI_KEYVAL_INVALID");
+        assert_eq!(why(&keys, 0), "invalid attribute key: MPI_KEYVAL_INVALID");
         assert!(why(&keys, 501).contains("predefined"));
-        assert!(why(&keys, 9999).contains("is not an attribute key"));
+        assert!(why(&keys, 9999).contains("it was never created"));
         for _ in 0..1000 {
             let number = keys.create(Owner::Win, CopyFunction::Dup, DeleteFunction::Null, 0);
             keys.free(Owner::Win, number).unwrap();

@@ -71,14 +71,14 @@ classes! {
     Port = 43, "MPI_ERR_PORT", "invalid port name";
     Quota = 44, "MPI_ERR_QUOTA", "quota exceeded";
     ReadOnly = 45, "MPI_ERR_READ_ONLY", "file or file system is read-only";
-    RmaAttach = 46, "MPI_ERR_RMA_ATTACH", "memory can't be attached to the window";
+    RmaAttach = 46, "MPI_ERR_RMA_ATTACH", "memory cannot be attached to the window";
     RmaConflict = 47, "MPI_ERR_RMA_CONFLICT", "conflicting accesses to a window";
     RmaRange = 48, "MPI_ERR_RMA_RANGE", "target memory is outside the window";
-    RmaShared = 49, "MPI_ERR_RMA_SHARED", "memory can't be shared";
+    RmaShared = 49, "MPI_ERR_RMA_SHARED", "memory cannot be shared";
     RmaSync = 50, "MPI_ERR_RMA_SYNC", "wrong synchronisation of RMA calls";
     Service = 51, "MPI_ERR_SERVICE", "invalid service name";
     Size = 52, "MPI_ERR_SIZE", "invalid size argument";
-    Spawn = 53, "MPI_ERR_SPAWN", "processes can't be spawned";
+    Spawn = 53, "MPI_ERR_SPAWN", "processes cannot be spawned";
     UnsupportedDatarep = 54, "MPI_ERR_UNSUPPORTED_DATAREP", "unsupported data representation";
     UnsupportedOperation = 55, "MPI_ERR_UNSUPPORTED_OPERATION", "unsupported operation";
     Win = 56, "MPI_ERR_WIN", "invalid window";

@@ -29,7 +29,7 @@ const FIRST_TOOL_CODE: i32 = 1001;
 
 /// Names and texts of the tool interface's codes, from 1001 (MPI-5.0 §15.3.10).
 const TOOL_CODES: [(&str, &str); 18] = [
-    ("MPI_T_ERR_CANNOT_INIT", "the tool interface can't be initialised"),
+    ("MPI_T_ERR_CANNOT_INIT", "the tool interface cannot be initialised"),
     ("MPI_T_ERR_NOT_ACCESSIBLE", "the requested functionality is not accessible"),
     ("MPI_T_ERR_NOT_INITIALIZED", "the tool interface is not initialised"),
     ("MPI_T_ERR_NOT_SUPPORTED", "the requested functionality is not supported"),
@@ -42,11 +42,11 @@ const TOOL_CODES: [(&str, &str); 18] = [
     ("MPI_T_ERR_INVALID_NAME", "invalid name"),
     ("MPI_T_ERR_OUT_OF_HANDLES", "no more handles"),
     ("MPI_T_ERR_OUT_OF_SESSIONS", "no more sessions"),
-    ("MPI_T_ERR_CVAR_SET_NOT_NOW", "the control variable can't be set now"),
-    ("MPI_T_ERR_CVAR_SET_NEVER", "the control variable can't be set any more"),
-    ("MPI_T_ERR_PVAR_NO_WRITE", "the performance variable can't be written or reset"),
-    ("MPI_T_ERR_PVAR_NO_STARTSTOP", "the performance variable can't be started or stopped"),
-    ("MPI_T_ERR_PVAR_NO_ATOMIC", "the performance variable can't be read and written at once"),
+    ("MPI_T_ERR_CVAR_SET_NOT_NOW", "the control variable cannot be set now"),
+    ("MPI_T_ERR_CVAR_SET_NEVER", "the control variable cannot be set any more"),
+    ("MPI_T_ERR_PVAR_NO_WRITE", "the performance variable cannot be written or reset"),
+    ("MPI_T_ERR_PVAR_NO_STARTSTOP", "the performance variable cannot be started or stopped"),
+    ("MPI_T_ERR_PVAR_NO_ATOMIC", "the performance variable cannot be read and written at once"),
 ];
 
 static CODES: ErrorCodes = ErrorCodes::new();
@@ -152,7 +152,7 @@ impl ErrorCodes {
     pub fn add_code(&self, class: i32) -> Result<i32> {
         self.with(|inner| {
             if class == 0 || Class::from_number(class).is_none() && !inner.is_added_class(class) {
-                return Err(Error::new(Class::Arg, format!("{class} is not an error class")));
+                return Err(Error::new(Class::Arg, format!("invalid error class {class}")));
             }
             Ok(inner.add(class))
         })
@@ -174,7 +174,7 @@ impl ErrorCodes {
             if !inner.is_added_class(class) {
                 return Err(Error::new(
                     Class::Arg,
-                    format!("{class} is an error code, not a class"),
+                    format!("invalid error class {class}: it is an error code"),
                 ));
             }
             if inner.added.iter().any(|(&code, added)| code != class && added.class == class) {
@@ -194,7 +194,9 @@ impl ErrorCodes {
             if inner.is_added_class(code) {
                 return Err(Error::new(
                     Class::Arg,
-                    format!("{code} is an error class: use MPI_Remove_error_class"),
+                    format!(
+                        "invalid error code {code}: it is an error class (MPI_Remove_error_class)"
+                    ),
                 ));
             }
             inner.remove(code)
@@ -250,7 +252,7 @@ impl Inner {
         self.added.get_mut(&code).ok_or_else(|| {
             Error::new(
                 Class::Arg,
-                format!("{code} is not an error class or code that this program has added"),
+                format!("invalid error class or code {code}: this program did not add it"),
             )
         })
     }

@@ -50,7 +50,7 @@ struct Range {
     len: u32,
 }
 
-/// Two ranges or more, at most [`MOST_PARTS`], with [`PAYS`] members each on average.
+/// Two ranges or more, at most [`MAX_PARTS`], with [`MIN_PART_MEMBERS`] members each on average.
 #[derive(PartialEq, Eq)]
 struct Parts {
     size: u32,
@@ -65,9 +65,9 @@ struct Part {
 }
 
 /// More are a list, in which a peer is found faster.
-const MOST_PARTS: usize = 64;
+const MAX_PARTS: usize = 64;
 /// A part takes as much memory as so many members of a list.
-const PAYS: usize = 4;
+const MIN_PART_MEMBERS: usize = 4;
 
 struct List {
     peers: Box<[u32]>,
@@ -140,7 +140,7 @@ impl Builder {
             self.parts.push(Part { begin: self.size, range });
         }
         self.size += 1;
-        if self.parts.len() > MOST_PARTS {
+        if self.parts.len() > MAX_PARTS {
             self.spill();
         }
     }
@@ -154,7 +154,7 @@ impl Builder {
             match self.parts[..] {
                 [] => return Group::empty(),
                 [Part { range, .. }] => return Group(Form::Range(range)),
-                _ if self.parts.len() * PAYS <= self.size as usize => {
+                _ if self.parts.len() * MIN_PART_MEMBERS <= self.size as usize => {
                     return Group(Form::Parts(Arc::new(Parts {
                         size: self.size,
                         parts: self.parts.into(),
@@ -317,7 +317,10 @@ impl Group {
                 return Err(self.bad_rank(rank.into()));
             }
             if !seen.insert(rank) {
-                return Err(Error::new(Class::Rank, format!("rank {rank} is named twice")));
+                return Err(Error::new(
+                    Class::Rank,
+                    format!("duplicate rank {rank}: each rank must be given once"),
+                ));
             }
         }
         Ok(seen)
@@ -330,13 +333,13 @@ impl Group {
     /// The ranks of a triplet, all of them ours (MPI-5.0 §7.3.2: it is the
     /// computed ranks that must be valid, not `last` itself).
     fn check_triplet(&self, [first, last, stride]: [i32; 3]) -> Result<Range> {
-        let sentence = |why: &str| format!("the range ({first}, {last}, {stride}) {why}");
+        let sentence = |why: &str| format!("invalid range ({first}, {last}, {stride}): {why}");
         if stride == 0 {
-            return Err(Error::new(Class::Arg, sentence("has a stride of zero")));
+            return Err(Error::new(Class::Arg, sentence("the stride must not be zero")));
         }
         let steps = (i64::from(last) - i64::from(first)) / i64::from(stride);
         if (last < first) != (stride < 0) && first != last {
-            return Err(Error::new(Class::Arg, sentence("leads away from its last rank")));
+            return Err(Error::new(Class::Arg, sentence("the stride must lead to the last rank")));
         }
         let end = i64::from(first) + steps * i64::from(stride);
         for rank in [i64::from(first), end] {
@@ -351,7 +354,10 @@ impl Group {
     fn bad_rank(&self, rank: i64) -> Error {
         Error::new(
             Class::Rank,
-            format!("{rank} is not a rank of the group of {} processes", self.size()),
+            format!(
+                "invalid rank {rank} in a group of {0} processes: must be at least 0 and below {0}",
+                self.size()
+            ),
         )
     }
 }

@@ -35,10 +35,7 @@ impl Info {
         if value.len() > MAX_VALUE {
             return Err(Error::new(
                 Class::InfoValue,
-                format!(
-                    "the value of {} bytes is longer than the {MAX_VALUE} allowed",
-                    value.len()
-                ),
+                format!("info value too long: {} bytes, must be at most {MAX_VALUE}", value.len()),
             ));
         }
         match self.pairs.iter_mut().find(|pair| *pair.key == *key) {
@@ -96,7 +93,10 @@ impl Info {
             || {
                 Error::new(
                     Class::Arg,
-                    format!("there is no key number {n}: the info object has {} keys", self.len()),
+                    format!(
+                        "invalid info key number {n}: the object has {} keys, numbered from 0",
+                        self.len()
+                    ),
                 )
             },
         )
@@ -110,11 +110,11 @@ impl Info {
 
 fn checked_key(key: &[u8]) -> Result<&[u8]> {
     match key.len() {
-        0 => Err(Error::new(Class::InfoKey, "the key is empty")),
+        0 => Err(Error::new(Class::InfoKey, "empty info key: must have at least 1 byte")),
         1..=MAX_KEY => Ok(key),
         len => Err(Error::new(
             Class::InfoKey,
-            format!("the key of {len} bytes is longer than the {MAX_KEY} allowed"),
+            format!("info key too long: {len} bytes, must be at most {MAX_KEY}"),
         )),
     }
 }

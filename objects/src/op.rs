@@ -154,7 +154,7 @@ impl Op {
     pub fn name(&self) -> &'static str {
         match self {
             Op::Builtin(op) => op.name(),
-            Op::User(_) => "a user's operation",
+            Op::User(_) => "a user-defined operation",
         }
     }
 
@@ -165,7 +165,7 @@ impl Op {
         if op.is_rma_only() {
             return Err(Error::new(
                 Class::Op,
-                format!("{} is for one-sided accumulation only", op.name()),
+                format!("invalid operation {}: it is for one-sided accumulation only", op.name()),
             ));
         }
         let name = || match datatype.name() {

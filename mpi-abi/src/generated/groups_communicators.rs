@@ -98,7 +98,7 @@ jump!(MPI_Comm_dup_with_info to PMPI_Comm_dup_with_info);
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Comm_free(comm: *mut MPI_Comm) -> c_int {
     // SAFETY: null, or the address of a handle.
-    let on = unsafe { RaiseOn::Comm(behind(comm).0) };
+    let on = unsafe { RaiseOn::Comm(handle_at(comm).0) };
     // SAFETY: what the body asks for is what MPI asks of the caller.
     call(Call::Comm_free, on, || unsafe { crate::communicator::comm_free(comm) })
 }

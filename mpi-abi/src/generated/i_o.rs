@@ -6,7 +6,7 @@ use crate::prelude::*;
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_File_close(fh: *mut MPI_File) -> c_int {
     // SAFETY: null, or the address of a handle.
-    unsupported(Call::File_close, unsafe { RaiseOn::File(behind(fh).0) })
+    unsupported(Call::File_close, unsafe { RaiseOn::File(handle_at(fh).0) })
 }
 jump!(MPI_File_close to PMPI_File_close);
 

@@ -283,7 +283,7 @@ jump!(MPI_Win_flush_local_all to PMPI_Win_flush_local_all);
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_free(win: *mut MPI_Win) -> c_int {
     // SAFETY: null, or the address of a handle.
-    unsupported(Call::Win_free, unsafe { RaiseOn::Win(behind(win).0) })
+    unsupported(Call::Win_free, unsafe { RaiseOn::Win(handle_at(win).0) })
 }
 jump!(MPI_Win_free to PMPI_Win_free);
 

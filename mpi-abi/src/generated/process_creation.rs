@@ -28,7 +28,7 @@ jump!(MPI_Comm_connect to PMPI_Comm_connect);
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Comm_disconnect(comm: *mut MPI_Comm) -> c_int {
     // SAFETY: null, or the address of a handle.
-    let on = unsafe { RaiseOn::Comm(behind(comm).0) };
+    let on = unsafe { RaiseOn::Comm(handle_at(comm).0) };
     // SAFETY: what the body asks for is what MPI asks of the caller.
     call(Call::Comm_disconnect, on, || unsafe { crate::communicator::comm_disconnect(comm) })
 }

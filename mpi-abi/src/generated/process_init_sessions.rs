@@ -64,7 +64,7 @@ jump!(MPI_Query_thread to PMPI_Query_thread);
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Session_finalize(session: *mut MPI_Session) -> c_int {
     // SAFETY: null, or the address of a handle.
-    let on = unsafe { RaiseOn::Session(behind(session).0) };
+    let on = unsafe { RaiseOn::Session(handle_at(session).0) };
     // SAFETY: what the body asks for is what MPI asks of the caller.
     call(Call::Session_finalize, on, || unsafe { crate::session::session_finalize(session) })
 }

@@ -46,7 +46,7 @@ impl Order {
             15 => Ok(Order::Fortran),
             _ => Err(Error::new(
                 Class::Arg,
-                format!("order is {number}, neither MPI_ORDER_C nor MPI_ORDER_FORTRAN"),
+                format!("invalid order {number}: must be MPI_ORDER_C or MPI_ORDER_FORTRAN"),
             )),
         }
     }
@@ -66,7 +66,10 @@ impl Distribution {
             16 => Ok(Distribution::None),
             17 => Ok(Distribution::Block),
             18 => Ok(Distribution::Cyclic),
-            _ => Err(Error::new(Class::Arg, format!("{number} is no MPI_DISTRIBUTE_ value"))),
+            _ => Err(Error::new(
+                Class::Arg,
+                format!("invalid distribution {number}: must be an MPI_DISTRIBUTE_ constant"),
+            )),
         }
     }
 }
@@ -85,13 +88,14 @@ impl Datatype {
         if ndims == 0 || subsizes.len() != ndims || starts.len() != ndims {
             return Err(Error::new(
                 Class::Arg,
-                format!("a subarray needs at least one dimension, not {ndims}"),
+                format!("invalid ndims {ndims}: a subarray needs at least 1 dimension"),
             ));
         }
         for ((&size, &subsize), &start) in sizes.iter().zip(subsizes).zip(starts) {
             if subsize < 1 || subsize > size || start < 0 || start > size - subsize {
-                let text =
-                    format!("{subsize} elements from {start} are not inside a dimension of {size}");
+                let text = format!(
+                    "invalid subarray: {subsize} elements from {start} exceed the dimension of {size}"
+                );
                 return Err(Error::new(Class::Arg, text));
             }
         }
@@ -127,13 +131,13 @@ impl Datatype {
         if ndims == 0 || [distribs.len(), dargs.len(), psizes.len()] != [ndims; 3] {
             return Err(Error::new(
                 Class::Arg,
-                format!("a distributed array needs dimensions, not {ndims}"),
+                format!("invalid ndims {ndims}: a distributed array needs at least 1 dimension"),
             ));
         }
         if let Some(gsize) = gsizes.iter().find(|&&gsize| gsize < 1) {
             return Err(Error::new(
                 Class::Arg,
-                format!("a size of the array is {gsize}: it must be above 0"),
+                format!("invalid array size {gsize}: must be above 0"),
             ));
         }
         let coordinates = coordinates(size, rank, psizes)?;
@@ -189,11 +193,14 @@ fn coordinates(size: i32, rank: i32, psizes: &[i32]) -> Result<Vec<i64>> {
     if product != Some(size) {
         return Err(Error::new(
             Class::Arg,
-            format!("a process grid of {psizes:?} has not {size} processes"),
+            format!("invalid process grid {psizes:?}: it must have {size} processes"),
         ));
     }
     if rank < 0 || rank >= size {
-        return Err(Error::new(Class::Arg, format!("rank {rank} is not one of {size} processes")));
+        return Err(Error::new(
+            Class::Arg,
+            format!("invalid rank {rank} of {size} processes: must be 0 to {size} - 1"),
+        ));
     }
     let mut rest = i64::from(rank);
     let mut coordinates: Vec<i64> = psizes
@@ -230,16 +237,16 @@ impl Deal {
         argument: i32,
         (processes, own): (i64, i64),
     ) -> Result<Deal> {
-        checked(size, "the size of a dimension")?;
+        checked(size, "dimension size")?;
         let wrong = |text: String| Err(Error::new(Class::Arg, text));
         let default = argument == DEFAULT_ARGUMENT;
         if !default && argument < 1 && distribution != Distribution::None {
-            return wrong(format!("distribution argument {argument} is not positive"));
+            return wrong(format!("invalid distribution argument {argument}: must be above 0"));
         }
         match distribution {
-            Distribution::None if processes != 1 => {
-                wrong(format!("a dimension that is not distributed is given {processes} processes"))
-            }
+            Distribution::None if processes != 1 => wrong(format!(
+                "invalid process count {processes} of an undistributed dimension: must be 1"
+            )),
             Distribution::None => {
                 Ok(Deal { start: 0, block: size, count: 1, cycle: size, rest: 0 })
             }
@@ -251,7 +258,7 @@ impl Deal {
                 };
                 if i128::from(block) * i128::from(processes) < i128::from(size) {
                     return wrong(format!(
-                        "{processes} blocks of {block} do not hold {size} elements"
+                        "invalid distribution: {processes} blocks of {block} cannot hold {size} elements"
                     ));
                 }
                 let start = (block * own).min(size);

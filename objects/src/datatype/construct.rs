@@ -87,14 +87,16 @@ impl Arguments {
 
 /// Not negative, else MPI_ERR_COUNT.
 fn checked_count(count: i64) -> Result<u64> {
-    u64::try_from(count)
-        .map_err(|_| Error::new(Class::Count, format!("count is {count}, which is negative")))
+    u64::try_from(count).map_err(|_| {
+        Error::new(Class::Count, format!("invalid count {count}: must not be negative"))
+    })
 }
 
 /// Not negative, else MPI_ERR_ARG.
 pub(super) fn checked(value: i64, name: &str) -> Result<u64> {
-    u64::try_from(value)
-        .map_err(|_| Error::new(Class::Arg, format!("{name} is {value}, which is negative")))
+    u64::try_from(value).map_err(|_| {
+        Error::new(Class::Arg, format!("invalid {name} {value}: must not be negative"))
+    })
 }
 
 fn same_length(count: usize, other: usize) -> Result<()> {
@@ -102,7 +104,7 @@ fn same_length(count: usize, other: usize) -> Result<()> {
         true => Ok(()),
         false => Err(Error::new(
             Class::Arg,
-            format!("{count} block lengths, but {other} displacements or types"),
+            format!("array lengths differ: {count} block lengths, {other} displacements or types"),
         )),
     }
 }
@@ -289,7 +291,9 @@ impl Datatype {
             _ => {
                 return Err(Error::new(
                     Class::Arg,
-                    format!("no Fortran integer has {range} decimal digits"),
+                    format!(
+                        "invalid range {range}: no Fortran integer has that many decimal digits"
+                    ),
                 ));
             }
         };
@@ -328,7 +332,8 @@ impl Datatype {
         Datatype::predefined(handle).ok_or_else(|| {
             Error::new(
                 Class::Arg,
-                format!("there is no {class:?} type of {size} bytes").to_lowercase(),
+                format!("invalid size {size}: no {class:?} type has that many bytes")
+                    .to_lowercase(),
             )
         })
     }
@@ -370,7 +375,7 @@ impl Datatype {
 }
 
 fn checked_lengths(blocklengths: &[i64]) -> Result<Vec<u64>> {
-    blocklengths.iter().map(|&length| checked(length, "a blocklength")).collect()
+    blocklengths.iter().map(|&length| checked(length, "blocklength")).collect()
 }
 
 /// Fortran's kinds: decimal precision and exponent range, as gfortran says.
@@ -385,7 +390,10 @@ fn f90_float(
 ) -> Result<Datatype> {
     let (digits, exponent) = (precision.unwrap_or(0), range.unwrap_or(0));
     if precision.is_none() && range.is_none() {
-        return Err(Error::new(Class::Arg, "precision and range can't both be MPI_UNDEFINED"));
+        return Err(Error::new(
+            Class::Arg,
+            "invalid precision and range: at least one must not be MPI_UNDEFINED",
+        ));
     }
     let kind = F90_FLOATS.iter().position(|&(p, r)| digits <= p && exponent <= r);
     let basic = kind.and_then(|kind| basic_of(family, scalars[kind]));
@@ -396,7 +404,7 @@ fn f90_float(
     basic.and_then(|basic| unnamed(basic, construction)).ok_or_else(|| {
         Error::new(
             Class::Arg,
-            format!("no type has {digits} decimal digits and exponents to 10^{exponent}"),
+            format!("invalid precision {digits} and range {exponent}: no type has both"),
         )
     })
 }

@@ -74,8 +74,9 @@ impl Datatype {
     ) -> Result<()> {
         let Some(count) = buffer.len().checked_div(self.size()) else { return Ok(()) };
         let signature = self.map().signature.repeat(count);
-        let signature = signature
-            .ok_or_else(|| Error::new(Class::Count, "the buffer spans more than 2^63 bytes"))?;
+        let signature = signature.ok_or_else(|| {
+            Error::new(Class::Count, "buffer too large: it spans more than 2^63 bytes")
+        })?;
         signature.visit(&mut |basic, mut left| {
             while left > 0 {
                 let count = left.min(PIECE as u64 / basic.repr.size());
@@ -88,7 +89,7 @@ impl Datatype {
 }
 
 fn too_short() -> Error {
-    Error::new(Class::Truncate, "the external32 buffer is shorter than the data")
+    Error::new(Class::Truncate, "external32 buffer too short: it must hold all of the data")
 }
 
 /// Takes an element apart into plain scalars. `A` and `B` are its native and its

@@ -54,7 +54,7 @@ struct Inner {
 }
 
 /// Copies nest at most so deep; a type that would go deeper is refused.
-const DEEPEST: u32 = 500;
+const MAX_DEPTH: u32 = 500;
 
 impl Datatype {
     /// The predefined datatype of that ABI handle, and our [`MPI_LB`] and [`MPI_UB`].
@@ -231,12 +231,13 @@ impl Datatype {
 
     /// A new type from its map. `None` in `map` stands for out of range.
     fn build(map: Option<TypeMap>, construction: Construction) -> Result<Datatype> {
-        let out_of_range = || Error::new(Class::Type, "the datatype spans more than 2^63 bytes");
+        let out_of_range =
+            || Error::new(Class::Type, "datatype too large: it spans more than 2^63 bytes");
         let map = map.ok_or_else(out_of_range)?;
-        if map.layout.node.depth().max(map.signature.totals().depth) > DEEPEST {
+        if map.layout.node.depth().max(map.signature.totals().depth) > MAX_DEPTH {
             return Err(Error::new(
                 Class::Type,
-                format!("the datatype nests deeper than {DEEPEST} levels"),
+                format!("datatype nested too deeply: must have at most {MAX_DEPTH} levels"),
             ));
         }
         let inner = Inner::new(map, construction).ok_or_else(out_of_range)?;

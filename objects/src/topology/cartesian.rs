@@ -32,15 +32,16 @@ impl Cartesian {
             let Some(extent) = u32::try_from(extent).ok().filter(|&extent| extent > 0) else {
                 return Err(Error::new(
                     Class::Dims,
-                    format!("dimension {dimension} has {extent} processes"),
+                    format!("invalid extent {extent} of dimension {dimension}: must be at least 1"),
                 ));
             };
             size = size.saturating_mul(extent.into());
             extents.push(extent);
         }
         if size > processes.into() {
-            let why =
-                format!("the grid {dims:?} has {size} processes, the communicator {processes}");
+            let why = format!(
+                "grid {dims:?} too large: {size} processes, the communicator has {processes}"
+            );
             return Err(Error::new(Class::Arg, why));
         }
         Ok(Cartesian { dims: extents, periods: periods.to_vec() })
@@ -77,7 +78,7 @@ impl Cartesian {
     pub fn rank(&self, coords: &[i32]) -> Result<u32> {
         if coords.len() != self.dims.len() {
             let why = format!(
-                "{} coordinates for a grid of {} dimensions",
+                "wrong number of coordinates: {} for a grid of {} dimensions",
                 coords.len(),
                 self.dims.len()
             );
@@ -88,7 +89,7 @@ impl Cartesian {
             let along = self.wrap(dimension, coord.into()).ok_or_else(|| {
                 let last = self.dims[dimension] - 1;
                 let why = format!(
-                    "coordinate {coord} of dimension {dimension}, which is not periodic, is not within 0 to {last}"
+                    "invalid coordinate {coord} in dimension {dimension}, which is not periodic: must be 0 to {last}"
                 );
                 Error::new(Class::Arg, why)
             })?;
@@ -108,7 +109,10 @@ impl Cartesian {
     ) -> Result<(Option<u32>, Option<u32>)> {
         let Some(dimension) = usize::try_from(direction).ok().filter(|&at| at < self.dims.len())
         else {
-            let why = format!("direction {direction} of a grid of {} dimensions", self.dims.len());
+            let why = format!(
+                "invalid direction {direction} in a grid of {} dimensions",
+                self.dims.len()
+            );
             return Err(Error::new(Class::Dims, why));
         };
         let displacement = i64::from(displacement);

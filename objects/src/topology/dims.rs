@@ -13,14 +13,17 @@ use crate::{Class, Error, Result};
 /// `nodes`, MPI_ERR_ARG for fewer than one node.
 pub fn dims_create(nodes: i32, dims: &mut [i32]) -> Result<()> {
     let Some(nodes) = u32::try_from(nodes).ok().filter(|&nodes| nodes > 0) else {
-        return Err(Error::new(Class::Arg, format!("a grid of {nodes} processes can't be made")));
+        return Err(Error::new(
+            Class::Arg,
+            format!("invalid number of processes {nodes}: must be above 0"),
+        ));
     };
     let mut given = 1_u64;
     for (dimension, &extent) in dims.iter().enumerate() {
         let Ok(extent) = u64::try_from(extent) else {
             return Err(Error::new(
                 Class::Dims,
-                format!("dimension {dimension} is negative: {extent}"),
+                format!("invalid extent {extent} of dimension {dimension}: must not be negative"),
             ));
         };
         given = given.saturating_mul(extent.max(1));
@@ -29,7 +32,7 @@ pub fn dims_create(nodes: i32, dims: &mut [i32]) -> Result<()> {
     // With nothing to choose, the product must be right already.
     if !u64::from(nodes).is_multiple_of(given) || open == 0 && given != nodes.into() {
         let why = format!(
-            "{nodes} processes can't be divided by the given dimensions, whose product is {given}"
+            "{nodes} processes cannot be divided by {given}, the product of the given dimensions"
         );
         return Err(Error::new(Class::Dims, why));
     }

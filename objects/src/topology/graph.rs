@@ -37,7 +37,7 @@ impl Graph {
         let refused = |why: String| Err(Error::new(Class::Arg, why));
         if index.len() as u64 > processes.into() {
             return refused(format!(
-                "the graph has {} nodes, the communicator {processes} processes",
+                "graph too large: {} nodes, the communicator has {processes} processes",
                 index.len()
             ));
         }
@@ -45,7 +45,8 @@ impl Graph {
         for (node, &end) in index.iter().enumerate() {
             if end < before || end as usize > edges.len() {
                 return refused(format!(
-                    "index {node} of the graph is {end}: it must not be below the one before, nor above the number of edges"
+                    "invalid index {end} of node {node}: must be {before} to {}",
+                    edges.len()
                 ));
             }
             before = end;
@@ -55,7 +56,7 @@ impl Graph {
             edges.iter().enumerate().find(|&(_, &edge)| edge < 0 || edge as usize >= index.len())
         {
             return refused(format!(
-                "edge {at} of the graph leads to node {edge} of {}",
+                "invalid node {edge} at edge {at} of a graph of {} nodes",
                 index.len()
             ));
         }

@@ -182,11 +182,11 @@ fn raiser(function: &Function) -> Raiser {
         .any(|end| function.name.ends_with(end));
     let first = function.params.first().filter(|_| ends);
     match first.map(|param| (param.ctype.as_str(), &param.name)) {
-        Some(("MPI_Comm *", name)) => Raiser::Behind(format!("RaiseOn::Comm(behind({name}).0)")),
-        Some(("MPI_Win *", name)) => Raiser::Behind(format!("RaiseOn::Win(behind({name}).0)")),
-        Some(("MPI_File *", name)) => Raiser::Behind(format!("RaiseOn::File(behind({name}).0)")),
+        Some(("MPI_Comm *", name)) => Raiser::Behind(format!("RaiseOn::Comm(handle_at({name}).0)")),
+        Some(("MPI_Win *", name)) => Raiser::Behind(format!("RaiseOn::Win(handle_at({name}).0)")),
+        Some(("MPI_File *", name)) => Raiser::Behind(format!("RaiseOn::File(handle_at({name}).0)")),
         Some(("MPI_Session *", name)) => {
-            Raiser::Behind(format!("RaiseOn::Session(behind({name}).0)"))
+            Raiser::Behind(format!("RaiseOn::Session(handle_at({name}).0)"))
         }
         _ => Raiser::Known("RaiseOn::Process".to_owned()),
     }
