@@ -1,10 +1,17 @@
 //! The workspace keeps its shape: dependencies between crates point down, `unsafe` stays in the
 //! files that are listed, files stay short, and the functions that the documents name exist.
 
+#[path = "architecture/imports.rs"]
+mod imports;
+#[path = "architecture/prose.rs"]
+mod prose;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use imports::Graph;
 
 /// The crates from the top down. A crate may depend only on crates of lower lines.
 /// Crates of one line do not see each other.
@@ -61,6 +68,48 @@ const UNSAFE: &[&str] = &[
     "verbs-transport/src/memory.rs",
     "verbs-transport/src/post.rs",
     "verbs-transport/src/uffd.rs",
+];
+
+/// Crates whose files must not import each other in circles.
+const ACYCLIC: &[&str] = &[
+    "bootstrap",
+    "collectives",
+    "config",
+    "fabric",
+    "launcher",
+    "pt2pt",
+    "runtime",
+    "shm-transport",
+    "verbs-transport",
+];
+
+/// Crates that still have circles, and the most files that may import each other there.
+const NOT_YET: &[(&str, usize)] = &[
+    ("collectives", 2),
+    ("config", 3),
+    ("launcher", 4),
+    ("pt2pt", 2),
+    ("runtime", 27),
+    ("shm-transport", 3),
+    ("verbs-transport", 4),
+];
+
+/// Files and folders whose prose is not wrapped yet.
+const NOT_WRAPPED_YET: &[&str] = &[
+    "README.md",
+    "bootstrap/",
+    "collectives/",
+    "config/",
+    "docs/",
+    "fabric/",
+    "launcher/",
+    "objects/",
+    "pt2pt/",
+    "runtime/",
+    "shm-transport/",
+    "tests/",
+    "verbs-transport/",
+    "xtask/",
 ];
 
 fn root() -> PathBuf {
@@ -207,4 +256,58 @@ fn files_are_short() {
             fs::read_to_string(root().join(&path)).expect("a source is text").lines().count();
         assert!(lines <= FILE, "{name} has {lines} lines; the wall is {FILE}");
     }
+}
+
+#[test]
+fn files_import_each_other_in_no_circle() {
+    let mut complaints = Vec::new();
+    for member in ACYCLIC {
+        let components = import_graph(member).components();
+        let largest = components.first().map_or(0, |component| component.files.len());
+        let allowed = NOT_YET.iter().find(|(name, _)| name == member).map_or(0, |(_, most)| *most);
+        if largest > allowed {
+            complaints.push(format!("{member}: {largest} files import each other, {allowed} may"));
+            complaints.extend(components.iter().map(|component| format!("  {component}")));
+        }
+    }
+    assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
+}
+
+fn import_graph(member: &str) -> Graph {
+    let root = root();
+    let mut roots = vec![PathBuf::from(member).join("src/lib.rs")];
+    for entry in fs::read_dir(root.join(member).join("src/bin")).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let file = if path.is_dir() { path.join("main.rs") } else { path };
+        roots.push(file.strip_prefix(&root).expect("below the root").to_owned());
+    }
+    let roots: Vec<&Path> =
+        roots.iter().map(PathBuf::as_path).filter(|file| root.join(file).exists()).collect();
+    Graph::of(&roots, &|path| fs::read_to_string(root.join(path)).ok())
+}
+
+#[test]
+fn prose_ends_at_100_columns() {
+    let is_converted = |path: &Path| {
+        !NOT_WRAPPED_YET.iter().any(|prefix| path.to_string_lossy().starts_with(prefix))
+    };
+    let code = crates().flat_map(|member| sources(member, "."));
+    let texts = ["", "docs", "cluster-configs", ".github"].into_iter().flat_map(markdown);
+    let mut complaints = Vec::new();
+    for path in code.chain(texts).filter(|path| is_converted(path)) {
+        let text = fs::read_to_string(root().join(&path)).expect("a source is text");
+        let is_code = path.extension().is_some_and(|extension| extension == "rs");
+        let lines =
+            if is_code { prose::long_comments(&text) } else { prose::long_paragraphs(&text) };
+        complaints.extend(lines.iter().map(|line| format!("{}:{line}", path.display())));
+    }
+    let columns = prose::COLUMNS;
+    assert!(complaints.is_empty(), "beyond column {columns}:\n{}", complaints.join("\n"));
+}
+
+/// The Markdown files of a folder, relative to the root.
+fn markdown(folder: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join(folder)).into_iter().flatten().flatten();
+    let names = entries.map(|entry| Path::new(folder).join(entry.file_name()));
+    names.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
 }
