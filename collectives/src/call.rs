@@ -6,25 +6,25 @@
 use fabric::CollectiveKind;
 use objects::{Area, Class, Datatype, Error, Result};
 
-use crate::algorithms::Seat;
+use crate::algorithms::Position;
+use crate::coll_args::CollArgs;
 use crate::operation::{Blocks, Data, Edges, Operation, ROOT_HERE, Types, Vector};
-use crate::problem::Problem;
 use crate::schedule::Space;
-use crate::shape::{Run, Shape, Ty};
+use crate::shape::{Extent, Shape, Ty};
 
 /// A call that consists of numbers: all that its schedule depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) kind: u8,
-    pub(crate) seat: Seat,
+    pub(crate) pos: Position,
     /// Ranks in the remote group; 0 unless the communicator is between groups.
     pub(crate) remote: u32,
     pub(crate) root: u32,
-    pub(crate) send: Option<Run>,
-    pub(crate) recv: Option<Run>,
+    pub(crate) send: Option<Extent>,
+    pub(crate) recv: Option<Extent>,
     pub(crate) commutative: bool,
     /// The ranks share an arena.
-    pub(crate) shares: bool,
+    pub(crate) has_segment: bool,
 }
 
 /// The types of a call: of the send buffer, of the receive buffer, and of the
@@ -64,8 +64,8 @@ pub(crate) struct Call<'a> {
 /// The lists of a call that has some.
 pub(crate) struct Lists<'a> {
     kind: CollectiveKind,
-    send: Vec<Run>,
-    recv: Vec<Run>,
+    send: Vec<Extent>,
+    recv: Vec<Extent>,
     counts: &'a [u64],
     edges: Option<Edges<'a>>,
 }
@@ -87,39 +87,39 @@ impl Key {
     /// How many blocks the buffers of all ranks have: one for each whom this rank
     /// deals with.
     pub(crate) fn blocks(&self) -> u32 {
-        if self.remote > 0 { self.remote } else { self.seat.size }
+        if self.remote > 0 { self.remote } else { self.pos.size }
     }
 
     fn is_root(&self) -> bool {
-        self.root == if self.remote > 0 { ROOT_HERE } else { self.seat.rank }
+        self.root == if self.remote > 0 { ROOT_HERE } else { self.pos.rank }
     }
 
-    pub(crate) fn problem(&self) -> Problem<'static> {
+    pub(crate) fn args(&self) -> CollArgs<'static> {
         let Key { root, commutative, .. } = *self;
         match (self.kind, self.send, self.recv) {
-            (BCAST, _, Some(data)) => Problem::Bcast { root, data },
-            (GATHER, own, all) => Problem::Gather { root, own, all },
-            (SCATTER, all, own) => Problem::Scatter { root, all, own },
-            (ALLGATHER, own, Some(all)) => Problem::Allgather { own, all },
-            (REDUCE, Some(input), output) => Problem::Reduce { root, input, output, commutative },
+            (BCAST, _, Some(data)) => CollArgs::Bcast { root, data },
+            (GATHER, own, all) => CollArgs::Gather { root, own, all },
+            (SCATTER, all, own) => CollArgs::Scatter { root, all, own },
+            (ALLGATHER, own, Some(all)) => CollArgs::Allgather { own, all },
+            (REDUCE, Some(input), output) => CollArgs::Reduce { root, input, output, commutative },
             (ALLREDUCE | ALLREDUCE_OF_BOTH, Some(input), Some(output)) => {
-                Problem::Allreduce { input, output, commutative }
+                CollArgs::Allreduce { input, output, commutative }
             }
-            (SCAN, Some(input), Some(output)) => Problem::Scan { input, output },
-            (EXSCAN, Some(input), Some(output)) => Problem::Exscan { input, output },
-            _ => Problem::Barrier,
+            (SCAN, Some(input), Some(output)) => CollArgs::Scan { input, output },
+            (EXSCAN, Some(input), Some(output)) => CollArgs::Exscan { input, output },
+            _ => CollArgs::Barrier,
         }
     }
 }
 
 impl Lists<'_> {
-    pub(crate) fn problem(&self, key: &Key) -> Result<Problem<'_>> {
+    pub(crate) fn args(&self, key: &Key) -> Result<CollArgs<'_>> {
         let (root, is_root, kind) = (key.root, key.is_root(), self.kind);
         let (send, recv) = (&self.send[..], &self.recv[..]);
         if let Some(Edges { sources, destinations, cartesian }) = self.edges {
             check_length(recv.len(), sources.len())?;
             check_length(send.len(), destinations.len())?;
-            return Ok(Problem::Neighbor {
+            return Ok(CollArgs::Neighbor {
                 kind,
                 cartesian,
                 sources,
@@ -131,26 +131,26 @@ impl Lists<'_> {
         let size = key.blocks() as usize;
         match (kind, key.send, key.recv) {
             (CollectiveKind::ReduceScatter, Some(input), Some(output)) => {
-                check_length(self.counts.len(), key.seat.size as usize)?;
+                check_length(self.counts.len(), key.pos.size as usize)?;
                 let (counts, commutative) = (self.counts, key.commutative);
-                return Ok(Problem::ReduceScatter { kind, input, counts, output, commutative });
+                return Ok(CollArgs::ReduceScatter { kind, input, counts, output, commutative });
             }
             (CollectiveKind::Gatherv, own, _) => {
                 check_length(recv.len(), if is_root { size } else { 0 })?;
-                return Ok(Problem::Gatherv { root, own, all: is_root.then_some(recv) });
+                return Ok(CollArgs::Gatherv { root, own, all: is_root.then_some(recv) });
             }
             (CollectiveKind::Scatterv, _, own) => {
                 check_length(send.len(), if is_root { size } else { 0 })?;
-                return Ok(Problem::Scatterv { root, all: is_root.then_some(send), own });
+                return Ok(CollArgs::Scatterv { root, all: is_root.then_some(send), own });
             }
             _ => check_length(recv.len(), size)?,
         }
         match kind {
-            CollectiveKind::Allgatherv => Ok(Problem::Allgatherv { own: key.send, all: recv }),
-            _ if send.is_empty() => Ok(Problem::Alltoall { kind, from: None, to: recv }),
+            CollectiveKind::Allgatherv => Ok(CollArgs::Allgatherv { own: key.send, all: recv }),
+            _ if send.is_empty() => Ok(CollArgs::Alltoall { kind, from: None, to: recv }),
             _ => {
                 check_length(send.len(), size)?;
-                Ok(Problem::Alltoall { kind, from: Some(send), to: recv })
+                Ok(CollArgs::Alltoall { kind, from: Some(send), to: recv })
             }
         }
     }
@@ -158,15 +158,23 @@ impl Lists<'_> {
 
 impl<'a> Call<'a> {
     /// `remote` is the size of the remote group, 0 if there is none.
-    pub(crate) fn new(operation: &Operation<'a>, seat: Seat, remote: u32) -> Result<Call<'a>> {
+    pub(crate) fn new(operation: &Operation<'a>, pos: Position, remote: u32) -> Result<Call<'a>> {
         let root = operation.root().unwrap_or(u32::MAX);
         let commutative = operation.vector().is_some_and(|vector| vector.op.commutative());
         let kind = match operation {
             Operation::AllreduceOfBoth { .. } => ALLREDUCE_OF_BOTH,
             _ => operation.kind() as u8,
         };
-        let key =
-            Key { kind, seat, remote, root, send: None, recv: None, commutative, shares: false };
+        let key = Key {
+            kind,
+            pos,
+            remote,
+            root,
+            send: None,
+            recv: None,
+            commutative,
+            has_segment: false,
+        };
         if operation.root().is_some_and(|root| root >= key.blocks() && !key.is_root()) {
             return Err(bad_root(root, key.blocks()));
         }
@@ -221,7 +229,7 @@ impl<'a> Call<'a> {
             | Operation::Exscan { vector, count } => self.vector(&vector, count, count, true),
             Operation::ReduceScatterBlock { vector, count } => {
                 let whole =
-                    count.checked_mul(self.key.seat.size.into()).ok_or_else(|| too_many(count))?;
+                    count.checked_mul(self.key.pos.size.into()).ok_or_else(|| too_many(count))?;
                 self.vector(&vector, whole, count, true)
             }
             _ => self.bind_lists(operation),
@@ -229,7 +237,7 @@ impl<'a> Call<'a> {
     }
 
     fn bind_lists(&mut self, operation: &Operation<'a>) -> Result<()> {
-        let (is_root, seat) = (self.key.is_root(), self.key.seat);
+        let (is_root, pos) = (self.key.is_root(), self.key.pos);
         let mut lists = Lists {
             kind: operation.kind(),
             send: Vec::new(),
@@ -237,7 +245,7 @@ impl<'a> Call<'a> {
             counts: &[],
             edges: None,
         };
-        let me = seat.rank as usize;
+        let me = pos.rank as usize;
         match *operation {
             Operation::Gatherv { send, recv, .. } => {
                 self.maybe_send(send, 1)?;
@@ -266,7 +274,7 @@ impl<'a> Call<'a> {
                 self.check_room(lists.send.get(me).copied(), lists.recv.get(me))?;
             }
             Operation::ReduceScatter { vector, counts } => {
-                check_length(counts.len(), seat.size as usize)?;
+                check_length(counts.len(), pos.size as usize)?;
                 let sum = counts.iter().try_fold(0u64, |sum, &count| sum.checked_add(count));
                 lists.counts = counts;
                 self.vector(&vector, sum.ok_or_else(|| too_many(u64::MAX))?, counts[me], true)?;
@@ -341,7 +349,7 @@ impl<'a> Call<'a> {
     fn vector(&mut self, vector: &Vector, whole: u64, part: u64, has_output: bool) -> Result<()> {
         let output = vector.recv.filter(|_| has_output);
         let input = run(Space::Send, SEND, whole, 1, vector.ty)?;
-        let in_place = Run { space: Space::Recv, ..input };
+        let in_place = Extent { space: Space::Recv, ..input };
         self.key.send = Some(if vector.send.is_some() { input } else { in_place });
         self.key.recv = output.map(|_| in_place.part(0, part));
         self.send = vector.send.unwrap_or(Area::EMPTY);
@@ -366,7 +374,7 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    fn blocks(&mut self, space: Space, blocks: &Blocks) -> Result<Vec<Run>> {
+    fn blocks(&mut self, space: Space, blocks: &Blocks) -> Result<Vec<Extent>> {
         check_length(blocks.displs.len(), blocks.counts.len())?;
         let (one, ty) = if space == Space::Send {
             (&mut self.types.send, SEND)
@@ -382,7 +390,7 @@ impl<'a> Call<'a> {
                 let extent = datatype.extent().1;
                 pairs
                     .map(|(&count, &displ)| {
-                        Ok(Run { disp: displ * extent, ..run(space, ty, count, 1, datatype)? })
+                        Ok(Extent { disp: displ * extent, ..run(space, ty, count, 1, datatype)? })
                     })
                     .collect()
             }
@@ -392,7 +400,7 @@ impl<'a> Call<'a> {
                 self.types.blocks.extend_from_slice(datatypes);
                 let runs = pairs.zip(datatypes).zip(first..);
                 runs.map(|(((&count, &disp), datatype), index)| {
-                    Ok(Run { disp, ..run(space, Ty::of(index), count, 1, datatype)? })
+                    Ok(Extent { disp, ..run(space, Ty::of(index), count, 1, datatype)? })
                 })
                 .collect()
             }
@@ -400,7 +408,7 @@ impl<'a> Call<'a> {
     }
 
     /// What this rank sends to itself fits.
-    fn check_room(&self, from: Option<Run>, to: Option<&Run>) -> Result<()> {
+    fn check_room(&self, from: Option<Extent>, to: Option<&Extent>) -> Result<()> {
         match (from, to) {
             (Some(from), Some(to)) if self.key.remote == 0 && from.bytes() > to.bytes() => {
                 Err(unequal(from.bytes(), to.bytes()))
@@ -411,7 +419,7 @@ impl<'a> Call<'a> {
 
     /// The own block and each block of the whole buffer are equally long. (Between
     /// groups they belong to different ones.)
-    fn check_blocks(&self, own: Option<Run>, all: Option<Run>, blocks: u32) -> Result<()> {
+    fn check_blocks(&self, own: Option<Extent>, all: Option<Extent>, blocks: u32) -> Result<()> {
         let (Some(own), Some(all), 0) = (own, all, self.key.remote) else { return Ok(()) };
         let each = all.bytes() / u64::from(blocks);
         if own.bytes() == each { Ok(()) } else { Err(unequal(own.bytes(), each)) }
@@ -435,9 +443,9 @@ impl Shape {
 
 /// `blocks` blocks of `count` elements each.
 #[inline]
-fn run(space: Space, ty: Ty, count: u64, blocks: u64, datatype: &Datatype) -> Result<Run> {
+fn run(space: Space, ty: Ty, count: u64, blocks: u64, datatype: &Datatype) -> Result<Extent> {
     let all = count.checked_mul(blocks).filter(|&all| datatype.reach(all).is_some());
-    Ok(Run::new(space, ty, all.ok_or_else(|| too_many(count))?, Shape::of(datatype)))
+    Ok(Extent::new(space, ty, all.ok_or_else(|| too_many(count))?, Shape::of(datatype)))
 }
 
 fn check_length(length: usize, wanted: usize) -> Result<()> {

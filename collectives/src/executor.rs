@@ -9,9 +9,9 @@
 //!
 //! Blocking, nonblocking and persistent collectives are the same here. Nothing
 //! happens but inside [`Active::start`] and [`Active::advance`], and for a collective that
-//! its caller runs outside of the list inside [`Visit::go`] (see [`visit`]).
+//! its caller runs outside of the list inside [`InlineRun::go`] (see [`inline_run`]).
 
-mod visit;
+mod inline_run;
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use objects::scratch::{Pool, Scratch};
 use objects::{Buffer, Class, Datatype, Error, Op, Operands, Result};
 use pt2pt::{CollectiveCall, Engine, Envelope, Fault, Mode, Pattern, RequestId};
 
-use self::visit::{BYTES_AT, KIND_AT, Place, Turn, call};
-pub use self::visit::{Paused, Visit};
+use self::inline_run::{BYTES_AT, Cursor, KIND_AT, SyncResult, call};
+pub use self::inline_run::{InlineRun, Suspended};
 use crate::plan::{Plan, Reduction};
-use crate::schedule::{Meet, Member, Message, Row, Schedule, Span, Way};
+use crate::schedule::{Direction, Member, Message, Schedule, SegSync, Span, Strided};
 
 /// Bytes that a user's reduction function is given at a time: what it reads and
 /// writes stays in the cache.
@@ -100,7 +100,7 @@ struct Running {
     plan: Plan,
     sequence: i32,
     state: State,
-    place: Place,
+    cursor: Cursor,
     /// The next message to post, of all.
     next_message: usize,
     open: Vec<RequestId>,
@@ -152,8 +152,8 @@ impl Active {
         let id = CollectiveId { slot, generation: entry.generation };
         let open = std::mem::take(&mut entry.open);
         let running = entry.running.insert({
-            let place = Place::first(&plan);
-            Running::new(plan, sequence, place, open, scratch)
+            let cursor = Cursor::first(&plan);
+            Running::new(plan, sequence, cursor, open, scratch)
         });
         let mut moved = false;
         // A user's function that is due already waits for `advance`.
@@ -165,7 +165,7 @@ impl Active {
     }
 
     /// Goes on with a visit as with all the others.
-    pub fn adopt(&mut self, Paused(running): Paused) -> CollectiveId {
+    pub fn resume_as_active(&mut self, Suspended(running): Suspended) -> CollectiveId {
         let slot = self.vacancy();
         let entry = &mut self.slots[slot as usize];
         let id = CollectiveId { slot, generation: entry.generation };
@@ -251,18 +251,18 @@ impl Active {
 
     /// True when `advance` would find something in an arena, of which no transport tells. To be asked
     /// before a thread sleeps.
-    pub fn is_called<T: Transport>(&mut self, engine: &mut Engine<T>) -> bool {
+    pub fn has_segment_work<T: Transport>(&mut self, engine: &mut Engine<T>) -> bool {
         let Active { live, slots, .. } = self;
         let mut running = live.iter().filter_map(|&slot| slots[slot as usize].running.as_ref());
         if running.any(Running::has_been_called) {
             return true;
         }
-        live.iter().fold(false, |is_called, &slot| {
+        live.iter().fold(false, |has_segment_work, &slot| {
             slots[slot as usize]
                 .running
                 .as_mut()
                 .is_some_and(|running| running.look_for_strays(engine))
-                | is_called
+                | has_segment_work
         })
     }
 
@@ -307,7 +307,7 @@ impl Active {
     fn retire(&mut self, slot: u32) {
         let Some(running) = &mut self.slots[slot as usize].running else { return };
         let detached = running.detached;
-        running.place.leave(&running.plan);
+        running.cursor.leave(&running.plan);
         if let Some(scratch) = running.scratch.take() {
             self.pool.give(scratch);
         }
@@ -331,12 +331,12 @@ impl Running {
     fn new(
         plan: Plan,
         sequence: i32,
-        place: Place,
+        cursor: Cursor,
         open: Vec<RequestId>,
         scratch: Option<Scratch>,
     ) -> Running {
         let (state, detached) = (State::Messages, false);
-        Running { plan, sequence, state, place, next_message: 0, open, scratch, detached }
+        Running { plan, sequence, state, cursor, next_message: 0, open, scratch, detached }
     }
 
     /// Does everything that needs no waiting. A user's function is handed out if
@@ -381,12 +381,12 @@ impl Running {
 
     /// Posts and awaits messages; true when the state has changed.
     fn exchange<T: Transport>(&mut self, engine: &mut Engine<T>, moved: &mut bool) -> bool {
-        let Some(round) = self.plan.schedule().rounds().get(self.place.round).copied() else {
+        let Some(round) = self.plan.schedule().rounds().get(self.cursor.round).copied() else {
             self.state = State::Over(Ok(()));
             return true;
         };
-        if round.meet != Meet::Nobody {
-            return self.meet(engine, round.meet, moved);
+        if round.sync != SegSync::None {
+            return self.sync(engine, round.sync, moved);
         }
         let (end, window) = (round.messages as usize, self.plan.schedule().window() as usize);
         loop {
@@ -415,25 +415,30 @@ impl Running {
     /// Does what a round has to do with the meeting before its steps; true when the state has
     /// changed.
     #[inline(never)]
-    fn meet<T: Transport>(&mut self, engine: &mut Engine<T>, meet: Meet, moved: &mut bool) -> bool {
+    fn sync<T: Transport>(
+        &mut self,
+        engine: &mut Engine<T>,
+        sync: SegSync,
+        moved: &mut bool,
+    ) -> bool {
         if !self.open.is_empty()
             && let Some(fault) = self.reap(engine, moved)
         {
             return self.fail(engine, fault);
         }
-        match self.place.turn(&self.plan, meet) {
-            Turn::Waits => return false,
-            Turn::Works => self.state = State::Locals,
-            Turn::Passes => {
-                self.place.pass(&self.plan);
+        match self.cursor.sync_result(&self.plan, sync) {
+            SyncResult::Blocked => return false,
+            SyncResult::Run => self.state = State::Locals,
+            SyncResult::Skip => {
+                self.cursor.pass(&self.plan);
                 self.go_on();
             }
-            Turn::Dissents(member) => {
-                if let (Meet::Hear(_), Some(arena)) = (meet, self.plan.arena())
-                    && arena.arrive(self.place.meeting, call(&self.plan), false)
+            SyncResult::Mismatch(member) => {
+                if let (SegSync::WaitFor(_), Some(segment)) = (sync, self.plan.segment())
+                    && segment.arrive(self.cursor.segment_round, call(&self.plan), false)
                 {
                     // The others count on everyone.
-                    arena.close(self.place.meeting);
+                    segment.complete(self.cursor.segment_round);
                 }
                 return self.fail(engine, self.dissent(member));
             }
@@ -447,12 +452,13 @@ impl Running {
         if let Some(message) = message {
             return message.peer.or_else(|| self.plan.peer(Member::from_wire(message.source?)));
         }
-        let arena = self.plan.arena()?;
-        let is_missing =
-            |member: &Member| arena.call_of(self.place.meeting, member.rank()).is_none();
+        let segment = self.plan.segment()?;
+        let is_missing = |member: &Member| {
+            segment.signature_of(self.cursor.segment_round, member.rank()).is_none()
+        };
         let mut others = self.plan.others().filter(is_missing);
-        let heard = match self.plan.schedule().rounds().get(self.place.round)?.meet {
-            Meet::Hear(from) => others.find(|member| member.rank() == from),
+        let heard = match self.plan.schedule().rounds().get(self.cursor.round)?.sync {
+            SegSync::WaitFor(from) => others.find(|member| member.rank() == from),
             _ => others.next(),
         };
         self.plan.peer(heard?)
@@ -464,10 +470,11 @@ impl Running {
             .plan
             .schedule()
             .rounds()
-            .get(self.place.round)
-            .filter(|round| round.meet != Meet::Nobody);
-        let is_called = |meet| self.place.is_called(&self.plan, meet);
-        matches!(self.state, State::Messages) && round.is_some_and(|round| is_called(round.meet))
+            .get(self.cursor.round)
+            .filter(|round| round.sync != SegSync::None);
+        let has_segment_work = |sync| self.cursor.has_segment_work(&self.plan, sync);
+        matches!(self.state, State::Messages)
+            && round.is_some_and(|round| has_segment_work(round.sync))
     }
 
     /// A message of this very collective comes from a member that is in another one, or
@@ -480,7 +487,7 @@ impl Running {
             collective: Some(self.plan.collective()),
         };
         let has_come =
-            self.plan.arena().is_some() && self.open.is_empty() && engine.probe(&stray).is_some();
+            self.plan.segment().is_some() && self.open.is_empty() && engine.probe(&stray).is_some();
         if has_come {
             self.open.push(engine.receive(stray, Buffer::EMPTY));
         }
@@ -494,7 +501,9 @@ impl Running {
         let said = |call: u64| CollectiveCall { kind: (call >> KIND_AT) as u8, root: call as u32 };
         let (mine, theirs) = (
             call(&self.plan),
-            self.plan.arena().and_then(|arena| arena.call_of(self.place.meeting, source)),
+            self.plan
+                .segment()
+                .and_then(|segment| segment.signature_of(self.cursor.segment_round, source)),
         );
         let (ours, room) = (said(mine), mine >> BYTES_AT);
         let (theirs, sent) = theirs.map_or((ours, 0), |call| (said(call), call >> BYTES_AT));
@@ -522,10 +531,10 @@ impl Running {
             debug_assert!(false, "a schedule names a rank that the group does not have");
             return Ok(());
         };
-        let buffer = self.place.buffer(&self.plan, &message.span, self.scratch.as_ref());
-        match message.way {
-            Way::Send => self.send(engine, peer, message, buffer),
-            Way::Recv => {
+        let buffer = self.cursor.buffer(&self.plan, &message.span, self.scratch.as_ref());
+        match message.direction {
+            Direction::Send => self.send(engine, peer, message, buffer),
+            Direction::Recv => {
                 let pattern = Pattern {
                     context: self.plan.context(),
                     source: Some(message.with.wire()),
@@ -600,14 +609,19 @@ impl Running {
     fn give_up<T: Transport>(&self, engine: &mut Engine<T>) {
         let schedule = self.plan.schedule();
         let first = self
-            .place
+            .cursor
             .round
             .checked_sub(1)
             .map_or(0, |before| schedule.rounds()[before].messages as usize);
-        let sends = schedule.messages()[first..].iter().filter(|message| message.way == Way::Send);
+        let sends = schedule.messages()[first..]
+            .iter()
+            .filter(|message| message.direction == Direction::Send);
         // In a meeting that was closed everyone has found out.
-        let meets = self.plan.arena().is_some_and(|arena| !arena.is_closed(self.place.meeting));
-        let members = self.plan.others().filter(|_| meets);
+        let uses_segment = self
+            .plan
+            .segment()
+            .is_some_and(|segment| !segment.is_complete(self.cursor.segment_round));
+        let members = self.plan.others().filter(|_| uses_segment);
         let gave_up = Collective { kind: CollectiveKind::GaveUp, root: u32::MAX };
         for with in sends.map(|message| message.with).chain(members) {
             let Some(to) = self.plan.peer(with) else { continue };
@@ -622,20 +636,20 @@ impl Running {
     /// Runs local steps; `Some` where a user's function is in the way.
     fn work(&mut self, id: CollectiveId, may_call: bool) -> Option<Step> {
         let (end, scratch) = (
-            self.plan.schedule().rounds()[self.place.round].locals as usize,
+            self.plan.schedule().rounds()[self.cursor.round].locals as usize,
             self.scratch.as_ref(),
         );
-        let (left, inout) = self.place.work(&self.plan, end, scratch)?;
+        let (left, inout) = self.cursor.work(&self.plan, end, scratch)?;
         if !may_call {
             // It is come to once more.
-            self.place.next_local -= 1;
+            self.cursor.next_local -= 1;
             return Some(Step::Blocked);
         }
         self.state = State::Away;
         self.user_call(id, &left, &inout).map(Step::User)
     }
 
-    fn user_call(&self, id: CollectiveId, left: &Row, inout: &Span) -> Option<UserCall> {
+    fn user_call(&self, id: CollectiveId, left: &Strided, inout: &Span) -> Option<UserCall> {
         let (Some(Reduction { op: Op::User(op), handle }), Some(datatype)) =
             (self.plan.reduction(), self.plan.datatype(inout.ty))
         else {
@@ -643,20 +657,20 @@ impl Running {
             return None;
         };
         let (op, count, scratch) = (op.clone(), inout.count, self.scratch.as_ref());
-        let left = self.place.operands(&self.plan, left, datatype, scratch);
-        let inout = self.place.buffer(&self.plan, inout, scratch);
+        let left = self.cursor.operands(&self.plan, left, datatype, scratch);
+        let inout = self.cursor.buffer(&self.plan, inout, scratch);
         Some(UserCall { id, op, left, inout, count, datatype: datatype.clone(), handle: *handle })
     }
 
     /// The local steps of a round are done.
     fn next_round(&mut self) {
-        let meet = self.plan.schedule().rounds()[self.place.round].meet;
-        self.place.next_round(&self.plan, meet);
+        let sync = self.plan.schedule().rounds()[self.cursor.round].sync;
+        self.cursor.next_round(&self.plan, sync);
         self.go_on();
     }
 
     fn go_on(&mut self) {
-        let is_over = self.place.round == self.plan.schedule().rounds().len();
+        let is_over = self.cursor.round == self.plan.schedule().rounds().len();
         self.state = if is_over { State::Over(Ok(())) } else { State::Messages };
     }
 }

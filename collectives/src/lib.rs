@@ -16,18 +16,20 @@
 
 pub mod algorithms;
 mod call;
+pub mod coll_args;
 pub mod executor;
 pub mod operation;
 pub mod plan;
-pub mod problem;
 pub mod schedule;
 pub mod select;
 pub mod shape;
 
-pub use executor::{Active, Advance, Awaited, CollectiveId, Paused, UserCall, UserReturn, Visit};
+pub use coll_args::CollArgs;
+pub use executor::{
+    Active, Advance, Awaited, CollectiveId, InlineRun, Suspended, UserCall, UserReturn,
+};
 pub use operation::{Blocks, Data, Edges, Operation, ROOT_HERE, Types, Vector};
 pub use plan::{Plan, Planner};
-pub use problem::Problem;
-pub use schedule::{Builder, Local, Meet, Member, Message, Schedule, Space, Span};
+pub use schedule::{Builder, Local, Member, Message, Schedule, SegSync, Space, Span};
 pub use select::{Algorithm, Rule, Selection, Thresholds};
-pub use shape::{Run, Shape, Ty};
+pub use shape::{Extent, Shape, Ty};

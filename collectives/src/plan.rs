@@ -4,7 +4,7 @@
 //!
 //! What was made is kept twice over. Schedules of calls that consist of a few
 //! numbers are kept by these numbers alone, so communicators share them. And the
-//! last such calls are kept as they were but for the addresses ([`Glance`]):
+//! last such calls are kept as they were but for the addresses ([`CacheKey`]):
 //! repeating a small collective costs a comparison, of the counts too where they are all that is in lists (reduce_scatter).
 //! Other calls with lists are planned anew each time: reading the lists costs as much.
 
@@ -15,13 +15,13 @@ use hashbrown::HashMap;
 use objects::{Area, Class, Comm, Datatype, Error, Group, Op, Result};
 use rustc_hash::FxBuildHasher;
 
-use crate::algorithms::Seat;
+use crate::algorithms::Position;
 use crate::call::{ALLREDUCE_OF_BOTH, ALLTOALL, Call, Key, REDUCE_SCATTER_BLOCK, TypeTable};
+use crate::coll_args::CollArgs;
 use crate::operation::{Data, Operation, ROOT_HERE, Vector};
-use crate::problem::Problem;
 use crate::schedule::{Member, Schedule};
 use crate::select::{Selection, Thresholds};
-use crate::shape::{Run, Ty};
+use crate::shape::{Extent, Ty};
 
 /// Schedules kept at once; all are forgotten when there are more.
 const KEPT: usize = 512;
@@ -35,12 +35,12 @@ pub struct Planner {
     selection: Selection,
     schedules: HashMap<Key, Arc<Schedule>, FxBuildHasher>,
     /// The last two calls of each row, the later one first.
-    calls: [[Option<Known>; 2]; 1 << ROWS],
+    recent: [[Option<CacheEntry>; 2]; 1 << ROWS],
 }
 
 /// A call that was planned.
-struct Known {
-    glance: Glance,
+struct CacheEntry {
+    key: CacheKey,
     /// Of each rank, where each has its own.
     counts: Box<[u64]>,
     /// With the addresses of the last call.
@@ -64,7 +64,7 @@ struct Bound {
     types: TypeTable,
     reduction: Option<Reduction>,
     /// Where the schedule meets.
-    arena: Option<Arc<dyn CollSegment>>,
+    segment: Option<Arc<dyn CollSegment>>,
     group: Group,
     remote: Option<Group>,
     rank: u32,
@@ -87,7 +87,7 @@ pub(crate) struct Reduction {
 /// Made anew in each call, and only compared: as words, which stay in registers. In memory they would be written one by one and
 /// read several at once, which waits until all stores before have left the processor.
 #[derive(Clone, Copy)]
-struct Glance {
+struct CacheKey {
     /// Kind, what is there, and root.
     what: u64,
     context: u64,
@@ -100,14 +100,14 @@ struct Glance {
 impl Planner {
     /// A planner that selects by these thresholds.
     pub fn new(thresholds: &Thresholds) -> Planner {
-        let calls = [const { [None, None] }; 1 << ROWS];
-        Planner { selection: Selection::new(thresholds), schedules: HashMap::default(), calls }
+        let recent = [const { [None, None] }; 1 << ROWS];
+        Planner { selection: Selection::new(thresholds), schedules: HashMap::default(), recent }
     }
 
     /// The table of rules, to change it; what was kept is forgotten.
     pub fn selection_mut(&mut self) -> &mut Selection {
         self.schedules.clear();
-        self.calls = [const { [None, None] }; 1 << ROWS];
+        self.recent = [const { [None, None] }; 1 << ROWS];
         &mut self.selection
     }
 
@@ -127,32 +127,32 @@ impl Planner {
         comm: &Comm,
         then: impl FnOnce(&Plan) -> R,
     ) -> Result<R> {
-        let Some((glance, send, recv)) = Glance::of(operation, comm) else {
+        let Some((key, send, recv)) = CacheKey::of(operation, comm) else {
             return self.plan_anew(operation, comm).map(|plan| then(&plan));
         };
-        let (counts, row) = (operation.counts(), glance.row());
-        let is_it = |known: &Known| {
+        let (counts, row) = (operation.counts(), key.row());
+        let is_it = |entry: &CacheEntry| {
             // One by one: comparing no bytes at no address takes some C libraries 150 ns.
-            glance.is(&known.glance)
-                && known.counts.iter().eq(counts)
+            key.is(&entry.key)
+                && entry.counts.iter().eq(counts)
                 && !Call::is_aliased(operation, send, recv)
         };
-        if let Some(known) = self.calls[row].iter_mut().flatten().find(|known| is_it(known)) {
-            (known.plan.send, known.plan.recv) = (send, recv);
-            return Ok(then(&known.plan));
+        if let Some(entry) = self.recent[row].iter_mut().flatten().find(|entry| is_it(entry)) {
+            (entry.plan.send, entry.plan.recv) = (send, recv);
+            return Ok(then(&entry.plan));
         }
         let plan = self.plan_anew(operation, comm)?;
-        let [latest, before] = &mut self.calls[row];
+        let [latest, before] = &mut self.recent[row];
         *before = latest.take();
-        Ok(then(&latest.insert(Known { glance, counts: counts.into(), plan }).plan))
+        Ok(then(&latest.insert(CacheEntry { key, counts: counts.into(), plan }).plan))
     }
 
     /// Forgets the calls on a communicator that is freed, and with them its arena.
     pub fn forget(&mut self, comm: &Comm) {
-        let is_on_it = |call: &&mut Option<Known>| {
-            call.as_ref().is_some_and(|known| known.glance.context == comm.context())
+        let is_on_it = |call: &&mut Option<CacheEntry>| {
+            call.as_ref().is_some_and(|entry| entry.key.context == comm.context())
         };
-        self.calls.as_flattened_mut().iter_mut().filter(is_on_it).for_each(|call| *call = None);
+        self.recent.as_flattened_mut().iter_mut().filter(is_on_it).for_each(|call| *call = None);
     }
 
     #[cold]
@@ -161,21 +161,22 @@ impl Planner {
         if comm.is_inter() {
             check_between(operation)?;
         }
-        let seat = Seat { rank: comm.rank(), size: comm.size() };
-        let mut call = Call::new(operation, seat, remote)?;
-        let arena = comm.arena().filter(|_| self.selection.may_meet(operation.kind()));
-        call.key.shares = arena.is_some();
+        let pos = Position { rank: comm.rank(), size: comm.size() };
+        let mut call = Call::new(operation, pos, remote)?;
+        let segment =
+            comm.coll_segment().filter(|_| self.selection.may_use_segment(operation.kind()));
+        call.key.has_segment = segment.is_some();
         let schedule = match call.lists {
             _ if matches!(operation, Operation::Absent { .. }) => Arc::default(),
             None => self.schedule(call.key),
-            Some(lists) => Arc::new(self.write_for(&lists.problem(&call.key)?, &call.key)),
+            Some(lists) => Arc::new(self.write_for(&lists.args(&call.key)?, &call.key)),
         };
         // Everyone names the root by its rank in its own group.
         let root = operation
             .root()
             .map_or(u32::MAX, |root| if root == ROOT_HERE { comm.rank() } else { root });
         let bound = Arc::new(Bound {
-            arena: arena.filter(|_| schedule.meets()).cloned(),
+            segment: segment.filter(|_| schedule.uses_segment()).cloned(),
             schedule,
             types: call.types,
             reduction: operation
@@ -205,28 +206,33 @@ impl Planner {
     }
 
     fn write(&self, key: &Key) -> Schedule {
-        let split = |run: Option<Run>| run.map(|run| run.split(key.blocks())).unwrap_or_default();
+        let split =
+            |run: Option<Extent>| run.map(|run| run.split(key.blocks())).unwrap_or_default();
         let (from, to, counts);
-        let problem = match (key.kind, key.send, key.recv) {
+        let args = match (key.kind, key.send, key.recv) {
             (ALLTOALL, send, recv) => {
                 (from, to) = (send.map(|_| split(send)), split(recv));
-                Problem::Alltoall { kind: CollectiveKind::Alltoall, from: from.as_deref(), to: &to }
+                CollArgs::Alltoall {
+                    kind: CollectiveKind::Alltoall,
+                    from: from.as_deref(),
+                    to: &to,
+                }
             }
             (REDUCE_SCATTER_BLOCK, Some(input), Some(output)) => {
-                counts = vec![output.count; key.seat.size as usize];
+                counts = vec![output.count; key.pos.size as usize];
                 let (kind, commutative) = (CollectiveKind::ReduceScatterBlock, key.commutative);
-                Problem::ReduceScatter { kind, input, counts: &counts, output, commutative }
+                CollArgs::ReduceScatter { kind, input, counts: &counts, output, commutative }
             }
-            _ => key.problem(),
+            _ => key.args(),
         };
-        self.write_for(&problem, key)
+        self.write_for(&args, key)
     }
 
-    fn write_for(&self, problem: &Problem, key: &Key) -> Schedule {
+    fn write_for(&self, args: &CollArgs, key: &Key) -> Schedule {
         match (key.kind, key.remote) {
-            (_, 0) => self.selection.schedule(problem, key.seat, key.shares),
-            (ALLREDUCE_OF_BOTH, _) => self.selection.schedule_of_both(problem, key.seat),
-            (_, remote) => self.selection.schedule_between(problem, key.seat, remote),
+            (_, 0) => self.selection.schedule(args, key.pos, key.has_segment),
+            (ALLREDUCE_OF_BOTH, _) => self.selection.schedule_of_both(args, key.pos),
+            (_, remote) => self.selection.schedule_between(args, key.pos, remote),
         }
     }
 }
@@ -263,10 +269,10 @@ fn check_between(operation: &Operation) -> Result<()> {
     }
 }
 
-impl Glance {
+impl CacheKey {
     /// `None` for calls with other lists; else also the addresses.
     #[inline(always)]
-    fn of(operation: &Operation, comm: &Comm) -> Option<(Glance, Area, Area)> {
+    fn of(operation: &Operation, comm: &Comm) -> Option<(CacheKey, Area, Area)> {
         let root = if comm.is_inter() { ROOT_HERE } else { comm.rank() };
         let is_root = operation.root().is_none_or(|is| is == root);
         let data = |send: Option<&Data>, recv: Option<&Data>| {
@@ -274,20 +280,20 @@ impl Glance {
                 |data: Option<&Data>| data.map_or((0, 0), |data| (data.count, data.ty.identity()));
             let (sent, received) = (numbers(send), numbers(recv));
             let area = |data: Option<&Data>| data.map_or(Area::EMPTY, |data| data.area);
-            let glance = Glance {
-                what: Glance::what(operation, comm, send.is_some(), recv.is_some()),
+            let key = CacheKey {
+                what: CacheKey::what(operation, comm, send.is_some(), recv.is_some()),
                 context: comm.context(),
                 counts: [sent.0, received.0],
                 types: [sent.1, received.1],
                 op: 0,
                 handle: 0,
             };
-            (glance, area(send), area(recv))
+            (key, area(send), area(recv))
         };
         let vector = |vector: &Vector, count: u64| {
             let recv = vector.recv.filter(|_| is_root);
-            let glance = Glance {
-                what: Glance::what(operation, comm, vector.send.is_some(), recv.is_some()),
+            let key = CacheKey {
+                what: CacheKey::what(operation, comm, vector.send.is_some(), recv.is_some()),
                 context: comm.context(),
                 counts: [count, 0],
                 types: [vector.ty.identity(), 0],
@@ -297,7 +303,7 @@ impl Glance {
                 },
                 handle: vector.handle,
             };
-            (glance, vector.send.unwrap_or(Area::EMPTY), recv.unwrap_or(Area::EMPTY))
+            (key, vector.send.unwrap_or(Area::EMPTY), recv.unwrap_or(Area::EMPTY))
         };
         Some(match operation {
             Operation::Barrier => data(None, None),
@@ -331,7 +337,7 @@ impl Glance {
     }
 
     #[inline(always)]
-    fn is(&self, other: &Glance) -> bool {
+    fn is(&self, other: &CacheKey) -> bool {
         let differ = (self.what ^ other.what)
             | (self.context ^ other.context)
             | (self.counts[0] ^ other.counts[0])
@@ -407,14 +413,14 @@ impl Plan {
 
     /// Where it meets, if it does.
     #[inline]
-    pub(crate) fn arena(&self) -> Option<&dyn CollSegment> {
-        self.bound.arena.as_deref()
+    pub(crate) fn segment(&self) -> Option<&dyn CollSegment> {
+        self.bound.segment.as_deref()
     }
 
     /// True when it waits for nothing but its meeting: no messages, no function of the user's.
     #[inline]
-    pub fn only_meets(&self) -> bool {
-        self.arena().is_some()
+    pub fn is_segment_only(&self) -> bool {
+        self.segment().is_some()
             && !matches!(&self.bound.reduction, Some(Reduction { op: Op::User(_), .. }))
     }
 
@@ -447,8 +453,8 @@ mod tests {
             root: 0,
         };
         let kept = |planner: &Planner| {
-            let known = planner.calls.as_flattened().iter().flatten();
-            known.map(|known| Arc::as_ptr(&known.plan.bound)).collect::<Vec<_>>()
+            let entry = planner.recent.as_flattened().iter().flatten();
+            entry.map(|entry| Arc::as_ptr(&entry.plan.bound)).collect::<Vec<_>>()
         };
         for count in 0..256 {
             let mut planner = Planner::new(&Thresholds::default());

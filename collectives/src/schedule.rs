@@ -14,10 +14,10 @@
 //!   [`Schedule::window`] messages of a round are under way;
 //! - messages without bytes are left out at both ends, but for signals.
 //!
-//! Where the ranks share an arena (see [`fabric::coll_segment`]), a round may have a [`Meet`] in place of
+//! Where the ranks share an arena (see [`fabric::coll_segment`]), a round may have a [`SegSync`] in place of
 //! messages, and spans may lie in the seats.
 
-use crate::shape::{Run, Shape, Ty};
+use crate::shape::{Extent, Shape, Ty};
 
 /// One of the three buffers of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,7 +47,7 @@ pub struct Span {
 
 /// Equal places at equal distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct Strided {
     /// The first.
     pub first: Span,
     /// How many there are.
@@ -111,7 +111,7 @@ impl From<u32> for Member {
 
 /// Which way a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// From here to the member.
     Send,
     /// From the member to here.
@@ -124,7 +124,7 @@ pub struct Message {
     /// Who is at the other end.
     pub with: Member,
     /// Which way it goes.
-    pub way: Way,
+    pub direction: Direction,
     /// What is sent, or where it is put.
     pub span: Span,
 }
@@ -142,7 +142,7 @@ pub enum Local {
     /// `inout[i] = left[i] op inout[i]` with the call's operation, for each left operand from the last to the first.
     Reduce {
         /// The left operands, read.
-        left: Row,
+        left: Strided,
         /// The right operand, and the result. Says count and type for all.
         inout: Span,
     },
@@ -150,20 +150,20 @@ pub enum Local {
 
 /// How a round stands to the meeting in the arena. A schedule has one or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Meet {
+pub enum SegSync {
     /// Not at all.
     #[default]
-    Nobody,
+    None,
     /// Its steps run when the seats are free.
-    Begin,
+    Acquire,
     /// Its steps run when the seats are free and this rank has arrived.
-    Hear(u32),
+    WaitFor(u32),
     /// This rank arrives, whom others hear. No steps.
-    Speak,
+    SignalEarly,
     /// This rank arrives. Its steps are run by who arrives last.
     Arrive,
     /// Its steps run when the meeting was closed.
-    Close,
+    WaitAll,
 }
 
 /// Where a round ends in the lists of the schedule; it starts where the one
@@ -175,7 +175,7 @@ pub struct Round {
     /// One past its last local step.
     pub locals: u32,
     /// What its local steps wait for beside the messages.
-    pub meet: Meet,
+    pub sync: SegSync,
 }
 
 /// What one rank does in one collective.
@@ -186,7 +186,7 @@ pub struct Schedule {
     rounds: Vec<Round>,
     temp: u64,
     window: u32,
-    seat_bytes: u64,
+    slot_bytes: u64,
 }
 
 impl Schedule {
@@ -222,13 +222,13 @@ impl Schedule {
     }
 
     /// True when it needs an arena.
-    pub fn meets(&self) -> bool {
-        self.rounds.iter().any(|round| round.meet != Meet::Nobody)
+    pub fn uses_segment(&self) -> bool {
+        self.rounds.iter().any(|round| round.sync != SegSync::None)
     }
 
     /// Bytes that each rank has in its seat; 0 where there are none, and without an arena.
-    pub fn seat_bytes(&self) -> u64 {
-        self.seat_bytes
+    pub fn slot_bytes(&self) -> u64 {
+        self.slot_bytes
     }
 
     /// Alignment of scratch memory in bytes.
@@ -248,8 +248,8 @@ pub struct Builder {
     window: Option<u32>,
     keep_empty: bool,
     /// Of the round that is being written.
-    meet: Meet,
-    seat_bytes: u64,
+    sync: SegSync,
+    slot_bytes: u64,
 }
 
 impl Builder {
@@ -264,35 +264,43 @@ impl Builder {
     }
 
     /// Sends a run; nothing if it has no bytes, unless these are kept.
-    pub fn send(&mut self, to: impl Into<Member>, run: Run) {
+    pub fn send(&mut self, to: impl Into<Member>, run: Extent) {
         if run.bytes() == 0 && self.keep_empty {
             self.signal(to);
         } else if run.bytes() > 0 {
-            self.message(Message { with: to.into(), way: Way::Send, span: run.span() });
+            self.message(Message { with: to.into(), direction: Direction::Send, span: run.span() });
         }
     }
 
     /// Receives a run; nothing if it has no bytes, unless these are kept.
-    pub fn recv(&mut self, from: impl Into<Member>, run: Run) {
+    pub fn recv(&mut self, from: impl Into<Member>, run: Extent) {
         if run.bytes() == 0 && self.keep_empty {
             self.await_signal(from);
         } else if run.bytes() > 0 {
-            self.message(Message { with: from.into(), way: Way::Recv, span: run.span() });
+            self.message(Message {
+                with: from.into(),
+                direction: Direction::Recv,
+                span: run.span(),
+            });
         }
     }
 
     /// Sends an empty message.
     pub fn signal(&mut self, to: impl Into<Member>) {
-        self.message(Message { with: to.into(), way: Way::Send, span: Span::NOTHING });
+        self.message(Message { with: to.into(), direction: Direction::Send, span: Span::NOTHING });
     }
 
     /// Receives an empty message.
     pub fn await_signal(&mut self, from: impl Into<Member>) {
-        self.message(Message { with: from.into(), way: Way::Recv, span: Span::NOTHING });
+        self.message(Message {
+            with: from.into(),
+            direction: Direction::Recv,
+            span: Span::NOTHING,
+        });
     }
 
     /// Copies a run, as bytes where that is the same; nothing if it has no bytes or lies there already.
-    pub fn copy(&mut self, from: Run, to: Run) {
+    pub fn copy(&mut self, from: Extent, to: Extent) {
         debug_assert!(from.bytes() <= to.bytes(), "a copy has room");
         let as_bytes = from.as_bytes().zip(to.as_bytes());
         let (from, to) = as_bytes.unwrap_or((from, to));
@@ -302,16 +310,16 @@ impl Builder {
     }
 
     /// `inout[i] = left[i] op inout[i]`; nothing without bytes.
-    pub fn reduce(&mut self, left: Run, inout: Run) {
-        self.reduce_row(left, 1, 0, inout);
+    pub fn reduce(&mut self, left: Extent, inout: Extent) {
+        self.reduce_strided(left, 1, 0, inout);
     }
 
     /// The same with `many` left operands, of which `left` is the first and each lies `distance` bytes behind the one
     /// before, from the last to the first.
-    pub fn reduce_row(&mut self, left: Run, many: u32, distance: i64, inout: Run) {
+    pub fn reduce_strided(&mut self, left: Extent, many: u32, distance: i64, inout: Extent) {
         debug_assert_eq!(left.count, inout.count, "both operands have as many elements");
         if inout.bytes() > 0 && many > 0 {
-            let left = Row { first: left.span(), many, distance };
+            let left = Strided { first: left.span(), many, distance };
             self.locals.push(Local::Reduce { left, inout: inout.span() });
         }
     }
@@ -320,34 +328,34 @@ impl Builder {
     pub fn round(&mut self) {
         let (messages, locals) = (self.messages.len() as u32, self.locals.len() as u32);
         let start = self.rounds.last().map_or((0, 0), |round| (round.messages, round.locals));
-        let meet = std::mem::replace(&mut self.meet, Meet::Nobody);
-        if (messages, locals) != start || meet != Meet::Nobody {
-            self.rounds.push(Round { messages, locals, meet });
+        let sync = std::mem::replace(&mut self.sync, SegSync::None);
+        if (messages, locals) != start || sync != SegSync::None {
+            self.rounds.push(Round { messages, locals, sync });
         }
     }
 
     /// Each rank has so many bytes in its seat.
-    pub fn sit(&mut self, bytes: u64) {
-        self.seat_bytes = bytes;
+    pub fn reserve_slot(&mut self, bytes: u64) {
+        self.slot_bytes = bytes;
     }
 
     /// Opens a round of local steps that stands so to the meeting.
-    pub fn meet(&mut self, meet: Meet) {
+    pub fn sync(&mut self, sync: SegSync) {
         self.round();
-        self.meet = meet;
+        self.sync = sync;
     }
 
     /// Scratch memory for packed bytes.
-    pub fn packed(&mut self, bytes: u64) -> Run {
+    pub fn packed(&mut self, bytes: u64) -> Extent {
         let disp = self.reserve(0, bytes as i64);
-        Run { disp, ..Run::new(Space::Temp, Ty::BYTES, bytes, Shape::BYTE) }
+        Extent { disp, ..Extent::new(Space::Temp, Ty::BYTES, bytes, Shape::BYTE) }
     }
 
     /// Scratch memory laid out like `count` elements of `run`'s type.
-    pub fn like(&mut self, run: Run, count: u64) -> Run {
+    pub fn like(&mut self, run: Extent, count: u64) -> Extent {
         let (low, high) = run.shape.reach(count);
         let disp = self.reserve(low, high);
-        Run { space: Space::Temp, disp, count, ..run }
+        Extent { space: Space::Temp, disp, count, ..run }
     }
 
     /// Bounds the messages of a round that may be under way at once.
@@ -364,7 +372,7 @@ impl Builder {
             rounds: self.rounds,
             temp: self.temp,
             window: self.window.unwrap_or(u32::MAX),
-            seat_bytes: self.seat_bytes,
+            slot_bytes: self.slot_bytes,
         }
     }
 
@@ -396,7 +404,7 @@ mod tests {
 
     #[test]
     fn a_message_after_a_local_step_opens_a_round() {
-        let run = Run::new(Space::Send, Ty::of(0), 2, Shape::gapless(4));
+        let run = Extent::new(Space::Send, Ty::of(0), 2, Shape::gapless(4));
         let mut b = Builder::new();
         let temp = b.like(run, 2);
         b.recv(1, temp);
@@ -406,7 +414,7 @@ mod tests {
         b.round();
         b.round();
         let schedule = b.finish();
-        let round = |messages, locals| Round { messages, locals, meet: Meet::Nobody };
+        let round = |messages, locals| Round { messages, locals, sync: SegSync::None };
         assert_eq!(schedule.rounds(), [round(2, 1), round(3, 1)]);
         assert_eq!(schedule.temp(), 64);
     }
@@ -415,7 +423,7 @@ mod tests {
     fn scratch_leaves_room_below_the_address() {
         let shape = Shape { size: 4, extent: -8, true_lb: -100, true_ub: -96, gapless: false };
         let mut b = Builder::new();
-        let run = b.like(Run::new(Space::Send, Ty::of(0), 3, shape), 3);
+        let run = b.like(Extent::new(Space::Send, Ty::of(0), 3, shape), 3);
         let (low, high) = shape.reach(3);
         assert!(run.disp + low >= 0 && (run.disp + high) as u64 <= b.finish().temp());
     }

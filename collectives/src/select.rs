@@ -2,16 +2,16 @@
 //!
 //! A table of rules, tried in order: the first one whose sizes fit and whose
 //! algorithm can do the case is taken. Sizes are what all ranks agree on (see
-//! [`Problem::bytes`]), so all of them take the same rule. The table is built
+//! [`CollArgs::bytes`]), so all of them take the same rule. The table is built
 //! from [`Thresholds`], which the runtime fills from its knobs.
 
 use fabric::CollectiveKind;
 
 use crate::algorithms::{
-    Seat, allgather, allreduce, alltoall, arena, barrier, bcast, flat, gather, inter, neighbor,
-    reduce, reduce_scatter, scan, scatter,
+    Position, allgather, allreduce, alltoall, barrier, bcast, gather, inter, neighbor, reduce,
+    reduce_scatter, scan, scatter, segment_counter, segment_flags,
 };
-use crate::problem::Problem;
+use crate::coll_args::CollArgs;
 use crate::schedule::{Builder, Schedule};
 
 /// An algorithm by name; which operations have it stands in [`Algorithm::can`].
@@ -39,9 +39,9 @@ pub enum Algorithm {
     /// Reduce in rank order at one rank, then hand out.
     Ordered,
     /// In the arena that all ranks share.
-    CollSegment,
+    SegmentCounter,
     /// In one that is flat.
-    Flat,
+    SegmentFlags,
 }
 
 /// One line of the table.
@@ -49,7 +49,7 @@ pub enum Algorithm {
 pub struct Rule {
     /// For this operation.
     pub kind: CollectiveKind,
-    /// From this many bytes ([`Problem::bytes`]) on.
+    /// From this many bytes ([`CollArgs::bytes`]) on.
     pub bytes: u64,
     /// From this many ranks on.
     pub ranks: u32,
@@ -79,12 +79,12 @@ pub struct Thresholds {
     /// Barriers, and broadcasts and reductions of up to this size, go through an arena if that has room, or straight to and
     /// from one rank; `None`: no size does. For ranks that take turns on their
     /// processors: what costs time then is how often each has to have its turn.
-    pub crowded_short: Option<u64>,
+    pub oversubscribed_max: Option<u64>,
     /// Where ranks share an arena, they meet in it for these.
-    pub arenas: bool,
-    /// Where ranks have a processor each (and [`Thresholds::crowded_short`] is `None`), arenas are flat, and ranks that share one
+    pub shm: bool,
+    /// Where ranks have a processor each (and [`Thresholds::oversubscribed_max`] is `None`), arenas are flat, and ranks that share one
     /// meet in it where no rank has more bytes in its seat; `None`: no arena is flat.
-    pub flat_short: Option<u64>,
+    pub shm_max: Option<u64>,
     /// How many messages (not bytes) of one collective are under way at once
     /// where each rank deals with all others.
     pub window: u32,
@@ -104,9 +104,9 @@ impl Default for Thresholds {
             reduce_long: 64 << 10,
             allreduce_long: 16 << 10,
             reduce_scatter_long: 128 << 10,
-            crowded_short: None,
-            arenas: true,
-            flat_short: None,
+            oversubscribed_max: None,
+            shm: true,
+            shm_max: None,
             window: 32,
             reproducible: false,
         }
@@ -117,8 +117,8 @@ impl Default for Thresholds {
 #[derive(Clone, Debug)]
 pub struct Selection {
     rules: Vec<Rule>,
-    /// See [`Thresholds::flat_short`].
-    flat_short: u64,
+    /// See [`Thresholds::shm_max`].
+    shm_max: u64,
     window: u32,
     reproducible: bool,
 }
@@ -130,20 +130,21 @@ impl Selection {
         use CollectiveKind as Of;
         let rule = |kind, bytes, ranks, algorithm| Rule { kind, bytes, ranks, algorithm };
         // From here on it does not matter that ranks take turns.
-        let short = t.crowded_short.filter(|_| !t.reproducible);
+        let short = t.oversubscribed_max.filter(|_| !t.reproducible);
         let from = short.map_or(0, |short| short.saturating_add(1));
         let mut rules = Vec::new();
-        if t.arenas && t.crowded_short.is_none() && t.flat_short.is_some() {
+        if t.shm && t.oversubscribed_max.is_none() && t.shm_max.is_some() {
             let anyway =
                 [Of::Barrier, Of::Bcast, Of::Gather, Of::Scatter, Of::Allgather, Of::Alltoall];
             let reductions = [Of::Reduce, Of::Allreduce, Of::ReduceScatter, Of::ReduceScatterBlock];
-            let flat = anyway.into_iter().chain(reductions.into_iter().filter(|_| !t.reproducible));
-            rules.extend(flat.map(|kind| rule(kind, 0, 0, Flat)));
+            let segment_flags =
+                anyway.into_iter().chain(reductions.into_iter().filter(|_| !t.reproducible));
+            rules.extend(segment_flags.map(|kind| rule(kind, 0, 0, SegmentFlags)));
         }
         rules.extend([
             rule(Of::Bcast, t.bcast_long.max(from), 4, ScatterRing),
             rule(Of::Bcast, from, 0, Binomial),
-            rule(Of::Bcast, 0, 0, CollSegment),
+            rule(Of::Bcast, 0, 0, SegmentCounter),
             rule(Of::Bcast, 0, 0, Linear),
             rule(Of::Gather, t.gather_long, 0, Linear),
             rule(Of::Gather, 0, 0, Binomial),
@@ -164,7 +165,7 @@ impl Selection {
                 rule(Of::Allreduce, t.allreduce_long.max(from), 3, Ring),
                 rule(Of::Allreduce, t.allreduce_long.max(from), 2, Halving),
                 rule(Of::Allreduce, from, 0, RecursiveDoubling),
-                rule(Of::Allreduce, 0, 0, CollSegment),
+                rule(Of::Allreduce, 0, 0, SegmentCounter),
                 rule(Of::Allreduce, 0, 0, Linear),
                 rule(Of::ReduceScatter, t.reduce_scatter_long, 0, Pairwise),
                 rule(Of::ReduceScatter, 0, 0, Halving),
@@ -174,18 +175,19 @@ impl Selection {
         }
         rules.extend([
             rule(Of::Reduce, from, 0, Binomial),
-            rule(Of::Reduce, 0, 0, CollSegment),
+            rule(Of::Reduce, 0, 0, SegmentCounter),
             rule(Of::Reduce, 0, 0, Linear),
             rule(Of::Allreduce, 0, 0, Ordered),
             rule(Of::ReduceScatter, 0, 0, Ordered),
             rule(Of::ReduceScatterBlock, 0, 0, Ordered),
         ]);
         if short.is_some() {
-            rules.extend([rule(Of::Barrier, 0, 0, CollSegment), rule(Of::Barrier, 0, 0, Linear)]);
+            rules
+                .extend([rule(Of::Barrier, 0, 0, SegmentCounter), rule(Of::Barrier, 0, 0, Linear)]);
         }
-        rules.retain(|rule| t.arenas && short.is_some() || rule.algorithm != CollSegment);
-        let flat_short = t.flat_short.unwrap_or(0);
-        Selection { rules, flat_short, window: t.window.max(2), reproducible: t.reproducible }
+        rules.retain(|rule| t.shm && short.is_some() || rule.algorithm != SegmentCounter);
+        let shm_max = t.shm_max.unwrap_or(0);
+        Selection { rules, shm_max, window: t.window.max(2), reproducible: t.reproducible }
     }
 
     /// Puts a rule before all others, as a configuration does.
@@ -199,89 +201,94 @@ impl Selection {
     }
 
     /// True when an arena would be of use for some calls of an operation.
-    pub fn may_meet(&self, kind: CollectiveKind) -> bool {
-        self.rules.iter().any(|rule| rule.kind == kind && rule.algorithm.meets())
+    pub fn may_use_segment(&self, kind: CollectiveKind) -> bool {
+        self.rules.iter().any(|rule| rule.kind == kind && rule.algorithm.uses_segment())
     }
 
-    /// The algorithm for a problem. `shares`: the ranks share an arena.
-    pub fn choose(&self, problem: &Problem, seat: Seat, shares: bool) -> Algorithm {
-        let (kind, bytes) = (problem.kind(), problem.bytes(seat.size));
+    /// The algorithm for a problem. `has_segment`: the ranks share an arena.
+    pub fn choose(&self, args: &CollArgs, pos: Position, has_segment: bool) -> Algorithm {
+        let (kind, bytes) = (args.kind(), args.bytes(pos.size));
         let is_short = |algorithm| {
-            algorithm != Algorithm::Flat || flat::seated(problem, seat.size) <= self.flat_short
+            algorithm != Algorithm::SegmentFlags
+                || segment_flags::seated(args, pos.size) <= self.shm_max
         };
         let can = |algorithm: Algorithm| {
-            algorithm.can(problem, seat) && (shares || !algorithm.meets()) && is_short(algorithm)
+            algorithm.can(args, pos)
+                && (has_segment || !algorithm.uses_segment())
+                && is_short(algorithm)
         };
         let fits = |rule: &&Rule| {
             rule.kind == kind
                 && bytes >= rule.bytes
-                && seat.size >= rule.ranks
+                && pos.size >= rule.ranks
                 && can(rule.algorithm)
         };
         self.rules.iter().find(fits).map_or(Algorithm::Only, |rule| rule.algorithm)
     }
 
-    /// This rank's schedule for a problem. `shares`: the ranks share an arena.
-    pub fn schedule(&self, problem: &Problem, seat: Seat, shares: bool) -> Schedule {
+    /// This rank's schedule for a problem. `has_segment`: the ranks share an arena.
+    pub fn schedule(&self, args: &CollArgs, pos: Position, has_segment: bool) -> Schedule {
         let mut b = Builder::new();
-        b.keep_empty(problem.is_empty(seat.size));
-        self.write(&mut b, problem, seat, self.choose(problem, seat, shares));
+        b.keep_empty(args.is_empty(pos.size));
+        self.write(&mut b, args, pos, self.choose(args, pos, has_segment));
         b.finish()
     }
 
     /// This rank's schedule for a problem between its group and one of `remote`
     /// ranks. There is one algorithm for each operation.
-    pub fn schedule_between(&self, problem: &Problem, seat: Seat, remote: u32) -> Schedule {
+    pub fn schedule_between(&self, args: &CollArgs, pos: Position, remote: u32) -> Schedule {
         let mut b = Builder::new();
         b.limit(self.window);
-        inter::write(&mut b, problem, seat, remote);
+        inter::write(&mut b, args, pos, remote);
         b.finish()
     }
 
     /// As [`Selection::schedule_between`], for an allreduce over both groups.
-    pub fn schedule_of_both(&self, problem: &Problem, seat: Seat) -> Schedule {
+    pub fn schedule_of_both(&self, args: &CollArgs, pos: Position) -> Schedule {
         let mut b = Builder::new();
-        if let Problem::Allreduce { input, output, .. } = *problem {
-            inter::allreduce_of_both(&mut b, seat, input, output);
+        if let CollArgs::Allreduce { input, output, .. } = *args {
+            inter::allreduce_of_both(&mut b, pos, input, output);
         }
         b.finish()
     }
 
-    fn write(&self, b: &mut Builder, problem: &Problem, seat: Seat, algorithm: Algorithm) {
-        match *problem {
-            _ if algorithm == Algorithm::Flat => flat::write(b, problem, seat),
-            Problem::Barrier if algorithm == Algorithm::CollSegment => arena::barrier(b),
-            Problem::Barrier if algorithm == Algorithm::Linear => barrier::linear(b, seat),
-            Problem::Barrier => barrier::dissemination(b, seat),
-            Problem::Bcast { root, data } => write_bcast(b, algorithm, seat, root, data),
-            Problem::Gather { root, own, all } if algorithm == Algorithm::Binomial => {
-                gather::binomial(b, seat, root, own, all);
+    fn write(&self, b: &mut Builder, args: &CollArgs, pos: Position, algorithm: Algorithm) {
+        match *args {
+            _ if algorithm == Algorithm::SegmentFlags => segment_flags::write(b, args, pos),
+            CollArgs::Barrier if algorithm == Algorithm::SegmentCounter => {
+                segment_counter::barrier(b)
             }
-            Problem::Gather { root, own, all } => {
+            CollArgs::Barrier if algorithm == Algorithm::Linear => barrier::linear(b, pos),
+            CollArgs::Barrier => barrier::dissemination(b, pos),
+            CollArgs::Bcast { root, data } => write_bcast(b, algorithm, pos, root, data),
+            CollArgs::Gather { root, own, all } if algorithm == Algorithm::Binomial => {
+                gather::binomial(b, pos, root, own, all);
+            }
+            CollArgs::Gather { root, own, all } => {
                 b.limit(self.window);
-                let all = all.map(|all| all.split(seat.size));
-                gather::linear(b, seat, root, own, all.as_deref());
+                let all = all.map(|all| all.split(pos.size));
+                gather::linear(b, pos, root, own, all.as_deref());
             }
-            Problem::Gatherv { root, own, all } => {
+            CollArgs::Gatherv { root, own, all } => {
                 b.limit(self.window);
-                gather::linear(b, seat, root, own, all);
+                gather::linear(b, pos, root, own, all);
             }
-            Problem::Scatter { root, all, own } if algorithm == Algorithm::Binomial => {
-                scatter::binomial(b, seat, root, all, own);
+            CollArgs::Scatter { root, all, own } if algorithm == Algorithm::Binomial => {
+                scatter::binomial(b, pos, root, all, own);
             }
-            Problem::Scatter { root, all, own } => {
+            CollArgs::Scatter { root, all, own } => {
                 b.limit(self.window);
-                let all = all.map(|all| all.split(seat.size));
-                scatter::linear(b, seat, root, all.as_deref(), own);
+                let all = all.map(|all| all.split(pos.size));
+                scatter::linear(b, pos, root, all.as_deref(), own);
             }
-            Problem::Scatterv { root, all, own } => {
+            CollArgs::Scatterv { root, all, own } => {
                 b.limit(self.window);
-                scatter::linear(b, seat, root, all, own);
+                scatter::linear(b, pos, root, all, own);
             }
-            Problem::Neighbor { cartesian, sources, into, destinations, out, .. } => {
+            CollArgs::Neighbor { cartesian, sources, into, destinations, out, .. } => {
                 neighbor::exchange(b, cartesian, (sources, into), (destinations, out));
             }
-            _ => self.write_symmetric(b, problem, algorithm, seat),
+            _ => self.write_symmetric(b, args, algorithm, pos),
         }
     }
 
@@ -289,124 +296,130 @@ impl Selection {
     fn write_symmetric(
         &self,
         b: &mut Builder,
-        problem: &Problem,
+        args: &CollArgs,
         algorithm: Algorithm,
-        seat: Seat,
+        pos: Position,
     ) {
-        match *problem {
-            Problem::Allgather { own, all } => {
-                let own = own.unwrap_or_else(|| all.split(seat.size)[seat.rank as usize]);
+        match *args {
+            CollArgs::Allgather { own, all } => {
+                let own = own.unwrap_or_else(|| all.split(pos.size)[pos.rank as usize]);
                 match algorithm {
-                    Algorithm::RecursiveDoubling => {
-                        allgather::recursive_doubling(b, seat, own, all)
-                    }
-                    Algorithm::Bruck => allgather::bruck(b, seat, own, &all.split(seat.size)),
-                    _ => allgather::ring(b, seat, own, &all.split(seat.size)),
+                    Algorithm::RecursiveDoubling => allgather::recursive_doubling(b, pos, own, all),
+                    Algorithm::Bruck => allgather::bruck(b, pos, own, &all.split(pos.size)),
+                    _ => allgather::ring(b, pos, own, &all.split(pos.size)),
                 }
             }
-            Problem::Allgatherv { own, all } => {
-                let own = own.unwrap_or(all[seat.rank as usize]);
+            CollArgs::Allgatherv { own, all } => {
+                let own = own.unwrap_or(all[pos.rank as usize]);
                 match algorithm {
-                    Algorithm::Bruck => allgather::bruck(b, seat, own, all),
-                    _ => allgather::ring(b, seat, own, all),
+                    Algorithm::Bruck => allgather::bruck(b, pos, own, all),
+                    _ => allgather::ring(b, pos, own, all),
                 }
             }
-            Problem::Alltoall { from, to, .. } => {
+            CollArgs::Alltoall { from, to, .. } => {
                 b.limit(self.window);
                 match (algorithm, from) {
-                    (Algorithm::Bruck, from) => alltoall::bruck(b, seat, from.unwrap_or(to), to),
-                    (_, Some(from)) => alltoall::pairwise(b, seat, from, to),
-                    (_, None) => alltoall::exchange_in_place(b, seat, to),
+                    (Algorithm::Bruck, from) => alltoall::bruck(b, pos, from.unwrap_or(to), to),
+                    (_, Some(from)) => alltoall::pairwise(b, pos, from, to),
+                    (_, None) => alltoall::exchange_in_place(b, pos, to),
                 }
             }
-            _ => self.write_reduction(b, problem, algorithm, seat),
+            _ => self.write_reduction(b, args, algorithm, pos),
         }
     }
 
     fn write_reduction(
         &self,
         b: &mut Builder,
-        problem: &Problem,
+        args: &CollArgs,
         algorithm: Algorithm,
-        seat: Seat,
+        pos: Position,
     ) {
-        match *problem {
-            Problem::Reduce { root, input, output, commutative } => {
+        match *args {
+            CollArgs::Reduce { root, input, output, commutative } => {
                 let commutative = commutative && !self.reproducible;
                 match algorithm {
-                    Algorithm::Halving => {
-                        reduce::halving(b, seat, root, input, output, commutative)
+                    Algorithm::Halving => reduce::halving(b, pos, root, input, output, commutative),
+                    Algorithm::Linear => reduce::linear(b, pos, root, input, output),
+                    Algorithm::SegmentCounter => {
+                        segment_counter::reduce(b, pos, Some(root), input, output)
                     }
-                    Algorithm::Linear => reduce::linear(b, seat, root, input, output),
-                    Algorithm::CollSegment => arena::reduce(b, seat, Some(root), input, output),
-                    _ => reduce::binomial(b, seat, root, input, output, commutative),
+                    _ => reduce::binomial(b, pos, root, input, output, commutative),
                 }
             }
-            Problem::Allreduce { input, output, commutative } => match algorithm {
-                Algorithm::CollSegment => arena::reduce(b, seat, None, input, Some(output)),
-                Algorithm::Ring => allreduce::ring(b, seat, input, output),
-                Algorithm::Halving => allreduce::halving(b, seat, input, output, commutative),
+            CollArgs::Allreduce { input, output, commutative } => match algorithm {
+                Algorithm::SegmentCounter => {
+                    segment_counter::reduce(b, pos, None, input, Some(output))
+                }
+                Algorithm::Ring => allreduce::ring(b, pos, input, output),
+                Algorithm::Halving => allreduce::halving(b, pos, input, output, commutative),
                 Algorithm::RecursiveDoubling => {
-                    allreduce::recursive_doubling(b, seat, input, output, commutative)
+                    allreduce::recursive_doubling(b, pos, input, output, commutative)
                 }
                 Algorithm::Linear => {
-                    reduce::linear(b, seat, 0, input, (seat.rank == 0).then_some(output));
+                    reduce::linear(b, pos, 0, input, (pos.rank == 0).then_some(output));
                     b.round();
-                    bcast::linear(b, seat, 0, output);
+                    bcast::linear(b, pos, 0, output);
                 }
                 _ => {
-                    reduce::binomial(b, seat, 0, input, (seat.rank == 0).then_some(output), false);
+                    reduce::binomial(b, pos, 0, input, (pos.rank == 0).then_some(output), false);
                     b.round();
-                    let handing_out = Problem::Bcast { root: 0, data: output };
-                    self.write(b, &handing_out, seat, self.choose(&handing_out, seat, false));
+                    let handing_out = CollArgs::Bcast { root: 0, data: output };
+                    self.write(b, &handing_out, pos, self.choose(&handing_out, pos, false));
                 }
             },
-            Problem::ReduceScatter { input, counts, output, .. } => match algorithm {
-                Algorithm::Halving => reduce_scatter::halving(b, seat, input, counts, output),
-                Algorithm::Pairwise => reduce_scatter::pairwise(b, seat, input, counts, output),
-                _ => reduce_scatter::ordered(b, seat, input, counts, output),
+            CollArgs::ReduceScatter { input, counts, output, .. } => match algorithm {
+                Algorithm::Halving => reduce_scatter::halving(b, pos, input, counts, output),
+                Algorithm::Pairwise => reduce_scatter::pairwise(b, pos, input, counts, output),
+                _ => reduce_scatter::ordered(b, pos, input, counts, output),
             },
-            Problem::Scan { input, output } => scan::inclusive(b, seat, input, output),
-            Problem::Exscan { input, output } => scan::exclusive(b, seat, input, output),
+            CollArgs::Scan { input, output } => scan::inclusive(b, pos, input, output),
+            CollArgs::Exscan { input, output } => scan::exclusive(b, pos, input, output),
             _ => debug_assert!(false, "written above"),
         }
     }
 }
 
-fn write_bcast(b: &mut Builder, algorithm: Algorithm, seat: Seat, root: u32, data: crate::Run) {
+fn write_bcast(
+    b: &mut Builder,
+    algorithm: Algorithm,
+    pos: Position,
+    root: u32,
+    data: crate::Extent,
+) {
     match algorithm {
-        Algorithm::ScatterRing => bcast::scatter_ring(b, seat, root, data),
-        Algorithm::Linear => bcast::linear(b, seat, root, data),
-        Algorithm::CollSegment => arena::bcast(b, seat, root, data),
-        _ => bcast::binomial(b, seat, root, data),
+        Algorithm::ScatterRing => bcast::scatter_ring(b, pos, root, data),
+        Algorithm::Linear => bcast::linear(b, pos, root, data),
+        Algorithm::SegmentCounter => segment_counter::bcast(b, pos, root, data),
+        _ => bcast::binomial(b, pos, root, data),
     }
 }
 
 impl Algorithm {
     /// True when it needs an arena that all ranks share.
-    fn meets(self) -> bool {
-        matches!(self, Algorithm::CollSegment | Algorithm::Flat)
+    fn uses_segment(self) -> bool {
+        matches!(self, Algorithm::SegmentCounter | Algorithm::SegmentFlags)
     }
 
     /// Whether it can do this problem: the restrictions of each algorithm.
-    pub fn can(self, problem: &Problem, seat: Seat) -> bool {
+    pub fn can(self, args: &CollArgs, pos: Position) -> bool {
         use Algorithm::*;
-        match (problem, self) {
-            (_, CollSegment) => arena::can(problem, seat.size),
-            (_, Flat) => flat::can(problem, seat.size),
-            (Problem::Barrier, Linear) => true,
-            (Problem::Bcast { .. }, Binomial | ScatterRing | Linear) => true,
-            (Problem::Gather { .. } | Problem::Scatter { .. }, Binomial | Linear) => true,
-            (Problem::Allgather { .. }, RecursiveDoubling) => seat.size.is_power_of_two(),
-            (Problem::Allgather { .. } | Problem::Allgatherv { .. }, Bruck | Ring) => true,
-            (Problem::Alltoall { kind, .. }, Bruck) => *kind == CollectiveKind::Alltoall,
-            (Problem::Alltoall { .. }, Pairwise) => true,
-            (Problem::Reduce { .. }, Binomial | Halving | Linear) => true,
-            (Problem::Allreduce { .. }, RecursiveDoubling | Halving | Ordered | Linear) => true,
+        match (args, self) {
+            (_, SegmentCounter) => segment_counter::can(args, pos.size),
+            (_, SegmentFlags) => segment_flags::can(args, pos.size),
+            (CollArgs::Barrier, Linear) => true,
+            (CollArgs::Bcast { .. }, Binomial | ScatterRing | Linear) => true,
+            (CollArgs::Gather { .. } | CollArgs::Scatter { .. }, Binomial | Linear) => true,
+            (CollArgs::Allgather { .. }, RecursiveDoubling) => pos.size.is_power_of_two(),
+            (CollArgs::Allgather { .. } | CollArgs::Allgatherv { .. }, Bruck | Ring) => true,
+            (CollArgs::Alltoall { kind, .. }, Bruck) => *kind == CollectiveKind::Alltoall,
+            (CollArgs::Alltoall { .. }, Pairwise) => true,
+            (CollArgs::Reduce { .. }, Binomial | Halving | Linear) => true,
+            (CollArgs::Allreduce { .. }, RecursiveDoubling | Halving | Ordered | Linear) => true,
             // Halving moves as little, in fewer rounds, where nothing is folded.
-            (Problem::Allreduce { .. }, Ring) => problem.commutes() && !seat.size.is_power_of_two(),
-            (Problem::ReduceScatter { .. }, Halving | Pairwise) => problem.commutes(),
-            (Problem::ReduceScatter { .. }, Ordered) => true,
+            (CollArgs::Allreduce { .. }, Ring) => args.commutes() && !pos.size.is_power_of_two(),
+            (CollArgs::ReduceScatter { .. }, Halving | Pairwise) => args.commutes(),
+            (CollArgs::ReduceScatter { .. }, Ordered) => true,
             (_, Only) => true,
             _ => false,
         }

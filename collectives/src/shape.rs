@@ -1,6 +1,6 @@
 //! Where data lies, as numbers: what an algorithm may know of a buffer.
 //!
-//! Algorithms never see a pointer or a datatype. They see a [`Run`]: so many
+//! Algorithms never see a pointer or a datatype. They see a [`Extent`]: so many
 //! elements, each of a [`Shape`], at a displacement in one of the three spaces
 //! of a call. Two calls with equal shapes can share a schedule.
 
@@ -67,7 +67,7 @@ impl Shape {
 
 /// `count` elements of one type, one after the other, in one space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Run {
+pub struct Extent {
     /// In which buffer.
     pub space: Space,
     /// Of which type.
@@ -80,32 +80,32 @@ pub struct Run {
     pub shape: Shape,
 }
 
-impl Run {
+impl Extent {
     /// Elements of the call's type `ty` from the start of `space`.
-    pub const fn new(space: Space, ty: Ty, count: u64, shape: Shape) -> Run {
-        Run { space, ty, disp: 0, count, shape }
+    pub const fn new(space: Space, ty: Ty, count: u64, shape: Shape) -> Extent {
+        Extent { space, ty, disp: 0, count, shape }
     }
 
     /// The elements `from .. from + count` of it.
-    pub fn part(&self, from: u64, count: u64) -> Run {
+    pub fn part(&self, from: u64, count: u64) -> Extent {
         debug_assert!(from + count <= self.count, "part outside the run");
-        Run { disp: self.disp + from as i64 * self.shape.extent, count, ..*self }
+        Extent { disp: self.disp + from as i64 * self.shape.extent, count, ..*self }
     }
 
     /// The elements numbered by a range.
-    pub fn range(&self, range: &std::ops::Range<u64>) -> Run {
+    pub fn range(&self, range: &std::ops::Range<u64>) -> Extent {
         self.part(range.start, range.end - range.start)
     }
 
     /// Cuts it into `parts` runs of equal counts.
-    pub fn split(&self, parts: u32) -> Vec<Run> {
+    pub fn split(&self, parts: u32) -> Vec<Extent> {
         let each = self.count / u64::from(parts);
         (0..u64::from(parts)).map(|index| self.part(index * each, each)).collect()
     }
 
     /// The same bytes as packed bytes; `None` if there are gaps.
-    pub fn as_bytes(&self) -> Option<Run> {
-        let bytes = Run { ty: Ty::BYTES, count: self.bytes(), shape: Shape::BYTE, ..*self };
+    pub fn as_bytes(&self) -> Option<Extent> {
+        let bytes = Extent { ty: Ty::BYTES, count: self.bytes(), shape: Shape::BYTE, ..*self };
         (self.shape.gapless || self.bytes() == 0).then_some(bytes)
     }
 

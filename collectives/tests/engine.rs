@@ -9,7 +9,8 @@ use std::os::raw::c_int;
 use std::sync::Arc;
 
 use collectives::{
-    Blocks, CollectiveId, Data, Edges, Operation, Plan, Planner, Thresholds, Types, Vector, Visit,
+    Blocks, CollectiveId, Data, Edges, InlineRun, Operation, Plan, Planner, Thresholds, Types,
+    Vector,
 };
 use fabric::sim::Options;
 use fabric::{CollectiveKind, Peer};
@@ -363,7 +364,7 @@ fn all_to_all(world: &mut World, comms: &[Comm], random: &mut Random) -> (Case, 
 
 fn any_thresholds(random: &mut Random) -> Thresholds {
     let mut at = || [0, 100, 2000, u64::MAX][random.below(4) as usize];
-    let crowded_short = Some(at()).filter(|&at| at != 0);
+    let oversubscribed_max = Some(at()).filter(|&at| at != 0);
     Thresholds {
         bcast_long: at(),
         gather_long: at(),
@@ -373,9 +374,9 @@ fn any_thresholds(random: &mut Random) -> Thresholds {
         reduce_long: at(),
         allreduce_long: at(),
         reduce_scatter_long: at(),
-        crowded_short: crowded_short.filter(|&at| at != 2000),
-        flat_short: Some(at()).filter(|&at| at != 0),
-        arenas: at() != 0,
+        oversubscribed_max: oversubscribed_max.filter(|&at| at != 2000),
+        shm_max: Some(at()).filter(|&at| at != 0),
+        shm: at() != 0,
         window: 2 + (at() % 7) as u32,
         reproducible: at() == 0,
     }
@@ -383,12 +384,12 @@ fn any_thresholds(random: &mut Random) -> Thresholds {
 
 /// Whatever has room in an arena goes there.
 fn in_turns() -> Thresholds {
-    Thresholds { crowded_short: Some(u64::MAX), ..Thresholds::default() }
+    Thresholds { oversubscribed_max: Some(u64::MAX), ..Thresholds::default() }
 }
 
 /// The same in flat ones.
 fn flat() -> Thresholds {
-    Thresholds { flat_short: Some(u64::MAX), ..Thresholds::default() }
+    Thresholds { shm_max: Some(u64::MAX), ..Thresholds::default() }
 }
 
 /// The world, and the world backwards on another context.
@@ -479,7 +480,7 @@ fn a_visit_needs_neither_progress_nor_a_list() {
                 |rank: usize| Operation::Allreduce { vector: inputs.vector(rank, true), count: 5 };
             let plans = [0, 1, 2].map(|rank| world.plan(rank, &operation(rank), &comms[0][rank]));
             let mut visits: Vec<_> =
-                (0..3).map(|rank| (rank, Visit::new(&plans[rank], sequence))).collect();
+                (0..3).map(|rank| (rank, InlineRun::new(&plans[rank], sequence))).collect();
             for tries in 0.. {
                 if visits.is_empty() {
                     break;
@@ -508,13 +509,13 @@ fn a_visit_leaves_it_to_the_executor_that_others_called_something_else() {
             _ => Operation::Bcast { root: 1, data: data.data() },
         };
         let plans = [0, 1, 2].map(|rank| world.plan(rank, &operation(rank), &comms[0][rank]));
-        let mut visits: Vec<_> = (0..3).map(|rank| Visit::new(&plans[rank], 0)).collect();
+        let mut visits: Vec<_> = (0..3).map(|rank| InlineRun::new(&plans[rank], 0)).collect();
         for _ in 0..10 {
             visits.iter_mut().for_each(|visit| assert!(!visit.go()));
         }
         let pairs = visits.into_iter().enumerate();
         let ids: Vec<_> = pairs
-            .map(|(rank, visit)| (rank, world.ranks[rank].active.adopt(visit.pause())))
+            .map(|(rank, visit)| (rank, world.ranks[rank].active.resume_as_active(visit.suspend())))
             .collect();
         for result in world.finish(&ids, random) {
             let fault = result.expect_err("it ended well").to_string();
@@ -625,8 +626,8 @@ fn ranks_in_different_collectives_learn_whom_they_met() {
 
 #[test]
 fn when_one_rank_is_elsewhere_nobody_waits_for_ever() {
-    for (size, crowded_short) in (2..10).flat_map(|size| [(size, None), (size, Some(1024))]) {
-        let thresholds = Thresholds { crowded_short, ..Thresholds::default() };
+    for (size, oversubscribed_max) in (2..10).flat_map(|size| [(size, None), (size, Some(1024))]) {
+        let thresholds = Thresholds { oversubscribed_max, ..Thresholds::default() };
         let mut world = World::new(size, 7, Options::default(), &thresholds);
         let comms = comms(size);
         for elsewhere in 0..size as usize {
@@ -651,8 +652,8 @@ fn when_one_rank_is_elsewhere_nobody_waits_for_ever() {
 #[test]
 fn ranks_in_an_arena_learn_who_sends_them_messages_instead() {
     for thresholds in [
-        Thresholds { crowded_short: Some(64), ..in_turns() },
-        Thresholds { flat_short: Some(64), ..flat() },
+        Thresholds { oversubscribed_max: Some(64), ..in_turns() },
+        Thresholds { shm_max: Some(64), ..flat() },
     ] {
         ranks_learn_of_messages(&thresholds);
     }
@@ -669,7 +670,7 @@ fn ranks_learn_of_messages(thresholds: &Thresholds) {
     let start = |rank: usize| {
         let operation = if rank == 1 { long } else { Operation::Barrier };
         let plan = world.plan(rank, &operation, &comms[0][rank]);
-        assert_eq!(plan.schedule().meets(), rank != 1);
+        assert_eq!(plan.schedule().uses_segment(), rank != 1);
         (rank, world.start(rank, plan, 0))
     };
     let ids: Vec<_> = (0..4).map(start).collect();

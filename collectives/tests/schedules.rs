@@ -3,10 +3,10 @@
 mod model;
 mod random;
 
-use collectives::algorithms::Seat;
-use collectives::{Algorithm, Problem, Rule, Run, Schedule, Selection, Space, Thresholds, Ty};
+use collectives::algorithms::Position;
+use collectives::{Algorithm, CollArgs, Extent, Rule, Schedule, Selection, Space, Thresholds, Ty};
 use fabric::CollectiveKind;
-use model::{Memory, Seated, Type};
+use model::{Memory, RankModel, Type};
 use random::Random;
 
 const SIZES: [u32; 19] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 32, 33];
@@ -24,9 +24,9 @@ fn any_selection(random: &mut Random, reproducible: bool) -> Selection {
         reduce_long: at(),
         allreduce_long: at(),
         reduce_scatter_long: at(),
-        crowded_short: Some(at()).filter(|&at| at != 40),
-        arenas: at() != 0,
-        flat_short: None,
+        oversubscribed_max: Some(at()).filter(|&at| at != 40),
+        shm: at() != 0,
+        shm_max: None,
         window: 2 + at() as u32 % 7,
         reproducible,
     };
@@ -60,15 +60,15 @@ impl Rank {
         Rank { types, send, recv }
     }
 
-    fn send(&self, count: u64) -> Run {
-        Run::new(Space::Send, Ty::of(0), count, self.types[0].shape())
+    fn send(&self, count: u64) -> Extent {
+        Extent::new(Space::Send, Ty::of(0), count, self.types[0].shape())
     }
 
-    fn recv(&self, count: u64) -> Run {
-        Run::new(Space::Recv, Ty::of(1), count, self.types[1].shape())
+    fn recv(&self, count: u64) -> Extent {
+        Extent::new(Space::Recv, Ty::of(1), count, self.types[1].shape())
     }
 
-    fn fill(&mut self, run: Run, bytes: &[u8]) {
+    fn fill(&mut self, run: Extent, bytes: &[u8]) {
         let index = run.ty.index().unwrap();
         let ty = &self.types[index];
         match run.space {
@@ -77,16 +77,16 @@ impl Rank {
         }
     }
 
-    fn seated(self, schedule: Schedule) -> Seated {
-        Seated::new(schedule, self.send, self.recv, self.types)
+    fn models(self, schedule: Schedule) -> RankModel {
+        RankModel::new(schedule, self.send, self.recv, self.types)
     }
 }
 
 /// The receive buffer holds `bytes` at `run`, and nothing else has changed.
-fn expect(seated: &Seated, before: &Memory, run: Run, bytes: &[u8], what: &str) {
+fn expect(models: &RankModel, before: &Memory, run: Extent, bytes: &[u8], what: &str) {
     let mut wanted = before.clone();
-    wanted.unpack(&run.span(), &seated.types[run.ty.index().unwrap()], bytes);
-    assert!(seated.recv == wanted, "wrong result: {what}");
+    wanted.unpack(&run.span(), &models.types[run.ty.index().unwrap()], bytes);
+    assert!(models.recv == wanted, "wrong result: {what}");
 }
 
 fn sum(left: &[u8], inout: &mut [u8]) {
@@ -141,24 +141,24 @@ fn for_all(test: impl Fn(u32, &mut Random)) {
     }
 }
 
-fn schedule(selection: &Selection, problem: &Problem, rank: usize, size: u32) -> Schedule {
-    selection.schedule(problem, Seat { rank: rank as u32, size }, false)
+fn schedule(selection: &Selection, args: &CollArgs, rank: usize, size: u32) -> Schedule {
+    selection.schedule(args, Position { rank: rank as u32, size }, false)
 }
 
 #[test]
 fn barrier_waits_for_everyone() {
     for_all(|size, random| {
         let selection = any_selection(random, false);
-        let mut seated: Vec<Seated> = (0..size as usize)
+        let mut models: Vec<RankModel> = (0..size as usize)
             .map(|rank| {
-                Rank::new(random, 0, 0).seated(schedule(&selection, &Problem::Barrier, rank, size))
+                Rank::new(random, 0, 0).models(schedule(&selection, &CollArgs::Barrier, rank, size))
             })
             .collect();
-        model::run(&mut seated, random, &sum);
-        for rank in &seated {
+        model::run(&mut models, random, &sum);
+        for rank in &models {
             let rounds = rank.schedule.rounds().len() as u32;
             let logarithm = 32 - (size - 1).leading_zeros();
-            let is_linear = selection.choose(&Problem::Barrier, Seat { rank: 0, size }, false)
+            let is_linear = selection.choose(&CollArgs::Barrier, Position { rank: 0, size }, false)
                 == Algorithm::Linear;
             assert_eq!(rounds, if is_linear { 2 * (size - 1).min(1) } else { logarithm });
         }
@@ -171,20 +171,20 @@ fn bcast() {
         let (selection, count) = (any_selection(random, false), any_count(random));
         let root = random.below(size.into()) as usize;
         let data = random.bytes(8 * count);
-        let mut seated = Vec::new();
+        let mut models = Vec::new();
         for rank in 0..size as usize {
             let mut who = Rank::new(random, 0, count);
             let run = who.recv(count);
             if rank == root {
                 who.fill(run, &data);
             }
-            let problem = Problem::Bcast { root: root as u32, data: run };
-            seated.push(who.seated(schedule(&selection, &problem, rank, size)));
+            let args = CollArgs::Bcast { root: root as u32, data: run };
+            models.push(who.models(schedule(&selection, &args, rank, size)));
         }
-        let before: Vec<Memory> = seated.iter().map(|rank| rank.recv.clone()).collect();
-        model::run(&mut seated, random, &sum);
-        for (rank, before) in seated.iter().zip(&before) {
-            let run = Run::new(Space::Recv, Ty::of(1), count, rank.types[1].shape());
+        let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
+        model::run(&mut models, random, &sum);
+        for (rank, before) in models.iter().zip(&before) {
+            let run = Extent::new(Space::Recv, Ty::of(1), count, rank.types[1].shape());
             expect(rank, before, run, &data, "bcast");
         }
     });
@@ -222,35 +222,35 @@ fn gather_and_gatherv() {
         let (starts, total) = layout(random, &counts, regular);
         let data: Vec<Vec<u8>> = counts.iter().map(|&count| random.bytes(8 * count)).collect();
         let in_place = random.chance();
-        let mut seated = Vec::new();
+        let mut models = Vec::new();
         for rank in 0..size as usize {
             let mut who = Rank::new(random, counts[rank], if rank == root { total } else { 0 });
             let whole = who.recv(total);
-            let blocks: Vec<Run> =
+            let blocks: Vec<Extent> =
                 (0..size as usize).map(|i| whole.part(starts[i], counts[i])).collect();
             let own = if in_place && rank == root { blocks[rank] } else { who.send(counts[rank]) };
             who.fill(own, &data[rank]);
             let own = (own.space == Space::Send).then_some(own);
             let root_rank = root as u32;
-            let problem = if regular {
-                Problem::Gather { root: root_rank, own, all: (rank == root).then_some(whole) }
+            let args = if regular {
+                CollArgs::Gather { root: root_rank, own, all: (rank == root).then_some(whole) }
             } else {
-                Problem::Gatherv {
+                CollArgs::Gatherv {
                     root: root_rank,
                     own,
                     all: (rank == root).then_some(&blocks[..]),
                 }
             };
-            seated.push(who.seated(schedule(&selection, &problem, rank, size)));
+            models.push(who.models(schedule(&selection, &args, rank, size)));
         }
-        let mut wanted = seated[root].recv.clone();
-        model::run(&mut seated, random, &sum);
-        let ty = &seated[root].types[1];
-        let whole = Run::new(Space::Recv, Ty::of(1), total, ty.shape());
+        let mut wanted = models[root].recv.clone();
+        model::run(&mut models, random, &sum);
+        let ty = &models[root].types[1];
+        let whole = Extent::new(Space::Recv, Ty::of(1), total, ty.shape());
         for rank in 0..size as usize {
             wanted.unpack(&whole.part(starts[rank], counts[rank]).span(), ty, &data[rank]);
         }
-        assert!(seated[root].recv == wanted, "wrong result: gather");
+        assert!(models[root].recv == wanted, "wrong result: gather");
     });
 }
 
@@ -263,33 +263,34 @@ fn scatter_and_scatterv() {
         let (starts, total) = layout(random, &counts, regular);
         let data: Vec<Vec<u8>> = counts.iter().map(|&count| random.bytes(8 * count)).collect();
         let in_place = random.chance();
-        let mut seated = Vec::new();
+        let mut models = Vec::new();
         for rank in 0..size as usize {
             let mut who = Rank::new(random, if rank == root { total } else { 0 }, counts[rank]);
             let whole = who.send(total);
-            let blocks: Vec<Run> =
+            let blocks: Vec<Extent> =
                 (0..size as usize).map(|i| whole.part(starts[i], counts[i])).collect();
             if rank == root {
                 blocks.iter().zip(&data).for_each(|(&block, data)| who.fill(block, data));
             }
             let own = (rank != root || !in_place).then_some(who.recv(counts[rank]));
             let root_rank = root as u32;
-            let problem = if regular {
-                Problem::Scatter { root: root_rank, all: (rank == root).then_some(whole), own }
+            let args = if regular {
+                CollArgs::Scatter { root: root_rank, all: (rank == root).then_some(whole), own }
             } else {
-                Problem::Scatterv {
+                CollArgs::Scatterv {
                     root: root_rank,
                     all: (rank == root).then_some(&blocks[..]),
                     own,
                 }
             };
-            seated.push(who.seated(schedule(&selection, &problem, rank, size)));
+            models.push(who.models(schedule(&selection, &args, rank, size)));
         }
-        let before: Vec<Memory> = seated.iter().map(|rank| rank.recv.clone()).collect();
-        model::run(&mut seated, random, &sum);
+        let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
+        model::run(&mut models, random, &sum);
         for rank in (0..size as usize).filter(|&rank| rank != root || !in_place) {
-            let run = Run::new(Space::Recv, Ty::of(1), counts[rank], seated[rank].types[1].shape());
-            expect(&seated[rank], &before[rank], run, &data[rank], "scatter");
+            let run =
+                Extent::new(Space::Recv, Ty::of(1), counts[rank], models[rank].types[1].shape());
+            expect(&models[rank], &before[rank], run, &data[rank], "scatter");
         }
     });
 }
@@ -302,27 +303,27 @@ fn allgather_and_allgatherv() {
         let (starts, total) = layout(random, &counts, regular);
         let data: Vec<Vec<u8>> = counts.iter().map(|&count| random.bytes(8 * count)).collect();
         let in_place = random.chance();
-        let mut seated = Vec::new();
+        let mut models = Vec::new();
         for rank in 0..size as usize {
             let mut who = Rank::new(random, counts[rank], total);
             let whole = who.recv(total);
-            let blocks: Vec<Run> =
+            let blocks: Vec<Extent> =
                 (0..size as usize).map(|i| whole.part(starts[i], counts[i])).collect();
             let own = if in_place { blocks[rank] } else { who.send(counts[rank]) };
             who.fill(own, &data[rank]);
             let own = (!in_place).then_some(own);
-            let problem = if regular {
-                Problem::Allgather { own, all: whole }
+            let args = if regular {
+                CollArgs::Allgather { own, all: whole }
             } else {
-                Problem::Allgatherv { own, all: &blocks }
+                CollArgs::Allgatherv { own, all: &blocks }
             };
-            seated.push(who.seated(schedule(&selection, &problem, rank, size)));
+            models.push(who.models(schedule(&selection, &args, rank, size)));
         }
-        let before: Vec<Memory> = seated.iter().map(|rank| rank.recv.clone()).collect();
-        model::run(&mut seated, random, &sum);
-        for (rank, before) in seated.iter().zip(before) {
+        let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
+        model::run(&mut models, random, &sum);
+        for (rank, before) in models.iter().zip(before) {
             let mut wanted = before;
-            let whole = Run::new(Space::Recv, Ty::of(1), total, rank.types[1].shape());
+            let whole = Extent::new(Space::Recv, Ty::of(1), total, rank.types[1].shape());
             for i in 0..size as usize {
                 wanted.unpack(&whole.part(starts[i], counts[i]).span(), &rank.types[1], &data[i]);
             }
@@ -350,37 +351,36 @@ fn alltoall_v_and_w() {
             .map(|row| row.iter().map(|&count| random.bytes(8 * count)).collect())
             .collect();
         let kind = if regular { CollectiveKind::Alltoall } else { CollectiveKind::Alltoallv };
-        let (mut seated, mut places) = (Vec::new(), Vec::new());
+        let (mut models, mut places) = (Vec::new(), Vec::new());
         for rank in 0..n {
             let incoming: Vec<u64> = (0..n).map(|from| counts[from][rank]).collect();
             let (to_starts, to_total) = layout(random, &incoming, regular);
             let (from_starts, from_total) = layout(random, &counts[rank], regular);
             let mut who = Rank::new(random, from_total, to_total);
-            let to: Vec<Run> =
+            let to: Vec<Extent> =
                 (0..n).map(|i| who.recv(to_total).part(to_starts[i], incoming[i])).collect();
-            let from: Vec<Run> = if in_place {
+            let from: Vec<Extent> = if in_place {
                 to.clone()
             } else {
                 (0..n).map(|i| who.send(from_total).part(from_starts[i], counts[rank][i])).collect()
             };
             from.iter().zip(&data[rank]).for_each(|(&block, data)| who.fill(block, data));
-            let problem =
-                Problem::Alltoall { kind, from: (!in_place).then_some(&from[..]), to: &to };
-            seated.push(who.seated(schedule(&selection, &problem, rank, size)));
+            let args = CollArgs::Alltoall { kind, from: (!in_place).then_some(&from[..]), to: &to };
+            models.push(who.models(schedule(&selection, &args, rank, size)));
             places.push(to);
         }
-        let before: Vec<Memory> = seated.iter().map(|rank| rank.recv.clone()).collect();
-        model::run(&mut seated, random, &sum);
+        let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
+        model::run(&mut models, random, &sum);
         for rank in 0..n {
             let mut wanted = before[rank].clone();
             for from in 0..n {
                 wanted.unpack(
                     &places[rank][from].span(),
-                    &seated[rank].types[1],
+                    &models[rank].types[1],
                     &data[from][rank],
                 );
             }
-            assert!(seated[rank].recv == wanted, "wrong result: alltoall");
+            assert!(models[rank].recv == wanted, "wrong result: alltoall");
         }
     });
 }
@@ -391,7 +391,7 @@ struct Reduction {
     operator: Operator,
     commutative: bool,
     ranks: Vec<Rank>,
-    inputs: Vec<Run>,
+    inputs: Vec<Extent>,
 }
 
 fn reduction(
@@ -411,7 +411,7 @@ fn reduction(
         who.types[0] = who.types[1].clone();
         let (low, high) = who.types[0].shape().reach(count);
         who.send = Memory::new(low, high, 0xaa);
-        let input = Run { shape: who.types[1].shape(), ty: Ty::of(1), ..input };
+        let input = Extent { shape: who.types[1].shape(), ty: Ty::of(1), ..input };
         who.fill(input, vector);
         ranks.push(who);
         inputs.push(input);
@@ -426,27 +426,31 @@ fn reduce() {
         let (selection, count) = (any_selection(random, false), any_count(random));
         let root = random.below(size.into()) as usize;
         let case = reduction(size, random, count, |rank| rank == root);
-        let mut seated = Vec::new();
+        let mut models = Vec::new();
         for (rank, (who, &input)) in case.ranks.into_iter().zip(&case.inputs).enumerate() {
             let output = (rank == root).then_some(who.recv(count));
-            let problem =
-                Problem::Reduce { root: root as u32, input, output, commutative: case.commutative };
-            seated.push(who.seated(schedule(&selection, &problem, rank, size)));
+            let args = CollArgs::Reduce {
+                root: root as u32,
+                input,
+                output,
+                commutative: case.commutative,
+            };
+            models.push(who.models(schedule(&selection, &args, rank, size)));
         }
-        let before: Vec<Memory> = seated.iter().map(|rank| rank.recv.clone()).collect();
-        model::run(&mut seated, random, &case.operator);
+        let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
+        model::run(&mut models, random, &case.operator);
         for rank in 0..size as usize {
-            let run = Run::new(Space::Recv, Ty::of(1), count, seated[rank].types[1].shape());
+            let run = Extent::new(Space::Recv, Ty::of(1), count, models[rank].types[1].shape());
             match rank == root {
                 true => expect(
-                    &seated[rank],
+                    &models[rank],
                     &before[rank],
                     run,
                     &reduced(&case.vectors, case.operator),
                     "reduce",
                 ),
                 false => {
-                    assert!(seated[rank].recv == before[rank], "another rank's buffer was written")
+                    assert!(models[rank].recv == before[rank], "another rank's buffer was written")
                 }
             }
         }
@@ -459,20 +463,20 @@ fn allreduce() {
         let reproducible = random.below(4) == 0;
         let (selection, count) = (any_selection(random, reproducible), any_count(random));
         let case = reduction(size, random, count, |_| true);
-        let mut seated = Vec::new();
+        let mut models = Vec::new();
         for (rank, (who, &input)) in case.ranks.into_iter().zip(&case.inputs).enumerate() {
-            let problem = Problem::Allreduce {
+            let args = CollArgs::Allreduce {
                 input,
                 output: who.recv(count),
                 commutative: case.commutative,
             };
-            seated.push(who.seated(schedule(&selection, &problem, rank, size)));
+            models.push(who.models(schedule(&selection, &args, rank, size)));
         }
-        let before: Vec<Memory> = seated.iter().map(|rank| rank.recv.clone()).collect();
-        model::run(&mut seated, random, &case.operator);
+        let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
+        model::run(&mut models, random, &case.operator);
         let wanted = reduced(&case.vectors, case.operator);
-        for (rank, before) in seated.iter().zip(&before) {
-            let run = Run::new(Space::Recv, Ty::of(1), count, rank.types[1].shape());
+        for (rank, before) in models.iter().zip(&before) {
+            let run = Extent::new(Space::Recv, Ty::of(1), count, rank.types[1].shape());
             expect(rank, before, run, &wanted, "allreduce");
         }
     });
@@ -485,7 +489,7 @@ fn reduce_scatter() {
         let counts = block_counts(random, size, regular);
         let count = counts.iter().sum();
         let case = reduction(size, random, count, |_| true);
-        let mut seated = Vec::new();
+        let mut models = Vec::new();
         for (rank, (who, &input)) in case.ranks.into_iter().zip(&case.inputs).enumerate() {
             let kind = if regular {
                 CollectiveKind::ReduceScatterBlock
@@ -493,24 +497,25 @@ fn reduce_scatter() {
                 CollectiveKind::ReduceScatter
             };
             let output = who.recv(counts[rank]);
-            let problem = Problem::ReduceScatter {
+            let args = CollArgs::ReduceScatter {
                 kind,
                 input,
                 counts: &counts,
                 output,
                 commutative: case.commutative,
             };
-            seated.push(who.seated(schedule(&selection, &problem, rank, size)));
+            models.push(who.models(schedule(&selection, &args, rank, size)));
         }
-        let before: Vec<Memory> = seated.iter().map(|rank| rank.recv.clone()).collect();
-        model::run(&mut seated, random, &case.operator);
+        let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
+        model::run(&mut models, random, &case.operator);
         let wanted = reduced(&case.vectors, case.operator);
         let mut at = 0;
         for rank in 0..size as usize {
-            let run = Run::new(Space::Recv, Ty::of(1), counts[rank], seated[rank].types[1].shape());
+            let run =
+                Extent::new(Space::Recv, Ty::of(1), counts[rank], models[rank].types[1].shape());
             let bytes = &wanted[at..at + 8 * counts[rank] as usize];
             at += bytes.len();
-            expect(&seated[rank], &before[rank], run, bytes, "reduce_scatter");
+            expect(&models[rank], &before[rank], run, bytes, "reduce_scatter");
         }
     });
 }
@@ -521,26 +526,26 @@ fn scan_and_exscan() {
         let (selection, count, exclusive) =
             (any_selection(random, false), any_count(random), random.chance());
         let case = reduction(size, random, count, |_| true);
-        let mut seated = Vec::new();
+        let mut models = Vec::new();
         for (rank, (who, &input)) in case.ranks.into_iter().zip(&case.inputs).enumerate() {
             let output = who.recv(count);
-            let problem = if exclusive {
-                Problem::Exscan { input, output }
+            let args = if exclusive {
+                CollArgs::Exscan { input, output }
             } else {
-                Problem::Scan { input, output }
+                CollArgs::Scan { input, output }
             };
-            seated.push(who.seated(schedule(&selection, &problem, rank, size)));
+            models.push(who.models(schedule(&selection, &args, rank, size)));
         }
-        let before: Vec<Memory> = seated.iter().map(|rank| rank.recv.clone()).collect();
-        model::run(&mut seated, random, &case.operator);
+        let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
+        model::run(&mut models, random, &case.operator);
         for rank in 0..size as usize {
-            let run = Run::new(Space::Recv, Ty::of(1), count, seated[rank].types[1].shape());
+            let run = Extent::new(Space::Recv, Ty::of(1), count, models[rank].types[1].shape());
             let upto = if exclusive { rank } else { rank + 1 };
             match upto {
-                0 => assert!(seated[0].recv == before[0], "exscan leaves rank 0 alone"),
+                0 => assert!(models[0].recv == before[0], "exscan leaves rank 0 alone"),
                 _ => {
                     let wanted = reduced(&case.vectors[..upto], case.operator);
-                    expect(&seated[rank], &before[rank], run, &wanted, "scan");
+                    expect(&models[rank], &before[rank], run, &wanted, "scan");
                 }
             }
         }
@@ -558,7 +563,7 @@ fn reproducible_reductions_combine_in_one_order() {
             let vectors: Vec<Vec<u8>> =
                 (0..size).map(|rank| Random(rank.into()).bytes(8 + 8 * longer)).collect();
             let root = random.below(size.into()) as u32;
-            let mut seated = Vec::new();
+            let mut models = Vec::new();
             for (rank, vector) in vectors.iter().enumerate() {
                 let mut who = Rank::new(random, 1 + longer, 1 + longer);
                 who.types = vec![Type::gapless(8); 2];
@@ -566,16 +571,16 @@ fn reproducible_reductions_combine_in_one_order() {
                 who.recv = Memory::new(0, 8 + 8 * longer as i64, 0);
                 let (input, output) = (who.send(1 + longer), who.recv(1 + longer));
                 who.fill(input, vector);
-                let problem = if round % 2 == 0 {
-                    Problem::Allreduce { input, output, commutative: true }
+                let args = if round % 2 == 0 {
+                    CollArgs::Allreduce { input, output, commutative: true }
                 } else {
                     let output = (rank as u32 == root).then_some(output);
-                    Problem::Reduce { root, input, output, commutative: true }
+                    CollArgs::Reduce { root, input, output, commutative: true }
                 };
-                seated.push(who.seated(schedule(&selection, &problem, rank, size)));
+                models.push(who.models(schedule(&selection, &args, rank, size)));
             }
-            model::run(&mut seated, random, &order);
-            results.push(seated[root as usize].recv.bytes[..8].to_vec());
+            model::run(&mut models, random, &order);
+            results.push(models[root as usize].recv.bytes[..8].to_vec());
         }
         assert!(
             results.windows(2).all(|pair| pair[0] == pair[1]),
@@ -591,9 +596,9 @@ fn neighbours_in_a_small_ring_keep_their_sides() {
     for size in [1u32, 2, 3, 4] {
         let random = &mut Random(size.into());
         let selection = any_selection(random, false);
-        let mut seated = Vec::new();
+        let mut models = Vec::new();
         for rank in 0..size {
-            let seat = Seat { rank, size };
+            let pos = Position { rank, size };
             let mut who = Rank::new(random, 2, 2);
             who.types = vec![Type::gapless(8); 2];
             who.send = Memory::new(0, 16, 0);
@@ -601,8 +606,8 @@ fn neighbours_in_a_small_ring_keep_their_sides() {
             let (out, into) = (who.send(2).split(2), who.recv(2).split(2));
             who.fill(out[0], &[rank as u8 * 2; 8]);
             who.fill(out[1], &[rank as u8 * 2 + 1; 8]);
-            let around = [Some(seat.behind(1)), Some(seat.ahead(1))];
-            let problem = Problem::Neighbor {
+            let around = [Some(pos.behind(1)), Some(pos.ahead(1))];
+            let args = CollArgs::Neighbor {
                 kind: CollectiveKind::NeighborAlltoall,
                 cartesian: true,
                 sources: &around,
@@ -610,17 +615,17 @@ fn neighbours_in_a_small_ring_keep_their_sides() {
                 destinations: &around,
                 out: &out,
             };
-            seated.push(who.seated(selection.schedule(&problem, seat, false)));
+            models.push(who.models(selection.schedule(&args, pos, false)));
         }
-        model::run(&mut seated, random, &sum);
-        for (rank, who) in seated.iter().enumerate() {
-            let seat = Seat { rank: rank as u32, size };
+        model::run(&mut models, random, &sum);
+        for (rank, who) in models.iter().enumerate() {
+            let pos = Position { rank: rank as u32, size };
             assert_eq!(
                 who.recv.bytes[0],
-                seat.behind(1) as u8 * 2 + 1,
+                pos.behind(1) as u8 * 2 + 1,
                 "from the left comes what left to the right"
             );
-            assert_eq!(who.recv.bytes[8], seat.ahead(1) as u8 * 2);
+            assert_eq!(who.recv.bytes[8], pos.ahead(1) as u8 * 2);
         }
     }
 }
@@ -628,18 +633,18 @@ fn neighbours_in_a_small_ring_keep_their_sides() {
 #[test]
 fn ranks_that_share_an_arena_meet_in_it_if_that_can_be() {
     let selection =
-        Selection::new(&Thresholds { crowded_short: Some(100), ..Thresholds::default() });
-    let run = |count, size| Run::new(Space::Recv, Ty::of(0), count, Type::gapless(size).shape());
-    let sum = |input| Problem::Allreduce { input, output: input, commutative: true };
-    let seat = Seat { rank: 0, size: 6 };
-    let chosen = |problem: &Problem, shares| selection.choose(problem, seat, shares);
-    for problem in [Problem::Barrier, Problem::Bcast { root: 1, data: run(12, 8) }, sum(run(12, 8))]
+        Selection::new(&Thresholds { oversubscribed_max: Some(100), ..Thresholds::default() });
+    let run = |count, size| Extent::new(Space::Recv, Ty::of(0), count, Type::gapless(size).shape());
+    let sum = |input| CollArgs::Allreduce { input, output: input, commutative: true };
+    let pos = Position { rank: 0, size: 6 };
+    let chosen = |args: &CollArgs, has_segment| selection.choose(args, pos, has_segment);
+    for args in [CollArgs::Barrier, CollArgs::Bcast { root: 1, data: run(12, 8) }, sum(run(12, 8))]
     {
         assert_eq!(
-            (chosen(&problem, true), chosen(&problem, false)),
-            (Algorithm::CollSegment, Algorithm::Linear)
+            (chosen(&args, true), chosen(&args, false)),
+            (Algorithm::SegmentCounter, Algorithm::Linear)
         );
-        assert!(selection.schedule(&problem, seat, true).meets());
+        assert!(selection.schedule(&args, pos, true).uses_segment());
     }
     assert_eq!(
         chosen(&sum(run(13, 8)), true),
@@ -647,48 +652,56 @@ fn ranks_that_share_an_arena_meet_in_it_if_that_can_be() {
         "too large to be worth it"
     );
     let gaps = Type { blocks: vec![(0, 4)], extent: 16 }.shape();
-    let gaps = Run::new(Space::Recv, Ty::of(0), 2, gaps);
+    let gaps = Extent::new(Space::Recv, Ty::of(0), 2, gaps);
     assert_eq!(
         chosen(&sum(gaps), true),
         Algorithm::Linear,
         "operands lie in seats as in the user's memory"
     );
-    let data = Problem::Bcast { root: 1, data: gaps };
-    assert_eq!(chosen(&data, true), Algorithm::CollSegment, "which does not matter to a broadcast");
+    let data = CollArgs::Bcast { root: 1, data: gaps };
+    assert_eq!(
+        chosen(&data, true),
+        Algorithm::SegmentCounter,
+        "which does not matter to a broadcast"
+    );
     let selection =
-        Selection::new(&Thresholds { crowded_short: Some(1 << 20), ..Thresholds::default() });
-    let of = |count, size| selection.choose(&sum(run(count, 8)), Seat { rank: 0, size }, true);
-    use Algorithm::{CollSegment, Linear};
-    assert_eq!([4096, 4097].map(|count| of(count, 6)), [CollSegment, Linear], "a seat has no more");
+        Selection::new(&Thresholds { oversubscribed_max: Some(1 << 20), ..Thresholds::default() });
+    let of = |count, size| selection.choose(&sum(run(count, 8)), Position { rank: 0, size }, true);
+    use Algorithm::{Linear, SegmentCounter};
+    assert_eq!(
+        [4096, 4097].map(|count| of(count, 6)),
+        [SegmentCounter, Linear],
+        "a seat has no more"
+    );
     assert_eq!(
         [768, 769].map(|count| of(count, 32)),
-        [CollSegment, Linear],
+        [SegmentCounter, Linear],
         "all seats have no more"
     );
     assert_eq!(
         [128, 129].map(|count| of(count, 4000)),
-        [CollSegment, Linear],
+        [SegmentCounter, Linear],
         "but always so much each"
     );
 }
 
 #[test]
 fn ranks_with_a_processor_each_meet_in_a_flat_arena_where_seats_have_room() {
-    let selection = Selection::new(&Thresholds { flat_short: Some(100), ..Thresholds::default() });
-    let run = |space, count| Run::new(space, Ty::of(0), count, Type::gapless(8).shape());
-    let seat = Seat { rank: 0, size: 4 };
-    let chosen = |problem: &Problem, shares| selection.choose(problem, seat, shares);
+    let selection = Selection::new(&Thresholds { shm_max: Some(100), ..Thresholds::default() });
+    let run = |space, count| Extent::new(space, Ty::of(0), count, Type::gapless(8).shape());
+    let pos = Position { rank: 0, size: 4 };
+    let chosen = |args: &CollArgs, has_segment| selection.choose(args, pos, has_segment);
     let blocks = |each: u64| run(Space::Send, 4 * each).split(4);
     let (three, four) = (blocks(3), blocks(4));
     let counts = [0, 9, 0, 3];
     let output = run(Space::Recv, 0);
     let kind = CollectiveKind::ReduceScatter;
-    for problem in [
-        Problem::Barrier,
-        Problem::Gather { root: 1, own: Some(run(Space::Send, 12)), all: None },
-        Problem::Allgather { own: None, all: run(Space::Recv, 48) },
-        Problem::Alltoall { kind: CollectiveKind::Alltoall, from: Some(&three), to: &three },
-        Problem::ReduceScatter {
+    for args in [
+        CollArgs::Barrier,
+        CollArgs::Gather { root: 1, own: Some(run(Space::Send, 12)), all: None },
+        CollArgs::Allgather { own: None, all: run(Space::Recv, 48) },
+        CollArgs::Alltoall { kind: CollectiveKind::Alltoall, from: Some(&three), to: &three },
+        CollArgs::ReduceScatter {
             kind,
             input: run(Space::Send, 12),
             counts: &counts,
@@ -696,38 +709,37 @@ fn ranks_with_a_processor_each_meet_in_a_flat_arena_where_seats_have_room() {
             commutative: false,
         },
     ] {
-        assert_eq!(chosen(&problem, true), Algorithm::Flat, "{problem:?}");
-        assert_ne!(chosen(&problem, false), Algorithm::Flat, "{problem:?}");
+        assert_eq!(chosen(&args, true), Algorithm::SegmentFlags, "{args:?}");
+        assert_ne!(chosen(&args, false), Algorithm::SegmentFlags, "{args:?}");
     }
-    for problem in [
-        Problem::Scatter { root: 0, all: Some(run(Space::Send, 16)), own: None },
-        Problem::Alltoall { kind: CollectiveKind::Alltoall, from: Some(&four), to: &four },
-        Problem::Alltoall { kind: CollectiveKind::Alltoallv, from: Some(&three), to: &three },
+    for args in [
+        CollArgs::Scatter { root: 0, all: Some(run(Space::Send, 16)), own: None },
+        CollArgs::Alltoall { kind: CollectiveKind::Alltoall, from: Some(&four), to: &four },
+        CollArgs::Alltoall { kind: CollectiveKind::Alltoallv, from: Some(&three), to: &three },
     ] {
-        assert_ne!(chosen(&problem, true), Algorithm::Flat, "{problem:?}");
+        assert_ne!(chosen(&args, true), Algorithm::SegmentFlags, "{args:?}");
     }
     let gaps = Type { blocks: vec![(0, 4)], extent: 16 }.shape();
-    let gaps = Run::new(Space::Recv, Ty::of(0), 2, gaps);
-    let sum = Problem::Allreduce { input: gaps, output: gaps, commutative: true };
+    let gaps = Extent::new(Space::Recv, Ty::of(0), 2, gaps);
+    let sum = CollArgs::Allreduce { input: gaps, output: gaps, commutative: true };
     assert_ne!(
         chosen(&sum, true),
-        Algorithm::Flat,
+        Algorithm::SegmentFlags,
         "operands lie in seats as in the user's memory"
     );
-    let thresholds =
-        Thresholds { flat_short: Some(100), reproducible: true, ..Thresholds::default() };
-    let sum = Problem::Allreduce { input: run(Space::Send, 1), output, commutative: true };
-    assert_ne!(Selection::new(&thresholds).choose(&sum, seat, true), Algorithm::Flat);
+    let thresholds = Thresholds { shm_max: Some(100), reproducible: true, ..Thresholds::default() };
+    let sum = CollArgs::Allreduce { input: run(Space::Send, 1), output, commutative: true };
+    assert_ne!(Selection::new(&thresholds).choose(&sum, pos, true), Algorithm::SegmentFlags);
 }
 
 #[test]
 fn every_rule_of_the_table_can_be_reached_and_overridden() {
     let mut selection = Selection::new(&Thresholds::default());
     let shape = Type::gapless(8).shape();
-    let run = Run::new(Space::Recv, Ty::of(0), 1, shape);
-    let problem = Problem::Allreduce { input: run, output: run, commutative: true };
-    let seat = Seat { rank: 0, size: 6 };
-    assert_eq!(selection.choose(&problem, seat, false), collectives::Algorithm::RecursiveDoubling);
+    let run = Extent::new(Space::Recv, Ty::of(0), 1, shape);
+    let args = CollArgs::Allreduce { input: run, output: run, commutative: true };
+    let pos = Position { rank: 0, size: 6 };
+    assert_eq!(selection.choose(&args, pos, false), collectives::Algorithm::RecursiveDoubling);
     let rule = Rule {
         kind: CollectiveKind::Allreduce,
         bytes: 8,
@@ -735,7 +747,7 @@ fn every_rule_of_the_table_can_be_reached_and_overridden() {
         algorithm: collectives::Algorithm::Ring,
     };
     selection.prefer(rule);
-    assert_eq!(selection.choose(&problem, seat, false), collectives::Algorithm::Ring);
-    let ordered = Problem::Allreduce { input: run, output: run, commutative: false };
-    assert_ne!(selection.choose(&ordered, seat, false), collectives::Algorithm::Ring);
+    assert_eq!(selection.choose(&args, pos, false), collectives::Algorithm::Ring);
+    let ordered = CollArgs::Allreduce { input: run, output: run, commutative: false };
+    assert_ne!(selection.choose(&ordered, pos, false), collectives::Algorithm::Ring);
 }

@@ -20,52 +20,52 @@ use std::ops::RangeInclusive;
 use crate::UserBuf;
 
 /// Bytes of a seat that every arena has room for, and that no seat has more of; these are the result's.
-pub const SEAT_BYTES: RangeInclusive<u64> = 1 << 10..=32 << 10;
+pub const SLOT_BYTES: RangeInclusive<u64> = 1 << 10..=32 << 10;
 /// Bytes of all seats of a meeting that every arena has room for.
-pub const SEATS_BYTES: u64 = 192 << 10;
+pub const SLOTS_BYTES: u64 = 192 << 10;
 /// Seats begin at multiples of this, so that no two share a line.
-pub const SEAT_ALIGN: u64 = 64;
+pub const SLOT_ALIGN: u64 = 64;
 
 /// Members of a flat arena at most.
-pub const FEW: u32 = 8;
+pub const MAX_FLAGS_RANKS: u32 = 8;
 /// From one seat of a flat arena to the next: no power of two, or the seats of all members would share
 /// the same few places of each cache.
-pub const FLAT_STRIDE: u64 = (16 << 10) + 3 * 64;
+pub const FLAGS_STRIDE: u64 = (16 << 10) + 3 * 64;
 /// Bytes in front of a flat seat that the arena has for itself, in the line in which the seat begins.
-pub const FLAT_HEAD: u64 = 16;
+pub const FLAGS_HEADER: u64 = 16;
 /// Bytes of a flat seat.
-pub const FLAT_BYTES: u64 = FLAT_STRIDE - FLAT_HEAD;
+pub const FLAGS_SLOT_BYTES: u64 = FLAGS_STRIDE - FLAGS_HEADER;
 
 /// An arena, as one member sees it. Members are ranks of the communicator.
 pub trait CollSegment: std::fmt::Debug + Send + Sync {
     /// The number of this member's next meeting.
-    fn enter(&self) -> u64;
+    fn next_round(&self) -> u64;
 
     /// True when this member has left all meetings before, and the seats are free.
-    fn has_begun(&self, meeting: u64) -> bool;
+    fn is_ready(&self, round: u64) -> bool;
 
     /// The place of a meeting's result, the most bytes of a seat, and behind it its seats, to be divided as the members
-    /// agree: [`SEATS_BYTES`], or the fewest of a seat for each member if these are more. In a flat arena its seats, [`FLAT_STRIDE`] from one to the next, each behind its
-    /// [`FLAT_HEAD`].
-    fn seats(&self, meeting: u64) -> UserBuf;
+    /// agree: [`SLOTS_BYTES`], or the fewest of a seat for each member if these are more. In a flat arena its seats, [`FLAGS_STRIDE`] from one to the next, each behind its
+    /// [`FLAGS_HEADER`].
+    fn slots(&self, round: u64) -> UserBuf;
 
-    /// This member's seat is written: it arrives and says `call`, which is not 0. `is_awaited`: others
-    /// look for that ([`CollSegment::call_of`]). True for the last one, who closes the meeting; nobody is in a flat arena.
-    fn arrive(&self, meeting: u64, call: u64, is_awaited: bool) -> bool;
+    /// This member's seat is written: it arrives and says `signature`, which is not 0. `is_awaited`: others
+    /// look for that ([`CollSegment::signature_of`]). True for the last one, who closes the meeting; nobody is in a flat arena.
+    fn arrive(&self, round: u64, signature: u64, is_awaited: bool) -> bool;
 
     /// What a member has said; `None` until it arrives.
-    fn call_of(&self, meeting: u64, member: u32) -> Option<u64>;
+    fn signature_of(&self, round: u64, member: u32) -> Option<u64>;
 
     /// Closes the meeting, and wakes everyone.
-    fn close(&self, meeting: u64);
+    fn complete(&self, round: u64);
 
     /// True when the meeting was closed.
-    fn is_closed(&self, meeting: u64) -> bool;
+    fn is_complete(&self, round: u64) -> bool;
 
-    /// The first member that has said something else than `call`, in a meeting that was
+    /// The first member that has said something else than `signature`, in a meeting that was
     /// closed and not left yet.
-    fn dissenter(&self, meeting: u64, call: u64) -> Option<u32>;
+    fn mismatch(&self, round: u64, signature: u64) -> Option<u32>;
 
     /// This member is done with the meeting.
-    fn leave(&self, meeting: u64);
+    fn leave(&self, round: u64);
 }

@@ -10,7 +10,7 @@ use collectives::operation::{Blocks, Data, Operation, ROOT_HERE, Types, Vector};
 use fabric::CollectiveKind;
 use objects::buffer::Area;
 use objects::{Class, Comm, Datatype, Error, Result};
-use runtime::collective::{Begun, Visits};
+use runtime::collective::{FastPath, Started};
 use runtime::{Process, collective, with};
 
 use crate::abi::{MPI_Comm, MPI_Count, MPI_Datatype, MPI_Op};
@@ -29,22 +29,22 @@ pub(super) fn run(
     describe: impl FnOnce(&Process, &Comm, &mut Planning<'_>) -> Result<()>,
 ) -> Result<()> {
     form.check()?;
-    let visits = if form.is_blocking() { collective::next_visits() } else { Visits::Never };
-    let begun = with(|p| {
+    let fast_path = if form.is_blocking() { collective::next_fast_path() } else { FastPath::Off };
+    let started = with(|p| {
         let object = p.comm(comm.0)?;
-        let mut begun = None;
+        let mut started = None;
         describe(p, object, &mut |operation| {
-            begun = Some(p.begin(visits, object, operation)?);
+            started = Some(p.begin(fast_path, object, operation)?);
             Ok(())
         })?;
-        begun.ok_or_else(|| Error::internal("a collective was not described"))
+        started.ok_or_else(|| Error::internal("a collective was not described"))
     })?;
-    match (form, begun) {
-        (CallForm::Blocking, begun) => collective::finish(comm.0, begun),
-        (CallForm::Nonblocking(_), Begun::Planned(plan)) => {
+    match (form, started) {
+        (CallForm::Blocking, started) => collective::finish(comm.0, started),
+        (CallForm::Nonblocking(_), Started::Planned(plan)) => {
             form.give(collective::start(comm.0, plan)?)
         }
-        (CallForm::Persistent(..), Begun::Planned(plan)) => {
+        (CallForm::Persistent(..), Started::Planned(plan)) => {
             form.give(collective::init(comm.0, plan))
         }
         _ => Err(Error::internal("a collective that does not block has begun")),

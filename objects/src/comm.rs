@@ -36,7 +36,7 @@ pub struct Comm {
     group: Group,
     remote: Option<Group>,
     /// Where its members meet, if they can.
-    arena: Option<Arc<dyn CollSegment>>,
+    coll_segment: Option<Arc<dyn CollSegment>>,
     errhandler: Errhandler,
     topology: Option<Arc<Topology>>,
     name: String,
@@ -54,7 +54,7 @@ impl Comm {
             collectives: Cell::new(0),
             group,
             remote: None,
-            arena: None,
+            coll_segment: None,
             errhandler: Errhandler::Fatal,
             topology: None,
             name: name.to_owned(),
@@ -93,7 +93,7 @@ impl Comm {
     #[must_use]
     pub fn local(&self) -> Comm {
         Comm {
-            arena: self.arena.clone(),
+            coll_segment: self.coll_segment.clone(),
             ..self.derive(self.context, self.rank, self.group.clone())
         }
     }
@@ -104,8 +104,8 @@ impl Comm {
     }
 
     /// Gives the communicator its arena, which its members have agreed on.
-    pub fn set_arena(&mut self, arena: Arc<dyn CollSegment>) {
-        self.arena = Some(arena);
+    pub fn set_coll_segment(&mut self, coll_segment: Arc<dyn CollSegment>) {
+        self.coll_segment = Some(coll_segment);
     }
 
     /// Sets the name, cut to [`MAX_NAME`] bytes.
@@ -214,8 +214,8 @@ impl Comm {
     }
 
     /// The arena that its members share.
-    pub fn arena(&self) -> Option<&Arc<dyn CollSegment>> {
-        self.arena.as_ref()
+    pub fn coll_segment(&self) -> Option<&Arc<dyn CollSegment>> {
+        self.coll_segment.as_ref()
     }
 
     /// The error handler.

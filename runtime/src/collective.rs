@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bootstrap::Job;
 use collectives::operation::{Data, Operation, Vector};
-use collectives::{CollectiveId, Paused, Plan, Thresholds, Visit};
+use collectives::{CollectiveId, InlineRun, Plan, Suspended, Thresholds};
 use config::{Knobs, knob};
 use fabric::CollectiveKind;
 use objects::buffer::Area;
@@ -30,10 +30,10 @@ const BYTE: usize = 0x247;
 const MAX: usize = 0x23;
 
 /// How often a visit looks whether its turn has come in the meeting: where ranks take turns, and where each has a processor.
-const LOOKS: u32 = 4;
-const LOOKS_ALONE: u32 = 128;
-/// See [`is_one_of_many`].
-const VISITS: u32 = 8;
+const YIELDING_POLLS: u32 = 4;
+const SPINNING_POLLS: u32 = 128;
+/// See [`is_every_nth_call`].
+const CALLS_PER_PROGRESS: u32 = 8;
 
 /// The sizes at which algorithms change, from the knobs. All ranks of a job have to
 /// agree on them.
@@ -50,9 +50,9 @@ pub(crate) fn thresholds(knobs: &Knobs, job: &Job) -> Thresholds {
         reduce_long: knobs.bytes(knob::COLL_REDUCE_LONG),
         allreduce_long: knobs.bytes(knob::COLL_ALLREDUCE_LONG),
         reduce_scatter_long: knobs.bytes(knob::COLL_REDUCE_SCATTER_LONG),
-        crowded_short: is_crowded.then(|| knobs.bytes(knob::COLL_OVERSUBSCRIBED_MAX)),
-        arenas: knobs.is_on(knob::COLL_SHM),
-        flat_short: is_flat.then(|| knobs.bytes(knob::COLL_SHM_MAX)),
+        oversubscribed_max: is_crowded.then(|| knobs.bytes(knob::COLL_OVERSUBSCRIBED_MAX)),
+        shm: knobs.is_on(knob::COLL_SHM),
+        shm_max: is_flat.then(|| knobs.bytes(knob::COLL_SHM_MAX)),
         window: knobs.count(knob::COLL_WINDOW).min(u32::MAX.into()) as u32,
         reproducible: knobs.is_on(knob::COLL_REPRODUCIBLE),
     }
@@ -67,11 +67,16 @@ impl Process {
 
     /// Checks and plans a blocking call on `comm`, and runs it if it only meets and that is soon over.
     #[inline]
-    pub fn begin(&self, visits: Visits, comm: &Comm, operation: &Operation<'_>) -> Result<Begun> {
+    pub fn begin(
+        &self,
+        fast_path: FastPath,
+        comm: &Comm,
+        operation: &Operation<'_>,
+    ) -> Result<Started> {
         let core = self.core.as_deref().ok_or_else(|| not_running(self.init_state))?;
-        core.planner.borrow_mut().with_plan(operation, comm, |plan| match plan.only_meets() {
-            true => visit(visits, plan, comm),
-            false => Begun::Planned(plan.clone()),
+        core.planner.borrow_mut().with_plan(operation, comm, |plan| match plan.is_segment_only() {
+            true => run_inline(fast_path, plan, comm),
+            false => Started::Planned(plan.clone()),
         })
     }
 
@@ -98,23 +103,23 @@ pub fn run(comm: usize, plan: Plan) -> Result<()> {
 }
 
 /// What a blocking call has come to when it leaves the gate for the first time.
-pub enum Begun {
+pub enum Started {
     /// It is over.
     Over,
     /// A visit that was in vain.
-    Paused(Paused),
+    Suspended(Suspended),
     /// It is planned and not started.
     Planned(Plan),
 }
 
 /// Ends a blocking call.
 #[inline]
-pub fn finish(comm: usize, begun: Begun) -> Result<()> {
-    match begun {
-        Begun::Over => Ok(()),
-        Begun::Planned(plan) => run(comm, plan),
-        Begun::Paused(visit) => {
-            let id = with(|p| p.core().map(|core| core.collectives.adopt(visit)))?;
+pub fn finish(comm: usize, started: Started) -> Result<()> {
+    match started {
+        Started::Over => Ok(()),
+        Started::Planned(plan) => run(comm, plan),
+        Started::Suspended(run_inline) => {
+            let id = with(|p| p.core().map(|core| core.collectives.resume_as_active(run_inline)))?;
             wait_for(id, comm)
         }
     }
@@ -122,56 +127,60 @@ pub fn finish(comm: usize, begun: Begun) -> Result<()> {
 
 /// How a call that only meets does so first.
 #[derive(Clone, Copy)]
-pub enum Visits {
+pub enum FastPath {
     /// It looks a few times and lets others run in between.
-    InTurns,
+    Yields,
     /// It looks for some time.
     Spins,
     /// Not by itself: as all others.
-    Never,
+    Off,
 }
 
 /// How the next blocking collective visits. What ought to be done where nobody ever has to wait for long is done in one
-/// of [`VISITS`] calls: turns are timed, and messages arrive.
+/// of [`CALLS_PER_PROGRESS`] calls: turns are timed, and messages arrive.
 #[inline]
-pub fn next_visits() -> Visits {
+pub fn next_fast_path() -> FastPath {
     if wait::spins_alone() {
-        if is_one_of_many() {
+        if is_every_nth_call() {
             wait::progress_once();
         }
-        return Visits::Spins;
+        return FastPath::Spins;
     }
-    if wait::begins_with_a_turn() && !is_one_of_many() { Visits::InTurns } else { Visits::Never }
+    if wait::begins_with_a_turn() && !is_every_nth_call() {
+        FastPath::Yields
+    } else {
+        FastPath::Off
+    }
 }
 
 /// Where ranks take turns, most find that the meeting was closed when it is theirs again, and where each has a processor
 /// the others are not far. So they look there and nowhere else, and go the way of all others when that was in vain: each process finds
 /// its code and data, and its branches, cold, and the way of all others is four times as long.
 #[inline]
-fn visit(visits: Visits, plan: &Plan, comm: &Comm) -> Begun {
-    let (looks, rest): (u32, fn()) = match visits {
-        Visits::InTurns => (LOOKS, std::thread::yield_now),
-        Visits::Spins => (LOOKS_ALONE, wait::breathe),
-        Visits::Never => return Begun::Planned(plan.clone()),
+fn run_inline(fast_path: FastPath, plan: &Plan, comm: &Comm) -> Started {
+    let (polls, rest): (u32, fn()) = match fast_path {
+        FastPath::Yields => (YIELDING_POLLS, std::thread::yield_now),
+        FastPath::Spins => (SPINNING_POLLS, wait::breathe),
+        FastPath::Off => return Started::Planned(plan.clone()),
     };
-    let mut visit = Visit::new(plan, comm.next_collective());
-    for _ in 0..looks {
-        if visit.go() {
-            return Begun::Over;
+    let mut run_inline = InlineRun::new(plan, comm.next_collective());
+    for _ in 0..polls {
+        if run_inline.go() {
+            return Started::Over;
         }
         rest();
     }
-    Begun::Paused(visit.pause())
+    Started::Suspended(run_inline.suspend())
 }
 
-/// True for one call in [`VISITS`].
+/// True for one call in [`CALLS_PER_PROGRESS`].
 #[inline]
-fn is_one_of_many() -> bool {
+fn is_every_nth_call() -> bool {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     // No two threads are here at once.
     let calls = CALLS.load(Ordering::Relaxed);
     CALLS.store(calls.wrapping_add(1), Ordering::Relaxed);
-    calls.is_multiple_of(VISITS)
+    calls.is_multiple_of(CALLS_PER_PROGRESS)
 }
 
 /// Starts a plan; the handle of its request.

@@ -12,11 +12,11 @@
 //!                    from 4 down; 0: none
 //! ```
 //!
-//! With its proposal a process offers the first of its arenas that nobody has (see `arenas`), if the communicator could
+//! With its proposal a process offers the first of its arenas that nobody has (see `coll_segments`), if the communicator could
 //! use one. So among those who are at the same number one is taken who has given away the fewest.
 
 use objects::{Class, Comm, Error, Group, Result};
-use shm_transport::ARENAS;
+use shm_transport::COLL_SEGMENTS;
 
 use crate::collective::Internal;
 use crate::gate::with;
@@ -30,13 +30,13 @@ pub use crate::split::split;
 const RANK_BITS: u32 = 24;
 /// Bits of a context id below the number.
 const BELOW_BITS: u32 = RANK_BITS + 3;
-const _: () = assert!(ARENAS < 1 << (BELOW_BITS - RANK_BITS));
+const _: () = assert!(COLL_SEGMENTS < 1 << (BELOW_BITS - RANK_BITS));
 
 /// The arena that a context id names: its owner, and which of the owner's.
-pub(crate) fn arena_in(context: u64) -> Option<(u32, u32)> {
-    let arena = (context >> RANK_BITS) as u32 % (1 << (BELOW_BITS - RANK_BITS));
-    let index = ARENAS.checked_sub(arena)?;
-    (arena > 0).then_some((context as u32 % (1 << RANK_BITS), index))
+pub(crate) fn segment_in(context: u64) -> Option<(u32, u32)> {
+    let segment = (context >> RANK_BITS) as u32 % (1 << (BELOW_BITS - RANK_BITS));
+    let index = COLL_SEGMENTS.checked_sub(segment)?;
+    (segment > 0).then_some((context as u32 % (1 << RANK_BITS), index))
 }
 
 impl Core {
@@ -44,16 +44,16 @@ impl Core {
     /// be of use, and this process will be a member.
     pub(crate) fn propose(&mut self, may_meet: bool) -> u64 {
         self.proposals += 1;
-        let offered = if may_meet { self.offer_arena() } else { None };
-        let arena = offered.map_or(0, |index| ARENAS - index);
-        self.proposals << BELOW_BITS | u64::from(arena) << RANK_BITS | u64::from(self.job.rank)
+        let offered = if may_meet { self.reserve_segment() } else { None };
+        let segment = offered.map_or(0, |index| COLL_SEGMENTS - index);
+        self.proposals << BELOW_BITS | u64::from(segment) << RANK_BITS | u64::from(self.job.rank)
     }
 
     /// Takes note of what others have proposed, where this process has proposed `mine` (0: nothing).
     pub(crate) fn agreed(&mut self, mine: u64, context: u64) {
         self.proposals = self.proposals.max(context >> BELOW_BITS);
         if mine != context {
-            self.withdraw_arena(mine);
+            self.unreserve_segment(mine);
         }
     }
 }
@@ -74,7 +74,7 @@ impl NewComm {
         core.agreed(self.mine, context);
         let Ok(comm) = comms.get_mut(self.handle) else { return Ok(()) };
         comm.set_context(context);
-        core.give_arena(comm)
+        core.attach_segment(comm)
     }
 }
 
@@ -126,7 +126,7 @@ pub fn duplicate(parent: usize) -> Result<Comm> {
     let context = agree(parent, !is_inter)?;
     with(|p| {
         let comm = p.comm(parent)?.duplicate(context);
-        p.core()?.with_arena(comm)
+        p.core()?.with_segment(comm)
     })
 }
 
@@ -167,7 +167,7 @@ pub fn create(parent: usize, group: &Group) -> Result<Option<Comm>> {
     let Some(rank) = group.rank_of(me) else { return Ok(None) };
     with(|p| {
         let comm = p.comm(parent)?.derive(context, rank, group.clone());
-        p.core()?.with_arena(comm).map(Some)
+        p.core()?.with_segment(comm).map(Some)
     })
 }
 
@@ -201,7 +201,7 @@ pub fn create_group(parent: usize, group: &Group, tag: i32) -> Result<Option<Com
     let context = choose(channel, group, rank)?;
     with(|p| {
         let comm = p.comm(parent)?.derive(context, rank, group.clone());
-        p.core()?.with_arena(comm).map(Some)
+        p.core()?.with_segment(comm).map(Some)
     })
 }
 
@@ -227,5 +227,5 @@ pub fn create_from_group(group: &Group, text: &str) -> Result<Option<Comm>> {
         .ok_or_else(|| Error::new(Class::Group, "this process is not in the group"))?;
     let context = choose(Channel::of_text(text), group, rank)?;
     let comm = Comm::new("", context, rank, group.clone());
-    with(|p| p.core()?.with_arena(comm).map(Some))
+    with(|p| p.core()?.with_segment(comm).map(Some))
 }

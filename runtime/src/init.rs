@@ -20,8 +20,8 @@ use shm_transport::{Segment, ShmTransport, SingleCopy};
 use verbs_transport::Rails;
 
 use crate::addresses::Addresses;
-use crate::arenas::Arenas;
 use crate::attendant;
+use crate::coll_segments::CollSegments;
 use crate::collective;
 use crate::gate::{self, with};
 use crate::hosts::Hosts;
@@ -108,11 +108,11 @@ impl Core {
             world: Comm::new("MPI_COMM_WORLD", WORLD_CONTEXT, job.rank, everyone),
             comm_self: Comm::new("MPI_COMM_SELF", SELF_CONTEXT, 0, Group::single(me)),
             postponed: None,
-            arenas: Arenas::new(&thresholds),
+            coll_segments: CollSegments::new(&thresholds),
             proposals: 0,
             job,
         };
-        core.open_arenas()?;
+        core.attach_world_segment()?;
         Ok(core)
     }
 }

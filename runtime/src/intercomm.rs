@@ -233,7 +233,7 @@ pub fn merge(inter: usize, high: bool) -> Result<Comm> {
         let group = if are_first { ours.union(others) } else { others.union(ours) };
         let rank = comm.rank() + if are_first { 0 } else { others.size() };
         let comm = comm.derive(context, rank, group);
-        p.core()?.with_arena(comm)
+        p.core()?.with_segment(comm)
     })
 }
 

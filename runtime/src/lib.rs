@@ -12,11 +12,11 @@
 
 mod abort;
 mod addresses;
-mod arenas;
 mod attendant;
 mod bed;
 mod blocked_on;
 pub mod bsend;
+mod coll_segments;
 pub mod collective;
 pub mod communicator;
 pub mod complete;

@@ -18,10 +18,10 @@ use objects::{
 };
 use pt2pt::{Engine, MessageId};
 
-use crate::arenas::Arenas;
 use crate::bed::Bed;
 use crate::blocked_on::{self, WaitTarget};
 use crate::bsend::BsendBuffers;
+use crate::coll_segments::CollSegments;
 use crate::request::Request;
 use crate::routes::Routes;
 use crate::session::Session;
@@ -117,7 +117,7 @@ pub struct Core {
     /// A user's reduction function that the attendant may not call.
     pub(crate) postponed: Option<Box<UserCall>>,
     /// The arenas that are this process's own.
-    pub(crate) arenas: Arenas,
+    pub(crate) coll_segments: CollSegments,
     /// Proposals for context ids made so far; see `communicator`.
     pub proposals: u64,
 }
@@ -235,7 +235,7 @@ impl Process {
         let core = self.core.as_deref_mut()?;
         let bed = Bed::from(core.engine.arm()?);
         // Who meets us in an arena sees that we sleep, or we see here that it was there.
-        if core.collectives.is_called(&mut core.engine) {
+        if core.collectives.has_segment_work(&mut core.engine) {
             core.engine.disarm();
             return None;
         }

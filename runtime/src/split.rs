@@ -84,7 +84,7 @@ fn assemble(
     let context = with_us.map(|vote| vote.proposal).max().unwrap_or_default();
     p.core()?.agreed(mine.proposal, context);
     if color < 0 {
-        p.core()?.withdraw_arena(mine.proposal);
+        p.core()?.unreserve_segment(mine.proposal);
         return Ok(None);
     }
     let comm = p.comm(parent)?;
@@ -93,7 +93,7 @@ fn assemble(
     let rank = me.and_then(|me| group.rank_of(me)).unwrap_or_default();
     let Some(theirs) = theirs else {
         let comm = comm.derive(context, rank, group);
-        return p.core()?.with_arena(comm).map(Some);
+        return p.core()?.with_segment(comm).map(Some);
     };
     let remote = with_color(comm.peers(), color, &theirs)?;
     Ok((!remote.is_empty()).then(|| comm.derive_inter(context, rank, group, remote)))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bootstrap::Job;
 use config::{Knobs, Origin, Registration, knob, show_bytes};
-use fabric::coll_segment::FEW;
+use fabric::coll_segment::MAX_FLAGS_RANKS;
 use fabric::{Caps, Peer, Transport};
 use shm_transport::ShmTransport;
 use verbs_transport::Rails;
@@ -102,18 +102,18 @@ fn waiting(job: &Job, spin: Duration) -> String {
 
 fn collectives(job: &Job, knobs: &Knobs) -> String {
     let thresholds = collective::thresholds(knobs, job);
-    if let Some(short) = thresholds.flat_short.filter(|_| thresholds.arenas) {
+    if let Some(short) = thresholds.shm_max.filter(|_| thresholds.shm) {
         let which = if thresholds.reproducible { " but reductions" } else { "" };
         return format!(
-            "all{which} up to {} meet in shared memory, where at most {FEW} ranks take part; others in messages, in trees, \
+            "all{which} up to {} meet in shared memory, where at most {MAX_FLAGS_RANKS} ranks take part; others in messages, in trees, \
              rings or rounds by size",
             show_bytes(short)
         );
     }
-    let Some(short) = thresholds.crowded_short.filter(|_| !thresholds.reproducible) else {
+    let Some(short) = thresholds.oversubscribed_max.filter(|_| !thresholds.reproducible) else {
         return "messages, in trees, rings or rounds by size".into();
     };
-    let how = match thresholds.arenas {
+    let how = match thresholds.shm {
         true => "meet in shared memory where that has room, or go straight to and from one rank",
         false => "go straight to and from one rank",
     };

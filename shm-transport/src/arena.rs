@@ -48,7 +48,7 @@ use std::sync::Arc;
 
 #[cfg(not(loom))]
 use fabric::UserBuf;
-use fabric::coll_segment::{SEAT_BYTES, SEATS_BYTES};
+use fabric::coll_segment::{SLOT_BYTES, SLOTS_BYTES};
 #[cfg(not(loom))]
 use fabric::user_buf::valgrind_mark_defined;
 
@@ -125,7 +125,7 @@ fn seats_at(size: u32) -> u64 {
 }
 
 fn half_bytes(size: u32) -> u64 {
-    SEAT_BYTES.end() + SEATS_BYTES.max(u64::from(size) * SEAT_BYTES.start())
+    SLOT_BYTES.end() + SLOTS_BYTES.max(u64::from(size) * SLOT_BYTES.start())
 }
 
 impl Words {
@@ -158,14 +158,14 @@ impl Words {
     }
 
     #[inline]
-    pub(crate) fn call_of(&self, meeting: u64, member: u32) -> Option<u64> {
+    pub(crate) fn signature_of(&self, meeting: u64, member: u32) -> Option<u64> {
         let word = self.half(meeting).1[member as usize].load(Ordering::Acquire);
         (word >> CALL_BITS == stamp(meeting)).then_some(word & ((1 << CALL_BITS) - 1))
     }
 
     /// By the last one.
     #[inline]
-    pub(crate) fn close(&self, meeting: u64) {
+    pub(crate) fn complete(&self, meeting: u64) {
         let (half, calls) = self.half(meeting);
         // Relaxed: all are ordered by the arrivals before, and by the store below.
         let mine = calls[self.me as usize].load(Ordering::Relaxed);
@@ -178,7 +178,7 @@ impl Words {
     }
 
     #[inline]
-    pub(crate) fn is_closed(&self, meeting: u64) -> bool {
+    pub(crate) fn is_complete(&self, meeting: u64) -> bool {
         // Acquire: the result is there.
         self.head.closed.meetings.load(Ordering::Acquire) > meeting
     }
@@ -203,7 +203,7 @@ impl Words {
     }
 
     #[inline]
-    fn dissenter(&self, meeting: u64, call: u64) -> Option<u32> {
+    fn mismatch(&self, meeting: u64, call: u64) -> Option<u32> {
         // Relaxed: it was closed.
         let verdict = self.half(meeting).0.verdict.load(Ordering::Relaxed);
         if verdict == 0 {
@@ -211,7 +211,7 @@ impl Words {
         }
         // Of the two at least one has said something else than we did.
         let (one, other) = ((verdict >> MEMBER_BITS) as u32 - 1, verdict as u32);
-        Some(if self.call_of(meeting, other) == Some(call) { one } else { other })
+        Some(if self.signature_of(meeting, other) == Some(call) { one } else { other })
     }
 }
 
@@ -300,17 +300,17 @@ impl CollSegment {
 
 #[cfg(not(loom))]
 impl fabric::CollSegment for CollSegment {
-    fn enter(&self) -> u64 {
-        self.lease.enter()
+    fn next_round(&self) -> u64 {
+        self.lease.next_round()
     }
 
     #[inline]
-    fn has_begun(&self, meeting: u64) -> bool {
+    fn is_ready(&self, meeting: u64) -> bool {
         self.lease.is_next(meeting) && self.words.is_free(meeting)
     }
 
     #[inline]
-    fn seats(&self, meeting: u64) -> UserBuf {
+    fn slots(&self, meeting: u64) -> UserBuf {
         self.seats[(meeting % 2) as usize]
     }
 
@@ -323,23 +323,23 @@ impl fabric::CollSegment for CollSegment {
         is_last
     }
 
-    fn call_of(&self, meeting: u64, member: u32) -> Option<u64> {
-        self.words.call_of(meeting, member)
+    fn signature_of(&self, meeting: u64, member: u32) -> Option<u64> {
+        self.words.signature_of(meeting, member)
     }
 
-    fn close(&self, meeting: u64) {
+    fn complete(&self, meeting: u64) {
         self.others_will_write(meeting);
-        self.words.close(meeting);
+        self.words.complete(meeting);
         self.wake();
     }
 
     #[inline]
-    fn is_closed(&self, meeting: u64) -> bool {
-        self.words.is_closed(meeting)
+    fn is_complete(&self, meeting: u64) -> bool {
+        self.words.is_complete(meeting)
     }
 
-    fn dissenter(&self, meeting: u64, call: u64) -> Option<u32> {
-        self.words.dissenter(meeting, call)
+    fn mismatch(&self, meeting: u64, call: u64) -> Option<u32> {
+        self.words.mismatch(meeting, call)
     }
 
     fn leave(&self, meeting: u64) {
@@ -354,7 +354,7 @@ mod loom_tests;
 mod tests {
     use std::os::fd::AsFd;
 
-    use crate::{Meetings, Segment};
+    use crate::{Segment, SyncKind};
 
     const MEMBERS: [u32; 2] = [2, 0];
 
@@ -371,26 +371,29 @@ mod tests {
         let arena = |member: usize, owner, index| {
             let segment = &segments[MEMBERS[member] as usize];
             segment
-                .arena(Meetings::InTurns, owner, index, &MEMBERS, member as u32)
+                .coll_segment(SyncKind::Counter, owner, index, &MEMBERS, member as u32)
                 .unwrap()
                 .unwrap()
         };
         let (one, other, elsewhere) = (arena(0, 1, 3), arena(1, 1, 3), arena(0, 2, 0));
         for meeting in 0..1000 {
-            assert_eq!((one.enter(), other.enter()), (meeting, meeting));
+            assert_eq!((one.next_round(), other.next_round()), (meeting, meeting));
             assert!(
-                one.has_begun(meeting) && !one.has_begun(meeting + 1) && !one.is_closed(meeting)
+                one.is_ready(meeting) && !one.is_ready(meeting + 1) && !one.is_complete(meeting)
             );
-            one.seats(meeting).write(0, &meeting.to_le_bytes());
+            one.slots(meeting).write(0, &meeting.to_le_bytes());
             assert!(!one.arrive(meeting, 7, true));
-            assert_eq!((other.call_of(meeting, 0), other.call_of(meeting, 1)), (Some(7), None));
+            assert_eq!(
+                (other.signature_of(meeting, 0), other.signature_of(meeting, 1)),
+                (Some(7), None)
+            );
             let mut seen = [0; 8];
-            other.seats(meeting).read(0, &mut seen);
+            other.slots(meeting).read(0, &mut seen);
             assert_eq!(u64::from_le_bytes(seen), meeting);
             assert!(other.arrive(meeting, 7 + meeting % 2, false));
-            other.close(meeting);
-            assert!(one.is_closed(meeting) && !elsewhere.is_closed(meeting));
-            assert_eq!(one.dissenter(meeting, 7), (meeting % 2 == 1).then_some(1));
+            other.complete(meeting);
+            assert!(one.is_complete(meeting) && !elsewhere.is_complete(meeting));
+            assert_eq!(one.mismatch(meeting, 7), (meeting % 2 == 1).then_some(1));
             one.leave(meeting);
             other.leave(meeting);
         }
@@ -399,24 +402,26 @@ mod tests {
     #[test]
     fn an_arena_is_new_for_other_members_when_all_have_given_it_back() {
         let segments = segments();
-        let renew = |leases| segments[1].renew_arena(Meetings::InTurns, 2, leases);
+        let renew = |leases| segments[1].renew_coll_segment(SyncKind::Counter, 2, leases);
         assert!(renew(0) && renew(0), "nobody has had it");
         let mut leases = 0;
         for members in [&[2, 0][..], &[0, 1, 2], &[1, 2]] {
             let lease = |me: u32| {
                 let segment = &segments[members[me as usize] as usize];
-                segment.arena(Meetings::InTurns, 1, 2, members, me).unwrap().unwrap()
+                segment.coll_segment(SyncKind::Counter, 1, 2, members, me).unwrap().unwrap()
             };
             let mut arenas: Vec<_> = (0..members.len() as u32).map(lease).collect();
             leases += members.len() as u64;
             for meeting in 0..3 {
                 assert!(
-                    arenas.iter().all(|arena| arena.enter() == meeting && arena.has_begun(meeting))
+                    arenas
+                        .iter()
+                        .all(|arena| arena.next_round() == meeting && arena.is_ready(meeting))
                 );
                 let last = arenas.iter().filter(|arena| arena.arrive(meeting, 7, false)).count();
-                assert!(last == 1 && !arenas[0].is_closed(meeting));
-                arenas[0].close(meeting);
-                assert!(arenas.iter().all(|arena| arena.dissenter(meeting, 7).is_none()));
+                assert!(last == 1 && !arenas[0].is_complete(meeting));
+                arenas[0].complete(meeting);
+                assert!(arenas.iter().all(|arena| arena.mismatch(meeting, 7).is_none()));
                 arenas.iter().for_each(|arena| arena.leave(meeting));
             }
             while arenas.pop().is_some() {
@@ -428,13 +433,16 @@ mod tests {
     #[test]
     fn what_one_rank_found_about_memory_holds_for_all() {
         let segments = segments();
-        segments[1].refuse_arena(0, 1);
+        segments[1].refuse_coll_segment(0, 1);
         for (rank, segment) in segments.iter().enumerate() {
             let arena = |index| {
-                segment.arena(Meetings::InTurns, 0, index, &[0, 1, 2], rank as u32).unwrap()
+                segment.coll_segment(SyncKind::Counter, 0, index, &[0, 1, 2], rank as u32).unwrap()
             };
             assert!(arena(1).is_none() && arena(2).is_some());
         }
-        assert!(!segments[0].renew_arena(Meetings::InTurns, 1, 0), "it is not offered any more");
+        assert!(
+            !segments[0].renew_coll_segment(SyncKind::Counter, 1, 0),
+            "it is not offered any more"
+        );
     }
 }

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 #[cfg(not(loom))]
 use fabric::UserBuf;
-use fabric::coll_segment::{FEW, FLAT_STRIDE};
+use fabric::coll_segment::{FLAGS_STRIDE, MAX_FLAGS_RANKS};
 
 #[cfg(not(loom))]
 use crate::event_count::{self, EventCount};
@@ -108,7 +108,7 @@ impl Words {
 
     /// What a member has called; `None` until it comes.
     #[inline]
-    pub(crate) fn call_of(&self, meeting: u64, member: u32) -> Option<u64> {
+    pub(crate) fn signature_of(&self, meeting: u64, member: u32) -> Option<u64> {
         // Acquire: its seat is there.
         let word = self.round(meeting)[member as usize].load(Ordering::Acquire);
         (word >> CALL_BITS == stamp(meeting)).then_some(word & ((1 << CALL_BITS) - 1))
@@ -175,11 +175,11 @@ pub(crate) struct Place {
 
 /// Bytes of a flat arena on a host of so many ranks.
 pub(crate) fn bytes(size: u32) -> u64 {
-    LINE as u64 + ROUNDS as u64 * round_bytes(size.min(FEW))
+    LINE as u64 + ROUNDS as u64 * round_bytes(size.min(MAX_FLAGS_RANKS))
 }
 
 fn round_bytes(seats: u32) -> u64 {
-    u64::from(seats) * FLAT_STRIDE
+    u64::from(seats) * FLAGS_STRIDE
 }
 
 #[cfg(not(loom))]
@@ -190,7 +190,7 @@ impl Place {
     /// `base` must be aligned to a line and valid for [`bytes`] of `size`, for the life of the process;
     /// they were zero when the first member came, and are accessed by flat arenas alone.
     pub(crate) unsafe fn new(base: *mut u8, size: u32) -> Place {
-        Place { base, seats: size.min(FEW) }
+        Place { base, seats: size.min(MAX_FLAGS_RANKS) }
     }
 
     fn words(self, members: u32, me: u32) -> Words {
@@ -199,7 +199,7 @@ impl Place {
         let at = |offset: u64| unsafe { &*self.base.add(offset as usize).cast::<AtomicU64>() };
         let of_round = |round: u64| {
             (0..u64::from(members)).map(move |member| {
-                at(LINE as u64 + round * round_bytes(self.seats) + member * FLAT_STRIDE)
+                at(LINE as u64 + round * round_bytes(self.seats) + member * FLAGS_STRIDE)
             })
         };
         Words::new(at(0), (0..ROUNDS as u64).flat_map(of_round).collect(), me)
@@ -239,17 +239,17 @@ impl Site for Place {
 
 #[cfg(not(loom))]
 impl fabric::CollSegment for Flat {
-    fn enter(&self) -> u64 {
-        self.lease.enter()
+    fn next_round(&self) -> u64 {
+        self.lease.next_round()
     }
 
     #[inline]
-    fn has_begun(&self, meeting: u64) -> bool {
+    fn is_ready(&self, meeting: u64) -> bool {
         self.lease.is_next(meeting) && self.words.is_free(meeting)
     }
 
     #[inline]
-    fn seats(&self, meeting: u64) -> UserBuf {
+    fn slots(&self, meeting: u64) -> UserBuf {
         self.seats[meeting as usize % ROUNDS]
     }
 
@@ -264,21 +264,21 @@ impl fabric::CollSegment for Flat {
     }
 
     #[inline]
-    fn call_of(&self, meeting: u64, member: u32) -> Option<u64> {
-        self.words.call_of(meeting, member)
+    fn signature_of(&self, meeting: u64, member: u32) -> Option<u64> {
+        self.words.signature_of(meeting, member)
     }
 
-    fn close(&self, _: u64) {}
+    fn complete(&self, _: u64) {}
 
     #[inline]
-    fn is_closed(&self, meeting: u64) -> bool {
+    fn is_complete(&self, meeting: u64) -> bool {
         self.words.have_come(meeting)
     }
 
     #[inline]
-    fn dissenter(&self, meeting: u64, call: u64) -> Option<u32> {
+    fn mismatch(&self, meeting: u64, call: u64) -> Option<u32> {
         (0..self.words.members as u32)
-            .find(|&member| self.words.call_of(meeting, member) != Some(call))
+            .find(|&member| self.words.signature_of(meeting, member) != Some(call))
     }
 
     #[inline]

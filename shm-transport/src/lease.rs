@@ -21,7 +21,7 @@ impl Lease {
 
     /// The number of the next meeting.
     #[inline]
-    pub(crate) fn enter(&self) -> u64 {
+    pub(crate) fn next_round(&self) -> u64 {
         let meeting = self.entered.load(Ordering::Relaxed);
         self.entered.store(meeting + 1, Ordering::Relaxed);
         meeting

@@ -27,7 +27,7 @@ mod event_count;
 mod flat;
 mod lease;
 #[cfg(all(test, loom))]
-mod models;
+mod loom_harness;
 #[cfg(not(loom))]
 mod poll;
 #[cfg(not(loom))]
@@ -46,6 +46,6 @@ mod transport;
 #[cfg(not(loom))]
 pub use connect::{Settings, ShmTransport};
 #[cfg(not(loom))]
-pub use segment::{ARENAS, Meetings, Segment, SegmentError};
+pub use segment::{COLL_SEGMENTS, Segment, SegmentError, SyncKind};
 #[cfg(not(loom))]
 pub use single_copy::SingleCopy;

@@ -96,7 +96,7 @@ pub(crate) struct Control {
     pub connects: AtomicU64,
     pub probe: Probe,
     /// Whether its arenas have got memory: [`UNKNOWN`] until a member has tried.
-    arenas: [AtomicU32; ARENAS as usize],
+    arenas: [AtomicU32; COLL_SEGMENTS as usize],
 }
 
 /// What others try to read before they read more; see `single_copy`.
@@ -115,11 +115,11 @@ const _: () = assert!(size_of::<Control>() == 2 * LINE);
 
 /// How the members of an arena meet; the same for all arenas of a segment. See [`fabric::coll_segment`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meetings {
+pub enum SyncKind {
     /// Members take turns on the processors.
-    InTurns,
+    Counter,
     /// Each has a processor.
-    Flat,
+    Flags,
 }
 
 /// Where an arena is in this process.
@@ -144,7 +144,7 @@ struct Base(*mut u8);
 unsafe impl Send for Base {}
 
 /// Arenas that each rank has for communicators.
-pub const ARENAS: u32 = 4;
+pub const COLL_SEGMENTS: u32 = 4;
 const UNKNOWN: u32 = 0;
 const TAKEN: u32 = 1;
 const REFUSED: u32 = 2;
@@ -295,11 +295,11 @@ impl Segment {
     }
 
     /// A lease of the arena number `index` of those that are `owner`'s, for a communicator of `members` (local ranks
-    /// in the order of their ranks; at most [`fabric::coll_segment::FEW`] where arenas are flat), of whom this is `me`. `None`
+    /// in the order of their ranks; at most [`fabric::coll_segment::MAX_FLAGS_RANKS`] where arenas are flat), of whom this is `me`. `None`
     /// when there is no memory, for all of them.
-    pub fn arena(
+    pub fn coll_segment(
         &self,
-        meetings: Meetings,
+        sync: SyncKind,
         owner: u32,
         index: u32,
         members: &[u32],
@@ -307,33 +307,33 @@ impl Segment {
     ) -> Result<Option<Arc<dyn fabric::CollSegment>>, SegmentError> {
         let event_counts =
             || members.iter().map(|&member| &self.control(member).event_count).collect();
-        Ok(self.site(meetings, owner, index)?.map(|site| site.lease(me, event_counts())))
+        Ok(self.site(sync, owner, index)?.map(|site| site.lease(me, event_counts())))
     }
 
     /// Makes this rank's own arena number `index` ready for a communicator. False where one that had it may still use
     /// it, as of `leases` in all some were not given back, and where there was no memory for it.
-    pub fn renew_arena(&self, meetings: Meetings, index: u32, leases: u64) -> bool {
+    pub fn renew_coll_segment(&self, sync: SyncKind, index: u32, leases: u64) -> bool {
         // It is as it was in the beginning, and its members will find out whether there is memory.
         self.control(self.me).arenas[index as usize].load(Ordering::Relaxed) == UNKNOWN
             || self
-                .site(meetings, self.me, index)
+                .site(sync, self.me, index)
                 .is_ok_and(|site| site.is_some_and(|site| site.renew(leases)))
     }
 
     fn site(
         &self,
-        meetings: Meetings,
+        sync: SyncKind,
         owner: u32,
         index: u32,
     ) -> Result<Option<Box<dyn Site>>, SegmentError> {
         let size = self.size;
-        Ok(match meetings {
-            Meetings::InTurns => self.base(owner, index, arena::bytes(size))?.map(|Base(base)| {
+        Ok(match sync {
+            SyncKind::Counter => self.base(owner, index, arena::bytes(size))?.map(|Base(base)| {
                 // SAFETY: mapped, page-aligned, never unmapped; the file was zero where nobody has used the
                 // arena, and all members take it for one of this kind.
                 Box::new(unsafe { arena::Place::new(base, size) }) as Box<dyn Site>
             }),
-            Meetings::Flat => self.base(owner, index, flat::bytes(size))?.map(|Base(base)| {
+            SyncKind::Flags => self.base(owner, index, flat::bytes(size))?.map(|Base(base)| {
                 // SAFETY: as above.
                 Box::new(unsafe { flat::Place::new(base, size) }) as Box<dyn Site>
             }),
@@ -369,15 +369,15 @@ impl Segment {
 
     /// As if there had been no memory.
     #[cfg(test)]
-    pub(crate) fn refuse_arena(&self, owner: u32, index: u32) {
+    pub(crate) fn refuse_coll_segment(&self, owner: u32, index: u32) {
         self.control(owner).arenas[index as usize].store(REFUSED, Ordering::Relaxed);
     }
 
     fn arena_at(&self, owner: u32, index: u32) -> u64 {
-        assert!(owner < self.size && index < ARENAS);
+        assert!(owner < self.size && index < COLL_SEGMENTS);
         self.offset
             + control_bytes(self.size)
-            + u64::from(owner * ARENAS + index) * arena_bytes(self.size)
+            + u64::from(owner * COLL_SEGMENTS + index) * arena_bytes(self.size)
     }
 
     fn pool_at(&self, from: u32) -> u64 {
@@ -390,7 +390,7 @@ impl Segment {
     fn rings_at(&self) -> u64 {
         self.offset
             + control_bytes(self.size)
-            + u64::from(self.size * ARENAS) * arena_bytes(self.size)
+            + u64::from(self.size * COLL_SEGMENTS) * arena_bytes(self.size)
     }
 
     /// Bytes of all rings.

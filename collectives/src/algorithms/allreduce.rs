@@ -5,15 +5,15 @@
 
 use std::ops::Range;
 
-use super::Seat;
+use super::Position;
 use super::fold::{Fold, Side};
 use crate::schedule::Builder;
-use crate::shape::{Run, piece};
+use crate::shape::{Extent, piece};
 
 /// A power of two of *nodes* made of any number of ranks: the first ones stand
 /// for two adjacent ranks each, so that rank order is kept.
 pub(super) struct Pairs {
-    seat: Seat,
+    pos: Position,
     /// Log2 of the number of nodes.
     bits: u32,
     /// How many nodes are pairs.
@@ -30,9 +30,9 @@ pub(super) struct Step {
 }
 
 impl Pairs {
-    pub(super) fn new(seat: Seat, keep: Option<u32>) -> Pairs {
-        let bits = seat.size.ilog2();
-        Pairs { seat, bits, pairs: seat.size - (1 << bits), keep }
+    pub(super) fn new(pos: Position, keep: Option<u32>) -> Pairs {
+        let bits = pos.size.ilog2();
+        Pairs { pos, bits, pairs: pos.size - (1 << bits), keep }
     }
 
     /// Log2 of the number of nodes.
@@ -68,15 +68,15 @@ impl Pairs {
     /// The two of a pair become one: the result is this rank's node, `None` at
     /// the rank that has handed over its contribution.
     pub(super) fn fold_in(&self, b: &mut Builder, fold: &mut Fold) -> Option<u32> {
-        let node = self.node_of(self.seat.rank);
+        let node = self.node_of(self.pos.rank);
         let Some(folded) = self.folded(node) else {
             return Some(node);
         };
-        if folded == self.seat.rank {
+        if folded == self.pos.rank {
             b.send(self.rank(node), fold.result());
             return None;
         }
-        let side = if folded < self.seat.rank { Side::Left } else { Side::Right };
+        let side = if folded < self.pos.rank { Side::Left } else { Side::Right };
         let everything = fold.everything();
         let incoming = fold.incoming(b, side);
         b.recv(folded, incoming);
@@ -86,11 +86,11 @@ impl Pairs {
     }
 
     /// The result goes back to the ranks that were folded away.
-    fn unfold(&self, b: &mut Builder, result: Run) {
-        let node = self.node_of(self.seat.rank);
+    fn unfold(&self, b: &mut Builder, result: Extent) {
+        let node = self.node_of(self.pos.rank);
         if let Some(folded) = self.folded(node) {
             b.round();
-            if folded == self.seat.rank {
+            if folded == self.pos.rank {
                 b.recv(self.rank(node), result);
             } else {
                 b.send(folded, result);
@@ -101,8 +101,14 @@ impl Pairs {
 
 /// For short vectors: everyone exchanges everything across each bit, in rank
 /// order; log2 size rounds, and two more where the size is no power of two.
-pub fn recursive_doubling(b: &mut Builder, seat: Seat, input: Run, output: Run, commutative: bool) {
-    let pairs = Pairs::new(seat, None);
+pub fn recursive_doubling(
+    b: &mut Builder,
+    pos: Position,
+    input: Extent,
+    output: Extent,
+    commutative: bool,
+) {
+    let pairs = Pairs::new(pos, None);
     let mut fold = Fold::new(input, output, commutative);
     let everything = fold.everything();
     if let Some(node) = pairs.fold_in(b, &mut fold) {
@@ -122,8 +128,8 @@ pub fn recursive_doubling(b: &mut Builder, seat: Seat, input: Run, output: Run, 
 
 /// For long vectors: recursive halving over nearest neighbours first, then the
 /// same way back (Rabenseifner). Keeps rank order.
-pub fn halving(b: &mut Builder, seat: Seat, input: Run, output: Run, commutative: bool) {
-    let pairs = Pairs::new(seat, None);
+pub fn halving(b: &mut Builder, pos: Position, input: Extent, output: Extent, commutative: bool) {
+    let pairs = Pairs::new(pos, None);
     let mut fold = Fold::new(input, output, commutative);
     if let Some(node) = pairs.fold_in(b, &mut fold) {
         let mut steps = halve(b, &pairs, node, &mut fold);
@@ -164,13 +170,13 @@ pub(super) fn halve(b: &mut Builder, pairs: &Pairs, node: u32, fold: &mut Fold) 
 
 /// For long vectors and any number of ranks, if the operation commutes: each
 /// piece goes round the ring and collects, then goes round complete.
-pub fn ring(b: &mut Builder, seat: Seat, input: Run, output: Run) {
-    let piece = |index: u32| piece(input.count, u64::from(seat.size), u64::from(index));
-    let (next, previous) = (seat.ahead(1), seat.behind(1));
+pub fn ring(b: &mut Builder, pos: Position, input: Extent, output: Extent) {
+    let piece = |index: u32| piece(input.count, u64::from(pos.size), u64::from(index));
+    let (next, previous) = (pos.ahead(1), pos.behind(1));
     let in_place = input.span() == output.span();
     let spare = in_place.then(|| b.like(input, piece(0).end));
-    for step in 1..seat.size {
-        let (incoming, outgoing) = (piece(seat.behind(step)), piece(seat.behind(step - 1)));
+    for step in 1..pos.size {
+        let (incoming, outgoing) = (piece(pos.behind(step)), piece(pos.behind(step - 1)));
         let (mine, result) = (input.range(&incoming), output.range(&incoming));
         let landing = spare.map_or(result, |spare| spare.part(0, result.count));
         b.recv(previous, landing);
@@ -183,12 +189,12 @@ pub fn ring(b: &mut Builder, seat: Seat, input: Run, output: Run) {
         }
         b.round();
     }
-    for step in 0..seat.size - 1 {
-        b.recv(previous, output.range(&piece(seat.behind(step))));
-        b.send(next, output.range(&piece((Seat { rank: next, ..seat }).behind(step))));
+    for step in 0..pos.size - 1 {
+        b.recv(previous, output.range(&piece(pos.behind(step))));
+        b.send(next, output.range(&piece((Position { rank: next, ..pos }).behind(step))));
         b.round();
     }
-    if seat.size == 1 {
+    if pos.size == 1 {
         b.copy(input, output);
     }
 }

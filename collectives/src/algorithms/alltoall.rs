@@ -2,41 +2,41 @@
 //!
 //! `from` and `to` are the blocks for and from each rank.
 
-use super::Seat;
+use super::Position;
 use crate::schedule::Builder;
-use crate::shape::Run;
+use crate::shape::Extent;
 
 /// For small equal blocks: ceil(log2 size) rounds, in round k all blocks whose
 /// distance has bit k set travel 2^k ranks ahead (Bruck et al.).
-pub fn bruck(b: &mut Builder, seat: Seat, from: &[Run], to: &[Run]) {
-    let block = to[seat.rank as usize].bytes();
-    let all = b.packed(block * u64::from(seat.size));
-    for by in 1..seat.size {
-        b.copy(from[seat.ahead(by) as usize], all.part(u64::from(by) * block, block));
+pub fn bruck(b: &mut Builder, pos: Position, from: &[Extent], to: &[Extent]) {
+    let block = to[pos.rank as usize].bytes();
+    let all = b.packed(block * u64::from(pos.size));
+    for by in 1..pos.size {
+        b.copy(from[pos.ahead(by) as usize], all.part(u64::from(by) * block, block));
     }
-    let half = u64::from(seat.size.next_power_of_two() / 2) * block;
+    let half = u64::from(pos.size.next_power_of_two() / 2) * block;
     let (out, back) = (b.packed(half), b.packed(half));
-    for reach in (0..32).map(|bit| 1u32 << bit).take_while(|&reach| reach < seat.size) {
+    for reach in (0..32).map(|bit| 1u32 << bit).take_while(|&reach| reach < pos.size) {
         let mut moved = 0;
-        for (first, count) in travelling(seat.size, reach) {
+        for (first, count) in travelling(pos.size, reach) {
             let bytes = u64::from(count) * block;
             b.copy(all.part(u64::from(first) * block, bytes), out.part(moved, bytes));
             moved += bytes;
         }
-        b.recv(seat.behind(reach), back.part(0, moved));
-        b.send(seat.ahead(reach), out.part(0, moved));
+        b.recv(pos.behind(reach), back.part(0, moved));
+        b.send(pos.ahead(reach), out.part(0, moved));
         let mut moved = 0;
-        for (first, count) in travelling(seat.size, reach) {
+        for (first, count) in travelling(pos.size, reach) {
             let bytes = u64::from(count) * block;
             b.copy(back.part(moved, bytes), all.part(u64::from(first) * block, bytes));
             moved += bytes;
         }
     }
     // What stands at distance `by` has come from the rank so far behind.
-    for by in 1..seat.size {
-        b.copy(all.part(u64::from(by) * block, block), to[seat.behind(by) as usize]);
+    for by in 1..pos.size {
+        b.copy(all.part(u64::from(by) * block, block), to[pos.behind(by) as usize]);
     }
-    b.copy(from[seat.rank as usize], to[seat.rank as usize]);
+    b.copy(from[pos.rank as usize], to[pos.rank as usize]);
 }
 
 /// The distances that have the bit `reach` set, as runs of neighbours.
@@ -46,23 +46,23 @@ fn travelling(size: u32, reach: u32) -> impl Iterator<Item = (u32, u32)> {
 
 /// Straight from buffer to buffer: in step k to the rank k ahead, from the rank
 /// k behind, with a bounded number of steps under way.
-pub fn pairwise(b: &mut Builder, seat: Seat, from: &[Run], to: &[Run]) {
-    for by in 1..seat.size {
-        b.recv(seat.behind(by), to[seat.behind(by) as usize]);
-        b.send(seat.ahead(by), from[seat.ahead(by) as usize]);
+pub fn pairwise(b: &mut Builder, pos: Position, from: &[Extent], to: &[Extent]) {
+    for by in 1..pos.size {
+        b.recv(pos.behind(by), to[pos.behind(by) as usize]);
+        b.send(pos.ahead(by), from[pos.ahead(by) as usize]);
     }
-    b.copy(from[seat.rank as usize], to[seat.rank as usize]);
+    b.copy(from[pos.rank as usize], to[pos.rank as usize]);
 }
 
 /// In place: as in a tournament, everyone meets everyone once, and swaps a block
 /// through scratch memory for one block.
-pub fn exchange_in_place(b: &mut Builder, seat: Seat, blocks: &[Run]) {
-    let (rank, size) = (u64::from(seat.rank), u64::from(seat.size));
-    let largest = blocks.iter().map(Run::bytes).max().unwrap_or(0);
+pub fn exchange_in_place(b: &mut Builder, pos: Position, blocks: &[Extent]) {
+    let (rank, size) = (u64::from(pos.rank), u64::from(pos.size));
+    let largest = blocks.iter().map(Extent::bytes).max().unwrap_or(0);
     let temp = b.packed(largest);
     for meeting in 0..size {
         let partner = ((meeting + size - rank) % size) as u32;
-        if partner == seat.rank {
+        if partner == pos.rank {
             continue;
         }
         let block = blocks[partner as usize];

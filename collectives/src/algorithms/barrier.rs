@@ -1,14 +1,14 @@
 //! Barrier (MPI-5.0 §6.3).
 
-use super::Seat;
+use super::Position;
 use crate::schedule::Builder;
 
 /// Rank 0 hears from everyone, then tells everyone.
-pub fn linear(b: &mut Builder, seat: Seat) {
-    if seat.rank == 0 {
-        seat.others().for_each(|other| b.await_signal(other));
+pub fn linear(b: &mut Builder, pos: Position) {
+    if pos.rank == 0 {
+        pos.others().for_each(|other| b.await_signal(other));
         b.round();
-        seat.others().for_each(|other| b.signal(other));
+        pos.others().for_each(|other| b.signal(other));
     } else {
         b.signal(0);
         b.round();
@@ -17,10 +17,10 @@ pub fn linear(b: &mut Builder, seat: Seat) {
 }
 
 /// Dissemination, ceil(log2 size) rounds: in round k, signal the rank 2^k ahead and await the one 2^k behind.
-pub fn dissemination(b: &mut Builder, seat: Seat) {
-    for by in (0..32).map(|k| 1u32 << k).take_while(|&by| by < seat.size) {
-        b.await_signal(seat.behind(by));
-        b.signal(seat.ahead(by));
+pub fn dissemination(b: &mut Builder, pos: Position) {
+    for by in (0..32).map(|k| 1u32 << k).take_while(|&by| by < pos.size) {
+        b.await_signal(pos.behind(by));
+        b.signal(pos.ahead(by));
         b.round();
     }
 }

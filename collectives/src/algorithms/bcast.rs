@@ -1,12 +1,12 @@
 //! Broadcast (MPI-5.0 §6.4).
 
-use super::{Binomial, Seat};
+use super::{Binomial, Position};
 use crate::schedule::Builder;
-use crate::shape::{Run, piece};
+use crate::shape::{Extent, piece};
 
 /// Down a binomial tree: log2 size messages deep, all of the data in each.
-pub fn binomial(b: &mut Builder, seat: Seat, root: u32, data: Run) {
-    let tree = Binomial::new(seat, root);
+pub fn binomial(b: &mut Builder, pos: Position, root: u32, data: Extent) {
+    let tree = Binomial::new(pos, root);
     if let Some(parent) = tree.parent() {
         b.recv(parent, data);
         b.round();
@@ -17,9 +17,9 @@ pub fn binomial(b: &mut Builder, seat: Seat, root: u32, data: Run) {
 }
 
 /// Straight from the root to each rank.
-pub fn linear(b: &mut Builder, seat: Seat, root: u32, data: Run) {
-    if seat.rank == root {
-        seat.others().for_each(|other| b.send(other, data));
+pub fn linear(b: &mut Builder, pos: Position, root: u32, data: Extent) {
+    if pos.rank == root {
+        pos.others().for_each(|other| b.send(other, data));
     } else {
         b.recv(root, data);
     }
@@ -30,8 +30,8 @@ pub fn linear(b: &mut Builder, seat: Seat, root: u32, data: Run) {
 ///
 /// What a rank got for its subtree is not sent to it again, so the root's
 /// buffer is never written.
-pub fn scatter_ring(b: &mut Builder, seat: Seat, root: u32, data: Run) {
-    let tree = Binomial::new(seat, root);
+pub fn scatter_ring(b: &mut Builder, pos: Position, root: u32, data: Extent) {
+    let tree = Binomial::new(pos, root);
     let bytes = data.as_bytes().unwrap_or_else(|| b.packed(data.bytes()));
     if tree.node == 0 {
         pack(b, data, bytes);
@@ -46,19 +46,19 @@ pub fn scatter_ring(b: &mut Builder, seat: Seat, root: u32, data: Run) {
 }
 
 /// A copy between the user's layout and packed bytes, unless they are the same.
-fn pack(b: &mut Builder, from: Run, to: Run) {
+fn pack(b: &mut Builder, from: Extent, to: Extent) {
     if from.space != to.space {
         b.copy(from, to);
     }
 }
 
 /// The pieces `from .. from + count` as one run.
-fn pieces(tree: Binomial, bytes: Run, from: u32, count: u32) -> Run {
+fn pieces(tree: Binomial, bytes: Extent, from: u32, count: u32) -> Extent {
     let at = |index: u32| piece(bytes.count, u64::from(tree.size), u64::from(index)).start;
     bytes.range(&(at(from)..at(from + count)))
 }
 
-fn scatter(b: &mut Builder, tree: Binomial, bytes: Run) {
+fn scatter(b: &mut Builder, tree: Binomial, bytes: Extent) {
     if let Some(parent) = tree.parent() {
         b.recv(parent, pieces(tree, bytes, tree.node, tree.weight(tree.node)));
         b.round();
@@ -68,8 +68,8 @@ fn scatter(b: &mut Builder, tree: Binomial, bytes: Run) {
     }
 }
 
-fn ring(b: &mut Builder, tree: Binomial, bytes: Run) {
-    let here = Seat { rank: tree.node, size: tree.size };
+fn ring(b: &mut Builder, tree: Binomial, bytes: Extent) {
+    let here = Position { rank: tree.node, size: tree.size };
     let (next, previous) = (here.ahead(1), here.behind(1));
     let owns = |node: u32, index: u32| (node..node + tree.weight(node)).contains(&index);
     for step in 1..tree.size {

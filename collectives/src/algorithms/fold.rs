@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use crate::schedule::Builder;
-use crate::shape::Run;
+use crate::shape::Extent;
 
 /// On which side of the running result an incoming operand goes: from lower
 /// ranks on the left, from higher ones on the right.
@@ -34,9 +34,9 @@ enum At {
 
 /// See the module.
 pub(super) struct Fold {
-    input: Run,
-    home: Run,
-    other: Option<Run>,
+    input: Extent,
+    home: Extent,
+    other: Option<Extent>,
     at: At,
     /// Where the first operand is received while the result is the input.
     first: At,
@@ -46,13 +46,13 @@ pub(super) struct Fold {
 impl Fold {
     /// Starts from `input`; `home` is where the result is wanted and is the
     /// input itself when in place.
-    pub(super) fn new(input: Run, home: Run, commutative: bool) -> Fold {
+    pub(super) fn new(input: Extent, home: Extent, commutative: bool) -> Fold {
         let at = if input.span() == home.span() { At::Home } else { At::Input };
         Fold { input, home, other: None, at, first: At::Home, commutative }
     }
 
     /// The running result.
-    pub(super) fn result(&self) -> Run {
+    pub(super) fn result(&self) -> Extent {
         match self.at {
             At::Input => self.input,
             At::Home => self.home,
@@ -61,7 +61,7 @@ impl Fold {
     }
 
     /// Where an operand for `side` is to be received.
-    pub(super) fn incoming(&mut self, b: &mut Builder, side: Side) -> Run {
+    pub(super) fn incoming(&mut self, b: &mut Builder, side: Side) -> Extent {
         let first = self.commutative || side == Side::Right;
         match self.at {
             At::Input if first && self.first == At::Home => self.home,
@@ -99,7 +99,7 @@ impl Fold {
     }
 
     /// Sees to it that the elements `range` of the result stand at home.
-    pub(super) fn settle(&mut self, b: &mut Builder, range: &Range<u64>) -> Run {
+    pub(super) fn settle(&mut self, b: &mut Builder, range: &Range<u64>) -> Extent {
         b.copy(self.result().range(range), self.home.range(range));
         self.at = At::Home;
         self.home
@@ -112,7 +112,7 @@ impl Fold {
             if count.is_multiple_of(2) && !self.commutative { At::Other } else { At::Home };
     }
 
-    fn other(&mut self, b: &mut Builder) -> Run {
+    fn other(&mut self, b: &mut Builder) -> Extent {
         *self.other.get_or_insert_with(|| b.like(self.home, self.home.count))
     }
 }

@@ -1,12 +1,12 @@
 //! Gather and gatherv (MPI-5.0 §6.5).
 
-use super::{Binomial, Seat};
+use super::{Binomial, Position};
 use crate::schedule::Builder;
-use crate::shape::Run;
+use crate::shape::Extent;
 
 /// The root's receive buffer: the block of each rank, one after the other.
-fn blocks(all: Run, seat: Seat, from: u32, count: u32) -> Run {
-    let each = all.count / u64::from(seat.size);
+fn blocks(all: Extent, pos: Position, from: u32, count: u32) -> Extent {
+    let each = all.count / u64::from(pos.size);
     all.part(u64::from(from) * each, u64::from(count) * each)
 }
 
@@ -14,25 +14,31 @@ fn blocks(all: Run, seat: Seat, from: u32, count: u32) -> Run {
 ///
 /// `own` is this rank's block, `None` where it lies in place (root only). `all`
 /// is the root's receive buffer, `None` elsewhere.
-pub fn binomial(b: &mut Builder, seat: Seat, root: u32, own: Option<Run>, all: Option<Run>) {
-    let tree = Binomial::new(seat, root);
+pub fn binomial(
+    b: &mut Builder,
+    pos: Position,
+    root: u32,
+    own: Option<Extent>,
+    all: Option<Extent>,
+) {
+    let tree = Binomial::new(pos, root);
     match (all, own) {
-        (Some(all), own) => at_root(b, seat, tree, own, all),
+        (Some(all), own) => at_root(b, pos, tree, own, all),
         (None, Some(own)) => below_root(b, tree, own),
         (None, None) => debug_assert!(false, "only the root gathers in place"),
     }
 }
 
-fn at_root(b: &mut Builder, seat: Seat, tree: Binomial, own: Option<Run>, all: Run) {
+fn at_root(b: &mut Builder, pos: Position, tree: Binomial, own: Option<Extent>, all: Extent) {
     // At most one child's blocks go past the last rank and on at rank 0.
     let mut wrapped = None;
     for child in tree.children() {
         let (first, count) = (tree.rank(child), tree.weight(child));
-        if first + count <= seat.size {
-            b.recv(first, blocks(all, seat, first, count));
+        if first + count <= pos.size {
+            b.recv(first, blocks(all, pos, first, count));
         } else {
-            let high = blocks(all, seat, first, seat.size - first);
-            let low = blocks(all, seat, 0, count - (seat.size - first));
+            let high = blocks(all, pos, first, pos.size - first);
+            let low = blocks(all, pos, 0, count - (pos.size - first));
             let temp = b.packed(high.bytes() + low.bytes());
             b.recv(first, temp);
             wrapped = Some((temp, high, low));
@@ -43,11 +49,11 @@ fn at_root(b: &mut Builder, seat: Seat, tree: Binomial, own: Option<Run>, all: R
         b.copy(temp.part(high.bytes(), low.bytes()), low);
     }
     if let Some(own) = own {
-        b.copy(own, blocks(all, seat, seat.rank, 1));
+        b.copy(own, blocks(all, pos, pos.rank, 1));
     }
 }
 
-fn below_root(b: &mut Builder, tree: Binomial, own: Run) {
+fn below_root(b: &mut Builder, tree: Binomial, own: Extent) {
     let parent = tree.parent().expect("a rank below the root has a parent");
     let count = tree.weight(tree.node);
     if count == 1 {
@@ -66,14 +72,20 @@ fn below_root(b: &mut Builder, tree: Binomial, own: Run) {
 /// Everyone to the root, which has a bounded number of receives open.
 ///
 /// `own` as for [`binomial`]; `all` has the root's block for each rank.
-pub fn linear(b: &mut Builder, seat: Seat, root: u32, own: Option<Run>, all: Option<&[Run]>) {
+pub fn linear(
+    b: &mut Builder,
+    pos: Position,
+    root: u32,
+    own: Option<Extent>,
+    all: Option<&[Extent]>,
+) {
     let Some(all) = all else {
         return own.into_iter().for_each(|own| b.send(root, own));
     };
-    for other in seat.others() {
+    for other in pos.others() {
         b.recv(other, all[other as usize]);
     }
     if let Some(own) = own {
-        b.copy(own, all[seat.rank as usize]);
+        b.copy(own, all[pos.rank as usize]);
     }
 }

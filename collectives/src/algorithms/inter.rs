@@ -7,62 +7,62 @@
 //! In rooted operations `root` is [`ROOT_HERE`] at the root and its rank in the
 //! remote group at those who deal with it.
 
-use super::{Binomial, Seat, bcast, reduce, scatter};
+use super::{Binomial, Position, bcast, reduce, scatter};
+use crate::coll_args::CollArgs;
 use crate::operation::ROOT_HERE;
-use crate::problem::Problem;
 use crate::schedule::{Builder, Member};
-use crate::shape::Run;
+use crate::shape::Extent;
 
 /// The other group's leader.
 const THEIR_LEADER: Member = Member::remote(0);
 
 /// Writes this rank's part; `remote` is the size of the other group.
-pub fn write(b: &mut Builder, problem: &Problem, seat: Seat, remote: u32) {
-    match *problem {
-        Problem::Barrier => barrier(b, seat),
-        Problem::Bcast { root: ROOT_HERE, data } => b.send(THEIR_LEADER, data),
-        Problem::Bcast { root, data } => {
-            from_leader(b, seat, data, |b| b.recv(Member::remote(root), data))
+pub fn write(b: &mut Builder, args: &CollArgs, pos: Position, remote: u32) {
+    match *args {
+        CollArgs::Barrier => barrier(b, pos),
+        CollArgs::Bcast { root: ROOT_HERE, data } => b.send(THEIR_LEADER, data),
+        CollArgs::Bcast { root, data } => {
+            from_leader(b, pos, data, |b| b.recv(Member::remote(root), data))
         }
-        Problem::Gather { all: Some(all), .. } => collect(b, &all.split(remote)),
-        Problem::Gatherv { all: Some(all), .. } => collect(b, all),
-        Problem::Gather { root, own, .. } | Problem::Gatherv { root, own, .. } => {
+        CollArgs::Gather { all: Some(all), .. } => collect(b, &all.split(remote)),
+        CollArgs::Gatherv { all: Some(all), .. } => collect(b, all),
+        CollArgs::Gather { root, own, .. } | CollArgs::Gatherv { root, own, .. } => {
             own.into_iter().for_each(|own| b.send(Member::remote(root), own));
         }
-        Problem::Scatter { all: Some(all), .. } => hand_out(b, &all.split(remote)),
-        Problem::Scatterv { all: Some(all), .. } => hand_out(b, all),
-        Problem::Scatter { root, own, .. } | Problem::Scatterv { root, own, .. } => {
+        CollArgs::Scatter { all: Some(all), .. } => hand_out(b, &all.split(remote)),
+        CollArgs::Scatterv { all: Some(all), .. } => hand_out(b, all),
+        CollArgs::Scatter { root, own, .. } | CollArgs::Scatterv { root, own, .. } => {
             own.into_iter().for_each(|own| b.recv(Member::remote(root), own));
         }
-        Problem::Allgather { own: Some(own), all } => {
-            exchange(b, seat, &vec![own; remote as usize], &all.split(remote))
+        CollArgs::Allgather { own: Some(own), all } => {
+            exchange(b, pos, &vec![own; remote as usize], &all.split(remote))
         }
-        Problem::Allgatherv { own: Some(own), all } => {
-            exchange(b, seat, &vec![own; remote as usize], all)
+        CollArgs::Allgatherv { own: Some(own), all } => {
+            exchange(b, pos, &vec![own; remote as usize], all)
         }
-        Problem::Alltoall { from: Some(from), to, .. } => exchange(b, seat, from, to),
-        Problem::Reduce { root: ROOT_HERE, output, .. } => {
+        CollArgs::Alltoall { from: Some(from), to, .. } => exchange(b, pos, from, to),
+        CollArgs::Reduce { root: ROOT_HERE, output, .. } => {
             output.into_iter().for_each(|output| b.recv(THEIR_LEADER, output));
         }
-        Problem::Reduce { root, input, commutative, .. } => {
-            if let Some(result) = reduced(b, seat, input, commutative) {
+        CollArgs::Reduce { root, input, commutative, .. } => {
+            if let Some(result) = reduced(b, pos, input, commutative) {
                 b.send(Member::remote(root), result);
             }
         }
-        Problem::Allreduce { input, output, commutative } => {
-            let result = reduced(b, seat, input, commutative);
-            from_leader(b, seat, output, |b| swap(b, result, output));
+        CollArgs::Allreduce { input, output, commutative } => {
+            let result = reduced(b, pos, input, commutative);
+            from_leader(b, pos, output, |b| swap(b, result, output));
         }
-        Problem::ReduceScatter { input, counts, output, commutative, .. } => {
-            reduce_scatter(b, seat, input, counts, output, commutative);
+        CollArgs::ReduceScatter { input, counts, output, commutative, .. } => {
+            reduce_scatter(b, pos, input, counts, output, commutative);
         }
         _ => debug_assert!(false, "refused before"),
     }
 }
 
 /// Up a tree, across, and down again.
-fn barrier(b: &mut Builder, seat: Seat) {
-    let tree = Binomial::new(seat, 0);
+fn barrier(b: &mut Builder, pos: Position) {
+    let tree = Binomial::new(pos, 0);
     tree.children().for_each(|child| b.await_signal(tree.rank(child)));
     b.round();
     match tree.parent() {
@@ -80,27 +80,27 @@ fn barrier(b: &mut Builder, seat: Seat) {
 }
 
 /// The leader gets the data somehow, the others from it.
-fn from_leader(b: &mut Builder, seat: Seat, data: Run, get: impl FnOnce(&mut Builder)) {
-    if seat.rank == 0 {
+fn from_leader(b: &mut Builder, pos: Position, data: Extent, get: impl FnOnce(&mut Builder)) {
+    if pos.rank == 0 {
         get(b);
         b.round();
     }
-    bcast::binomial(b, seat, 0, data);
+    bcast::binomial(b, pos, 0, data);
 }
 
-fn collect(b: &mut Builder, all: &[Run]) {
+fn collect(b: &mut Builder, all: &[Extent]) {
     (0..).zip(all).for_each(|(rank, &block)| b.recv(Member::remote(rank), block));
 }
 
-fn hand_out(b: &mut Builder, all: &[Run]) {
+fn hand_out(b: &mut Builder, all: &[Extent]) {
     (0..).zip(all).for_each(|(rank, &block)| b.send(Member::remote(rank), block));
 }
 
 /// Straight from each rank to each of the other group. In step k rank i sends to
 /// rank i + k and receives from rank i - k, counted round the larger group, so
 /// that both ends are at the same step.
-fn exchange(b: &mut Builder, seat: Seat, from: &[Run], to: &[Run]) {
-    let ring = Seat { rank: seat.rank, size: seat.size.max(from.len() as u32) };
+fn exchange(b: &mut Builder, pos: Position, from: &[Extent], to: &[Extent]) {
+    let ring = Position { rank: pos.rank, size: pos.size.max(from.len() as u32) };
     for by in 0..ring.size {
         let (source, target) = (ring.behind(by), ring.ahead(by));
         if let Some(&block) = to.get(source as usize) {
@@ -113,18 +113,18 @@ fn exchange(b: &mut Builder, seat: Seat, from: &[Run], to: &[Run]) {
 }
 
 /// The result of the own group, at its leader.
-fn reduced(b: &mut Builder, seat: Seat, input: Run, commutative: bool) -> Option<Run> {
-    if seat.size == 1 {
+fn reduced(b: &mut Builder, pos: Position, input: Extent, commutative: bool) -> Option<Extent> {
+    if pos.size == 1 {
         return Some(input);
     }
-    let result = (seat.rank == 0).then(|| b.like(input, input.count));
-    reduce::binomial(b, seat, 0, input, result, commutative);
+    let result = (pos.rank == 0).then(|| b.like(input, input.count));
+    reduce::binomial(b, pos, 0, input, result, commutative);
     b.round();
     result
 }
 
 /// The leaders swap results. `None` at those who are none.
-fn swap(b: &mut Builder, ours: Option<Run>, theirs: Run) {
+fn swap(b: &mut Builder, ours: Option<Extent>, theirs: Extent) {
     if let Some(ours) = ours {
         b.recv(THEIR_LEADER, theirs);
         b.send(THEIR_LEADER, ours);
@@ -133,17 +133,17 @@ fn swap(b: &mut Builder, ours: Option<Run>, theirs: Run) {
 
 fn reduce_scatter(
     b: &mut Builder,
-    seat: Seat,
-    input: Run,
+    pos: Position,
+    input: Extent,
     counts: &[u64],
-    output: Run,
+    output: Extent,
     commutative: bool,
 ) {
-    let ours = reduced(b, seat, input, commutative);
-    let theirs = (seat.rank == 0).then(|| b.like(input, input.count));
+    let ours = reduced(b, pos, input, commutative);
+    let theirs = (pos.rank == 0).then(|| b.like(input, input.count));
     theirs.into_iter().for_each(|theirs| swap(b, ours, theirs));
     b.round();
-    let blocks: Option<Vec<Run>> = theirs.map(|theirs| {
+    let blocks: Option<Vec<Extent>> = theirs.map(|theirs| {
         let mut at = 0;
         let block = |&count: &u64| {
             at += count;
@@ -151,14 +151,14 @@ fn reduce_scatter(
         };
         counts.iter().map(block).collect()
     });
-    scatter::linear(b, seat, 0, blocks.as_deref(), Some(output));
+    scatter::linear(b, pos, 0, blocks.as_deref(), Some(output));
 }
 
-/// As [`Problem::Allreduce`], of the operands of both groups.
-pub fn allreduce_of_both(b: &mut Builder, seat: Seat, input: Run, output: Run) {
-    let ours = reduced(b, seat, input, true);
+/// As [`CollArgs::Allreduce`], of the operands of both groups.
+pub fn allreduce_of_both(b: &mut Builder, pos: Position, input: Extent, output: Extent) {
+    let ours = reduced(b, pos, input, true);
     let theirs = ours.map(|_| b.like(output, output.count));
-    from_leader(b, seat, output, |b| {
+    from_leader(b, pos, output, |b| {
         if let (Some(ours), Some(theirs)) = (ours, theirs) {
             swap(b, Some(ours), theirs);
             b.copy(ours, output);

@@ -1,6 +1,6 @@
 //! The algorithms: pure functions that write one rank's part of a schedule.
 //!
-//! Each takes the rank's [`Seat`] and the [`Run`]s of the call, and appends to
+//! Each takes the rank's [`Position`] and the [`Extent`]s of the call, and appends to
 //! a [`Builder`]; operations made of two algorithms call one after the other.
 //! What two ranks must agree on (who sends how many bytes when) depends only on
 //! what MPI makes equal on all ranks: packed sizes, counts of reductions, root,
@@ -14,10 +14,8 @@
 pub mod allgather;
 pub mod allreduce;
 pub mod alltoall;
-pub mod arena;
 pub mod barrier;
 pub mod bcast;
-pub mod flat;
 mod fold;
 pub mod gather;
 pub mod inter;
@@ -26,20 +24,22 @@ pub mod reduce;
 pub mod reduce_scatter;
 pub mod scan;
 pub mod scatter;
+pub mod segment_counter;
+pub mod segment_flags;
 
 #[cfg(doc)]
-use crate::{schedule::Builder, shape::Run};
+use crate::{schedule::Builder, shape::Extent};
 
 /// Who one is among how many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Seat {
+pub struct Position {
     /// The own rank, less than `size`.
     pub rank: u32,
     /// Ranks in the group, at least 1.
     pub size: u32,
 }
 
-impl Seat {
+impl Position {
     /// The rank `by` places further round the ring; `by <= size`.
     pub fn ahead(self, by: u32) -> u32 {
         ((u64::from(self.rank) + u64::from(by)) % u64::from(self.size)) as u32
@@ -67,13 +67,13 @@ struct Binomial {
 }
 
 impl Binomial {
-    fn new(seat: Seat, root: u32) -> Binomial {
-        Binomial { root, size: seat.size, node: seat.behind(root) }
+    fn new(pos: Position, root: u32) -> Binomial {
+        Binomial { root, size: pos.size, node: pos.behind(root) }
     }
 
     /// The rank of a node.
     fn rank(self, node: u32) -> u32 {
-        Seat { rank: self.root, size: self.size }.ahead(node)
+        Position { rank: self.root, size: self.size }.ahead(node)
     }
 
     /// The parent's rank; `None` at the root.
@@ -109,14 +109,15 @@ mod tests {
             for root in [0, size / 2, size - 1] {
                 let mut parents = vec![None; size as usize];
                 for rank in 0..size {
-                    let tree = Binomial::new(Seat { rank, size }, root);
+                    let tree = Binomial::new(Position { rank, size }, root);
                     assert_eq!(tree.parent().is_none(), rank == root);
                     let below: u32 = tree.children().map(|child| tree.weight(child)).sum();
                     assert_eq!(tree.weight(tree.node), below + 1);
                     for child in tree.children() {
                         let seen = parents[tree.rank(child) as usize].replace(rank);
                         assert_eq!(seen, None);
-                        let of_child = Binomial::new(Seat { rank: tree.rank(child), size }, root);
+                        let of_child =
+                            Binomial::new(Position { rank: tree.rank(child), size }, root);
                         assert_eq!(of_child.parent(), Some(rank));
                     }
                 }

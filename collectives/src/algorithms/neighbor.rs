@@ -1,7 +1,7 @@
 //! Neighbourhood collectives (MPI-5.0 §8.6): one round along the edges.
 
 use crate::schedule::Builder;
-use crate::shape::Run;
+use crate::shape::Extent;
 
 /// Sends `out[k]` to `destinations[k]` and receives `into[k]` from `sources[k]`;
 /// `None` is MPI_PROC_NULL.
@@ -13,8 +13,8 @@ use crate::shape::Run;
 pub fn exchange(
     b: &mut Builder,
     cartesian: bool,
-    (sources, into): (&[Option<u32>], &[Run]),
-    (destinations, out): (&[Option<u32>], &[Run]),
+    (sources, into): (&[Option<u32>], &[Extent]),
+    (destinations, out): (&[Option<u32>], &[Extent]),
 ) {
     for index in 0..sources.len() {
         let edge = if cartesian { index ^ 1 } else { index };

@@ -4,9 +4,9 @@
 //! result (`None` elsewhere; the input itself when in place).
 
 use super::fold::{Fold, Side};
-use super::{Binomial, Seat};
+use super::{Binomial, Position};
 use crate::schedule::Builder;
-use crate::shape::Run;
+use crate::shape::Extent;
 
 /// Up a binomial tree in rank order: the order in which operands are combined
 /// depends on the number of ranks alone (and on the root if `commutative`).
@@ -14,20 +14,20 @@ use crate::shape::Run;
 /// Where order matters the tree stands on rank 0, which passes the result on.
 pub fn binomial(
     b: &mut Builder,
-    seat: Seat,
+    pos: Position,
     root: u32,
-    input: Run,
-    output: Option<Run>,
+    input: Extent,
+    output: Option<Extent>,
     commutative: bool,
 ) {
     let base = if commutative { root } else { 0 };
-    let tree = Binomial::new(seat, base);
+    let tree = Binomial::new(pos, base);
     let result = up_the_tree(b, tree, input, output.filter(|_| root == base), commutative);
     if root == base {
         return;
     }
     b.round();
-    if seat.rank == base {
+    if pos.rank == base {
         b.send(root, result);
     }
     if let Some(output) = output {
@@ -37,8 +37,8 @@ pub fn binomial(
 
 /// Straight from each rank to the root, which combines in rank order from the last
 /// rank down.
-pub fn linear(b: &mut Builder, seat: Seat, root: u32, input: Run, output: Option<Run>) {
-    let (Some(output), true) = (output, seat.rank == root) else { return b.send(root, input) };
+pub fn linear(b: &mut Builder, pos: Position, root: u32, input: Extent, output: Option<Extent>) {
+    let (Some(output), true) = (output, pos.rank == root) else { return b.send(root, input) };
     let mut operand = |rank: u32| {
         if rank == root {
             return input;
@@ -47,10 +47,10 @@ pub fn linear(b: &mut Builder, seat: Seat, root: u32, input: Run, output: Option
         b.recv(rank, landing);
         landing
     };
-    let operands: Vec<Run> = (0..seat.size).map(&mut operand).collect();
+    let operands: Vec<Extent> = (0..pos.size).map(&mut operand).collect();
     let Some((&last, before)) = operands.split_last() else { return };
     // The input must not be written, the landed operands may be.
-    let result = if root == seat.size - 1 { output } else { last };
+    let result = if root == pos.size - 1 { output } else { last };
     b.copy(last, result);
     before.iter().rev().for_each(|&left| b.reduce(left, result));
     b.copy(result, output);
@@ -60,10 +60,10 @@ pub fn linear(b: &mut Builder, seat: Seat, root: u32, input: Run, output: Option
 fn up_the_tree(
     b: &mut Builder,
     tree: Binomial,
-    input: Run,
-    output: Option<Run>,
+    input: Extent,
+    output: Option<Extent>,
     commutative: bool,
-) -> Run {
+) -> Extent {
     let children = tree.children().count();
     if children == 0 && output.is_none() {
         if let Some(parent) = tree.parent() {
@@ -96,15 +96,15 @@ fn up_the_tree(
 /// are gathered at the root. Rank order is kept (Rabenseifner).
 pub fn halving(
     b: &mut Builder,
-    seat: Seat,
+    pos: Position,
     root: u32,
-    input: Run,
-    output: Option<Run>,
+    input: Extent,
+    output: Option<Extent>,
     commutative: bool,
 ) {
-    let pairs = super::allreduce::Pairs::new(seat, Some(root));
-    if pairs.folded(pairs.node_of(seat.rank)) == Some(seat.rank) {
-        return b.send(pairs.rank(pairs.node_of(seat.rank)), input);
+    let pairs = super::allreduce::Pairs::new(pos, Some(root));
+    if pairs.folded(pairs.node_of(pos.rank)) == Some(pos.rank) {
+        return b.send(pairs.rank(pairs.node_of(pos.rank)), input);
     }
     let home = output.unwrap_or_else(|| b.like(input, input.count));
     let mut fold = Fold::new(input, home, commutative);

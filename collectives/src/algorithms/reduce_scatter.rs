@@ -7,9 +7,9 @@ use std::ops::Range;
 
 use super::allreduce::Pairs;
 use super::fold::{Fold, Side};
-use super::{Seat, reduce, scatter};
+use super::{Position, reduce, scatter};
 use crate::schedule::Builder;
-use crate::shape::Run;
+use crate::shape::Extent;
 
 /// Which elements belong to the ranks `0, 1, ..`, and one past the last.
 fn starts(counts: &[u64]) -> Vec<u64> {
@@ -22,24 +22,24 @@ fn starts(counts: &[u64]) -> Vec<u64> {
 }
 
 /// In rank order: reduce at rank 0, then scatter.
-pub fn ordered(b: &mut Builder, seat: Seat, input: Run, counts: &[u64], output: Run) {
-    let whole = (seat.rank == 0).then(|| b.like(input, input.count));
-    reduce::binomial(b, seat, 0, input, whole, false);
+pub fn ordered(b: &mut Builder, pos: Position, input: Extent, counts: &[u64], output: Extent) {
+    let whole = (pos.rank == 0).then(|| b.like(input, input.count));
+    reduce::binomial(b, pos, 0, input, whole, false);
     b.round();
     let starts = starts(counts);
-    let blocks: Option<Vec<Run>> =
+    let blocks: Option<Vec<Extent>> =
         whole.map(|whole| starts.windows(2).map(|ends| whole.range(&(ends[0]..ends[1]))).collect());
-    scatter::linear(b, seat, 0, blocks.as_deref(), Some(output));
+    scatter::linear(b, pos, 0, blocks.as_deref(), Some(output));
 }
 
 /// For short vectors if the operation commutes: recursive halving, farthest
 /// first, so that the pieces end up in rank order.
-pub fn halving(b: &mut Builder, seat: Seat, input: Run, counts: &[u64], output: Run) {
-    let pairs = Pairs::new(seat, None);
+pub fn halving(b: &mut Builder, pos: Position, input: Extent, counts: &[u64], output: Extent) {
+    let pairs = Pairs::new(pos, None);
     let starts = starts(counts);
     let of_ranks = |ranks: Range<u32>| starts[ranks.start as usize]..starts[ranks.end as usize];
-    let node = pairs.node_of(seat.rank);
-    if pairs.folded(node) == Some(seat.rank) {
+    let node = pairs.node_of(pos.rank);
+    if pairs.folded(node) == Some(pos.rank) {
         b.send(pairs.rank(node), input);
         b.round();
         return b.recv(pairs.rank(node), output);
@@ -66,22 +66,22 @@ pub fn halving(b: &mut Builder, seat: Seat, input: Run, counts: &[u64], output: 
     if let Some(folded) = pairs.folded(node) {
         b.send(folded, fold.result().range(&of_ranks(folded..folded + 1)));
     }
-    b.copy(fold.result().range(&of_ranks(seat.rank..seat.rank + 1)), output);
+    b.copy(fold.result().range(&of_ranks(pos.rank..pos.rank + 1)), output);
 }
 
 /// For long vectors if the operation commutes: in step k the piece of the rank
 /// k ahead goes there, and the one of the rank k behind is reduced.
-pub fn pairwise(b: &mut Builder, seat: Seat, input: Run, counts: &[u64], output: Run) {
+pub fn pairwise(b: &mut Builder, pos: Position, input: Extent, counts: &[u64], output: Extent) {
     let starts = starts(counts);
     let piece = |rank: u32| input.range(&(starts[rank as usize]..starts[rank as usize + 1]));
-    let mine = piece(seat.rank);
+    let mine = piece(pos.rank);
     // In place the output overlaps pieces that are still to be sent.
     let home = if input.space == output.space { b.like(mine, mine.count) } else { output };
     let mut fold = Fold::new(mine, home, true);
-    for by in 1..seat.size {
+    for by in 1..pos.size {
         let incoming = fold.incoming(b, Side::Left);
-        b.recv(seat.behind(by), incoming);
-        b.send(seat.ahead(by), piece(seat.ahead(by)));
+        b.recv(pos.behind(by), incoming);
+        b.send(pos.ahead(by), piece(pos.ahead(by)));
         let everything = fold.everything();
         fold.combine(b, Side::Left, &everything);
         b.round();

@@ -4,23 +4,23 @@
 //! goes 2^k ranks ahead, so that adjacent groups combine and rank order is kept
 //! (Hillis and Steele); ceil(log2 size) rounds.
 
-use super::Seat;
+use super::Position;
 use crate::schedule::Builder;
-use crate::shape::Run;
+use crate::shape::Extent;
 
 /// Where each round's messages go: the rank ahead and the one behind, if any.
-fn distances(seat: Seat) -> impl Iterator<Item = (Option<u32>, Option<u32>)> {
-    (0..32).map(|bit| 1u32 << bit).take_while(move |&by| by < seat.size).map(move |by| {
-        let ahead = (by < seat.size - seat.rank).then(|| seat.rank + by);
-        (ahead, seat.rank.checked_sub(by))
+fn distances(pos: Position) -> impl Iterator<Item = (Option<u32>, Option<u32>)> {
+    (0..32).map(|bit| 1u32 << bit).take_while(move |&by| by < pos.size).map(move |by| {
+        let ahead = (by < pos.size - pos.rank).then(|| pos.rank + by);
+        (ahead, pos.rank.checked_sub(by))
     })
 }
 
 /// The reduction of the ranks up to and including this one, in `output`.
-pub fn inclusive(b: &mut Builder, seat: Seat, input: Run, output: Run) {
-    let incoming = (seat.rank > 0).then(|| b.like(input, input.count));
+pub fn inclusive(b: &mut Builder, pos: Position, input: Extent, output: Extent) {
+    let incoming = (pos.rank > 0).then(|| b.like(input, input.count));
     b.copy(input, output);
-    for (ahead, behind) in distances(seat) {
+    for (ahead, behind) in distances(pos) {
         if let (Some(behind), Some(incoming)) = (behind, incoming) {
             b.recv(behind, incoming);
         }
@@ -36,16 +36,16 @@ pub fn inclusive(b: &mut Builder, seat: Seat, input: Run, output: Run) {
 
 /// The reduction of the ranks below this one, in `output`, which rank 0 leaves
 /// alone.
-pub fn exclusive(b: &mut Builder, seat: Seat, input: Run, output: Run) {
-    let incoming = (seat.rank > 0).then(|| b.like(input, input.count));
+pub fn exclusive(b: &mut Builder, pos: Position, input: Extent, output: Extent) {
+    let incoming = (pos.rank > 0).then(|| b.like(input, input.count));
     // The sum with the own contribution, for those who need to pass it on.
-    let inclusive = (seat.rank > 0).then(|| b.like(input, input.count));
+    let inclusive = (pos.rank > 0).then(|| b.like(input, input.count));
     let mut passed = input;
-    if let Some(inclusive) = inclusive.filter(|_| seat.rank + 1 < seat.size) {
+    if let Some(inclusive) = inclusive.filter(|_| pos.rank + 1 < pos.size) {
         b.copy(input, inclusive);
         passed = inclusive;
     }
-    for (round, (ahead, behind)) in distances(seat).enumerate() {
+    for (round, (ahead, behind)) in distances(pos).enumerate() {
         if let (Some(behind), Some(incoming)) = (behind, incoming) {
             b.recv(behind, if round == 0 { output } else { incoming });
         }
@@ -54,7 +54,7 @@ pub fn exclusive(b: &mut Builder, seat: Seat, input: Run, output: Run) {
         }
         if let (Some(_), Some(incoming), Some(inclusive)) = (behind, incoming, inclusive) {
             let incoming = if round == 0 { output } else { incoming };
-            if seat.size - seat.rank > 2 << round {
+            if pos.size - pos.rank > 2 << round {
                 b.reduce(incoming, inclusive);
             }
             if round > 0 {

@@ -1,31 +1,37 @@
 //! Scatter and scatterv (MPI-5.0 §6.6).
 
-use super::{Binomial, Seat};
+use super::{Binomial, Position};
 use crate::schedule::Builder;
-use crate::shape::Run;
+use crate::shape::Extent;
 
 /// Down a binomial tree, packed on the way.
 ///
 /// `all` is the root's send buffer (the block of each rank, one after the
 /// other), `None` elsewhere. `own` is where this rank wants its block, `None`
 /// where it stays in place (root only).
-pub fn binomial(b: &mut Builder, seat: Seat, root: u32, all: Option<Run>, own: Option<Run>) {
-    let tree = Binomial::new(seat, root);
+pub fn binomial(
+    b: &mut Builder,
+    pos: Position,
+    root: u32,
+    all: Option<Extent>,
+    own: Option<Extent>,
+) {
+    let tree = Binomial::new(pos, root);
     match (all, own) {
-        (Some(all), own) => at_root(b, seat, tree, all, own),
+        (Some(all), own) => at_root(b, pos, tree, all, own),
         (None, Some(own)) => below_root(b, tree, own),
         (None, None) => debug_assert!(false, "only the root scatters in place"),
     }
 }
 
-fn at_root(b: &mut Builder, seat: Seat, tree: Binomial, all: Run, own: Option<Run>) {
-    let each = all.count / u64::from(seat.size);
+fn at_root(b: &mut Builder, pos: Position, tree: Binomial, all: Extent, own: Option<Extent>) {
+    let each = all.count / u64::from(pos.size);
     let blocks = |from: u32, count: u32| all.part(u64::from(from) * each, u64::from(count) * each);
-    let straight = |child: u32| tree.rank(child) + tree.weight(child) <= seat.size;
+    let straight = |child: u32| tree.rank(child) + tree.weight(child) <= pos.size;
     // At most one child's blocks go past the last rank and on at rank 0.
     let wrapped = tree.children().find(|&child| !straight(child)).map(|child| {
-        let high = blocks(tree.rank(child), seat.size - tree.rank(child));
-        let low = blocks(0, tree.weight(child) - (seat.size - tree.rank(child)));
+        let high = blocks(tree.rank(child), pos.size - tree.rank(child));
+        let low = blocks(0, tree.weight(child) - (pos.size - tree.rank(child)));
         let temp = b.packed(high.bytes() + low.bytes());
         b.copy(high, temp.part(0, high.bytes()));
         b.copy(low, temp.part(high.bytes(), low.bytes()));
@@ -39,11 +45,11 @@ fn at_root(b: &mut Builder, seat: Seat, tree: Binomial, all: Run, own: Option<Ru
         }
     }
     if let Some(own) = own {
-        b.copy(blocks(seat.rank, 1), own);
+        b.copy(blocks(pos.rank, 1), own);
     }
 }
 
-fn below_root(b: &mut Builder, tree: Binomial, own: Run) {
+fn below_root(b: &mut Builder, tree: Binomial, own: Extent) {
     let parent = tree.parent().expect("a rank below the root has a parent");
     let count = tree.weight(tree.node);
     if count == 1 {
@@ -63,14 +69,20 @@ fn below_root(b: &mut Builder, tree: Binomial, own: Run) {
 /// The root to everyone, with a bounded number of sends open.
 ///
 /// `all` has the root's block for each rank; `own` as for [`binomial`].
-pub fn linear(b: &mut Builder, seat: Seat, root: u32, all: Option<&[Run]>, own: Option<Run>) {
+pub fn linear(
+    b: &mut Builder,
+    pos: Position,
+    root: u32,
+    all: Option<&[Extent]>,
+    own: Option<Extent>,
+) {
     let Some(all) = all else {
         return own.into_iter().for_each(|own| b.recv(root, own));
     };
-    for other in seat.others() {
+    for other in pos.others() {
         b.send(other, all[other as usize]);
     }
     if let Some(own) = own {
-        b.copy(all[seat.rank as usize], own);
+        b.copy(all[pos.rank as usize], own);
     }
 }

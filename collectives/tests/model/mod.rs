@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use collectives::schedule::{Message, Way};
+use collectives::schedule::{Direction, Message};
 use collectives::{Local, Schedule, Shape, Space, Span, Ty};
 
 use crate::random::Random;
@@ -83,7 +83,7 @@ impl Memory {
 }
 
 /// One rank: its schedule, its buffers, its types.
-pub(crate) struct Seated {
+pub(crate) struct RankModel {
     pub(crate) schedule: Schedule,
     pub(crate) send: Memory,
     pub(crate) recv: Memory,
@@ -94,11 +94,16 @@ pub(crate) struct Seated {
     open: Vec<usize>,
 }
 
-impl Seated {
-    pub(crate) fn new(schedule: Schedule, send: Memory, recv: Memory, types: Vec<Type>) -> Seated {
+impl RankModel {
+    pub(crate) fn new(
+        schedule: Schedule,
+        send: Memory,
+        recv: Memory,
+        types: Vec<Type>,
+    ) -> RankModel {
         let temp = Memory::new(0, schedule.temp() as i64, 0xdd);
         let rank =
-            Seated { schedule, send, recv, types, temp, round: 0, next: 0, open: Vec::new() };
+            RankModel { schedule, send, recv, types, temp, round: 0, next: 0, open: Vec::new() };
         rank.check_overlaps();
         rank
     }
@@ -135,13 +140,14 @@ impl Seated {
     fn check_overlaps(&self) {
         let mut start = 0;
         for round in self.schedule.rounds() {
-            let mut touched: HashMap<(Space, i64), Way> = HashMap::new();
+            let mut touched: HashMap<(Space, i64), Direction> = HashMap::new();
             for message in &self.schedule.messages()[start..round.messages as usize] {
                 let ty = self.ty(message.span.ty);
                 Memory::each(&message.span, &ty, |at| {
-                    let before = touched.insert((message.span.space, at), message.way);
-                    let race = before
-                        .is_some_and(|before| before == Way::Recv || message.way == Way::Recv);
+                    let before = touched.insert((message.span.space, at), message.direction);
+                    let race = before.is_some_and(|before| {
+                        before == Direction::Recv || message.direction == Direction::Recv
+                    });
                     assert!(
                         !race,
                         "two messages of a round race for {:?} {at}",
@@ -196,11 +202,11 @@ struct Flying {
 }
 
 /// Runs all ranks to the end; panics where a promise of a schedule is broken.
-pub(crate) fn run(ranks: &mut [Seated], random: &mut Random, reduce: &dyn Fn(&[u8], &mut [u8])) {
+pub(crate) fn run(ranks: &mut [RankModel], random: &mut Random, reduce: &dyn Fn(&[u8], &mut [u8])) {
     let mut flying: HashMap<(usize, usize), VecDeque<Flying>> = HashMap::new();
     let sent_before: Vec<Memory> = ranks.iter().map(|rank| rank.send.clone()).collect();
     let mut idle = 0;
-    while !ranks.iter().all(Seated::finished) {
+    while !ranks.iter().all(RankModel::finished) {
         let any = random.below(ranks.len() as u64) as usize;
         let mut moved = false;
         for offset in 0..ranks.len() {
@@ -224,7 +230,7 @@ pub(crate) fn run(ranks: &mut [Seated], random: &mut Random, reduce: &dyn Fn(&[u
 
 /// Lets one rank do one thing; true if there was one.
 fn step(
-    ranks: &mut [Seated],
+    ranks: &mut [RankModel],
     me: usize,
     flying: &mut HashMap<(usize, usize), VecDeque<Flying>>,
     random: &mut Random,
@@ -238,7 +244,7 @@ fn step(
     if ranks[me].next < end && ranks[me].open.len() < window {
         let index = ranks[me].next;
         let message = ranks[me].message(index);
-        if message.way == Way::Send {
+        if message.direction == Direction::Send {
             let bytes = ranks[me].pack(&message.span);
             let waiting = random.chance().then_some(index);
             let queue = flying.entry((me, message.with.rank() as usize)).or_default();
@@ -255,7 +261,7 @@ fn step(
     for at in 0..ranks[me].open.len() {
         let message = ranks[me].message(ranks[me].open[at]);
         let from = message.with.rank() as usize;
-        if message.way == Way::Recv && earliest(&ranks[me], at) {
+        if message.direction == Direction::Recv && earliest(&ranks[me], at) {
             let Some(arrived) = flying.get_mut(&(from, me)).and_then(VecDeque::pop_front) else {
                 continue;
             };
@@ -289,7 +295,9 @@ fn step(
 }
 
 /// Receives from one rank are matched in the order posted.
-fn earliest(rank: &Seated, at: usize) -> bool {
+fn earliest(rank: &RankModel, at: usize) -> bool {
     let with = |at: usize| rank.message(rank.open[at]);
-    !(0..at).any(|before| with(before).way == Way::Recv && with(before).with == with(at).with)
+    !(0..at).any(|before| {
+        with(before).direction == Direction::Recv && with(before).with == with(at).with
+    })
 }

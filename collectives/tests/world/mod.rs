@@ -8,14 +8,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use collectives::{
-    Active, Advance, CollectiveId, Operation, Plan, Planner, Thresholds, UserCall, Visit,
+    Active, Advance, CollectiveId, InlineRun, Operation, Plan, Planner, Thresholds, UserCall,
 };
-use fabric::coll_segment::FEW;
+use fabric::coll_segment::MAX_FLAGS_RANKS;
 use fabric::sim::{Manner, Options, SimTransport};
 use fabric::{Caps, CollSegment, CollectiveKind, Peer};
 use objects::{Area, Buffer, Comm, Datatype, Group};
 use pt2pt::{Engine, Fault, Settings};
-use shm_transport::{Meetings, Segment};
+use shm_transport::{Segment, SyncKind};
 
 use crate::random::Random;
 
@@ -28,7 +28,7 @@ pub(crate) struct Process {
     /// Arenas are flat.
     is_flat: bool,
     /// Of communicators that have been used, by context.
-    arenas: HashMap<u64, Arc<dyn CollSegment>>,
+    segments: HashMap<u64, Arc<dyn CollSegment>>,
     /// A user's function that takes its time, and how long.
     pub(crate) away: Option<(UserCall, u64)>,
     random: Random,
@@ -66,8 +66,8 @@ impl World {
             engine: Engine::new(Peer(rank), transport, settings),
             active: Active::new(),
             planner: Planner::new(thresholds),
-            is_flat: thresholds.crowded_short.is_none() && thresholds.flat_short.is_some(),
-            arenas: HashMap::new(),
+            is_flat: thresholds.oversubscribed_max.is_none() && thresholds.shm_max.is_some(),
+            segments: HashMap::new(),
             away: None,
             random: Random(seed),
         };
@@ -77,16 +77,16 @@ impl World {
     /// Plans an operation at one rank; panics if it is refused. The communicator with context n has
     /// the arena number n of rank 0.
     pub(crate) fn plan(&mut self, rank: usize, operation: &Operation, comm: &Comm) -> Plan {
-        let Process { planner, segment, arenas, is_flat, .. } = &mut self.ranks[rank];
+        let Process { planner, segment, segments, is_flat, .. } = &mut self.ranks[rank];
         let members: Vec<u32> = comm.group().iter().map(|peer| peer.0).collect();
         let lease = || -> Arc<dyn CollSegment> {
             let (index, me) = (comm.context() as u32, comm.rank());
-            let meetings = if *is_flat { Meetings::Flat } else { Meetings::InTurns };
-            segment.arena(meetings, 0, index, &members, me).unwrap().unwrap()
+            let sync = if *is_flat { SyncKind::Flags } else { SyncKind::Counter };
+            segment.coll_segment(sync, 0, index, &members, me).unwrap().unwrap()
         };
         let mut comm = comm.clone();
-        if !comm.is_inter() && comm.size() > 1 && (!*is_flat || comm.size() <= FEW) {
-            comm.set_arena(arenas.entry(comm.context()).or_insert_with(lease).clone());
+        if !comm.is_inter() && comm.size() > 1 && (!*is_flat || comm.size() <= MAX_FLAGS_RANKS) {
+            comm.set_coll_segment(segments.entry(comm.context()).or_insert_with(lease).clone());
         }
         planner.plan(operation, &comm).unwrap()
     }
@@ -94,10 +94,10 @@ impl World {
     /// A meeting may begin as a visit.
     pub(crate) fn start(&mut self, rank: usize, plan: Plan, sequence: i32) -> CollectiveId {
         let process = &mut self.ranks[rank];
-        if plan.only_meets() && process.random.below(2) == 0 {
-            let mut visit = Visit::new(&plan, sequence);
+        if plan.is_segment_only() && process.random.below(2) == 0 {
+            let mut visit = InlineRun::new(&plan, sequence);
             if !visit.go() {
-                return process.active.adopt(visit.pause());
+                return process.active.resume_as_active(visit.suspend());
             }
             // One that is over has no name: another one, which is over at once, stands for it.
             let nothing = Operation::Absent { kind: CollectiveKind::Barrier };
@@ -126,7 +126,9 @@ impl World {
         match process.active.advance(&mut process.engine) {
             // It would sleep now.
             Advance::Idle => {
-                moved || process.away.is_some() || process.active.is_called(&mut process.engine)
+                moved
+                    || process.away.is_some()
+                    || process.active.has_segment_work(&mut process.engine)
             }
             Advance::Moved => true,
             Advance::User(call) => {

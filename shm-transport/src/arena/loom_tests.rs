@@ -9,7 +9,7 @@ use loom::thread;
 
 use super::{Head, Words};
 use crate::event_count::EventCount;
-use crate::models::{self, in_every_order, wait};
+use crate::loom_harness::{self, in_every_order, wait};
 use crate::sync::{AtomicU64, Ordering, fence};
 
 const CALL: u64 = 5;
@@ -49,11 +49,11 @@ impl Member {
         self.write(meeting, self.me, 10 * meeting + self.me as u64);
         if self.words.arrive(meeting, CALL) {
             self.write(meeting, 2, self.read(meeting, 0) + self.read(meeting, 1));
-            self.words.close(meeting);
+            self.words.complete(meeting);
         }
         if is_for_me {
-            wait(|| self.words.is_closed(meeting));
-            assert_eq!(self.words.dissenter(meeting, CALL), None);
+            wait(|| self.words.is_complete(meeting));
+            assert_eq!(self.words.mismatch(meeting, CALL), None);
             assert_eq!(self.read(meeting, 2), 20 * meeting + 1);
         }
     }
@@ -64,11 +64,11 @@ impl Member {
         if self.me == 0 {
             self.write(meeting, 0, meeting);
         } else {
-            wait(|| self.words.call_of(meeting, 0) == Some(CALL));
+            wait(|| self.words.signature_of(meeting, 0) == Some(CALL));
             assert_eq!(self.read(meeting, 0), meeting);
         }
         if self.words.arrive(meeting, CALL) {
-            self.words.close(meeting);
+            self.words.complete(meeting);
         }
     }
 }
@@ -78,7 +78,7 @@ const BOUND: usize = 3;
 
 /// Both members do this.
 fn together(work: fn(&Member)) {
-    models::together(BOUND, members, work);
+    loom_harness::together(BOUND, members, work);
 }
 
 #[test]
@@ -115,11 +115,11 @@ fn whoever_sleeps_for_a_meeting_is_woken() {
         assert!(!one.words.arrive(0, CALL));
         let closer = thread::spawn(move || {
             assert!(other.words.arrive(0, CALL));
-            other.words.close(0);
+            other.words.complete(0);
             fence(Ordering::SeqCst);
             theirs.ring()
         });
-        let sleeps = event_count.prepare_wait() && !one.words.is_closed(0);
+        let sleeps = event_count.prepare_wait() && !one.words.is_complete(0);
         let woke = closer.join().unwrap();
         assert!(!sleeps || woke, "it sleeps on a meeting that was closed");
     });
@@ -152,9 +152,9 @@ fn who_says_something_else_is_named() {
     together(|member| {
         let call = CALL + member.me as u64;
         if member.words.arrive(0, call) {
-            member.words.close(0);
+            member.words.complete(0);
         }
-        wait(|| member.words.is_closed(0));
-        assert_eq!(member.words.dissenter(0, call), Some(1 - member.me as u32));
+        wait(|| member.words.is_complete(0));
+        assert_eq!(member.words.mismatch(0, call), Some(1 - member.me as u32));
     });
 }

@@ -8,7 +8,7 @@ use loom::thread;
 
 use super::{ROUNDS, Words};
 use crate::event_count::EventCount;
-use crate::models::{self, in_every_order, wait};
+use crate::loom_harness::{self, in_every_order, wait};
 use crate::sync::{AtomicU64, Ordering, fence};
 
 const CALL: u64 = 5;
@@ -63,7 +63,7 @@ impl Member {
         }
         self.words.come(meeting, CALL);
         if self.me != root {
-            wait(|| self.words.call_of(meeting, root as u32) == Some(CALL));
+            wait(|| self.words.signature_of(meeting, root as u32) == Some(CALL));
             assert_eq!(self.read(meeting, root), meeting);
         }
     }
@@ -74,7 +74,7 @@ const BOUND: usize = 2;
 
 /// Both members do this.
 fn together(work: fn(&Member)) {
-    models::together(BOUND, members, work);
+    loom_harness::together(BOUND, members, work);
 }
 
 #[test]

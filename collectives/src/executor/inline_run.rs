@@ -10,7 +10,7 @@ use objects::{Area, Buffer, Datatype, Op, Operands};
 
 use super::Running;
 use crate::plan::{Plan, Reduction};
-use crate::schedule::{Local, Meet, Row, Space, Span};
+use crate::schedule::{Local, SegSync, Space, Span, Strided};
 
 /// Where bytes and operation stand in what a member says in an arena, above the root.
 pub(super) const BYTES_AT: u32 = 40;
@@ -18,20 +18,20 @@ pub(super) const KIND_AT: u32 = 32;
 
 /// A collective that its caller runs by itself, outside of all the others, while it waits for nothing but
 /// its meeting.
-pub struct Visit<'a> {
+pub struct InlineRun<'a> {
     plan: &'a Plan,
     sequence: i32,
-    place: Place,
+    cursor: Cursor,
 }
 
 /// A visit that goes on as a collective like all others.
-pub struct Paused(pub(super) Box<Running>);
+pub struct Suspended(pub(super) Box<Running>);
 
 /// How far it has come in its schedule.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct Cursor {
     /// Its meeting in the arena of the plan, if that has one.
-    pub(super) meeting: u64,
+    pub(super) segment_round: u64,
     /// Of the current round.
     pub(super) round: usize,
     /// The next local step to run, of all.
@@ -39,107 +39,118 @@ pub(super) struct Place {
 }
 
 /// What a round comes to at the meeting.
-pub(super) enum Turn {
+pub(super) enum SyncResult {
     /// It is not its turn yet.
-    Waits,
+    Blocked,
     /// Its steps are due.
-    Works,
+    Run,
     /// It has arrived, and others run the steps if there are any.
-    Passes,
+    Skip,
     /// This member has called something else.
-    Dissents(u32),
+    Mismatch(u32),
 }
 
-impl<'a> Visit<'a> {
-    /// The `sequence`th collective of its communicator; see [`Plan::only_meets`].
+impl<'a> InlineRun<'a> {
+    /// The `sequence`th collective of its communicator; see [`Plan::is_segment_only`].
     #[inline]
-    pub fn new(plan: &'a Plan, sequence: i32) -> Visit<'a> {
-        debug_assert!(plan.only_meets());
-        Visit { plan, sequence, place: Place::first(plan) }
+    pub fn new(plan: &'a Plan, sequence: i32) -> InlineRun<'a> {
+        debug_assert!(plan.is_segment_only());
+        InlineRun { plan, sequence, cursor: Cursor::first(plan) }
     }
 
     /// Goes as far as it gets. True when it is over, and has ended well.
     #[inline]
     pub fn go(&mut self) -> bool {
-        let Visit { plan, place, .. } = self;
-        while let Some(round) = plan.schedule().rounds().get(place.round) {
-            match place.turn(plan, round.meet) {
+        let InlineRun { plan, cursor, .. } = self;
+        while let Some(round) = plan.schedule().rounds().get(cursor.round) {
+            match cursor.sync_result(plan, round.sync) {
                 // What is wrong is not for a visit to say.
-                Turn::Waits | Turn::Dissents(_) => return false,
-                Turn::Passes => place.pass(plan),
-                Turn::Works => {
-                    let users = place.work(plan, round.locals as usize, None);
+                SyncResult::Blocked | SyncResult::Mismatch(_) => return false,
+                SyncResult::Skip => cursor.pass(plan),
+                SyncResult::Run => {
+                    let users = cursor.work(plan, round.locals as usize, None);
                     debug_assert!(users.is_none(), "a visit calls no function of the user's");
-                    place.next_round(plan, round.meet);
+                    cursor.next_round(plan, round.sync);
                 }
             }
         }
-        place.leave(plan);
+        cursor.leave(plan);
         true
     }
 
     /// One that is not over.
     #[cold]
-    pub fn pause(self) -> Paused {
-        Paused(Box::new(Running::new(
+    pub fn suspend(self) -> Suspended {
+        Suspended(Box::new(Running::new(
             self.plan.clone(),
             self.sequence,
-            self.place,
+            self.cursor,
             Vec::new(),
             None,
         )))
     }
 }
 
-impl Place {
+impl Cursor {
     #[inline]
-    pub(super) fn first(plan: &Plan) -> Place {
-        Place { meeting: plan.arena().map_or(0, |arena| arena.enter()), round: 0, next_local: 0 }
+    pub(super) fn first(plan: &Plan) -> Cursor {
+        Cursor {
+            segment_round: plan.segment().map_or(0, |segment| segment.next_round()),
+            round: 0,
+            next_local: 0,
+        }
     }
 
     /// It has met.
     #[inline]
     pub(super) fn leave(&self, plan: &Plan) {
-        if let Some(arena) = plan.arena() {
-            arena.leave(self.meeting);
+        if let Some(segment) = plan.segment() {
+            segment.leave(self.segment_round);
         }
     }
 
     /// True when a round of steps waits for nothing that belongs to the meeting.
     #[inline]
-    pub(super) fn is_called(&self, plan: &Plan, meet: Meet) -> bool {
-        let Some(arena) = plan.arena() else { return meet == Meet::Nobody };
-        match meet {
-            Meet::Nobody => true,
-            Meet::Begin => arena.has_begun(self.meeting),
-            Meet::Hear(from) => {
-                arena.has_begun(self.meeting) && arena.call_of(self.meeting, from).is_some()
+    pub(super) fn has_segment_work(&self, plan: &Plan, sync: SegSync) -> bool {
+        let Some(segment) = plan.segment() else { return sync == SegSync::None };
+        match sync {
+            SegSync::None => true,
+            SegSync::Acquire => segment.is_ready(self.segment_round),
+            SegSync::WaitFor(from) => {
+                segment.is_ready(self.segment_round)
+                    && segment.signature_of(self.segment_round, from).is_some()
             }
-            Meet::Arrive | Meet::Speak => true,
-            Meet::Close => arena.is_closed(self.meeting),
+            SegSync::Arrive | SegSync::SignalEarly => true,
+            SegSync::WaitAll => segment.is_complete(self.segment_round),
         }
     }
 
     /// Does what a round has to do with the meeting before its steps.
     #[inline]
-    pub(super) fn turn(&self, plan: &Plan, meet: Meet) -> Turn {
-        if !self.is_called(plan, meet) {
-            return Turn::Waits;
+    pub(super) fn sync_result(&self, plan: &Plan, sync: SegSync) -> SyncResult {
+        if !self.has_segment_work(plan, sync) {
+            return SyncResult::Blocked;
         }
-        let Some(arena) = plan.arena() else { return Turn::Works };
-        match meet {
-            Meet::Hear(from) if arena.call_of(self.meeting, from) != Some(call(plan)) => {
-                Turn::Dissents(from)
-            }
-            Meet::Close => {
-                arena.dissenter(self.meeting, call(plan)).map_or(Turn::Works, Turn::Dissents)
-            }
-            Meet::Arrive | Meet::Speak
-                if !arena.arrive(self.meeting, call(plan), meet == Meet::Speak) =>
+        let Some(segment) = plan.segment() else { return SyncResult::Run };
+        match sync {
+            SegSync::WaitFor(from)
+                if segment.signature_of(self.segment_round, from) != Some(call(plan)) =>
             {
-                Turn::Passes
+                SyncResult::Mismatch(from)
             }
-            _ => Turn::Works,
+            SegSync::WaitAll => segment
+                .mismatch(self.segment_round, call(plan))
+                .map_or(SyncResult::Run, SyncResult::Mismatch),
+            SegSync::Arrive | SegSync::SignalEarly
+                if !segment.arrive(
+                    self.segment_round,
+                    call(plan),
+                    sync == SegSync::SignalEarly,
+                ) =>
+            {
+                SyncResult::Skip
+            }
+            _ => SyncResult::Run,
         }
     }
 
@@ -157,7 +168,7 @@ impl Place {
         plan: &Plan,
         end: usize,
         scratch: Option<&Scratch>,
-    ) -> Option<(Row, Span)> {
+    ) -> Option<(Strided, Span)> {
         while self.next_local < end {
             let step = plan.schedule().locals()[self.next_local];
             self.next_local += 1;
@@ -181,11 +192,11 @@ impl Place {
 
     /// The local steps of a round are done.
     #[inline]
-    pub(super) fn next_round(&mut self, plan: &Plan, meet: Meet) {
-        if let Some(arena) = plan.arena()
-            && let Meet::Arrive | Meet::Speak = meet
+    pub(super) fn next_round(&mut self, plan: &Plan, sync: SegSync) {
+        if let Some(segment) = plan.segment()
+            && let SegSync::Arrive | SegSync::SignalEarly = sync
         {
-            arena.close(self.meeting);
+            segment.complete(self.segment_round);
         }
         self.round += 1;
     }
@@ -203,11 +214,11 @@ impl Place {
     pub(super) fn operands(
         &self,
         plan: &Plan,
-        row: &Row,
+        row: &Strided,
         datatype: &Datatype,
         scratch: Option<&Scratch>,
     ) -> Operands {
-        let Row { first, many, distance } = *row;
+        let Strided { first, many, distance } = *row;
         self.area(plan, first.space, scratch).operands(
             first.disp,
             first.count,
@@ -224,9 +235,9 @@ impl Place {
             Space::Send => plan.send(),
             Space::Recv => plan.recv(),
             Space::Temp => scratch.map_or(Area::EMPTY, Scratch::area),
-            Space::CollSegment => {
-                plan.arena().map_or(Area::EMPTY, |arena| arena.seats(self.meeting).into())
-            }
+            Space::CollSegment => plan
+                .segment()
+                .map_or(Area::EMPTY, |segment| segment.slots(self.segment_round).into()),
         }
     }
 }
@@ -235,5 +246,5 @@ impl Place {
 #[inline]
 pub(super) fn call(plan: &Plan) -> u64 {
     let Collective { kind, root } = plan.collective();
-    plan.schedule().seat_bytes() << BYTES_AT | u64::from(kind as u8) << KIND_AT | u64::from(root)
+    plan.schedule().slot_bytes() << BYTES_AT | u64::from(kind as u8) << KIND_AT | u64::from(root)
 }
