@@ -7,8 +7,8 @@
 mod command;
 mod compare;
 mod counts;
+mod demo;
 mod generate;
-mod heat;
 mod install;
 mod mpi4py;
 mod pgo;

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 
 use crate::command::{line, show};
 use crate::project::Project;
-use crate::{heat, install, mpi4py, set_up};
+use crate::{demo, install, mpi4py, set_up};
 
 /// What `run` can be told.
 #[derive(clap::Args)]
@@ -26,7 +26,7 @@ pub(crate) struct Options {
 /// Sets up, builds, installs, and runs mpi4py and the heat program.
 pub(crate) fn run(project: &Project, options: &Options) -> Result<()> {
     let start = Instant::now();
-    let image = options.image.clone().unwrap_or_else(|| heat::our_image(project));
+    let image = options.image.clone().unwrap_or_else(|| demo::our_image(project));
     ensure!(image.exists(), "{}: no such picture", image.display());
     heading("System packages");
     set_up::set_up()?;
@@ -38,7 +38,7 @@ pub(crate) fn run(project: &Project, options: &Options) -> Result<()> {
         python(project, options.ranks)?;
     }
     heading(&format!("Heat on a plate, {} ranks", options.ranks));
-    let picture = heat::compile(project, &prefix)?.run(&image, options.ranks)?;
+    let picture = demo::compile(project, &prefix)?.run(&image, options.ranks)?;
     heading(&format!("Done in {:.0} s", start.elapsed().as_secs_f64()));
     println!(
         "  the MPI   {}  (bin/mpicc, bin/mpiexec, lib/libmpi_abi.so.1)",

@@ -69,9 +69,9 @@ pub(crate) fn stress(project: &Project, options: &Options) -> Result<bool> {
 }
 
 /// Numbers that follow from a seed.
-struct Draw(u64);
+struct Rng(u64);
 
-impl Draw {
+impl Rng {
     fn below(&mut self, end: u64) -> u64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -171,8 +171,8 @@ impl Stress {
 
     /// The job of a seed, what else follows from it, and how many ranks it has.
     /// `endless`: it runs until it is ended.
-    fn job(&self, seed: u64, endless: bool) -> (Command, Draw, u64) {
-        let mut draw = Draw(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    fn job(&self, seed: u64, endless: bool) -> (Command, Rng, u64) {
+        let mut draw = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let (ranks, threads, knob) = (draw.one(&RANKS), draw.one(&THREADS), draw.one(&KNOBS));
         let rounds = if endless { 1_000_000 } else { 600 / (ranks * threads) + 10 };
         let mut mpiexec = Command::new(&self.mpiexec);

@@ -18,10 +18,10 @@ use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::figures::{Figure, OVER_VERBS, PERFTEST, Reading, VERBS};
+use super::interference::{self, OthersCpuUse};
 use super::library::{Kind, compile};
-use super::quiet::{self, Watch};
 use super::record::{self, LibraryLine, Line, Machine, Record, Run};
-use super::{report, rows, say};
+use super::{parse, report, say};
 use crate::command::quoted;
 use crate::install;
 use crate::project::Project;
@@ -79,7 +79,7 @@ pub(crate) fn compare(project: &Project, options: &Options) -> Result<()> {
         say(&report::report(&OVER_VERBS, &record::read(file)?));
         return Ok(());
     }
-    let _turn = quiet::turn()?;
+    let _lock = interference::lock()?;
     let kernel = vm::set_up(project)?;
     set_up::provide(PACKAGES).context("the other MPIs can't be installed")?;
     let all = vec![Kind::Verbena, Kind::Mpich, Kind::OpenMpi];
@@ -270,7 +270,7 @@ impl Contest<'_> {
 
     /// One boot of one library; what ran in it.
     fn boot(&self, kind: Kind, round: u32) -> Result<Vec<Run>> {
-        let (start, watch) = (Instant::now(), Watch::start());
+        let (start, watch) = (Instant::now(), OthersCpuUse::start());
         let results = self.project.target.join("vm/compare");
         let plan = Plan {
             machines: if self.options.one_machine {
@@ -286,7 +286,7 @@ impl Contest<'_> {
         };
         vm::run(self.project, &self.kernel, &plan)
             .with_context(|| format!("the machines for {}", kind.name()))?;
-        let (seconds, others) = (start.elapsed().as_secs_f64(), watch.others());
+        let (seconds, others) = (start.elapsed().as_secs_f64(), watch.other_cores());
         let run = |library: &str, figure: &str, command: String, rows: Result<Vec<(u64, f64)>>| {
             let rows = rows.map_err(|error| format!("{error:#}"));
             let (library, figure) = (library.to_owned(), figure.to_owned());
@@ -329,7 +329,7 @@ fn job_rows(results: &Path, figure: &Figure) -> Result<Vec<(u64, f64)>> {
         fs::read_to_string(results.join(format!("{}.{ending}", figure.name))).unwrap_or_default()
     };
     match read("code").trim() {
-        "0" => rows::read(&read("out"), figure.reading, 0.0),
+        "0" => parse::read(&read("out"), figure.reading, 0.0),
         "" => bail!("it was not run"),
         code => {
             let said = read("err");
@@ -370,7 +370,7 @@ impl Perftest {
         let text = fs::read_to_string(output).context("it was not run")?;
         let is_time = self.program.contains("_lat");
         let (column, unit) = if is_time { (5, 1.0) } else { (3, 1.048_576) };
-        let rows = rows::read(&text, Reading::Column(column), 0.0)?;
+        let rows = parse::read(&text, Reading::Column(column), 0.0)?;
         ensure!(rows.iter().all(|row| row.0 == self.size), "it measured other sizes");
         let values = rows.into_iter().map(|(_, value)| value * unit);
         let best = if is_time { values.reduce(f64::min) } else { values.reduce(f64::max) };

@@ -6,7 +6,7 @@
 //! every library in turn, for several rounds, because the machine's own speed
 //! moves: only what ran side by side can be compared. Where the machine has
 //! several states (its virtual cores share a cache or do not), all libraries of
-//! a round are measured in the same one (`pace.rs`). A library that cannot run
+//! a round are measured in the same one (`machine_state.rs`). A library that cannot run
 //! something is shown with the reason and does not end the comparison.
 //!
 //! The runs go to a file of JSON lines as they end; the report is made from the
@@ -14,12 +14,12 @@
 
 mod figures;
 mod guests;
+mod interference;
 mod library;
-mod pace;
-mod quiet;
+mod machine_state;
+mod parse;
 mod record;
 mod report;
-mod rows;
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -37,9 +37,9 @@ pub(crate) use guests::{Options as GuestOptions, compare as compare_guests};
 pub(crate) use library::compile;
 
 use figures::{FIGURES, Figure, ON_A_HOST, Placement, Reading};
+use interference::OthersCpuUse;
 use library::{Kind, Library};
-use pace::Pace;
-use quiet::Watch;
+use machine_state::SteadyRuns;
 use record::{LibraryLine, Line, Machine, Record, Run};
 
 /// How often a whole job runs whose time is taken from outside.
@@ -97,7 +97,7 @@ pub(crate) fn compare(project: &Project, options: &Options) -> Result<()> {
         return Ok(());
     }
     let figures = chosen(options)?;
-    let _turn = quiet::turn()?;
+    let _lock = interference::lock()?;
     let (mut lines, libraries) = prepare(project, options)?;
     let output = options.output.clone().unwrap_or_else(|| record::file(project));
     let mut record = Record::create(&output)?;
@@ -242,7 +242,7 @@ impl Comparison<'_> {
             self.limits(round).into_iter().try_for_each(&mut ended)?;
             bar.inc(1);
             for figure in figures {
-                let mut pace = Pace::new(figure.crosses().then_some(&self.limits));
+                let mut steady = SteadyRuns::new(figure.crosses().then_some(&self.limits));
                 for turn in 0..self.libraries.len() {
                     let at = (turn + round as usize) % self.libraries.len();
                     let kind = self.libraries[at].kind;
@@ -250,7 +250,7 @@ impl Comparison<'_> {
                     if !(figure.alone && kind != Kind::Verbena
                         || given_up.contains(&(kind.name(), figure.name)))
                     {
-                        let run = self.measure(figure, at, round, &mut pace);
+                        let run = self.measure(figure, at, round, &mut steady);
                         if run.rows.as_ref().is_err_and(|reason| reason.starts_with(TIMED_OUT)) {
                             given_up.insert((kind.name(), figure.name));
                         }
@@ -265,7 +265,13 @@ impl Comparison<'_> {
     }
 
     /// One run, at the pace of the others of its round.
-    fn measure(&self, figure: &'static Figure, library: usize, round: u32, pace: &mut Pace) -> Run {
+    fn measure(
+        &self,
+        figure: &'static Figure,
+        library: usize,
+        round: u32,
+        steady: &mut SteadyRuns,
+    ) -> Run {
         let library = &self.libraries[library];
         let mut args: Vec<String> = figure.args.iter().map(|&arg| arg.to_owned()).collect();
         if let Some(own) = figure.sizes {
@@ -275,14 +281,15 @@ impl Comparison<'_> {
         let job = || library.job(figure.placement, figure.ranks, figure.program, &args);
         let jobs = if figure.reading == Reading::Job { JOBS } else { 1 };
         let (mut seconds, mut others) = (0.0, 0.0);
-        let (output, crossing) = pace.keep(|| {
-            let (start, watch) = (Instant::now(), Watch::start());
+        let (output, crossing) = steady.run(|| {
+            let (start, watch) = (Instant::now(), OthersCpuUse::start());
             let output =
                 (0..jobs).map(|_| ended(&mut job(), self.options)).collect::<Result<String>>();
-            (seconds, others) = (start.elapsed().as_secs_f64() / f64::from(jobs), watch.others());
+            (seconds, others) =
+                (start.elapsed().as_secs_f64() / f64::from(jobs), watch.other_cores());
             output
         });
-        let rows = output.and_then(|output| rows::read(&output, figure.reading, seconds * 1e3));
+        let rows = output.and_then(|output| parse::read(&output, figure.reading, seconds * 1e3));
         let rows = rows.map_err(|error| format!("{error:#}"));
         let library = library.kind.name().to_owned();
         Run {
@@ -299,11 +306,11 @@ impl Comparison<'_> {
 
     /// The machine's own limits, measured in the same round.
     fn limits(&self, round: u32) -> Vec<Run> {
-        let (start, watch) = (Instant::now(), Watch::start());
+        let (start, watch) = (Instant::now(), OthersCpuUse::start());
         let output = ended(&mut Command::new(&self.limits), self.options);
-        let (seconds, others) = (start.elapsed().as_secs_f64(), watch.others());
+        let (seconds, others) = (start.elapsed().as_secs_f64(), watch.other_cores());
         let read = |reading| match &output {
-            Ok(output) => rows::read(output, reading, 0.0).map_err(|error| format!("{error:#}")),
+            Ok(output) => parse::read(output, reading, 0.0).map_err(|error| format!("{error:#}")),
             Err(error) => Err(format!("{error:#}")),
         };
         let command = command::line(&Command::new(&self.limits));

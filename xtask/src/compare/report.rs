@@ -12,23 +12,23 @@ use std::fmt::{self, Write as _};
 use super::MACHINE;
 use super::figures::{Better, Figure, Table, Target};
 use super::library::Kind;
-use super::pace::{Lines, States};
+use super::machine_state::{CacheState, CacheStates};
 use super::record::{LibraryLine, Line, Machine, Run};
 
 /// Cores that others may use before it is worth a warning.
 const DISTURBING: f64 = 0.1;
 
 /// All numbers of one comparison: by figure, size and state of the machine, and by library, the number of each round.
-struct Numbers(BTreeMap<Place, BTreeMap<String, BTreeMap<u32, f64>>>);
+struct Numbers(BTreeMap<RowKey, BTreeMap<String, BTreeMap<u32, f64>>>);
 
 /// What is compared with each other: a figure, its size, and how cache lines crossed.
-type Place = (String, u64, Lines);
+type RowKey = (String, u64, CacheState);
 
 /// A line of the table.
 struct Row {
     figure: &'static Figure,
     size: u64,
-    lines: Lines,
+    lines: CacheState,
     ours: Option<f64>,
     /// In the order of the columns.
     peers: Vec<Peer>,
@@ -77,7 +77,7 @@ fn write_all(table: &Table, lines: &[Line], out: &mut String) -> fmt::Result {
         let version = library.version.clone().unwrap_or_else(|error| format!("MISSING: {error}"));
         writeln!(out, "  {:8} {version}", library.name)?;
     }
-    let states = States::of(runs.iter().filter_map(|run| run.crossing));
+    let states = CacheStates::of(runs.iter().filter_map(|run| run.crossing));
     let numbers = Numbers::of(&runs, &states);
     let rows = rows(table, &numbers, &runs);
     write_rows(table, &rows, out)?;
@@ -89,44 +89,44 @@ fn write_all(table: &Table, lines: &[Line], out: &mut String) -> fmt::Result {
 }
 
 impl Numbers {
-    fn of(runs: &[&Run], states: &States) -> Numbers {
+    fn of(runs: &[&Run], states: &CacheStates) -> Numbers {
         let mut numbers = BTreeMap::<_, BTreeMap<_, BTreeMap<_, _>>>::new();
         for run in runs {
             let lines = states.lines(run.crossing);
             for (size, value) in run.rows.iter().flatten() {
-                let place = (run.figure.clone(), *size, lines);
-                let rounds = numbers.entry(place).or_default().entry(run.library.clone());
+                let key = (run.figure.clone(), *size, lines);
+                let rounds = numbers.entry(key).or_default().entry(run.library.clone());
                 rounds.or_default().insert(run.round, *value);
             }
         }
         Numbers(numbers)
     }
 
-    fn rounds(&self, place: &Place, library: &str) -> Option<&BTreeMap<u32, f64>> {
-        self.0.get(place)?.get(library)
+    fn rounds(&self, key: &RowKey, library: &str) -> Option<&BTreeMap<u32, f64>> {
+        self.0.get(key)?.get(library)
     }
 
-    fn median(&self, place: &Place, library: &str) -> Option<f64> {
-        median(self.rounds(place, library)?.values().copied())
+    fn median(&self, key: &RowKey, library: &str) -> Option<f64> {
+        median(self.rounds(key, library)?.values().copied())
     }
 
     /// The sizes of a figure in each state that we were measured in (or others, if we never were). What was
     /// measured while the state changed is left out where there is anything else.
-    fn places(&self, figure: &str) -> Vec<Place> {
+    fn keys(&self, figure: &str) -> Vec<RowKey> {
         let us = Kind::Verbena.name();
-        let mut all: Vec<&Place> = self.0.keys().filter(|place| place.0 == figure).collect();
-        if all.iter().any(|place| self.rounds(place, us).is_some()) {
-            all.retain(|place| self.rounds(place, us).is_some());
+        let mut all: Vec<&RowKey> = self.0.keys().filter(|key| key.0 == figure).collect();
+        if all.iter().any(|key| self.rounds(key, us).is_some()) {
+            all.retain(|key| self.rounds(key, us).is_some());
         }
-        let steady = |size| all.iter().any(|place| place.1 == size && place.2 != Lines::Changed);
+        let steady = |size| all.iter().any(|key| key.1 == size && key.2 != CacheState::Changed);
         all.iter()
-            .filter(|place| place.2 != Lines::Changed || !steady(place.1))
-            .map(|&place| place.clone())
+            .filter(|key| key.2 != CacheState::Changed || !steady(key.1))
+            .map(|&key| key.clone())
             .collect()
     }
 
     /// The quotients in the rounds that have both.
-    fn ratios(&self, ours: (&Place, &str), other: (&Place, &str)) -> Vec<f64> {
+    fn ratios(&self, ours: (&RowKey, &str), other: (&RowKey, &str)) -> Vec<f64> {
         let both = (self.rounds(ours.0, ours.1), self.rounds(other.0, other.1));
         let (Some(ours), Some(other)) = both else { return Vec::new() };
         ours.iter().filter_map(|(round, value)| Some(value / other.get(round)?)).collect()
@@ -148,13 +148,13 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
 fn rows(table: &Table, numbers: &Numbers, runs: &[&Run]) -> Vec<Row> {
     let mut rows = Vec::new();
     for figure in table.figures {
-        let mut places = numbers.places(figure.name);
-        if places.is_empty() && runs.iter().any(|run| run.figure == figure.name) {
+        let mut keys = numbers.keys(figure.name);
+        if keys.is_empty() && runs.iter().any(|run| run.figure == figure.name) {
             let size = figure.sizes.map_or(0, |(min, _)| min);
-            places.push((figure.name.to_owned(), size, Lines::Any)); // all failed
+            keys.push((figure.name.to_owned(), size, CacheState::Any)); // all failed
         }
-        let peers = |place: &Place| {
-            let of = |&name: &&str| match numbers.median(place, name) {
+        let peers = |key: &RowKey| {
+            let of = |&name: &&str| match numbers.median(key, name) {
                 Some(number) => Peer::Reached(number),
                 None if runs.iter().any(|run| {
                     run.figure == figure.name && run.library == name && run.rows.is_err()
@@ -166,9 +166,7 @@ fn rows(table: &Table, numbers: &Numbers, runs: &[&Run]) -> Vec<Row> {
             };
             table.peers.iter().map(of).collect()
         };
-        rows.extend(
-            places.iter().map(|place| Row::of(figure, place, table, peers(place), numbers)),
-        );
+        rows.extend(keys.iter().map(|key| Row::of(figure, key, table, peers(key), numbers)));
     }
     rows.sort_by(|a, b| b.distance.unwrap_or(f64::MAX).total_cmp(&a.distance.unwrap_or(f64::MAX)));
     rows
@@ -177,14 +175,14 @@ fn rows(table: &Table, numbers: &Numbers, runs: &[&Run]) -> Vec<Row> {
 impl Row {
     fn of(
         figure: &'static Figure,
-        place: &Place,
+        key: &RowKey,
         table: &Table,
         peers: Vec<Peer>,
         numbers: &Numbers,
     ) -> Row {
         let us = Kind::Verbena.name();
-        let &(_, size, lines) = place;
-        let ours = numbers.median(place, us);
+        let &(_, size, lines) = key;
+        let ours = numbers.median(key, us);
         let is_better = |a: &f64, b: &f64| {
             if figure.better == Better::Lower { b.total_cmp(a) } else { a.total_cmp(b) }
         };
@@ -193,8 +191,7 @@ impl Row {
         let all =
             table.peers.iter().zip(&peers).filter_map(|(name, peer)| Some((name, reached(peer)?)));
         let best = all.max_by(|a, b| is_better(&a.1, &b.1));
-        let ratios =
-            best.map_or_else(Vec::new, |(name, _)| numbers.ratios((place, us), (place, name)));
+        let ratios = best.map_or_else(Vec::new, |(name, _)| numbers.ratios((key, us), (key, name)));
         let ratio = median(ratios.iter().copied());
         let extreme = |pick: fn(f64, f64) -> f64| ratios.iter().copied().reduce(pick);
         let spread = extreme(f64::min).zip(extreme(f64::max)).filter(|_| ratios.len() > 1);
@@ -207,7 +204,7 @@ impl Row {
             Target::OfBest(wanted) => ratio.map(|ratio| of(ratio, wanted)),
             Target::Limit(wanted) => ours.map(|ours| of(ours, wanted)),
             Target::OfOwn(name, wanted) => {
-                let ratios = numbers.ratios((place, us), (&(name.to_owned(), size, lines), us));
+                let ratios = numbers.ratios((key, us), (&(name.to_owned(), size, lines), us));
                 median(ratios.into_iter()).map(|ratio| of(ratio, wanted))
             }
             Target::None => ratio.map(|ratio| of(ratio, 1.0)),
@@ -306,7 +303,7 @@ fn write_limits(numbers: &Numbers, out: &mut String) -> fmt::Result {
         return Ok(());
     }
     writeln!(out, "\nthe machine, in the same rounds:")?;
-    if let Some(line) = numbers.median(&("cache line".to_owned(), 0, Lines::Any), MACHINE) {
+    if let Some(line) = numbers.median(&("cache line".to_owned(), 0, CacheState::Any), MACHINE) {
         writeln!(out, "  a cache line from core to core  {line:.3} us")?;
     }
     for ((_, size, _), libraries) in numbers.0.iter().filter(|((name, ..), _)| name == "memcpy") {
@@ -322,9 +319,9 @@ fn write_limits(numbers: &Numbers, out: &mut String) -> fmt::Result {
 }
 
 /// Where the machine had two states: what they are, and how much was measured in each.
-fn write_states(states: &States, runs: &[&Run], out: &mut String) -> fmt::Result {
-    let of = |lines: Lines| runs.iter().filter(move |run| states.lines(run.crossing) == lines);
-    for lines in [Lines::Fast, Lines::Slow] {
+fn write_states(states: &CacheStates, runs: &[&Run], out: &mut String) -> fmt::Result {
+    let of = |lines: CacheState| runs.iter().filter(move |run| states.lines(run.crossing) == lines);
+    for lines in [CacheState::Fast, CacheState::Slow] {
         if let Some(time) = median(
             of(lines).filter_map(|run| run.crossing).flat_map(|(before, after)| [before, after]),
         ) {
@@ -336,7 +333,7 @@ fn write_states(states: &States, runs: &[&Run], out: &mut String) -> fmt::Result
             )?;
         }
     }
-    match of(Lines::Changed).count() {
+    match of(CacheState::Changed).count() {
         0 => Ok(()),
         changed => writeln!(out, "  which changed meanwhile in {changed} more, not in the table"),
     }
@@ -345,7 +342,7 @@ fn write_states(states: &States, runs: &[&Run], out: &mut String) -> fmt::Result
 /// How many promises hold, in each state.
 fn write_promises(rows: &[Row], out: &mut String) -> fmt::Result {
     writeln!(out)?;
-    for lines in [Lines::Fast, Lines::Slow, Lines::Any, Lines::Changed] {
+    for lines in [CacheState::Fast, CacheState::Slow, CacheState::Any, CacheState::Changed] {
         let promised: Vec<&Row> =
             rows.iter().filter(|row| row.lines == lines && row.target != Target::None).collect();
         if promised.is_empty() {
@@ -353,9 +350,11 @@ fn write_promises(rows: &[Row], out: &mut String) -> fmt::Result {
         }
         let held = promised.iter().filter(|row| row.holds()).count();
         let when = match lines {
-            Lines::Any => String::new(),
-            Lines::Changed => " of those during which the machine changed".to_owned(),
-            Lines::Fast | Lines::Slow => format!(" while cache lines cross {}", lines.adverb()),
+            CacheState::Any => String::new(),
+            CacheState::Changed => " of those during which the machine changed".to_owned(),
+            CacheState::Fast | CacheState::Slow => {
+                format!(" while cache lines cross {}", lines.adverb())
+            }
         };
         writeln!(out, "{held} of {} promises hold{when}", promised.len())?;
     }
@@ -409,7 +408,7 @@ mod tests {
 
     fn only_row(runs: &[Run], figure: &str) -> Row {
         let runs: Vec<&Run> = runs.iter().collect();
-        let row = rows(&ON_A_HOST, &Numbers::of(&runs, &States { border: 0.1 }), &runs)
+        let row = rows(&ON_A_HOST, &Numbers::of(&runs, &CacheStates { border: 0.1 }), &runs)
             .into_iter()
             .find(|row| row.figure.name == figure);
         row.expect("the figure has a row")
@@ -455,7 +454,7 @@ mod tests {
         let runs =
             [failed, peer, run(1, "verbena", "latency", 0.5), run(1, "ompi", "latency", 0.1)];
         let runs: Vec<&Run> = runs.iter().collect();
-        let rows = rows(&ON_A_HOST, &Numbers::of(&runs, &States { border: 0.1 }), &runs);
+        let rows = rows(&ON_A_HOST, &Numbers::of(&runs, &CacheStates { border: 0.1 }), &runs);
         assert_eq!((rows[0].figure.name, rows[0].promise().1), ("bw", ""));
         assert_eq!((rows[1].figure.name, rows[1].promise().1), ("latency", "MISSED"));
     }
@@ -478,18 +477,18 @@ mod tests {
             at(3, "ompi", 0.4, slow),
         ];
         let runs: Vec<&Run> = runs.iter().collect();
-        let rows = rows(&ON_A_HOST, &Numbers::of(&runs, &States { border: 0.1 }), &runs);
+        let rows = rows(&ON_A_HOST, &Numbers::of(&runs, &CacheStates { border: 0.1 }), &runs);
         let said = |figure: &str| -> Vec<_> {
             let rows = rows.iter().filter(|row| row.figure.name == figure);
             rows.map(|row| (row.lines, row.ours, row.promise().1)).collect()
         };
         assert_eq!(
             said("latency"),
-            [(Lines::Slow, Some(0.4), "MISSED"), (Lines::Fast, Some(0.1), "holds")]
+            [(CacheState::Slow, Some(0.4), "MISSED"), (CacheState::Fast, Some(0.1), "holds")]
         );
         assert_eq!(
             said("bw"),
-            [(Lines::Fast, Some(0.4), "")],
+            [(CacheState::Fast, Some(0.4), "")],
             "we were not measured while lines crossed slowly"
         );
     }

@@ -29,12 +29,12 @@ const LIMIT: Duration = Duration::from_secs(300);
 const TCP_OF_A_JOB: u64 = 300;
 
 /// In the lines about traffic, and in nothing that programs print.
-const TOLD: &str = " bytes by RDMA, ";
+const TRAFFIC: &str = " bytes by RDMA, ";
 
 /// Says what is wrong with what a job did.
-type Judge = Box<dyn Fn(&Said) -> Vec<String>>;
+type Judge = Box<dyn Fn(&JobOutput) -> Vec<String>>;
 /// Whether data went as it was to go.
-type Way = fn(&Sent) -> bool;
+type SentCheck = fn(&Sent) -> bool;
 
 /// One boot and what runs in it.
 pub(super) struct Boot {
@@ -58,7 +58,7 @@ struct Job {
 }
 
 /// What a job printed by itself, and what it says of its traffic.
-struct Said {
+struct JobOutput {
     stdout: String,
     stderr: String,
     sent: Sent,
@@ -129,7 +129,7 @@ fn core(project: &Project, options: &Options, how: &str) -> Result<Vec<Job>> {
 
 /// The same by each way that messages can go.
 fn each_way(project: &Project, options: &Options) -> Result<Vec<Job>> {
-    let forced: [(&str, &str, Way); 3] = [
+    let forced: [(&str, &str, SentCheck); 3] = [
         ("eager only", "eager_max=512K rendezvous=copy", |sent| sent.reads + sent.writes == 0),
         ("all by RDMA read", "eager_max=64 get_min=64 rendezvous=read", |sent| {
             sent.reads > 0 && sent.writes == 0
@@ -151,7 +151,7 @@ fn each_way(project: &Project, options: &Options) -> Result<Vec<Job>> {
 
 /// mpi4py's files on a rank in each guest.
 fn mpi4py(project: &Project) -> Result<Vec<Job>> {
-    let judge = |said: &Said| {
+    let judge = |said: &JobOutput| {
         let tally = python::counts(&format!("{}\n{}", said.stdout, said.stderr), 2);
         if tally.failed == 0 && tally.passed > 0 { Vec::new() } else { vec![tally.to_string()] }
     };
@@ -172,7 +172,7 @@ fn stream(project: &Project, options: &Options) -> Result<Vec<Job>> {
     let [set, spin] = ["--set", "wait.spin=5ms"].map(str::to_owned);
     let words =
         ["--explain".to_owned(), set, spin, program, "100000".into(), "$VM_RESULTS/a_tenth".into()];
-    let judge = |said: &Said| {
+    let judge = |said: &JobOutput| {
         let pause =
             Regex::new(r"100000 messages, the longest pause was (\d+) ms").expect("a constant");
         let longest = pause.captures(&said.stdout).and_then(|found| found[1].parse::<u64>().ok());
@@ -203,14 +203,14 @@ fn stream(project: &Project, options: &Options) -> Result<Vec<Job>> {
 impl Job {
     fn of_row((case, words): programs::Row, how: &str) -> Job {
         let name = if how.is_empty() { case.name.clone() } else { format!("{}, {how}", case.name) };
-        let judge = move |said: &Said| programs::mismatches(&case, &said.stdout, &said.stderr);
+        let judge = move |said: &JobOutput| programs::mismatches(&case, &said.stdout, &said.stderr);
         // Two ranks of it talk, the first two.
         let hosts = if name.starts_with("order") { ALONE } else { HOSTS };
         Job { name, hosts, words, before: String::new(), judge: Box::new(judge) }
     }
 
     /// With other knobs, which must show in what it sends.
-    fn with(mut self, knobs: &str, is_right: Way) -> Job {
+    fn with(mut self, knobs: &str, is_right: SentCheck) -> Job {
         let options =
             knobs.split(' ').flat_map(|knob| ["--set".to_owned(), format!("verbs.{knob}")]);
         self.words.splice(0..0, options);
@@ -250,10 +250,10 @@ impl Job {
         let (stdout, stderr) = (read("out"), read("err"));
         let own: String = stderr
             .lines()
-            .filter(|line| !line.contains(TOLD))
+            .filter(|line| !line.contains(TRAFFIC))
             .map(|line| format!("{line}\n"))
             .collect();
-        let said = Said { sent: sent(&stderr), stdout, stderr: own };
+        let said = JobOutput { sent: sent(&stderr), stdout, stderr: own };
         let mut wrong = match read("code").trim() {
             "0" => (self.judge)(&said),
             "" => vec!["it was not run".to_owned()],

@@ -21,7 +21,7 @@ use clap::ValueEnum;
 
 use crate::project::Project;
 use crate::stress::Stress;
-use crate::{counts, generate, heat, install, set_up};
+use crate::{counts, demo, generate, install, set_up};
 
 /// What `test` can be told.
 #[derive(clap::Args)]
@@ -235,8 +235,8 @@ fn stressed(project: &Project) -> Result<Tally> {
 }
 
 fn heat_agrees(project: &Project) -> Result<Tally> {
-    let heat = heat::compile(project, &project.prefix())?;
-    let passed = heat.compare(&heat::our_image(project), &[2, 3, 4, 7, 8])?;
+    let heat = demo::compile(project, &project.prefix())?;
+    let passed = heat.compare(&demo::our_image(project), &[2, 3, 4, 7, 8])?;
     Ok(Tally { passed, ..Tally::default() })
 }
 

@@ -11,17 +11,18 @@ use crate::command::{line, quietly, show};
 use crate::project::Project;
 
 /// What the program does not know: where to put things, and how it is built.
-pub(crate) struct Heat {
+pub(crate) struct HeatDemo {
     program: PathBuf,
     folder: PathBuf,
     mpiexec: PathBuf,
 }
 
 /// Compiles the program by the `mpicc` of `prefix`.
-pub(crate) fn compile(project: &Project, prefix: &Path) -> Result<Heat> {
+pub(crate) fn compile(project: &Project, prefix: &Path) -> Result<HeatDemo> {
     let folder = project.target.join("heat");
     std::fs::create_dir_all(&folder)?;
-    let heat = Heat { program: folder.join("heat"), folder, mpiexec: prefix.join("bin/mpiexec") };
+    let heat =
+        HeatDemo { program: folder.join("heat"), folder, mpiexec: prefix.join("bin/mpiexec") };
     let mut mpicc = Command::new(prefix.join("bin/mpicc"));
     // No contraction to multiply-add: it would depend on how a loop is cut.
     mpicc
@@ -39,12 +40,12 @@ pub(crate) fn our_image(project: &Project) -> PathBuf {
 }
 
 /// The files that one run wrote.
-struct Written {
+struct Output {
     picture: PathBuf,
     raw: PathBuf,
 }
 
-impl Heat {
+impl HeatDemo {
     /// Runs on `ranks` ranks, showing progress, and on one; the picture, if
     /// both agree.
     pub(crate) fn run(&self, image: &Path, ranks: u32) -> Result<PathBuf> {
@@ -64,7 +65,7 @@ impl Heat {
         Ok(counts.len() as u64)
     }
 
-    fn once(&self, image: &Path, ranks: u32, options: &[&str]) -> Result<Written> {
+    fn once(&self, image: &Path, ranks: u32, options: &[&str]) -> Result<Output> {
         let stem = image.file_stem().context("the image has no name")?.to_string_lossy();
         let picture = self.folder.join(format!("{stem}-{ranks}.png"));
         let raw = self.folder.join(format!("{stem}-{ranks}.raw"));
@@ -81,12 +82,12 @@ impl Heat {
         if !picture.exists() || !raw.exists() {
             bail!("the program ended well but wrote no {}", picture.display());
         }
-        Ok(Written { picture, raw })
+        Ok(Output { picture, raw })
     }
 }
 
 /// Fails unless both runs computed the same bits.
-fn agree(some: &Written, other: &Written) -> Result<()> {
+fn agree(some: &Output, other: &Output) -> Result<()> {
     let same = std::fs::read(&some.raw)? == std::fs::read(&other.raw)?;
     ensure!(same, "{} and {} differ", some.raw.display(), other.raw.display());
     Ok(())

@@ -15,49 +15,49 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::figures::Reading;
-use super::rows;
+use super::parse;
 use crate::command::capture;
 
 /// Times that differ by more than this factor are of different states.
-const APART: f64 = 1.5;
+const STATE_FACTOR: f64 = 1.5;
 /// Runs until one is taken whatever the machine did meanwhile.
-const TRIES: u32 = 4;
+const MAX_RUNS: u32 = 4;
 /// How long a run waits for the state of the others.
-const PATIENCE: Duration = Duration::from_secs(2);
+const MAX_STATE_WAIT: Duration = Duration::from_secs(2);
 /// Between two looks.
-const PAUSE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The state in which a round measures a figure.
-pub(super) struct Pace<'a> {
+pub(super) struct SteadyRuns<'a> {
     /// What a line takes now, in us; nothing if that says nothing about the figure.
-    look: Box<dyn FnMut() -> Option<f64> + 'a>,
+    line_time: Box<dyn FnMut() -> Option<f64> + 'a>,
     /// What a line took at the first steady run of the round, in us.
     wanted: Option<f64>,
 }
 
-impl<'a> Pace<'a> {
+impl<'a> SteadyRuns<'a> {
     /// `limits` is the program that measures the line; none if that says nothing about the figure.
-    pub(super) fn new(limits: Option<&'a Path>) -> Pace<'a> {
-        Pace { look: Box::new(move || look(limits?)), wanted: None }
+    pub(super) fn new(limits: Option<&'a Path>) -> SteadyRuns<'a> {
+        SteadyRuns { line_time: Box::new(move || line_time(limits?)), wanted: None }
     }
 
     /// Runs until the machine stayed in the state of the round, or the run failed, or often enough.
     /// What the last run returned, and what a line took before and after it.
-    pub(super) fn keep<T>(
+    pub(super) fn run<T>(
         &mut self,
         mut run: impl FnMut() -> Result<T>,
     ) -> (Result<T>, Option<(f64, f64)>) {
         let mut tries = 1;
         loop {
-            let before = self.awaited();
+            let before = self.wait_for_state();
             let ran = run();
-            let Some(line) = before.zip((self.look)()) else { return (ran, None) };
+            let Some(line) = before.zip((self.line_time)()) else { return (ran, None) };
             let is_steady =
                 is_same(line.0, line.1) && self.wanted.is_none_or(|wanted| is_same(wanted, line.1));
             if is_steady {
                 self.wanted.get_or_insert(line.1);
             }
-            if is_steady || ran.is_err() || tries == TRIES {
+            if is_steady || ran.is_err() || tries == MAX_RUNS {
                 return (ran, Some(line));
             }
             tries += 1;
@@ -65,32 +65,33 @@ impl<'a> Pace<'a> {
     }
 
     /// What a line takes, as soon as that is what it took for the others, or after some time.
-    fn awaited(&mut self) -> Option<f64> {
+    fn wait_for_state(&mut self) -> Option<f64> {
         let start = Instant::now();
         loop {
-            let line = (self.look)()?;
-            if self.wanted.is_none_or(|wanted| is_same(wanted, line)) || start.elapsed() > PATIENCE
+            let line = (self.line_time)()?;
+            if self.wanted.is_none_or(|wanted| is_same(wanted, line))
+                || start.elapsed() > MAX_STATE_WAIT
             {
                 return Some(line);
             }
-            sleep(PAUSE);
+            sleep(POLL_INTERVAL);
         }
     }
 }
 
-fn look(limits: &Path) -> Option<f64> {
-    let ran = capture(Command::new(limits).arg("-l"), None, PATIENCE).ok()?;
-    let rows = rows::read(&ran.stdout, Reading::After("cache line(us): "), 0.0).ok()?;
+fn line_time(limits: &Path) -> Option<f64> {
+    let ran = capture(Command::new(limits).arg("-l"), None, MAX_STATE_WAIT).ok()?;
+    let rows = parse::read(&ran.stdout, Reading::After("cache line(us): "), 0.0).ok()?;
     rows.first().map(|row| row.1)
 }
 
 fn is_same(one: f64, other: f64) -> bool {
-    one.max(other) <= one.min(other) * APART
+    one.max(other) <= one.min(other) * STATE_FACTOR
 }
 
 /// How cache lines crossed during a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Lines {
+pub(super) enum CacheState {
     /// The machine has one state, or it makes no difference to the figure.
     Any,
     Fast,
@@ -100,52 +101,52 @@ pub(super) enum Lines {
 }
 
 /// The machine's states, as far as a record of runs shows them.
-pub(super) struct States {
+pub(super) struct CacheStates {
     /// What a line takes at most while it crosses fast, in us; infinite if there is one state.
     pub(super) border: f64,
 }
 
-impl States {
+impl CacheStates {
     /// From what a line took before and after each run: the border lies in the widest gap between these
     /// times. A single time on either side of it is no state.
-    pub(super) fn of(lines: impl Iterator<Item = (f64, f64)>) -> States {
+    pub(super) fn of(lines: impl Iterator<Item = (f64, f64)>) -> CacheStates {
         let mut times: Vec<f64> = lines.flat_map(|(before, after)| [before, after]).collect();
         times.sort_by(f64::total_cmp);
         let inner = times.get(1..times.len().saturating_sub(1)).unwrap_or_default();
         let gaps = inner.windows(2).filter(|pair| !is_same(pair[0], pair[1]));
         let widest = gaps.max_by(|a, b| (a[1] / a[0]).total_cmp(&(b[1] / b[0])));
-        States { border: widest.map_or(f64::INFINITY, |pair| (pair[0] * pair[1]).sqrt()) }
+        CacheStates { border: widest.map_or(f64::INFINITY, |pair| (pair[0] * pair[1]).sqrt()) }
     }
 
     /// In which of them a run was.
-    pub(super) fn lines(&self, line: Option<(f64, f64)>) -> Lines {
+    pub(super) fn lines(&self, line: Option<(f64, f64)>) -> CacheState {
         match line {
             Some((before, after)) if self.border.is_finite() => {
                 match (before < self.border, after < self.border) {
-                    (true, true) => Lines::Fast,
-                    (false, false) => Lines::Slow,
-                    _ => Lines::Changed,
+                    (true, true) => CacheState::Fast,
+                    (false, false) => CacheState::Slow,
+                    _ => CacheState::Changed,
                 }
             }
-            _ => Lines::Any,
+            _ => CacheState::Any,
         }
     }
 }
 
-impl Lines {
+impl CacheState {
     /// For the column of a table.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Lines::Any => "",
-            Lines::Fast => "fast",
-            Lines::Slow => "slow",
-            Lines::Changed => "changed",
+            CacheState::Any => "",
+            CacheState::Fast => "fast",
+            CacheState::Slow => "slow",
+            CacheState::Changed => "changed",
         }
     }
 
     /// For a sentence.
     pub(super) fn adverb(self) -> &'static str {
-        if self == Lines::Slow { "slowly" } else { self.name() }
+        if self == CacheState::Slow { "slowly" } else { self.name() }
     }
 }
 
@@ -154,30 +155,30 @@ mod tests {
     use super::*;
 
     /// How often a run takes place while looks show these times, and what is said of the last.
-    fn kept(pace: &mut Pace) -> (u32, Option<(f64, f64)>) {
+    fn kept(steady: &mut SteadyRuns) -> (u32, Option<(f64, f64)>) {
         let mut runs = 0;
-        let (_, line) = pace.keep(|| {
+        let (_, line) = steady.run(|| {
             runs += 1;
             Ok(())
         });
         (runs, line)
     }
 
-    fn showing(times: &[f64]) -> Pace<'_> {
+    fn showing(times: &[f64]) -> SteadyRuns<'_> {
         let mut times = times.iter().copied();
-        Pace { look: Box::new(move || times.next()), wanted: None }
+        SteadyRuns { line_time: Box::new(move || times.next()), wanted: None }
     }
 
     #[test]
     fn a_run_is_done_again_until_the_state_lasts() {
-        let mut pace = showing(&[0.05, 0.2, 0.2, 0.21, 0.05, 0.05, 0.2, 0.2]);
+        let mut steady = showing(&[0.05, 0.2, 0.2, 0.21, 0.05, 0.05, 0.2, 0.2]);
         assert_eq!(
-            kept(&mut pace),
+            kept(&mut steady),
             (2, Some((0.2, 0.21))),
             "the state changed during the first run"
         );
         assert_eq!(
-            kept(&mut pace),
+            kept(&mut steady),
             (1, Some((0.2, 0.2))),
             "the next waits for the state of the first"
         );
@@ -186,26 +187,27 @@ mod tests {
     #[test]
     fn one_that_fails_is_not_done_again_and_what_cannot_be_seen_runs_once() {
         let failed =
-            showing(&[0.05, 0.2, 0.05, 0.2]).keep(|| Err::<(), _>(anyhow::anyhow!("broken")));
+            showing(&[0.05, 0.2, 0.05, 0.2]).run(|| Err::<(), _>(anyhow::anyhow!("broken")));
         assert_eq!((failed.0.is_err(), failed.1), (true, Some((0.05, 0.2))));
-        assert_eq!(kept(&mut Pace::new(None)), (1, None));
+        assert_eq!(kept(&mut SteadyRuns::new(None)), (1, None));
         assert_eq!(
             kept(&mut showing(&[0.05, 0.2].repeat(9))).0,
-            TRIES,
+            MAX_RUNS,
             "a machine that never stays"
         );
     }
 
     #[test]
     fn two_states_are_told_apart_and_one_is_one() {
-        let one = States::of([(0.045, 0.05), (0.048, 0.046), (0.05, 0.047)].into_iter());
-        assert_eq!(one.lines(Some((0.045, 0.05))), Lines::Any);
-        let two =
-            States::of([(0.045, 0.05), (0.21, 0.215), (0.05, 0.22), (0.046, 0.045)].into_iter());
+        let one = CacheStates::of([(0.045, 0.05), (0.048, 0.046), (0.05, 0.047)].into_iter());
+        assert_eq!(one.lines(Some((0.045, 0.05))), CacheState::Any);
+        let two = CacheStates::of(
+            [(0.045, 0.05), (0.21, 0.215), (0.05, 0.22), (0.046, 0.045)].into_iter(),
+        );
         let lines = [(0.045, 0.05), (0.21, 0.215), (0.05, 0.22)].map(|line| two.lines(Some(line)));
-        assert_eq!(lines, [Lines::Fast, Lines::Slow, Lines::Changed]);
-        assert_eq!(two.lines(None), Lines::Any, "a figure that no line was measured for");
-        let disturbed = States::of([(0.045, 0.05), (0.046, 0.9), (0.05, 0.047)].into_iter());
+        assert_eq!(lines, [CacheState::Fast, CacheState::Slow, CacheState::Changed]);
+        assert_eq!(two.lines(None), CacheState::Any, "a figure that no line was measured for");
+        let disturbed = CacheStates::of([(0.045, 0.05), (0.046, 0.9), (0.05, 0.047)].into_iter());
         assert!(disturbed.border.is_infinite(), "one look that was disturbed");
     }
 }

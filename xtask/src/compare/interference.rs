@@ -10,10 +10,10 @@ use anyhow::{Context as _, Result};
 use rustix::fs::{FlockOperation, flock};
 
 /// Held as long as this comparison is the only one on the machine.
-pub(super) struct Turn(#[allow(dead_code)] File);
+pub(super) struct ComparisonLock(#[allow(dead_code)] File);
 
 /// Waits until no other comparison runs.
-pub(super) fn turn() -> Result<Turn> {
+pub(super) fn lock() -> Result<ComparisonLock> {
     let path = std::env::temp_dir().join("verbena-compare.lock");
     let options = File::options().read(true).write(true).create(true).truncate(false).open(&path);
     // Another user's file can be locked all the same.
@@ -25,24 +25,24 @@ pub(super) fn turn() -> Result<Turn> {
         flock(&file, FlockOperation::LockExclusive)
             .context("cannot wait for the other comparison")?;
     }
-    Ok(Turn(file))
+    Ok(ComparisonLock(file))
 }
 
 /// The start of a time in which others are watched.
-pub(super) struct Watch {
+pub(super) struct OthersCpuUse {
     start: Instant,
     all: f64,
     ours: f64,
 }
 
-impl Watch {
-    pub(super) fn start() -> Watch {
-        Watch { start: Instant::now(), all: all_ticks(), ours: our_ticks() }
+impl OthersCpuUse {
+    pub(super) fn start() -> OthersCpuUse {
+        OthersCpuUse { start: Instant::now(), all: all_ticks(), ours: our_ticks() }
     }
 
     /// Cores that programs other than this one and those it started have used since.
     /// Programs count for this one once they have ended.
-    pub(super) fn others(&self) -> f64 {
+    pub(super) fn other_cores(&self) -> f64 {
         let ticks = (all_ticks() - self.all) - (our_ticks() - self.ours);
         // 100 a second is what the kernel shows to programs, whatever it uses itself.
         (ticks / 100.0 / self.start.elapsed().as_secs_f64()).max(0.0)
