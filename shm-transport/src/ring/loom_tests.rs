@@ -30,7 +30,7 @@ static WENT_ON: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::n
 pub(super) struct Model(Arc<Vec<(AtomicU64, UnsafeCell<()>)>>);
 
 impl Model {
-    pub(super) fn word(&self, offset: u64) -> &AtomicU64 {
+    pub(super) fn first_word(&self, offset: u64) -> &AtomicU64 {
         &self.0[offset as usize].0
     }
 

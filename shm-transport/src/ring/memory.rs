@@ -1,14 +1,14 @@
-//! Where the words and grains of a ring are, for both of its sides.
+//! The memory of a ring: addresses of granules, commit words and control words.
 //!
-//! Invariant: every place is masked, so whatever the other process has written, what is
-//! touched lies inside the ring. Which side may touch what, and when, is said in `ring`.
+//! Invariant: each offset is masked, so that every access lies inside the ring whatever the other
+//! process has written. The parent module says which side accesses what and when.
 
 #![allow(unsafe_code)]
 
 use super::{Corrupted, GRANULE, LINE_GRANULES};
 use crate::sync::{AtomicU64, Ordering};
 
-/// Where a ring lies: a power of two of grains, zero at the start.
+/// The memory of a ring: a power of two of granules, zero when first used.
 #[derive(Clone, Debug)]
 pub struct RingMemory {
     pub(super) base: *mut u8,
@@ -19,22 +19,21 @@ pub struct RingMemory {
 
 impl RingMemory {
     /// # Safety
-    /// `base` is aligned to a line and valid for `lines` lines for the life of the
-    /// process. All of it was zero when the ring was first used, and only one
-    /// producer and one consumer ever use it.
+    /// `base` is aligned to a line and valid for `lines` lines for the life of the process. All of
+    /// it was zero when the ring was first used. Only one producer and one consumer ever use it.
     #[cfg(not(loom))]
     pub unsafe fn new(base: *mut u8, lines: u64) -> RingMemory {
         assert!(lines.is_power_of_two() && lines >= 8);
         RingMemory { base, granules: lines * LINE_GRANULES }
     }
 
-    /// The place of a position.
+    /// Returns the offset of a position.
     #[inline]
     pub(super) fn offset(&self, position: u64) -> u64 {
         position & (self.granules - 1)
     }
 
-    /// Where the lap of a position begins, as a position.
+    /// Returns the position at which the lap of `position` begins.
     #[inline]
     pub(super) fn lap(&self, position: u64) -> u64 {
         position & !(self.granules - 1)
@@ -48,31 +47,31 @@ impl RingMemory {
 
     #[cfg(not(loom))]
     #[inline]
-    pub(super) fn word(&self, position: u64) -> &AtomicU64 {
-        // SAFETY: inside the ring, aligned to a grain. A grain's first eight bytes
-        // are accessed as anything but an atomic only by the producer, inside a
-        // frame that the consumer has not seen or has given back, and by the
-        // consumer, inside a frame that it has not given back: each ordered
-        // against the other's atomic accesses by the words and the head.
+    pub(super) fn first_word(&self, position: u64) -> &AtomicU64 {
+        // SAFETY: inside the ring and aligned to a granule. Only two accesses to a granule's first
+        // eight bytes are not atomic: the producer's, inside a frame that the consumer has not seen
+        // or has returned, and the consumer's, inside a frame that it has not returned. Commit words
+        // and head order both against the other side's atomic accesses.
         unsafe { &*self.at(position).cast::<AtomicU64>() }
     }
 
     #[cfg(loom)]
-    pub(super) fn word(&self, position: u64) -> &AtomicU64 {
-        self.model.word(self.offset(position))
+    pub(super) fn first_word(&self, position: u64) -> &AtomicU64 {
+        self.model.first_word(self.offset(position))
     }
 
-    /// Clears the words from one position up to another in the same line, or its end.
+    /// Clears the commit words from one position up to another in the same line, or to its end.
     #[cfg(not(loom))]
     #[inline(always)]
     pub(super) fn clear(&self, from: u64, to: u64) {
         let first = self.at(from).cast::<AtomicU64>();
         let clear = |granule: u64| {
-            // SAFETY: a line is contiguous, and this grain is in the same one as the first; see `word`.
-            let word = unsafe { &*first.byte_add(granule as usize * GRANULE) };
-            word.store(0, Ordering::Relaxed);
+            // SAFETY: this granule is in the same line as the first, so inside the ring; `first_word`
+            // says why the access may be atomic.
+            let first_word = unsafe { &*first.byte_add(granule as usize * GRANULE) };
+            first_word.store(0, Ordering::Relaxed);
         };
-        // A whole line, as most are, without a loop.
+        // A whole line, the common case, needs no loop.
         match to - from {
             LINE_GRANULES => (0..LINE_GRANULES).for_each(clear),
             fewer => (0..fewer).for_each(clear),
@@ -81,49 +80,49 @@ impl RingMemory {
 
     #[cfg(loom)]
     pub(super) fn clear(&self, from: u64, to: u64) {
-        (from..to).for_each(|granule| self.word(granule).store(0, Ordering::Relaxed));
+        (from..to).for_each(|granule| self.first_word(granule).store(0, Ordering::Relaxed));
     }
 
-    /// Position of the consumer less `CONTROL_GRANULES`, as it said last.
+    /// Holds the consumer's position less `CONTROL_GRANULES`.
     #[inline]
     pub(super) fn head(&self) -> &AtomicU64 {
-        self.word(0)
+        self.first_word(0)
     }
 
-    /// What the consumer says about the bodies that it reads; see `pool`.
+    /// Holds the cost of the consumer's last timed read; see `store_tuner`.
     #[cfg(not(loom))]
     #[inline]
     pub(super) fn read_cost(&self) -> &AtomicU64 {
-        // SAFETY: the second word of the head's line, which only ever is an atomic.
+        // SAFETY: the second word of the head's line: inside the ring, aligned, only ever an atomic.
         unsafe { &*self.at(0).cast::<AtomicU64>().add(1) }
     }
 
-    /// Bytes written of bodies that are read at the same time; see `fabric::pipeline`.
+    /// Holds the bytes written of pipelined bodies; see `fabric::pipeline`.
     #[cfg(not(loom))]
     #[inline]
     pub(super) fn watermark_word(&self) -> &'static std::sync::atomic::AtomicU32 {
-        // SAFETY: the second word of that line, which only ever is an atomic, and is mapped
-        // for the life of the process.
+        // SAFETY: the second word of that line: inside the ring, aligned, only ever an atomic, and
+        // mapped for the life of the process.
         unsafe { &*self.at(LINE_GRANULES).cast::<std::sync::atomic::AtomicU32>().add(2) }
     }
 
-    /// Not 0: somebody has the claim.
+    /// Holds 1 while a side has the transfer lock.
     pub(super) fn transfer_lock(&self) -> &AtomicU64 {
-        self.word(LINE_GRANULES + 1)
+        self.first_word(LINE_GRANULES + 1)
     }
 
-    /// Not 0: the producer waits for room.
+    /// Holds 1 while the producer waits for space.
     #[inline]
     pub(super) fn producer_waiting(&self) -> &AtomicU64 {
-        self.word(LINE_GRANULES)
+        self.first_word(LINE_GRANULES)
     }
 
-    /// Asks for the line of `position`, soon to be written: the consumer has read it,
-    /// so it takes as long to own as a message takes to cross.
+    /// Prefetches the line of `position` for writing: the consumer has read it, so owning it takes
+    /// as long as a message takes to cross.
     #[inline(always)]
     pub(super) fn prefetch_write(&self, position: u64) {
         #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
-        // SAFETY: a hint, which changes nothing, and inside the ring all the same.
+        // SAFETY: a prefetch changes nothing, and its address lies inside the ring.
         unsafe {
             std::arch::asm!("prefetchw [{}]", in(reg) self.at(position), options(nostack, preserves_flags, readonly))
         };
@@ -131,11 +130,11 @@ impl RingMemory {
         let _ = position;
     }
 
-    /// Asks for the line of `position`, which is to be read.
+    /// Prefetches the line of `position` for reading.
     #[inline(always)]
     pub(super) fn prefetch_read(&self, position: u64) {
         #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
-        // SAFETY: a hint, and inside the ring all the same.
+        // SAFETY: a prefetch changes nothing, and its address lies inside the ring.
         unsafe {
             std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
                 self.at(position).cast(),
@@ -146,19 +145,21 @@ impl RingMemory {
     }
 }
 
-/// The right to move what is left of the producer's large messages. With it the consumer knows that
-/// none of them is complete of which it has seen no last piece: their senders' memory is as it was.
+/// The right to move the rest of the producer's large messages, until dropped.
+///
+/// The producer holds it while it publishes a piece. A consumer that holds it, and has no unread
+/// frame, knows the last piece was not posted: the send is incomplete and its buffer unchanged.
 #[derive(Debug)]
 pub(crate) struct TransferLock(RingMemory);
 
 impl TransferLock {
-    /// `None`: the other side has it.
+    /// Tries to take the lock; `None` while the other side has it.
     pub(super) fn of(memory: &RingMemory) -> Result<Option<TransferLock>, Corrupted> {
-        // Acquire: what was published with it is seen, and read memory was read.
+        // Acquire: frames published under the lock are seen, and reads under it are over.
         match memory.transfer_lock().compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => Ok(Some(TransferLock(memory.clone()))),
             Err(1) => Ok(None),
-            Err(value) => Err(Corrupted { what: "the claim", value }),
+            Err(value) => Err(Corrupted { what: "the transfer lock", value }),
         }
     }
 }

@@ -205,7 +205,7 @@ mod under_miri {
         let (mut producer, mut consumer, memory) = heap.ring(64);
         for tag in 0..100 {
             assert!(push(&mut producer, tag, 1000).unwrap());
-            let word = memory.word(consumer.position).load(Ordering::Relaxed);
+            let word = memory.first_word(consumer.position).load(Ordering::Relaxed);
             assert!(word & SKIP == 0, "frame {tag} is elsewhere");
             assert!(take(&mut consumer).unwrap().is_some());
             assert_eq!(take(&mut consumer), Ok(None));
@@ -248,7 +248,7 @@ mod under_miri {
         ] {
             let mut heap = Heap::new(64);
             let (_, mut consumer, memory) = heap.ring(64);
-            memory.word(CONTROL_GRANULES).store(lie, Ordering::Relaxed);
+            memory.first_word(CONTROL_GRANULES).store(lie, Ordering::Relaxed);
             assert!(consumer.pop(|_, _, _| ()).is_err(), "{lie:#x}");
         }
         // The largest frame that stays in front of the last grain, and one line more.
@@ -256,18 +256,18 @@ mod under_miri {
         for (body, fits) in [(most, true), (most + 1, false)] {
             let mut heap = Heap::new(64);
             let (_, mut consumer, memory) = heap.ring(64);
-            memory.word(CONTROL_GRANULES).store(SHORT | (body + 1), Ordering::Relaxed);
+            memory.first_word(CONTROL_GRANULES).store(SHORT | (body + 1), Ordering::Relaxed);
             assert_eq!(consumer.pop(|_, body, _| body.len()).is_ok(), fits);
         }
         // A header of no kind that there is.
         let mut heap = Heap::new(64);
         let (_, mut consumer, memory) = heap.ring(64);
-        memory.word(CONTROL_GRANULES).store(1, Ordering::Relaxed);
+        memory.first_word(CONTROL_GRANULES).store(1, Ordering::Relaxed);
         assert!(consumer.pop(|_, _, _| ()).is_err());
         // A way that leads to another.
         let mut heap = Heap::new(64);
         let (_, mut consumer, memory) = heap.ring(64);
-        memory.word(CONTROL_GRANULES).store(SKIP | CONTROL_GRANULES, Ordering::Relaxed);
+        memory.first_word(CONTROL_GRANULES).store(SKIP | CONTROL_GRANULES, Ordering::Relaxed);
         assert_eq!(consumer.pop(|_, _, _| ()), Ok(None), "one step at a time");
     }
 
