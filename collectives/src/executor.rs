@@ -139,7 +139,8 @@ impl Active {
     /// can be done at once. MPI_ERR_NO_MEM when there is no scratch memory.
     pub fn start<T: Transport>(
         &mut self,
-        engine: &mut Engine<T>,
+        pt2pt: &mut Engine,
+        endpoint: &mut T,
         plan: Plan,
         sequence: i32,
     ) -> Result<CollectiveId> {
@@ -157,7 +158,7 @@ impl Active {
         });
         let mut moved = false;
         // A user's function that is due already waits for `advance`.
-        match running.step(engine, id, false, &mut moved) {
+        match running.step(pt2pt, endpoint, id, false, &mut moved) {
             Step::Over => self.retire(slot),
             Step::Blocked | Step::User(_) => self.live.push(slot),
         }
@@ -176,11 +177,11 @@ impl Active {
 
     /// Takes every collective as far as it gets without waiting. To be called
     /// after the engine has progressed.
-    pub fn advance<T: Transport>(&mut self, engine: &mut Engine<T>) -> Advance {
+    pub fn advance<T: Transport>(&mut self, pt2pt: &mut Engine, endpoint: &mut T) -> Advance {
         let mut moved = false;
         let mut at = 0;
-        if !engine.lost().is_empty() {
-            self.give_up_on_lost(engine);
+        if !pt2pt.lost().is_empty() {
+            self.give_up_on_lost(pt2pt);
         }
         while let Some(&slot) = self.live.get(at) {
             let entry = &mut self.slots[slot as usize];
@@ -189,7 +190,7 @@ impl Active {
                 self.live.remove(at);
                 continue;
             };
-            match running.step(engine, id, true, &mut moved) {
+            match running.step(pt2pt, endpoint, id, true, &mut moved) {
                 Step::Blocked => at += 1,
                 Step::User(call) => return Advance::User(call),
                 Step::Over => {
@@ -231,12 +232,12 @@ impl Active {
     }
 
     /// What a collective that is not over waits for, for reports.
-    pub fn awaited<T: Transport>(&self, id: CollectiveId, engine: &Engine<T>) -> Option<Awaited> {
+    pub fn awaited(&self, id: CollectiveId, pt2pt: &Engine) -> Option<Awaited> {
         self.find(id).map(|running| Awaited {
             kind: running.plan.collective().kind,
             sequence: running.sequence,
             context: running.plan.context(),
-            member: running.awaited_member(engine),
+            member: running.awaited_member(pt2pt),
         })
     }
 
@@ -251,7 +252,7 @@ impl Active {
 
     /// True when `advance` would find something in an arena, of which no transport tells. To be asked
     /// before a thread sleeps.
-    pub fn has_segment_work<T: Transport>(&mut self, engine: &mut Engine<T>) -> bool {
+    pub fn has_segment_work<T: Transport>(&mut self, pt2pt: &mut Engine, endpoint: &mut T) -> bool {
         let Active { live, slots, .. } = self;
         let mut running = live.iter().filter_map(|&slot| slots[slot as usize].running.as_ref());
         if running.any(Running::has_been_called) {
@@ -261,7 +262,7 @@ impl Active {
             slots[slot as usize]
                 .running
                 .as_mut()
-                .is_some_and(|running| running.look_for_strays(engine))
+                .is_some_and(|running| running.look_for_strays(pt2pt, endpoint))
                 | has_segment_work
         })
     }
@@ -275,11 +276,11 @@ impl Active {
     /// Ends the receives that wait for processes that are gone: the engine knows
     /// ranks, we know which process each of them is.
     #[cold]
-    fn give_up_on_lost<T: Transport>(&self, engine: &mut Engine<T>) {
-        let lost = engine.lost().to_vec();
+    fn give_up_on_lost(&self, pt2pt: &mut Engine) {
+        let lost = pt2pt.lost().to_vec();
         let running =
             || self.live.iter().filter_map(|&slot| self.slots[slot as usize].running.as_ref());
-        engine.fail_receives(|context, source| {
+        pt2pt.fail_receives(|context, source| {
             let plan = &running().find(|running| running.plan.context() == context)?.plan;
             let peer = plan.peer(Member::from_wire(source?))?;
             lost.iter().find(|lost| lost.peer == peer).cloned()
@@ -343,7 +344,8 @@ impl Running {
     /// `may_call`, else left where it is.
     fn step<T: Transport>(
         &mut self,
-        engine: &mut Engine<T>,
+        pt2pt: &mut Engine,
+        endpoint: &mut T,
         id: CollectiveId,
         may_call: bool,
         moved: &mut bool,
@@ -351,7 +353,7 @@ impl Running {
         loop {
             match &self.state {
                 State::Messages => {
-                    if !self.exchange(engine, moved) {
+                    if !self.exchange(pt2pt, endpoint, moved) {
                         return Step::Blocked;
                     }
                 }
@@ -364,7 +366,7 @@ impl Running {
                 }
                 State::Away => return Step::Blocked,
                 State::Failing(_) => {
-                    self.reap(engine, moved);
+                    self.reap(pt2pt, moved);
                     if !self.open.is_empty() {
                         return Step::Blocked;
                     }
@@ -380,18 +382,23 @@ impl Running {
     }
 
     /// Posts and awaits messages; true when the state has changed.
-    fn exchange<T: Transport>(&mut self, engine: &mut Engine<T>, moved: &mut bool) -> bool {
+    fn exchange<T: Transport>(
+        &mut self,
+        pt2pt: &mut Engine,
+        endpoint: &mut T,
+        moved: &mut bool,
+    ) -> bool {
         let Some(round) = self.plan.schedule().rounds().get(self.cursor.round).copied() else {
             self.state = State::Over(Ok(()));
             return true;
         };
         if round.sync != SegSync::None {
-            return self.sync(engine, round.sync, moved);
+            return self.sync(pt2pt, endpoint, round.sync, moved);
         }
         let (end, window) = (round.messages as usize, self.plan.schedule().window() as usize);
         loop {
-            if let Some(fault) = self.reap(engine, moved) {
-                return self.fail(engine, fault);
+            if let Some(fault) = self.reap(pt2pt, moved) {
+                return self.fail(pt2pt, endpoint, fault);
             }
             if self.next_message == end || self.open.len() >= window {
                 break;
@@ -400,8 +407,8 @@ impl Running {
                 *moved = true;
                 let message = self.plan.schedule().messages()[self.next_message];
                 self.next_message += 1;
-                if let Err(fault) = self.post(engine, &message) {
-                    return self.fail(engine, fault);
+                if let Err(fault) = self.post(pt2pt, endpoint, &message) {
+                    return self.fail(pt2pt, endpoint, fault);
                 }
             }
         }
@@ -417,14 +424,15 @@ impl Running {
     #[inline(never)]
     fn sync<T: Transport>(
         &mut self,
-        engine: &mut Engine<T>,
+        pt2pt: &mut Engine,
+        endpoint: &mut T,
         sync: SegSync,
         moved: &mut bool,
     ) -> bool {
         if !self.open.is_empty()
-            && let Some(fault) = self.reap(engine, moved)
+            && let Some(fault) = self.reap(pt2pt, moved)
         {
-            return self.fail(engine, fault);
+            return self.fail(pt2pt, endpoint, fault);
         }
         match self.cursor.sync_result(&self.plan, sync) {
             SyncResult::Blocked => return false,
@@ -440,15 +448,15 @@ impl Running {
                     // The others count on everyone.
                     segment.complete(self.cursor.segment_round);
                 }
-                return self.fail(engine, self.dissent(member));
+                return self.fail(pt2pt, endpoint, self.dissent(member));
             }
         }
         *moved = true;
         true
     }
 
-    fn awaited_member<T: Transport>(&self, engine: &Engine<T>) -> Option<Peer> {
-        let message = self.open.iter().find_map(|&request| engine.awaited(request));
+    fn awaited_member(&self, pt2pt: &Engine) -> Option<Peer> {
+        let message = self.open.iter().find_map(|&request| pt2pt.awaited(request));
         if let Some(message) = message {
             return message.peer.or_else(|| self.plan.peer(Member::from_wire(message.source?)));
         }
@@ -479,7 +487,7 @@ impl Running {
 
     /// A message of this very collective comes from a member that is in another one, or
     /// has given up. True if there was one: its receive ends with the fault.
-    fn look_for_strays<T: Transport>(&mut self, engine: &mut Engine<T>) -> bool {
+    fn look_for_strays<T: Transport>(&mut self, pt2pt: &mut Engine, endpoint: &mut T) -> bool {
         let stray = Pattern {
             context: self.plan.context(),
             source: None,
@@ -487,9 +495,9 @@ impl Running {
             collective: Some(self.plan.collective()),
         };
         let has_come =
-            self.plan.segment().is_some() && self.open.is_empty() && engine.probe(&stray).is_some();
+            self.plan.segment().is_some() && self.open.is_empty() && pt2pt.probe(&stray).is_some();
         if has_come {
-            self.open.push(engine.receive(stray, Buffer::EMPTY));
+            self.open.push(pt2pt.receive(endpoint, stray, Buffer::EMPTY));
         }
         has_come
     }
@@ -524,7 +532,8 @@ impl Running {
 
     fn post<T: Transport>(
         &mut self,
-        engine: &mut Engine<T>,
+        pt2pt: &mut Engine,
+        endpoint: &mut T,
         message: &Message,
     ) -> std::result::Result<(), Box<Fault>> {
         let Some(peer) = self.plan.peer(message.with) else {
@@ -533,7 +542,7 @@ impl Running {
         };
         let buffer = self.cursor.buffer(&self.plan, &message.span, self.scratch.as_ref());
         match message.direction {
-            Direction::Send => self.send(engine, peer, message, buffer),
+            Direction::Send => self.send(pt2pt, endpoint, peer, message, buffer),
             Direction::Recv => {
                 let pattern = Pattern {
                     context: self.plan.context(),
@@ -541,7 +550,7 @@ impl Running {
                     tag: Some(self.sequence),
                     collective: Some(self.plan.collective()),
                 };
-                self.open.push(engine.receive(pattern, buffer));
+                self.open.push(pt2pt.receive(endpoint, pattern, buffer));
                 Ok(())
             }
         }
@@ -550,15 +559,16 @@ impl Running {
     #[inline]
     fn send<T: Transport>(
         &mut self,
-        engine: &mut Engine<T>,
+        pt2pt: &mut Engine,
+        endpoint: &mut T,
         to: Peer,
         message: &Message,
         buffer: Buffer,
     ) -> std::result::Result<(), Box<Fault>> {
         let envelope = self.envelope(message.with, self.plan.collective());
-        match engine.send_now(Mode::Standard, to, &envelope, &buffer) {
+        match pt2pt.send_now(endpoint, Mode::Standard, to, &envelope, &buffer) {
             Ok(Some(_)) => {}
-            Ok(None) => self.open.push(engine.send(Mode::Standard, to, envelope, buffer)),
+            Ok(None) => self.open.push(pt2pt.send(endpoint, Mode::Standard, to, envelope, buffer)),
             Err(lost) => return Err(Box::new(Fault::PeerFailed(lost))),
         }
         Ok(())
@@ -576,18 +586,14 @@ impl Running {
     }
 
     /// Takes the messages that have ended off the list; the first fault of them.
-    fn reap<T: Transport>(
-        &mut self,
-        engine: &mut Engine<T>,
-        moved: &mut bool,
-    ) -> Option<Box<Fault>> {
+    fn reap(&mut self, pt2pt: &mut Engine, moved: &mut bool) -> Option<Box<Fault>> {
         let mut first = None;
         self.open.retain(|&request| {
-            if !engine.is_complete(request) {
+            if !pt2pt.is_complete(request) {
                 return true;
             }
             *moved = true;
-            if let Some(fault) = engine.finish(request).and_then(|completion| completion.fault) {
+            if let Some(fault) = pt2pt.finish(request).and_then(|completion| completion.fault) {
                 first.get_or_insert(fault);
             }
             false
@@ -597,16 +603,21 @@ impl Running {
 
     /// No more messages; those under way are called back.
     #[cold]
-    fn fail<T: Transport>(&mut self, engine: &mut Engine<T>, fault: Box<Fault>) -> bool {
-        self.open.iter().for_each(|&request| engine.cancel(request));
-        self.give_up(engine);
+    fn fail<T: Transport>(
+        &mut self,
+        pt2pt: &mut Engine,
+        endpoint: &mut T,
+        fault: Box<Fault>,
+    ) -> bool {
+        self.open.iter().for_each(|&request| pt2pt.cancel(endpoint, request));
+        self.give_up(pt2pt, endpoint);
         self.state = State::Failing(fault);
         true
     }
 
     /// Says so to all who would get more of this collective, or they would wait for ever. Of this round
     /// some have got theirs: nobody receives what they get now.
-    fn give_up<T: Transport>(&self, engine: &mut Engine<T>) {
+    fn give_up<T: Transport>(&self, pt2pt: &mut Engine, endpoint: &mut T) {
         let schedule = self.plan.schedule();
         let first = self
             .cursor
@@ -626,9 +637,11 @@ impl Running {
         for with in sends.map(|message| message.with).chain(members) {
             let Some(to) = self.plan.peer(with) else { continue };
             let envelope = self.envelope(with, gave_up);
-            if let Ok(None) = engine.send_now(Mode::Standard, to, &envelope, &Buffer::EMPTY) {
-                let request = engine.send(Mode::Standard, to, envelope, Buffer::EMPTY);
-                engine.detach(request);
+            if let Ok(None) =
+                pt2pt.send_now(endpoint, Mode::Standard, to, &envelope, &Buffer::EMPTY)
+            {
+                let request = pt2pt.send(endpoint, Mode::Standard, to, envelope, Buffer::EMPTY);
+                pt2pt.detach(request);
             }
         }
     }

@@ -780,7 +780,7 @@ fn the_death_of_a_rank_ends_the_collective_of_those_who_wait_for_it() {
     let options = Options { death: Some((Peer(2), 10)), ..Options::default() };
     let mut world = World::new(3, 3, options, &Thresholds::default());
     let (random, comms) = (&mut Random(7), comms(3));
-    while !world.ranks[2].engine.transport().is_dead() {
+    while !world.ranks[2].transport.is_dead() {
         (0..3).for_each(|rank| {
             world.progress(rank);
         });

@@ -7,6 +7,8 @@
 use zerocopy::little_endian::{I32, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::request_id::ProtocolId;
+
 /// What a frame is for. The numbers are the wire's and never change meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -183,6 +185,22 @@ impl Header {
 }
 
 impl Kind {
+    /// Returns the protocol that frames of this kind belong to.
+    #[inline]
+    pub fn protocol(self) -> ProtocolId {
+        match self {
+            Kind::Eager
+            | Kind::EagerSync
+            | Kind::Rts
+            | Kind::Cts
+            | Kind::Data
+            | Kind::Done
+            | Kind::Cancel
+            | Kind::CancelReply
+            | Kind::Credit => ProtocolId::Pt2pt,
+        }
+    }
+
     #[inline]
     fn from_wire(byte: u8) -> Option<Kind> {
         Some(match byte {

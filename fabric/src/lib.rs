@@ -6,15 +6,21 @@
 #![deny(unsafe_code)] // allowed in `user_buf` alone
 
 pub mod coll_segment;
+pub mod endpoint;
 pub mod header;
 pub mod pipeline;
+pub mod protocol;
+pub mod request_id;
 pub mod sim;
 pub mod transport;
 pub mod user_buf;
 
 pub use coll_segment::CollSegment;
+pub use endpoint::Endpoint;
 pub use header::{Collective, CollectiveKind, Header, Kind};
 pub use pipeline::{Body, PipelinedBody, Watermark};
+pub use protocol::Protocol;
+pub use request_id::{ProtocolId, RequestId, Token};
 pub use transport::{
     Atomic, Caps, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot, Transfer,
     Transport, WaitOn,

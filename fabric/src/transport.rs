@@ -316,19 +316,24 @@ pub trait Transport {
         fill: impl FnOnce(&mut Slot),
     ) -> Result<Post, PeerFailed>;
 
-    /// Says that several frames to `peer` are posted now, one after another without a `poll`, until it is
-    /// told that there are no `more`: a device may put them together. Those posted are on their way only then.
-    fn gather(&mut self, _peer: Peer, _more: bool) {}
+    /// Announces that several frames to `peer` are posted next, without a `poll` in between. A
+    /// device may coalesce them; they are on their way only after [`Transport::end_batch`].
+    fn begin_batch(&mut self, _peer: Peer) {}
+
+    /// Ends what `begin_batch` began.
+    fn end_batch(&mut self, _peer: Peer) {}
 
     /// Hands everything that has arrived (up to a bound of the transport's
     /// choice) to the sink; true if there was anything.
     fn poll(&mut self, sink: &mut impl Sink) -> bool;
 
     /// Lets `peer` do that with memory; `None` if the route can't.
-    fn register(&mut self, peer: Peer, memory: UserBuf, rights: Rights) -> Option<Region>;
+    fn register(&mut self, _peer: Peer, _memory: UserBuf, _rights: Rights) -> Option<Region> {
+        None
+    }
 
     /// Ends what `register` began.
-    fn release(&mut self, peer: Peer, region: Region);
+    fn release(&mut self, _peer: Peer, _region: Region) {}
 
     /// Reads, writes or changes memory of `peer`: as many bytes of `region` from `at` on as our
     /// side has. Several under way overtake each other and frames. What is written is in place when
@@ -337,12 +342,14 @@ pub trait Transport {
     /// be told whether it was done.
     fn one_sided(
         &mut self,
-        peer: Peer,
-        region: &Region,
-        at: u64,
-        what: OneSided,
-        token: u64,
-    ) -> Result<Transfer, PeerFailed>;
+        _peer: Peer,
+        _region: &Region,
+        _at: u64,
+        _what: OneSided,
+        _token: u64,
+    ) -> Result<Transfer, PeerFailed> {
+        Ok(Transfer::Refused)
+    }
 
     /// Says that the caller is about to sleep. Afterwards whatever arrives, and
     /// room for what last found none, wakes what is returned. `None`: something
@@ -350,11 +357,13 @@ pub trait Transport {
     fn arm(&mut self) -> Option<WaitOn<'_>>;
 
     /// Says that the caller is awake again. Cheap when it was not armed.
-    fn disarm(&mut self);
+    fn disarm(&mut self) {}
 
     /// Says that the process is about to end, which would take with it what the device has
     /// not sent yet. True when nothing is left; else ask again after a `poll`.
-    fn flush(&mut self) -> bool;
+    fn flush(&mut self) -> bool {
+        true
+    }
 }
 
 impl Region {

@@ -290,8 +290,8 @@ pub(crate) unsafe fn comm_disconnect(comm: *mut MPI_Comm) -> Result<()> {
     let handle = unsafe { *comm };
     let context = with(|p| p.comm(handle.0).map(objects::Comm::context))?;
     block_on(|p| {
-        let engine = p.engine()?;
-        (0..2).all(|part| !engine.is_in_use(2 * context + part)).then_some(())
+        let pt2pt = p.stack()?.pt2pt();
+        (0..2).all(|part| !pt2pt.is_in_use(2 * context + part)).then_some(())
     });
     // SAFETY: the user's pointer.
     unsafe { comm_free(comm) }

@@ -3,42 +3,48 @@
 //! Receives and queued sends are ours to cancel. For a send whose envelope is
 //! out, the receiver is asked; see `docs/protocol.md`.
 
-use fabric::{Header, Kind, Peer, Transport};
+use fabric::{Header, Kind, Peer, RequestId, Transport};
 
 use objects::Buffer;
 
 use crate::eager::Content;
-use crate::engine::{Engine, Protocol};
+use crate::engine::Engine;
 use crate::matching::Key;
 use crate::message::{Head, Mode, PartOf};
-use crate::requests::{RequestId, State};
+use crate::requests::State;
 
-impl<T: Transport> Engine<T> {
+impl Engine {
     /// Asks for an operation to be cancelled. It completes either way, soon;
     /// [`crate::Completion::cancelled`] says whether it was.
-    pub fn cancel(&mut self, id: RequestId) {
-        self.protocol.cancel(id);
-        self.settle();
+    pub fn cancel(&mut self, endpoint: &mut impl Transport, id: RequestId) {
+        self.start_cancel(id);
+        self.settle(endpoint);
     }
 
     /// Asks for a message back that [`Engine::send_now`] sent. `sequence` is what
     /// that gave, or its lower `bits` bits.
-    pub fn recall_sent(&mut self, to: Peer, sequence: u64, bits: u32) -> RequestId {
-        let sent = self.protocol.peers.of(to).sent;
+    pub fn recall_sent(
+        &mut self,
+        endpoint: &mut impl Transport,
+        to: Peer,
+        sequence: u64,
+        bits: u32,
+    ) -> RequestId {
+        let sent = self.peers.of(to).sent;
         // The latest number below `sent` that ends in these bits.
         let sequence = sent - 1 - ((sent - 1).wrapping_sub(sequence) & ((1 << bits) - 1));
         let key = Key { context: 0, source: 0, tag: 0 };
         let head = Head { key, bytes: 0, part_of: PartOf::new(None) };
         let state = State::Done { cancelled: false, recallable: true };
-        let id = self.protocol.requests.open(Mode::Standard, to, &head, Buffer::EMPTY, state);
-        self.protocol.requests.held(id).sequence = sequence;
-        self.cancel(id);
+        let id = self.requests.open(Mode::Standard, to, &head, Buffer::EMPTY, state);
+        self.requests.held(id).sequence = sequence;
+        self.cancel(endpoint, id);
         id
     }
 }
 
-impl Protocol {
-    fn cancel(&mut self, id: RequestId) {
+impl Engine {
+    fn start_cancel(&mut self, id: RequestId) {
         let Some(request) = self.requests.find_mut(id) else { return };
         match request.state {
             State::Posted => {

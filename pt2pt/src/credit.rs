@@ -6,7 +6,7 @@
 
 use fabric::{Header, Kind, Peer};
 
-use crate::engine::Protocol;
+use crate::engine::Engine;
 
 /// What keeping a message costs beside its data, bytes.
 const OVERHEAD: u64 = 128;
@@ -17,7 +17,7 @@ pub(crate) fn cost(bytes: u64) -> u64 {
     bytes.saturating_add(OVERHEAD)
 }
 
-impl Protocol {
+impl Engine {
     /// An eager message of that many bytes from `from` needs no memory any more.
     #[inline]
     pub(crate) fn owe(&mut self, from: Peer, bytes: u64) {

@@ -1,12 +1,11 @@
 //! An envelope arrives with its data, or has to be kept for a receive to come.
 
 use fabric::transport::Rts;
-use fabric::{Body, Header, Peer};
+use fabric::{Body, Header, Peer, RequestId};
 
-use crate::engine::Protocol;
+use crate::engine::Engine;
 use crate::fault::LateReady;
 use crate::message::{Head, PartOf};
-use crate::requests::RequestId;
 
 /// An unexpected message.
 #[derive(Debug)]
@@ -73,7 +72,7 @@ impl Data {
     }
 }
 
-impl Protocol {
+impl Engine {
     /// An `Eager` frame.
     #[inline(always)]
     pub(crate) fn eager_arrived(

@@ -40,6 +40,6 @@ mod requests;
 mod send;
 
 pub use engine::{Engine, Settings};
+pub use fabric::RequestId;
 pub use fault::{CollectiveCall, Fault, LateReady};
 pub use message::{Awaited, Completion, Envelope, MessageId, Mode, Pattern, Seen};
-pub use requests::RequestId;

@@ -4,17 +4,17 @@
 //! posted receive waits for is the communicator's knowledge: its owner calls
 //! [`Engine::fail_receives`] while [`Engine::lost`] is not empty.
 
-use fabric::{PeerFailed, Transport};
+use fabric::{PeerFailed, RequestId};
 
-use crate::engine::{Engine, Protocol};
+use crate::engine::Engine;
 use crate::fault::Fault;
-use crate::requests::{RequestId, State};
+use crate::requests::State;
 
-impl<T: Transport> Engine<T> {
+impl Engine {
     /// The peers that are gone, in the order in which we heard of it.
     #[inline]
     pub fn lost(&self) -> &[PeerFailed] {
-        &self.protocol.lost
+        &self.lost
     }
 
     /// Fails the posted receives that nobody can satisfy any more: `gone` is given
@@ -26,21 +26,21 @@ impl<T: Transport> Engine<T> {
         mut gone: impl FnMut(u64, Option<u32>) -> Option<PeerFailed>,
     ) -> bool {
         let mut failed = Vec::new();
-        self.protocol.posted.for_each(|key, slot| {
+        self.posted.for_each(|key, slot| {
             let source = (key.source != crate::matching::Key::ANY_SOURCE).then_some(key.source);
             failed.extend(gone(key.context, source).map(|lost| (slot, lost)));
         });
         for (slot, lost) in &failed {
-            self.protocol.posted.remove(*slot);
-            let id = self.protocol.requests.id(*slot);
-            self.protocol.requests.held(id).bytes = 0;
-            self.protocol.requests.fail(id, Fault::PeerFailed(lost.clone()));
+            self.posted.remove(*slot);
+            let id = self.requests.id(*slot);
+            self.requests.held(id).bytes = 0;
+            self.requests.fail(id, Fault::PeerFailed(lost.clone()));
         }
         !failed.is_empty()
     }
 }
 
-impl Protocol {
+impl Engine {
     /// Notes a loss, once.
     #[cold]
     pub(crate) fn lose(&mut self, lost: &PeerFailed) {

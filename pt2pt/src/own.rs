@@ -1,17 +1,18 @@
 //! Messages to oneself: matched in place, never seen by a transport.
 
+use fabric::RequestId;
 use objects::Buffer;
 
 use crate::credit::cost;
 use crate::eager::{Arrived, Content, Data};
-use crate::engine::Protocol;
+use crate::engine::Engine;
 use crate::message::{Head, Mode};
-use crate::requests::{RequestId, State};
+use crate::requests::State;
 
 /// Longest message to oneself that is copied when no receive is posted, bytes.
 const EAGER: u64 = 64 * 1024;
 
-impl Protocol {
+impl Engine {
     /// True when the message has left `buffer`.
     pub(crate) fn send_own_now(&mut self, mode: Mode, head: &Head, buffer: &Buffer) -> bool {
         if let Some(slot) = self.posted.take(&head.key) {

@@ -5,9 +5,7 @@
 
 use std::collections::VecDeque;
 
-use fabric::{Header, Peer, PeerFailed};
-
-use crate::requests::RequestId;
+use fabric::{Header, Peer, PeerFailed, RequestId};
 
 /// A frame that waits for room.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +21,7 @@ pub(crate) enum Frame {
 #[derive(Debug)]
 pub(crate) struct PeerState {
     pub(crate) peer: Peer,
-    /// Is in [`crate::engine::Protocol::busy`]: has a queue or data to push.
+    /// Is in [`crate::engine::Engine::busy`]: has a queue or data to push.
     pub(crate) busy: bool,
     /// What is to be posted found no room when last tried.
     pub(crate) blocked: bool,

@@ -1,31 +1,29 @@
 //! Probes (MPI-5.0 §3.8.1, §3.8.2): a look at what has arrived, without progress.
 
-use fabric::Transport;
-
 use crate::credit::cost;
 use crate::eager::Content;
 use crate::engine::Engine;
 use crate::message::{MessageId, Pattern, Seen};
 
-impl<T: Transport> Engine<T> {
+impl Engine {
     /// The message that a receive with this pattern would get now.
     #[inline]
     pub fn probe(&mut self, pattern: &Pattern) -> Option<Seen> {
-        let found = self.protocol.unexpected.find(&pattern.key())?;
-        let (key, arrived) = self.protocol.unexpected.get(found)?;
+        let found = self.unexpected.find(&pattern.key())?;
+        let (key, arrived) = self.unexpected.get(found)?;
         Some(Seen { source: key.source, tag: key.tag, bytes: arrived.bytes })
     }
 
     /// How many messages have arrived that nothing has asked for.
     pub fn unexpected(&self) -> usize {
-        self.protocol.unexpected.len()
+        self.unexpected.len()
     }
 
     /// The eager data among them, in bytes as they count against the budgets. Looks
     /// at all of them.
     pub fn unexpected_bytes(&self) -> u64 {
         let mut sum = 0;
-        self.protocol.unexpected.newest(|message| {
+        self.unexpected.newest(|message| {
             if let Content::Eager(_) | Content::EagerSync(..) = message.content {
                 sum += cost(message.bytes);
             }
@@ -36,8 +34,8 @@ impl<T: Transport> Engine<T> {
 
     /// Takes that message out of matching, to be received by its id alone.
     pub fn take(&mut self, pattern: &Pattern) -> Option<MessageId> {
-        let found = self.protocol.unexpected.find(&pattern.key())?;
-        self.protocol.unexpected.set_aside(found);
+        let found = self.unexpected.find(&pattern.key())?;
+        self.unexpected.set_aside(found);
         Some(MessageId(found))
     }
 }

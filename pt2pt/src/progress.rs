@@ -1,127 +1,100 @@
 //! Progress: frames come in, and what could not leave before leaves.
 
-use fabric::{Body, Header, Kind, Peer, PeerFailed, PipelinedBody, Post, Sink, Transport};
+use fabric::{
+    Body, Header, Kind, Peer, PeerFailed, PipelinedBody, Post, Protocol, Sink, Token, Transport,
+};
 
-use crate::engine::{Engine, Protocol};
+use crate::engine::Engine;
 use crate::message::Head;
 use crate::peers::Frame;
-use crate::requests::{RequestId, State};
+use crate::requests::State;
 
-impl<T: Transport> Engine<T> {
-    /// One round: everything that has arrived is handled, then everything that
-    /// waits for room or follows from what arrived is tried. True if anything
-    /// happened.
+impl Engine {
+    /// Posts what a call has queued, without polling. Nothing if the engine wants a poll first.
     #[inline]
-    pub fn progress(&mut self) -> bool {
-        let arrived = self.transport.poll(&mut self.protocol);
-        arrived | (self.protocol.has_work() && self.work())
-    }
-
-    /// The same in a send or a receive that is about something else; see [`Engine::take_news`].
-    #[cold]
-    pub fn progress_aside(&mut self) {
-        self.protocol.news = true;
-        self.progress();
-    }
-
-    /// Does what a call has noted, without polling.
-    #[inline]
-    pub(crate) fn settle(&mut self) {
-        if self.protocol.noted {
-            self.protocol.news = true;
-            self.work();
+    pub(crate) fn settle<T: Transport>(&mut self, endpoint: &mut T) {
+        if self.noted {
+            self.news = true;
+            if !self.poll_wanted {
+                self.work(endpoint);
+            }
         }
-    }
-
-    /// One round of what is to leave.
-    fn work(&mut self) -> bool {
-        let mut moved = false;
-        // Behind a Cts may be the Done of a receiver that has helped itself: then nothing is to be pushed.
-        while std::mem::take(&mut self.protocol.cleared) {
-            moved |= self.transport.poll(&mut self.protocol);
-        }
-        self.protocol.noted = false;
-        moved |= self.transfer();
-        for _ in 0..self.protocol.busy.len() {
-            moved |= self.flush_next();
-        }
-        while let Some((peer, region)) = self.protocol.releases.pop() {
-            self.transport.release(peer, region);
-        }
-        moved
     }
 
     /// Serves the busy peer whose turn it is; true if anything left.
-    fn flush_next(&mut self) -> bool {
-        let Some(slot) = self.protocol.busy.pop_front() else { return false };
-        let moved = self.flush(slot);
+    fn flush_next<T: Transport>(&mut self, endpoint: &mut T) -> bool {
+        let Some(slot) = self.busy.pop_front() else { return false };
+        let moved = self.flush(endpoint, slot);
         if let Err(lost) = &moved {
-            self.protocol.lose(lost);
+            self.lose(lost);
         }
-        let peer = self.protocol.peers.at(slot);
+        let peer = self.peers.at(slot);
         peer.busy = !peer.queue.is_empty() || !peer.pushing.is_empty();
         if peer.busy {
-            self.protocol.busy.push_back(slot);
+            self.busy.push_back(slot);
         }
         moved.unwrap_or(true)
     }
 
     /// Queued frames in their order, then pieces of data.
-    fn flush(&mut self, slot: usize) -> Result<bool, PeerFailed> {
-        let waiting = self.protocol.peers.at(slot);
+    fn flush<T: Transport>(&mut self, endpoint: &mut T, slot: usize) -> Result<bool, PeerFailed> {
+        let waiting = self.peers.at(slot);
         let (peer, several) = (waiting.peer, waiting.queue.len() > 1);
         waiting.blocked = false;
         if several {
-            self.transport.gather(peer, true);
+            endpoint.begin_batch(peer);
         }
-        let moved = self.flush_queue(slot);
+        let moved = self.flush_queue(endpoint, slot);
         if several {
-            self.transport.gather(peer, false);
+            endpoint.end_batch(peer);
         }
         let moved = moved?;
-        if self.protocol.peers.at(slot).blocked { Ok(moved) } else { Ok(self.push(slot)? | moved) }
+        if self.peers.at(slot).blocked { Ok(moved) } else { Ok(self.push(endpoint, slot)? | moved) }
     }
 
     /// Queued frames, until there is no room for the next.
-    fn flush_queue(&mut self, slot: usize) -> Result<bool, PeerFailed> {
+    fn flush_queue<T: Transport>(
+        &mut self,
+        endpoint: &mut T,
+        slot: usize,
+    ) -> Result<bool, PeerFailed> {
         let mut moved = false;
-        while let Some(&frame) = self.protocol.peers.at(slot).queue.front() {
-            if self.post_frame(slot, frame)? == Post::NoRoom {
-                self.protocol.peers.at(slot).blocked = true;
+        while let Some(&frame) = self.peers.at(slot).queue.front() {
+            if self.post_frame(endpoint, slot, frame)? == Post::NoRoom {
+                self.peers.at(slot).blocked = true;
                 return Ok(moved);
             }
-            self.protocol.peers.at(slot).queue.pop_front();
+            self.peers.at(slot).queue.pop_front();
             moved = true;
         }
         Ok(moved)
     }
 
-    fn post_frame(&mut self, slot: usize, frame: Frame) -> Result<Post, PeerFailed> {
+    fn post_frame<T: Transport>(
+        &mut self,
+        endpoint: &mut T,
+        slot: usize,
+        frame: Frame,
+    ) -> Result<Post, PeerFailed> {
         match frame {
             Frame::Envelope(id) => {
-                let request = self.protocol.requests.find(id);
+                let request = self.requests.find(id);
                 // A send that was cancelled in the queue has gone from it here.
                 match request.is_some_and(|request| matches!(request.state, State::Queued)) {
-                    true => self.post_envelope(slot, id),
+                    true => self.post_envelope(endpoint, slot, id),
                     false => Ok(Post::Sent),
                 }
             }
-            Frame::ClearToSend(id) => self.post_cts(id),
+            Frame::ClearToSend(id) => self.post_cts(endpoint, id),
             Frame::Control(header) => {
-                let peer = self.protocol.peers.at(slot).peer;
-                self.transport.post(peer, &header, 0, |_| {})
+                let peer = self.peers.at(slot).peer;
+                endpoint.post(peer, &header, 0, |_| {})
             }
         }
     }
 }
 
-impl Protocol {
-    /// Whether anything is to leave.
-    #[inline]
-    pub(crate) fn has_work(&self) -> bool {
-        self.noted || !self.busy.is_empty() || !self.transfers.is_empty()
-    }
-
+impl Engine {
     /// A frame of another kind than most.
     #[inline(never)]
     fn other_frame(&mut self, from: Peer, header: &Header, body: &[u8]) {
@@ -138,15 +111,50 @@ impl Protocol {
             _ => {}
         }
     }
+}
 
-    /// Whether any of it could leave now: transfers and blocked peers found no room.
-    pub(crate) fn can_go_on(&mut self) -> bool {
+impl Protocol for Engine {
+    #[inline]
+    fn has_work(&self) -> bool {
+        self.noted || !self.busy.is_empty() || !self.transfers.is_empty()
+    }
+
+    fn can_work(&mut self) -> bool {
         let peers = &mut self.peers;
         self.noted || self.busy.iter().any(|&slot| !peers.at(slot).blocked)
     }
+
+    #[inline]
+    fn take_poll_request(&mut self) -> bool {
+        std::mem::take(&mut self.poll_wanted)
+    }
+
+    fn work<T: Transport>(&mut self, endpoint: &mut T) -> bool {
+        self.noted = false;
+        let mut moved = self.transfer(endpoint);
+        for _ in 0..self.busy.len() {
+            moved |= self.flush_next(endpoint);
+        }
+        while let Some((peer, region)) = self.releases.pop() {
+            endpoint.release(peer, region);
+        }
+        moved
+    }
+
+    fn is_drained(&self) -> bool {
+        let owes_data = self.requests.active().any(|(_, request)| match request.state {
+            State::Pulling { .. } | State::Filling { .. } | State::Sharing { .. } => true,
+            State::Pushing { .. } | State::Writing { .. } => true,
+            _ => request.is_send() && request.detached,
+        });
+        // A peer that misses a credit is not held up, and may be gone by now.
+        let is_credit =
+            |frame: &Frame| matches!(frame, Frame::Control(header) if header.kind == Kind::Credit);
+        !owes_data && self.peers.iter().all(|peer| peer.queue.iter().all(is_credit))
+    }
 }
 
-impl Sink for Protocol {
+impl Sink for Engine {
     #[inline(always)]
     fn frame(&mut self, from: Peer, header: &Header, body: &[u8]) {
         if header.kind == Kind::Eager {
@@ -170,7 +178,7 @@ impl Sink for Protocol {
     }
 
     fn transferred(&mut self, token: u64, outcome: Result<(), PeerFailed>) {
-        let id = RequestId::from_bits(token);
+        let Some(Token { request: id, .. }) = Token::from_bits(token) else { return };
         match outcome {
             Ok(()) => self.transfer_ended(id),
             Err(lost) => self.transfer_failed(id, lost),

@@ -1,47 +1,62 @@
 //! A receive starts (MPI-5.0 §3.2.4), and a message is handed to it.
 
-use fabric::{Body, CollectiveKind, Peer, Transport};
+use fabric::{Body, CollectiveKind, Peer, RequestId, Transport};
 use objects::Buffer;
 
 use crate::eager::{Arrived, Content};
-use crate::engine::{Engine, Protocol};
+use crate::engine::Engine;
 use crate::fault::Fault;
 use crate::matching::Key;
 use crate::message::{Completion, Head, MessageId, Mode, PartOf, Pattern};
-use crate::requests::{NOBODY, Request, RequestId, State};
+use crate::requests::{NOBODY, Request, State};
 
-impl<T: Transport> Engine<T> {
+impl Engine {
     /// Starts a receive. What goes wrong is in the completion.
     #[inline(always)]
-    pub fn receive(&mut self, pattern: Pattern, buffer: Buffer) -> RequestId {
-        let id = self.protocol.receive(&pattern, buffer);
-        self.settle();
+    pub fn receive(
+        &mut self,
+        endpoint: &mut impl Transport,
+        pattern: Pattern,
+        buffer: Buffer,
+    ) -> RequestId {
+        let id = self.start_receive(&pattern, buffer);
+        self.settle(endpoint);
         id
     }
 
     /// Receives at once if the message is here with its data, and says what came of
     /// it. `None`: nothing was done, use [`Engine::receive`].
     #[inline]
-    pub fn receive_now(&mut self, pattern: &Pattern, buffer: &Buffer) -> Option<Completion> {
-        if self.protocol.unexpected.len() == 0 {
+    pub fn receive_now(
+        &mut self,
+        endpoint: &mut impl Transport,
+        pattern: &Pattern,
+        buffer: &Buffer,
+    ) -> Option<Completion> {
+        if self.unexpected.len() == 0 {
             return None;
         }
-        let completion = self.protocol.receive_here(pattern, buffer);
-        self.settle();
+        let completion = self.receive_here(pattern, buffer);
+        self.settle(endpoint);
         completion
     }
 
     /// Receives a message that [`Engine::take`] took (MPI-5.0 §3.8.3).
-    pub fn receive_taken(&mut self, message: MessageId, buffer: Buffer) -> RequestId {
-        let id = self.protocol.receive_taken(message, buffer);
-        self.settle();
+    pub fn receive_taken(
+        &mut self,
+        endpoint: &mut impl Transport,
+        message: MessageId,
+        buffer: Buffer,
+    ) -> RequestId {
+        let id = self.start_receive_taken(message, buffer);
+        self.settle(endpoint);
         id
     }
 }
 
-impl Protocol {
+impl Engine {
     #[inline(always)]
-    fn receive(&mut self, pattern: &Pattern, buffer: Buffer) -> RequestId {
+    fn start_receive(&mut self, pattern: &Pattern, buffer: Buffer) -> RequestId {
         let key = pattern.key();
         let head = Head { key, bytes: buffer.len(), part_of: PartOf::new(pattern.collective) };
         let found = self.unexpected.find(&key);
@@ -89,7 +104,7 @@ impl Protocol {
         }
     }
 
-    fn receive_taken(&mut self, message: MessageId, buffer: Buffer) -> RequestId {
+    fn start_receive_taken(&mut self, message: MessageId, buffer: Buffer) -> RequestId {
         let taken = self.unexpected.reclaim(message.0);
         let (key, arrived) =
             taken.expect("a message id is used once, and its message waits for it");

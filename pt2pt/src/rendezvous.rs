@@ -6,22 +6,23 @@
 
 use fabric::transport::Rts;
 use fabric::{
-    Body, Header, Kind, OneSided, Peer, PeerFailed, Post, Region, Rights, Transfer, Transport,
+    Body, Header, Kind, OneSided, Peer, PeerFailed, Post, ProtocolId, Region, RequestId, Rights,
+    Token, Transfer, Transport,
 };
 
 use crate::eager::Content;
-use crate::engine::{Engine, Protocol};
+use crate::engine::Engine;
 use crate::fault::Fault;
 use crate::message::Head;
 use crate::peers::Frame;
-use crate::requests::{RequestId, State};
+use crate::requests::State;
 
 /// Data frames that one peer gets before it is the next one's turn.
 const BURST: usize = 8;
 /// Pieces end where lines do, bytes.
 const LINE: u64 = 64;
 
-impl Protocol {
+impl Engine {
     /// An `Rts` frame: to be matched.
     pub(crate) fn rts_arrived(&mut self, from: Peer, header: &Header, body: &[u8]) {
         let sequence = self.count_arrival(from);
@@ -79,7 +80,7 @@ impl Protocol {
         let State::Announced { .. } = request.state else { return };
         let wanted = u64::from(header.source) << 32 | u64::from(header.root);
         let (target, end) = (header.length, wanted.min(request.bytes));
-        self.cleared = true;
+        self.poll_wanted = true;
         match Region::decode(body).filter(|_| end > 0 && request.buffer.memory().is_some()) {
             Some(theirs) => {
                 request.state = State::Writing { target, end, started: false };
@@ -216,30 +217,34 @@ impl Protocol {
     }
 }
 
-impl<T: Transport> Engine<T> {
+impl Engine {
     /// Starts one-sided transfers, until there is no room for one; the others are the next time's. True if
     /// any got further.
-    pub(crate) fn transfer(&mut self) -> bool {
+    pub(crate) fn transfer<T: Transport>(&mut self, endpoint: &mut T) -> bool {
         let mut moved = false;
-        for _ in 0..self.protocol.transfers.len() {
-            let Some(id) = self.protocol.transfers.pop_front() else { break };
-            match self.transfer_one(id) {
+        for _ in 0..self.transfers.len() {
+            let Some(id) = self.transfers.pop_front() else { break };
+            match self.transfer_one(endpoint, id) {
                 Ok(true) => moved = true,
                 Ok(false) => {
-                    self.protocol.transfers.push_back(id);
+                    self.transfers.push_back(id);
                     break;
                 }
-                Err(lost) => self.protocol.lose(&lost),
+                Err(lost) => self.lose(&lost),
             }
         }
         moved
     }
 
     /// False when there is no room for it now.
-    fn transfer_one(&mut self, id: RequestId) -> Result<bool, PeerFailed> {
+    fn transfer_one<T: Transport>(
+        &mut self,
+        endpoint: &mut T,
+        id: RequestId,
+    ) -> Result<bool, PeerFailed> {
         // It may have failed with its peer in the meantime.
-        let Some(request) = self.protocol.requests.find_mut(id) else { return Ok(true) };
-        let caps = self.transport.caps(request.peer);
+        let Some(request) = self.requests.find_mut(id) else { return Ok(true) };
+        let caps = endpoint.caps(request.peer);
         let Some(memory) = request.buffer.memory() else { return Ok(true) };
         let (what, at, from) = match request.state {
             State::Pulling { .. } => {
@@ -256,12 +261,13 @@ impl<T: Transport> Engine<T> {
         };
         let transfer = match &request.region {
             Some(region) if from != u64::MAX => {
-                self.transport.one_sided(request.peer, region, at, what, id.to_bits())?
+                let token = Token { protocol: ProtocolId::Pt2pt, request: id };
+                endpoint.one_sided(request.peer, region, at, what, token.to_bits())?
             }
             _ => Transfer::Refused,
         };
         match transfer {
-            Transfer::Done => self.protocol.transfer_ended(id),
+            Transfer::Done => self.transfer_ended(id),
             Transfer::Started => {
                 if let State::Pulling { started, .. } | State::Writing { started, .. } =
                     &mut request.state
@@ -269,17 +275,21 @@ impl<T: Transport> Engine<T> {
                     *started = true;
                 }
             }
-            Transfer::PreferPush => self.protocol.share(id),
+            Transfer::PreferPush => self.share(id),
             Transfer::NoRoom => return Ok(false),
-            Transfer::Refused => self.protocol.transfer_refused(id),
+            Transfer::Refused => self.transfer_refused(id),
         }
         Ok(true)
     }
 
     /// Posts the Cts of a receive, and lets the sender write where the route offers that.
-    pub(crate) fn post_cts(&mut self, id: RequestId) -> Result<Post, PeerFailed> {
+    pub(crate) fn post_cts<T: Transport>(
+        &mut self,
+        endpoint: &mut T,
+        id: RequestId,
+    ) -> Result<Post, PeerFailed> {
         // A peer that lies may have ended it before it was asked.
-        let Some(request) = self.protocol.requests.find_mut(id) else { return Ok(Post::Sent) };
+        let Some(request) = self.requests.find_mut(id) else { return Ok(Post::Sent) };
         let (from, wanted) = (request.peer, request.bytes);
         let (send, offered) = match request.state {
             State::Filling { send, .. } => (send, &mut request.region),
@@ -287,19 +297,19 @@ impl<T: Transport> Engine<T> {
             State::Sharing { send, .. } => (send, &mut None),
             _ => return Ok(Post::Sent),
         };
-        let put_min = self.transport.caps(from).put_min;
+        let put_min = endpoint.caps(from).put_min;
         if let (State::Filling { .. }, None) = (request.state, &offered)
             && wanted >= put_min
             && let Some(memory) = request.buffer.memory()
         {
             let memory = memory.slice(0, wanted as usize);
-            *offered = self.transport.register(from, memory, Rights::Put).map(Box::new);
+            *offered = endpoint.register(from, memory, Rights::Put).map(Box::new);
         }
         let (source, root) = ((wanted >> 32) as u32, wanted as u32);
         let header =
             Header { source, root, context: send, length: id.to_bits(), ..Header::new(Kind::Cts) };
         let len = if offered.is_some() { Region::SIZE } else { 0 };
-        self.transport.post(from, &header, len, |slot| {
+        endpoint.post(from, &header, len, |slot| {
             if let Some(region) = offered {
                 slot.copy_from_slice(&region.encode());
             }
@@ -308,37 +318,44 @@ impl<T: Transport> Engine<T> {
 
     /// Pushes pieces to one peer, of each of its messages in turn, while there is
     /// room and until it is another peer's turn. True if any went.
-    pub(crate) fn push(&mut self, slot: usize) -> Result<bool, PeerFailed> {
+    pub(crate) fn push<T: Transport>(
+        &mut self,
+        endpoint: &mut T,
+        slot: usize,
+    ) -> Result<bool, PeerFailed> {
         let mut moved = false;
         for _ in 0..BURST {
-            let Some(id) = self.protocol.peers.at(slot).pushing.pop_front() else { break };
-            let Some(unfinished) = self.push_piece(id)? else {
-                let peer = self.protocol.peers.at(slot);
+            let Some(id) = self.peers.at(slot).pushing.pop_front() else { break };
+            let Some(unfinished) = self.push_piece(endpoint, id)? else {
+                let peer = self.peers.at(slot);
                 peer.pushing.push_front(id);
                 peer.blocked = true;
                 break;
             };
             moved = true;
             if unfinished {
-                self.protocol.peers.at(slot).pushing.push_back(id);
+                self.peers.at(slot).pushing.push_back(id);
             }
         }
         Ok(moved)
     }
 
     /// `None`: no room. Else whether there is more to push.
-    fn push_piece(&mut self, id: RequestId) -> Result<Option<bool>, PeerFailed> {
-        let Some(request) = self.protocol.requests.find_mut(id) else { return Ok(Some(false)) };
+    fn push_piece<T: Transport>(
+        &mut self,
+        endpoint: &mut T,
+        id: RequestId,
+    ) -> Result<Option<bool>, PeerFailed> {
+        let Some(request) = self.requests.find_mut(id) else { return Ok(Some(false)) };
         let State::Pushing { target, offset, end } = &mut request.state else {
             return Ok(Some(false));
         };
-        let frame = self.transport.caps(request.peer).frame as u64;
+        let frame = endpoint.caps(request.peer).frame as u64;
         // As few as can be, and none of them short.
         let (from, left) = (*offset, *end - *offset);
         let len = left.div_ceil(left.div_ceil(frame)).next_multiple_of(LINE).min(frame).min(left);
         let header = Header { context: *target, length: from, ..Header::new(Kind::Data) };
-        let posted = self
-            .transport
+        let posted = endpoint
             .post(request.peer, &header, len as usize, |slot| request.buffer.fill(from, slot))?;
         if posted == Post::NoRoom {
             return Ok(None);
@@ -346,7 +363,7 @@ impl<T: Transport> Engine<T> {
         *offset += len;
         let unfinished = *offset < *end;
         if !unfinished {
-            self.protocol.conclude(id);
+            self.conclude(id);
         }
         Ok(Some(unfinished))
     }

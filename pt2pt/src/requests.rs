@@ -5,51 +5,12 @@
 //! or a peer sent it. The four bits above are free for whoever hands ids out.
 //! `docs/protocol.md` draws the states.
 
-use fabric::{Peer, Region, UserBuf};
+use fabric::{Peer, Region, RequestId, UserBuf};
 use objects::Buffer;
 
 use crate::fault::Fault;
 use crate::matching::Key;
 use crate::message::{Awaited, Completion, Head, Mode, PartOf};
-
-/// Names a request of one engine; what is on the wire as `send` and `recv`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RequestId(u64);
-
-impl RequestId {
-    #[inline]
-    fn new(index: u32, generation: u32) -> RequestId {
-        RequestId(u64::from(generation) << 32 | u64::from(index))
-    }
-
-    /// The id of a number from anywhere; most numbers name nothing.
-    #[inline]
-    pub fn from_bits(bits: u64) -> RequestId {
-        RequestId(bits)
-    }
-
-    /// A number below 2^60.
-    #[inline]
-    pub fn to_bits(self) -> u64 {
-        self.0
-    }
-
-    /// Of the slot that the request is in.
-    #[inline]
-    pub(crate) fn slot(self) -> u32 {
-        self.0 as u32
-    }
-
-    #[inline]
-    fn index(self) -> usize {
-        self.slot() as usize
-    }
-
-    #[inline]
-    fn generation(self) -> u32 {
-        (self.0 >> 32) as u32
-    }
-}
 
 /// Where a request is.
 #[derive(Clone, Copy, Debug)]
@@ -109,7 +70,6 @@ pub(crate) struct Request {
 /// No peer: of a receive that is not matched.
 pub(crate) const NOBODY: Peer = Peer(u32::MAX);
 const END: u32 = u32::MAX;
-const GENERATIONS: u32 = (1 << 28) - 1;
 
 impl Request {
     #[inline]
@@ -204,13 +164,13 @@ impl Requests {
     /// never given out.
     #[inline]
     pub(crate) fn find(&self, id: RequestId) -> Option<&Request> {
-        self.slots.get(id.index()).filter(|slot| slot.generation == id.generation())
+        self.slots.get(id.slot() as usize).filter(|slot| slot.generation == id.generation())
     }
 
     /// As [`Requests::find`], to change it.
     #[inline]
     pub(crate) fn find_mut(&mut self, id: RequestId) -> Option<&mut Request> {
-        self.slots.get_mut(id.index()).filter(|slot| slot.generation == id.generation())
+        self.slots.get_mut(id.slot() as usize).filter(|slot| slot.generation == id.generation())
     }
 
     /// The id of the request in a slot that is in use.
@@ -228,13 +188,13 @@ impl Requests {
     /// The request of an id that this engine holds itself and that is not over.
     #[inline]
     pub(crate) fn held(&mut self, id: RequestId) -> &mut Request {
-        &mut self.slots[id.index()]
+        &mut self.slots[id.slot() as usize]
     }
 
     /// The end of an operation. A detached one vanishes.
     #[inline]
     pub(crate) fn complete(&mut self, id: RequestId, cancelled: bool) {
-        let slot = &mut self.slots[id.index()];
+        let slot = &mut self.slots[id.slot() as usize];
         slot.state = State::Done { cancelled, recallable: false };
         if slot.detached {
             self.free(id);
@@ -290,8 +250,8 @@ impl Requests {
     /// Frees a slot whose fault was taken.
     #[inline]
     fn vacate(&mut self, id: RequestId) {
-        let slot = &mut self.slots[id.index()];
-        slot.generation = (slot.generation + 1) & GENERATIONS;
+        let slot = &mut self.slots[id.slot() as usize];
+        slot.generation = (slot.generation + 1) & RequestId::GENERATION_MASK;
         slot.state = State::Free { next: self.free };
         slot.buffer.release();
         self.free = id.slot();

@@ -1,7 +1,7 @@
 //! A send starts (MPI-5.0 §3.4, §3.7.2), and its envelope leaves.
 
 use fabric::transport::Rts;
-use fabric::{Header, Kind, Peer, PeerFailed, Post, Region, Rights, Transport};
+use fabric::{Header, Kind, Peer, PeerFailed, Post, Region, RequestId, Rights, Transport};
 use objects::Buffer;
 
 use crate::credit::cost;
@@ -9,37 +9,36 @@ use crate::engine::Engine;
 use crate::fault::Fault;
 use crate::message::{Envelope, Mode};
 use crate::peers::Frame;
-use crate::requests::{RequestId, State};
+use crate::requests::State;
 
-impl<T: Transport> Engine<T> {
+impl Engine {
     /// Sends at once if that is possible without keeping anything: the message has
     /// left `buffer`, and the result names it among all that went to this peer,
     /// for [`Engine::recall_sent`]. `None`: nothing was done, use [`Engine::send`].
     #[inline(always)]
     pub fn send_now(
         &mut self,
+        endpoint: &mut impl Transport,
         mode: Mode,
         to: Peer,
         envelope: &Envelope,
         buffer: &Buffer,
     ) -> Result<Option<u64>, PeerFailed> {
         let bytes = buffer.len();
-        if to == self.protocol.me {
-            let sequence = self.protocol.peers.of(to).sent;
-            return Ok(self
-                .protocol
-                .send_own_now(mode, &envelope.head(bytes), buffer)
-                .then_some(sequence));
+        if to == self.me {
+            let sequence = self.peers.of(to).sent;
+            let is_sent = self.send_own_now(mode, &envelope.head(bytes), buffer);
+            return Ok(is_sent.then_some(sequence));
         }
-        if mode == Mode::Synchronous || bytes > self.transport.caps(to).eager as u64 {
+        if mode == Mode::Synchronous || bytes > endpoint.caps(to).eager as u64 {
             return Ok(None);
         }
-        let peer = self.protocol.peers.of(to);
+        let peer = self.peers.of(to);
         if peer.credit < cost(bytes) || !peer.queue.is_empty() {
             return Ok(None);
         }
         let header = envelope.head(bytes).header(Kind::Eager, mode);
-        match self.transport.post(to, &header, bytes as usize, |slot| buffer.fill(0, slot)) {
+        match endpoint.post(to, &header, bytes as usize, |slot| buffer.fill(0, slot)) {
             Ok(Post::Sent) => {
                 peer.credit -= cost(bytes);
                 peer.sent += 1;
@@ -47,118 +46,130 @@ impl<T: Transport> Engine<T> {
             }
             Ok(Post::NoRoom) => Ok(None),
             Err(lost) => {
-                self.protocol.lose(&lost);
+                self.lose(&lost);
                 Err(lost)
             }
         }
     }
 
-    /// Starts a send. What goes wrong is in the completion.
-    pub fn send(&mut self, mode: Mode, to: Peer, envelope: Envelope, buffer: Buffer) -> RequestId {
+    /// Starts a send. What goes wrong is in the completion. An envelope that finds no room or no
+    /// credit is queued, and the engine asks to be polled
+    /// ([`fabric::Protocol::take_poll_request`]).
+    pub fn send(
+        &mut self,
+        endpoint: &mut impl Transport,
+        mode: Mode,
+        to: Peer,
+        envelope: Envelope,
+        buffer: Buffer,
+    ) -> RequestId {
         let head = envelope.head(buffer.len());
-        let id = self.protocol.requests.open(mode, to, &head, buffer, State::Queued);
-        if to == self.protocol.me {
-            self.protocol.send_own(id);
+        let id = self.requests.open(mode, to, &head, buffer, State::Queued);
+        if to == self.me {
+            self.send_own(id);
         } else {
-            self.start(id, to, head.bytes);
+            self.start_send(endpoint, id, to, head.bytes);
         }
-        self.settle();
+        self.settle(endpoint);
         id
     }
 
-    fn start(&mut self, id: RequestId, to: Peer, bytes: u64) {
-        let slot = self.protocol.peers.slot(to);
-        if self.protocol.peers.at(slot).credit < cost(bytes)
-            && bytes <= self.transport.caps(to).eager as u64
-        {
-            // The peer may have given credit back.
-            self.progress_aside();
-        }
-        if self.post_first(slot, id) {
-            // The peer may read when its own has been read.
-            self.progress_aside();
-            if self.post_first(slot, id) {
-                self.protocol.enqueue(slot, Frame::Envelope(id));
-            }
-        }
-    }
-
-    /// Posts the envelope of a new send, behind those that wait already. True when there is no room for it.
-    fn post_first(&mut self, slot: usize, id: RequestId) -> bool {
-        let peer = self.protocol.peers.at(slot);
+    /// Posts the envelope of a new send, or queues it behind those that wait already.
+    fn start_send<T: Transport>(&mut self, endpoint: &mut T, id: RequestId, to: Peer, bytes: u64) {
+        let slot = self.peers.slot(to);
+        let peer = self.peers.at(slot);
         if let Some(lost) = &peer.lost {
             let fault = Fault::PeerFailed(lost.clone());
-            self.protocol.requests.fail(id, fault);
-        } else if !peer.queue.is_empty() {
-            self.protocol.enqueue(slot, Frame::Envelope(id));
-        } else {
-            match self.post_envelope(slot, id) {
-                Ok(posted) => return posted == Post::NoRoom,
-                Err(lost) => self.protocol.lose(&lost),
-            }
+            return self.requests.fail(id, fault);
         }
-        false
+        // Frames that are here already may give credit back, or room.
+        let lacks_credit = peer.credit < cost(bytes) && bytes <= endpoint.caps(to).eager as u64;
+        let lacks_room = if lacks_credit || !peer.queue.is_empty() {
+            false
+        } else {
+            match self.post_envelope(endpoint, slot, id) {
+                Ok(Post::NoRoom) => true,
+                Ok(Post::Sent) => return,
+                Err(lost) => return self.lose(&lost),
+            }
+        };
+        self.poll_wanted |= lacks_credit || lacks_room;
+        self.enqueue(slot, Frame::Envelope(id));
     }
 
     /// Posts the envelope of a send that is `Queued`; the protocol is chosen now.
-    pub(crate) fn post_envelope(&mut self, slot: usize, id: RequestId) -> Result<Post, PeerFailed> {
-        let request = self.protocol.requests.held(id);
+    pub(crate) fn post_envelope<T: Transport>(
+        &mut self,
+        endpoint: &mut T,
+        slot: usize,
+        id: RequestId,
+    ) -> Result<Post, PeerFailed> {
+        let request = self.requests.held(id);
         let to = request.peer;
-        let eager = self.transport.caps(to).eager as u64;
-        let peer = self.protocol.peers.at(slot);
+        let eager = endpoint.caps(to).eager as u64;
+        let peer = self.peers.at(slot);
         let (bytes, sequence) = (request.bytes, peer.sent);
         let fits = bytes <= eager && peer.credit >= cost(bytes);
         let posted = match (fits, request.mode) {
-            (true, Mode::Synchronous) => self.post_eager_sync(id)?,
-            (true, _) => self.post_eager(id)?,
-            (false, _) => self.post_rts(id)?,
+            (true, Mode::Synchronous) => self.post_eager_sync(endpoint, id)?,
+            (true, _) => self.post_eager(endpoint, id)?,
+            (false, _) => self.post_rts(endpoint, id)?,
         };
         if posted == Post::Sent {
-            let peer = self.protocol.peers.at(slot);
+            let peer = self.peers.at(slot);
             peer.sent += 1;
             peer.credit -= if fits { cost(bytes) } else { 0 };
-            if let Some(request) = self.protocol.requests.find_mut(id) {
+            if let Some(request) = self.requests.find_mut(id) {
                 request.sequence = sequence;
             }
         }
         Ok(posted)
     }
 
-    fn post_eager(&mut self, id: RequestId) -> Result<Post, PeerFailed> {
-        let request = self.protocol.requests.held(id);
+    fn post_eager<T: Transport>(
+        &mut self,
+        endpoint: &mut T,
+        id: RequestId,
+    ) -> Result<Post, PeerFailed> {
+        let request = self.requests.held(id);
         let header = request.head().header(Kind::Eager, request.mode);
-        let posted =
-            self.transport.post(request.peer, &header, request.bytes as usize, |slot| {
-                request.buffer.fill(0, slot)
-            })?;
+        let posted = endpoint.post(request.peer, &header, request.bytes as usize, |slot| {
+            request.buffer.fill(0, slot)
+        })?;
         if posted == Post::Sent {
-            self.protocol.sent_early(id);
+            self.sent_early(id);
         }
         Ok(posted)
     }
 
-    fn post_eager_sync(&mut self, id: RequestId) -> Result<Post, PeerFailed> {
-        let request = self.protocol.requests.held(id);
+    fn post_eager_sync<T: Transport>(
+        &mut self,
+        endpoint: &mut T,
+        id: RequestId,
+    ) -> Result<Post, PeerFailed> {
+        let request = self.requests.held(id);
         let header = request.head().header(Kind::EagerSync, request.mode);
-        let posted =
-            self.transport.post(request.peer, &header, 8 + request.bytes as usize, |slot| {
-                let (name, data) = slot.split_at_mut(8);
-                name.copy_from_slice(&id.to_bits().to_le_bytes());
-                request.buffer.pack(0, data);
-            })?;
+        let posted = endpoint.post(request.peer, &header, 8 + request.bytes as usize, |slot| {
+            let (name, data) = slot.split_at_mut(8);
+            name.copy_from_slice(&id.to_bits().to_le_bytes());
+            request.buffer.pack(0, data);
+        })?;
         if posted == Post::Sent {
             request.state = State::Announced { recalled: false };
         }
         Ok(posted)
     }
 
-    fn post_rts(&mut self, id: RequestId) -> Result<Post, PeerFailed> {
-        self.expose(id);
-        let request = self.protocol.requests.held(id);
+    fn post_rts<T: Transport>(
+        &mut self,
+        endpoint: &mut T,
+        id: RequestId,
+    ) -> Result<Post, PeerFailed> {
+        self.expose(endpoint, id);
+        let request = self.requests.held(id);
         let header = request.head().header(Kind::Rts, request.mode);
         let rts = Rts { send: id.to_bits(), region: request.region.as_deref().copied() };
-        let posted = self
-            .transport
+        let posted = endpoint
             .post(request.peer, &header, Rts::SIZE, |slot| slot.copy_from_slice(&rts.encode()))?;
         if posted == Post::Sent {
             request.state = State::Announced { recalled: false };
@@ -167,21 +178,20 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Lets the peer read the data of a send, where the route offers that.
-    fn expose(&mut self, id: RequestId) {
-        let request = self.protocol.requests.held(id);
-        let from = self.transport.caps(request.peer).get_min;
+    fn expose<T: Transport>(&mut self, endpoint: &mut T, id: RequestId) {
+        let request = self.requests.held(id);
+        let from = endpoint.caps(request.peer).get_min;
         if request.region.is_none()
             && request.bytes != 0
             && request.bytes >= from
             && let Some(memory) = request.buffer.memory()
         {
-            request.region =
-                self.transport.register(request.peer, memory, Rights::Get).map(Box::new);
+            request.region = endpoint.register(request.peer, memory, Rights::Get).map(Box::new);
         }
     }
 }
 
-impl crate::engine::Protocol {
+impl Engine {
     /// An eager message has left: the send is complete, though it may be
     /// recalled while its request is there.
     #[inline]

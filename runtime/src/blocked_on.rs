@@ -101,7 +101,7 @@ impl Process {
     }
 
     fn message(&self, id: RequestId) -> Option<BlockedOn> {
-        let message = self.core.as_deref()?.engine.awaited(id)?;
+        let message = self.core.as_deref()?.stack.protocols.pt2pt.awaited(id)?;
         let source = message.source.filter(|_| !message.is_send);
         let kind = match message.peer {
             _ if message.is_send => BlockedKind::MatchingReceive,
@@ -117,7 +117,7 @@ impl Process {
 
     fn collective(&self, id: CollectiveId) -> Option<BlockedOn> {
         let core = self.core.as_deref()?;
-        let waits = core.collectives.awaited(id, &core.engine)?;
+        let waits = core.collectives.awaited(id, &core.stack.protocols.pt2pt)?;
         let kind = BlockedKind::Collective(waits.kind as u8);
         Some(BlockedOn {
             kind,

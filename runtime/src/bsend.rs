@@ -18,7 +18,7 @@ use objects::{Buffer, Class, Error, Result};
 use pt2pt::{Engine, Envelope, Mode, RequestId};
 
 use crate::process::Process;
-use crate::routes::Routes;
+use crate::stack::Stack;
 
 /// MPI_BSEND_OVERHEAD, bytes for each message.
 pub const OVERHEAD: u64 = 512;
@@ -76,11 +76,11 @@ impl BsendBuffers {
     }
 
     /// Gives back the room of messages that have left; true if there were any.
-    pub(crate) fn reclaim(&mut self, engine: &mut Engine<Routes>) -> bool {
+    pub(crate) fn reclaim(&mut self, pt2pt: &mut Engine) -> bool {
         let mut moved = false;
         for attached in &mut self.attached {
             let before = attached.flights.len();
-            attached.flights.retain(|flight| engine.finish(flight.request).is_none());
+            attached.flights.retain(|flight| pt2pt.finish(flight.request).is_none());
             moved |= attached.flights.len() != before;
         }
         moved
@@ -138,7 +138,7 @@ impl Attached {
 
     fn send(
         &mut self,
-        engine: &mut Engine<Routes>,
+        stack: &mut Stack,
         to: Peer,
         envelope: Envelope,
         buffer: &Buffer,
@@ -152,7 +152,7 @@ impl Attached {
                 let (index, offset) = self.gap(size, room).ok_or_else(|| no_room(size, room))?;
                 let copy = Buffer::contiguous(memory.slice(offset as usize, bytes as usize));
                 copy.copy_from(buffer);
-                let request = engine.send(Mode::Standard, to, envelope, copy);
+                let request = stack.send(Mode::Standard, to, envelope, copy);
                 self.flights.insert(index, Flight { offset, room, request, _owned: None });
                 Ok(())
             }
@@ -162,7 +162,7 @@ impl Attached {
                 // SAFETY: the box stays in its flight until the engine has finished
                 // with the request, and moving the box does not move its bytes.
                 let memory = unsafe { UserBuf::new(owned.as_mut_ptr(), owned.len()) };
-                let request = engine.send(Mode::Standard, to, envelope, Buffer::contiguous(memory));
+                let request = stack.send(Mode::Standard, to, envelope, Buffer::contiguous(memory));
                 self.flights.push(Flight { offset: 0, room: 0, request, _owned: Some(owned) });
                 Ok(())
             }
@@ -196,19 +196,19 @@ impl Process {
     ) -> Result<()> {
         self.core()?;
         let Some(core) = &mut self.core else { return Ok(()) };
-        self.bsend.reclaim(&mut core.engine);
+        self.bsend.reclaim(core.stack.pt2pt());
         let owner = if self.bsend.find(comm).is_some() { comm } else { PROCESS };
         let mut since = None;
         while self.bsend.find(owner).is_some_and(|attached| attached.is_full_for(buffer.len()))
             && since.get_or_insert_with(Instant::now).elapsed() < BRIEFLY
         {
-            core.engine.progress_aside();
-            if !self.bsend.reclaim(&mut core.engine) {
+            core.stack.progress_aside();
+            if !self.bsend.reclaim(core.stack.pt2pt()) {
                 std::thread::yield_now();
             }
         }
         match self.bsend.find(owner) {
-            Some(attached) => attached.send(&mut core.engine, to, envelope, &buffer),
+            Some(attached) => attached.send(&mut core.stack, to, envelope, &buffer),
             None => Err(no_room(0, 0)),
         }
     }

@@ -17,7 +17,6 @@ use shm_transport::{COLL_SEGMENTS, SyncKind};
 
 use crate::communicator::segment_in;
 use crate::process::Core;
-use crate::routes::Routes;
 
 /// What a process knows of its own arenas.
 pub(crate) struct CollSegments {
@@ -52,7 +51,7 @@ impl CollSegments {
 impl Core {
     /// The first of this process's arenas that nobody has.
     pub(crate) fn reserve_segment(&mut self) -> Option<u32> {
-        let Routes::Shm(shm) = self.engine.transport() else { return None };
+        let shm = self.stack.endpoint.intra().filter(|_| self.stack.endpoint.is_single_host())?;
         let CollSegments { sync, own } = &mut self.coll_segments;
         let sync = (*sync)?;
         let mut own = own.iter_mut().zip(0..);
@@ -104,8 +103,9 @@ impl Core {
     }
 
     fn lease(&self, owner: u32, index: u32, comm: &mut Comm) -> Result<()> {
-        let (Some(sync), Routes::Shm(shm)) = (self.coll_segments.sync, self.engine.transport())
-        else {
+        let endpoint = &self.stack.endpoint;
+        let shm = endpoint.intra().filter(|_| endpoint.is_single_host());
+        let (Some(sync), Some(shm)) = (self.coll_segments.sync, shm) else {
             return Ok(());
         };
         let members: Vec<u32> = comm.group().iter().map(|peer| peer.0).collect();

@@ -84,7 +84,11 @@ impl Process {
     pub(crate) fn start_plan(&mut self, comm: usize, plan: Plan) -> Result<CollectiveId> {
         let sequence = self.next_collective(comm)?;
         let core = self.core()?;
-        core.collectives.start(&mut core.engine, plan, sequence)
+        let stack = &mut core.stack;
+        let started =
+            core.collectives.start(&mut stack.protocols.pt2pt, &mut stack.endpoint, plan, sequence);
+        stack.poll_if_requested();
+        started
     }
 
     #[inline]

@@ -140,7 +140,7 @@ impl Drop for Leave {
         let inside = Inside::enter();
         // SAFETY: this thread is alone inside, for it holds the mutex, and the work is over.
         let process = unsafe { &mut *GATE.process.get() };
-        if self.news || process.engine().is_some_and(|engine| engine.take_news()) {
+        if self.news || process.stack().is_some_and(|stack| stack.pt2pt().take_news()) {
             waiters.settle(process);
         }
         let calls = waiters.calls();

@@ -24,9 +24,8 @@ use crate::attendant;
 use crate::coll_segments::CollSegments;
 use crate::collective;
 use crate::gate::{self, with};
-use crate::hosts::Hosts;
 use crate::process::{Core, InitState, Process, predefined};
-use crate::routes::Routes;
+use crate::stack::{Endpoint, Stack};
 use crate::wait::{self, block_on};
 use crate::ways;
 
@@ -88,19 +87,19 @@ impl Core {
             }
         };
         let me = Peer(job.rank);
-        let (routes, spin) = routes(&job, knobs)?;
-        wait::set_up(&job, spin, matches!(routes, Routes::Hosts(_)));
+        let (endpoint, spin) = endpoint(&job, knobs)?;
+        wait::set_up(&job, spin, endpoint.inter().is_some());
         if knobs.is_on(knob::REPORT_TRANSPORTS)
             && let Some(control) = job.control()
         {
             // A launcher that is gone has nobody to tell.
-            let _ = control.explain(ways::explain(&job, knobs, &routes, spin));
+            let _ = control.explain(ways::explain(&job, knobs, &endpoint, spin));
         }
         let settings = Settings { unexpected_bytes_per_peer: share(knobs, job.size) };
         let everyone = Group::world(job.size);
         let thresholds = collective::thresholds(knobs, &job);
         let mut core = Core {
-            engine: Engine::new(me, routes, settings),
+            stack: Stack::new(endpoint, Engine::new(me, settings)),
             collectives: collectives::Active::new(),
             report_traffic: knobs.is_on(knob::REPORT_TRAFFIC),
             pretend_packages: knobs.count(knob::TOPOLOGY_PRETEND_PACKAGES),
@@ -134,17 +133,17 @@ fn spin(job: &Job, knobs: &Knobs, far: Option<&Rails>) -> Duration {
 }
 
 /// The ways to all others, and how long to spin.
-fn routes(job: &Job, knobs: &Knobs) -> Result<(Routes, Duration)> {
+fn endpoint(job: &Job, knobs: &Knobs) -> Result<(Endpoint, Duration)> {
     let (is_alone, is_on_one_host) = (job.size == 1, job.local_size == job.size);
     if is_alone || is_on_one_host {
         let spin = spin(job, knobs, None);
         let near = if is_alone { None } else { near(job, knobs, spin)? };
-        return Ok((near.map_or(Routes::Alone, Routes::Shm), spin));
+        return Ok((near.map_or_else(Endpoint::alone, Endpoint::single_host), spin));
     }
     let far = far(job, knobs).map_err(|why| no_way_to_other_hosts(job, &why))?;
     let spin = spin(job, knobs, Some(&far));
     let near = if job.local_size > 1 { near(job, knobs, spin)? } else { None };
-    Ok((Routes::Hosts(Box::new(Hosts::new(job.local_ranks(), near, far))), spin))
+    Ok((Endpoint::multi_host(job.local_ranks(), near, far), spin))
 }
 
 /// The way to the ranks of this host; `None` without a launcher.
@@ -208,7 +207,7 @@ pub fn finalize() -> Result<()> {
     with(|p| p.core().map(|core| core.job.mark_finalizing()))?;
     block_on(|p| p.bsend.is_idle().then_some(()));
     collective::final_barrier(predefined::COMM_WORLD)?;
-    block_on(|p| p.engine().is_none_or(|engine| engine.is_drained()).then_some(()));
+    block_on(|p| p.stack().is_none_or(|stack| stack.is_drained()).then_some(()));
     with(|p| {
         p.report_late_ready();
         p.report_traffic();
@@ -223,8 +222,14 @@ impl Process {
     /// Writes to standard error what was sent, if that is wanted and there are other hosts.
     fn report_traffic(&mut self) {
         let Some(core) = self.core.as_deref().filter(|core| core.report_traffic) else { return };
-        if let Routes::Hosts(hosts) = core.engine.transport() {
-            eprintln!("verbena: rank {} sent {}", core.job.rank, hosts.traffic());
+        let endpoint = &core.stack.endpoint;
+        if let (Some(traffic), Some(rails)) = (endpoint.traffic(), endpoint.inter()) {
+            eprintln!(
+                "verbena: rank {} sent {traffic}, {} of the frames written, {} several at once",
+                core.job.rank,
+                rails.frames_written(),
+                rails.frames_coalesced()
+            );
         }
     }
 

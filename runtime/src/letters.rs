@@ -107,7 +107,7 @@ impl Channel {
             let Channel { context, tag } = self;
             let envelope =
                 Envelope { context, source: core.job.rank, tag, collective: Some(CREATION) };
-            Ok(core.engine.send(Mode::Standard, to, envelope, Buffer::contiguous(memory)))
+            Ok(core.stack.send(Mode::Standard, to, envelope, Buffer::contiguous(memory)))
         })
     }
 
@@ -117,7 +117,7 @@ impl Channel {
         let Channel { context, tag } = self;
         let pattern =
             Pattern { context, source: Some(from.0), tag: Some(tag), collective: Some(CREATION) };
-        with(|p| Ok(p.core()?.engine.receive(pattern, Buffer::contiguous(memory))))
+        with(|p| Ok(p.core()?.stack.receive(pattern, Buffer::contiguous(memory))))
     }
 }
 
@@ -127,7 +127,7 @@ const CREATION: Collective = Collective { kind: CollectiveKind::CommCreate, root
 fn finish(request: RequestId) -> Result<()> {
     let completion = block_on(|p| {
         p.wait_target = WaitTarget::Message(request);
-        p.engine()?.finish(request)
+        p.stack()?.pt2pt().finish(request)
     });
     match completion.fault {
         None => Ok(()),

@@ -131,10 +131,10 @@ pub fn send(
         if mode == SendMode::Buffered {
             return p.send_buffered(comm, to, envelope, buffer);
         }
-        let engine = &mut p.core()?.engine;
-        match engine.send_now(mode.of_engine(), to, &envelope, &buffer) {
+        let stack = &mut p.core()?.stack;
+        match stack.send_now(mode.of_engine(), to, &envelope, &buffer) {
             Ok(Some(_)) => return Ok(()),
-            _ => engine.send(mode.of_engine(), to, envelope, buffer),
+            _ => stack.send(mode.of_engine(), to, envelope, buffer),
         }
     };
     finish_message(pending).map(|_| ())
@@ -153,10 +153,10 @@ pub fn receive(
         let p = &mut *inside;
         let buffer = buffer(p)?;
         let Some(pattern) = pattern(p.comm(comm)?, source, tag)? else { return Ok(null_status()) };
-        let engine = &mut p.core()?.engine;
-        match engine.receive_now(&pattern, &buffer) {
+        let stack = &mut p.core()?.stack;
+        match stack.receive_now(&pattern, &buffer) {
             Some(completion) => return into_result(fault::outcome(p, completion)),
-            None => engine.receive(pattern, buffer),
+            None => stack.receive(pattern, buffer),
         }
     };
     finish_message(posted)
@@ -167,7 +167,7 @@ pub fn receive(
 fn finish_message(id: RequestId) -> Result<Status> {
     into_result(block_on(|p| {
         p.wait_target = WaitTarget::Message(id);
-        let completion = p.engine()?.finish(id)?;
+        let completion = p.stack()?.pt2pt().finish(id)?;
         Some(fault::outcome(p, completion))
     }))
 }
@@ -199,10 +199,10 @@ pub fn isend(
         p.send_buffered(comm, to, envelope, buffer)?;
         return Ok(named::sent_for_good());
     }
-    let engine = &mut p.core()?.engine;
-    Ok(match engine.send_now(mode.of_engine(), to, &envelope, &buffer) {
+    let stack = &mut p.core()?.stack;
+    Ok(match stack.send_now(mode.of_engine(), to, &envelope, &buffer) {
         Ok(Some(sequence)) => named::sent(to, sequence),
-        _ => named::message(engine.send(mode.of_engine(), to, envelope, buffer)),
+        _ => named::message(stack.send(mode.of_engine(), to, envelope, buffer)),
     })
 }
 
@@ -220,7 +220,7 @@ pub fn ireceive(
     let Some(pattern) = pattern(p.comm(comm)?, source, tag)? else {
         return Ok(p.done_with_nobody(comm));
     };
-    Ok(named::message(p.core()?.engine.receive(pattern, buffer)))
+    Ok(named::message(p.core()?.stack.receive(pattern, buffer)))
 }
 
 /// MPI_Send_init and its kin.
@@ -270,9 +270,9 @@ pub fn sendrecv(
         let comm = p.comm(comm)?;
         let to = destination(comm, dest, sendtag)?;
         let from = pattern(comm, source, recvtag)?;
-        let engine = &mut p.core()?.engine;
-        let receiving = from.map(|pattern| engine.receive(pattern, incoming));
-        let sending = to.map(|(to, envelope)| engine.send(Mode::Standard, to, envelope, outgoing));
+        let stack = &mut p.core()?.stack;
+        let receiving = from.map(|pattern| stack.receive(pattern, incoming));
+        let sending = to.map(|(to, envelope)| stack.send(Mode::Standard, to, envelope, outgoing));
         Ok((receiving, sending))
     })?;
     let sent = sending.map(finish_message).transpose();
@@ -296,9 +296,9 @@ pub fn isendrecv(
         let object = p.comm(comm)?;
         let to = destination(object, dest, sendtag)?;
         let from = pattern(object, source, recvtag)?;
-        let engine = &mut p.core()?.engine;
-        let receive = from.map(|pattern| engine.receive(pattern, incoming));
-        let send = to.map(|(to, envelope)| engine.send(Mode::Standard, to, envelope, outgoing));
+        let stack = &mut p.core()?.stack;
+        let receive = from.map(|pattern| stack.receive(pattern, incoming));
+        let send = to.map(|(to, envelope)| stack.send(Mode::Standard, to, envelope, outgoing));
         let outcome = Outcome { status: null_status(), error: None };
         let state = State::Exchange(Box::new(Exchange { send, receive, outcome, copy }));
         Ok(p.requests.insert(Request { comm, state, persistent: None, then: None }) as usize)
@@ -338,7 +338,7 @@ pub fn imreceive(buffer: Buffer, message: usize) -> Result<usize> {
     with(|p| {
         Ok(match p.claim(message)? {
             None => p.done_with_nobody(predefined::COMM_SELF),
-            Some(taken) => named::message(p.core()?.engine.receive_taken(taken.id, buffer)),
+            Some(taken) => named::message(p.core()?.stack.receive_taken(taken.id, buffer)),
         })
     })
 }
@@ -347,7 +347,7 @@ pub fn imreceive(buffer: Buffer, message: usize) -> Result<usize> {
 pub fn mreceive(buffer: Buffer, message: usize) -> Result<Status> {
     let started = with(|p| -> Result<_> {
         let Some(taken) = p.claim(message)? else { return Ok(None) };
-        Ok(Some((p.core()?.engine.receive_taken(taken.id, buffer), taken.comm)))
+        Ok(Some((p.core()?.stack.receive_taken(taken.id, buffer), taken.comm)))
     })?;
     match started {
         None => Ok(null_status()),
@@ -362,17 +362,17 @@ pub fn cancel(handle: &mut usize) -> Result<()> {
             Named::Sent => return p.recall(handle).map(|()| None),
             Named::Message(id) => {
                 p.check_message(id)?;
-                p.core()?.engine.cancel(id);
+                p.core()?.stack.cancel(id);
                 return Ok(None);
             }
             Named::Null | Named::Object => {}
         }
         match &p.request(*handle)?.state {
-            &State::Message(id) => p.core()?.engine.cancel(id),
+            &State::Message(id) => p.core()?.stack.cancel(id),
             State::Exchange(exchange) => {
                 let halves = [exchange.receive, exchange.send];
-                let engine = &mut p.core()?.engine;
-                halves.into_iter().flatten().for_each(|id| engine.cancel(id));
+                let stack = &mut p.core()?.stack;
+                halves.into_iter().flatten().for_each(|id| stack.cancel(id));
             }
             State::Flush(_) | State::Collective(_) => {
                 return Err(Error::new(
@@ -395,7 +395,7 @@ impl Process {
     /// Tells the user, once, of a ready send that found no receive.
     #[cold]
     pub(crate) fn report_late_ready(&mut self) {
-        let Some(late) = self.engine().and_then(|engine| engine.late_ready()) else { return };
+        let Some(late) = self.stack().and_then(|stack| stack.pt2pt().late_ready()) else { return };
         let rank = self.core.as_deref().map_or(0, |core| core.job.rank);
         eprintln!(
             "verbena: rank {rank}: a ready send (MPI_Rsend) from rank {} with tag {} arrived before its receive was \
@@ -444,7 +444,7 @@ impl Process {
                     self.send_buffered(comm, *to, *envelope, buffer)?;
                     State::Done(Outcome::empty())
                 } else {
-                    State::Message(self.core()?.engine.send(
+                    State::Message(self.core()?.stack.send(
                         mode.of_engine(),
                         *to,
                         *envelope,
@@ -453,7 +453,7 @@ impl Process {
                 }
             }
             Persistent::Receive { pattern, buffer } => {
-                State::Message(self.core()?.engine.receive(*pattern, buffer.clone()))
+                State::Message(self.core()?.stack.receive(*pattern, buffer.clone()))
             }
             Persistent::Collective(plan) => State::Collective(self.start_plan(comm, plan.clone())?),
         })
@@ -463,10 +463,10 @@ impl Process {
         let Some(pattern) = pattern(self.comm(comm)?, source, tag)? else {
             return Ok(Some(null_status()));
         };
-        let engine = &mut self.core()?.engine;
-        match engine.probe(&pattern) {
+        let stack = &mut self.core()?.stack;
+        match stack.pt2pt().probe(&pattern) {
             Some(seen) => Ok(Some(seen_status(&seen))),
-            None if engine.lost().is_empty() => Ok(None),
+            None if stack.pt2pt().lost().is_empty() => Ok(None),
             None => self.check_reachable(pattern.source, comm).map(|()| None),
         }
     }
@@ -480,13 +480,13 @@ impl Process {
         let Some(pattern) = pattern(self.comm(comm)?, source, tag)? else {
             return Ok(Some((predefined::MESSAGE_NO_PROC, null_status())));
         };
-        let engine = &mut self.core()?.engine;
-        let seen = match engine.probe(&pattern) {
+        let stack = &mut self.core()?.stack;
+        let seen = match stack.pt2pt().probe(&pattern) {
             Some(seen) => seen,
-            None if engine.lost().is_empty() => return Ok(None),
+            None if stack.pt2pt().lost().is_empty() => return Ok(None),
             None => return self.check_reachable(pattern.source, comm).map(|()| None),
         };
-        let Some(id) = engine.take(&pattern) else { return Ok(None) };
+        let Some(id) = stack.pt2pt().take(&pattern) else { return Ok(None) };
         let handle = self.messages.insert(TakenMessage { id, comm });
         Ok(Some((handle as usize, seen_status(&seen))))
     }

@@ -82,7 +82,7 @@ impl Process {
         let (peer, sequence) = (*handle as u64 >> SEQUENCE & NOBODY, *handle as u64);
         if peer != NOBODY {
             *handle =
-                message(self.core()?.engine.recall_sent(Peer(peer as u32), sequence, SEQUENCE));
+                message(self.core()?.stack.recall_sent(Peer(peer as u32), sequence, SEQUENCE));
         }
         Ok(())
     }
@@ -102,9 +102,14 @@ impl Process {
     pub fn request_from_int(&self, int: i32) -> Option<usize> {
         match int {
             SENT => Some(sent_for_good()),
-            MESSAGES.. => {
-                self.core.as_ref()?.engine.request_at((int - MESSAGES) as u32).map(message)
-            }
+            MESSAGES.. => self
+                .core
+                .as_ref()?
+                .stack
+                .protocols
+                .pt2pt
+                .request_at((int - MESSAGES) as u32)
+                .map(message),
             _ if (0..pre::END as i32).contains(&int) => Some(int as usize),
             _ => self.requests.from_int(int).map(|handle| handle as usize),
         }

@@ -16,15 +16,15 @@ use objects::{
     Class, Comm, Datatype, Errhandler, Error, Group, HandleKind, Info, Keyvals, Op, Result, Stale,
     Table,
 };
-use pt2pt::{Engine, MessageId};
+use pt2pt::MessageId;
 
 use crate::bed::Bed;
 use crate::blocked_on::{self, WaitTarget};
 use crate::bsend::BsendBuffers;
 use crate::coll_segments::CollSegments;
 use crate::request::Request;
-use crate::routes::Routes;
 use crate::session::Session;
+use crate::stack::Stack;
 
 /// Predefined handles of the ABI that the process answers itself.
 pub mod predefined {
@@ -98,8 +98,8 @@ pub enum Progress {
 
 /// What exists once the engine runs.
 pub struct Core {
-    /// Point-to-point.
-    pub engine: Engine<Routes>,
+    /// The endpoint and its protocols.
+    pub stack: Stack,
     /// Running collectives.
     pub collectives: Active,
     /// Who we are in the job.
@@ -200,21 +200,24 @@ impl Process {
     pub fn progress(&mut self) -> Progress {
         let Some(core) = &mut self.core else { return Progress::Idle };
         ROUNDS.store(ROUNDS.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        let mut moved = core.engine.progress();
+        let mut moved = core.stack.progress();
         if !core.collectives.is_empty() {
             if let Some(call) = core.postponed.take() {
                 return Progress::User(call);
             }
-            match core.collectives.advance(&mut core.engine) {
+            match core
+                .collectives
+                .advance(&mut core.stack.protocols.pt2pt, &mut core.stack.endpoint)
+            {
                 collectives::Advance::Idle => {}
                 collectives::Advance::Moved => moved = true,
                 collectives::Advance::User(call) => return Progress::User(Box::new(call)),
             }
         }
         if !self.bsend.is_idle() {
-            moved |= self.bsend.reclaim(&mut core.engine);
+            moved |= self.bsend.reclaim(core.stack.pt2pt());
         }
-        if !core.engine.lost().is_empty() {
+        if !core.stack.pt2pt().lost().is_empty() {
             moved |= self.give_up_on_lost();
         }
         if !moved {
@@ -233,10 +236,13 @@ impl Process {
     /// What to sleep on until something happens; `None`: it has.
     pub(crate) fn arm(&mut self) -> Option<Bed> {
         let core = self.core.as_deref_mut()?;
-        let bed = Bed::from(core.engine.arm()?);
+        let bed = Bed::from(core.stack.arm()?);
         // Who meets us in an arena sees that we sleep, or we see here that it was there.
-        if core.collectives.has_segment_work(&mut core.engine) {
-            core.engine.disarm();
+        if core
+            .collectives
+            .has_segment_work(&mut core.stack.protocols.pt2pt, &mut core.stack.endpoint)
+        {
+            core.stack.disarm();
             return None;
         }
         Some(bed)
@@ -246,7 +252,7 @@ impl Process {
     /// would bring about. The transport is armed afterwards if it was before.
     pub(crate) fn has_more_to_do(&mut self) -> bool {
         let Some(core) = &mut self.core else { return false };
-        !core.collectives.is_empty() || (core.engine.has_work() && core.engine.arm().is_none())
+        !core.collectives.is_empty() || (core.stack.has_work() && core.stack.arm().is_none())
     }
 
     /// Takes a user's reduction back after it ran.
@@ -256,10 +262,10 @@ impl Process {
         }
     }
 
-    /// The engine, if it runs.
+    /// The protocol stack, if MPI runs.
     #[inline]
-    pub fn engine(&mut self) -> Option<&mut Engine<Routes>> {
-        self.core.as_deref_mut().map(|core| &mut core.engine)
+    pub fn stack(&mut self) -> Option<&mut Stack> {
+        self.core.as_deref_mut().map(|core| &mut core.stack)
     }
 
     /// What exists between initialisation and the end of the process.

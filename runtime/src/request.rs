@@ -54,7 +54,7 @@ pub struct Request {
 pub enum State {
     /// Persistent and not started.
     Inactive,
-    /// A persistent send or receive in the engine. Buffered sends are done at once.
+    /// A persistent send or receive in the pt2pt. Buffered sends are done at once.
     Message(RequestId),
     /// A send and a receive under one handle (MPI_Isendrecv).
     Exchange(Box<Exchange>),
@@ -172,8 +172,8 @@ impl Process {
         match Named::of(handle) {
             Named::Null | Named::Sent => return Ok(true),
             Named::Message(id) => {
-                let engine = &self.core()?.engine;
-                return if engine.is_complete(id) {
+                let pt2pt = self.core()?.stack.pt2pt();
+                return if pt2pt.is_complete(id) {
                     Ok(true)
                 } else {
                     self.check_message(id).map(|()| false)
@@ -185,11 +185,11 @@ impl Process {
         Ok(match &request.state {
             State::Inactive | State::Done(_) => true,
             State::Generalized(generalized) => generalized.complete,
-            &State::Message(id) => self.core()?.engine.is_complete(id),
+            &State::Message(id) => self.core()?.stack.pt2pt().is_complete(id),
             State::Exchange(exchange) => {
                 let (send, receive) = (exchange.send, exchange.receive);
-                let engine = &self.core()?.engine;
-                [send, receive].into_iter().flatten().all(|id| engine.is_complete(id))
+                let pt2pt = self.core()?.stack.pt2pt();
+                [send, receive].into_iter().flatten().all(|id| pt2pt.is_complete(id))
             }
             &State::Flush(owner) => self.bsend.is_drained(owner),
             &State::Collective(id) => self.core()?.collectives.is_complete(id),
@@ -199,7 +199,7 @@ impl Process {
     /// MPI_ERR_REQUEST for a message that was completed or freed before.
     #[inline]
     pub(crate) fn check_message(&mut self, id: RequestId) -> Result<()> {
-        match self.core()?.engine.knows(id) {
+        match self.core()?.stack.pt2pt().knows(id) {
             true => Ok(()),
             false => Err(bad_handle(Class::Request, "request", Stale::Freed)),
         }
@@ -211,7 +211,7 @@ impl Process {
         let comm = request.comm;
         let outcome = match request.state {
             State::Message(id) => {
-                let Some(completion) = self.core()?.engine.finish(id) else { return Ok(()) };
+                let Some(completion) = self.core()?.stack.pt2pt().finish(id) else { return Ok(()) };
                 fault::outcome(self, completion)
             }
             State::Collective(id) => {
@@ -250,9 +250,9 @@ impl Process {
             return Err(Error::internal("an exchange changed its kind"));
         };
         let mut outcome = exchange.outcome;
-        let engine = &mut self.core()?.engine;
-        let received = exchange.receive.and_then(|id| engine.finish(id));
-        let sent = exchange.send.and_then(|id| engine.finish(id));
+        let pt2pt = self.core()?.stack.pt2pt();
+        let received = exchange.receive.and_then(|id| pt2pt.finish(id));
+        let sent = exchange.send.and_then(|id| pt2pt.finish(id));
         if let Some(completion) = received {
             outcome = fault::outcome(self, completion);
         }
@@ -270,7 +270,7 @@ impl Process {
     pub fn take(&mut self, handle: &mut usize) -> Result<Option<Finished>> {
         let outcome = match Named::of(*handle) {
             Named::Null | Named::Sent => Outcome::empty(),
-            Named::Message(id) => match self.core()?.engine.finish(id) {
+            Named::Message(id) => match self.core()?.stack.pt2pt().finish(id) {
                 Some(completion) => fault::outcome(self, completion),
                 None => return self.not_yet(*handle, id).map(|()| None),
             },
@@ -317,7 +317,7 @@ impl Process {
             Named::Null | Named::Sent => return Ok(Some(Finished::Outcome(Outcome::empty()))),
             Named::Message(id) => {
                 self.check_message(id)?;
-                let completion = self.core()?.engine.outcome(id);
+                let completion = self.core()?.stack.pt2pt().outcome(id);
                 return Ok(completion
                     .map(|completion| Finished::Outcome(fault::outcome(self, completion))));
             }
@@ -345,7 +345,7 @@ impl Process {
             Named::Sent => return Ok(None),
             Named::Message(id) => {
                 self.check_message(id)?;
-                self.core()?.engine.detach(id);
+                self.core()?.stack.pt2pt().detach(id);
                 return Ok(None);
             }
             Named::Null | Named::Object => {}
@@ -364,11 +364,11 @@ impl Process {
             self.release_comm(request.comm);
         }
         match request.state {
-            State::Message(id) => self.core()?.engine.detach(id),
+            State::Message(id) => self.core()?.stack.pt2pt().detach(id),
             State::Collective(id) => self.core()?.collectives.detach(id),
             State::Exchange(exchange) => {
-                let engine = &mut self.core()?.engine;
-                exchange.receive.into_iter().chain(exchange.send).for_each(|id| engine.detach(id));
+                let pt2pt = self.core()?.stack.pt2pt();
+                exchange.receive.into_iter().chain(exchange.send).for_each(|id| pt2pt.detach(id));
                 // The engine still reads the copy.
                 std::mem::forget(exchange.copy);
             }

@@ -107,7 +107,7 @@ impl Process {
         let core_is_idle = self
             .core
             .as_deref_mut()
-            .is_none_or(|core| core.collectives.is_empty() && core.engine.is_drained());
+            .is_none_or(|core| core.collectives.is_empty() && core.stack.is_drained());
         core_is_idle && self.bsend.is_idle()
     }
 }

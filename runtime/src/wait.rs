@@ -205,8 +205,8 @@ fn sleep() {
         sleep_on(bed);
     }
     gate::with(|p| {
-        if let Some(engine) = p.engine() {
-            engine.disarm();
+        if let Some(stack) = p.stack() {
+            stack.disarm();
         }
     });
 }

@@ -412,8 +412,8 @@ impl Waiters {
     /// Gets the driver out of its bed.
     fn rouse(&mut self, process: &mut Process) {
         if let Driver::Asleep(_, bed) = self.driver {
-            if let Some(engine) = process.engine() {
-                engine.disarm();
+            if let Some(stack) = process.stack() {
+                stack.disarm();
             }
             bed.unmake();
             self.calls.bed = Some(bed);
@@ -596,8 +596,8 @@ impl Waiters {
         if let Driver::Asleep(name, _) = self.driver
             && name == me.word
         {
-            if let Some(engine) = process.engine() {
-                engine.disarm();
+            if let Some(stack) = process.stack() {
+                stack.disarm();
             }
             self.driver = Driver::Polling(name);
         }

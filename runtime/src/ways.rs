@@ -11,13 +11,13 @@ use shm_transport::ShmTransport;
 use verbs_transport::Rails;
 
 use crate::collective;
-use crate::routes::Routes;
+use crate::stack::Endpoint;
 
 /// Topics and sentences, before any message was sent.
 pub(crate) fn explain(
     job: &Job,
     knobs: &Knobs,
-    routes: &Routes,
+    endpoint: &Endpoint,
     spin: Duration,
 ) -> Vec<(String, String)> {
     let here = job.local_ranks();
@@ -26,11 +26,11 @@ pub(crate) fn explain(
     let mut ways = Vec::new();
     let mut say = |topic: &str, text: String| ways.push((topic.to_owned(), text));
     if let Some(near) = near {
-        let has_xpmem = routes.within().is_some_and(ShmTransport::has_xpmem);
-        say("on the host", on_the_host(routes.caps(Peer(near)), has_xpmem));
+        let has_xpmem = endpoint.intra().is_some_and(ShmTransport::has_xpmem);
+        say("on the host", on_the_host(endpoint.caps(Peer(near)), has_xpmem));
     }
-    if let (Some(far), Routes::Hosts(hosts)) = (far, routes) {
-        say("between hosts", between_hosts(hosts.far(), routes.caps(Peer(far))));
+    if let (Some(far), Some(rails)) = (far, endpoint.inter()) {
+        say("between hosts", between_hosts(rails, endpoint.caps(Peer(far))));
     }
     say("waiting", waiting(job, spin));
     say("collectives", collectives(job, knobs));

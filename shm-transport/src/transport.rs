@@ -38,8 +38,6 @@ impl Transport for ShmTransport {
             .then(|| Region { addr: memory.addr(), keys: [0; 4] })
     }
 
-    fn release(&mut self, _peer: Peer, _region: Region) {}
-
     /// Reads alone: the kernel copies.
     fn one_sided(
         &mut self,
@@ -85,10 +83,5 @@ impl Transport for ShmTransport {
     #[inline]
     fn disarm(&mut self) {
         self.own.event_count.cancel_wait();
-    }
-
-    /// What is in a ring stays there without its sender.
-    fn flush(&mut self) -> bool {
-        true
     }
 }

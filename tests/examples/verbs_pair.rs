@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use config::Knobs;
 use fabric::{Header, Kind, Peer, PeerFailed, Post, Sink, Transport, WaitOn};
-use pt2pt::{Engine, Mode};
+use pt2pt::Mode;
 use tests::bytes::{Bytes, Shape};
-use tests::conformance::{envelope, pattern, pattern_bytes};
+use tests::conformance::{Rank, envelope, pattern, pattern_bytes};
 use tests::folder::Folder;
 use tests::idle::until_readable;
 use verbs_transport::{Settings, VerbsTransport};
@@ -111,7 +111,7 @@ impl End {
 /// MB/s of `rounds` times `window` messages under way at once from rank 0 to rank 1, as
 /// `verbs.rendezvous` moves them, with what MPI adds but the calls.
 fn bandwidth(
-    engine: &mut Engine<VerbsTransport>,
+    engine: &mut Rank<VerbsTransport>,
     rank: u32,
     len: usize,
     window: usize,
@@ -129,10 +129,10 @@ fn bandwidth(
         };
         let ids: Vec<_> = buffers.iter().map(begin).collect();
         for id in ids {
-            while !engine.is_complete(id) {
+            while !engine.pt2pt.is_complete(id) {
                 rest(engine);
             }
-            assert!(engine.finish(id).is_some_and(|done| done.fault.is_none()));
+            assert!(engine.pt2pt.finish(id).is_some_and(|done| done.fault.is_none()));
         }
     };
     let mut began = Instant::now();
@@ -150,7 +150,7 @@ fn bandwidth(
 }
 
 /// Progress; sleeps when there is none to be made.
-fn rest(engine: &mut Engine<VerbsTransport>) {
+fn rest(engine: &mut Rank<VerbsTransport>) {
     if !engine.progress() {
         if let Some(WaitOn::Fd(fd)) = engine.arm() {
             assert!(until_readable(&[fd], Duration::from_secs(20)), "nothing wakes us");
@@ -210,7 +210,7 @@ fn main() {
         }
         print(format!("{how}      8 B  {:8.0} frames/s", end.rate(rank, 4000)));
     }
-    let mut engine = Engine::new(Peer(rank), end.transport, Default::default());
+    let mut engine = Rank::new(Peer(rank), end.transport, Default::default());
     for (len, window, rounds) in [(64 << 10, 32, 4), (1 << 20, 8, 3), (4 << 20, 4, 2)] {
         let rate = bandwidth(&mut engine, rank, len, window, rounds);
         print(format!("bandwidth {len:>8} B  {rate:8.1} MB/s"));

@@ -83,14 +83,14 @@ fn a_receiver_takes_what_a_sender_does_not_push_that_has_gone() {
         let mut job = Job::new("a sender that has gone", seed, fabric(2, seed, options));
         let receive = job.receive(1, pattern(0, 1), Shape::Run, 100_000);
         let send = job.send(Mode::Standard, Shape::Run, 0, 1, 1, seed, 100_000);
-        (0..100).for_each(|_| _ = job.engine(1).progress());
-        (0..rounds).for_each(|_| _ = job.engine(0).progress());
-        (0..200).for_each(|_| _ = job.engine(1).progress());
-        assert_eq!(job.engine(1).active(), 0, "it waits for the sender");
+        (0..100).for_each(|_| _ = job.rank(1).progress());
+        (0..rounds).for_each(|_| _ = job.rank(0).progress());
+        (0..200).for_each(|_| _ = job.rank(1).progress());
+        assert_eq!(job.rank(1).pt2pt.active(), 0, "it waits for the sender");
         job.expect(&receive, 0, 1, seed, 100_000);
         job.sent(&send);
         if rounds == 0 {
-            assert_eq!(job.engine(0).transport().frames(), 3, "Rts, Cts, Done");
+            assert_eq!(job.rank(0).transport.frames(), 3, "Rts, Cts, Done");
         }
         job.end();
     }
@@ -154,7 +154,7 @@ fn no_registration_is_left() {
         let mut job = Job::new("registrations", seed(), fabric(3, seed(), options));
         storm(&mut job, &Weather::default());
         job.quiet();
-        assert_eq!(job.engine(0).transport().registered(), 0);
+        assert_eq!(job.rank(0).transport.registered(), 0);
         job.end();
     }
 }

@@ -134,7 +134,7 @@ fn rings_go_round() {
 
 /// Frames that the ranks have written.
 fn written<T: Transport>(job: &mut Job<T>, ranks: u32, inner: fn(&T) -> &VerbsTransport) -> u64 {
-    let written = (0..ranks).map(|rank| inner(job.engine(rank).transport()).frames_written()).sum();
+    let written = (0..ranks).map(|rank| inner(&job.rank(rank).transport).frames_written()).sum();
     assert!(written > 0, "nothing was written");
     written
 }
@@ -162,7 +162,7 @@ fn storms() {
             Settings { credits, eager_rdma_threshold, rendezvous, ..Settings::default() };
         let mut job = Job::new("storms", seed, transports(&devices, 4, &settings));
         storm(&mut job, &Weather::default());
-        gathered += (0..4).map(|rank| job.engine(rank).transport().frames_coalesced()).sum::<u64>();
+        gathered += (0..4).map(|rank| job.rank(rank).transport.frames_coalesced()).sum::<u64>();
         job.end();
     }
     println!("{gathered} frames went with others");
@@ -295,8 +295,7 @@ fn several_rails() {
     let mut job = Job::new("several rails", seed(), rails(&devices, 3));
     job.nap(Duration::from_millis(200));
     storm(&mut job, &Weather { steps: 300, longest: 1 << 20, ..Weather::default() });
-    let read: u64 =
-        (0..3).map(|rank| job.engine(rank).transport().bytes_on_secondary_ports()).sum();
+    let read: u64 = (0..3).map(|rank| job.rank(rank).transport.bytes_on_secondary_ports()).sum();
     println!("{read} bytes read through further ports");
     assert!(read > 0, "nothing went through a further port");
     job.end();
@@ -353,15 +352,14 @@ fn connections_that_break() {
         job.nap(Duration::from_millis(200));
         storm(&mut job, &Weather { steps: 300, ..Weather::default() });
         let broken: u64 =
-            (0..ranks).map(|rank| job.engine(rank).transport().inner.interruptions()).sum();
+            (0..ranks).map(|rank| job.rank(rank).transport.inner.interruptions()).sum();
         println!("{broken} connections broken");
         if eager_rdma_threshold == 0 {
             println!("{} frames written", written(&mut job, ranks, |shaky| &shaky.inner));
         }
         assert!(broken >= 3, "hardly a connection was broken: {broken}");
-        gathered += (0..ranks)
-            .map(|rank| job.engine(rank).transport().inner.frames_coalesced())
-            .sum::<u64>();
+        gathered +=
+            (0..ranks).map(|rank| job.rank(rank).transport.inner.frames_coalesced()).sum::<u64>();
         job.end();
     }
     println!("{gathered} frames went with others");

@@ -328,8 +328,12 @@ impl Transport for Rails {
         self.first.post(peer, header, len, fill)
     }
 
-    fn gather(&mut self, peer: Peer, more: bool) {
-        self.first.gather(peer, more);
+    fn begin_batch(&mut self, peer: Peer) {
+        self.first.begin_batch(peer);
+    }
+
+    fn end_batch(&mut self, peer: Peer) {
+        self.first.end_batch(peer);
     }
 
     #[inline]

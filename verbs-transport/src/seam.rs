@@ -24,8 +24,12 @@ impl Transport for VerbsTransport {
         self.post_frame(peer, header, len, fill)
     }
 
-    fn gather(&mut self, peer: Peer, more: bool) {
-        self.gather_frames(peer, more);
+    fn begin_batch(&mut self, peer: Peer) {
+        self.gather_frames(peer, true);
+    }
+
+    fn end_batch(&mut self, peer: Peer) {
+        self.gather_frames(peer, false);
     }
 
     #[inline]

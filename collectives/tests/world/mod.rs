@@ -21,7 +21,8 @@ use crate::random::Random;
 
 /// One rank.
 pub(crate) struct Process {
-    pub(crate) engine: Engine<SimTransport>,
+    pub(crate) pt2pt: Engine,
+    pub(crate) transport: SimTransport,
     pub(crate) active: Active,
     pub(crate) planner: Planner,
     segment: Segment,
@@ -63,7 +64,8 @@ impl World {
         let file = Segment::file().unwrap();
         let start = |(rank, transport)| Process {
             segment: Segment::attach(file.as_fd(), 0, rank, size, 1 << 16, 1 << 16).unwrap(),
-            engine: Engine::new(Peer(rank), transport, settings),
+            pt2pt: Engine::new(Peer(rank), settings),
+            transport,
             active: Active::new(),
             planner: Planner::new(thresholds),
             is_flat: thresholds.oversubscribed_max.is_none() && thresholds.shm_max.is_some(),
@@ -103,18 +105,21 @@ impl World {
             let nothing = Operation::Absent { kind: CollectiveKind::Barrier };
             let plan =
                 process.planner.plan(&nothing, &Comm::new("", 9, 0, Group::world(1))).unwrap();
-            return process.active.start(&mut process.engine, plan, sequence).unwrap();
+            return process
+                .active
+                .start(&mut process.pt2pt, &mut process.transport, plan, sequence)
+                .unwrap();
         }
-        process.active.start(&mut process.engine, plan, sequence).unwrap()
+        process.active.start(&mut process.pt2pt, &mut process.transport, plan, sequence).unwrap()
     }
 
     /// One round of progress at one rank; true if anything happened.
     pub(crate) fn progress(&mut self, rank: usize) -> bool {
         let process = &mut self.ranks[rank];
-        if process.engine.transport().is_dead() {
+        if process.transport.is_dead() {
             return false;
         }
-        let moved = process.engine.progress();
+        let moved = fabric::protocol::progress(&mut process.transport, &mut process.pt2pt);
         match process.away.take() {
             Some((call, 0)) => {
                 process.active.resume(call.run());
@@ -123,12 +128,12 @@ impl World {
             Some((call, rounds)) => process.away = Some((call, rounds - 1)),
             None => {}
         }
-        match process.active.advance(&mut process.engine) {
+        match process.active.advance(&mut process.pt2pt, &mut process.transport) {
             // It would sleep now.
             Advance::Idle => {
                 moved
                     || process.away.is_some()
-                    || process.active.has_segment_work(&mut process.engine)
+                    || process.active.has_segment_work(&mut process.pt2pt, &mut process.transport)
             }
             Advance::Moved => true,
             Advance::User(call) => {

@@ -166,12 +166,6 @@ impl Transport for SimTransport {
         let go_on = world.is_anything_coming(self.me) || world.has_room_again(self.me);
         (!go_on).then_some(WaitOn::Nothing)
     }
-
-    fn disarm(&mut self) {}
-
-    fn flush(&mut self) -> bool {
-        true
-    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ pub(super) fn receive<T: Transport>(job: &mut Job<T>) {
     for len in job.sizes() {
         let cancelled = job.receive(to, pattern(0, 1), Shape::Run, len);
         let kept = job.receive(to, pattern(0, 1), Shape::Run, len);
-        job.engine(to).cancel(cancelled.id);
+        job.rank(to).cancel(cancelled.id);
         let completion = job.wait(&cancelled);
         assert!(completion.cancelled && completion.fault.is_none());
         let send = job.send(Mode::Standard, Shape::Run, 0, to, 1, 1, len);
@@ -31,9 +31,9 @@ pub(super) fn send<T: Transport>(job: &mut Job<T>) {
         if job.rng.chance(700) {
             job.quiet();
         }
-        job.engine(0).cancel(gone.id);
+        job.rank(0).cancel(gone.id);
         // Twice does no harm.
-        job.engine(0).cancel(gone.id);
+        job.rank(0).cancel(gone.id);
         assert!(
             job.wait(&gone).cancelled,
             "an unmatched send of {len} bytes ({mode:?}) was not cancelled"
@@ -44,7 +44,7 @@ pub(super) fn send<T: Transport>(job: &mut Job<T>) {
             job.expect(&receive, 0, 1, id, len);
             job.sent(&send);
         }
-        job.engine(to).late_ready();
+        job.rank(to).pt2pt.late_ready();
     }
 }
 
@@ -55,21 +55,21 @@ pub(super) fn too_late<T: Transport>(job: &mut Job<T>) {
         let receive = job.receive(to, pattern(0, 1), Shape::Run, len);
         let send = job.send(mode, Shape::Run, 0, to, 1, 1, len);
         job.expect(&receive, 0, 1, 1, len);
-        job.engine(0).cancel(send.id);
+        job.rank(0).cancel(send.id);
         job.sent(&send);
         // Taken by a matched probe.
         let send = job.send(mode, Shape::Run, 0, to, 1, 2, len);
         job.quiet();
-        let Some(taken) = job.engine(to).take(&pattern(0, 1)) else {
+        let Some(taken) = job.rank(to).pt2pt.take(&pattern(0, 1)) else {
             panic!("the message has not arrived")
         };
-        job.engine(0).cancel(send.id);
+        job.rank(0).cancel(send.id);
         job.quiet();
         let bytes = Bytes::room(Shape::Run, len);
-        let id = job.engine(to).receive_taken(taken, bytes.buffer());
+        let id = job.rank(to).receive_taken(taken, bytes.buffer());
         job.expect(&Pending { rank: to, id, bytes }, 0, 1, 2, len);
         job.sent(&send);
-        job.engine(to).late_ready();
+        job.rank(to).pt2pt.late_ready();
     }
 }
 
@@ -85,12 +85,12 @@ pub(super) fn race<T: Transport>(job: &mut Job<T>) {
         (0..job.rng.below(8)).for_each(|_| job.stir());
         let cancel_first = job.rng.chance(500);
         if cancel_first {
-            job.engine(0).cancel(contested.id);
+            job.rank(0).cancel(contested.id);
         }
         (0..job.rng.below(8)).for_each(|_| job.stir());
         let receive = job.receive(1, pattern(0, 1), Shape::Run, len);
         (0..job.rng.below(8)).for_each(|_| job.stir());
-        job.engine(0).cancel(contested.id);
+        job.rank(0).cancel(contested.id);
         let next = job.send(Mode::Standard, Shape::Run, 0, 1, 1, 2, len);
         if job.wait(&contested).cancelled {
             job.expect(&receive, 0, 1, 2, len);

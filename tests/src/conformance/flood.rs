@@ -20,14 +20,15 @@ pub(super) fn bounded<T: Transport>(job: &mut Job<T>) {
             sends.push(job.send(Mode::Standard, Shape::Run, from, to, at as i32, at, len));
         }
         job.stir();
-        let held = job.engine(to).unexpected_bytes();
+        let held = job.rank(to).pt2pt.unexpected_bytes();
         let bound = u64::from(job.size()) * BUDGET;
         assert!(held <= bound, "{held} bytes held, {bound} allowed");
     }
     job.quiet();
-    let early =
-        sends.iter().filter(|send| job.engines[send.rank as usize].is_complete(send.id)).count()
-            as u64;
+    let early = sends
+        .iter()
+        .filter(|send| job.ranks[send.rank as usize].pt2pt.is_complete(send.id))
+        .count() as u64;
     let (count, room) = (sends.len() as u64, u64::from(job.size()) * (BUDGET / (len as u64 + 128)));
     assert_eq!(early, count.min(room), "the budget was not used, or passed");
     for at in (0..EACH).rev() {
@@ -44,7 +45,7 @@ pub(super) fn bounded<T: Transport>(job: &mut Job<T>) {
         .collect();
     job.quiet();
     for (at, send) in (0..).zip(again) {
-        assert!(job.engine(0).is_complete(send.id));
+        assert!(job.rank(0).pt2pt.is_complete(send.id));
         let receive = job.receive(to, pattern(0, 1), Shape::Run, len);
         job.expect(&receive, 0, 1, at, len);
         job.sent(&send);

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use fabric::sim::Rng;
 use fabric::{Caps, Peer, Transport, WaitOn};
-use pt2pt::{Completion, Engine, Envelope, Mode, Pattern, RequestId, Settings};
+use pt2pt::{Completion, Envelope, Mode, Pattern, RequestId, Settings};
 
 use crate::bytes::{Bytes, Shape};
 use crate::idle::until_readable;
+
+use super::rank::Rank;
 
 /// Rounds of progress after which a wait is given up.
 const PATIENCE: usize = 2_000_000;
@@ -23,7 +25,7 @@ pub(super) const WORLD: u64 = 2;
 
 /// Engines of all ranks and what a case needs to drive them.
 pub struct Job<T: Transport> {
-    pub(super) engines: Vec<Engine<T>>,
+    pub(super) ranks: Vec<Rank<T>>,
     pub(super) rng: Rng,
     /// Ranks that are not to be driven any more.
     pub(super) dead: Vec<u32>,
@@ -72,10 +74,9 @@ impl<T: Transport> Job<T> {
     /// A job.
     pub fn with_settings(case: &str, seed: u64, transports: Vec<T>, settings: Settings) -> Job<T> {
         let ranks = (0..).map(Peer);
-        let engines =
-            ranks.zip(transports).map(|(me, transport)| Engine::new(me, transport, settings));
+        let ranks = ranks.zip(transports).map(|(me, transport)| Rank::new(me, transport, settings));
         Job {
-            engines: engines.collect(),
+            ranks: ranks.collect(),
             rng: Rng::new(seed),
             dead: Vec::new(),
             nap: NAP.0,
@@ -92,18 +93,18 @@ impl<T: Transport> Job<T> {
 
     /// How many ranks there are.
     pub fn size(&self) -> u32 {
-        self.engines.len() as u32
+        self.ranks.len() as u32
     }
 
     /// The engine of a rank.
-    pub fn engine(&mut self, rank: u32) -> &mut Engine<T> {
-        &mut self.engines[rank as usize]
+    pub fn rank(&mut self, rank: u32) -> &mut Rank<T> {
+        &mut self.ranks[rank as usize]
     }
 
     /// The same, with new settings for every engine.
     pub(super) fn caps(&self) -> Caps {
-        match self.engines.first() {
-            Some(engine) if self.engines.len() > 1 => *engine.transport().caps(Peer(1)),
+        match self.ranks.first() {
+            Some(engine) if self.ranks.len() > 1 => *engine.transport.caps(Peer(1)),
             _ => Caps { frame: 4096, eager: 1024, get_min: 16384, put_min: u64::MAX },
         }
     }
@@ -144,14 +145,14 @@ impl<T: Transport> Job<T> {
         len: usize,
     ) -> Pending {
         let bytes = Bytes::new(shape, &pattern_bytes(id, len));
-        let id = self.engine(from).send(mode, Peer(to), envelope(from, tag), bytes.buffer());
+        let id = self.rank(from).send(mode, Peer(to), envelope(from, tag), bytes.buffer());
         Pending { rank: from, id, bytes }
     }
 
     /// Starts a receive with room for `len` bytes.
     pub fn receive(&mut self, at: u32, pattern: Pattern, shape: Shape, len: usize) -> Pending {
         let bytes = Bytes::room(shape, len);
-        let id = self.engine(at).receive(pattern, bytes.buffer());
+        let id = self.rank(at).receive(pattern, bytes.buffer());
         Pending { rank: at, id, bytes }
     }
 
@@ -159,7 +160,7 @@ impl<T: Transport> Job<T> {
     /// moved. A wake-up that is missing shows as a wait for ever.
     pub fn progress(&mut self) -> bool {
         let (mut moved, mut asleep) = (false, Vec::new());
-        for (rank, engine) in self.engines.iter_mut().enumerate() {
+        for (rank, engine) in self.ranks.iter_mut().enumerate() {
             if self.dead.contains(&(rank as u32)) {
                 continue;
             }
@@ -170,12 +171,12 @@ impl<T: Transport> Job<T> {
             }
         }
         // On a device nothing moves while everybody asks whether something has.
-        if asleep.len() == self.engines.len() - self.dead.len() {
+        if asleep.len() == self.ranks.len() - self.dead.len() {
             let woken = until_readable(&asleep, self.nap);
             self.still = if woken { 0 } else { self.still + NAP.1 };
         }
         self.still = if moved { 0 } else { self.still + 1 };
-        self.engines.iter_mut().for_each(Engine::disarm);
+        self.ranks.iter_mut().for_each(Rank::disarm);
         moved
     }
 
@@ -184,7 +185,7 @@ impl<T: Transport> Job<T> {
         for _ in 0..self.rng.below(4) {
             let rank = self.rng.below(u64::from(self.size())) as u32;
             if !self.dead.contains(&rank) {
-                self.engine(rank).progress();
+                self.rank(rank).progress();
             }
         }
     }
@@ -204,7 +205,7 @@ impl<T: Transport> Job<T> {
     /// Waits for one operation.
     pub fn wait(&mut self, pending: &Pending) -> Completion {
         for _ in 0..PATIENCE {
-            if let Some(completion) = self.engine(pending.rank).finish(pending.id) {
+            if let Some(completion) = self.rank(pending.rank).pt2pt.finish(pending.id) {
                 return completion;
             }
             self.progress();
@@ -233,19 +234,23 @@ impl<T: Transport> Job<T> {
     /// Nothing must be left over.
     pub fn end(mut self) {
         self.quiet();
-        for rank in 0..self.engines.len() {
+        for rank in 0..self.ranks.len() {
             for round in 0.. {
-                if self.dead.contains(&(rank as u32)) || self.engines[rank].is_drained() {
+                if self.dead.contains(&(rank as u32)) || self.ranks[rank].is_drained() {
                     break;
                 }
                 assert!(round < PATIENCE, "rank {rank} is not drained");
                 self.progress();
             }
         }
-        for (rank, engine) in self.engines.iter().enumerate() {
+        for (rank, engine) in self.ranks.iter().enumerate() {
             if !self.dead.contains(&(rank as u32)) {
-                assert_eq!(engine.unexpected(), 0, "rank {rank} has messages that nobody received");
-                assert_eq!(engine.active(), 0, "rank {rank} has requests that are not over");
+                assert_eq!(
+                    engine.pt2pt.unexpected(),
+                    0,
+                    "rank {rank} has messages that nobody received"
+                );
+                assert_eq!(engine.pt2pt.active(), 0, "rank {rank} has requests that are not over");
             }
         }
     }
@@ -255,11 +260,11 @@ impl<T: Transport> Drop for Job<T> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("case {:?} with {} ranks, seed {}", self.case, self.size(), self.seed);
-            for (rank, engine) in self.engines.iter().enumerate() {
+            for (rank, engine) in self.ranks.iter().enumerate() {
                 eprintln!(
                     "  rank {rank}: {} active requests, {} unexpected",
-                    engine.active(),
-                    engine.unexpected()
+                    engine.pt2pt.active(),
+                    engine.pt2pt.unexpected()
                 );
             }
         }

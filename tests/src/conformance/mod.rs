@@ -13,6 +13,7 @@ mod job;
 mod one_sided;
 mod order;
 mod probe;
+mod rank;
 mod single;
 mod storm;
 mod trouble;
@@ -21,6 +22,7 @@ use fabric::Transport;
 
 pub use job::{Job, Pending, envelope, pattern, pattern_bytes};
 pub use one_sided::one_sided;
+pub use rank::Rank;
 pub use storm::{Weather, storm};
 pub use trouble::{dying_peer, garbage};
 

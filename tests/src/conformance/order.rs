@@ -75,7 +75,7 @@ pub(super) fn contexts<T: Transport>(job: &mut Job<T>) {
         for (id, context) in (0..).zip(contexts) {
             let bytes = Bytes::new(Shape::Run, &pattern_bytes(id, len));
             let envelope = Envelope { context, source: 0, tag: 1, collective: None };
-            let id = job.engine(0).send(Mode::Standard, Peer(to), envelope, bytes.buffer());
+            let id = job.rank(0).send(Mode::Standard, Peer(to), envelope, bytes.buffer());
             sends.push(super::job::Pending { rank: 0, id, bytes });
         }
         for (id, context) in contexts.into_iter().enumerate().rev() {

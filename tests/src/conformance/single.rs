@@ -46,7 +46,7 @@ fn receive_first<T: Transport>(
     let send = job.send(mode, shapes.0, 0, to, 5, id, len);
     job.expect(&receive, 0, 5, id, len);
     job.sent(&send);
-    assert_eq!(job.engine(to).late_ready(), None);
+    assert_eq!(job.rank(to).pt2pt.late_ready(), None);
 }
 
 fn send_first<T: Transport>(
@@ -70,7 +70,7 @@ fn send_first<T: Transport>(
 /// The way of a blocking send.
 fn send_at_once<T: Transport>(job: &mut Job<T>, to: u32, id: u64, len: usize) {
     let bytes = Bytes::new(Shape::Run, &pattern_bytes(id, len));
-    let left = job.engine(0).send_now(Mode::Standard, Peer(to), &envelope(0, 6), &bytes.buffer());
+    let left = job.rank(0).send_now(Mode::Standard, Peer(to), &envelope(0, 6), &bytes.buffer());
     let send = match left {
         Ok(Some(_)) => None,
         Ok(None) => Some(job.send(Mode::Standard, Shape::Run, 0, to, 6, id, len)),
@@ -129,15 +129,15 @@ pub(super) fn synchronous<T: Transport>(job: &mut Job<T>) {
         let send = job.send(Mode::Synchronous, Shape::Run, 0, to, 3, 1, len);
         job.quiet();
         assert!(
-            !job.engine(0).is_complete(send.id),
+            !job.rank(0).pt2pt.is_complete(send.id),
             "a synchronous send of {len} bytes did not wait"
         );
-        let taken = job.engine(to).take(&pattern(0, 3));
+        let taken = job.rank(to).pt2pt.take(&pattern(0, 3));
         let Some(taken) = taken else { panic!("the message has not arrived") };
         job.quiet();
-        assert!(!job.engine(0).is_complete(send.id));
+        assert!(!job.rank(0).pt2pt.is_complete(send.id));
         let bytes = Bytes::room(Shape::Run, len);
-        let id = job.engine(to).receive_taken(taken, bytes.buffer());
+        let id = job.rank(to).receive_taken(taken, bytes.buffer());
         job.expect(&super::job::Pending { rank: to, id, bytes }, 0, 3, 1, len);
         job.sent(&send);
     }
@@ -152,8 +152,8 @@ pub(super) fn ready<T: Transport>(job: &mut Job<T>) {
         job.expect(&receive, 0, 4, 2, len);
         job.sent(&send);
         let late = LateReady { source: 0, tag: 4, context: WORLD };
-        assert_eq!(job.engine(to).late_ready(), Some(late));
-        assert_eq!(job.engine(to).late_ready(), None);
+        assert_eq!(job.rank(to).pt2pt.late_ready(), Some(late));
+        assert_eq!(job.rank(to).pt2pt.late_ready(), None);
     }
 }
 
@@ -165,7 +165,7 @@ pub(super) fn mismatched<T: Transport>(job: &mut Job<T>) {
     for (len, ours) in job.sizes().into_iter().flat_map(|len| others.map(|ours| (len, ours))) {
         let bytes = Bytes::new(Shape::Run, &pattern_bytes(1, len));
         let envelope = Envelope { context: WORLD + 1, source: 0, tag: 12, collective: theirs };
-        let id = job.engine(0).send(Mode::Standard, Peer(to), envelope, bytes.buffer());
+        let id = job.rank(0).send(Mode::Standard, Peer(to), envelope, bytes.buffer());
         let send = super::job::Pending { rank: 0, id, bytes };
         job.stir();
         let asked =
@@ -189,20 +189,20 @@ pub(super) fn detached<T: Transport>(job: &mut Job<T>) {
     for len in job.sizes() {
         for mode in [Mode::Standard, Mode::Synchronous] {
             let send = job.send(mode, Shape::Run, 0, to, 8, 3, len);
-            job.engine(0).detach(send.id);
+            job.rank(0).pt2pt.detach(send.id);
             job.stir();
             let receive = job.receive(to, pattern(0, 8), Shape::Run, len);
             let last = job.receive(to, pattern(0, 9), Shape::Run, 0);
-            job.engine(to).detach(receive.id);
+            job.rank(to).pt2pt.detach(receive.id);
             job.send(Mode::Synchronous, Shape::Run, 0, to, 9, 0, 0);
             job.expect(&last, 0, 9, 0, 0);
             job.quiet();
             assert!(receive.bytes.read() == pattern_bytes(3, len));
             assert!(
-                job.engine(0).finish(send.id).is_none()
-                    && job.engine(to).finish(receive.id).is_none()
+                job.rank(0).pt2pt.finish(send.id).is_none()
+                    && job.rank(to).pt2pt.finish(receive.id).is_none()
             );
         }
     }
-    job.engine(0).progress();
+    job.rank(0).progress();
 }

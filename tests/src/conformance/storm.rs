@@ -129,7 +129,7 @@ impl Storm {
         self.ids.insert(std::array::from_fn(|at| data[at]), id);
         let bytes = Bytes::new(shape, &data);
         let envelope = Envelope { context, source: from, tag, collective: None };
-        let engine = job.engine(from);
+        let engine = job.rank(from);
         let left = at_once
             && engine
                 .send_now(mode, Peer(to), &envelope, &bytes.buffer())
@@ -170,14 +170,14 @@ impl Storm {
         let size = job.size();
         let at = job.rng.below(u64::from(size)) as u32;
         let pattern = random_pattern(&mut job.rng, size);
-        let seen = job.engine(at).probe(&pattern);
-        let Some(taken) = job.engine(at).take(&pattern) else { return assert_eq!(seen, None) };
+        let seen = job.rank(at).pt2pt.probe(&pattern);
+        let Some(taken) = job.rank(at).pt2pt.take(&pattern) else { return assert_eq!(seen, None) };
         let room = Storm::room(job, weather);
         let bytes = Bytes::room(Shape::Run, room);
         let place = self.receives.len();
         self.receives.push(Receive { at, pattern, room, pending: None, message: None });
         job.stir();
-        let id = job.engine(at).receive_taken(taken, bytes.buffer());
+        let id = job.rank(at).receive_taken(taken, bytes.buffer());
         self.receives[place].pending = Some(Pending { rank: at, id, bytes });
     }
 
@@ -187,7 +187,7 @@ impl Storm {
         let all: Vec<_> =
             of_sends.chain(of_receives).map(|pending| (pending.rank, pending.id)).collect();
         if let Some((rank, id)) = job.rng.pick(&all) {
-            job.engine(rank).cancel(id);
+            job.rank(rank).cancel(id);
         }
     }
 
@@ -196,7 +196,8 @@ impl Storm {
         for message in &mut self.messages {
             let Some(pending) = &message.pending else { continue };
             // Complete, but unmatched: it may still be cancelled.
-            let Some(done) = job.engine(pending.rank).is_complete(pending.id).then_some(pending)
+            let Some(done) =
+                job.rank(pending.rank).pt2pt.is_complete(pending.id).then_some(pending)
             else {
                 continue;
             };
@@ -210,8 +211,9 @@ impl Storm {
         }
         for place in 0..self.receives.len() {
             let receive = &mut self.receives[place];
-            let done =
-                receive.pending.take_if(|pending| job.engine(pending.rank).is_complete(pending.id));
+            let done = receive
+                .pending
+                .take_if(|pending| job.rank(pending.rank).pt2pt.is_complete(pending.id));
             if let Some(done) = done {
                 let completion = job.wait(&done);
                 self.received(place, &completion, &done.bytes.read());
@@ -220,7 +222,7 @@ impl Storm {
         // Those that were kept above and were cancelled before.
         for message in &mut self.messages {
             let Some(pending) = message.pending.take() else { continue };
-            if message.received && job.engine(pending.rank).is_complete(pending.id) {
+            if message.received && job.rank(pending.rank).pt2pt.is_complete(pending.id) {
                 assert!(!job.wait(&pending).cancelled, "a cancelled message was received");
             } else {
                 message.pending = Some(pending);
@@ -295,12 +297,12 @@ impl Storm {
     fn clear_up<T: Transport>(&mut self, job: &mut Job<T>) {
         for receive in &mut self.receives {
             let Some(pending) = receive.pending.take() else { continue };
-            job.engine(pending.rank).cancel(pending.id);
+            job.rank(pending.rank).cancel(pending.id);
             assert!(job.wait(&pending).cancelled);
         }
         for message in &mut self.messages {
             if let Some(pending) = message.pending.as_ref().filter(|_| job.rng.chance(500)) {
-                job.engine(pending.rank).cancel(pending.id);
+                job.rank(pending.rank).cancel(pending.id);
                 assert!(job.wait(pending).cancelled, "an unmatched message could not be cancelled");
                 message.pending = None;
                 message.cancelled = true;
@@ -311,7 +313,7 @@ impl Storm {
                 continue;
             }
             if let Some(pending) = &message.pending
-                && let Some(completion) = job.engine(pending.rank).finish(pending.id)
+                && let Some(completion) = job.rank(pending.rank).pt2pt.finish(pending.id)
             {
                 message.pending = None;
                 if completion.cancelled {

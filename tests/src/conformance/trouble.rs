@@ -4,9 +4,10 @@ use fabric::sim::{Rng, SimTransport};
 use fabric::transport::Rts;
 use fabric::{Header, Kind, Peer, PeerFailed, Region, Sink, Transport};
 use objects::{Comm, Group};
-use pt2pt::{Engine, Envelope, Fault, Mode, Pattern, RequestId, Settings};
+use pt2pt::{Envelope, Fault, Mode, Pattern, RequestId, Settings};
 
 use super::job::{Job, Pending, WORLD, envelope, pattern, pattern_bytes};
+use super::rank::Rank;
 use crate::bytes::{Bytes, Shape};
 
 /// Traffic between all ranks, of which one dies some time. What waits for it
@@ -38,7 +39,7 @@ pub fn dying_peer(job: &mut Job<SimTransport>, victim: u32) {
     }
     job.quiet();
     for rank in (0..size).filter(|&rank| rank != victim) {
-        let lost: Vec<Peer> = job.engine(rank).lost().iter().map(|lost| lost.peer).collect();
+        let lost: Vec<Peer> = job.rank(rank).pt2pt.lost().iter().map(|lost| lost.peer).collect();
         assert_eq!(lost, [Peer(victim)], "rank {rank} has not heard of the death");
         fail_receives_from(job, rank);
     }
@@ -68,7 +69,7 @@ pub fn dying_peer(job: &mut Job<SimTransport>, victim: u32) {
 
 /// True when `rank` is the victim and dead; then it is left alone.
 fn bury(job: &mut Job<SimTransport>, victim: u32, rank: u32) -> bool {
-    if job.dead.is_empty() && job.engine(victim).transport().is_dead() {
+    if job.dead.is_empty() && job.rank(victim).transport.is_dead() {
         job.dead.push(victim);
     }
     job.dead.contains(&rank)
@@ -81,9 +82,9 @@ fn is_lost(fault: Option<&Fault>, victim: u32) -> bool {
 /// As the owner of the communicator does it.
 fn fail_receives_from(job: &mut Job<SimTransport>, rank: u32) {
     let comm = Comm::new("all", WORLD / 2, rank, Group::world(job.size()));
-    let engine = job.engine(rank);
-    let lost = engine.lost()[0].clone();
-    engine.fail_receives(|context, source| {
+    let engine = job.rank(rank);
+    let lost = engine.pt2pt.lost()[0].clone();
+    engine.pt2pt.fail_receives(|context, source| {
         assert_eq!(context, 2 * comm.context());
         comm.missing(source, |peer| peer == lost.peer).map(|_| lost.clone())
     });
@@ -95,15 +96,15 @@ fn after_the_death(job: &mut Job<SimTransport>, victim: u32, lonely: &[Pending])
             // Nobody else could send this one.
             assert!(is_lost(job.wait(pending).fault.as_deref(), victim));
         } else {
-            assert!(!job.engine(pending.rank).is_complete(pending.id));
-            job.engine(pending.rank).cancel(pending.id);
+            assert!(!job.rank(pending.rank).pt2pt.is_complete(pending.id));
+            job.rank(pending.rank).cancel(pending.id);
             assert!(job.wait(pending).cancelled);
         }
         for (mode, len) in [(Mode::Standard, 8), (Mode::Synchronous, 8), (Mode::Standard, 100_000)]
         {
             let send = job.send(mode, Shape::Run, pending.rank, victim, 0, 0, len);
             assert!(is_lost(job.wait(&send).fault.as_deref(), victim));
-            job.engine(pending.rank).cancel(send.id);
+            job.rank(pending.rank).cancel(send.id);
         }
     }
 }
@@ -146,9 +147,9 @@ pub fn garbage<T: Transport>(seed: u64, transports: Vec<T>) {
         panic!("three ranks are needed")
     };
     let mut rng = Rng::new(seed);
-    let mut engine = Engine::new(Peer(0), honest, Settings::default());
+    let mut engine = Rank::new(Peer(0), honest, Settings::default());
     let mut friendship = Friendship {
-        engine: Engine::new(Peer(2), friend, Settings::default()),
+        engine: Rank::new(Peer(2), friend, Settings::default()),
         pending: None,
         id: 0,
     };
@@ -171,22 +172,22 @@ pub fn garbage<T: Transport>(seed: u64, transports: Vec<T>) {
 
 /// Messages from rank 2 to rank 0, one after the other, all of them checked.
 struct Friendship<T: Transport> {
-    engine: Engine<T>,
+    engine: Rank<T>,
     pending: Option<(RequestId, Bytes, RequestId, Bytes)>,
     id: u64,
 }
 
 impl<T: Transport> Friendship<T> {
-    fn go_on(&mut self, other: &mut Engine<T>) {
+    fn go_on(&mut self, other: &mut Rank<T>) {
         self.engine.progress();
         let Some((send, data, receive, room)) = &self.pending else { return self.start(other) };
-        if self.engine.is_complete(*send) && other.is_complete(*receive) {
+        if self.engine.pt2pt.is_complete(*send) && other.pt2pt.is_complete(*receive) {
             assert!(
                 room.read() == data.read(),
                 "message {} between the others was damaged",
                 self.id
             );
-            let outcomes = [self.engine.finish(*send), other.finish(*receive)];
+            let outcomes = [self.engine.pt2pt.finish(*send), other.pt2pt.finish(*receive)];
             assert!(
                 outcomes.into_iter().flatten().all(|done| done.fault.is_none() && !done.cancelled)
             );
@@ -194,7 +195,7 @@ impl<T: Transport> Friendship<T> {
         }
     }
 
-    fn start(&mut self, other: &mut Engine<T>) {
+    fn start(&mut self, other: &mut Rank<T>) {
         self.id += 1;
         let len = [8, 5000, 20_000][self.id as usize % 3];
         let data = Bytes::new(Shape::Run, &pattern_bytes(self.id, len));
@@ -207,7 +208,7 @@ impl<T: Transport> Friendship<T> {
     }
 }
 
-fn start_something<T: Transport>(engine: &mut Engine<T>, rng: &mut Rng) -> Bytes {
+fn start_something<T: Transport>(engine: &mut Rank<T>, rng: &mut Rng) -> Bytes {
     let len = rng.below(20_000) as usize;
     let bytes = Bytes::room(Shape::Run, len);
     let tag = rng.below(3) as i32;

@@ -35,8 +35,12 @@ impl<T: Transport> Transport for Shaky<T> {
         self.inner.post(peer, header, len, fill)
     }
 
-    fn gather(&mut self, peer: Peer, more: bool) {
-        self.inner.gather(peer, more);
+    fn begin_batch(&mut self, peer: Peer) {
+        self.inner.begin_batch(peer);
+    }
+
+    fn end_batch(&mut self, peer: Peer) {
+        self.inner.end_batch(peer);
     }
 
     fn poll(&mut self, sink: &mut impl Sink) -> bool {

@@ -1,0 +1,221 @@
+//! The endpoint: owns the transports of a process and chooses one for each peer.
+//!
+//! States ([`Transports`]): a process alone in its job has no transport; in a job on one host
+//! it has the intra-host transport; over several hosts it has an inter-host transport, and the
+//! intra-host one if its host has other ranks. The state never changes. An enum, not `dyn`: the
+//! hot path pays one predictable branch, and the multi-host path is out of line. Towards
+//! protocols the endpoint is a [`Transport`] itself, so that a protocol runs on a single
+//! device in tests.
+
+mod multi_host;
+mod traffic;
+
+use std::ops::Range;
+
+use crate::header::Header;
+use crate::transport::{
+    Caps, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
+};
+use crate::user_buf::UserBuf;
+
+use self::multi_host::MultiHost;
+pub use self::traffic::Traffic;
+
+/// The transports of one process: `Intra` reaches ranks of the same host, `Inter` the others.
+#[derive(Debug)]
+pub struct Endpoint<Intra, Inter> {
+    transports: Transports<Intra, Inter>,
+}
+
+/// Which transports there are.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one of it, and a box would cost each message a load"
+)]
+#[derive(Debug)]
+enum Transports<Intra, Inter> {
+    /// The process is alone in its job: messages to itself never come here.
+    None,
+    /// Every peer is on this host.
+    Intra(Intra),
+    /// Some peers are on other hosts.
+    MultiHost(Box<MultiHost<Intra, Inter>>),
+}
+
+const NO_CAPS: Caps = Caps { frame: 64, eager: 56, get_min: u64::MAX, put_min: u64::MAX };
+
+#[cold]
+fn no_transport(peer: Peer) -> PeerFailed {
+    PeerFailed { peer, why: "this process is alone in its job and has no transport".into() }
+}
+
+impl<Intra: Transport, Inter: Transport> Endpoint<Intra, Inter> {
+    /// Makes the endpoint of a process that is alone in its job.
+    pub fn alone() -> Self {
+        Endpoint { transports: Transports::None }
+    }
+
+    /// Makes the endpoint of a job on one host.
+    pub fn single_host(intra: Intra) -> Self {
+        Endpoint { transports: Transports::Intra(intra) }
+    }
+
+    /// Makes the endpoint of a job over several hosts. `local_ranks` are those of this host;
+    /// `intra` may be missing if this process is the only one of them.
+    pub fn multi_host(local_ranks: Range<u32>, intra: Option<Intra>, inter: Inter) -> Self {
+        let multi_host = MultiHost::new(local_ranks, intra, inter);
+        Endpoint { transports: Transports::MultiHost(Box::new(multi_host)) }
+    }
+
+    /// Returns the transport to ranks of this host, if there is one.
+    pub fn intra(&self) -> Option<&Intra> {
+        match &self.transports {
+            Transports::None => None,
+            Transports::Intra(intra) => Some(intra),
+            Transports::MultiHost(multi_host) => multi_host.intra(),
+        }
+    }
+
+    /// Returns the transport to other hosts, if the job has some.
+    pub fn inter(&self) -> Option<&Inter> {
+        match &self.transports {
+            Transports::MultiHost(multi_host) => Some(multi_host.inter()),
+            _ => None,
+        }
+    }
+
+    /// Returns true if all ranks of the job are on this host and there are several.
+    pub fn is_single_host(&self) -> bool {
+        matches!(self.transports, Transports::Intra(_))
+    }
+
+    /// Returns what was sent so far; counted only in jobs over several hosts.
+    pub fn traffic(&self) -> Option<&Traffic> {
+        match &self.transports {
+            Transports::MultiHost(multi_host) => Some(multi_host.traffic()),
+            _ => None,
+        }
+    }
+
+    /// Polls where all ranks are on one host. Out of line, as [`MultiHost`] is: neither path
+    /// pays for the other's registers.
+    #[inline(never)]
+    fn poll_intra(&mut self, sink: &mut impl Sink) -> bool {
+        match &mut self.transports {
+            Transports::Intra(intra) => intra.poll(sink),
+            _ => false,
+        }
+    }
+}
+
+impl<Intra: Transport, Inter: Transport> Transport for Endpoint<Intra, Inter> {
+    #[inline]
+    fn caps(&self, peer: Peer) -> &Caps {
+        // One branch on the path that matters most.
+        if let Transports::Intra(intra) = &self.transports {
+            return intra.caps(peer);
+        }
+        match &self.transports {
+            Transports::MultiHost(multi_host) => multi_host.caps(peer),
+            _ => &NO_CAPS,
+        }
+    }
+
+    #[inline]
+    fn post(
+        &mut self,
+        peer: Peer,
+        header: &Header,
+        len: usize,
+        fill: impl FnOnce(&mut Slot),
+    ) -> Result<Post, PeerFailed> {
+        if let Transports::Intra(intra) = &mut self.transports {
+            return intra.post(peer, header, len, fill);
+        }
+        match &mut self.transports {
+            Transports::MultiHost(multi_host) => multi_host.post(peer, header, len, fill),
+            _ => Err(no_transport(peer)),
+        }
+    }
+
+    fn begin_batch(&mut self, peer: Peer) {
+        match &mut self.transports {
+            Transports::None => {}
+            Transports::Intra(intra) => intra.begin_batch(peer),
+            Transports::MultiHost(multi_host) => multi_host.begin_batch(peer),
+        }
+    }
+
+    fn end_batch(&mut self, peer: Peer) {
+        match &mut self.transports {
+            Transports::None => {}
+            Transports::Intra(intra) => intra.end_batch(peer),
+            Transports::MultiHost(multi_host) => multi_host.end_batch(peer),
+        }
+    }
+
+    #[inline(always)]
+    fn poll(&mut self, sink: &mut impl Sink) -> bool {
+        match &mut self.transports {
+            Transports::MultiHost(multi_host) => multi_host.poll(sink),
+            _ => self.poll_intra(sink),
+        }
+    }
+
+    fn register(&mut self, peer: Peer, memory: UserBuf, rights: Rights) -> Option<Region> {
+        match &mut self.transports {
+            Transports::None => None,
+            Transports::Intra(intra) => intra.register(peer, memory, rights),
+            Transports::MultiHost(multi_host) => multi_host.register(peer, memory, rights),
+        }
+    }
+
+    fn release(&mut self, peer: Peer, region: Region) {
+        match &mut self.transports {
+            Transports::None => {}
+            Transports::Intra(intra) => intra.release(peer, region),
+            Transports::MultiHost(multi_host) => multi_host.release(peer, region),
+        }
+    }
+
+    fn one_sided(
+        &mut self,
+        peer: Peer,
+        region: &Region,
+        at: u64,
+        what: OneSided,
+        token: u64,
+    ) -> Result<Transfer, PeerFailed> {
+        match &mut self.transports {
+            Transports::None => Err(no_transport(peer)),
+            Transports::Intra(intra) => intra.one_sided(peer, region, at, what, token),
+            Transports::MultiHost(multi_host) => {
+                multi_host.one_sided(peer, region, at, what, token)
+            }
+        }
+    }
+
+    fn arm(&mut self) -> Option<WaitOn<'_>> {
+        match &mut self.transports {
+            Transports::None => Some(WaitOn::Nothing),
+            Transports::Intra(intra) => intra.arm(),
+            Transports::MultiHost(multi_host) => multi_host.arm(),
+        }
+    }
+
+    fn disarm(&mut self) {
+        match &mut self.transports {
+            Transports::None => {}
+            Transports::Intra(intra) => intra.disarm(),
+            Transports::MultiHost(multi_host) => multi_host.disarm(),
+        }
+    }
+
+    fn flush(&mut self) -> bool {
+        match &mut self.transports {
+            Transports::None => true,
+            Transports::Intra(intra) => intra.flush(),
+            Transports::MultiHost(multi_host) => multi_host.flush(),
+        }
+    }
+}

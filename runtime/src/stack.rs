@@ -1,0 +1,192 @@
+//! The protocol stack of a process: its endpoint and the protocols that share it.
+//!
+//! Names the transports of this build once ([`Endpoint`]), and composes the protocols
+//! ([`Protocols`]): each frame and each end of a one-sided transfer goes to the protocol that
+//! it belongs to. A new protocol is a field of [`Protocols`] and an arm in each of its
+//! functions. Calls that start a message poll when the protocol asks for it, so that a full
+//! ring or missing credit does not wait for the next round of progress.
+
+use fabric::{
+    Header, Peer, PeerFailed, PipelinedBody, Protocol, ProtocolId, RequestId, Sink, Token,
+    Transport, WaitOn,
+};
+use objects::Buffer;
+use pt2pt::{Completion, Engine, Envelope, MessageId, Mode, Pattern};
+use shm_transport::ShmTransport;
+use verbs_transport::Rails;
+
+/// The endpoint with the transports of this build.
+pub type Endpoint = fabric::Endpoint<ShmTransport, Rails>;
+
+/// The clients of the endpoint.
+pub struct Protocols {
+    /// Point-to-point messages, and what collectives send.
+    pub pt2pt: Engine,
+}
+
+/// An endpoint and its clients.
+pub struct Stack {
+    /// Moves frames.
+    pub endpoint: Endpoint,
+    /// Give frames their meaning.
+    pub protocols: Protocols,
+}
+
+impl Sink for Protocols {
+    #[inline(always)]
+    fn frame(&mut self, from: Peer, header: &Header, body: &[u8]) {
+        match header.kind.protocol() {
+            ProtocolId::Pt2pt => self.pt2pt.frame(from, header, body),
+        }
+    }
+
+    #[inline(always)]
+    fn pipelined(&mut self, from: Peer, header: &Header, body: &PipelinedBody<'_>) {
+        match header.kind.protocol() {
+            ProtocolId::Pt2pt => self.pt2pt.pipelined(from, header, body),
+        }
+    }
+
+    #[inline(always)]
+    fn expects(&mut self, from: Peer, header: &Header) -> bool {
+        match header.kind.protocol() {
+            ProtocolId::Pt2pt => self.pt2pt.expects(from, header),
+        }
+    }
+
+    fn transferred(&mut self, token: u64, outcome: Result<(), PeerFailed>) {
+        match Token::from_bits(token).map(|token| token.protocol) {
+            Some(ProtocolId::Pt2pt) => self.pt2pt.transferred(token, outcome),
+            None => debug_assert!(false, "no protocol has the token {token:#x}"),
+        }
+    }
+
+    fn peer_failed(&mut self, failed: PeerFailed) {
+        self.pt2pt.peer_failed(failed);
+    }
+}
+
+impl Protocol for Protocols {
+    #[inline]
+    fn has_work(&self) -> bool {
+        self.pt2pt.has_work()
+    }
+
+    fn can_work(&mut self) -> bool {
+        self.pt2pt.can_work()
+    }
+
+    #[inline]
+    fn take_poll_request(&mut self) -> bool {
+        self.pt2pt.take_poll_request()
+    }
+
+    fn work<T: Transport>(&mut self, endpoint: &mut T) -> bool {
+        self.pt2pt.work(endpoint)
+    }
+
+    fn is_drained(&self) -> bool {
+        self.pt2pt.is_drained()
+    }
+}
+
+impl Stack {
+    /// Puts an endpoint and a point-to-point engine together.
+    pub(crate) fn new(endpoint: Endpoint, pt2pt: Engine) -> Stack {
+        Stack { endpoint, protocols: Protocols { pt2pt } }
+    }
+
+    /// Returns the point-to-point engine, for what needs no endpoint.
+    #[inline]
+    pub fn pt2pt(&mut self) -> &mut Engine {
+        &mut self.protocols.pt2pt
+    }
+
+    /// Does one round of progress; true if anything happened.
+    #[inline(always)]
+    pub fn progress(&mut self) -> bool {
+        fabric::protocol::progress(&mut self.endpoint, &mut self.protocols)
+    }
+
+    /// Does a round inside a call that is about something else; see [`Engine::take_news`].
+    #[cold]
+    pub fn progress_aside(&mut self) {
+        self.protocols.pt2pt.mark_news();
+        self.progress();
+    }
+
+    /// Polls if a call that has just started a message asked for it.
+    #[inline]
+    pub(crate) fn poll_if_requested(&mut self) {
+        if self.protocols.take_poll_request() {
+            self.progress_aside();
+        }
+    }
+
+    /// Sends at once if that is possible without keeping anything; see [`Engine::send_now`].
+    #[inline(always)]
+    pub fn send_now(
+        &mut self,
+        mode: Mode,
+        to: Peer,
+        envelope: &Envelope,
+        buffer: &Buffer,
+    ) -> Result<Option<u64>, PeerFailed> {
+        self.protocols.pt2pt.send_now(&mut self.endpoint, mode, to, envelope, buffer)
+    }
+
+    /// Starts a send; see [`Engine::send`].
+    pub fn send(&mut self, mode: Mode, to: Peer, envelope: Envelope, buffer: Buffer) -> RequestId {
+        let id = self.protocols.pt2pt.send(&mut self.endpoint, mode, to, envelope, buffer);
+        self.poll_if_requested();
+        id
+    }
+
+    /// Starts a receive; see [`Engine::receive`].
+    #[inline(always)]
+    pub fn receive(&mut self, pattern: Pattern, buffer: Buffer) -> RequestId {
+        self.protocols.pt2pt.receive(&mut self.endpoint, pattern, buffer)
+    }
+
+    /// Receives at once what is here; see [`Engine::receive_now`].
+    #[inline]
+    pub fn receive_now(&mut self, pattern: &Pattern, buffer: &Buffer) -> Option<Completion> {
+        self.protocols.pt2pt.receive_now(&mut self.endpoint, pattern, buffer)
+    }
+
+    /// Receives a message that was taken; see [`Engine::receive_taken`].
+    pub fn receive_taken(&mut self, message: MessageId, buffer: Buffer) -> RequestId {
+        self.protocols.pt2pt.receive_taken(&mut self.endpoint, message, buffer)
+    }
+
+    /// Asks for an operation to be cancelled; see [`Engine::cancel`].
+    pub fn cancel(&mut self, id: RequestId) {
+        self.protocols.pt2pt.cancel(&mut self.endpoint, id);
+    }
+
+    /// Asks for a sent message back; see [`Engine::recall_sent`].
+    pub fn recall_sent(&mut self, to: Peer, sequence: u64, bits: u32) -> RequestId {
+        self.protocols.pt2pt.recall_sent(&mut self.endpoint, to, sequence, bits)
+    }
+
+    /// Returns true when nothing that a peer waits for is still to leave this process.
+    pub fn is_drained(&mut self) -> bool {
+        fabric::protocol::is_drained(&mut self.endpoint, &self.protocols)
+    }
+
+    /// Returns true when something is to be posted, whether or not there is room for it.
+    pub fn has_work(&self) -> bool {
+        self.protocols.has_work()
+    }
+
+    /// Announces that the caller is about to sleep; see [`Transport::arm`]. `None` when there is
+    /// something to do now.
+    pub fn arm(&mut self) -> Option<WaitOn<'_>> {
+        fabric::protocol::arm(&mut self.endpoint, &mut self.protocols)
+    }
+
+    /// Announces that the caller is awake again.
+    pub fn disarm(&mut self) {
+        self.endpoint.disarm();
+    }
+}
