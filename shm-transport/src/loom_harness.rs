@@ -1,23 +1,23 @@
-//! How the words of arenas are run under loom.
+//! Runs small programs under loom: in every order of their memory accesses.
 
 use loom::model::Builder;
 use loom::thread;
 
-/// Looks until it is so.
-pub(crate) fn wait(is_so: impl Fn() -> bool) {
-    while !is_so() {
+/// Waits until the condition holds.
+pub(crate) fn wait(condition: impl Fn() -> bool) {
+    while !condition() {
         thread::yield_now();
     }
 }
 
-/// Every order of memory accesses, with so many preemptions at most.
+/// Runs a program in every order of its memory accesses, with at most so many preemptions.
 pub(crate) fn in_every_order(preemptions: usize, run: impl Fn() + Send + Sync + 'static) {
     let mut model = Builder::new();
     model.preemption_bound = Some(preemptions);
     model.check(run);
 }
 
-/// Both members of a new arena do this, each in its thread.
+/// Runs `work` for both members of a new segment, each in its own thread.
 pub(crate) fn together<M: Send + 'static>(
     preemptions: usize,
     members: fn() -> [M; 2],

@@ -36,10 +36,9 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use rustix::process::{Resource, getrlimit};
 
-use crate::arena;
 use crate::bounce;
+use crate::coll_segment::{self, SyncKind};
 use crate::event_count::EventCount;
-use crate::flat;
 use crate::ring::{self, GRANULE, LINE};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -96,7 +95,7 @@ pub(crate) struct Control {
     pub connects: AtomicU64,
     pub probe: Probe,
     /// Whether its arenas have got memory: [`UNKNOWN`] until a member has tried.
-    arenas: [AtomicU32; COLL_SEGMENTS as usize],
+    coll_segments: [AtomicU32; COLL_SEGMENTS as usize],
 }
 
 /// What others try to read before they read more; see `single_copy`.
@@ -113,34 +112,12 @@ pub(crate) struct Probe {
 
 const _: () = assert!(size_of::<Control>() == 2 * LINE);
 
-/// How the members of an arena meet; the same for all arenas of a segment. See [`fabric::coll_segment`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SyncKind {
-    /// Members take turns on the processors.
-    Counter,
-    /// Each has a processor.
-    Flags,
-}
-
-/// Where an arena is in this process.
-pub(crate) trait Site {
-    /// By the owner: true when all of so many leases were given back; all is as in the beginning then.
-    fn renew(&self, leases: u64) -> bool;
-
-    /// The lease of member `me`, where these are the doorbells of all members.
-    fn lease(
-        &self,
-        me: u32,
-        event_counts: Vec<&'static EventCount>,
-    ) -> Arc<dyn fabric::CollSegment>;
-}
-
-/// Where an arena begins in this process.
+/// Where a collective segment begins in this process.
 #[derive(Clone, Copy, Debug)]
 struct Base(*mut u8);
 
 // SAFETY: the address of shared memory that stays mapped for the life of the process; what is there
-// is accessed as `arena` and `flat` say.
+// is accessed as `coll_segment` says.
 unsafe impl Send for Base {}
 
 /// Arenas that each rank has for communicators.
@@ -160,7 +137,7 @@ pub struct Segment {
     ring_bytes: u64,
     pool_bytes: u64,
     /// Where the arenas are that were used here, by their address in the file.
-    arenas: Mutex<Vec<(u64, Base)>>,
+    coll_segments: Mutex<Vec<(u64, Base)>>,
 }
 
 // SAFETY: `control` points to shared memory that stays mapped for the life of the
@@ -191,8 +168,9 @@ impl Segment {
         let file = rustix::io::fcntl_dupfd_cloexec(file, 3).map_err(failed)?;
         allocate(&file, offset, bytes).map_err(failed)?;
         let control = map(&file, offset, bytes).map_err(failed)?.cast_const();
-        let arenas = Mutex::new(Vec::new());
-        let segment = Segment { file, offset, control, me, size, ring_bytes, pool_bytes, arenas };
+        let coll_segments = Mutex::new(Vec::new());
+        let segment =
+            Segment { file, offset, control, me, size, ring_bytes, pool_bytes, coll_segments };
         segment.agree()?;
         segment.stretch()?;
         Ok(segment)
@@ -307,43 +285,37 @@ impl Segment {
     ) -> Result<Option<Arc<dyn fabric::CollSegment>>, SegmentError> {
         let event_counts =
             || members.iter().map(|&member| &self.control(member).event_count).collect();
-        Ok(self.site(sync, owner, index)?.map(|site| site.lease(me, event_counts())))
+        Ok(self.location(sync, owner, index)?.map(|at| at.lease(me, event_counts())))
     }
 
     /// Makes this rank's own arena number `index` ready for a communicator. False where one that had it may still use
     /// it, as of `leases` in all some were not given back, and where there was no memory for it.
     pub fn renew_coll_segment(&self, sync: SyncKind, index: u32, leases: u64) -> bool {
         // It is as it was in the beginning, and its members will find out whether there is memory.
-        self.control(self.me).arenas[index as usize].load(Ordering::Relaxed) == UNKNOWN
+        self.control(self.me).coll_segments[index as usize].load(Ordering::Relaxed) == UNKNOWN
             || self
-                .site(sync, self.me, index)
-                .is_ok_and(|site| site.is_some_and(|site| site.renew(leases)))
+                .location(sync, self.me, index)
+                .is_ok_and(|at| at.is_some_and(|at| at.renew(leases)))
     }
 
-    fn site(
+    fn location(
         &self,
         sync: SyncKind,
         owner: u32,
         index: u32,
-    ) -> Result<Option<Box<dyn Site>>, SegmentError> {
-        let size = self.size;
-        Ok(match sync {
-            SyncKind::Counter => self.base(owner, index, arena::bytes(size))?.map(|Base(base)| {
-                // SAFETY: mapped, page-aligned, never unmapped; the file was zero where nobody has used the
-                // arena, and all members take it for one of this kind.
-                Box::new(unsafe { arena::Place::new(base, size) }) as Box<dyn Site>
-            }),
-            SyncKind::Flags => self.base(owner, index, flat::bytes(size))?.map(|Base(base)| {
-                // SAFETY: as above.
-                Box::new(unsafe { flat::Place::new(base, size) }) as Box<dyn Site>
-            }),
-        })
+    ) -> Result<Option<coll_segment::Location>, SegmentError> {
+        let base = self.base(owner, index, coll_segment::bytes(self.size, sync))?;
+        Ok(base.map(|Base(base)| {
+            // SAFETY: `base` maps so many bytes, page-aligned and never unmapped; the file was zero
+            // where no rank had used the segment, and all ranks of a job have one kind.
+            unsafe { coll_segment::Location::new(base, self.size, sync) }
+        }))
     }
 
-    /// Takes memory for an arena and maps it; `None` when there is none.
+    /// Takes memory for a collective segment and maps it; `None` when there is none.
     fn base(&self, owner: u32, index: u32, bytes: u64) -> Result<Option<Base>, SegmentError> {
-        let at = self.arena_at(owner, index);
-        let word = &self.control(owner).arenas[index as usize];
+        let at = self.coll_segment_at(owner, index);
+        let word = &self.control(owner).coll_segments[index as usize];
         // Relaxed: the word says all by itself.
         if word.load(Ordering::Relaxed) == UNKNOWN {
             let outcome = if allocate(&self.file, at, bytes).is_ok() { TAKEN } else { REFUSED };
@@ -353,7 +325,7 @@ impl Segment {
         if word.load(Ordering::Relaxed) != TAKEN {
             return Ok(None);
         }
-        let mut known = self.arenas.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.coll_segments.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, base)) = known.iter().find(|(there, _)| *there == at) {
             return Ok(Some(*base));
         }
@@ -370,14 +342,14 @@ impl Segment {
     /// As if there had been no memory.
     #[cfg(test)]
     pub(crate) fn refuse_coll_segment(&self, owner: u32, index: u32) {
-        self.control(owner).arenas[index as usize].store(REFUSED, Ordering::Relaxed);
+        self.control(owner).coll_segments[index as usize].store(REFUSED, Ordering::Relaxed);
     }
 
-    fn arena_at(&self, owner: u32, index: u32) -> u64 {
+    fn coll_segment_at(&self, owner: u32, index: u32) -> u64 {
         assert!(owner < self.size && index < COLL_SEGMENTS);
         self.offset
             + control_bytes(self.size)
-            + u64::from(owner * COLL_SEGMENTS + index) * arena_bytes(self.size)
+            + u64::from(owner * COLL_SEGMENTS + index) * coll_segment_bytes(self.size)
     }
 
     fn pool_at(&self, from: u32) -> u64 {
@@ -390,7 +362,7 @@ impl Segment {
     fn rings_at(&self) -> u64 {
         self.offset
             + control_bytes(self.size)
-            + u64::from(self.size * COLL_SEGMENTS) * arena_bytes(self.size)
+            + u64::from(self.size * COLL_SEGMENTS) * coll_segment_bytes(self.size)
     }
 
     /// Bytes of all rings.
@@ -450,8 +422,12 @@ fn block_bytes(size: u32) -> u64 {
     (size_of::<Control>() as u64) + u64::from(size.div_ceil(64)).next_multiple_of(8) * 8
 }
 
-fn arena_bytes(size: u32) -> u64 {
-    arena::bytes(size).max(flat::bytes(size)).next_multiple_of(page())
+fn coll_segment_bytes(size: u32) -> u64 {
+    let largest = [SyncKind::Counter, SyncKind::Flags]
+        .map(|sync| coll_segment::bytes(size, sync))
+        .into_iter()
+        .max();
+    largest.unwrap_or(0).next_multiple_of(page())
 }
 
 fn control_bytes(size: u32) -> u64 {

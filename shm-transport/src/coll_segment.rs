@@ -1,0 +1,355 @@
+//! Collective segments: memory that the members of one communicator share (see
+//! [`fabric::coll_segment`]), with two ways of counting who has arrived.
+//!
+//! ```text
+//! 0         header      64 B: completed, the rounds that are complete (`Counter` only);
+//!                       returned, the number of leases that were given back
+//! 64        tallies     64 B for each slot set: arrived, mismatch (`Counter` only)
+//! next 64   signatures  for each slot set, for each rank of the host: 8 B (`Counter` only)
+//! next 64   slot sets   `Counter`: the result, then a slot for each member
+//!                       `Flags`: for each member its signature, then its slot
+//! ```
+//!
+//! Rounds use the slot sets in turn. Zero is the valid first state of all memory.
+//!
+//! A lease is one member's right to a segment, from the agreement that its communicator has it to
+//! the member's last use. The owner counts the leases that it gave, the segment those that came
+//! back; neither number ever starts again:
+//!
+//! ```text
+//!          renew: all leases are back                     agreed: one more lease for each member
+//!   Free -----------------------------> Reserved ----------------------------------> Leased
+//!     ^                                    |                                            |
+//!     |  another proposal was agreed on    |          the last lease was given back     |
+//!     +------------------------------------+--------------------------------------------+
+//! ```
+//!
+//! Members may hear of the agreement, use the segment and return it before the owner hears of the
+//! agreement: until then it is Reserved. A member that ends without returning its lease keeps the
+//! segment from ever being Free again. Between two leases the owner zeroes what the last members
+//! left; the next members learn of the segment from the owner, after that.
+//!
+//! What it does not do: notice a member that has died. The launcher ends the job.
+
+#![allow(unsafe_code)]
+
+mod counter;
+mod flags;
+mod lease;
+mod signatures;
+
+#[cfg(not(loom))]
+use std::sync::Arc;
+
+#[cfg(not(loom))]
+use fabric::UserBuf;
+#[cfg(not(loom))]
+use fabric::coll_segment::MAX_FLAGS_RANKS;
+#[cfg(not(loom))]
+use fabric::user_buf::valgrind_mark_defined;
+
+use self::counter::Counter;
+use self::flags::Flags;
+#[cfg(not(loom))]
+use self::lease::Lease;
+#[cfg(not(loom))]
+use self::signatures::Signatures;
+#[cfg(not(loom))]
+use crate::event_count::{self, EventCount};
+use crate::ring;
+use crate::sync::AtomicU64;
+#[cfg(not(loom))]
+use crate::sync::{Ordering, fence};
+
+/// How the members of a segment find out who has arrived; the same for all segments of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncKind {
+    /// They count in one word, and the last to arrive does the work for all. For members that
+    /// share processors.
+    Counter,
+    /// Each raises a flag in the first line of its slot. For few members, each with a processor.
+    Flags,
+}
+
+/// One way of counting. Rounds, slots and signatures are those of [`fabric::CollSegment`].
+pub(crate) trait Counting: std::fmt::Debug + Send + Sync + 'static {
+    /// Which one it is.
+    const KIND: SyncKind;
+    /// Slot sets: a member may be so many rounds ahead of another one.
+    const SETS: usize;
+
+    /// True when no member reads this member's slot of the round's set any more.
+    fn is_free(&self, round: u64) -> bool;
+
+    /// Publishes this member's slot and signature. True for the last member to arrive, if this
+    /// way of counting has one.
+    fn arrive(&self, round: u64, signature: u64) -> bool;
+
+    /// A member's signature; `None` until it arrives.
+    fn signature_of(&self, round: u64, member: u32) -> Option<u64>;
+
+    /// Completes the round; called by the last member to arrive.
+    fn complete(&self, round: u64);
+
+    /// True when all members have arrived, and the last one has completed the round.
+    fn is_complete(&self, round: u64) -> bool;
+
+    /// The first member with another signature in a round that is complete and not left.
+    fn mismatch(&self, round: u64, signature: u64) -> Option<u32>;
+
+    /// Zeroes all that rounds leave behind. Called by the owner between two leases.
+    fn reset(&self);
+}
+
+/// The first line of a segment, written seldom.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub(crate) struct Header {
+    /// Rounds that are complete.
+    completed: AtomicU64,
+    /// Leases that were given back.
+    returned: AtomicU64,
+}
+
+/// Bytes of a cache line.
+const LINE: u64 = ring::LINE as u64;
+const _: () = assert!(cfg!(loom) || size_of::<Header>() as u64 == LINE);
+
+/// Resets a segment if `leases` leases, all that there were, are back; false otherwise.
+fn renew(header: &Header, leases: u64, counting: &impl Counting) -> bool {
+    let are_back = lease::are_back(&header.returned, leases);
+    if are_back {
+        counting.reset();
+    }
+    are_back
+}
+
+/// Bytes of a segment on a host of `size` ranks.
+pub(crate) fn bytes(size: u32, sync: SyncKind) -> u64 {
+    let (first, sets, set_bytes) = match sync {
+        SyncKind::Counter => (counter::slots_at(size), Counter::SETS, counter::set_bytes(size)),
+        SyncKind::Flags => (LINE, Flags::SETS, flags::set_bytes(size)),
+    };
+    first + sets as u64 * set_bytes
+}
+
+/// Where a segment lies in this process.
+#[cfg(not(loom))]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Location {
+    base: *mut u8,
+    /// Ranks of the host.
+    size: u32,
+    sync: SyncKind,
+}
+
+/// The most slot sets of any way of counting.
+#[cfg(not(loom))]
+const MAX_SETS: usize = 4;
+#[cfg(not(loom))]
+const _: () = assert!(Counter::SETS <= MAX_SETS && Flags::SETS <= MAX_SETS);
+
+#[cfg(not(loom))]
+impl Location {
+    /// A segment on a host of `size` ranks.
+    ///
+    /// # Safety
+    /// `base` must be aligned to a line and valid for [`bytes`] of `size` and `sync`, for the life of
+    /// the process. The bytes were zero before the first member came, and all processes access them
+    /// through segments of the same `size` and `sync` only.
+    pub(crate) unsafe fn new(base: *mut u8, size: u32, sync: SyncKind) -> Location {
+        Location { base, size, sync }
+    }
+
+    /// Makes a segment of this rank ready for other members. False while some of `leases` leases,
+    /// all that there were, are not back.
+    pub(crate) fn renew(self, leases: u64) -> bool {
+        let header = self.header();
+        match self.sync {
+            SyncKind::Counter => renew(header, leases, &self.counter(self.size, 0)),
+            SyncKind::Flags => {
+                renew(header, leases, &self.flags(self.size.min(MAX_FLAGS_RANKS), 0))
+            }
+        }
+    }
+
+    /// The lease of member `me`; `event_counts` are those of all members.
+    pub(crate) fn lease(
+        self,
+        me: u32,
+        mut event_counts: Vec<&'static EventCount>,
+    ) -> Arc<dyn fabric::CollSegment> {
+        let members = event_counts.len() as u32;
+        event_counts.remove(me as usize);
+        match self.sync {
+            SyncKind::Counter => {
+                let sets = [counter::slots_at(self.size), counter::set_bytes(self.size)];
+                self.open(self.counter(members, me), sets, event_counts)
+            }
+            SyncKind::Flags => {
+                let sets = [LINE, flags::set_bytes(self.size)];
+                self.open(self.flags(members, me), sets, event_counts)
+            }
+        }
+    }
+
+    fn counter(self, members: u32, me: u32) -> Counter {
+        assert!(members <= self.size);
+        // SAFETY: the offset is that of a tally, aligned to a line, inside the segment by the
+        // promise of `new`; its fields are atomics, for which any bytes are valid.
+        let tally = |set| unsafe { &*self.base.add(counter::tally_at(set) as usize).cast() };
+        let word = |set, member| self.word(counter::signature_at(self.size, set, member));
+        Counter::new(
+            &self.header().completed,
+            std::array::from_fn(|set| tally(set as u64)),
+            Signatures::new(members, me, word),
+        )
+    }
+
+    fn flags(self, members: u32, me: u32) -> Flags {
+        assert!(members <= self.size.min(MAX_FLAGS_RANKS));
+        let set_bytes = flags::set_bytes(self.size);
+        let word = |set, member| self.word(LINE + set * set_bytes + flags::flag_at(member));
+        Flags::new(Signatures::new(members, me, word))
+    }
+
+    fn open<C: Counting>(
+        self,
+        counting: C,
+        [first, bytes]: [u64; 2],
+        event_counts: Vec<&'static EventCount>,
+    ) -> Arc<dyn fabric::CollSegment> {
+        let slots = std::array::from_fn(|set| match set < C::SETS {
+            // SAFETY: the set lies inside the segment by the promise of `new`, and the segment's
+            // memory stays mapped for the life of the process.
+            true => unsafe {
+                UserBuf::new(self.base.add((first + set as u64 * bytes) as usize), bytes as usize)
+            },
+            false => UserBuf::EMPTY,
+        });
+        Arc::new(CollSegment {
+            counting,
+            slots,
+            event_counts,
+            registered: matches!(C::KIND, SyncKind::Flags) && event_count::register_membarrier(),
+            lease: Lease::new(&self.header().returned),
+        })
+    }
+
+    fn header(self) -> &'static Header {
+        // SAFETY: the first line of the segment, aligned and valid for the life of the process by
+        // the promise of `new`; all fields are atomics, for which any bytes are valid.
+        unsafe { &*self.base.cast::<Header>() }
+    }
+
+    /// The word at an offset that is a multiple of its size, below [`bytes`].
+    fn word(self, offset: u64) -> &'static AtomicU64 {
+        debug_assert!(offset.is_multiple_of(8) && offset < bytes(self.size, self.sync));
+        // SAFETY: inside the segment and aligned, as the callers' offsets are those of signatures;
+        // valid for the life of the process by the promise of `new`. Any bytes are a valid atomic.
+        unsafe { &*self.base.add(offset as usize).cast::<AtomicU64>() }
+    }
+}
+
+/// A segment as one member sees it.
+#[cfg(not(loom))]
+#[derive(Debug)]
+struct CollSegment<C> {
+    counting: C,
+    /// The first [`Counting::SETS`] of them.
+    slots: [UserBuf; MAX_SETS],
+    /// Those of all other members.
+    event_counts: Vec<&'static EventCount>,
+    /// This process takes part in membarrier; see `event_count`.
+    registered: bool,
+    lease: Lease,
+}
+
+#[cfg(not(loom))]
+impl<C: Counting> CollSegment<C> {
+    const IS_COUNTER: bool = matches!(C::KIND, SyncKind::Counter);
+
+    /// Wakes the members that sleep: they look at their rounds again.
+    #[inline]
+    fn notify(&self) {
+        // Either a member that is about to sleep sees what was stored before, or its sleep is
+        // seen here. One fence serves many members.
+        if Self::IS_COUNTER {
+            fence(Ordering::SeqCst);
+        }
+        for event_count in &self.event_counts {
+            if !Self::IS_COUNTER {
+                event_count.publish_fence(self.registered);
+            }
+            event_count.notify();
+        }
+    }
+
+    /// Tells valgrind that other members write this set: their slots have other sizes.
+    #[inline]
+    fn mark_defined(&self, round: u64) {
+        if Self::IS_COUNTER {
+            let slots = &self.slots[round as usize % C::SETS];
+            valgrind_mark_defined(slots.as_ptr(), slots.len());
+        }
+    }
+}
+
+#[cfg(not(loom))]
+impl<C: Counting> fabric::CollSegment for CollSegment<C> {
+    fn next_round(&self) -> u64 {
+        self.lease.next_round()
+    }
+
+    #[inline]
+    fn is_ready(&self, round: u64) -> bool {
+        self.lease.is_next(round) && self.counting.is_free(round)
+    }
+
+    #[inline]
+    fn slots(&self, round: u64) -> UserBuf {
+        self.slots[round as usize % C::SETS]
+    }
+
+    #[inline]
+    fn arrive(&self, round: u64, signature: u64, notify: bool) -> bool {
+        self.mark_defined(round);
+        let is_last = self.counting.arrive(round, signature);
+        if notify {
+            self.notify();
+        }
+        is_last
+    }
+
+    #[inline]
+    fn signature_of(&self, round: u64, member: u32) -> Option<u64> {
+        self.counting.signature_of(round, member)
+    }
+
+    fn complete(&self, round: u64) {
+        self.mark_defined(round);
+        self.counting.complete(round);
+        self.notify();
+    }
+
+    #[inline]
+    fn is_complete(&self, round: u64) -> bool {
+        self.counting.is_complete(round)
+    }
+
+    #[inline]
+    fn mismatch(&self, round: u64, signature: u64) -> Option<u32> {
+        self.counting.mismatch(round, signature)
+    }
+
+    #[inline]
+    fn leave(&self, round: u64) {
+        self.lease.leave(round);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+#[cfg(all(test, loom))]
+mod loom_tests;

@@ -1,0 +1,146 @@
+//! Counting in one word: for members that share processors. Each member runs once in a round, and
+//! the last to arrive does the work for all.
+//!
+//! Invariants:
+//! - A member is in one round at a time. It begins round k when round k - 2, which used the same
+//!   slot set, is complete.
+//! - A member writes its slot and its signature between the beginning of a round and its own
+//!   arrival. Two kinds of readers exist: the last member to arrive, before it completes the round,
+//!   and a member that saw the writer arrive, before its own arrival. So nobody reads a slot of a
+//!   round that is complete.
+//! - The last member to arrive writes the result and the mismatch before it completes the round.
+//!   They are read by members that have not left the round, and none of these arrives at the next
+//!   round of the set.
+
+use fabric::coll_segment::{SLOT_BYTES, SLOTS_BYTES};
+
+use super::signatures::Signatures;
+use super::{Counting, LINE, SyncKind};
+use crate::sync::{AtomicU64, Ordering};
+
+const SETS: usize = 2;
+/// Bits of a mismatch that hold a member.
+const MEMBER_BITS: u32 = 32;
+
+/// What the members of one slot set count in, on a line of its own: members that wait look at
+/// another line.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub(crate) struct Tally {
+    arrived: AtomicU64,
+    /// Two members whose signatures differ: the one that completed the round in the low half, the
+    /// other one plus 1 in the high half. 0 if all are equal.
+    mismatch: AtomicU64,
+}
+
+const _: () = assert!(cfg!(loom) || size_of::<Tally>() as u64 == LINE);
+
+/// One member's view of the words of a segment.
+#[derive(Debug)]
+pub(crate) struct Counter {
+    completed: &'static AtomicU64,
+    tallies: [&'static Tally; SETS],
+    signatures: Signatures<SETS>,
+}
+
+impl Counter {
+    /// A view from the header's word, the tallies and the signatures of a segment.
+    pub(crate) fn new(
+        completed: &'static AtomicU64,
+        tallies: [&'static Tally; SETS],
+        signatures: Signatures<SETS>,
+    ) -> Counter {
+        Counter { completed, tallies, signatures }
+    }
+
+    #[inline]
+    fn tally(&self, round: u64) -> &'static Tally {
+        self.tallies[round as usize % SETS]
+    }
+}
+
+impl Counting for Counter {
+    const KIND: SyncKind = SyncKind::Counter;
+    const SETS: usize = SETS;
+
+    #[inline]
+    fn is_free(&self, round: u64) -> bool {
+        // Acquire: the member that completed the round before the last has read the slots that
+        // this member is about to write.
+        self.completed.load(Ordering::Acquire) + 1 >= round
+    }
+
+    #[inline]
+    fn arrive(&self, round: u64, signature: u64) -> bool {
+        self.signatures.publish(round, signature);
+        // Release: the last member sees this one's slot and signature, and that it has read the
+        // others' slots. Acquire: this may be the last member.
+        let before = self.tally(round).arrived.fetch_add(1, Ordering::AcqRel);
+        before + 1 == u64::from(self.signatures.members())
+    }
+
+    #[inline]
+    fn signature_of(&self, round: u64, member: u32) -> Option<u64> {
+        self.signatures.of(round, member)
+    }
+
+    #[inline]
+    fn complete(&self, round: u64) {
+        let (me, words) = (self.signatures.me(), self.signatures.of_set(round));
+        // Relaxed: ordered by the arrivals before and the store to `completed` below.
+        let mine = words[me as usize].load(Ordering::Relaxed);
+        let other = words.iter().position(|word| word.load(Ordering::Relaxed) != mine);
+        let mismatch = other.map_or(0, |other| (other as u64 + 1) << MEMBER_BITS | u64::from(me));
+        let tally = self.tally(round);
+        tally.mismatch.store(mismatch, Ordering::Relaxed);
+        tally.arrived.store(0, Ordering::Relaxed);
+        // Release: a member that sees the round complete sees the result and the tally.
+        self.completed.store(round + 1, Ordering::Release);
+    }
+
+    #[inline]
+    fn is_complete(&self, round: u64) -> bool {
+        // Acquire: the result is written.
+        self.completed.load(Ordering::Acquire) > round
+    }
+
+    #[inline]
+    fn mismatch(&self, round: u64, signature: u64) -> Option<u32> {
+        // Relaxed: the round is complete.
+        let mismatch = self.tally(round).mismatch.load(Ordering::Relaxed);
+        if mismatch == 0 {
+            return None;
+        }
+        // At least one of the two differs from this member.
+        let (one, other) = ((mismatch >> MEMBER_BITS) as u32 - 1, mismatch as u32);
+        Some(if self.signature_of(round, other) == Some(signature) { one } else { other })
+    }
+
+    fn reset(&self) {
+        // Relaxed: no other process looks until the owner's next message says so.
+        let zero = |word: &AtomicU64| word.store(0, Ordering::Relaxed);
+        zero(self.completed);
+        self.tallies.iter().flat_map(|tally| [&tally.arrived, &tally.mismatch]).for_each(zero);
+        self.signatures.reset();
+    }
+}
+
+/// Where the tally of a set lies.
+pub(crate) fn tally_at(set: u64) -> u64 {
+    LINE + set * LINE
+}
+
+/// Where a member's signature lies, on a host of `size` ranks.
+pub(crate) fn signature_at(size: u32, set: u64, member: u64) -> u64 {
+    tally_at(SETS as u64) + (set * u64::from(size) + member) * 8
+}
+
+/// Where the first slot set begins, on a host of `size` ranks.
+pub(crate) fn slots_at(size: u32) -> u64 {
+    signature_at(size, SETS as u64, 0).next_multiple_of(LINE)
+}
+
+/// Bytes of a slot set: the result, and the slots of all members.
+pub(crate) fn set_bytes(size: u32) -> u64 {
+    SLOT_BYTES.end() + SLOTS_BYTES.max(u64::from(size) * SLOT_BYTES.start())
+}

@@ -1,0 +1,100 @@
+//! Segments of both kinds in the memory of three ranks.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use crate::{Segment, SyncKind};
+
+const KINDS: [SyncKind; 2] = [SyncKind::Counter, SyncKind::Flags];
+const MEMBERS: [u32; 2] = [2, 0];
+
+fn segments() -> Vec<Segment> {
+    let file = Segment::file().unwrap();
+    (0..3).map(|me| Segment::attach(file.as_fd(), 0, me, 3, 1 << 14, 1 << 16).unwrap()).collect()
+}
+
+fn lease(
+    segments: &[Segment],
+    sync: SyncKind,
+    (owner, index): (u32, u32),
+    members: &[u32],
+    me: u32,
+) -> Arc<dyn fabric::CollSegment> {
+    let segment = &segments[members[me as usize] as usize];
+    segment.coll_segment(sync, owner, index, members, me).unwrap().unwrap()
+}
+
+#[test]
+fn members_share_memory_and_segments_are_apart() {
+    for sync in KINDS {
+        let segments = segments();
+        let lease = |me, owner, index| lease(&segments, sync, (owner, index), &MEMBERS, me);
+        let (one, other, elsewhere) = (lease(0, 1, 3), lease(1, 1, 3), lease(0, 2, 0));
+        for round in 0..1000u64 {
+            assert_eq!((one.next_round(), other.next_round()), (round, round));
+            assert!(one.is_ready(round) && !one.is_ready(round + 1) && !one.is_complete(round));
+            // Beyond the flag, which lies in the first bytes of a slot of that kind.
+            one.slots(round).write(16, &round.to_le_bytes());
+            assert!(!one.arrive(round, 7, true));
+            let seen = (other.signature_of(round, 0), other.signature_of(round, 1));
+            assert_eq!(seen, (Some(7), None));
+            let mut seen = [0; 8];
+            other.slots(round).read(16, &mut seen);
+            assert_eq!(u64::from_le_bytes(seen), round);
+            let is_last = other.arrive(round, 7 + round % 2, false);
+            assert_eq!(is_last, sync == SyncKind::Counter);
+            if is_last {
+                other.complete(round);
+            }
+            assert!(one.is_complete(round) && !elsewhere.is_complete(round));
+            assert_eq!(one.mismatch(round, 7), (round % 2 == 1).then_some(1));
+            one.leave(round);
+            other.leave(round);
+        }
+    }
+}
+
+#[test]
+fn a_segment_is_new_for_other_members_when_all_leases_are_back() {
+    for sync in KINDS {
+        let segments = segments();
+        let renew = |leases| segments[1].renew_coll_segment(sync, 2, leases);
+        assert!(renew(0) && renew(0), "no member has had it");
+        let mut leases = 0;
+        for members in [&[2, 0][..], &[0, 1, 2], &[1, 2]] {
+            let ranks = 0..members.len() as u32;
+            let mut views: Vec<_> =
+                ranks.map(|me| lease(&segments, sync, (1, 2), members, me)).collect();
+            leases += members.len() as u64;
+            for round in 0..3 {
+                assert!(views.iter().all(|view| view.next_round() == round));
+                assert!(views.iter().all(|view| view.is_ready(round) && !view.is_complete(round)));
+                let last = views.iter().filter(|view| view.arrive(round, 7, false)).count();
+                if sync == SyncKind::Counter {
+                    assert!(last == 1 && !views[0].is_complete(round));
+                    views[0].complete(round);
+                }
+                assert!(views.iter().all(|view| view.is_complete(round)));
+                assert!(views.iter().all(|view| view.mismatch(round, 7).is_none()));
+                views.iter().for_each(|view| view.leave(round));
+            }
+            while views.pop().is_some() {
+                assert_eq!(renew(leases), views.is_empty());
+            }
+        }
+    }
+}
+
+#[test]
+fn what_one_rank_found_about_memory_holds_for_all() {
+    let segments = segments();
+    segments[1].refuse_coll_segment(0, 1);
+    for (rank, segment) in segments.iter().enumerate() {
+        let lease = |index| {
+            segment.coll_segment(SyncKind::Counter, 0, index, &[0, 1, 2], rank as u32).unwrap()
+        };
+        assert!(lease(1).is_none() && lease(2).is_some());
+    }
+    let is_free = segments[0].renew_coll_segment(SyncKind::Counter, 1, 0);
+    assert!(!is_free, "a segment without memory is not offered again");
+}
