@@ -54,7 +54,6 @@ const UNSAFE: &[&str] = &[
     "runtime/src/watcher.rs",
     "runtime/src/waiters.rs",
     "shm-transport/src/coll_segment.rs",
-    "shm-transport/src/coll_segment/loom_tests.rs",
     "shm-transport/src/bounce.rs",
     "shm-transport/src/ring/consumer.rs",
     "shm-transport/src/ring/memory.rs",

@@ -70,7 +70,7 @@ fn push(producer: &mut Producer, tag: u8, len: usize) -> bool {
             Space::None => return false,
             Space::Extend(end) => {
                 producer.extend_lap(end);
-                WENT_ON.fetch_or(producer.is_new, std::sync::atomic::Ordering::Relaxed);
+                WENT_ON.fetch_or(producer.on_new_lines, std::sync::atomic::Ordering::Relaxed);
             }
         }
     }
@@ -160,17 +160,17 @@ fn nobody_reads_a_message_that_is_complete() {
         let data = Arc::new(UnsafeCell::new(()));
         let theirs = data.clone();
         let sender = thread::spawn(move || {
-            let Some(claim) = producer.claim().unwrap() else { return false };
+            let Some(claim) = producer.lock_transfers().unwrap() else { return false };
             assert!(push(&mut producer, 1, 8));
             theirs.with(|_| ());
             drop(claim);
             theirs.with_mut(|_| ());
             true
         });
-        let taken = consumer.claim().map(|_claim| data.with(|_| ())).is_some();
+        let taken = consumer.lock_transfers().map(|_claim| data.with(|_| ())).is_some();
         let pushed = sender.join().unwrap();
         assert_eq!(take(&mut consumer).is_some(), pushed);
-        assert!(consumer.claim().is_some() && (taken || pushed), "a claim is left");
+        assert!(consumer.lock_transfers().is_some() && (taken || pushed), "a claim is left");
     });
 }
 
@@ -182,10 +182,10 @@ fn whoever_sleeps_for_a_frame_is_woken() {
         let theirs = event_count.clone();
         let sender = thread::spawn(move || {
             assert!(push(&mut producer, 1, 8));
-            theirs.order(false);
-            theirs.ring()
+            theirs.publish_fence(false);
+            theirs.notify()
         });
-        let sleeps = event_count.announce() && !consumer.is_ready();
+        let sleeps = event_count.prepare_wait() && !consumer.is_ready();
         let woke = sender.join().unwrap();
         assert!(!sleeps || woke, "it sleeps on a frame");
     });
@@ -203,11 +203,11 @@ fn whoever_sleeps_for_room_is_woken() {
                 assert!(consumer.pop(|_, _, _| ()).unwrap().is_some());
             }
             consumer.release();
-            theirs.order(false);
-            consumer.is_producer_waiting() && theirs.ring()
+            theirs.publish_fence(false);
+            consumer.is_producer_waiting() && theirs.notify()
         });
         producer.set_waiting();
-        let sleeps = event_count.announce() && !producer.has_space_again();
+        let sleeps = event_count.prepare_wait() && !producer.has_space_again();
         let woke = receiver.join().unwrap();
         assert!(!sleeps || woke, "it sleeps although there is room");
     });
@@ -217,12 +217,12 @@ fn whoever_sleeps_for_room_is_woken() {
 fn of_two_senders_one_wakes() {
     loom::model(|| {
         let event_count = Arc::new(EventCount::default());
-        assert!(event_count.announce());
+        assert!(event_count.prepare_wait());
         let senders = [(); 2].map(|()| {
             let theirs = event_count.clone();
             thread::spawn(move || {
-                theirs.order(false);
-                theirs.ring()
+                theirs.publish_fence(false);
+                theirs.notify()
             })
         });
         let woken = senders.map(|sender| u32::from(sender.join().unwrap()));

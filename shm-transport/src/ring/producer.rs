@@ -51,7 +51,7 @@ pub struct Producer {
     /// `SKIP` always fits.
     end: u64,
     /// This lap continues in lines that no lap has used.
-    on_new_lines: bool,
+    pub(super) on_new_lines: bool,
     /// Granules that the last frame lacked; 0 if it fitted.
     space_needed: u64,
     /// Head at which the last frame's body finds space in the bounce pool; 0 if it does not wait
