@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -77,13 +78,28 @@ impl Ran {
 
 /// Runs `command` to its end and keeps what it prints.
 pub(crate) fn capture(command: &mut Command, stdin: Option<&str>, limit: Duration) -> Result<Ran> {
-    watch(command, stdin, limit, false)
+    watch(command, stdin, limit, |_, _| {})
 }
 
 /// Like [`capture`], and shows what it prints while it runs.
 pub(crate) fn capture_and_show(command: &mut Command, limit: Duration) -> Result<Ran> {
-    watch(command, None, limit, true)
+    follow(command, limit, |line, is_error| match is_error {
+        true => eprint!("{line}"),
+        false => print!("{line}"),
+    })
 }
+
+/// Like [`capture`], and hands each line to `each` at once; true: of its standard error.
+pub(crate) fn follow(
+    command: &mut Command,
+    limit: Duration,
+    each: impl Fn(&str, bool) + Send + Sync + 'static,
+) -> Result<Ran> {
+    watch(command, None, limit, each)
+}
+
+/// Runs a command; an end other than success is an error.
+pub(crate) type Runner<'a> = &'a dyn Fn(&mut Command) -> Result<()>;
 
 /// Runs `command` on this terminal; an end other than success is an error.
 pub(crate) fn show(command: &mut Command) -> Result<()> {
@@ -133,7 +149,12 @@ pub(crate) fn quoted(word: &str) -> String {
     }
 }
 
-fn watch(command: &mut Command, stdin: Option<&str>, limit: Duration, show: bool) -> Result<Ran> {
+fn watch(
+    command: &mut Command,
+    stdin: Option<&str>,
+    limit: Duration,
+    each: impl Fn(&str, bool) + Send + Sync + 'static,
+) -> Result<Ran> {
     let start = Instant::now();
     let input = if stdin.is_some() { Stdio::piped() } else { Stdio::null() };
     command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -142,8 +163,10 @@ fn watch(command: &mut Command, stdin: Option<&str>, limit: Duration, show: bool
         // A program that reads nothing closes the pipe; that is its right.
         std::thread::spawn(move || drop(pipe.write_all(text.as_bytes())));
     }
-    let stdout = reader(child.stdout.take().expect("piped"), show, false);
-    let stderr = reader(child.stderr.take().expect("piped"), show, true);
+    let each = Arc::new(each);
+    let of_stderr = each.clone();
+    let stdout = reader(child.stdout.take().expect("piped"), move |line| each(line, false));
+    let stderr = reader(child.stderr.take().expect("piped"), move |line| of_stderr(line, true));
     let (status, timed_out) = wait(&mut child, start + limit)?;
     let elapsed = start.elapsed();
     Ok(Ran { status, stdout: rest(&stdout), stderr: rest(&stderr), elapsed, timed_out })
@@ -174,18 +197,17 @@ fn wait(child: &mut Child, end: Instant) -> Result<(ExitStatus, bool)> {
 }
 
 /// Collects a stream on a thread of its own, line by line.
-fn reader(stream: impl Read + Send + 'static, show: bool, is_error: bool) -> Receiver<String> {
+fn reader(
+    stream: impl Read + Send + 'static,
+    each: impl Fn(&str) + Send + 'static,
+) -> Receiver<String> {
     let (lines, receiver) = channel();
     std::thread::spawn(move || {
         let mut stream = BufReader::new(stream);
         let mut line = Vec::new();
         while stream.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
             let text = String::from_utf8_lossy(&line).into_owned();
-            match (show, is_error) {
-                (true, true) => eprint!("{text}"),
-                (true, false) => print!("{text}"),
-                (false, _) => {}
-            }
+            each(&text);
             if lines.send(text).is_err() {
                 return;
             }

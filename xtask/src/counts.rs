@@ -17,8 +17,9 @@ use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
 use crate::command::{exists, quietly};
-use crate::install;
+use crate::install::{self, Build};
 use crate::project::Project;
+use crate::steps::Steps;
 
 /// How much more than recorded is still the same: a share, and instructions.
 const TOLERANCE: (f64, f64) = (0.03, 3.0);
@@ -53,7 +54,8 @@ struct Recorded {
 
 /// Installs, counts, and compares or records.
 pub(crate) fn counts(project: &Project, options: &Options) -> Result<bool> {
-    install::install_profile(&project.prefix(), "release")?;
+    let steps = Steps::start(project, "counts", false)?;
+    install::install(project, &steps, &project.prefix(), &Build::Profile("release"))?;
     if options.rooms {
         print_rooms(project)?;
         println!();

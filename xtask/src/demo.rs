@@ -1,5 +1,5 @@
-//! The heat program: compiled by our `mpicc`, run on 4 ranks and on 1, and the
-//! two results compared bit for bit.
+//! The heat program: compiled by the installed `mpicc`, run on several ranks and on one, and the
+//! results compared bit for bit.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::command::{line, quietly, show};
+use crate::command::{Runner, quietly};
 use crate::project::Project;
 
-/// What the program does not know: where to put things, and how it is built.
+/// The compiled program and where its files go.
 pub(crate) struct HeatDemo {
     program: PathBuf,
     folder: PathBuf,
@@ -29,7 +29,6 @@ pub(crate) fn compile(project: &Project, prefix: &Path) -> Result<HeatDemo> {
         .args(["-std=c11", "-O2", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-o"])
         .arg(&heat.program);
     mpicc.arg(project.root.join("tests/programs/heat/heat.c")).args(["-lpng", "-lm"]);
-    println!("$ {}", line(&mpicc));
     quietly(&mut mpicc, Duration::from_secs(120))?;
     Ok(heat)
 }
@@ -46,26 +45,24 @@ struct Output {
 }
 
 impl HeatDemo {
-    /// Runs on `ranks` ranks, showing progress, and on one; the picture, if
-    /// both agree.
-    pub(crate) fn run(&self, image: &Path, ranks: u32) -> Result<PathBuf> {
-        let many = self.once(image, ranks, &[])?;
-        let one = self.once(image, 1, &["-q"])?;
+    /// Runs on `ranks` ranks and on one; returns the picture, if both agree.
+    pub(crate) fn run(&self, image: &Path, ranks: u32, run: Runner) -> Result<PathBuf> {
+        let many = self.once(image, ranks, &[], run)?;
+        let one = self.once(image, 1, &["-q"], run)?;
         agree(&many, &one)?;
-        println!("{ranks} ranks and 1 rank agree bit for bit");
         Ok(many.picture)
     }
 
-    /// Runs on one rank and on each of `counts`; how many agree with the one.
-    pub(crate) fn compare(&self, image: &Path, counts: &[u32]) -> Result<u64> {
-        let one = self.once(image, 1, &["-q"])?;
+    /// Runs on one rank and on each of `counts`; returns how many agree with the one.
+    pub(crate) fn compare(&self, image: &Path, counts: &[u32], run: Runner) -> Result<u64> {
+        let one = self.once(image, 1, &["-q"], run)?;
         for ranks in counts {
-            agree(&self.once(image, *ranks, &["-q"])?, &one)?;
+            agree(&self.once(image, *ranks, &["-q"], run)?, &one)?;
         }
         Ok(counts.len() as u64)
     }
 
-    fn once(&self, image: &Path, ranks: u32, options: &[&str]) -> Result<Output> {
+    fn once(&self, image: &Path, ranks: u32, options: &[&str], run: Runner) -> Result<Output> {
         let stem = image.file_stem().context("the image has no name")?.to_string_lossy();
         let picture = self.folder.join(format!("{stem}-{ranks}.png"));
         let raw = self.folder.join(format!("{stem}-{ranks}.raw"));
@@ -77,8 +74,7 @@ impl HeatDemo {
         let mut command = Command::new(&self.mpiexec);
         command.arg("-n").arg(ranks.to_string()).arg(&self.program).args(options);
         command.arg("-o").arg(&picture).arg("--raw").arg(&raw).arg(image);
-        println!("$ {}", line(&command));
-        show(&mut command)?;
+        run(&mut command)?;
         if !picture.exists() || !raw.exists() {
             bail!("the program ended well but wrote no {}", picture.display());
         }

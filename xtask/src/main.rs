@@ -1,6 +1,6 @@
-//! `cargo xtask <command>`: everything that is done to this project, as
-//! opposed to with it. One file for each command; `main` only reads the
-//! command line.
+//! `cargo xtask <command>`: commands on the project itself, one file each.
+//!
+//! `main` parses the command line and calls the command.
 
 #![forbid(unsafe_code)]
 
@@ -15,11 +15,11 @@ mod pgo;
 mod project;
 mod run;
 mod set_up;
+mod steps;
 mod stress;
 mod test;
 mod vm;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -34,20 +34,24 @@ use project::Project;
 )]
 enum Task {
     /// Install the system packages that are missing.
-    SetUp,
-    /// Set up, build, install under target/ and run real MPI programs on 4 ranks.
+    SetUp {
+        /// Show all that programs print, instead of one line for each step.
+        #[arg(long, short)]
+        verbose: bool,
+    },
+    /// Set up, build (release), install under target/verbena and run MPI programs on 4 ranks.
     Run(run::Options),
-    /// Set up and run every test.
+    /// Set up and run every test; the last line counts them.
     Test(test::Options),
-    /// Measure this MPI beside others, interleaved, and say which promises hold.
+    /// Measure this MPI beside others, interleaved, and report which promises hold.
     Compare(compare::Options),
-    /// Random traffic from seeds for some time, or ranks killed at random moments.
+    /// Run random traffic from seeds for some time, or kill ranks at random moments.
     Stress(stress::Options),
-    /// Count the instructions of calls under callgrind, against benches/counts.toml.
+    /// Count the instructions of MPI calls under callgrind, against benches/counts.toml.
     Counts(counts::Options),
-    /// Write the files that come from the table of the ABI.
+    /// Write the files that are generated from the table of the ABI.
     Generate {
-        /// Change nothing; fail if a file differs from what would be written.
+        /// Write nothing; fail if a file differs from its generated text.
         #[arg(long)]
         check: bool,
     },
@@ -55,21 +59,13 @@ enum Task {
     #[command(subcommand)]
     Vm(vm::Task),
     /// Build and install a relocatable tree.
-    Install {
-        /// Where bin/, include/ and lib/ go.
-        #[arg(long)]
-        prefix: PathBuf,
-        /// Cargo's profile, as it is: release, dev, checked. Without it: release, optimized for a profile of
-        /// small jobs, which takes some minutes.
-        #[arg(long)]
-        profile: Option<String>,
-    },
+    Install(install::Options),
 }
 
 fn main() -> ExitCode {
     let project = Project::find();
     let done = match Task::parse() {
-        Task::SetUp => set_up::set_up().map(|()| true),
+        Task::SetUp { verbose } => set_up::set_up(&project, verbose).map(|()| true),
         Task::Run(options) => run::run(&project, &options).map(|()| true),
         Task::Test(options) => test::test(&project, &options),
         Task::Compare(options) => compare::compare(&project, &options).map(|()| true),
@@ -77,10 +73,7 @@ fn main() -> ExitCode {
         Task::Counts(options) => counts::counts(&project, &options),
         Task::Vm(task) => vm::vm(&project, &task),
         Task::Generate { check } => generate::generate(check).map(|()| true),
-        Task::Install { prefix, profile: None } => install::install(&prefix).map(|()| true),
-        Task::Install { prefix, profile: Some(profile) } => {
-            install::install_profile(&prefix, &profile).map(|()| true)
-        }
+        Task::Install(options) => install::command(&project, &options).map(|()| true),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

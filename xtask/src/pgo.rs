@@ -1,8 +1,9 @@
-//! Profile-guided optimization: the library is built to count where it goes, small jobs run on that build, and it is built
-//! again for what they counted. What runs often then lies together and straight, apart from what hardly ever does.
+//! Profile-guided optimisation: a build with counters, small jobs on it, and a build for what they
+//! counted. Hot code then lies together in a straight line, apart from cold code.
 //!
-//! The profile is made anew when the sources have changed. It is of this compiler and of no other, so none is kept in the
-//! repository. All of it needs the compiler's own `llvm-profdata`, which `rustup component add llvm-tools` installs.
+//! The profile is made again when the sources have changed. A profile belongs to one version of the
+//! compiler, so the repository keeps none. The build needs the compiler's own `llvm-profdata`
+//! (`rustup component add llvm-tools`).
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -12,15 +13,16 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use crate::command::{quietly, show};
+use crate::command::quietly;
 use crate::compare::compile;
 use crate::install::install_built;
 use crate::project::Project;
+use crate::steps::{Step, Steps};
 
-/// What one of the jobs may take.
+/// The longest time of one job.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Jobs that the library is built for: options of mpiexec, then a program of `benches/osu` and its options.
+/// The jobs of the profile: options of mpiexec, then a program of `benches/osu` and its options.
 const JOBS: [(&str, &str); 8] = [
     ("-n 2 --bind-to core", "latency -m 0:1048576 -i 2000"),
     ("-n 2 --bind-to core", "mbw_mr -m 8:8192 -i 1000"),
@@ -51,52 +53,54 @@ pub(crate) fn tool(project: &Project) -> Option<PathBuf> {
     Some(bin.join("llvm-profdata")).filter(|tool| tool.exists())
 }
 
-/// The folder of a library that was built for a profile. `programs` has the launcher.
-pub(crate) fn library(project: &Project, tool: &Path, programs: &Path) -> Result<PathBuf> {
+/// Builds the library for a profile, in steps; returns its folder. `programs` has the launcher.
+pub(crate) fn library(
+    project: &Project,
+    steps: &Steps,
+    tool: &Path,
+    programs: &Path,
+) -> Result<PathBuf> {
     let folder = project.target.join("pgo");
     let (raw, profile) = (folder.join("raw"), folder.join("library.profdata"));
-    println!("optimizing for a profile, 1 of 3: a library that counts");
-    let counting = build(project, &folder.join("counting"), "-Cprofile-generate=", &raw)?;
-    println!("2 of 3: jobs on it");
-    if is_newer(&profile, &counting.join("libmpi_abi.so")) {
-        println!("nothing has changed since the last ones");
-    } else {
+    let counting = steps.step("Build library with counters (1 of 3)", |step| {
+        build(project, step, &folder.join("counting"), "-Cprofile-generate=", &raw)
+    })?;
+    steps.step("Run jobs on it (2 of 3)", |step| {
+        if is_newer(&profile, &counting.join("libmpi_abi.so")) {
+            step.note("unchanged since the last run");
+            return Ok(());
+        }
         let _ = fs::remove_dir_all(&raw); // of another build
         run_jobs(project, &folder, programs, &counting)?;
         let counts =
             fs::read_dir(&raw).with_context(|| format!("no counts in {}", raw.display()))?;
         let counts: Vec<PathBuf> = counts.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
-        quietly(
-            Command::new(tool).args(["merge", "--sparse", "-o"]).arg(&profile).args(&counts),
-            LIMIT,
-        )?;
-    }
-    println!("3 of 3: the library");
-    build(project, &folder.join("optimized"), "-Cprofile-use=", &profile)
+        step.run(Command::new(tool).args(["merge", "--sparse", "-o"]).arg(&profile).args(&counts))
+    })?;
+    steps.step("Build library for the profile (3 of 3)", |step| {
+        build(project, step, &folder.join("optimized"), "-Cprofile-use=", &profile)
+    })
 }
 
-/// Builds the library with a flag more, in a target folder of its own; where it is then.
-fn build(project: &Project, target: &Path, flag: &str, path: &Path) -> Result<PathBuf> {
+/// Builds the library with one more flag, in a target folder of its own; returns where it lies.
+fn build(
+    project: &Project,
+    step: &Step,
+    target: &Path,
+    flag: &str,
+    path: &Path,
+) -> Result<PathBuf> {
     let host = host(project)?;
-    // Flags for a target, even if it is this machine, are not for what runs while it is built.
-    let mut cargo = project.cargo(&[
-        "build",
-        "--release",
-        "-p",
-        "verbena-mpi-abi",
-        "--target",
-        &host,
-        "--target-dir",
-    ]);
-    let mut flags: Vec<OsString> = std::env::var("RUSTFLAGS")
-        .unwrap_or_default()
-        .split_whitespace()
-        .map(OsString::from)
-        .collect();
+    // With --target, flags apply to the library alone and not to build scripts.
+    let mut cargo =
+        project.cargo(&["build", "--release", "-p", "verbena-mpi-abi", "--target", &host]);
+    let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
+    let mut flags: Vec<OsString> = flags.split_whitespace().map(OsString::from).collect();
     let mut more = OsString::from(flag);
     more.push(path);
     flags.push(more);
-    show(cargo.arg(target).env("CARGO_ENCODED_RUSTFLAGS", flags.join(OsStr::new("\x1f"))))?;
+    cargo.arg("--target-dir").arg(target);
+    step.cargo(cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join(OsStr::new("\x1f"))))?;
     Ok(target.join(host).join("release"))
 }
 

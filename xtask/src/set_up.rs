@@ -1,84 +1,138 @@
 //! `cargo xtask set-up`: the system packages that building and testing need.
 //!
-//! Quick when nothing is missing. Otherwise they are installed by apt-get where
-//! that is allowed (as root, or by a sudo that asks nothing); where it is not,
-//! the exact command is the error.
+//! Only missing packages are installed; none is upgraded, unless a missing one depends on that.
+//! As root, or with a `sudo` that asks for no password, apt-get runs at once. Otherwise the error
+//! is the command to run.
 
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
-use crate::command;
+use crate::command::{self, Runner, capture};
 use crate::pgo;
 use crate::project::Project;
+use crate::steps::{Steps, say};
 
-/// Debian's names, and what each is for.
-const PACKAGES: &[(&str, &str)] = &[
-    ("gcc", "compiles the C programs"),
-    ("g++", "compiles C++ programs by mpicxx"),
-    ("libc6-dev", "C headers"),
-    ("make", "CMake's back end"),
-    ("cmake", "the test that FindMPI finds us"),
-    ("pkg-config", "finds hwloc"),
-    ("libhwloc-dev", "the launcher's map of cores and caches"),
-    ("libudev-dev", "a part of hwloc's own link line"),
-    ("libibverbs-dev", "the test of the layouts of libibverbs"),
-    ("libpng-dev", "pictures of the heat program"),
-    ("python3", "mpi4py"),
-    ("python3-dev", "mpi4py"),
-    ("python3-venv", "mpi4py"),
-    ("valgrind", "counts instructions, checks memory"),
-];
-
-/// Installs what building and testing need and is missing, or says how.
-pub(crate) fn set_up() -> Result<()> {
-    if provide(PACKAGES)? {
-        println!("all system packages are there");
-    }
-    if pgo::tool(&Project::find()).is_none() && command::exists("rustup", "--version") {
-        println!("missing: the compiler's llvm-tools, which optimize for a profile");
-        let added = command::show(Command::new("rustup").args(["component", "add", "llvm-tools"]));
-        added.unwrap_or_else(|error| eprintln!("going on without them: {error:#}"));
-    }
-    Ok(())
+/// What packages are needed for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The library, the launcher, C programs.
+    Build,
+    /// The heat program.
+    Demo,
+    /// mpi4py.
+    Python,
+    /// The test run.
+    Test,
 }
 
-/// Installs those of the packages that are missing, or says how. True if all were
-/// there before.
-pub(crate) fn provide(packages: &[(&str, &str)]) -> Result<bool> {
-    if !command::exists("dpkg-query", "--version") {
-        eprintln!("This is no Debian, so nothing is checked. Needed, by Debian's names:");
-        for (package, purpose) in packages {
-            eprintln!("  {package:14} {purpose}");
-        }
+/// What `run` needs.
+pub(crate) const RUN: &[Purpose] = &[Purpose::Build, Purpose::Demo, Purpose::Python];
+/// What `test` needs.
+pub(crate) const ALL: &[Purpose] = &[Purpose::Build, Purpose::Demo, Purpose::Python, Purpose::Test];
+
+/// Debian's names, and what each is for.
+const PACKAGES: &[(Purpose, &str, &str)] = &[
+    (Purpose::Build, "gcc", "compiles the C programs"),
+    (Purpose::Build, "libc6-dev", "C headers"),
+    (Purpose::Build, "pkg-config", "finds hwloc"),
+    (Purpose::Build, "libhwloc-dev", "the launcher's map of cores and caches"),
+    (Purpose::Build, "libudev-dev", "a part of hwloc's own link line"),
+    (Purpose::Demo, "libpng-dev", "pictures of the heat program"),
+    (Purpose::Python, "python3", "mpi4py"),
+    (Purpose::Python, "python3-dev", "mpi4py"),
+    (Purpose::Python, "python3-venv", "mpi4py"),
+    (Purpose::Test, "g++", "compiles C++ programs by mpicxx"),
+    (Purpose::Test, "make", "CMake's back end"),
+    (Purpose::Test, "cmake", "the test that FindMPI finds this MPI"),
+    (Purpose::Test, "libibverbs-dev", "the test of the layouts of libibverbs"),
+    (Purpose::Test, "valgrind", "counts instructions, checks memory"),
+];
+
+/// Installs all that building and testing need.
+pub(crate) fn set_up(project: &Project, verbose: bool) -> Result<()> {
+    let steps = Steps::start(project, "set-up", verbose)?;
+    packages(&steps, ALL)?;
+    profile_tools(project, &steps).map(drop)
+}
+
+/// Installs the missing packages of some purposes, as one step.
+pub(crate) fn packages(steps: &Steps, purposes: &[Purpose]) -> Result<()> {
+    let wanted = PACKAGES.iter().filter(|(purpose, ..)| purposes.contains(purpose));
+    let wanted: Vec<_> = wanted.map(|(_, package, why)| (*package, *why)).collect();
+    steps.step("System packages", |step| {
+        let installed = provide(&wanted, &|command| step.run(command))?;
+        step.note(match installed.is_empty() {
+            true => "all there".to_owned(),
+            false => format!("installed {}", installed.join(" ")),
+        });
+        Ok(())
+    })
+}
+
+/// Adds the compiler's llvm-tools for a profile-guided build; true if they are there afterwards.
+pub(crate) fn profile_tools(project: &Project, steps: &Steps) -> Result<bool> {
+    if pgo::tool(project).is_some() {
+        return Ok(true);
+    }
+    if !command::exists("rustup", "--version") {
         return Ok(false);
+    }
+    steps.step("The compiler's llvm-tools", |step| {
+        let added = step.run(Command::new("rustup").args(["component", "add", "llvm-tools"]));
+        step.note(added.map_or_else(|error| format!("not there: {error:#}"), |()| String::new()));
+        Ok(pgo::tool(project).is_some())
+    })
+}
+
+/// Installs those of the packages that are missing; returns their names. Where this user may not
+/// install packages, the error is the command to run.
+pub(crate) fn provide<'a>(packages: &[(&'a str, &str)], run: Runner) -> Result<Vec<&'a str>> {
+    if !command::exists("dpkg-query", "--version") {
+        say!("This is no Debian: packages are not checked. Needed, by Debian's names:");
+        packages.iter().for_each(|(package, purpose)| say!("  {package:14} {purpose}"));
+        return Ok(Vec::new());
     }
     let missing = missing(packages)?;
     if missing.is_empty() {
-        return Ok(true);
+        return Ok(missing);
     }
-    let install = format!("apt-get install -y --no-install-recommends {}", missing.join(" "));
+    let mut install = vec!["apt-get", "install", "-y", "--no-install-recommends", "--no-upgrade"];
+    install.extend(&missing);
     let Some(sudo) = root() else {
+        let install = install.join(" ");
         bail!(
-            "some packages are missing, and this user may not install them. Please run:\n\n    sudo {install}\n"
+            "packages are missing that this user may not install; please run:\n\n    sudo {install}\n"
         );
     };
-    println!("missing: {}", missing.join(" "));
-    for words in ["apt-get update", &install] {
-        let mut words = sudo.iter().copied().chain(words.split(' '));
+    let apt = |words: &[&str]| {
+        let mut words = sudo.iter().chain(words);
         let mut command = Command::new(words.next().expect("not empty"));
-        command::show(command.args(words).env("DEBIAN_FRONTEND", "noninteractive"))?;
+        run(command.args(words).env("DEBIAN_FRONTEND", "noninteractive"))
+    };
+    // Lists that are older than the archive name files that are gone.
+    let is_installed = is_listed(&missing) && apt(&install).is_ok();
+    if !is_installed {
+        apt(&["apt-get", "update"])?;
+        apt(&install).with_context(|| format!("cannot install {}", missing.join(" ")))?;
     }
-    Ok(false)
+    Ok(missing)
+}
+
+/// True if apt's lists have all packages.
+fn is_listed(packages: &[&str]) -> bool {
+    let mut policy = Command::new("apt-cache");
+    policy.args(["show", "--no-all-versions"]).args(packages);
+    capture(&mut policy, None, Duration::from_secs(30)).is_ok_and(|ran| ran.success())
 }
 
 fn missing<'a>(packages: &[(&'a str, &str)]) -> Result<Vec<&'a str>> {
     let mut query = Command::new("dpkg-query");
     query.args(["--show", "--showformat", "${Package} ${db:Status-Status}\n"]);
     query.args(packages.iter().map(|(package, _)| package));
-    // Its exit code is 1 when it does not know one of the packages.
-    let known = command::capture(&mut query, None, Duration::from_secs(30))?.stdout;
+    // The exit code is 1 when dpkg does not know one of the packages.
+    let known = capture(&mut query, None, Duration::from_secs(30))?.stdout;
     let installed =
         |package: &str| known.lines().any(|line| line == format!("{package} installed"));
     Ok(packages.iter().map(|(package, _)| *package).filter(|package| !installed(package)).collect())

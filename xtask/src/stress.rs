@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 
 use crate::command::{Mark, capture, line, quietly};
-use crate::install;
+use crate::install::{self, Build};
 use crate::project::Project;
+use crate::steps::{Steps, say};
 
 /// What `stress` can be told.
 #[derive(clap::Args)]
@@ -58,13 +59,14 @@ pub(crate) struct Stress {
 
 /// Installs, runs, counts; true if nothing failed.
 pub(crate) fn stress(project: &Project, options: &Options) -> Result<bool> {
-    install::install_profile(&project.prefix(), "release")?;
+    let steps = Steps::start(project, "stress", false)?;
+    install::install(project, &steps, &project.prefix(), &Build::Profile("release"))?;
     let stress = Stress::compile(project)?;
     let (passed, failed) = match options.kill {
         Some(jobs) => stress.kill(options.seed, jobs)?,
         None => stress.storm(options.seed, Duration::from_secs_f64(options.minutes * 60.0))?,
     };
-    println!("{passed} passed, {failed} failed");
+    say!("{passed} passed, {failed} failed");
     Ok(failed == 0 && passed > 0)
 }
 
@@ -105,7 +107,7 @@ impl Stress {
             let mut mpiexec = self.job(seed, false).0;
             let ran = capture(&mut mpiexec, None, LIMIT)?;
             if !ran.success() || !ran.stdout.lines().any(|line| line == "ok") {
-                println!(
+                say!(
                     "FAILED: seed {seed}: {}\n    $ {}\n{}",
                     ran.ending(),
                     line(&mpiexec),
@@ -115,7 +117,7 @@ impl Stress {
             }
             seed += 1;
         }
-        println!("   seeds {first} to {}", seed - 1);
+        say!("   seeds {first} to {}", seed - 1);
         Ok((seed - first - failed, failed))
     }
 
@@ -124,7 +126,7 @@ impl Stress {
         let mut failed = 0;
         for seed in first..first + jobs {
             if let Err(error) = self.kill_once(seed) {
-                println!("FAILED: kill, seed {seed}: {error:#}");
+                say!("FAILED: kill, seed {seed}: {error:#}");
                 failed += 1;
             }
         }

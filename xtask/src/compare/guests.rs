@@ -22,10 +22,11 @@ use super::interference::{self, OthersCpuUse};
 use super::library::{Kind, compile};
 use super::record::{self, LibraryLine, Line, Machine, Record, Run};
 use super::{parse, report, say};
-use crate::command::quoted;
+use crate::command::{quoted, show};
 use crate::install;
 use crate::project::Project;
 use crate::set_up;
+use crate::steps::Steps;
 use crate::vm::{self, Kernel, Machines, Plan};
 
 /// The peers, and what compiles programs for them.
@@ -81,7 +82,7 @@ pub(crate) fn compare(project: &Project, options: &Options) -> Result<()> {
     }
     let _lock = interference::lock()?;
     let kernel = vm::set_up(project)?;
-    set_up::provide(PACKAGES).context("the other MPIs can't be installed")?;
+    set_up::provide(PACKAGES, &show).context("the other MPIs can't be installed")?;
     let all = vec![Kind::Verbena, Kind::Mpich, Kind::OpenMpi];
     let kinds = if options.only.is_empty() { all } else { options.only.clone() };
     compile_all(project, &kinds)?;
@@ -122,7 +123,7 @@ fn is_named(lines: &[Line], kind: &Kind) -> bool {
 
 /// Builds ours, and the programs once for each library.
 fn compile_all(project: &Project, kinds: &[Kind]) -> Result<()> {
-    install::install(&project.prefix())?;
+    install::install_fastest(project, &Steps::start(project, "compare", false)?)?;
     for kind in kinds {
         let mpicc = match kind {
             Kind::Verbena => project.prefix().join("bin/mpicc"),

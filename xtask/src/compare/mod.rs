@@ -33,6 +33,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::command::{self, Mark, capture};
 use crate::install;
 use crate::project::Project;
+use crate::steps::Steps;
 pub(crate) use guests::{Options as GuestOptions, compare as compare_guests};
 pub(crate) use library::compile;
 
@@ -146,7 +147,7 @@ fn chosen(options: &Options) -> Result<Vec<&'static Figure>> {
 fn prepare(project: &Project, options: &Options) -> Result<(Vec<Line>, Vec<Library>)> {
     let peers = library::peers(project, options.peers.as_deref());
     let prefix = project.prefix();
-    install::install(&prefix)?;
+    install::install_fastest(project, &Steps::start(project, "compare", false)?)?;
     let sources = project.root.join("benches/osu");
     let standard = project.target.join("osu/standard");
     library::compile(&sources, &standard, &prefix.join("bin/mpicc"))?;

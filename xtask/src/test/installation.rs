@@ -9,8 +9,10 @@ use anyhow::{Result, ensure};
 
 use super::{Tally, report_failure};
 use crate::command::quietly;
+use crate::install::{self, Build};
+use crate::pgo;
 use crate::project::Project;
-use crate::{install, pgo};
+use crate::steps::Steps;
 
 /// One thing that must work, as a sentence fragment and a check.
 type Check = (&'static str, fn(&Installation) -> Result<()>);
@@ -166,7 +168,9 @@ impl Installation {
 
     fn is_optimized_for_a_profile(&self) -> Result<()> {
         let (prefix, program) = (self.scratch.join("optimized"), self.scratch.join("by-optimized"));
-        install::install(&prefix)?;
+        let project = Project::find();
+        let steps = Steps::start(&project, "test-pgo", false)?;
+        install::install(&project, &steps, &prefix, &Build::Guided)?;
         let [plain, optimized] =
             [&self.prefix, &prefix].map(|tree| std::fs::read(tree.join("lib/libmpi_abi.so")));
         ensure!(plain? != optimized?, "it is the library that was built without one");

@@ -14,14 +14,16 @@ mod tsan;
 mod vm;
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 
+use crate::install::{self, Build};
 use crate::project::Project;
+use crate::steps::{Step, Steps, say};
 use crate::stress::Stress;
-use crate::{counts, demo, generate, install, set_up};
+use crate::{counts, demo, generate, set_up};
 
 /// What `test` can be told.
 #[derive(clap::Args)]
@@ -48,6 +50,9 @@ pub(crate) struct Options {
     /// ... and its mpiexec.
     #[arg(long, requires = "mpicc")]
     mpiexec: Option<PathBuf>,
+    /// Show all that programs print, instead of one line for each part.
+    #[arg(long, short)]
+    verbose: bool,
 }
 
 /// A part of the tests. The order is that of running.
@@ -145,72 +150,75 @@ pub(crate) fn test(project: &Project, options: &Options) -> Result<bool> {
         (false, _) => options.only.contains(part),
     };
     let parts: Vec<Part> = Part::value_variants().iter().copied().filter(chosen).collect();
-    heading("System packages");
-    set_up::set_up()?;
+    let steps = Steps::start(project, "test", options.verbose)?;
+    set_up::packages(&steps, set_up::ALL)?;
+    if is_ci {
+        set_up::profile_tools(project, &steps)?;
+    }
     let mut total = Tally::default();
     let mut installed = peer.then_some(true);
     for part in parts {
-        if part.needs_installation() && !*installed.get_or_insert_with(|| install(project)) {
-            println!("\nFAILED: {part:?} needs what could not be built and installed");
+        if part.needs_installation()
+            && !*installed.get_or_insert_with(|| is_installed(project, &steps))
+        {
+            say!("FAILED: {part:?} needs what could not be built and installed");
             total.failed += 1;
             continue;
         }
-        let start = Instant::now();
-        heading(&format!("{part:?}"));
-        let tally = run_part(project, options, part).unwrap_or_else(|error| {
-            println!("FAILED: {error:#}");
-            Tally { failed: 1, ..Tally::default() }
-        });
-        println!("   {part:?}: {tally} ({:.1} s)", start.elapsed().as_secs_f64());
-        total += tally;
+        total += steps.step(&format!("{part:?}"), |step| {
+            let tally = run_part(project, options, part, step).unwrap_or_else(|error| {
+                say!("FAILED: {error:#}");
+                Tally { failed: 1, ..Tally::default() }
+            });
+            step.note(tally.to_string());
+            if tally.failed > 0 {
+                step.fail();
+            }
+            Ok(tally)
+        })?;
     }
     if options.only.is_empty() && !peer && !is_ci {
-        println!(
+        say!(
             "\nleft out: the virtual machines, a quarter of an hour (`cargo xtask test --only vm`)"
         );
     }
-    println!("\n{total}");
+    say!("\n{total}");
     Ok(total.failed == 0 && total.passed > 0)
 }
 
-/// True if what the later parts run on is in place.
-fn install(project: &Project) -> bool {
-    heading("Build (release) and install");
-    match install::install_profile(&project.prefix(), "release") {
-        Ok(()) => true,
-        Err(error) => {
-            println!("FAILED: {error:#}");
-            false
-        }
-    }
+/// Builds and installs; true if the later parts have what they run on.
+fn is_installed(project: &Project, steps: &Steps) -> bool {
+    let build = Build::Profile("release");
+    let installed = install::install(project, steps, &project.prefix(), &build);
+    installed.inspect_err(|error| say!("FAILED: {error:#}")).is_ok()
 }
 
-fn run_part(project: &Project, options: &Options, part: Part) -> Result<Tally> {
+fn run_part(project: &Project, options: &Options, part: Part, step: &Step) -> Result<Tally> {
     match part {
-        Part::Style => style(project),
-        Part::Rust => rust::workspace(project, options.filter.as_deref()),
-        Part::Loom => rust::loom(project),
-        Part::Miri => rust::miri(project),
+        Part::Style => style(project, step),
+        Part::Rust => rust::workspace(project, step, options.filter.as_deref()),
+        Part::Loom => rust::loom(project, step),
+        Part::Miri => rust::miri(project, step),
         Part::Installation => installation::test(project),
         Part::Programs => programs::test(project, options),
         Part::Valgrind => programs::watched(project, options, programs::Tool::Valgrind),
         Part::Asan => programs::watched(project, options, programs::Tool::AddressSanitizer),
         Part::Tsan => tsan::test(project),
         Part::Stress => stressed(project),
-        Part::Heat => heat_agrees(project),
-        Part::Mpi4py => python::test(project, options.filter.as_deref()),
+        Part::Heat => heat_agrees(project, step),
+        Part::Mpi4py => python::test(project, step, options.filter.as_deref()),
         Part::Counts => instructions(project),
         Part::Benches => benches::test(project, options.filter.as_deref()),
         Part::Vm => vm::test(project, options),
     }
 }
 
-fn style(project: &Project) -> Result<Tally> {
-    let mut tally = rust::checks(project)?;
+fn style(project: &Project, step: &Step) -> Result<Tally> {
+    let mut tally = rust::checks(project, step)?;
     match generate::generate(true) {
         Ok(()) => tally.passed += 1,
         Err(error) => {
-            println!("FAILED: generate --check: {error:#}");
+            say!("FAILED: generate --check: {error:#}");
             tally.failed += 1;
         }
     }
@@ -220,7 +228,7 @@ fn style(project: &Project) -> Result<Tally> {
 /// Counted where they were recorded: instructions of another processor are others.
 fn instructions(project: &Project) -> Result<Tally> {
     if !cfg!(target_arch = "x86_64") || !counts::can_count() {
-        println!("skipped: no valgrind on x86-64 here");
+        say!("skipped: no valgrind on x86-64 here");
         return Ok(Tally { skipped: 1, ..Tally::default() });
     }
     let (passed, failed) = counts::check(project)?;
@@ -234,18 +242,16 @@ fn stressed(project: &Project) -> Result<Tally> {
     Ok(Tally { passed: calm + ended, failed: lost + hung, ..Tally::default() })
 }
 
-fn heat_agrees(project: &Project) -> Result<Tally> {
+fn heat_agrees(project: &Project, step: &Step) -> Result<Tally> {
     let heat = demo::compile(project, &project.prefix())?;
-    let passed = heat.compare(&demo::our_image(project), &[2, 3, 4, 7, 8])?;
+    let passed = heat.compare(&demo::our_image(project), &[2, 3, 4, 7, 8], &|run| step.run(run))?;
     Ok(Tally { passed, ..Tally::default() })
-}
-
-fn heading(text: &str) {
-    println!("\n== {text}");
 }
 
 /// One failed test, with everything that it printed.
 fn report_failure(name: &str, reasons: &str, output: &str) {
-    println!("FAILED: {name}: {reasons}");
-    print!("{output}");
+    say!("FAILED: {name}: {reasons}");
+    if !output.is_empty() {
+        say!("{output}");
+    }
 }

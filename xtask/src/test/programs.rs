@@ -12,6 +12,7 @@ use super::table::{self, Case, Exit};
 use super::{Options, Tally, report_failure};
 use crate::command::{Mark, Ran, capture, line, quietly};
 use crate::project::Project;
+use crate::steps::say;
 
 /// Compiled programs and the MPI they run on.
 struct Bench<'a> {
@@ -123,7 +124,7 @@ fn run(project: &Project, options: &Options, tool: Option<Tool>) -> Result<Tally
             None => None,
         };
         if let Some(reason) = reason {
-            println!("   skipped: {}: {reason}", case.name);
+            say!("   skipped: {}: {reason}", case.name);
             tally.skipped += 1;
             continue;
         }

@@ -11,9 +11,10 @@ use regex::Regex;
 use serde::Deserialize;
 
 use super::{Tally, report_failure};
-use crate::command::{Mark, capture, line};
+use crate::command::{Mark, capture, line, show};
 use crate::mpi4py::{self, Mpi4py};
 use crate::project::Project;
+use crate::steps::{Step, say};
 
 /// The files that must pass, in groups that are one job each.
 const GROUPS: [&[&str]; 3] = [
@@ -100,7 +101,7 @@ impl Skips {
 /// The jobs of point-to-point and of collectives over two hosts: a name, and the words after
 /// `mpiexec ...`. They are quiet: every word that a rank says goes from host to host.
 pub(super) fn for_hosts(project: &Project) -> Result<Vec<(String, Vec<String>)>> {
-    let mpi4py = mpi4py::provide(project, &project.prefix())?;
+    let mpi4py = mpi4py::provide(project, &project.prefix(), &show)?;
     let skips = Skips::read(project)?;
     let job = |(name, group): (&str, &[&str])| {
         let files: Vec<&str> =
@@ -113,12 +114,12 @@ pub(super) fn for_hosts(project: &Project) -> Result<Vec<(String, Vec<String>)>>
 }
 
 /// Runs all files.
-pub(super) fn test(project: &Project, filter: Option<&str>) -> Result<Tally> {
+pub(super) fn test(project: &Project, step: &Step, filter: Option<&str>) -> Result<Tally> {
     let prefix = project.prefix();
-    let mpi4py = mpi4py::provide(project, &prefix)?;
+    let mpi4py = mpi4py::provide(project, &prefix, &|command| step.run(command))?;
     let skips = Skips::read(project)?;
     for (test, reason) in &skips.skip {
-        println!("   skipped: {test}: {reason}");
+        say!("   skipped: {test}: {reason}");
     }
     let mut tally = Tally::default();
     for ranks in RANKS {

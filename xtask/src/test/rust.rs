@@ -1,6 +1,5 @@
 //! The tests of the crates, and what rustfmt, clippy, loom and Miri say.
 
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -8,22 +7,20 @@ use anyhow::Result;
 use regex::Regex;
 
 use super::Tally;
-use crate::command::{capture, capture_and_show, exists, line};
+use crate::command::{capture, exists, line};
 use crate::project::Project;
+use crate::steps::{Step, say};
 
 /// What `cargo test` and `nextest` build with: optimised, yet with every check.
 const PROFILE: &str = "checked";
-/// No build and no suite takes longer than that.
-const LIMIT: Duration = Duration::from_secs(1800);
 
 /// rustfmt and clippy, with warnings as errors.
-pub(super) fn checks(project: &Project) -> Result<Tally> {
+pub(super) fn checks(project: &Project, step: &Step) -> Result<Tally> {
     let mut tally = Tally::default();
     let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"];
     for arguments in [&["fmt", "--all", "--check"][..], &clippy] {
         let mut cargo = project.cargo(arguments);
-        println!("$ {}", line(&cargo));
-        let ran = capture(&mut cargo, None, LIMIT)?;
+        let ran = step.attempt(&mut cargo)?;
         if ran.success() {
             tally.passed += 1;
         } else {
@@ -35,7 +32,7 @@ pub(super) fn checks(project: &Project) -> Result<Tally> {
 }
 
 /// Unit, property and integration tests, and the examples in the documentation.
-pub(super) fn workspace(project: &Project, filter: Option<&str>) -> Result<Tally> {
+pub(super) fn workspace(project: &Project, step: &Step, filter: Option<&str>) -> Result<Tally> {
     let mut tally = Tally::default();
     if exists("cargo-nextest", "--version") {
         let mut arguments =
@@ -49,22 +46,22 @@ pub(super) fn workspace(project: &Project, filter: Option<&str>) -> Result<Tally
             "pass",
         ]);
         arguments.extend(filter);
-        tally += counted(&mut project.cargo(&arguments))?;
+        tally += counted(&mut project.cargo(&arguments), step)?;
         let mut arguments =
             vec!["test", "--workspace", "--profile", PROFILE, "--no-fail-fast", "--quiet", "--doc"];
         arguments.extend(filter);
-        tally += counted(&mut project.cargo(&arguments))?;
+        tally += counted(&mut project.cargo(&arguments), step)?;
     } else {
         let mut arguments =
             vec!["test", "--workspace", "--profile", PROFILE, "--no-fail-fast", "--quiet"];
         arguments.extend(filter);
-        tally += counted(&mut project.cargo(&arguments))?;
+        tally += counted(&mut project.cargo(&arguments), step)?;
     }
     Ok(tally)
 }
 
 /// The rings under loom, in a build of their own.
-pub(super) fn loom(project: &Project) -> Result<Tally> {
+pub(super) fn loom(project: &Project, step: &Step) -> Result<Tally> {
     let mut cargo = project.cargo(&[
         "test",
         "--package",
@@ -75,11 +72,11 @@ pub(super) fn loom(project: &Project) -> Result<Tally> {
         "loom",
     ]);
     cargo.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", project.target.join("loom"));
-    counted(&mut cargo)
+    counted(&mut cargo, step)
 }
 
 /// The rings under Miri, where a nightly toolchain has it.
-pub(super) fn miri(project: &Project) -> Result<Tally> {
+pub(super) fn miri(project: &Project, step: &Step) -> Result<Tally> {
     let mut version = Command::new("cargo");
     version
         .args(["+nightly", "miri", "--version"])
@@ -87,7 +84,7 @@ pub(super) fn miri(project: &Project) -> Result<Tally> {
         .env_remove("CARGO");
     let there = capture(&mut version, None, Duration::from_secs(60)).is_ok_and(|ran| ran.success());
     if !there {
-        println!("skipped: no Miri here (rustup +nightly component add miri)");
+        say!("skipped: no Miri here (rustup +nightly component add miri)");
         return Ok(Tally { skipped: 1, ..Tally::default() });
     }
     let mut cargo = Command::new("cargo");
@@ -106,18 +103,17 @@ pub(super) fn miri(project: &Project) -> Result<Tally> {
     // Miri's emulation of weak memory breaks down where a word is an atomic in one
     // lap and a frame's bytes in the next; the orderings are loom's to try.
     cargo.env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-disable-weak-memory-emulation");
-    counted(&mut cargo)
+    counted(&mut cargo, step)
 }
 
-/// Runs a test command in the open and reads its counts. A command that fails
+/// Runs a test command and reads its counts. A command that fails
 /// without a failed test (it did not build) counts as one failure.
-fn counted(cargo: &mut Command) -> Result<Tally> {
-    println!("$ {}", line(cargo));
-    let ran = capture_and_show(cargo, LIMIT)?;
+fn counted(cargo: &mut Command, step: &Step) -> Result<Tally> {
+    let ran = step.attempt(cargo)?;
     let mut tally = counts(&format!("{}\n{}", ran.stdout, ran.stderr));
-    if !ran.success() && tally.failed == 0 {
-        println!("FAILED: {}: {}", Path::new(cargo.get_program()).display(), ran.ending());
-        tally.failed = 1;
+    if !ran.success() {
+        tally.failed = tally.failed.max(1);
+        super::report_failure(&line(cargo), &ran.ending(), &ran.output());
     }
     Ok(tally)
 }

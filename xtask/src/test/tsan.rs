@@ -13,6 +13,7 @@ use anyhow::{Context as _, Result};
 use super::{Tally, report_failure};
 use crate::command::{Mark, capture, line, quietly};
 use crate::project::Project;
+use crate::steps::say;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 const LIMIT: Duration = Duration::from_secs(1800);
@@ -28,7 +29,7 @@ const RUNS: [(&str, &str); 5] = [
 /// Builds and runs; one skip where that can't be done.
 pub(super) fn test(project: &Project) -> Result<Tally> {
     if let Some(missing) = missing() {
-        println!("skipped: {missing}");
+        say!("skipped: {missing}");
         return Ok(Tally { skipped: 1, ..Tally::default() });
     }
     let folder = project.target.join("tsan");

@@ -11,9 +11,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 use super::{Options, Tally, hosts, programs, report_failure};
-use crate::command::{quietly, quoted};
+use crate::command::{quietly, quoted, show};
 use crate::project::Project;
 use crate::set_up;
+use crate::steps::say;
 use crate::vm::{self, Kernel, Machines, Plan, run};
 
 /// One boot: a name, machines, a command, and a word that all guests' outputs have.
@@ -178,7 +179,7 @@ pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
     let kernel = match vm::set_up(project) {
         Ok(kernel) => kernel,
         Err(why) => {
-            println!("skipped: there can be no virtual machines here: {why:#}");
+            say!("skipped: there can be no virtual machines here: {why:#}");
             return Ok(Tally { skipped: 1, ..tally });
         }
     };
@@ -280,10 +281,11 @@ fn executable(mut cargo: Command) -> Result<PathBuf> {
 
 /// The line that lets a process of ours meet a peer in C and one over the crate `ibverbs`.
 fn foreign(project: &Project) -> Result<String> {
-    set_up::provide(&[
+    let packages = [
         ("libibverbs-dev", "peers of others"),
         ("libclang-dev", "the bindings of the crate ibverbs"),
-    ])?;
+    ];
+    set_up::provide(&packages, &show)?;
     let ours = [
         "build",
         "--profile",

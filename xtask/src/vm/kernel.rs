@@ -70,7 +70,7 @@ impl Kernel {
     pub(crate) fn compile(&self, project: &Project, source: &Path) -> Result<PathBuf> {
         let headers = format!("linux-headers-{}", self.version);
         let purpose = "compiles a module for the guests' kernel";
-        set_up::provide(&[(&headers, purpose), ("make", purpose)])?;
+        set_up::provide(&[(&headers, purpose), ("make", purpose)], &show)?;
         let name = source.file_name().context("a folder has a name")?;
         let folder = project.target.join("vm/modules").join(name);
         fs::create_dir_all(&folder)?;
@@ -103,7 +103,7 @@ pub(crate) fn set_up(project: &Project) -> Result<Kernel> {
         cfg!(target_arch = "x86_64"),
         "the virtual machines are for hosts with x86-64 processors"
     );
-    set_up::provide(PACKAGES)?;
+    set_up::provide(PACKAGES, &show)?;
     let home = project.target.join("vm/linux");
     match Kernel::kept(&home) {
         Some(kernel) => Ok(kernel),
