@@ -1,208 +1,128 @@
-//! Several frames in one SEND: those to one peer that had to wait for room and now leave together.
-//! `docs/verbs.md` draws the bytes.
+//! Coalescing: several frames to one peer in one SEND. `docs/verbs.md` draws the bytes.
 //!
-//! States: between the two calls of `gather` frames to that peer are put together ([`Bundle::Empty`]); with
-//! the first of them there is a bundle, which is open until the next one does not fit, or there are no more
-//! ([`Bundle::Open`]).
+//! Between `begin_batch` and `end_batch` the frames to one peer are put together, if they had to
+//! wait for room. A message is open until the next frame does not fit, or the batch ends.
 //!
-//! Invariants: an open bundle is the last of what its pair retains, so if the connection breaks it goes again
-//! like all others; it is never kept from one call of MPI to the next.
+//! States: [`State`]. Invariants: the open message is the last one that its endpoint keeps as
+//! unacknowledged, so it is replayed after a break like any other; it is never kept from one MPI
+//! call to the next. This file does not post: `post` does.
 
-use fabric::{Header, Peer, Sink, Slot};
+use fabric::{Header, Slot};
 
-use crate::connect::{FRONT, PREFIX, VerbsTransport};
-use crate::eager_rdma::wire::LEAD;
-use crate::endpoint::{Signal, Unacked};
-use crate::ibv::Destination;
-use crate::post::LONG;
+use crate::buffers::{LONG, SendBuffers};
+use crate::eager_rdma::wire::SLOT_HEADER;
+use crate::endpoint::flow::{FlowControl, Unacked};
+use crate::frame::{self, COALESCED, COALESCED_HEADER, LENGTH, PREFIX};
 
-/// Follows the prefix in place of a header: no kind of frame has this number.
-const SEVERAL: [u8; 4] = [0; 4];
-/// In front of the first frame.
-const START: usize = PREFIX + SEVERAL.len();
-/// In front of each: its length.
-const LENGTH: usize = 4;
-
-/// Whether frames are put together now.
+/// Whether frames are being coalesced; with the index of the endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Bundle {
-    /// No: each goes at once.
+enum State {
+    /// No: each frame goes at once.
     #[default]
-    Closed,
-    /// Those of this pair; there is none yet.
+    Off,
+    /// Frames of this endpoint are; there is no message yet.
     Empty(usize),
-    /// Those of this pair, with what it retains last.
+    /// Frames of this endpoint are; its last unacknowledged message is open.
     Open(usize),
 }
 
-impl VerbsTransport {
-    /// More frames to a peer follow at once; or no more.
-    pub(crate) fn gather_frames(&mut self, peer: Peer, more: bool) {
-        self.send_bundle();
-        self.bundle = match self.place(peer) {
-            Some(at) if more => Bundle::Empty(at),
-            _ => Bundle::Closed,
-        };
+/// Puts frames together.
+#[derive(Debug)]
+pub(crate) struct Coalescer {
+    state: State,
+    /// Bytes of the longest message.
+    max_message: usize,
+    /// Frames that were sent together with others.
+    pub(crate) frames: u64,
+}
+
+impl Coalescer {
+    /// Returns a coalescer for frames with bodies of up to `frame` bytes.
+    pub(crate) fn new(frame: usize) -> Coalescer {
+        Coalescer { state: State::Off, max_message: frame::max_message(frame), frames: 0 }
     }
 
-    /// Whether a frame for this pair, for which there is room, is put to others; makes place for it.
-    pub(crate) fn has_place_in_bundle(&mut self, at: usize, len: usize) -> bool {
-        let taken = LENGTH + Header::SIZE + len;
-        let most = longest(self.caps.frame);
-        if self.bundle == Bundle::Open(at) {
-            let held = self.pairs[at].retained.back();
-            if held.is_some_and(|held| held.bytes as usize + taken <= most) {
-                return true;
-            }
-            self.send_bundle();
+    /// Begins a batch of frames to endpoint `at`, or ends it. No message is open.
+    pub(crate) fn set_batch(&mut self, at: Option<usize>) {
+        self.state = at.map_or(State::Off, State::Empty);
+    }
+
+    /// Returns whether each frame goes at once.
+    #[inline]
+    pub(crate) fn is_off(&self) -> bool {
+        self.state == State::Off
+    }
+
+    /// Returns whether a message to endpoint `at` is open.
+    pub(crate) fn is_open(&self, at: usize) -> bool {
+        self.state == State::Open(at)
+    }
+
+    /// Ends the open message, if there is one, and returns its endpoint. Further frames of the
+    /// batch make another message.
+    pub(crate) fn close_message(&mut self) -> Option<usize> {
+        let State::Open(at) = self.state else { return None };
+        self.state = State::Empty(at);
+        Some(at)
+    }
+
+    /// Ends the batch if it is for endpoint `at`: its connection is over.
+    pub(crate) fn disconnect(&mut self, at: usize) {
+        if matches!(self.state, State::Open(it) | State::Empty(it) if it == at) {
+            self.state = State::Off;
         }
-        // One that leaves no place for a second goes alone.
-        if self.bundle != Bundle::Empty(at) || START + 2 * taken > most {
+    }
+
+    /// Returns whether a frame with a body of `len` bytes fits into the open message.
+    pub(crate) fn fits(&self, flow: &FlowControl, len: usize) -> bool {
+        let needed = LENGTH + Header::SIZE + len;
+        flow.unacked.back().is_some_and(|open| open.bytes as usize + needed <= self.max_message)
+    }
+
+    /// Opens a message to endpoint `at` if its batch has none. Returns false if the frame is to
+    /// go alone: it leaves no room for a second one of its length, or there is no slot.
+    pub(crate) fn open(
+        &mut self,
+        at: usize,
+        flow: &mut FlowControl,
+        send: &mut SendBuffers,
+        len: usize,
+    ) -> bool {
+        let needed = LENGTH + Header::SIZE + len;
+        if self.state != State::Empty(at) || COALESCED_HEADER + 2 * needed > self.max_message {
             return false;
         }
-        let Ok(Some(slot)) = self.long.take() else { return false };
-        let pair = &mut self.pairs[at];
-        let room = &mut self.long.bytes_mut(slot, LEAD + START)[LEAD..];
-        room[..4].copy_from_slice(&pair.next.to_le_bytes());
-        room[PREFIX..].copy_from_slice(&SEVERAL);
-        pair.retained.push_back(Unacked {
-            slot: slot | LONG,
-            bytes: START as u32,
-            first: pair.next,
-            frames: 0,
-        });
-        self.bundle = Bundle::Open(at);
+        let Some(slot) = send.take_long() else { return false };
+        let bytes = send.long.bytes_mut(slot & !LONG, SLOT_HEADER + COALESCED_HEADER);
+        let message = &mut bytes[SLOT_HEADER..];
+        message[..4].copy_from_slice(&flow.tx_seq.to_le_bytes());
+        message[PREFIX..].copy_from_slice(&COALESCED);
+        let bytes = COALESCED_HEADER as u32;
+        flow.unacked.push_back(Unacked { slot, bytes, seq: flow.tx_seq, frames: 0 });
+        self.state = State::Open(at);
         true
     }
 
-    /// Puts a frame to the others.
-    pub(crate) fn put_into_bundle(
+    /// Appends a frame, which fits, to the open message.
+    pub(crate) fn append(
         &mut self,
-        at: usize,
+        flow: &mut FlowControl,
+        send: &mut SendBuffers,
         header: &Header,
         len: usize,
         fill: impl FnOnce(&mut Slot),
     ) {
-        let pair = &mut self.pairs[at];
-        let Some(held) = pair.retained.back_mut() else { return };
-        let from = LEAD + held.bytes as usize;
+        let Some(open) = flow.unacked.back_mut() else { return };
+        let from = SLOT_HEADER + open.bytes as usize;
         let to = from + LENGTH + Header::SIZE + len;
-        let room = &mut self.long.bytes_mut(held.slot & !LONG, to)[from..];
-        room[..LENGTH].copy_from_slice(&((Header::SIZE + len) as u32).to_le_bytes());
-        room[LENGTH..LENGTH + Header::SIZE].copy_from_slice(&header.encode());
-        fill(&mut Slot::new(&mut room[LENGTH + Header::SIZE..], false));
-        held.bytes = (to - LEAD) as u32;
-        held.frames += 1;
-        pair.next = pair.next.wrapping_add(1);
-        (pair.used_at, pair.starved) = (self.polls, false);
-        self.gathered += 1;
-    }
-
-    /// Sends the open bundle; further frames to its pair make another one.
-    pub(crate) fn send_bundle(&mut self) {
-        let Bundle::Open(at) = self.bundle else { return };
-        self.bundle = Bundle::Empty(at);
-        let Self { pairs, long, short, .. } = self;
-        let pair = &mut pairs[at];
-        let Some(&held) = pair.retained.back() else { return };
-        pair.told = pair.consumed;
-        let consumed = &mut long.bytes_mut(held.slot & !LONG, LEAD + PREFIX)[LEAD + 4..];
-        consumed.copy_from_slice(&pair.consumed.to_le_bytes());
-        if pair
-            .submit(crate::post::sge(long, short, &held), Destination::RECEIVE, Signal::NONE)
-            .is_err()
-        {
-            // It is kept, and goes with the next connection.
-            self.break_pair(at, "a send was refused");
-        }
-    }
-
-    /// Frames of which each went together with others.
-    pub fn frames_coalesced(&self) -> u64 {
-        self.gathered
-    }
-
-    /// A message of several frames, the first of which has that number; true if the sink has heard of any.
-    #[cold]
-    pub(crate) fn take_bundle(
-        &mut self,
-        at: usize,
-        slot: u32,
-        len: usize,
-        first: u32,
-        sink: &mut impl Sink,
-    ) -> bool {
-        let mut moved = false;
-        if first != self.pairs[at].consumed {
-            // What was written before it is in its place by now.
-            moved = self.take_written(at, sink);
-        }
-        let (mut number, mut from) = (first, START);
-        while from < len && self.pairs[at].lost.is_none() {
-            let message = self.receives.bytes(slot, len);
-            let Some(frame) = next(&message[from..]) else {
-                return moved | self.nonsense(at, "several frames are malformed");
-            };
-            let taken = frame.len();
-            let pair = &mut self.pairs[at];
-            match number.wrapping_sub(pair.consumed) as i32 {
-                // It came before its connection broke, and now again.
-                ..0 => {}
-                0 => {
-                    if !pair.hand_up(frame, sink) {
-                        return moved | self.nonsense(at, "a header is malformed");
-                    }
-                    self.count(at, taken);
-                    moved = true;
-                }
-                1.. => return moved | self.nonsense(at, "a frame is missing"),
-            }
-            number = number.wrapping_add(1);
-            from += LENGTH + taken;
-        }
-        moved
-    }
-}
-
-/// Bytes of the longest message where a frame has a body of so many: two messages that are half as long as the longest
-/// that goes at once fit, which is also more than one frame takes.
-pub(crate) const fn longest(frame: usize) -> usize {
-    START + 2 * (LENGTH + Header::SIZE) + frame
-}
-
-const _: () = assert!(longest(0) >= FRONT);
-
-/// True for what follows the prefix of a message of several frames.
-#[inline]
-pub(crate) fn is_one(message: &[u8]) -> bool {
-    message.starts_with(&SEVERAL)
-}
-
-/// The frame that `rest` begins with.
-fn next(rest: &[u8]) -> Option<&[u8]> {
-    let (length, rest) = rest.split_first_chunk::<LENGTH>()?;
-    rest.get(..u32::from_le_bytes(*length) as usize)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lengths_that_lead_out_of_the_message_are_refused() {
-        assert_eq!(next(&[3, 0, 0, 0, 7, 8, 9, 1]), Some([7, 8, 9].as_slice()));
-        assert_eq!(next(&[0, 0, 0, 0]), Some([].as_slice()));
-        for bytes in [[].as_slice(), &[3, 0, 0], &[3, 0, 0, 0, 7, 8], &[255; 8]] {
-            assert_eq!(next(bytes), None, "{bytes:?}");
-        }
-    }
-
-    #[test]
-    fn no_header_looks_like_several_frames() {
-        for kind in 0..=u8::MAX {
-            let header = [[kind].as_slice(), &[0; Header::SIZE - 1]].concat();
-            assert!(Header::decode(&header).is_err() || !is_one(&header), "kind {kind}");
-        }
-        assert!(is_one(&[0; 36]));
+        let bytes = &mut send.long.bytes_mut(open.slot & !LONG, to)[from..];
+        bytes[..LENGTH].copy_from_slice(&((Header::SIZE + len) as u32).to_le_bytes());
+        bytes[LENGTH..LENGTH + Header::SIZE].copy_from_slice(&header.encode());
+        fill(&mut Slot::new(&mut bytes[LENGTH + Header::SIZE..], false));
+        open.bytes = (to - SLOT_HEADER) as u32;
+        open.frames += 1;
+        flow.tx_seq = flow.tx_seq.wrapping_add(1);
+        flow.no_credit = false;
+        self.frames += 1;
     }
 }

@@ -1,130 +1,130 @@
-//! How two ends of a pair come to have one connection, whoever begins, whatever
-//! gets lost, and however often it breaks.
+//! The state machine by which two ends agree on one connection, whichever end begins, whatever
+//! datagrams are lost, and however often the connection breaks.
 //!
-//! Pure: no device, no clock. The owner says what happened and does what is
-//! answered. Both ends run the same rules; every attempt has a number (epoch) that
-//! only grows, and the higher one wins.
+//! Pure: no device, no clock. The owner reports events and carries out the [`Actions`] returned.
+//! Both ends run the same rules. Every attempt has a number (epoch) that only grows; the higher
+//! one wins.
 //!
-//! States: [`Phase`]. Invariants: a queue pair serves one epoch; an end is ready only
-//! when the other one has its number.
+//! States: [`Phase`]. Invariants: a queue pair serves one epoch; an end is ready only when the
+//! peer knows the number of its queue pair.
 
-/// How far an end is.
+/// State of one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// No queue pair.
     Idle,
-    /// A queue pair that is not connected; it calls.
-    Calling,
-    /// Connected, it could receive; it calls until the other end is known to know it.
+    /// A queue pair that is not connected; sends requests.
+    Requesting,
+    /// Connected for receiving; sends requests until the peer is known to know this end.
     Confirming,
-    /// Connected both ways.
+    /// Connected in both directions.
     Ready,
 }
 
-/// One end.
+/// One end of the handshake.
 #[derive(Debug)]
 pub(crate) struct Handshake {
     pub(crate) phase: Phase,
-    /// The last attempt that this end made or saw.
+    /// The latest attempt that this end made or saw.
     pub(crate) epoch: u32,
-    /// Number of our queue pair, while there is one.
-    ours: u32,
-    /// Number of theirs, from `Confirming` on; else 0.
-    pub(crate) theirs: u32,
+    /// Number of this end's queue pair, while there is one.
+    qpn: u32,
+    /// Number of the peer's queue pair from `Confirming` on; otherwise 0.
+    pub(crate) peer_qpn: u32,
 }
 
-/// What a Call or an Answer says of its sender.
+/// What a Req or a Rep says about its sender.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Heard {
+pub(crate) struct Received {
     pub(crate) epoch: u32,
-    pub(crate) queue: u32,
-    pub(crate) yours: u32,
-    /// It is a Call.
-    pub(crate) wants_answer: bool,
+    pub(crate) qpn: u32,
+    pub(crate) peer_qpn: u32,
+    /// The message is a Req.
+    pub(crate) wants_reply: bool,
 }
 
-/// What the owner is to do, in this order.
+/// What the owner must do, in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Actions {
-    /// Retire the queue pair, if there is one, and make another: [`Handshake::made`].
-    pub(crate) renew: bool,
-    /// Connect it to the end that was heard, for receiving.
-    pub(crate) connect: bool,
-    /// Make it send: the pair is ready.
-    pub(crate) start: bool,
-    /// Say hello, as [`Handshake::wants_answer`] says.
-    pub(crate) greet: bool,
+    /// Replace the queue pair by a new one; then call [`Handshake::created`].
+    pub(crate) create: bool,
+    /// Connect the queue pair to the sender of the message: state RTR.
+    pub(crate) to_rtr: bool,
+    /// Let the queue pair send: state RTS.
+    pub(crate) to_rts: bool,
+    /// Send a message: a Req if [`Handshake::wants_reply`], otherwise a Rep.
+    pub(crate) send: bool,
 }
 
 impl Handshake {
     pub(crate) const fn new() -> Handshake {
-        Handshake { phase: Phase::Idle, epoch: 0, ours: 0, theirs: 0 }
+        Handshake { phase: Phase::Idle, epoch: 0, qpn: 0, peer_qpn: 0 }
     }
 
-    /// What we say wants an answer while we are not ready.
-    pub(crate) fn wants_answer(&self) -> bool {
+    /// Returns whether a message of this end needs a reply.
+    pub(crate) fn wants_reply(&self) -> bool {
         self.phase != Phase::Ready
     }
 
-    /// The number of the queue pair that was made.
-    pub(crate) fn made(&mut self, queue: u32) {
-        self.ours = queue;
+    /// Records the number of the queue pair that was created.
+    pub(crate) fn created(&mut self, qpn: u32) {
+        self.qpn = qpn;
     }
 
-    /// A connection is needed.
-    pub(crate) fn want(&mut self) -> Actions {
+    /// Starts an attempt if there is none.
+    pub(crate) fn connect(&mut self) -> Actions {
         if self.phase != Phase::Idle {
             return Actions::default();
         }
         self.epoch += 1;
-        (self.phase, self.ours, self.theirs) = (Phase::Calling, 0, 0);
-        Actions { renew: true, greet: true, ..Actions::default() }
+        (self.phase, self.qpn, self.peer_qpn) = (Phase::Requesting, 0, 0);
+        Actions { create: true, send: true, ..Actions::default() }
     }
 
-    /// The other end has said hello.
-    pub(crate) fn hear(&mut self, heard: Heard) -> Actions {
-        if heard.epoch > self.epoch {
-            // They are ahead: their queue pair is new, so ours must be.
-            self.epoch = heard.epoch;
-            (self.phase, self.ours, self.theirs) = (Phase::Confirming, 0, heard.queue);
-            return Actions { renew: true, connect: true, start: false, greet: true };
+    /// Handles a Req or a Rep of the peer.
+    pub(crate) fn on_msg(&mut self, msg: Received) -> Actions {
+        if msg.epoch > self.epoch {
+            // The peer is ahead: its queue pair is new, so this one must be replaced.
+            self.epoch = msg.epoch;
+            (self.phase, self.qpn, self.peer_qpn) = (Phase::Confirming, 0, msg.qpn);
+            return Actions { create: true, to_rtr: true, to_rts: false, send: true };
         }
         if self.phase == Phase::Idle {
-            // They are behind (or this is an old copy): show them a later epoch.
-            return self.want();
+            // The peer is behind, or this is an old copy: show it a later epoch.
+            return self.connect();
         }
-        if heard.epoch < self.epoch {
-            let greet = self.phase != Phase::Ready;
-            return Actions { greet, ..Actions::default() };
+        if msg.epoch < self.epoch {
+            let send = self.phase != Phase::Ready;
+            return Actions { send, ..Actions::default() };
         }
-        let knows_us = heard.yours == self.ours;
+        let knows_us = msg.peer_qpn == self.qpn;
         match self.phase {
-            Phase::Calling => {
-                self.theirs = heard.queue;
+            Phase::Requesting => {
+                self.peer_qpn = msg.qpn;
                 self.phase = if knows_us { Phase::Ready } else { Phase::Confirming };
-                Actions { renew: false, connect: true, start: knows_us, greet: heard.wants_answer }
+                Actions { create: false, to_rtr: true, to_rts: knows_us, send: msg.wants_reply }
             }
-            _ if heard.queue != self.theirs => Actions::default(),
+            _ if msg.qpn != self.peer_qpn => Actions::default(),
             Phase::Confirming if knows_us => {
                 self.phase = Phase::Ready;
-                Actions { start: true, greet: heard.wants_answer, ..Actions::default() }
+                Actions { to_rts: true, send: msg.wants_reply, ..Actions::default() }
             }
-            _ => Actions { greet: heard.wants_answer, ..Actions::default() },
+            _ => Actions { send: msg.wants_reply, ..Actions::default() },
         }
     }
 
-    /// Something has arrived on the queue pair: the other end is ready.
-    pub(crate) fn arrived(&mut self) -> Actions {
+    /// Handles data on the queue pair: the peer is ready.
+    pub(crate) fn on_data(&mut self) -> Actions {
         if self.phase != Phase::Confirming {
             return Actions::default();
         }
         self.phase = Phase::Ready;
-        Actions { start: true, ..Actions::default() }
+        Actions { to_rts: true, ..Actions::default() }
     }
 
-    /// The queue pair is retired.
-    pub(crate) fn broke(&mut self) {
-        (self.phase, self.ours, self.theirs) = (Phase::Idle, 0, 0);
+    /// Returns to [`Phase::Idle`]: the queue pair is out of service.
+    pub(crate) fn reset(&mut self) {
+        (self.phase, self.qpn, self.peer_qpn) = (Phase::Idle, 0, 0);
     }
 }
 

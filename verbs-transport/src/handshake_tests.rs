@@ -16,42 +16,42 @@ struct End {
 struct World {
     ends: [End; 2],
     rng: Rng,
-    next_queue: u32,
+    next_qpn: u32,
     /// To whom, what.
-    mail: Vec<(usize, Heard)>,
+    mail: Vec<(usize, Received)>,
 }
 
 impl World {
     fn new(seed: u64) -> World {
         let end = || End { handshake: Handshake::new(), connected: 0, sends: false };
-        World { ends: [end(), end()], rng: Rng::new(seed), next_queue: 1, mail: Vec::new() }
+        World { ends: [end(), end()], rng: Rng::new(seed), next_qpn: 1, mail: Vec::new() }
     }
 
-    fn greeting(&self, of: usize) -> Heard {
+    fn message(&self, of: usize) -> Received {
         let handshake = &self.ends[of].handshake;
-        let Handshake { epoch, ours, theirs, .. } = *handshake;
-        Heard { epoch, queue: ours, yours: theirs, wants_answer: handshake.wants_answer() }
+        let Handshake { epoch, qpn, peer_qpn, .. } = *handshake;
+        Received { epoch, qpn, peer_qpn, wants_reply: handshake.wants_reply() }
     }
 
-    fn act(&mut self, at: usize, actions: Actions, heard: u32) {
-        if actions.renew {
-            let queue = self.next_queue;
-            self.next_queue += 1;
-            self.ends[at].handshake.made(queue);
+    fn act(&mut self, at: usize, actions: Actions, peer_qpn: u32) {
+        if actions.create {
+            let qpn = self.next_qpn;
+            self.next_qpn += 1;
+            self.ends[at].handshake.created(qpn);
             (self.ends[at].connected, self.ends[at].sends) = (0, false);
         }
-        if actions.connect {
+        if actions.to_rtr {
             assert_eq!(self.ends[at].connected, 0, "connected twice");
-            self.ends[at].connected = heard;
+            self.ends[at].connected = peer_qpn;
         }
-        if actions.start {
+        if actions.to_rts {
             assert!(self.ends[at].connected != 0 && !self.ends[at].sends);
             self.ends[at].sends = true;
         }
-        if actions.greet {
+        if actions.send {
             let copies = if self.rng.chance(300) { 0 } else { 1 + u32::from(self.rng.chance(100)) };
             for _ in 0..copies {
-                self.mail.push((1 - at, self.greeting(at)));
+                self.mail.push((1 - at, self.message(at)));
             }
         }
     }
@@ -61,24 +61,24 @@ impl World {
             return;
         }
         let at = self.rng.below(self.mail.len() as u64) as usize;
-        let (to, heard) = self.mail.swap_remove(at);
+        let (to, msg) = self.mail.swap_remove(at);
         if self.rng.chance(50) {
-            self.mail.push((to, heard));
+            self.mail.push((to, msg));
         }
-        let actions = self.ends[to].handshake.hear(heard);
-        self.act(to, actions, heard.queue);
+        let actions = self.ends[to].handshake.on_msg(msg);
+        self.act(to, actions, msg.qpn);
     }
 
     fn is_connected(&self) -> bool {
         let [a, b] = &self.ends;
         a.sends
             && b.sends
-            && a.connected == b.handshake.ours
-            && b.connected == a.handshake.ours
+            && a.connected == b.handshake.qpn
+            && b.connected == a.handshake.qpn
             && [a, b].iter().all(|end| end.handshake.phase == Phase::Ready)
     }
 
-    /// Rings and mail until both are connected; both want to be, and notice when the
+    /// Sends and delivers until both are connected. Both want to be, and notice when the
     /// other's queue pair is not the one they are connected to.
     fn settle(&mut self) {
         for _ in 0..20_000 {
@@ -87,15 +87,15 @@ impl World {
             }
             let at = self.rng.below(2) as usize;
             self.deliver_one();
-            let want = self.ends[at].handshake.want();
-            self.act(at, want, 0);
+            let actions = self.ends[at].handshake.connect();
+            self.act(at, actions, 0);
             let phase = self.ends[at].handshake.phase;
-            if matches!(phase, Phase::Calling | Phase::Confirming) && self.rng.chance(200) {
-                self.act(at, Actions { greet: true, ..Actions::default() }, 0);
+            if matches!(phase, Phase::Requesting | Phase::Confirming) && self.rng.chance(200) {
+                self.act(at, Actions { send: true, ..Actions::default() }, 0);
             }
-            let gone = self.ends[at].connected != self.ends[1 - at].handshake.ours;
+            let gone = self.ends[at].connected != self.ends[1 - at].handshake.qpn;
             if phase == Phase::Ready && gone && self.rng.chance(100) {
-                self.ends[at].handshake.broke();
+                self.ends[at].handshake.reset();
             }
         }
         panic!("never connected: {:?} {:?}", self.ends[0].handshake, self.ends[1].handshake);
@@ -110,7 +110,7 @@ fn both_ends_find_each_other_and_again_after_every_break() {
         for _ in 0..10 {
             for at in 0..2 {
                 if world.rng.chance(600) {
-                    world.ends[at].handshake.broke();
+                    world.ends[at].handshake.reset();
                 }
             }
             world.settle();
@@ -121,34 +121,34 @@ fn both_ends_find_each_other_and_again_after_every_break() {
 #[test]
 fn one_that_only_answers_is_connected_too() {
     let mut world = World::new(1);
-    let want = world.ends[0].handshake.want();
-    world.act(0, want, 0);
+    let actions = world.ends[0].handshake.connect();
+    world.act(0, actions, 0);
     for _ in 0..1000 {
         world.deliver_one();
-        if matches!(world.ends[0].handshake.phase, Phase::Calling | Phase::Confirming) {
-            world.act(0, Actions { greet: true, ..Actions::default() }, 0);
+        if matches!(world.ends[0].handshake.phase, Phase::Requesting | Phase::Confirming) {
+            world.act(0, Actions { send: true, ..Actions::default() }, 0);
         }
     }
     let [caller, other] = &world.ends;
     assert_eq!(caller.handshake.phase, Phase::Ready);
-    assert!(caller.connected == other.handshake.ours && other.connected == caller.handshake.ours);
+    assert!(caller.connected == other.handshake.qpn && other.connected == caller.handshake.qpn);
     // Its first message makes the other one ready if no datagram has.
-    let arrived = world.ends[1].handshake.arrived();
-    world.act(1, arrived, 0);
+    let ready = world.ends[1].handshake.on_data();
+    world.act(1, ready, 0);
     assert!(world.is_connected());
 }
 
 #[test]
 fn without_loss_a_connection_takes_three_datagrams() {
     let (mut a, mut b) = (Handshake::new(), Handshake::new());
-    assert_eq!(a.want(), Actions { renew: true, greet: true, ..Actions::default() });
-    a.made(10);
-    let call = Heard { epoch: 1, queue: 10, yours: 0, wants_answer: true };
-    assert_eq!(b.hear(call), Actions { renew: true, connect: true, start: false, greet: true });
-    b.made(20);
-    let answer = Heard { epoch: 1, queue: 20, yours: 10, wants_answer: b.wants_answer() };
-    assert_eq!(a.hear(answer), Actions { renew: false, connect: true, start: true, greet: true });
-    let last = Heard { epoch: 1, queue: 10, yours: 20, wants_answer: a.wants_answer() };
-    assert_eq!(b.hear(last), Actions { start: true, ..Actions::default() });
+    assert_eq!(a.connect(), Actions { create: true, send: true, ..Actions::default() });
+    a.created(10);
+    let req = Received { epoch: 1, qpn: 10, peer_qpn: 0, wants_reply: true };
+    assert_eq!(b.on_msg(req), Actions { create: true, to_rtr: true, to_rts: false, send: true });
+    b.created(20);
+    let rep = Received { epoch: 1, qpn: 20, peer_qpn: 10, wants_reply: b.wants_reply() };
+    assert_eq!(a.on_msg(rep), Actions { create: false, to_rtr: true, to_rts: true, send: true });
+    let last = Received { epoch: 1, qpn: 10, peer_qpn: 20, wants_reply: a.wants_reply() };
+    assert_eq!(b.on_msg(last), Actions { to_rts: true, ..Actions::default() });
     assert_eq!((a.phase, b.phase), (Phase::Ready, Phase::Ready));
 }

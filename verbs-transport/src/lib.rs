@@ -1,48 +1,65 @@
-//! The transport over InfiniBand and RoCE, through libibverbs, which is opened when
-//! the first transport is made. `docs/verbs.md` describes the protocol.
+//! The transport over InfiniBand and RoCE, through libibverbs, which is opened when the first
+//! transport is made. `docs/verbs.md` describes the protocol.
 //!
-//! - [`ibv`] is libibverbs; [`device`] chooses a port; `unavailable` says why there is none
-//! - `connect` makes connections, as `handshake` decides, by datagrams (`hello`)
-//!   through the `bell`
-//! - `post`, `poll` and `one_sided` are what runs for each message; `pair` is what they share,
-//!   `memory` the registered slots
-//! - `bundle` puts frames that had to wait into one message
-//! - `ring` is how short frames are written into the receiver's memory, `written` does it
-//! - `registration` keeps registrations of the user's memory as long as `watch` proves that it stays
-//! - `wake` sleeps and wakes; `rails` puts several ports together
+//! [`transport`](VerbsTransport) holds the state as parts: `adapter`, `endpoints` with
+//! `endpoint/`, `wireup`, `recv_queue`, `buffers`, `completions`, `eager_rdma/`, `registration`
+//! with `uffd`, and others. `open`, `connect` and `queue_pair` are set-up; `post`, `recv` and
+//! `poll` are the data path; `seam` implements the trait; `rails` puts several ports together.
 //!
-//! Invariants: a frame is kept until the peer has consumed it, and goes again when its
-//! connection breaks; frames of a pair are handed up once and in order; nothing that a
+//! Invariants: a frame is kept until the peer has acknowledged it, and is replayed when its
+//! connection breaks; the frames of an endpoint are delivered once and in order; nothing that a
 //! peer sends leads outside of the slot that it arrived in.
 
-#![deny(unsafe_code)] // allowed in `ibv`, `memory`, `post` and `watch`
+#![deny(unsafe_code)] // allowed in `endpoint/send_queue`, `ibv`, `memory` and `uffd`
 
+mod adapter;
+mod buffers;
 mod coalesce;
+mod completions;
 mod connect;
+mod control;
+mod credit;
 pub mod device;
+mod device_events;
 mod eager_rdma;
 mod endpoint;
+mod endpoints;
+mod flush;
+mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
 mod handshake;
 pub mod ibv;
+mod limits;
 mod memory;
 mod one_sided;
+mod open;
 mod poll;
 mod post;
+mod queue_pair;
 mod rails;
 mod recovery;
+mod recv;
+mod recv_queue;
 mod registration;
+mod reports;
+mod rma;
 mod seam;
 mod settings;
+mod sleep;
 mod store;
+mod transport;
 mod ud;
 mod uffd;
 mod unavailable;
-mod wait;
+mod wait_set;
+mod wireup;
 mod wireup_msg;
+mod wireup_send;
 
-pub use connect::VerbsTransport;
 pub use device::Port;
 pub use rails::Rails;
 pub use settings::Settings;
 pub use store::{InProcessStore, Store};
+pub use transport::VerbsTransport;
 pub use unavailable::Unavailable;

@@ -1,9 +1,10 @@
 //! Registered memory in slots of one size.
 //!
-//! A pool takes memory in chunks, as it needs it, and keeps it. A slot is an index.
-//! Whoever holds one is alone with its bytes, but for the device while a request on
-//! it is posted; then nobody looks at them. Slots of an [open](Pool::open) pool are written by
-//! peers at any time, and read by words ([`Exposed`]). Chunks are not inherited by children.
+//! A pool maps and registers memory in chunks when it needs them, and keeps them. A slot is an
+//! index. The holder of a slot alone accesses its bytes, except that the device does while a
+//! request on it is posted. Slots of a [remote-writable](Pool::remote_writable) pool are written
+//! by peers at any time and read word by word ([`Exposed`]). Child processes do not inherit
+//! chunks.
 
 #![allow(unsafe_code)]
 
@@ -24,10 +25,9 @@ pub(crate) struct Pool {
     /// Bytes of a slot, a multiple of 64.
     slot: usize,
     /// Slots of a chunk: two to this power.
-    of_chunk: u32,
-    /// Chunks at most.
-    most: usize,
-    /// What the device may do with it.
+    chunk_order: u32,
+    max_chunks: usize,
+    /// Rights of the device, see [`access`].
     access: i32,
     chunks: Vec<Arc<Chunk>>,
     free: Vec<u32>,
@@ -46,7 +46,7 @@ struct Mapping {
     bytes: usize,
 }
 
-/// A slot of an open pool: where it is, found once.
+/// A slot of a remote-writable pool, with its address.
 #[derive(Debug)]
 pub(crate) struct Exposed {
     slot: u32,
@@ -55,47 +55,48 @@ pub(crate) struct Exposed {
     chunk: Arc<Chunk>,
 }
 
-/// So many words of such a slot, which a peer may be writing.
+/// `COUNT` words of an exposed slot, which a peer may be writing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Words<'a, const COUNT: usize> {
     first: NonNull<u64>,
     slot: PhantomData<&'a Exposed>,
 }
 
-// SAFETY: it owns its mapping, and reaches it only for whoever holds a slot.
+// SAFETY: the mapping is owned, belongs to no thread, and is accessed only through slots, each of
+// which has one holder.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: a shared reference gives the base address alone; slots guard the bytes, see above.
 unsafe impl Sync for Mapping {}
-// SAFETY: its chunk goes with it.
+// SAFETY: `first` points into `chunk`, which is kept alive by this value and belongs to no thread.
 unsafe impl Send for Exposed {}
 
 impl Pool {
-    /// A pool that has no memory yet; `most` is the number of slots it may have.
-    pub(crate) fn new(pd: &Arc<Pd>, slot: usize, most: u32) -> Pool {
+    /// Returns a pool of at most `max_slots` slots that has no memory yet.
+    pub(crate) fn new(pd: &Arc<Pd>, slot: usize, max_slots: u32) -> Pool {
         let slot = slot.next_multiple_of(64);
-        // About half a MiB, but no more than is needed.
-        let of_chunk =
-            ((512 << 10) / slot as u32).clamp(1, most.max(1)).next_power_of_two().ilog2();
-        let most = most.div_ceil(1 << of_chunk) as usize;
+        // Chunks of about half a MiB, but no more than is needed.
+        let chunk_order =
+            ((512 << 10) / slot as u32).clamp(1, max_slots.max(1)).next_power_of_two().ilog2();
+        let max_chunks = max_slots.div_ceil(1 << chunk_order) as usize;
         Pool {
             pd: Arc::clone(pd),
             slot,
-            of_chunk,
-            most,
+            chunk_order,
+            max_chunks,
             access: access::LOCAL_WRITE,
             chunks: Vec::new(),
             free: Vec::new(),
         }
     }
 
-    /// As [`Pool::new`], of memory that peers write.
-    pub(crate) fn open(pd: &Arc<Pd>, slot: usize, most: u32) -> Pool {
-        let mut pool = Pool::new(pd, slot, most);
+    /// Returns a pool as [`Pool::new`] does, of memory that peers may write.
+    pub(crate) fn remote_writable(pd: &Arc<Pd>, slot: usize, max_slots: u32) -> Pool {
+        let mut pool = Pool::new(pd, slot, max_slots);
         pool.access |= access::REMOTE_WRITE;
         pool
     }
 
-    /// A slot, if one is free or can be made; an error when the system refuses.
+    /// Takes a slot, if one is free or can be made. Fails if the system refuses memory.
     #[inline]
     pub(crate) fn take(&mut self) -> io::Result<Option<u32>> {
         match self.free.pop() {
@@ -106,115 +107,121 @@ impl Pool {
 
     #[cold]
     fn grow(&mut self) -> io::Result<Option<u32>> {
-        if self.chunks.len() >= self.most {
+        if self.chunks.len() >= self.max_chunks {
             return Ok(None);
         }
-        let first = (self.chunks.len() as u32) << self.of_chunk;
-        self.chunks.push(Arc::new(Chunk::new(&self.pd, self.slot << self.of_chunk, self.access)?));
-        self.free.extend((first..first + (1 << self.of_chunk)).rev());
+        let first = (self.chunks.len() as u32) << self.chunk_order;
+        self.chunks.push(Arc::new(Chunk::new(
+            &self.pd,
+            self.slot << self.chunk_order,
+            self.access,
+        )?));
+        self.free.extend((first..first + (1 << self.chunk_order)).rev());
         Ok(self.free.pop())
     }
 
-    /// Gives a slot back.
+    /// Returns a slot to the pool.
     #[inline]
     pub(crate) fn put(&mut self, slot: u32) {
         self.free.push(slot);
     }
 
-    /// True when a slot could be taken.
+    /// Returns whether a slot could be taken.
     pub(crate) fn has_free(&self) -> bool {
-        !self.free.is_empty() || self.chunks.len() < self.most
+        !self.free.is_empty() || self.chunks.len() < self.max_chunks
     }
 
     #[inline]
-    fn place(&self, slot: u32) -> (&Arc<Chunk>, NonNull<u8>) {
-        let chunk = &self.chunks[(slot >> self.of_chunk) as usize];
-        let at = (slot & ((1 << self.of_chunk) - 1)) as usize * self.slot;
-        // SAFETY: a chunk has so many slots.
+    fn locate(&self, slot: u32) -> (&Arc<Chunk>, NonNull<u8>) {
+        let chunk = &self.chunks[(slot >> self.chunk_order) as usize];
+        let at = (slot & ((1 << self.chunk_order) - 1)) as usize * self.slot;
+        // SAFETY: `at` is a multiple of the slot size below the chunk's size, for the index within a
+        // chunk is below `1 << chunk_order`.
         (chunk, unsafe { chunk.memory.base.add(at) })
     }
 
-    /// The first `len` bytes of a slot that its holder writes.
+    /// Returns the first `len` bytes of a slot, for its holder to write.
     #[inline]
     pub(crate) fn bytes_mut(&mut self, slot: u32, len: usize) -> &mut [u8] {
-        self.filled(slot, len).0
+        self.bytes_and_sge(slot, len).0
     }
 
-    /// The same, and as they are named in a request.
+    /// Returns the first `len` bytes of a slot, and the same bytes for a request.
     #[inline]
-    pub(crate) fn filled(&mut self, slot: u32, len: usize) -> (&mut [u8], Sge) {
+    pub(crate) fn bytes_and_sge(&mut self, slot: u32, len: usize) -> (&mut [u8], Sge) {
         assert!(len <= self.slot);
-        let (chunk, at) = self.place(slot);
+        let (chunk, at) = self.locate(slot);
         let sge = Sge { addr: at.as_ptr() as u64, length: len as u32, lkey: chunk.mr.lkey() };
-        // SAFETY: `len` bytes of a slot; `&mut self` and the module's rule (one holder,
-        // no request posted that writes it) make this the only access.
+        // SAFETY: `len` bytes are within the slot and mapped. The module's rule (one holder, and
+        // no posted request that writes the slot) and `&mut self` make this the only access.
         (unsafe { std::slice::from_raw_parts_mut(at.as_ptr(), len) }, sge)
     }
 
-    /// The first `len` bytes of a slot that its holder reads.
+    /// Returns the first `len` bytes of a slot, for its holder to read.
     #[inline]
     pub(crate) fn bytes(&self, slot: u32, len: usize) -> &[u8] {
         assert!(len <= self.slot);
-        let (_, at) = self.place(slot);
-        // SAFETY: as for `bytes_mut`; the device may read meanwhile, but does not write.
+        let (_, at) = self.locate(slot);
+        // SAFETY: `len` bytes are within the slot and mapped. By the module's rule nothing writes
+        // them while the holder reads; the device may read them too.
         unsafe { std::slice::from_raw_parts(at.as_ptr(), len) }
     }
 
-    /// The first `len` bytes of a slot, for a request.
+    /// Returns the first `len` bytes of a slot for a request.
     #[inline]
     pub(crate) fn sge(&self, slot: u32, len: usize) -> Sge {
         debug_assert!(len <= self.slot);
-        let (chunk, at) = self.place(slot);
+        let (chunk, at) = self.locate(slot);
         Sge { addr: at.as_ptr() as u64, length: len as u32, lkey: chunk.mr.lkey() }
     }
 
-    /// A slot for a peer to write to, wiped: whoever had it last may have left something.
+    /// Takes a slot for a peer to write, filled with zeros.
     pub(crate) fn expose(&mut self) -> io::Result<Option<Exposed>> {
         let Some(slot) = self.take()? else { return Ok(None) };
         self.bytes_mut(slot, self.slot).fill(0);
-        let (chunk, at) = self.place(slot);
+        let (chunk, at) = self.locate(slot);
         Ok(Some(Exposed { slot, first: at.cast(), words: self.slot / 8, chunk: Arc::clone(chunk) }))
     }
 
-    /// Takes it back, when nobody writes to it any more.
+    /// Takes a slot back that no peer writes any more.
     pub(crate) fn conceal(&mut self, exposed: Exposed) {
         self.put(exposed.slot);
     }
 
-    /// Bytes of a slot.
+    /// Returns the bytes of a slot.
     pub(crate) fn slot_bytes(&self) -> usize {
         self.slot
     }
 }
 
 impl Exposed {
-    /// Where a peer writes to it: address and key.
+    /// Returns address and key for a peer to write to.
     pub(crate) fn target(&self) -> (u64, u32) {
         (self.first.as_ptr() as u64, self.chunk.mr.rkey())
     }
 
-    /// Places of so many words in it.
+    /// Returns how many groups of `COUNT` words the slot has.
     #[inline]
-    pub(crate) fn places<const COUNT: usize>(&self) -> usize {
+    pub(crate) fn count<const COUNT: usize>(&self) -> usize {
         self.words / COUNT
     }
 
-    /// The words of one of these places.
+    /// Returns group `index` of `COUNT` words.
     #[inline]
-    pub(crate) fn words<const COUNT: usize>(&self, place: usize) -> Words<'_, COUNT> {
-        assert!(place < self.places::<COUNT>());
-        // SAFETY: within the slot.
-        Words { first: unsafe { self.first.add(place * COUNT) }, slot: PhantomData }
+    pub(crate) fn words<const COUNT: usize>(&self, index: usize) -> Words<'_, COUNT> {
+        assert!(index < self.count::<COUNT>());
+        // SAFETY: the group is within the slot, by the assertion.
+        Words { first: unsafe { self.first.add(index * COUNT) }, slot: PhantomData }
     }
 }
 
 impl<const COUNT: usize> Words<'_, COUNT> {
-    /// One of them. Whether several belong together, whoever reads them checks.
+    /// Reads word `at`. The caller checks whether several words belong together.
     #[inline]
     pub(crate) fn read(&self, at: usize) -> u64 {
         assert!(at < COUNT);
-        // SAFETY: one of the words, in memory of the pool and aligned to 64 bytes; volatile, since the device
-        // changes it.
+        // SAFETY: `at` is within the group, whose chunk the `Exposed` behind `'a` keeps mapped, and
+        // slots are aligned to 64 bytes. The read is volatile since the device changes the word.
         u64::from_le(unsafe { self.first.add(at).read_volatile() })
     }
 }
@@ -222,8 +229,7 @@ impl<const COUNT: usize> Words<'_, COUNT> {
 impl Chunk {
     fn new(pd: &Arc<Pd>, bytes: usize, access: i32) -> io::Result<Chunk> {
         use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory
-        // that exists.
+        // SAFETY: a new mapping at an address that the kernel chooses replaces no other.
         let base = unsafe {
             mmap_anonymous(
                 std::ptr::null_mut(),
@@ -232,13 +238,13 @@ impl Chunk {
                 MapFlags::PRIVATE,
             )?
         };
-        // SAFETY: the mapping from above. Without it a child may take the pages away
-        // under older kernels.
+        // SAFETY: the range is the mapping from above. Under older kernels a child could otherwise
+        // take the pages away.
         let _ = unsafe { madvise(base, bytes, Advice::LinuxDontFork) };
         let base =
             NonNull::new(base.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
         let mapping = Mapping { base, bytes };
-        // SAFETY: valid until unmapped, after the registration has gone.
+        // SAFETY: the bytes stay mapped until `Mapping` is dropped, which is after the registration.
         let memory = unsafe { UserBuf::new(base.as_ptr(), bytes) };
         Ok(Chunk { mr: Mr::register(pd, memory, access)?, memory: mapping })
     }
@@ -246,7 +252,8 @@ impl Chunk {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped in `Chunk::new`; who has a slot of it holds the chunk, or the pool that does.
+        // SAFETY: mapped in `Chunk::new` and unmapped once. Slots are accessed only through the chunk
+        // or its pool, both of which are gone.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }

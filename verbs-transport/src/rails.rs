@@ -21,10 +21,10 @@ use fabric::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::connect::VerbsTransport;
 use crate::device::Port;
 use crate::settings::Settings;
 use crate::store::Store;
+use crate::transport::VerbsTransport;
 use crate::unavailable::Unavailable;
 
 /// Most ports of a process: a region has as many keys.
@@ -108,7 +108,7 @@ impl Rails {
         }
         let first = VerbsTransport::open(settings, me, size, secret, named(String::new()))?;
         for other in &others {
-            first.watch(other).map_err(|error| {
+            first.wake_with(other).map_err(|error| {
                 Unavailable::step(&other.port().device, "watching its events", error)
             })?;
         }
@@ -210,7 +210,7 @@ impl Rails {
         if !self.again.is_empty() {
             self.begin_again(sink);
         }
-        if self.others.iter().zip(&self.told).any(|(other, told)| other.is_gone && !told) {
+        if self.others.iter().zip(&self.told).any(|(other, told)| other.adapter.is_gone && !told) {
             self.notice();
         }
         moved
@@ -219,12 +219,12 @@ impl Rails {
     /// Says what has become of the further ports that are gone.
     #[cold]
     fn notice(&mut self) {
-        let (me, first) = (self.first.me.0, &self.first.port.device);
+        let (me, first) = (self.first.endpoints.me().0, &self.first.port().device);
         for (other, told) in self.others.iter().zip(&mut self.told) {
-            if !other.is_gone || std::mem::replace(told, true) {
+            if !other.adapter.is_gone || std::mem::replace(told, true) {
                 continue;
             }
-            let why = other.why_gone();
+            let why = other.adapter.why_gone();
             eprintln!(
                 "verbena: rank {me} goes on without one of verbs.rails, and with {first}: {why}"
             );

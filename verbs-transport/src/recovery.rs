@@ -1,161 +1,151 @@
-//! How connections end, and what comes after: closed for another one, broken, given up,
-//! or all at once because the device is gone.
+//! How connections end: closed for another one, broken, given up, or all at once because the
+//! device is gone.
 //!
-//! A pair that is *closed* or *broken* is Idle again, and connects anew when it has anything to
-//! carry; one that is *lost* never does, and everything that waits for it ends with the reason.
+//! An endpoint whose connection is *closed* or *broken* is idle, and connects again when it has
+//! anything to carry. One that has *failed* never does: everything that waits for it ends with
+//! the reason.
 
 use std::time::Instant;
 
 use fabric::{Peer, PeerFailed};
 
-use crate::coalesce::Bundle;
-use crate::connect::{PAUSE, Retired, VerbsTransport};
-use crate::handshake::Phase;
+use crate::endpoint::connection::{MAX_BREAKS, RETRY_MIN};
 use crate::ibv::QpAttr;
 use crate::ibv::layout::{qp_mask as mask, qp_state as state};
+use crate::transport::VerbsTransport;
 use crate::wireup_msg::{Kind, WireupMsg};
 
-/// Breaks in a row, without a frame consumed, that end a pair.
-const BREAKS: u32 = 10;
+/// Why an atomic operation fails whose connection has broken.
+const UNCLEAR_ATOMIC: &str = "the connection broke while an atomic operation was under way: it is \
+                              unknown whether it was carried out";
 
 impl VerbsTransport {
-    /// Closes the connection of a pair: that of the one that has been idle for longest, or one that the other
-    /// side has closed, which is the answer to that.
+    /// Closes a connection: one that is evicted, or one that the peer has closed.
     pub(crate) fn close(&mut self, at: usize) {
-        self.say(at, Kind::Close);
-        self.retire(at);
-        self.pairs[at].shake.broke();
+        self.send_msg(at, Kind::Disconnect);
+        self.drain(at);
+        self.endpoints[at].conn.handshake.reset();
         self.resume_later(at);
     }
 
-    /// The other side has closed, or answers that it has.
-    pub(crate) fn closed(&mut self, at: usize, hello: &WireupMsg) {
-        if self.credit(at, hello.consumed).is_err() {
-            return self.lose(at, "it acknowledges what was never sent".into());
+    /// Handles a Disconnect, which may be the answer to one.
+    pub(crate) fn on_disconnect(&mut self, at: usize, message: &WireupMsg) {
+        if let Err(why) = self.on_ack(at, message.rx_seq) {
+            return self.fail(at, why.into());
         }
-        let pair = &self.pairs[at];
-        if pair.shake.phase != Phase::Idle && pair.shake.epoch == hello.epoch {
+        let conn = &self.endpoints[at].conn;
+        if !conn.is_idle() && conn.handshake.epoch == message.epoch {
             self.close(at);
         }
     }
 
-    /// What was not consumed goes through another connection, in a moment: the answer to
-    /// Close may still say that it was.
+    /// Makes what was not acknowledged go through another connection, after a moment: the answer
+    /// to a Disconnect may still acknowledge it.
     pub(crate) fn resume_later(&mut self, at: usize) {
-        if self.pairs[at].needs_connection() {
-            self.pairs[at].ring_at = Instant::now() + 8 * PAUSE;
-            self.unsettle(at);
+        if self.endpoints[at].needs_connection() {
+            self.endpoints[at].conn.retry_at = Instant::now() + 8 * RETRY_MIN;
+            self.wireup.add_pending(at);
         }
     }
 
-    /// Takes a pair's queue pair out of service; what has arrived on it still counts.
-    pub(crate) fn retire(&mut self, at: usize) {
-        self.give_up_atomics(at);
-        if matches!(self.bundle, Bundle::Open(it) | Bundle::Empty(it) if it == at) {
-            // It goes with all else that is retained.
-            self.bundle = Bundle::Closed;
-        }
-        let notes = &mut self.notes;
-        let qp = self.pairs[at].disconnect(|slot| notes.put(slot));
-        if let Some(qp) = qp {
+    /// Takes the queue pair of an endpoint out of service. What has arrived on it still counts.
+    pub(crate) fn drain(&mut self, at: usize) {
+        let Self { endpoints, send, rings, coalescer, reports, polls, .. } = self;
+        let endpoint = &mut endpoints[at];
+        let failure = PeerFailed { peer: endpoint.peer, why: UNCLEAR_ATOMIC.into() };
+        reports.fail_all(endpoint.rma.abort_atomics(), &failure);
+        // The open message is unacknowledged like others and is replayed.
+        coalescer.disconnect(at);
+        let qp = endpoint.disconnect(|slot| send.control.put(slot));
+        if let Some(qp) = &qp {
             let _ = qp.modify(QpAttr { qp_state: state::ERR, ..QpAttr::default() }, mask::STATE);
-            self.retired.push(Retired { qp, at: self.polls });
         }
-        self.leave_rings(at);
+        rings.disconnect(at, &mut endpoint.eager_rdma);
+        if let Some(qp) = qp {
+            endpoints.drain(qp, *polls);
+        }
     }
 
-    /// A connection has failed: it is made anew if anything is to go through it.
+    /// Ends a connection that has failed. It is made again if anything must go through it.
     #[cold]
-    pub(crate) fn break_pair(&mut self, at: usize, why: &str) {
-        let had_worked = self.pairs[at].is_ready();
+    pub(crate) fn break_connection(&mut self, at: usize, why: &str) {
+        let had_worked = self.endpoints[at].is_ready();
         if had_worked {
-            // So that the other side need not wait for its device to find out.
-            self.say(at, Kind::Close);
+            // So that the peer need not wait until its device notices.
+            self.send_msg(at, Kind::Disconnect);
         }
-        self.retire(at);
-        let now = Instant::now();
-        let pair = &mut self.pairs[at];
-        pair.shake.broke();
-        if pair.lost.is_some() {
+        self.drain(at);
+        let endpoint = &mut self.endpoints[at];
+        endpoint.conn.handshake.reset();
+        if endpoint.failed.is_some() {
             return;
         }
-        pair.breaks += 1;
         if had_worked {
-            pair.broke_at.get_or_insert(now);
-            // What we told of frames consumed, and Close, may be lost. A peer whose window is full
-            // sends nothing by which it would find out.
-            pair.owes_credit = true;
+            // The last acknowledgement, and the Disconnect, may be lost. A peer whose window is
+            // full sends nothing by which it would find out.
+            endpoint.flow.credit_due = true;
         }
-        if pair.breaks > BREAKS {
-            return self.lose(
+        if !endpoint.conn.broke(had_worked) {
+            return self.fail(
                 at,
                 format!(
-                    "the connection broke {BREAKS} times in a row, the last time because {why}"
+                    "the connection broke {MAX_BREAKS} times in a row, the last time because {why}"
                 ),
             );
         }
-        pair.ring_at = now + PAUSE * (1 << pair.breaks.min(8));
-        if pair.needs_connection() {
-            self.unsettle(at);
+        if endpoint.needs_connection() {
+            self.wireup.add_pending(at);
         }
     }
 
     /// Gives a peer up.
     #[cold]
-    pub(crate) fn lose(&mut self, at: usize, why: String) {
-        self.retire(at);
-        // Nothing may write into memory of transfers that are over.
-        self.retired
-            .retain(|retired| self.by_queue.get(&retired.qp.number()) != Some(&(at as u32)));
-        self.by_queue.retain(|_, place| *place != at as u32);
-        let pair = &mut self.pairs[at];
-        pair.shake.broke();
-        if pair.lost.is_some() {
+    pub(crate) fn fail(&mut self, at: usize, why: String) {
+        self.drain(at);
+        let Self { endpoints, send, rings, reports, .. } = self;
+        // Nothing may write into memory of operations that are over.
+        endpoints.destroy_all(at);
+        let endpoint = &mut endpoints[at];
+        endpoint.conn.handshake.reset();
+        if endpoint.failed.is_some() {
             return;
         }
-        let peer = pair.peer;
-        let lost = PeerFailed { peer, why: why.clone() };
-        pair.lost = Some(why);
-        for held in pair.retained.drain(..) {
-            crate::post::put(&mut self.long, &mut self.short, held.slot);
-        }
-        self.outcomes.extend(pair.works.drain(..).map(|work| (work.token, Err(lost.clone()))));
-        self.losses.push(lost);
-        self.free_ring(at);
+        let failure = PeerFailed { peer: endpoint.peer, why: why.clone() };
+        endpoint.failed = Some(why);
+        endpoint.flow.unacked.drain(..).for_each(|message| send.put(message.slot));
+        reports.fail_all(endpoint.rma.ops.drain(..).map(|op| op.token), &failure);
+        reports.failures.push(failure);
+        rings.release(at, &mut endpoint.eager_rdma);
     }
 
-    /// Gives everybody up if the device is not there any more. Not each driver reports that:
-    /// with `rdma_rxe` the port goes down when its network device is removed, and soon can't be asked.
+    /// Gives a peer up that sent what this library never sends: it must not be trusted with
+    /// memory. Returns false: the message was not delivered.
+    #[cold]
+    pub(crate) fn protocol_error(&mut self, at: usize, what: &str) -> bool {
+        self.fail(at, format!("{what}: one of the two processes has overwritten memory"));
+        false
+    }
+
+    /// Gives all peers up if the device is not there any more.
     #[cold]
     pub(crate) fn check_device(&mut self) {
-        let answer = self.port.context.port(self.port.number);
-        if answer.is_err_and(|error| matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EIO)))
-        {
+        if self.adapter.is_removed() {
             self.give_up_device();
         }
     }
 
-    /// The device is gone for good, and with it the way to all, talked to or not: whoever waits
-    /// for a first message would wait for ever.
+    /// Gives all peers up because the device is gone, also those without an endpoint: a wait for
+    /// a first message would never end.
     #[cold]
     pub(crate) fn give_up_device(&mut self) {
-        if std::mem::replace(&mut self.is_gone, true) {
+        if std::mem::replace(&mut self.adapter.is_gone, true) {
             return;
         }
-        let why = self.why_gone();
-        for rank in 0..self.by_rank.len() {
-            if let Ok(at) = self.meet(Peer(rank as u32)) {
-                self.lose(at, why.clone());
+        let why = self.adapter.why_gone();
+        for rank in 0..self.endpoints.job_size() {
+            if let Ok(at) = self.endpoints.get_or_create(Peer(rank)) {
+                self.fail(at, why.clone());
             }
         }
-    }
-
-    /// What has happened to the device and what to do about it, for the user.
-    pub(crate) fn why_gone(&self) -> String {
-        format!(
-            "the RDMA device {} of this host has failed or was removed (see `dmesg`, and `verbena doctor --rdma`; \
-             verbs.device names another one)",
-            self.port.device
-        )
     }
 }

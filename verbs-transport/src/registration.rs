@@ -94,7 +94,7 @@ impl Registrations {
     }
 
     /// How they are kept.
-    pub(crate) fn way(&self) -> Registration {
+    pub(crate) fn mode(&self) -> Registration {
         match self.way {
             Way::Message => Registration::None,
             Way::Watched(_) => Registration::Userfaultfd,

@@ -1,16 +1,16 @@
-//! The seam: what each call of [`Transport`] comes to on verbs.
+//! The seam between protocol and device: `Transport` for verbs, each call in the file that does it.
 
 use fabric::{
     Caps, Header, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot, Transfer,
     Transport, UserBuf, WaitOn,
 };
 
-use crate::connect::VerbsTransport;
+use crate::transport::VerbsTransport;
 
 impl Transport for VerbsTransport {
     #[inline]
     fn caps(&self, _: Peer) -> &Caps {
-        &self.caps
+        &self.config.caps
     }
 
     #[inline]
@@ -25,16 +25,16 @@ impl Transport for VerbsTransport {
     }
 
     fn begin_batch(&mut self, peer: Peer) {
-        self.gather_frames(peer, true);
+        self.open_batch(peer);
     }
 
-    fn end_batch(&mut self, peer: Peer) {
-        self.gather_frames(peer, false);
+    fn end_batch(&mut self, _: Peer) {
+        self.close_batch();
     }
 
     #[inline]
     fn poll(&mut self, sink: &mut impl Sink) -> bool {
-        self.poll_queue(sink)
+        self.progress(sink)
     }
 
     fn register(&mut self, peer: Peer, memory: UserBuf, rights: Rights) -> Option<Region> {
@@ -57,17 +57,43 @@ impl Transport for VerbsTransport {
     }
 
     fn arm(&mut self) -> Option<WaitOn<'_>> {
-        self.fall_asleep()
+        self.prepare_wait()
     }
 
     #[inline]
     fn disarm(&mut self) {
-        if self.is_armed {
-            self.wake_up();
+        if self.wait_set.is_armed {
+            self.on_wake();
         }
     }
 
     fn flush(&mut self) -> bool {
         self.flush_all()
+    }
+}
+
+/// Faults for tests.
+impl VerbsTransport {
+    /// Breaks the connection to a peer, if there is one, as a fault of the device would.
+    pub fn interrupt(&mut self, peer: Peer) {
+        if let Some(at) = self.endpoints.find(peer).filter(|&at| self.endpoints[at].is_ready()) {
+            self.endpoints.interruptions += 1;
+            self.break_connection(at, "a test has broken it");
+        }
+    }
+
+    /// Behaves as if the device was removed.
+    pub fn remove_device(&mut self) {
+        self.give_up_device();
+    }
+
+    /// Returns the number of connections that [`VerbsTransport::interrupt`] has broken.
+    pub fn interruptions(&self) -> u64 {
+        self.endpoints.interruptions
+    }
+
+    /// Returns the number of registrations of buffers that were made.
+    pub fn registrations_made(&self) -> u64 {
+        self.registrations.made()
     }
 }

@@ -1,25 +1,27 @@
-//! The datagram queue pair of a process: where others ring to be connected.
+//! The UD queue pair of a process, over which wire-up datagrams go.
 //!
-//! Datagrams get lost; whoever rings does so again. The bell knows nothing of
-//! connections.
+//! Datagrams may be lost; senders repeat them. This file knows nothing of connections. Today it
+//! carries wire-up messages only; a datagram path for frames would have queues of its own.
 
 use std::io;
 use std::sync::Arc;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
+use crate::completions::wr_id;
 use crate::device::Port;
 use crate::ibv::layout::{qp_mask as mask, qp_state as state, send_flags};
 use crate::ibv::{Ah, Cq, Pd, Qp, QpAttr, Wc};
 use crate::memory::Pool;
 use crate::wireup_msg::WireupMsg;
 
-/// In front of every received datagram: the global route header or nothing of worth.
-const ROUTE: usize = 40;
-const RECEIVES: u32 = 64;
+/// Bytes in front of every received datagram: the global route header, or nothing of use.
+const ROUTE_HEADER: usize = 40;
+/// Posted receives, and most sends under way.
+const RECVS: u32 = 64;
 const SENDS: u32 = 32;
 
-/// The bell of this process.
+/// The UD queue pair of a process, with its slots.
 #[derive(Debug)]
 pub(crate) struct UdEndpoint {
     qp: Qp,
@@ -27,25 +29,22 @@ pub(crate) struct UdEndpoint {
     qkey: u32,
     /// Datagrams under way.
     sending: u32,
-    /// What a receive's number begins with, and a send's.
-    marks: [u64; 2],
 }
 
 impl UdEndpoint {
-    /// Completions that it can have in the queue at once.
-    pub(crate) const COMPLETIONS: u32 = RECEIVES + SENDS;
+    /// Most completions that it has in the completion queue.
+    pub(crate) const COMPLETIONS: u32 = RECVS + SENDS;
 
-    /// Ready to ring and be rung.
+    /// Returns a queue pair that is ready to send and receive.
     pub(crate) fn new(
         pd: &Arc<Pd>,
         cq: &Cq,
         port: &Port,
         secret: &[u8; 32],
-        marks: [u64; 2],
     ) -> io::Result<UdEndpoint> {
-        let qp = Qp::new(pd, cq, None, SENDS, RECEIVES, 0)?;
-        // Keys with the highest bit are the kernel's. Knowing it proves nothing: the
-        // datagrams do.
+        let qp = Qp::new(pd, cq, None, SENDS, RECVS, 0)?;
+        // Keys with the highest bit are the kernel's. The key is no proof of the sender: the
+        // datagrams have one.
         let key = blake3::derive_key("verbena verbs bell qkey", secret);
         let qkey = u32::from_le_bytes([key[0], key[1], key[2], key[3] & 0x7f]);
         let init = QpAttr {
@@ -56,36 +55,33 @@ impl UdEndpoint {
             ..QpAttr::default()
         };
         qp.modify(init, mask::STATE | mask::PKEY_INDEX | mask::PORT | mask::QKEY)?;
-        qp.modify(QpAttr { qp_state: state::RTR, ..QpAttr::default() }, mask::STATE)?;
-        qp.modify(
-            QpAttr { qp_state: state::RTS, ..QpAttr::default() },
-            mask::STATE | mask::SQ_PSN,
-        )?;
-        let slots = Pool::new(pd, ROUTE + WireupMsg::SIZE, RECEIVES + SENDS);
-        let mut bell = UdEndpoint { qp, slots, qkey, sending: 0, marks };
-        for _ in 0..RECEIVES {
-            let slot =
-                bell.slots.take()?.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
-            bell.listen(slot)?;
+        let to = |qp_state| QpAttr { qp_state, ..QpAttr::default() };
+        qp.modify(to(state::RTR), mask::STATE)?;
+        qp.modify(to(state::RTS), mask::STATE | mask::SQ_PSN)?;
+        let slots = Pool::new(pd, ROUTE_HEADER + WireupMsg::SIZE, RECVS + SENDS);
+        let mut ud = UdEndpoint { qp, slots, qkey, sending: 0 };
+        for _ in 0..RECVS {
+            let slot = ud.slots.take()?;
+            ud.post_recv(slot.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?)?;
         }
-        Ok(bell)
+        Ok(ud)
     }
 
-    /// Its number.
+    /// Returns the number of the queue pair.
     pub(crate) fn number(&self) -> u32 {
         self.qp.number()
     }
 
-    fn listen(&self, slot: u32) -> io::Result<()> {
+    fn post_recv(&self, slot: u32) -> io::Result<()> {
         let sge = self.slots.sge(slot, self.slots.slot_bytes());
-        self.qp.post_receives(&[(self.marks[0] | u64::from(slot), sge)])
+        self.qp.post_receives(&[(wr_id::UD_RECV | u64::from(slot), sge)])
     }
 
-    /// Sends a datagram if there is room.
-    pub(crate) fn ring(
+    /// Sends a datagram to a UD queue pair. Drops it if the send queue is full.
+    pub(crate) fn send(
         &mut self,
         ah: &Ah,
-        bell: u32,
+        qpn: u32,
         datagram: &[u8; WireupMsg::SIZE],
     ) -> io::Result<()> {
         if self.sending == SENDS {
@@ -94,8 +90,8 @@ impl UdEndpoint {
         let Some(slot) = self.slots.take()? else { return Ok(()) };
         self.slots.bytes_mut(slot, WireupMsg::SIZE).copy_from_slice(datagram);
         let sge = self.slots.sge(slot, WireupMsg::SIZE);
-        let id = self.marks[1] | u64::from(slot);
-        let posted = self.qp.post_datagram(id, send_flags::SIGNALED, sge, ah, bell, self.qkey);
+        let id = wr_id::UD_SEND | u64::from(slot);
+        let posted = self.qp.post_datagram(id, send_flags::SIGNALED, sge, ah, qpn, self.qkey);
         match posted {
             Ok(()) => self.sending += 1,
             Err(_) => self.slots.put(slot),
@@ -103,34 +99,36 @@ impl UdEndpoint {
         posted
     }
 
-    /// A datagram has left, or never will.
-    pub(crate) fn rung(&mut self, completion: &Wc) {
+    /// Handles the completion of a send.
+    pub(crate) fn send_done(&mut self, completion: &Wc) {
         self.sending -= 1;
         self.slots.put(completion.wr_id as u32);
         if completion.status != 0 {
-            // An error stops the queue; what was lost is rung again.
+            // An error stops the queue. What was lost is sent again.
             let _ =
                 self.qp.modify(QpAttr { qp_state: state::RTS, ..QpAttr::default() }, mask::STATE);
         }
     }
 
-    /// What a received datagram says, if it is of this job.
-    pub(crate) fn heard(&mut self, completion: &Wc, secret: &[u8; 32]) -> Option<WireupMsg> {
+    /// Handles the completion of a receive. Returns the message if it comes from this job.
+    pub(crate) fn recv(&mut self, completion: &Wc, secret: &[u8; 32]) -> Option<WireupMsg> {
         let slot = completion.wr_id as u32;
         let len = completion.byte_len as usize;
-        let hello = (completion.status == 0 && (ROUTE..=self.slots.slot_bytes()).contains(&len))
-            .then(|| WireupMsg::decode(&self.slots.bytes(slot, len)[ROUTE..], secret))
+        let is_whole =
+            completion.status == 0 && (ROUTE_HEADER..=self.slots.slot_bytes()).contains(&len);
+        let message = is_whole
+            .then(|| WireupMsg::decode(&self.slots.bytes(slot, len)[ROUTE_HEADER..], secret))
             .flatten();
-        // Without this receive there is one fewer.
-        let _ = self.listen(slot);
-        hello
+        // If the device refuses, there is one receive fewer.
+        let _ = self.post_recv(slot);
+        message
     }
 }
 
-/// A random number for packets to begin with.
+/// Returns a random packet sequence number to begin with.
 pub(crate) fn random_psn() -> u32 {
     let mut bytes = [0; 4];
-    // Any number will do when there is no randomness.
+    // Without randomness any number will do.
     let _ = getrandom(&mut bytes[..], GetRandomFlags::empty());
     u32::from_le_bytes(bytes) & 0xff_ffff
 }

@@ -1,7 +1,9 @@
-//! The datagrams by which two processes connect. `docs/verbs.md` draws them.
+//! The datagrams by which two processes connect, and the address that each publishes.
+//! `docs/verbs.md` draws the bytes.
 //!
-//! Whoever can send datagrams to us can send anything: [`WireupMsg::decode`] takes any
-//! bytes and believes only those that prove to come from the job.
+//! Any host of the network can send datagrams to a UD queue pair. [`WireupMsg::decode`] therefore
+//! takes any bytes, never panics, and accepts only a datagram with a valid proof: a BLAKE3 hash
+//! keyed with the job's secret.
 
 use crate::device::PortAddress;
 use crate::ibv::Gid;
@@ -9,46 +11,45 @@ use crate::ibv::Gid;
 /// What a datagram asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// "This is my end of the connection; what is yours?"
-    Call = 1,
-    /// The same, from one who knows the other end already.
-    Answer = 2,
-    /// "I have closed my end."
-    Close = 3,
+    /// Describes the sender's end and asks for a reply.
+    Req = 1,
+    /// Describes the sender's end, which is ready.
+    Rep = 2,
+    /// The sender has closed its end.
+    Disconnect = 3,
 }
 
-/// A datagram.
+/// A wire-up datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WireupMsg {
     /// What it asks for.
-    pub kind: Kind,
+    pub(crate) kind: Kind,
     /// Rank of the sender.
-    pub from: u32,
-    /// Rank it is meant for.
-    pub to: u32,
-    /// Which attempt of the pair it is about.
-    pub epoch: u32,
+    pub(crate) from: u32,
+    /// Rank of the receiver.
+    pub(crate) to: u32,
+    /// Number of the connection attempt.
+    pub(crate) epoch: u32,
     /// Number of the sender's queue pair.
-    pub queue: u32,
-    /// Where the numbers of the sender's packets begin.
-    pub psn: u32,
-    /// Number of the receiver's queue pair, as far as the sender knows it; else 0.
-    pub yours: u32,
-    /// Frames from the receiver that the sender has handed up.
-    pub consumed: u32,
-    /// Frames that the receiver may have under way to the sender.
-    pub window: u32,
-    /// The largest body of a frame, either way.
-    pub frame: u32,
-    /// Where the receiver opens and closes its ring for the sender: address and key; 0 where the
-    /// sender writes into none.
-    pub gate: (u64, u32),
-    /// The sender's port.
-    pub address: PortAddress,
-    /// Its packet size, as libibverbs numbers it.
-    pub mtu: u8,
-    /// Reads that its device answers at once.
-    pub reads: u8,
+    pub(crate) qpn: u32,
+    /// First packet sequence number of the sender.
+    pub(crate) psn: u32,
+    /// Number of the receiver's queue pair as far as the sender knows it; otherwise 0.
+    pub(crate) peer_qpn: u32,
+    /// Number of frames that the sender has received.
+    pub(crate) rx_seq: u32,
+    /// Frames that the receiver may have unacknowledged towards the sender.
+    pub(crate) window: u32,
+    /// Largest body of a frame in either direction, bytes.
+    pub(crate) frame: u32,
+    /// Address and key of the sender's ring control; 0 if the sender writes into no ring.
+    pub(crate) ring_control: (u64, u32),
+    /// Address of the sender's port.
+    pub(crate) port: PortAddress,
+    /// Largest packet of the sender's port, as libibverbs numbers it.
+    pub(crate) mtu: u8,
+    /// Reads that the sender's device answers at once.
+    pub(crate) max_reads: u8,
 }
 
 const MAGIC: u32 = u32::from_le_bytes(*b"vrb\x03");
@@ -58,7 +59,7 @@ impl WireupMsg {
     /// Bytes on the wire.
     pub(crate) const SIZE: usize = 108;
 
-    /// The bytes that go out, with the proof that the sender knows the secret.
+    /// Returns the bytes to send, with the proof that the sender knows the secret.
     pub(crate) fn encode(&self, secret: &[u8; 32]) -> [u8; WireupMsg::SIZE] {
         let mut out = [0; WireupMsg::SIZE];
         let words = [
@@ -67,42 +68,43 @@ impl WireupMsg {
             self.from,
             self.to,
             self.epoch,
-            self.queue,
+            self.qpn,
             self.psn,
-            self.yours,
+            self.peer_qpn,
+            self.rx_seq,
+            self.window,
         ];
-        let words = words.into_iter().chain([self.consumed, self.window]);
         for (slot, word) in out.chunks_exact_mut(4).zip(words) {
             slot.copy_from_slice(&word.to_le_bytes());
         }
-        out[40..42].copy_from_slice(&self.address.lid.to_le_bytes());
-        (out[42], out[43]) = (self.mtu, self.reads);
-        out[44..60].copy_from_slice(&self.address.gid.raw);
+        out[40..42].copy_from_slice(&self.port.lid.to_le_bytes());
+        (out[42], out[43]) = (self.mtu, self.max_reads);
+        out[44..60].copy_from_slice(&self.port.gid.raw);
         out[60..64].copy_from_slice(&self.frame.to_le_bytes());
-        out[64..72].copy_from_slice(&self.gate.0.to_le_bytes());
-        out[72..76].copy_from_slice(&self.gate.1.to_le_bytes());
+        out[64..72].copy_from_slice(&self.ring_control.0.to_le_bytes());
+        out[72..76].copy_from_slice(&self.ring_control.1.to_le_bytes());
         let proof = blake3::keyed_hash(secret, &out[..WireupMsg::SIZE - PROOF]);
         out[WireupMsg::SIZE - PROOF..].copy_from_slice(proof.as_bytes());
         out
     }
 
-    /// The reverse; `None` for what is no datagram of this job.
+    /// Decodes a datagram; `None` if it does not come from this job.
     pub(crate) fn decode(bytes: &[u8], secret: &[u8; 32]) -> Option<WireupMsg> {
         let bytes: &[u8; WireupMsg::SIZE] = bytes.try_into().ok()?;
         let (text, proof) = bytes.split_at(WireupMsg::SIZE - PROOF);
         let proof: [u8; PROOF] = proof.try_into().ok()?;
-        // The comparison takes the same time wherever the two differ.
+        // `Hash` compares in constant time.
         if blake3::keyed_hash(secret, text) != blake3::Hash::from_bytes(proof) {
             return None;
         }
         let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
         let kind = match (word(0), word(4)) {
-            (MAGIC, 1) => Kind::Call,
-            (MAGIC, 2) => Kind::Answer,
-            (MAGIC, 3) => Kind::Close,
+            (MAGIC, 1) => Kind::Req,
+            (MAGIC, 2) => Kind::Rep,
+            (MAGIC, 3) => Kind::Disconnect,
             _ => return None,
         };
-        let address = PortAddress {
+        let port = PortAddress {
             lid: u16::from_le_bytes([bytes[40], bytes[41]]),
             gid: Gid { raw: std::array::from_fn(|i| bytes[44 + i]) },
         };
@@ -111,93 +113,102 @@ impl WireupMsg {
             from: word(8),
             to: word(12),
             epoch: word(16),
-            queue: word(20),
+            qpn: word(20),
             psn: word(24),
-            yours: word(28),
-            consumed: word(32),
+            peer_qpn: word(28),
+            rx_seq: word(32),
             window: word(36),
             frame: word(60),
-            gate: (u64::from(word(64)) | u64::from(word(68)) << 32, word(72)),
-            address,
+            ring_control: (u64::from(word(64)) | u64::from(word(68)) << 32, word(72)),
+            port,
             mtu: bytes[42],
-            reads: bytes[43],
+            max_reads: bytes[43],
         })
     }
 }
 
-/// Where a process can be rung up, as it stands in the job's store.
+/// Where a process receives wire-up datagrams, as published in the job's store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
-    /// Its port.
-    pub address: PortAddress,
-    /// Number of its datagram queue pair.
-    pub bell: u32,
+    /// Address of its port.
+    pub(crate) port: PortAddress,
+    /// Number of its UD queue pair.
+    pub(crate) ud_qpn: u32,
 }
 
 impl Address {
-    const SIZE: usize = 22;
+    /// Bytes in the store.
+    pub(crate) const SIZE: usize = 22;
 
-    /// As stored.
+    /// Returns the bytes to publish.
     pub(crate) fn encode(&self) -> [u8; Address::SIZE] {
         let mut out = [0; Address::SIZE];
-        out[..16].copy_from_slice(&self.address.gid.raw);
-        out[16..18].copy_from_slice(&self.address.lid.to_le_bytes());
-        out[18..].copy_from_slice(&self.bell.to_le_bytes());
+        out[..16].copy_from_slice(&self.port.gid.raw);
+        out[16..18].copy_from_slice(&self.port.lid.to_le_bytes());
+        out[18..].copy_from_slice(&self.ud_qpn.to_le_bytes());
         out
     }
 
-    /// The reverse; `None` for other bytes.
+    /// Decodes a published address; `None` for bytes of another length.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Address> {
         let bytes: &[u8; Address::SIZE] = bytes.try_into().ok()?;
         Some(Address {
-            address: PortAddress {
+            port: PortAddress {
                 gid: Gid { raw: std::array::from_fn(|i| bytes[i]) },
                 lid: u16::from_le_bytes([bytes[16], bytes[17]]),
             },
-            bell: u32::from_le_bytes(std::array::from_fn(|i| bytes[18 + i])),
+            ud_qpn: u32::from_le_bytes(std::array::from_fn(|i| bytes[18 + i])),
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const SECRET: [u8; 32] = [7; 32];
 
-    fn hello() -> WireupMsg {
+    fn message() -> WireupMsg {
         WireupMsg {
-            kind: Kind::Call,
+            kind: Kind::Req,
             from: 3,
             to: 9,
             epoch: 2,
-            queue: 0x12_3456,
+            qpn: 0x12_3456,
             psn: 0xab_cdef,
-            yours: 17,
-            consumed: u32::MAX,
+            peer_qpn: 17,
+            rx_seq: u32::MAX,
             window: 32,
             frame: 8200,
-            gate: (0x7fff_0123_4567, 0x89ab_cdef),
-            address: PortAddress { lid: 5, gid: Gid { raw: std::array::from_fn(|i| i as u8) } },
+            ring_control: (0x7fff_0123_4567, 0x89ab_cdef),
+            port: PortAddress { lid: 5, gid: Gid { raw: std::array::from_fn(|i| i as u8) } },
             mtu: 5,
-            reads: 16,
+            max_reads: 16,
         }
     }
 
+    /// Replaces the proof by the right one.
+    fn prove(bytes: &mut [u8; WireupMsg::SIZE]) {
+        let proof = blake3::keyed_hash(&SECRET, &bytes[..WireupMsg::SIZE - PROOF]);
+        bytes[WireupMsg::SIZE - PROOF..].copy_from_slice(proof.as_bytes());
+    }
+
     #[test]
-    fn a_hello_survives_the_wire() {
-        for kind in [Kind::Call, Kind::Answer, Kind::Close] {
-            let hello = WireupMsg { kind, ..hello() };
-            assert_eq!(WireupMsg::decode(&hello.encode(&SECRET), &SECRET), Some(hello));
+    fn a_message_survives_the_wire() {
+        for kind in [Kind::Req, Kind::Rep, Kind::Disconnect] {
+            let message = WireupMsg { kind, ..message() };
+            assert_eq!(WireupMsg::decode(&message.encode(&SECRET), &SECRET), Some(message));
         }
-        let door = Address { address: hello().address, bell: 77 };
-        assert_eq!(Address::decode(&door.encode()), Some(door));
+        let address = Address { port: message().port, ud_qpn: 77 };
+        assert_eq!(Address::decode(&address.encode()), Some(address));
         assert_eq!(Address::decode(&[0; 21]), None);
     }
 
     #[test]
-    fn without_the_secret_nothing_is_believed() {
-        let bytes = hello().encode(&SECRET);
+    fn without_the_secret_nothing_is_accepted() {
+        let bytes = message().encode(&SECRET);
         assert_eq!(WireupMsg::decode(&bytes, &[8; 32]), None);
         for at in 0..WireupMsg::SIZE {
             let mut forged = bytes;
@@ -210,11 +221,33 @@ mod tests {
     }
 
     #[test]
-    fn proven_nonsense_is_refused() {
-        let mut bytes = hello().encode(&SECRET);
+    fn an_unknown_kind_is_refused_even_with_a_valid_proof() {
+        let mut bytes = message().encode(&SECRET);
         bytes[4] = 4;
-        let proof = blake3::keyed_hash(&SECRET, &bytes[..WireupMsg::SIZE - PROOF]);
-        bytes[WireupMsg::SIZE - PROOF..].copy_from_slice(proof.as_bytes());
+        prove(&mut bytes);
         assert_eq!(WireupMsg::decode(&bytes, &SECRET), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_decode_to_nothing_or_to_what_encodes_to_them(
+            text in prop::collection::vec(any::<u8>(), WireupMsg::SIZE - PROOF),
+            kind in 0u32..5,
+            other in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let mut bytes = [0; WireupMsg::SIZE];
+            bytes[..text.len()].copy_from_slice(&text);
+            bytes[..4].copy_from_slice(&MAGIC.to_le_bytes());
+            bytes[4..8].copy_from_slice(&kind.to_le_bytes());
+            prove(&mut bytes);
+            let decoded = WireupMsg::decode(&bytes, &SECRET);
+            prop_assert_eq!(decoded.is_some(), (1..4).contains(&kind));
+            prop_assert!(decoded.is_none_or(|message| message.encode(&SECRET) == bytes));
+            prop_assert_eq!(WireupMsg::decode(&other, &SECRET), None);
+            let address = Address::decode(&other);
+            prop_assert_eq!(address.is_some(), other.len() == Address::SIZE);
+            let address = Address::decode(&bytes[..Address::SIZE]).map(|it| it.encode());
+            prop_assert_eq!(address.as_ref().map(|it| &it[..]), Some(&bytes[..Address::SIZE]));
+        }
     }
 }

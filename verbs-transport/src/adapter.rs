@@ -1,0 +1,86 @@
+//! The RDMA device and port of a transport, and whether they still work.
+//!
+//! A transport has one adapter; `rails` puts several transports together. State that a second
+//! adapter would need a copy of belongs here.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::device::Port;
+use crate::ibv::layout::{ATOMIC_NONE, access, port_state};
+use crate::ibv::{Event, Pd};
+
+/// How long the device counts as present without being asked.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// An RDMA device, one of its ports, and their condition.
+#[derive(Debug)]
+pub(crate) struct Adapter {
+    pub(crate) pd: Arc<Pd>,
+    pub(crate) port: Port,
+    /// The port went down and has not come up since.
+    pub(crate) is_down: bool,
+    /// The device has failed or was removed.
+    pub(crate) is_gone: bool,
+    /// When the device was last checked.
+    checked_at: Instant,
+}
+
+impl Adapter {
+    /// Returns the adapter of an open port.
+    pub(crate) fn new(port: Port) -> io::Result<Adapter> {
+        let pd = Pd::new(&port.context)?;
+        Ok(Adapter { pd, port, is_down: false, is_gone: false, checked_at: Instant::now() })
+    }
+
+    /// Returns whether the device has atomic operations.
+    pub(crate) fn has_atomics(&self) -> bool {
+        self.port.device_attr.atomic_cap != ATOMIC_NONE
+    }
+
+    /// Returns the right to atomic operations, where the device has them.
+    pub(crate) fn atomic_access(&self) -> i32 {
+        if self.has_atomics() { access::REMOTE_ATOMIC } else { 0 }
+    }
+
+    /// Returns the next asynchronous event of the device.
+    pub(crate) fn next_event(&self) -> Option<Event> {
+        self.port.context.next_event()
+    }
+
+    /// Returns whether the device must be checked: now and then, and always while the port is
+    /// down.
+    pub(crate) fn is_check_due(&self) -> bool {
+        self.is_down || self.checked_at.elapsed() > CHECK_INTERVAL
+    }
+
+    /// Asks whether the device is still there. Some drivers do not report its removal: with
+    /// `rdma_rxe` the port goes down with its network device and soon cannot be queried.
+    pub(crate) fn is_removed(&self) -> bool {
+        let is_lost =
+            |error: io::Error| matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EIO));
+        self.port.context.port(self.port.number).is_err_and(is_lost)
+    }
+
+    /// Records that the device was checked.
+    pub(crate) fn checked(&mut self) {
+        self.checked_at = Instant::now();
+    }
+
+    /// Describes the port for a message, and says if it is down.
+    pub(crate) fn describe(&self) -> String {
+        let port = self.port.context.port(self.port.number);
+        let is_up = port.is_ok_and(|attr| attr.state == port_state::ACTIVE);
+        format!("{}{}", self.port, if is_up { "" } else { ", which is DOWN now" })
+    }
+
+    /// Says for the user that the device is gone, and what to do.
+    pub(crate) fn why_gone(&self) -> String {
+        format!(
+            "the RDMA device {} of this host has failed or was removed (see `dmesg` and `verbena \
+             doctor --rdma`; verbs.device selects another one)",
+            self.port.device
+        )
+    }
+}

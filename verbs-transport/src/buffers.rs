@@ -1,0 +1,94 @@
+//! The send slots of a process, shared by all peers.
+
+use std::sync::Arc;
+
+use crate::eager_rdma::wire::SLOT_HEADER;
+use crate::endpoint::flow::Unacked;
+use crate::frame::PREFIX;
+use crate::ibv::{Pd, Sge};
+use crate::memory::Pool;
+
+/// Bytes of a slot for short frames.
+const SHORT_BYTES: usize = 256;
+/// Marks the number of a slot for frames of any length.
+pub(crate) const LONG: u32 = 1 << 31;
+/// Most connections whose windows the frame slots hold at once.
+const MAX_FULL_WINDOWS: u32 = 64;
+
+/// Slots for frames and for control messages. Frames lie behind [`SLOT_HEADER`] bytes, so that a
+/// short one can be written into a ring as it is.
+#[derive(Debug)]
+pub(crate) struct SendBuffers {
+    pub(crate) long: Pool,
+    pub(crate) short: Pool,
+    /// For control messages and ring controls: frames that wait for credit never use them up.
+    pub(crate) control: Pool,
+}
+
+impl SendBuffers {
+    /// Returns the pools for frames of up to `message` bytes, `window` of them for each peer, and
+    /// `controls` control messages for each of `max_connections`.
+    pub(crate) fn new(
+        pd: &Arc<Pd>,
+        message: usize,
+        window: u32,
+        controls: u32,
+        max_connections: u32,
+    ) -> SendBuffers {
+        let frames = max_connections.min(MAX_FULL_WINDOWS) * window;
+        SendBuffers {
+            long: Pool::new(pd, SLOT_HEADER + message, frames),
+            short: Pool::new(pd, SHORT_BYTES, frames),
+            control: Pool::new(pd, PREFIX, max_connections * controls),
+        }
+    }
+
+    /// Takes a slot for a frame of `bytes` bytes; `None` if there is none.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, bytes: usize) -> Option<u32> {
+        if SLOT_HEADER + bytes <= self.short.slot_bytes()
+            && let Ok(Some(slot)) = self.short.take()
+        {
+            return Some(slot);
+        }
+        // A refusal of the system counts as no slot: slots come back.
+        self.take_long()
+    }
+
+    /// Takes a slot for a frame of any length; `None` if there is none.
+    #[inline(always)]
+    pub(crate) fn take_long(&mut self) -> Option<u32> {
+        self.long.take().ok().flatten().map(|slot| slot | LONG)
+    }
+
+    /// Returns a slot of a frame.
+    #[inline]
+    pub(crate) fn put(&mut self, slot: u32) {
+        if slot & LONG != 0 { self.long.put(slot & !LONG) } else { self.short.put(slot) }
+    }
+
+    /// Returns the memory of an unacknowledged message for a request.
+    #[inline]
+    pub(crate) fn sge(&self, unacked: &Unacked) -> Sge {
+        let slot = match unacked.slot & LONG {
+            0 => self.short.sge(unacked.slot, SLOT_HEADER),
+            _ => self.long.sge(unacked.slot & !LONG, SLOT_HEADER),
+        };
+        without_slot_header(slot, unacked.bytes)
+    }
+
+    /// Writes the acknowledgement into the prefix of a message that is about to be sent.
+    pub(crate) fn set_ack(&mut self, slot: u32, rx_seq: u32) {
+        let bytes = match slot & LONG {
+            0 => self.short.bytes_mut(slot, SLOT_HEADER + PREFIX),
+            _ => self.long.bytes_mut(slot & !LONG, SLOT_HEADER + PREFIX),
+        };
+        bytes[SLOT_HEADER + 4..].copy_from_slice(&rx_seq.to_le_bytes());
+    }
+}
+
+/// Returns `length` bytes behind the slot header.
+#[inline]
+pub(crate) fn without_slot_header(slot: Sge, length: u32) -> Sge {
+    Sge { addr: slot.addr + SLOT_HEADER as u64, length, ..slot }
+}

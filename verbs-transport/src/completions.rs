@@ -1,0 +1,62 @@
+//! The completion queue, and what the numbers of its work requests mean.
+
+use crate::ibv::{Cq, Wc};
+
+/// Completions taken in one call of the device.
+pub(crate) const BATCH: usize = 16;
+
+/// What a work request is, in the highest bits of its number.
+pub(crate) mod wr_id {
+    /// A receive of the shared receive queue; the low half is its slot.
+    pub(crate) const RECV: u64 = 0;
+    /// A request on a connection.
+    pub(crate) const SEND: u64 = 1 << 62;
+    /// A receive of the UD queue pair; the low half is its slot.
+    pub(crate) const UD_RECV: u64 = 2 << 62;
+    /// A send on the UD queue pair; the low half is its slot.
+    pub(crate) const UD_SEND: u64 = 3 << 62;
+    /// The bits that tell.
+    pub(crate) const MASK: u64 = 3 << 62;
+}
+
+/// The completion queue of all queue pairs, and the completions taken last.
+#[derive(Debug)]
+pub(crate) struct Completions {
+    pub(crate) cq: Cq,
+    pub(crate) batch: [Wc; BATCH],
+    /// Completions in `batch` that were taken before a sleep and are not handled yet.
+    pub(crate) stashed: usize,
+}
+
+impl Completions {
+    pub(crate) fn new(cq: Cq) -> Completions {
+        Completions { cq, batch: [Wc::default(); BATCH], stashed: 0 }
+    }
+
+    /// Returns how many completions there are now in `batch`.
+    #[inline]
+    pub(crate) fn take(&mut self) -> usize {
+        match std::mem::take(&mut self.stashed) {
+            0 => self.cq.poll(&mut self.batch),
+            stashed => stashed,
+        }
+    }
+
+    /// Requests an event with the next completion. Returns false if there are completions to
+    /// handle first, or the device refuses.
+    pub(crate) fn request_event(&mut self) -> bool {
+        // In this order: what completes after the request makes an event.
+        let requested = self.cq.request_notification();
+        self.stashed = self.cq.poll(&mut self.batch);
+        requested.is_ok() && self.stashed == 0
+    }
+
+    /// Makes room for `entries` completions, for twice as many if the device has up to `max`.
+    pub(crate) fn reserve(&mut self, entries: u32, max: i32) -> std::io::Result<()> {
+        if self.cq.entries() < entries {
+            let max = u32::try_from(max).unwrap_or(entries);
+            self.cq.resize((2 * entries).min(max).max(entries))?;
+        }
+        Ok(())
+    }
+}

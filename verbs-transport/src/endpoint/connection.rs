@@ -1,0 +1,111 @@
+//! The connection of an endpoint as far as wire-up is concerned: the peer's address, the
+//! handshake, and when the next request is due.
+
+use std::time::{Duration, Instant};
+
+use crate::handshake::{Handshake, Phase};
+use crate::ibv::Ah;
+use crate::wireup_msg::Address;
+
+/// First and longest interval between requests to a peer.
+pub(crate) const RETRY_MIN: Duration = Duration::from_millis(2);
+pub(crate) const RETRY_MAX: Duration = Duration::from_millis(500);
+/// Breaks in a row, without a frame acknowledged, after which the peer counts as failed.
+pub(crate) const MAX_BREAKS: u32 = 10;
+
+/// Wire-up state of an endpoint.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) handshake: Handshake,
+    /// The peer's address, once it is known.
+    pub(crate) addr: Option<Address>,
+    /// Address handle for datagrams to the peer.
+    pub(crate) ah: Option<Ah>,
+    /// First packet sequence number of this end.
+    pub(crate) psn: u32,
+    /// When the queue pair was created.
+    pub(crate) created_at: Instant,
+    /// When to send the next request.
+    pub(crate) retry_at: Instant,
+    /// Requests sent on this attempt.
+    pub(crate) retries: u32,
+    /// No warning about unanswered requests is needed: the peer has answered, or it was given.
+    pub(crate) warned: bool,
+    /// When a connection that had worked broke; `None` once another one works.
+    pub(crate) broke_at: Option<Instant>,
+    /// Breaks in a row without a frame acknowledged.
+    pub(crate) breaks: u32,
+}
+
+impl Connection {
+    pub(crate) fn new(now: Instant) -> Connection {
+        Connection {
+            handshake: Handshake::new(),
+            addr: None,
+            ah: None,
+            psn: 0,
+            created_at: now,
+            retry_at: now,
+            retries: 0,
+            warned: false,
+            broke_at: None,
+            breaks: 0,
+        }
+    }
+
+    /// Returns whether requests may be posted.
+    #[inline]
+    pub(crate) fn is_ready(&self) -> bool {
+        self.handshake.phase == Phase::Ready
+    }
+
+    /// Returns whether the handshake is under way.
+    pub(crate) fn is_connecting(&self) -> bool {
+        matches!(self.handshake.phase, Phase::Requesting | Phase::Confirming)
+    }
+
+    /// Returns whether there is no queue pair.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.handshake.phase == Phase::Idle
+    }
+
+    /// Takes over the address that a datagram of the peer came from.
+    pub(crate) fn set_addr(&mut self, addr: Address) {
+        if self.addr != Some(addr) {
+            (self.addr, self.ah) = (Some(addr), None);
+        }
+    }
+
+    /// Records a new queue pair.
+    pub(crate) fn created(&mut self, qpn: u32, psn: u32) {
+        self.handshake.created(qpn);
+        (self.psn, self.retries, self.created_at) = (psn, 0, Instant::now());
+    }
+
+    /// Records that a request was sent: the next one is due after twice the interval.
+    pub(crate) fn requested(&mut self) {
+        let interval = (RETRY_MIN * (1 << self.retries.min(8))).min(RETRY_MAX);
+        self.retry_at = Instant::now() + interval;
+        self.retries += 1;
+    }
+
+    /// Records that the connection works.
+    #[inline]
+    pub(crate) fn works(&mut self) {
+        (self.breaks, self.broke_at) = (0, None);
+    }
+
+    /// Records a break. Returns false if there were too many in a row.
+    pub(crate) fn broke(&mut self, had_worked: bool) -> bool {
+        let now = Instant::now();
+        self.breaks += 1;
+        if had_worked {
+            self.broke_at.get_or_insert(now);
+        }
+        let may_retry = self.breaks <= MAX_BREAKS;
+        if may_retry {
+            self.retry_at = now + RETRY_MIN * (1 << self.breaks.min(8));
+        }
+        may_retry
+    }
+}

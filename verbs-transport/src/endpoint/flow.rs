@@ -1,0 +1,159 @@
+//! Flow control and acknowledgement of an endpoint, both directions.
+//!
+//! Credit and acknowledgement are one number: the frames that the receiver has delivered.
+//! Sequence numbers count the frames of one direction over all connections of the endpoint, from
+//! 0, and wrap.
+//!
+//! Invariant: `unacked` holds the frames `acked .. tx_seq`, in order; its first message may begin
+//! before `acked`.
+
+use std::collections::VecDeque;
+
+/// Receives for each peer beside those for its frames: control messages.
+pub(crate) const CONTROL_RECVS: u32 = 7;
+
+/// A message that was sent and not acknowledged to its end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unacked {
+    /// Its send slot.
+    pub(crate) slot: u32,
+    /// Its length.
+    pub(crate) bytes: u32,
+    /// Sequence number of its first frame.
+    pub(crate) seq: u32,
+    /// Number of its frames.
+    pub(crate) frames: u32,
+}
+
+/// Sequence numbers, window and credit of an endpoint.
+#[derive(Debug, Default)]
+pub(crate) struct FlowControl {
+    /// Sequence number of the next frame to the peer.
+    pub(crate) tx_seq: u32,
+    /// Frames that the peer has acknowledged.
+    pub(crate) acked: u32,
+    /// Frames that may be unacknowledged; 0 while the endpoint is not ready.
+    pub(crate) window: u32,
+    /// The window that the peer has granted for the connection.
+    pub(crate) granted: u32,
+    pub(crate) unacked: VecDeque<Unacked>,
+    /// Sequence number of the next frame from the peer: the frames delivered.
+    pub(crate) rx_seq: u32,
+    /// The latest `rx_seq` that the peer was told.
+    pub(crate) advertised: u32,
+    /// A frame for the peer had no room.
+    pub(crate) no_credit: bool,
+    /// The peer was asked for its acknowledgement.
+    pub(crate) credit_requested: bool,
+    /// The peer has asked for an acknowledgement, or may have missed the last one.
+    pub(crate) credit_due: bool,
+}
+
+impl FlowControl {
+    /// Returns whether the window permits another frame.
+    #[inline]
+    pub(crate) fn has_credit(&self) -> bool {
+        self.tx_seq.wrapping_sub(self.acked) < self.window
+    }
+
+    /// Handles the peer's acknowledgement of all frames before `seq`; `free` gets their slots.
+    /// Returns false if that is nothing new, and an error if the frames were never sent.
+    #[inline]
+    pub(crate) fn on_ack(
+        &mut self,
+        seq: u32,
+        mut free: impl FnMut(u32),
+    ) -> Result<bool, &'static str> {
+        let count = seq.wrapping_sub(self.acked);
+        if count == 0 {
+            return Ok(false);
+        }
+        if count > self.tx_seq.wrapping_sub(self.acked) {
+            // A message that was overtaken repeats an old number; any other is invalid.
+            return if (count as i32) < 0 {
+                Ok(false)
+            } else {
+                Err("it acknowledges frames that were never sent")
+            };
+        }
+        let is_complete = |message: &Unacked| {
+            seq.wrapping_sub(message.seq.wrapping_add(message.frames)) as i32 >= 0
+        };
+        while let Some(message) = self.unacked.front().filter(|message| is_complete(message)) {
+            free(message.slot);
+            self.unacked.pop_front();
+        }
+        (self.acked, self.credit_requested) = (seq, false);
+        Ok(true)
+    }
+
+    /// Returns whether the peer must be told what was delivered: half of its window is due.
+    #[inline]
+    pub(crate) fn must_advertise(&self) -> bool {
+        self.rx_seq.wrapping_sub(self.advertised) >= self.granted / 2
+    }
+
+    /// Begins a connection: the handshake has told the peer what was delivered.
+    pub(crate) fn connected(&mut self) {
+        (self.advertised, self.window, self.credit_due) = (self.rx_seq, self.granted, false);
+    }
+
+    /// Ends a connection.
+    pub(crate) fn disconnect(&mut self) {
+        (self.window, self.credit_requested) = (0, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(acked: u32, count: u32) -> FlowControl {
+        let message = |slot| Unacked { slot, bytes: 48, seq: acked.wrapping_add(slot), frames: 1 };
+        let unacked = (0..count).map(message).collect();
+        FlowControl { acked, tx_seq: acked.wrapping_add(count), unacked, ..Default::default() }
+    }
+
+    #[test]
+    fn acknowledged_frames_free_their_slots_in_order() {
+        // Sequence numbers wrap.
+        let mut flow = flow(u32::MAX - 1, 5);
+        let mut freed = Vec::new();
+        assert_eq!(flow.on_ack(1, |slot| freed.push(slot)), Ok(true));
+        assert_eq!(
+            (freed.as_slice(), flow.acked, flow.unacked.len()),
+            ([0, 1, 2].as_slice(), 1, 2)
+        );
+        assert_eq!(flow.on_ack(u32::MAX, |_| panic!("freed twice")), Ok(false));
+        assert_eq!(flow.acked, 1);
+        assert!(flow.on_ack(4, |_| ()).is_err());
+        assert_eq!(flow.on_ack(3, |_| ()), Ok(true));
+        assert!(flow.unacked.is_empty());
+    }
+
+    #[test]
+    fn a_coalesced_message_is_kept_until_its_last_frame_is_acknowledged() {
+        let mut flow = flow(u32::MAX, 1);
+        flow.unacked.push_back(Unacked { slot: 1, bytes: 200, seq: 0, frames: 3 });
+        flow.unacked.push_back(Unacked { slot: 2, bytes: 48, seq: 3, frames: 1 });
+        flow.tx_seq = 4;
+        let mut freed = Vec::new();
+        flow.on_ack(2, |slot| freed.push(slot)).unwrap();
+        assert_eq!((freed.as_slice(), flow.acked), ([0].as_slice(), 2));
+        assert!(flow.on_ack(5, |_| ()).is_err());
+        flow.on_ack(3, |slot| freed.push(slot)).unwrap();
+        assert_eq!(freed, [0, 1]);
+        flow.on_ack(4, |slot| freed.push(slot)).unwrap();
+        assert_eq!((freed.as_slice(), flow.unacked.len()), ([0, 1, 2].as_slice(), 0));
+    }
+
+    #[test]
+    fn credit_ends_with_the_window() {
+        let mut flow = flow(0, 3);
+        assert!(!flow.has_credit());
+        flow.window = 4;
+        assert!(flow.has_credit());
+        flow.window = 3;
+        assert!(!flow.has_credit());
+    }
+}

@@ -1,0 +1,102 @@
+//! The send queue of an endpoint.
+//!
+//! Invariant: `used` requests are in the queue, and `signaled` has one entry for each of them that
+//! completes by itself.
+
+#![allow(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::io;
+
+use crate::completions::wr_id;
+use crate::ibv::layout::send_flags;
+use crate::ibv::{Destination, Qp, Sge, Work};
+
+/// Every so many requests one is signaled.
+pub(crate) const SIGNAL_EVERY: u32 = 16;
+/// Most RMA requests of one endpoint under way.
+pub(crate) const MAX_RMA_OPS: usize = 16;
+/// Requests that a send queue has room for beside frames: control messages, ring controls, RMA,
+/// and requests that wait for the next signaled one.
+pub(crate) const CONTROL_SENDS: u32 = 11 + MAX_RMA_OPS as u32 + SIGNAL_EVERY;
+
+/// A signaled request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Signal {
+    /// Requests that are complete with it.
+    pub(crate) requests: u32,
+    /// Bytes of a piece of an RMA operation; 0 for any other request.
+    pub(crate) piece: u32,
+    /// Slot of a control message, which is then free.
+    pub(crate) slot: Option<u32>,
+}
+
+/// The queue pair of an endpoint and its outstanding requests.
+#[derive(Debug, Default)]
+pub(crate) struct SendQueue {
+    pub(crate) qp: Option<Qp>,
+    /// Requests in the send queue.
+    pub(crate) used: u32,
+    /// Requests behind the last signaled one.
+    pub(crate) unsignaled: u32,
+    pub(crate) signaled: VecDeque<Signal>,
+}
+
+impl Signal {
+    /// A request that is signaled only when its turn has come.
+    pub(crate) const NONE: Signal = Signal { requests: 0, piece: 0, slot: None };
+}
+
+impl SendQueue {
+    /// Posts a request. One that is a piece of an RMA operation or that has a slot to return is
+    /// signaled; of the others one in [`SIGNAL_EVERY`] is.
+    #[inline(always)]
+    pub(crate) fn submit(
+        &mut self,
+        memory: Sge,
+        to: Destination,
+        signal: Signal,
+    ) -> io::Result<()> {
+        let Some(qp) = &self.qp else {
+            return Err(io::Error::from_raw_os_error(libc::ENOTCONN));
+        };
+        let requests = self.unsignaled + 1;
+        let is_signaled = requests >= SIGNAL_EVERY || signal.piece != 0 || signal.slot.is_some();
+        let mut flags = if is_signaled { send_flags::SIGNALED } else { 0 };
+        if memory.length <= qp.inline() && signal.piece == 0 {
+            flags |= send_flags::INLINE;
+        }
+        // SAFETY: inline requests name a slot of a pool of send buffers. The pool keeps it mapped
+        // as long as the transport lives, and this request holds the slot, so it is readable and
+        // not written during the call.
+        unsafe { qp.post(&Work { id: wr_id::SEND, flags, memory, to }) }?;
+        self.used += 1;
+        self.unsignaled = requests;
+        if is_signaled {
+            self.unsignaled = 0;
+            self.signaled.push_back(Signal { requests, ..signal });
+        }
+        Ok(())
+    }
+
+    /// Handles the completion of the oldest signaled request, and returns it.
+    #[inline]
+    pub(crate) fn complete(&mut self) -> Option<Signal> {
+        let signal = self.signaled.pop_front()?;
+        self.used -= signal.requests;
+        Some(signal)
+    }
+
+    /// Returns whether the queue pair has this number.
+    #[inline]
+    pub(crate) fn is_on(&self, qpn: u32) -> bool {
+        self.qp.as_ref().is_some_and(|qp| qp.number() == qpn)
+    }
+
+    /// Takes the queue pair out; `free` gets the slots of control messages under way.
+    pub(crate) fn disconnect(&mut self, free: impl FnMut(u32)) -> Option<Qp> {
+        self.signaled.drain(..).filter_map(|signal| signal.slot).for_each(free);
+        (self.used, self.unsignaled) = (0, 0);
+        self.qp.take()
+    }
+}

@@ -1,0 +1,170 @@
+//! The endpoints of a process, found by rank and by queue pair, and the queue pairs that drain.
+//!
+//! An endpoint is made on first use and stays; its index is its name within the transport.
+//! A queue pair taken out of service drains: what has arrived on it is still taken from the
+//! completion queue, and then it is destroyed.
+
+use std::ops::{Index, IndexMut};
+use std::time::Instant;
+
+use fabric::{Peer, PeerFailed};
+use rustc_hash::FxHashMap;
+
+use crate::endpoint::Endpoint;
+use crate::ibv::Qp;
+
+/// A queue pair in error, until what has arrived on it is taken.
+#[derive(Debug)]
+struct Draining {
+    qp: Qp,
+    /// The poll in which it was taken out of service.
+    since: u64,
+}
+
+/// All endpoints of a process.
+#[derive(Debug)]
+pub(crate) struct Endpoints {
+    list: Vec<Endpoint>,
+    draining: Vec<Draining>,
+    me: Peer,
+    /// Index + 1 of the endpoint of each rank; 0: there is none.
+    by_rank: Vec<u32>,
+    /// Index of the endpoint of each queue pair, also of a draining one.
+    by_qp: FxHashMap<u32, u32>,
+    /// Connections that a test has broken.
+    pub(crate) interruptions: u64,
+}
+
+impl Endpoints {
+    /// Returns the table of process `me` in a job of `size` processes.
+    pub(crate) fn new(me: Peer, size: u32) -> Endpoints {
+        Endpoints {
+            list: Vec::new(),
+            draining: Vec::new(),
+            me,
+            by_rank: vec![0; size as usize],
+            by_qp: FxHashMap::default(),
+            interruptions: 0,
+        }
+    }
+
+    /// Returns the rank of this process.
+    pub(crate) fn me(&self) -> Peer {
+        self.me
+    }
+
+    /// Returns the number of processes in the job.
+    pub(crate) fn job_size(&self) -> u32 {
+        self.by_rank.len() as u32
+    }
+
+    /// Returns the number of endpoints.
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Returns the endpoint of a peer, if there is one.
+    #[inline]
+    pub(crate) fn find(&self, peer: Peer) -> Option<usize> {
+        match self.by_rank.get(peer.0 as usize) {
+            Some(&index) if index != 0 => Some(index as usize - 1),
+            _ => None,
+        }
+    }
+
+    /// Returns the endpoint of a peer, made on first use.
+    #[cold]
+    pub(crate) fn get_or_create(&mut self, peer: Peer) -> Result<usize, PeerFailed> {
+        if let Some(at) = self.find(peer) {
+            return Ok(at);
+        }
+        let me = self.me;
+        let Some(index) = self.by_rank.get_mut(peer.0 as usize).filter(|_| peer != me) else {
+            return Err(PeerFailed { peer, why: "there is no such process in the job".into() });
+        };
+        self.list.push(Endpoint::new(peer, Instant::now()));
+        *index = self.list.len() as u32;
+        Ok(self.list.len() - 1)
+    }
+
+    /// Returns the endpoint of a queue pair, also of a draining one.
+    #[inline]
+    pub(crate) fn by_qp(&self, qpn: u32) -> Option<usize> {
+        self.by_qp.get(&qpn).map(|&at| at as usize)
+    }
+
+    /// Returns the endpoint that a queue pair serves; `None` for a draining one.
+    #[inline]
+    pub(crate) fn served_by(&self, qpn: u32) -> Option<usize> {
+        self.by_qp(qpn).filter(|&at| self.list[at].tx.is_on(qpn))
+    }
+
+    /// Gives endpoint `at` a new queue pair.
+    pub(crate) fn attach(&mut self, at: usize, qp: Qp) {
+        self.by_qp.insert(qp.number(), at as u32);
+        self.list[at].tx.qp = Some(qp);
+    }
+
+    /// Returns the number of endpoints with a queue pair.
+    pub(crate) fn connected(&self) -> u32 {
+        self.list.iter().filter(|endpoint| endpoint.tx.qp.is_some()).count() as u32
+    }
+
+    /// Lets a queue pair that is in error drain.
+    pub(crate) fn drain(&mut self, qp: Qp, now: u64) {
+        self.draining.push(Draining { qp, since: now });
+    }
+
+    /// Returns whether any queue pair drains.
+    #[inline]
+    pub(crate) fn is_any_draining(&self) -> bool {
+        !self.draining.is_empty()
+    }
+
+    /// Returns the number of draining queue pairs.
+    pub(crate) fn draining(&self) -> u32 {
+        self.draining.len() as u32
+    }
+
+    /// Returns whether a queue pair of endpoint `at` drains.
+    pub(crate) fn is_draining(&self, at: usize) -> bool {
+        self.draining.iter().any(|draining| self.by_qp(draining.qp.number()) == Some(at))
+    }
+
+    /// Destroys the queue pairs on which nothing can have arrived since the completion queue was
+    /// last empty: those that drain since before poll `now`.
+    #[cold]
+    pub(crate) fn destroy_drained(&mut self, now: u64) {
+        let by_qp = &mut self.by_qp;
+        self.draining.retain(|draining| {
+            let is_drained = draining.since < now;
+            if is_drained {
+                by_qp.remove(&draining.qp.number());
+            }
+            !is_drained
+        });
+    }
+
+    /// Destroys the draining queue pairs of a failed endpoint: nothing may arrive any more.
+    pub(crate) fn destroy_all(&mut self, at: usize) {
+        let by_qp = &mut self.by_qp;
+        self.draining.retain(|draining| by_qp.get(&draining.qp.number()) != Some(&(at as u32)));
+        by_qp.retain(|_, index| *index != at as u32);
+    }
+}
+
+impl Index<usize> for Endpoints {
+    type Output = Endpoint;
+
+    #[inline]
+    fn index(&self, at: usize) -> &Endpoint {
+        &self.list[at]
+    }
+}
+
+impl IndexMut<usize> for Endpoints {
+    #[inline]
+    fn index_mut(&mut self, at: usize) -> &mut Endpoint {
+        &mut self.list[at]
+    }
+}

@@ -1,0 +1,75 @@
+//! What follows from the settings and the device: sizes of frames, queues and tables.
+
+use config::Rendezvous;
+use fabric::Caps;
+
+use crate::device::Port;
+use crate::endpoint::send_queue::CONTROL_SENDS;
+use crate::frame::PREFIX;
+use crate::recv_queue::{REPOST_BATCH, ReceiveQueue};
+use crate::settings::Settings;
+use crate::ud::UdEndpoint;
+
+/// What was chosen, and what follows from it and the device.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) settings: Settings,
+    pub(crate) caps: Caps,
+    /// Most queue pairs at once.
+    pub(crate) max_connections: u32,
+    /// Requests that a send queue has room for.
+    pub(crate) send_depth: u32,
+}
+
+impl Config {
+    /// Returns the settings with the limits that follow from them.
+    pub(crate) fn new(settings: Settings, port: &Port, size: u32) -> Config {
+        let (get_min, put_min) = rendezvous_min(&settings, port);
+        let frame = settings.eager_max + PREFIX;
+        let caps = Caps { frame, eager: settings.eager_max, get_min, put_min };
+        let max_connections = max_connections(&settings, port, size);
+        let send_depth = settings.credits + CONTROL_SENDS;
+        Config { settings, caps, max_connections, send_depth }
+    }
+}
+
+/// Returns the smallest rendezvous that is read, and the smallest that is written.
+fn rendezvous_min(settings: &Settings, port: &Port) -> (u64, u64) {
+    let device = &port.device_attr;
+    let reads_well = device.max_qp_rd_atom.min(device.max_qp_init_rd_atom) > 1;
+    match settings.rendezvous {
+        Rendezvous::Auto if reads_well => (settings.get_min, u64::MAX),
+        Rendezvous::Read => (settings.get_min, u64::MAX),
+        Rendezvous::Auto | Rendezvous::Write => (u64::MAX, settings.get_min),
+        Rendezvous::Copy => (u64::MAX, u64::MAX),
+    }
+}
+
+/// Completions beside those of connections.
+const OTHER_COMPLETIONS: u32 = UdEndpoint::COMPLETIONS + 64;
+
+/// Returns the completions that one connection can have in the queue.
+fn completions_each(credits: u32) -> u32 {
+    ReceiveQueue::per_connection(credits) + credits + CONTROL_SENDS
+}
+
+/// Returns the completions that so many connections, and all else, can have in the queue.
+pub(crate) fn completions_for(connections: u32, credits: u32) -> u32 {
+    OTHER_COMPLETIONS + connections * completions_each(credits)
+}
+
+/// Returns the most connections that settings and device allow.
+fn max_connections(settings: &Settings, port: &Port, size: u32) -> u32 {
+    let device = &port.device_attr;
+    let limit = |max: i32, taken: u32, each: u32| {
+        u32::try_from(max).unwrap_or(0).saturating_sub(taken) / each
+    };
+    let credits = settings.credits;
+    settings
+        .connections
+        .min(size.saturating_sub(1))
+        .min(limit(device.max_cqe, OTHER_COMPLETIONS, completions_each(credits)))
+        .min(limit(device.max_srq_wr, REPOST_BATCH, ReceiveQueue::per_connection(credits)))
+        .min(limit(device.max_qp, 1, 1))
+        .max(1)
+}

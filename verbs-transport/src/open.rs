@@ -1,0 +1,90 @@
+//! Opens a transport: everything that is set up once.
+
+use std::io;
+
+use fabric::Peer;
+
+use crate::adapter::Adapter;
+use crate::buffers::SendBuffers;
+use crate::coalesce::Coalescer;
+use crate::completions::Completions;
+use crate::credit::Credit;
+use crate::device::Port;
+use crate::eager_rdma::rings::Rings;
+use crate::endpoint::send_queue::CONTROL_SENDS;
+use crate::endpoints::Endpoints;
+use crate::frame::max_message;
+use crate::ibv::{Channel, Cq};
+use crate::limits::{Config, completions_for};
+use crate::recv_queue::ReceiveQueue;
+use crate::registration::Registrations;
+use crate::reports::Reports;
+use crate::settings::Settings;
+use crate::store::Store;
+use crate::transport::VerbsTransport;
+use crate::ud::UdEndpoint;
+use crate::unavailable::Unavailable;
+use crate::wait_set::WaitSet;
+use crate::wireup::Wireup;
+use crate::wireup_msg::Address;
+
+/// Connections that the completion queue has room for at first.
+const FIRST_CONNECTIONS: u32 = 4;
+
+impl VerbsTransport {
+    /// Opens the transport of rank `me` of `size` on the port that the settings choose.
+    /// Publishes this process's address in the store, and sends nothing.
+    pub fn open(
+        mut settings: Settings,
+        me: Peer,
+        size: u32,
+        secret: [u8; 32],
+        store: Box<dyn Store>,
+    ) -> Result<VerbsTransport, Unavailable> {
+        let port = Port::choose(&settings)?;
+        if port.is_emulated {
+            // To rdma_rxe 7 means for ever: a peer that has gone would never be noticed.
+            settings.retries = settings.retries.min(6);
+        }
+        let step = |what| {
+            let device = port.device.clone();
+            move |error: io::Error| Unavailable::step(&device, what, error)
+        };
+        let adapter = Adapter::new(port.clone()).map_err(step("making a protection domain"))?;
+        let (pd, config) = (&adapter.pd, Config::new(settings, &port, size));
+        let (settings, max_connections) = (&config.settings, config.max_connections);
+        let channel = Channel::new(&port.context).map_err(step("making a completion channel"))?;
+        let entries = completions_for(max_connections.min(FIRST_CONNECTIONS), settings.credits);
+        let cq = Cq::new(&channel, entries).map_err(step("making a completion queue"))?;
+        let (credits, message) = (settings.credits, max_message(config.caps.frame));
+        let mut recv = ReceiveQueue::new(pd, message, credits, max_connections)
+            .map_err(step("making a shared receive queue"))?;
+        let ud = UdEndpoint::new(pd, &cq, &port, &secret)
+            .map_err(step("making a datagram queue pair"))?;
+        let fds = [channel.fd(), port.context.async_fd()].into_iter().chain(store.fd());
+        let wait_set = WaitSet::new(fds).map_err(step("watching its events"))?;
+        let address = Address { port: port.address, ud_qpn: ud.number() };
+        let mut wireup = Wireup::new(ud, store, secret);
+        wireup.publish(me, &address).map_err(Unavailable::Store)?;
+        let registrations = Registrations::new(pd, settings)?;
+        // Now, so that a lack of memory does not show in the middle of the job.
+        recv.provide(1).map_err(step("registering its buffers"))?;
+        Ok(VerbsTransport {
+            endpoints: Endpoints::new(me, size),
+            registrations,
+            wireup,
+            recv,
+            completions: Completions::new(cq),
+            send: SendBuffers::new(pd, message, credits, CONTROL_SENDS, max_connections),
+            rings: Rings::new(pd, credits, settings.eager_rdma_peers, max_connections),
+            coalescer: Coalescer::new(config.caps.frame),
+            adapter,
+            wait_set,
+            config,
+            credit: Credit::default(),
+            reports: Reports::default(),
+            polls: 0,
+            flushing_since: None,
+        })
+    }
+}

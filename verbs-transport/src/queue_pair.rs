@@ -1,0 +1,163 @@
+//! The queue pair of an endpoint: created, connected (RTR), and made to send (RTS).
+//!
+//! A new one needs room among the connections that there may be, and in the queues. If there is
+//! none, the connection used least recently is closed.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use crate::buffers::SendBuffers;
+use crate::endpoint::Endpoint;
+use crate::endpoint::send_queue::{CONTROL_SENDS, MAX_RMA_OPS, Signal};
+use crate::ibv::layout::{access, qp_mask as mask, qp_state as state};
+use crate::ibv::{Destination, Qp, QpAttr};
+use crate::limits::completions_for;
+use crate::transport::VerbsTransport;
+use crate::ud::random_psn;
+use crate::wireup_msg::WireupMsg;
+use crate::wireup_send::reads;
+
+/// Age, in use, below which a connection is not closed for another one. It is four times as much
+/// while the connection is not ready.
+const MIN_CONNECTION_AGE: Duration = Duration::from_millis(10);
+/// Most bytes that a frame may have to travel in its request.
+const INLINE_MAX: u32 = 220;
+/// Interval after which a sender repeats a message that found no receive, as libibverbs numbers
+/// it: 0.64 ms. It does not happen in normal operation.
+const RNR_TIMER: u8 = 12;
+/// Repeats of a message that finds no receive: for ever.
+const RNR_RETRIES: u8 = 7;
+
+impl VerbsTransport {
+    /// Gives endpoint `at` a new queue pair in place of the old one, if there is one. Fails with
+    /// `WouldBlock` if all others are too young to be closed.
+    pub(crate) fn create_qp(&mut self, at: usize) -> io::Result<()> {
+        self.drain(at);
+        self.make_room(at)?;
+        self.endpoints[at].eager_rdma.control = self.rings.take_control()?;
+        let (adapter, cq, srq) = (&self.adapter, &self.completions.cq, self.recv.srq());
+        let qp = Qp::new(&adapter.pd, cq, Some(srq), self.config.send_depth, 0, INLINE_MAX)?;
+        let rights = access::REMOTE_READ | access::REMOTE_WRITE | adapter.atomic_access();
+        let init = QpAttr {
+            qp_state: state::INIT,
+            pkey_index: adapter.port.pkey_index,
+            port_num: adapter.port.number,
+            qp_access_flags: rights as u32,
+            ..QpAttr::default()
+        };
+        qp.modify(init, mask::STATE | mask::PKEY_INDEX | mask::PORT | mask::ACCESS_FLAGS)?;
+        let endpoint = &mut self.endpoints[at];
+        endpoint.conn.created(qp.number(), random_psn());
+        endpoint.used_at = self.polls;
+        self.endpoints.attach(at, qp);
+        Ok(())
+    }
+
+    /// Connects the queue pair to the sender of a message: it can receive.
+    pub(crate) fn to_rtr(&mut self, at: usize, message: &WireupMsg) -> io::Result<()> {
+        let (port, config) = (&self.adapter.port, &self.config);
+        let endpoint = &mut self.endpoints[at];
+        let Some(qp) = &endpoint.tx.qp else { return Err(not_connected()) };
+        let device = &port.device_attr;
+        let attr = QpAttr {
+            qp_state: state::RTR,
+            path_mtu: port.attr.active_mtu.min(message.mtu.into()),
+            dest_qp_num: message.qpn,
+            rq_psn: message.psn,
+            max_dest_rd_atomic: reads(device.max_qp_rd_atom),
+            min_rnr_timer: RNR_TIMER,
+            ah_attr: port.address_vector(&message.port, &config.settings),
+            ..QpAttr::default()
+        };
+        let what = mask::STATE | mask::AV | mask::PATH_MTU | mask::DEST_QPN | mask::RQ_PSN;
+        qp.modify(attr, what | mask::MAX_DEST_RD_ATOMIC | mask::MIN_RNR_TIMER)?;
+        let max_reads = reads(device.max_qp_init_rd_atom).min(message.max_reads);
+        endpoint.rma.max_reads = usize::from(max_reads).clamp(1, MAX_RMA_OPS);
+        endpoint.flow.granted = message.window.min(config.send_depth - CONTROL_SENDS);
+        endpoint.eager_rdma.peer_control = message.ring_control;
+        self.on_ack(at, message.rx_seq).map_err(|why| io::Error::other(why.to_owned()))
+    }
+
+    /// Makes the queue pair send. Everything that is not acknowledged goes again, and so do RMA
+    /// operations.
+    pub(crate) fn to_rts(&mut self, at: usize) -> io::Result<()> {
+        let Self { endpoints, send, config, .. } = self;
+        let endpoint = &mut endpoints[at];
+        let Some(qp) = &endpoint.tx.qp else { return Err(not_connected()) };
+        let attr = QpAttr {
+            qp_state: state::RTS,
+            timeout: config.settings.ack_timeout,
+            retry_cnt: config.settings.retries,
+            rnr_retry: RNR_RETRIES,
+            sq_psn: endpoint.conn.psn,
+            max_rd_atomic: endpoint.rma.max_reads as u8,
+            ..QpAttr::default()
+        };
+        let what = mask::STATE | mask::TIMEOUT | mask::RETRY_CNT | mask::RNR_RETRY | mask::SQ_PSN;
+        qp.modify(attr, what | mask::MAX_QP_RD_ATOMIC)?;
+        endpoint.conn.warned = true;
+        endpoint.flow.connected();
+        replay(endpoint, send)?;
+        self.progress_rma(at);
+        Ok(())
+    }
+
+    /// Makes room for one more queue pair, of endpoint `at`.
+    fn make_room(&mut self, at: usize) -> io::Result<()> {
+        let connected = self.endpoints.connected();
+        if connected < self.config.max_connections && self.provide(connected + 1).is_ok() {
+            return Ok(());
+        }
+        match self.eviction_candidate(at) {
+            Some(victim) => {
+                self.close(victim);
+                Ok(())
+            }
+            None if connected == 0 => self.provide(1),
+            None => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    /// Returns the connection to close for one of endpoint `at`: of those that are old enough,
+    /// one without operations under way, and the one used least recently.
+    fn eviction_candidate(&self, at: usize) -> Option<usize> {
+        let now = Instant::now();
+        let is_old_enough = |endpoint: &Endpoint| {
+            let min_age = MIN_CONNECTION_AGE * if endpoint.is_ready() { 1 } else { 4 };
+            now - endpoint.conn.created_at > min_age
+        };
+        let cost = |endpoint: &Endpoint| {
+            let (rma, flow) = (&endpoint.rma, &endpoint.flow);
+            (!rma.ops.is_empty(), !flow.unacked.is_empty(), endpoint.used_at)
+        };
+        (0..self.endpoints.len())
+            .filter(|&other| other != at && self.endpoints[other].tx.qp.is_some())
+            .filter(|&other| is_old_enough(&self.endpoints[other]))
+            .min_by_key(|&other| cost(&self.endpoints[other]))
+    }
+
+    /// Provides completions and receives for so many connections.
+    fn provide(&mut self, connections: u32) -> io::Result<()> {
+        let all = connections + self.endpoints.draining();
+        let entries = completions_for(all, self.config.settings.credits);
+        self.completions.reserve(entries, self.adapter.port.device_attr.max_cqe)?;
+        self.recv.provide(connections)
+    }
+}
+
+/// Sends again what the peer has not acknowledged.
+fn replay(endpoint: &mut Endpoint, send: &mut SendBuffers) -> io::Result<()> {
+    for index in 0..endpoint.flow.unacked.len() {
+        let message = endpoint.flow.unacked[index];
+        send.set_ack(message.slot, endpoint.flow.rx_seq);
+        endpoint
+            .tx
+            .submit(send.sge(&message), Destination::RECEIVE, Signal::NONE)
+            .map_err(|_| io::Error::other("the device refused a send"))?;
+    }
+    Ok(())
+}
+
+fn not_connected() -> io::Error {
+    io::Error::from_raw_os_error(libc::ENOTCONN)
+}

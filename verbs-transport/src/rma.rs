@@ -1,0 +1,43 @@
+//! Posts the pieces of RMA operations, and handles their completions.
+
+use crate::endpoint::send_queue::Signal;
+use crate::ibv::Qp;
+use crate::transport::VerbsTransport;
+
+impl VerbsTransport {
+    /// Posts as many pieces of an endpoint's operations as there is room for.
+    pub(crate) fn progress_rma(&mut self, at: usize) {
+        let depth = self.config.send_depth;
+        let endpoint = &mut self.endpoints[at];
+        let mut index = 0;
+        while endpoint.tx.used < depth {
+            let Some(piece) = endpoint.rma.next_piece(&mut index) else { return };
+            let signal = Signal { piece: piece.memory.length, ..Signal::NONE };
+            if endpoint.tx.submit(piece.memory, piece.to, signal).is_err() {
+                return self.break_connection(at, "the device refused an RMA request");
+            }
+        }
+    }
+
+    /// Handles the completion of `len` bytes, the oldest piece under way.
+    pub(crate) fn rma_piece_done(&mut self, at: usize, len: usize) {
+        let endpoint = &mut self.endpoints[at];
+        let Some(done) = endpoint.rma.complete(len) else { return };
+        // An emulated device may report success and fail at once. Ask it before the operation is
+        // reported complete, which cannot be taken back.
+        if done.is_last
+            && self.adapter.port.is_emulated
+            && !endpoint.tx.qp.as_ref().is_some_and(Qp::is_ready_to_send)
+        {
+            return self.break_connection(at, "a request that it completed has failed");
+        }
+        if done.is_progress {
+            endpoint.conn.works();
+        }
+        if done.is_last {
+            let op = endpoint.rma.ops.pop_front();
+            self.reports.transfers.extend(op.map(|op| (op.token, Ok(()))));
+        }
+        self.progress_rma(at);
+    }
+}

@@ -1,0 +1,69 @@
+//! How an idle process sleeps and wakes.
+//!
+//! Invariant: whatever happens after [`VerbsTransport::prepare_wait`] makes its descriptor
+//! readable, or was found by it.
+
+use std::time::Instant;
+
+use fabric::WaitOn;
+
+use crate::endpoint::connection::RETRY_MAX;
+use crate::transport::VerbsTransport;
+
+impl VerbsTransport {
+    /// Returns what to sleep on; `None` if there is something to do.
+    pub(crate) fn prepare_wait(&mut self) -> Option<WaitOn<'_>> {
+        if self.wait_set.has_woken {
+            self.clear_wake();
+        }
+        // A peer that has failed by now must be reported before the sleep.
+        if !self.wireup.pending.is_empty() {
+            self.progress_wireup();
+        }
+        if self.completions.stashed > 0 || !self.reports.is_empty() || !self.credit.due.is_empty() {
+            return None;
+        }
+        if self.adapter.is_gone {
+            return Some(WaitOn::Nothing);
+        }
+        self.registrations.sweep();
+        if !self.close_rings() {
+            return None;
+        }
+        if !self.completions.request_event() || self.has_room_again() || self.is_any_written() {
+            return None;
+        }
+        let timer = self.next_timer();
+        self.wait_set.set_timer(timer);
+        // A sleeper receives no written frames.
+        self.rings.period += 1;
+        self.wait_set.is_armed = true;
+        Some(WaitOn::Fd(self.wait_set.fd()))
+    }
+
+    /// Returns when a sleeper must look by itself: at pending endpoints, closing rings, or a port
+    /// that is down.
+    fn next_timer(&self) -> Option<Instant> {
+        let retry = self.wireup.next_retry(&self.endpoints);
+        let port = self.adapter.is_down.then(|| Instant::now() + RETRY_MAX);
+        retry.into_iter().chain(self.next_ring_poll()).chain(port).min()
+    }
+
+    /// Ends a sleep. What ended it is asked before the next sleep: nearly always a frame has
+    /// arrived, and the answer to it must not wait for system calls.
+    #[inline]
+    pub(crate) fn on_wake(&mut self) {
+        self.wait_set.is_armed = false;
+        self.wait_set.has_woken = true;
+    }
+
+    /// Takes the completion event that ended the last sleep, or handles whatever else did.
+    fn clear_wake(&mut self) {
+        self.wait_set.has_woken = false;
+        if !self.completions.cq.take_event()
+            && (self.adapter.is_check_due() || self.wait_set.has_device_events())
+        {
+            self.process_device_events();
+        }
+    }
+}

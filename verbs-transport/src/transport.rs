@@ -1,0 +1,87 @@
+//! The state of the verbs transport of one process, as parts.
+//!
+//! Each part has a file of its own with its methods and does not know the whole. The operations
+//! on the whole are `impl VerbsTransport` blocks in the files above this one, each of which calls
+//! only those below it: `wireup_send`, `recovery`, `control`, `rma`, `queue_pair`, `connect`;
+//! then the data path `post`, `eager_rdma::grant`, `eager_rdma::recv`, `recv`, `poll`; then
+//! `device_events`, `sleep`, `flush`, and `seam`, which implements the trait.
+//!
+//! Set-up and data path are in different files: nothing of `connect` runs for a message once its
+//! endpoint is ready.
+
+use std::io;
+use std::time::Instant;
+
+use config::Registration;
+
+use crate::adapter::Adapter;
+use crate::buffers::SendBuffers;
+use crate::coalesce::Coalescer;
+use crate::completions::Completions;
+use crate::credit::Credit;
+use crate::device::Port;
+use crate::eager_rdma::rings::Rings;
+use crate::endpoints::Endpoints;
+use crate::limits::Config;
+use crate::recv_queue::ReceiveQueue;
+use crate::registration::Registrations;
+use crate::reports::Reports;
+use crate::wait_set::WaitSet;
+use crate::wireup::Wireup;
+
+/// The transport over InfiniBand and RoCE of one process.
+pub struct VerbsTransport {
+    // Fields are dropped in this order: queue pairs, registrations, the shared receive queue, the
+    // completion queue, then memory.
+    pub(crate) endpoints: Endpoints,
+    pub(crate) registrations: Registrations,
+    pub(crate) wireup: Wireup,
+    pub(crate) recv: ReceiveQueue,
+    pub(crate) completions: Completions,
+    pub(crate) send: SendBuffers,
+    pub(crate) rings: Rings,
+    pub(crate) coalescer: Coalescer,
+    pub(crate) adapter: Adapter,
+    pub(crate) wait_set: WaitSet,
+    pub(crate) config: Config,
+    pub(crate) credit: Credit,
+    pub(crate) reports: Reports,
+    /// Number of polls.
+    pub(crate) polls: u64,
+    /// Since when the process wants to end.
+    pub(crate) flushing_since: Option<Instant>,
+}
+
+impl VerbsTransport {
+    /// Returns how registrations of buffers are kept; never `Auto`.
+    pub fn registration(&self) -> Registration {
+        self.registrations.mode()
+    }
+
+    /// Returns the number of frames that were written into the memory of peers.
+    pub fn frames_written(&self) -> u64 {
+        self.rings.frames_written
+    }
+
+    /// Returns the number of frames that were sent together with others.
+    pub fn frames_coalesced(&self) -> u64 {
+        self.coalescer.frames
+    }
+
+    /// Returns the port in use.
+    pub fn port(&self) -> &Port {
+        &self.adapter.port
+    }
+
+    /// Makes what wakes another transport wake this one too.
+    pub(crate) fn wake_with(&self, other: &VerbsTransport) -> io::Result<()> {
+        self.wait_set.add(&other.wait_set)
+    }
+
+    /// Handles a peer's acknowledgement of the frames before `seq`.
+    #[inline]
+    pub(crate) fn on_ack(&mut self, at: usize, seq: u32) -> Result<(), &'static str> {
+        let Self { endpoints, send, .. } = self;
+        endpoints[at].on_ack(seq, |slot| send.put(slot))
+    }
+}

@@ -1,0 +1,54 @@
+//! Sends wire-up messages. Nothing here waits or decides.
+
+use crate::endpoint::Endpoint;
+use crate::ibv::{Ah, Qp};
+use crate::memory::Exposed;
+use crate::transport::VerbsTransport;
+use crate::wireup_msg::{Kind, WireupMsg};
+
+/// Most reads under way on a queue pair, whatever the device allows.
+const MAX_READS: i32 = 16;
+
+impl VerbsTransport {
+    /// Sends a wire-up message to the peer of endpoint `at`. One that cannot be sent counts as
+    /// lost on the way.
+    pub(crate) fn send_msg(&mut self, at: usize, kind: Kind) {
+        let Some(addr) = self.endpoints[at].conn.addr else { return };
+        let message = self.message(&self.endpoints[at], kind);
+        let Self { endpoints, wireup, adapter, config, .. } = self;
+        let conn = &mut endpoints[at].conn;
+        if conn.ah.is_none() {
+            let attr = adapter.port.address_vector(&addr.port, &config.settings);
+            conn.ah = Ah::new(&adapter.pd, attr).ok();
+        }
+        if let Some(ah) = &conn.ah {
+            let _ = wireup.ud.send(ah, addr.ud_qpn, &message.encode(&wireup.secret));
+        }
+    }
+
+    /// Returns the message that describes this end of an endpoint.
+    fn message(&self, endpoint: &Endpoint, kind: Kind) -> WireupMsg {
+        let port = &self.adapter.port;
+        WireupMsg {
+            kind,
+            from: self.endpoints.me().0,
+            to: endpoint.peer.0,
+            epoch: endpoint.conn.handshake.epoch,
+            qpn: endpoint.tx.qp.as_ref().map_or(0, Qp::number),
+            psn: endpoint.conn.psn,
+            peer_qpn: endpoint.conn.handshake.peer_qpn,
+            rx_seq: endpoint.flow.rx_seq,
+            window: self.config.settings.credits,
+            frame: self.config.caps.frame as u32,
+            ring_control: endpoint.eager_rdma.control.as_ref().map_or((0, 0), Exposed::target),
+            port: port.address,
+            mtu: port.attr.active_mtu as u8,
+            max_reads: reads(port.device_attr.max_qp_rd_atom),
+        }
+    }
+}
+
+/// Returns a device's number of reads, as far as it is used.
+pub(crate) fn reads(device: i32) -> u8 {
+    device.clamp(1, MAX_READS) as u8
+}
