@@ -114,7 +114,8 @@ impl Context {
             .raw()
             .wrapping_byte_sub(std::mem::offset_of!(Extended, context))
             .cast::<Extended>();
-        // SAFETY: `abi_compat` says that something stands in front of the context, at least its size.
+        // SAFETY: `abi_compat` says that an extended structure, which contains the context, begins
+        // in front of it; it has at least its size field.
         let size = unsafe { (&raw const (*extended).sz).read() };
         if size < size_of::<Extended>() {
             return false;

@@ -189,7 +189,8 @@ impl Cq {
         check(unsafe { (self.notify)(self.raw.as_ptr(), 0) })
     }
 
-    /// Takes an event off the channel: there is one for each request at most. False if there is none.
+    /// Takes an event off the channel, where there is at most one for each request. Returns false
+    /// if there is none.
     pub fn take_event(&mut self) -> bool {
         let (mut cq, mut tag) = (null_mut(), null_mut());
         // SAFETY: a channel of ours that does not block, two pointers to be written.
