@@ -135,8 +135,8 @@ impl Pool {
     fn locate(&self, slot: u32) -> (&Arc<Chunk>, NonNull<u8>) {
         let chunk = &self.chunks[(slot >> self.chunk_order) as usize];
         let at = (slot & ((1 << self.chunk_order) - 1)) as usize * self.slot;
-        // SAFETY: `at` is a multiple of the slot size below the chunk's size, for the index within a
-        // chunk is below `1 << chunk_order`.
+        // SAFETY: the index within a chunk is below `1 << chunk_order`, so `at` is an offset within
+        // the chunk's mapping.
         (chunk, unsafe { chunk.memory.base.add(at) })
     }
 
@@ -244,7 +244,8 @@ impl Chunk {
         let base =
             NonNull::new(base.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
         let mapping = Mapping { base, bytes };
-        // SAFETY: the bytes stay mapped until `Mapping` is dropped, which is after the registration.
+        // SAFETY: the bytes stay mapped until `Mapping` is dropped, which is after the
+        // registration.
         let memory = unsafe { UserBuf::new(base.as_ptr(), bytes) };
         Ok(Chunk { mr: Mr::register(pd, memory, access)?, memory: mapping })
     }
@@ -252,8 +253,8 @@ impl Chunk {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped in `Chunk::new` and unmapped once. Slots are accessed only through the chunk
-        // or its pool, both of which are gone.
+        // SAFETY: mapped in `Chunk::new` and unmapped once. Slots are accessed only through the
+        // chunk or its pool, both of which are gone.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }

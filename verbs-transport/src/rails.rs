@@ -144,7 +144,8 @@ impl Rails {
         self.first.registration()
     }
 
-    /// True where the kernel does a port's work: see [`Port::is_emulated`](crate::Port::is_emulated).
+    /// Returns whether the kernel does the work of any port, see
+    /// [`Port::is_emulated`](crate::Port::is_emulated).
     pub fn is_emulated(&self) -> bool {
         self.ports().any(|port| port.is_emulated)
     }
