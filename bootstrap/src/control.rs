@@ -1,12 +1,10 @@
 //! Messages between a rank and its launcher, over an inherited socket pair.
 //!
-//! Each message is its length (4 bytes, little-endian, at most
-//! [`MAX_MESSAGE`]) and that many bytes of postcard. New messages are added at
-//! the end of the enums, so that an older side meets an unknown number and says
-//! so, rather than misreading. Nothing received can panic either side.
-//!
-//! The launcher writes [`ToRank::Welcome`] before it starts the rank: reading
-//! it costs the rank no round trip.
+//! Each message is its length (4 bytes, little-endian, at most [`MAX_MESSAGE`]), then that
+//! many bytes of postcard. New messages are added at the end of the enums: an older side then
+//! reports an unknown message and misreads none. Decoding is total: any bytes give a message
+//! or [`Malformed`]. The launcher writes [`ToRank::Welcome`] before it starts the rank, so
+//! that reading it costs the rank no round trip.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
@@ -18,20 +16,20 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// The version of these messages.
 pub const VERSION: u32 = 1;
-/// Bytes in one message at most, without its length.
+/// The largest message, in bytes without its length.
 pub const MAX_MESSAGE: usize = 64 << 10;
-/// Bytes in a key of the job's store at most.
+/// The longest key of the job's store, in bytes.
 pub const MAX_KEY: usize = 256;
-/// Bytes in a value of the job's store at most.
+/// The longest value of the job's store, in bytes.
 pub const MAX_VALUE: usize = 32 << 10;
-/// Bytes of an abort's text that are passed on.
-const MAX_TEXT: usize = 8 << 10;
+/// The longest text of an abort, in bytes; the rest is cut.
+const MAX_ABORT_TEXT: usize = 8 << 10;
 
-/// What a rank says.
+/// A message of a rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ToLauncher {
-    /// First of all: MPI_Init has begun.
+    /// The first message: MPI_Init has begun.
     Hello {
         /// The rank's [`VERSION`].
         version: u32,
@@ -40,7 +38,7 @@ pub enum ToLauncher {
     },
     /// End the job: MPI_Abort, or a fatal error.
     Abort {
-        /// What the user asked for; the job's exit code is its low 8 bits.
+        /// The code that the program gave; the job's exit code is its low 8 bits.
         code: i32,
         /// One sentence for the user.
         message: String,
@@ -54,73 +52,76 @@ pub enum ToLauncher {
         /// At most [`MAX_VALUE`] bytes.
         value: Vec<u8>,
     },
-    /// Asks for a value; the answer comes once somebody has put it.
+    /// Asks for a value; the answer comes once a rank has put it.
     Get {
-        /// As in `Put`.
+        /// At most [`MAX_KEY`] bytes.
         key: String,
     },
-    /// What the user wants to know of the ways that this rank's messages take: topics and sentences.
+    /// Lines of `--explain`, topic and text: the transports of this rank's messages.
     Explained(Vec<(String, String)>),
 }
 
-/// What the launcher says.
+/// A message of the launcher.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ToRank {
-    /// First of all.
+    /// The first message.
     Welcome {
         /// The launcher's [`VERSION`].
         version: u32,
-        /// 256 random bits that only this job's processes know.
+        /// The job's secret: 256 random bits.
         secret: [u8; 32],
     },
     /// The answer to `Get`.
     Value {
-        /// The key that was asked for.
+        /// The key.
         key: String,
-        /// What was put under it.
+        /// The value.
         value: Vec<u8>,
     },
 }
 
-/// Bytes that are no message of this protocol.
+/// Bytes that are not a message of this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {
-    /// Longer than any message may be.
-    #[error("a control message of {0} bytes is longer than any can be")]
+    /// The length is beyond the limit.
+    #[error("a control message of {0} bytes, longer than allowed")]
     TooLong(usize),
-    /// Not a message that this version knows.
-    #[error("a control message that this version does not know")]
+    /// This version does not know the message.
+    #[error("an unknown control message")]
     Unknown,
 }
 
-/// What can go wrong on the control socket, seen from a rank.
+/// A failure of the control socket, seen from a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
     /// The launcher has ended, or closed the connection.
-    #[error("mpiexec is gone")]
+    #[error("mpiexec has ended")]
     Gone,
-    /// The system refused.
+    /// A system call failed.
     #[error("the control connection to mpiexec failed: {0}")]
     System(Errno),
-    /// The other side speaks something else.
+    /// The launcher sent bytes that are not a message.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// A key or a value is longer than the store takes.
-    #[error("a key of {0} or a value of {1} bytes is longer than the job's store takes")]
+    /// A key or a value is too long for the store: their lengths in bytes.
+    #[error(
+        "a key of {0} bytes with a value of {1} bytes is too long for the job's store: at most \
+         {MAX_KEY} and {MAX_VALUE}"
+    )]
     TooLarge(usize, usize),
 }
 
-/// A message as it travels. Panics on one longer than [`MAX_MESSAGE`]: the
-/// callers bound what goes in.
+/// Encodes a message with its length. Panics if it is longer than [`MAX_MESSAGE`], which the
+/// callers rule out.
 pub fn encode(message: &impl Serialize) -> Vec<u8> {
-    encode_within(message, MAX_MESSAGE).expect("a control message that can be sent")
+    encode_limited(message, MAX_MESSAGE).expect("a control message that can be sent")
 }
 
-/// As [`encode`], for a stream whose messages may be of `limit` bytes.
-pub fn encode_within(message: &impl Serialize, limit: usize) -> Result<Vec<u8>, Malformed> {
+/// Encodes a message of at most `limit` bytes with its length.
+pub fn encode_limited(message: &impl Serialize, limit: usize) -> Result<Vec<u8>, Malformed> {
     let body = postcard::to_allocvec(message).expect("a message of plain data serializes");
     if body.len() > limit {
         return Err(Malformed::TooLong(body.len()));
@@ -131,7 +132,36 @@ pub fn encode_within(message: &impl Serialize, limit: usize) -> Result<Vec<u8>, 
     Ok(frame)
 }
 
-/// Puts messages together from the pieces that a stream delivers.
+/// Decodes the length of a message of at most `limit` bytes.
+pub fn decode_length(prefix: [u8; 4], limit: usize) -> Result<usize, Malformed> {
+    let length = u32::from_le_bytes(prefix) as usize;
+    if length > limit { Err(Malformed::TooLong(length)) } else { Ok(length) }
+}
+
+/// Decodes the first message of a stream, of at most `limit` bytes, with the bytes it takes;
+/// `None` if it is not complete.
+pub fn decode<T: DeserializeOwned>(
+    bytes: &[u8],
+    limit: usize,
+) -> Result<Option<(T, usize)>, Malformed> {
+    let Some(prefix) = bytes.first_chunk::<4>() else { return Ok(None) };
+    let end = 4 + decode_length(*prefix, limit)?;
+    let Some(body) = bytes.get(4..end) else { return Ok(None) };
+    let message = postcard::from_bytes(body).map_err(|_| Malformed::Unknown)?;
+    Ok(Some((message, end)))
+}
+
+/// Decodes the first message of a rank, with the bytes it takes; see [`decode`].
+pub fn decode_to_launcher(bytes: &[u8]) -> Result<Option<(ToLauncher, usize)>, Malformed> {
+    decode(bytes, MAX_MESSAGE)
+}
+
+/// Decodes the first message of a launcher, with the bytes it takes; see [`decode`].
+pub fn decode_to_rank(bytes: &[u8]) -> Result<Option<(ToRank, usize)>, Malformed> {
+    decode(bytes, MAX_MESSAGE)
+}
+
+/// Assembles messages from the pieces of a stream.
 #[derive(Debug)]
 pub struct Decoder {
     bytes: Vec<u8>,
@@ -140,37 +170,31 @@ pub struct Decoder {
 
 impl Default for Decoder {
     fn default() -> Decoder {
-        Decoder::within(MAX_MESSAGE)
+        Decoder::with_limit(MAX_MESSAGE)
     }
 }
 
 impl Decoder {
-    /// For a stream whose messages may be of `limit` bytes.
-    pub fn within(limit: usize) -> Decoder {
+    /// Returns a decoder for messages of at most `limit` bytes.
+    pub fn with_limit(limit: usize) -> Decoder {
         Decoder { bytes: Vec::new(), limit }
     }
 
-    /// What has arrived and is no message yet.
-    pub fn rest(&self) -> &[u8] {
+    /// Returns the bytes that are not part of a complete message.
+    pub fn undecoded(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Takes what arrived.
+    /// Appends bytes of the stream.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole message; `None` until there is one. After an error the
-    /// stream can't be followed any further.
-    pub fn message<T: DeserializeOwned>(&mut self) -> Result<Option<T>, Malformed> {
-        let Some(prefix) = self.bytes.first_chunk::<4>() else { return Ok(None) };
-        let length = u32::from_le_bytes(*prefix) as usize;
-        if length > self.limit {
-            return Err(Malformed::TooLong(length));
-        }
-        let Some(body) = self.bytes.get(4..4 + length) else { return Ok(None) };
-        let message = postcard::from_bytes(body).map_err(|_| Malformed::Unknown)?;
-        self.bytes.drain(..4 + length);
+    /// Takes the next complete message; `None` until there is one. After an error the stream
+    /// cannot be decoded any further.
+    pub fn next_message<T: DeserializeOwned>(&mut self) -> Result<Option<T>, Malformed> {
+        let Some((message, taken)) = decode(&self.bytes, self.limit)? else { return Ok(None) };
+        self.bytes.drain(..taken);
         Ok(Some(message))
     }
 }
@@ -184,15 +208,15 @@ pub struct Control {
 }
 
 impl Control {
-    /// Over a connected stream socket.
+    /// Wraps a connected stream socket.
     pub fn new(socket: OwnedFd) -> Control {
         Control { socket, sending: Mutex::new(()), receiving: Mutex::new(Decoder::default()) }
     }
 
-    /// Sends one message, whole.
+    /// Sends one message as a whole.
     pub fn send(&self, message: &ToLauncher) -> Result<(), ControlError> {
         let frame = encode(message);
-        let _whole = self.sending.lock().unwrap_or_else(|broken| broken.into_inner());
+        let _lock = self.sending.lock().unwrap_or_else(|broken| broken.into_inner());
         let mut rest = &frame[..];
         while !rest.is_empty() {
             match send(&self.socket, rest, SendFlags::NOSIGNAL) {
@@ -210,13 +234,13 @@ impl Control {
         receive(&self.socket, &mut decoder, RecvFlags::empty())
     }
 
-    /// Asks for a value; the answer is a message, once some rank has put it.
+    /// Asks for a value without waiting; the answer is a later message.
     pub fn request(&self, key: &str) -> Result<(), ControlError> {
-        check_room(key, &[])?;
+        check_size(key, &[])?;
         self.send(&ToLauncher::Get { key: key.to_owned() })
     }
 
-    /// The next message of the launcher, if there is one now.
+    /// Returns the next message of the launcher, if there is one now.
     pub fn try_receive(&self) -> Result<Option<ToRank>, ControlError> {
         let mut decoder = self.receiving.lock().unwrap_or_else(|broken| broken.into_inner());
         match receive(&self.socket, &mut decoder, RecvFlags::DONTWAIT) {
@@ -228,7 +252,7 @@ impl Control {
 
     /// Asks for a value and waits until some rank has put it.
     pub fn get(&self, key: &str) -> Result<Vec<u8>, ControlError> {
-        // Held from question to answer, so that answers go to who asked.
+        // Held from request to answer: no other thread may take the answer.
         let mut decoder = self.receiving.lock().unwrap_or_else(|broken| broken.into_inner());
         self.request(key)?;
         loop {
@@ -241,22 +265,22 @@ impl Control {
 
     /// Stores a value for all ranks.
     pub fn put(&self, key: &str, value: &[u8]) -> Result<(), ControlError> {
-        check_room(key, value)?;
+        check_size(key, value)?;
         self.send(&ToLauncher::Put { key: key.to_owned(), value: value.to_owned() })
     }
 
-    /// Tells the user about the ways of messages, by topics.
-    pub fn explain(&self, ways: Vec<(String, String)>) -> Result<(), ControlError> {
-        self.send(&ToLauncher::Explained(ways))
+    /// Sends lines of `--explain`, topic and text.
+    pub fn explain(&self, lines: Vec<(String, String)>) -> Result<(), ControlError> {
+        self.send(&ToLauncher::Explained(lines))
     }
 
     /// Asks the launcher to end the job.
     pub fn abort(&self, code: i32, message: &str) -> Result<(), ControlError> {
-        let end = message.floor_char_boundary(MAX_TEXT);
+        let end = message.floor_char_boundary(MAX_ABORT_TEXT);
         self.send(&ToLauncher::Abort { code, message: message[..end].to_owned() })
     }
 
-    /// True once the launcher has ended. One system call, never blocks.
+    /// Returns true once the launcher has ended. One system call; never blocks.
     pub fn is_closed(&self) -> bool {
         let mut poll_on = [PollFd::new(&self.socket, PollFlags::RDHUP)];
         let polled = poll(&mut poll_on, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
@@ -277,7 +301,7 @@ fn receive(
     flags: RecvFlags,
 ) -> Result<ToRank, ControlError> {
     loop {
-        if let Some(message) = decoder.message()? {
+        if let Some(message) = decoder.next_message()? {
             return Ok(message);
         }
         let mut piece = [0u8; 4096];
@@ -290,7 +314,7 @@ fn receive(
     }
 }
 
-fn check_room(key: &str, value: &[u8]) -> Result<(), ControlError> {
+fn check_size(key: &str, value: &[u8]) -> Result<(), ControlError> {
     if key.len() > MAX_KEY || value.len() > MAX_VALUE {
         return Err(ControlError::TooLarge(key.len(), value.len()));
     }
@@ -306,6 +330,8 @@ fn broken(errno: Errno) -> ControlError {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -322,7 +348,7 @@ mod tests {
             let mut seen = Vec::new();
             for bytes in stream.chunks(piece) {
                 decoder.push(bytes);
-                while let Some(message) = decoder.message::<ToLauncher>().unwrap() {
+                while let Some(message) = decoder.next_message::<ToLauncher>().unwrap() {
                     seen.push(message);
                 }
             }
@@ -330,24 +356,30 @@ mod tests {
         }
     }
 
-    #[test]
-    fn garbage_is_an_error_and_never_a_panic() {
-        let mut seed = 0x9e37_79b9_7f4a_7c15u64;
-        for _ in 0..20_000 {
-            let bytes: Vec<u8> = (0..40)
-                .map(|i| {
-                    seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                    // Small lengths often, so that bodies are looked at too.
-                    if i % 8 == 1 || i == 2 || i == 3 { 0 } else { (seed >> 33) as u8 % 60 }
-                })
-                .collect();
+    proptest! {
+        #[test]
+        fn any_bytes_are_messages_or_an_error(
+            kind in 0u8..10,
+            body in prop::collection::vec(prop_oneof![any::<u8>(), 0u8..4], 0..60),
+        ) {
+            let mut bytes = (body.len() as u32 + 1).to_le_bytes().to_vec();
+            bytes.push(kind);
+            bytes.extend(body);
+            let _ = (decode_to_launcher(&bytes), decode_to_rank(&bytes));
             let mut decoder = Decoder::default();
-            decoder.push(&bytes);
-            while let Ok(Some(_)) = decoder.message::<ToLauncher>() {}
+            decoder.push(&bytes[4..]);
+            while let Ok(Some(_)) = decoder.next_message::<ToLauncher>() {}
         }
+    }
+
+    #[test]
+    fn a_length_beyond_the_limit_is_refused() {
         let mut decoder = Decoder::default();
         decoder.push(&[255; 8]);
-        assert_eq!(decoder.message::<ToRank>(), Err(Malformed::TooLong(u32::MAX as usize)));
+        let refused = Err(Malformed::TooLong(u32::MAX as usize));
+        assert_eq!(decoder.next_message::<ToRank>(), refused);
+        assert_eq!(decode_length(*b"\0\0\x01\0", MAX_MESSAGE), Ok(MAX_MESSAGE));
+        assert_eq!(decode_length(*b"\x01\0\x01\0", MAX_MESSAGE), Err(Malformed::TooLong(65537)));
     }
 
     #[test]
@@ -360,7 +392,7 @@ mod tests {
         )
         .unwrap();
         let control = Control::new(ours);
-        control.abort(3, &"ü".repeat(MAX_TEXT)).unwrap();
+        control.abort(3, &"ü".repeat(MAX_ABORT_TEXT)).unwrap();
         assert!(!control.is_closed());
         assert_eq!(
             control.put("k", &vec![0; MAX_VALUE + 1]),

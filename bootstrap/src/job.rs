@@ -364,8 +364,10 @@ fn not_for_us(
         return Err(closed(words));
     }
     let Some(owner) = status_page.entry(words.local_rank).pid() else { return Ok(None) };
-    let alive =
-        Pid::from_raw(owner as i32).is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH));
+    let alive = i32::try_from(owner)
+        .ok()
+        .and_then(Pid::from_raw)
+        .is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH));
     if alive && owner != getpid().as_raw_nonzero().get() as u32 {
         Ok(Some(Descendant))
     } else {

@@ -61,7 +61,7 @@ fn act(verb: &str, value: &str, job: Option<&Job>) {
             exit(code.parse().unwrap())
         }
         "explain" => {
-            mpi().control().unwrap().explain(vec![("it goes".into(), value.into())]).unwrap()
+            mpi().control().unwrap().explain(vec![("route".into(), value.into())]).unwrap()
         }
         "put" => mpi().put("key", value.as_bytes()).unwrap(),
         "value" => println!("{}", String::from_utf8_lossy(&mpi().get("key").unwrap())),

@@ -1,23 +1,24 @@
-//! Which ways messages take: what ranks say of that (`--explain`), put together. What several
-//! say alike is one line.
+//! `--explain`: collects what ranks say about the transports of their messages. Equal lines of
+//! several ranks are merged.
 //!
-//! States: ranks say their sentences, in MPI_Init -> told, when the last one has, or at the end of a job in
-//! which some never do.
+//! States: collecting -> printed, when the last rank has reported in MPI_Init, or at the end
+//! of a job in which some rank never did.
 
 use std::collections::BTreeSet;
 
 use crate::binding::ranges;
 use crate::wrap_table::wrap_table;
 
-/// What ranks have said.
+/// The lines reported so far.
 #[derive(Debug)]
 pub(crate) struct Explanations {
-    /// Ranks of the job.
+    /// The number of ranks in the job.
     size: u32,
-    /// The user wants to know.
-    asked: bool,
-    who: BTreeSet<usize>,
-    /// In the order in which they were first said.
+    /// The user gave `--explain`.
+    is_wanted: bool,
+    /// The ranks that have reported.
+    reported: BTreeSet<usize>,
+    /// In the order of first mention.
     lines: Vec<Line>,
 }
 
@@ -29,56 +30,53 @@ struct Line {
 }
 
 impl Explanations {
-    /// Of a job with so many ranks, which the user asked for or not.
-    pub(crate) fn of(size: u32, asked: bool) -> Explanations {
-        Explanations { size, asked, who: BTreeSet::new(), lines: Vec::new() }
+    /// Starts to collect for a job of `size` ranks. `is_wanted`: the user gave `--explain`.
+    pub(crate) fn new(size: u32, is_wanted: bool) -> Explanations {
+        Explanations { size, is_wanted, reported: BTreeSet::new(), lines: Vec::new() }
     }
 
-    /// A rank says its topics and sentences; the text for the user when it was the last one.
-    pub(crate) fn said(&mut self, rank: u32, explain: Vec<(String, String)>) -> Option<String> {
+    /// Adds a rank's lines (topic and text). Returns the text to print after the last rank.
+    pub(crate) fn add(&mut self, rank: u32, lines: Vec<(String, String)>) -> Option<String> {
         let rank = rank as usize;
-        for (topic, text) in explain {
+        for (topic, text) in lines {
             match self.lines.iter_mut().find(|line| line.topic == topic && line.text == text) {
                 Some(line) => _ = line.ranks.insert(rank),
                 None => self.lines.push(Line { topic, text, ranks: [rank].into() }),
             }
         }
-        (self.who.insert(rank) && self.who.len() == self.size as usize).then(|| self.text())
+        let is_last = self.reported.insert(rank) && self.reported.len() == self.size as usize;
+        is_last.then(|| self.take_text())
     }
 
-    /// At the end of the job: the text for the user if some rank has never said anything.
-    pub(crate) fn at_the_end(&mut self) -> Option<String> {
+    /// Returns the text to print at the end of the job, if some rank never reported.
+    pub(crate) fn rest(&mut self) -> Option<String> {
         let silent: BTreeSet<usize> =
-            (0..self.size as usize).filter(|rank| !self.who.contains(rank)).collect();
-        if silent.is_empty() || (!self.asked && self.who.is_empty()) {
+            (0..self.size as usize).filter(|rank| !self.reported.contains(rank)).collect();
+        if silent.is_empty() || (!self.is_wanted && self.reported.is_empty()) {
             return None;
         }
-        if self.who.is_empty() {
-            return Some(
-                "no rank has come through MPI_Init, so none has said which ways its messages take"
-                    .into(),
-            );
+        if self.reported.is_empty() {
+            return Some("nothing to explain: no rank completed MPI_Init".into());
         }
-        let text = "not known, as MPI_Init was never completed there".into();
-        self.lines.push(Line { topic: "ways".into(), text, ranks: silent });
-        Some(self.text())
+        let text = "unknown: MPI_Init was not completed".into();
+        self.lines.push(Line { topic: "transports".into(), text, ranks: silent });
+        Some(self.take_text())
     }
 
-    fn text(&mut self) -> String {
-        // Topics in the order of the first rank's, ranks in theirs.
+    fn take_text(&mut self) -> String {
+        // Topics in the order of first mention, then by rank.
         let topics: Vec<String> = self.lines.iter().map(|line| line.topic.clone()).collect();
-        let place = |topic: &String| topics.iter().position(|other| other == topic);
-        self.lines.sort_by_key(|line| (place(&line.topic), line.ranks.first().copied()));
-        let of = |line: &Line| if line.ranks.len() == 1 { "rank" } else { "ranks" };
+        let position = |topic: &String| topics.iter().position(|other| other == topic);
+        self.lines.sort_by_key(|line| (position(&line.topic), line.ranks.first().copied()));
         let rows: Vec<(String, String)> = std::mem::take(&mut self.lines)
             .into_iter()
             .map(|line| {
-                let name = format!("{}, {} {}:", line.topic, of(&line), ranges(&line.ranks));
-                (name, line.text)
+                let noun = if line.ranks.len() == 1 { "rank" } else { "ranks" };
+                (format!("{}, {noun} {}:", line.topic, ranges(&line.ranks)), line.text)
             })
             .collect();
         let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-        let mut text = "which ways messages take:".to_owned();
+        let mut text = "transports of this job:".to_owned();
         rows.iter().for_each(|(name, line)| text += &format!("\n  {name:width$}  {line}"));
         wrap_table(&text, 2 + width + 2, &std::io::stderr())
     }
@@ -88,43 +86,38 @@ impl Explanations {
 mod tests {
     use super::*;
 
-    fn explain(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    fn lines(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
         pairs.iter().map(|(topic, text)| ((*topic).into(), (*text).into())).collect()
     }
 
     #[test]
-    fn at_the_end_those_are_named_that_said_nothing() {
-        let mut all = Explanations::of(4, true);
-        all.said(2, explain(&[("host", "b")]));
-        let text = all.at_the_end().unwrap();
+    fn ranks_that_never_reported_are_named_at_the_end() {
+        let mut all = Explanations::new(4, true);
+        all.add(2, lines(&[("host", "b")]));
+        let text = all.rest().unwrap();
         let rows: Vec<&str> = text.lines().skip(1).collect();
         let expected = [
-            "  host, rank 2:       b",
-            "  ways, ranks 0-1,3:  not known, as MPI_Init was never completed there",
+            "  host, rank 2:             b",
+            "  transports, ranks 0-1,3:  unknown: MPI_Init was not completed",
         ];
         assert_eq!(rows, expected);
-        assert!(
-            Explanations::of(2, true)
-                .at_the_end()
-                .unwrap()
-                .starts_with("no rank has come through MPI_Init")
-        );
-        assert_eq!(Explanations::of(2, false).at_the_end(), None, "nobody asked");
-        let mut all = Explanations::of(1, true);
-        assert!(all.said(0, explain(&[("host", "a")])).is_some());
-        assert_eq!(all.at_the_end(), None, "it was told");
+        assert!(Explanations::new(2, true).rest().unwrap().contains("no rank completed MPI_Init"));
+        assert_eq!(Explanations::new(2, false).rest(), None, "not wanted");
+        let mut all = Explanations::new(1, true);
+        assert!(all.add(0, lines(&[("host", "a")])).is_some());
+        assert_eq!(all.rest(), None, "already printed");
     }
 
     #[test]
-    fn what_is_said_alike_is_one_line() {
-        let mut all = Explanations::of(4, true);
-        assert_eq!(all.said(2, explain(&[("host", "b"), ("wait", "spins")])), None);
-        assert_eq!(all.said(0, explain(&[("host", "a"), ("wait", "spins")])), None);
+    fn equal_lines_are_merged() {
+        let mut all = Explanations::new(4, true);
+        assert_eq!(all.add(2, lines(&[("host", "b"), ("wait", "spins")])), None);
+        assert_eq!(all.add(0, lines(&[("host", "a"), ("wait", "spins")])), None);
         assert_eq!(
-            all.said(1, explain(&[("host", "a"), ("wait", "spins"), ("knobs", "x = 1")])),
+            all.add(1, lines(&[("host", "a"), ("wait", "spins"), ("knobs", "x = 1")])),
             None
         );
-        let text = all.said(3, explain(&[("host", "b"), ("wait", "sleeps")])).unwrap();
+        let text = all.add(3, lines(&[("host", "b"), ("wait", "sleeps")])).unwrap();
         let rows: Vec<&str> = text.lines().skip(1).collect();
         let expected = [
             "  host, ranks 0-1:  a",
@@ -134,6 +127,6 @@ mod tests {
             "  knobs, rank 1:    x = 1",
         ];
         assert_eq!(rows, expected);
-        assert_eq!(all.said(3, Vec::new()), None, "only once");
+        assert_eq!(all.add(3, Vec::new()), None, "only once");
     }
 }

@@ -1,63 +1,64 @@
-//! What a death or an abort means for the job.
+//! The consequence of a rank's end or abort for the job.
 //!
-//! - Killed by a signal: the job ends.
-//! - Gone between MPI_Init and the end of MPI_Finalize: the job ends.
-//! - MPI_Abort or a fatal error: the job ends.
-//! - An exit code that is not 0, after MPI_Finalize: it becomes the job's.
-//! - The same without ever being in MPI: in addition the job ends if a rank that
-//!   still runs is in MPI, now or later, since it would wait for this one.
-//! - Exit code 0 without ever being in MPI: fine.
+//! | what happened | consequence |
+//! |---|---|
+//! | killed by a signal | the job ends |
+//! | exit between MPI_Init and the end of MPI_Finalize | the job ends |
+//! | MPI_Abort or a fatal error | the job ends |
+//! | exit with a code other than 0 after MPI_Finalize | sets the job's exit code |
+//! | exit with a code other than 0, never in MPI | the same; the job ends once another rank is in MPI |
+//! | exit with code 0, never in MPI or after MPI_Finalize | none |
 //!
-//! The first failure counts, and the first that ends the job, if that is another one; what follows is mostly
-//! their consequence (see [`crate::secondary_failures`]).
+//! The first failure is reported, and the first that ends the job. Later failures are mostly
+//! their consequences; see [`crate::secondary_failures`].
 
 use bootstrap::RankState;
 use serde::{Deserialize, Serialize};
 
 use crate::signals;
 
-/// How a process ended.
+/// The way a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Exit {
-    /// By itself.
+    /// The process exited with this code.
     Code(i32),
-    /// By a signal.
+    /// This signal killed the process.
     Signal(i32),
 }
 
-/// Something happened to a rank that may end the job.
+/// An event at a rank that may end the job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
-    /// It ended.
+    /// The rank's process ended.
     Died {
-        /// Whose rank.
+        /// The rank.
         rank: u32,
-        /// How.
+        /// The way it ended.
         exit: Exit,
-        /// How far it was in MPI.
+        /// The state of MPI in the process.
         state: RankState,
     },
-    /// It asked to end the job.
+    /// The rank asked to end the job.
     Aborted {
-        /// Who asks.
+        /// The rank.
         rank: u32,
-        /// The code the user gave.
+        /// The code that the program gave.
         code: i32,
-        /// One sentence.
+        /// One sentence for the user.
         message: String,
     },
 }
 
-/// What follows from an event.
+/// The consequence of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing.
+    /// None.
     Fine,
-    /// The job's exit code is this one; the other ranks may go on.
+    /// This is the job's exit code; the other ranks continue.
     Failed(u8),
-    /// The same, but ranks that are or come into MPI would wait for this one.
+    /// This is the job's exit code, and ranks in MPI would wait for this one.
     Missing(u8),
-    /// The same, and the job ends.
+    /// This is the job's exit code, and the job ends.
     Ends(u8),
 }
 
@@ -73,7 +74,7 @@ impl std::fmt::Display for Exit {
 }
 
 impl Exit {
-    /// As a shell would say it: 128 + the signal for a signal.
+    /// Returns the exit code as a shell reports it: 128 + the number of a signal.
     pub fn code(self) -> u8 {
         match self {
             Exit::Code(code) => code as u8,
@@ -81,7 +82,7 @@ impl Exit {
         }
     }
 
-    /// By a fault of its own, and not by a signal that somebody sends.
+    /// Returns true for a signal that a fault of the program raises, rather than another process.
     pub fn is_crash(self) -> bool {
         const OWN: [i32; 5] =
             [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT];
@@ -90,13 +91,13 @@ impl Exit {
 }
 
 impl Event {
-    /// Whose it is.
+    /// Returns the rank.
     pub fn rank(&self) -> u32 {
         let (Event::Died { rank, .. } | Event::Aborted { rank, .. }) = self;
         *rank
     }
 
-    /// What it means for the job.
+    /// Returns the consequence for the job.
     pub fn verdict(&self) -> Verdict {
         match self {
             Event::Aborted { code, .. } => Verdict::Ends(not_zero(*code as u8)),
@@ -110,8 +111,8 @@ impl Event {
         }
     }
 
-    /// Of what is noticed at one moment, the likelier cause comes first: a
-    /// crash before an abort, an abort before an exit.
+    /// Returns the sort key of events noticed at the same moment: the likelier cause comes
+    /// first, a crash before an abort, an abort before an exit.
     pub fn order(&self) -> u8 {
         match self {
             Event::Died { exit: Exit::Signal(_), .. } => 0,
@@ -121,7 +122,7 @@ impl Event {
     }
 }
 
-/// An exit code has 8 bits, and 0 would look like success.
+/// Replaces 0: the low 8 bits of a failure's code must not look like success.
 fn not_zero(code: u8) -> u8 {
     if code == 0 { 1 } else { code }
 }

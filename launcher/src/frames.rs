@@ -1,152 +1,211 @@
-//! What `mpiexec` and the daemons of its hosts say to each other, over the daemons'
-//! standard input and output. Framed like control messages: a length of 4 bytes,
-//! then postcard; see [`bootstrap::control`].
+//! The messages between `mpiexec` and the daemons of its hosts, over the daemons' standard
+//! input and output. Each has a length of 4 bytes, then postcard, as control messages have
+//! (see [`bootstrap::control`]).
 //!
 //! ```text
-//! mpiexec                                daemon
-//!   Around  (environment, folder)   ->     executes itself anew inside of it
-//!   Begin   (share, settings)       ->
-//!                                   <-   Hello, then what happens; last of all Over
-//!   Value, Signal, Input, End ...   ->
+//! mpiexec                                    daemon
+//!   Environment (variables, folder)   ->      executes itself anew with these
+//!   Begin       (share, settings)     ->
+//!                                     <-     Hello, then what happens; at last Over
+//!   Value, Signal, Input, End ...     ->
 //! ```
 //!
-//! The end of the stream is a message as well: a daemon that loses its `mpiexec` ends
-//! its ranks, and a host that is lost ends the job. So is silence: `mpiexec` says `Beat` in each turn
-//! (see [`crate::heartbeat`]), and the daemon answers.
+//! The end of the stream counts as a message: a daemon without `mpiexec` ends its ranks, and a
+//! lost host ends the job. `mpiexec` sends `Beat` in each interval (see [`crate::heartbeat`]),
+//! and the daemon answers. Decoding is total: any bytes give a message or [`Malformed`].
 
 use std::ffi::OsString;
 
-use bootstrap::control::{Decoder, Malformed, encode_within};
+use bootstrap::control::{self, Decoder, Malformed, encode_limited};
 use bootstrap::status_page::Snapshot;
 use serde::{Deserialize, Serialize};
 
 use crate::failure_policy::Event;
-use crate::hosts::Share;
-use crate::options::Settings;
-use crate::report::Line;
+use crate::rank_table::RankLine;
+use crate::settings::Settings;
+use crate::share::Share;
 
 /// The version of these messages.
 pub const VERSION: u32 = 4;
-/// Bytes in one message at most: environments may be large.
-pub const LIMIT: usize = 16 << 20;
-/// Bytes of output or input in one message.
-pub const PIECE: usize = 32 << 10;
+/// The largest message, in bytes without its length: environments may be large.
+pub const MAX_FRAME: usize = 16 << 20;
+/// The largest piece of output or input in one message, in bytes.
+pub const MAX_PIECE: usize = 32 << 10;
+/// The option that starts a daemon.
+pub const DAEMON_OPTION: &str = "--daemon";
 
-/// What `mpiexec` says to a daemon.
+/// A message of `mpiexec` to a daemon.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToHost {
-    /// First of all: where the job was started.
-    Around {
+    /// The first message: where the job was started.
+    Environment {
         /// The [`VERSION`] of `mpiexec`.
         version: u32,
         /// All variables.
-        environment: Vec<(OsString, OsString)>,
+        variables: Vec<(OsString, OsString)>,
         /// The working directory.
         folder: OsString,
     },
     /// Start these ranks.
     Begin {
-        /// Which they are.
+        /// The ranks of this host.
         share: Box<Share>,
-        /// What they run; the sections hold the ranks of this host alone.
+        /// The job; the sections hold the ranks of this host alone.
         settings: Box<Settings>,
     },
     /// The answer to `Get`.
     Value {
-        /// Who asked.
+        /// The rank that asked.
         rank: u32,
-        /// What for.
+        /// The key.
         key: String,
-        /// What was put.
+        /// The value.
         value: Vec<u8>,
     },
-    /// As if the daemon had been sent this signal.
+    /// Act as on this signal.
     Signal(i32),
-    /// This rank will not come into MPI: tell, if others are there or come there.
+    /// This rank will not call MPI_Init: report when ranks of this host are in MPI.
     Missing(u32),
-    /// Say what each rank does.
+    /// Send the state of each rank.
     Table,
-    /// Say that you are there.
+    /// Send a `Beat`.
     Beat,
     /// End all ranks.
     End,
-    /// For the ranks that read our standard input; empty at its end.
+    /// Input for the ranks that read standard input; empty at its end.
     Input(Vec<u8>),
 }
 
-/// What a daemon says.
+/// A message of a daemon to `mpiexec`.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum FromHost {
-    /// First of all.
+    /// The first message.
     Hello {
         /// The daemon's [`VERSION`].
         version: u32,
-        /// How the host calls itself.
+        /// The host's own name.
         host: String,
     },
-    /// A rank wrote this.
+    /// Output of a rank.
     Output {
-        /// Who.
+        /// The rank.
         rank: u32,
-        /// On its standard error.
+        /// True for standard error.
         error: bool,
         /// Any bytes, not always whole lines.
         bytes: Vec<u8>,
     },
-    /// A rank stores a value.
+    /// A rank publishes a value.
     Put {
-        /// Under this name.
+        /// The key.
         key: String,
-        /// Any bytes.
+        /// The value.
         value: Vec<u8>,
     },
     /// A rank asks for a value.
     Get {
-        /// Who.
+        /// The rank.
         rank: u32,
-        /// What for.
+        /// The key.
         key: String,
     },
     /// A rank ended, or asked to end the job.
     Happened {
-        /// What.
+        /// The event.
         event: Event,
-        /// Where it was.
+        /// The rank's entry of the status page then.
         seen: Snapshot,
-        /// Its process.
+        /// The rank's process.
         pid: u32,
     },
-    /// Ranks are in MPI that would wait for the missing one.
+    /// Ranks of this host are in MPI and would wait for the missing rank.
     WouldWait,
-    /// All ranks here wait and none gets any further, or (false) they go on after that.
-    Stands(bool),
+    /// All ranks of this host have stalled, or (false) continue after a stall.
+    Stalled(bool),
     /// The answer to `Beat`.
     Beat,
-    /// A rank says which ways its messages take, by topics.
+    /// Lines of `--explain` from a rank.
     Explained {
-        /// Who.
+        /// The rank.
         rank: u32,
-        /// Topics and sentences.
-        explain: Vec<(String, String)>,
+        /// Topics and texts.
+        lines: Vec<(String, String)>,
     },
-    /// What each rank does, in order.
-    Lines(Vec<Line>),
+    /// The state of each rank, in order: the answer to `Table`.
+    Table(Vec<RankLine>),
     /// A line for the user.
-    Told(String),
-    /// All ranks have taken what was put in.
+    Line(String),
+    /// All ranks have taken the input.
     InputTaken,
-    /// Ranks can't be started; the exit code for it.
+    /// Ranks cannot be started; the exit code for it.
     Failed(u8),
-    /// No process is left, and everything was said.
+    /// No process is left, and all output was sent.
     Over,
 }
 
-/// A message as it travels.
+/// Encodes a message with its length.
 pub fn encode(message: &impl Serialize) -> Result<Vec<u8>, Malformed> {
-    encode_within(message, LIMIT)
+    encode_limited(message, MAX_FRAME)
 }
 
-/// For either direction.
+/// Decodes the first message of a stream to a daemon, with the bytes it takes; `None` if it
+/// is not complete.
+pub fn decode_to_host(bytes: &[u8]) -> Result<Option<(ToHost, usize)>, Malformed> {
+    control::decode(bytes, MAX_FRAME)
+}
+
+/// Decodes the first message of a stream from a daemon, with the bytes it takes; `None` if
+/// it is not complete.
+pub fn decode_from_host(bytes: &[u8]) -> Result<Option<(FromHost, usize)>, Malformed> {
+    control::decode(bytes, MAX_FRAME)
+}
+
+/// Decodes the length of a message. The caller allocates only what this allows.
+pub fn decode_length(prefix: [u8; 4]) -> Result<usize, Malformed> {
+    control::decode_length(prefix, MAX_FRAME)
+}
+
+/// Returns a decoder for either direction.
 pub fn decoder() -> Decoder {
-    Decoder::within(LIMIT)
+    Decoder::with_limit(MAX_FRAME)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_message_survives_the_stream_and_needs_all_of_its_bytes() {
+        let frame = encode(&ToHost::Value { rank: 3, key: "k".into(), value: vec![7; 9] }).unwrap();
+        for cut in 0..frame.len() {
+            assert!(decode_to_host(&frame[..cut]).unwrap().is_none());
+        }
+        let (message, taken) = decode_to_host(&frame).unwrap().unwrap();
+        assert_eq!(taken, frame.len());
+        assert!(matches!(message, ToHost::Value { rank: 3, value, .. } if value == [7; 9]));
+    }
+
+    #[test]
+    fn a_length_beyond_the_limit_is_refused_before_its_bytes_are_there() {
+        assert_eq!(decode_length([0, 0, 0, 1]), Ok(MAX_FRAME));
+        let large = (MAX_FRAME as u32 + 1).to_le_bytes();
+        assert_eq!(decode_length(large), Err(Malformed::TooLong(MAX_FRAME + 1)));
+        assert!(decode_from_host(&large).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_message_or_an_error(
+            kind in 0u8..16,
+            body in prop::collection::vec(prop_oneof![any::<u8>(), 0u8..4], 0..80),
+        ) {
+            let mut bytes = (body.len() as u32 + 1).to_le_bytes().to_vec();
+            bytes.push(kind);
+            bytes.extend(body);
+            let _ = (decode_to_host(&bytes), decode_from_host(&bytes));
+            let _ = (decode_to_host(&bytes[4..]), decode_from_host(&bytes[4..]));
+        }
+    }
 }

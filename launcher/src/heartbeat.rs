@@ -1,64 +1,64 @@
-//! Whether somebody who says nothing is still there.
+//! Detects a peer that has fallen silent: the daemon of a host, or `mpiexec`.
 //!
-//! Time is cut into turns. A turn in which nothing was heard counts; after [`TURNS`] of them in
-//! a row the other is dead. Turns are counted, not time: one who was stopped, or
-//! whose machine slept, has had no turns meanwhile and suspects nobody.
+//! Time is divided into intervals. [`MAX_SILENT`] intervals in a row without a message mean
+//! that the peer is dead. Intervals are counted, not time: a process that was stopped, or
+//! whose machine slept, has counted no intervals meanwhile and suspects no peer.
 
 use std::time::{Duration, Instant};
 
-/// Silent turns of one who is dead.
-const TURNS: u32 = 5;
+/// Silent intervals in a row after which the peer is dead.
+const MAX_SILENT: u32 = 5;
 
-/// What a turn comes to.
+/// The result of one tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// It is not over.
-    Goes,
-    /// Something should be said, so that the other answers.
-    Over,
-    /// The other is dead.
+pub(crate) enum Tick {
+    /// The interval is not over.
+    Pending,
+    /// The interval is over: send a message, so that the peer answers.
+    Due,
+    /// The peer is dead.
     Dead,
 }
 
-/// Listens to one other.
+/// Watches one peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heartbeat {
-    each: Duration,
+    interval: Duration,
     next: Instant,
     silent: u32,
-    paused: bool,
+    is_paused: bool,
 }
 
 impl Heartbeat {
-    /// Dead is who says nothing for so long.
+    /// Watches a peer that is dead after this silence.
     pub(crate) fn new(dead_after: Duration, now: Instant) -> Heartbeat {
-        let each = dead_after / TURNS;
-        Heartbeat { each, next: now + each, silent: 0, paused: false }
+        let interval = dead_after / MAX_SILENT;
+        Heartbeat { interval, next: now + interval, silent: 0, is_paused: false }
     }
 
-    /// The other has said something.
-    pub(crate) fn heard(&mut self) {
-        (self.silent, self.paused) = (0, false);
+    /// Records a message of the peer.
+    pub(crate) fn received(&mut self) {
+        (self.silent, self.is_paused) = (0, false);
     }
 
-    /// The other has announced that it will not say anything until it says something.
+    /// Pauses until the next message: the peer has announced that it stops.
     pub(crate) fn pause(&mut self) {
-        self.paused = true;
+        self.is_paused = true;
     }
 
-    /// Ends the turn when its time is over.
-    pub(crate) fn tick(&mut self, now: Instant) -> Turn {
-        if now < self.next || self.paused {
-            return Turn::Goes;
+    /// Ends the interval when its time is over.
+    pub(crate) fn tick(&mut self, now: Instant) -> Tick {
+        if now < self.next || self.is_paused {
+            return Tick::Pending;
         }
-        self.next = now + self.each;
+        self.next = now + self.interval;
         self.silent += 1;
-        if self.silent < TURNS { Turn::Over } else { Turn::Dead }
+        if self.silent < MAX_SILENT { Tick::Due } else { Tick::Dead }
     }
 
-    /// When [`Heartbeat::tick`] has something to do.
+    /// Returns the time of the next [`Heartbeat::tick`].
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        (!self.paused).then_some(self.next)
+        (!self.is_paused).then_some(self.next)
     }
 }
 
@@ -69,32 +69,32 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn silence_is_death_and_a_word_is_life() {
+    fn silence_is_death_and_a_message_is_life() {
         let start = Instant::now();
         let mut heartbeat = Heartbeat::new(5 * SECOND, start);
-        assert_eq!(heartbeat.tick(start), Turn::Goes);
+        assert_eq!(heartbeat.tick(start), Tick::Pending);
         for second in 1..=4 {
-            assert_eq!(heartbeat.tick(start + second * SECOND), Turn::Over);
-            assert_eq!(heartbeat.tick(start + second * SECOND), Turn::Goes);
+            assert_eq!(heartbeat.tick(start + second * SECOND), Tick::Due);
+            assert_eq!(heartbeat.tick(start + second * SECOND), Tick::Pending);
         }
         let mut other = heartbeat;
-        assert_eq!(heartbeat.tick(start + 5 * SECOND), Turn::Dead);
-        other.heard();
-        assert_eq!(other.tick(start + 5 * SECOND), Turn::Over);
+        assert_eq!(heartbeat.tick(start + 5 * SECOND), Tick::Dead);
+        other.received();
+        assert_eq!(other.tick(start + 5 * SECOND), Tick::Due);
     }
 
     #[test]
-    fn who_slept_suspects_nobody() {
+    fn a_process_that_slept_suspects_no_peer() {
         let start = Instant::now();
         let mut heartbeat = Heartbeat::new(5 * SECOND, start);
-        assert_eq!(heartbeat.tick(start + 3600 * SECOND), Turn::Over);
-        assert_eq!(heartbeat.tick(start + 3600 * SECOND), Turn::Goes);
+        assert_eq!(heartbeat.tick(start + 3600 * SECOND), Tick::Due);
+        assert_eq!(heartbeat.tick(start + 3600 * SECOND), Tick::Pending);
         heartbeat.pause();
         assert_eq!(
             (heartbeat.tick(start + 7200 * SECOND), heartbeat.deadline()),
-            (Turn::Goes, None)
+            (Tick::Pending, None)
         );
-        heartbeat.heard();
-        assert_eq!(heartbeat.tick(start + 7200 * SECOND), Turn::Over);
+        heartbeat.received();
+        assert_eq!(heartbeat.tick(start + 7200 * SECOND), Tick::Due);
     }
 }

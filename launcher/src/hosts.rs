@@ -1,47 +1,85 @@
-//! The hosts of a job, and which ranks run on which.
+//! The hosts of a job, and how ranks are dealt to them.
 //!
-//! Ranks fill the hosts in the order given, each host's ranks in one block. More
-//! ranks than slots are dealt to the hosts once more, round by round.
+//! Ranks fill the hosts in the order given, the ranks of a host in one block. Ranks beyond
+//! the number of slots are dealt in further rounds. Two spellings are read: the list of
+//! `--hosts` ([`parse_list`]) and a host file ([`parse_file`]). A further spelling is one more
+//! function from text to `Vec<Host>`. This file opens no file and resolves no name.
 
-use std::path::Path;
-
-use serde::{Deserialize, Serialize};
-
-use crate::options::{Section, Settings, Usage, total_ranks};
+/// The largest number of slots of a host.
+pub const MAX_SLOTS: u32 = 65_536;
 
 /// A host as the user named it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// For the agent, and in messages.
+    /// The name, for the agent and in messages.
     pub name: String,
-    /// Ranks that it is meant for.
+    /// The number of ranks that it is meant for.
     pub slots: u32,
 }
 
-/// The ranks that one host starts, and what all hosts of the job know.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Share {
-    /// Its first rank; how many there are say the sections.
-    pub first: u32,
-    /// Ranks in the whole job.
-    pub size: u32,
-    /// The job's number.
-    pub job: u64,
-    /// What only the job's processes know.
-    pub secret: [u8; 32],
+/// An unusable list of hosts, in one line for the user.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct HostsError(String);
+
+/// Reads `a:2,b`: names with their slots (default 1). The colons of an IPv6 address need
+/// brackets if slots follow.
+pub fn parse_list(text: &str) -> Result<Vec<Host>, HostsError> {
+    text.split(',').map(|word| parse_host(word.trim())).collect()
 }
 
-impl Share {
-    /// The only share of a new job.
-    pub fn whole(settings: &Settings) -> Result<Share, bootstrap::BootstrapError> {
-        let secret = *bootstrap::Secret::random()?.bytes();
-        Ok(Share { first: 0, size: total_ranks(settings), job: bootstrap::random()?, secret })
+/// Reads the text of a host file: `name`, `name:2` or `name slots=2` on each line; `#` begins
+/// a comment. Other words, which other launchers use, are skipped. `path` is for messages.
+pub fn parse_file(path: &str, text: &str) -> Result<Vec<Host>, HostsError> {
+    let mut hosts = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        hosts.extend(
+            parse_line(line).map_err(|why| HostsError(format!("{path}, line {number}: {why}")))?,
+        );
+    }
+    if hosts.is_empty() {
+        return Err(HostsError(format!("{path} names no host: one name on each line is needed")));
+    }
+    Ok(hosts)
+}
+
+fn parse_line(line: &str) -> Result<Option<Host>, HostsError> {
+    let mut words = line.split('#').next().unwrap_or("").split_whitespace();
+    let Some(name) = words.next() else { return Ok(None) };
+    let mut host = parse_host(name)?;
+    if let Some(slots) = words.find_map(|word| word.strip_prefix("slots=")) {
+        host.slots = parse_slots(slots).ok_or_else(|| {
+            HostsError(format!("invalid slots={slots}: must be 1 to {MAX_SLOTS}"))
+        })?;
+    }
+    Ok(Some(host))
+}
+
+fn parse_host(word: &str) -> Result<Host, HostsError> {
+    // An IPv6 address has colons of its own.
+    let (name, slots) = match word.rsplit_once(':') {
+        Some((name, slots)) if !name.contains(':') || name.ends_with(']') => {
+            (name, parse_slots(slots))
+        }
+        _ => (word, Some(1)),
+    };
+    // The agent would take a leading dash for an option.
+    let is_name = !name.is_empty() && !name.starts_with('-') && !name.contains(char::is_whitespace);
+    match slots.filter(|_| is_name) {
+        Some(slots) => Ok(Host { name: name.to_owned(), slots }),
+        None => Err(HostsError(format!(
+            "invalid host {word:?}: must be a name, or name:slots with 1 to {MAX_SLOTS} slots"
+        ))),
     }
 }
 
-/// Every host once, where it was first named, with all slots that were said for it: `a,b,a` are two slots of `a`, as
-/// other launchers have it.
-pub fn together(hosts: Vec<Host>) -> Vec<Host> {
+fn parse_slots(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|slots| (1..=MAX_SLOTS).contains(slots))
+}
+
+/// Returns every host once, in the order of first mention, with the sum of its slots:
+/// `a,b,a` gives `a` two slots, as with other launchers.
+pub fn merge(hosts: Vec<Host>) -> Vec<Host> {
     let mut all: Vec<Host> = Vec::new();
     for host in hosts {
         match all.iter_mut().find(|known| known.name == host.name) {
@@ -52,55 +90,7 @@ pub fn together(hosts: Vec<Host>) -> Vec<Host> {
     all
 }
 
-/// `a:2,b` : names with their slots, one if not said. Brackets of IPv6 are kept out of it.
-pub fn list(text: &str) -> Result<Vec<Host>, Usage> {
-    text.split(',').map(|word| host(word.trim())).collect()
-}
-
-/// A file with a host on each line: `name`, `name:2` or `name slots=2`; `#` begins a
-/// comment. Other words are for other launchers and skipped.
-pub fn file(path: &str) -> Result<Vec<Host>, Usage> {
-    let text = std::fs::read_to_string(Path::new(path))
-        .map_err(|error| Usage(format!("{path}: {error}")))?;
-    let mut hosts = Vec::new();
-    for (number, line) in text.lines().enumerate() {
-        let mut words = line.split('#').next().unwrap_or("").split_whitespace();
-        let Some(name) = words.next() else { continue };
-        let mut found = host(name)
-            .map_err(|Usage(why)| Usage(format!("{path}, line {}: {why}", number + 1)))?;
-        if let Some(slots) = words.find_map(|word| word.strip_prefix("slots=")) {
-            found.slots = count(slots)
-                .ok_or_else(|| Usage(format!("{path}, line {}: {slots} slots", number + 1)))?;
-        }
-        hosts.push(found);
-    }
-    if hosts.is_empty() { Err(Usage(format!("{path} names no host"))) } else { Ok(hosts) }
-}
-
-fn host(word: &str) -> Result<Host, Usage> {
-    // An address of IPv6 has colons of its own.
-    let (name, slots) = match word.rsplit_once(':') {
-        Some((name, slots)) if !name.contains(':') || name.ends_with(']') => (name, count(slots)),
-        _ => (word, Some(1)),
-    };
-    match slots {
-        // A dash in front would be an option of the agent.
-        Some(slots)
-            if !name.is_empty()
-                && !name.starts_with('-')
-                && !name.contains(char::is_whitespace) =>
-        {
-            Ok(Host { name: name.to_owned(), slots })
-        }
-        _ => Err(Usage(format!("{word:?} is no host with a number of slots, as node1:4"))),
-    }
-}
-
-fn count(text: &str) -> Option<u32> {
-    text.parse().ok().filter(|slots| (1..=crate::options::MAX_RANKS).contains(slots))
-}
-
-/// How many of `ranks` each host gets.
+/// Returns how many of `ranks` each host gets.
 pub fn deal(hosts: &[Host], ranks: u32) -> Vec<u32> {
     let mut counts = vec![0; hosts.len()];
     let mut left = ranks;
@@ -114,23 +104,21 @@ pub fn deal(hosts: &[Host], ranks: u32) -> Vec<u32> {
     counts
 }
 
-/// The sections with ranks `first .. first + count` alone.
-pub fn part(sections: &[Section], first: u32, count: u32) -> Vec<Section> {
-    let mut begin = 0;
-    let mut parts = Vec::new();
-    for section in sections {
-        let end = begin + section.ranks;
-        let ranks = end.min(first + count).saturating_sub(begin.max(first));
-        if ranks > 0 {
-            parts.push(Section { ranks, ..section.clone() });
-        }
-        begin = end;
-    }
-    parts
+/// Returns the name of this host, without a look-up in the network.
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Returns true if `name` means this host, which needs no agent.
+pub fn is_this_host(name: &str) -> bool {
+    let own = host_name();
+    name == "localhost" || name == own || own.split('.').next() == Some(name)
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn named(name: &str, slots: u32) -> Host {
@@ -138,14 +126,14 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_read_with_their_slots() {
+    fn a_list_names_hosts_with_their_slots() {
         assert_eq!(
-            list("a:2,b, [fe80::1]:3").unwrap(),
+            parse_list("a:2,b, [fe80::1]:3").unwrap(),
             [named("a", 2), named("b", 1), named("[fe80::1]", 3)]
         );
-        assert_eq!(list("fe80::1").unwrap(), [named("fe80::1", 1)]);
+        assert_eq!(parse_list("fe80::1").unwrap(), [named("fe80::1", 1)]);
         for wrong in ["", "a,,b", "a:0", "a:x", "a b", ":3", "-oProxyCommand=x", "a:99999999"] {
-            assert!(list(wrong).is_err(), "{wrong}");
+            assert!(parse_list(wrong).is_err(), "{wrong}");
         }
     }
 
@@ -153,22 +141,20 @@ mod tests {
     fn a_host_that_is_named_again_has_more_slots() {
         let hosts =
             [named("a", 1), named("b", 2), named("a", 3), named("c", 1), named("a", u32::MAX)];
-        assert_eq!(together(hosts.into()), [named("a", u32::MAX), named("b", 2), named("c", 1)]);
-        assert_eq!(together(list("a,b,a").unwrap()), [named("a", 2), named("b", 1)]);
+        assert_eq!(merge(hosts.into()), [named("a", u32::MAX), named("b", 2), named("c", 1)]);
+        assert_eq!(merge(parse_list("a,b,a").unwrap()), [named("a", 2), named("b", 1)]);
     }
 
     #[test]
-    fn a_file_has_one_on_each_line() {
-        let path = std::env::temp_dir().join(format!("verbena-hosts-{}", std::process::id()));
-        let path = path.to_str().unwrap();
-        std::fs::write(path, "# ours\n\nnode1 slots=4 max_slots=8\nnode2:2 # two\nnode3\n")
-            .unwrap();
-        assert_eq!(file(path).unwrap(), [named("node1", 4), named("node2", 2), named("node3", 1)]);
-        std::fs::write(path, "node1\nnode2 slots=none\n").unwrap();
-        assert!(file(path).unwrap_err().0.contains("line 2"));
-        std::fs::write(path, "# nobody\n").unwrap();
-        assert!(file(path).unwrap_err().0.contains("names no host"));
-        std::fs::remove_file(path).unwrap();
+    fn a_file_has_a_host_on_each_line() {
+        let text = "# ours\n\nnode1 slots=4 max_slots=8\nnode2:2 # two\nnode3\n";
+        assert_eq!(
+            parse_file("f", text).unwrap(),
+            [named("node1", 4), named("node2", 2), named("node3", 1)]
+        );
+        let why = parse_file("f", "node1\nnode2 slots=none\n").unwrap_err().0;
+        assert_eq!(why, "f, line 2: invalid slots=none: must be 1 to 65536");
+        assert!(parse_file("f", "# nothing\n").unwrap_err().0.contains("names no host"));
     }
 
     #[test]
@@ -181,13 +167,15 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_part_has_the_sections_that_its_ranks_are_of() {
-        let section =
-            |name: &str, ranks| Section { ranks, program: name.into(), ..Section::default() };
-        let all = [section("m", 1), section("w", 3), section("x", 2)];
-        assert_eq!(part(&all, 0, 2), [section("m", 1), section("w", 1)]);
-        assert_eq!(part(&all, 2, 3), [section("w", 2), section("x", 1)]);
-        assert_eq!(part(&all, 5, 1), [section("x", 1)]);
+    proptest! {
+        #[test]
+        fn any_text_is_a_list_of_usable_hosts_or_an_error(text in "[a-c:,\\[\\]0-9 #=slot\n-]{0,40}|\\PC*") {
+            for hosts in [parse_list(&text), parse_file("f", &text)].into_iter().flatten() {
+                for host in hosts {
+                    prop_assert!((1..=MAX_SLOTS).contains(&host.slots) && !host.name.is_empty());
+                    prop_assert!(!host.name.starts_with('-'));
+                }
+            }
+        }
     }
 }

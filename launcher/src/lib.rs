@@ -1,46 +1,53 @@
-//! `mpiexec`: starts the ranks of a job on this host, passes on what goes in
-//! and out, and ends all of them when one fails.
+//! `mpiexec`: starts the ranks of a job, carries their input and output, and ends all ranks
+//! when one fails.
 //!
-//! One run, from the top: [`options`] reads the command line, [`program`] finds
-//! what to run, [`start`] opens the board, sockets and pipes and starts the
-//! ranks ([`spawn`]), [`job`] watches them until the end. While it watches,
-//! [`output`] and [`input`] carry bytes, [`failure_policy`] decides what a death or an
-//! abort means for the job, [`report`] finds the words, `stall` notices that no rank
-//! gets any further and `wait_graph` who waits for whom, `explain` puts together which ways messages take, [`reaper`] finds the processes that ranks
-//! left behind.
+//! One run from the top: [`options`] parses the command line into [`settings`]; [`launch`]
+//! checks the knobs and runs the job on this host (`job`) or over several (`multi_host`).
+//! [`start`] creates status page, sockets and pipes and starts the ranks by [`spawn`]. While
+//! ranks run, [`output`] and [`input`] carry bytes, [`failure_policy`] decides what a death
+//! means, [`report`] and `rank_table` find the words, `stall` and `wait_graph` explain ranks
+//! that wait, and [`reaper`] ends the processes that ranks leave behind.
 //!
-//! Over several hosts ([`hosts`]) `mpiexec` starts nothing itself: a [`daemon`] on each
-//! host runs the same [`job`] for its share of the ranks, and [`multi_host`] brings
-//! together what they say in [`frames`].
+//! Over several hosts a [`daemon`] on each host runs the same `job` for its share of the ranks
+//! and sends events to `mpiexec` as [`frames`]. Resource managers and a tree of daemons would
+//! be further sources of hosts and of connections beside [`hosts`] and `multi_host`.
 //!
-//! There is one thread, and nothing that blocks: everything is a descriptor in
-//! one `poll`. Nothing needs a network, a name, or a writable folder.
+//! There is one thread, and one `poll` over all descriptors; nothing else blocks. Nothing
+//! needs a network, a name or a writable folder.
 
 #![deny(unsafe_code)] // allowed in `signals` and `spawn` alone
 
 pub mod binding;
 pub mod daemon;
+mod descriptors;
+mod environment;
 mod explain;
 pub mod failure_policy;
 pub mod frames;
 mod heartbeat;
 pub mod hosts;
 pub mod input;
-pub mod job;
+mod job;
+pub mod kv_store;
+pub mod launch;
 pub mod memory_limit;
-pub mod multi_host;
+mod multi_host;
 pub mod options;
+mod outcome;
 pub mod output;
 pub mod placement;
+mod poll_set;
 mod proc_stat;
 pub mod program;
+pub mod rank_table;
 pub mod reaper;
 pub mod report;
 mod secondary_failures;
+pub mod settings;
+pub mod share;
 pub mod signals;
 pub mod spawn;
 mod stall;
 pub mod start;
-pub mod store;
 mod wait_graph;
 pub mod wrap_table;

@@ -1,43 +1,44 @@
-//! Whether the kernel has killed for want of memory in our control group, which
-//! looks like any other SIGKILL. Both versions of control groups.
+//! Detects kills by the kernel's out-of-memory killer in this control group, which look like
+//! any other SIGKILL. Reads control groups of both versions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The control group of mpiexec, where it was when the job began.
+/// The control group of mpiexec, as it was when the job began.
 #[derive(Debug)]
 pub struct MemoryLimit {
-    /// Where `oom_kill` is counted, and where the limit stands.
+    /// The files with the count `oom_kill` and with the limit.
     files: Option<(PathBuf, PathBuf)>,
     kills: u64,
 }
 
 impl MemoryLimit {
-    /// Looks at the count now.
+    /// Records the present count.
     pub fn begin() -> MemoryLimit {
         let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let files = files(&groups).find(|(counts, _)| counts.exists());
+        let files = candidates(&groups).find(|(counts, _)| counts.exists());
         let kills = files.as_ref().map_or(0, |(counts, _)| kills(counts));
         MemoryLimit { files, kills }
     }
 
-    /// One sentence if somebody was killed for memory since.
-    pub fn hit(&self) -> Option<String> {
+    /// Returns one sentence if the kernel has killed a process since the job began.
+    pub fn report(&self) -> Option<String> {
         let (counts, limit) = self.files.as_ref()?;
         if kills(counts) <= self.kills {
             return None;
         }
         let bytes = fs::read_to_string(limit).ok().and_then(|text| text.trim().parse::<u64>().ok());
-        let limit = bytes.map_or(String::new(), |bytes| format!(" ({} MiB)", bytes >> 20));
+        let limit = bytes.map_or(String::new(), |bytes| format!(" of {} MiB", bytes >> 20));
         Some(format!(
-            "the kernel has killed for want of memory: the limit of this control group{limit} is used up. Start fewer \
-             ranks, or raise it (`--memory` of the container, `--mem` of the batch system)"
+            "the kernel killed a process because the memory limit{limit} of this control group is \
+             reached: start fewer ranks, or raise the limit (`--memory` of the container, `--mem` of \
+             the batch system)"
         ))
     }
 }
 
-/// The two files of each line of /proc/self/cgroup that could have them.
-fn files(groups: &str) -> impl Iterator<Item = (PathBuf, PathBuf)> {
+/// Returns the two files of each line of /proc/self/cgroup that may have them.
+fn candidates(groups: &str) -> impl Iterator<Item = (PathBuf, PathBuf)> {
     groups.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':');
         let (controllers, path) = (fields.nth(1)?, fields.next()?.trim_start_matches('/'));
@@ -65,8 +66,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_versions_of_control_groups_are_known() {
-        let found: Vec<_> = files("9:name=systemd:/\n4:cpu,memory:/a/b\n0::/x\n").collect();
+    fn both_versions_of_control_groups_are_read() {
+        let found: Vec<_> = candidates("9:name=systemd:/\n4:cpu,memory:/a/b\n0::/x\n").collect();
         assert_eq!(found[0].0, Path::new("/sys/fs/cgroup/memory/a/b/memory.oom_control"));
         assert_eq!(found[1].1, Path::new("/sys/fs/cgroup/x/memory.max"));
         assert_eq!(found.len(), 2);

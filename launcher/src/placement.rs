@@ -1,28 +1,30 @@
-//! Asking for the machine, and telling where each rank may run.
+//! The processors of each rank of this host, from the machine's topology.
 //!
-//! hwloc takes longer to load than the ranks take to start, so it is asked in
-//! a process of its own, `verbena topology`, and only when ranks are bound.
+//! hwloc takes longer to load than the ranks take to start. It is therefore asked in a process
+//! of its own, `verbena topology`, and only when ranks are bound. [`crate::binding`] computes
+//! the sets.
 
 use std::collections::BTreeSet;
 use std::process::Command;
 
 use crate::binding::{Machine, Mapping, ranges};
-use crate::options::{Settings, total_ranks};
+use crate::settings::Settings;
 use crate::spawn::CpuSet;
 
 /// The processors of all ranks.
 #[derive(Debug, Default)]
 pub struct Placement {
-    /// One set for each rank, or none if ranks are not bound.
+    /// One set for each rank; empty if ranks are not bound.
     sets: Vec<BTreeSet<usize>>,
-    /// For `--report-bindings`.
+    /// The lines of `--report-bindings`.
     report: Vec<String>,
 }
 
 impl Placement {
-    /// Computes it for the ranks of this host, from `first` on. The error is one line for the user.
+    /// Computes the placement of this host's ranks, from rank `first` on. The error is one line
+    /// for the user.
     pub fn new(settings: &Settings, first: u32) -> Result<Placement, String> {
-        let ranks = total_ranks(settings);
+        let ranks = settings.total_ranks();
         if !settings.mapping.binds() {
             let report = if settings.report_bindings { unbound(first, ranks) } else { Vec::new() };
             return Ok(Placement { sets: Vec::new(), report });
@@ -40,12 +42,12 @@ impl Placement {
         Placement { sets, report }
     }
 
-    /// The processors of a rank, by its number on this host, if it is bound.
+    /// Returns the processors of a local rank, if it is bound.
     pub fn cpus(&self, local_rank: u32) -> Option<CpuSet> {
         self.sets.get(local_rank as usize).map(|set| CpuSet::of(set.iter().copied()))
     }
 
-    /// The lines of `--report-bindings`.
+    /// Returns the lines of `--report-bindings`.
     pub fn report(&self) -> &[String] {
         &self.report
     }
@@ -65,21 +67,23 @@ fn unbound(first: u32, ranks: u32) -> Vec<String> {
 
 fn ask_for_machine() -> Result<Machine, String> {
     let program = std::env::current_exe()
-        .map_err(|error| format!("cannot bind ranks: our own path is not known ({error})"))?
+        .map_err(|error| {
+            format!("cannot bind ranks: cannot find the path of mpiexec itself: {error}")
+        })?
         .with_file_name("verbena");
-    let output =
-        Command::new(&program).args(["topology", "--threads"]).output().map_err(|error| {
-            format!("cannot bind ranks: cannot run {} ({error})", program.display())
-        })?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let output = Command::new(&program)
+        .args(["topology", "--threads"])
+        .output()
+        .map_err(|error| format!("cannot bind ranks: cannot run {}: {error}", program.display()))?;
+    let errors = String::from_utf8_lossy(&output.stderr);
     match Machine::parse(&String::from_utf8_lossy(&output.stdout))
         .filter(|_| output.status.success())
     {
         Some(machine) => Ok(machine),
         None => Err(format!(
-            "cannot bind ranks: {} does not say what the machine is like {}",
+            "cannot bind ranks: {} topology failed: {}",
             program.display(),
-            said.trim()
+            errors.trim()
         )),
     }
 }

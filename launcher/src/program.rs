@@ -1,4 +1,4 @@
-//! Finding the program that a user named, and saying why it can't be run.
+//! Finds the program that the user named, and says why it cannot be run.
 
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -7,22 +7,22 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
-use crate::options::Section;
-use crate::spawn::{NotStarted, Step};
+use crate::settings::Section;
+use crate::spawn::{SpawnError, Step};
 
-/// A program can't be run. The exit code is the shell's: 127 if there is
-/// none of that name, 126 if there is but it can't be executed.
+/// The reason why a job cannot start. The exit code for a program is the shell's: 127 if none
+/// has that name, 126 if it cannot be executed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct CannotRun {
     /// One line for the user.
     pub message: String,
-    /// Exit code for mpiexec.
+    /// The exit code of mpiexec.
     pub code: u8,
 }
 
-/// The file that `name` means: a path if it has a slash (relative to
-/// `directory`), else the first executable of that name in PATH.
+/// Returns the file that `name` means: a path if it has a slash (relative to `directory`),
+/// otherwise the first executable of that name in PATH.
 pub fn find(name: &OsStr, directory: Option<&str>) -> Result<CString, CannotRun> {
     if let Some(directory) = directory {
         let is_folder = std::fs::metadata(directory).map(|metadata| metadata.is_dir());
@@ -50,23 +50,24 @@ pub fn find(name: &OsStr, directory: Option<&str>) -> Result<CString, CannotRun>
     }
 }
 
-/// What to say where several ranks were started and none has come into MPI: a program that is linked to another MPI
-/// knows nothing of us, so each of its ranks takes itself for the only one.
-pub fn why_alone(sections: &[Section]) -> Option<String> {
+/// Returns the explanation for a job of which no rank called MPI_Init because its program is
+/// linked to another MPI library: each rank then takes itself for the only one.
+pub fn other_mpi_library(sections: &[Section]) -> Option<String> {
     sections.iter().find_map(|section| {
-        let file = find(&section.program, section.directory.as_deref()).ok()?;
-        let file = Path::new(section.directory.as_deref().unwrap_or("")).join(OsStr::from_bytes(file.as_bytes()));
-        let library = library_of_another(&std::fs::read(file).ok()?)?;
+        let directory = section.directory.as_deref();
+        let file = find(&section.program, directory).ok()?;
+        let file = Path::new(directory.unwrap_or("")).join(OsStr::from_bytes(file.as_bytes()));
+        let library = foreign_library(&std::fs::read(file).ok()?)?;
         Some(format!(
-            "no rank has come into MPI: {} is linked to another one ({library}), so each rank ran alone; compile it with \
-             Verbena's mpicc",
+            "no rank called Verbena's MPI_Init: {} is linked to another MPI library ({library}), so each \
+             rank ran alone; compile it with Verbena's mpicc",
             section.program.display()
         ))
     })
 }
 
-/// The name of a library that an executable asks for, if it is that of another MPI. Ours is `libmpi_abi`.
-fn library_of_another(executable: &[u8]) -> Option<String> {
+/// Returns the name of another MPI's library that an executable needs. Ours is `libmpi_abi`.
+fn foreign_library(executable: &[u8]) -> Option<String> {
     const NAME: &[u8] = b"\0libmpi.so.";
     let begin = executable
         .starts_with(b"\x7fELF")
@@ -77,9 +78,9 @@ fn library_of_another(executable: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(name).into_owned()).filter(|name| name.len() < 40)
 }
 
-/// What to say when the system refused what looked right before.
-pub fn explain(name: &OsStr, directory: Option<&str>, failure: NotStarted) -> CannotRun {
-    let NotStarted { step, errno } = failure;
+/// Returns the reason why a program did not start, after [`find`] had found it.
+pub fn explain(name: &OsStr, directory: Option<&str>, error: SpawnError) -> CannotRun {
+    let SpawnError { step, errno } = error;
     let error = std::io::Error::from(errno);
     match (step, errno) {
         (Step::Directory, _) => cannot_enter(name, directory.unwrap_or(""), &error),
@@ -87,11 +88,11 @@ pub fn explain(name: &OsStr, directory: Option<&str>, failure: NotStarted) -> Ca
             cannot_run(name, "the interpreter or loader that it names does not exist", 127)
         }
         (Step::Execute, Errno::NOEXEC) => {
-            cannot_run(name, "it is no program for this machine", 126)
+            cannot_run(name, "it is not a program for this machine", 126)
         }
         (Step::Clone, Errno::AGAIN) => cannot_run(
             name,
-            "the limit of processes is reached (ulimit -u, or the container's)",
+            "the limit of processes is reached (`ulimit -u`, or the container's limit)",
             126,
         ),
         _ => cannot_run(name, &error.to_string(), 126),
@@ -106,7 +107,7 @@ fn cannot_run(name: &OsStr, why: &str, code: u8) -> CannotRun {
     CannotRun { message: format!("cannot run {}: {why}", name.display()), code }
 }
 
-/// Why a file can't be executed, with the exit code for it.
+/// Returns the reason why a file cannot be executed, with the exit code for it.
 fn obstacle(file: &Path) -> Option<(&'static str, u8)> {
     let metadata = match std::fs::metadata(file) {
         Ok(metadata) => metadata,
@@ -134,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_program_of_another_mpi_is_known_by_its_library() {
-        let name = |bytes: &[u8]| library_of_another(bytes);
+        let name = |bytes: &[u8]| foreign_library(bytes);
         assert_eq!(
             name(b"\x7fELF...\0libm.so.6\0libmpi.so.12\0libc.so.6\0").as_deref(),
             Some("libmpi.so.12")
@@ -145,7 +146,7 @@ mod tests {
             assert_eq!(name(ours), None);
         }
         let section = Section { program: "sh".into(), ..Section::default() };
-        assert_eq!(why_alone(&[section]), None);
+        assert_eq!(other_mpi_library(&[section]), None);
     }
 
     fn find_text(name: &str, directory: Option<&str>) -> Result<CString, CannotRun> {

@@ -1,8 +1,8 @@
-//! Processes that ranks leave behind.
+//! Ends the processes that ranks leave behind.
 //!
-//! We are the reaper of all our descendants (`PR_SET_CHILD_SUBREAPER`): whoever
-//! loses its parent becomes our child, so killing children until none is left
-//! ends the whole tree, whatever groups and sessions it has made.
+//! `mpiexec` is the subreaper of its descendants (`PR_SET_CHILD_SUBREAPER`): a process that
+//! loses its parent becomes its child. Killing children until none is left therefore ends the
+//! whole tree, whatever process groups and sessions it has made.
 
 use rustix::io::Errno;
 use rustix::process::{
@@ -11,39 +11,39 @@ use rustix::process::{
 
 use crate::proc_stat;
 
-/// Our children that are not ours to end.
+/// The subreaper.
 #[derive(Debug, Default)]
 pub struct Reaper {
-    /// They were there when we were executed in the place of their parent.
+    /// Children from before the job: `mpiexec` was executed in the place of their parent.
     spared: Vec<Pid>,
 }
 
 impl Reaper {
-    /// Makes us the reaper. To be called before the first rank starts.
+    /// Makes this process the subreaper. Call it before the first rank starts.
     pub fn adopt() -> Reaper {
-        // If the kernel can't, groups and death signals still do most of it.
+        // Without this in the kernel, groups and death signals still end most processes.
         let _ = set_child_subreaper(Some(getpid()));
-        let nobody = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        match waitid(WaitId::All, nobody) {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        match waitid(WaitId::All, look) {
             Err(Errno::CHILD) => Reaper::default(),
             _ => Reaper { spared: children() },
         }
     }
 
-    /// Sends a signal to all our children. True if there was any.
+    /// Sends a signal to all children of the job. Returns true if there was one.
     pub fn signal(&self, signal: Signal) -> bool {
         let children = children();
-        let reaper = children.iter().filter(|child| !self.spared.contains(child));
-        reaper.filter(|child| kill_process(**child, signal).is_ok()).count() > 0
+        let children = children.iter().filter(|child| !self.spared.contains(child));
+        children.filter(|child| kill_process(**child, signal).is_ok()).count() > 0
     }
 
-    /// True if children are left that are ours to end.
-    pub fn remain(&self) -> bool {
+    /// Returns true if children of the job are left.
+    pub fn has_children(&self) -> bool {
         children().iter().any(|child| !self.spared.contains(child))
     }
 }
 
-/// All processes whose parent we are, from /proc. None if it is not mounted.
+/// Returns all children of this process, from /proc; none if that is not mounted.
 fn children() -> Vec<Pid> {
     let me = getpid();
     let Ok(folder) = std::fs::read_dir("/proc") else { return Vec::new() };

@@ -1,25 +1,25 @@
-//! Signals as events: blocked, and read from a descriptor.
+//! Signals as events: blocked, and read from a signalfd.
 //!
-//! No handler is installed. What our caller ignores (`nohup`, a job in the
-//! background of a plain shell) stays ignored, for us and for the ranks.
+//! No handler is installed. A signal that the caller ignores (`nohup`, a background job of a
+//! plain shell) stays ignored, in this process and in the ranks.
 
 #![allow(unsafe_code)]
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// A set of signals, as a process has it blocked.
+/// A signal mask.
 #[derive(Clone)]
 pub struct Mask(libc::sigset_t);
 
-/// The descriptor, and the mask from before it.
+/// The signalfd, and the mask from before it.
 #[derive(Debug)]
 pub struct Signals {
     file: OwnedFd,
-    before: Mask,
+    original_mask: Mask,
 }
 
-/// What `Signals` reads, beside SIGCHLD.
+/// The signals that [`Signals`] reads, besides SIGCHLD.
 const WATCHED: [i32; 9] = [
     libc::SIGINT,
     libc::SIGTERM,
@@ -33,17 +33,18 @@ const WATCHED: [i32; 9] = [
 ];
 
 impl Mask {
-    /// What this thread blocks now.
+    /// Returns the mask of this thread.
     pub fn current() -> Mask {
         let mut set = MaybeUninit::uninit();
-        // SAFETY: without a new set the call only writes the present one.
+        // SAFETY: without a new set the call only writes the present one, into `set`, which
+        // outlives it; it fails only for an invalid first argument.
         unsafe {
             libc::sigprocmask(libc::SIG_BLOCK, std::ptr::null(), set.as_mut_ptr());
             Mask(set.assume_init())
         }
     }
 
-    /// For the system calls that take it.
+    /// Returns the mask for system calls.
     pub fn as_ptr(&self) -> *const libc::sigset_t {
         &raw const self.0
     }
@@ -51,7 +52,7 @@ impl Mask {
 
 impl std::fmt::Debug for Mask {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // SAFETY: asks a set that is initialised.
+        // SAFETY: the set is initialised, and the call only reads it.
         f.debug_set()
             .entries((1..64).filter(|signal| unsafe { libc::sigismember(&self.0, *signal) } == 1))
             .finish()
@@ -59,13 +60,12 @@ impl std::fmt::Debug for Mask {
 }
 
 impl Signals {
-    /// Blocks the signals and opens the descriptor. To be called while the
-    /// process has one thread.
+    /// Blocks the signals and opens the descriptor. Call it while the process has one thread.
     pub fn open() -> std::io::Result<Signals> {
-        let before = Mask::current();
+        let original_mask = Mask::current();
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: the set is initialised by `sigemptyset` before it is used;
-        // the descriptor is new, so nothing else owns it.
+        // SAFETY: `sigemptyset` initialises the set before it is used, and the set outlives the
+        // calls. The descriptor is new and checked, so that nothing else owns it.
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
             libc::sigaddset(set.as_mut_ptr(), libc::SIGCHLD);
@@ -73,33 +73,35 @@ impl Signals {
                 libc::sigaddset(set.as_mut_ptr(), signal);
             }
             libc::sigprocmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
-            // A caller that ignores it would have our ranks vanish unseen.
+            // If the caller ignores SIGCHLD, the kernel would reap the ranks unseen.
             libc::signal(libc::SIGCHLD, libc::SIG_DFL);
             let file = libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
             if file < 0 {
                 return Err(std::io::Error::last_os_error());
             }
-            Ok(Signals { file: OwnedFd::from_raw_fd(file), before })
+            Ok(Signals { file: OwnedFd::from_raw_fd(file), original_mask })
         }
     }
 
-    /// The signals that have come since the last look, by number.
+    /// Returns the signals since the last call, by number.
     pub fn read(&self) -> Vec<i32> {
-        const SIZE: usize = size_of::<libc::signalfd_siginfo>();
-        let mut bytes = [0u8; 16 * SIZE];
+        let mut bytes = [0u8; 16 * RECORD];
         let read = rustix::io::read(&self.file, &mut bytes[..]).unwrap_or(0);
-        // The number is the record's first field (signalfd(2)).
+        // The number is the first field of a record (signalfd(2)).
         bytes[..read]
-            .chunks_exact(SIZE)
+            .chunks_exact(RECORD)
             .map(|record| i32::from_ne_bytes([record[0], record[1], record[2], record[3]]))
             .collect()
     }
 
-    /// The mask that ranks run with.
-    pub fn before(&self) -> &Mask {
-        &self.before
+    /// Returns the mask from before, which the ranks run with.
+    pub fn original_mask(&self) -> &Mask {
+        &self.original_mask
     }
 }
+
+/// Bytes of one record of a signalfd.
+const RECORD: usize = size_of::<libc::signalfd_siginfo>();
 
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
@@ -109,15 +111,15 @@ impl AsFd for Signals {
 
 fn is_ignored(signal: i32) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: without a new action the call only writes the present one; an
-    // action of zeros is a value, should it fail.
+    // SAFETY: without a new action the call only writes the present one, into `action`, which
+    // outlives it. An action of zeros is valid if the call fails.
     unsafe {
         libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
         action.assume_init().sa_sigaction == libc::SIG_IGN
     }
 }
 
-/// The name people know a signal by.
+/// Returns the usual name of a signal.
 pub fn name(signal: i32) -> &'static str {
     match signal {
         libc::SIGHUP => "Hangup",

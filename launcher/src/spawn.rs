@@ -1,15 +1,13 @@
-//! Starting one rank.
+//! Starts one rank.
 //!
-//! The child shares our memory until it executes its program (`CLONE_VM` and
-//! `CLONE_VFORK`, as posix_spawn does it): nothing is copied, however large we
-//! are, and what went wrong in the child is simply written where we read it.
-//! Unlike posix_spawn this can bind the child to its cores and tie its life to
-//! ours before the program begins.
+//! The child shares our memory until it executes its program (`CLONE_VM` and `CLONE_VFORK`, as
+//! posix_spawn does): nothing is copied, whatever our size, and an error in the child is
+//! written where we read it. Unlike posix_spawn, this binds the child to its cores and ties
+//! its life to ours before the program begins.
 //!
-//! What the child has afterwards: standard streams, the control socket and the
-//! board at agreed numbers, and whatever our own caller left open for it. A
-//! process group of its own; death when we die; default signals; the caller's
-//! signal mask and file limit.
+//! The child has: standard streams, the control socket and the status page at agreed numbers,
+//! other descriptors that our caller left open for it, a process group of its own, death when
+//! we die, default signals, and the caller's signal mask and file limit.
 
 #![allow(unsafe_code)]
 
@@ -21,24 +19,24 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 
 use crate::signals::Mask;
 
-/// Everything that starting a rank takes. Descriptors stay the caller's.
+/// The arguments of [`spawn`]. Descriptors stay the caller's.
 #[derive(Debug)]
-pub struct Start<'a> {
-    /// File to execute; relative to `directory` if that is given.
+pub struct SpawnArgs<'a> {
+    /// The file to execute; relative to `directory` if that is given.
     pub program: &'a CStr,
-    /// Arguments, the program's name first.
+    /// The arguments, the program's name first.
     pub arguments: &'a [CString],
-    /// `NAME=VALUE` each.
+    /// The environment, `NAME=VALUE` each.
     pub environment: &'a [CString],
-    /// Working directory, if not ours.
+    /// The working directory, if not ours.
     pub directory: Option<&'a CStr>,
     /// Standard input, output and error.
     pub streams: [RawFd; 3],
-    /// Our descriptor of the rank's control socket, and its number there.
+    /// Our descriptor of the rank's control socket, and its number in the child.
     pub control: (RawFd, RawFd),
-    /// Our descriptor of the board, which keeps its number.
+    /// Our descriptor of the status page, which keeps its number.
     pub status_page: RawFd,
-    /// Processors to run on, if bound.
+    /// The processors to run on, if bound.
     pub cpus: Option<&'a CpuSet>,
     /// The signal mask to run with.
     pub mask: &'a Mask,
@@ -46,22 +44,22 @@ pub struct Start<'a> {
     pub open_files: Option<libc::rlimit>,
 }
 
-/// Why a rank did not start.
+/// The reason why a rank did not start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotStarted {
-    /// What the child was about to do.
+pub struct SpawnError {
+    /// The step that failed.
     pub step: Step,
-    /// What the system answered.
+    /// The error of the system call.
     pub errno: Errno,
 }
 
-/// What a child does, in order.
+/// The steps of a start, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Step {
-    /// A new process.
+    /// Create a process.
     Clone,
-    /// A process group, streams, limits, binding.
+    /// Set up process group, streams, limits, binding.
     Prepare,
     /// Enter the working directory.
     Directory,
@@ -69,12 +67,12 @@ pub enum Step {
     Execute,
 }
 
-/// A set of processors by the numbers of the operating system.
+/// A set of processors, by the numbers of the operating system.
 #[derive(Clone)]
 pub struct CpuSet(libc::cpu_set_t);
 
 impl CpuSet {
-    /// Numbers beyond what the C library's set holds (1,023) are left out.
+    /// Returns a set. Numbers beyond the C library's set (1,023) are left out.
     pub fn of(cpus: impl IntoIterator<Item = usize>) -> CpuSet {
         // SAFETY: a set of bits, for which zero is a value: empty.
         let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -95,8 +93,8 @@ impl std::fmt::Debug for CpuSet {
     }
 }
 
-/// Where children run until they execute; used by one child at a time, since
-/// we sleep meanwhile.
+/// The stack of a child until it executes its program. One child uses it at a time, since this
+/// thread sleeps meanwhile.
 pub struct Stack(Vec<u128>);
 
 impl Default for Stack {
@@ -106,7 +104,7 @@ impl Default for Stack {
 }
 
 /// What the child works with: plain pointers, since it must not allocate.
-struct Work {
+struct ChildArgs {
     program: *const c_char,
     argv: *const *const c_char,
     /// For a script without a first line that names its interpreter.
@@ -125,7 +123,7 @@ struct Work {
 }
 
 /// Starts a rank; it runs its program when this returns.
-pub fn spawn(start: &Start<'_>, stack: &mut Stack) -> Result<Pid, NotStarted> {
+pub fn spawn(start: &SpawnArgs<'_>, stack: &mut Stack) -> Result<Pid, SpawnError> {
     let pointers = |strings: &[CString]| -> Vec<*const c_char> {
         strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect()
     };
@@ -133,7 +131,7 @@ pub fn spawn(start: &Start<'_>, stack: &mut Stack) -> Result<Pid, NotStarted> {
     let envp = pointers(start.environment);
     let mut shell_argv = vec![SHELL.as_ptr(), start.program.as_ptr()];
     shell_argv.extend(&argv[1..]);
-    let mut work = Work {
+    let mut work = ChildArgs {
         program: start.program.as_ptr(),
         argv: argv.as_ptr(),
         shell_argv: shell_argv.as_ptr(),
@@ -159,7 +157,7 @@ pub fn spawn(start: &Start<'_>, stack: &mut Stack) -> Result<Pid, NotStarted> {
     let pid = unsafe { libc::clone(child, top, flags, (&raw mut work).cast()) };
     let Some(pid) = Pid::from_raw(pid.max(0)) else {
         let errno = Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::AGAIN);
-        return Err(NotStarted { step: Step::Clone, errno });
+        return Err(SpawnError { step: Step::Clone, errno });
     };
     // SAFETY: `work` is alive; volatile, because the child wrote it.
     let (failed_at, errno) = unsafe {
@@ -175,15 +173,15 @@ pub fn spawn(start: &Start<'_>, stack: &mut Stack) -> Result<Pid, NotStarted> {
         2 => Step::Directory,
         _ => Step::Execute,
     };
-    Err(NotStarted { step, errno: Errno::from_raw_os_error(errno) })
+    Err(SpawnError { step, errno: Errno::from_raw_os_error(errno) })
 }
 
 const SHELL: &CStr = c"/bin/sh";
 
 /// The child's life between the clone and its program.
 extern "C" fn child(work: *mut c_void) -> c_int {
-    let work: *mut Work = work.cast();
-    // SAFETY: `spawn` passes its `Work`, which lives while it sleeps; it does
+    let work: *mut ChildArgs = work.cast();
+    // SAFETY: `spawn` passes its `ChildArgs`, which lives while it sleeps; it does
     // not touch it meanwhile.
     let work = unsafe { &mut *work };
     let step = match prepare(work) {
@@ -203,7 +201,7 @@ extern "C" fn child(work: *mut c_void) -> c_int {
     unsafe { libc::_exit(127) }
 }
 
-fn prepare(work: &Work) -> bool {
+fn prepare(work: &ChildArgs) -> bool {
     let [input, output, errors] = work.streams;
     // SAFETY: system calls on the child's own process, descriptors and limits;
     // all pointers are null (checked) or from `spawn`.
@@ -238,13 +236,13 @@ fn prepare(work: &Work) -> bool {
     }
 }
 
-fn enter_directory(work: &Work) -> bool {
+fn enter_directory(work: &ChildArgs) -> bool {
     // SAFETY: a C string from `spawn`, or null.
     work.directory.is_null() || unsafe { libc::chdir(work.directory) } == 0
 }
 
 /// Returns only if it failed, with errno set.
-fn execute(work: &Work) {
+fn execute(work: &ChildArgs) {
     // SAFETY: null-terminated arrays of C strings from `spawn`.
     unsafe {
         libc::execve(work.program, work.argv, work.envp);
@@ -275,12 +273,12 @@ unsafe fn is_elf(path: *const c_char) -> bool {
 mod tests {
     use super::*;
 
-    fn start_and_wait(program: &CStr, arguments: &[&CStr]) -> Result<i32, NotStarted> {
+    fn start_and_wait(program: &CStr, arguments: &[&CStr]) -> Result<i32, SpawnError> {
         let arguments: Vec<CString> =
             arguments.iter().map(|argument| (*argument).to_owned()).collect();
         let status_page = bootstrap::StatusPage::create(1, 1).unwrap();
         let status_page = std::os::fd::AsRawFd::as_raw_fd(&status_page.file().unwrap());
-        let start = Start {
+        let start = SpawnArgs {
             program,
             arguments: &arguments,
             environment: &[c"A=7".to_owned()],
@@ -306,6 +304,6 @@ mod tests {
     #[test]
     fn what_fails_in_the_child_is_known_to_the_parent() {
         let missing = start_and_wait(c"/nowhere/at/all", &[c"all"]);
-        assert_eq!(missing, Err(NotStarted { step: Step::Execute, errno: Errno::NOENT }));
+        assert_eq!(missing, Err(SpawnError { step: Step::Execute, errno: Errno::NOENT }));
     }
 }

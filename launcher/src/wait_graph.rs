@@ -1,41 +1,41 @@
-//! Who waits for whom: what follows from what all ranks of a job say.
+//! Deadlock analysis: conclusions from what all ranks of a job wait for.
 //!
-//! Each waiting rank has at most one rank that it names, so the ranks are the nodes of a graph
-//! with at most one edge from each: following it ends at a rank that waits for nobody in particular, or
-//! of which nothing is known, or goes in a circle.
+//! Each blocked rank names at most one other rank. The ranks are therefore the nodes of a
+//! graph with at most one edge from each node. A path ends at a rank that waits for no rank
+//! in particular, at a rank of which nothing is known, or in a cycle.
 
 use std::collections::BTreeMap;
 
 use bootstrap::{BlockedKind, BlockedOn, RankState};
 
-use crate::report::Line;
+use crate::rank_table::RankLine;
 
-/// Ranks that are named in one line.
-const NAMED: usize = 8;
+/// The largest number of ranks that one line names.
+const MAX_NAMED: usize = 8;
 
-/// Lines for the user: circles, and ranks that wait for what can't come any more. All ranks of the job, in order;
-/// `None` of those whose host has not said what they do.
-pub(crate) fn conclusions(lines: &[Option<Line>]) -> Vec<String> {
-    let ranks = Ranks { lines };
-    let mut lines = ranks.in_vain();
-    lines.extend(ranks.circles());
+/// Returns lines for the user: ranks that wait in vain, and cycles. `lines` holds all ranks
+/// of the job in order; `None` stands for a rank whose host has not answered.
+pub(crate) fn conclusions(lines: &[Option<RankLine>]) -> Vec<String> {
+    let graph = WaitGraph { lines };
+    let mut lines = graph.in_vain();
+    lines.extend(graph.cycles());
     lines
 }
 
-struct Ranks<'a> {
-    lines: &'a [Option<Line>],
+struct WaitGraph<'a> {
+    lines: &'a [Option<RankLine>],
 }
 
-impl Ranks<'_> {
-    /// What a rank waits for, if it does.
-    fn waiting(&self, rank: usize) -> Option<BlockedOn> {
+impl WaitGraph<'_> {
+    /// Returns what a rank is blocked on.
+    fn blocked(&self, rank: usize) -> Option<BlockedOn> {
         let line = self.lines[rank].filter(|line| line.seen.call != 0 && line.exit.is_none())?;
-        line.seen.waiting
+        line.seen.blocked
     }
 
-    /// The rank that it waits for.
+    /// Returns the rank that a rank waits for.
     fn blocking_rank(&self, rank: usize) -> Option<usize> {
-        let other = usize::try_from(self.waiting(rank)?.world_rank?).ok()?;
+        let other = usize::try_from(self.blocked(rank)?.world_rank?).ok()?;
         Some(other).filter(|other| *other < self.lines.len())
     }
 
@@ -47,20 +47,20 @@ impl Ranks<'_> {
             }
         }
         let line = |((other, gone), ranks): (&(usize, &str), &Vec<usize>)| {
-            format!("{} for rank {other}, which {gone}", many(ranks))
+            format!("{} for rank {other}, which {gone}", subject(ranks))
         };
         reasons.iter().map(line).collect()
     }
 
-    /// Who it waits for in vain, and why.
+    /// Returns the rank that a rank waits for in vain, and the reason.
     fn gone(&self, rank: usize) -> Option<(usize, &'static str)> {
         let other = self.blocking_rank(rank)?;
         let line = self.lines[other]?;
-        let gone = match (line.seen.state, self.waiting(rank)?.kind) {
+        let gone = match (line.seen.state, self.blocked(rank)?.kind) {
             _ if line.exit.is_some() => "has ended",
             (RankState::Starting, _) => "has not called MPI_Init",
             (RankState::Finalized, _) => "has called MPI_Finalize",
-            // It still gives what it has promised.
+            // A rank in MPI_Finalize still completes what it has started.
             (RankState::Finalizing, BlockedKind::Message) => "is in MPI_Finalize and sends no more",
             (RankState::Finalizing, BlockedKind::MatchingReceive) => {
                 "is in MPI_Finalize and receives no more"
@@ -70,7 +70,7 @@ impl Ranks<'_> {
         Some((other, gone))
     }
 
-    fn circles(&self) -> Vec<String> {
+    fn cycles(&self) -> Vec<String> {
         let mut visited = vec![false; self.lines.len()];
         let mut lines = Vec::new();
         for start in 0..self.lines.len() {
@@ -85,34 +85,38 @@ impl Ranks<'_> {
             else {
                 continue;
             };
-            lines.push(circle(&path[begin..]));
+            lines.push(cycle_line(&path[begin..]));
         }
         lines
     }
 }
 
-fn circle(path: &[usize]) -> String {
+fn cycle_line(path: &[usize]) -> String {
     let mut names: Vec<String> = path.iter().map(usize::to_string).collect();
     match names.as_slice() {
         [one] => format!("rank {one} waits for itself"),
         [one, other] => format!("ranks {one} and {other} wait for each other"),
         [one, ..] => {
             names.push(one.clone());
-            format!("ranks wait for each other in a circle: {}", names.join(" -> "))
+            format!("ranks wait for each other in a cycle: {}", names.join(" -> "))
         }
         [] => String::new(),
     }
 }
 
-/// Ranks that wait, in words.
-fn many(ranks: &[usize]) -> String {
+/// Returns the ranks that wait, in words.
+fn subject(ranks: &[usize]) -> String {
     let named = |ranks: &[usize]| ranks.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
     match ranks {
         [rank] => format!("rank {rank} waits"),
-        [.., last] if ranks.len() <= NAMED => {
+        [.., last] if ranks.len() <= MAX_NAMED => {
             format!("ranks {} and {last} wait", named(&ranks[..ranks.len() - 1]))
         }
-        _ => format!("ranks {} and {} more wait", named(&ranks[..NAMED]), ranks.len() - NAMED),
+        _ => format!(
+            "ranks {} and {} more wait",
+            named(&ranks[..MAX_NAMED]),
+            ranks.len() - MAX_NAMED
+        ),
     }
 }
 
@@ -124,8 +128,8 @@ mod tests {
     use crate::failure_policy::Exit;
 
     fn wait_graph(kind: BlockedKind, rank: Option<i32>) -> Snapshot {
-        let waiting = BlockedOn { kind, world_rank: rank, since: 1, ..BlockedOn::default() };
-        Snapshot { pid: 1, state: RankState::Running, call: 1, waiting: Some(waiting) }
+        let blocked = BlockedOn { kind, world_rank: rank, since: 1, ..BlockedOn::default() };
+        Snapshot { pid: 1, state: RankState::Running, call: 1, blocked: Some(blocked) }
     }
 
     fn for_message(rank: i32) -> Snapshot {
@@ -137,17 +141,17 @@ mod tests {
         let lines: Vec<_> = seen
             .iter()
             .enumerate()
-            .map(|(rank, seen)| Some(Line::new(1, end(rank), *seen)))
+            .map(|(rank, seen)| Some(RankLine::new(1, end(rank), *seen)))
             .collect();
         conclusions(&lines)
     }
 
     #[test]
-    fn circles_are_found_once_each() {
+    fn cycles_are_found_once_each() {
         let lines = of(&[3, 1, 5, 4, 0, 3].map(for_message), &[]);
         assert_eq!(
             lines,
-            ["ranks wait for each other in a circle: 0 -> 3 -> 4 -> 0", "rank 1 waits for itself"]
+            ["ranks wait for each other in a cycle: 0 -> 3 -> 4 -> 0", "rank 1 waits for itself"]
         );
         let pair = [
             for_message(1),
@@ -159,14 +163,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_follows_from_ranks_of_which_nothing_is_known() {
-        let line = |rank| Some(Line::new(1, None, for_message(rank)));
+    fn an_unknown_rank_gives_no_conclusion() {
+        let line = |rank| Some(RankLine::new(1, None, for_message(rank)));
         assert!(conclusions(&[line(1), None, line(0)]).is_empty());
         assert_eq!(conclusions(&[line(2), None, line(0)]), ["ranks 0 and 2 wait for each other"]);
     }
 
     #[test]
-    fn who_is_gone_gives_nothing_any_more() {
+    fn a_rank_that_ended_is_waited_for_in_vain() {
         let finalizing = |snapshot| Snapshot { state: RankState::Finalizing, ..snapshot };
         let in_finalize = finalizing(wait_graph(BlockedKind::Collective(24), Some(1)));
         let seen = [in_finalize, for_message(0), for_message(3), for_message(0)];
@@ -189,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_there_yet_is_named() {
+    fn a_rank_outside_mpi_is_named() {
         let outside =
             Snapshot { state: RankState::Starting, ..Snapshot { call: 0, ..for_message(0) } };
         assert_eq!(

@@ -1,14 +1,37 @@
-//! Tables on a terminal.
+//! Tables on a terminal: the last column is wrapped to the terminal's width.
 
 use std::os::fd::AsFd;
 
-/// The table, lines and all, with its last column, which begins at `last`, broken into lines of the terminal
-/// `to`. Unchanged if it is none.
+/// The narrowest last column, in columns; below that it is indented by [`INDENT`] alone.
+const MIN_LAST: usize = 48;
+/// The indentation of a wrapped last column that would be too narrow.
+const INDENT: usize = 8;
+
+/// Returns a table with its last column, which begins at column `last`, wrapped to the
+/// terminal `to`. Returns the table unchanged if `to` is not a terminal.
 pub fn wrap_table(table: &str, last: usize, to: &impl AsFd) -> String {
-    let Ok(width) = rustix::termios::tcgetwinsize(to).map(|size| usize::from(size.ws_col)) else {
-        return table.to_owned();
-    };
-    let indent = " ".repeat(if last + 48 <= width { last } else { 8 });
+    match rustix::termios::tcgetwinsize(to) {
+        Ok(size) => wrap_to(table, last, usize::from(size.ws_col)),
+        Err(_) => table.to_owned(),
+    }
+}
+
+fn wrap_to(table: &str, last: usize, width: usize) -> String {
+    let indent = " ".repeat(if last + MIN_LAST <= width { last } else { INDENT });
     let options = textwrap::Options::new(width.max(40)).subsequent_indent(&indent);
     table.split('\n').map(|line| textwrap::fill(line, &options)).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_column_keeps_its_place_where_it_fits() {
+        let table = format!("a   {}\nb   short", "word ".repeat(20).trim_end());
+        let wrapped = wrap_to(&table, 4, 60);
+        assert!(wrapped.lines().all(|line| line.len() <= 60), "{wrapped}");
+        assert_eq!(wrapped.lines().nth(1).unwrap().find("word"), Some(4));
+        assert_eq!(wrap_to(&table, 30, 60).lines().nth(1).unwrap().find("word"), Some(INDENT));
+    }
 }

@@ -1,12 +1,13 @@
-//! `mpiexec`, also installed as `mpirun`. See [`launcher::options`] for its
-//! command line and [`launcher::job`] for what it does.
+//! `mpiexec`, also installed as `mpirun`. See [`launcher::options`] for its command line and
+//! [`launcher::launch`] for what it does.
 
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
 use launcher::daemon;
-use launcher::options::{Command, WRONG_USE, help, parse};
+use launcher::options::{Command, help, parse};
+use launcher::settings::EXIT_USAGE;
 
 fn main() -> ExitCode {
     if let Some(life) = std::env::args_os().nth(1).filter(|first| daemon::is_meant(first)) {
@@ -15,10 +16,10 @@ fn main() -> ExitCode {
     match parse(std::env::args_os().skip(1)) {
         Ok(Command::Help) => print!("{}", help()),
         Ok(Command::Version) => println!("mpiexec (Verbena) {}", env!("CARGO_PKG_VERSION")),
-        Ok(Command::Run(settings)) => return launcher::job::run(&settings).into(),
+        Ok(Command::Run(settings)) => return launcher::launch::run(&settings).into(),
         Err(usage) => {
             eprintln!("mpiexec: {usage}");
-            return WRONG_USE.into();
+            return EXIT_USAGE.into();
         }
     }
     ExitCode::SUCCESS

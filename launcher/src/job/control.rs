@@ -1,44 +1,44 @@
-//! What ranks say on their control sockets, and the answers.
+//! The control sockets: messages of the ranks, and the answers.
 
 use bootstrap::control::{ToLauncher, ToRank, encode};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use super::Job;
+use super::state::Job;
 use crate::failure_policy::Event;
 use crate::frames::FromHost;
 
 impl Job {
-    /// Reads what a rank says, without waiting.
+    /// Reads a rank's messages, without waiting.
     pub(super) fn read_control(&mut self, rank: usize) {
         loop {
             let mut piece = [0u8; 4096];
-            let this = &mut self.started.ranks[rank];
+            let this = &mut self.local.ranks[rank];
             let Some(control) = &this.control else { return };
             match recv(control, &mut piece[..], RecvFlags::DONTWAIT) {
                 Ok((read, _)) if read > 0 => this.decoder.push(&piece[..read]),
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => return,
-                // Its end: nobody holds the other side any more.
+                // The end: no process holds the other side any more.
                 _ => {
                     this.control = None;
                     return;
                 }
             }
-            self.answer(rank);
+            self.decode_control(rank);
         }
     }
 
-    fn answer(&mut self, rank: usize) {
+    fn decode_control(&mut self, rank: usize) {
         loop {
-            match self.started.ranks[rank].decoder.message::<ToLauncher>() {
+            match self.local.ranks[rank].decoder.next_message::<ToLauncher>() {
                 Ok(None) => return,
-                Ok(Some(message)) => self.heard(rank, message),
+                Ok(Some(message)) => self.on_control(rank, message),
                 Err(malformed) => {
-                    self.started.ranks[rank].control = None;
+                    self.local.ranks[rank].control = None;
                     let rank = self.first + rank as u32;
-                    self.tell(&format!(
-                        "rank {rank} sent {malformed}; not listening to it any more"
+                    self.print(&format!(
+                        "rank {rank} sent {malformed}; its control connection is closed"
                     ));
                     return;
                 }
@@ -46,54 +46,57 @@ impl Job {
         }
     }
 
-    fn heard(&mut self, rank: usize, message: ToLauncher) {
+    fn on_control(&mut self, local: usize, message: ToLauncher) {
+        let rank = self.first + local as u32;
         match message {
             ToLauncher::Abort { code, message } => {
-                self.events.push(Event::Aborted { rank: self.first + rank as u32, code, message })
+                self.events.push(Event::Aborted { rank, code, message })
             }
-            ToLauncher::Put { key, value } if self.upstream.is_some() => {
-                self.started.output.send(&FromHost::Put { key, value });
-            }
-            ToLauncher::Get { key } if self.upstream.is_some() => {
-                self.started.output.send(&FromHost::Get { rank: self.first + rank as u32, key });
-            }
-            ToLauncher::Put { key, value } => {
-                let waiting = self.store.put(key.clone(), value.clone());
-                for asker in waiting {
-                    self.say(
-                        asker as usize,
-                        &ToRank::Value { key: key.clone(), value: value.clone() },
-                    );
-                }
-            }
-            ToLauncher::Get { key } => {
-                if let Some(value) = self.store.value(&key, rank as u32) {
-                    let answer = ToRank::Value { value: value.to_owned(), key };
-                    self.say(rank, &answer);
-                }
-            }
-            ToLauncher::Explained(explain) if self.upstream.is_some() => {
-                self.started
-                    .output
-                    .send(&FromHost::Explained { rank: self.first + rank as u32, explain });
-            }
-            ToLauncher::Explained(explain) => {
-                if let Some(text) = self.explain.said(rank as u32, explain) {
-                    self.tell(&text);
-                }
-            }
-            // The board says these; they only wake us.
+            ToLauncher::Put { key, value } => self.put(key, value),
+            ToLauncher::Get { key } => self.request(local, key),
+            ToLauncher::Explained(lines) => self.explained(rank, lines),
+            // The status page has the same content; these messages only wake us.
             _ => {}
         }
     }
 
-    /// Answers a rank. It waits for the answer, so there is room for it; one
-    /// that asks and does not listen is not listened to either.
-    pub(super) fn say(&mut self, rank: usize, message: &ToRank) {
-        let Some(control) = &self.started.ranks[rank].control else { return };
+    fn put(&mut self, key: String, value: Vec<u8>) {
+        if self.upstream.is_some() {
+            return self.local.output.send(&FromHost::Put { key, value });
+        }
+        for asker in self.store.put(key.clone(), value.clone()) {
+            let answer = ToRank::Value { key: key.clone(), value: value.clone() };
+            self.send_to_rank(asker as usize, &answer);
+        }
+    }
+
+    fn request(&mut self, local: usize, key: String) {
+        if self.upstream.is_some() {
+            let rank = self.first + local as u32;
+            return self.local.output.send(&FromHost::Get { rank, key });
+        }
+        if let Some(value) = self.store.request(&key, local as u32) {
+            let answer = ToRank::Value { value: value.to_owned(), key };
+            self.send_to_rank(local, &answer);
+        }
+    }
+
+    fn explained(&mut self, rank: u32, lines: Vec<(String, String)>) {
+        if self.upstream.is_some() {
+            return self.local.output.send(&FromHost::Explained { rank, lines });
+        }
+        if let Some(text) = self.outcome.explanations.add(rank, lines) {
+            self.print(&text);
+        }
+    }
+
+    /// Sends an answer to a rank. The rank waits for it, so that the socket has space. A rank
+    /// that asks without reading loses its control connection.
+    pub(super) fn send_to_rank(&mut self, local: usize, message: &ToRank) {
+        let Some(control) = &self.local.ranks[local].control else { return };
         let frame = encode(message);
         if send(control, &frame, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) != Ok(frame.len()) {
-            self.started.ranks[rank].control = None;
+            self.local.ranks[local].control = None;
         }
     }
 }

@@ -2,17 +2,17 @@
 
 use std::time::Instant;
 
-use bootstrap::RankState;
-use bootstrap::status_page::Snapshot;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, wait};
 
-use super::Job;
-use super::ending::{LESS_PATIENCE, Phase};
+use super::state::{Job, Phase};
 use crate::failure_policy::{Event, Exit, Verdict};
+use crate::frames::FromHost;
+use crate::outcome::Judgement;
 use crate::report;
 
 impl Job {
+    /// Reaps all children that have ended.
     pub(super) fn reap(&mut self) {
         let mut dead: Vec<(Pid, Exit)> = Vec::new();
         loop {
@@ -27,107 +27,88 @@ impl Job {
                 Ok(None) => break,
                 Err(Errno::INTR) => {}
                 Err(_) => {
-                    self.childless = true;
+                    self.is_childless = true;
                     break;
                 }
             }
         }
         for (pid, exit) in dead {
-            if let Some(rank) =
-                self.started.ranks.iter().position(|rank| rank.pid == pid && rank.exit.is_none())
-            {
-                self.rank_died(rank, exit);
+            let mut ranks = self.local.ranks.iter();
+            if let Some(rank) = ranks.position(|rank| rank.pid == pid && rank.exit.is_none()) {
+                self.on_death(rank, exit);
             }
         }
     }
 
-    fn rank_died(&mut self, rank: usize, exit: Exit) {
-        // Its last words first: an abort explains an exit, and what it wrote
-        // stands before what we say.
-        self.read_control(rank);
-        let number = self.first + rank as u32;
-        self.started.output.read_rank(number, Instant::now());
-        let this = &mut self.started.ranks[rank];
+    fn on_death(&mut self, local: usize, exit: Exit) {
+        // Its last messages first: an abort explains an exit, and its output is printed before
+        // the report.
+        self.read_control(local);
+        let rank = self.first + local as u32;
+        self.local.output.read_rank(rank, Instant::now());
+        let this = &mut self.local.ranks[local];
         this.exit = Some(exit);
         this.control = None;
-        let state = self.started.status_page.entry(rank as u32).state();
-        self.events.push(Event::Died { rank: number, exit, state });
+        let state = self.local.status_page.entry(local as u32).state();
+        self.events.push(Event::Died { rank, exit, state });
     }
 
-    /// Decides about what has happened since the last time.
-    pub(super) fn judge(&mut self) {
+    /// Judges the events since the last call, or has `mpiexec` judge them.
+    pub(super) fn judge_events(&mut self) {
         let mut events = std::mem::take(&mut self.events);
         events.sort_by_key(Event::order);
         if self.upstream.is_some() {
-            return self.report(events);
+            return self.send_events(events);
         }
-        for event in events {
-            match event.verdict() {
-                Verdict::Fine => {}
-                Verdict::Failed(code) => self.failed(&event, code, false),
-                Verdict::Ends(code) => self.failed(&event, code, true),
-                Verdict::Missing(code) => {
-                    self.missing.get_or_insert(event.rank());
-                    self.failed(&event, code, false);
-                }
-            }
-        }
-        if let Some(rank) =
-            self.missing.filter(|_| self.phase == Phase::Running && self.some_rank_is_in_mpi())
-        {
-            self.tell(&report::would_wait(rank, self.started.ranks.len()));
+        events.iter().for_each(|event| self.judge(event));
+        if let Some(rank) = self.absent_rank() {
+            let line = report::absent_rank(rank, self.local.ranks.len());
+            self.print(&line);
             self.terminate();
         }
     }
 
-    fn failed(&mut self, event: &Event, code: u8, ends: bool) {
-        let runs = self.phase == Phase::Running;
-        if self.code.is_none() || (ends && runs) {
-            self.secondary_failures.named(event.rank());
+    /// Returns the rank that never called MPI_Init, once ranks in MPI would wait for it.
+    fn absent_rank(&self) -> Option<u32> {
+        let rank = self.outcome.missing()?;
+        (self.phase == Phase::Running && self.some_rank_is_in_mpi()).then_some(rank)
+    }
+
+    fn judge(&mut self, event: &Event) {
+        let Judgement { verdict, is_reported } =
+            self.outcome.judge(event, self.phase == Phase::Running);
+        let ends = matches!(verdict, Verdict::Ends(_));
+        if is_reported {
             let (seen, pid) = self.seen(event.rank());
-            self.tell(&report::failure(
-                event,
-                &seen,
-                pid,
-                &self.host,
-                self.started.ranks.len(),
-                ends,
-            ));
-            self.explain(event);
+            let ranks = self.local.ranks.len();
+            let line = report::failure(event, &seen, pid, &self.host, ranks, ends);
+            self.print(&line);
+            self.report_memory_limit(event);
         }
-        self.secondary_failures.happened(event, runs);
-        self.code.get_or_insert(code);
-        match (&mut self.phase, event) {
-            // They were told to end; the others may still be saving their work.
-            (Phase::Told { until, .. }, Event::Died { .. }) if ends => {
-                *until = (*until).min(Instant::now() + LESS_PATIENCE);
-            }
-            _ if ends => self.terminate(),
-            _ => {}
+        if ends {
+            self.end_after(event);
         }
     }
 
-    /// Says why a rank may have been killed, where the kernel counts it.
-    pub(super) fn explain(&mut self, event: &Event) {
-        if let (Event::Died { exit: Exit::Signal(libc::SIGKILL), .. }, Some(why)) =
-            (event, self.memory.hit())
+    /// Reports a kill by the out-of-memory killer, where the kernel counts these.
+    fn report_memory_limit(&mut self, event: &Event) {
+        if let (Event::Died { exit: Exit::Signal(libc::SIGKILL), .. }, Some(line)) =
+            (event, self.memory.report())
         {
-            self.tell(&why);
+            self.print(&line);
         }
     }
 
-    /// What the board says of a rank, and the process that was in MPI or that we started.
-    pub(super) fn seen(&self, rank: u32) -> (Snapshot, u32) {
-        let local = rank - self.first;
-        let seen = self.started.status_page.entry(local).snapshot();
-        let started = self.started.ranks[local as usize].pid.as_raw_nonzero().get() as u32;
-        (seen, if seen.pid == 0 { started } else { seen.pid })
-    }
-
-    pub(super) fn some_rank_is_in_mpi(&self) -> bool {
-        self.started.ranks.iter().enumerate().any(|(rank, this)| {
-            let state = self.started.status_page.entry(rank as u32).state();
-            this.exit.is_none() && matches!(state, RankState::Running | RankState::Finalizing)
-        })
+    /// On one of several hosts: sends events to `mpiexec`, which judges them.
+    fn send_events(&mut self, events: Vec<Event>) {
+        for event in events {
+            let (seen, pid) = self.seen(event.rank());
+            self.local.output.send(&FromHost::Happened { event: event.clone(), seen, pid });
+            self.report_memory_limit(&event);
+        }
+        if self.absent_rank().is_some() {
+            self.outcome.set_missing(None);
+            self.local.output.send(&FromHost::WouldWait);
+        }
     }
 }

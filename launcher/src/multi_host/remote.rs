@@ -1,8 +1,8 @@
-//! One host, seen from `mpiexec`: its agent, and what goes to and fro.
+//! One host, seen from `mpiexec`: its agent, its state, and the messages in both directions.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use bootstrap::control::Decoder;
@@ -10,44 +10,51 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::daemon::DAEMON;
-use crate::frames::{self, FromHost, ToHost};
+use crate::frames::{self, DAEMON_OPTION, FromHost, ToHost};
 use crate::heartbeat::Heartbeat;
-use crate::hosts::Host;
-use crate::options::AGENT;
-use crate::report::Line;
+use crate::hosts::{Host, is_this_host};
+use crate::rank_table::RankLine;
+use crate::settings::DEFAULT_AGENT;
 
-/// How far a host is.
+/// The longest text of an agent that an error quotes, in bytes.
+const MAX_QUOTE: usize = 200;
+
+/// The states of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// The agent was started, and the daemon has not said a word.
+    /// The agent was started; the daemon has not sent a message.
     Starting,
-    /// The daemon has said who it is.
+    /// The daemon has sent its first message.
     Running,
     /// Nothing runs there any more.
     Over,
-    /// The connection has ended before that.
+    /// The connection ended before that.
     Lost,
 }
 
 /// A host of the job.
 pub(super) struct Remote {
-    /// As the user wrote it.
+    /// The name as the user wrote it.
     pub(super) name: String,
-    /// Which ranks it runs.
+    /// The ranks that it runs.
     pub(super) ranks: Range<u32>,
     pub(super) state: State,
-    /// Ranks there read our standard input.
+    /// Ranks there read mpiexec's standard input.
     pub(super) wants_input: bool,
-    /// It has not said yet that they have taken the last piece.
+    /// They have not taken the last piece of input yet.
     pub(super) input_pending: bool,
-    /// Its ranks all wait, and none gets any further.
-    pub(super) stands: bool,
-    /// What its ranks do, once it was asked and has answered.
-    pub(super) lines: Option<Vec<Line>>,
-    /// From its first word on.
+    /// All its ranks wait without progress.
+    pub(super) is_stalled: bool,
+    /// The answer to the last question for the table.
+    pub(super) lines: Option<Vec<RankLine>>,
+    /// Runs from the first message on.
     pub(super) heartbeat: Option<Heartbeat>,
     agent: Child,
+    channel: Channel,
+}
+
+/// The daemon's standard input and output.
+struct Channel {
     to: Option<OwnedFd>,
     from: Option<OwnedFd>,
     pending: Vec<u8>,
@@ -61,24 +68,8 @@ impl Remote {
         ranks: Range<u32>,
         agent: Option<&str>,
     ) -> Result<Remote, String> {
-        let program = std::env::current_exe()
-            .map_err(|error| format!("our own path is not known: {error}"))?;
-        let mut command = match agent {
-            None if is_here(&host.name) => {
-                let mut command = Command::new(&program);
-                command.arg(DAEMON);
-                command
-            }
-            _ => {
-                let mut words = agent.unwrap_or(AGENT).split_whitespace();
-                let mut command = Command::new(words.next().ok_or("--agent names no program")?);
-                // One line for the shell over there, as ssh wants it.
-                let line = format!("exec {} {DAEMON}", quoted(&program.to_string_lossy()));
-                command.args(words).arg(&host.name).arg(line);
-                command
-            }
-        };
-        // A group of its own: Ctrl-C is ours to pass on, not the agent's to die of.
+        let mut command = agent_command(host, agent)?;
+        // A process group of its own: Ctrl-C must not end the agent.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut child = command.spawn().map_err(|error| {
             format!("cannot start on {}: {}: {error}", host.name, command.get_program().display())
@@ -88,117 +79,145 @@ impl Remote {
         for pipe in [&to, &from] {
             fcntl_setfl(pipe, OFlags::NONBLOCK).map_err(|errno| errno.to_string())?;
         }
+        let decoder = frames::decoder();
         Ok(Remote {
             name: host.name.clone(),
             ranks,
             state: State::Starting,
             wants_input: false,
             input_pending: false,
-            stands: false,
+            is_stalled: false,
             lines: None,
             heartbeat: None,
             agent: child,
-            to: Some(to),
-            from: Some(from),
-            pending: Vec::new(),
-            decoder: frames::decoder(),
+            channel: Channel { to: Some(to), from: Some(from), pending: Vec::new(), decoder },
         })
     }
 
-    /// As a sentence has them.
+    /// Returns its ranks in words.
     pub(super) fn ranks_in_words(&self) -> String {
         let (first, last) = (self.ranks.start, self.ranks.end - 1);
         if first == last { format!("rank {first}") } else { format!("ranks {first} to {last}") }
     }
 
-    /// True while something is to be expected from it.
-    pub(super) fn is_there(&self) -> bool {
+    /// Returns true while messages may come.
+    pub(super) fn is_up(&self) -> bool {
         matches!(self.state, State::Starting | State::Running)
     }
 
-    /// Says something, now or when the pipe takes it.
-    pub(super) fn say(&mut self, message: &ToHost) {
-        if let (Some(_), Ok(frame)) = (&self.to, frames::encode(message)) {
-            self.pending.extend_from_slice(&frame);
+    /// Sends a message, now or when the pipe has space.
+    pub(super) fn send(&mut self, message: &ToHost) {
+        if let (Some(_), Ok(frame)) = (&self.channel.to, frames::encode(message)) {
+            self.channel.pending.extend_from_slice(&frame);
             self.write();
         }
     }
 
-    /// Writes what the pipe takes.
+    /// Writes as much as the pipe takes.
     pub(super) fn write(&mut self) {
-        while let Some(to) = self.to.as_ref().filter(|_| !self.pending.is_empty()) {
-            match rustix::io::write(to, &self.pending) {
-                Ok(wrote) => drop(self.pending.drain(..wrote)),
+        let Channel { to, pending, .. } = &mut self.channel;
+        while let Some(pipe) = to.as_ref().filter(|_| !pending.is_empty()) {
+            match rustix::io::write(pipe, pending) {
+                Ok(wrote) => drop(pending.drain(..wrote)),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return,
-                // What became of it is seen where we read.
-                Err(_) => self.to = None,
+                // The reading side reports what happened.
+                Err(_) => *to = None,
             }
         }
     }
 
-    /// Reads what is there. False at the end.
+    /// Reads what has arrived. Returns false at the end.
     pub(super) fn read(&mut self) -> bool {
         let mut piece = [0u8; 64 << 10];
-        let Some(from) = &self.from else { return false };
+        let Some(from) = &self.channel.from else { return false };
         match rustix::io::read(from, &mut piece[..]) {
             Ok(read) if read > 0 => {
-                self.decoder.push(&piece[..read]);
-                self.heartbeat.iter_mut().for_each(Heartbeat::heard);
+                self.channel.decoder.push(&piece[..read]);
+                self.heartbeat.iter_mut().for_each(Heartbeat::received);
             }
             Err(Errno::INTR | Errno::AGAIN) => {}
             _ => {
-                self.from = None;
+                self.channel.from = None;
                 return false;
             }
         }
         true
     }
 
-    /// The next message; the error is what came instead of one.
-    pub(super) fn message(&mut self) -> Result<Option<FromHost>, String> {
-        let said = |decoder: &Decoder| {
-            let bytes = decoder.rest();
-            String::from_utf8_lossy(&bytes[..bytes.len().min(200)])
+    /// Returns the next message. The error is the text that came instead of a message.
+    pub(super) fn next_message(&mut self) -> Result<Option<FromHost>, String> {
+        let decoder = &mut self.channel.decoder;
+        decoder.next_message().map_err(|_| {
+            let bytes = decoder.undecoded();
+            String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_QUOTE)])
                 .trim()
                 .replace(char::is_control, " ")
-        };
-        self.decoder.message().map_err(|_| said(&self.decoder))
+        })
     }
 
-    /// What the agent's beginning of a sentence was, if it said no message at all.
+    /// Returns the descriptor to read from.
     pub(super) fn readable(&self) -> Option<BorrowedFd<'_>> {
-        self.from.as_ref().map(AsFd::as_fd)
+        self.channel.from.as_ref().map(AsFd::as_fd)
     }
 
-    /// The way to it, if something waits.
+    /// Returns the descriptor to write to, if bytes are pending.
     pub(super) fn writable(&self) -> Option<BorrowedFd<'_>> {
-        self.to.as_ref().filter(|_| !self.pending.is_empty()).map(AsFd::as_fd)
+        let Channel { to, pending, .. } = &self.channel;
+        to.as_ref().filter(|_| !pending.is_empty()).map(AsFd::as_fd)
     }
 
-    /// Hangs up: a daemon that still runs ends its ranks.
+    /// Closes the connection and counts the host as lost. A daemon that still runs then ends
+    /// its ranks.
+    pub(super) fn give_up(&mut self) {
+        self.hang_up();
+        (self.state, self.heartbeat) = (State::Lost, None);
+    }
+
+    /// Closes the connection.
     pub(super) fn hang_up(&mut self) {
-        (self.to, self.from) = (None, None);
+        (self.channel.to, self.channel.from) = (None, None);
     }
 
-    /// How the agent ended, if it has.
-    pub(super) fn agent_ended(&mut self) -> Option<ExitStatus> {
+    /// Returns the agent's exit status once it has ended.
+    pub(super) fn agent_status(&mut self) -> Option<ExitStatus> {
         self.agent.try_wait().ok().flatten()
     }
 
-    /// Ends the agent.
+    /// Kills the agent.
     pub(super) fn kill_agent(&mut self) {
         let _ = kill_process_group(Pid::from_child(&self.agent), Signal::KILL);
         let _ = self.agent.wait();
     }
 }
 
-/// This host needs no agent.
-fn is_here(name: &str) -> bool {
-    let own = crate::job::host_name();
-    name == "localhost" || name == own || own.split('.').next() == Some(name)
+/// Returns the command that starts the daemon on a host. A further way to reach hosts belongs
+/// here.
+fn agent_command(host: &Host, agent: Option<&str>) -> Result<Command, String> {
+    let program = std::env::current_exe()
+        .map_err(|error| format!("cannot find the path of mpiexec itself: {error}"))?;
+    if agent.is_none() && is_this_host(&host.name) {
+        let mut command = Command::new(&program);
+        command.arg(DAEMON_OPTION);
+        return Ok(command);
+    }
+    let mut words = agent.unwrap_or(DEFAULT_AGENT).split_whitespace();
+    let mut command = Command::new(words.next().ok_or("--agent is empty: it must name a program")?);
+    // One line for the shell of the other host, as ssh expects it.
+    let line = format!("exec {} {DAEMON_OPTION}", quoted(&program.to_string_lossy()));
+    command.args(words).arg(&host.name).arg(line);
+    Ok(command)
 }
 
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// Returns how an agent or its connection ended, in words.
+pub(super) fn ending(status: Option<ExitStatus>) -> String {
+    match status.map(|status| (status.code(), status.signal())) {
+        Some((Some(code), _)) => format!("ended with exit code {code}"),
+        Some((None, Some(signal))) => format!("was killed by signal {signal}"),
+        _ => "was closed".into(),
+    }
 }

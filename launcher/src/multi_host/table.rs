@@ -1,39 +1,44 @@
-//! What all ranks of a job over several hosts do: hosts are asked, and what they answer is put together with what
-//! is known of ranks that have ended.
+//! The table of what all ranks are doing: hosts are asked, and their answers are joined with
+//! the states of ranks that have ended.
 //!
-//! States: nobody was asked -> asked (`asked` is the end of the hosts' time) -> told, when all have answered
-//! that are there, or the time is up.
+//! States: not asked -> asked, until `table_due` -> printed, once every host that is up has
+//! answered or the time is over.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::{ANSWER, MultiHostJob};
+use super::state::MultiHostJob;
 use crate::frames::ToHost;
-use crate::report::{self, Line};
+use crate::rank_table::{RankLine, rank_table};
 use crate::wait_graph;
 
+/// Time that hosts have to answer before the table is printed without them.
+const ANSWER_TIME: Duration = Duration::from_secs(2);
+
 impl MultiHostJob {
-    /// Has the table printed, soon. Whoever asks before that gets the same one.
+    /// Asks the hosts for the table. Further requests before it is printed get the same one.
     pub(super) fn ask_for_table(&mut self, now: Instant) {
-        if self.asked.is_some() {
+        if self.table_due.is_some() {
             return;
         }
-        self.asked = Some(now + ANSWER);
+        self.table_due = Some(now + ANSWER_TIME);
         self.hosts.iter_mut().for_each(|host| host.lines = None);
-        self.say_to_all(|| ToHost::Table);
+        self.send_to_all(|| ToHost::Table);
     }
 
-    /// False when nobody was asked.
-    pub(super) fn have_all_answered(&self) -> bool {
-        self.asked.is_some()
-            && self.hosts.iter().all(|host| host.lines.is_some() || !host.is_there())
+    /// Prints the table if it is due.
+    pub(super) fn check_table(&mut self, now: Instant) {
+        let Some(due) = self.table_due else { return };
+        if now >= due || self.hosts.iter().all(|host| host.lines.is_some() || !host.is_up()) {
+            self.print_table();
+        }
     }
 
-    /// Prints the table that was asked for, one part for each host, and what follows from all of them.
+    /// Prints the table that was asked for, one part for each host, and the conclusions.
     pub(super) fn print_table(&mut self) {
-        if self.asked.take().is_none() {
+        if self.table_due.take().is_none() {
             return;
         }
-        let age = self.began.elapsed();
+        let age = self.clock.age();
         let mut all = self.ended.clone();
         for id in 0..self.hosts.len() {
             let host = &mut self.hosts[id];
@@ -42,15 +47,15 @@ impl MultiHostJob {
             for (known, line) in known.iter_mut().zip(host.lines.take().unwrap_or_default()) {
                 *known = Some(line);
             }
-            let text = match known.iter().copied().collect::<Option<Vec<Line>>>() {
-                Some(lines) => report::table(first, &lines, &host.name, age),
+            let text = match known.iter().copied().collect::<Option<Vec<RankLine>>>() {
+                Some(lines) => rank_table(first, &lines, &host.name, age),
                 None => {
-                    let why = if host.is_there() { "no answer" } else { "not there any more" };
+                    let why = if host.is_up() { "no answer" } else { "host lost" };
                     format!("{} on {}: {why}", host.ranks_in_words(), host.name)
                 }
             };
-            self.tell(&text);
+            self.print(&text);
         }
-        wait_graph::conclusions(&all).iter().for_each(|line| self.tell(line));
+        wait_graph::conclusions(&all).iter().for_each(|line| self.print(line));
     }
 }

@@ -39,7 +39,7 @@ cd /tmp; ulimit -l unlimited
 BIN/mpiexec --timeout 200 --dead-after 5 --agent $VM_SSH --hosts vm0:2,vm1:2 STREAM 300000 $VM_RESULTS/a_tenth 2>said
 code=$?; took=$((SECONDS - $(cat died))); cat said; left
 echo "exit code $code, $took s after its death"
-grep -q 'lost vm1 with ranks 2 to 3: it has said nothing for 5 s (--dead-after)' said && [ $code = 1 ] &&
+grep -q 'lost host vm1 with ranks 2 to 3: no message for 5 s (--dead-after)' said && [ $code = 1 ] &&
   [ $took -le 30 ] && [ -z "$(left)" ] && echo "vm1 and its ranks were reported in time""#;
 
 /// Calls that nobody answers, for nothing leads from one address to the other; then memory that may be read, or may

@@ -1,0 +1,58 @@
+//! Descriptors of a job on this host: their limit, and the numbers that ranks agree on.
+
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Descriptors that each rank costs this process: its control socket and two pipes.
+const PER_RANK: u64 = 3;
+/// Descriptors that this process needs besides those.
+const BASE: u64 = 24;
+/// The highest number of a rank's descriptors: above the numbers that scripts use.
+const MAX_NUMBER: RawFd = 199;
+
+/// The limit of open files is too low for a job.
+#[derive(Debug)]
+pub(crate) struct LimitError {
+    pub(crate) needed: u64,
+    pub(crate) maximum: u64,
+}
+
+/// Reserves two free numbers that no other program uses, and lets both hold `file`. In the
+/// ranks the first is the control socket.
+pub(crate) fn reserve(file: BorrowedFd<'_>) -> Result<(OwnedFd, OwnedFd), Errno> {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let mut number = MAX_NUMBER.min(limit.min(i32::MAX as u64) as RawFd - 1);
+    let mut occupy = || {
+        while number > 2 {
+            let taken = fcntl_dupfd_cloexec(file, number)?;
+            number -= 1;
+            // Otherwise the number is in use: our caller left it open for the ranks.
+            if taken.as_raw_fd() == number + 1 {
+                return Ok(taken);
+            }
+        }
+        Err(Errno::MFILE)
+    };
+    let high = occupy()?;
+    Ok((occupy()?, high))
+}
+
+/// Raises our limit of open files as far as the ranks need it. Returns the limit from before,
+/// for the ranks, if it was changed.
+pub(crate) fn raise_limit(ranks: u32) -> Result<Option<libc::rlimit>, LimitError> {
+    let needed = u64::from(ranks) * PER_RANK + BASE;
+    let limit = getrlimit(Resource::Nofile);
+    let current = limit.current.unwrap_or(u64::MAX);
+    if current >= needed {
+        return Ok(None);
+    }
+    let maximum = limit.maximum.unwrap_or(u64::MAX);
+    let raised =
+        setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum: limit.maximum });
+    if maximum < needed || raised.is_err() {
+        return Err(LimitError { needed, maximum });
+    }
+    Ok(Some(libc::rlimit { rlim_cur: current, rlim_max: maximum }))
+}

@@ -1,0 +1,94 @@
+//! The environment of the ranks: mpiexec's own, the variables of the command line, and the
+//! variables of each rank.
+
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use bootstrap::environment::{RankParams, VARIABLE};
+
+use crate::settings::{Section, Settings};
+
+/// The variables that each rank has of its own.
+const RANK_VARIABLES: [&str; 5] =
+    [VARIABLE, "VERBENA_RANK", "VERBENA_SIZE", "VERBENA_LOCAL_RANK", "VERBENA_LOCAL_SIZE"];
+
+/// Returns the variables that all ranks share: mpiexec's own without those of a job of which
+/// mpiexec is a rank, then those of the command line.
+pub(crate) fn shared(settings: &Settings) -> Vec<CString> {
+    let inherited =
+        std::env::vars_os().filter(|(name, _)| !RANK_VARIABLES.iter().any(|own| name == *own));
+    let inherited: Vec<CString> = inherited
+        .filter_map(|(name, value)| {
+            let mut line = name.into_vec();
+            line.push(b'=');
+            line.extend(value.into_vec());
+            CString::new(line).ok()
+        })
+        .collect();
+    let mut own = settings.environment.clone();
+    own.extend(config_variable(settings));
+    own.extend(set_variable(settings));
+    let mut lines: Vec<CString> = without(&inherited, &own).collect();
+    for (index, (name, value)) in own.iter().enumerate() {
+        // Of several with one name the last counts.
+        if !own[index + 1..].iter().any(|(later, _)| later == name) {
+            lines.push(variable(name, value));
+        }
+    }
+    lines
+}
+
+fn config_variable(settings: &Settings) -> Option<(String, String)> {
+    let config = settings.config.as_ref()?;
+    let path = std::path::absolute(config)
+        .map_or(config.clone(), |path| path.to_string_lossy().into_owned());
+    Some(("VERBENA_CONFIG".into(), path))
+}
+
+fn set_variable(settings: &Settings) -> Option<(String, String)> {
+    if settings.set.is_empty() {
+        return None;
+    }
+    // Ours come last and take effect over those of a launcher or a script around mpiexec.
+    let before = std::env::var("VERBENA_SET").ok().filter(|before| !before.is_empty());
+    let lines: Vec<&str> = before.iter().chain(&settings.set).map(String::as_str).collect();
+    Some(("VERBENA_SET".into(), lines.join("\n")))
+}
+
+/// Returns the variables of a section's ranks.
+pub(crate) fn of_section(shared: &[CString], section: &Section) -> Vec<CString> {
+    let own = section.environment.iter().map(|(name, value)| variable(name, value));
+    without(shared, &section.environment).chain(own).collect()
+}
+
+/// Returns the variables of one rank.
+pub(crate) fn of_rank(params: &RankParams) -> [CString; 5] {
+    let values = [
+        params.to_string(),
+        params.rank.to_string(),
+        params.size.to_string(),
+        params.local_rank.to_string(),
+        params.local_size.to_string(),
+    ];
+    std::array::from_fn(|i| variable(RANK_VARIABLES[i], &values[i]))
+}
+
+/// Returns the lines that set none of these variables.
+fn without<'a>(
+    lines: &'a [CString],
+    names: &'a [(String, String)],
+) -> impl Iterator<Item = CString> + 'a {
+    let sets = |line: &CString, name: &str| {
+        line.as_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
+    };
+    lines.iter().filter(move |line| !names.iter().any(|(name, _)| sets(line, name))).cloned()
+}
+
+fn variable(name: &str, value: &str) -> CString {
+    c_string(format!("{name}={value}"))
+}
+
+/// Returns a word of a command line or an environment, which has no zero byte.
+pub(crate) fn c_string(text: impl AsRef<OsStr>) -> CString {
+    CString::new(text.as_ref().as_bytes()).unwrap_or_default()
+}

@@ -1,0 +1,157 @@
+//! The state of a job's ranks on this host, in parts; the files beside it act on it.
+
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+use bootstrap::RankState;
+use bootstrap::control::Decoder;
+use bootstrap::status_page::Snapshot;
+use rustix::event::PollFlags;
+
+use crate::failure_policy::{Event, Exit};
+use crate::frames;
+use crate::heartbeat::Heartbeat;
+use crate::kv_store::KvStore;
+use crate::memory_limit::MemoryLimit;
+use crate::outcome::{Clock, Outcome};
+use crate::poll_set::{self, Interest};
+use crate::reaper::Reaper;
+use crate::signals::Signals;
+use crate::stall::StallDetector;
+use crate::start::LocalRanks;
+
+/// The meaning of a descriptor in the poll set.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Source {
+    Signals,
+    /// The `mpiexec` on another host.
+    Upstream,
+    Control(usize),
+    Stream(usize),
+    Sink(usize),
+    Stdin,
+    StdinPipe,
+}
+
+/// The phases of a job. Each leads to a later one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Phase {
+    Running,
+    /// A signal was passed on; the ranks may end in their own time.
+    Stopping {
+        signal: i32,
+        until: Instant,
+        hint: Option<Instant>,
+    },
+    /// The ranks were sent SIGTERM.
+    Terminating {
+        since: Instant,
+    },
+    /// The ranks are sent SIGKILL.
+    Killing {
+        since: Instant,
+        last: Instant,
+    },
+}
+
+/// The connection to the `mpiexec` on another host.
+pub(super) struct Upstream {
+    pub(super) decoder: Decoder,
+    pub(super) heartbeat: Heartbeat,
+}
+
+impl Upstream {
+    pub(super) fn new(heartbeat: Heartbeat) -> Upstream {
+        Upstream { decoder: frames::decoder(), heartbeat }
+    }
+}
+
+/// A running job, or the share of this host in it.
+pub(super) struct Job {
+    /// The processes, with their sockets and pipes.
+    pub(super) local: LocalRanks,
+    /// The first rank of this host.
+    pub(super) first: u32,
+    /// The name of this host.
+    pub(super) host: String,
+    /// `None` in the `mpiexec` that the user started.
+    pub(super) upstream: Option<Upstream>,
+    pub(super) signals: Signals,
+    pub(super) reaper: Reaper,
+    pub(super) memory: MemoryLimit,
+    pub(super) store: KvStore,
+    pub(super) outcome: Outcome,
+    /// Events that were not judged yet.
+    pub(super) events: Vec<Event>,
+    pub(super) clock: Clock,
+    pub(super) stall: Option<StallDetector>,
+    pub(super) phase: Phase,
+    /// `wait` has found no child.
+    pub(super) is_childless: bool,
+    /// No process is waited for any more: a second Ctrl-C, or a process stuck in the kernel.
+    pub(super) is_abandoned: bool,
+}
+
+impl Job {
+    /// Sleeps until a descriptor is ready or the deadline has come.
+    pub(super) fn wait(&self, deadline: Option<Instant>) -> Vec<Source> {
+        poll_set::wait(&self.interests(), deadline)
+    }
+
+    /// Returns the poll set. Signals come first: a death explains what is read after it.
+    fn interests(&self) -> Vec<Interest<'_, Source>> {
+        let LocalRanks { ranks, output, input, .. } = &self.local;
+        let mut all = vec![(Source::Signals, self.signals.as_fd(), PollFlags::IN)];
+        let upstream = self.upstream.as_ref();
+        all.extend(upstream.map(|_| (Source::Upstream, rustix::stdio::stdin(), PollFlags::IN)));
+        let controls =
+            ranks.iter().enumerate().filter_map(|(id, rank)| Some((id, rank.control.as_ref()?)));
+        all.extend(
+            controls.map(|(id, control)| (Source::Control(id), control.as_fd(), PollFlags::IN)),
+        );
+        all.extend(output.readable().map(|(id, file)| (Source::Stream(id), file, PollFlags::IN)));
+        all.extend(output.writable().map(|(id, file)| (Source::Sink(id), file, PollFlags::OUT)));
+        all.extend(input.readable().map(|file| (Source::Stdin, file, PollFlags::IN)));
+        all.extend(input.writable().map(|(_, file)| (Source::StdinPipe, file, PollFlags::OUT)));
+        all
+    }
+
+    /// Prints a line for the user.
+    pub(super) fn print(&mut self, text: &str) {
+        self.local.output.print(&format!("mpiexec: {text}"));
+    }
+
+    /// Returns a rank's entry of the status page, and the process that is in MPI or that was
+    /// started.
+    pub(super) fn seen(&self, rank: u32) -> (Snapshot, u32) {
+        let local = rank - self.first;
+        let seen = self.local.status_page.entry(local).snapshot();
+        let started = self.local.ranks[local as usize].pid.as_raw_nonzero().get() as u32;
+        (seen, if seen.pid == 0 { started } else { seen.pid })
+    }
+
+    /// Returns the state of MPI in each rank, with the way it ended.
+    pub(super) fn states(&self) -> impl Iterator<Item = (RankState, Option<Exit>)> + '_ {
+        let ranks = self.local.ranks.iter().enumerate();
+        ranks.map(|(id, rank)| (self.local.status_page.entry(id as u32).state(), rank.exit))
+    }
+
+    pub(super) fn some_rank_is_in_mpi(&self) -> bool {
+        self.states().any(|(state, exit)| {
+            exit.is_none() && matches!(state, RankState::Running | RankState::Finalizing)
+        })
+    }
+
+    pub(super) fn all_ranks_have_ended(&self) -> bool {
+        self.local.ranks.iter().all(|rank| rank.exit.is_some())
+    }
+
+    /// Returns true if no rank runs and no process that a rank left behind.
+    pub(super) fn has_no_process(&self) -> bool {
+        self.is_childless && self.all_ranks_have_ended()
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.is_abandoned || (self.has_no_process() && self.local.output.is_finished())
+    }
+}

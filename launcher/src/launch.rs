@@ -1,0 +1,51 @@
+//! The start of a job: checks its knobs, then runs it on this host or over several.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use config::{KnobError, Knobs, Sources, knob};
+
+use crate::explain::Explanations;
+use crate::program::CannotRun;
+use crate::settings::{EXIT_USAGE, Settings};
+use crate::share::Share;
+use crate::{job, multi_host};
+
+/// Runs a job to its end. Returns its exit code.
+pub fn run(settings: &Settings) -> u8 {
+    try_run(settings).unwrap_or_else(|CannotRun { message, code }| {
+        eprintln!("mpiexec: {message}");
+        code
+    })
+}
+
+fn try_run(settings: &Settings) -> Result<u8, CannotRun> {
+    let knobs = check_knobs(settings)
+        .map_err(|error| CannotRun { message: error.to_string(), code: EXIT_USAGE })?;
+    let share = Share::whole(settings)
+        .map_err(|error| CannotRun { message: error.to_string(), code: 1 })?;
+    let explanations = Explanations::new(share.size, knobs.is_on(knob::REPORT_TRANSPORTS));
+    if settings.hosts.is_empty() {
+        job::run(settings, &share, explanations)
+    } else {
+        multi_host::run(settings, &share, explanations)
+    }
+}
+
+/// Returns the knobs of the job. Errors and notices, also those of the sections' variables, are
+/// reported here once and not by every rank.
+fn check_knobs(settings: &Settings) -> Result<Knobs, KnobError> {
+    let config = settings.config.as_deref().map(Path::new);
+    let load = |environment: &[(String, String)]| {
+        Knobs::with_options(Sources { config, set: &settings.set, environment })
+    };
+    let mut notices = BTreeSet::new();
+    for section in settings.sections.iter().filter(|section| !section.environment.is_empty()) {
+        let knobs = load(&[&settings.environment[..], &section.environment].concat())?;
+        notices.extend(knobs.notices().iter().map(ToString::to_string));
+    }
+    let knobs = load(&settings.environment)?;
+    notices.extend(knobs.notices().iter().map(ToString::to_string));
+    notices.iter().for_each(|notice| eprintln!("mpiexec: {notice}"));
+    Ok(knobs)
+}

@@ -1,0 +1,112 @@
+//! Hosts that are lost: silent, disconnected, or never started.
+
+use std::time::{Duration, Instant};
+
+use super::remote::{Remote, State, ending};
+use super::state::{MultiHostJob, Phase};
+use crate::frames::ToHost;
+use crate::heartbeat::Tick;
+
+/// Time that hosts have to end their ranks.
+const END_GRACE: Duration = Duration::from_millis(1200);
+/// Time that an agent has to end after its daemon.
+const AGENT_GRACE: Duration = Duration::from_millis(300);
+
+impl MultiHostJob {
+    /// Returns the time of the next check.
+    pub(super) fn host_deadline(&self) -> Option<Instant> {
+        let ending = match self.phase {
+            Phase::Running => None,
+            Phase::Ending { since } => Some(since + END_GRACE),
+        };
+        let beats = self.hosts.iter().filter_map(|host| host.heartbeat.as_ref()?.deadline());
+        beats.chain(ending).min()
+    }
+
+    /// Gives up hosts that are silent, or that do not end in time.
+    pub(super) fn check_hosts(&mut self, now: Instant) {
+        if let Phase::Ending { since } = self.phase
+            && now >= since + END_GRACE
+        {
+            for id in 0..self.hosts.len() {
+                if self.hosts[id].is_up() {
+                    let name = self.hosts[id].name.clone();
+                    self.print(&format!(
+                        "host {name} does not end its ranks; closing the connection"
+                    ));
+                    self.hosts[id].give_up();
+                }
+            }
+        }
+        (0..self.hosts.len()).for_each(|id| self.check_heartbeat(id, now));
+    }
+
+    /// Sends a beat to a host, or gives it up.
+    fn check_heartbeat(&mut self, id: usize, now: Instant) {
+        // Hosts are not read while the reader of our output is slow.
+        let is_behind = self.output.is_behind();
+        let host = &mut self.hosts[id];
+        let is_running = host.state == State::Running;
+        let Some(heartbeat) = host.heartbeat.as_mut().filter(|_| is_running) else {
+            host.heartbeat = None;
+            return;
+        };
+        if is_behind {
+            heartbeat.received();
+        }
+        match heartbeat.tick(now) {
+            Tick::Pending => {}
+            Tick::Due => host.send(&ToHost::Beat),
+            Tick::Dead => {
+                host.give_up();
+                let (name, ranks) = (host.name.clone(), host.ranks_in_words());
+                let (seconds, size) = (self.choices.dead_after.as_secs_f64(), self.size);
+                self.print(&format!(
+                    "lost host {name} with {ranks}: no message for {seconds} s (--dead-after), the machine is \
+                     down or unreachable; ending the job ({size} ranks)"
+                ));
+                self.end(1);
+            }
+        }
+    }
+
+    /// Reports that the connection to a host ended before its ranks did.
+    pub(super) fn on_disconnect(&mut self, id: usize) {
+        let end = Instant::now() + AGENT_GRACE;
+        let mut status = self.hosts[id].agent_status();
+        while status.is_none() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+            status = self.hosts[id].agent_status();
+        }
+        let host = &mut self.hosts[id];
+        let was = std::mem::replace(&mut host.state, State::Lost);
+        if self.phase != Phase::Running && was == State::Running {
+            return;
+        }
+        let (name, ranks, how) = (host.name.clone(), host.ranks_in_words(), ending(status));
+        let (agent, size) = (&self.choices.agent, self.size);
+        self.print(&if was == State::Starting {
+            format!(
+                "cannot start {ranks} on {name}: `{agent} {name} ...` {how}; run `{agent} {name} true` by \
+                 hand, or see --agent"
+            )
+        } else {
+            format!("lost host {name} with {ranks}: its connection {how}; ending the job ({size} ranks)")
+        });
+        self.end(1);
+    }
+
+    /// Waits for the agents, which end with their daemons, and kills those that do not.
+    pub(super) fn end_agents(&mut self) {
+        self.hosts.iter_mut().for_each(Remote::hang_up);
+        let end = Instant::now() + AGENT_GRACE;
+        for host in &mut self.hosts {
+            while host.agent_status().is_none() {
+                if Instant::now() >= end {
+                    host.kill_agent();
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+}

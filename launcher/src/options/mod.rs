@@ -1,0 +1,196 @@
+//! The command line of `mpiexec`.
+//!
+//! ```text
+//! mpiexec [options] program [arguments] [: [options] program [arguments]]...
+//! ```
+//!
+//! The table in `table` lists every option with its spellings, values and help. A long option
+//! takes one dash or two, and its value may follow `=`, so that command lines of MPICH and
+//! Open MPI work. All words after the program belong to the program. An option of a section
+//! holds for its ranks; any other option holds for the job, wherever it stands.
+
+mod table;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::ffi::OsString;
+use std::io;
+use std::time::Duration;
+
+use crate::binding::BindTo;
+use crate::hosts;
+use crate::settings::{MAX_RANKS, Section, Settings, Stdin};
+use table::{Id, Spec};
+
+pub use table::help;
+pub use values::{Usage, parse_map_by, parse_ranks, parse_seconds, parse_stdin};
+
+/// The action that a command line asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// Print the help.
+    Help,
+    /// Print the version.
+    Version,
+    /// Run a job.
+    Run(Box<Settings>),
+}
+
+/// Parses a command line, without the name of `mpiexec` itself. Reads host files.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, Usage> {
+    parse_with(arguments, |path| std::fs::read_to_string(path))
+}
+
+/// Parses a command line; `read_file` returns the text of a host file.
+pub fn parse_with(
+    arguments: impl IntoIterator<Item = OsString>,
+    read_file: impl Fn(&str) -> io::Result<String>,
+) -> Result<Command, Usage> {
+    let mut parser = Parser { settings: Settings::default(), read_file: &read_file };
+    let mut words = arguments.into_iter().peekable();
+    loop {
+        let mut section = Section::default();
+        while let Some(word) =
+            words.next_if(|word| word.as_encoded_bytes().starts_with(b"-") && word.len() > 1)
+        {
+            let word = values::text(word)?;
+            if word == "--" {
+                break;
+            }
+            let (spec, attached) = table::find(&word)?;
+            let values = values_of(spec, &word, attached, &mut words)?;
+            match spec.id {
+                Id::Help => return Ok(Command::Help),
+                Id::Version => return Ok(Command::Version),
+                id => parser.apply(id, &word, values, &mut section)?,
+            }
+        }
+        let is_first = parser.settings.sections.is_empty();
+        match words.next() {
+            None => return Err(no_program(is_first)),
+            Some(word) if word == ":" => return Err(no_program(is_first)),
+            Some(word) if word.is_empty() => return Err(values::empty("the program's name")),
+            Some(program) => section.program = program,
+        }
+        section.arguments = std::iter::from_fn(|| words.next_if(|word| word != ":")).collect();
+        parser.settings.sections.push(section);
+        if words.next().is_none() {
+            break;
+        }
+    }
+    let mut settings = parser.settings;
+    settings.hosts = hosts::merge(settings.hosts);
+    fill_in_ranks(&mut settings);
+    check(&settings)?;
+    Ok(Command::Run(Box::new(settings)))
+}
+
+/// Sets the number of ranks of sections without `-n`: one, or the slots of all hosts if there
+/// is a single section.
+fn fill_in_ranks(settings: &mut Settings) {
+    let slots = settings.hosts.iter().map(|host| host.slots).fold(0, u32::saturating_add);
+    let default = if settings.sections.len() == 1 { slots.max(1) } else { 1 };
+    for section in settings.sections.iter_mut().filter(|section| section.ranks == 0) {
+        section.ranks = default;
+    }
+}
+
+fn check(settings: &Settings) -> Result<(), Usage> {
+    let total: u64 = settings.sections.iter().map(|section| u64::from(section.ranks)).sum();
+    if total > u64::from(MAX_RANKS) {
+        return Err(Usage(format!("{total} ranks are too many: a job has at most {MAX_RANKS}")));
+    }
+    match settings.stdin {
+        Stdin::Rank(rank) if u64::from(rank) >= total => Err(Usage(format!(
+            "--stdin {rank}: there is no rank {rank}, must be 0 to {}",
+            total.saturating_sub(1)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The state of a parse.
+struct Parser<'a> {
+    settings: Settings,
+    read_file: &'a dyn Fn(&str) -> io::Result<String>,
+}
+
+impl Parser<'_> {
+    fn apply(
+        &mut self,
+        id: Id,
+        word: &str,
+        values: Vec<String>,
+        section: &mut Section,
+    ) -> Result<(), Usage> {
+        let settings = &mut self.settings;
+        let mut values = values.into_iter();
+        let mut next = || values.next().unwrap_or_default();
+        match id {
+            Id::Ranks => section.ranks = parse_ranks(word, &next())?,
+            Id::Directory => section.directory = Some(values::path(word, next())?),
+            Id::SectionEnvironment => {
+                section.environment.push(values::variable(word, next(), next())?)
+            }
+            Id::Environment => settings.environment.push(values::variable(word, next(), next())?),
+            Id::Export => settings.environment.extend(values::export(word, next())?),
+            Id::Tag => settings.tag = true,
+            Id::Stdin => settings.stdin = parse_stdin(word, &next())?,
+            Id::BindTo => {
+                let what = values::named(word, &next(), BindTo::parse, BindTo::NAMES)?;
+                settings.mapping.bind_to = Some(what);
+            }
+            Id::MapBy => {
+                let (what, cores_each) = parse_map_by(word, &next())?;
+                settings.mapping.map_by = Some(what);
+                settings.mapping.cores_each = cores_each.or(settings.mapping.cores_each);
+            }
+            Id::ReportBindings => settings.report_bindings = true,
+            Id::DeadAfter => settings.dead_after = Some(parse_seconds(word, &next())?),
+            Id::Timeout => settings.timeout = Some(parse_seconds(word, &next())?),
+            Id::StallTimeout => {
+                let value = next();
+                let never = value.parse() == Ok(0.0);
+                let time = if never { Duration::ZERO } else { parse_seconds(word, &value)? };
+                settings.stall_timeout = Some(time);
+            }
+            Id::Config => settings.config = Some(values::path(word, next())?),
+            Id::Set => settings.set.push(next()),
+            Id::Explain => settings.set.push("report.transports=on".into()),
+            Id::Hosts => settings.hosts.extend(hosts::parse_list(&next()).map_err(Usage::from)?),
+            Id::Hostfile => {
+                let path = values::path(word, next())?;
+                let text = (self.read_file)(&path)
+                    .map_err(|error| Usage(format!("{word} {path}: cannot read it: {error}")))?;
+                settings.hosts.extend(hosts::parse_file(&path, &text).map_err(Usage::from)?);
+            }
+            Id::Agent => settings.agent = Some(next()),
+            Id::Accepted | Id::Help | Id::Version => {}
+        }
+        Ok(())
+    }
+}
+
+/// Takes the values of an option: the one attached by `=`, then the words that follow.
+fn values_of(
+    spec: &Spec,
+    word: &str,
+    attached: Option<String>,
+    words: &mut impl Iterator<Item = OsString>,
+) -> Result<Vec<String>, Usage> {
+    if attached.is_some() && spec.values.is_empty() {
+        return Err(Usage(format!("{word}: this option takes no value")));
+    }
+    let mut values: Vec<String> = attached.into_iter().collect();
+    while values.len() < spec.values.len() {
+        let missing = || Usage(format!("{word} needs {}", spec.values.join(" ")));
+        values.push(values::text(words.next().ok_or_else(missing)?)?);
+    }
+    Ok(values)
+}
+
+fn no_program(first: bool) -> Usage {
+    let place = if first { "" } else { " after the colon" };
+    Usage(format!("no program given{place}; for example: mpiexec -n 4 ./a.out"))
+}

@@ -1,0 +1,270 @@
+//! Every option of `mpiexec`: spellings, values, help.
+
+use super::values::Usage;
+
+/// The meaning of an option; [`OPTIONS`] has the words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Id {
+    Ranks,
+    Directory,
+    SectionEnvironment,
+    Environment,
+    Export,
+    Tag,
+    Stdin,
+    BindTo,
+    MapBy,
+    ReportBindings,
+    Timeout,
+    StallTimeout,
+    Explain,
+    Config,
+    Set,
+    Hosts,
+    Hostfile,
+    Agent,
+    DeadAfter,
+    Help,
+    Version,
+    /// Accepted without effect: what it asks for is the default.
+    Accepted,
+}
+
+/// One option.
+pub(super) struct Spec {
+    pub(super) id: Id,
+    /// The spellings without dashes, the preferred one first.
+    pub(super) names: &'static [&'static str],
+    /// The names of its values.
+    pub(super) values: &'static [&'static str],
+    help: &'static str,
+}
+
+/// Every option, grouped as the help prints it.
+pub(super) const OPTIONS: &[(&str, &[Spec])] = &[
+    ("Ranks of the program that follows", RANKS),
+    ("Job", JOB),
+    ("Hosts (default: this host)", HOSTS),
+    ("Input and output", INPUT_OUTPUT),
+    ("Placement (default: ranks are not bound)", PLACEMENT),
+    ("Other", OTHER),
+];
+
+const RANKS: &[Spec] = &[
+    spec(
+        Id::Ranks,
+        &["n", "np", "c"],
+        &["N"],
+        "number of ranks (default: 1, or all slots of --hosts)",
+    ),
+    spec(
+        Id::Directory,
+        &["wdir", "wd"],
+        &["DIR"],
+        "working directory; a relative program path starts there",
+    ),
+    spec(Id::SectionEnvironment, &["env"], &["NAME", "VALUE"], "set a variable"),
+];
+
+const JOB: &[Spec] = &[
+    spec(Id::Environment, &["genv"], &["NAME", "VALUE"], "set a variable for all ranks"),
+    spec(
+        Id::Export,
+        &["x"],
+        &["NAME[=VALUE]"],
+        "set a variable for all ranks; without a value it is passed on, as all variables are",
+    ),
+    spec(
+        Id::Timeout,
+        &["timeout"],
+        &["SECONDS"],
+        "time limit: end the job, print what each rank was doing, exit with code 124",
+    ),
+    spec(
+        Id::StallTimeout,
+        &["stall-timeout"],
+        &["SECONDS"],
+        "report what ranks wait for after this time without progress (default: 60; 0: never)",
+    ),
+    spec(
+        Id::Explain,
+        &["explain"],
+        &[],
+        "print the transports that messages use, and why, once all ranks are initialized",
+    ),
+    spec(Id::Config, &["config"], &["FILE"], "read knobs from a TOML file"),
+    spec(Id::Set, &["set"], &["NAME=VALUE"], "set a knob; `verbena config` lists all knobs"),
+];
+
+const HOSTS: &[Spec] = &[
+    spec(
+        Id::Hosts,
+        &["hosts", "host", "H"],
+        &["NAME[:N],..."],
+        "run on these hosts, N ranks on each (default: 1); a repeated name adds ranks",
+    ),
+    spec(
+        Id::Hostfile,
+        &["hostfile", "machinefile", "f"],
+        &["FILE"],
+        "read hosts from a file: NAME, NAME:N or NAME slots=N on each line",
+    ),
+    spec(
+        Id::Agent,
+        &["agent"],
+        &["COMMAND"],
+        "start daemons by `COMMAND host shell-command` (default: ssh)",
+    ),
+    spec(
+        Id::DeadAfter,
+        &["dead-after"],
+        &["SECONDS"],
+        "end the job after this time without a message from a host (default: 10)",
+    ),
+];
+
+const INPUT_OUTPUT: &[Spec] = &[
+    spec(
+        Id::Tag,
+        &["tag-output", "l", "prepend-rank"],
+        &[],
+        "prefix each line of output with its rank",
+    ),
+    spec(
+        Id::Stdin,
+        &["stdin"],
+        &["RANK|all|none"],
+        "the ranks that read standard input (default: rank 0)",
+    ),
+];
+
+const PLACEMENT: &[Spec] = &[
+    spec(
+        Id::BindTo,
+        &["bind-to"],
+        &["WHAT"],
+        "bind each rank to one hwthread, core, l2, l3, numa or socket; none: do not bind",
+    ),
+    spec(
+        Id::MapBy,
+        &["map-by"],
+        &["WHAT[:PE=K]"],
+        "deal ranks over objects of the same kinds, or slot or node; PE=K: K cores for each rank",
+    ),
+    spec(Id::ReportBindings, &["report-bindings"], &[], "print the processors of each rank"),
+];
+
+const OTHER: &[Spec] = &[
+    spec(Id::Help, &["help", "h", "?"], &[], "print this help"),
+    spec(Id::Version, &["version", "V"], &[], "print the version"),
+    spec(
+        Id::Accepted,
+        &["oversubscribe", "allow-run-as-root", "envall", "genvall"],
+        &[],
+        "accepted without effect: this is the default",
+    ),
+];
+
+const fn spec(
+    id: Id,
+    names: &'static [&'static str],
+    values: &'static [&'static str],
+    help: &'static str,
+) -> Spec {
+    Spec { id, names, values, help }
+}
+
+/// Options of other launchers that are not supported, and what to do instead.
+const REFUSED: &[(&[&str], &str)] = &[
+    (
+        &["ppn", "N", "npernode", "perhost"],
+        "not supported: give the ranks of each host after its name, as --hosts a:2,b:2",
+    ),
+    (
+        &["mca", "gmca", "pmixmca", "prtemca"],
+        "not supported: it sets Open MPI's parameters; set Verbena's knobs by --set NAME=VALUE",
+    ),
+    (
+        &["genvnone", "envnone", "genvlist", "envlist"],
+        "not supported: ranks get mpiexec's whole environment; `env -i` starts with less",
+    ),
+    (&["launcher", "rmk", "bootstrap"], "not supported: mpiexec starts the ranks itself"),
+];
+
+/// Finds the option that a word means. Returns it with the value after its `=`.
+pub(super) fn find(word: &str) -> Result<(&'static Spec, Option<String>), Usage> {
+    let bare = word.strip_prefix("--").or_else(|| word.strip_prefix('-')).unwrap_or(word);
+    let (name, attached) = match bare.split_once('=') {
+        Some((name, value)) => (name, Some(value.to_owned())),
+        None => (bare, None),
+    };
+    let all = || OPTIONS.iter().flat_map(|(_, specs)| specs.iter());
+    if let Some(spec) = all().find(|spec| spec.names.contains(&name)) {
+        return Ok((spec, attached));
+    }
+    if let Some((_, why)) = REFUSED.iter().find(|(names, _)| names.contains(&name)) {
+        return Err(Usage(format!("{word}: {why}")));
+    }
+    let names: Vec<&str> = all().flat_map(|spec| spec.names).copied().collect();
+    let hint = match closest(name, &names) {
+        Some(name) => format!("did you mean {}?", dashed(name)),
+        None => "see mpiexec --help".into(),
+    };
+    Err(Usage(format!("unknown option {word}; {hint}")))
+}
+
+/// Returns the candidate with the fewest edits, if these are few.
+fn closest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    let (changes, name) =
+        candidates.iter().map(|name| (strsim::damerau_levenshtein(word, name), *name)).min()?;
+    (changes <= word.len().div_ceil(3).min(3) && name.len() > 1).then_some(name)
+}
+
+/// Returns an option's name with its dashes.
+pub(super) fn dashed(name: &str) -> String {
+    if name.len() > 1 && name != "np" { format!("--{name}") } else { format!("-{name}") }
+}
+
+/// The width of the help, in columns.
+pub(super) const HELP_WIDTH: usize = 80;
+/// The column at which the text of an option starts.
+const HELP_INDENT: usize = 28;
+
+/// Returns the text of `mpiexec --help`.
+pub fn help() -> String {
+    let mut text = String::from(
+        "Runs an MPI program on several ranks.\n\n\
+         Usage: mpiexec [options] program [arguments]\n               \
+         [: [options] program [arguments]]...\n",
+    );
+    for (group, specs) in OPTIONS {
+        text += &format!("\n{group}:\n");
+        specs.iter().for_each(|spec| text += &help_of(spec));
+    }
+    text + "\nLong options take one dash or two, and their value may follow `=`.\n\
+            Ctrl-C ends the job; a second Ctrl-C kills it. Ctrl-\\ (SIGQUIT) prints what\n\
+            each rank is doing. The exit code is that of the first rank that failed, or\n\
+            128 + the number of the signal that killed it.\n\n\
+            Examples:\n  \
+            mpiexec -n 4 ./a.out\n  \
+            mpiexec -n 4 -l python3 job.py               prefix each line with its rank\n  \
+            mpiexec -n 1 ./first : -n 3 ./rest           two programs in one job\n  \
+            mpiexec --hosts node1:16,node2:16 ./a.out    32 ranks on two hosts\n  \
+            mpiexec -n 2 --map-by numa -x OMP_NUM_THREADS=8 ./hybrid\n"
+}
+
+fn help_of(spec: &Spec) -> String {
+    let names: Vec<String> = spec.names.iter().map(|name| dashed(name)).collect();
+    let left = format!("  {} {}", names.join(", "), spec.values.join(" "));
+    let left = left.trim_end();
+    let indent = " ".repeat(HELP_INDENT);
+    let lines = textwrap::fill(
+        spec.help,
+        textwrap::Options::new(HELP_WIDTH).initial_indent(&indent).subsequent_indent(&indent),
+    );
+    if left.len() + 2 > HELP_INDENT {
+        format!("{left}\n{lines}\n")
+    } else {
+        format!("{left:HELP_INDENT$}{}\n", lines.trim_start())
+    }
+}

@@ -1,0 +1,146 @@
+//! Command lines and what they mean.
+
+use proptest::prelude::*;
+
+use super::table::{HELP_WIDTH, OPTIONS, dashed};
+use super::*;
+
+fn run(line: &str) -> Result<Settings, Usage> {
+    match parse(line.split_whitespace().map(OsString::from))? {
+        Command::Run(settings) => Ok(*settings),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn refused(line: &str) -> String {
+    run(line).unwrap_err().0
+}
+
+#[test]
+fn both_families_of_spelling_mean_the_same() {
+    for line in [
+        "-n 4 a.out x -n",
+        "-np 4 a.out x -n",
+        "--np 4 a.out x -n",
+        "--n=4 a.out x -n",
+        "-c 4 -- a.out x -n",
+    ] {
+        let settings = run(line).unwrap();
+        assert_eq!(settings.sections.len(), 1);
+        let section = &settings.sections[0];
+        assert_eq!((section.ranks, section.program.to_str()), (4, Some("a.out")));
+        assert_eq!(section.arguments, ["x", "-n"]);
+    }
+    assert_eq!(run("-bind-to core a").unwrap(), run("--bind-to core a").unwrap());
+    assert!(run("-prepend-rank a").unwrap().tag && run("-l a").unwrap().tag);
+}
+
+#[test]
+fn sections_have_their_own_ranks_and_variables() {
+    let line = "-genv A 1 -n 2 -env B 2 m x : -n 3 -wdir /tmp w --timeout 3 : -x C=4 -x HOME last";
+    let settings = run(line).unwrap();
+    assert_eq!(settings.total_ranks(), 6);
+    assert_eq!(settings.environment, [("A".into(), "1".into()), ("C".into(), "4".into())]);
+    assert_eq!(settings.sections[0].environment, [("B".into(), "2".into())]);
+    assert_eq!(settings.sections[1].directory.as_deref(), Some("/tmp"));
+    assert_eq!(settings.sections[1].arguments, ["--timeout", "3"]);
+    assert_eq!(settings.timeout, None);
+}
+
+#[test]
+fn hosts_say_how_many_ranks_unless_told() {
+    assert_eq!(run("--hosts a:2,b:3 x").unwrap().total_ranks(), 5);
+    assert_eq!(run("-H a:2 -host b -n 9 x").unwrap().total_ranks(), 9);
+    assert_eq!(run("--hosts a:2,b:3 x : y").unwrap().total_ranks(), 2);
+    let twice = run("--hosts a:2,b -H a x").unwrap();
+    assert_eq!((twice.hosts.len(), twice.hosts[0].slots, twice.total_ranks()), (2, 3, 4));
+    assert_eq!(run("--hosts a --agent rsh x").unwrap().agent.as_deref(), Some("rsh"));
+    assert!(refused("--hosts -x a").contains("invalid host"));
+}
+
+#[test]
+fn wrong_use_is_told_in_one_line() {
+    assert!(refused("").starts_with("no program given;"));
+    assert!(refused("-n 2").starts_with("no program given;"));
+    assert!(refused("-n 2 a :").starts_with("no program given after the colon"));
+    for count in ["0", "-1", "x", "99999999999", "65537", "1.5"] {
+        assert!(refused(&format!("-n {count} a")).contains("must be from 1 to 65536"), "{count}");
+    }
+    assert!(refused("-n 40000 a : -n 40000 a").contains("80000 ranks are too many"));
+    assert_eq!(refused("--timout 3 a"), "unknown option --timout; did you mean --timeout?");
+    assert_eq!(refused("-bindto core a"), "unknown option -bindto; did you mean --bind-to?");
+    assert_eq!(refused("--zzz a"), "unknown option --zzz; see mpiexec --help");
+    assert!(refused("-ppn 2 a").contains("--hosts a:2"));
+    assert!(refused("--mca btl self a").contains("--set"));
+    assert!(refused("--bind-to cake a").contains("must be one of"));
+    assert!(refused("--map-by numa:XX a").contains("PE=K"));
+    assert!(refused("--timeout 0 a").contains("positive"));
+    assert!(refused("--stdin 2 -n 2 a").contains("no rank 2"));
+    assert_eq!(refused("-env A"), "-env needs NAME VALUE");
+    for line in
+        [&["-n", "2", ""][..], &["-wdir", "", "a"], &["--config=", "a"], &["--hostfile", "", "a"]]
+    {
+        let why = parse(line.iter().map(OsString::from)).unwrap_err().0;
+        assert!(why.ends_with(" is empty; is a variable of the shell not set?"), "{line:?}: {why}");
+    }
+    assert_eq!(
+        parse(["-x", "", "a"].map(OsString::from)).unwrap_err().0,
+        "-x \"\" is not the name of a variable"
+    );
+    let joined = "-env \"A=2\" is not the name of a variable; write NAME VALUE, or -x NAME=VALUE";
+    assert_eq!(refused("-env A=2 ./a.out x"), joined);
+    assert_eq!(refused("-l=3 a"), "-l=3: this option takes no value");
+}
+
+#[test]
+fn the_help_fits_a_terminal() {
+    for line in help().lines() {
+        assert!(line.len() <= HELP_WIDTH, "{line}");
+    }
+    for (_, specs) in OPTIONS {
+        for name in specs.iter().flat_map(|spec| spec.names) {
+            assert!(help().contains(&dashed(name)));
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_words_are_a_command_or_an_error(words in prop::collection::vec(word(), 0..12)) {
+        let words = words.into_iter().map(OsString::from);
+        if let Ok(Command::Run(settings)) = parse_with(words, |path| Ok(path.to_owned())) {
+            prop_assert!((1..=MAX_RANKS).contains(&settings.total_ranks()));
+            prop_assert!(settings.sections.iter().all(|section| !section.program.is_empty()));
+        }
+    }
+
+    #[test]
+    fn any_value_of_an_option_is_read_or_refused(value in "\\PC{0,20}|[a-z0-9:=PE.]{0,12}") {
+        if let Ok((_, Some(cores))) = parse_map_by("--map-by", &value) {
+            prop_assert!(cores > 0);
+        }
+        if let Ok(time) = parse_seconds("--timeout", &value) {
+            prop_assert!(!time.is_zero() || value.parse::<f64>().is_ok_and(|time| time > 0.0));
+        }
+        if let Ok(ranks) = parse_ranks("-n", &value) {
+            prop_assert!((1..=MAX_RANKS).contains(&ranks));
+        }
+        let _ = parse_stdin("--stdin", &value);
+    }
+}
+
+/// Options, values and other words.
+fn word() -> impl Strategy<Value = String> {
+    let names: Vec<String> = OPTIONS
+        .iter()
+        .flat_map(|(_, specs)| *specs)
+        .flat_map(|spec| spec.names)
+        .map(|name| dashed(name))
+        .collect();
+    prop_oneof![
+        prop::sample::select(names),
+        prop::sample::select(vec![":", "a", "3", "--", "x=1", "a:2,b", "numa:PE=2", "all"])
+            .prop_map(str::to_owned),
+        "\\PC{0,8}",
+    ]
+}

@@ -1,0 +1,171 @@
+//! The outcome of a job: its exit code, the failures to report, the closing lines.
+//!
+//! Used by `mpiexec` on one host and over several. Each failure is judged once
+//! ([`Outcome::judge`]); the first failure sets the exit code, later ones are collected for
+//! the closing lines. This file ends no process and prints nothing.
+
+use std::time::{Duration, Instant};
+
+use crate::explain::Explanations;
+use crate::failure_policy::{Event, Verdict};
+use crate::program;
+use crate::secondary_failures::SecondaryFailures;
+use crate::settings::Settings;
+
+/// The exit code of a job that reached its time limit, as with timeout(1).
+pub(crate) const EXIT_TIMED_OUT: u8 = 124;
+
+/// The consequences of one event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Judgement {
+    /// The consequence for the job.
+    pub(crate) verdict: Verdict,
+    /// The failure is reported now; otherwise the closing lines may name it.
+    pub(crate) is_reported: bool,
+}
+
+/// The outcome so far.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    code: Option<u8>,
+    missing: Option<u32>,
+    secondary: SecondaryFailures,
+    /// What ranks say about their transports.
+    pub(crate) explanations: Explanations,
+}
+
+impl Outcome {
+    pub(crate) fn new(explanations: Explanations) -> Outcome {
+        Outcome { code: None, missing: None, secondary: SecondaryFailures::default(), explanations }
+    }
+
+    /// Judges an event. `is_running`: the job was not ending yet.
+    pub(crate) fn judge(&mut self, event: &Event, is_running: bool) -> Judgement {
+        let verdict = event.verdict();
+        let (Verdict::Failed(code) | Verdict::Missing(code) | Verdict::Ends(code)) = verdict else {
+            return Judgement { verdict, is_reported: false };
+        };
+        let ends = matches!(verdict, Verdict::Ends(_));
+        let is_reported = self.code.is_none() || (ends && is_running);
+        if is_reported {
+            self.secondary.exclude(event.rank());
+        }
+        self.secondary.record(event, is_running);
+        self.set_code(code);
+        if matches!(verdict, Verdict::Missing(_)) {
+            self.missing.get_or_insert(event.rank());
+        }
+        Judgement { verdict, is_reported }
+    }
+
+    /// Sets the exit code, unless an earlier reason has set it.
+    pub(crate) fn set_code(&mut self, code: u8) {
+        self.code.get_or_insert(code);
+    }
+
+    /// Returns true once the exit code is decided.
+    pub(crate) fn is_decided(&self) -> bool {
+        self.code.is_some()
+    }
+
+    /// Returns the exit code.
+    pub(crate) fn code(&self) -> u8 {
+        self.code.unwrap_or(0)
+    }
+
+    /// Returns the first rank that failed before MPI_Init: ranks in MPI would wait for it.
+    pub(crate) fn missing(&self) -> Option<u32> {
+        self.missing
+    }
+
+    /// Sets or clears the missing rank, as `mpiexec` on another host says.
+    pub(crate) fn set_missing(&mut self, rank: Option<u32>) {
+        self.missing = rank;
+    }
+
+    /// Returns the lines to print when the job is over. `none_in_mpi`: no rank called MPI_Init.
+    pub(crate) fn closing_lines(&mut self, settings: &Settings, none_in_mpi: bool) -> Vec<String> {
+        let is_foreign = none_in_mpi && settings.total_ranks() > 1;
+        let other_mpi = is_foreign.then(|| program::other_mpi_library(&settings.sections));
+        [other_mpi.flatten(), self.secondary.line(), self.explanations.rest()]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+}
+
+/// The age of a job, and its time limit.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    began: Instant,
+    limit: Option<Duration>,
+    is_reached: bool,
+}
+
+impl Clock {
+    /// Starts the clock. `limit`: the value of `--timeout`.
+    pub(crate) fn start(limit: Option<Duration>, now: Instant) -> Clock {
+        Clock { began: now, limit, is_reached: false }
+    }
+
+    /// Returns the time since the start.
+    pub(crate) fn age(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Returns the time at which the limit is reached, unless it was.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.limit.filter(|_| !self.is_reached).and_then(|limit| self.began.checked_add(limit))
+    }
+
+    /// Returns the line to print, once, when the limit is reached.
+    pub(crate) fn limit_reached(&mut self, now: Instant) -> Option<String> {
+        self.deadline().filter(|end| now >= *end)?;
+        self.is_reached = true;
+        let limit = self.limit.unwrap_or_default().as_secs_f64();
+        Some(format!("the time limit of {limit} s is reached (--timeout); ending the job"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bootstrap::RankState;
+
+    use super::*;
+    use crate::failure_policy::Exit;
+
+    fn died(rank: u32, code: i32, state: RankState) -> Event {
+        Event::Died { rank, exit: Exit::Code(code), state }
+    }
+
+    #[test]
+    fn the_first_failure_decides_and_the_first_that_ends_the_job_is_reported_too() {
+        let mut outcome = Outcome::new(Explanations::new(4, false));
+        let judge = |outcome: &mut Outcome, event, running| outcome.judge(&event, running);
+        let fine = judge(&mut outcome, died(0, 0, RankState::Finalized), true);
+        assert_eq!((fine.verdict, fine.is_reported), (Verdict::Fine, false));
+        let absent = judge(&mut outcome, died(1, 3, RankState::Starting), true);
+        assert_eq!((absent.is_reported, outcome.missing(), outcome.code()), (true, Some(1), 3));
+        let later = judge(&mut outcome, died(2, 4, RankState::Finalized), true);
+        assert!(!later.is_reported, "it neither decides nor ends the job");
+        let ends = judge(&mut outcome, died(3, 5, RankState::Running), true);
+        assert_eq!((ends.verdict, ends.is_reported), (Verdict::Ends(5), true));
+        assert_eq!(outcome.code(), 3);
+        let lines = outcome.closing_lines(&Settings::default(), false);
+        assert_eq!(lines, ["also failed: rank 2 (exited with code 4)"]);
+    }
+
+    #[test]
+    fn the_time_limit_is_reached_once() {
+        let now = Instant::now();
+        let mut clock = Clock::start(Some(Duration::from_secs(3)), now);
+        assert_eq!(clock.limit_reached(now + Duration::from_secs(2)), None);
+        let line = clock.limit_reached(now + Duration::from_secs(3)).unwrap();
+        assert_eq!(line, "the time limit of 3 s is reached (--timeout); ending the job");
+        assert_eq!(
+            (clock.limit_reached(now + Duration::from_secs(9)), clock.deadline()),
+            (None, None)
+        );
+        assert_eq!(Clock::start(Some(Duration::MAX), now).deadline(), None);
+    }
+}

@@ -1,0 +1,173 @@
+//! The table of what every rank of a host is doing, for the user.
+
+use std::time::Duration;
+
+use bootstrap::calls::Call;
+use bootstrap::status_page::{Snapshot, monotonic_nanos};
+use bootstrap::{BlockedKind, BlockedOn, RankState, WORLD_CONTEXT};
+use fabric::CollectiveKind;
+use serde::{Deserialize, Serialize};
+
+use crate::failure_policy::Exit;
+use crate::wrap_table::wrap_table;
+
+/// The state of one rank at one moment.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct RankLine {
+    /// The process that is in MPI, or the one that was started.
+    pub pid: u32,
+    /// The way it ended, if it has.
+    pub exit: Option<Exit>,
+    /// The rank's entry of the status page.
+    pub seen: Snapshot,
+    /// The time that it has waited, if it waits: a duration, since clocks of hosts differ.
+    pub waited: Duration,
+}
+
+impl RankLine {
+    /// Returns the state of a rank of this host now; `pid` is the process that was started.
+    pub fn new(pid: u32, exit: Option<Exit>, seen: Snapshot) -> RankLine {
+        let since = seen.blocked.map_or(u64::MAX, |blocked| blocked.since);
+        let waited = Duration::from_nanos(monotonic_nanos().saturating_sub(since));
+        RankLine { pid: if seen.pid == 0 { pid } else { seen.pid }, exit, seen, waited }
+    }
+}
+
+/// The columns of the table.
+const COLUMNS: usize = 6;
+const HEADINGS: [&str; COLUMNS] = ["rank", "pid", "state", "call", "waited", "waits for"];
+/// The columns of numbers, which are aligned to the right.
+const IS_NUMBER: [bool; COLUMNS] = [true, true, false, false, true, false];
+
+/// Returns the table of a host's ranks, from rank `first` on. `age`: of the job.
+pub fn rank_table(first: u32, lines: &[RankLine], host: &str, age: Duration) -> String {
+    let rows = (first..).zip(lines).map(|(rank, line)| cells(rank, line));
+    let rows: Vec<[String; COLUMNS]> =
+        std::iter::once(HEADINGS.map(str::to_owned)).chain(rows).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: [usize; COLUMNS] = std::array::from_fn(width);
+    let mut text = format!("{} on {host}, {} after the start", count(lines.len()), seconds(age));
+    for row in &rows {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let width = widths[column];
+            line += &if IS_NUMBER[column] {
+                format!("  {cell:>width$}")
+            } else {
+                format!("  {cell:width$}")
+            };
+        }
+        text += &format!("\n{}", line.trim_end());
+    }
+    let last = widths[..COLUMNS - 1].iter().map(|width| width + 2).sum::<usize>() + 2;
+    wrap_table(&text, last, &std::io::stderr())
+}
+
+fn cells(rank: u32, line: &RankLine) -> [String; COLUMNS] {
+    let call = call_name(line.seen.call).filter(|_| line.exit.is_none());
+    let blocked = line.seen.blocked.filter(|_| call.is_some());
+    [
+        rank.to_string(),
+        line.pid.to_string(),
+        state(line, blocked.is_some()),
+        call.unwrap_or("").to_owned(),
+        blocked.map_or(String::new(), |_| seconds(line.waited)),
+        blocked.map_or(String::new(), |blocked| waits_for(&blocked)),
+    ]
+}
+
+fn state(line: &RankLine, is_blocked: bool) -> String {
+    let state = match (line.exit, line.seen.state) {
+        (Some(Exit::Code(code)), _) => return format!("exit code {code}"),
+        (Some(Exit::Signal(signal)), _) => return format!("signal {signal}"),
+        (None, RankState::Starting) => "not in MPI",
+        (None, RankState::Running) if line.seen.call == 0 => "computing",
+        (None, RankState::Running) if is_blocked => "waiting",
+        (None, RankState::Running) => "in MPI",
+        (None, RankState::Finalizing) => "finalizing",
+        (None, RankState::Finalized) => "finalized",
+    };
+    state.to_owned()
+}
+
+/// Returns the name of an MPI call by its number on the status page; `None` outside of MPI.
+pub(crate) fn call_name(call: u32) -> Option<&'static str> {
+    (call != 0).then(|| Call::from_index(call).map_or("an unknown MPI call", Call::name))
+}
+
+fn waits_for(blocked: &BlockedOn) -> String {
+    let BlockedOn { kind, peer, world_rank, tag, context, comm_size, .. } = *blocked;
+    let comm = match context {
+        WORLD_CONTEXT => "MPI_COMM_WORLD".into(),
+        context => format!("communicator {context} ({})", count(comm_size as usize)),
+    };
+    let tagged = tag.map_or("any tag".into(), |tag| format!("tag {tag}"));
+    let number = tag.unwrap_or(0);
+    let rank = match (world_rank, peer) {
+        (Some(rank), Some(peer)) if rank != peer => format!("rank {rank} (rank {peer} there)"),
+        (Some(rank), _) => format!("rank {rank}"),
+        (None, Some(peer)) => format!("rank {peer} of the communicator"),
+        (None, None) => "any rank".into(),
+    };
+    match kind {
+        BlockedKind::Unknown => String::new(),
+        BlockedKind::Message => format!("message from {rank}, {tagged}, {comm}"),
+        BlockedKind::RestOfMessage => format!("rest of a message from {rank}, {tagged}, {comm}"),
+        BlockedKind::MatchingReceive => format!("receive by {rank}, {tagged}, {comm}"),
+        BlockedKind::Collective(kind) => {
+            let name = CollectiveKind::name(kind).unwrap_or("a collective");
+            format!("{rank} in {name}, collective {number} of {comm}")
+        }
+    }
+}
+
+/// Returns `1 rank` or `N ranks`.
+pub(crate) fn count(ranks: usize) -> String {
+    if ranks == 1 { "1 rank".into() } else { format!("{ranks} ranks") }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_says_what_each_rank_does() {
+        let blocked = BlockedOn {
+            kind: BlockedKind::Message,
+            peer: Some(1),
+            world_rank: Some(0),
+            tag: None,
+            context: 4,
+            comm_size: 3,
+            since: monotonic_nanos(),
+        };
+        let outside = Snapshot { pid: 0, state: RankState::Starting, call: 0, blocked: None };
+        let inside = Snapshot {
+            pid: 12345,
+            state: RankState::Running,
+            call: Call::Recv.index(),
+            blocked: Some(blocked),
+        };
+        let computing = Snapshot { call: 0, ..inside };
+        let lines =
+            [(None, outside), (None, inside), (Some(Exit::Signal(9)), inside), (None, computing)];
+        let text = rank_table(
+            0,
+            &lines.map(|(exit, seen)| RankLine::new(9, exit, seen)),
+            "vm",
+            Duration::ZERO,
+        );
+        let expected = "\
+4 ranks on vm, 0.0 s after the start
+  rank    pid  state       call      waited  waits for
+     0      9  not in MPI
+     1  12345  waiting     MPI_Recv   0.0 s  message from rank 0 (rank 1 there), any tag, communicator 4 (3 ranks)
+     2  12345  signal 9
+     3  12345  computing";
+        assert_eq!(text, expected);
+    }
+}

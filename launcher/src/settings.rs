@@ -1,0 +1,119 @@
+//! A job as the command line describes it: programs, ranks, placement, limits.
+//!
+//! Plain data without behaviour beyond its defaults. [`crate::options`] fills it, and
+//! `mpiexec` sends it to the daemon of each host (see [`crate::frames`]).
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::binding::Mapping;
+use crate::hosts::{Host, MAX_SLOTS};
+
+/// The largest number of ranks in a job.
+pub const MAX_RANKS: u32 = MAX_SLOTS;
+
+/// The command that reaches other hosts unless `--agent` names another.
+pub const DEFAULT_AGENT: &str = "ssh";
+
+/// Time without a message from a host after which it counts as lost (`--dead-after`).
+pub const DEFAULT_DEAD_AFTER: Duration = Duration::from_secs(10);
+
+/// Time without progress of any rank after which a stall is reported (`--stall-timeout`).
+pub const DEFAULT_STALL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The exit code of wrong usage.
+pub const EXIT_USAGE: u8 = 2;
+
+/// A job as the command line describes it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// The programs, in the order of their ranks.
+    pub sections: Vec<Section>,
+    /// Variables for all ranks, in the order given.
+    pub environment: Vec<(String, String)>,
+    /// Prefixes each line of output with its rank.
+    pub tag: bool,
+    /// The ranks that read mpiexec's standard input.
+    pub stdin: Stdin,
+    /// The processors that a rank may use.
+    pub mapping: Mapping,
+    /// Reports the processors of each rank.
+    pub report_bindings: bool,
+    /// Time after which the job is ended.
+    pub timeout: Option<Duration>,
+    /// Time without progress after which a stall is reported, if not
+    /// [`DEFAULT_STALL_TIMEOUT`]; zero for never.
+    pub stall_timeout: Option<Duration>,
+    /// Silence after which a host is lost, if not [`DEFAULT_DEAD_AFTER`].
+    pub dead_after: Option<Duration>,
+    /// A file of knobs.
+    pub config: Option<String>,
+    /// Knobs, as `name=value`.
+    pub set: Vec<String>,
+    /// The hosts to run on; empty for this host alone.
+    #[serde(skip)]
+    pub hosts: Vec<Host>,
+    /// The command that starts the daemon on a host, if not [`DEFAULT_AGENT`].
+    #[serde(skip)]
+    pub agent: Option<String>,
+}
+
+/// One program and its ranks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Section {
+    /// The number of ranks that run it.
+    pub ranks: u32,
+    /// The program as the user wrote it.
+    pub program: OsString,
+    /// The arguments, without the program's name.
+    pub arguments: Vec<OsString>,
+    /// Variables for these ranks.
+    pub environment: Vec<(String, String)>,
+    /// Their working directory, if not mpiexec's.
+    pub directory: Option<String>,
+}
+
+/// The ranks that read mpiexec's standard input; the others read the end of file at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stdin {
+    /// One rank.
+    Rank(u32),
+    /// Every rank: each gets a copy.
+    All,
+    /// No rank.
+    None,
+    /// Rank 0, the default.
+    #[default]
+    First,
+}
+
+impl Settings {
+    /// Returns the number of ranks in all sections.
+    pub fn total_ranks(&self) -> u32 {
+        self.sections.iter().map(|section| section.ranks).fold(0, u32::saturating_add)
+    }
+
+    /// Returns the time without progress after which a stall is reported; `None` for never.
+    pub fn stall_after(&self) -> Option<Duration> {
+        Some(self.stall_timeout.unwrap_or(DEFAULT_STALL_TIMEOUT)).filter(|time| !time.is_zero())
+    }
+
+    /// Returns the silence after which a host is lost.
+    pub fn dead_after(&self) -> Duration {
+        self.dead_after.unwrap_or(DEFAULT_DEAD_AFTER)
+    }
+}
+
+impl Stdin {
+    /// Returns true if this rank reads mpiexec's standard input.
+    pub fn reaches(self, rank: u32) -> bool {
+        match self {
+            Stdin::First => rank == 0,
+            Stdin::Rank(chosen) => rank == chosen,
+            Stdin::All => true,
+            Stdin::None => false,
+        }
+    }
+}

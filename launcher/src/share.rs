@@ -1,0 +1,56 @@
+//! The share of one host in a job: its ranks, and what all hosts of the job know.
+
+use serde::{Deserialize, Serialize};
+
+use crate::settings::{Section, Settings};
+
+/// The ranks that one host starts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Share {
+    /// The first rank; the sections say how many follow.
+    pub first: u32,
+    /// The number of ranks in the whole job.
+    pub size: u32,
+    /// The job's number.
+    pub job: u64,
+    /// The secret that only the job's processes know.
+    pub secret: [u8; 32],
+}
+
+impl Share {
+    /// Returns the only share of a new job.
+    pub fn whole(settings: &Settings) -> Result<Share, bootstrap::BootstrapError> {
+        let secret = *bootstrap::Secret::random()?.bytes();
+        Ok(Share { first: 0, size: settings.total_ranks(), job: bootstrap::random()?, secret })
+    }
+}
+
+/// Returns the sections reduced to the ranks `first .. first + count`.
+pub fn sections_of(sections: &[Section], first: u32, count: u32) -> Vec<Section> {
+    let mut begin = 0;
+    let mut parts = Vec::new();
+    for section in sections {
+        let end = begin + section.ranks;
+        let ranks = end.min(first + count).saturating_sub(begin.max(first));
+        if ranks > 0 {
+            parts.push(Section { ranks, ..section.clone() });
+        }
+        begin = end;
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_has_the_sections_of_its_ranks() {
+        let section =
+            |name: &str, ranks| Section { ranks, program: name.into(), ..Section::default() };
+        let all = [section("m", 1), section("w", 3), section("x", 2)];
+        assert_eq!(sections_of(&all, 0, 2), [section("m", 1), section("w", 1)]);
+        assert_eq!(sections_of(&all, 2, 3), [section("w", 2), section("x", 1)]);
+        assert_eq!(sections_of(&all, 5, 1), [section("x", 1)]);
+    }
+}
