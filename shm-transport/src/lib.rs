@@ -1,31 +1,40 @@
-//! The transport between ranks of one host: rings in shared memory, and a single
-//! copy for large messages; and the segments of collectives.
+//! The transport between ranks of one host: rings in shared memory, a single copy for large
+//! messages, and collective segments.
 //!
-//! [`segment`] is the memory, [`ring`] moves frames from one rank to another, `bounce`
-//! carries their bodies where these are large, and `recycle` those that are answered,
-//! `connect` makes rings when two ranks first talk, `post` and `poll` are what runs
-//! for each message, `single_copy` reads a peer's memory, `event_count` sleeps and wakes,
-//! `coll_segment` is the memory that the members of a communicator share.
+//! `segment` is the memory that the ranks share and `ring` moves frames from one rank to another.
+//! Large bodies leave the ring: `method` chooses how, `blocks` allocates their space (`bounce`,
+//! `recycle`), `body` describes it. `connect` makes rings when two ranks first talk; `post` and
+//! `poll` run for each message. `single_copy` reads a peer's memory; `event_count` parks and wakes.
 //!
-//! What a message of up to 24 bytes costs: one cache line that moves from the
-//! sender to the receiver, no read-modify-write, no lock, no system call, and a
-//! fence only where ranks share processors. Memory follows who talks to whom: a
-//! page for each ordered pair that has, more for those that say much.
+//! A message of up to 24 bytes costs one cache line that moves from sender to receiver: no
+//! read-modify-write, no lock, no system call, and a fence only where ranks share processors.
+//! Memory follows the pairs that talk: a page for each ordered pair, more for busy ones.
 //!
-//! What it does not do: notice that a peer has died. The launcher ends the job.
+//! This crate does not notice that a peer has died: the launcher ends the job.
 
-#![deny(unsafe_code)]
-// allowed in `bounce`, `coll_segment`, `ring`, `segment`, `recycle`, `single_copy` and `event_count`
+#![deny(unsafe_code)] // each file that needs it allows it
 #![cfg_attr(loom, allow(dead_code))]
 
+#[cfg(not(loom))]
+mod blocks;
+#[cfg(not(loom))]
+mod body;
 #[cfg(not(loom))]
 mod bounce;
 mod coll_segment;
 #[cfg(not(loom))]
 mod connect;
 mod event_count;
+#[cfg(not(loom))]
+mod inbound;
 #[cfg(all(test, loom))]
 mod loom_harness;
+#[cfg(not(loom))]
+mod method;
+#[cfg(not(loom))]
+mod outbound;
+#[cfg(not(loom))]
+mod peers;
 #[cfg(not(loom))]
 mod poll;
 #[cfg(not(loom))]
@@ -37,6 +46,8 @@ pub mod ring;
 pub mod segment;
 #[cfg(not(loom))]
 mod single_copy;
+#[cfg(not(loom))]
+mod store_tuner;
 mod sync;
 #[cfg(not(loom))]
 mod transport;

@@ -10,7 +10,7 @@
 //!                 n/8 B bitmap of those talkers, rounded up to 64
 //! next page     arenas      for each rank, so many that are its own: see `arena`
 //! next page     rings       for each receiver, for each sender: ring_bytes
-//! next page     pools       for each sender: pool_bytes, and twice as much for its shuttles
+//! next page     pools       for each sender: bounce_bytes, and twice as much for its shuttles
 //! ```
 //!
 //! Everything starts as zero and that is its valid first state, so nobody has to
@@ -36,7 +36,7 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use rustix::process::{Resource, getrlimit};
 
-use crate::bounce;
+use crate::body::BodyMemory;
 use crate::coll_segment::{self, SyncKind};
 use crate::event_count::EventCount;
 use crate::ring::{self, GRANULE, LINE};
@@ -135,7 +135,7 @@ pub struct Segment {
     me: u32,
     size: u32,
     ring_bytes: u64,
-    pool_bytes: u64,
+    bounce_bytes: u64,
     /// Where the arenas are that were used here, by their address in the file.
     coll_segments: Mutex<Vec<(u64, Base)>>,
 }
@@ -147,18 +147,18 @@ unsafe impl Send for Segment {}
 impl Segment {
     /// Joins the segment at `offset` (page-aligned) of `file` as rank `me` of
     /// `size`. All ranks give the same `size`, and the same `ring_bytes` and
-    /// `pool_bytes` (powers of two, at least a page).
+    /// `bounce_bytes` (powers of two, at least a page).
     pub fn attach(
         file: BorrowedFd<'_>,
         offset: u64,
         me: u32,
         size: u32,
         ring_bytes: u64,
-        pool_bytes: u64,
+        bounce_bytes: u64,
     ) -> Result<Segment, SegmentError> {
         assert!(me < size && offset.is_multiple_of(page()));
         assert!(
-            [ring_bytes, pool_bytes]
+            [ring_bytes, bounce_bytes]
                 .iter()
                 .all(|bytes| bytes.is_power_of_two() && *bytes >= page())
         );
@@ -170,7 +170,7 @@ impl Segment {
         let control = map(&file, offset, bytes).map_err(failed)?.cast_const();
         let coll_segments = Mutex::new(Vec::new());
         let segment =
-            Segment { file, offset, control, me, size, ring_bytes, pool_bytes, coll_segments };
+            Segment { file, offset, control, me, size, ring_bytes, bounce_bytes, coll_segments };
         segment.agree()?;
         segment.stretch()?;
         Ok(segment)
@@ -226,17 +226,17 @@ impl Segment {
     }
 
     /// Lines of each ring.
-    pub(crate) fn lines(&self) -> u64 {
+    pub(crate) fn ring_lines(&self) -> u64 {
         self.ring_bytes / LINE as u64
     }
 
     /// Grains of each ring.
-    pub(crate) fn grains(&self) -> u64 {
+    pub(crate) fn ring_granules(&self) -> u64 {
         self.ring_bytes / GRANULE as u64
     }
 
     /// Grains of the shortest lap of a ring: those of its first page.
-    pub(crate) fn first_grains(&self) -> u64 {
+    pub(crate) fn first_lap_granules(&self) -> u64 {
         page() / GRANULE as u64
     }
 
@@ -250,26 +250,26 @@ impl Segment {
         Ok(unsafe { ring::RingMemory::new(base, bytes / LINE as u64) })
     }
 
-    /// Takes memory for these grains of the ring that this rank writes and `to` reads.
-    pub(crate) fn allocate(&self, to: u32, grains: Range<u64>) -> Result<(), SegmentError> {
+    /// Takes memory for these granules of the ring that this rank writes and `to` reads.
+    pub(crate) fn allocate_ring(&self, to: u32, granules: Range<u64>) -> Result<(), SegmentError> {
         let (at, bytes) =
-            (grains.start * GRANULE as u64, (grains.end - grains.start) * GRANULE as u64);
+            (granules.start * GRANULE as u64, (granules.end - granules.start) * GRANULE as u64);
         allocate(&self.file, self.ring_at(self.me, to) + at, bytes)
             .map_err(|errno| SegmentError::System { what: "a message ring", bytes, errno })
     }
 
-    /// Maps the pool of a sender.
-    pub(crate) fn pool(&self, from: u32) -> Result<bounce::Mapping, SegmentError> {
-        let bytes = self.pool_bytes;
-        let base = map(&self.file, self.pool_at(from), bounce::Mapping::length(bytes))
-            .map_err(|errno| SegmentError::System { what: "a pool of messages", bytes, errno })?;
+    /// Maps the range of a rank's external bodies.
+    pub(crate) fn bodies(&self, from: u32) -> Result<BodyMemory, SegmentError> {
+        let bytes = self.bounce_bytes;
+        let base = map(&self.file, self.bodies_at(from), BodyMemory::length(bytes))
+            .map_err(|errno| SegmentError::System { what: "message bodies", bytes, errno })?;
         // SAFETY: freshly mapped, page-aligned, never unmapped.
-        Ok(unsafe { bounce::Mapping::new(base, bytes as usize) })
+        Ok(unsafe { BodyMemory::new(base, bytes as usize) })
     }
 
-    /// Takes memory for a part of a rank's pool or shuttles; false when there is none.
-    pub(crate) fn allocate_pool(&self, of: u32, part: Range<usize>) -> bool {
-        allocate(&self.file, self.pool_at(of) + part.start as u64, part.len() as u64).is_ok()
+    /// Takes memory for a part of that range; false if there is none.
+    pub(crate) fn allocate_bodies(&self, of: u32, part: Range<usize>) -> bool {
+        allocate(&self.file, self.bodies_at(of) + part.start as u64, part.len() as u64).is_ok()
     }
 
     /// A lease of the arena number `index` of those that are `owner`'s, for a communicator of `members` (local ranks
@@ -352,11 +352,11 @@ impl Segment {
             + u64::from(owner * COLL_SEGMENTS + index) * coll_segment_bytes(self.size)
     }
 
-    fn pool_at(&self, from: u32) -> u64 {
+    fn bodies_at(&self, from: u32) -> u64 {
         assert!(from < self.size);
         self.rings_at()
             + self.rings_bytes()
-            + u64::from(from) * bounce::Mapping::length(self.pool_bytes)
+            + u64::from(from) * BodyMemory::length(self.bounce_bytes)
     }
 
     fn rings_at(&self) -> u64 {
@@ -381,11 +381,12 @@ impl Segment {
         // SAFETY: the first line of the mapping, aligned, never unmapped.
         let agreed = unsafe { &*self.control.cast::<AtomicU64>() };
         let bits = |bytes: u64| u64::from(bytes.trailing_zeros());
-        let ours = u64::from(self.size) << 32 | bits(self.pool_bytes) << 8 | bits(self.ring_bytes);
+        let ours =
+            u64::from(self.size) << 32 | bits(self.bounce_bytes) << 8 | bits(self.ring_bytes);
         // Relaxed: a number that says all by itself.
         match agreed.compare_exchange(0, ours, Ordering::Relaxed, Ordering::Relaxed) {
             Err(theirs) if theirs != ours => Err(SegmentError::Disagreement {
-                ours: (self.size, self.ring_bytes, self.pool_bytes),
+                ours: (self.size, self.ring_bytes, self.bounce_bytes),
                 theirs: (
                     (theirs >> 32) as u32,
                     1u64.checked_shl(theirs as u32 & 0xFF).unwrap_or(0),
@@ -399,7 +400,7 @@ impl Segment {
     /// Makes the file as long as all rings, which takes no memory. All ranks agree
     /// on the length, so it does not matter who comes first and the file never shrinks.
     fn stretch(&self) -> Result<(), SegmentError> {
-        let length = self.pool_at(self.size - 1) + bounce::Mapping::length(self.pool_bytes);
+        let length = self.bodies_at(self.size - 1) + BodyMemory::length(self.bounce_bytes);
         let failed = |errno| SegmentError::System {
             what: "the message rings of all ranks",
             bytes: length,

@@ -48,7 +48,7 @@ impl Transport for ShmTransport {
         _: u64,
     ) -> Result<Transfer, PeerFailed> {
         let (Some(local), OneSided::Get(into) | OneSided::GetRemainder(into)) =
-            (self.local(peer), what)
+            (self.peers.local(peer), what)
         else {
             return Ok(Transfer::Refused);
         };
@@ -56,7 +56,7 @@ impl Transport for ShmTransport {
             (matches!(what, OneSided::GetRemainder(_)), self.caps_of(peer).get_min);
         // Two that both copy are faster; one alone waits no longer for the other than that takes which is
         // between two calls.
-        if from != u64::MAX && self.wait_until_in_mpi(local) {
+        if from != u64::MAX && self.peers.wait_until_in_mpi(local) {
             return Ok(if is_taken { Transfer::NoRoom } else { Transfer::PreferPush });
         }
         if from == u64::MAX || !self.may_read(peer, local) {

@@ -53,6 +53,7 @@ const UNSAFE: &[&str] = &[
     "runtime/src/topology.rs",
     "runtime/src/watcher.rs",
     "runtime/src/waiters.rs",
+    "shm-transport/src/body.rs",
     "shm-transport/src/coll_segment.rs",
     "shm-transport/src/bounce.rs",
     "shm-transport/src/ring/consumer.rs",

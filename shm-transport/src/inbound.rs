@@ -1,0 +1,138 @@
+//! The receiving half of all pairs: the inbound rings and which of them each poll looks at.
+//!
+//! Up to [`ALWAYS_POLLED`] rings are all active: every poll looks at them. With more, rings that
+//! had a frame lately are active; of the idle others each poll looks at [`IDLE_POLLED`], in turn.
+//! A frame makes an idle ring active. Cost therefore follows the ranks that talk. Before a wait,
+//! all rings are looked at.
+
+use fabric::Peer;
+
+use crate::bounce::RemotePool;
+use crate::event_count::EventCount;
+use crate::ring::{Consumer, TransferLock};
+
+/// Rings that are always active.
+const ALWAYS_POLLED: usize = 8;
+/// Idle rings that one poll looks at.
+const IDLE_POLLED: usize = 4;
+/// Polls without a frame after which a ring becomes idle, and between two searches for such rings.
+const IDLE_POLLS: u32 = 256;
+
+/// All inbound rings, the active ones first.
+#[derive(Debug, Default)]
+pub(crate) struct InboundRings {
+    pub all: Vec<Inbound>,
+    /// How many are active.
+    pub active: usize,
+    /// The idle ring that was looked at last.
+    cursor: usize,
+    /// Polls, counted while there are more rings than `ALWAYS_POLLED`.
+    pub polls: u32,
+    /// Polls of a ring that found frames; wraps.
+    pub receipts: u32,
+}
+
+/// The ring from a peer.
+#[derive(Debug)]
+pub(crate) struct Inbound {
+    pub consumer: Consumer,
+    pub peer: Peer,
+    /// The poll that last found a frame.
+    pub last_frame: u32,
+    /// Frames to take in the next poll: 1 after a pause, doubled while frames keep coming. Looking
+    /// for a second frame touches a line that the producer owns, which would delay the first.
+    pub burst: u8,
+    /// The peer's.
+    pub event_count: &'static EventCount,
+    /// The peer's local rank.
+    pub local: u32,
+    /// The peer's range of external bodies, once it has sent one.
+    pub pool: Option<RemotePool>,
+}
+
+impl InboundRings {
+    pub(crate) fn add(
+        &mut self,
+        peer: Peer,
+        local: u32,
+        event_count: &'static EventCount,
+        consumer: Consumer,
+    ) {
+        let last_frame = self.polls;
+        self.all.push(Inbound {
+            consumer,
+            peer,
+            last_frame,
+            burst: 1,
+            event_count,
+            local,
+            pool: None,
+        });
+        self.activate(self.all.len() - 1);
+    }
+
+    /// Counts a poll and, with many rings, chooses the active ones.
+    #[inline]
+    pub(crate) fn begin_poll(&mut self) {
+        if self.all.len() > ALWAYS_POLLED {
+            self.balance();
+        }
+    }
+
+    /// Removes the active ring at this index.
+    #[cold]
+    pub(crate) fn remove(&mut self, at: usize) {
+        self.active -= 1;
+        self.all.swap(at, self.active);
+        self.all.swap_remove(self.active);
+    }
+
+    /// Takes the right to read what a local rank has not posted yet; `None` while that rank holds
+    /// it or a frame of its waits.
+    pub(crate) fn lock_transfers(&self, local: u32) -> Option<TransferLock> {
+        self.ring_from(local)?.consumer.lock_transfers()
+    }
+
+    /// Returns whether a frame from that local rank waits. Looking costs a line that the rank will
+    /// want back.
+    pub(crate) fn has_unread_from(&self, local: u32) -> bool {
+        self.ring_from(local).is_some_and(|inbound| inbound.consumer.is_ready())
+    }
+
+    /// Returns whether a frame waits in any ring.
+    pub(crate) fn is_any_ready(&self) -> bool {
+        self.all.iter().any(|inbound| inbound.consumer.is_ready())
+    }
+
+    fn ring_from(&self, local: u32) -> Option<&Inbound> {
+        self.all.iter().find(|inbound| inbound.local == local)
+    }
+
+    fn activate(&mut self, at: usize) {
+        self.all.swap(at, self.active);
+        self.active += 1;
+    }
+
+    /// Looks at some idle rings and, now and then, for rings that have become idle.
+    #[cold]
+    fn balance(&mut self) {
+        self.polls = self.polls.wrapping_add(1);
+        for _ in 0..IDLE_POLLED.min(self.all.len() - self.active) {
+            self.cursor =
+                if self.cursor + 1 < self.all.len() { self.cursor + 1 } else { self.active };
+            self.cursor = self.cursor.max(self.active);
+            if self.all[self.cursor].consumer.is_ready() {
+                self.all[self.cursor].last_frame = self.polls;
+                self.activate(self.cursor);
+            }
+        }
+        if self.polls.is_multiple_of(IDLE_POLLS) {
+            for at in (0..self.active).rev() {
+                if self.polls.wrapping_sub(self.all[at].last_frame) >= IDLE_POLLS {
+                    self.active -= 1;
+                    self.all.swap(at, self.active);
+                }
+            }
+        }
+    }
+}

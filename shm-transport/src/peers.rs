@@ -1,0 +1,71 @@
+//! The ranks of this host: their numbers in the job, and whether they are inside the library.
+
+use std::time::{Duration, Instant};
+
+use fabric::Peer;
+
+use crate::sync::{AtomicU32, Ordering};
+
+/// How long to wait for a peer that is between two calls of the library.
+const IN_MPI_GRACE: Duration = Duration::from_micros(1);
+/// Local rank of the ranks of other hosts.
+const NOT_LOCAL: u32 = u32::MAX;
+
+/// The ranks of a segment.
+#[derive(Debug)]
+pub(crate) struct LocalPeers {
+    /// World rank of each local rank.
+    by_local: Vec<Peer>,
+    /// Local rank of each world rank; `NOT_LOCAL` for ranks of other hosts.
+    by_world: Vec<u32>,
+    /// By local rank: not 0 while it is in a call of the library. Empty if not known.
+    in_mpi: Vec<&'static AtomicU32>,
+}
+
+impl LocalPeers {
+    pub(crate) fn new(by_local: Vec<Peer>, in_mpi: Vec<&'static AtomicU32>) -> LocalPeers {
+        let world = by_local.iter().map(|peer| peer.0 as usize + 1).max().unwrap_or(0);
+        let mut by_world = vec![NOT_LOCAL; world];
+        for (local, peer) in (0..).zip(&by_local) {
+            by_world[peer.0 as usize] = local;
+        }
+        LocalPeers { by_local, by_world, in_mpi }
+    }
+
+    /// Returns the number of ranks of this host.
+    pub(crate) fn local_ranks(&self) -> usize {
+        self.by_local.len()
+    }
+
+    /// Returns the number of world ranks up to the highest of this host.
+    pub(crate) fn world_ranks(&self) -> usize {
+        self.by_world.len()
+    }
+
+    /// Returns the world rank of a local rank.
+    pub(crate) fn world(&self, local: u32) -> Option<Peer> {
+        self.by_local.get(local as usize).copied()
+    }
+
+    /// Returns the local rank of a peer, `None` if it is not on this host.
+    pub(crate) fn local(&self, peer: Peer) -> Option<u32> {
+        self.by_world.get(peer.0 as usize).copied().filter(|&local| local != NOT_LOCAL)
+    }
+
+    /// Returns whether a local rank is in a call of the library now or within a moment. A single
+    /// copy takes ten times as long as that moment.
+    pub(crate) fn wait_until_in_mpi(&self, local: u32) -> bool {
+        let mut since = None;
+        while !self.is_in_mpi(local) {
+            if since.get_or_insert_with(Instant::now).elapsed() > IN_MPI_GRACE {
+                return false;
+            }
+            std::hint::spin_loop();
+        }
+        true
+    }
+
+    fn is_in_mpi(&self, local: u32) -> bool {
+        self.in_mpi.get(local as usize).is_some_and(|word| word.load(Ordering::Relaxed) != 0)
+    }
+}
