@@ -51,9 +51,11 @@
 
 use fabric::Header;
 
+#[cfg(not(loom))]
 pub(crate) use self::consumer::Commit;
 pub use self::consumer::{Consumer, Frame};
 pub use self::memory::RingMemory;
+#[cfg(not(loom))]
 pub(crate) use self::memory::TransferLock;
 pub use self::producer::{Producer, Space};
 

@@ -1,4 +1,4 @@
-//! The seam: what each call of [`Transport`] comes to on shared memory.
+//! The [`Transport`] trait on shared memory: each call goes to the file that does it.
 
 use fabric::{
     Caps, Header, Kind, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot, Transfer,

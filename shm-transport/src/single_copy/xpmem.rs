@@ -1,20 +1,19 @@
-//! Memory of other processes in our own address space (XPMEM), where the kernel has
-//! that module (<https://github.com/hpc/xpmem>; with Cray's and NVIDIA's systems it comes along).
+//! Memory of other processes in this one's address space, through the XPMEM kernel module
+//! (<https://github.com/hpc/xpmem>; part of Cray's and NVIDIA's systems).
 //!
 //! ```text
-//! the owner       make (all of its memory, its user alone) -> segment id, published with the trial
-//! the reader      get (segment id)                         -> access id      [`Window`]
-//!                 attach (access id, range)                -> address        a part of the window
+//! the owner       make (all of its memory, its user alone) -> segment id, published with the probe
+//! the reader      get (segment id)                         -> access id      [`Remote`]
+//!                 attach (access id, range)                -> address        a [`Part`] of it
 //! ```
 //!
-//! An attached part is the owner's memory, not a copy: pages come with the first touch and go when the owner
-//! gives them back, after which the next touch finds what is there then. So parts are kept for the messages to come,
-//! the [`KEPT`] that were used last, and need no news about what the owner frees.
+//! An attached part is the owner's memory, not a copy. Its pages come with the first touch and go
+//! when the owner frees them; the next touch finds the owner's new page. The [`MAX_PARTS`] parts used
+//! last therefore stay attached, and need no news about what the owner frees.
 //!
-//! The kernel has no other answer to the touch of a page that its owner does not have than SIGBUS. A
-//! sender keeps its memory until it has heard that it was read (MPI-5.0 §3.7), but it may be killed
-//! meanwhile, and then that is what the launcher should say, not that its receiver had a bus error. So a read is
-//! [guarded](guarded): what is missing becomes zeros, and the read has failed.
+//! Touching a page that the owner lacks raises SIGBUS. A sender keeps its memory until it was read
+//! (MPI-5.0 §3.7), but may be killed meanwhile; the launcher should then report that and not its
+//! receiver's bus error. A read is therefore [guarded]: missing pages become zeros and the read fails.
 
 use std::fs::File;
 use std::mem::MaybeUninit;
@@ -25,14 +24,14 @@ use std::sync::{Once, OnceLock};
 
 use fabric::UserBuf;
 
-/// Parts of each owner's memory that stay attached.
-const KEPT: usize = 32;
-/// Parts begin and end at multiples of this, so that neighbours fall into one.
+/// Most parts of one owner's memory that stay attached.
+const MAX_PARTS: usize = 32;
+/// Alignment of parts, bytes, so that nearby buffers share one.
 const PART_ALIGN: u64 = 1 << 20;
-/// Segments are for processes of the same user, as the mode of a file says it.
+/// Permission of segments, as a file mode: processes of the same user.
 const OWNER_ALONE: u64 = 0o600;
 
-/// The module's device and what `ioctl` takes there.
+/// The module's device.
 const PATH: &str = "/dev/xpmem";
 const MAKE: libc::c_ulong = command(1);
 const GET: libc::c_ulong = command(3);
@@ -74,7 +73,7 @@ struct Attach {
     flags: i32,
 }
 
-/// The device, if there is one that this process may use: segments last as long as it is open.
+/// Returns the device if this process may use it. Segments last as long as it is open.
 fn device() -> Option<&'static File> {
     static DEVICE: OnceLock<Option<File>> = OnceLock::new();
     DEVICE.get_or_init(|| File::options().read(true).write(true).open(PATH).ok()).as_ref()
@@ -82,33 +81,34 @@ fn device() -> Option<&'static File> {
 
 /// # Safety
 /// `argument` is what `command` takes.
-unsafe fn tell<T>(command: libc::c_ulong, argument: &mut T) -> Option<()> {
+unsafe fn ioctl<T>(command: libc::c_ulong, argument: &mut T) -> Option<()> {
     let device = device()?;
     // SAFETY: as promised; the kernel writes at most the argument.
     let code = unsafe { libc::ioctl(device.as_raw_fd(), command, std::ptr::from_mut(argument)) };
     (code == 0).then_some(())
 }
 
-/// Lets processes of the same user attach all of this one's memory; the segment's id, 0 without XPMEM.
+/// Lets processes of the same user attach all of this one's memory. Returns the segment's id, 0
+/// without XPMEM.
 pub(super) fn offer() -> i64 {
     static SEGMENT: OnceLock<i64> = OnceLock::new();
     *SEGMENT.get_or_init(|| {
         let (permit_type, permit_value) = (PERMIT_MODE, OWNER_ALONE);
         let mut make = Make { addr: 0, size: usize::MAX, permit_type, permit_value, segment: 0 };
         // SAFETY: what the command takes.
-        unsafe { tell(MAKE, &mut make) }.map_or(0, |()| make.segment)
+        unsafe { ioctl(MAKE, &mut make) }.map_or(0, |()| make.segment)
     })
 }
 
-/// Another process's memory.
+/// The memory of another process.
 #[derive(Debug)]
-pub(crate) struct Window {
+pub(crate) struct Remote {
     access: i64,
-    /// The one that was used last stands last.
+    /// The one used last is the last.
     parts: Vec<Part>,
 }
 
-/// A range of the owner's addresses, and where it is here.
+/// A range of the owner's addresses, and its address here.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     from: u64,
@@ -116,29 +116,28 @@ struct Part {
     here: NonNull<u8>,
 }
 
-// SAFETY: the parts are memory of this process, whichever thread uses it.
-unsafe impl Send for Window {}
+// SAFETY: the parts are mapped for the whole process, whichever thread reads them.
+unsafe impl Send for Remote {}
 
-impl Window {
-    /// Of the process that offered this segment.
-    pub(super) fn open(segment: i64) -> Option<Window> {
+impl Remote {
+    /// Opens the memory of the process that offered this segment.
+    pub(super) fn open(segment: i64) -> Option<Remote> {
         let (permit_type, permit_value) = (PERMIT_MODE, 0);
         let mut get = Get { segment, flags: READ_WRITE, permit_type, permit_value, access: 0 };
         // SAFETY: what the command takes.
-        (segment != 0 && unsafe { tell(GET, &mut get) }.is_some())
-            .then(|| Window { access: get.access, parts: Vec::new() })
+        (segment != 0 && unsafe { ioctl(GET, &mut get) }.is_some())
+            .then(|| Remote { access: get.access, parts: Vec::new() })
     }
 
-    /// Fills `into` from the owner's address `from`; nothing if that can't be attached.
-    ///
-    /// The memory is there: its owner has said so and waits until it was read.
+    /// Fills `into` from the owner's address `from`; `None` if that range cannot be attached or is
+    /// missing. The owner has promised to keep it until it was read.
     pub(super) fn read(&mut self, from: u64, into: UserBuf) -> Option<()> {
         let until = from.checked_add(into.len() as u64)?;
         let part = self.attached(from, until)?;
         let is_whole = guarded(part, || {
-            // SAFETY: the part has all of the range, which is mapped readable as long as it is in `parts`; another
-            // process's memory overlaps with none of ours but through this mapping. That its owner does not change
-            // it meanwhile is the promise of who sends.
+            // SAFETY: the part covers the range and stays mapped readable while it is in `parts`. The
+            // owner's memory overlaps with this process's only through this mapping. The sender promises
+            // not to change it meanwhile.
             unsafe {
                 let start = part.here.add((from - part.from) as usize).as_ptr();
                 std::ptr::copy_nonoverlapping(
@@ -168,14 +167,14 @@ impl Window {
     }
 
     fn attach(&mut self, from: u64, until: u64) -> Option<Part> {
-        if self.parts.len() == KEPT {
+        if self.parts.len() == MAX_PARTS {
             self.parts.remove(0).detach();
         }
         let (access, offset, size) =
             (self.access, i64::try_from(from).ok()?, usize::try_from(until - from).ok()?);
         let mut attach = Attach { access, offset, size, addr: 0, fd: -1, flags: 0 };
-        // SAFETY: what the command takes; it maps memory where there was none.
-        unsafe { tell(ATTACH, &mut attach) }?;
+        // SAFETY: what the command takes; it maps memory at a free address.
+        unsafe { ioctl(ATTACH, &mut attach) }?;
         let here = NonNull::new(std::ptr::with_exposed_provenance_mut(attach.addr as usize))?;
         Some(Part { from, until, here })
     }
@@ -184,58 +183,59 @@ impl Window {
 impl Part {
     fn detach(self) {
         let mut addr = self.here.as_ptr().expose_provenance() as u64;
-        // SAFETY: what the command takes; the part is in no list any more.
-        let _ = unsafe { tell(DETACH, &mut addr) };
+        // SAFETY: what the command takes; the part is in no list, so no read uses it.
+        let _ = unsafe { ioctl(DETACH, &mut addr) };
     }
 }
 
-impl Drop for Window {
+impl Drop for Remote {
     fn drop(&mut self) {
         self.parts.drain(..).for_each(Part::detach);
         // SAFETY: what the command takes.
-        let _ = unsafe { tell(RELEASE, &mut self.access) };
+        let _ = unsafe { ioctl(RELEASE, &mut self.access) };
     }
 }
 
-/// The part that is being read, from its first byte to behind its last: one at a time, as one thread at a time
-/// makes progress. Both 0 while none is.
+/// Begin of the part that is being read. One thread at a time makes progress, so one part at a time.
 static FROM: AtomicUsize = AtomicUsize::new(0);
+/// End of that part; 0 while none is read.
 static UNTIL: AtomicUsize = AtomicUsize::new(0);
-/// What was missing of it has been replaced by zeros.
-static LOST: AtomicBool = AtomicBool::new(false);
-/// What SIGBUS did before.
-static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+/// Missing pages of that part were replaced by zeros.
+static WAS_TORN: AtomicBool = AtomicBool::new(false);
+/// The earlier action of SIGBUS.
+static EARLIER: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// Reads in a part. False if not all of it was there.
+/// Runs `read` on a part; returns false if pages were missing.
 fn guarded(part: Part, read: impl FnOnce()) -> bool {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(install);
     let here = part.here.as_ptr().addr();
-    LOST.store(false, Ordering::Relaxed);
+    WAS_TORN.store(false, Ordering::Relaxed);
     FROM.store(here, Ordering::Relaxed);
     UNTIL.store(here + (part.until - part.from) as usize, Ordering::Release);
     read();
     UNTIL.store(0, Ordering::Release);
-    !LOST.load(Ordering::Relaxed)
+    !WAS_TORN.load(Ordering::Relaxed)
 }
 
 fn install() {
-    // SAFETY: all zeros are valid for both, and the handler keeps to what handlers may do.
+    // SAFETY: all zeros are valid for both structures, and the handler calls only functions that are
+    // safe in a signal handler.
     unsafe {
-        let (mut action, mut before): (libc::sigaction, libc::sigaction) = std::mem::zeroed();
+        let (mut action, mut earlier): (libc::sigaction, libc::sigaction) = std::mem::zeroed();
         action.sa_sigaction = on_bus_error as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-        if libc::sigaction(libc::SIGBUS, std::ptr::null(), &mut before) == 0 {
-            let _ = BEFORE.set(before);
+        if libc::sigaction(libc::SIGBUS, std::ptr::null(), &mut earlier) == 0 {
+            let _ = EARLIER.set(earlier);
             libc::sigaction(libc::SIGBUS, &action, std::ptr::null_mut());
         }
     }
 }
 
-/// Puts zeros where the rest of the part was; a bus error anywhere else is answered as it was before.
+/// Replaces the rest of the part by zeros; any other bus error gets its earlier action.
 extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel gives a valid `info`. The new mapping replaces nothing but the part, which
-    // nobody uses any more once the read has failed.
+    // SAFETY: the kernel passes a valid `info`. The new mapping replaces nothing but the part, which
+    // is not used again once the read has failed.
     unsafe {
         let (at, until) = ((*info).si_addr().addr(), UNTIL.load(Ordering::Acquire));
         let is_ours = FROM.load(Ordering::Relaxed) <= at && at < until;
@@ -245,9 +245,9 @@ extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut l
         if is_ours
             && libc::mmap(place, until - page, libc::PROT_READ, flags, -1, 0) != libc::MAP_FAILED
         {
-            LOST.store(true, Ordering::Relaxed);
-        } else if let Some(before) = BEFORE.get() {
-            libc::sigaction(libc::SIGBUS, before, std::ptr::null_mut());
+            WAS_TORN.store(true, Ordering::Relaxed);
+        } else if let Some(earlier) = EARLIER.get() {
+            libc::sigaction(libc::SIGBUS, earlier, std::ptr::null_mut());
         }
     }
 }
@@ -256,7 +256,7 @@ extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut l
 mod tests {
     use super::*;
 
-    /// A part of so many pages of a file that has one: what lies behind its end is SIGBUS.
+    /// Returns a part of so many pages of a file that has one: later pages raise SIGBUS.
     fn torn(pages: usize) -> Part {
         let file = rustix::fs::memfd_create("torn", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         rustix::fs::ftruncate(&file, 4096).unwrap();
@@ -271,26 +271,26 @@ mod tests {
 
     #[test]
     fn memory_that_is_missing_fails_the_read_and_nothing_else() {
-        let (mut window, mut found) = (Window { access: 0, parts: Vec::new() }, vec![1; 5 * 4096]);
+        let (mut remote, mut found) = (Remote { access: 0, parts: Vec::new() }, vec![1; 5 * 4096]);
         for (pages, lengths) in [(1, vec![100, 4096]), (5, vec![4096, 4097, 20_000])] {
             for length in lengths {
-                window.parts = vec![torn(pages)];
+                remote.parts = vec![torn(pages)];
                 found.fill(1);
                 // SAFETY: `found` is as long.
                 let into = unsafe { UserBuf::new(found.as_mut_ptr(), length) };
                 assert_eq!(
-                    window.read(0, into).is_some(),
+                    remote.read(0, into).is_some(),
                     length <= 4096,
                     "{length} bytes of {pages} pages"
                 );
                 assert!(found[..length.min(4096)].iter().all(|&byte| byte == 7));
                 assert_eq!(
-                    window.parts.len(),
+                    remote.parts.len(),
                     usize::from(length <= 4096),
-                    "what is torn is not used again"
+                    "a torn part is not used again"
                 );
             }
         }
-        window.parts.clear();
+        remote.parts.clear();
     }
 }
