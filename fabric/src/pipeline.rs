@@ -1,29 +1,37 @@
-//! A body that the receiver reads while the sender still writes it.
+//! Pipelined bodies: the receiver reads a body while the sender still writes it.
 //!
-//! Sender and receiver share a word that counts the bytes of such bodies, one after the
-//! other, and wraps. The sender publishes the frame first, then writes part after part and
-//! counts each. The receiver takes what is counted, so both copies of a message go on
-//! side by side, and finding its receive goes on beside the first of them.
+//! Both sides share one word, the watermark, which counts the bytes of such bodies and wraps. The
+//! sender publishes the frame, then writes the body chunk by chunk and advances the watermark after
+//! each. The receiver takes what lies below the watermark, so both copies of a message overlap, and
+//! matching overlaps with the first of them.
 //!
 //! Invariants:
-//! - The sender counts all of a body before it publishes the next frame: the count is never
-//!   below the `base` of a body that was published.
-//! - Nothing here trusts the other side: a count that can't be reads as the whole body, whose bytes
-//!   are memory all the same.
+//! - The sender finishes a body before it publishes the next frame. The watermark is therefore never
+//!   below the `base` of a published body.
+//! - The other side is not trusted: an impossible watermark reads as the whole body, all of which is
+//!   memory.
 //!
-//! What it does not do: wait for a sender that has stopped, other than by giving way to it. Who dies
-//! in the middle takes the job with it.
+//! This module does not detect a sender that has died: the launcher ends the job.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Looks before a reader lets others run, and before it sleeps between looks.
-const SPIN: u32 = 1 << 10;
-const YIELD: u32 = 1 << 12;
-/// How long it sleeps then.
-const NAP: Duration = Duration::from_millis(1);
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU32, Ordering};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How much of a body is there.
+#[cfg(all(test, loom))]
+#[allow(unsafe_code)]
+mod loom_tests;
+
+/// Polls of the watermark before the reader yields its processor.
+const SPIN_POLLS: u32 = 1 << 10;
+/// Polls of the watermark before the reader sleeps between polls.
+const YIELD_POLLS: u32 = 1 << 12;
+/// How long it sleeps then.
+const SLEEP: Duration = Duration::from_millis(1);
+
+/// How much of a body is written.
 #[derive(Clone, Copy, Debug)]
 pub struct Watermark<'a> {
     word: &'a AtomicU32,
@@ -31,13 +39,13 @@ pub struct Watermark<'a> {
 }
 
 impl<'a> Watermark<'a> {
-    /// `base`: what the word held before the body.
+    /// `base` is the value of the word before the body.
     #[inline]
     pub fn new(word: &'a AtomicU32, base: u32) -> Watermark<'a> {
         Watermark { word, base }
     }
 
-    /// What the word held before.
+    /// Returns the value of the word before the body.
     #[inline]
     pub fn base(&self) -> u32 {
         self.base
@@ -46,42 +54,56 @@ impl<'a> Watermark<'a> {
     /// Says that the first `bytes` are written.
     #[inline]
     pub fn advance(&self, bytes: usize) {
-        // Release: who reads the count finds the bytes.
+        // Release: a reader that sees the count finds the bytes.
         self.word.store(self.base.wrapping_add(bytes as u32), Ordering::Release);
     }
 
-    /// How many bytes are there, once these are more than `have`.
+    /// Waits until more than `have` bytes are written; returns how many are.
     #[inline]
     fn wait(&self, have: usize) -> usize {
-        let mut looks = 0;
+        let mut polls = 0;
         loop {
-            let there = self.word.load(Ordering::Acquire).wrapping_sub(self.base) as usize;
-            if there > have {
-                return there;
+            // Acquire: the bytes below the count are written.
+            let written = self.word.load(Ordering::Acquire).wrapping_sub(self.base) as usize;
+            if written > have {
+                return written;
             }
-            looks += 1;
-            match looks {
-                ..SPIN => std::hint::spin_loop(),
-                SPIN..YIELD => std::thread::yield_now(),
-                _ => std::thread::sleep(NAP),
-            }
+            polls += 1;
+            back_off(polls);
         }
     }
 }
 
-/// The bytes of a message or of a piece of one: all at once, or as they come.
+#[cfg(not(loom))]
+#[inline]
+fn back_off(polls: u32) {
+    match polls {
+        ..SPIN_POLLS => std::hint::spin_loop(),
+        SPIN_POLLS..YIELD_POLLS => std::thread::yield_now(),
+        _ => std::thread::sleep(SLEEP),
+    }
+}
+
+/// As above, with the only wait that loom knows.
+#[cfg(loom)]
+fn back_off(_: u32) {
+    let _ = (SPIN_POLLS, YIELD_POLLS, SLEEP);
+    loom::thread::yield_now();
+}
+
+/// The bytes of a message or of a piece of one, complete or pipelined.
 pub trait Body {
-    /// Bytes in all.
+    /// Returns the length in bytes.
     fn len(&self) -> usize;
-    /// True when there are none.
+    /// Returns whether the length is 0.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Hands over the first `len` bytes, in parts and in order, each with its offset.
+    /// Hands over the first `len` bytes in order, chunk by chunk, each with its offset.
     fn for_each_chunk(&self, len: usize, take: impl FnMut(usize, &[u8]));
-    /// All of them.
+    /// Waits for all bytes and returns them.
     fn wait_all(&self) -> &[u8];
-    /// Whether they are best copied line by line ([`crate::UserBuf::write_lines`]).
+    /// Returns whether the bytes are best copied line by line ([`crate::UserBuf::write_lines`]).
     fn by_lines(&self) -> bool {
         false
     }
@@ -104,19 +126,20 @@ impl Body for [u8] {
     }
 }
 
-/// One that may still grow.
+/// A body that the sender may still write.
 #[derive(Debug)]
 pub struct PipelinedBody<'a> {
     bytes: &'a [u8],
-    count: Watermark<'a>,
+    watermark: Watermark<'a>,
     by_lines: bool,
 }
 
 impl<'a> PipelinedBody<'a> {
-    /// `bytes` is the whole body, of which `count` says how much is there; see [`Body::by_lines`].
+    /// `bytes` is the whole body, of which `watermark` says how much is written; see
+    /// [`Body::by_lines`].
     #[inline]
-    pub fn new(bytes: &'a [u8], count: Watermark<'a>, by_lines: bool) -> PipelinedBody<'a> {
-        PipelinedBody { bytes, count, by_lines }
+    pub fn new(bytes: &'a [u8], watermark: Watermark<'a>, by_lines: bool) -> PipelinedBody<'a> {
+        PipelinedBody { bytes, watermark, by_lines }
     }
 }
 
@@ -128,15 +151,15 @@ impl Body for PipelinedBody<'_> {
     fn for_each_chunk(&self, len: usize, mut take: impl FnMut(usize, &[u8])) {
         let mut done = 0;
         while done < len {
-            let there = self.count.wait(done).min(len);
-            take(done, &self.bytes[done..there]);
-            done = there;
+            let written = self.watermark.wait(done).min(len);
+            take(done, &self.bytes[done..written]);
+            done = written;
         }
     }
 
     fn wait_all(&self) -> &[u8] {
         if let Some(last) = self.bytes.len().checked_sub(1) {
-            self.count.wait(last);
+            self.watermark.wait(last);
         }
         self.bytes
     }
@@ -146,35 +169,35 @@ impl Body for PipelinedBody<'_> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::Slot;
 
     #[test]
-    fn parts_are_taken_as_they_are_counted_also_where_the_count_wraps() {
+    fn chunks_are_taken_as_they_are_written_also_where_the_watermark_wraps() {
         let (bytes, word) = ([7; 100], AtomicU32::new(u32::MAX - 10));
-        let count = Watermark::new(&word, u32::MAX - 10);
-        let body = PipelinedBody::new(&bytes, count, false);
-        count.advance(30);
-        let mut parts = Vec::new();
-        body.for_each_chunk(80, |at, part| {
-            parts.push((at, part.len()));
-            count.advance(at + part.len() + 25);
+        let watermark = Watermark::new(&word, u32::MAX - 10);
+        let body = PipelinedBody::new(&bytes, watermark, false);
+        watermark.advance(30);
+        let mut chunks = Vec::new();
+        body.for_each_chunk(80, |at, chunk| {
+            chunks.push((at, chunk.len()));
+            watermark.advance(at + chunk.len() + 25);
         });
-        assert_eq!(parts, [(0, 30), (30, 25), (55, 25)]);
-        count.advance(100);
+        assert_eq!(chunks, [(0, 30), (30, 25), (55, 25)]);
+        watermark.advance(100);
         assert_eq!(body.wait_all(), [7; 100]);
         assert!(PipelinedBody::new(&[], Watermark::new(&word, 0), true).wait_all().is_empty());
     }
 
     #[test]
-    fn a_slot_counts_what_is_written_part_by_part() {
+    fn a_slot_advances_the_watermark_after_each_chunk() {
         let (mut to, word) = ([0; 100], AtomicU32::new(5));
         let mut seen = Vec::new();
-        Slot::pipelined(&mut to, false, Watermark::new(&word, 5), 40).fill_chunks(|at, part| {
-            seen.push((at, part.len(), word.load(Ordering::Relaxed)));
-            part.fill(3);
+        Slot::pipelined(&mut to, false, Watermark::new(&word, 5), 40).fill_chunks(|at, chunk| {
+            seen.push((at, chunk.len(), word.load(Ordering::Relaxed)));
+            chunk.fill(3);
         });
         assert_eq!(seen, [(0, 40, 5), (40, 40, 45), (80, 20, 85)]);
         assert_eq!((to, word.load(Ordering::Relaxed)), ([3; 100], 105));

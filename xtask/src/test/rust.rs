@@ -60,12 +60,14 @@ pub(super) fn workspace(project: &Project, step: &Step, filter: Option<&str>) ->
     Ok(tally)
 }
 
-/// The rings under loom, in a build of their own.
+/// The lock-free parts under loom, in a build of their own.
 pub(super) fn loom(project: &Project, step: &Step) -> Result<Tally> {
     let mut cargo = project.cargo(&[
         "test",
         "--package",
         "verbena-shm-transport",
+        "--package",
+        "verbena-fabric",
         "--lib",
         "--release",
         "--quiet",
