@@ -1,23 +1,20 @@
-//! Attribute caching: values that a program hangs on communicators, datatypes
-//! and windows (MPI-5.0 §7.7).
+//! Attribute caching: values that a program attaches to communicators, datatypes and windows
+//! (MPI-5.0 §7.7).
 //!
-//! The user's copy and delete functions may call MPI, so they must run with no
-//! lock held. Therefore every step that may call one comes in three parts, which
-//! the runtime drives: take a [`Deletion`] or [`Copying`] out (locked), run it
-//! (unlocked), put the outcome back (locked).
+//! The user's copy and delete functions may call MPI, so they must run with no lock held. Each step
+//! that may call one has three parts, which the runtime drives: take a [`Deletion`] or [`Copying`]
+//! out (locked), run it (unlocked), store its outcome (locked).
 //!
-//! - *set*: the deletion of the old value, if there is one, then `store`. When
-//!   the deletion fails nothing changes.
-//! - *delete*: the deletion, then `remove`. When it fails the attribute stays.
-//! - *duplicate* an object: each of `copies` in the order in which the
-//!   attributes were set; what succeeds is stored in the new object. When one
-//!   fails, the new object is given up like a freed one.
-//! - *free* an object: `last_deletion` and `remove` until there is none, so the
-//!   attribute that was set last goes first (as MPI_Finalize requires for
-//!   MPI_COMM_SELF, MPI-5.0 §11.2.4).
+//! - *set*: the deletion of the old value, if there is one, then `store`. If the deletion fails,
+//!   nothing changes.
+//! - *delete*: the deletion, then `remove`. If the deletion fails, the attribute stays.
+//! - *duplicate* an object: each of `copies` in the order in which the attributes were set. Values
+//!   that were copied are stored in the new object. If a copy fails, the new object is freed.
+//! - *free* an object: `last_deletion` and `remove` until no attribute is left. The attribute that
+//!   was set last is deleted first, as MPI_Finalize requires for MPI_COMM_SELF (MPI-5.0 §11.2.4).
 //!
-//! A key that is freed while values hang on it lives until the last is gone
-//! (MPI-5.0 §7.7.2): its number stays good for deleting and reading them.
+//! A key that is freed while values use it lives until the last value is deleted (MPI-5.0 §7.7.2).
+//! Until then its number remains valid for reading and deleting them.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -26,7 +23,7 @@ use std::sync::Arc;
 
 use crate::{Class, Error, Result, callback};
 
-/// First number of a key of the user's; the predefined ones are below 1,000.
+/// First number of a user's key; predefined keys are below 1,000.
 const FIRST_KEY: i32 = 0x1000;
 
 /// The classes of objects that have attributes.
@@ -47,23 +44,23 @@ pub type CopyCallback =
 /// The C type of a delete function: object, key, value, extra state.
 pub type DeleteCallback = extern "C" fn(usize, c_int, *mut c_void, *mut c_void) -> c_int;
 
-/// What happens to a value when its object is duplicated.
+/// The rule for a value when its object is duplicated.
 #[derive(Clone, Copy, Debug)]
 pub enum CopyFunction {
     /// MPI_*_NULL_COPY_FN (the value 0): it is not copied.
     Null,
     /// MPI_*_DUP_FN (the value 1): it is copied as it is.
     Dup,
-    /// The program decides.
+    /// The user's function decides.
     User(CopyCallback),
 }
 
-/// What happens to a value when it is deleted.
+/// The rule for a value when it is deleted.
 #[derive(Clone, Copy, Debug)]
 pub enum DeleteFunction {
     /// MPI_*_NULL_DELETE_FN (the value 0): nothing.
     Null,
-    /// The program is told.
+    /// The user's function is called.
     User(DeleteCallback),
 }
 
@@ -77,11 +74,11 @@ pub struct Keyval {
     extra_state: usize,
 }
 
-/// The keys of a process.
+/// The attribute keys of a process.
 #[derive(Debug, Default)]
 pub struct Keyvals {
     by_number: BTreeMap<i32, Arc<Keyval>>,
-    /// Freed, and when last looked at still in use.
+    /// Keys that are freed and were in use at the last check.
     freed: Vec<i32>,
     created: i32,
 }
@@ -90,7 +87,7 @@ pub struct Keyvals {
 #[derive(Clone, Debug, Default)]
 pub struct Attributes {
     entries: Vec<Attribute>,
-    /// Counts stores, so that a value that replaced another is told from it.
+    /// Number of stores so far; it tells a value from the one that it replaced.
     stores: u64,
 }
 
@@ -102,21 +99,21 @@ struct Attribute {
     store: u64,
 }
 
-/// A value about to be deleted.
+/// A value that is about to be deleted.
 #[derive(Debug)]
 pub struct Deletion(Attribute);
 
-/// A value about to be copied to a duplicate of its object.
+/// A value that is about to be copied to a duplicate of its object.
 #[derive(Debug)]
 pub struct Copying(Attribute);
 
 impl Keyvals {
-    /// Without any key.
+    /// Returns a table without keys.
     pub const fn new() -> Keyvals {
         Keyvals { by_number: BTreeMap::new(), freed: Vec::new(), created: 0 }
     }
 
-    /// MPI_*_create_keyval: the number of the new key.
+    /// Creates a key and returns its number (MPI_*_create_keyval).
     pub fn create(
         &mut self,
         owner: Owner,
@@ -132,7 +129,7 @@ impl Keyvals {
         number
     }
 
-    /// MPI_*_free_keyval. MPI_ERR_KEYVAL when it is none, or was freed.
+    /// Frees a key (MPI_*_free_keyval). MPI_ERR_KEYVAL if it is no key or was freed.
     pub fn free(&mut self, owner: Owner, number: i32) -> Result<()> {
         self.find(owner, number)?;
         if self.freed.contains(&number) {
@@ -146,7 +143,7 @@ impl Keyvals {
         Ok(())
     }
 
-    /// The key of that number, for attributes of `owner`. Else MPI_ERR_KEYVAL.
+    /// Returns the key of that number for attributes of `owner`; otherwise MPI_ERR_KEYVAL.
     pub fn find(&self, owner: Owner, number: i32) -> Result<&Arc<Keyval>> {
         let why = match self.by_number.get(&number) {
             Some(keyval) if keyval.owner != owner => {
@@ -182,44 +179,44 @@ impl Keyvals {
 }
 
 impl Attributes {
-    /// Without any.
+    /// Returns an object without attributes.
     pub const fn new() -> Attributes {
         Attributes { entries: Vec::new(), stores: 0 }
     }
 
-    /// True when nothing is cached.
+    /// Returns true if there are no attributes.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn value(&self, key: i32) -> Option<usize> {
         self.entry(key).map(|entry| entry.value)
     }
 
-    /// What to run before the value of `key` is replaced or removed.
+    /// Returns the deletion to run before the value of `key` is replaced or removed.
     pub fn deletion(&self, key: i32) -> Option<Deletion> {
         self.entry(key).cloned().map(Deletion)
     }
 
-    /// The deletion of the attribute that was set last.
+    /// Returns the deletion of the attribute that was set last.
     pub fn last_deletion(&self) -> Option<Deletion> {
         self.entries.last().cloned().map(Deletion)
     }
 
-    /// What to run for a duplicate, in the order of setting.
+    /// Returns the copies to run for a duplicate, in the order in which the attributes were set.
     pub fn copies(&self) -> Vec<Copying> {
         self.entries.iter().cloned().map(Copying).collect()
     }
 
-    /// Sets a value; an old one is forgotten.
+    /// Sets a value, in place of an old one.
     pub fn store(&mut self, keyval: &Arc<Keyval>, value: usize) {
         self.entries.retain(|entry| entry.keyval.number != keyval.number);
         self.stores += 1;
         self.entries.push(Attribute { keyval: keyval.clone(), value, store: self.stores });
     }
 
-    /// Removes what was deleted, unless its callback has set a new value.
+    /// Removes the deleted attribute, unless its callback has set a new value.
     pub fn remove(&mut self, deleted: &Deletion) {
         self.entries.retain(|entry| entry.store != deleted.0.store);
     }
@@ -230,8 +227,8 @@ impl Attributes {
 }
 
 impl Deletion {
-    /// Calls the user's function, if there is one; `handle` is the object's.
-    /// To be called with no lock held.
+    /// Calls the user's function, if there is one; `handle` is the object's handle. The caller
+    /// holds no lock.
     pub fn run(&self, handle: usize) -> Result<()> {
         let Attribute { keyval, value, .. } = &self.0;
         let code = match keyval.delete {
@@ -248,8 +245,8 @@ impl Deletion {
 }
 
 impl Copying {
-    /// The value for the duplicate of the object `handle`, `None` when it gets
-    /// none. To be called with no lock held.
+    /// Returns the value for the duplicate of the object `handle`, or `None` if it gets none. The
+    /// caller holds no lock.
     pub fn run(&self, handle: usize) -> Result<Option<usize>> {
         let Attribute { keyval, value, .. } = &self.0;
         let function = match keyval.copy {
@@ -269,14 +266,14 @@ impl Copying {
         }
     }
 
-    /// The key under which the copy is to be stored.
+    /// Returns the key under which the copy is stored.
     pub fn keyval(&self) -> &Arc<Keyval> {
         &self.0.keyval
     }
 }
 
 impl Keyval {
-    /// As the user knows it.
+    /// Returns the number by which the user knows the key.
     pub fn number(&self) -> i32 {
         self.number
     }

@@ -1,14 +1,12 @@
 //! The user's buffer: an address, a count and a datatype, as one value that can
 //! be packed, unpacked and copied piece by piece.
 //!
-//! Two shapes: one run of memory (every contiguous type, and single elements
-//! without gaps), which costs no reference count, and everything else. Offsets
-//! are packed bytes throughout.
+//! There are two shapes: one run of memory (every contiguous type, and single elements without
+//! gaps), which costs no reference count, and all other layouts. All offsets are packed bytes.
 //!
-//! Whoever makes a [`Buffer`] or an [`Area`] vouches for the memory once, as for
-//! [`UserBuf`]; the protocol crates then work without `unsafe` of their own.
-//! Access is by copies, never by references, so memory that an erroneous program
-//! changes underneath us yields wrong data and nothing worse.
+//! The maker of a [`Buffer`] or an [`Area`] vouches for the memory once, as for [`UserBuf`]. The
+//! protocol crates then need no `unsafe` of their own. Access is by copies, never by references: if
+//! an erroneous program changes the memory meanwhile, the data is wrong and nothing else.
 
 #![allow(unsafe_code)]
 
@@ -20,15 +18,15 @@ use crate::datatype::copy::transfer;
 /// Bytes staged at a time between two layouts with gaps.
 const STAGING: usize = 8192;
 
-/// What a message is sent from or received into.
+/// The memory that a message is sent from or received into.
 #[derive(Clone)]
 pub struct Buffer(Shape);
 
 #[derive(Clone)]
 enum Shape {
-    /// One run of bytes.
+    /// Describes one run of bytes.
     Contiguous(UserBuf),
-    /// Elements of a type with gaps, or out of order.
+    /// Elements of a type with gaps, or not in order.
     Typed { base: Base, count: u64, datatype: Datatype },
 }
 
@@ -43,10 +41,10 @@ unsafe impl Send for Base {}
 unsafe impl Sync for Base {}
 
 impl Buffer {
-    /// The buffer without bytes.
+    /// A buffer without bytes.
     pub const EMPTY: Buffer = Buffer(Shape::Contiguous(UserBuf::EMPTY));
 
-    /// `count` elements of `datatype` at `base`, as MPI calls take them.
+    /// Describes `count` elements of `datatype` at `base`, as MPI calls take them.
     ///
     /// # Safety
     /// The bytes that `datatype` describes for these elements must be valid for
@@ -55,7 +53,7 @@ impl Buffer {
     #[inline]
     pub unsafe fn new(base: *mut u8, count: u64, datatype: &Datatype) -> Buffer {
         if datatype.is_run(count) {
-            // What can't be in memory saturates, and so never reads as small.
+            // A size beyond memory saturates, so that it never reads as a small one.
             let len = datatype.size().saturating_mul(count);
             let start = base.wrapping_offset(datatype.true_extent().0 as isize);
             // SAFETY: the caller's promise: one run from the true lower bound.
@@ -67,13 +65,13 @@ impl Buffer {
         Buffer(Shape::Typed { base: Base(base), count, datatype: datatype.clone() })
     }
 
-    /// One run of bytes.
+    /// Describes one run of bytes.
     #[inline]
     pub const fn contiguous(memory: UserBuf) -> Buffer {
         Buffer(Shape::Contiguous(memory))
     }
 
-    /// Packed bytes.
+    /// Returns the number of packed bytes.
     #[inline]
     pub fn len(&self) -> u64 {
         match &self.0 {
@@ -82,13 +80,13 @@ impl Buffer {
         }
     }
 
-    /// True when there is nothing to move.
+    /// Returns true if there are no bytes to move.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes themselves, if they are one run.
+    /// Returns the memory, if it is one run.
     #[inline]
     pub fn memory(&self) -> Option<UserBuf> {
         match &self.0 {
@@ -97,7 +95,7 @@ impl Buffer {
         }
     }
 
-    /// Lets go of the datatype, if it holds one: the buffer is used no more.
+    /// Releases the datatype, if the buffer holds one. The buffer must not be used afterwards.
     #[inline]
     pub fn release(&mut self) {
         if let Shape::Typed { .. } = self.0 {
@@ -105,8 +103,8 @@ impl Buffer {
         }
     }
 
-    /// The elements `first .. first + count` of a buffer made with `datatype`.
-    /// Panics when they are not inside.
+    /// Returns the elements `first .. first + count` of a buffer made with `datatype`. Panics if
+    /// they are not inside.
     pub fn elements(&self, first: u64, count: u64, datatype: &Datatype) -> Buffer {
         match &self.0 {
             Shape::Contiguous(memory) => {
@@ -124,8 +122,8 @@ impl Buffer {
         }
     }
 
-    /// Copies the packed bytes `offset .. offset + out.len()` out. Panics when
-    /// they are not inside.
+    /// Copies the packed bytes `offset .. offset + out.len()` to `out`. Panics if they are not
+    /// inside.
     #[inline]
     pub fn pack(&self, offset: u64, out: &mut [u8]) {
         match &self.0 {
@@ -137,7 +135,7 @@ impl Buffer {
         }
     }
 
-    /// As [`Buffer::pack`], into a slot of a transport.
+    /// Packs into a slot of a transport, like [`Buffer::pack`].
     #[inline]
     pub fn fill(&self, offset: u64, slot: &mut Slot) {
         match &self.0 {
@@ -151,8 +149,7 @@ impl Buffer {
         slot.fill_chunks(|at, part| self.pack(offset + at as u64, part));
     }
 
-    /// Copies `bytes` in, to the packed bytes `offset ..`. Panics when they do
-    /// not fit.
+    /// Copies `bytes` to the packed bytes `offset ..`. Panics if they do not fit.
     #[inline]
     pub fn unpack(&self, offset: u64, bytes: &[u8]) {
         match &self.0 {
@@ -164,7 +161,7 @@ impl Buffer {
         }
     }
 
-    /// As [`Buffer::unpack`], for a part of a body that says whether it is copied line by line.
+    /// Unpacks a part of a body, like [`Buffer::unpack`]; `by_lines` selects the copy line by line.
     #[inline]
     pub fn unpack_part(&self, offset: u64, bytes: &[u8], by_lines: bool) {
         match &self.0 {
@@ -173,8 +170,8 @@ impl Buffer {
         }
     }
 
-    /// Copies from another buffer, whatever the layouts, as many packed bytes as
-    /// both have, and says how many. Two single runs may overlap.
+    /// Copies from another buffer of any layout as many packed bytes as both have, and returns
+    /// their number. Two single runs may overlap.
     pub fn copy_from(&self, from: &Buffer) -> u64 {
         let len = self.len().min(from.len());
         match (self.memory(), from.memory()) {
@@ -202,8 +199,8 @@ impl Buffer {
         }
     }
 
-    /// Address of the first element and how many there are, for a buffer made
-    /// with `datatype`: what reductions and user functions work on.
+    /// Returns the address of the first element and the number of elements of a buffer made with
+    /// `datatype`. Reductions and user functions work on these.
     pub(crate) fn as_elements(&self, datatype: &Datatype) -> (*mut u8, u64) {
         match &self.0 {
             Shape::Contiguous(memory) => {
@@ -252,12 +249,12 @@ impl std::fmt::Debug for Buffer {
 pub struct Operands {
     first: Buffer,
     many: u32,
-    /// Bytes from one to the next.
+    /// Bytes from one operand to the next.
     distance: i64,
 }
 
 impl Operands {
-    /// From the last to the first, as reductions take them.
+    /// Iterates from the last operand to the first, as reductions take them.
     pub fn backwards(&self) -> impl Iterator<Item = Buffer> + '_ {
         self.offsets().map(|offset| match &self.first.0 {
             Shape::Contiguous(memory) => {
@@ -274,7 +271,8 @@ impl Operands {
         })
     }
 
-    /// As [`Buffer::as_elements`], from the last to the first.
+    /// Returns the addresses of the operands from the last to the first, and the number of
+    /// elements.
     pub(crate) fn as_elements(&self, datatype: &Datatype) -> (impl Iterator<Item = *mut u8>, u64) {
         let (first, count) = self.first.as_elements(datatype);
         (self.offsets().map(move |offset| first.wrapping_offset(offset)), count)
@@ -286,15 +284,15 @@ impl Operands {
     }
 }
 
-/// One alone.
+/// Makes a single operand.
 impl From<Buffer> for Operands {
     fn from(first: Buffer) -> Operands {
         Operands { first, many: 1, distance: 0 }
     }
 }
 
-/// An address from which a collective cuts buffers, with the bytes around it
-/// that it may touch. Copies are the same area.
+/// An address from which a collective cuts buffers, with the bytes around it that it may access.
+/// Copies are the same area.
 #[derive(Clone, Copy, Debug)]
 pub struct Area {
     base: *mut u8,
@@ -308,10 +306,10 @@ unsafe impl Send for Area {}
 unsafe impl Sync for Area {}
 
 impl Area {
-    /// The area without bytes.
+    /// An area without bytes.
     pub const EMPTY: Area = Area { base: std::ptr::null_mut(), low: 0, high: 0 };
 
-    /// The bytes `low .. high` relative to `base`.
+    /// Describes the bytes `low .. high` relative to `base`.
     ///
     /// # Safety
     /// As [`Buffer::new`], for those of these bytes that the buffers cut from it
@@ -321,7 +319,7 @@ impl Area {
         Area { base, low, high }
     }
 
-    /// The bytes that `count` elements of `datatype` at `base` touch.
+    /// Describes the bytes that `count` elements of `datatype` at `base` occupy.
     ///
     /// # Safety
     /// As [`Buffer::new`].
@@ -331,21 +329,20 @@ impl Area {
         Area { base, low, high }
     }
 
-    /// All the bytes that either has. Panics when the addresses differ.
+    /// Returns the bytes of both areas. Panics if the addresses differ.
     #[must_use]
     pub fn union(self, other: Area) -> Area {
         assert!(self.base == other.base, "areas of different buffers");
         Area { base: self.base, low: self.low.min(other.low), high: self.high.max(other.high) }
     }
 
-    /// The address that displacements are relative to.
+    /// Returns the address that displacements are relative to.
     #[inline]
     pub fn address(&self) -> u64 {
         self.base as u64
     }
 
-    /// `count` elements of `datatype` at `disp` bytes. Panics when they are not
-    /// inside.
+    /// Returns `count` elements of `datatype` at `disp` bytes. Panics if they are not inside.
     #[inline]
     pub fn buffer(&self, disp: i64, count: u64, datatype: &Datatype) -> Buffer {
         let (low, high) = datatype.reach(count).unwrap_or((i64::MIN, i64::MAX));
@@ -357,7 +354,7 @@ impl Area {
         unsafe { Buffer::new(self.base.wrapping_offset(disp as isize), count, datatype) }
     }
 
-    /// `len` bytes at `disp`. Panics when they are not inside.
+    /// Returns `len` bytes at `disp`. Panics if they are not inside.
     #[inline]
     pub fn bytes(&self, disp: i64, len: u64) -> Buffer {
         if len == 0 {
@@ -370,8 +367,8 @@ impl Area {
         })
     }
 
-    /// `many` times `count` elements of `datatype`, the first at `disp` bytes and each `distance` bytes behind the one
-    /// before. Panics when they are not inside.
+    /// Returns `many` operands of `count` elements of `datatype`: the first at `disp` bytes, each
+    /// `distance` bytes after the one before. Panics if they are not inside.
     #[inline]
     pub fn operands(
         &self,
@@ -385,7 +382,7 @@ impl Area {
             let last = distance
                 .checked_mul(i64::from(many) - 1)
                 .and_then(|behind| disp.checked_add(behind));
-            // Those between lie between.
+            // The operands between the first and the last lie between them.
             self.buffer(last.expect("the operands of a reduction are inside"), count, datatype);
         }
         Operands { first: self.buffer(disp, count, datatype), many, distance }
@@ -399,7 +396,7 @@ impl Area {
     }
 }
 
-/// All of it, from its first byte on.
+/// Describes the whole block, from its first byte on.
 impl From<UserBuf> for Area {
     #[inline]
     fn from(memory: UserBuf) -> Area {
@@ -413,8 +410,8 @@ pub(crate) mod tests {
     use super::*;
     use crate::datatype::Counting::Int;
 
-    /// `count` elements at `at`, all of whose bytes are in `bytes`. The slice
-    /// must outlive the buffer.
+    /// Returns `count` elements at `at`, all of whose bytes are in `bytes`. The slice must outlive
+    /// the buffer.
     pub(crate) fn buffer_of(bytes: &mut [u8], at: i64, count: u64, datatype: &Datatype) -> Buffer {
         // SAFETY: the bytes of the slice; `buffer` checks that it stays inside.
         let area = unsafe { Area::new(bytes.as_mut_ptr(), 0, bytes.len() as i64) };

@@ -1,22 +1,22 @@
-//! The user's functions while they run: they may call MPI, and what this process
-//! was in before is still true when that call has returned.
+//! Calls of user functions. A user function may call MPI; after that call, the record of the outer
+//! MPI call must still be right.
 //!
-//! Who keeps that record is above this room; it says so once ([`set_hook`]).
+//! The runtime keeps that record. It registers a hook once ([`set_hook`]), and every user function
+//! runs inside it. This module knows neither the record nor the calls.
 
 use std::sync::OnceLock;
 
-/// Runs what it is given, and keeps the record of the current call meanwhile.
+/// A hook that runs its argument and restores the record of the current call afterwards.
 pub type CallbackHook = fn(&mut dyn FnMut());
 
 static HOOK: OnceLock<CallbackHook> = OnceLock::new();
 
-/// From now on every function of the user's runs inside `hook`. The first to
-/// say so is heard.
+/// Runs every user function inside `hook` from now on. Only the first call has an effect.
 pub fn set_hook(hook: CallbackHook) {
     let _ = HOOK.set(hook);
 }
 
-/// Calls a function of the user's. With no lock held: it may call MPI.
+/// Calls a user function inside the hook. The caller holds no lock: the function may call MPI.
 pub fn user<R>(function: impl FnOnce() -> R) -> R {
     run(HOOK.get().copied(), function)
 }

@@ -1,8 +1,7 @@
 //! Communicators as plain data (MPI-5.0 §7.2, §7.6).
 //!
-//! Nothing here agrees on anything with others: the runtime has a context id
-//! agreed and says it to [`Comm::duplicate`], [`Comm::derive`] or
-//! [`Comm::derive_inter`].
+//! This module communicates with no process. The runtime agrees on a context id and passes it to
+//! [`Comm::duplicate`], [`Comm::derive`] or [`Comm::derive_inter`].
 //!
 //! An intracommunicator has one group; an intercommunicator has a local group,
 //! to which this process belongs, and a remote one, whose ranks are the sources
@@ -14,11 +13,10 @@ use std::sync::Arc;
 use crate::{Attributes, Comparison, Errhandler, Group, Info, Result, Topology};
 use fabric::{CollSegment, Peer};
 
-/// Longest name in bytes (MPI_MAX_OBJECT_NAME less the C string's end).
+/// Longest name in bytes (MPI_MAX_OBJECT_NAME without the terminator).
 pub const MAX_NAME: usize = 127;
 
-/// The hints that communicators have: promises of the program, "false" unless
-/// given (MPI-5.0 §7.4.4).
+/// The hints of communicators: promises of the program, "false" unless given (MPI-5.0 §7.4.4).
 pub const HINTS: [&str; 4] = [
     "mpi_assert_no_any_tag",
     "mpi_assert_no_any_source",
@@ -35,7 +33,7 @@ pub struct Comm {
     collectives: Cell<u32>,
     group: Group,
     remote: Option<Group>,
-    /// Where its members meet, if they can.
+    /// The collective segment that its members share, if there is one.
     coll_segment: Option<Arc<dyn CollSegment>>,
     errhandler: Errhandler,
     topology: Option<Arc<Topology>>,
@@ -45,8 +43,8 @@ pub struct Comm {
 }
 
 impl Comm {
-    /// An intracommunicator with the initial error handler. `rank` is this
-    /// process's in `group`.
+    /// Makes an intracommunicator with the initial error handler. `rank` is this process's rank in
+    /// `group`.
     pub fn new(name: &str, context: u64, rank: u32, group: Group) -> Comm {
         Comm {
             context,
@@ -63,9 +61,8 @@ impl Comm {
         }
     }
 
-    /// A new communicator with this one's groups, topology and error handler;
-    /// without name and hints, and without attributes, whose copying may call the
-    /// user.
+    /// Makes a communicator with this one's groups, topology and error handler, without name, hints
+    /// and attributes. Copying attributes may call user functions, so the caller does it.
     #[must_use]
     pub fn duplicate(&self, context: u64) -> Comm {
         Comm {
@@ -75,21 +72,21 @@ impl Comm {
         }
     }
 
-    /// An intracommunicator of `group` that inherits the error handler.
+    /// Makes an intracommunicator of `group` that inherits the error handler.
     #[must_use]
     pub fn derive(&self, context: u64, rank: u32, group: Group) -> Comm {
         Comm { errhandler: self.errhandler, ..Comm::new("", context, rank, group) }
     }
 
-    /// An intercommunicator that inherits the error handler; `rank` is this
-    /// process's in `local`.
+    /// Makes an intercommunicator that inherits the error handler; `rank` is this process's rank in
+    /// `local`.
     #[must_use]
     pub fn derive_inter(&self, context: u64, rank: u32, local: Group, remote: Group) -> Comm {
         Comm { remote: Some(remote), ..self.derive(context, rank, local) }
     }
 
-    /// The local group by itself, for the library's collectives within it. It
-    /// shares the context: traffic between the groups is told apart by its source.
+    /// Makes an intracommunicator of the local group, for the library's collectives within it. It
+    /// shares the context; the source distinguishes traffic between the groups.
     #[must_use]
     pub fn local(&self) -> Comm {
         Comm {
@@ -98,17 +95,17 @@ impl Comm {
         }
     }
 
-    /// Gives a communicator that was made before the agreement its context.
+    /// Sets the context id of a communicator that was made before the agreement.
     pub fn set_context(&mut self, context: u64) {
         self.context = context;
     }
 
-    /// Gives the communicator its arena, which its members have agreed on.
+    /// Sets the collective segment that the members have agreed on.
     pub fn set_coll_segment(&mut self, coll_segment: Arc<dyn CollSegment>) {
         self.coll_segment = Some(coll_segment);
     }
 
-    /// Sets the name, cut to [`MAX_NAME`] bytes.
+    /// Sets the name, truncated to [`MAX_NAME`] bytes.
     pub fn set_name(&mut self, name: &str) {
         name[..name.floor_char_boundary(MAX_NAME)].clone_into(&mut self.name);
     }
@@ -118,12 +115,12 @@ impl Comm {
         self.errhandler = errhandler;
     }
 
-    /// Gives the communicator a topology.
+    /// Sets the topology.
     pub fn set_topology(&mut self, topology: Topology) {
         self.topology = Some(Arc::new(topology));
     }
 
-    /// MPI_Comm_set_info: takes the hints that we know and leaves the others.
+    /// Stores the known hints and ignores the others (MPI_Comm_set_info).
     pub fn set_hints(&mut self, given: &Info) -> Result<()> {
         for hint in HINTS {
             if let Some(value) = given.value(hint)? {
@@ -133,8 +130,7 @@ impl Comm {
         Ok(())
     }
 
-    /// The hints as they stand, those that were never given at their defaults
-    /// (MPI_Comm_get_info).
+    /// Returns all hints; those that were never given have their defaults (MPI_Comm_get_info).
     pub fn hints(&self) -> Result<Info> {
         let mut hints = Info::new();
         for hint in HINTS {
@@ -143,12 +139,12 @@ impl Comm {
         Ok(hints)
     }
 
-    /// The attributes, to change them.
+    /// Returns the attributes for changes.
     pub fn attributes_mut(&mut self) -> &mut Attributes {
         &mut self.attributes
     }
 
-    /// The sequence number of the next collective: 0, 1, ... 2^31 - 1, 0, ...
+    /// Returns the sequence number of the next collective: 0, 1, ... 2^31 - 1, 0, ...
     #[inline]
     pub fn next_collective(&self) -> i32 {
         let sequence = self.collectives.get();
@@ -156,47 +152,47 @@ impl Comm {
         sequence as i32
     }
 
-    /// The context id: point-to-point traffic carries twice this, collectives
-    /// that plus one.
+    /// Returns the context id. Point-to-point traffic carries twice this number, collectives one
+    /// more.
     #[inline]
     pub fn context(&self) -> u64 {
         self.context
     }
 
-    /// This process's rank in the (local) group.
+    /// Returns this process's rank in the (local) group.
     #[inline]
     pub fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// Processes in the (local) group.
+    /// Returns the number of processes in the (local) group.
     #[inline]
     pub fn size(&self) -> u32 {
         self.group.size()
     }
 
-    /// The (local) group.
+    /// Returns the (local) group.
     #[inline]
     pub fn group(&self) -> &Group {
         &self.group
     }
 
-    /// The remote group of an intercommunicator.
+    /// Returns the remote group of an intercommunicator.
     #[inline]
     pub fn remote(&self) -> Option<&Group> {
         self.remote.as_ref()
     }
 
-    /// Those whom ranks in point-to-point calls name: the remote group of an
-    /// intercommunicator, else the group.
+    /// Returns the group that ranks in point-to-point calls refer to: the remote group of an
+    /// intercommunicator, otherwise the group.
     #[inline]
     pub fn peers(&self) -> &Group {
         self.remote.as_ref().unwrap_or(&self.group)
     }
 
-    /// Who makes a message from rank `source` (`None`: from any) impossible, when
-    /// those are gone whom `gone` says: the source, or, when all others are gone,
-    /// the first of them.
+    /// Returns the failed peer that makes a message from rank `source` (`None`: from any)
+    /// impossible: the source, or, if all others have failed, the first of them. `gone` tells
+    /// whether a peer has failed.
     pub fn missing(&self, source: Option<u32>, gone: impl Fn(Peer) -> bool) -> Option<Peer> {
         if let Some(source) = source {
             return self.peers().peer_of(source).filter(|&peer| gone(peer));
@@ -207,39 +203,39 @@ impl Comm {
         (gone(first) && others.all(gone)).then_some(first)
     }
 
-    /// True for intercommunicators.
+    /// Returns true for intercommunicators.
     #[inline]
     pub fn is_inter(&self) -> bool {
         self.remote.is_some()
     }
 
-    /// The arena that its members share.
+    /// Returns the collective segment that the members share.
     pub fn coll_segment(&self) -> Option<&Arc<dyn CollSegment>> {
         self.coll_segment.as_ref()
     }
 
-    /// The error handler.
+    /// Returns the error handler.
     #[inline]
     pub fn errhandler(&self) -> &Errhandler {
         &self.errhandler
     }
 
-    /// The topology, if it has one.
+    /// Returns the topology, if there is one.
     pub fn topology(&self) -> Option<&Topology> {
         self.topology.as_deref()
     }
 
-    /// The name; empty when it was never given one.
+    /// Returns the name; empty if it was never set.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The attributes.
+    /// Returns the attributes.
     pub fn attributes(&self) -> &Attributes {
         &self.attributes
     }
 
-    /// MPI_Comm_compare.
+    /// Compares two communicators (MPI_Comm_compare).
     pub fn compare(&self, other: &Comm) -> Comparison {
         if self.context == other.context && self.group == other.group {
             return Comparison::Ident;
@@ -256,7 +252,7 @@ impl Comm {
         }
     }
 
-    /// Its name, or what it is, for sentences.
+    /// Returns the name, or a description, for error texts.
     pub fn describe(&self) -> String {
         if self.name.starts_with("MPI_COMM_") {
             return self.name.clone();

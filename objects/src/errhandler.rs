@@ -1,19 +1,18 @@
 //! Error handlers: what happens when a call fails (MPI-5.0 §9.3).
 //!
-//! Plain data. The runtime decides which handler is asked and calls a user's
-//! function with no lock held.
+//! Plain data. The runtime decides which handler is called, and calls a user's function with no
+//! lock held.
 
 use std::os::raw::c_int;
 
 use crate::{Class, callback};
 
-/// The user's function: the address of the handle, the address of the error
-/// code, and arguments of the implementation's choice (we pass none). Handles
-/// of all classes are of pointer size in the ABI, so one type serves
-/// MPI_Comm_errhandler_function, _Win_, _File_ and _Session_.
+/// The user's function: the address of the handle, the address of the error code, and arguments of
+/// the implementation's choice (Verbena passes none). Handles of all classes have pointer size in
+/// the ABI, so one type serves MPI_Comm_errhandler_function, _Win_, _File_ and _Session_.
 pub type ErrhandlerFunction = extern "C" fn(*mut usize, *mut c_int, ...);
 
-/// What a user's error handler can be attached to.
+/// The class of objects that a user's error handler can be attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Raiser {
@@ -32,11 +31,11 @@ pub enum Errhandler {
     Abort,
     /// MPI_ERRORS_RETURN: the call returns the code.
     Return,
-    /// The program's own function.
+    /// The user's function.
     User(UserErrhandler),
 }
 
-/// A function of the program's that handles errors.
+/// A user function that handles errors.
 #[derive(Clone, Copy, Debug)]
 pub struct UserErrhandler {
     raiser: Raiser,
@@ -44,13 +43,13 @@ pub struct UserErrhandler {
 }
 
 impl Errhandler {
-    /// A handler of the program's own for one class of objects.
+    /// Makes a user's handler for one class of objects.
     pub fn user(raiser: Raiser, function: ErrhandlerFunction) -> Errhandler {
         Errhandler::User(UserErrhandler { raiser, function })
     }
 
-    /// True when it may be attached to such an object: the predefined ones to
-    /// any, the user's to what they were created for.
+    /// Returns true if the handler may be attached to such an object: predefined handlers to any, a
+    /// user's handler to the class that it was created for.
     pub fn suits(&self, raiser: Raiser) -> bool {
         match self {
             Errhandler::User(handler) => handler.raiser == raiser,
@@ -60,22 +59,22 @@ impl Errhandler {
 }
 
 impl UserErrhandler {
-    /// What it can be attached to.
+    /// Returns the class of objects that the handler can be attached to.
     pub fn raiser(&self) -> Raiser {
         self.raiser
     }
 
-    /// Calls the function for the object `handle`. To be called with no lock
-    /// held: the function may call MPI.
+    /// Calls the function for the object `handle`. The caller holds no lock: the function may call
+    /// MPI.
     pub fn call(&self, handle: usize, code: c_int) {
-        // Copies: the function gets addresses, but what it writes there is lost.
+        // Copies: the function gets addresses, but its writes have no effect.
         let (mut handle, mut code) = (handle, code);
         callback::user(|| (self.function)(&mut handle, &mut code));
     }
 }
 
 impl Raiser {
-    /// The class of an invalid handle of such an object.
+    /// Returns the error class of an invalid handle of such an object.
     pub fn class(self) -> Class {
         match self {
             Raiser::Comm => Class::Comm,

@@ -1,8 +1,8 @@
-//! What goes wrong in MPI's own terms: an error class and a sentence.
+//! Errors in MPI's terms: a class and a text.
 //!
-//! Lower rooms have error enums of their own; they become an [`Error`] in one
-//! place of the runtime. An `Error` is one pointer, so that `Result<()>` fits a
-//! register and the path without errors pays nothing for the words.
+//! Lower crates have error enums of their own; one place of the runtime makes them an [`Error`]. An
+//! `Error` is one pointer, so that `Result<()>` fits a register and the path without errors costs
+//! nothing.
 
 use std::fmt;
 
@@ -94,28 +94,28 @@ impl Class {
     /// MPI_ERR_LASTCODE: codes above it are the user's.
     pub const LAST_CODE: i32 = 16383;
 
-    /// All classes, by number.
+    /// All classes, in the order of their numbers.
     pub fn all() -> impl ExactSizeIterator<Item = Class> {
         CLASSES.iter().map(|&(class, ..)| class)
     }
 
-    /// The class of that number.
+    /// Returns the class of that number.
     pub fn from_number(number: i32) -> Option<Class> {
         usize::try_from(number).ok().and_then(|at| CLASSES.get(at)).map(|&(class, ..)| class)
     }
 
-    /// As in the standard: `MPI_ERR_TAG`.
+    /// Returns the standard's name: `MPI_ERR_TAG`.
     pub fn name(self) -> &'static str {
         CLASSES[self as usize].1
     }
 
-    /// A few words, without a full stop.
+    /// Returns the standard text, without a full stop.
     pub fn text(self) -> &'static str {
         CLASSES[self as usize].2
     }
 }
 
-/// An MPI error: its class, a sentence, and where it is to be raised.
+/// An MPI error: its class, a text, and the object at which it is raised.
 #[derive(Clone)]
 pub struct Error(Box<Inner>);
 
@@ -123,7 +123,7 @@ pub struct Error(Box<Inner>);
 struct Inner {
     class: Class,
     detail: String,
-    /// The code that a user's function returned, which goes through unchanged.
+    /// The code that a user's function returned; it is passed on unchanged.
     code: Option<i32>,
     raise_on: Option<usize>,
     through: Option<Errhandler>,
@@ -131,8 +131,8 @@ struct Inner {
 }
 
 impl Error {
-    /// An error of that class; `detail` is a sentence for the user without a
-    /// full stop, naming the values involved.
+    /// Makes an error of that class. `detail` says what is wrong, the value, and what is allowed,
+    /// without a full stop.
     #[cold]
     pub fn new(class: Class, detail: impl Into<String>) -> Error {
         let inner = Inner {
@@ -146,14 +146,14 @@ impl Error {
         Error(Box::new(inner))
     }
 
-    /// A fault of this library: MPI_ERR_INTERN.
+    /// Makes an internal error of this library: MPI_ERR_INTERN.
     #[cold]
     pub fn internal(detail: impl Into<String>) -> Error {
         Error::new(Class::Intern, detail)
     }
 
-    /// What a user's callback returned: `None` for MPI_SUCCESS, else an error
-    /// whose code is that very value.
+    /// Makes an error of a user callback's return value: `None` for MPI_SUCCESS, otherwise an error
+    /// with exactly that code.
     #[cold]
     pub fn from_code(code: i32) -> Option<Error> {
         if code == Class::Success as i32 {
@@ -167,55 +167,54 @@ impl Error {
         Some(error)
     }
 
-    /// Raise it through the error handler of this communicator (its handle),
-    /// not of the object that the call names (MPI-5.0 §9.3).
+    /// Raises the error at this communicator (its handle), not at the object that the call names
+    /// (MPI-5.0 §9.3).
     #[must_use]
     pub fn on(mut self, comm: usize) -> Error {
         self.0.raise_on = Some(comm);
         self
     }
 
-    /// Raise it through this error handler, which belongs to no object yet.
+    /// Raises the error through this handler, which belongs to no object yet.
     #[must_use]
     pub fn through(mut self, handler: Errhandler) -> Error {
         self.0.through = Some(handler);
         self
     }
 
-    /// Carries the status that the call fills in although it failed.
+    /// Adds the status that the call stores although it failed.
     #[must_use]
     pub fn with_status(mut self, status: Status) -> Error {
         self.0.status = Some(status);
         self
     }
 
-    /// The error class.
+    /// Returns the class.
     pub fn class(&self) -> Class {
         self.0.class
     }
 
-    /// The sentence.
+    /// Returns the text.
     pub fn detail(&self) -> &str {
         &self.0.detail
     }
 
-    /// The code that a user's function returned, if the error comes from there.
+    /// Returns the code of a user's function, if the error comes from one.
     pub fn code(&self) -> Option<i32> {
         self.0.code
     }
 
-    /// The handle of the communicator whose handler is to be called, if it is
-    /// not that of the call's own object.
+    /// Returns the communicator whose handler is called, if it is not the object of the call.
     pub fn raise_on(&self) -> Option<usize> {
         self.0.raise_on
     }
 
-    /// The error handler to be called, if it is not that of an object.
+    /// Returns the error handler to call, if it belongs to no object.
     pub fn handler(&self) -> Option<&Errhandler> {
         self.0.through.as_ref()
     }
 
-    /// The status to be filled in all the same.
+    /// Returns the status to store although the call failed.
     pub fn status(&self) -> Option<&Status> {
         self.0.status.as_ref()
     }

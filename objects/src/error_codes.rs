@@ -1,5 +1,4 @@
-//! The error codes that a process has given to its user, and their strings
-//! (MPI-5.0 §9.4, §9.5).
+//! The error codes that a process has returned to the user, and their texts (MPI-5.0 §9.4, §9.5).
 //!
 //! ```text
 //! 0 .. 62               the classes; as codes they mean "this class"
@@ -8,22 +7,21 @@
 //! 16384 ..              what the user added; numbers are never used twice
 //! ```
 //!
-//! The last 200 different sentences are kept. The class of a code is in its
-//! number, so that it stays right when the sentence has been forgotten; the
-//! string is then the standard text of the class.
+//! The last 200 different texts are kept. The number of a code contains its class, which stays
+//! valid when the text has been replaced; the string is then the standard text of the class.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use crate::{Class, Error, Result};
 
-/// MPI_MAX_ERROR_STRING, with the C string's end.
+/// MPI_MAX_ERROR_STRING in bytes, with the terminator.
 const MAX_STRING: usize = 512;
-/// Distance between two codes of one class.
+/// Difference of two neighboring codes of one class.
 const STEP: i32 = 64;
-/// Sentences that are remembered.
+/// Texts that are kept.
 const SLOTS: usize = 200;
-/// The block in which the tool interface has its codes.
+/// The block of the tool interface's codes.
 const TOOL_BLOCK: i32 = 15;
 const FIRST_TOOL_CODE: i32 = 1001;
 
@@ -56,14 +54,13 @@ pub fn error_codes() -> &'static ErrorCodes {
     &CODES
 }
 
-/// Codes given out, with their sentences, and the user's own. Shared by all
-/// threads.
+/// The codes returned so far with their texts, and the user's own codes. All threads share it.
 #[derive(Debug)]
 pub struct ErrorCodes(Mutex<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// Grows to `SLOTS`, then the oldest is replaced.
+    /// Grows to `SLOTS` entries; then the oldest one is replaced.
     recent: Vec<(Class, String)>,
     oldest: usize,
     /// By number.
@@ -71,12 +68,12 @@ struct Inner {
     last_used: i32,
 }
 
-/// A class or code of the user's.
+/// A class or code that the user added.
 #[derive(Debug)]
 struct Added {
-    /// Its class; of a class itself.
+    /// The class of the code; for a class, itself.
     class: i32,
-    /// Empty until there is one.
+    /// The string; empty until it is set.
     text: String,
 }
 
@@ -91,8 +88,7 @@ impl ErrorCodes {
         ErrorCodes(Mutex::new(inner))
     }
 
-    /// The code to return to the user for an error in `call`. Equal sentences
-    /// share a code.
+    /// Returns the code for an error in `call`. Equal texts share a code.
     #[cold]
     pub fn code_of(&self, call: &str, error: &Error) -> i32 {
         if let Some(code) = error.code() {
@@ -107,7 +103,7 @@ impl ErrorCodes {
         class as i32 + STEP * block_of(slot)
     }
 
-    /// MPI_Error_class. `None` for numbers that are no code.
+    /// Returns the class of a code (MPI_Error_class); `None` for numbers that are no code.
     pub fn class_of(&self, code: i32) -> Option<i32> {
         if Class::from_number(code).is_some() || tool_code(code).is_some() {
             return Some(code);
@@ -118,8 +114,8 @@ impl ErrorCodes {
         self.with(|inner| inner.added.get(&code).map(|added| added.class))
     }
 
-    /// MPI_Error_string, at most 511 bytes. `None` for numbers that are no code;
-    /// empty for a code of the user's that has no string.
+    /// Returns the text of a code (MPI_Error_string), at most 511 bytes. `None` for numbers that
+    /// are no code; empty for a user's code without a string.
     pub fn text_of(&self, code: i32) -> Option<String> {
         if let Some(class) = Class::from_number(code) {
             return Some(standard_text(class));
@@ -135,12 +131,12 @@ impl ErrorCodes {
         self.with(|inner| inner.added.get(&code).map(|added| added.text.clone()))
     }
 
-    /// The value of the attribute MPI_LASTUSEDCODE.
+    /// Returns the value of the attribute MPI_LASTUSEDCODE.
     pub fn last_used(&self) -> i32 {
         self.with(|inner| inner.last_used)
     }
 
-    /// MPI_Add_error_class.
+    /// Adds a class (MPI_Add_error_class).
     pub fn add_class(&self) -> i32 {
         self.with(|inner| {
             let class = inner.last_used + 1;
@@ -148,7 +144,7 @@ impl ErrorCodes {
         })
     }
 
-    /// MPI_Add_error_code, to a class of the standard's or the user's.
+    /// Adds a code to a class of the standard or of the user (MPI_Add_error_code).
     pub fn add_code(&self, class: i32) -> Result<i32> {
         self.with(|inner| {
             if class == 0 || Class::from_number(class).is_none() && !inner.is_added_class(class) {
@@ -158,8 +154,7 @@ impl ErrorCodes {
         })
     }
 
-    /// MPI_Add_error_string, for a class or code of the user's; replaces what
-    /// was there. Cut to 511 bytes.
+    /// Sets the string of a user's class or code, truncated to 511 bytes (MPI_Add_error_string).
     pub fn add_string(&self, code: i32, text: &str) -> Result<()> {
         self.with(|inner| {
             inner.find(code)?.text = cut(text.to_owned());
@@ -167,7 +162,7 @@ impl ErrorCodes {
         })
     }
 
-    /// MPI_Remove_error_class. The class must have no codes and no string.
+    /// Removes a class that has no codes and no string (MPI_Remove_error_class).
     pub fn remove_class(&self, class: i32) -> Result<()> {
         self.with(|inner| {
             inner.find(class)?;
@@ -187,7 +182,7 @@ impl ErrorCodes {
         })
     }
 
-    /// MPI_Remove_error_code. The code must have no string.
+    /// Removes a code that has no string (MPI_Remove_error_code).
     pub fn remove_code(&self, code: i32) -> Result<()> {
         self.with(|inner| {
             inner.find(code)?;
@@ -203,7 +198,7 @@ impl ErrorCodes {
         })
     }
 
-    /// MPI_Remove_error_string. There must be one.
+    /// Removes a string; there must be one (MPI_Remove_error_string).
     pub fn remove_string(&self, code: i32) -> Result<()> {
         self.with(|inner| {
             let added = inner.find(code)?;
@@ -216,7 +211,7 @@ impl ErrorCodes {
     }
 
     fn with<R>(&self, work: impl FnOnce(&mut Inner) -> R) -> R {
-        // Nothing in here panics half-way, so a poisoned store is still whole.
+        // No method panics in the middle of a change, so a poisoned store is still consistent.
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -280,13 +275,13 @@ fn tool_code(code: i32) -> Option<(&'static str, &'static str)> {
         .copied()
 }
 
-/// Blocks count from 1 and leave out the tool interface's.
+/// Returns the block of a slot. Blocks count from 1 and leave out the tool interface's.
 fn block_of(slot: usize) -> i32 {
     let block = slot as i32 + 1;
     if block < TOOL_BLOCK { block } else { block + 1 }
 }
 
-/// Class and slot of a code with a sentence.
+/// Returns class and slot of a code with a text.
 fn split(code: i32) -> Option<(Class, usize)> {
     let (block, class) = (code.div_euclid(STEP), Class::from_number(code.rem_euclid(STEP))?);
     let slot = match block {
@@ -297,7 +292,7 @@ fn split(code: i32) -> Option<(Class, usize)> {
     (class != Class::Success && (0..SLOTS as i32).contains(&slot)).then_some((class, slot as usize))
 }
 
-/// Cuts at a character boundary so that it fits an MPI error string.
+/// Truncates at a character boundary so that the text fits an MPI error string.
 fn cut(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(MAX_STRING - 1));
     text

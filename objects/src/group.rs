@@ -1,13 +1,12 @@
 //! Groups: ordered sets of processes, and their algebra (MPI-5.0 §7.3).
 //!
-//! Three forms. A *range* holds peers `first, first + stride, ...` in three words,
-//! however many they are: MPI_COMM_WORLD, its halves, every k-th rank. *Parts* are
-//! a few ranges one after the other: a world with holes, blocks of ranks in
-//! another order. A *list* names each member. What a group is made of decides its
-//! form, whatever it was made by, so equal groups have equal form.
+//! There are three forms. A *range* holds peers `first, first + stride, ...` in three words:
+//! MPI_COMM_WORLD, its halves, every k-th rank. *Parts* are a few ranges one after the other: a
+//! world with holes, blocks of ranks in another order. A *list* names each member. The members
+//! alone decide the form, so equal groups have equal form.
 //!
-//! A list finds a peer by an index (its ranks, sorted by peer) that is made at
-//! the first question and shared by all clones.
+//! A list finds a peer by an index (its ranks, sorted by peer), which is made at the first look-up
+//! and shared by all clones.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -16,8 +15,7 @@ use fabric::Peer;
 
 use crate::{Class, Error, Result};
 
-/// How two groups or communicators relate (MPI-5.0 §7.3.1, §7.4.1), numbered as
-/// in the ABI.
+/// The relation of two groups or communicators (MPI-5.0 §7.3.1, §7.4.1), numbered as in the ABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Comparison {
@@ -27,7 +25,7 @@ pub enum Comparison {
     Congruent = 202,
     /// The same members in another order.
     Similar = 203,
-    /// Anything else.
+    /// Different members.
     Unequal = 204,
 }
 
@@ -42,7 +40,7 @@ enum Form {
     List(Arc<List>),
 }
 
-/// `len` peers from `first` on. With `len < 2` the stride is 1.
+/// A range: `len` peers from `first` on. With `len < 2` the stride is 1.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Range {
     first: u32,
@@ -57,16 +55,16 @@ struct Parts {
     parts: Box<[Part]>,
 }
 
-/// The range that begins with rank `begin`.
+/// A range and the rank at which it begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Part {
     begin: u32,
     range: Range,
 }
 
-/// More are a list, in which a peer is found faster.
+/// Most parts of a group; with more, a list finds a peer faster.
 const MAX_PARTS: usize = 64;
-/// A part takes as much memory as so many members of a list.
+/// Fewest members of a part on average: a part takes as much memory as so many members of a list.
 const MIN_PART_MEMBERS: usize = 4;
 
 struct List {
@@ -86,7 +84,7 @@ impl Range {
     #[inline]
     fn rank_of(self, peer: u32) -> Option<u32> {
         let (distance, stride) = (i64::from(peer) - i64::from(self.first), i64::from(self.stride));
-        // The common stride costs no division.
+        // The usual stride costs no division.
         let rank = match stride {
             1 => distance,
             stride if distance % stride == 0 => distance / stride,
@@ -122,7 +120,7 @@ impl List {
     }
 }
 
-/// Collects peers, as ranges for as long as they are few.
+/// Collects peers as ranges, while these are few.
 #[derive(Default)]
 struct Builder {
     parts: Vec<Part>,
@@ -167,7 +165,7 @@ impl Builder {
     }
 }
 
-/// The members must be different peers.
+/// Makes a group of these members, which must be different peers.
 impl FromIterator<Peer> for Group {
     fn from_iter<I: IntoIterator<Item = Peer>>(peers: I) -> Group {
         let mut builder = Builder::default();
@@ -177,22 +175,22 @@ impl FromIterator<Peer> for Group {
 }
 
 impl Group {
-    /// MPI_GROUP_EMPTY.
+    /// Returns MPI_GROUP_EMPTY.
     pub const fn empty() -> Group {
         Group(Form::Range(Range::EMPTY))
     }
 
-    /// Peers 0 to `size - 1`.
+    /// Returns the group of peers 0 to `size - 1`.
     pub const fn world(size: u32) -> Group {
         Group(Form::Range(Range { first: 0, stride: 1, len: size }))
     }
 
-    /// One process.
+    /// Returns the group of one process.
     pub const fn single(peer: Peer) -> Group {
         Group(Form::Range(Range { first: peer.0, stride: 1, len: 1 }))
     }
 
-    /// How many members.
+    /// Returns the number of members.
     #[inline]
     pub fn size(&self) -> u32 {
         match &self.0 {
@@ -202,13 +200,13 @@ impl Group {
         }
     }
 
-    /// True for the group without members.
+    /// Returns true if there are no members.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.size() == 0
     }
 
-    /// The member of that rank.
+    /// Returns the member of that rank.
     #[inline]
     pub fn peer_of(&self, rank: u32) -> Option<Peer> {
         match &self.0 {
@@ -218,7 +216,7 @@ impl Group {
         }
     }
 
-    /// The rank of that member; `None` when it is not one.
+    /// Returns the rank of that peer; `None` if it is not a member.
     #[inline]
     pub fn rank_of(&self, peer: Peer) -> Option<u32> {
         match &self.0 {
@@ -228,25 +226,25 @@ impl Group {
         }
     }
 
-    /// True for members.
+    /// Returns true if the peer is a member.
     #[inline]
     pub fn contains(&self, peer: Peer) -> bool {
         self.rank_of(peer).is_some()
     }
 
-    /// The members in order of rank.
+    /// Iterates over the members in order of rank.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Peer> + '_ {
         (0..self.size()).map(|rank| self.peer_of(rank).unwrap_or(Peer(u32::MAX)))
     }
 
-    /// The rank in `other` of our member `rank` (MPI_Group_translate_ranks);
-    /// `None` when it has none there. MPI_ERR_RANK when `rank` is not ours.
+    /// Returns the rank in `other` of this group's member `rank` (MPI_Group_translate_ranks);
+    /// `None` if it is not a member there. MPI_ERR_RANK if `rank` is out of range.
     pub fn translate(&self, rank: u32, other: &Group) -> Result<Option<u32>> {
         let peer = self.peer_of(rank).ok_or_else(|| self.bad_rank(rank.into()))?;
         Ok(other.rank_of(peer))
     }
 
-    /// MPI_Group_compare: ident, similar or unequal.
+    /// Compares two groups (MPI_Group_compare): ident, similar or unequal.
     pub fn compare(&self, other: &Group) -> Comparison {
         if self == other {
             Comparison::Ident
@@ -257,59 +255,59 @@ impl Group {
         }
     }
 
-    /// Our members, then those of `other` that we do not have, in its order.
+    /// Returns this group's members, then the further members of `other` in its order.
     #[must_use]
     pub fn union(&self, other: &Group) -> Group {
         self.iter().chain(other.iter().filter(|&peer| !self.contains(peer))).collect()
     }
 
-    /// Our members that are in `other`, in our order.
+    /// Returns the members that are in `other` too, in this group's order.
     #[must_use]
     pub fn intersection(&self, other: &Group) -> Group {
         self.iter().filter(|&peer| other.contains(peer)).collect()
     }
 
-    /// Our members that are not in `other`, in our order.
+    /// Returns the members that are not in `other`, in this group's order.
     #[must_use]
     pub fn difference(&self, other: &Group) -> Group {
         self.iter().filter(|&peer| !other.contains(peer)).collect()
     }
 
-    /// The members of these ranks, in this order. MPI_ERR_RANK when one is out
-    /// of range or named twice.
+    /// Returns the members of these ranks, in this order. MPI_ERR_RANK if a rank is out of range or
+    /// given twice.
     pub fn incl(&self, ranks: &[u32]) -> Result<Group> {
         self.check_distinct(ranks.iter().copied())?;
         Ok(self.select(ranks.iter().copied()))
     }
 
-    /// The members but for these ranks, in our order. Errors as [`Group::incl`].
+    /// Returns the members without these ranks, in this group's order. Errors are those of
+    /// [`Group::incl`].
     pub fn excl(&self, ranks: &[u32]) -> Result<Group> {
         let without = self.check_distinct(ranks.iter().copied())?;
         Ok(self.select((0..self.size()).filter(|&rank| !without.contains(rank))))
     }
 
-    /// As [`Group::incl`] with ranks given as (first, last, stride) triplets; a
-    /// stride may be negative. MPI_ERR_ARG for a stride of zero or one that
-    /// leads away from `last`.
+    /// Includes ranks like [`Group::incl`], given as (first, last, stride) triplets; a stride may
+    /// be negative. MPI_ERR_ARG for a stride of zero or one that leads away from `last`.
     pub fn range_incl(&self, triplets: &[[i32; 3]]) -> Result<Group> {
         let ranges = self.check_triplets(triplets)?;
         self.check_distinct(ranges.iter().flat_map(|range| range.iter()))?;
         Ok(self.select(ranges.iter().flat_map(|range| range.iter())))
     }
 
-    /// As [`Group::excl`] with ranks given as in [`Group::range_incl`].
+    /// Excludes ranks like [`Group::excl`], given as in [`Group::range_incl`].
     pub fn range_excl(&self, triplets: &[[i32; 3]]) -> Result<Group> {
         let ranges = self.check_triplets(triplets)?;
         let without = self.check_distinct(ranges.iter().flat_map(|range| range.iter()))?;
         Ok(self.select((0..self.size()).filter(|&rank| !without.contains(rank))))
     }
 
-    /// Ranks must have been checked.
+    /// Returns the members of these ranks, which the caller has checked.
     fn select(&self, ranks: impl Iterator<Item = u32>) -> Group {
         ranks.filter_map(|rank| self.peer_of(rank)).collect()
     }
 
-    /// The ranks as a set, if all are ranks of ours and none comes twice.
+    /// Returns the ranks as a set, if all are in range and none is given twice.
     fn check_distinct(&self, ranks: impl Iterator<Item = u32>) -> Result<RankSet> {
         let mut seen = RankSet::new(self.size());
         for rank in ranks {
@@ -330,8 +328,8 @@ impl Group {
         triplets.iter().map(|&triplet| self.check_triplet(triplet)).collect()
     }
 
-    /// The ranks of a triplet, all of them ours (MPI-5.0 §7.3.2: it is the
-    /// computed ranks that must be valid, not `last` itself).
+    /// Returns the ranks of a triplet. The computed ranks must be in range, `last` itself need not
+    /// be (MPI-5.0 §7.3.2).
     fn check_triplet(&self, [first, last, stride]: [i32; 3]) -> Result<Range> {
         let sentence = |why: &str| format!("invalid range ({first}, {last}, {stride}): {why}");
         if stride == 0 {
@@ -363,7 +361,7 @@ impl Group {
 }
 
 impl Range {
-    /// Takes one more peer, if it is the next one.
+    /// Adds a peer, if it continues the range.
     fn extend(&mut self, peer: u32) -> bool {
         let step = i64::from(peer) - i64::from(self.first);
         match (self.len, i32::try_from(step)) {
@@ -417,7 +415,7 @@ impl RankSet {
         RankSet(vec![0; size.div_ceil(64) as usize])
     }
 
-    /// True when it was not in yet.
+    /// Adds a rank; returns true if it was not in the set.
     fn insert(&mut self, rank: u32) -> bool {
         let (word, bit) = (&mut self.0[rank as usize / 64], 1 << (rank % 64));
         let new = *word & bit == 0;

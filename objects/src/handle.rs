@@ -1,29 +1,28 @@
-//! Dynamic handles: what the 64 bits of an `MPI_Comm`, `MPI_Request` ... say.
+//! Dynamic handles: the 64 bits of an `MPI_Comm`, `MPI_Request` ...
 //!
 //! ```text
 //! 63  60 59            32 31               0
 //! [kind ][ generation    ][ index of slot   ]
 //! ```
 //!
-//! A slot is *vacant* or *occupied*. Its generation goes up by one whenever it
-//! is vacated, so that a handle that was freed is known as such until its slot
-//! has been reused 2^28 times. A kind is never 0, so every dynamic handle is
-//! above the predefined ones of the ABI (below 0x1000), which never come here.
+//! A slot is *vacant* or *occupied*. Its generation grows by one whenever it is vacated, so that a
+//! freed handle is recognised until its slot has been reused 2^28 times. A kind is never 0, so
+//! every dynamic handle is above the predefined ones of the ABI (below 0x1000), which are not in a
+//! [`Table`].
 //!
 //! Invariants: the free list names each vacant slot once; `slot.tag` is the
 //! upper half of the one handle that is valid for it, if it is occupied.
 //!
-//! As an `int` (Fortran, MPI_Comm_toint ...) a handle is its index + 0x1000;
-//! there is no room for a generation there.
+//! As an `int` (Fortran, MPI_Comm_toint ...) a handle is its index + 0x1000, without a generation.
 
 /// First value that is not a predefined handle.
 const FIRST_DYNAMIC: u32 = 0x1000;
 const GENERATION_BITS: u32 = 28;
 const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
-/// Ends the free list; also the first index that is never given out.
+/// The end of the free list, and the first index that is never used.
 const NO_SLOT: u32 = i32::MAX as u32 - FIRST_DYNAMIC;
 
-/// What a handle is a handle of.
+/// The class of objects that a handle names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -39,13 +38,13 @@ pub enum HandleKind {
     Info,
     Errhandler,
     Session,
-    /// A request for a message that is under way; not of a [`Table`].
+    /// A request for a message in progress; not in a [`Table`].
     Transfer,
-    /// A request for a send that was complete when it was made; not of a [`Table`].
+    /// A request for a send that was complete at once; not in a [`Table`].
     Sent,
 }
 
-/// Why a handle names nothing.
+/// The reason why a handle names no object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stale {
     /// The value 0.
@@ -54,7 +53,7 @@ pub enum Stale {
     /// Looks like a handle of another class of objects.
     #[error("it looks like the handle of {}", .0.noun())]
     WrongKind(HandleKind),
-    /// Not a value that was ever handed out.
+    /// A value that was never a handle.
     #[error("it was never a handle (an uninitialised variable, or from another MPI library?)")]
     NotOurs,
     /// The object was freed.
@@ -62,7 +61,7 @@ pub enum Stale {
     Freed,
 }
 
-/// The objects of one kind, by handle. All operations are O(1).
+/// The objects of one kind, found by handle. All operations take constant time.
 #[derive(Debug)]
 pub struct Table<T> {
     slots: Vec<Slot<T>>,
@@ -87,15 +86,15 @@ enum State<T> {
 }
 
 impl<T> Table<T> {
-    /// An empty table.
+    /// Returns an empty table.
     pub const fn new(kind: HandleKind) -> Table<T> {
         Table { slots: Vec::new(), free: NO_SLOT, len: 0, kind }
     }
 
-    /// Stores a value and names it.
+    /// Stores a value and returns its handle.
     ///
     /// # Panics
-    /// When 2^31 - 8,192 objects of one kind are alive.
+    /// Panics if 2^31 - 8,192 objects of one kind are alive.
     #[inline]
     pub fn insert(&mut self, value: T) -> u64 {
         let index = self.free;
@@ -123,7 +122,7 @@ impl<T> Table<T> {
         u64::from(tag) << 32 | u64::from(index)
     }
 
-    /// Ends the object's life and gives it back.
+    /// Removes the object and returns it.
     #[inline]
     pub fn remove(&mut self, handle: u64) -> Result<T, Stale> {
         match self.slots.get_mut(handle as u32 as usize) {
@@ -145,10 +144,10 @@ impl<T> Table<T> {
         }
     }
 
-    /// The object, to change it.
+    /// Returns the object for changes.
     #[inline]
     pub fn get_mut(&mut self, handle: u64) -> Result<&mut T, Stale> {
-        // Looked at twice because the borrow of the hit would last into the miss.
+        // Two look-ups, because the borrow of a hit would last into the miss.
         if !self.contains(handle) {
             return Err(self.why_not(handle));
         }
@@ -158,7 +157,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// The object.
+    /// Returns the object.
     #[inline]
     pub fn get(&self, handle: u64) -> Result<&T, Stale> {
         match self.slots.get(handle as u32 as usize) {
@@ -169,7 +168,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// True when the handle names an object.
+    /// Returns true if the handle names an object.
     #[inline]
     pub fn contains(&self, handle: u64) -> bool {
         matches!(
@@ -178,25 +177,25 @@ impl<T> Table<T> {
         )
     }
 
-    /// How many objects are alive.
+    /// Returns the number of objects.
     #[inline]
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// True when no object is alive.
+    /// Returns true if there are no objects.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The handle as an `int`: index + 0x1000. Does not look whether it is valid.
+    /// Returns the handle as an `int`: index + 0x1000. Does not check whether it is valid.
     #[inline]
     pub fn to_int(&self, handle: u64) -> i32 {
         (handle as u32).wrapping_add(FIRST_DYNAMIC) as i32
     }
 
-    /// The handle of the object that lives in that slot now, if any.
+    /// Returns the handle of the object that is in that slot now, if there is one.
     pub fn from_int(&self, int: i32) -> Option<u64> {
         let index = u32::try_from(int).ok()?.checked_sub(FIRST_DYNAMIC)?;
         match self.slots.get(index as usize) {
@@ -207,7 +206,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// All living objects with their handles, in no particular order.
+    /// Iterates over all objects with their handles, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| match &slot.state {
             State::Occupied(value) => Some((u64::from(slot.tag) << 32 | index as u64, value)),
@@ -215,7 +214,7 @@ impl<T> Table<T> {
         })
     }
 
-    /// The class of objects that the table holds.
+    /// Returns the class of objects in the table.
     #[inline]
     pub const fn kind(&self) -> HandleKind {
         self.kind
@@ -238,7 +237,7 @@ impl<T> Table<T> {
 }
 
 impl HandleKind {
-    /// What a dynamic handle claims to be; `None` for predefined ones and garbage.
+    /// Returns the kind that a dynamic handle claims; `None` for predefined handles and garbage.
     pub const fn of(handle: u64) -> Option<HandleKind> {
         Some(match handle >> 60 {
             1 => HandleKind::Comm,
@@ -258,7 +257,7 @@ impl HandleKind {
         })
     }
 
-    /// With its article, for sentences.
+    /// Returns the noun with its article, for error texts.
     pub const fn noun(self) -> &'static str {
         match self {
             HandleKind::Comm => "a communicator",

@@ -1,13 +1,13 @@
 //! Info objects: ordered (key, value) pairs of strings (MPI-5.0 chapter 10).
 //!
-//! Keys and values are the bytes the user gave, without the C string's end.
-//! Setting a key that is there replaces its value and keeps its place.
+//! Keys and values are the user's bytes, without the terminator. Setting an existing key replaces
+//! its value and keeps its position.
 
 use crate::{Class, Error, Result};
 
-/// Longest key in bytes (MPI_MAX_INFO_KEY less the C string's end).
+/// Longest key in bytes (MPI_MAX_INFO_KEY without the terminator).
 pub const MAX_KEY: usize = 255;
-/// Longest value in bytes (MPI_MAX_INFO_VAL less the C string's end).
+/// Longest value in bytes (MPI_MAX_INFO_VAL without the terminator).
 pub const MAX_VALUE: usize = 1023;
 
 /// An info object.
@@ -23,13 +23,13 @@ struct Pair {
 }
 
 impl Info {
-    /// Without any key.
+    /// Returns an object without keys.
     pub const fn new() -> Info {
         Info { pairs: Vec::new() }
     }
 
-    /// MPI_Info_set. MPI_ERR_INFO_KEY or MPI_ERR_INFO_VALUE when one is too long
-    /// or the key empty.
+    /// Sets a key (MPI_Info_set). MPI_ERR_INFO_KEY or MPI_ERR_INFO_VALUE if one is too long or the
+    /// key is empty.
     pub fn set(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (checked_key(key.as_ref())?, value.as_ref());
         if value.len() > MAX_VALUE {
@@ -45,7 +45,7 @@ impl Info {
         Ok(())
     }
 
-    /// MPI_Info_delete. MPI_ERR_INFO_NOKEY when it is not there.
+    /// Deletes a key (MPI_Info_delete). MPI_ERR_INFO_NOKEY if it does not exist.
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         let key = checked_key(key.as_ref())?;
         let at = self.pairs.iter().position(|pair| *pair.key == *key).ok_or_else(|| {
@@ -58,15 +58,15 @@ impl Info {
         Ok(())
     }
 
-    /// The value of a key. MPI_ERR_INFO_KEY when it can't be a key.
+    /// Returns the value of a key. MPI_ERR_INFO_KEY if the key is empty or too long.
     pub fn value(&self, key: impl AsRef<[u8]>) -> Result<Option<&[u8]>> {
         let key = checked_key(key.as_ref())?;
         Ok(self.pairs.iter().find(|pair| *pair.key == *key).map(|pair| &*pair.value))
     }
 
-    /// MPI_Info_get_string: copies as much of the value as fits `out` with the
-    /// C string's end after it (nothing when `out` is empty), and gives the room
-    /// that the whole value needs with its end. `None` when there is no such key.
+    /// Copies as much of the value as fits `out` with its terminator (nothing if `out` is empty),
+    /// and returns the bytes that the whole value needs with it (MPI_Info_get_string). `None` if
+    /// the key does not exist.
     pub fn read_string(&self, key: impl AsRef<[u8]>, out: &mut [u8]) -> Result<Option<usize>> {
         let Some(value) = self.value(key)? else { return Ok(None) };
         if let Some(room) = out.len().checked_sub(1) {
@@ -77,17 +77,18 @@ impl Info {
         Ok(Some(value.len() + 1))
     }
 
-    /// How many keys (MPI_Info_get_nkeys).
+    /// Returns the number of keys (MPI_Info_get_nkeys).
     pub fn len(&self) -> usize {
         self.pairs.len()
     }
 
-    /// True when there is no key.
+    /// Returns true if there are no keys.
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
 
-    /// MPI_Info_get_nthkey, counted from 0. MPI_ERR_ARG when there are not so many.
+    /// Returns the key of that number, counted from 0 (MPI_Info_get_nthkey). MPI_ERR_ARG if there
+    /// is none.
     pub fn nth_key(&self, n: i64) -> Result<&[u8]> {
         usize::try_from(n).ok().and_then(|n| self.pairs.get(n)).map(|pair| &*pair.key).ok_or_else(
             || {
@@ -102,7 +103,7 @@ impl Info {
         )
     }
 
-    /// All pairs in order.
+    /// Iterates over all pairs in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
         self.pairs.iter().map(|pair| (&*pair.key, &*pair.value))
     }

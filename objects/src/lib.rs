@@ -1,9 +1,9 @@
-//! The nouns of MPI that send nothing: handles, errors, groups, communicators,
-//! datatypes, buffers, operations, info, attributes, error handlers, statuses.
+//! MPI objects that send nothing: handles, errors, groups, communicators, datatypes, buffers,
+//! operations, info, attributes, error handlers, statuses.
 //!
-//! Everything here is plain data with its rules. Nothing talks to a peer, calls
-//! a user's function by itself, or keeps a lock while others work; the runtime
-//! owns the objects and drives them.
+//! Everything here is plain data with its rules. The crate sends nothing, calls no user function by
+//! itself, and holds no lock while another component works. The runtime owns the objects and drives
+//! them.
 
 #![deny(unsafe_code)] // allowed where user memory is copied or reduced, and in the typed calls of user functions
 

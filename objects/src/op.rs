@@ -21,7 +21,7 @@ use crate::{Buffer, Class, Datatype, Error, Operands, Result, callback};
 /// A reduction operation. Cheap to clone.
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// One of the standard's.
+    /// A predefined operation.
     Builtin(BuiltinOp),
     /// From MPI_Op_create.
     User(Arc<UserOp>),
@@ -51,18 +51,18 @@ pub enum BuiltinOp {
 }
 
 impl BuiltinOp {
-    /// All of them.
+    /// All predefined operations.
     pub const ALL: [BuiltinOp; 14] = {
         use BuiltinOp::*;
         [Sum, Min, Max, Prod, Band, Bor, Bxor, Land, Lor, Lxor, Minloc, Maxloc, Replace, NoOp]
     };
 
-    /// By ABI handle.
+    /// Returns the operation of an ABI handle.
     pub fn from_handle(handle: usize) -> Option<BuiltinOp> {
         BuiltinOp::ALL.into_iter().find(|&op| op as usize == handle)
     }
 
-    /// As in the standard.
+    /// Returns the standard's name.
     pub const fn name(self) -> &'static str {
         use BuiltinOp::*;
         match self {
@@ -83,13 +83,14 @@ impl BuiltinOp {
         }
     }
 
-    /// Not for collectives (MPI-5.0 §12.3.4).
+    /// Returns true for operations of one-sided accumulation, which collectives refuse (MPI-5.0
+    /// §12.3.4).
     pub const fn is_rma_only(self) -> bool {
         matches!(self, BuiltinOp::Replace | BuiltinOp::NoOp)
     }
 
-    /// The table of MPI-5.0 §6.9.2, less what we can't calculate with (128-bit
-    /// floating point).
+    /// Returns whether the operation applies to a type: the table of MPI-5.0 §6.9.2 without 128-bit
+    /// floating point, for which there is no arithmetic.
     pub fn applies_to(self, basic: Basic) -> bool {
         use BuiltinOp::*;
         use Family::*;
@@ -111,8 +112,9 @@ impl BuiltinOp {
         legal && kernels::kernel(self, basic.repr).is_some()
     }
 
-    /// `inout[i] = left[i] op inout[i]`, for each left operand from the last to the first, on buffers of equal counts,
-    /// all made with `datatype`, for which [`Op::check`] has passed. Panics otherwise.
+    /// Computes `inout[i] = left[i] op inout[i]` for each left operand from the last to the first.
+    /// The buffers have equal counts and are made with `datatype`, for which [`Op::check`] has
+    /// passed. Panics otherwise.
     pub fn reduce(self, left: &Operands, inout: &Buffer, datatype: &Datatype) {
         match self {
             BuiltinOp::NoOp => return,
@@ -137,12 +139,12 @@ impl BuiltinOp {
 }
 
 impl Op {
-    /// By ABI handle.
+    /// Returns the operation of an ABI handle.
     pub fn predefined(handle: usize) -> Option<Op> {
         BuiltinOp::from_handle(handle).map(Op::Builtin)
     }
 
-    /// MPI_Op_commutative.
+    /// Returns whether the operation commutes (MPI_Op_commutative).
     pub fn commutative(&self) -> bool {
         match self {
             Op::Builtin(op) => !op.is_rma_only(),
@@ -150,7 +152,7 @@ impl Op {
         }
     }
 
-    /// The standard's name, or what it is.
+    /// Returns the standard's name, or a description.
     pub fn name(&self) -> &'static str {
         match self {
             Op::Builtin(op) => op.name(),
@@ -158,8 +160,8 @@ impl Op {
         }
     }
 
-    /// Whether a collective may reduce that type by this operation: MPI_ERR_OP
-    /// when not. A user's operation goes with any type.
+    /// Checks that a collective may reduce that type by this operation; otherwise MPI_ERR_OP. A
+    /// user's operation accepts any type.
     pub fn check(&self, datatype: &Datatype) -> Result<()> {
         let Op::Builtin(op) = self else { return Ok(()) };
         if op.is_rma_only() {
@@ -188,9 +190,8 @@ impl Op {
         }
     }
 
-    /// `inout[i] = left[i] op inout[i]` on buffers of equal counts, both made
-    /// with `datatype`; `handle` is what a user's function gets to see as its
-    /// datatype. Runs the user's function: hold no lock.
+    /// Computes `inout[i] = left[i] op inout[i]` on buffers of equal counts, both made with
+    /// `datatype`. A user's function gets `handle` as its datatype. The caller holds no lock.
     pub fn reduce(&self, left: Buffer, inout: &Buffer, datatype: &Datatype, handle: usize) {
         match self {
             Op::Builtin(op) => op.reduce(&left.into(), inout, datatype),
@@ -209,7 +210,7 @@ pub enum UserFunction {
     Large(extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mut usize)),
 }
 
-/// What MPI_Op_create made.
+/// A user's operation (MPI_Op_create).
 #[derive(Debug)]
 pub struct UserOp {
     function: UserFunction,
@@ -224,7 +225,7 @@ impl UserOp {
         UserOp { function, commutative }
     }
 
-    /// Operands may be swapped.
+    /// Returns whether operands may be swapped.
     pub fn commutative(&self) -> bool {
         self.commutative
     }

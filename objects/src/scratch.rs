@@ -1,9 +1,9 @@
-//! Scratch memory of our own, which is kept for reuse.
+//! Scratch memory of the library, kept for reuse.
 //!
-//! It is never unmapped: a block goes back to its pool, and what a large idle
-//! block holds is given back to the system while its addresses stay valid. So a
-//! use after the end, a mistake of ours, reads or writes wrong data and nothing
-//! worse, as with all of [`UserBuf`], and [`Pool::take`] can be safe.
+//! It is never unmapped: a block returns to its pool, and the pages of a large idle block return to
+//! the system while its addresses stay valid. A use after the end, which would be a bug, therefore
+//! reads or writes wrong data and nothing else, as with every [`UserBuf`]. So [`Pool::take`] can be
+//! safe.
 
 #![allow(unsafe_code)]
 
@@ -11,12 +11,12 @@ use fabric::UserBuf;
 
 use crate::Area;
 
-/// Scratch memory, aligned to [`Pool::ALIGN`] bytes. Its contents are anything.
+/// Scratch memory, aligned to [`Pool::ALIGN`] bytes, with arbitrary contents.
 #[derive(Debug)]
 pub struct Scratch(UserBuf);
 
 impl Scratch {
-    /// All of it, from its first byte on.
+    /// Returns the whole block, from its first byte on.
     #[inline]
     pub fn area(&self) -> Area {
         Area::from(self.0)
@@ -27,28 +27,28 @@ impl Scratch {
 #[derive(Debug)]
 pub struct Pool {
     free: [Vec<UserBuf>; CLASSES],
-    /// Bytes in free blocks that the system has not got back.
+    /// Bytes in free blocks whose pages the pool still holds.
     resident: usize,
 }
 
 const CLASSES: usize = usize::BITS as usize;
-/// Free blocks from this size on give their contents back...
+/// Smallest free block, in bytes, whose pages return to the system...
 const LARGE: usize = 1 << 18;
-/// ... when the pool holds more than this.
+/// ... if the pool holds more bytes than this.
 const RESIDENT: usize = 64 << 20;
-/// The smallest block.
+/// Bytes of the smallest block.
 const SMALL: usize = 1 << 10;
 
 impl Pool {
     /// Alignment of all blocks.
     pub const ALIGN: usize = 64;
 
-    /// An empty pool.
+    /// Returns an empty pool.
     pub const fn new() -> Pool {
         Pool { free: [const { Vec::new() }; CLASSES], resident: 0 }
     }
 
-    /// A block of at least `bytes`; `None` when the system has no memory left.
+    /// Returns a block of at least `bytes`; `None` if the system is out of memory.
     #[inline]
     pub fn take(&mut self, bytes: u64) -> Option<Scratch> {
         let size = usize::try_from(bytes).ok()?.max(SMALL).checked_next_power_of_two()?;
@@ -61,7 +61,7 @@ impl Pool {
         }
     }
 
-    /// Takes a block back.
+    /// Returns a block to the pool.
     #[inline]
     pub fn give(&mut self, scratch: Scratch) {
         let (block, size) = (scratch.0, scratch.0.len());
@@ -80,7 +80,7 @@ impl Default for Pool {
     }
 }
 
-/// A block that is never freed.
+/// Allocates a block that is never freed.
 #[cold]
 fn map(size: usize) -> Option<UserBuf> {
     let address = if size < LARGE {
@@ -98,7 +98,7 @@ fn map(size: usize) -> Option<UserBuf> {
     (!address.is_null()).then(|| unsafe { UserBuf::new(address, size) })
 }
 
-/// Gives the pages back to the system; the addresses stay valid.
+/// Returns the pages to the system; the addresses stay valid.
 #[cold]
 fn empty(block: UserBuf) {
     // SAFETY: an anonymous mapping made by `map`, free now; it reads as zeros

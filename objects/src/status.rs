@@ -1,8 +1,8 @@
 //! `MPI_Status`: 32 bytes laid out as the standard ABI says (MPI-5.0 §3.2.5).
 //!
-//! Of the implementation's own 20 bytes the first 8 hold the byte count of the
-//! message (63 bits) and, in the top bit, whether the operation was cancelled.
-//! They are two 32-bit words because a status is aligned to 4 bytes only.
+//! Of the implementation's 20 bytes the first 8 hold the byte count of the message (63 bits) and,
+//! in the top bit, whether the operation was cancelled. They are two 32-bit words, because a status
+//! is aligned to 4 bytes only.
 
 /// MPI_ANY_SOURCE, the source of the empty status.
 const ANY_SOURCE: i32 = -1;
@@ -10,7 +10,7 @@ const ANY_SOURCE: i32 = -1;
 const ANY_TAG: i32 = -2;
 const CANCELLED: u32 = 1 << 31;
 
-/// What a finished operation says about itself.
+/// The result of a completed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Status {
@@ -33,7 +33,7 @@ impl Status {
     /// The largest byte count that a status can hold.
     pub const MAX_BYTES: u64 = (1 << 63) - 1;
 
-    /// From `source` with `tag`, `bytes` long.
+    /// Makes the status of a message of `bytes` from `source` with `tag`.
     #[inline]
     pub fn new(source: i32, tag: i32, bytes: u64) -> Status {
         let mut status = Status { source, tag, ..Status::empty() };
@@ -41,7 +41,7 @@ impl Status {
         status
     }
 
-    /// The empty status (MPI-5.0 §3.7.3): any source, any tag, no data.
+    /// Returns the empty status (MPI-5.0 §3.7.3): any source, any tag, no data.
     #[inline]
     pub const fn empty() -> Status {
         Status {
@@ -54,13 +54,13 @@ impl Status {
         }
     }
 
-    /// Packed bytes of the message.
+    /// Returns the packed bytes of the message.
     #[inline]
     pub const fn bytes(&self) -> u64 {
         ((self.count_high & !CANCELLED) as u64) << 32 | self.count_low as u64
     }
 
-    /// Sets the byte count; more than [`Status::MAX_BYTES`] becomes that.
+    /// Sets the byte count, limited to [`Status::MAX_BYTES`].
     #[inline]
     pub fn set_bytes(&mut self, bytes: u64) {
         let bytes = bytes.min(Status::MAX_BYTES);
@@ -68,21 +68,20 @@ impl Status {
         self.count_high = (self.count_high & CANCELLED) | (bytes >> 32) as u32;
     }
 
-    /// True when the operation was cancelled, so that all else is undefined.
+    /// Returns true if the operation was cancelled; the other fields are then undefined.
     #[inline]
     pub const fn is_cancelled(&self) -> bool {
         self.count_high & CANCELLED != 0
     }
 
-    /// See [`Status::is_cancelled`].
+    /// Marks the operation as cancelled or not.
     #[inline]
     pub fn set_cancelled(&mut self, cancelled: bool) {
         self.count_high = (self.count_high & !CANCELLED) | if cancelled { CANCELLED } else { 0 };
     }
 
-    /// How many items of `size` bytes the message has (MPI_Get_count); `None`
-    /// when it is not a whole number of them (MPI_UNDEFINED). Items of no bytes
-    /// count 0 in an empty message.
+    /// Returns how many items of `size` bytes the message has (MPI_Get_count); `None` if it is not
+    /// a whole number (MPI_UNDEFINED). Items of no bytes count 0 in an empty message.
     pub fn items(&self, size: u64) -> Option<u64> {
         let bytes = self.bytes();
         match size {

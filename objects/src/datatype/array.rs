@@ -1,9 +1,8 @@
 //! Parts of arrays: MPI_Type_create_subarray and MPI_Type_create_darray
 //! (MPI-5.0 §5.1.3, §5.1.4).
 //!
-//! Both take the dimensions from the one that lies densest in memory outwards;
-//! each dimension repeats what it has so far. The result is as large as the
-//! whole array.
+//! Both begin with the dimension that is densest in memory; each further dimension repeats the
+//! result so far. The type has the extent of the whole array.
 
 use std::slice::from_ref;
 
@@ -13,7 +12,7 @@ use super::contents::Combiner;
 use super::typemap::{Builder, TypeMap};
 use crate::{Class, Error, Result};
 
-/// In which order an array's elements lie in memory.
+/// The order of an array's elements in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Order {
@@ -23,15 +22,15 @@ pub enum Order {
     Fortran = 15,
 }
 
-/// How one dimension of a distributed array is dealt out.
+/// The distribution of one dimension of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Distribution {
-    /// MPI_DISTRIBUTE_NONE: not at all.
+    /// MPI_DISTRIBUTE_NONE: not distributed.
     None = 16,
     /// MPI_DISTRIBUTE_BLOCK: one block for each process.
     Block = 17,
-    /// MPI_DISTRIBUTE_CYCLIC: blocks dealt out in turn.
+    /// MPI_DISTRIBUTE_CYCLIC: blocks in turn.
     Cyclic = 18,
 }
 
@@ -39,7 +38,7 @@ pub enum Distribution {
 const DEFAULT_ARGUMENT: i32 = 19;
 
 impl Order {
-    /// From the ABI's number. MPI_ERR_ARG.
+    /// Returns the order of the ABI's number, otherwise MPI_ERR_ARG.
     pub fn from_number(number: i32) -> Result<Order> {
         match number {
             12 => Ok(Order::C),
@@ -51,7 +50,7 @@ impl Order {
         }
     }
 
-    /// The dimensions, densest first.
+    /// Iterates over the dimensions, densest first.
     fn dimensions(self, ndims: usize) -> Box<dyn Iterator<Item = usize>> {
         match self {
             Order::C => Box::new((0..ndims).rev()),
@@ -75,7 +74,8 @@ impl Distribution {
 }
 
 impl Datatype {
-    /// MPI_Type_create_subarray. The three arrays have one entry for each dimension.
+    /// Makes the type of a subarray (MPI_Type_create_subarray). The three arrays have one entry for
+    /// each dimension.
     pub fn subarray(
         counting: Counting,
         sizes: &[i64],
@@ -112,9 +112,9 @@ impl Datatype {
         Datatype::build(compose(), arguments.of(Combiner::Subarray, from_ref(old)))
     }
 
-    /// MPI_Type_create_darray: the part of rank `rank` of `size` processes in a
-    /// grid of `psizes`, in row-major order. The arrays have one entry for each
-    /// dimension; `distribs` and `dargs` hold the ABI's numbers.
+    /// Makes the type of the part of `rank` among `size` processes in a grid of `psizes`, in
+    /// row-major order (MPI_Type_create_darray). The arrays have one entry for each dimension;
+    /// `distribs` and `dargs` hold the ABI's numbers.
     #[allow(clippy::too_many_arguments)]
     pub fn darray(
         counting: Counting,
@@ -161,11 +161,11 @@ impl Datatype {
     }
 }
 
-/// The array so far: the dimensions that lie densest.
+/// The array so far: its densest dimensions.
 struct Whole {
-    /// Our part of it.
+    /// The part of this process.
     part: TypeMap,
-    /// Bytes of all of it: the stride of the next dimension.
+    /// Bytes of the whole array so far: the stride of the next dimension.
     stride: i64,
 }
 
@@ -174,7 +174,7 @@ impl Whole {
         Whole { part: old.map().clone(), stride: old.extent().1 }
     }
 
-    /// One more dimension, of which `part` is ours from element `start` on.
+    /// Adds a dimension, of which this process has `part` from element `start` on.
     fn grow(self, part: TypeMap, start: i64, size: i64) -> Option<Whole> {
         let part = part.shift(start.checked_mul(self.stride)?)?;
         Some(Whole { part, stride: self.stride.checked_mul(size)? })
@@ -185,7 +185,7 @@ impl Whole {
     }
 }
 
-/// Where `rank` stands in the process grid, row-major.
+/// Returns the coordinates of `rank` in the process grid, row-major.
 fn coordinates(size: i32, rank: i32, psizes: &[i32]) -> Result<Vec<i64>> {
     let product = psizes
         .iter()
@@ -216,17 +216,17 @@ fn coordinates(size: i32, rank: i32, psizes: &[i32]) -> Result<Vec<i64>> {
     Ok(coordinates)
 }
 
-/// What one process has of one dimension, in elements.
+/// The part that one process has of one dimension, in elements.
 struct Deal {
-    /// Our first element.
+    /// The first element of this process.
     start: i64,
     /// Elements in a block.
     block: i64,
-    /// Whole blocks of ours.
+    /// Whole blocks of this process.
     count: i64,
-    /// From one of our blocks to the next.
+    /// Distance of two blocks of this process.
     cycle: i64,
-    /// Elements of ours after the last whole block.
+    /// Elements of this process after the last whole block.
     rest: i64,
 }
 
@@ -267,7 +267,7 @@ impl Deal {
             Distribution::Cyclic => {
                 let block = if default { 1 } else { i64::from(argument) };
                 let (start, cycle) = ((block * own).min(size), block * processes);
-                // Our blocks begin at start, start + cycle, ..; the last may be cut.
+                // The blocks begin at start, start + cycle, ..; the last may be cut.
                 let (rounds, left) = ((size - start) / cycle, (size - start) % cycle);
                 let (count, rest) = if left >= block { (rounds + 1, 0) } else { (rounds, left) };
                 Ok(Deal { start, block, count, cycle, rest })
@@ -275,7 +275,8 @@ impl Deal {
         }
     }
 
-    /// Our elements of a dimension whose elements are `part`, `stride` bytes apart.
+    /// Returns this process's elements of a dimension whose elements are `part`, `stride` bytes
+    /// apart.
     fn apply(&self, part: &TypeMap, stride: i64) -> Option<TypeMap> {
         let cycle = self.cycle.checked_mul(stride)?;
         let mut all = Builder::default();

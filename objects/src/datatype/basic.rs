@@ -1,13 +1,13 @@
-//! The basic datatypes: what a predefined handle stands for.
+//! The basic datatypes behind predefined handles.
 //!
-//! One table, by the handle values of the standard ABI (MPI-5.0 appendix A and
-//! chapter 20). A [`Scalar`] says how an element looks in memory, a [`Family`]
-//! to which reductions it may go (MPI-5.0 §6.9.2), the handle who it is.
+//! One table, ordered by the handle values of the standard ABI (MPI-5.0 appendix A and chapter 20).
+//! A [`Scalar`] is an element's representation in memory; a [`Family`] decides which reductions
+//! accept it (MPI-5.0 §6.9.2); the handle identifies it.
 //!
 //! Sizes are those of 64-bit Linux; Fortran's default INTEGER, REAL and LOGICAL
 //! have 4 bytes, DOUBLE PRECISION 8.
 
-/// How one value looks in memory.
+/// The representation of one value in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -30,7 +30,7 @@ pub enum Scalar {
     F64,
     /// C `long double`: x87 extended precision in 16 bytes on x86-64.
     LongDouble,
-    /// IEEE binary128: moved, not calculated with.
+    /// IEEE binary128: moved, without arithmetic.
     F128,
     C16,
     C32,
@@ -50,7 +50,7 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// Bytes in memory.
+    /// Returns the bytes in memory.
     pub const fn size(self) -> u64 {
         use Scalar::*;
         match self {
@@ -63,7 +63,7 @@ impl Scalar {
         }
     }
 
-    /// Alignment in bytes, as C and Fortran compilers lay it out.
+    /// Returns the alignment in bytes that C and Fortran compilers use.
     pub const fn align(self) -> u64 {
         match self.complex_part() {
             Some(part) => part.size(),
@@ -71,7 +71,7 @@ impl Scalar {
         }
     }
 
-    /// Bytes in "external32" (MPI-5.0 §14.5.2, table of lengths).
+    /// Returns the bytes in "external32" (MPI-5.0 §14.5.2, table of lengths).
     pub const fn external_size(self) -> u64 {
         match self {
             Scalar::Long | Scalar::ULong => 4,
@@ -80,7 +80,7 @@ impl Scalar {
         }
     }
 
-    /// The type of the two halves of a complex number.
+    /// Returns the type of the two halves of a complex number.
     pub const fn complex_part(self) -> Option<Scalar> {
         Some(match self {
             Scalar::C16 => Scalar::F16,
@@ -92,14 +92,14 @@ impl Scalar {
         })
     }
 
-    /// True for integers with a sign.
+    /// Returns true for signed integers.
     pub const fn is_signed(self) -> bool {
         use Scalar::*;
         matches!(self, I8 | I16 | I32 | I64 | I128 | Long)
     }
 }
 
-/// What one element consists of.
+/// The composition of one element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Repr {
     /// One value.
@@ -109,12 +109,12 @@ pub enum Repr {
 }
 
 impl Repr {
-    /// Offset of the index in a pair, in bytes.
+    /// Returns the offset of the index in a pair, in bytes.
     pub const fn index_offset(value: Scalar, index: Scalar) -> u64 {
         value.size().next_multiple_of(index.align())
     }
 
-    /// Packed bytes.
+    /// Returns the packed bytes.
     pub const fn size(self) -> u64 {
         match self {
             Repr::Single(scalar) => scalar.size(),
@@ -122,7 +122,7 @@ impl Repr {
         }
     }
 
-    /// Alignment in bytes.
+    /// Returns the alignment in bytes.
     pub const fn align(self) -> u64 {
         match self {
             Repr::Single(scalar) => scalar.align(),
@@ -131,7 +131,7 @@ impl Repr {
         }
     }
 
-    /// Distance between the elements of an array, in bytes.
+    /// Returns the distance between the elements of an array, in bytes.
     pub const fn extent(self) -> u64 {
         match self {
             Repr::Single(scalar) => scalar.size(),
@@ -141,7 +141,7 @@ impl Repr {
         }
     }
 
-    /// Bytes in "external32".
+    /// Returns the bytes in "external32".
     pub const fn external_size(self) -> u64 {
         match self {
             Repr::Single(scalar) => scalar.external_size(),
@@ -149,7 +149,7 @@ impl Repr {
         }
     }
 
-    /// Basic elements as MPI_Get_elements counts them: a pair has two.
+    /// Returns the basic elements as MPI_Get_elements counts them: a pair has two.
     pub const fn elements(self) -> u64 {
         match self {
             Repr::Single(_) => 1,
@@ -178,16 +178,16 @@ pub enum Family {
 /// A basic datatype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Basic {
-    /// Its handle in the ABI; 0 for a pair type without a name.
+    /// Its ABI handle; 0 for a pair type without a name.
     pub handle: u16,
     /// Its group.
     pub family: Family,
-    /// Its looks.
+    /// Its representation.
     pub repr: Repr,
 }
 
 impl Basic {
-    /// The standard's name; for a pair without one a description.
+    /// Returns the standard's name; for a pair without one, a description.
     pub fn name(self) -> String {
         match NAMED.iter().find(|(_, basic)| basic.handle == self.handle) {
             Some((name, _)) => (*name).to_owned(),
@@ -195,13 +195,13 @@ impl Basic {
         }
     }
 
-    /// The basic type with that handle.
+    /// Returns the basic type with that handle.
     pub fn named(handle: u16) -> Option<Basic> {
         NAMED.iter().map(|&(_, basic)| basic).find(|basic| basic.handle == handle)
     }
 
-    /// The pair type of a value and an index, named where the standard has a
-    /// name for it (MPI-5.0 §6.9.4). `None` when they can't form one.
+    /// Returns the pair type of a value and an index, named where the standard has a name for it
+    /// (MPI-5.0 §6.9.4). `None` if they cannot form one.
     pub fn pair(value: Basic, index: Basic) -> Option<Basic> {
         use Family::*;
         let (Repr::Single(v), Repr::Single(i)) = (value.repr, index.repr) else { return None };
@@ -256,7 +256,7 @@ const PAIRS: [(u16, u16, u16); 9] = [
     (0x219, 0x219, 0x232),
 ];
 
-/// Every datatype handle of the ABI but the null one.
+/// Every datatype handle of the ABI except the null handle.
 pub(crate) static NAMED: [(&str, Basic); 70] = TABLE;
 
 /// The first handle of a datatype.

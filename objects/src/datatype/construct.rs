@@ -1,8 +1,8 @@
 //! The constructors of MPI-5.0 §5.1.2 to §5.1.10, but for arrays.
 //!
-//! Each checks its arguments, composes the type map and keeps the arguments.
-//! Displacements and strides are in bytes for the `h` forms and in extents of the
-//! old type otherwise. A [`Counting`] says which form of the call was used.
+//! Each constructor checks its arguments, composes the type map and keeps the arguments.
+//! Displacements and strides are in bytes for the `h` forms and in extents of the old type
+//! otherwise. [`Counting`] tells which form of the call was used.
 
 use std::slice::from_ref;
 use std::sync::Mutex;
@@ -13,12 +13,12 @@ use super::typemap::{self, Builder, TypeMap};
 use super::{Datatype, lock};
 use crate::{Class, Error, Result};
 
-/// Which form of a constructor was called; the envelope tells.
+/// The form of a constructor that was called; the envelope shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counting {
     /// Counts are `int`, displacements in bytes are `MPI_Aint`.
     Int,
-    /// The `_c` form: all of them are `MPI_Count`.
+    /// The `_c` form: all are `MPI_Count`.
     Large,
 }
 
@@ -44,13 +44,13 @@ impl Arguments {
         Arguments { counting, contents: Contents::default() }
     }
 
-    /// Always `int`, whatever the form.
+    /// Adds an argument that is an `int` in both forms.
     pub(super) fn int(mut self, value: i32) -> Arguments {
         self.contents.integers.push(value);
         self
     }
 
-    /// Always `int`, an array.
+    /// Adds an array that is of `int` in both forms.
     pub(super) fn ints(mut self, values: &[i32]) -> Arguments {
         self.contents.integers.extend_from_slice(values);
         self
@@ -62,7 +62,7 @@ impl Arguments {
 
     pub(super) fn counts(mut self, values: &[i64]) -> Arguments {
         match self.counting {
-            // An `int` of the caller, widened on the way here.
+            // The caller's `int`, which was widened.
             Counting::Int => {
                 self.contents.integers.extend(values.iter().map(|&value| value as i32))
             }
@@ -85,14 +85,14 @@ impl Arguments {
     }
 }
 
-/// Not negative, else MPI_ERR_COUNT.
+/// Checks that a count is not negative, otherwise MPI_ERR_COUNT.
 fn checked_count(count: i64) -> Result<u64> {
     u64::try_from(count).map_err(|_| {
         Error::new(Class::Count, format!("invalid count {count}: must not be negative"))
     })
 }
 
-/// Not negative, else MPI_ERR_ARG.
+/// Checks that a value is not negative, otherwise MPI_ERR_ARG.
 pub(super) fn checked(value: i64, name: &str) -> Result<u64> {
     u64::try_from(value).map_err(|_| {
         Error::new(Class::Arg, format!("invalid {name} {value}: must not be negative"))
@@ -110,7 +110,7 @@ fn same_length(count: usize, other: usize) -> Result<()> {
 }
 
 impl Datatype {
-    /// MPI_Type_contiguous.
+    /// Repeats `old` (MPI_Type_contiguous).
     pub fn contiguous(counting: Counting, count: i64, old: &Datatype) -> Result<Datatype> {
         let map = old.block(checked_count(count)?);
         Datatype::build(
@@ -119,7 +119,7 @@ impl Datatype {
         )
     }
 
-    /// MPI_Type_vector: `stride` in extents of `old`.
+    /// Makes blocks at a `stride` in extents of `old` (MPI_Type_vector).
     pub fn vector(
         counting: Counting,
         count: i64,
@@ -134,7 +134,7 @@ impl Datatype {
         Datatype::build(map, arguments.of(Combiner::Vector, from_ref(old)))
     }
 
-    /// MPI_Type_create_hvector: `stride` in bytes.
+    /// Makes blocks at a `stride` in bytes (MPI_Type_create_hvector).
     pub fn hvector(
         counting: Counting,
         count: i64,
@@ -149,7 +149,7 @@ impl Datatype {
         Datatype::build(map, arguments.of(Combiner::Hvector, from_ref(old)))
     }
 
-    /// MPI_Type_indexed: displacements in extents of `old`.
+    /// Makes blocks at displacements in extents of `old` (MPI_Type_indexed).
     pub fn indexed(
         counting: Counting,
         blocklengths: &[i64],
@@ -162,7 +162,7 @@ impl Datatype {
         Datatype::build(map, arguments.of(Combiner::Indexed, from_ref(old)))
     }
 
-    /// MPI_Type_create_hindexed: displacements in bytes.
+    /// Makes blocks at displacements in bytes (MPI_Type_create_hindexed).
     pub fn hindexed(
         counting: Counting,
         blocklengths: &[i64],
@@ -175,7 +175,7 @@ impl Datatype {
         Datatype::build(map, arguments.of(Combiner::Hindexed, from_ref(old)))
     }
 
-    /// MPI_Type_create_indexed_block: displacements in extents of `old`.
+    /// Makes equal blocks at displacements in extents of `old` (MPI_Type_create_indexed_block).
     pub fn indexed_block(
         counting: Counting,
         blocklength: i64,
@@ -188,7 +188,7 @@ impl Datatype {
         Datatype::build(map, arguments.of(Combiner::IndexedBlock, from_ref(old)))
     }
 
-    /// MPI_Type_create_hindexed_block: displacements in bytes.
+    /// Makes equal blocks at displacements in bytes (MPI_Type_create_hindexed_block).
     pub fn hindexed_block(
         counting: Counting,
         blocklength: i64,
@@ -201,8 +201,8 @@ impl Datatype {
         Datatype::build(map, arguments.of(Combiner::HindexedBlock, from_ref(old)))
     }
 
-    /// MPI_Type_create_struct, and the old MPI_Type_struct with its markers:
-    /// displacements in bytes.
+    /// Makes a structure with displacements in bytes (MPI_Type_create_struct, and the old
+    /// MPI_Type_struct with its markers).
     pub fn struct_(
         counting: Counting,
         blocklengths: &[i64],
@@ -226,7 +226,7 @@ impl Datatype {
         Datatype::build(compose(), arguments.of(Combiner::Struct, types))
     }
 
-    /// MPI_Type_create_resized, in bytes.
+    /// Sets lower bound and extent in bytes (MPI_Type_create_resized).
     pub fn resized(counting: Counting, old: &Datatype, lb: i64, extent: i64) -> Result<Datatype> {
         let map = old.map().clone().resized(lb, extent);
         Datatype::build(
@@ -235,7 +235,8 @@ impl Datatype {
         )
     }
 
-    /// MPI_Type_dup. Committed if the old one is; without its name and attributes.
+    /// Duplicates a type (MPI_Type_dup). It is committed if the old one is, and has no name and no
+    /// attributes.
     pub fn dup(&self) -> Result<Datatype> {
         let construction = Arguments::new(Counting::Int).of(Combiner::Dup, from_ref(self));
         let new = Datatype::build(Some(self.map().clone()), construction)?;
@@ -245,8 +246,8 @@ impl Datatype {
         Ok(new)
     }
 
-    /// What MPI_Type_get_contents hands out for a derived type: a new object that
-    /// was made as this one was. Without its name and attributes.
+    /// Returns a new object that is made like this one, without its name and attributes.
+    /// MPI_Type_get_contents returns it for a derived type.
     pub fn again(&self) -> Result<Datatype> {
         let new = Datatype::build(Some(self.map().clone()), self.0.construction.clone())?;
         if self.is_committed() {
@@ -255,8 +256,8 @@ impl Datatype {
         Ok(new)
     }
 
-    /// MPI_Type_get_value_index: the pair type for MINLOC and MAXLOC; the same
-    /// object each time. `None` when there is no such pair.
+    /// Returns the pair type for MINLOC and MAXLOC, the same object each time
+    /// (MPI_Type_get_value_index). `None` if there is no such pair.
     pub fn value_index(value: &Datatype, index: &Datatype) -> Option<Datatype> {
         let (Some(v), Some(i)) = (value.own_basic(), index.own_basic()) else { return None };
         let pair = Basic::pair(v, i)?;
@@ -267,20 +268,20 @@ impl Datatype {
         unnamed(pair, || Arguments::new(Counting::Int).of(Combiner::ValueIndex, &types))
     }
 
-    /// MPI_Type_create_f90_real; `None` for MPI_UNDEFINED. MPI_ERR_ARG when no
-    /// type has as much precision (decimal digits) or range (decimal exponent).
+    /// Returns a real type (MPI_Type_create_f90_real); `None` stands for MPI_UNDEFINED. MPI_ERR_ARG
+    /// if no type has that precision (decimal digits) or range (decimal exponent).
     pub fn f90_real(precision: Option<i32>, range: Option<i32>) -> Result<Datatype> {
         let scalars = [Scalar::F32, Scalar::F64, Scalar::LongDouble, Scalar::F128];
         f90_float(Combiner::F90Real, Family::Floating, scalars, precision, range)
     }
 
-    /// MPI_Type_create_f90_complex, likewise.
+    /// Returns a complex type, with the arguments of `f90_real` (MPI_Type_create_f90_complex).
     pub fn f90_complex(precision: Option<i32>, range: Option<i32>) -> Result<Datatype> {
         let scalars = [Scalar::C32, Scalar::C64, Scalar::CLongDouble, Scalar::C128];
         f90_float(Combiner::F90Complex, Family::Complex, scalars, precision, range)
     }
 
-    /// MPI_Type_create_f90_integer: of at least so many decimal digits.
+    /// Returns an integer type of at least so many decimal digits (MPI_Type_create_f90_integer).
     pub fn f90_integer(range: i32) -> Result<Datatype> {
         let scalar = match range {
             ..=2 => Scalar::I8,
@@ -305,8 +306,8 @@ impl Datatype {
             .ok_or_else(|| Error::internal("Fortran integer without a type"))
     }
 
-    /// MPI_Type_match_size: the Fortran type of `size` bytes. MPI_ERR_ARG if
-    /// there is none.
+    /// Returns the Fortran type of `size` bytes (MPI_Type_match_size). MPI_ERR_ARG if there is
+    /// none.
     pub fn match_size(class: TypeClass, size: i32) -> Result<&'static Datatype> {
         let handle = match (class, size) {
             (TypeClass::Logical, 1) => 0x2c0,
@@ -338,12 +339,12 @@ impl Datatype {
         })
     }
 
-    /// `count` elements in a row.
+    /// Returns `count` adjacent elements.
     pub(super) fn block(&self, count: u64) -> Option<TypeMap> {
         self.map().repeat(count, self.extent().1)
     }
 
-    /// The basic type that it is, not only consists of.
+    /// Returns the basic type if this is one, not only consists of one.
     pub(crate) fn own_basic(&self) -> Option<Basic> {
         self.basic().filter(|_| self.is_predefined())
     }
@@ -359,7 +360,7 @@ impl Datatype {
         Ok(self.placed(disps.iter().map(|&disp| (length, disp)), unit))
     }
 
-    /// Blocks of so many elements, each at a displacement in units of bytes.
+    /// Composes blocks of so many elements, each at a displacement in units of bytes.
     fn placed(&self, blocks: impl Iterator<Item = (u64, i64)>, unit: i64) -> Option<TypeMap> {
         let mut builder = Builder::default();
         let mut last: Option<(u64, TypeMap)> = None;
@@ -378,7 +379,7 @@ fn checked_lengths(blocklengths: &[i64]) -> Result<Vec<u64>> {
     blocklengths.iter().map(|&length| checked(length, "blocklength")).collect()
 }
 
-/// Fortran's kinds: decimal precision and exponent range, as gfortran says.
+/// Fortran's kinds: decimal precision and exponent range of gfortran.
 const F90_FLOATS: [(i32, i32); 4] = [(6, 37), (15, 307), (18, 4931), (33, 4931)];
 
 fn f90_float(
@@ -412,14 +413,14 @@ fn f90_float(
 /// MPI_UNDEFINED of the standard ABI.
 const UNDEFINED: i32 = -32766;
 
-/// The Fortran type that looks like it.
+/// Returns the Fortran type with that representation.
 fn basic_of(family: Family, scalar: Scalar) -> Option<Basic> {
     let fits = |basic: &Basic| basic.family == family && basic.repr == Repr::Single(scalar);
     super::basic::NAMED.iter().rev().map(|&(_, basic)| basic).find(fits)
 }
 
-/// The predefined types without a name that were asked for so far; they live
-/// until the process ends, as named ones do.
+/// Returns a predefined type without a name, the same object each time. Like named types it lives
+/// until the process ends.
 static UNNAMED: Mutex<Vec<Datatype>> = Mutex::new(Vec::new());
 
 fn unnamed(basic: Basic, construction: impl Fn() -> Construction) -> Option<Datatype> {

@@ -1,13 +1,13 @@
-//! How a datatype was made: the envelope and the contents (MPI-5.0 §5.1.13).
+//! The envelope and the contents of a datatype: how it was made (MPI-5.0 §5.1.13).
 //!
-//! The arguments of a constructor are kept as they were given: as integers and
-//! addresses, or as large counts when a large-count constructor was used.
+//! The arguments of a constructor are kept as they were given: as integers and addresses, or as
+//! large counts if a large-count constructor was used.
 
 use std::sync::Arc;
 
 use super::Datatype;
 
-/// Which constructor made a datatype; numbered as in the standard ABI.
+/// The constructor of a datatype; numbered as in the standard ABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 #[allow(missing_docs)]
@@ -31,7 +31,7 @@ pub enum Combiner {
     ValueIndex = 117,
 }
 
-/// How many of each kind the contents have.
+/// The number of arguments of each kind in the contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope {
     /// Length of `integers`.
@@ -82,8 +82,8 @@ impl Construction {
 }
 
 impl Drop for Construction {
-    /// Lets go of what only this type kept alive, without recursion: types can
-    /// be chained as deep as a program likes.
+    /// Drops the types that only this one kept alive, without recursion: chains of types have any
+    /// length.
     fn drop(&mut self) {
         let mut pending = std::mem::take(&mut self.contents.types);
         while let Some(Datatype(inner)) = pending.pop() {

@@ -1,22 +1,21 @@
 //! The copy kernels: between packed bytes and the memory that a layout describes.
 //!
-//! One walk for both directions. [`transfer`] starts and stops at any packed
-//! byte: it cuts the partial bodies off at both ends and gives the whole ones in
-//! between to the strided loops, which know the common block lengths at compile
-//! time. A body is a [`Node`]; see the layout for what was merged before.
+//! One walk serves both directions. [`transfer`] starts and stops at any packed byte: it handles
+//! the partial bodies at both ends and passes the whole ones between them to strided loops, which
+//! know the common block lengths at compile time. A body is a [`Node`]; the layout has merged
+//! adjacent ones before.
 //!
-//! Safety, for every function here: the caller vouches that each byte that the
-//! node describes relative to `user` is valid (for writes when unpacking), that
-//! `packed` is valid for the bytes moved, and that the two do not overlap. The
-//! pointers need no alignment. Addresses are computed by wrapping arithmetic,
-//! so only bytes that are really moved must exist. Bytes that a layout describes
+//! Safety, for every function here: the caller vouches that each byte that the node describes
+//! relative to `user` is valid (for writes when unpacking), that `packed` is valid for the moved
+//! bytes, and that the two do not overlap. The pointers need no alignment. Addresses are computed
+//! by wrapping arithmetic, so only bytes that are moved must exist. Bytes that a layout describes
 //! twice (erroneous for receiving) may be written in any order.
 
 #![allow(unsafe_code)]
 
 use super::layout::{Blocks, Node};
 
-/// `count` bodies at a stride: what a buffer is to the kernels.
+/// `count` bodies at a stride: the kernels' view of a buffer.
 #[derive(Clone, Copy)]
 pub(crate) struct Nest<'a> {
     pub(crate) count: u64,
@@ -24,8 +23,8 @@ pub(crate) struct Nest<'a> {
     pub(crate) body: &'a Node,
 }
 
-/// Moves the packed bytes `from .. to` of the nest at `user`: to `packed` when
-/// `PACK`, else from there.
+/// Moves the packed bytes `from .. to` of the nest at `user`: to `packed` if `PACK`, otherwise from
+/// it.
 ///
 /// # Safety
 /// See the module. `from <= to <= nest.count * nest.body.size()`.
@@ -37,7 +36,7 @@ pub(crate) unsafe fn transfer<const PACK: bool>(
     to: u64,
 ) {
     let nest = match nest.body {
-        // A loop whose repetition continues it: one long loop.
+        // A loop that its repetition continues is one long loop.
         Node::Loop(inner) if inner.stride.wrapping_mul(inner.count as i64) == nest.stride => {
             Nest { count: nest.count * inner.count, stride: inner.stride, body: &inner.body }
         }
@@ -47,7 +46,7 @@ pub(crate) unsafe fn transfer<const PACK: bool>(
     unsafe { span::<PACK>(nest, user, packed, from, to) }
 }
 
-/// Some of the packed bytes of a nest.
+/// Moves some of the packed bytes of a nest.
 unsafe fn span<const PACK: bool>(
     nest: Nest<'_>,
     user: *mut u8,
@@ -87,7 +86,7 @@ unsafe fn span<const PACK: bool>(
     }
 }
 
-/// The packed bytes `from .. to` of one node, `from < to`.
+/// Moves the packed bytes `from .. to` of one node, `from < to`.
 unsafe fn part<const PACK: bool>(node: &Node, user: *mut u8, packed: *mut u8, from: u64, to: u64) {
     // SAFETY: the caller's promise; lists are walked from the item that holds
     // `from` to the one that holds `to - 1`.
@@ -151,15 +150,15 @@ unsafe fn blocks_part<const PACK: bool>(
     });
 }
 
-/// Index, start and end of the items of a list, from the one that holds `from`.
+/// Iterates over index, start and end of the items of a list, from the one that holds `from`.
 #[inline(always)]
 fn items_from(starts: &[u64], from: u64) -> impl Iterator<Item = (usize, u64, u64)> {
     let first = starts.partition_point(|&start| start <= from) - 1;
     starts.windows(2).enumerate().skip(first).map(|(index, pair)| (index, pair[0], pair[1]))
 }
 
-/// Cuts items to `from .. to`: calls with the index, the offset into the packed
-/// bytes at hand, and the range inside the item.
+/// Cuts items to `from .. to`, and calls with the index, the offset into the packed bytes, and the
+/// range inside the item.
 #[inline(always)]
 fn pieces(
     items: impl Iterator<Item = (usize, u64, u64)>,
@@ -176,7 +175,7 @@ fn pieces(
     }
 }
 
-/// One node, all of it.
+/// Moves one whole node.
 unsafe fn whole<const PACK: bool>(node: &Node, user: *mut u8, packed: *mut u8) {
     // SAFETY: the caller's promise for the node covers each of its parts.
     unsafe {
@@ -214,8 +213,7 @@ unsafe fn whole<const PACK: bool>(node: &Node, user: *mut u8, packed: *mut u8) {
     }
 }
 
-/// Calls the given kernel with the block length as a constant where it is a
-/// common one.
+/// Calls the kernel, with the block length as a constant if it is a common one.
 macro_rules! by_length {
     ($len:expr, $kernel:ident::<$pack:ident>($($argument:expr),*), $other:expr) => {
         match $len {
@@ -240,7 +238,7 @@ macro_rules! by_length {
     };
 }
 
-/// `count` whole bodies at a stride.
+/// Moves `count` whole bodies at a stride.
 unsafe fn strided<const PACK: bool>(
     body: &Node,
     mut user: *mut u8,
@@ -265,15 +263,15 @@ unsafe fn strided<const PACK: bool>(
     }
 }
 
-/// Bodies of at most so many runs are interleaved, and not fewer bodies.
+/// Most runs of a body that is interleaved, and fewest bodies.
 const FEW: usize = 8;
-/// Bodies of at most so many bytes are.
+/// Most bytes of a body that is interleaved.
 const SMALL: usize = 256;
-/// Bodies that are interleaved at a time: they stay in the nearest cache.
+/// Number of bodies that are interleaved at a time: they fit the nearest cache.
 const TILE: usize = 64;
 
-/// Many small bodies of few runs each, such as structs with gaps: first the
-/// first run of all of them, then the second, so that each loop knows its length.
+/// Moves many small bodies of few runs each, such as structs with gaps: the first run of all of
+/// them, then the second, so that each loop knows its length.
 unsafe fn interleaved<const PACK: bool>(
     body: &Node,
     user: *mut u8,
@@ -297,8 +295,8 @@ unsafe fn interleaved<const PACK: bool>(
     }
 }
 
-/// Calls with displacement, packed offset and length of each run, if the node is
-/// nothing but a few runs; else says false.
+/// Calls with displacement, packed offset and length of each run, if the node consists of a few
+/// runs; otherwise returns false.
 #[inline(always)]
 fn few_runs(node: &Node, mut each: impl FnMut(i64, u64, u64)) -> bool {
     match node {
@@ -319,7 +317,7 @@ fn few_runs(node: &Node, mut each: impl FnMut(i64, u64, u64)) -> bool {
     true
 }
 
-/// `count` runs of one length, at a stride on either side.
+/// Moves `count` runs of one length, at a stride on either side.
 unsafe fn runs<const PACK: bool>(
     len: usize,
     user: (*mut u8, isize),
@@ -345,7 +343,7 @@ unsafe fn runs<const PACK: bool>(
     }
 }
 
-/// A body at each displacement.
+/// Moves a body at each displacement.
 unsafe fn gathered<const PACK: bool>(
     body: &Node,
     disps: &[i64],
@@ -426,8 +424,8 @@ unsafe fn any<const PACK: bool>(
     }
 }
 
-/// A run of any length. Short ones are two or four overlapping moves, which
-/// beat a call of memcpy.
+/// Moves a run of any length. Short runs are two or four overlapping moves, which are faster than a
+/// call of memcpy.
 #[inline(always)]
 unsafe fn run<const PACK: bool>(user: *mut u8, packed: *mut u8, len: usize) {
     // SAFETY: each move stays within the `len` bytes that the caller vouches for.
@@ -445,7 +443,7 @@ unsafe fn run<const PACK: bool>(user: *mut u8, packed: *mut u8, len: usize) {
     }
 }
 
-/// The first and the last `LEN` bytes, which together are all.
+/// Moves the first and the last `LEN` bytes, which together are the run.
 #[inline(always)]
 unsafe fn ends<const PACK: bool, const LEN: usize>(user: *mut u8, packed: *mut u8, len: usize) {
     let back = len - LEN;

@@ -1,28 +1,27 @@
 //! The data representation "external32" (MPI-5.0 §14.5.2): big-endian, IEEE,
 //! two's complement, with the standard's lengths.
 //!
-//! Data is packed piecewise and converted along the signature, so this file knows
-//! no layouts. What does not fit the shorter types (`long` has 4 bytes, `wchar_t`
-//! 2) is an error, not a truncation. C's long double goes through IEEE binary128,
-//! which holds every x87 value exactly; the way back rounds to nearest.
+//! Data is packed piecewise and converted along the signature, so this file knows no layouts. A
+//! value that does not fit the shorter types (`long` has 4 bytes, `wchar_t` 2) is an error, not a
+//! truncation. C's long double is converted to IEEE binary128, which holds every x87 value exactly;
+//! the reverse rounds to nearest.
 
 use super::Datatype;
 use super::basic::{Basic, Repr, Scalar};
 use crate::{Buffer, Class, Error, Result};
 
-/// Bytes of packed data that are converted at a time; above all element sizes.
+/// Packed bytes that are converted at a time; more than any element has.
 const PIECE: usize = 4096;
 
 impl Datatype {
-    /// Bytes of `count` elements in "external32". `None`: above 2^63.
+    /// Returns the bytes of `count` elements in "external32"; `None` above 2^63.
     pub fn external_size(&self, count: u64) -> Option<u64> {
         let each = self.map().signature.totals().external;
         each.checked_mul(count).filter(|&size| size <= i64::MAX as u64)
     }
 
-    /// Converts a buffer of this type into `out`, which has exactly
-    /// [`Datatype::external_size`] bytes. MPI_ERR_CONVERSION when a value does
-    /// not fit.
+    /// Converts a buffer of this type into `out`, which has exactly [`Datatype::external_size`]
+    /// bytes. MPI_ERR_CONVERSION if a value does not fit.
     pub fn pack_external(&self, from: &Buffer, out: &mut [u8]) -> Result<()> {
         let mut staging = [0; PIECE];
         let (mut offset, mut done) = (0, 0);
@@ -42,7 +41,8 @@ impl Datatype {
         })
     }
 
-    /// The reverse. MPI_ERR_TRUNCATE when there are not enough bytes.
+    /// Converts "external32" bytes into a buffer of this type. MPI_ERR_TRUNCATE if there are too
+    /// few bytes.
     pub fn unpack_external(&self, bytes: &[u8], into: &Buffer) -> Result<()> {
         let mut staging = [0; PIECE];
         let (mut offset, mut done) = (0, 0);
@@ -92,8 +92,8 @@ fn too_short() -> Error {
     Error::new(Class::Truncate, "external32 buffer too short: it must hold all of the data")
 }
 
-/// Takes an element apart into plain scalars. `A` and `B` are its native and its
-/// external form, whichever is written.
+/// Splits an element into plain scalars. `A` and `B` are its native and its external form; either
+/// one is written.
 fn by_parts<A: Cut, B: Cut>(
     repr: Repr,
     native: A,
@@ -113,7 +113,7 @@ fn by_parts<A: Cut, B: Cut>(
     each(second, high, external_high)
 }
 
-/// A slice, shared or not, that can be cut in two.
+/// A slice, shared or mutable, that can be split.
 trait Cut: Sized {
     fn cut(self, at: usize) -> (Self, Self);
 }

@@ -1,36 +1,34 @@
-//! The layout: where the bytes of a datatype lie, in packing order.
+//! The layout: the position of a datatype's bytes, in packing order.
 //!
-//! A [`Node`] is a small program for the copy kernels: a run of bytes, a loop,
-//! a gather of equal bodies, a list of runs, or a list of nodes. Nodes are
-//! normalised as they are built: adjacent runs merge, loops over gapless bodies
-//! become runs, loops of loops that continue each other become one, lists of
-//! equal bodies at equal distances become loops, short lists dissolve into the
-//! list around them. Every node knows its packed size and lists keep prefix
-//! sums, so that a copy starts at any packed byte by division or binary search.
+//! A [`Node`] is a small program for the copy kernels: a run of bytes, a loop, a gather of equal
+//! bodies, a list of runs, or a list of nodes. Nodes are normalised as they are built: adjacent
+//! runs merge, loops over gapless bodies become runs, and loops of loops that continue each other
+//! become one. Lists of equal bodies at equal distances become loops, and short lists are inlined
+//! into the list around them. Every node knows its packed size, and lists keep prefix sums, so that
+//! a copy starts at any packed byte by division or binary search.
 //!
-//! Invariants: no node but the empty run has size 0; sizes are below 2^63;
-//! bodies lie relative to their displacement. Displacements may be negative and
-//! may overlap (MPI allows that for sending).
+//! Invariants: only the empty run has size 0; sizes are below 2^63; bodies are relative to their
+//! displacement. Displacements may be negative and may overlap (MPI allows that for sending).
 
 use std::sync::Arc;
 
-/// Lists of at most so many pieces dissolve into the list around them.
+/// Most pieces of a list that is inlined into the list around it.
 const DISSOLVE: usize = 64;
-/// Loops of at most so many runs do.
+/// Most runs of a loop that is inlined.
 const UNROLL: u64 = 8;
 
 /// A part of a layout. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Node {
-    /// So many bytes in a row.
+    /// A run of so many bytes.
     Run(u64),
-    /// A body again and again at a fixed stride.
+    /// A body repeated at a fixed stride.
     Loop(Arc<Loop>),
     /// A body at each of many displacements.
     Gather(Arc<Gather>),
     /// Runs of different lengths.
     Blocks(Arc<Blocks>),
-    /// Anything else.
+    /// Nodes of different kinds.
     List(Arc<List>),
 }
 
@@ -53,20 +51,20 @@ pub(crate) struct Gather {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Blocks {
-    /// Packed offset of each run, and the size at the end.
+    /// Packed offset of each run, then the size.
     pub(crate) starts: Box<[u64]>,
     pub(crate) disps: Box<[i64]>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct List {
-    /// Packed offset of each item, and the size at the end.
+    /// Packed offset of each item, then the size.
     pub(crate) starts: Box<[u64]>,
     pub(crate) items: Box<[(i64, Node)]>,
     pub(crate) depth: u32,
 }
 
-/// A node and where it lies, relative to the address of an element.
+/// A node and its displacement from the address of an element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) disp: i64,
@@ -74,7 +72,7 @@ pub(crate) struct Layout {
 }
 
 impl Node {
-    /// Packed bytes.
+    /// Returns the packed bytes.
     #[inline]
     pub(crate) fn size(&self) -> u64 {
         match self {
@@ -86,7 +84,7 @@ impl Node {
         }
     }
 
-    /// How deep a copy recurses.
+    /// Returns how deep a copy recurses.
     pub(crate) fn depth(&self) -> u32 {
         match self {
             Node::Run(_) | Node::Blocks(_) => 1,
@@ -96,7 +94,7 @@ impl Node {
         }
     }
 
-    /// Into how many pieces it dissolves; `None` when it should not.
+    /// Returns the number of pieces when inlined; `None` if the node is not inlined.
     fn pieces(&self) -> Option<usize> {
         let count = match self {
             Node::Run(_) => 1,
@@ -111,7 +109,7 @@ impl Node {
         (count <= DISSOLVE).then_some(count)
     }
 
-    /// Hands its pieces out; displacements were checked when it was built.
+    /// Passes each piece to `add`; displacements were checked when the node was built.
     fn dissolve(&self, mut piece: impl FnMut(i64, Node)) {
         match self {
             Node::Run(_) => piece(0, self.clone()),
@@ -137,20 +135,20 @@ impl Node {
 }
 
 impl Layout {
-    /// No bytes.
+    /// Returns the layout without bytes.
     pub(crate) const EMPTY: Layout = Layout { disp: 0, node: Node::Run(0) };
 
-    /// One run at the element's address.
+    /// Returns one run at the element's address.
     pub(crate) const fn run(len: u64) -> Layout {
         Layout { disp: 0, node: Node::Run(len) }
     }
 
-    /// Moved by so many bytes. `None`: out of range.
+    /// Returns the layout moved by so many bytes; `None` if out of range.
     pub(crate) fn shift(self, by: i64) -> Option<Layout> {
         Some(Layout { disp: self.disp.checked_add(by)?, node: self.node })
     }
 
-    /// `count` times at a stride in bytes. `None`: out of range.
+    /// Returns the layout `count` times at a stride in bytes; `None` if out of range.
     pub(crate) fn repeat(self, count: u64, stride: i64) -> Option<Layout> {
         let size = self.node.size();
         if count == 0 || size == 0 {
@@ -175,7 +173,7 @@ impl Layout {
     }
 }
 
-/// Puts layouts one after the other, in packing order.
+/// Concatenates layouts in packing order.
 #[derive(Default)]
 pub(crate) struct Builder {
     items: Vec<(i64, Node)>,
@@ -183,7 +181,7 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// The next one. `None`: more than 2^63 bytes.
+    /// Adds a layout; `None` above 2^63 bytes.
     pub(crate) fn push(&mut self, layout: Layout) -> Option<()> {
         let size = layout.node.size();
         if size == 0 {
@@ -194,7 +192,7 @@ impl Builder {
         Some(())
     }
 
-    /// The whole, normalised. `None`: out of range.
+    /// Returns the normalised whole; `None` if out of range.
     pub(crate) fn finish(mut self) -> Option<Layout> {
         if !self.all_equal() {
             self.dissolve()?;
@@ -242,7 +240,7 @@ impl Builder {
             .then_some(stride)
     }
 
-    /// Dissolves what is short, unless that makes the whole much longer.
+    /// Inlines short nodes, unless that makes the whole much longer.
     fn dissolve(&mut self) -> Option<()> {
         let pieces: usize = self.items.iter().map(|(_, node)| node.pieces().unwrap_or(1)).sum();
         if pieces == self.items.len() || pieces > 1 << 16 {

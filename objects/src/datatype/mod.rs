@@ -1,9 +1,8 @@
-//! Datatypes: what a buffer holds and where (MPI-5.0 chapter 5).
+//! Datatypes: the elements of a buffer and their positions (MPI-5.0 chapter 5).
 //!
-//! A [`Datatype`] is shared and, but for its name, attributes and the committed
-//! flag, never changes. Constructors (`construct.rs`, `array.rs`) compose type
-//! maps; the layout inside is normalised at once, so that committing costs
-//! nothing and a type built from types stays fast.
+//! A [`Datatype`] is shared and never changes, except for its name, attributes and committed flag.
+//! Constructors (`construct.rs`, `array.rs`) compose type maps. The layout is normalised at once,
+//! so that committing costs nothing and a type built from types remains fast.
 
 mod array;
 pub mod basic;
@@ -43,7 +42,7 @@ struct Inner {
     true_extent: i64,
     /// Any number of elements is one run of bytes.
     gapless: bool,
-    /// The ABI's handle, 0 for all but named types.
+    /// The ABI's handle; 0 for types without a name.
     handle: u16,
     /// Predefined, with or without a name: neither committed nor freed by users.
     predefined: bool,
@@ -53,99 +52,100 @@ struct Inner {
     attributes: Mutex<Attributes>,
 }
 
-/// Copies nest at most so deep; a type that would go deeper is refused.
+/// Most levels of nested copies; a deeper type is refused.
 const MAX_DEPTH: u32 = 500;
 
 impl Datatype {
-    /// The predefined datatype of that ABI handle, and our [`MPI_LB`] and [`MPI_UB`].
+    /// Returns the predefined datatype of an ABI handle, or of [`MPI_LB`] and [`MPI_UB`].
     #[inline]
     pub fn predefined(handle: usize) -> Option<&'static Datatype> {
         PREDEFINED.get(handle.wrapping_sub(FIRST_HANDLE))?.as_ref()
     }
 
-    /// Bytes of an element of a predefined datatype of which any number is one run
-    /// of bytes; 0 for all other handles.
+    /// Returns the bytes of an element of a predefined datatype without gaps; 0 for all other
+    /// handles.
     #[inline]
     pub fn plain_size(handle: usize) -> usize {
         basic::PLAIN.get(handle.wrapping_sub(FIRST_HANDLE)).copied().unwrap_or(0).into()
     }
 
-    /// MPI_BYTE.
+    /// Returns MPI_BYTE.
     pub fn byte() -> &'static Datatype {
         &BYTE
     }
 
-    /// MPI_Type_commit.
+    /// Commits the type (MPI_Type_commit).
     pub fn commit(&self) {
         self.0.committed.store(true, Ordering::Relaxed);
     }
 
-    /// MPI_Type_set_name.
+    /// Sets the name (MPI_Type_set_name).
     pub fn set_name(&self, name: impl Into<String>) {
         *lock(&self.0.name) = name.into();
     }
 
-    /// The cached attributes. The lock is not held while callbacks run: take
-    /// what they need out first.
+    /// Returns the attributes. The lock must not be held while callbacks run: take what they need
+    /// out first.
     pub fn attributes(&self) -> &Mutex<Attributes> {
         &self.0.attributes
     }
 
-    /// MPI_Type_get_name.
+    /// Returns the name (MPI_Type_get_name).
     pub fn name(&self) -> String {
         lock(&self.0.name).clone()
     }
 
-    /// May be used for communication.
+    /// Returns true if the type may be used for communication.
     #[inline]
     pub fn is_committed(&self) -> bool {
         self.0.committed.load(Ordering::Relaxed)
     }
 
-    /// Predefined, with a name or without (a Fortran type by precision, a pair).
+    /// Returns true for predefined types, with a name or without (a Fortran type by precision, a
+    /// pair).
     #[inline]
     pub fn is_predefined(&self) -> bool {
         self.0.predefined
     }
 
-    /// The ABI's handle of a named type.
+    /// Returns the ABI's handle of a named type.
     #[inline]
     pub fn handle(&self) -> Option<usize> {
         (self.0.handle != 0).then_some(usize::from(self.0.handle))
     }
 
-    /// The same object, not merely an equal one.
+    /// Returns true for the same object, not for an equal one.
     #[inline]
     pub fn is_same(&self, other: &Datatype) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Tells objects apart while they live.
+    /// Returns a number that identifies the object while it lives.
     #[inline]
     pub fn identity(&self) -> usize {
         Arc::as_ptr(&self.0) as usize
     }
 
-    /// Packed bytes of one element.
+    /// Returns the packed bytes of one element.
     #[inline]
     pub fn size(&self) -> u64 {
         self.0.size
     }
 
-    /// Lower bound and extent in bytes.
+    /// Returns lower bound and extent in bytes.
     #[inline]
     pub fn extent(&self) -> (i64, i64) {
         (self.0.lb, self.0.extent)
     }
 
-    /// Lower bound and extent of the data alone, in bytes.
+    /// Returns lower bound and extent of the data alone, in bytes.
     #[inline]
     pub fn true_extent(&self) -> (i64, i64) {
         (self.0.true_lb, self.0.true_extent)
     }
 
-    /// The bytes that `count` elements touch, `low .. high` relative to the
-    /// first one's address. `None`: not within 63 bits.
+    /// Returns the bytes that `count` elements occupy, `low .. high` relative to the first one's
+    /// address; `None` beyond 63 bits.
     pub fn reach(&self, count: u64) -> Option<(i64, i64)> {
         if count == 0 || self.0.size == 0 {
             return Some((0, 0));
@@ -157,25 +157,25 @@ impl Datatype {
         Some((low, high))
     }
 
-    /// Any number of elements is one run of bytes (which starts at the true
-    /// lower bound).
+    /// Returns true if any number of elements is one run of bytes (which starts at the true lower
+    /// bound).
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.0.gapless
     }
 
-    /// The one predefined type that all its elements are of.
+    /// Returns the predefined type of all elements, if there is only one.
     pub fn basic(&self) -> Option<Basic> {
         self.0.map.signature.basic()
     }
 
-    /// Basic elements in one element (MPI-5.0 §5.1.11; a pair has two).
+    /// Returns the basic elements in one element (MPI-5.0 §5.1.11; a pair has two).
     pub fn elements(&self) -> u64 {
         self.0.map.signature.totals().elements
     }
 
-    /// Whole basic elements in `bytes` packed bytes of this type repeated, and
-    /// whether a part of one is left over.
+    /// Returns the whole basic elements in `bytes` packed bytes of this type repeated, and whether
+    /// a part of one remains.
     pub fn elements_of(&self, bytes: u64) -> (u64, bool) {
         let totals = self.0.map.signature.totals();
         if totals.size == 0 {
@@ -185,7 +185,7 @@ impl Datatype {
         ((bytes / totals.size).saturating_mul(totals.elements).saturating_add(elements), partial)
     }
 
-    /// The reverse: packed bytes of so many basic elements (saturating).
+    /// Returns the packed bytes of so many basic elements (saturating).
     pub fn bytes_of(&self, elements: u64) -> u64 {
         let totals = self.0.map.signature.totals();
         if totals.elements == 0 {
@@ -195,12 +195,12 @@ impl Datatype {
         (elements / totals.elements).saturating_mul(totals.size).saturating_add(rest)
     }
 
-    /// How it was made: MPI_Type_get_envelope.
+    /// Returns the envelope (MPI_Type_get_envelope).
     pub fn envelope(&self) -> Envelope {
         self.0.construction.envelope()
     }
 
-    /// Of what it was made: MPI_Type_get_contents. MPI_ERR_TYPE for a named type.
+    /// Returns the contents (MPI_Type_get_contents). MPI_ERR_TYPE for a named type.
     pub fn contents(&self) -> Result<&Contents> {
         match self.0.construction.combiner {
             Combiner::Named => Err(Error::new(
@@ -211,15 +211,15 @@ impl Datatype {
         }
     }
 
-    /// What the copy kernels need for `count` elements, and the offset of the
-    /// first from the element's address.
+    /// Returns the copy kernels' view of `count` elements, and the offset of the first from the
+    /// element's address.
     #[inline]
     pub(crate) fn nest(&self, count: u64) -> (Nest<'_>, i64) {
         let layout = &self.0.map.layout;
         (Nest { count, stride: self.0.extent, body: &layout.node }, layout.disp)
     }
 
-    /// `count` elements are one run of bytes at the true lower bound.
+    /// Returns true if `count` elements are one run of bytes at the true lower bound.
     #[inline]
     pub(crate) fn is_run(&self, count: u64) -> bool {
         self.0.gapless || count <= 1 && matches!(self.0.map.layout.node, Node::Run(_))
@@ -229,7 +229,7 @@ impl Datatype {
         &self.0.map
     }
 
-    /// A new type from its map. `None` in `map` stands for out of range.
+    /// Makes a type from its map. `None` in `map` stands for out of range.
     fn build(map: Option<TypeMap>, construction: Construction) -> Result<Datatype> {
         let out_of_range =
             || Error::new(Class::Type, "datatype too large: it spans more than 2^63 bytes");
@@ -244,7 +244,7 @@ impl Datatype {
         Ok(Datatype(Arc::new(inner)))
     }
 
-    /// A predefined one.
+    /// Makes a predefined type.
     fn fixed(
         map: TypeMap,
         handle: u16,

@@ -1,26 +1,26 @@
-//! The signature: which basic elements a datatype has, in packing order
-//! (MPI-5.0 §5.1), run-length coded.
+//! The signature: the basic elements of a datatype in packing order (MPI-5.0 §5.1), run-length
+//! coded.
 //!
-//! It answers how many elements a number of bytes holds, of which one basic
-//! type a datatype consists, and drives the conversion to "external32", which
-//! works on packed data and so needs no layout.
+//! It tells how many elements a number of bytes holds and whether a datatype consists of one basic
+//! type. It also drives the conversion to "external32", which works on packed data and therefore
+//! needs no layout.
 
 use std::sync::Arc;
 
 use super::basic::{Basic, Repr};
 
-/// Sequences of at most so many items dissolve into the one around them.
+/// Most items of a sequence that is inlined into the one around it.
 const DISSOLVE: usize = 64;
 
 /// Runs of basic elements. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Signature {
     Empty,
-    /// So many of one basic type.
+    /// A number of elements of one basic type.
     Run(Basic, u64),
-    /// The same again and again.
+    /// A repeated signature.
     Repeat(Arc<Repeat>),
-    /// One after the other.
+    /// A sequence of signatures.
     Sequence(Arc<Sequence>),
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Sequence {
     items: Box<[Signature]>,
 }
 
-/// What is asked of a signature most. Never above 2^63.
+/// The most used totals of a signature. Never above 2^63.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     /// Packed bytes.
@@ -46,7 +46,7 @@ pub(crate) struct Totals {
     pub(crate) elements: u64,
     /// Bytes in "external32".
     pub(crate) external: u64,
-    /// How deep a visit recurses.
+    /// Depth of a visit's recursion.
     pub(crate) depth: u32,
 }
 
@@ -72,7 +72,7 @@ impl Totals {
 }
 
 impl Signature {
-    /// Sizes and counts.
+    /// Returns sizes and counts.
     pub(crate) fn totals(&self) -> Totals {
         match self {
             Signature::Empty => Totals::default(),
@@ -87,7 +87,7 @@ impl Signature {
         }
     }
 
-    /// The one basic type of it all.
+    /// Returns the basic type, if there is only one.
     pub(crate) fn basic(&self) -> Option<Basic> {
         match self {
             Signature::Run(basic, _) => Some(*basic),
@@ -95,7 +95,7 @@ impl Signature {
         }
     }
 
-    /// `count` times. `None`: out of range.
+    /// Returns the signature `count` times; `None` if out of range.
     pub(crate) fn repeat(&self, count: u64) -> Option<Signature> {
         let totals = self.totals().times(count)?;
         Some(match self {
@@ -110,8 +110,8 @@ impl Signature {
         })
     }
 
-    /// Whole basic elements in the first `bytes` packed bytes of it, and whether
-    /// a part of one is left over.
+    /// Returns the whole basic elements in the first `bytes` packed bytes, and whether a part of
+    /// one remains.
     pub(crate) fn elements_of(&self, bytes: u64) -> (u64, bool) {
         let totals = self.totals();
         if totals.size == 0 {
@@ -141,7 +141,7 @@ impl Signature {
         }
     }
 
-    /// Packed bytes of the first `elements` basic elements, of which it has as many.
+    /// Returns the packed bytes of the first `elements` basic elements; there are as many.
     pub(crate) fn bytes_of(&self, elements: u64) -> u64 {
         match self {
             Signature::Empty => 0,
@@ -182,7 +182,7 @@ impl Signature {
         Signature::Repeat(Arc::new(Repeat { count, totals, body: body.clone() }))
     }
 
-    /// It as so many times a body.
+    /// Returns the signature as a repeated body.
     fn factors(&self) -> (u64, &Signature) {
         match self {
             Signature::Repeat(inner) => (inner.count, &inner.body),
@@ -209,7 +209,7 @@ fn run_bytes(basic: Basic, elements: u64) -> u64 {
     elements / each * size + rest
 }
 
-/// Puts signatures one after the other.
+/// Concatenates signatures.
 #[derive(Default)]
 pub(crate) struct Builder {
     items: Vec<Signature>,
@@ -217,7 +217,7 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// The next one. `None`: out of range.
+    /// Adds a signature; `None` if out of range.
     pub(crate) fn push(&mut self, signature: &Signature) -> Option<()> {
         self.totals = self.totals.plus(signature.totals())?;
         match signature {
@@ -226,7 +226,7 @@ impl Builder {
         }
     }
 
-    /// The whole. `None`: out of range.
+    /// Returns the whole; `None` if out of range.
     pub(crate) fn finish(self) -> Option<Signature> {
         let mut items = dissolved(self.items)?;
         Some(match items.len() {
@@ -261,7 +261,7 @@ impl Builder {
     }
 }
 
-/// The items, short sequences among them taken apart (but for a lone one).
+/// Returns the items, with short sequences among them inlined (except for a single one).
 fn dissolved(items: Vec<Signature>) -> Option<Vec<Signature>> {
     if items.len() < 2 {
         return Some(items);

@@ -1,6 +1,5 @@
-//! A type map: layout, signature and bounds of a datatype, and the three ways
-//! to make one from others: shifting, repeating, putting one after the other.
-//! Every constructor of MPI is a composition of these.
+//! A type map: layout, signature and bounds of a datatype. Three operations make one from others:
+//! shift, repeat, concatenate. Every constructor of MPI is a composition of these.
 //!
 //! Bounds follow MPI-5.0 §5.1.7: bounds that were set explicitly (resized types,
 //! subarrays, the old MPI_LB and MPI_UB) win over those of the data and are
@@ -14,7 +13,7 @@ use super::basic::Basic;
 use super::layout::{self, Layout};
 use super::signature::{self, Signature};
 
-/// What the constructors compute with.
+/// The value that constructors compute with.
 #[derive(Clone, Debug)]
 pub(crate) struct TypeMap {
     pub(crate) layout: Layout,
@@ -25,9 +24,9 @@ pub(crate) struct TypeMap {
 /// Bytes relative to the address of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    /// The lower bound, where set explicitly.
+    /// The lower bound, if set explicitly.
     pub(crate) lb: Option<i64>,
-    /// The upper bound, where set explicitly.
+    /// The upper bound, if set explicitly.
     pub(crate) ub: Option<i64>,
     /// First byte of data and one past the last.
     pub(crate) data: Option<(i64, i64)>,
@@ -38,7 +37,7 @@ pub(crate) struct Bounds {
 impl Bounds {
     const EMPTY: Bounds = Bounds { lb: None, ub: None, data: None, align: 1 };
 
-    /// Lower bound and extent, as MPI_Type_get_extent says.
+    /// Returns lower bound and extent (MPI_Type_get_extent).
     pub(crate) fn extent(&self) -> Option<(i64, i64)> {
         let (low, high) = self.data.unwrap_or((0, 0));
         let lb = self.lb.unwrap_or(low);
@@ -55,7 +54,7 @@ impl Bounds {
         Some((lb, extent))
     }
 
-    /// The same for the data alone.
+    /// Returns lower bound and extent of the data alone.
     pub(crate) fn true_extent(&self) -> Option<(i64, i64)> {
         let (low, high) = self.data.unwrap_or((0, 0));
         Some((low, high.checked_sub(low)?))
@@ -97,17 +96,17 @@ impl Bounds {
 }
 
 impl TypeMap {
-    /// No elements at all.
+    /// Returns the type map without elements.
     pub(crate) const EMPTY: TypeMap =
         TypeMap { layout: Layout::EMPTY, signature: Signature::Empty, bounds: Bounds::EMPTY };
 
-    /// A marker of the old MPI_Type_struct at displacement 0.
+    /// Returns a marker of the old MPI_Type_struct at displacement 0.
     pub(crate) const fn marker(lower: bool) -> TypeMap {
         let (lb, ub) = if lower { (Some(0), None) } else { (None, Some(0)) };
         TypeMap { bounds: Bounds { lb, ub, ..Bounds::EMPTY }, ..TypeMap::EMPTY }
     }
 
-    /// `count` times at a stride in bytes.
+    /// Repeats the map `count` times at a stride in bytes.
     pub(crate) fn repeat(&self, count: u64, stride: i64) -> Option<TypeMap> {
         if count == 0 {
             return Some(TypeMap::EMPTY);
@@ -119,7 +118,7 @@ impl TypeMap {
         })
     }
 
-    /// Moved by so many bytes.
+    /// Shifts the map by so many bytes.
     pub(crate) fn shift(self, by: i64) -> Option<TypeMap> {
         Some(TypeMap {
             layout: self.layout.shift(by)?,
@@ -128,14 +127,14 @@ impl TypeMap {
         })
     }
 
-    /// With bounds set explicitly.
+    /// Sets bounds explicitly.
     pub(crate) fn resized(self, lb: i64, extent: i64) -> Option<TypeMap> {
         let bounds = Bounds { lb: Some(lb), ub: Some(lb.checked_add(extent)?), ..self.bounds };
         Some(TypeMap { bounds, ..self })
     }
 }
 
-/// Puts type maps one after the other.
+/// Concatenates type maps.
 #[derive(Default)]
 pub(crate) struct Builder {
     layout: layout::Builder,
@@ -144,7 +143,7 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// The next one.
+    /// Adds a type map.
     pub(crate) fn push(&mut self, map: TypeMap) -> Option<()> {
         self.layout.push(map.layout)?;
         self.signature.push(&map.signature)?;
@@ -152,7 +151,7 @@ impl Builder {
         Some(())
     }
 
-    /// The whole.
+    /// Returns the whole.
     pub(crate) fn finish(self) -> Option<TypeMap> {
         Some(TypeMap {
             layout: self.layout.finish()?,
@@ -162,7 +161,7 @@ impl Builder {
     }
 }
 
-/// The type map of a basic type.
+/// Returns the type map of a basic type.
 pub(crate) fn basic(basic: Basic) -> TypeMap {
     use super::basic::{Repr, Scalar};
     let repr = basic.repr;

@@ -1,7 +1,8 @@
-//! What the elements of reductions are and how two of them combine.
+//! The elements of reductions, and how two of them combine.
 //!
-//! Half precision is calculated with as `f32` (see the kernels). Traits say what a machine type can do ([`Number`], [`Ordered`], [`Bits`],
-//! [`Truth`]); one empty type for each operation says what is done with it.
+//! Half precision is computed as `f32` (see the kernels). Traits describe the abilities of a machine
+//! type ([`Number`], [`Ordered`], [`Bits`], [`Truth`]). One empty type for each operation implements
+//! it.
 
 /// Adds and multiplies; integers wrap.
 pub(super) trait Number: Copy {
@@ -108,7 +109,7 @@ macro_rules! floats {
             fn less(self, other: Self) -> bool {
                 self < other
             }
-            // A number wins over a NaN, so that the order of ranks doesn't matter.
+            // A number wins over a NaN, so that the result does not depend on the order of ranks.
             #[inline(always)]
             fn smaller(self, other: Self) -> Self {
                 self.min(other)

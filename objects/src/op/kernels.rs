@@ -21,8 +21,8 @@ use crate::datatype::{Repr, Scalar};
 /// elements; they need no alignment and must not overlap (but may be the same).
 pub(super) type Kernel = unsafe fn(left: *const u8, inout: *mut u8, count: usize);
 
-/// The loop for an operation on a machine type; `None` where there is none.
-/// Legality by MPI's groups of types is decided elsewhere.
+/// Returns the loop for an operation on a machine type; `None` if there is none. Whether MPI
+/// permits the operation is decided elsewhere.
 pub(super) fn kernel(op: BuiltinOp, repr: Repr) -> Option<Kernel> {
     match repr {
         Repr::Single(scalar) => single(op, scalar),
@@ -76,7 +76,7 @@ fn integer<T: Number + Ordered + Bits + Truth>(op: BuiltinOp) -> Option<Kernel> 
 
 fn floating<T: Number + Ordered>(op: BuiltinOp) -> Option<Kernel> {
     match op {
-        // With AVX2 the compiler writes these by masked stores, three times as slow.
+        // With AVX2 the compiler uses masked stores here, which are three times as slow.
         BuiltinOp::Min => Some(baseline::<T, Min>),
         BuiltinOp::Max => Some(baseline::<T, Max>),
         _ => arithmetic::<T>(op),
@@ -179,7 +179,7 @@ fn located<V: Ordered, I: Ordered>(op: BuiltinOp) -> Option<Kernel> {
     }
 }
 
-/// The best loop for this processor.
+/// Returns the best loop for this processor.
 fn pick<T: Copy, O: Combine<T>>() -> Kernel {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
@@ -214,8 +214,8 @@ unsafe fn avx2<T: Copy, O: Combine<T>>(left: *const u8, inout: *mut u8, count: u
     unsafe { each::<T, O>(left, inout, count) }
 }
 
-/// Half precision, `PARTS` numbers to an element: widened, combined as `T` and
-/// rounded back, a batch at a time, for which processors have instructions.
+/// Combines half precision with `PARTS` numbers in an element: widened, combined as `T` and rounded
+/// back, in batches, for which processors have instructions.
 unsafe fn halves<T: Copy, O: Combine<T>, const PARTS: usize>(
     left: *const u8,
     inout: *mut u8,

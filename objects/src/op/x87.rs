@@ -70,8 +70,8 @@ impl Ordered for LongDouble {
 
 macro_rules! in_place {
     ($name:ident, $instruction:literal) => {
-        /// A kernel that works in the user's memory: a sum that is stored to a
-        /// local first is read back before the store has finished.
+        /// Defines a kernel that works in the user's memory. A sum that is stored to a local first
+        /// would be read back before the store has finished.
         pub(super) unsafe fn $name(left: *const u8, inout: *mut u8, count: usize) {
             for offset in (0..count * size_of::<LongDouble>()).step_by(size_of::<LongDouble>()) {
                 // SAFETY: an element of both arrays, valid by the caller's promise;
@@ -99,7 +99,7 @@ in_place!(product, "fmulp st(1), st");
 
 #[cfg(test)]
 impl LongDouble {
-    /// Exact.
+    /// Converts exactly.
     pub(super) fn from_f64(value: f64) -> LongDouble {
         let mut result = LongDouble([0; 16]);
         // SAFETY: loads eight bytes and stores ten, both in live values.

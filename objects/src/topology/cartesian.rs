@@ -1,5 +1,5 @@
-//! Grids. Ranks run through the coordinates in row-major order: the last
-//! dimension changes fastest (MPI-5.0 §8.5).
+//! Grids. Ranks follow the coordinates in row-major order: the last dimension changes fastest
+//! (MPI-5.0 §8.5).
 
 use crate::{Class, Error, Result};
 
@@ -10,7 +10,7 @@ pub struct Cartesian {
     periods: Vec<bool>,
 }
 
-/// What MPI_Cart_sub makes of a grid for one process.
+/// The result of MPI_Cart_sub for one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sub {
     /// Processes of one colour form a communicator.
@@ -22,8 +22,8 @@ pub struct Sub {
 }
 
 impl Cartesian {
-    /// A grid on `processes` ranks or fewer. MPI_ERR_DIMS for extents below 1,
-    /// MPI_ERR_ARG for a grid of more processes than there are.
+    /// Makes a grid on `processes` ranks or fewer. MPI_ERR_DIMS for extents below 1, MPI_ERR_ARG
+    /// for a grid of more processes than there are.
     pub fn new(dims: &[i32], periods: &[bool], processes: u32) -> Result<Cartesian> {
         debug_assert_eq!(dims.len(), periods.len());
         let mut size = 1_u64;
@@ -47,22 +47,23 @@ impl Cartesian {
         Ok(Cartesian { dims: extents, periods: periods.to_vec() })
     }
 
-    /// Processes in each dimension.
+    /// Returns the processes in each dimension.
     pub fn dims(&self) -> &[u32] {
         &self.dims
     }
 
-    /// Which dimensions are closed to a ring.
+    /// Returns which dimensions are periodic.
     pub fn periods(&self) -> &[bool] {
         &self.periods
     }
 
-    /// Processes in the grid.
+    /// Returns the processes in the grid.
     pub fn size(&self) -> u32 {
         self.dims.iter().product()
     }
 
-    /// MPI_Cart_coords. `rank` must be below [`Cartesian::size`].
+    /// Returns the coordinates of `rank`, which must be below [`Cartesian::size`]
+    /// (MPI_Cart_coords).
     pub fn coords(&self, rank: u32) -> Vec<u32> {
         let mut rest = rank;
         let mut coords = vec![0; self.dims.len()];
@@ -73,8 +74,8 @@ impl Cartesian {
         coords
     }
 
-    /// MPI_Cart_rank. In a periodic dimension any coordinate is wrapped; in
-    /// others one outside the grid is MPI_ERR_ARG.
+    /// Returns the rank at these coordinates (MPI_Cart_rank). A coordinate in a periodic dimension
+    /// wraps; in another one, a coordinate outside the grid is MPI_ERR_ARG.
     pub fn rank(&self, coords: &[i32]) -> Result<u32> {
         if coords.len() != self.dims.len() {
             let why = format!(
@@ -98,9 +99,9 @@ impl Cartesian {
         Ok(rank)
     }
 
-    /// MPI_Cart_shift for process `rank`: whom it receives from and sends to
-    /// when all shift by `displacement`. `None`: MPI_PROC_NULL. MPI_ERR_DIMS for
-    /// a direction that the grid does not have.
+    /// Returns source and destination of process `rank` when all shift by `displacement`
+    /// (MPI_Cart_shift). `None` is MPI_PROC_NULL. MPI_ERR_DIMS for a direction that the grid does
+    /// not have.
     pub fn shift(
         &self,
         rank: u32,
@@ -119,14 +120,14 @@ impl Cartesian {
         Ok((self.step(rank, dimension, -displacement), self.step(rank, dimension, displacement)))
     }
 
-    /// For each dimension the neighbour at -1, then the one at +1.
+    /// Returns for each dimension the neighbour at -1, then the one at +1.
     pub fn neighbours(&self, rank: u32) -> Vec<Option<u32>> {
         (0..self.dims.len())
             .flat_map(|dimension| [-1, 1].map(|by| self.step(rank, dimension, by)))
             .collect()
     }
 
-    /// MPI_Cart_sub for process `rank`: the grid of the dimensions that remain.
+    /// Returns the grid of the dimensions that remain, for process `rank` (MPI_Cart_sub).
     pub fn sub(&self, rank: u32, remain: &[bool]) -> Sub {
         debug_assert_eq!(remain.len(), self.dims.len());
         let coords = self.coords(rank);

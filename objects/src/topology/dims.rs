@@ -1,16 +1,16 @@
 //! MPI_Dims_create: factors as close to each other as can be (MPI-5.0 §8.5.2).
 //!
-//! Among all ways to write the number as a product of that many factors, the one
-//! with the least difference between the largest and the smallest, then with the
-//! smallest largest, second largest ... An exact search: the factors are chosen
-//! from the largest down, each from the smallest that can still do upwards, and a
-//! branch ends as soon as even equal remaining factors could not win.
+//! Of all products of that many factors, the one with the least difference between the largest and
+//! the smallest factor is taken; of several, the one with the smallest largest factor, second
+//! largest ... The search is exact. Factors are chosen from the largest down, each in rising order
+//! from the smallest possible one, and a branch ends as soon as even equal remaining factors could
+//! not win.
 
 use crate::{Class, Error, Result};
 
-/// Fills in the zeros of `dims` so that the product is `nodes`, in non-increasing
-/// order. MPI_ERR_DIMS for negative entries or when the given ones do not divide
-/// `nodes`, MPI_ERR_ARG for fewer than one node.
+/// Fills in the zeros of `dims` so that the product is `nodes`, in non-increasing order.
+/// MPI_ERR_DIMS for negative entries, and if the given ones do not divide `nodes`; MPI_ERR_ARG for
+/// fewer than one node.
 pub fn dims_create(nodes: i32, dims: &mut [i32]) -> Result<()> {
     let Some(nodes) = u32::try_from(nodes).ok().filter(|&nodes| nodes > 0) else {
         return Err(Error::new(
@@ -29,7 +29,7 @@ pub fn dims_create(nodes: i32, dims: &mut [i32]) -> Result<()> {
         given = given.saturating_mul(extent.max(1));
     }
     let open = dims.iter().filter(|&&extent| extent == 0).count();
-    // With nothing to choose, the product must be right already.
+    // Without a zero, the product must be right already.
     if !u64::from(nodes).is_multiple_of(given) || open == 0 && given != nodes.into() {
         let why = format!(
             "{nodes} processes cannot be divided by {given}, the product of the given dimensions"
@@ -43,7 +43,7 @@ pub fn dims_create(nodes: i32, dims: &mut [i32]) -> Result<()> {
     Ok(())
 }
 
-/// `count` factors of `n`, largest first.
+/// Returns `count` factors of `n`, largest first.
 fn closest_factors(n: u32, count: usize) -> Vec<u32> {
     let mut best = Search::run(n, count).best;
     best.resize(count, 1);
@@ -51,13 +51,13 @@ fn closest_factors(n: u32, count: usize) -> Vec<u32> {
 }
 
 struct Search {
-    /// Of the number, ascending.
+    /// Divisors of the number, ascending.
     divisors: Vec<u32>,
     chosen: Vec<u32>,
     best: Vec<u32>,
-    /// Largest less smallest factor of `best`.
+    /// Difference of the largest and the smallest factor of `best`.
     spread: u32,
-    /// Divisors looked at.
+    /// Number of divisors tried.
     #[cfg(test)]
     looks: u32,
 }

@@ -1,4 +1,5 @@
-//! Graphs: known to all (MPI-5.0 §8.5.3) or to each its own part (§8.5.4).
+//! Graphs that every process knows (MPI-5.0 §8.5.3), and graphs of which each process knows its
+//! part (§8.5.4).
 
 use crate::{Class, Error, Result};
 
@@ -13,26 +14,26 @@ pub struct Graph {
 /// One direction of a process's edges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edges {
-    /// The neighbours' ranks, in the order in which they are to be served.
+    /// The neighbours' ranks, in the order of their blocks.
     pub ranks: Vec<u32>,
-    /// Of each edge; empty for an unweighted graph.
+    /// The weight of each edge; empty for an unweighted graph.
     pub weights: Vec<i32>,
 }
 
-/// What one process knows of a distributed graph.
+/// The part of a distributed graph that one process knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DistGraph {
     /// Edges that end here.
     pub sources: Edges,
     /// Edges that begin here.
     pub destinations: Edges,
-    /// False when it was made with MPI_UNWEIGHTED.
+    /// False if the graph was made with MPI_UNWEIGHTED.
     pub weighted: bool,
 }
 
 impl Graph {
-    /// A graph of `index.len()` nodes. MPI_ERR_ARG unless the index never falls,
-    /// all edges end at nodes, and it has at most `processes` nodes.
+    /// Makes a graph of `index.len()` nodes. MPI_ERR_ARG unless the index never falls, all edges
+    /// end at nodes, and there are at most `processes` nodes.
     pub fn new(index: &[i32], edges: &[i32], processes: u32) -> Result<Graph> {
         let refused = |why: String| Err(Error::new(Class::Arg, why));
         if index.len() as u64 > processes.into() {
@@ -64,22 +65,22 @@ impl Graph {
         Ok(Graph { index: unsigned(index), edges: unsigned(edges) })
     }
 
-    /// Nodes.
+    /// Returns the number of nodes.
     pub fn size(&self) -> u32 {
         self.index.len() as u32
     }
 
-    /// As it was given.
+    /// Returns the index as it was given.
     pub fn index(&self) -> &[u32] {
         &self.index
     }
 
-    /// As they were given.
+    /// Returns the edges as they were given.
     pub fn edges(&self) -> &[u32] {
         &self.edges
     }
 
-    /// Where the edges of node `rank` lead; nowhere for a rank that is no node.
+    /// Returns the neighbours of node `rank`; none for a rank that is no node.
     pub fn neighbours(&self, rank: u32) -> &[u32] {
         let rank = rank as usize;
         let Some(&end) = self.index.get(rank) else { return &[] };

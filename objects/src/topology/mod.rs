@@ -1,7 +1,7 @@
-//! Virtual topologies: who is whose neighbour (MPI-5.0 chapter 8).
+//! Virtual topologies: the neighbours of each process (MPI-5.0 chapter 8).
 //!
-//! Pure mathematics on ranks of one communicator; nothing is communicated. The
-//! runtime gathers what a distributed graph needs before it makes one.
+//! Computations on ranks of one communicator, without communication. The runtime collects the edges
+//! of a distributed graph before it makes one.
 
 mod cartesian;
 mod dims;
@@ -24,8 +24,8 @@ pub enum Topology {
 }
 
 impl Topology {
-    /// Whom a neighbourhood collective of process `rank` receives from, in the
-    /// order of the receive buffer (MPI-5.0 §8.6). `None`: MPI_PROC_NULL.
+    /// Returns the sources of process `rank` in a neighborhood collective, in the order of the
+    /// receive buffer (MPI-5.0 §8.6). `None` is MPI_PROC_NULL.
     pub fn sources(&self, rank: u32) -> Vec<Option<u32>> {
         match self {
             Topology::Cartesian(grid) => grid.neighbours(rank),
@@ -38,7 +38,7 @@ impl Topology {
         }
     }
 
-    /// Whom it sends to, in the order of the send buffer.
+    /// Returns the destinations, in the order of the send buffer.
     pub fn destinations(&self, rank: u32) -> Vec<Option<u32>> {
         match self {
             Topology::DistGraph(graph) => {

@@ -1,48 +1,47 @@
-//! Which process is to be which node of a topology, so that heavy edges stay
-//! within a host, a package, a NUMA node, a cache (`reorder`, MPI-5.0 §8.5).
+//! Assigns processes to the nodes of a topology so that heavy edges stay within a host, a package,
+//! a NUMA node, a cache (`reorder`, MPI-5.0 §8.5).
 //!
-//! Pure: everybody computes the same from the same. There are three proposals,
-//! and the cheapest is taken, the earlier one of two that cost the same:
+//! Every process computes the same result from the same input. There are three proposals; the
+//! cheapest is taken, and the earlier one of two with equal cost:
 //!
-//! 1. ranks as they are;
+//! 1. the ranks in their order;
 //! 2. for grids whose extents divide well: blocks of neighbouring cells, each of
 //!    the machine's parts cut into blocks for the parts in it;
-//! 3. for any graph: each part grows by the node that hangs on it the most.
+//! 3. for any graph: each part grows by the node with the heaviest edges to it.
 //!
-//! It is no search for the optimum, which nobody can afford.
+//! It does not search for the optimum, which is NP-hard.
 
 use super::{Cartesian, Graph};
 
-/// Kinds of parts that a placement looks at.
+/// Number of levels of a machine that a placement considers.
 pub const LEVELS: usize = 4;
 
-/// Where a process is: numbers of the host, the package, the NUMA node and the
-/// cache that hold it. Processes are in the same part when the number is the same.
+/// The location of a process: numbers of its host, package, NUMA node and cache. Processes are in
+/// the same part if the number is the same.
 pub type Place = [i64; LEVELS];
 
-/// Edges that cross from part to part, for each level; fewer at the outer level
-/// are better, whatever the inner ones say.
+/// Weight of the edges that cross from part to part, for each level. Outer levels decide first.
 pub type Cost = [u64; LEVELS];
 
-/// The edges of a graph: for each node where its edges lead, and how heavy they are.
+/// The edges of a graph: for each node its neighbours and the weights.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Traffic(Vec<Vec<(u32, u64)>>);
 
 impl Traffic {
-    /// Of a grid: every edge weighs the same.
+    /// Makes the edges of a grid, with equal weights.
     pub fn of_grid(grid: &Cartesian) -> Traffic {
         let neighbours =
             |node| grid.neighbours(node).into_iter().flatten().map(|other| (other, 1)).collect();
         Traffic((0..grid.size()).map(neighbours).collect())
     }
 
-    /// Of a graph.
+    /// Makes the edges of a graph.
     pub fn of_graph(graph: &Graph) -> Traffic {
         let neighbours = |node| graph.neighbours(node).iter().map(|&other| (other, 1)).collect();
         Traffic((0..graph.size()).map(neighbours).collect())
     }
 
-    /// Of edges that are given one by one; those to nodes that are none count nothing.
+    /// Makes the edges from a list; edges to nodes out of range are ignored.
     pub fn of_edges(nodes: u32, edges: impl IntoIterator<Item = (u32, u32, u64)>) -> Traffic {
         let mut all = vec![Vec::new(); nodes as usize];
         for (from, to, weight) in
@@ -57,7 +56,7 @@ impl Traffic {
         self.0.len() as u32
     }
 
-    /// The same with every edge in both directions.
+    /// Returns the edges with each one in both directions.
     fn both_ways(&self) -> Traffic {
         let edges = (0u32..)
             .zip(&self.0)
@@ -69,9 +68,8 @@ impl Traffic {
     }
 }
 
-/// For each node the process that is to be it, out of the first processes of
-/// `places`, of which there must be as many as nodes. `grid` is given when the
-/// traffic is that of a grid.
+/// Returns for each node its process, out of the first processes of `places`; there must be as many
+/// as nodes. `grid` is given if the traffic is that of a grid.
 pub fn place(places: &[Place], traffic: &Traffic, grid: Option<&Cartesian>) -> Vec<u32> {
     let nodes = traffic.nodes();
     let places = &places[..nodes as usize];
@@ -87,7 +85,7 @@ pub fn place(places: &[Place], traffic: &Traffic, grid: Option<&Cartesian>) -> V
     proposals.min_by_key(|order| cost(places, traffic, order)).unwrap_or_default()
 }
 
-/// What crosses when node `n` is process `order[n]`.
+/// Returns the cost if node `n` is process `order[n]`.
 pub fn cost(places: &[Place], traffic: &Traffic, order: &[u32]) -> Cost {
     let mut cost = [0; LEVELS];
     let place = |node: u32| &places[order[node as usize] as usize];
@@ -103,15 +101,15 @@ pub fn cost(places: &[Place], traffic: &Traffic, order: &[u32]) -> Cost {
     cost
 }
 
-/// Gives the first node to the first process, and so on.
+/// Assigns the first node to the first process, and so on.
 fn zip(nodes: &[u32], processes: &[u32]) -> Vec<u32> {
     let mut order = vec![0; nodes.len()];
     nodes.iter().zip(processes).for_each(|(&node, &process)| order[node as usize] = process);
     order
 }
 
-/// Into how many parts of the next level each part falls, where that is the same
-/// for all and they are of one size; else 1, as if the level were not there.
+/// Returns how many parts of the next level each part has, if all have as many of one size;
+/// otherwise 1, as if the level did not exist.
 fn parts(places: &[Place], by_place: &[u32]) -> [u32; LEVELS] {
     let all = by_place.len() as u32;
     let mut found = [1; LEVELS];
@@ -132,8 +130,8 @@ fn parts(places: &[Place], by_place: &[u32]) -> [u32; LEVELS] {
     found
 }
 
-/// The cells of a grid, block by block: the outermost level's blocks in row-major
-/// order, in each of them those of the next level.
+/// Returns the cells of a grid, block by block: the outermost level's blocks in row-major order, in
+/// each of them the blocks of the next level.
 fn blocks(grid: &Cartesian, parts: &[u32; LEVELS]) -> Vec<u32> {
     let mut extents = grid.dims().to_vec();
     let mut open = grid.periods().to_vec();
@@ -167,8 +165,8 @@ fn blocks(grid: &Cartesian, parts: &[u32; LEVELS]) -> Vec<u32> {
     cells
 }
 
-/// In how many pieces to cut each dimension so that there are `parts` blocks and
-/// the fewest edges are cut; not at all where no cut comes out even.
+/// Returns the number of pieces of each dimension so that there are `parts` blocks and the fewest
+/// edges are cut; 1 for each if no cut is even.
 fn best_cut(extents: &[u32], rings: &[bool], parts: u32) -> Vec<u32> {
     let volume: u64 = extents.iter().map(|&extent| u64::from(extent)).product();
     let mut best = (u64::MAX, vec![1; extents.len()]);
@@ -186,7 +184,7 @@ fn best_cut(extents: &[u32], rings: &[bool], parts: u32) -> Vec<u32> {
     best.1
 }
 
-/// Every way to write `parts` as a product of divisors of the extents.
+/// Returns all products of divisors of the extents that give `parts`.
 fn try_cuts(extents: &[u32], parts: u32, cut: &mut Vec<u32>, each: &mut impl FnMut(&[u32])) {
     let Some((&extent, rest)) = extents.split_first() else {
         if parts == 1 {
@@ -203,15 +201,14 @@ fn try_cuts(extents: &[u32], parts: u32, cut: &mut Vec<u32>, each: &mut impl FnM
     }
 }
 
-/// The nodes in the order in which the processes `by_place` are to get them.
+/// Returns the nodes in the order of the processes `by_place`.
 fn grown(places: &[Place], traffic: &Traffic, by_place: &[u32]) -> Vec<u32> {
     let mut order: Vec<u32> = (0..traffic.nodes()).collect();
     grow(places, traffic, by_place, &mut order, 0);
     order
 }
 
-/// Deals `nodes` to the parts of `level` that `processes` are in, and on within
-/// each of them.
+/// Distributes `nodes` over the parts of `level` that `processes` are in, then within each part.
 fn grow(places: &[Place], traffic: &Traffic, processes: &[u32], nodes: &mut [u32], level: usize) {
     if level == LEVELS || nodes.len() < 2 {
         return;
@@ -231,9 +228,9 @@ fn grow(places: &[Place], traffic: &Traffic, processes: &[u32], nodes: &mut [u32
     }
 }
 
-/// Takes `chosen.len()` nodes out of `free`: first one that hangs on the others
-/// the least, then always the one that hangs on those chosen the most, and, of
-/// these, on the others the least.
+/// Moves `chosen.len()` nodes out of `free`: first the one with the lightest edges to the others,
+/// then always the one with the heaviest edges to the chosen nodes and, of several, the lightest to
+/// the others.
 fn pick(traffic: &Traffic, free: &mut Vec<u32>, chosen: &mut [u32]) {
     let mut is_free = vec![false; traffic.0.len()];
     free.iter().for_each(|&node| is_free[node as usize] = true);
@@ -366,7 +363,7 @@ mod tests {
         let same: Vec<u32> = (0..traffic.nodes()).collect();
         let mut sorted = order.clone();
         sorted.sort_unstable();
-        prop_assert_eq!(&sorted, &same, "everybody gets one node");
+        prop_assert_eq!(&sorted, &same, "each process gets one node");
         prop_assert!(cost(places, traffic, &order) <= cost(places, traffic, &same));
         Ok(())
     }
