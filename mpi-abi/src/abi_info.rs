@@ -1,6 +1,5 @@
-//! MPI-5.0 §20: what the library says of its binary interface, and of Fortran's
-//! types. Those have the sizes that Fortran compilers give them by default; they
-//! are part of our datatypes and can't be set.
+//! MPI-5.0 §20: inquiries about the binary interface and about Fortran's types. Fortran's types
+//! have the default sizes of Fortran compilers; they are part of the datatypes and cannot be set.
 
 use std::os::raw::{c_int, c_void};
 
@@ -11,7 +10,7 @@ use crate::args::{null_argument, put};
 use crate::constants::*;
 use crate::info::give;
 
-/// Types whose size a program asks for.
+/// Types whose size a program can query.
 const SIZES: [(&str, MPI_Datatype); 4] = [
     ("mpi_logical_size", MPI_LOGICAL),
     ("mpi_integer_size", MPI_INTEGER),
@@ -19,7 +18,7 @@ const SIZES: [(&str, MPI_Datatype); 4] = [
     ("mpi_double_precision_size", MPI_DOUBLE_PRECISION),
 ];
 
-/// Types that a Fortran compiler may or may not have.
+/// Types that not every Fortran compiler has.
 const OPTIONAL: [(&str, MPI_Datatype); 19] = [
     ("mpi_logical1_supported", MPI_LOGICAL1),
     ("mpi_logical2_supported", MPI_LOGICAL2),
@@ -102,7 +101,7 @@ pub(crate) unsafe fn abi_get_fortran_booleans(
             return Err(null_argument(name));
         }
         let value = value.to_ne_bytes();
-        // The lower half of a number comes first or last, as the machine has it.
+        // The lower half of a number comes first or last, by the machine's byte order.
         let low = if cfg!(target_endian = "little") { 0 } else { value.len() - bytes };
         // SAFETY: not null, so room for a LOGICAL of the size that the user says.
         unsafe { std::ptr::copy_nonoverlapping(value[low..].as_ptr(), logical.cast(), bytes) };

@@ -1,5 +1,5 @@
-//! Arguments as C passes them, turned into what the rooms below take, with the
-//! checks that the standard asks of every call.
+//! Converts C arguments into the types of lower crates, with the checks that the standard requires
+//! of every call.
 
 use std::os::raw::{c_int, c_void};
 
@@ -14,11 +14,11 @@ pub(crate) const UNDEFINED: c_int = -32766;
 /// MPI_IN_PLACE as a buffer address.
 pub(crate) const IN_PLACE: usize = 1;
 
-/// The user's buffer: `count` items of a committed datatype.
+/// Makes the user's buffer: `count` items of a committed datatype.
 ///
 /// # Safety
-/// As MPI demands of the caller: the memory that address, count and datatype
-/// describe is valid until the operation completes.
+/// The caller's promise under MPI: the memory that address, count and datatype describe is valid
+/// until the operation completes.
 #[inline(always)]
 pub(crate) unsafe fn buffer(
     p: &Process,
@@ -26,15 +26,15 @@ pub(crate) unsafe fn buffer(
     count: MPI_Count,
     datatype: MPI_Datatype,
 ) -> Result<Buffer> {
-    // What most messages are; everything that could be wrong is found below.
+    // The usual case; `buffer_of_any` finds every error.
     let size = Datatype::plain_size(datatype.0);
     if size != 0 && count >= 0 && address as usize > IN_PLACE {
-        // What can't be in memory saturates, and so never reads as small.
+        // A size beyond memory saturates, so that it never reads as a small one.
         let len = (count as usize).saturating_mul(size);
         // SAFETY: the caller's promise, which is the user's (MPI-5.0 §3.2, §3.7).
         return Ok(Buffer::contiguous(unsafe { UserBuf::new(address.cast_mut().cast(), len) }));
     }
-    // A place of its own, so that the buffer above stays in registers.
+    // A variable of its own, so that the buffer above stays in registers.
     let mut other = Buffer::EMPTY;
     // SAFETY: the same promise.
     unsafe { any_buffer(p, address, count, datatype, &mut other)? };
@@ -74,7 +74,7 @@ unsafe fn any_buffer(
     Ok(())
 }
 
-/// A count that is not negative. MPI_ERR_COUNT otherwise.
+/// Checks that a count is not negative, otherwise MPI_ERR_COUNT.
 #[inline]
 pub(crate) fn checked_count(count: MPI_Count, name: &str) -> Result<u64> {
     u64::try_from(count).map_err(|_| {
@@ -82,16 +82,15 @@ pub(crate) fn checked_count(count: MPI_Count, name: &str) -> Result<u64> {
     })
 }
 
-/// A length in memory, of what is no message. MPI_ERR_ARG below zero.
+/// Checks that the length of an array is not negative, otherwise MPI_ERR_ARG.
 pub(crate) fn length(value: MPI_Count, name: &str) -> Result<usize> {
     usize::try_from(value).map_err(|_| {
         Error::new(Class::Arg, format!("invalid {name} {value}: must not be negative"))
     })
 }
 
-/// Writes a status where the caller wants it, but for its MPI_ERROR field, which
-/// only calls with arrays of statuses set (MPI-5.0 §3.2.5). The empty status alone
-/// has one: it says MPI_SUCCESS (§3.7.3).
+/// Stores a status without its MPI_ERROR field, which only calls with arrays of statuses set
+/// (MPI-5.0 §3.2.5). The empty status alone has MPI_SUCCESS there (§3.7.3).
 ///
 /// # Safety
 /// `to` is MPI_STATUS_IGNORE (null) or points to a status.
@@ -107,7 +106,7 @@ pub(crate) unsafe fn put_status(to: *mut Status, status: &Status) {
     }
 }
 
-/// Stores through a pointer that must not be null. MPI_ERR_ARG otherwise.
+/// Stores through a pointer that must not be null, otherwise MPI_ERR_ARG.
 ///
 /// # Safety
 /// `to` is null or valid for a write.
@@ -121,10 +120,10 @@ pub(crate) unsafe fn put<T>(to: *mut T, value: T, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The caller's array; empty for length 0 whatever the pointer.
+/// Returns the caller's array; an empty one for length 0, with any pointer.
 ///
 /// # Safety
-/// `first` is null or points to `len` elements that nobody else touches.
+/// `first` is null or points to `len` elements that no other code accesses.
 pub(crate) unsafe fn slice<'a, T>(first: *const T, len: MPI_Count, name: &str) -> Result<&'a [T]> {
     match checked_count(len, "count")? {
         0 => Ok(&[]),
@@ -134,7 +133,7 @@ pub(crate) unsafe fn slice<'a, T>(first: *const T, len: MPI_Count, name: &str) -
     }
 }
 
-/// As [`slice`], to write to.
+/// Returns the caller's array for writing, like [`slice`].
 ///
 /// # Safety
 /// As for [`slice`].
@@ -151,7 +150,7 @@ pub(crate) unsafe fn slice_mut<'a, T>(
     }
 }
 
-/// The caller's requests as the plain handles that `runtime` takes.
+/// Returns the caller's requests as the plain handles that `runtime` takes.
 ///
 /// # Safety
 /// As for [`slice`].
@@ -160,7 +159,7 @@ pub(crate) unsafe fn requests<'a>(first: *mut MPI_Request, len: c_int) -> Result
     unsafe { slice_mut(first.cast::<usize>(), len.into(), "array_of_requests") }
 }
 
-/// A required pointer was null.
+/// Makes the error of a required pointer that is null.
 #[cold]
 pub(crate) fn null_argument(name: &str) -> Error {
     Error::new(Class::Arg, format!("{name} is a null pointer"))

@@ -1,7 +1,7 @@
 //! MPI-5.0 §7.7 (attribute caching) and the predefined attributes of §9.1.
 //!
-//! The user's functions run outside the gate: a step is taken out, run, and its
-//! outcome put back (see `objects::attribute`).
+//! User functions run outside the process lock: a step is taken out, run, and its outcome stored
+//! (see `objects::attribute`).
 
 use std::os::raw::{c_int, c_void};
 use std::sync::PoisonError;
@@ -22,7 +22,7 @@ use crate::constants::{
     MPI_UNIVERSE_SIZE, MPI_WTIME_IS_GLOBAL,
 };
 
-/// Runs `work` on the attributes of an object. Never on user callbacks.
+/// Runs `work` on the attributes of an object. `work` must not call user functions.
 fn attributes<R>(
     p: &mut Process,
     owner: Owner,
@@ -57,7 +57,7 @@ fn delete(owner: Owner, handle: usize, keyval: c_int) -> Result<()> {
     with(|p| attributes(p, owner, handle, |attributes| attributes.remove(&deletion)))
 }
 
-/// Deletes all attributes of an object that is about to go, newest first.
+/// Deletes all attributes of an object that is about to be freed, newest first.
 fn delete_all(owner: Owner, handle: usize) -> Result<()> {
     while let Some(deletion) =
         with(|p| attributes(p, owner, handle, |attributes| attributes.last_deletion()))?
@@ -68,8 +68,8 @@ fn delete_all(owner: Owner, handle: usize) -> Result<()> {
     Ok(())
 }
 
-/// What the copy functions give for a duplicate of `handle`. When one refuses,
-/// what was copied is deleted again.
+/// Returns the attributes for a duplicate of `handle`. If a copy function fails, the copied
+/// attributes are deleted again.
 fn copies(owner: Owner, handle: usize) -> Result<Attributes> {
     let steps = with(|p| attributes(p, owner, handle, |attributes| attributes.copies()))?;
     let mut fresh = Attributes::new();
@@ -89,35 +89,35 @@ fn copies(owner: Owner, handle: usize) -> Result<Attributes> {
     Ok(fresh)
 }
 
-/// The attributes of `parent` for its duplicate that has no handle yet.
+/// Copies the attributes of `parent` to its duplicate that has no handle yet.
 pub(crate) fn copy_comm(parent: MPI_Comm, duplicate: &mut Comm) -> Result<()> {
     *duplicate.attributes_mut() = copies(Owner::Comm, parent.0)?;
     Ok(())
 }
 
-/// As [`copy_comm`], for a duplicate that has its handle.
+/// Copies attributes like [`copy_comm`], to a duplicate that has its handle.
 pub(crate) fn copy_comm_into(parent: MPI_Comm, duplicate: MPI_Comm) -> Result<()> {
     let fresh = copies(Owner::Comm, parent.0)?;
     with(|p| attributes(p, Owner::Comm, duplicate.0, |attributes| *attributes = fresh))
 }
 
-/// The attributes of a datatype for its duplicate.
+/// Copies the attributes of a datatype to its duplicate.
 pub(crate) fn copy_type_into(original: MPI_Datatype, duplicate: MPI_Datatype) -> Result<()> {
     let fresh = copies(Owner::Type, original.0)?;
     with(|p| attributes(p, Owner::Type, duplicate.0, |attributes| *attributes = fresh))
 }
 
-/// For MPI_Comm_free.
+/// Deletes the attributes for MPI_Comm_free.
 pub(crate) fn delete_all_of_comm(comm: MPI_Comm) -> Result<()> {
     delete_all(Owner::Comm, comm.0)
 }
 
-/// For MPI_Type_free.
+/// Deletes the attributes for MPI_Type_free.
 pub(crate) fn delete_all_of_type(datatype: MPI_Datatype) -> Result<()> {
     delete_all(Owner::Type, datatype.0)
 }
 
-/// What MPI_Finalize does before anything else (MPI-5.0 §11.2.4).
+/// Deletes the attributes of MPI_COMM_SELF, the first step of MPI_Finalize (MPI-5.0 §11.2.4).
 pub(crate) fn delete_all_of_self() -> Result<()> {
     delete_all(Owner::Comm, predefined::COMM_SELF)
 }
@@ -178,8 +178,8 @@ unsafe fn give(value: Option<usize>, attribute_val: *mut c_void, flag: *mut c_in
     }
 }
 
-/// The address of a predefined attribute's value (MPI-5.0 §9.1.2): all are
-/// integers that the C binding passes by address.
+/// Returns the address of a predefined attribute's value (MPI-5.0 §9.1.2). All are integers that
+/// the C binding passes by address.
 fn predefined_value(p: &Process, keyval: c_int) -> Option<usize> {
     static TAG_UB: AtomicI32 = AtomicI32::new(runtime::message::TAG_UB);
     static HOST: AtomicI32 = AtomicI32::new(MPI_PROC_NULL);

@@ -1,9 +1,8 @@
 //! What every entry point does around its body: it writes the call into the
 //! status page, and raises the body's error through an error handler.
 //!
-//! Without an error this is two stores. Bodies return `objects::Result<()>`;
-//! their errors go to the handler of the object that the call is made on, or to
-//! that of the communicator which the error names (`Error::on`).
+//! Without an error this is two stores. Bodies return `objects::Result<()>`. An error goes to the
+//! handler of the call's object, or of the communicator that the error names (`Error::on`).
 
 use std::os::raw::c_int;
 
@@ -28,8 +27,8 @@ pub(crate) fn call(call: Call, on: RaiseOn, body: impl FnOnce() -> Result<()>) -
     code
 }
 
-/// Runs the body of a call of the tool interface, whose errors are codes that no
-/// handler sees (MPI-5.0 §15.3).
+/// Runs the body of a call of the tool interface, whose errors are codes that go to no handler
+/// (MPI-5.0 §15.3).
 #[allow(dead_code, reason = "no tool call has a body yet")]
 #[inline(always)]
 pub(crate) fn tool(call: Call, body: impl FnOnce() -> c_int) -> c_int {
@@ -37,20 +36,21 @@ pub(crate) fn tool(call: Call, body: impl FnOnce() -> c_int) -> c_int {
     body()
 }
 
-/// A call that has no body yet.
+/// Raises the error of a call that has no body yet.
 #[cold]
 pub(crate) fn unsupported(call: Call, on: RaiseOn) -> c_int {
     let detail = format!("{} is not implemented in this version of Verbena", call.name());
     self::call(call, on, || Err(Error::new(Class::UnsupportedOperation, detail)))
 }
 
-/// A call of the tool interface that has no body yet.
+/// Returns the error code of a call of the tool interface that has no body yet.
 #[cold]
 pub(crate) fn unsupported_tool(_: Call) -> c_int {
     MPI_T_ERR_NOT_SUPPORTED
 }
 
-/// The handle behind the address that a call like MPI_Comm_free gets.
+/// Reads the handle at the address that a call like MPI_Comm_free gets; the null handle for a null
+/// address.
 ///
 /// # Safety
 /// `handle` is null or valid.
@@ -66,7 +66,7 @@ fn raise(call: Call, on: RaiseOn, error: Error) -> c_int {
     runtime::raise(call.name(), on, error)
 }
 
-/// The board says that this rank is in a call, as long as this lives.
+/// Records on the status page that this rank is in a call, until it is dropped.
 struct Recorded;
 
 impl Recorded {
@@ -84,8 +84,8 @@ impl Drop for Recorded {
     }
 }
 
-/// Exports a name that is another entry point. Naked, so that any arguments, of
-/// any number, arrive as they were passed.
+/// Exports another name of an entry point. The function is naked, so that any number of arguments
+/// arrives as it was passed.
 macro_rules! jump {
     ($name:ident to $target:ident) => {
         #[unsafe(no_mangle)]

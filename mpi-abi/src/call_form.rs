@@ -1,18 +1,18 @@
-//! The three forms of a collective call: one body serves all of them.
+//! The three forms of a collective call, which one body serves.
 
 use objects::Result;
 
 use crate::abi::{MPI_Info, MPI_Request};
 use crate::args::{null_argument, put};
 
-/// Which form was called.
+/// The form of a collective call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CallForm {
     /// `MPI_Bcast`: complete on return.
     Blocking,
-    /// `MPI_Ibcast`: started; the request goes here.
+    /// `MPI_Ibcast`: started; the request is stored here.
     Nonblocking(*mut MPI_Request),
-    /// `MPI_Bcast_init`: planned, with these hints; the request goes here.
+    /// `MPI_Bcast_init`: planned, with these hints; the request is stored here.
     Persistent(MPI_Info, *mut MPI_Request),
 }
 
@@ -28,7 +28,7 @@ impl CallForm {
         matches!(self, CallForm::Blocking)
     }
 
-    /// Refuses a null pointer, and hints that are none, before anything is started.
+    /// Checks request pointer and hints before anything is started.
     pub(crate) fn check(self) -> Result<()> {
         if let CallForm::Persistent(info, _) = self {
             crate::info::optional(info)?;

@@ -1,8 +1,7 @@
 //! MPI-5.0 chapter 6: collective communication.
 //!
-//! One body serves the blocking, the nonblocking and the persistent form of an
-//! operation: [`CallForm`] says which. A body turns the arguments into an
-//! [`Operation`]; the rest is the same for all.
+//! One body serves the blocking, the nonblocking and the persistent form of an operation
+//! ([`CallForm`]). A body turns the arguments into an [`Operation`]; `run` does the rest.
 
 use std::os::raw::{c_int, c_void};
 
@@ -19,10 +18,10 @@ use crate::call_form::CallForm;
 use crate::constants::{MPI_PROC_NULL, MPI_ROOT};
 use crate::convert::{Counts, Displs};
 
-/// Takes the operation that was described, while what it borrows is there.
+/// A closure that plans the described operation while its borrows last.
 pub(super) type Planning<'a> = dyn FnMut(&Operation<'_>) -> Result<()> + 'a;
 
-/// Plans the operation that `describe` gives and runs it as `form` says.
+/// Plans the operation that `describe` makes and runs it in the given form.
 pub(super) fn run(
     comm: MPI_Comm,
     form: CallForm,
@@ -51,7 +50,7 @@ pub(super) fn run(
     }
 }
 
-/// A buffer argument. MPI_IN_PLACE is `None`.
+/// Checks a buffer argument; `None` for MPI_IN_PLACE.
 unsafe fn area(address: *const c_void, items: u64, ty: &Datatype) -> Result<Option<Area>> {
     if address as usize == IN_PLACE {
         return Ok(None);
@@ -72,7 +71,7 @@ unsafe fn area(address: *const c_void, items: u64, ty: &Datatype) -> Result<Opti
     Ok(Some(unsafe { Area::of(address.cast_mut().cast(), items, ty) }))
 }
 
-/// `count` items for each of `blocks` ranks; `None` for MPI_IN_PLACE.
+/// Returns `count` items for each of `blocks` ranks; `None` for MPI_IN_PLACE.
 pub(super) unsafe fn data<'a>(
     p: &'a Process,
     address: *const c_void,
@@ -92,26 +91,26 @@ pub(super) unsafe fn data<'a>(
     }))
 }
 
-/// What may not be MPI_IN_PLACE.
+/// Refuses MPI_IN_PLACE.
 pub(super) fn required<T>(value: Option<T>, name: &str) -> Result<T> {
     value.ok_or_else(|| {
         Error::new(Class::Buffer, format!("invalid {name} MPI_IN_PLACE: not allowed here"))
     })
 }
 
-/// What this process is in a rooted operation.
+/// The role of this process in a rooted operation.
 #[derive(Clone, Copy)]
 enum RootRole {
-    /// The root, which may also be among those whom the root deals with.
+    /// The root itself.
     Root(u32),
-    /// One of those whom this root deals with.
+    /// A process that exchanges data with this root.
     Leaf(u32),
-    /// In the group of an intercommunicator's root and not the root.
+    /// A process in the group of an intercommunicator's root, without a part in the operation.
     Absent,
 }
 
 impl RootRole {
-    /// MPI_ERR_ROOT for what can't be a root.
+    /// Returns the role for a root argument; MPI_ERR_ROOT for an invalid one.
     fn new(comm: &Comm, root: c_int) -> Result<RootRole> {
         match (u32::try_from(root), root) {
             (Ok(root), _) if root < comm.peers().size() => {
@@ -128,13 +127,13 @@ impl RootRole {
         matches!(self, RootRole::Root(_))
     }
 
-    /// True where this process has a block of its own for or from the root: on an
-    /// intercommunicator the root has none.
+    /// Returns true if this process has a block for or from the root. On an intercommunicator the
+    /// root has none.
     fn has_own(self, comm: &Comm) -> bool {
         !(comm.is_inter() && self.is_root())
     }
 
-    /// The root; `None` where there is nothing to do.
+    /// Returns the root; `None` if this process has nothing to do.
     fn root(self) -> Option<u32> {
         match self {
             RootRole::Root(root) | RootRole::Leaf(root) => Some(root),
@@ -170,7 +169,7 @@ impl Lists {
         }
     }
 
-    /// Blocks of one type; displacements are in its extents.
+    /// Returns blocks of one type; displacements are in its extents.
     pub(super) unsafe fn blocks<'a>(
         &'a self,
         p: &'a Process,
@@ -184,7 +183,7 @@ impl Lists {
         Ok(Blocks { area, counts: &self.counts, displs: &self.displs, types: Types::One(ty) })
     }
 
-    /// Blocks that each have a type; displacements are in bytes.
+    /// Returns blocks that each have a type; displacements are in bytes.
     pub(super) unsafe fn blocks_of<'a>(
         &'a self,
         address: *const c_void,
@@ -195,8 +194,8 @@ impl Lists {
         Ok(Blocks { area, counts: &self.counts, displs: &self.displs, types: Types::Each(types) })
     }
 
-    /// All bytes that any block touches. `block` gives a rank's type and the unit
-    /// of its displacement.
+    /// Returns the bytes that all blocks occupy. `block` gives a rank's type and the unit of its
+    /// displacement.
     unsafe fn area<'t>(
         &self,
         address: *const c_void,
@@ -229,14 +228,14 @@ impl Lists {
     }
 }
 
-/// One count for each rank, none of them negative.
+/// Reads one count for each rank; none may be negative.
 unsafe fn counts_of(counts: Counts, ranks: u32) -> Result<Vec<u64>> {
     // SAFETY: the user's array, one element for each rank.
     let counts = unsafe { counts.to_vec(ranks as usize, "counts")? };
     counts.into_iter().map(|count| checked_count(count, "count")).collect()
 }
 
-/// The datatypes of a `w` operation.
+/// Reads the datatypes of a `w` operation.
 pub(super) unsafe fn types_of(
     p: &Process,
     types: *const MPI_Datatype,
@@ -247,7 +246,7 @@ pub(super) unsafe fn types_of(
     handles.iter().map(|handle| p.datatype(handle.0).cloned()).collect()
 }
 
-/// What a reduction works on.
+/// The arguments of a reduction.
 struct Operands<'a> {
     ty: &'a Datatype,
     handle: usize,

@@ -1,7 +1,7 @@
 //! MPI-5.0 §7.4 and §7.8: communicators, their names and hints.
 //!
-//! Creation is collective and may run the user's attribute functions, so it is
-//! done in steps: agree (outside the gate), copy attributes (user code), insert.
+//! Creation is collective and may run the user's attribute functions. It therefore has steps: agree
+//! (outside the process lock), copy attributes (user code), insert.
 
 use std::os::raw::{c_char, c_int};
 
@@ -19,7 +19,7 @@ use crate::constants::{
 };
 use crate::text::{put_text, text};
 
-/// Gives a new communicator its handle; `None` gives MPI_COMM_NULL.
+/// Stores the handle of a new communicator; `None` stores MPI_COMM_NULL.
 ///
 /// # Safety
 /// `newcomm` is null or valid for a write.
@@ -29,7 +29,7 @@ pub(super) unsafe fn give(newcomm: *mut MPI_Comm, comm: Option<Comm>) -> Result<
     unsafe { put(newcomm, MPI_Comm(handle), "newcomm") }
 }
 
-/// Refuses a null pointer before anybody is waited for.
+/// Refuses a null pointer before the call waits for other processes.
 pub(crate) fn not_null(newcomm: *mut MPI_Comm) -> Result<()> {
     if newcomm.is_null() { Err(null_argument("newcomm")) } else { Ok(()) }
 }
@@ -160,10 +160,10 @@ pub(crate) unsafe fn comm_split(
     unsafe { give(newcomm, made) }
 }
 
-/// Hints, error handler and handle of a communicator that has no parent.
+/// Sets hints and error handler of a communicator without a parent, and stores its handle.
 ///
 /// # Safety
-/// As for [`give`].
+/// That of [`give`].
 pub(super) unsafe fn finish_from_group(
     mut made: Comm,
     hints: &Info,
@@ -202,11 +202,11 @@ pub(crate) unsafe fn comm_create_from_group(
     make().map_err(|error| error.through(handler))
 }
 
-/// The key that says by which resource or process set to split.
+/// The info key of the resource, and of the process set, to split by.
 const RESOURCE_KEY: &str = "mpi_hw_resource_type";
 const PSET_KEY: &str = "mpi_pset_name";
 
-/// What a split type and its hints ask for. What we do not know gives nobody a
+/// Returns what a split type and its hints ask for. An unknown resource gives no process a
 /// communicator (MPI-5.0 §7.4.2).
 fn wish(split_type: c_int, hints: &Info) -> Result<Wish> {
     Ok(match split_type {
@@ -281,7 +281,8 @@ pub(crate) unsafe fn comm_free(comm: *mut MPI_Comm) -> Result<()> {
     unsafe { put(comm, MPI_Comm(predefined::COMM_NULL), "comm") }
 }
 
-/// As MPI_Comm_free, once what was started on the communicator is over (MPI-5.0 §11.10.4).
+/// Frees the communicator like MPI_Comm_free, when all operations on it are complete (MPI-5.0
+/// §11.10.4).
 pub(crate) unsafe fn comm_disconnect(comm: *mut MPI_Comm) -> Result<()> {
     if comm.is_null() {
         return Err(null_argument("comm"));

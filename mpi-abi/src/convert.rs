@@ -1,7 +1,7 @@
-//! Arguments that are `int` in a function and 64 bits wide in its `_c` twin
-//! (MPI-5.0 §2.5.8), so that both run one body.
+//! Arguments that are `int` in a function and 64 bits wide in its `_c` twin (MPI-5.0 §2.5.8). They
+//! let both run one body.
 //!
-//! Nothing is copied: an array is read where the user has it.
+//! Arrays are not copied: they are read in the user's memory.
 
 use std::os::raw::c_int;
 
@@ -11,7 +11,7 @@ use crate::abi::{MPI_Aint, MPI_Count};
 use crate::args::null_argument;
 use crate::constants::MPI_UNDEFINED;
 
-/// An array of counts of the user's.
+/// A user's array of counts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Counts {
     /// As `int`.
@@ -20,7 +20,7 @@ pub(crate) enum Counts {
     Large(*const MPI_Count),
 }
 
-/// An array of displacements of the user's.
+/// A user's array of displacements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Displs {
     /// As `int`.
@@ -29,7 +29,7 @@ pub(crate) enum Displs {
     Large(*const MPI_Aint),
 }
 
-/// Where a count goes, which the user may also have set (MPI_Pack's position).
+/// The address of a count that the call stores, and may read first (MPI_Pack's position).
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CountOut {
     /// An `int`.
@@ -39,7 +39,7 @@ pub(crate) enum CountOut {
 }
 
 impl Counts {
-    /// True for the address 0, which is right where no count is read.
+    /// Returns true for the address 0, which is valid if no count is read.
     #[inline]
     pub(crate) fn is_null(self) -> bool {
         match self {
@@ -48,7 +48,7 @@ impl Counts {
         }
     }
 
-    /// The count at `index`, as the user wrote it: it may be negative.
+    /// Returns the count at `index`, which may be negative.
     ///
     /// # Safety
     /// The array has more than `index` elements.
@@ -63,7 +63,7 @@ impl Counts {
         }
     }
 
-    /// All of them. MPI_ERR_ARG for null with `len` above 0.
+    /// Returns all elements. MPI_ERR_ARG for null with `len` above 0.
     ///
     /// # Safety
     /// The array is null or has `len` elements.
@@ -77,7 +77,7 @@ impl Counts {
 }
 
 impl Displs {
-    /// All of them. MPI_ERR_ARG for null with `len` above 0.
+    /// Returns all elements. MPI_ERR_ARG for null with `len` above 0.
     ///
     /// # Safety
     /// The array is null or has `len` elements.
@@ -99,7 +99,7 @@ impl From<Displs> for Counts {
 }
 
 impl CountOut {
-    /// What is there now. MPI_ERR_ARG for null.
+    /// Returns the stored value. MPI_ERR_ARG for null.
     ///
     /// # Safety
     /// The address is null or valid.
@@ -114,8 +114,7 @@ impl CountOut {
         .ok_or_else(|| null_argument(name))
     }
 
-    /// Stores a value. MPI_ERR_ARG for null, MPI_ERR_VALUE_TOO_LARGE for what an
-    /// `int` does not hold.
+    /// Stores a value. MPI_ERR_ARG for null, MPI_ERR_VALUE_TOO_LARGE if an `int` is too small.
     ///
     /// # Safety
     /// The address is null or valid.
@@ -132,8 +131,8 @@ impl CountOut {
         }
     }
 
-    /// Stores a value; `None`, and what the type does not hold, become
-    /// MPI_UNDEFINED. MPI_ERR_ARG for null.
+    /// Stores a value; `None`, and a value that does not fit, become MPI_UNDEFINED. MPI_ERR_ARG for
+    /// null.
     ///
     /// # Safety
     /// The address is null or valid.

@@ -1,9 +1,9 @@
-//! MPI-5.0 §5.1: how datatypes are made, committed and freed. What they are made
-//! of and how large they are is asked in `datatype_inquiry.rs`.
+//! MPI-5.0 §5.1: constructors of datatypes, commit and free. `datatype_inquiry.rs` has the
+//! inquiries about size and contents.
 //!
-//! A body serves a function and its `_c` twin; where no argument tells which of
-//! the two was called, the twin has a line of its own, since the envelope of a
-//! datatype says it (MPI-5.0 §5.1.13).
+//! A body serves a function and its `_c` twin. If no argument tells which of the two was called,
+//! the twin has a body of its own, since the envelope of a datatype shows the form (MPI-5.0
+//! §5.1.13).
 
 use std::os::raw::c_int;
 
@@ -19,7 +19,7 @@ use crate::constants::{
 };
 use crate::convert::{Counts, Displs};
 
-/// Which form the user called, by the width of an array.
+/// Returns the form that was called, by the width of an array.
 fn counting(array: Counts) -> Counting {
     match array {
         Counts::Int(_) => Counting::Int,
@@ -27,13 +27,13 @@ fn counting(array: Counts) -> Counting {
     }
 }
 
-/// The datatype of a handle, committed or not.
+/// Returns the datatype of a handle, committed or not.
 fn object(datatype: MPI_Datatype) -> Result<Datatype> {
     with(|p| p.datatype(datatype.0).cloned())
 }
 
-/// The handle of a datatype that was just made or found. A predefined one keeps
-/// its handle, with a name or without.
+/// Returns the handle of a datatype that was just made or found. A predefined datatype keeps its
+/// handle, with a name or without.
 pub(crate) fn handle_of(datatype: Datatype) -> MPI_Datatype {
     if let Some(handle) = datatype.handle() {
         return MPI_Datatype(handle);
@@ -51,7 +51,7 @@ pub(crate) fn handle_of(datatype: Datatype) -> MPI_Datatype {
     })
 }
 
-/// Makes a datatype of an old one and stores its handle.
+/// Makes a datatype from an old one and stores its handle.
 unsafe fn derive(
     oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
@@ -65,7 +65,7 @@ unsafe fn derive(
     unsafe { put(newtype, handle_of(made), "newtype") }
 }
 
-/// Stores the handle of a datatype that the library knows already.
+/// Stores the handle of a datatype that exists already.
 unsafe fn give(
     newtype: *mut MPI_Datatype,
     datatype: impl FnOnce() -> Result<Datatype>,
@@ -77,12 +77,12 @@ unsafe fn give(
     unsafe { put(newtype, handle_of(datatype()?), "newtype") }
 }
 
-/// The length of arrays with an element for each block.
+/// Returns the length of arrays with an element for each block.
 fn length(count: MPI_Count) -> Result<usize> {
     checked_count(count, "count").map(|count| count as usize)
 }
 
-/// The length of arrays with an element for each dimension.
+/// Returns the length of arrays with an element for each dimension.
 fn dimensions(ndims: c_int) -> Result<usize> {
     usize::try_from(ndims)
         .map_err(|_| Error::new(Class::Arg, format!("invalid ndims {ndims}: must not be negative")))
@@ -166,7 +166,7 @@ pub(crate) unsafe fn type_create_hvector_c(
     }
 }
 
-/// The name of MPI-1.
+/// Serves the name of MPI-1.
 pub(crate) unsafe fn type_hvector(
     count: c_int,
     blocklength: c_int,
@@ -213,7 +213,7 @@ pub(crate) unsafe fn type_create_hindexed(
     }
 }
 
-/// The name of MPI-1.
+/// Serves the name of MPI-1.
 pub(crate) unsafe fn type_hindexed(
     count: c_int,
     array_of_blocklengths: *mut c_int,
@@ -293,7 +293,7 @@ pub(crate) unsafe fn type_create_struct(
     }
 }
 
-/// The name of MPI-1, which also knew MPI_LB and MPI_UB.
+/// Serves the name of MPI-1, which also had MPI_LB and MPI_UB.
 pub(crate) unsafe fn type_struct(
     count: c_int,
     array_of_blocklengths: *mut c_int,
@@ -377,8 +377,8 @@ pub(crate) unsafe fn type_create_resized_c(
     unsafe { derive(oldtype, newtype, |old| Datatype::resized(Counting::Large, old, lb, extent)) }
 }
 
-/// The copy functions of attributes run when the duplicate has its handle; when
-/// one refuses, there is no duplicate.
+/// Duplicates a datatype. The copy functions of attributes run when the duplicate has its handle;
+/// if one fails, the duplicate is freed.
 pub(crate) unsafe fn type_dup(oldtype: MPI_Datatype, newtype: *mut MPI_Datatype) -> Result<()> {
     if newtype.is_null() {
         return Err(null_argument("newtype"));
@@ -401,7 +401,7 @@ pub(crate) unsafe fn type_commit(datatype: *mut MPI_Datatype) -> Result<()> {
     with(|p| p.datatype(handle.0).map(Datatype::commit))
 }
 
-/// Operations under way and datatypes made of it keep what they need.
+/// Frees a datatype. Operations in progress and datatypes made from it keep what they need.
 pub(crate) unsafe fn type_free(datatype: *mut MPI_Datatype) -> Result<()> {
     if datatype.is_null() {
         return Err(null_argument("datatype"));
@@ -421,7 +421,7 @@ pub(crate) unsafe fn type_free(datatype: *mut MPI_Datatype) -> Result<()> {
     unsafe { put(datatype, MPI_Datatype(predefined::DATATYPE_NULL), "datatype") }
 }
 
-/// MPI_DATATYPE_NULL when no pair type can be made of the two (MPI-5.0 §6.9.4).
+/// Stores MPI_DATATYPE_NULL if the two form no pair type (MPI-5.0 §6.9.4).
 pub(crate) unsafe fn type_get_value_index(
     value_type: MPI_Datatype,
     index_type: MPI_Datatype,
@@ -437,7 +437,7 @@ pub(crate) unsafe fn type_get_value_index(
     unsafe { put(pair_type, handle, "pair_type") }
 }
 
-/// A precision or range of Fortran's; MPI_UNDEFINED is `None`.
+/// Returns a precision or range of Fortran; MPI_UNDEFINED is `None`.
 fn chosen(digits: c_int) -> Option<c_int> {
     (digits != MPI_UNDEFINED).then_some(digits)
 }

@@ -50,29 +50,28 @@ pub(crate) unsafe fn type_get_true_extent(
     }
 }
 
-/// A name of MPI-1.
+/// Serves a name of MPI-1.
 pub(crate) unsafe fn type_extent(datatype: MPI_Datatype, extent: *mut MPI_Aint) -> Result<()> {
     let (_, bytes) = ask(datatype, Datatype::extent)?;
     // SAFETY: null is refused, else the user's pointer.
     unsafe { put(extent, bytes, "extent") }
 }
 
-/// A name of MPI-1.
+/// Serves a name of MPI-1.
 pub(crate) unsafe fn type_lb(datatype: MPI_Datatype, displacement: *mut MPI_Aint) -> Result<()> {
     let (low, _) = ask(datatype, Datatype::extent)?;
     // SAFETY: null is refused, else the user's pointer.
     unsafe { put(displacement, low, "displacement") }
 }
 
-/// A name of MPI-1.
+/// Serves a name of MPI-1.
 pub(crate) unsafe fn type_ub(datatype: MPI_Datatype, displacement: *mut MPI_Aint) -> Result<()> {
     let (low, bytes) = ask(datatype, Datatype::extent)?;
     // SAFETY: null is refused, else the user's pointer.
     unsafe { put(displacement, low + bytes, "displacement") }
 }
 
-/// A datatype made with large counts shows them to the `_c` form alone
-/// (MPI-5.0 §5.1.13).
+/// Refuses a datatype made with large counts, which only the `_c` form shows (MPI-5.0 §5.1.13).
 fn without_counts(envelope: &Envelope, ask_instead: &str) -> Result<()> {
     if envelope.counts == 0 {
         return Ok(());
@@ -119,7 +118,7 @@ pub(crate) unsafe fn type_get_envelope_c(
     }
 }
 
-/// Copies one kind of the contents. MPI_ERR_ARG when the user's array is short.
+/// Copies one kind of the contents. MPI_ERR_ARG if the user's array is too short.
 unsafe fn put_all<T: Copy>(to: *mut T, room: MPI_Count, values: &[T], name: &str) -> Result<()> {
     if room < values.len() as MPI_Count {
         let why = format!(
@@ -133,8 +132,8 @@ unsafe fn put_all<T: Copy>(to: *mut T, room: MPI_Count, values: &[T], name: &str
     Ok(())
 }
 
-/// Handles for the datatypes of the contents: predefined ones as they are, for
-/// others new objects, which the user frees.
+/// Stores handles for the datatypes of the contents: predefined ones as they are, for others new
+/// objects, which the user frees.
 unsafe fn put_types(to: *mut MPI_Datatype, room: MPI_Count, contents: &Contents) -> Result<()> {
     let null = vec![MPI_Datatype(predefined::DATATYPE_NULL); contents.types.len()];
     // SAFETY: passed on; what is written first is replaced below.

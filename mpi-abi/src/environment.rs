@@ -1,5 +1,4 @@
-//! MPI-5.0 chapter 9 and §11.2.4: memory, and what a process may know of where
-//! it runs.
+//! MPI-5.0 chapter 9 and §11.2.4: memory, and information about the process and its host.
 
 use std::os::raw::c_void;
 
@@ -10,15 +9,15 @@ use runtime::hardware::{self, Resource};
 use crate::abi::{MPI_Aint, MPI_Info};
 use crate::args::{null_argument, put};
 
-/// Alignment of MPI_Alloc_mem: a cache line, and enough for any vector type.
+/// Alignment of MPI_Alloc_mem in bytes: a cache line, and enough for any vector type.
 const ALIGNMENT: usize = 64;
 
-/// MPI_INFO_ENV: how the process was started (MPI-5.0 §11.2.3).
+/// Returns MPI_INFO_ENV: how the process was started (MPI-5.0 §11.2.3).
 pub(crate) fn info_env(p: &mut Process) -> Info {
     let mut info = Info::new();
     let mut add = |key: &str, value: Option<String>| {
         if let Some(value) = value {
-            // A value that is too long for an info is left out, as is a key that is not known.
+            // A value that is too long for an info object is left out, like a key without a value.
             let _ = info.set(key, value.as_str());
         }
     };
@@ -37,13 +36,13 @@ pub(crate) fn info_env(p: &mut Process) -> Info {
 const LEVEL_NAMES: [&str; 4] =
     ["MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED", "MPI_THREAD_SERIALIZED", "MPI_THREAD_MULTIPLE"];
 
-/// The name of a thread level.
+/// Returns the name of a thread level.
 pub(crate) fn thread_level(level: i32) -> Option<String> {
     let at = runtime::THREAD_LEVELS.iter().position(|&known| known == level)?;
     LEVEL_NAMES.get(at).map(|&name| name.to_owned())
 }
 
-/// The thread level of a name.
+/// Returns the thread level of a name.
 pub(crate) fn level_named(name: &[u8]) -> Option<i32> {
     let at = LEVEL_NAMES.iter().position(|known| known.as_bytes() == name)?;
     runtime::THREAD_LEVELS.get(at).copied()

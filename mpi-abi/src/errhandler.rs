@@ -11,7 +11,7 @@ use crate::args::{null_argument, put};
 use crate::constants::MPI_MAX_ERROR_STRING;
 use crate::text::{put_text, text};
 
-/// The handle of an error handler: predefined ones have fixed values.
+/// Returns the handle of an error handler; predefined ones have fixed values.
 pub(crate) fn handle_of(handler: Errhandler) -> MPI_Errhandler {
     MPI_Errhandler(match handler {
         Errhandler::Fatal => predefined::ERRORS_ARE_FATAL,
@@ -21,7 +21,7 @@ pub(crate) fn handle_of(handler: Errhandler) -> MPI_Errhandler {
     })
 }
 
-/// The handler of a handle, if it may be attached to such an object.
+/// Returns the handler of a handle, if it may be attached to such an object.
 pub(crate) fn suiting(errhandler: MPI_Errhandler, raiser: Raiser) -> Result<Errhandler> {
     let handler = with(|p| p.errhandler(errhandler.0))?;
     if !handler.suits(raiser) {
@@ -150,8 +150,8 @@ pub(crate) unsafe fn session_call_errhandler(session: MPI_Session, errorcode: c_
     call(handler, RaiseOn::Session(session.0), errorcode, "MPI_Session_call_errhandler")
 }
 
-/// Calls a handler as the library would for an error of its own. With
-/// MPI_ERRORS_RETURN the call has succeeded all the same (MPI-5.0 §9.5).
+/// Calls a handler as for an error of the library. With MPI_ERRORS_RETURN the call succeeds
+/// (MPI-5.0 §9.5).
 pub(crate) fn call(
     handler: Errhandler,
     on: RaiseOn,

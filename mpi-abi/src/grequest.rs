@@ -42,7 +42,7 @@ pub(crate) unsafe fn grequest_start(
     unsafe { put(request, MPI_Request(handle), "request") }
 }
 
-/// Whoever waits finds it complete. A request that was freed before goes now,
+/// Completes a generalized request for all waits. A request that was freed before is removed now,
 /// and its `free` function is called (MPI-5.0 §13.2).
 pub(crate) unsafe fn grequest_complete(request: MPI_Request) -> Result<()> {
     let last = with(|p| {

@@ -9,7 +9,7 @@ use crate::abi::{MPI_Comm, MPI_Count, MPI_Group};
 use crate::args::{UNDEFINED, checked_count, null_argument, put, slice, slice_mut};
 use crate::constants::{MPI_IDENT, MPI_PROC_NULL, MPI_SIMILAR, MPI_UNEQUAL};
 
-/// Gives a new group its handle; the empty one is always MPI_GROUP_EMPTY.
+/// Stores the handle of a new group; an empty group is always MPI_GROUP_EMPTY.
 ///
 /// # Safety
 /// `newgroup` is null or valid for a write.
@@ -138,7 +138,7 @@ pub(crate) unsafe fn group_difference(
     unsafe { give(newgroup, one.difference(&other)) }
 }
 
-/// The user's list of ranks, each a rank of the group.
+/// Reads the user's list of ranks, each a rank of the group.
 unsafe fn ranks_of(group: &Group, n: c_int, ranks: *const c_int) -> Result<Vec<u32>> {
     // SAFETY: the user's array of `n` ranks.
     let ranks = unsafe { slice(ranks, MPI_Count::from(n), "ranks")? };
@@ -181,7 +181,7 @@ pub(crate) unsafe fn group_excl(
     }
 }
 
-/// The user's (first, last, stride) triplets.
+/// Reads the user's (first, last, stride) triplets.
 unsafe fn ranges_of<'a>(n: c_int, ranges: *mut [c_int; 3]) -> Result<&'a [[c_int; 3]]> {
     checked_count(n.into(), "n")?;
     // SAFETY: the user's array of `n` triplets.
@@ -217,7 +217,7 @@ pub(crate) unsafe fn group_free(group: *mut MPI_Group) -> Result<()> {
     // SAFETY: not null, so the user's pointer.
     let handle = unsafe { *group };
     self::group(handle)?;
-    // MPI_GROUP_EMPTY may be freed (it is what MPI_Group_incl of nothing gave).
+    // MPI_GROUP_EMPTY may be freed (MPI_Group_incl of no ranks returns it).
     if handle.0 >= predefined::END {
         with(|p| p.groups.remove(handle.0 as u64))
             .map_err(|stale| runtime::bad_handle(Class::Group, "group", stale))?;

@@ -9,7 +9,7 @@ use runtime::{Process, bad_handle, bad_predefined, predefined, with};
 use crate::abi::MPI_Info;
 use crate::args::{null_argument, put};
 
-/// A copy of the info of a handle. MPI_ERR_INFO when it is none.
+/// Returns a copy of the info object of a handle. MPI_ERR_INFO for any other value.
 pub(crate) fn copy_of(p: &mut Process, info: MPI_Info) -> Result<Info> {
     match info.0 {
         predefined::INFO_ENV => Ok(crate::environment::info_env(p)),
@@ -24,7 +24,7 @@ pub(crate) fn copy_of(p: &mut Process, info: MPI_Info) -> Result<Info> {
     }
 }
 
-/// As [`copy_of`]; MPI_INFO_NULL stands for no hints.
+/// Returns a copy like [`copy_of`]; MPI_INFO_NULL stands for no hints.
 pub(crate) fn optional(info: MPI_Info) -> Result<Info> {
     if info.0 == predefined::INFO_NULL {
         return Ok(Info::new());
@@ -32,7 +32,7 @@ pub(crate) fn optional(info: MPI_Info) -> Result<Info> {
     with(|p| copy_of(p, info))
 }
 
-/// Gives a new info its handle.
+/// Stores the handle of a new info object.
 ///
 /// # Safety
 /// `info` is null or valid for a write.
@@ -45,7 +45,7 @@ pub(crate) unsafe fn give(info: *mut MPI_Info, object: Info) -> Result<()> {
     unsafe { put(info, MPI_Info(handle), "info") }
 }
 
-/// The user's string as bytes.
+/// Returns the user's string as bytes.
 unsafe fn bytes<'a>(text: *const c_char, name: &str) -> Result<&'a [u8]> {
     if text.is_null() {
         return Err(null_argument(name));
@@ -132,7 +132,7 @@ pub(crate) unsafe fn info_get_nthkey(info: MPI_Info, n: c_int, key: *mut c_char)
     unsafe { put_bytes(key, name) }
 }
 
-/// Writes bytes and the string's end.
+/// Writes bytes and a terminator.
 unsafe fn put_bytes(to: *mut c_char, bytes: &[u8]) -> Result<()> {
     if to.is_null() {
         return Err(null_argument("the buffer for the result"));

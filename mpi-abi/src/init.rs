@@ -1,4 +1,4 @@
-//! MPI-5.0 §11.2, §11.4: the beginning and the end, and MPI_Abort.
+//! MPI-5.0 §11.2, §11.4: initialization, finalization and MPI_Abort.
 
 use std::os::raw::{c_char, c_int};
 

@@ -1,5 +1,5 @@
-//! MPI-5.0 §9.1 and §9.6, §4.1.5, §15.2: versions, clocks, addresses, the
-//! name of the machine. All of it may be asked before MPI_Init.
+//! MPI-5.0 §9.1 and §9.6, §4.1.5, §15.2: versions, clocks, addresses, the name of the machine. All
+//! of these may be called before MPI_Init.
 
 use std::os::raw::{c_char, c_double, c_int, c_void};
 
@@ -12,7 +12,7 @@ use crate::constants::{
 };
 use crate::text::put_text;
 
-/// What MPI_Get_library_version says.
+/// The text of MPI_Get_library_version.
 const LIBRARY: &str =
     concat!("Verbena ", env!("CARGO_PKG_VERSION"), " (MPI 5.0, standard ABI 1.0)");
 
@@ -42,7 +42,7 @@ pub(crate) unsafe fn get_processor_name(name: *mut c_char, resultlen: *mut c_int
     unsafe { put_text(name, MPI_MAX_PROCESSOR_NAME, resultlen, &words) }
 }
 
-/// Seconds of the monotonic clock: the same moment on all ranks of a host.
+/// Returns the seconds of the monotonic clock, which all ranks of a host share.
 #[inline]
 pub(crate) unsafe fn wtime() -> c_double {
     seconds(libc::clock_gettime)
@@ -73,7 +73,7 @@ pub(crate) unsafe fn address(location: *mut c_void, address: *mut MPI_Aint) -> R
     unsafe { get_address(location, address) }
 }
 
-/// Addresses wrap, as pointers do.
+/// Subtracts addresses, which wrap as pointers do.
 pub(crate) unsafe fn aint_add(base: MPI_Aint, disp: MPI_Aint) -> MPI_Aint {
     base.wrapping_add(disp)
 }
@@ -82,7 +82,7 @@ pub(crate) unsafe fn aint_diff(addr1: MPI_Aint, addr2: MPI_Aint) -> MPI_Aint {
     addr1.wrapping_sub(addr2)
 }
 
-/// For tools to replace (MPI-5.0 §15.2.4): the library does nothing.
+/// Does nothing; tools replace it (MPI-5.0 §15.2.4).
 pub(crate) unsafe fn pcontrol(_level: c_int) -> Result<()> {
     Ok(())
 }

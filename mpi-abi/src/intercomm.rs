@@ -1,4 +1,4 @@
-//! MPI-5.0 §7.6: intercommunicators, and the one to the parent of a process.
+//! MPI-5.0 §7.6: intercommunicators, and the intercommunicator to the parent.
 
 use std::os::raw::{c_char, c_int};
 
@@ -17,7 +17,7 @@ pub(crate) unsafe fn comm_test_inter(comm: MPI_Comm, flag: *mut c_int) -> Result
     unsafe { put(flag, c_int::from(inter), "flag") }
 }
 
-/// The remote group. MPI_ERR_COMM where there is none.
+/// Returns the remote group, otherwise MPI_ERR_COMM.
 fn remote(comm: MPI_Comm) -> Result<objects::Group> {
     with(|p| {
         let comm = p.comm(comm.0)?;
@@ -43,13 +43,13 @@ pub(crate) unsafe fn comm_remote_group(comm: MPI_Comm, group: *mut MPI_Group) ->
     unsafe { crate::group::give(group, members) }
 }
 
-/// MPI-5.0 §11.8.2: nobody is spawned here, so nobody has a parent.
+/// Stores MPI_COMM_NULL: no process is spawned, so no process has a parent (MPI-5.0 §11.8.2).
 pub(crate) unsafe fn comm_get_parent(parent: *mut MPI_Comm) -> Result<()> {
     // SAFETY: null is refused, else the user's pointer.
     unsafe { give(parent, None) }
 }
 
-/// A rank that was given as an `int`.
+/// Checks a rank that was given as an `int`.
 fn leader(rank: c_int) -> Result<u32> {
     u32::try_from(rank).map_err(|_| {
         Error::new(Class::Rank, format!("invalid local leader {rank}: must not be negative"))

@@ -2,8 +2,8 @@
 //! names of the standard ABI (toint, fromint) and of Fortran's C interface (c2f,
 //! f2c); statuses as arrays of INTEGER.
 //!
-//! A predefined handle is its own number; others are slot numbers, see
-//! `objects::handle`. A number that names nothing becomes the null handle.
+//! A predefined handle is its own number; other handles are slot numbers (see `objects::handle`). A
+//! number that names no object becomes the null handle.
 
 use std::os::raw::c_int;
 
@@ -29,7 +29,7 @@ fn from_int<T>(int: c_int, null: usize, table: impl FnOnce(&Process) -> &Table<T
     }
 }
 
-/// Objects of which there are none yet: predefined handles alone.
+/// Classes without objects so far: predefined handles only.
 fn only_predefined(int: c_int, null: usize) -> usize {
     usize::try_from(int).ok().filter(|&small| small < DYNAMIC).unwrap_or(null)
 }
@@ -138,7 +138,7 @@ pub(crate) unsafe fn status_f2c(
     unsafe { copy_status(f_status.cast(), c_status, "f_status", "c_status") }
 }
 
-/// A Fortran status is the C one, as eight INTEGERs.
+/// Copies a status; a Fortran status is the C one as eight INTEGERs.
 unsafe fn copy_status(
     from: *const Status,
     to: *mut Status,

@@ -7,20 +7,14 @@
 //! its error (`call`). The bodies are in the chapters, written by hand; a
 //! function without one raises MPI_ERR_UNSUPPORTED_OPERATION with its name.
 //!
-//! To give a function its body: write `pub(crate) unsafe fn name(...) ->
-//! Result<()>` in a chapter, named as in MPI without `MPI_` and in lower case,
-//! with the parameters of the `_c` form if there is one, and run `cargo xtask
-//! generate`. Where `int` and 64 bits differ in more than width the parameter is
-//! a type of `convert`. A function that returns something else than an error
-//! code has a body that returns that.
+//! `docs/contributing/function.md` says how to add a body.
 //!
-//! A body checks its arguments, turns handles into objects and calls `runtime`.
-//! Nothing else happens here: no state is kept in this crate but the values of
-//! predefined attributes.
+//! A body checks its arguments, turns handles into objects and calls `runtime`. The crate keeps no
+//! state except the values of predefined attributes.
 
 #![allow(clippy::too_many_arguments, reason = "as many as MPI gives them")]
-// Unsafe throughout: everything comes from C. Each block says on which promise
-// of the caller it relies.
+// The whole crate is unsafe, since every argument comes from C. Each block names the caller's
+// promise that it relies on.
 
 mod abi;
 mod args;

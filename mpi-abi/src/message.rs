@@ -11,7 +11,7 @@ use crate::abi::{MPI_Comm, MPI_Count, MPI_Datatype, MPI_Message, MPI_Request, MP
 use crate::args::{buffer, null_argument, put, put_status};
 use crate::convert::CountOut;
 
-/// The four blocking sends differ in nothing but the mode.
+/// Sends and waits; the four blocking sends differ only in the mode.
 #[inline]
 unsafe fn send_as(
     mode: SendMode,
@@ -26,7 +26,8 @@ unsafe fn send_as(
     message::send(mode, |p| unsafe { buffer(p, buf, count, datatype) }, dest, tag, comm.0)
 }
 
-/// In line, so that MPI_Isend knows its mode; the other modes have one body each for both forms.
+/// Starts a send. Inlined, so that MPI_Isend knows its mode; the other modes have one body each for
+/// both forms.
 #[inline(always)]
 unsafe fn isend_as(
     mode: SendMode,
@@ -245,7 +246,7 @@ pub(crate) unsafe fn recv(
     unsafe { store(status, received) }
 }
 
-/// A status that came with an error (truncation) is stored as well.
+/// Stores a status also if it came with an error (truncation).
 unsafe fn store(status: *mut Status, result: Result<Status>) -> Result<()> {
     let seen = match &result {
         Ok(seen) => Some(seen),
@@ -342,8 +343,8 @@ pub(crate) unsafe fn sendrecv_replace(
     unsafe { store(status, received) }
 }
 
-/// The packed bytes of a buffer, and a buffer that is them. The vector must live
-/// until the send has completed.
+/// Returns the packed bytes of a buffer, and a buffer over them. The vector must live until the
+/// send has completed.
 fn copied(data: &Buffer) -> (Vec<u8>, Buffer) {
     let mut copy = vec![0; data.len() as usize];
     data.pack(0, &mut copy);
@@ -517,7 +518,7 @@ fn attach(owner: usize, buffer: *mut c_void, size: MPI_Count) -> Result<()> {
     with(|p| p.bsend.attach(owner, what))
 }
 
-/// Waits until all has left, then hands the buffer back.
+/// Waits until all messages have left, then returns the buffer.
 unsafe fn detach(owner: usize, buffer_addr: *mut c_void, size: CountOut) -> Result<()> {
     flush(owner)?;
     let (address, bytes) = match with(|p| p.bsend.detach(owner)) {

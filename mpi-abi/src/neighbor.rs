@@ -21,7 +21,7 @@ struct Neighbors {
 }
 
 impl Neighbors {
-    /// MPI_ERR_TOPOLOGY for a communicator without a topology.
+    /// Returns the neighbours, or MPI_ERR_TOPOLOGY for a communicator without a topology.
     fn of(comm: &Comm) -> Result<Neighbors> {
         let topology = comm.topology().ok_or_else(|| {
             Error::new(

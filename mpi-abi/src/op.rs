@@ -1,5 +1,4 @@
-//! MPI-5.0 §6.9.5 to §6.9.7: the user's reductions, and reducing without a
-//! communicator.
+//! MPI-5.0 §6.9.5 to §6.9.7: user-defined operations, and local reduction.
 
 use std::os::raw::{c_int, c_void};
 use std::sync::Arc;
@@ -58,7 +57,7 @@ pub(crate) unsafe fn op_create_c(
     unsafe { create(UserFunction::Large(function), commute, op) }
 }
 
-/// Collectives under way keep the operation until they end.
+/// Frees an operation. Collectives in progress keep it until they complete.
 pub(crate) unsafe fn op_free(op: *mut MPI_Op) -> Result<()> {
     if op.is_null() {
         return Err(null_argument("op"));
@@ -84,7 +83,7 @@ pub(crate) unsafe fn op_commutative(op: MPI_Op, commute: *mut c_int) -> Result<(
     unsafe { put(commute, c_int::from(commutes), "commute") }
 }
 
-/// The user's function runs outside the gate, so it may call MPI.
+/// Reduces locally. The user's function runs outside the process lock, so it may call MPI.
 pub(crate) unsafe fn reduce_local(
     inbuf: *const c_void,
     inoutbuf: *mut c_void,

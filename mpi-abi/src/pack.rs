@@ -1,5 +1,5 @@
-//! MPI-5.0 §5.2 and §5.3: packing into memory of the user's, in our own
-//! representation, which is the bytes as they are, and in "external32".
+//! MPI-5.0 §5.2 and §5.3: packing into the user's memory, in the native representation (the bytes
+//! as they are) and in "external32".
 
 use std::os::raw::{c_char, c_void};
 
@@ -12,7 +12,7 @@ use crate::args::{buffer, checked_count, null_argument, put};
 use crate::convert::CountOut;
 use crate::text::text;
 
-/// A packed buffer of the user's, from its position on.
+/// A user's packed buffer, from its position on.
 struct Packed {
     base: *mut u8,
     position: MPI_Count,
@@ -20,7 +20,7 @@ struct Packed {
 }
 
 impl Packed {
-    /// Checks that the position lies in the buffer of `size` bytes.
+    /// Checks that the position is in the buffer of `size` bytes.
     fn new(address: *const c_void, size: MPI_Count, position: MPI_Count) -> Result<Packed> {
         if size < 0 {
             return Err(Error::new(
@@ -36,8 +36,8 @@ impl Packed {
         Ok(Packed { base: address.cast_mut().cast(), position, room: (size - position) as u64 })
     }
 
-    /// The next `len` bytes and the position behind them. MPI_ERR_TRUNCATE when
-    /// there are not as many.
+    /// Returns the next `len` bytes and the position after them. MPI_ERR_TRUNCATE if there are
+    /// fewer.
     fn take(&self, len: u64) -> Result<(UserBuf, MPI_Count)> {
         if len > self.room {
             let why = format!(
@@ -57,7 +57,7 @@ impl Packed {
     }
 }
 
-/// The typed buffer, when the communicator is one as well.
+/// Returns the typed buffer, if the communicator is valid too.
 unsafe fn typed(
     comm: Option<MPI_Comm>,
     address: *const c_void,
@@ -111,7 +111,7 @@ pub(crate) unsafe fn unpack(
     }
 }
 
-/// Exact, not only an upper bound.
+/// Stores the exact size, not only an upper bound.
 pub(crate) unsafe fn pack_size(
     incount: MPI_Count,
     datatype: MPI_Datatype,
@@ -127,7 +127,7 @@ pub(crate) unsafe fn pack_size(
     unsafe { size.put_or_undefined(each.checked_mul(count), "size") }
 }
 
-/// "external32" is the one data representation for these calls.
+/// Checks the data representation; these calls support "external32" only.
 unsafe fn check_datarep(datarep: *const c_char) -> Result<()> {
     // SAFETY: null is refused, else the user's string.
     match unsafe { text(datarep, "datarep")? }.as_ref() {
@@ -139,7 +139,7 @@ unsafe fn check_datarep(datarep: *const c_char) -> Result<()> {
     }
 }
 
-/// Bytes in "external32". MPI_ERR_COUNT when they are too many.
+/// Returns the bytes in "external32". MPI_ERR_COUNT if there are too many.
 fn external_size(datatype: &Datatype, count: MPI_Count) -> Result<u64> {
     datatype.external_size(checked_count(count, "count")?).ok_or_else(|| {
         Error::new(

@@ -1,4 +1,4 @@
-//! What the generated entry points use.
+//! The imports of the generated entry points.
 
 #![allow(unused_imports, reason = "some serve calls that have no body yet")]
 

@@ -1,5 +1,5 @@
-//! MPI-5.0 §3.7 to §3.9: completing, testing, cancelling and starting requests,
-//! and what a status says.
+//! MPI-5.0 §3.7 to §3.9: completing, testing, cancelling and starting requests, and inquiries about
+//! a status.
 
 use std::os::raw::c_int;
 
@@ -13,7 +13,7 @@ use crate::abi::{MPI_Count, MPI_Datatype, MPI_Request};
 use crate::args::{UNDEFINED, null_argument, put, put_status, requests, slice_mut};
 use crate::convert::CountOut;
 
-/// The user's request handle, to read and to write.
+/// Returns the user's request handle for reading and writing.
 unsafe fn one<'a>(request: *mut MPI_Request) -> Result<&'a mut usize> {
     if request.is_null() {
         return Err(null_argument("request"));
@@ -22,14 +22,14 @@ unsafe fn one<'a>(request: *mut MPI_Request) -> Result<&'a mut usize> {
     Ok(unsafe { &mut *request.cast::<usize>() })
 }
 
-/// Stores the status of a single operation and gives its error.
+/// Stores the status of a single operation and returns its error.
 unsafe fn report(status: *mut Status, outcome: Outcome) -> Result<()> {
     // SAFETY: the user passes MPI_STATUS_IGNORE or a status.
     unsafe { put_status(status, &outcome.status) };
     outcome.error.map_or(Ok(()), Err)
 }
 
-/// The error of the calls with arrays: MPI_ERR_IN_STATUS, naming the first.
+/// The error of calls with arrays: MPI_ERR_IN_STATUS, with the text of the first failure.
 struct InStatus {
     call: &'static str,
     statuses: *mut Status,
@@ -41,7 +41,7 @@ impl InStatus {
         InStatus { call: call.name(), statuses, failed: None }
     }
 
-    /// Takes the outcome of `index`, to be stored as entry `at` of the array.
+    /// Stores the outcome of request `index` as entry `at` of the array.
     unsafe fn store(&mut self, at: usize, index: usize, outcome: Outcome) {
         if !self.statuses.is_null() {
             // SAFETY: the user's array has room for every completed request.
@@ -66,7 +66,7 @@ impl InStatus {
         }
     }
 
-    /// The fields of those before the first failure say "success".
+    /// Sets the error fields of the entries before the first failure to success.
     fn clear_errors(&self, before: usize) {
         if self.statuses.is_null() {
             return;
@@ -228,7 +228,7 @@ pub(crate) unsafe fn request_get_status_all(
     }
 }
 
-/// Waitsome, Testsome and Request_get_status_some report alike.
+/// Stores the results of Waitsome, Testsome and Request_get_status_some.
 unsafe fn some(
     call: Call,
     array: &mut [usize],
@@ -346,7 +346,7 @@ pub(crate) unsafe fn startall(count: c_int, array_of_requests: *mut MPI_Request)
         .try_for_each(|&request| message::start(request))
 }
 
-/// The user's status, which may not be MPI_STATUS_IGNORE here.
+/// Returns the user's status, which must not be MPI_STATUS_IGNORE here.
 unsafe fn status_ref<'a>(status: *const Status) -> Result<&'a Status> {
     // SAFETY: null is refused, else the user's pointer.
     unsafe { status.as_ref() }.ok_or_else(|| null_argument("status"))

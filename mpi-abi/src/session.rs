@@ -1,4 +1,4 @@
-//! MPI-5.0 §11.3: sessions, their process sets, and groups made from these.
+//! MPI-5.0 §11.3: sessions, their process sets, and groups made from them.
 
 use std::os::raw::{c_char, c_int};
 
@@ -12,7 +12,7 @@ use crate::args::{null_argument, put, slice_mut};
 use crate::environment::{level_named, thread_level};
 use crate::text::text;
 
-/// The key that asks for a thread level, and says which one is provided.
+/// The info key of the requested and of the provided thread level.
 const THREAD_LEVEL: &str = "thread_level";
 
 pub(crate) unsafe fn session_init(
@@ -30,7 +30,7 @@ pub(crate) unsafe fn session_init(
         // SAFETY: not null, so the user's pointer.
         unsafe { put(session, MPI_Session(handle), "session") }
     };
-    // There is no session yet whose handler it could be.
+    // There is no session yet whose handler could be called.
     open().map_err(|error| error.through(handler))
 }
 
@@ -57,7 +57,7 @@ pub(crate) unsafe fn session_get_info(
     unsafe { crate::info::give(info_used, info) }
 }
 
-/// Refuses what is no session.
+/// Checks a session handle.
 fn check(session: MPI_Session) -> Result<()> {
     with(|p| p.session(session.0).map(|_| ()))
 }

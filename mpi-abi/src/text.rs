@@ -1,4 +1,4 @@
-//! Strings between C and us.
+//! Strings from and to C.
 
 use std::borrow::Cow;
 use std::ffi::CStr;
@@ -8,8 +8,8 @@ use objects::Result;
 
 use crate::args::{null_argument, put};
 
-/// Writes `text` and its length into the user's buffer of `room` characters
-/// (terminator included); what does not fit is cut at a character.
+/// Writes `text` and its length into the user's buffer of `room` characters (terminator included),
+/// truncated at a character boundary.
 ///
 /// # Safety
 /// `buffer` is null or has `room` characters; `resultlen` is null or valid.
@@ -34,7 +34,7 @@ pub(crate) unsafe fn put_text(
     }
 }
 
-/// The user's string.
+/// Returns the user's string.
 ///
 /// # Safety
 /// `text` is null or a terminated string that outlives the result.

@@ -1,9 +1,8 @@
-//! MPI-5.0 chapter 8: process topologies. The collectives among neighbours are in
-//! `neighbor.rs`.
+//! MPI-5.0 chapter 8: process topologies. `neighbor.rs` has the neighborhood collectives.
 //!
-//! With `reorder` a process may get another rank than it has in the old
-//! communicator, by where the processes are on the machine. MPI_Cart_map and
-//! MPI_Graph_map ask nobody, so they give the rank of a creation without it.
+//! With `reorder` a process may get another rank than in the old communicator, by the location of
+//! the processes on the machine. MPI_Cart_map and MPI_Graph_map are local calls, so they return the
+//! rank of a creation without `reorder`.
 
 use std::os::raw::c_int;
 
@@ -20,7 +19,7 @@ use crate::constants::{
     MPI_WEIGHTS_EMPTY,
 };
 
-/// Size and group of an intracommunicator, which is what topologies are made of.
+/// Returns size and group of an intracommunicator, which a topology needs.
 fn old(comm: MPI_Comm) -> Result<(u32, Group)> {
     with(|p| {
         let object = p.comm(comm.0)?;
@@ -52,8 +51,8 @@ unsafe fn give(newcomm: *mut MPI_Comm, comm: Option<Comm>, topology: Topology) -
     unsafe { put(newcomm, MPI_Comm(handle), "the new communicator") }
 }
 
-/// A communicator of the first `count` processes; with `reorder` in the order
-/// that suits the traffic. Collective.
+/// Makes a communicator of the first `count` processes; with `reorder` in an order that suits the
+/// traffic. Collective.
 fn first(
     comm: MPI_Comm,
     group: &Group,
@@ -69,8 +68,8 @@ fn first(
     communicator::create(comm.0, &members)
 }
 
-/// A communicator of all processes with a distributed graph of which this one
-/// knows the part of the node of its rank. Collective.
+/// Makes a communicator of all processes with a distributed graph, of which each process knows the
+/// part of its rank. Collective.
 fn with_graph(
     comm: MPI_Comm,
     group: &Group,
@@ -84,7 +83,7 @@ fn with_graph(
     Ok((communicator::create(comm.0, &group.incl(&order)?)?, Topology::DistGraph(part)))
 }
 
-/// Asks a topology; `None` for one of another kind, which is MPI_ERR_TOPOLOGY.
+/// Reads a topology; `None` from `read` means another kind, which is MPI_ERR_TOPOLOGY.
 fn ask<R>(
     comm: MPI_Comm,
     kind: &str,
@@ -122,7 +121,7 @@ fn dist_graph<R>(comm: MPI_Comm, question: impl FnOnce(&DistGraph) -> Result<R>)
     })
 }
 
-/// Writes values into an array that must have room for all of them.
+/// Writes values into an array that must hold all of them.
 unsafe fn fill<T: Copy>(
     to: *mut c_int,
     room: c_int,
@@ -157,7 +156,7 @@ fn not_a_rank(rank: c_int, size: u32) -> Error {
     )
 }
 
-/// The grid that a call describes, on `size` processes.
+/// Returns the grid that a call describes, on `size` processes.
 unsafe fn described_grid(
     size: u32,
     ndims: c_int,
@@ -196,8 +195,8 @@ pub(crate) unsafe fn cart_create(
     }
 }
 
-/// The rank that MPI_Cart_create without reordering would give this process. The call
-/// is local: it can't ask where the others are.
+/// Stores the rank that MPI_Cart_create without reordering would give this process. The call is
+/// local, so it does not know the locations of the others.
 pub(crate) unsafe fn cart_map(
     comm: MPI_Comm,
     ndims: c_int,
@@ -309,7 +308,7 @@ pub(crate) unsafe fn dims_create(nnodes: c_int, ndims: c_int, dims: *mut c_int) 
     balance(nnodes, unsafe { slice_mut(dims, ndims.into(), "dims")? })
 }
 
-/// The graph that a call describes, on `size` processes.
+/// Returns the graph that a call describes, on `size` processes.
 unsafe fn described_graph(
     size: u32,
     nnodes: c_int,
@@ -346,7 +345,7 @@ pub(crate) unsafe fn graph_create(
     }
 }
 
-/// The rank that MPI_Graph_create would give this process.
+/// Stores the rank that MPI_Graph_create without reordering would give this process.
 pub(crate) unsafe fn graph_map(
     comm: MPI_Comm,
     nnodes: c_int,
@@ -426,7 +425,7 @@ pub(crate) unsafe fn topo_test(comm: MPI_Comm, status: *mut c_int) -> Result<()>
     unsafe { put(status, kind, "status") }
 }
 
-/// The weights of `degree` edges; `None` for MPI_UNWEIGHTED.
+/// Returns the weights of `degree` edges; `None` for MPI_UNWEIGHTED.
 unsafe fn weights_of<'a>(weights: *const c_int, degree: usize) -> Result<Option<&'a [c_int]>> {
     let given = match weights.addr() {
         MPI_UNWEIGHTED => return Ok(None),
@@ -456,8 +455,8 @@ fn ranks_of(given: &[c_int], size: u32) -> Result<Vec<u32>> {
     given.iter().map(checked).collect()
 }
 
-/// One direction of the edges of MPI_Dist_graph_create_adjacent, and whether
-/// they have weights; a direction without edges leaves that open.
+/// Returns one direction of the edges of MPI_Dist_graph_create_adjacent, and whether they have
+/// weights; `None` for a direction without edges.
 unsafe fn described_edges(
     size: u32,
     degree: c_int,
@@ -503,8 +502,8 @@ pub(crate) unsafe fn dist_graph_create_adjacent(
     }
 }
 
-/// Both directions have weights or neither; one without edges has no say when
-/// the other has some.
+/// Returns whether the edges have weights. Both directions must agree; a direction without edges
+/// agrees with the other.
 fn agreed(
     sources: &Edges,
     into: Option<bool>,
@@ -546,8 +545,7 @@ pub(crate) unsafe fn dist_graph_create(
     }
 }
 
-/// The edges that a process names in MPI_Dist_graph_create, and whether they
-/// have weights.
+/// Returns the edges that a process names in MPI_Dist_graph_create, and whether they have weights.
 unsafe fn named_edges(
     size: u32,
     n: c_int,
@@ -615,7 +613,7 @@ pub(crate) unsafe fn dist_graph_neighbors(
     })
 }
 
-/// The first of the edges, as many as there is room for (MPI-5.0 §8.5.5).
+/// Stores the first edges, as many as the arrays hold (MPI-5.0 §8.5.5).
 unsafe fn put_edges(
     edges: &Edges,
     room: c_int,
