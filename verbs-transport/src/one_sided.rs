@@ -23,13 +23,13 @@ impl VerbsTransport {
                     | self.adapter.atomic_access()
             }
         };
-        let key = self.registrations.lend(peer, memory, access).ok()?;
+        let key = self.registrations.export(peer, memory, access).ok()?;
         Some(Region { addr: memory.addr(), keys: [key, 0, 0, 0] })
     }
 
     /// Ends a registration for a peer.
     pub(crate) fn release_from(&mut self, peer: Peer, region: Region) {
-        self.registrations.give_back(peer, region.keys[0]);
+        self.registrations.withdraw(peer, region.keys[0]);
     }
 
     /// Begins an operation on `region` of a peer, from `offset` on.
@@ -56,7 +56,9 @@ impl VerbsTransport {
             OneSided::GetRemainder(_) => return Ok(Transfer::Refused),
             OneSided::Get(_) | OneSided::Atomic(..) => access::LOCAL_WRITE,
         };
-        let Ok(mr) = self.registrations.hold(memory, access) else { return Ok(Transfer::Refused) };
+        let Ok(mr) = self.registrations.acquire(memory, access) else {
+            return Ok(Transfer::Refused);
+        };
         let (addr, rkey) = (region.addr.wrapping_add(offset), region.keys[0]);
         self.endpoints[at].rma.push(what, addr, rkey, mr, token);
         match self.endpoints[at].is_ready() {

@@ -1,10 +1,11 @@
-//! Registrations of the user's memory: for one message, or kept as long as they are proven to be
-//! of the memory that is there.
+//! Registrations of the user's memory: for one message, or cached as long as the kernel proves
+//! that their pages are still at their addresses.
 //!
-//! Kept ones are of whole pages and do not overlap: one that would is made to hold both. Whoever
-//! uses one holds it (`Arc`), so that one that is given up in the meantime ends with its
-//! last transfer. Those that nobody uses are given up when their memory has left its address,
-//! and otherwise the one not used for longest, when there are too many or too much is pinned.
+//! Cached registrations are of whole pages and do not overlap: one that would overlap others
+//! replaces them by one for all of it. A user of a registration holds it (`Arc`), so one that is
+//! evicted meanwhile ends with its last transfer. A registration that is not in use is dropped
+//! when its memory has left its address, or as the least recently used one when there are too
+//! many or too much is pinned.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,257 +20,263 @@ use rustix::process::{Resource, getrlimit};
 use crate::ibv::layout::access;
 use crate::ibv::{Mr, Pd};
 use crate::settings::Settings;
-use crate::uffd::{Generation, Uffd, WatchedRange, watch};
+use crate::uffd::{Generation, Uffd, WatchedRange, uffd};
 use crate::unavailable::Unavailable;
 
-/// Ranges that could not be kept, which are not tried again soon.
-const REFUSED: usize = 8;
-/// So many registrations later they are.
-const AGAIN: u64 = 16;
+/// Most ranges that are remembered as not cacheable.
+const MAX_REFUSED: usize = 8;
+/// Requests after which such a range is tried again.
+const RETRY_AFTER: u64 = 16;
 
-/// What the device may do to memory that is not pinned.
+/// Rights of the device to memory that is not pinned.
 const ON_DEMAND: i32 = access::LOCAL_WRITE | access::REMOTE_READ | access::REMOTE_WRITE;
 
 /// The registrations of a process.
 #[derive(Debug)]
 pub(crate) struct Registrations {
     pd: Arc<Pd>,
-    way: Way,
-    /// By the address of their first page.
-    kept: BTreeMap<usize, Kept>,
-    /// Pages of these, in bytes.
+    mode: RegistrationMode,
+    /// By the address of the first page.
+    cache: BTreeMap<usize, Cached>,
+    /// Bytes of all cached registrations.
     bytes: usize,
-    most: usize,
-    most_bytes: usize,
-    /// Counts what was asked for.
-    turn: u64,
+    max: usize,
+    max_bytes: usize,
+    /// Number of requests, the clock of the cache.
+    requests: u64,
     /// Registrations made.
     made: u64,
-    /// When `kept` was last searched for what is gone.
+    /// When the cache was last searched for what is invalid.
     swept: Option<Generation>,
-    refused: [(Range<usize>, u64); REFUSED],
-    /// What peers may read, with how many messages do so.
-    lent: FxHashMap<(u32, Peer), (Arc<Mr>, u32)>,
+    /// Ranges that could not be cached, and the request from which they are tried again.
+    refused: [(Range<usize>, u64); MAX_REFUSED],
+    /// What peers may access, with the number of messages that do.
+    exported: FxHashMap<(u32, Peer), (Arc<Mr>, u32)>,
 }
 
-/// What memory is registered for.
+/// How long memory stays registered.
 #[derive(Debug)]
-enum Way {
-    /// Each message, alone.
-    Message,
-    /// As long as it stays.
+enum RegistrationMode {
+    /// For one message.
+    PerMessage,
+    /// Until userfaultfd reports a change.
     Watched(&'static Uffd),
-    /// Once, all of it: the device asks for pages when it needs them.
-    Everything(Arc<Mr>),
+    /// For ever and all of it: the device asks for pages when it needs them.
+    OnDemand(Arc<Mr>),
 }
 
+/// A cached registration.
 #[derive(Debug)]
-struct Kept {
+struct Cached {
     end: usize,
     access: i32,
     mr: Arc<Mr>,
-    ticket: WatchedRange,
+    range: WatchedRange,
     used_at: u64,
 }
 
 impl Registrations {
     /// As the settings want it. An error when they name a way that there is not.
     pub(crate) fn new(pd: &Arc<Pd>, settings: &Settings) -> Result<Registrations, Unavailable> {
-        // Half of what may be pinned is for slots and for messages that can't be kept.
+        // Half of what may be pinned is for slots and for messages that cannot be cached.
         let pinned =
-            getrlimit(Resource::Memlock).current.map_or(usize::MAX, |most| most as usize / 2);
+            getrlimit(Resource::Memlock).current.map_or(usize::MAX, |limit| limit as usize / 2);
         Ok(Registrations {
             pd: Arc::clone(pd),
-            way: Way::choose(pd, settings.registration)?,
-            kept: BTreeMap::new(),
+            mode: RegistrationMode::choose(pd, settings.registration)?,
+            cache: BTreeMap::new(),
             bytes: 0,
-            most: settings.registrations,
-            most_bytes: settings.registered_bytes.min(pinned),
-            turn: 0,
+            max: settings.registrations,
+            max_bytes: settings.registered_bytes.min(pinned),
+            requests: 0,
             made: 0,
             swept: None,
             refused: std::array::from_fn(|_| (0..0, 0)),
-            lent: FxHashMap::default(),
+            exported: FxHashMap::default(),
         })
     }
 
-    /// How they are kept.
+    /// Returns how registrations are kept.
     pub(crate) fn mode(&self) -> Registration {
-        match self.way {
-            Way::Message => Registration::None,
-            Way::Watched(_) => Registration::Userfaultfd,
-            Way::Everything(_) => Registration::Odp,
+        match self.mode {
+            RegistrationMode::PerMessage => Registration::None,
+            RegistrationMode::Watched(_) => Registration::Userfaultfd,
+            RegistrationMode::OnDemand(_) => Registration::Odp,
         }
     }
 
-    /// A registration that holds `memory`, for the length of one transfer.
-    pub(crate) fn hold(&mut self, memory: UserBuf, access: i32) -> io::Result<Arc<Mr>> {
+    /// Returns a registration that covers `memory`, for the length of one transfer.
+    pub(crate) fn acquire(&mut self, memory: UserBuf, access: i32) -> io::Result<Arc<Mr>> {
         let bytes = memory.addr() as usize..memory.addr() as usize + memory.len();
-        let kept = match &self.way {
-            Way::Message => None,
-            Way::Everything(all) => (access & !ON_DEMAND == 0).then(|| Arc::clone(all)),
-            Way::Watched(watch) => {
-                let watch = *watch;
-                self.kept_for(watch, pages(&bytes), access)
+        let cached = match &self.mode {
+            RegistrationMode::PerMessage => None,
+            RegistrationMode::OnDemand(all) => (access & !ON_DEMAND == 0).then(|| Arc::clone(all)),
+            RegistrationMode::Watched(uffd) => {
+                let uffd = *uffd;
+                self.cached(uffd, pages(&bytes), access)
             }
         };
-        kept.map_or_else(|| self.register(bytes, access), Ok)
+        cached.map_or_else(|| self.register(bytes, access), Ok)
     }
 
-    /// The same, for a peer to read until [`Registrations::give_back`].
-    pub(crate) fn lend(&mut self, peer: Peer, memory: UserBuf, access: i32) -> io::Result<u32> {
-        let mr = self.hold(memory, access)?;
+    /// Registers `memory` for a peer until [`Registrations::withdraw`], and returns the key.
+    pub(crate) fn export(&mut self, peer: Peer, memory: UserBuf, access: i32) -> io::Result<u32> {
+        let mr = self.acquire(memory, access)?;
         let key = mr.rkey();
-        self.lent.entry((key, peer)).or_insert((mr, 0)).1 += 1;
+        self.exported.entry((key, peer)).or_insert((mr, 0)).1 += 1;
         Ok(key)
     }
 
-    /// How many were made.
+    /// Returns the number of registrations made.
     pub(crate) fn made(&self) -> u64 {
         self.made
     }
 
-    /// One message less is read by the peer.
-    pub(crate) fn give_back(&mut self, peer: Peer, key: u32) {
-        if let Some((_, messages)) = self.lent.get_mut(&(key, peer)) {
+    /// Ends one message's use of an exported registration.
+    pub(crate) fn withdraw(&mut self, peer: Peer, key: u32) {
+        if let Some((_, messages)) = self.exported.get_mut(&(key, peer)) {
             *messages -= 1;
             if *messages == 0 {
-                self.lent.remove(&(key, peer));
+                self.exported.remove(&(key, peer));
             }
         }
     }
 
-    /// Gives up what has left its address. Cheap when nothing has.
+    /// Drops registrations whose memory has left its address. Cheap when none has.
     pub(crate) fn sweep(&mut self) {
-        let Way::Watched(watch) = &self.way else { return };
-        let now = watch.moment();
+        let RegistrationMode::Watched(uffd) = &self.mode else { return };
+        let now = uffd.generation();
         if now.is_some() && now != self.swept {
             self.swept = now;
             let bytes = &mut self.bytes;
-            self.kept.retain(|start, kept| {
-                let is_valid = kept.ticket.is_valid();
-                *bytes -= if is_valid { 0 } else { kept.end - start };
+            self.cache.retain(|start, cached| {
+                let is_valid = cached.range.is_valid();
+                *bytes -= if is_valid { 0 } else { cached.end - start };
                 is_valid
             });
         }
     }
 
-    /// A kept registration, made if need be; `None` where nothing can be kept.
-    fn kept_for(
-        &mut self,
-        watch: &'static Uffd,
-        pages: Range<usize>,
-        access: i32,
-    ) -> Option<Arc<Mr>> {
-        self.turn += 1;
-        watch.settled()?;
+    /// Returns a cached registration of these pages, made if need be; `None` if they cannot be
+    /// cached.
+    fn cached(&mut self, uffd: &'static Uffd, pages: Range<usize>, access: i32) -> Option<Arc<Mr>> {
+        self.requests += 1;
+        uffd.settled()?;
         self.sweep();
-        let before = self.kept.range_mut(..=pages.start).next_back();
-        match before.filter(|(_, kept)| pages.end <= kept.end && access & !kept.access == 0) {
-            Some((_, kept)) if kept.ticket.is_valid() => {
-                kept.used_at = self.turn;
-                Some(Arc::clone(&kept.mr))
+        let before = self.cache.range_mut(..=pages.start).next_back();
+        let covers = |cached: &Cached| pages.end <= cached.end && access & !cached.access == 0;
+        match before.filter(|(_, cached)| covers(cached)) {
+            Some((_, cached)) if cached.range.is_valid() => {
+                cached.used_at = self.requests;
+                Some(Arc::clone(&cached.mr))
             }
-            _ => self.keep(watch, pages, access),
+            _ => self.insert(uffd, pages, access),
         }
     }
 
     #[cold]
-    fn keep(&mut self, watch: &'static Uffd, pages: Range<usize>, access: i32) -> Option<Arc<Mr>> {
-        let is_refused = |(range, again): &(Range<usize>, u64)| {
-            range.start <= pages.start && pages.end <= range.end && self.turn < *again
+    fn insert(&mut self, uffd: &'static Uffd, pages: Range<usize>, access: i32) -> Option<Arc<Mr>> {
+        let is_refused = |(range, retry_at): &(Range<usize>, u64)| {
+            range.start <= pages.start && pages.end <= range.end && self.requests < *retry_at
         };
-        if pages.len() > self.most_bytes || self.refused.iter().any(is_refused) {
+        if pages.len() > self.max_bytes || self.refused.iter().any(is_refused) {
             return None;
         }
-        if !watch.cover(&pages) {
-            self.refused[self.turn as usize % REFUSED] = (pages, self.turn + AGAIN);
+        if !uffd.watch(&pages) {
+            self.refused[self.requests as usize % MAX_REFUSED] =
+                (pages, self.requests + RETRY_AFTER);
             return None;
         }
-        // What is absorbed may go at any time, unlike the buffer.
-        let now = watch.settled()?;
+        // The memory of merged registrations may go at any time, unlike the buffer.
+        let now = uffd.settled()?;
         self.sweep();
-        let (range, access) = self.absorb(pages, access);
-        while self.bytes + range.len() > self.most_bytes || self.kept.len() >= self.most {
-            self.give_up_oldest()?;
+        let (range, access) = self.merge(pages, access);
+        while self.bytes + range.len() > self.max_bytes || self.cache.len() >= self.max {
+            self.evict_lru()?;
         }
         let mr = self.register(range.clone(), access).ok()?;
-        // What has changed in the meantime still serves this transfer.
-        if let Some(ticket) = watch.keep(&range, now) {
+        // A registration whose memory has changed meanwhile still serves this transfer.
+        if let Some(watched) = uffd.track(&range, now) {
             self.bytes += range.len();
-            let kept =
-                Kept { end: range.end, access, mr: Arc::clone(&mr), ticket, used_at: self.turn };
-            self.kept.insert(range.start, kept);
+            let cached = Cached {
+                end: range.end,
+                access,
+                mr: Arc::clone(&mr),
+                range: watched,
+                used_at: self.requests,
+            };
+            self.cache.insert(range.start, cached);
         }
         Some(mr)
     }
 
-    /// Gives up what overlaps `pages`, and says what holds all of it, with all rights; just
-    /// `pages` if that would be too much.
-    fn absorb(&mut self, pages: Range<usize>, access: i32) -> (Range<usize>, i32) {
+    /// Removes the registrations that overlap `pages`. Returns the range and rights that cover
+    /// all of them, or just `pages` if that would be too much.
+    fn merge(&mut self, pages: Range<usize>, access: i32) -> (Range<usize>, i32) {
         let (mut range, mut rights) = (pages.clone(), access);
-        while let Some((&start, kept)) = self.kept.range(..pages.end).next_back()
-            && kept.end > pages.start
+        while let Some((&start, cached)) = self.cache.range(..pages.end).next_back()
+            && cached.end > pages.start
         {
-            range = range.start.min(start)..range.end.max(kept.end);
-            rights |= kept.access;
-            self.bytes -= kept.end - start;
-            self.kept.remove(&start);
+            range = range.start.min(start)..range.end.max(cached.end);
+            rights |= cached.access;
+            self.bytes -= cached.end - start;
+            self.cache.remove(&start);
         }
-        if range.len() > self.most_bytes { (pages, access) } else { (range, rights) }
+        if range.len() > self.max_bytes { (pages, access) } else { (range, rights) }
     }
 
-    /// `None` when all are in use.
-    fn give_up_oldest(&mut self) -> Option<()> {
-        let idle = self.kept.iter().filter(|(_, kept)| Arc::strong_count(&kept.mr) == 1);
-        let (&start, kept) = idle.min_by_key(|(_, kept)| kept.used_at)?;
-        self.bytes -= kept.end - start;
-        self.kept.remove(&start);
+    /// Evicts the registration used least recently; `None` if all are in use.
+    fn evict_lru(&mut self) -> Option<()> {
+        let idle = self.cache.iter().filter(|(_, cached)| Arc::strong_count(&cached.mr) == 1);
+        let (&start, cached) = idle.min_by_key(|(_, cached)| cached.used_at)?;
+        self.bytes -= cached.end - start;
+        self.cache.remove(&start);
         Some(())
     }
 
-    /// A new registration, if need be at the price of all that nobody uses.
+    /// Makes a registration. If the system refuses, evicts all that are not in use and tries
+    /// again.
     fn register(&mut self, bytes: Range<usize>, access: i32) -> io::Result<Arc<Mr>> {
         self.made += 1;
         let mut registered = Mr::register_range(&self.pd, bytes.clone(), access);
-        if registered.is_err() && self.give_up_oldest().is_some() {
-            while self.give_up_oldest().is_some() {}
+        if registered.is_err() && self.evict_lru().is_some() {
+            while self.evict_lru().is_some() {}
             registered = Mr::register_range(&self.pd, bytes, access);
         }
         registered.map(Arc::new)
     }
 }
 
-impl Way {
-    fn choose(pd: &Arc<Pd>, wanted: Registration) -> Result<Way, Unavailable> {
-        let missing = |way, why| Err(Unavailable::Registration { way, why });
+impl RegistrationMode {
+    fn choose(pd: &Arc<Pd>, wanted: Registration) -> Result<RegistrationMode, Unavailable> {
+        let missing = |mode, why| Err(Unavailable::Registration { mode, why });
         if matches!(wanted, Registration::Auto | Registration::Userfaultfd) {
-            match watch() {
-                Ok(watch) => return Ok(Way::Watched(watch)),
+            match uffd() {
+                Ok(uffd) => return Ok(RegistrationMode::Watched(uffd)),
                 Err(_) if wanted == Registration::Auto => {}
                 Err(why) => {
                     return missing(
                         "userfaultfd",
-                        format!("the system does not let us watch memory ({why})"),
+                        format!("the system refuses userfaultfd ({why})"),
                     );
                 }
             }
         }
         if wanted != Registration::None && pd.context().pages_on_demand() {
             match Mr::register_everything(pd, ON_DEMAND) {
-                Ok(all) => return Ok(Way::Everything(Arc::new(all))),
+                Ok(all) => return Ok(RegistrationMode::OnDemand(Arc::new(all))),
                 Err(_) if wanted == Registration::Auto => {}
                 Err(error) => return missing("odp", format!("the device refuses it ({error})")),
             }
         }
         match wanted {
-            Registration::Odp => missing("odp", "the RDMA device does not page on demand".into()),
-            _ => Ok(Way::Message),
+            Registration::Odp => missing("odp", "the RDMA device has no on-demand paging".into()),
+            _ => Ok(RegistrationMode::PerMessage),
         }
     }
 }
 
-/// The pages that hold these bytes.
+/// Returns the pages that hold these bytes.
 fn pages(bytes: &Range<usize>) -> Range<usize> {
     let page = rustix::param::page_size();
     bytes.start / page * page..bytes.end.next_multiple_of(page)

@@ -1,21 +1,21 @@
-//! What can be chosen, as the knobs `verbs.*` say it.
+//! The settings of the transport: the knobs `verbs.*` as values.
 
 use std::time::Duration;
 
 use config::{Knobs, Registration, Rendezvous, RoceVersion, knob};
 
-/// Everything that can be chosen. All processes of a job should agree.
+/// Settings of a transport. All processes of a job should have the same.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Device by name; `None`: the first that is usable.
     pub device: Option<String>,
-    /// Further devices, as name or name:port, that carry parts of large reads.
+    /// Further devices, as name or name:port, which carry parts of large reads.
     pub rails: Vec<String>,
     /// Port, from 1; `None`: the first that is usable.
     pub port: Option<u8>,
     /// Entry of the port's GID table; `None`: chosen by kind.
     pub gid_index: Option<u32>,
-    /// Which GIDs of a RoCE port are looked for.
+    /// RoCE version of the GID to use.
     pub roce_version: RoceVersion,
     /// Partition key; `None`: the table's first.
     pub pkey: Option<u16>,
@@ -25,37 +25,37 @@ pub struct Settings {
     pub traffic_class: u8,
     /// Largest message sent eagerly, bytes.
     pub eager_max: usize,
-    /// How larger ones go.
+    /// How larger messages are transferred.
     pub rendezvous: Rendezvous,
-    /// Smallest message that is read or written one-sidedly, bytes.
+    /// Smallest message that is read or written by RMA, bytes.
     pub get_min: u64,
     /// How registrations of buffers are kept.
     pub registration: Registration,
-    /// How many, at most.
+    /// Most registrations that are kept.
     pub registrations: usize,
-    /// Of how many bytes, at most.
+    /// Most bytes of registrations that are kept.
     pub registered_bytes: usize,
-    /// Frames that a peer may have under way to us.
+    /// Frames that a peer may have unacknowledged.
     pub credits: u32,
-    /// Queue pairs at once, at most.
+    /// Most queue pairs at once.
     pub connections: u32,
-    /// Peers at once, at most, that write their short frames into this process's memory; 0: none,
-    /// and it writes into nobody's.
+    /// Most peers that write their short frames into this process's memory; 0: none in either
+    /// direction.
     pub eager_rdma_peers: u32,
-    /// Short frames of a peer, since this process slept last, that make it one of them.
+    /// Short frames of a peer, since this process slept last, after which it gets a ring.
     pub eager_rdma_threshold: u32,
-    /// The device's timeout: 4.096 µs times two to this power.
+    /// Acknowledgement timeout of the device: 4.096 µs times two to this power.
     pub ack_timeout: u8,
-    /// The device's retries before a connection is in error.
+    /// Retries of the device before a connection is in error.
     pub retries: u8,
-    /// How long a connection that broke may take to come back.
+    /// Time that a connection that broke may take to come back.
     pub reconnect_timeout: Duration,
-    /// How long a first call may go unanswered before a line says so.
+    /// Time that a first request may go unanswered before a warning.
     pub connect_warn_after: Duration,
 }
 
 impl Settings {
-    /// As the knobs say.
+    /// Returns the settings that the knobs give.
     pub fn from_knobs(knobs: &Knobs) -> Settings {
         let small = |value: u64| u8::try_from(value).unwrap_or(u8::MAX);
         Settings {
@@ -89,7 +89,7 @@ impl Settings {
     }
 }
 
-/// What commas part.
+/// Returns the names in a list with commas.
 fn names(list: &str) -> Vec<String> {
     list.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
 }

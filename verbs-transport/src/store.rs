@@ -1,24 +1,25 @@
-//! The job's store of addresses, as far as this crate needs it. The runtime
-//! implements it with its line to the launcher.
+//! The job's store of addresses, as far as this crate needs it. The runtime implements it over
+//! its connection to the launcher.
 
 use std::collections::HashMap;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What processes tell each other before they are connected.
+/// A key-value store that all processes of the job share.
 pub trait Store: Send {
     /// Stores a value for all processes of the job.
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String>;
 
-    /// What some process has put under `key`. The first call asks; `None` while there is
-    /// no answer. Never blocks.
+    /// Returns the value that a process has stored under `key`; `None` while there is no answer.
+    /// The first call sends the question. Never blocks.
     fn try_value(&mut self, key: &str) -> Result<Option<Vec<u8>>, String>;
 
-    /// Readable when an answer may have come; `None` if nothing ever has to be waited for.
+    /// Returns a descriptor that is readable when an answer may have come; `None` if answers do
+    /// not come by a descriptor.
     fn fd(&self) -> Option<RawFd>;
 }
 
-/// A store of the processes that are threads of one: for tests.
+/// A store for ranks within one process, for tests.
 #[derive(Clone, Debug, Default)]
 pub struct InProcessStore(Arc<Mutex<HashMap<String, Vec<u8>>>>);
 

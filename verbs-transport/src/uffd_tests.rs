@@ -7,12 +7,12 @@ use super::*;
 
 const PAGE: usize = 4096;
 
-/// The watch of this process, for one test at a time: with two of them the mappings of
-/// one may be watched for the other. `None`, said, where there is none.
+/// Returns the userfaultfd of this process, for one test at a time: with two of them the mappings
+/// of one may be watched for the other. `None`, with a message, where there is none.
 fn here() -> Option<(MutexGuard<'static, ()>, &'static Uffd)> {
     static ALONE: Mutex<()> = Mutex::new(());
-    match watch() {
-        Ok(watch) => Some((ALONE.lock().unwrap_or_else(PoisonError::into_inner), watch)),
+    match uffd() {
+        Ok(uffd) => Some((ALONE.lock().unwrap_or_else(PoisonError::into_inner), uffd)),
         Err(why) => {
             eprintln!("not run: no userfaultfd ({why})");
             None
@@ -68,32 +68,32 @@ fn unmap(range: &Range<usize>) {
     );
 }
 
-fn kept(watch: &'static Uffd, range: &Range<usize>) -> WatchedRange {
+fn track(uffd: &'static Uffd, range: &Range<usize>) -> WatchedRange {
     // Other tests map and unmap at any time, also next to it.
     let deadline = Instant::now() + Duration::from_secs(60);
     let keep = || {
-        watch.cover(range).then(|| watch.settled().and_then(|now| watch.keep(range, now))).flatten()
+        uffd.watch(range).then(|| uffd.settled().and_then(|now| uffd.track(range, now))).flatten()
     };
     loop {
-        if let Some(ticket) = keep() {
-            return ticket;
+        if let Some(tracked) = keep() {
+            return tracked;
         }
         assert!(Instant::now() < deadline, "private memory can't be watched");
     }
 }
 
-/// Asked the way that a user of tickets asks.
-fn is_valid(watch: &Uffd, ticket: &WatchedRange) -> bool {
+/// Asks in the way that registrations do.
+fn is_valid(uffd: &Uffd, range: &WatchedRange) -> bool {
     let deadline = Instant::now() + Duration::from_secs(60);
-    while watch.settled().is_none() {
+    while uffd.settled().is_none() {
         assert!(Instant::now() < deadline, "never settled");
     }
-    ticket.is_valid()
+    range.is_valid()
 }
 
 #[test]
-fn whatever_takes_pages_away_is_seen_before_the_call_returns() {
-    let Some((_alone, watch)) = here() else { return };
+fn every_change_is_seen_before_the_call_returns() {
+    let Some((_alone, uffd)) = here() else { return };
     // Whether the pages are mapped afterwards; if not, anybody may take the addresses.
     type Change = (&'static str, fn(Range<usize>) -> bool);
     let changes: [Change; 6] = [
@@ -124,10 +124,10 @@ fn whatever_takes_pages_away_is_seen_before_the_call_returns() {
             let all = map(0, 9, libc::MAP_PRIVATE);
             let range = all.start..all.end - PAGE;
             let part = range.start + from * PAGE..range.start + to * PAGE;
-            let ticket = kept(watch, &range);
-            assert!(is_valid(watch, &ticket));
+            let tracked = track(uffd, &range);
+            assert!(is_valid(uffd, &tracked));
             let stays = change(part.clone());
-            assert!(!is_valid(watch, &ticket), "{what} of pages {from} to {to} is not seen");
+            assert!(!is_valid(uffd, &tracked), "{what} of pages {from} to {to} is not seen");
             [all.start..part.start, part.end..all.end]
                 .iter()
                 .filter(|rest| !rest.is_empty())
@@ -149,17 +149,17 @@ fn advise(part: Range<usize>, advice: i32) -> bool {
 
 #[test]
 fn what_stays_stays_valid() {
-    let Some((_alone, watch)) = here() else { return };
+    let Some((_alone, uffd)) = here() else { return };
     let range = map(0, 8, libc::MAP_PRIVATE);
     let around = [range.start - PAGE..range.start, range.end..range.end + PAGE];
-    let ticket = kept(watch, &range);
+    let tracked = track(uffd, &range);
     for beside in around {
         let beside = map(beside.start, 1, libc::MAP_PRIVATE);
-        drop(kept(watch, &beside));
+        drop(track(uffd, &beside));
         unmap(&beside);
     }
     (range.start..range.end).step_by(PAGE).for_each(poke);
-    assert!(is_valid(watch, &ticket));
+    assert!(is_valid(uffd, &tracked));
     // A child takes nothing away from its parent, and is not watched itself.
     // SAFETY: the child makes two calls of the system and ends.
     let child = unsafe { libc::fork() };
@@ -173,14 +173,14 @@ fn what_stays_stays_valid() {
     unsafe { libc::waitpid(child, &mut status, 0) };
     assert_eq!(status, 0);
     (range.start..range.end).step_by(PAGE).for_each(poke);
-    assert!(is_valid(watch, &ticket));
-    drop(ticket);
+    assert!(is_valid(uffd, &tracked));
+    drop(tracked);
     unmap(&range);
 }
 
 #[test]
 fn what_changes_without_a_report_is_not_watched() {
-    let Some((_alone, watch)) = here() else { return };
+    let Some((_alone, uffd)) = here() else { return };
     let private = map(0, 4, libc::MAP_PRIVATE);
     let shared = map(0, 4, libc::MAP_SHARED);
     // A private mapping of an object that others may truncate.
@@ -193,63 +193,63 @@ fn what_changes_without_a_report_is_not_watched() {
             .expose_provenance()
     };
     (0..4).for_each(|page| poke(object + page * PAGE));
-    drop(kept(watch, &private));
-    assert!(!watch.cover(&shared));
-    assert!(!watch.cover(&(object..object + 4 * PAGE)));
+    drop(track(uffd, &private));
+    assert!(!uffd.watch(&shared));
+    assert!(!uffd.watch(&(object..object + 4 * PAGE)));
     // What another userfaultfd watches.
     let theirs = Uffd::open().expect("a second one");
     let range = map_apart(4);
-    assert!(theirs.cover(&range));
-    assert!(!watch.cover(&range));
+    assert!(theirs.watch(&range));
+    assert!(!uffd.watch(&range));
 }
 
 #[test]
 fn while_a_change_is_under_way_nothing_is_settled() {
     let Some((_alone, _)) = here() else { return };
     // One whose reports nobody takes but this test.
-    let watch: &'static Uffd = Box::leak(Box::new(Uffd::open().expect("a second one")));
+    let uffd: &'static Uffd = Box::leak(Box::new(Uffd::open().expect("a second one")));
     let range = map_apart(8);
-    assert!(watch.cover(&range));
-    let before = watch.settled().expect("nothing is under way");
-    let ticket = watch.keep(&range, before).expect("nothing has changed");
+    assert!(uffd.watch(&range));
+    let before = uffd.settled().expect("nothing is under way");
+    let tracked = uffd.track(&range, before).expect("nothing has changed");
     let part = range.start..range.start + PAGE;
     let unmapping = std::thread::spawn(move || unmap(&part));
     let deadline = Instant::now() + Duration::from_secs(60);
-    while watch.settled().is_some() {
+    while uffd.settled().is_some() {
         assert!(Instant::now() < deadline, "a change is not seen");
         std::thread::yield_now();
     }
     // The pages may be gone by now and the address taken by others; nobody is told so yet.
-    assert!(ticket.is_valid() && !unmapping.is_finished());
-    assert!(watch.keep(&range, before).is_none());
+    assert!(tracked.is_valid() && !unmapping.is_finished());
+    assert!(uffd.track(&range, before).is_none());
     while !unmapping.is_finished() {
-        watch.take_reports();
+        uffd.read_reports();
     }
     unmapping.join().expect("unmapped");
-    assert!(watch.settled().is_some_and(|now| now != before));
-    assert!(!ticket.is_valid());
-    assert!(watch.keep(&range, before).is_none(), "what was made before a change is kept after it");
+    assert!(uffd.settled().is_some_and(|now| now != before));
+    assert!(!tracked.is_valid());
+    assert!(uffd.track(&range, before).is_none(), "what was made before a change is kept after it");
 }
 
 #[test]
 fn threads_that_map_and_unmap_never_find_a_stale_range() {
-    let Some((_alone, watch)) = here() else { return };
+    let Some((_alone, uffd)) = here() else { return };
     // Each maps where the kernel likes, which is where another has just unmapped. What a page
-    // says and what the ticket says must agree.
+    // says and what the tracked says must agree.
     let worker = |thread: usize| {
         let mut stale: Vec<(Range<usize>, WatchedRange)> = Vec::new();
         for round in 0..300 {
             let range = map(0, 1 + (round + thread) % 3, libc::MAP_PRIVATE);
-            if watch.settled().is_some() {
-                for (old, ticket) in &stale {
+            if uffd.settled().is_some() {
+                for (old, tracked) in &stale {
                     let overlaps = old.start < range.end && range.start < old.end;
-                    assert!(!overlaps || !ticket.is_valid(), "thread {thread}, round {round}");
+                    assert!(!overlaps || !tracked.is_valid(), "thread {thread}, round {round}");
                 }
             }
-            if watch.cover(&range)
-                && let Some(ticket) = watch.settled().and_then(|now| watch.keep(&range, now))
+            if uffd.watch(&range)
+                && let Some(tracked) = uffd.settled().and_then(|now| uffd.track(&range, now))
             {
-                stale.push((range.clone(), ticket));
+                stale.push((range.clone(), tracked));
             }
             if stale.len() > 20 {
                 stale.remove(0);

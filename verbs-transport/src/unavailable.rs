@@ -1,25 +1,25 @@
-//! Why there is no RDMA, each in one line that ends with what to do about it.
+//! Why RDMA cannot be used: one line for each reason, which ends with a remedy.
 //!
-//! Whoever asked for RDMA by name is shown the line; whoever did not is spared it,
-//! and `verbena doctor` prints it.
+//! A job that asked for RDMA by name prints the line and ends. Any other uses another transport,
+//! and `verbena doctor` prints the line.
 
 use std::io;
 
 use crate::ibv::LibraryError;
 
-/// Why RDMA can't be used.
+/// Why RDMA cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unavailable {
-    /// There is no libibverbs.
+    /// libibverbs is missing or cannot be loaded.
     #[error(
-        "{0}. Install it with the drivers' part (Debian: `apt-get install libibverbs1 ibverbs-providers`; Red Hat: \
-         `dnf install libibverbs`); in a container, inside of it"
+        "{0}. Install it with its drivers (Debian: `apt-get install libibverbs1 ibverbs-providers`; Red Hat: \
+         `dnf install libibverbs`); for a container, inside of it"
     )]
     Library(#[from] LibraryError),
     /// The kernel has no device.
     #[error(
-        "the kernel knows no RDMA device. Load the adapter's driver (`modprobe mlx5_ib`), or make a Soft-RoCE one: \
+        "the kernel has no RDMA device. Load the adapter's driver (`modprobe mlx5_ib`), or make a Soft-RoCE device: \
          `modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0`"
     )]
     NoDevice,
@@ -27,7 +27,7 @@ pub enum Unavailable {
     #[error(
         "the kernel has the RDMA devices {kernel}, but libibverbs shows none of them. {}",
         if *has_files {
-            "Its part for this kind of adapter is missing: install ibverbs-providers (Red Hat: libibverbs), in the \
+            "Its driver for this adapter is missing: install ibverbs-providers (Red Hat: libibverbs), in the \
              container too"
         } else {
             "The files below /dev/infiniband are missing: load ib_uverbs (`modprobe ib_uverbs`); for a container, \
@@ -35,68 +35,68 @@ pub enum Unavailable {
         }
     )]
     Hidden {
-        /// Their names.
+        /// Names of the devices.
         kernel: String,
-        /// /dev/infiniband exists.
+        /// Whether /dev/infiniband exists.
         has_files: bool,
     },
-    /// The device that was asked for is not there.
-    #[error(
-        "there is no RDMA device {asked} (verbs.device); there is {present}. Set verbs.device to one of these, or auto"
-    )]
+    /// The chosen device does not exist.
+    #[error("invalid RDMA device {asked} (verbs.device): must be {present}, or auto")]
     NoSuchDevice {
-        /// What was asked for.
+        /// The value of the knob.
         asked: String,
-        /// What there is.
+        /// The devices that exist.
         present: String,
     },
-    /// Not allowed to open it.
+    /// The user has no right to open the device.
     #[error(
-        "the RDMA device {0} may not be opened by this user. Let it read and write /dev/infiniband/uverbs* (udev rule \
-         with MODE=\"0666\", or its group); for a container, start it with `--device=/dev/infiniband`"
+        "permission denied to open the RDMA device {0}: this user must be able to read and write \
+         /dev/infiniband/uverbs* (udev rule with MODE=\"0666\", or its group); for a container, start it with `--device=/dev/infiniband`"
     )]
     Permission(String),
-    /// Something else went wrong with it.
+    /// A step of the set-up failed.
     #[error(
-        "the RDMA device {device} can't be used: {what} fails ({error}). Try `ibv_devinfo -d {device}`, then the kernel's log (`dmesg`)"
+        "the RDMA device {device} cannot be used: {what} fails ({error}). Try `ibv_devinfo -d {device}`, then the kernel's log (`dmesg`)"
     )]
     Broken {
-        /// Its name.
+        /// Name of the device.
         device: String,
-        /// Which step.
+        /// The step.
         what: &'static str,
-        /// As the system says it.
+        /// The error of the system.
         error: io::Error,
     },
-    /// A way of keeping registrations that was asked for is not to be had.
-    #[error("verbs.registration = \"{way}\" can't be had: {why}. Set verbs.registration to auto")]
+    /// The chosen way to keep registrations is not possible.
+    #[error(
+        "verbs.registration = \"{mode}\" is not possible: {why}. Set verbs.registration to auto"
+    )]
     Registration {
-        /// As the knob names it.
-        way: &'static str,
+        /// The value of the knob.
+        mode: &'static str,
         /// What is missing.
         why: String,
     },
-    /// Ports that were asked for beside the first can't be.
+    /// The list of further ports is invalid.
     #[error(
-        "verbs.rails = \"{0}\" must name at most three devices, each as name or name:port, as in \"mlx5_1,mlx5_2:1\""
+        "invalid verbs.rails = \"{0}\": must name at most three devices, each as name or name:port, as in \"mlx5_1,mlx5_2:1\""
     )]
     Rails(String),
-    /// The port that was asked for is not there.
+    /// The chosen port does not exist.
     #[error(
-        "the RDMA device {device} has no port {port} (verbs.port), but ports 1 to {count}. Set verbs.port to one of these, or auto"
+        "invalid port {port} of the RDMA device {device} (verbs.port): must be 1 to {count}, or auto"
     )]
     NoSuchPort {
         /// The device.
         device: String,
-        /// What was asked for.
+        /// The value of the knob.
         port: u8,
-        /// How many there are.
+        /// Ports of the device.
         count: u8,
     },
     /// No port can carry traffic.
     #[error("no usable RDMA port: {0}")]
     PortsDown(String),
-    /// The port has no such address.
+    /// The port has no such GID.
     #[error(
         "port {port} of {device} has no {what}. `ibv_devinfo -v -d {device}` lists its GIDs; {remedy}"
     )]
@@ -105,43 +105,43 @@ pub enum Unavailable {
         device: String,
         /// The port.
         port: u8,
-        /// What was looked for.
+        /// The GID that was looked for.
         what: String,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
     /// The port is not in the partition.
     #[error(
         "port {port} of {device} is not in partition {pkey:#06x} (verbs.pkey). \
-         /sys/class/infiniband/{device}/ports/{port}/pkeys/ has its keys; the subnet manager hands them out"
+         /sys/class/infiniband/{device}/ports/{port}/pkeys/ has its keys, which the subnet manager assigns"
     )]
     NoPkey {
         /// The device.
         device: String,
         /// The port.
         port: u8,
-        /// What was asked for.
+        /// The value of the knob.
         pkey: u16,
     },
-    /// The limit of locked memory is in the way.
+    /// The limit on locked memory is too low.
     #[error(
-        "RDMA needs more locked memory than the limit of {} KiB allows. Raise it: `ulimit -l unlimited`, `* - memlock \
+        "the limit on locked memory of {} KiB is too low for RDMA. Raise it: `ulimit -l unlimited`, `* - memlock \
          unlimited` in /etc/security/limits.conf, LimitMEMLOCK=infinity for a systemd service (slurmd), `docker run \
          --ulimit memlock=-1`",
         limit >> 10
     )]
     Memlock {
-        /// Bytes.
+        /// The limit, bytes.
         limit: u64,
     },
-    /// The job's store does not work.
-    #[error("the addresses of RDMA can't be exchanged: {0}")]
+    /// The job's store of addresses does not work.
+    #[error("cannot publish this process's RDMA address: {0}")]
     Store(String),
 }
 
 impl Unavailable {
-    /// A step that failed. Blames the limit of locked memory where that is the likely
-    /// reason: the kernel only says that there is no memory.
+    /// Returns the error of a failed step. Names the limit on locked memory where that is the
+    /// likely reason: the kernel only reports a lack of memory.
     pub(crate) fn step(device: &str, what: &'static str, error: io::Error) -> Unavailable {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
         match (error.raw_os_error(), limit) {
@@ -178,8 +178,8 @@ mod tests {
             Unavailable::Memlock { limit: 64 << 10 },
             Unavailable::Rails("a,b,c,d".into()),
             Unavailable::Registration {
-                way: "odp",
-                why: "the device does not page on demand".into(),
+                mode: "odp",
+                why: "the device has no on-demand paging".into(),
             },
         ];
         for reason in reasons {
