@@ -1,14 +1,15 @@
-//! Several ports of one process: large reads are cut over all of them.
+//! Multirail: several ports of one process, over which large reads are striped.
 //!
-//! The first port is the transport; every frame goes through it, so order needs nothing
-//! new. Each further one is a transport of its own, with an address of its own in the
-//! store, that carries parts of reads alone: the reader's device says when a part is
-//! there. Of a write nobody promises that it is seen before a frame that goes through
-//! another device, so writes and atomics stay on the first.
+//! The primary port carries every frame, so the order of frames needs nothing new. Each secondary
+//! port is a transport of its own, with an address of its own in the store, and carries parts of
+//! reads alone: the reader's own device says when a part is there. No device promises that a
+//! write through it is seen before a frame through another one, so writes and atomics stay on the
+//! primary port.
 //!
-//! Invariants: a read that was cut is over once, when all its parts are. A part that
-//! fails on a further port goes again on the first, which alone says who is lost. A further
-//! port whose device is gone carries nothing any more, and standard error says so once.
+//! Invariants: a striped read completes once, when all its parts have. A part that fails on a
+//! secondary port is read again through the primary one, which alone reports failed peers. A
+//! secondary port whose device is gone carries nothing any more, and a line on standard error
+//! says so once.
 
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,52 +29,53 @@ use crate::transport::VerbsTransport;
 use crate::unavailable::Unavailable;
 
 /// Most ports of a process: a region has as many keys.
-const MOST: usize = 4;
-/// Bytes of a part, at least.
-const PART: usize = 128 << 10;
-/// Marks the token of a part; its lowest two bits are the part's number. Callers' tokens
-/// are below.
-const CUT: u64 = 1 << 63;
-/// How long a further port may take to come back before its parts go elsewhere.
-const PATIENCE: Duration = Duration::from_secs(5);
+const MAX_PORTS: usize = 4;
+/// Fewest bytes of a part.
+const PART_MIN: usize = 128 << 10;
+/// Marks the token of a part; its lowest two bits are the part's index. Tokens of callers are
+/// smaller.
+const PART_TOKEN: u64 = 1 << 63;
+/// Time that a connection of a secondary port may take to come back before its parts go through
+/// the primary port.
+const SECONDARY_RECONNECT: Duration = Duration::from_secs(5);
 
 /// The transport over one port or several.
 pub struct Rails {
-    first: VerbsTransport,
-    others: Vec<VerbsTransport>,
-    /// Reads that were cut, by their number.
-    cuts: FxHashMap<u64, Cut>,
-    next: u64,
-    /// Tokens of parts that are to go on the first port.
-    again: Vec<u64>,
-    /// Bytes read through further ports.
-    elsewhere: u64,
-    /// Of the further ports, those that were said to be gone.
-    told: Vec<bool>,
+    primary: VerbsTransport,
+    secondary: Vec<VerbsTransport>,
+    /// Striped reads under way, by number.
+    striped: FxHashMap<u64, StripedRead>,
+    next_number: u64,
+    /// Tokens of parts that must be read through the primary port.
+    retry: Vec<u64>,
+    /// Bytes read through secondary ports.
+    secondary_bytes: u64,
+    /// For each secondary port, whether a line has said that its device is gone.
+    warned: Vec<bool>,
 }
 
 /// A read in parts.
-struct Cut {
+struct StripedRead {
     token: u64,
     peer: Peer,
     region: Region,
     at: u64,
     into: UserBuf,
     parts: usize,
-    /// Parts that are not over.
+    /// Parts under way.
     left: usize,
-    lost: Option<PeerFailed>,
+    failure: Option<PeerFailed>,
 }
 
-/// The store with names for one of the ports.
-struct Named {
+/// The store with other keys for each port.
+struct PortStore {
     store: Arc<Mutex<Box<dyn Store>>>,
     suffix: String,
 }
 
 impl Rails {
-    /// The transport of rank `me` of `size` on the port that the settings choose, and on
-    /// those of `settings.rails`. As [`VerbsTransport::open`].
+    /// Opens the transport of rank `me` of `size` on the port that the settings choose and on
+    /// those of `settings.rails`, each as [`VerbsTransport::open`] does.
     pub fn open(
         settings: Settings,
         me: Peer,
@@ -82,11 +84,11 @@ impl Rails {
         store: Box<dyn Store>,
     ) -> Result<Rails, Unavailable> {
         let store = Arc::new(Mutex::new(store));
-        let named = |suffix| Box::new(Named { store: Arc::clone(&store), suffix });
-        let mut others = Vec::new();
-        for (number, (device, port)) in further(&settings.rails)?.into_iter().enumerate() {
-            let reconnect_timeout = settings.reconnect_timeout.min(PATIENCE);
-            // There are no frames on it to have room for.
+        let store_for = |suffix| Box::new(PortStore { store: Arc::clone(&store), suffix });
+        let mut secondary = Vec::new();
+        for (number, (device, port)) in parse_rails(&settings.rails)?.into_iter().enumerate() {
+            let reconnect_timeout = settings.reconnect_timeout.min(SECONDARY_RECONNECT);
+            // It carries no frames that need room.
             let (credits, eager_max, eager_rdma_peers) = (4, 64, 0);
             let own = Settings {
                 device: Some(device),
@@ -98,50 +100,50 @@ impl Rails {
                 eager_rdma_peers,
                 ..settings.clone()
             };
-            others.push(VerbsTransport::open(
+            secondary.push(VerbsTransport::open(
                 own,
                 me,
                 size,
                 secret,
-                named(format!("/{}", number + 1)),
+                store_for(format!("/{}", number + 1)),
             )?);
         }
-        let first = VerbsTransport::open(settings, me, size, secret, named(String::new()))?;
-        for other in &others {
-            first.wake_with(other).map_err(|error| {
+        let primary = VerbsTransport::open(settings, me, size, secret, store_for(String::new()))?;
+        for other in &secondary {
+            primary.wake_with(other).map_err(|error| {
                 Unavailable::step(&other.port().device, "watching its events", error)
             })?;
         }
-        let told = vec![false; others.len()];
+        let warned = vec![false; secondary.len()];
         Ok(Rails {
-            first,
-            others,
-            cuts: FxHashMap::default(),
-            next: 0,
-            again: Vec::new(),
-            elsewhere: 0,
-            told,
+            primary,
+            secondary,
+            striped: FxHashMap::default(),
+            next_number: 0,
+            retry: Vec::new(),
+            secondary_bytes: 0,
+            warned,
         })
     }
 
-    /// The port of all frames.
+    /// Returns the transport of all frames.
     pub fn primary(&mut self) -> &mut VerbsTransport {
-        &mut self.first
+        &mut self.primary
     }
 
-    /// The further ports.
+    /// Returns the transports of the secondary ports.
     pub fn secondary(&mut self) -> &mut [VerbsTransport] {
-        &mut self.others
+        &mut self.secondary
     }
 
-    /// The ports, that of all frames first.
+    /// Returns the ports, the primary one first.
     pub fn ports(&self) -> impl Iterator<Item = &Port> {
-        [&self.first].into_iter().chain(&self.others).map(VerbsTransport::port)
+        [&self.primary].into_iter().chain(&self.secondary).map(VerbsTransport::port)
     }
 
-    /// How registrations of buffers are kept: never `Auto`.
+    /// Returns how registrations of buffers are kept; never `Auto`.
     pub fn registration(&self) -> Registration {
-        self.first.registration()
+        self.primary.registration()
     }
 
     /// Returns whether the kernel does the work of any port, see
@@ -150,98 +152,103 @@ impl Rails {
         self.ports().any(|port| port.is_emulated)
     }
 
-    /// Bytes read through further ports.
+    /// Returns the bytes read through secondary ports.
     pub fn bytes_on_secondary_ports(&self) -> u64 {
-        self.elsewhere
+        self.secondary_bytes
     }
 
-    /// Frames that were written into the memory of peers.
+    /// Returns the number of frames that were written into the memory of peers.
     pub fn frames_written(&self) -> u64 {
-        self.first.frames_written()
+        self.primary.frames_written()
     }
 
-    /// Frames of which each went together with others.
+    /// Returns the number of frames that were sent together with others.
     pub fn frames_coalesced(&self) -> u64 {
-        self.first.frames_coalesced()
+        self.primary.frames_coalesced()
     }
 
-    /// Begins a read in parts, each on the next port.
-    fn cut(&mut self, cut: Cut) -> Result<Transfer, PeerFailed> {
-        let number = self.next;
-        self.next = (self.next + 1) & ((CUT >> 2) - 1);
-        let token = |part| CUT | number << 2 | part as u64;
-        // What the first port refuses is refused altogether; nothing is under way yet.
-        let began = cut.begin(0, &mut self.first, 0, token(0))?;
+    /// Begins a striped read, each part on the next port.
+    fn stripe(&mut self, read: StripedRead) -> Result<Transfer, PeerFailed> {
+        let number = self.next_number;
+        self.next_number = (number + 1) & ((PART_TOKEN >> 2) - 1);
+        let token = |part| PART_TOKEN | number << 2 | part as u64;
+        // What the primary port refuses is refused altogether: nothing is under way yet.
+        let began = read.begin(0, &mut self.primary, 0, token(0))?;
         if !matches!(began, Transfer::Started | Transfer::Done) {
             return Ok(began);
         }
-        for part in 1..cut.parts {
-            match cut.begin(part, &mut self.others[part - 1], part, token(part)) {
-                Ok(Transfer::Started) => self.elsewhere += cut.part(part).1 as u64,
-                _ => self.again.push(token(part)),
+        for part in 1..read.parts {
+            match read.begin(part, &mut self.secondary[part - 1], part, token(part)) {
+                Ok(Transfer::Started) => self.secondary_bytes += read.part(part).1 as u64,
+                _ => self.retry.push(token(part)),
             }
         }
-        self.cuts.insert(number, cut);
+        self.striped.insert(number, read);
         Ok(Transfer::Started)
     }
 
-    /// Parts that failed elsewhere go on the first port.
+    /// Reads the parts that failed on secondary ports through the primary one.
     #[cold]
-    fn begin_again(&mut self, sink: &mut impl Sink) {
-        for token in std::mem::take(&mut self.again) {
-            let Some(cut) = self.cuts.get(&number(token)) else { continue };
-            match cut.begin((token & 3) as usize, &mut self.first, 0, token) {
+    fn retry_parts(&mut self, sink: &mut impl Sink) {
+        for token in std::mem::take(&mut self.retry) {
+            let Some(read) = self.striped.get(&number(token)) else { continue };
+            match read.begin((token & 3) as usize, &mut self.primary, 0, token) {
                 Ok(Transfer::Started) => {}
-                Ok(Transfer::Done) => over(&mut self.cuts, token, Ok(()), sink),
+                Ok(Transfer::Done) => part_done(&mut self.striped, token, Ok(()), sink),
                 Ok(Transfer::NoRoom | Transfer::Refused | Transfer::PreferPush) => {
-                    self.again.push(token)
+                    self.retry.push(token)
                 }
-                Err(lost) => over(&mut self.cuts, token, Err(lost), sink),
+                Err(failure) => part_done(&mut self.striped, token, Err(failure), sink),
             }
         }
     }
 
     #[inline(never)]
     fn poll_all(&mut self, sink: &mut impl Sink) -> bool {
-        let Rails { first, others, cuts, again, .. } = self;
-        let mut moved = first.poll(&mut Parts { sink, cuts, again: None });
-        for other in others {
-            moved |= other.poll(&mut Parts { sink, cuts, again: Some(again) });
+        let Rails { primary, secondary, striped, retry, .. } = self;
+        let mut moved = primary.poll(&mut PartSink { sink, striped, retry: None });
+        for other in secondary {
+            moved |= other.poll(&mut PartSink { sink, striped, retry: Some(retry) });
         }
-        if !self.again.is_empty() {
-            self.begin_again(sink);
+        if !self.retry.is_empty() {
+            self.retry_parts(sink);
         }
-        if self.others.iter().zip(&self.told).any(|(other, told)| other.adapter.is_gone && !told) {
-            self.notice();
+        if self
+            .secondary
+            .iter()
+            .zip(&self.warned)
+            .any(|(other, warned)| other.adapter.is_gone && !warned)
+        {
+            self.warn_gone();
         }
         moved
     }
 
-    /// Says what has become of the further ports that are gone.
+    /// Warns once about each secondary port whose device is gone.
     #[cold]
-    fn notice(&mut self) {
-        let (me, first) = (self.first.endpoints.me().0, &self.first.port().device);
-        for (other, told) in self.others.iter().zip(&mut self.told) {
-            if !other.adapter.is_gone || std::mem::replace(told, true) {
+    fn warn_gone(&mut self) {
+        let (me, primary) = (self.primary.endpoints.me().0, &self.primary.port().device);
+        for (other, warned) in self.secondary.iter().zip(&mut self.warned) {
+            if !other.adapter.is_gone || std::mem::replace(warned, true) {
                 continue;
             }
             let why = other.adapter.why_gone();
             eprintln!(
-                "verbena: rank {me} goes on without one of verbs.rails, and with {first}: {why}"
+                "verbena: rank {me} goes on without one of verbs.rails, and with {primary}: {why}"
             );
         }
     }
 }
 
-impl Cut {
-    /// Where a part begins, and its length.
+impl StripedRead {
+    /// Returns where a part begins, and its length.
     fn part(&self, part: usize) -> (usize, usize) {
         let share = self.into.len().div_ceil(self.parts).next_multiple_of(4096);
         let begin = (part * share).min(self.into.len());
         (begin, share.min(self.into.len() - begin))
     }
 
-    /// Begins a part on a port whose key is in that place.
+    /// Begins a part on a port whose key has index `key`.
     fn begin(
         &self,
         part: usize,
@@ -262,52 +269,53 @@ impl Cut {
 }
 
 fn number(token: u64) -> u64 {
-    (token & !CUT) >> 2
+    (token & !PART_TOKEN) >> 2
 }
 
-/// A part is over; says so of the read when it was the last.
-fn over(
-    cuts: &mut FxHashMap<u64, Cut>,
+/// Handles the end of a part, and reports the read when it was the last one.
+fn part_done(
+    striped: &mut FxHashMap<u64, StripedRead>,
     token: u64,
     outcome: Result<(), PeerFailed>,
     sink: &mut impl Sink,
 ) {
-    let Some(cut) = cuts.get_mut(&number(token)) else { return };
-    cut.left -= 1;
-    cut.lost = cut.lost.take().or(outcome.err());
-    if cut.left == 0
-        && let Some(cut) = cuts.remove(&number(token))
+    let Some(read) = striped.get_mut(&number(token)) else { return };
+    read.left -= 1;
+    read.failure = read.failure.take().or(outcome.err());
+    if read.left == 0
+        && let Some(read) = striped.remove(&number(token))
     {
-        sink.transferred(cut.token, cut.lost.map_or(Ok(()), Err));
+        sink.transferred(read.token, read.failure.map_or(Ok(()), Err));
     }
 }
 
-/// Hears of parts in place of the protocol. `again`: of a further port.
-struct Parts<'a, S> {
+/// The sink of one port: takes parts out of what goes to the protocol. `retry` is there for a
+/// secondary port.
+struct PartSink<'a, S> {
     sink: &'a mut S,
-    cuts: &'a mut FxHashMap<u64, Cut>,
-    again: Option<&'a mut Vec<u64>>,
+    striped: &'a mut FxHashMap<u64, StripedRead>,
+    retry: Option<&'a mut Vec<u64>>,
 }
 
-impl<S: Sink> Sink for Parts<'_, S> {
+impl<S: Sink> Sink for PartSink<'_, S> {
     fn frame(&mut self, from: Peer, header: &Header, body: &[u8]) {
-        // Nobody of ours sends one through a further port.
-        if self.again.is_none() {
+        // No process of this library sends one through a secondary port.
+        if self.retry.is_none() {
             self.sink.frame(from, header, body);
         }
     }
 
     fn transferred(&mut self, token: u64, outcome: Result<(), PeerFailed>) {
-        match &mut self.again {
-            _ if token & CUT == 0 => self.sink.transferred(token, outcome),
-            Some(again) if outcome.is_err() => again.push(token),
-            _ => over(self.cuts, token, outcome, self.sink),
+        match &mut self.retry {
+            _ if token & PART_TOKEN == 0 => self.sink.transferred(token, outcome),
+            Some(retry) if outcome.is_err() => retry.push(token),
+            _ => part_done(self.striped, token, outcome, self.sink),
         }
     }
 
-    fn peer_failed(&mut self, lost: PeerFailed) {
-        if self.again.is_none() {
-            self.sink.peer_failed(lost);
+    fn peer_failed(&mut self, failure: PeerFailed) {
+        if self.retry.is_none() {
+            self.sink.peer_failed(failure);
         }
     }
 }
@@ -315,7 +323,7 @@ impl<S: Sink> Sink for Parts<'_, S> {
 impl Transport for Rails {
     #[inline]
     fn caps(&self, peer: Peer) -> &Caps {
-        self.first.caps(peer)
+        self.primary.caps(peer)
     }
 
     #[inline]
@@ -326,26 +334,26 @@ impl Transport for Rails {
         len: usize,
         fill: impl FnOnce(&mut Slot),
     ) -> Result<Post, PeerFailed> {
-        self.first.post(peer, header, len, fill)
+        self.primary.post(peer, header, len, fill)
     }
 
     fn begin_batch(&mut self, peer: Peer) {
-        self.first.begin_batch(peer);
+        self.primary.begin_batch(peer);
     }
 
     fn end_batch(&mut self, peer: Peer) {
-        self.first.end_batch(peer);
+        self.primary.end_batch(peer);
     }
 
     #[inline]
     fn poll(&mut self, sink: &mut impl Sink) -> bool {
-        if self.others.is_empty() { self.first.poll(sink) } else { self.poll_all(sink) }
+        if self.secondary.is_empty() { self.primary.poll(sink) } else { self.poll_all(sink) }
     }
 
     fn register(&mut self, peer: Peer, memory: UserBuf, rights: Rights) -> Option<Region> {
-        let mut region = self.first.register(peer, memory, rights)?;
+        let mut region = self.primary.register(peer, memory, rights)?;
         if rights != Rights::Put {
-            for (key, other) in region.keys[1..].iter_mut().zip(&mut self.others) {
+            for (key, other) in region.keys[1..].iter_mut().zip(&mut self.secondary) {
                 *key = other.register(peer, memory, Rights::Get).map_or(0, |region| region.keys[0]);
             }
         }
@@ -353,8 +361,8 @@ impl Transport for Rails {
     }
 
     fn release(&mut self, peer: Peer, region: Region) {
-        self.first.release(peer, region);
-        for (&key, other) in region.keys[1..].iter().zip(&mut self.others) {
+        self.primary.release(peer, region);
+        for (&key, other) in region.keys[1..].iter().zip(&mut self.secondary) {
             other.release(peer, Region { addr: region.addr, keys: [key, 0, 0, 0] });
         }
     }
@@ -368,10 +376,10 @@ impl Transport for Rails {
         token: u64,
     ) -> Result<Transfer, PeerFailed> {
         let known =
-            region.keys[1..].iter().take_while(|&&key| key != 0).count().min(self.others.len());
-        let parts = (what.memory().len() / PART).min(1 + known);
+            region.keys[1..].iter().take_while(|&&key| key != 0).count().min(self.secondary.len());
+        let parts = (what.memory().len() / PART_MIN).min(1 + known);
         match what {
-            OneSided::Get(into) if parts > 1 => self.cut(Cut {
+            OneSided::Get(into) if parts > 1 => self.stripe(StripedRead {
                 token,
                 peer,
                 region: *region,
@@ -379,38 +387,38 @@ impl Transport for Rails {
                 into,
                 parts,
                 left: parts,
-                lost: None,
+                failure: None,
             }),
-            _ => self.first.one_sided(peer, region, at, what, token),
+            _ => self.primary.one_sided(peer, region, at, what, token),
         }
     }
 
     fn arm(&mut self) -> Option<WaitOn<'_>> {
         let is_quiet =
-            self.again.is_empty() && self.others.iter_mut().all(|other| other.arm().is_some());
-        if is_quiet { self.first.arm() } else { None }
+            self.retry.is_empty() && self.secondary.iter_mut().all(|other| other.arm().is_some());
+        if is_quiet { self.primary.arm() } else { None }
     }
 
     #[inline]
     fn disarm(&mut self) {
-        self.first.disarm();
-        self.others.iter_mut().for_each(VerbsTransport::disarm);
+        self.primary.disarm();
+        self.secondary.iter_mut().for_each(VerbsTransport::disarm);
     }
 
     fn flush(&mut self) -> bool {
-        self.others
+        self.secondary
             .iter_mut()
-            .fold(self.first.flush(), |is_flushed, other| other.flush() & is_flushed)
+            .fold(self.primary.flush(), |is_flushed, other| other.flush() & is_flushed)
     }
 }
 
-impl Named {
+impl PortStore {
     fn shared(&self) -> MutexGuard<'_, Box<dyn Store>> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Store for Named {
+impl Store for PortStore {
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
         self.shared().put(&format!("{key}{}", self.suffix), value)
     }
@@ -424,15 +432,15 @@ impl Store for Named {
     }
 }
 
-/// Device, and port if one is named, of each rail.
-fn further(rails: &[String]) -> Result<Vec<(String, Option<u8>)>, Unavailable> {
-    let wrong = || Unavailable::Rails(rails.join(","));
+/// Returns device, and port if one is named, of each rail.
+fn parse_rails(rails: &[String]) -> Result<Vec<(String, Option<u8>)>, Unavailable> {
+    let invalid = || Unavailable::Rails(rails.join(","));
     let parse = |rail: &String| match rail.split_once(':') {
         None => Ok((rail.clone(), None)),
-        Some(("", _)) => Err(wrong()),
-        Some((device, port)) => Ok((device.to_owned(), Some(port.parse().map_err(|_| wrong())?))),
+        Some(("", _)) => Err(invalid()),
+        Some((device, port)) => Ok((device.to_owned(), Some(port.parse().map_err(|_| invalid())?))),
     };
-    if rails.len() < MOST { rails.iter().map(parse).collect() } else { Err(wrong()) }
+    if rails.len() < MAX_PORTS { rails.iter().map(parse).collect() } else { Err(invalid()) }
 }
 
 #[cfg(test)]
@@ -441,12 +449,13 @@ mod tests {
 
     #[test]
     fn rails_are_devices_or_their_ports_and_at_most_three() {
-        let further =
-            |list: &[&str]| further(&list.iter().map(|&rail| rail.to_owned()).collect::<Vec<_>>());
-        let found = further(&["mlx5_1", "mlx5_2:2"]).unwrap();
+        let parse = |list: &[&str]| {
+            parse_rails(&list.iter().map(|&rail| rail.to_owned()).collect::<Vec<_>>())
+        };
+        let found = parse(&["mlx5_1", "mlx5_2:2"]).unwrap();
         assert_eq!(found, [("mlx5_1".to_owned(), None), ("mlx5_2".to_owned(), Some(2))]);
         for wrong in [&["a", "b", "c", "d"][..], &["a:"], &["a:x"], &[":1"], &["a:256"]] {
-            let why = further(wrong).unwrap_err().to_string();
+            let why = parse(wrong).unwrap_err().to_string();
             assert!(why.contains(&wrong.join(",")), "{why}");
         }
     }
