@@ -1,4 +1,6 @@
-//! Which device, port and address are used, and why others are not.
+//! Chooses the device, port and address, and says why others are not used.
+//!
+//! The first usable port wins today. A choice among several adapters belongs into [`Port::choose`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,47 +12,47 @@ use crate::ibv::{AhAttr, Context, DeviceAttr, Gid, PortAttr, device_names, libra
 use crate::settings::Settings;
 use crate::unavailable::Unavailable;
 
-/// An active port with the address that we use.
+/// An active port with the address in use.
 #[derive(Clone, Debug)]
 pub struct Port {
     /// The open device.
     pub context: Arc<Context>,
-    /// Its name.
+    /// Name of the device.
     pub device: String,
-    /// Number, from 1.
+    /// Number of the port, from 1.
     pub number: u8,
-    /// The kernel does by itself what an adapter would do (`rdma_rxe`, `siw`): it
-    /// needs a processor for that, and one that polls is not there for it.
+    /// The kernel does the work of an adapter (`rdma_rxe`, `siw`). It needs a processor for that,
+    /// which a process that polls takes away.
     pub is_emulated: bool,
-    /// What the device can do.
+    /// Capabilities of the device.
     pub device_attr: DeviceAttr,
-    /// How the port was when it was chosen.
+    /// State of the port when it was chosen.
     pub attr: PortAttr,
-    /// Where others find it.
+    /// Address for peers.
     pub address: PortAddress,
-    /// Place of our address in the port's table.
+    /// Index of the address in the port's GID table.
     pub gid_index: u8,
-    /// Place of the partition key in the port's table.
+    /// Index of the partition key in the port's table.
     pub pkey_index: u16,
 }
 
-/// A port on the network.
+/// Address of a port on the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PortAddress {
-    /// Within an InfiniBand subnet; 0 on RoCE.
+    /// Address within an InfiniBand subnet; 0 on RoCE.
     pub lid: u16,
-    /// Everywhere.
+    /// Global address.
     pub gid: Gid,
 }
 
 impl Port {
-    /// Opens what the settings name, or the first device with an active port.
+    /// Opens the port that the settings name, or the first active one.
     pub fn choose(settings: &Settings) -> Result<Port, Unavailable> {
         let library = library()?;
-        // Without the kernel's part libibverbs fails; with it, it has found what there is.
+        // libibverbs fails here if the kernel has no RDMA subsystem.
         let names = device_names(library).unwrap_or_default();
         if names.is_empty() {
-            return Err(none_there());
+            return Err(no_device());
         }
         if let Some(asked) = &settings.device
             && !names.contains(asked)
@@ -68,27 +70,27 @@ impl Port {
             match open(library, name, settings) {
                 Ok(Ok(port)) => return Ok(port),
                 Ok(Err(why)) => down.extend(why),
-                // A device that is not meant may be broken; say so if nothing else is found.
+                // A device that is not meant may be broken: an error only if no other is found.
                 Err(error) => refused = refused.or(Some(error)),
             }
         }
         Err(refused.unwrap_or_else(|| Unavailable::PortsDown(down.join("; "))))
     }
 
-    /// True for RoCE.
+    /// Returns whether the port is RoCE.
     pub fn is_ethernet(&self) -> bool {
         self.attr.link_layer == link_layer::ETHERNET
     }
 
-    /// The way to another port.
+    /// Returns the address vector to another port.
     pub fn address_vector(&self, other: &PortAddress, settings: &Settings) -> AhAttr {
-        let mut way = AhAttr {
+        let mut attr = AhAttr {
             dlid: other.lid,
             sl: settings.service_level,
             port_num: self.number,
             ..AhAttr::default()
         };
-        // Without a subnet manager's route there is only the global header.
+        // Another subnet is reached by the global route header alone.
         let same_subnet = other.gid.raw[..8] == self.address.gid.raw[..8];
         let is_required = self.attr.flags & GRH_REQUIRED != 0;
         if self.is_ethernet()
@@ -97,23 +99,23 @@ impl Port {
             || other.lid == 0
             || settings.gid_index.is_some()
         {
-            way.is_global = 1;
-            way.grh.dgid = other.gid;
-            way.grh.sgid_index = self.gid_index;
-            way.grh.hop_limit = 64;
-            way.grh.traffic_class = settings.traffic_class;
+            attr.is_global = 1;
+            attr.grh.dgid = other.gid;
+            attr.grh.sgid_index = self.gid_index;
+            attr.grh.hop_limit = 64;
+            attr.grh.traffic_class = settings.traffic_class;
         }
-        way
+        attr
     }
 }
 
-/// Whether a device is made of nothing but software.
+/// Returns whether a device is software alone.
 fn is_emulated(device: &str) -> bool {
-    let place = std::fs::canonicalize(format!("/sys/class/infiniband/{device}"));
-    place.is_ok_and(|place| place.starts_with("/sys/devices/virtual"))
+    let path = std::fs::canonicalize(format!("/sys/class/infiniband/{device}"));
+    path.is_ok_and(|path| path.starts_with("/sys/devices/virtual"))
 }
 
-/// As a report names it: device, port, kind, packet size, address.
+/// Writes device, port, kind, packet size and address.
 impl fmt::Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if self.is_ethernet() { "RoCE" } else { "InfiniBand" };
@@ -127,7 +129,7 @@ impl fmt::Display for Port {
     }
 }
 
-/// The GID, as IPv4 where it is one.
+/// Writes the GID, as IPv4 where it is one.
 impl fmt::Display for PortAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.gid.raw {
@@ -139,7 +141,7 @@ impl fmt::Display for PortAddress {
     }
 }
 
-fn none_there() -> Unavailable {
+fn no_device() -> Unavailable {
     let entries = std::fs::read_dir("/sys/class/infiniband").into_iter().flatten().flatten();
     let kernel: Vec<String> =
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -152,7 +154,7 @@ fn none_there() -> Unavailable {
     }
 }
 
-/// The device's usable port; or why each of its ports is none.
+/// Returns the device's usable port, or why each of its ports is not usable.
 fn open(
     library: &'static crate::ibv::Library,
     name: &str,
@@ -164,7 +166,7 @@ fn open(
     })?;
     let device_attr = context
         .device_attr()
-        .map_err(|error| Unavailable::step(name, "asking what it can do", error))?;
+        .map_err(|error| Unavailable::step(name, "querying the device", error))?;
     let count = device_attr.phys_port_cnt;
     let ports = match settings.port {
         Some(port) if port == 0 || port > count => {
@@ -177,7 +179,7 @@ fn open(
     for number in ports {
         let attr = context
             .port(number)
-            .map_err(|error| Unavailable::step(name, "asking for its port", error))?;
+            .map_err(|error| Unavailable::step(name, "querying its port", error))?;
         if attr.state != port_state::ACTIVE {
             down.push(why_down(name, number, &attr));
             continue;
@@ -201,8 +203,8 @@ fn open(
     Ok(Err(down))
 }
 
-/// False when a file of the devices is closed to this user. libibverbs does not say so: it
-/// goes on to look for the file elsewhere.
+/// Returns whether this user may open all device files. libibverbs does not report that: it goes
+/// on to look for the file elsewhere.
 fn may_open() -> bool {
     use rustix::fs::{Access, access};
     let files = std::fs::read_dir("/dev/infiniband").into_iter().flatten().flatten();
@@ -211,6 +213,7 @@ fn may_open() -> bool {
     devices.all(|file| access(file.path(), Access::READ_OK | Access::WRITE_OK).is_ok())
 }
 
+/// Says why a port is not active, and what to do.
 fn why_down(device: &str, port: u8, attr: &PortAttr) -> String {
     let ethernet = attr.link_layer == link_layer::ETHERNET;
     let why = match attr.state {
@@ -219,14 +222,15 @@ fn why_down(device: &str, port: u8, attr: &PortAttr) -> String {
         }
         port_state::DOWN => "down: check the cable and the switch",
         port_state::INIT => {
-            "initialising: no subnet manager has configured it (start opensm, or ask who runs the fabric)"
+            "initialising: no subnet manager has configured it (start opensm, or ask the fabric's administrator)"
         }
-        port_state::ARMED => "armed: the subnet manager has not finished, try again in a moment",
+        port_state::ARMED => "armed: the subnet manager has not finished; try again in a moment",
         _ => "not active",
     };
     format!("port {port} of {device} is {why}")
 }
 
+/// Returns the GID to use, and its index.
 fn find_gid(
     context: &Context,
     device: &str,
@@ -248,16 +252,16 @@ fn find_gid(
     }
     if attr.link_layer != link_layer::ETHERNET {
         let found = entry(0)
-            .ok_or_else(|| missing("GID 0".into(), "the port's firmware should have made it"))?;
+            .ok_or_else(|| missing("GID 0".into(), "the port's firmware should have created it"))?;
         return Ok((found.gid, 0));
     }
     let count = u32::try_from(attr.gid_tbl_len).unwrap_or(0).min(256);
     let all = (0..count)
         .filter_map(|index| entry(index).map(|entry| (entry.gid, index as u8, entry.gid_type)));
     all.filter_map(|(gid, index, kind)| {
-        Some((worth(&gid, kind, settings.roce_version)?, gid, index))
+        Some((rank(&gid, kind, settings.roce_version)?, gid, index))
     })
-    .max_by_key(|&(worth, _, index)| (worth, std::cmp::Reverse(index)))
+    .max_by_key(|&(rank, _, index)| (rank, std::cmp::Reverse(index)))
     .map(|(_, gid, index)| (gid, index))
     .ok_or_else(|| {
         let what = match settings.roce_version {
@@ -269,8 +273,8 @@ fn find_gid(
     })
 }
 
-/// How good an address is on RoCE; `None`: not one that was asked for.
-fn worth(gid: &Gid, kind: u32, wanted: RoceVersion) -> Option<u32> {
+/// Ranks an address on RoCE, higher is better; `None` if its version is not the chosen one.
+fn rank(gid: &Gid, kind: u32, wanted: RoceVersion) -> Option<u32> {
     let (version_1, version_2) = (kind == gid_type::ROCE_V1, kind == gid_type::ROCE_V2);
     match wanted {
         RoceVersion::V1 if !version_1 => return None,
@@ -282,6 +286,7 @@ fn worth(gid: &Gid, kind: u32, wanted: RoceVersion) -> Option<u32> {
     Some(u32::from(!version_1) * 4 + u32::from(!local) * 2 + u32::from(mapped))
 }
 
+/// Returns the index of the partition key to use.
 fn find_pkey(
     context: &Context,
     device: &str,
@@ -310,7 +315,7 @@ mod tests {
         let link = gid([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 1]);
         let ipv4 = gid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 77, 0, 1]);
         let ipv6 = gid([0x20, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
-        let auto = |gid: &Gid, kind| worth(gid, kind, RoceVersion::Auto);
+        let auto = |gid: &Gid, kind| rank(gid, kind, RoceVersion::Auto);
         let descending = [
             auto(&ipv4, gid_type::ROCE_V2),
             auto(&ipv6, gid_type::ROCE_V2),
@@ -319,13 +324,13 @@ mod tests {
             auto(&link, gid_type::ROCE_V1),
         ];
         assert!(descending.is_sorted_by(|a, b| a > b), "{descending:?}");
-        assert_eq!(worth(&ipv4, gid_type::ROCE_V1, RoceVersion::V2), None);
-        assert_eq!(worth(&ipv4, gid_type::ROCE_V2, RoceVersion::V1), None);
+        assert_eq!(rank(&ipv4, gid_type::ROCE_V1, RoceVersion::V2), None);
+        assert_eq!(rank(&ipv4, gid_type::ROCE_V2, RoceVersion::V1), None);
     }
 
     #[test]
     fn without_rdma_the_reason_is_a_sentence() {
-        // Wherever this runs, there is a port or a reason.
+        // There is a port or a reason on every host.
         match Port::choose(&Settings::default()) {
             Ok(port) => assert!(
                 port.attr.state == port_state::ACTIVE && port.to_string().contains(&port.device)

@@ -1,4 +1,4 @@
-//! Devices: which there are, what they can do, and what they report.
+//! Devices: names, capabilities, ports and asynchronous events.
 
 #![allow(unsafe_code)]
 
@@ -23,29 +23,29 @@ pub struct Context {
     raw: NonNull<layout::Context>,
 }
 
-// SAFETY: libibverbs locks what threads share; the pointer is only freed in `drop`.
+// SAFETY: libibverbs is thread-safe for an open device; the pointer is freed in `drop` alone.
 unsafe impl Send for Context {}
-// SAFETY: as above.
+// SAFETY: libibverbs is thread-safe for an open device.
 unsafe impl Sync for Context {}
 
-/// What a device reports without being asked.
+/// An asynchronous event of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A queue pair is in error; its number.
+    /// A queue pair with this number is in error.
     QueuePair(u32),
     /// A port went down.
     PortDown(u8),
     /// A port is up.
     PortUp(u8),
-    /// A port's addresses have changed.
+    /// The addresses of a port have changed.
     Readdressed(u8),
-    /// The device, or a queue that all share, is broken.
+    /// The device, or a queue that all share, has failed.
     Fatal,
-    /// Of no concern.
+    /// Any other event.
     Other,
 }
 
-/// The names of all devices, in the order of the system.
+/// Returns the names of all devices, in the order of the system.
 pub fn device_names(library: &'static Library) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for_each_device(library, |device| {
@@ -55,12 +55,13 @@ pub fn device_names(library: &'static Library) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
+/// Calls `each` for every device until it fails.
 fn for_each_device(
     library: &'static Library,
     mut each: impl FnMut(*mut layout::Device) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut count = 0;
-    // SAFETY: `count` is valid for writes.
+    // SAFETY: `count` is valid for writes, and the list is freed below.
     let list = non_null(unsafe { (library.device_list)(&mut count) })?;
     let mut result = Ok(());
     for at in 0..usize::try_from(count).unwrap_or(0) {
@@ -73,7 +74,7 @@ fn for_each_device(
 }
 
 fn name_of(library: &Library, device: *mut layout::Device) -> String {
-    // SAFETY: a device of a list that is not freed yet; its name is terminated.
+    // SAFETY: the device is of a list that is not freed yet; its name is terminated and is copied.
     unsafe { CStr::from_ptr((library.device_name)(device)) }.to_string_lossy().into_owned()
 }
 
@@ -83,7 +84,7 @@ impl Context {
         let mut opened = None;
         for_each_device(library, |device| {
             if opened.is_none() && name_of(library, device) == name {
-                // SAFETY: a device of a list that is not freed yet.
+                // SAFETY: the device is of a list that is not freed yet.
                 opened = Some(non_null(unsafe { (library.open_device)(device) })?);
             }
             Ok(())
@@ -94,19 +95,19 @@ impl Context {
         Ok(Arc::new(context))
     }
 
-    /// What the device can do.
+    /// Returns the capabilities of the device.
     pub fn device_attr(&self) -> io::Result<DeviceAttr> {
         let mut attr = MaybeUninit::<DeviceAttr>::zeroed();
-        // SAFETY: an open device; `attr` has room for the structure.
+        // SAFETY: the device is open; `attr` has room for the structure.
         check(unsafe { (self.library.query_device)(self.raw(), attr.as_mut_ptr()) })?;
-        // SAFETY: integers alone, zeroed or filled.
+        // SAFETY: the structure is integers alone, valid when zeroed or filled.
         Ok(unsafe { attr.assume_init() })
     }
 
-    /// True when the device reads and writes memory that is not pinned, at all addresses at
-    /// once (implicit on-demand paging), with RDMA reads.
+    /// Returns whether the device has implicit on-demand paging (one registration of all addresses,
+    /// nothing pinned) with RDMA reads.
     pub fn pages_on_demand(&self) -> bool {
-        // SAFETY: an open device.
+        // SAFETY: the device is open, so the context is valid.
         if unsafe { (*self.raw()).abi_compat }.addr() != layout::EXTENDED {
             return false;
         }
@@ -120,38 +121,38 @@ impl Context {
         if size < size_of::<Extended>() {
             return false;
         }
-        // SAFETY: what stands in front reaches back to this field.
+        // SAFETY: the size says that the structure includes this field.
         let Some(query) = (unsafe { (*extended).query_device_ex }) else { return false };
         let mut attr = MaybeUninit::<DeviceAttrEx>::zeroed();
-        // SAFETY: an open device; the driver fills no more than the size that is said.
+        // SAFETY: the device is open; the driver fills at most the size that it is told.
         let answer = unsafe {
             query(self.raw(), std::ptr::null(), attr.as_mut_ptr(), size_of::<DeviceAttrEx>())
         };
-        // SAFETY: integers alone, zeroed or filled.
+        // SAFETY: the structure is integers alone, valid when zeroed or filled.
         let able = unsafe { attr.assume_init() }.odp_caps;
         answer == 0 && able.general_caps & odp::IMPLICIT != 0 && able.rc_odp_caps & odp::READ != 0
     }
 
-    /// What a port is and how it is. Ports are numbered from 1.
+    /// Returns properties and state of a port. Ports are numbered from 1.
     pub fn port(&self, port: u8) -> io::Result<PortAttr> {
         let mut attr = MaybeUninit::<PortAttr>::zeroed();
-        // SAFETY: an open device; the library fills at most the whole structure.
+        // SAFETY: the device is open; the library fills at most the whole structure.
         check(unsafe { (self.library.query_port)(self.raw(), port, attr.as_mut_ptr()) })?;
-        // SAFETY: integers alone, zeroed or filled.
+        // SAFETY: the structure is integers alone, valid when zeroed or filled.
         Ok(unsafe { attr.assume_init() })
     }
 
-    /// An entry of a port's table of GIDs; `None` where it is empty.
+    /// Returns an entry of a port's GID table; `None` if it is empty.
     pub fn gid(&self, port: u8, index: u32) -> io::Result<Option<GidEntry>> {
         let mut entry = GidEntry::default();
         let code = match self.library.query_gid_ex {
-            // SAFETY: an open device; `entry` is of the size that is said.
+            // SAFETY: the device is open; `entry` has the size that the call is told.
             Some(query) => unsafe {
                 query(self.raw(), port.into(), index, &mut entry, 0, size_of::<GidEntry>())
             },
             None => {
                 entry.gid_type = gid_type::IB;
-                // SAFETY: an open device; a GID to be written.
+                // SAFETY: the device is open; the GID is valid for writes.
                 unsafe { (self.library.query_gid)(self.raw(), port, index as i32, &mut entry.gid) }
             }
         };
@@ -163,31 +164,32 @@ impl Context {
         }
     }
 
-    /// The partition key at an index of a port's table.
+    /// Returns the partition key at an index of a port's table.
     pub fn pkey(&self, port: u8, index: u16) -> io::Result<u16> {
         let mut pkey_be = 0;
-        // SAFETY: an open device; a key to be written.
+        // SAFETY: the device is open; the key is valid for writes.
         check(unsafe { (self.library.query_pkey)(self.raw(), port, index.into(), &mut pkey_be) })?;
         Ok(u16::from_be(pkey_be))
     }
 
-    /// Readable when the device has something to report.
+    /// Returns a descriptor that is readable when the device has an asynchronous event.
     pub fn async_fd(&self) -> RawFd {
-        // SAFETY: an open device.
+        // SAFETY: the device is open, so the context is valid.
         unsafe { (*self.raw()).async_fd }
     }
 
-    /// The next report, if there is one.
+    /// Returns the next asynchronous event, if there is one.
     pub fn next_event(&self) -> Option<Event> {
         let mut event = MaybeUninit::<AsyncEvent>::zeroed();
-        // SAFETY: an open device whose descriptor does not block.
+        // SAFETY: the device is open, its descriptor does not block, and `event` is valid for
+        // writes.
         check(unsafe { (self.library.async_event)(self.raw(), event.as_mut_ptr()) }).ok()?;
-        // SAFETY: filled, and valid for any bits.
+        // SAFETY: the structure is filled, and valid for any bits.
         let mut event = unsafe { event.assume_init() };
         let what = match event.event_type {
             event::QP_FATAL | event::QP_REQ_ERR | event::QP_ACCESS_ERR => {
-                // SAFETY: these events carry a queue pair, which lives until the
-                // event is acknowledged.
+                // SAFETY: these events carry a queue pair, which lives until the event is
+                // acknowledged.
                 Event::QueuePair(unsafe { (*event.element.qp).qp_num })
             }
             event::PORT_ERR => Event::PortDown(port_of(&event)),
@@ -196,7 +198,7 @@ impl Context {
             event::DEVICE_FATAL | event::SRQ_ERR | event::CQ_ERR => Event::Fatal,
             _ => Event::Other,
         };
-        // SAFETY: an event from above, acknowledged once.
+        // SAFETY: the event is from the call above and acknowledged once.
         unsafe { (self.library.ack_async_event)(&mut event) };
         Some(what)
     }
@@ -206,19 +208,20 @@ impl Context {
     }
 
     pub(super) fn ops(&self) -> &layout::ContextOps {
-        // SAFETY: an open device's table of functions does not change.
+        // SAFETY: the device is open, and its table of functions does not change.
         unsafe { &(*self.raw()).ops }
     }
 }
 
 fn port_of(event: &AsyncEvent) -> u8 {
-    // SAFETY: port events carry the number of a port; any bits are an integer.
+    // SAFETY: port events carry the number of a port, and any bits are a valid integer.
     unsafe { event.element.port_num as u8 }
 }
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: opened by `open`, and whatever was made of it is gone.
+        // SAFETY: opened by `open` and closed once; objects made of it hold an `Arc` of it, so they
+        // are gone.
         unsafe { (self.library.close_device)(self.raw()) };
     }
 }

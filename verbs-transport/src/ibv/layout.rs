@@ -1,12 +1,10 @@
-//! What libibverbs and its users share in memory: structures and numbers.
+//! The structures and constants of libibverbs, as far as this crate uses them.
 //!
-//! Written by hand from the documented interface (`infiniband/verbs.h`), only what
-//! this crate uses. `tests/tests/verbs_layout.rs` compares every size and offset
-//! with the system's header. Structures that only libibverbs makes end where we
-//! stop reading. What the kernel may extend is a plain integer here, never an
-//! enum: newer values must be harmless.
-//!
-//! Numbers are in the processor's order but where a name says `be`.
+//! They are written by hand from the documented interface (`infiniband/verbs.h`).
+//! `tests/tests/verbs_layout.rs` compares every size and offset with the system's header.
+//! Structures that only libibverbs makes end after the last field that is read. What the kernel
+//! may extend is a plain integer here, never an enum: newer values must be harmless. Numbers are
+//! in the processor's byte order, except where a name says `be`.
 
 #![allow(missing_docs)] // the names are the interface's
 
@@ -39,7 +37,7 @@ pub type QueryDeviceEx =
     unsafe extern "C" fn(*mut Context, *const c_void, *mut DeviceAttrEx, usize) -> c_int;
 pub type PostRecv = unsafe extern "C" fn(*mut Qp, *mut RecvWr, *mut *mut RecvWr) -> c_int;
 
-/// The driver's functions of the data path.
+/// The data-path functions of the driver.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ContextOps {
@@ -66,19 +64,20 @@ pub struct Context {
     pub abi_compat: *mut c_void,
 }
 
-/// A context and the latest of what stands in front of it, if its `abi_compat` is [`EXTENDED`].
+/// A context with the last fields of the extended structure in front of it, which exists if
+/// `abi_compat` is [`EXTENDED`].
 #[repr(C)]
 #[derive(Debug)]
 pub struct Extended {
     pub query_device_ex: Option<QueryDeviceEx>,
     _first: [*mut c_void; 10],
     _last: u64,
-    /// Bytes of all that stands in front, and of the context.
+    /// Bytes of the extended structure and the context.
     pub sz: usize,
     pub context: Context,
 }
 
-/// In place of an address.
+/// The value of `abi_compat` that marks an extended structure.
 pub const EXTENDED: usize = usize::MAX;
 
 #[repr(C)]
@@ -175,7 +174,7 @@ pub struct DeviceAttr {
     pub phys_port_cnt: u8,
 }
 
-/// Ends where we stop reading.
+/// Ends after the last field that is read.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceAttrEx {
@@ -184,7 +183,7 @@ pub struct DeviceAttrEx {
     pub odp_caps: OdpCaps,
 }
 
-/// What a device can do with memory that is not pinned.
+/// On-demand paging capabilities of a device.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OdpCaps {
@@ -221,7 +220,7 @@ pub struct PortAttr {
     pub port_cap_flags2: u16,
 }
 
-/// Network order: the first eight bytes are the subnet prefix.
+/// A GID in network byte order: the first eight bytes are the subnet prefix.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Gid {
@@ -336,7 +335,7 @@ pub struct Sge {
     pub lkey: u32,
 }
 
-/// Where a one-sided operation goes.
+/// Target of an RMA operation.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Rdma {
@@ -344,7 +343,7 @@ pub struct Rdma {
     pub rkey: u32,
 }
 
-/// What becomes of 64 bits where, in one step.
+/// Target and operands of an atomic operation.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Atomic {
@@ -354,7 +353,7 @@ pub struct Atomic {
     pub rkey: u32,
 }
 
-/// Where a datagram goes.
+/// Destination of a datagram.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram {
@@ -368,7 +367,7 @@ pub struct Datagram {
 pub union Target {
     pub rdma: Rdma,
     pub ud: Datagram,
-    /// The largest.
+    /// The largest member.
     pub atomic: Atomic,
 }
 
@@ -429,7 +428,7 @@ pub struct AsyncEvent {
 }
 
 impl SendWr {
-    /// All zero: no operation.
+    /// An empty request: all zero.
     pub const EMPTY: SendWr = SendWr {
         wr_id: 0,
         next: std::ptr::null_mut(),
@@ -456,7 +455,7 @@ pub mod port_state {
     pub const ACTIVE: u32 = 4;
 }
 
-/// Of a port's flags: nothing goes without a global route header.
+/// A flag of ports: every packet needs a global route header.
 pub const GRH_REQUIRED: u8 = 1;
 
 pub mod gid_type {
@@ -508,9 +507,9 @@ pub mod access {
 }
 
 pub mod odp {
-    /// Of the general abilities: all addresses at once.
+    /// General capability: one registration of all addresses.
     pub const IMPLICIT: u64 = 2;
-    /// Of those on connections.
+    /// Capability on connections: RDMA reads.
     pub const READ: u32 = 1 << 3;
 }
 
@@ -522,7 +521,7 @@ pub mod opcode {
     pub const ATOMIC_FETCH_AND_ADD: u32 = 6;
 }
 
-/// Of a device: it has no atomics.
+/// `atomic_cap` of a device without atomic operations.
 pub const ATOMIC_NONE: u32 = 0;
 
 pub mod send_flags {
@@ -541,7 +540,7 @@ pub mod wc_flags {
 }
 
 pub mod wc_opcode {
-    /// This bit is set for everything that was received.
+    /// A bit that is set in every opcode of a receive.
     pub const RECV: u32 = 1 << 7;
 }
 

@@ -1,8 +1,7 @@
-//! libibverbs, opened when somebody asks for it and never closed: drivers leave
-//! threads and handlers behind.
+//! libibverbs, opened at run time and never closed: drivers leave threads and handlers behind.
 //!
-//! Nothing in this crate is linked against it, so that everything loads on
-//! machines that have never heard of RDMA.
+//! Nothing is linked against it, so programs start on hosts without RDMA. [`library`] is the one
+//! place that decides which file is opened; a stand-in device for tests would be opened here.
 
 #![allow(unsafe_code)]
 
@@ -11,13 +10,13 @@ use std::sync::OnceLock;
 
 use super::layout::*;
 
-/// Why the library can't be used.
+/// Why the library cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LibraryError {
-    /// It is not there, or can't be loaded.
-    #[error("libibverbs.so.1 can't be loaded: {0}")]
+    /// The file is missing or cannot be loaded.
+    #[error("libibverbs.so.1 cannot be loaded: {0}")]
     Missing(String),
-    /// It lacks a function that every version since 2011 has.
+    /// A function is missing that every version since 2011 has.
     #[error("libibverbs.so.1 has no function {0}")]
     TooOld(&'static str),
 }
@@ -39,12 +38,12 @@ macro_rules! functions {
                 Ok(Library {
                     $($field: {
                         let symbol = find(handle, $symbol).ok_or(LibraryError::TooOld($symbol.to_str().unwrap_or("?")))?;
-                        // SAFETY: the symbol is the function of this name, whose
-                        // signature the interface has fixed.
+                        // SAFETY: the symbol is the function of this name, a pointer that is not
+                        // null, and the interface has fixed its signature.
                         unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) $(-> $result)?>(symbol) }
                     },)*
                     query_gid_ex: find(handle, c"_ibv_query_gid_ex").map(|symbol| {
-                        // SAFETY: as above.
+                        // SAFETY: as above: a function by its name, with a fixed signature.
                         unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut Context, u32, u32, *mut GidEntry, u32, usize) -> c_int>(symbol) }
                     }),
                 })
@@ -87,14 +86,15 @@ functions! {
     destroy_ah = c"ibv_destroy_ah": fn(*mut Ah) -> c_int;
 }
 
-/// The library, opened by the first call.
+/// Returns the library, opened by the first call.
 pub fn library() -> Result<&'static Library, LibraryError> {
     static LIBRARY: OnceLock<Result<Library, LibraryError>> = OnceLock::new();
     let library = LIBRARY.get_or_init(|| {
         let library = Library::load()?;
         // Where the kernel copies pinned pages for children (5.12 and later) this does
         // nothing; before, it keeps them with the parent.
-        // SAFETY: takes nothing; called before anything else of the library.
+        // SAFETY: the function takes no arguments, and is called before any other function of the
+        // library, as it must be.
         unsafe { (library.fork_init)() };
         Ok(library)
     });
@@ -102,14 +102,15 @@ pub fn library() -> Result<&'static Library, LibraryError> {
 }
 
 fn open() -> Result<*mut c_void, LibraryError> {
-    // SAFETY: a terminated string; the library's constructors do no more than others'.
+    // SAFETY: the name is a terminated string. The library's constructors run like those of any
+    // library that is loaded at run time.
     let handle =
         unsafe { libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if !handle.is_null() {
         return Ok(handle);
     }
-    // SAFETY: after a failed dlopen this is null or a string that lives until the
-    // thread's next such call.
+    // SAFETY: after a failed dlopen, dlerror returns null or a terminated string that lives until
+    // the thread's next such call, and it is copied before that.
     let why = unsafe {
         let text = libc::dlerror();
         if text.is_null() {
@@ -122,7 +123,7 @@ fn open() -> Result<*mut c_void, LibraryError> {
 }
 
 fn find(handle: *mut c_void, symbol: &'static CStr) -> Option<*mut c_void> {
-    // SAFETY: an open library and a terminated string.
+    // SAFETY: the handle is of an open library that is never closed, and the name is terminated.
     let found = unsafe { libc::dlsym(handle, symbol.as_ptr()) };
     (!found.is_null()).then_some(found)
 }

@@ -1,8 +1,8 @@
-//! libibverbs: its structures, its functions, and types that own what it makes.
+//! libibverbs: its structures, its functions, and types that own its objects.
 //!
-//! Objects keep what they are made of alive (`Arc`), so they are destroyed in the
-//! right order whoever drops them first. What a device checks by itself (keys,
-//! bounds of registered memory) is not checked again here.
+//! Objects keep the objects that they are made of alive (`Arc`), so they are destroyed in the right
+//! order. Exceptions: a queue pair must be dropped before the queues that it uses. What a device
+//! checks by itself (keys, bounds of registered memory) is not checked again here.
 
 mod context;
 pub mod layout;
@@ -18,7 +18,7 @@ pub use queue::{Channel, Completions, Cq, Destination, Qp, Srq, Work};
 
 use std::io;
 
-/// The result of a call that returns 0 or an error number.
+/// Returns the result of a call that returns 0 or an error number.
 fn check(code: std::ffi::c_int) -> io::Result<()> {
     match code {
         0 => Ok(()),
@@ -28,29 +28,30 @@ fn check(code: std::ffi::c_int) -> io::Result<()> {
     }
 }
 
-/// The result of a call that returns a pointer, null for an error.
+/// Returns the result of a call that returns a pointer, null for an error.
 fn non_null<T>(pointer: *mut T) -> io::Result<std::ptr::NonNull<T>> {
     std::ptr::NonNull::new(pointer).ok_or_else(|| match io::Error::last_os_error() {
-        // A driver that fails without saying why.
+        // The driver has failed without a reason.
         error if error.raw_os_error() == Some(0) => io::Error::from_raw_os_error(libc::EIO),
         error => error,
     })
 }
 
-/// Lends a descriptor of libibverbs (or of a store) for one call.
+/// Lends a descriptor of libibverbs, or of a store, for one call.
 #[allow(unsafe_code)]
 pub(crate) fn with_fd<R>(
     fd: std::os::fd::RawFd,
     each: impl FnOnce(std::os::fd::BorrowedFd<'_>) -> R,
 ) -> R {
-    // SAFETY: its owner keeps it open during the call.
+    // SAFETY: the owner of the descriptor outlives the caller's object and keeps it open during the
+    // call; the borrow ends with it.
     each(unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) })
 }
 
+/// Makes a descriptor of libibverbs non-blocking.
 #[allow(unsafe_code)]
-/// Makes a descriptor of libibverbs return instead of wait.
 fn set_non_blocking(fd: std::os::fd::RawFd) -> io::Result<()> {
-    // SAFETY: fcntl with integers alone.
+    // SAFETY: fcntl takes integers alone and accesses no memory.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
     // SAFETY: as above.
     let set = unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) };

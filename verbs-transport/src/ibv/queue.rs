@@ -1,8 +1,8 @@
-//! Queues: of completions, of shared receives, and pairs for sends and receives.
+//! Completion queues, shared receive queues and queue pairs.
 //!
-//! Work requests name memory by address and key. The device refuses what no
-//! registration covers, so a wrong request fails and does no damage; what is left
-//! to the caller is not to look at memory that a posted receive or read may write.
+//! Work requests name memory by address and key. The device refuses what no registration covers,
+//! so an invalid request fails and does no damage. The caller must not access memory that a posted
+//! receive or read may write.
 
 #![allow(unsafe_code)]
 
@@ -22,14 +22,14 @@ use super::layout::{
 use super::protection::{Ah, Pd};
 use super::{check, non_null, set_non_blocking};
 
-/// Tells when a completion queue has something new.
+/// A completion channel: its descriptor tells when a completion queue has an event.
 #[derive(Debug)]
 pub struct Channel {
     context: Arc<Context>,
     raw: NonNull<layout::CompChannel>,
 }
 
-/// A queue of completions.
+/// A completion queue.
 #[derive(Debug)]
 pub struct Cq {
     context: Arc<Context>,
@@ -41,7 +41,7 @@ pub struct Cq {
     events: u32,
 }
 
-/// Receives for all queue pairs.
+/// A shared receive queue.
 #[derive(Debug)]
 pub struct Srq {
     pd: Arc<Pd>,
@@ -56,19 +56,20 @@ pub struct Qp {
     raw: NonNull<layout::Qp>,
     post: PostSend,
     receive: PostRecv,
-    /// Bytes that a send may carry in its request.
+    /// Most bytes that a send may carry in its request.
     inline: u32,
 }
 
-// SAFETY: libibverbs locks what threads share; the pointers are only freed in `drop`.
+// SAFETY: a channel belongs to no thread; the pointer is freed in `drop` alone.
 unsafe impl Send for Channel {}
-// SAFETY: as above.
+// SAFETY: shared references only read its descriptor, which does not change, and take events,
+// which libibverbs allows from any thread.
 unsafe impl Sync for Channel {}
-// SAFETY: as above.
+// SAFETY: a completion queue belongs to no thread; the pointer is freed in `drop` alone.
 unsafe impl Send for Cq {}
-// SAFETY: as above.
+// SAFETY: a receive queue belongs to no thread; the pointer is freed in `drop` alone.
 unsafe impl Send for Srq {}
-// SAFETY: as above.
+// SAFETY: a queue pair belongs to no thread; the pointer is freed in `drop` alone.
 unsafe impl Send for Qp {}
 
 /// Completions that were taken from a queue.
@@ -76,17 +77,17 @@ pub type Completions<const N: usize> = [Wc; N];
 
 /// A request to a queue pair.
 pub struct Work {
-    /// Comes back in the completion.
+    /// Number that comes back in the completion.
     pub id: u64,
     /// See [`layout::send_flags`].
     pub flags: u32,
     /// The local memory.
     pub memory: Sge,
-    /// Where to.
+    /// What it does, and where.
     pub to: Destination,
 }
 
-/// What a request does at the connected peer, and where: an operation, as libibverbs wants it.
+/// What a request does at the connected peer, and where.
 #[derive(Clone, Copy)]
 pub struct Destination {
     opcode: u32,
@@ -94,10 +95,10 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// Goes into the next posted receive.
+    /// A send into the next posted receive.
     pub const RECEIVE: Destination = Destination { opcode: opcode::SEND, target: SendWr::EMPTY.wr };
 
-    /// Reads memory at this address, with its key.
+    /// Returns a read of memory at this address, with its key.
     pub fn read(addr: u64, rkey: u32) -> Destination {
         Destination {
             opcode: opcode::RDMA_READ,
@@ -105,7 +106,7 @@ impl Destination {
         }
     }
 
-    /// Writes memory at this address, with its key.
+    /// Returns a write of memory at this address, with its key.
     #[inline]
     pub fn write(addr: u64, rkey: u32) -> Destination {
         Destination {
@@ -114,7 +115,8 @@ impl Destination {
         }
     }
 
-    /// Changes 64 bits at this address, with its key; the local memory gets what they were.
+    /// Returns an atomic change of 64 bits at this address, with its key. The local memory gets the
+    /// old value.
     pub fn atomic(addr: u64, rkey: u32, what: fabric::Atomic) -> Destination {
         let (opcode, compare_add, swap) = match what {
             fabric::Atomic::Add(more) => (opcode::ATOMIC_FETCH_AND_ADD, more, 0),
@@ -129,28 +131,28 @@ impl Destination {
 }
 
 impl Channel {
-    /// A channel whose descriptor does not block.
+    /// Makes a channel whose descriptor does not block.
     pub fn new(context: &Arc<Context>) -> io::Result<Arc<Channel>> {
-        // SAFETY: an open device.
+        // SAFETY: the device is open.
         let raw = non_null(unsafe { (context.library.create_channel)(context.raw()) })?;
         let channel = Channel { context: Arc::clone(context), raw };
         set_non_blocking(channel.fd())?;
         Ok(Arc::new(channel))
     }
 
-    /// Readable when there is an event.
+    /// Returns the descriptor, which is readable when there is an event.
     pub fn fd(&self) -> RawFd {
-        // SAFETY: alive until dropped.
+        // SAFETY: the object is alive until dropped.
         unsafe { self.raw.as_ref().fd }
     }
 }
 
 impl Cq {
-    /// A queue with room for `entries` completions.
+    /// Makes a queue with room for `entries` completions.
     pub fn new(channel: &Arc<Channel>, entries: u32) -> io::Result<Cq> {
         let context = Arc::clone(&channel.context);
         let create = context.library.create_cq;
-        // SAFETY: an open device and a channel of it.
+        // SAFETY: the device is open, and the channel is of the same device and kept alive.
         let raw = non_null(unsafe {
             create(context.raw(), entries as c_int, null_mut(), channel.raw.as_ptr(), 0)
         })?;
@@ -160,32 +162,33 @@ impl Cq {
         Ok(Cq { context, channel: Arc::clone(channel), raw, poll, notify, events: 0 })
     }
 
-    /// Completions it has room for.
+    /// Returns the number of completions that it has room for.
     pub fn entries(&self) -> u32 {
-        // SAFETY: alive until dropped.
+        // SAFETY: the object is alive until dropped.
         unsafe { self.raw.as_ref().cqe as u32 }
     }
 
     /// Makes room for `entries` completions.
     pub fn resize(&mut self, entries: u32) -> io::Result<()> {
-        // SAFETY: a queue of ours; `&mut` says that nobody polls it meanwhile.
+        // SAFETY: the queue is alive, and `&mut self` excludes a poll meanwhile.
         check(unsafe { (self.context.library.resize_cq)(self.raw.as_ptr(), entries as c_int) })
     }
 
-    /// Takes what has completed; how much it was. Fewer than asked for: it is empty now.
+    /// Takes completions and returns their number. If there are fewer than there is room for, the
+    /// queue is empty.
     #[inline]
     pub fn poll(&mut self, completions: &mut [Wc]) -> usize {
-        // SAFETY: room for as many as are asked for.
+        // SAFETY: the queue is alive, and there is room for as many completions as are asked for.
         let taken = unsafe {
             (self.poll)(self.raw.as_ptr(), completions.len() as c_int, completions.as_mut_ptr())
         };
-        // An error here is a device that is gone; it says so by an event.
+        // An error means that the device is gone, which it reports by an event.
         usize::try_from(taken).unwrap_or(0)
     }
 
-    /// Asks for one event with the next completion.
+    /// Requests one event with the next completion.
     pub fn request_notification(&mut self) -> io::Result<()> {
-        // SAFETY: a queue of ours.
+        // SAFETY: the queue is alive.
         check(unsafe { (self.notify)(self.raw.as_ptr(), 0) })
     }
 
@@ -193,12 +196,12 @@ impl Cq {
     /// if there is none.
     pub fn take_event(&mut self) -> bool {
         let (mut cq, mut tag) = (null_mut(), null_mut());
-        // SAFETY: a channel of ours that does not block, two pointers to be written.
+        // SAFETY: the channel is alive and does not block, and both pointers are valid for writes.
         let is_there = unsafe {
             (self.context.library.cq_event)(self.channel.raw.as_ptr(), &mut cq, &mut tag)
         } == 0;
         self.events += u32::from(is_there);
-        // Acknowledging takes a lock: in lots.
+        // Acknowledging takes a lock, so many events are acknowledged at once.
         if self.events >= 64 {
             self.acknowledge();
         }
@@ -206,18 +209,18 @@ impl Cq {
     }
 
     fn acknowledge(&mut self) {
-        // SAFETY: as many as were taken.
+        // SAFETY: the queue is alive, and as many events were taken and not acknowledged.
         unsafe { (self.context.library.ack_cq_events)(self.raw.as_ptr(), self.events) };
         self.events = 0;
     }
 }
 
 impl Srq {
-    /// A queue with room for `entries` receives.
+    /// Makes a queue with room for `entries` receives.
     pub fn new(pd: &Arc<Pd>, entries: u32) -> io::Result<Srq> {
         let attr = SrqAttr { max_wr: entries, max_sge: 1, srq_limit: 0 };
         let mut attr = SrqInitAttr { srq_context: null_mut(), attr };
-        // SAFETY: a domain and attributes of ours.
+        // SAFETY: the domain is alive, and the attributes live for the call.
         let raw = non_null(unsafe { (pd.context.library.create_srq)(pd.raw(), &mut attr) })?;
         let post = pd
             .context
@@ -227,31 +230,32 @@ impl Srq {
         Ok(Srq { pd: Arc::clone(pd), raw, post })
     }
 
-    /// Posts receives: the number that comes back, and where each writes.
+    /// Posts receives: the number that comes back in the completion, and the memory of each.
     pub fn post(&mut self, receives: &[(u64, Sge)]) -> io::Result<()> {
-        // SAFETY: a queue of ours and a list that lives for the call.
+        // SAFETY: the queue is alive, and the list lives for the call.
         post_receives(receives, |list| unsafe {
             (self.post)(self.raw.as_ptr(), list, &mut null_mut())
         })
     }
 }
 
-/// Chains receives, a few at a time, for one call each.
+/// Posts receives in chains of a few.
 fn post_receives(
     receives: &[(u64, Sge)],
     mut post: impl FnMut(*mut RecvWr) -> c_int,
 ) -> io::Result<()> {
-    const AT_ONCE: usize = 16;
-    for some in receives.chunks(AT_ONCE) {
-        let mut memory = [Sge::default(); AT_ONCE];
+    const CHAIN: usize = 16;
+    for chain in receives.chunks(CHAIN) {
+        let mut memory = [Sge::default(); CHAIN];
         let empty = RecvWr { wr_id: 0, next: null_mut(), sg_list: null_mut(), num_sge: 1 };
-        let mut list = [empty; AT_ONCE];
+        let mut list = [empty; CHAIN];
         let (memory, list) = (memory.as_mut_ptr(), list.as_mut_ptr());
-        for (at, (id, sge)) in some.iter().enumerate() {
-            // SAFETY: `at` is within both arrays, which live to the end of the call.
+        for (at, (id, sge)) in chain.iter().enumerate() {
+            // SAFETY: `at`, and `at + 1` where it is used, are within both arrays, which live to
+            // the end of the call.
             unsafe {
                 *memory.add(at) = *sge;
-                let next = if at + 1 < some.len() { list.add(at + 1) } else { null_mut() };
+                let next = if at + 1 < chain.len() { list.add(at + 1) } else { null_mut() };
                 *list.add(at) = RecvWr { wr_id: *id, next, sg_list: memory.add(at), num_sge: 1 };
             }
         }
@@ -261,8 +265,8 @@ fn post_receives(
 }
 
 impl Qp {
-    /// A reliable connection that receives from `srq`, or (without) a datagram pair
-    /// with receives of its own. Asks for less inline data until the device agrees.
+    /// Makes an RC queue pair that receives from `srq`, or, without one, a UD queue pair with
+    /// receives of its own. Asks for less inline data until the device agrees.
     pub fn new(
         pd: &Arc<Pd>,
         cq: &Cq,
@@ -289,7 +293,8 @@ impl Qp {
                 qp_type: if srq.is_some() { qp_type::RC } else { qp_type::UD },
                 sq_sig_all: 0,
             };
-            // SAFETY: a domain, queues of it and attributes of ours.
+            // SAFETY: the domain is alive, the queues are of the same device, and the attributes
+            // live for the call.
             match non_null(unsafe { (pd.context.library.create_qp)(pd.raw(), &mut attr) }) {
                 Ok(raw) => break (raw, attr.cap.max_inline_data.min(inline)),
                 Err(error) if inline == 0 => return Err(error),
@@ -302,28 +307,29 @@ impl Qp {
         Ok(Qp { pd: Arc::clone(pd), raw, post, receive, inline })
     }
 
-    /// Its number on the wire.
+    /// Returns its number on the wire.
     pub fn number(&self) -> u32 {
-        // SAFETY: alive until dropped.
+        // SAFETY: the object is alive until dropped.
         unsafe { self.raw.as_ref().qp_num }
     }
 
-    /// Bytes that may be sent with [`layout::send_flags::INLINE`].
+    /// Returns the most bytes that may be sent with [`layout::send_flags::INLINE`].
     #[inline]
     pub fn inline(&self) -> u32 {
         self.inline
     }
 
-    /// Changes what the mask names (see [`layout::qp_mask`]).
+    /// Changes the attributes that the mask names, see [`layout::qp_mask`].
     pub fn modify(&self, mut attr: QpAttr, mask: c_int) -> io::Result<()> {
-        // SAFETY: a queue pair and attributes of ours.
+        // SAFETY: the queue pair is alive, and the attributes live for the call.
         check(unsafe { (self.pd.context.library.modify_qp)(self.raw.as_ptr(), &mut attr, mask) })
     }
 
-    /// Asks the device whether the queue pair still carries requests out.
+    /// Asks the device whether the queue pair still carries out requests.
     pub fn is_ready_to_send(&self) -> bool {
         let (mut attr, mut made_with) = (QpAttr::default(), MaybeUninit::<QpInitAttr>::zeroed());
-        // SAFETY: a queue pair and room of ours for both answers, of which the second is not read.
+        // SAFETY: the queue pair is alive, and both answers, of which the second is not read, have
+        // room for their structures.
         let asked = unsafe {
             (self.pd.context.library.query_qp)(
                 self.raw.as_ptr(),
@@ -352,7 +358,8 @@ impl Qp {
             wr: work.to.target,
             ..SendWr::EMPTY
         };
-        // SAFETY: one request that lives for the call, and the caller's promise.
+        // SAFETY: the queue pair is alive, the request lives for the call, and inline memory is
+        // readable by the caller's promise.
         check(unsafe { (self.post)(self.raw.as_ptr(), &mut request, &mut null_mut()) })
     }
 
@@ -375,14 +382,15 @@ impl Qp {
             wr: Target { ud: Datagram { ah: ah.raw(), remote_qpn: number, remote_qkey: qkey } },
             ..SendWr::EMPTY
         };
-        // SAFETY: one request that lives for the call; the device checks the memory.
+        // SAFETY: the queue pair and the address handle are alive, the request lives for the call,
+        // and the device checks the memory, since nothing is inline.
         check(unsafe { (self.post)(self.raw.as_ptr(), &mut request, &mut null_mut()) })
     }
 
-    /// Posts receives of a datagram pair: the number that comes back, and where each
-    /// writes.
+    /// Posts receives of a UD queue pair: the number that comes back in the completion, and the
+    /// memory of each.
     pub fn post_receives(&self, receives: &[(u64, Sge)]) -> io::Result<()> {
-        // SAFETY: a queue pair of ours and a list that lives for the call.
+        // SAFETY: the queue pair is alive, and the list lives for the call.
         post_receives(receives, |list| unsafe {
             (self.receive)(self.raw.as_ptr(), list, &mut null_mut())
         })
@@ -391,7 +399,7 @@ impl Qp {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        // SAFETY: made by `new`; the queues that used it are gone.
+        // SAFETY: made by `new` and freed once; queues hold an `Arc` of it, so they are gone.
         unsafe { (self.context.library.destroy_channel)(self.raw.as_ptr()) };
     }
 }
@@ -399,21 +407,22 @@ impl Drop for Channel {
 impl Drop for Cq {
     fn drop(&mut self) {
         self.acknowledge();
-        // SAFETY: made by `new`; all its events are acknowledged.
+        // SAFETY: made by `new` and freed once; all its events are acknowledged, and the queue
+        // pairs that use it are dropped before it.
         unsafe { (self.context.library.destroy_cq)(self.raw.as_ptr()) };
     }
 }
 
 impl Drop for Srq {
     fn drop(&mut self) {
-        // SAFETY: made by `new`.
+        // SAFETY: made by `new` and freed once; the queue pairs that use it are dropped before it.
         unsafe { (self.pd.context.library.destroy_srq)(self.raw.as_ptr()) };
     }
 }
 
 impl Drop for Qp {
     fn drop(&mut self) {
-        // SAFETY: made by `new`.
+        // SAFETY: made by `new` and freed once.
         unsafe { (self.pd.context.library.destroy_qp)(self.raw.as_ptr()) };
     }
 }
