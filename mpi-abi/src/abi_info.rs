@@ -8,7 +8,7 @@ use objects::{Class, Datatype, Error, Info, Result};
 use crate::abi::*;
 use crate::args::{null_argument, put};
 use crate::constants::*;
-use crate::info::give;
+use crate::info::store;
 
 /// Types whose size a program can query.
 const SIZES: [(&str, MPI_Datatype); 4] = [
@@ -55,7 +55,7 @@ pub(crate) unsafe fn abi_get_info(info: *mut MPI_Info) -> Result<()> {
     sizes.set("mpi_count_size", size_of::<MPI_Count>().to_string())?;
     sizes.set("mpi_offset_size", size_of::<MPI_Offset>().to_string())?;
     // SAFETY: null is refused, else the user's pointer.
-    unsafe { give(info, sizes) }
+    unsafe { store(info, sizes) }
 }
 
 pub(crate) unsafe fn abi_get_fortran_info(info: *mut MPI_Info) -> Result<()> {
@@ -69,7 +69,7 @@ pub(crate) unsafe fn abi_get_fortran_info(info: *mut MPI_Info) -> Result<()> {
         known.set(key, Datatype::predefined(datatype.0).is_some().to_string())?;
     }
     // SAFETY: null is refused, else the user's pointer.
-    unsafe { give(info, known) }
+    unsafe { store(info, known) }
 }
 
 pub(crate) unsafe fn abi_set_fortran_info(_info: MPI_Info) -> Result<()> {

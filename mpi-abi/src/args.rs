@@ -26,7 +26,7 @@ pub(crate) unsafe fn buffer(
     count: MPI_Count,
     datatype: MPI_Datatype,
 ) -> Result<Buffer> {
-    // The usual case; `buffer_of_any` finds every error.
+    // The usual case; `any_buffer` finds every error.
     let size = Datatype::plain_size(datatype.0);
     if size != 0 && count >= 0 && address as usize > IN_PLACE {
         // A size beyond memory saturates, so that it never reads as a small one.

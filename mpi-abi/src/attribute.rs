@@ -168,7 +168,7 @@ unsafe fn free_keyval(owner: Owner, keyval: *mut c_int) -> Result<()> {
     unsafe { put(keyval, MPI_KEYVAL_INVALID, "keyval") }
 }
 
-unsafe fn give(value: Option<usize>, attribute_val: *mut c_void, flag: *mut c_int) -> Result<()> {
+unsafe fn store(value: Option<usize>, attribute_val: *mut c_void, flag: *mut c_int) -> Result<()> {
     // SAFETY: null is refused; the user passes the address of a pointer.
     unsafe {
         if let Some(value) = value {
@@ -327,7 +327,7 @@ pub(crate) unsafe fn comm_get_attr(
         p.comm(comm.0).map(|comm| comm.attributes().value(comm_keyval))
     })?;
     // SAFETY: the user's pointers, passed on.
-    unsafe { give(value, attribute_val, flag) }
+    unsafe { store(value, attribute_val, flag) }
 }
 
 pub(crate) unsafe fn attr_get(
@@ -351,7 +351,7 @@ pub(crate) unsafe fn type_get_attr(
         attributes(p, Owner::Type, datatype.0, |attributes| attributes.value(type_keyval))
     })?;
     // SAFETY: the user's pointers, passed on.
-    unsafe { give(value, attribute_val, flag) }
+    unsafe { store(value, attribute_val, flag) }
 }
 
 pub(crate) unsafe fn comm_delete_attr(comm: MPI_Comm, comm_keyval: c_int) -> Result<()> {

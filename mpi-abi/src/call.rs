@@ -1,5 +1,5 @@
-//! What every entry point does around its body: it writes the call into the
-//! status page, and raises the body's error through an error handler.
+//! The frame of every entry point: it records the call on the status page, runs the body, and
+//! raises the body's error through an error handler.
 //!
 //! Without an error this is two stores. Bodies return `objects::Result<()>`. An error goes to the
 //! handler of the call's object, or of the communicator that the error names (`Error::on`).

@@ -40,7 +40,7 @@ impl CallForm {
     }
 
     /// Stores the handle of the request.
-    pub(crate) fn give(self, handle: usize) -> Result<()> {
+    pub(crate) fn store(self, handle: usize) -> Result<()> {
         match self.request() {
             // SAFETY: null is refused, else the user's pointer.
             Some(request) => unsafe { put(request, MPI_Request(handle), "request") },

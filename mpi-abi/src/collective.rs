@@ -41,10 +41,10 @@ pub(super) fn run(
     match (form, started) {
         (CallForm::Blocking, started) => collective::finish(comm.0, started),
         (CallForm::Nonblocking(_), Started::Planned(plan)) => {
-            form.give(collective::start(comm.0, plan)?)
+            form.store(collective::start(comm.0, plan)?)
         }
         (CallForm::Persistent(..), Started::Planned(plan)) => {
-            form.give(collective::init(comm.0, plan))
+            form.store(collective::init(comm.0, plan))
         }
         _ => Err(Error::internal("a collective that does not block has begun")),
     }

@@ -23,7 +23,7 @@ use crate::text::{put_text, text};
 ///
 /// # Safety
 /// `newcomm` is null or valid for a write.
-pub(super) unsafe fn give(newcomm: *mut MPI_Comm, comm: Option<Comm>) -> Result<()> {
+pub(super) unsafe fn store(newcomm: *mut MPI_Comm, comm: Option<Comm>) -> Result<()> {
     let handle = comm.map_or(predefined::COMM_NULL, |comm| with(|p| p.comms.insert(comm)) as usize);
     // SAFETY: null is refused, else the user's pointer.
     unsafe { put(newcomm, MPI_Comm(handle), "newcomm") }
@@ -67,7 +67,7 @@ pub(crate) unsafe fn comm_dup(comm: MPI_Comm, newcomm: *mut MPI_Comm) -> Result<
     let mut copy = communicator::duplicate(comm.0)?;
     crate::attribute::copy_comm(comm, &mut copy)?;
     // SAFETY: checked not to be null.
-    unsafe { give(newcomm, Some(copy)) }
+    unsafe { store(newcomm, Some(copy)) }
 }
 
 pub(crate) unsafe fn comm_dup_with_info(
@@ -81,7 +81,7 @@ pub(crate) unsafe fn comm_dup_with_info(
     crate::attribute::copy_comm(comm, &mut copy)?;
     copy.set_hints(&hints)?;
     // SAFETY: checked not to be null.
-    unsafe { give(newcomm, Some(copy)) }
+    unsafe { store(newcomm, Some(copy)) }
 }
 
 pub(crate) unsafe fn comm_idup(
@@ -120,7 +120,7 @@ pub(crate) unsafe fn comm_create(
     let group = with(|p| p.group(group.0))?;
     let made = communicator::create(comm.0, &group)?;
     // SAFETY: checked not to be null.
-    unsafe { give(newcomm, made) }
+    unsafe { store(newcomm, made) }
 }
 
 pub(crate) unsafe fn comm_create_group(
@@ -136,7 +136,7 @@ pub(crate) unsafe fn comm_create_group(
     let group = with(|p| p.group(group.0))?;
     let made = communicator::create_group(comm.0, &group, tag)?;
     // SAFETY: checked not to be null.
-    unsafe { give(newcomm, made) }
+    unsafe { store(newcomm, made) }
 }
 
 pub(crate) unsafe fn comm_split(
@@ -157,13 +157,13 @@ pub(crate) unsafe fn comm_split(
     };
     let made = split::split(comm.0, color, key)?;
     // SAFETY: checked not to be null.
-    unsafe { give(newcomm, made) }
+    unsafe { store(newcomm, made) }
 }
 
 /// Sets hints and error handler of a communicator without a parent, and stores its handle.
 ///
 /// # Safety
-/// That of [`give`].
+/// That of [`store`].
 pub(super) unsafe fn finish_from_group(
     mut made: Comm,
     hints: &Info,
@@ -173,7 +173,7 @@ pub(super) unsafe fn finish_from_group(
     made.set_hints(hints)?;
     made.set_errhandler(handler);
     // SAFETY: passed on.
-    unsafe { give(newcomm, Some(made)) }
+    unsafe { store(newcomm, Some(made)) }
 }
 
 pub(crate) unsafe fn comm_create_from_group(
@@ -183,7 +183,7 @@ pub(crate) unsafe fn comm_create_from_group(
     errhandler: MPI_Errhandler,
     newcomm: *mut MPI_Comm,
 ) -> Result<()> {
-    let handler = crate::errhandler::suiting(errhandler, Raiser::Comm)?;
+    let handler = crate::errhandler::attachable(errhandler, Raiser::Comm)?;
     let make = || {
         not_null(newcomm)?;
         let hints = crate::info::optional(info)?;
@@ -195,7 +195,7 @@ pub(crate) unsafe fn comm_create_from_group(
             // SAFETY: the user's pointer, passed on.
             Some(made) => unsafe { finish_from_group(made, &hints, handler, newcomm) },
             // SAFETY: as above.
-            None => unsafe { give(newcomm, None) },
+            None => unsafe { store(newcomm, None) },
         }
     };
     // The handler is for errors here too (MPI-5.0 §7.4.2).
@@ -249,7 +249,7 @@ pub(crate) unsafe fn comm_split_type(
         crate::info::change(info, |info| info.set(RESOURCE_KEY, chosen.name()))?;
     }
     // SAFETY: checked not to be null.
-    unsafe { give(newcomm, made.map(|(comm, _)| comm)) }
+    unsafe { store(newcomm, made.map(|(comm, _)| comm)) }
 }
 
 pub(crate) unsafe fn comm_set_info(comm: MPI_Comm, info: MPI_Info) -> Result<()> {
@@ -260,7 +260,7 @@ pub(crate) unsafe fn comm_set_info(comm: MPI_Comm, info: MPI_Info) -> Result<()>
 pub(crate) unsafe fn comm_get_info(comm: MPI_Comm, info_used: *mut MPI_Info) -> Result<()> {
     let hints = with(|p| p.comm(comm.0)?.hints())?;
     // SAFETY: the user's pointer, passed on.
-    unsafe { crate::info::give(info_used, hints) }
+    unsafe { crate::info::store(info_used, hints) }
 }
 
 pub(crate) unsafe fn comm_free(comm: *mut MPI_Comm) -> Result<()> {

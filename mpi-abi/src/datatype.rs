@@ -66,7 +66,7 @@ unsafe fn derive(
 }
 
 /// Stores the handle of a datatype that exists already.
-unsafe fn give(
+unsafe fn store(
     newtype: *mut MPI_Datatype,
     datatype: impl FnOnce() -> Result<Datatype>,
 ) -> Result<()> {
@@ -287,7 +287,7 @@ pub(crate) unsafe fn type_create_struct(
         let handles = slice(array_of_types, count, "array_of_types")?;
         let types =
             handles.iter().map(|&handle| object(handle)).collect::<Result<Vec<Datatype>>>()?;
-        give(newtype, || {
+        store(newtype, || {
             Datatype::struct_(counting(array_of_blocklengths), &lengths, places, &types)
         })
     }
@@ -448,7 +448,7 @@ pub(crate) unsafe fn type_create_f90_real(
     newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     // SAFETY: the user's pointer, passed on.
-    unsafe { give(newtype, || Datatype::f90_real(chosen(p), chosen(r))) }
+    unsafe { store(newtype, || Datatype::f90_real(chosen(p), chosen(r))) }
 }
 
 pub(crate) unsafe fn type_create_f90_complex(
@@ -457,12 +457,12 @@ pub(crate) unsafe fn type_create_f90_complex(
     newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     // SAFETY: the user's pointer, passed on.
-    unsafe { give(newtype, || Datatype::f90_complex(chosen(p), chosen(r))) }
+    unsafe { store(newtype, || Datatype::f90_complex(chosen(p), chosen(r))) }
 }
 
 pub(crate) unsafe fn type_create_f90_integer(r: c_int, newtype: *mut MPI_Datatype) -> Result<()> {
     // SAFETY: the user's pointer, passed on.
-    unsafe { give(newtype, || Datatype::f90_integer(r)) }
+    unsafe { store(newtype, || Datatype::f90_integer(r)) }
 }
 
 pub(crate) unsafe fn type_match_size(
@@ -483,5 +483,5 @@ pub(crate) unsafe fn type_match_size(
         }
     };
     // SAFETY: the user's pointer, passed on.
-    unsafe { give(datatype, || Datatype::match_size(class, size).cloned()) }
+    unsafe { store(datatype, || Datatype::match_size(class, size).cloned()) }
 }

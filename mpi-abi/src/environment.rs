@@ -85,5 +85,5 @@ pub(crate) unsafe fn get_hw_resource_info(hw_info: *mut MPI_Info) -> Result<()> 
         info.set(resource.name(), if instance.is_some() { "true" } else { "false" })?;
     }
     // SAFETY: the user's pointer, passed on.
-    unsafe { crate::info::give(hw_info, info) }
+    unsafe { crate::info::store(hw_info, info) }
 }

@@ -22,7 +22,7 @@ pub(crate) fn handle_of(handler: Errhandler) -> MPI_Errhandler {
 }
 
 /// Returns the handler of a handle, if it may be attached to such an object.
-pub(crate) fn suiting(errhandler: MPI_Errhandler, raiser: Raiser) -> Result<Errhandler> {
+pub(crate) fn attachable(errhandler: MPI_Errhandler, raiser: Raiser) -> Result<Errhandler> {
     let handler = with(|p| p.errhandler(errhandler.0))?;
     if !handler.suits(raiser) {
         return Err(Error::new(
@@ -85,7 +85,7 @@ pub(crate) unsafe fn errhandler_create(
 
 pub(crate) unsafe fn comm_set_errhandler(comm: MPI_Comm, errhandler: MPI_Errhandler) -> Result<()> {
     with(|p| p.comm(comm.0).map(|_| ()))?;
-    let handler = suiting(errhandler, Raiser::Comm)?;
+    let handler = attachable(errhandler, Raiser::Comm)?;
     with(|p| p.comm_mut(comm.0).map(|comm| comm.set_errhandler(handler)))
 }
 
@@ -132,7 +132,7 @@ pub(crate) unsafe fn session_set_errhandler(
     errhandler: MPI_Errhandler,
 ) -> Result<()> {
     with(|p| p.session(session.0).map(|_| ()))?;
-    let handler = suiting(errhandler, Raiser::Session)?;
+    let handler = attachable(errhandler, Raiser::Session)?;
     with(|p| p.session_mut(session.0).map(|session| session.errhandler = handler))
 }
 

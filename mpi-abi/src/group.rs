@@ -13,7 +13,7 @@ use crate::constants::{MPI_IDENT, MPI_PROC_NULL, MPI_SIMILAR, MPI_UNEQUAL};
 ///
 /// # Safety
 /// `newgroup` is null or valid for a write.
-pub(super) unsafe fn give(newgroup: *mut MPI_Group, group: Group) -> Result<()> {
+pub(super) unsafe fn store(newgroup: *mut MPI_Group, group: Group) -> Result<()> {
     if newgroup.is_null() {
         return Err(null_argument("newgroup"));
     }
@@ -105,7 +105,7 @@ pub(crate) unsafe fn group_compare(
 pub(crate) unsafe fn comm_group(comm: MPI_Comm, group: *mut MPI_Group) -> Result<()> {
     let members = with(|p| p.comm(comm.0).map(|comm| comm.group().clone()))?;
     // SAFETY: the user's pointer, passed on.
-    unsafe { give(group, members) }
+    unsafe { store(group, members) }
 }
 
 pub(crate) unsafe fn group_union(
@@ -115,7 +115,7 @@ pub(crate) unsafe fn group_union(
 ) -> Result<()> {
     let (one, other) = both(group1, group2)?;
     // SAFETY: the user's pointer, passed on.
-    unsafe { give(newgroup, one.union(&other)) }
+    unsafe { store(newgroup, one.union(&other)) }
 }
 
 pub(crate) unsafe fn group_intersection(
@@ -125,7 +125,7 @@ pub(crate) unsafe fn group_intersection(
 ) -> Result<()> {
     let (one, other) = both(group1, group2)?;
     // SAFETY: the user's pointer, passed on.
-    unsafe { give(newgroup, one.intersection(&other)) }
+    unsafe { store(newgroup, one.intersection(&other)) }
 }
 
 pub(crate) unsafe fn group_difference(
@@ -135,7 +135,7 @@ pub(crate) unsafe fn group_difference(
 ) -> Result<()> {
     let (one, other) = both(group1, group2)?;
     // SAFETY: the user's pointer, passed on.
-    unsafe { give(newgroup, one.difference(&other)) }
+    unsafe { store(newgroup, one.difference(&other)) }
 }
 
 /// Reads the user's list of ranks, each a rank of the group.
@@ -163,7 +163,7 @@ pub(crate) unsafe fn group_incl(
     // SAFETY: the user's array and pointer.
     unsafe {
         let ranks = ranks_of(&members, n, ranks)?;
-        give(newgroup, members.incl(&ranks)?)
+        store(newgroup, members.incl(&ranks)?)
     }
 }
 
@@ -177,7 +177,7 @@ pub(crate) unsafe fn group_excl(
     // SAFETY: the user's array and pointer.
     unsafe {
         let ranks = ranks_of(&members, n, ranks)?;
-        give(newgroup, members.excl(&ranks)?)
+        store(newgroup, members.excl(&ranks)?)
     }
 }
 
@@ -196,7 +196,7 @@ pub(crate) unsafe fn group_range_incl(
 ) -> Result<()> {
     let members = self::group(group)?;
     // SAFETY: the user's array and pointer.
-    unsafe { give(newgroup, members.range_incl(ranges_of(n, ranges)?)?) }
+    unsafe { store(newgroup, members.range_incl(ranges_of(n, ranges)?)?) }
 }
 
 pub(crate) unsafe fn group_range_excl(
@@ -207,7 +207,7 @@ pub(crate) unsafe fn group_range_excl(
 ) -> Result<()> {
     let members = self::group(group)?;
     // SAFETY: the user's array and pointer.
-    unsafe { give(newgroup, members.range_excl(ranges_of(n, ranges)?)?) }
+    unsafe { store(newgroup, members.range_excl(ranges_of(n, ranges)?)?) }
 }
 
 pub(crate) unsafe fn group_free(group: *mut MPI_Group) -> Result<()> {

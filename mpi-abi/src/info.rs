@@ -36,7 +36,7 @@ pub(crate) fn optional(info: MPI_Info) -> Result<Info> {
 ///
 /// # Safety
 /// `info` is null or valid for a write.
-pub(crate) unsafe fn give(info: *mut MPI_Info, object: Info) -> Result<()> {
+pub(crate) unsafe fn store(info: *mut MPI_Info, object: Info) -> Result<()> {
     if info.is_null() {
         return Err(null_argument("info"));
     }
@@ -73,7 +73,7 @@ pub(crate) fn change<R>(info: MPI_Info, change: impl FnOnce(&mut Info) -> Result
 
 pub(crate) unsafe fn info_create(info: *mut MPI_Info) -> Result<()> {
     // SAFETY: the user's pointer, passed on.
-    unsafe { give(info, Info::new()) }
+    unsafe { store(info, Info::new()) }
 }
 
 pub(crate) unsafe fn info_create_env(
@@ -82,13 +82,13 @@ pub(crate) unsafe fn info_create_env(
     info: *mut MPI_Info,
 ) -> Result<()> {
     // SAFETY: the user's pointer, passed on.
-    unsafe { give(info, with(crate::environment::info_env)) }
+    unsafe { store(info, with(crate::environment::info_env)) }
 }
 
 pub(crate) unsafe fn info_dup(info: MPI_Info, newinfo: *mut MPI_Info) -> Result<()> {
     let copy = with(|p| copy_of(p, info))?;
     // SAFETY: the user's pointer, passed on.
-    unsafe { give(newinfo, copy) }
+    unsafe { store(newinfo, copy) }
 }
 
 pub(crate) unsafe fn info_free(info: *mut MPI_Info) -> Result<()> {

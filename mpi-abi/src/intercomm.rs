@@ -8,7 +8,7 @@ use runtime::{intercomm, with};
 
 use crate::abi::{MPI_Comm, MPI_Errhandler, MPI_Group, MPI_Info};
 use crate::args::put;
-use crate::communicator::{finish_from_group, give, not_null};
+use crate::communicator::{finish_from_group, not_null, store};
 use crate::text::text;
 
 pub(crate) unsafe fn comm_test_inter(comm: MPI_Comm, flag: *mut c_int) -> Result<()> {
@@ -40,13 +40,13 @@ pub(crate) unsafe fn comm_remote_size(comm: MPI_Comm, size: *mut c_int) -> Resul
 pub(crate) unsafe fn comm_remote_group(comm: MPI_Comm, group: *mut MPI_Group) -> Result<()> {
     let members = remote(comm)?;
     // SAFETY: the user's pointer, passed on.
-    unsafe { crate::group::give(group, members) }
+    unsafe { crate::group::store(group, members) }
 }
 
 /// Stores MPI_COMM_NULL: no process is spawned, so no process has a parent (MPI-5.0 §11.8.2).
 pub(crate) unsafe fn comm_get_parent(parent: *mut MPI_Comm) -> Result<()> {
     // SAFETY: null is refused, else the user's pointer.
-    unsafe { give(parent, None) }
+    unsafe { store(parent, None) }
 }
 
 /// Checks a rank that was given as an `int`.
@@ -68,7 +68,7 @@ pub(crate) unsafe fn intercomm_create(
     let made =
         intercomm::create(local_comm.0, leader(local_leader)?, (peer_comm.0, remote_leader), tag)?;
     // SAFETY: checked not to be null.
-    unsafe { give(newintercomm, Some(made)) }
+    unsafe { store(newintercomm, Some(made)) }
 }
 
 pub(crate) unsafe fn intercomm_merge(
@@ -79,7 +79,7 @@ pub(crate) unsafe fn intercomm_merge(
     not_null(newintracomm)?;
     let made = intercomm::merge(intercomm.0, high != 0)?;
     // SAFETY: checked not to be null.
-    unsafe { give(newintracomm, Some(made)) }
+    unsafe { store(newintracomm, Some(made)) }
 }
 
 pub(crate) unsafe fn intercomm_create_from_groups(
@@ -92,7 +92,7 @@ pub(crate) unsafe fn intercomm_create_from_groups(
     errhandler: MPI_Errhandler,
     newintercomm: *mut MPI_Comm,
 ) -> Result<()> {
-    let handler = crate::errhandler::suiting(errhandler, Raiser::Comm)?;
+    let handler = crate::errhandler::attachable(errhandler, Raiser::Comm)?;
     let make = || {
         not_null(newintercomm)?;
         let hints = crate::info::optional(info)?;

@@ -1,11 +1,10 @@
 //! The C interface of MPI 5.0, under the standard ABI: `libmpi_abi.so.1`.
 //!
-//! `generated` holds what C calls: for each function of the table in `abi/` a
-//! `PMPI_` entry point, and an `MPI_` one that jumps to it. An entry point does
-//! no work. It writes the call into the status page, widens `int` arguments
-//! so that a function and its `_c` twin share one body, runs the body, and raises
-//! its error (`call`). The bodies are in the chapters, written by hand; a
-//! function without one raises MPI_ERR_UNSUPPORTED_OPERATION with its name.
+//! `generated` holds the functions that C calls: for each function of the table in `abi/` a `PMPI_`
+//! entry point, and an `MPI_` one that jumps to it. An entry point records the call on the status
+//! page, widens `int` arguments so that a function and its `_c` twin share one body, runs the body,
+//! and raises its error (`call`). Bodies are written by hand, in one file for each chapter. A
+//! function without a body raises MPI_ERR_UNSUPPORTED_OPERATION with its name.
 //!
 //! `docs/contributing/function.md` says how to add a body.
 //!

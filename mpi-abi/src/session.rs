@@ -20,7 +20,7 @@ pub(crate) unsafe fn session_init(
     errhandler: MPI_Errhandler,
     session: *mut MPI_Session,
 ) -> Result<()> {
-    let handler = crate::errhandler::suiting(errhandler, Raiser::Session)?;
+    let handler = crate::errhandler::attachable(errhandler, Raiser::Session)?;
     let open = || {
         if session.is_null() {
             return Err(null_argument("session"));
@@ -54,7 +54,7 @@ pub(crate) unsafe fn session_get_info(
     info.set(THREAD_LEVEL, thread_level(level).unwrap_or_default())?;
     info.set("mpi_memory_alloc_kinds", "mpi,system")?;
     // SAFETY: the user's pointer, passed on.
-    unsafe { crate::info::give(info_used, info) }
+    unsafe { crate::info::store(info_used, info) }
 }
 
 /// Checks a session handle.
@@ -114,7 +114,7 @@ pub(crate) unsafe fn session_get_pset_info(
     let mut found = Info::new();
     found.set("mpi_size", members.to_string())?;
     // SAFETY: the user's pointer, passed on.
-    unsafe { crate::info::give(info, found) }
+    unsafe { crate::info::store(info, found) }
 }
 
 pub(crate) unsafe fn group_from_session_pset(
@@ -127,5 +127,5 @@ pub(crate) unsafe fn group_from_session_pset(
     let name = unsafe { text(pset_name, "pset_name")? };
     let members = with(|p| p.pset(&name))?;
     // SAFETY: the user's pointer, passed on.
-    unsafe { crate::group::give(newgroup, members) }
+    unsafe { crate::group::store(newgroup, members) }
 }

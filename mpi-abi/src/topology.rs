@@ -39,7 +39,7 @@ fn not_null(newcomm: *mut MPI_Comm) -> Result<()> {
 
 /// Stores the handle of a new communicator with a topology; `None` is
 /// MPI_COMM_NULL.
-unsafe fn give(newcomm: *mut MPI_Comm, comm: Option<Comm>, topology: Topology) -> Result<()> {
+unsafe fn store(newcomm: *mut MPI_Comm, comm: Option<Comm>, topology: Topology) -> Result<()> {
     let handle = match comm {
         Some(mut comm) => {
             comm.set_topology(topology);
@@ -84,14 +84,14 @@ fn with_graph(
 }
 
 /// Reads a topology; `None` from `read` means another kind, which is MPI_ERR_TOPOLOGY.
-fn ask<R>(
+fn with_topology<R>(
     comm: MPI_Comm,
     kind: &str,
-    question: impl FnOnce(&Topology, &Comm) -> Option<Result<R>>,
+    read: impl FnOnce(&Topology, &Comm) -> Option<Result<R>>,
 ) -> Result<R> {
     with(|p| {
         let object = p.comm(comm.0)?;
-        object.topology().and_then(|topology| question(topology, object)).unwrap_or_else(|| {
+        object.topology().and_then(|topology| read(topology, object)).unwrap_or_else(|| {
             Err(Error::new(
                 Class::Topology,
                 format!("{} has no {kind} topology", object.describe()),
@@ -100,23 +100,23 @@ fn ask<R>(
     })
 }
 
-fn grid<R>(comm: MPI_Comm, question: impl FnOnce(&Cartesian, &Comm) -> Result<R>) -> Result<R> {
-    ask(comm, "Cartesian", |topology, object| match topology {
-        Topology::Cartesian(grid) => Some(question(grid, object)),
+fn grid<R>(comm: MPI_Comm, read: impl FnOnce(&Cartesian, &Comm) -> Result<R>) -> Result<R> {
+    with_topology(comm, "Cartesian", |topology, object| match topology {
+        Topology::Cartesian(grid) => Some(read(grid, object)),
         _ => None,
     })
 }
 
-fn graph<R>(comm: MPI_Comm, question: impl FnOnce(&Graph, &Comm) -> Result<R>) -> Result<R> {
-    ask(comm, "graph", |topology, object| match topology {
-        Topology::Graph(graph) => Some(question(graph, object)),
+fn graph<R>(comm: MPI_Comm, read: impl FnOnce(&Graph, &Comm) -> Result<R>) -> Result<R> {
+    with_topology(comm, "graph", |topology, object| match topology {
+        Topology::Graph(graph) => Some(read(graph, object)),
         _ => None,
     })
 }
 
-fn dist_graph<R>(comm: MPI_Comm, question: impl FnOnce(&DistGraph) -> Result<R>) -> Result<R> {
-    ask(comm, "distributed graph", |topology, _| match topology {
-        Topology::DistGraph(graph) => Some(question(graph)),
+fn dist_graph<R>(comm: MPI_Comm, read: impl FnOnce(&DistGraph) -> Result<R>) -> Result<R> {
+    with_topology(comm, "distributed graph", |topology, _| match topology {
+        Topology::DistGraph(graph) => Some(read(graph)),
         _ => None,
     })
 }
@@ -191,7 +191,7 @@ pub(crate) unsafe fn cart_create(
         let grid = described_grid(size, ndims, dims, periods)?;
         let order = || placed(comm_old.0, &Traffic::of_grid(&grid), Some(&grid));
         let made = first(comm_old, &group, grid.size(), reorder, order)?;
-        give(comm_cart, made, Topology::Cartesian(grid))
+        store(comm_cart, made, Topology::Cartesian(grid))
     }
 }
 
@@ -294,7 +294,7 @@ pub(crate) unsafe fn cart_sub(
     })?;
     let made = communicator::split(comm.0, Some(sub.color), sub.rank as c_int)?;
     // SAFETY: checked not to be null.
-    unsafe { give(newcomm, made, Topology::Cartesian(sub.grid)) }
+    unsafe { store(newcomm, made, Topology::Cartesian(sub.grid)) }
 }
 
 pub(crate) unsafe fn dims_create(nnodes: c_int, ndims: c_int, dims: *mut c_int) -> Result<()> {
@@ -341,7 +341,7 @@ pub(crate) unsafe fn graph_create(
         let graph = described_graph(size, nnodes, indx, edges)?;
         let order = || placed(comm_old.0, &Traffic::of_graph(&graph), None);
         let made = first(comm_old, &group, graph.size(), reorder, order)?;
-        give(comm_graph, made, Topology::Graph(graph))
+        store(comm_graph, made, Topology::Graph(graph))
     }
 }
 
@@ -498,7 +498,7 @@ pub(crate) unsafe fn dist_graph_create_adjacent(
         let weighted = agreed(&sources, weighted_in, &destinations, weighted_out)?;
         let graph = DistGraph { sources, destinations, weighted };
         let (made, topology) = with_graph(comm_old, &group, graph, reorder)?;
-        give(comm_dist_graph, made, topology)
+        store(comm_dist_graph, made, topology)
     }
 }
 
@@ -541,7 +541,7 @@ pub(crate) unsafe fn dist_graph_create(
         let (edges, weighted) = named_edges(size, n, sources, degrees, destinations, weights)?;
         let graph = distribute(comm_old.0, &edges, weighted)?;
         let (made, topology) = with_graph(comm_old, &group, graph, reorder)?;
-        give(comm_dist_graph, made, topology)
+        store(comm_dist_graph, made, topology)
     }
 }
 

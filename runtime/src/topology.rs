@@ -7,7 +7,7 @@
 use collectives::operation::{Blocks, Data, Operation, Types};
 use fabric::CollectiveKind;
 use objects::buffer::Area;
-use objects::topology::placement::{self, Place, Traffic};
+use objects::topology::placement::{self, Location, Traffic};
 use objects::topology::{Cartesian, DistGraph, Edges};
 use objects::{Datatype, Error, Result};
 
@@ -87,7 +87,7 @@ pub fn placed(comm: usize, traffic: &Traffic, grid: Option<&Cartesian>) -> Resul
     let part = |place: &[u8], level: usize| {
         i64::from_ne_bytes(std::array::from_fn(|i| place[8 * level + i]))
     };
-    let places: Vec<Place> = all
+    let places: Vec<Location> = all
         .chunks_exact(bytes.len())
         .map(|place| std::array::from_fn(|level| part(place, level)))
         .collect();
@@ -142,7 +142,7 @@ fn decode(words: &mut impl Iterator<Item = i32>) -> Option<DistGraph> {
 
 impl Core {
     /// Where this process is: host, package, NUMA node, cache.
-    fn place(&self) -> Place {
+    fn place(&self) -> Location {
         let host = self.color_of(Resource::Host, 0);
         if self.pretend_packages > 0 {
             return [host, i64::from(self.job.local_rank) % self.pretend_packages as i64, 0, 0];

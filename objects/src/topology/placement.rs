@@ -18,7 +18,7 @@ pub const LEVELS: usize = 4;
 
 /// The location of a process: numbers of its host, package, NUMA node and cache. Processes are in
 /// the same part if the number is the same.
-pub type Place = [i64; LEVELS];
+pub type Location = [i64; LEVELS];
 
 /// Weight of the edges that cross from part to part, for each level. Outer levels decide first.
 pub type Cost = [u64; LEVELS];
@@ -70,7 +70,7 @@ impl Traffic {
 
 /// Returns for each node its process, out of the first processes of `places`; there must be as many
 /// as nodes. `grid` is given if the traffic is that of a grid.
-pub fn place(places: &[Place], traffic: &Traffic, grid: Option<&Cartesian>) -> Vec<u32> {
+pub fn place(places: &[Location], traffic: &Traffic, grid: Option<&Cartesian>) -> Vec<u32> {
     let nodes = traffic.nodes();
     let places = &places[..nodes as usize];
     let as_they_are: Vec<u32> = (0..nodes).collect();
@@ -86,7 +86,7 @@ pub fn place(places: &[Place], traffic: &Traffic, grid: Option<&Cartesian>) -> V
 }
 
 /// Returns the cost if node `n` is process `order[n]`.
-pub fn cost(places: &[Place], traffic: &Traffic, order: &[u32]) -> Cost {
+pub fn cost(places: &[Location], traffic: &Traffic, order: &[u32]) -> Cost {
     let mut cost = [0; LEVELS];
     let place = |node: u32| &places[order[node as usize] as usize];
     for (node, edges) in (0u32..).zip(&traffic.0) {
@@ -110,7 +110,7 @@ fn zip(nodes: &[u32], processes: &[u32]) -> Vec<u32> {
 
 /// Returns how many parts of the next level each part has, if all have as many of one size;
 /// otherwise 1, as if the level did not exist.
-fn parts(places: &[Place], by_place: &[u32]) -> [u32; LEVELS] {
+fn parts(places: &[Location], by_place: &[u32]) -> [u32; LEVELS] {
     let all = by_place.len() as u32;
     let mut found = [1; LEVELS];
     let mut so_far = 1;
@@ -202,14 +202,20 @@ fn try_cuts(extents: &[u32], parts: u32, cut: &mut Vec<u32>, each: &mut impl FnM
 }
 
 /// Returns the nodes in the order of the processes `by_place`.
-fn grown(places: &[Place], traffic: &Traffic, by_place: &[u32]) -> Vec<u32> {
+fn grown(places: &[Location], traffic: &Traffic, by_place: &[u32]) -> Vec<u32> {
     let mut order: Vec<u32> = (0..traffic.nodes()).collect();
     grow(places, traffic, by_place, &mut order, 0);
     order
 }
 
 /// Distributes `nodes` over the parts of `level` that `processes` are in, then within each part.
-fn grow(places: &[Place], traffic: &Traffic, processes: &[u32], nodes: &mut [u32], level: usize) {
+fn grow(
+    places: &[Location],
+    traffic: &Traffic,
+    processes: &[u32],
+    nodes: &mut [u32],
+    level: usize,
+) {
     if level == LEVELS || nodes.len() < 2 {
         return;
     }
@@ -271,7 +277,7 @@ mod tests {
 
     /// `hosts` hosts of `packages` packages of `cores` processes, dealt in turn
     /// (`round_robin`) or one after the other.
-    fn machine(hosts: i64, packages: i64, cores: i64, round_robin: bool) -> Vec<Place> {
+    fn machine(hosts: i64, packages: i64, cores: i64, round_robin: bool) -> Vec<Location> {
         (0..hosts * packages * cores)
             .map(|process| {
                 let package =
@@ -285,7 +291,7 @@ mod tests {
         Cartesian::new(dims, periods, 1 << 20).unwrap()
     }
 
-    fn placed(places: &[Place], grid: &Cartesian) -> (Cost, Cost) {
+    fn placed(places: &[Location], grid: &Cartesian) -> (Cost, Cost) {
         let traffic = Traffic::of_grid(grid);
         let order = place(places, &traffic, Some(grid));
         let same: Vec<u32> = (0..grid.size()).collect();
@@ -343,7 +349,7 @@ mod tests {
         assert_eq!(cost(&places, &traffic, &order), [2, 0, 0, 0]);
     }
 
-    fn places_of(count: usize) -> impl Strategy<Value = Vec<Place>> {
+    fn places_of(count: usize) -> impl Strategy<Value = Vec<Location>> {
         prop::collection::vec((0..3_i64, 0..2_i64, 0..2_i64, 0..2_i64), count).prop_map(|parts| {
             let nested = |(host, package, node, cache)| {
                 let package = 2 * host + package;
@@ -355,7 +361,7 @@ mod tests {
     }
 
     fn check(
-        places: &[Place],
+        places: &[Location],
         traffic: &Traffic,
         grid: Option<&Cartesian>,
     ) -> std::result::Result<(), TestCaseError> {
