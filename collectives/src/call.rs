@@ -1,174 +1,45 @@
 //! A collective call, checked and brought into numbers.
 //!
-//! Calls that consist of a few numbers become a [`Key`], all that their schedule
-//! depends on; those with lists of counts become a key and [`Lists`].
+//! Calls that consist of a few numbers become a [`ScheduleKey`]; those with lists of counts become a
+//! key and [`Lists`].
 
 use fabric::CollectiveKind;
-use objects::{Area, Class, Datatype, Error, Result};
+use objects::{Area, Comm, Datatype, Error, Group, Result};
 
-use crate::algorithms::Position;
-use crate::coll_args::CollArgs;
-use crate::operation::{Blocks, Data, Edges, Operation, ROOT_HERE, Types, Vector};
-use crate::schedule::Space;
-use crate::shape::{Extent, Shape, Ty};
-
-/// A call that consists of numbers: all that its schedule depends on.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
-    pub(crate) kind: u8,
-    pub(crate) pos: Position,
-    /// Ranks in the remote group; 0 unless the communicator is between groups.
-    pub(crate) remote: u32,
-    pub(crate) root: u32,
-    pub(crate) send: Option<Extent>,
-    pub(crate) recv: Option<Extent>,
-    pub(crate) commutative: bool,
-    /// The ranks share an arena.
-    pub(crate) has_segment: bool,
-}
-
-/// The types of a call: of the send buffer, of the receive buffer, and of the
-/// blocks of a `w` operation.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TypeTable {
-    send: Option<Datatype>,
-    recv: Option<Datatype>,
-    blocks: Vec<Datatype>,
-}
-
-impl TypeTable {
-    /// The type of that number; `None` for packed bytes.
-    #[inline]
-    pub(crate) fn of(&self, ty: Ty) -> Option<&Datatype> {
-        match ty.index()? {
-            0 => self.send.as_ref(),
-            1 => self.recv.as_ref(),
-            index => self.blocks.get(index - FIRST_BLOCK as usize),
-        }
-    }
-}
-
-const SEND: Ty = Ty::of(0);
-const RECV: Ty = Ty::of(1);
-const FIRST_BLOCK: u32 = 2;
+use crate::call_error::{self, check_length};
+use crate::call_lists::Lists;
+use crate::operation::{Blocks, Data, Operation, ROOT_HERE, Types, Vector};
+use crate::schedule_key::{ALLREDUCE_OF_BOTH, ScheduleKey};
+use crate::shape::{Extent, Shape, Space, Ty};
+use crate::type_table::{FIRST_BLOCK, RECV, SEND, TypeTable};
 
 /// A checked call: numbers, and what they stand for.
 pub(crate) struct Call<'a> {
-    pub(crate) key: Key,
+    pub(crate) key: ScheduleKey,
     pub(crate) lists: Option<Lists<'a>>,
     pub(crate) send: Area,
     pub(crate) recv: Area,
     pub(crate) types: TypeTable,
 }
 
-/// The lists of a call that has some.
-pub(crate) struct Lists<'a> {
-    kind: CollectiveKind,
-    send: Vec<Extent>,
-    recv: Vec<Extent>,
-    counts: &'a [u64],
-    edges: Option<Edges<'a>>,
-}
-
-const BCAST: u8 = CollectiveKind::Bcast as u8;
-const GATHER: u8 = CollectiveKind::Gather as u8;
-const SCATTER: u8 = CollectiveKind::Scatter as u8;
-const ALLGATHER: u8 = CollectiveKind::Allgather as u8;
-pub(crate) const ALLTOALL: u8 = CollectiveKind::Alltoall as u8;
-const REDUCE: u8 = CollectiveKind::Reduce as u8;
-const ALLREDUCE: u8 = CollectiveKind::Allreduce as u8;
-/// No number of the wire, where this is an allreduce as well.
-pub(crate) const ALLREDUCE_OF_BOTH: u8 = 255;
-pub(crate) const REDUCE_SCATTER_BLOCK: u8 = CollectiveKind::ReduceScatterBlock as u8;
-const SCAN: u8 = CollectiveKind::Scan as u8;
-const EXSCAN: u8 = CollectiveKind::Exscan as u8;
-
-impl Key {
-    /// How many blocks the buffers of all ranks have: one for each whom this rank
-    /// deals with.
-    pub(crate) fn blocks(&self) -> u32 {
-        if self.remote > 0 { self.remote } else { self.pos.size }
-    }
-
-    fn is_root(&self) -> bool {
-        self.root == if self.remote > 0 { ROOT_HERE } else { self.pos.rank }
-    }
-
-    pub(crate) fn args(&self) -> CollArgs<'static> {
-        let Key { root, commutative, .. } = *self;
-        match (self.kind, self.send, self.recv) {
-            (BCAST, _, Some(data)) => CollArgs::Bcast { root, data },
-            (GATHER, own, all) => CollArgs::Gather { root, own, all },
-            (SCATTER, all, own) => CollArgs::Scatter { root, all, own },
-            (ALLGATHER, own, Some(all)) => CollArgs::Allgather { own, all },
-            (REDUCE, Some(input), output) => CollArgs::Reduce { root, input, output, commutative },
-            (ALLREDUCE | ALLREDUCE_OF_BOTH, Some(input), Some(output)) => {
-                CollArgs::Allreduce { input, output, commutative }
-            }
-            (SCAN, Some(input), Some(output)) => CollArgs::Scan { input, output },
-            (EXSCAN, Some(input), Some(output)) => CollArgs::Exscan { input, output },
-            _ => CollArgs::Barrier,
-        }
-    }
-}
-
-impl Lists<'_> {
-    pub(crate) fn args(&self, key: &Key) -> Result<CollArgs<'_>> {
-        let (root, is_root, kind) = (key.root, key.is_root(), self.kind);
-        let (send, recv) = (&self.send[..], &self.recv[..]);
-        if let Some(Edges { sources, destinations, cartesian }) = self.edges {
-            check_length(recv.len(), sources.len())?;
-            check_length(send.len(), destinations.len())?;
-            return Ok(CollArgs::Neighbor {
-                kind,
-                cartesian,
-                sources,
-                into: recv,
-                destinations,
-                out: send,
-            });
-        }
-        let size = key.blocks() as usize;
-        match (kind, key.send, key.recv) {
-            (CollectiveKind::ReduceScatter, Some(input), Some(output)) => {
-                check_length(self.counts.len(), key.pos.size as usize)?;
-                let (counts, commutative) = (self.counts, key.commutative);
-                return Ok(CollArgs::ReduceScatter { kind, input, counts, output, commutative });
-            }
-            (CollectiveKind::Gatherv, own, _) => {
-                check_length(recv.len(), if is_root { size } else { 0 })?;
-                return Ok(CollArgs::Gatherv { root, own, all: is_root.then_some(recv) });
-            }
-            (CollectiveKind::Scatterv, _, own) => {
-                check_length(send.len(), if is_root { size } else { 0 })?;
-                return Ok(CollArgs::Scatterv { root, all: is_root.then_some(send), own });
-            }
-            _ => check_length(recv.len(), size)?,
-        }
-        match kind {
-            CollectiveKind::Allgatherv => Ok(CollArgs::Allgatherv { own: key.send, all: recv }),
-            _ if send.is_empty() => Ok(CollArgs::Alltoall { kind, from: None, to: recv }),
-            _ => {
-                check_length(send.len(), size)?;
-                Ok(CollArgs::Alltoall { kind, from: Some(send), to: recv })
-            }
-        }
-    }
-}
-
 impl<'a> Call<'a> {
-    /// `remote` is the size of the remote group, 0 if there is none.
-    pub(crate) fn new(operation: &Operation<'a>, pos: Position, remote: u32) -> Result<Call<'a>> {
+    /// Checks a call of `operation` on `comm` and brings it into numbers.
+    pub(crate) fn new(operation: &Operation<'a>, comm: &Comm) -> Result<Call<'a>> {
+        if comm.is_inter() {
+            check_intercomm(operation)?;
+        }
         let root = operation.root().unwrap_or(u32::MAX);
         let commutative = operation.vector().is_some_and(|vector| vector.op.commutative());
         let kind = match operation {
             Operation::AllreduceOfBoth { .. } => ALLREDUCE_OF_BOTH,
             _ => operation.kind() as u8,
         };
-        let key = Key {
+        let key = ScheduleKey {
             kind,
-            pos,
-            remote,
+            rank: comm.rank(),
+            size: comm.size(),
+            topology: 0,
+            remote: comm.remote().map_or(0, Group::size),
             root,
             send: None,
             recv: None,
@@ -176,7 +47,7 @@ impl<'a> Call<'a> {
             has_segment: false,
         };
         if operation.root().is_some_and(|root| root >= key.blocks() && !key.is_root()) {
-            return Err(bad_root(root, key.blocks()));
+            return Err(call_error::bad_root(root, key.blocks()));
         }
         let mut call = Call {
             key,
@@ -228,8 +99,9 @@ impl<'a> Call<'a> {
             | Operation::Scan { vector, count }
             | Operation::Exscan { vector, count } => self.vector(&vector, count, count, true),
             Operation::ReduceScatterBlock { vector, count } => {
-                let whole =
-                    count.checked_mul(self.key.pos.size.into()).ok_or_else(|| too_many(count))?;
+                let whole = count
+                    .checked_mul(self.key.size.into())
+                    .ok_or_else(|| call_error::too_many(count))?;
                 self.vector(&vector, whole, count, true)
             }
             _ => self.bind_lists(operation),
@@ -237,7 +109,7 @@ impl<'a> Call<'a> {
     }
 
     fn bind_lists(&mut self, operation: &Operation<'a>) -> Result<()> {
-        let (is_root, pos) = (self.key.is_root(), self.key.pos);
+        let (is_root, size) = (self.key.is_root(), self.key.size);
         let mut lists = Lists {
             kind: operation.kind(),
             send: Vec::new(),
@@ -245,7 +117,7 @@ impl<'a> Call<'a> {
             counts: &[],
             edges: None,
         };
-        let me = pos.rank as usize;
+        let me = self.key.rank as usize;
         match *operation {
             Operation::Gatherv { send, recv, .. } => {
                 self.maybe_send(send, 1)?;
@@ -274,10 +146,15 @@ impl<'a> Call<'a> {
                 self.check_room(lists.send.get(me).copied(), lists.recv.get(me))?;
             }
             Operation::ReduceScatter { vector, counts } => {
-                check_length(counts.len(), pos.size as usize)?;
+                check_length(counts.len(), size as usize)?;
                 let sum = counts.iter().try_fold(0u64, |sum, &count| sum.checked_add(count));
                 lists.counts = counts;
-                self.vector(&vector, sum.ok_or_else(|| too_many(u64::MAX))?, counts[me], true)?;
+                self.vector(
+                    &vector,
+                    sum.ok_or_else(|| call_error::too_many(u64::MAX))?,
+                    counts[me],
+                    true,
+                )?;
             }
             _ => self.bind_neighbors(operation, &mut lists)?,
         }
@@ -302,7 +179,7 @@ impl<'a> Call<'a> {
                 (edges, None, Some(recv))
             }
             Operation::NeighborAlltoallv { edges, send, recv } => (edges, Some(send), Some(recv)),
-            _ => return Err(Error::new(Class::Intern, "an operation without a plan")),
+            _ => return Err(Error::internal("an operation without a plan")),
         };
         let (ins, outs) = (edges.sources.len(), edges.destinations.len());
         let same = matches!(
@@ -359,17 +236,14 @@ impl<'a> Call<'a> {
         let missing =
             if vector.send.is_none() { output.is_none() } else { has_output && output.is_none() };
         if missing {
-            return Err(Error::new(Class::Buffer, "the receive buffer is missing"));
+            return Err(call_error::no_recv_buffer());
         }
         if part > 0
             && vector.send.is_some()
             && output.is_some()
             && self.send.address() == self.recv.address()
         {
-            return Err(Error::new(
-                Class::Buffer,
-                "send and receive buffer are the same; pass MPI_IN_PLACE as the send buffer to reduce in place",
-            ));
+            return Err(call_error::same_buffers());
         }
         Ok(())
     }
@@ -411,7 +285,7 @@ impl<'a> Call<'a> {
     fn check_room(&self, from: Option<Extent>, to: Option<&Extent>) -> Result<()> {
         match (from, to) {
             (Some(from), Some(to)) if self.key.remote == 0 && from.bytes() > to.bytes() => {
-                Err(unequal(from.bytes(), to.bytes()))
+                Err(call_error::unequal_blocks(from.bytes(), to.bytes()))
             }
             _ => Ok(()),
         }
@@ -422,21 +296,10 @@ impl<'a> Call<'a> {
     fn check_blocks(&self, own: Option<Extent>, all: Option<Extent>, blocks: u32) -> Result<()> {
         let (Some(own), Some(all), 0) = (own, all, self.key.remote) else { return Ok(()) };
         let each = all.bytes() / u64::from(blocks);
-        if own.bytes() == each { Ok(()) } else { Err(unequal(own.bytes(), each)) }
-    }
-}
-
-impl Shape {
-    /// The numbers of a datatype.
-    #[inline]
-    pub fn of(datatype: &Datatype) -> Shape {
-        let (true_lb, true_extent) = datatype.true_extent();
-        Shape {
-            size: datatype.size(),
-            extent: datatype.extent().1,
-            true_lb,
-            true_ub: true_lb + true_extent,
-            gapless: datatype.is_contiguous() && true_lb == 0,
+        if own.bytes() == each {
+            Ok(())
+        } else {
+            Err(call_error::unequal_blocks(own.bytes(), each))
         }
     }
 }
@@ -445,32 +308,34 @@ impl Shape {
 #[inline]
 fn run(space: Space, ty: Ty, count: u64, blocks: u64, datatype: &Datatype) -> Result<Extent> {
     let all = count.checked_mul(blocks).filter(|&all| datatype.reach(all).is_some());
-    Ok(Extent::new(space, ty, all.ok_or_else(|| too_many(count))?, Shape::of(datatype)))
+    Ok(Extent::new(space, ty, all.ok_or_else(|| call_error::too_many(count))?, Shape::of(datatype)))
 }
 
-fn check_length(length: usize, wanted: usize) -> Result<()> {
-    if length == wanted { Ok(()) } else { Err(wrong_length(length, wanted)) }
-}
-
-#[cold]
-fn bad_root(root: u32, size: u32) -> Error {
-    Error::new(Class::Root, format!("root {root} is not one of the {size} ranks that can be it"))
-}
-
-#[cold]
-fn too_many(count: u64) -> Error {
-    Error::new(Class::Count, format!("the buffer of {count} elements spans more than 2^63 bytes"))
-}
-
-#[cold]
-fn wrong_length(length: usize, wanted: usize) -> Error {
-    Error::new(Class::Arg, format!("{length} entries were given where {wanted} are needed"))
-}
-
-#[cold]
-fn unequal(own: u64, room: u64) -> Error {
-    let sentence = format!(
-        "this rank's own contribution has {own} bytes, but its block in the result has {room}"
-    );
-    Error::new(Class::Truncate, sentence)
+/// Refuses what intercommunicators do not have: MPI_IN_PLACE, scans, neighbours.
+fn check_intercomm(operation: &Operation) -> Result<()> {
+    let own_is_missing = match operation {
+        Operation::Gather { root, send: None, .. }
+        | Operation::Gatherv { root, send: None, .. } => *root != ROOT_HERE,
+        Operation::Scatter { root, recv: None, .. }
+        | Operation::Scatterv { root, recv: None, .. } => *root != ROOT_HERE,
+        Operation::Allgather { send: None, .. } | Operation::Allgatherv { send: None, .. } => true,
+        Operation::Alltoall { send: None, .. } | Operation::Alltoallv { send: None, .. } => true,
+        Operation::Reduce { root, vector, .. } => *root != ROOT_HERE && vector.send.is_none(),
+        Operation::Allreduce { vector, .. }
+        | Operation::ReduceScatter { vector, .. }
+        | Operation::ReduceScatterBlock { vector, .. } => vector.send.is_none(),
+        Operation::Scan { .. }
+        | Operation::Exscan { .. }
+        | Operation::NeighborAllgather { .. }
+        | Operation::NeighborAllgatherv { .. }
+        | Operation::NeighborAlltoall { .. }
+        | Operation::NeighborAlltoallv { .. } => {
+            return Err(call_error::not_on_intercomm(operation.kind()));
+        }
+        _ => false,
+    };
+    match own_is_missing {
+        true => Err(call_error::in_place_on_intercomm(operation.kind())),
+        false => Ok(()),
+    }
 }

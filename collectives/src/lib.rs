@@ -1,35 +1,51 @@
 //! Collective operations as schedules.
 //!
-//! Job: turn a collective call into a *schedule* (plain data: what one rank
-//! sends, receives, copies and reduces, in rounds) and run it over the
-//! point-to-point engine, blocking, nonblocking and persistent alike.
+//! Job: turn a collective call into a *schedule* (plain data: what one rank sends, receives, copies
+//! and reduces, in rounds) and run it over the point-to-point engine. Blocking, nonblocking and
+//! persistent calls share everything.
 //!
-//! The way of a call: [`operation`] says what is asked, [`select`] names the
-//! algorithm, [`algorithms`] are pure functions that write the schedule,
-//! [`plan`] binds the schedule to buffers, types and a communicator, and
-//! [`executor`] runs it.
+//! The path of a call: [`operation`] holds the arguments, [`select`] names the algorithm,
+//! [`algorithms`] are pure functions that write the schedule with a [`builder`], the [`planner`] binds
+//! it to buffers, types and a communicator as a [`plan`], and the [`executor`] runs it.
 //!
-//! What it does not do: open devices, read clocks, call user functions under a
-//! lock (a user's reduction is handed out as [`executor::UserCall`]).
+//! What it does not do: open devices, read clocks, or call user functions under a lock. A user's
+//! reduction is handed out as [`executor::UserCall`].
 
 #![forbid(unsafe_code)]
 
+pub mod algorithm;
 pub mod algorithms;
+pub mod builder;
+mod cache_key;
 mod call;
+mod call_error;
+mod call_lists;
 pub mod coll_args;
 pub mod executor;
 pub mod operation;
 pub mod plan;
+pub mod planner;
+pub mod position;
 pub mod schedule;
+mod schedule_key;
 pub mod select;
 pub mod shape;
+pub mod thresholds;
+pub mod topology;
+mod type_table;
 
+pub use algorithm::Algorithm;
+pub use builder::Builder;
 pub use coll_args::CollArgs;
 pub use executor::{
-    Active, Advance, Awaited, CollectiveId, InlineRun, Suspended, UserCall, UserReturn,
+    Active, Advance, BlockedOn, CollectiveId, InlineRun, Suspended, UserCall, UserReturn,
 };
 pub use operation::{Blocks, Data, Edges, Operation, ROOT_HERE, Types, Vector};
-pub use plan::{Plan, Planner};
-pub use schedule::{Builder, Local, Member, Message, Schedule, SegSync, Space, Span};
-pub use select::{Algorithm, Rule, Selection, Thresholds};
-pub use shape::{Extent, Shape, Ty};
+pub use plan::{Plan, SharedSegment};
+pub use planner::Planner;
+pub use position::Position;
+pub use schedule::{Local, Member, Message, Schedule, SegSync};
+pub use select::{Rule, Selection};
+pub use shape::{Extent, Shape, Space, Span, Strided, Ty};
+pub use thresholds::Thresholds;
+pub use topology::{Level, RankLocation, Topology};

@@ -4,7 +4,47 @@
 //! elements, each of a [`Shape`], at a displacement in one of the three spaces
 //! of a call. Two calls with equal shapes can share a schedule.
 
-use crate::schedule::{Space, Span};
+/// One of the three buffers of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Space {
+    /// The user's send buffer; never written.
+    Send,
+    /// The user's receive buffer.
+    Recv,
+    /// Scratch memory of the call, [`Schedule::temp`] bytes.
+    Temp,
+    /// The seats of the meeting in the arena.
+    CollSegment,
+}
+
+/// A place in one of the call's buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// In which buffer.
+    pub space: Space,
+    /// Of which type.
+    pub ty: Ty,
+    /// Bytes from the buffer's address to the first element.
+    pub disp: i64,
+    /// How many elements.
+    pub count: u64,
+}
+
+/// Equal places at equal distances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strided {
+    /// The first.
+    pub first: Span,
+    /// How many there are.
+    pub many: u32,
+    /// Bytes from one to the next.
+    pub distance: i64,
+}
+
+impl Span {
+    /// No bytes, nowhere.
+    pub const NOTHING: Span = Span { space: Space::Temp, ty: Ty::BYTES, disp: 0, count: 0 };
+}
 
 /// Which of the call's types an element is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -3,8 +3,9 @@
 mod model;
 mod random;
 
-use collectives::algorithms::Position;
-use collectives::{Algorithm, CollArgs, Extent, Rule, Schedule, Selection, Space, Thresholds, Ty};
+use collectives::{
+    Algorithm, CollArgs, Extent, Position, Rule, Schedule, Selection, Space, Thresholds, Ty,
+};
 use fabric::CollectiveKind;
 use model::{Memory, RankModel, Type};
 use random::Random;
@@ -142,7 +143,7 @@ fn for_all(test: impl Fn(u32, &mut Random)) {
 }
 
 fn schedule(selection: &Selection, args: &CollArgs, rank: usize, size: u32) -> Schedule {
-    selection.schedule(args, Position { rank: rank as u32, size }, false)
+    selection.schedule(args, Position::new(rank as u32, size), false)
 }
 
 #[test]
@@ -158,7 +159,7 @@ fn barrier_waits_for_everyone() {
         for rank in &models {
             let rounds = rank.schedule.rounds().len() as u32;
             let logarithm = 32 - (size - 1).leading_zeros();
-            let is_linear = selection.choose(&CollArgs::Barrier, Position { rank: 0, size }, false)
+            let is_linear = selection.choose(&CollArgs::Barrier, Position::new(0, size), false)
                 == Algorithm::Linear;
             assert_eq!(rounds, if is_linear { 2 * (size - 1).min(1) } else { logarithm });
         }
@@ -598,7 +599,7 @@ fn neighbours_in_a_small_ring_keep_their_sides() {
         let selection = any_selection(random, false);
         let mut models = Vec::new();
         for rank in 0..size {
-            let pos = Position { rank, size };
+            let pos = Position::new(rank, size);
             let mut who = Rank::new(random, 2, 2);
             who.types = vec![Type::gapless(8); 2];
             who.send = Memory::new(0, 16, 0);
@@ -619,7 +620,7 @@ fn neighbours_in_a_small_ring_keep_their_sides() {
         }
         model::run(&mut models, random, &sum);
         for (rank, who) in models.iter().enumerate() {
-            let pos = Position { rank: rank as u32, size };
+            let pos = Position::new(rank as u32, size);
             assert_eq!(
                 who.recv.bytes[0],
                 pos.behind(1) as u8 * 2 + 1,
@@ -636,7 +637,7 @@ fn ranks_that_share_an_arena_meet_in_it_if_that_can_be() {
         Selection::new(&Thresholds { oversubscribed_max: Some(100), ..Thresholds::default() });
     let run = |count, size| Extent::new(Space::Recv, Ty::of(0), count, Type::gapless(size).shape());
     let sum = |input| CollArgs::Allreduce { input, output: input, commutative: true };
-    let pos = Position { rank: 0, size: 6 };
+    let pos = Position::new(0, 6);
     let chosen = |args: &CollArgs, has_segment| selection.choose(args, pos, has_segment);
     for args in [CollArgs::Barrier, CollArgs::Bcast { root: 1, data: run(12, 8) }, sum(run(12, 8))]
     {
@@ -666,7 +667,7 @@ fn ranks_that_share_an_arena_meet_in_it_if_that_can_be() {
     );
     let selection =
         Selection::new(&Thresholds { oversubscribed_max: Some(1 << 20), ..Thresholds::default() });
-    let of = |count, size| selection.choose(&sum(run(count, 8)), Position { rank: 0, size }, true);
+    let of = |count, size| selection.choose(&sum(run(count, 8)), Position::new(0, size), true);
     use Algorithm::{Linear, SegmentCounter};
     assert_eq!(
         [4096, 4097].map(|count| of(count, 6)),
@@ -689,7 +690,7 @@ fn ranks_that_share_an_arena_meet_in_it_if_that_can_be() {
 fn ranks_with_a_processor_each_meet_in_a_flat_arena_where_seats_have_room() {
     let selection = Selection::new(&Thresholds { shm_max: Some(100), ..Thresholds::default() });
     let run = |space, count| Extent::new(space, Ty::of(0), count, Type::gapless(8).shape());
-    let pos = Position { rank: 0, size: 4 };
+    let pos = Position::new(0, 4);
     let chosen = |args: &CollArgs, has_segment| selection.choose(args, pos, has_segment);
     let blocks = |each: u64| run(Space::Send, 4 * each).split(4);
     let (three, four) = (blocks(3), blocks(4));
@@ -738,7 +739,7 @@ fn every_rule_of_the_table_can_be_reached_and_overridden() {
     let shape = Type::gapless(8).shape();
     let run = Extent::new(Space::Recv, Ty::of(0), 1, shape);
     let args = CollArgs::Allreduce { input: run, output: run, commutative: true };
-    let pos = Position { rank: 0, size: 6 };
+    let pos = Position::new(0, 6);
     assert_eq!(selection.choose(&args, pos, false), collectives::Algorithm::RecursiveDoubling);
     let rule = Rule {
         kind: CollectiveKind::Allreduce,

@@ -117,7 +117,7 @@ impl Process {
 
     fn collective(&self, id: CollectiveId) -> Option<BlockedOn> {
         let core = self.core.as_deref()?;
-        let waits = core.collectives.awaited(id, &core.stack.protocols.pt2pt)?;
+        let waits = core.collectives.blocked_on(id, &core.stack.protocols.pt2pt)?;
         let kind = BlockedKind::Collective(waits.kind as u8);
         Some(BlockedOn {
             kind,

@@ -3,8 +3,8 @@
 //! `blocks` is the receive buffer, a run for each rank; `own` is this rank's
 //! contribution, which is its block itself when in place.
 
-use super::Position;
-use crate::schedule::Builder;
+use crate::builder::Builder;
+use crate::position::Position;
 use crate::shape::Extent;
 
 /// For powers of two and equal adjacent blocks: exchange what one has with the

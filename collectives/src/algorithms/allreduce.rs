@@ -5,15 +5,15 @@
 
 use std::ops::Range;
 
-use super::Position;
 use super::fold::{Fold, Side};
-use crate::schedule::Builder;
+use crate::builder::Builder;
+use crate::position::Position;
 use crate::shape::{Extent, piece};
 
 /// A power of two of *nodes* made of any number of ranks: the first ones stand
 /// for two adjacent ranks each, so that rank order is kept.
 pub(super) struct Pairs {
-    pos: Position,
+    rank: u32,
     /// Log2 of the number of nodes.
     bits: u32,
     /// How many nodes are pairs.
@@ -32,7 +32,7 @@ pub(super) struct Step {
 impl Pairs {
     pub(super) fn new(pos: Position, keep: Option<u32>) -> Pairs {
         let bits = pos.size.ilog2();
-        Pairs { pos, bits, pairs: pos.size - (1 << bits), keep }
+        Pairs { rank: pos.rank, bits, pairs: pos.size - (1 << bits), keep }
     }
 
     /// Log2 of the number of nodes.
@@ -68,15 +68,15 @@ impl Pairs {
     /// The two of a pair become one: the result is this rank's node, `None` at
     /// the rank that has handed over its contribution.
     pub(super) fn fold_in(&self, b: &mut Builder, fold: &mut Fold) -> Option<u32> {
-        let node = self.node_of(self.pos.rank);
+        let node = self.node_of(self.rank);
         let Some(folded) = self.folded(node) else {
             return Some(node);
         };
-        if folded == self.pos.rank {
+        if folded == self.rank {
             b.send(self.rank(node), fold.result());
             return None;
         }
-        let side = if folded < self.pos.rank { Side::Left } else { Side::Right };
+        let side = if folded < self.rank { Side::Left } else { Side::Right };
         let everything = fold.everything();
         let incoming = fold.incoming(b, side);
         b.recv(folded, incoming);
@@ -87,10 +87,10 @@ impl Pairs {
 
     /// The result goes back to the ranks that were folded away.
     fn unfold(&self, b: &mut Builder, result: Extent) {
-        let node = self.node_of(self.pos.rank);
+        let node = self.node_of(self.rank);
         if let Some(folded) = self.folded(node) {
             b.round();
-            if folded == self.pos.rank {
+            if folded == self.rank {
                 b.recv(self.rank(node), result);
             } else {
                 b.send(folded, result);
@@ -191,7 +191,7 @@ pub fn ring(b: &mut Builder, pos: Position, input: Extent, output: Extent) {
     }
     for step in 0..pos.size - 1 {
         b.recv(previous, output.range(&piece(pos.behind(step))));
-        b.send(next, output.range(&piece((Position { rank: next, ..pos }).behind(step))));
+        b.send(next, output.range(&piece(Position::new(next, pos.size).behind(step))));
         b.round();
     }
     if pos.size == 1 {

@@ -2,8 +2,8 @@
 //!
 //! `from` and `to` are the blocks for and from each rank.
 
-use super::Position;
-use crate::schedule::Builder;
+use crate::builder::Builder;
+use crate::position::Position;
 use crate::shape::Extent;
 
 /// For small equal blocks: ceil(log2 size) rounds, in round k all blocks whose

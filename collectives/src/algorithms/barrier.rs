@@ -1,7 +1,7 @@
 //! Barrier (MPI-5.0 §6.3).
 
-use super::Position;
-use crate::schedule::Builder;
+use crate::builder::Builder;
+use crate::position::Position;
 
 /// Rank 0 hears from everyone, then tells everyone.
 pub fn linear(b: &mut Builder, pos: Position) {

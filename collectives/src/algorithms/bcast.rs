@@ -1,7 +1,8 @@
 //! Broadcast (MPI-5.0 §6.4).
 
-use super::{Binomial, Position};
-use crate::schedule::Builder;
+use super::Binomial;
+use crate::builder::Builder;
+use crate::position::Position;
 use crate::shape::{Extent, piece};
 
 /// Down a binomial tree: log2 size messages deep, all of the data in each.
@@ -69,7 +70,7 @@ fn scatter(b: &mut Builder, tree: Binomial, bytes: Extent) {
 }
 
 fn ring(b: &mut Builder, tree: Binomial, bytes: Extent) {
-    let here = Position { rank: tree.node, size: tree.size };
+    let here = Position::new(tree.node, tree.size);
     let (next, previous) = (here.ahead(1), here.behind(1));
     let owns = |node: u32, index: u32| (node..node + tree.weight(node)).contains(&index);
     for step in 1..tree.size {

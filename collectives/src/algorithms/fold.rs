@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use crate::schedule::Builder;
+use crate::builder::Builder;
 use crate::shape::Extent;
 
 /// On which side of the running result an incoming operand goes: from lower

@@ -1,7 +1,8 @@
 //! Gather and gatherv (MPI-5.0 §6.5).
 
-use super::{Binomial, Position};
-use crate::schedule::Builder;
+use super::Binomial;
+use crate::builder::Builder;
+use crate::position::Position;
 use crate::shape::Extent;
 
 /// The root's receive buffer: the block of each rank, one after the other.

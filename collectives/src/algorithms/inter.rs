@@ -7,10 +7,12 @@
 //! In rooted operations `root` is [`ROOT_HERE`] at the root and its rank in the
 //! remote group at those who deal with it.
 
-use super::{Binomial, Position, bcast, reduce, scatter};
+use super::{Binomial, bcast, reduce, scatter};
+use crate::builder::Builder;
 use crate::coll_args::CollArgs;
 use crate::operation::ROOT_HERE;
-use crate::schedule::{Builder, Member};
+use crate::position::Position;
+use crate::schedule::Member;
 use crate::shape::Extent;
 
 /// The other group's leader.
@@ -100,7 +102,7 @@ fn hand_out(b: &mut Builder, all: &[Extent]) {
 /// rank i + k and receives from rank i - k, counted round the larger group, so
 /// that both ends are at the same step.
 fn exchange(b: &mut Builder, pos: Position, from: &[Extent], to: &[Extent]) {
-    let ring = Position { rank: pos.rank, size: pos.size.max(from.len() as u32) };
+    let ring = Position::new(pos.rank, pos.size.max(from.len() as u32));
     for by in 0..ring.size {
         let (source, target) = (ring.behind(by), ring.ahead(by));
         if let Some(&block) = to.get(source as usize) {

@@ -27,34 +27,9 @@ pub mod scatter;
 pub mod segment_counter;
 pub mod segment_flags;
 
+use crate::position::Position;
 #[cfg(doc)]
-use crate::{schedule::Builder, shape::Extent};
-
-/// Who one is among how many.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Position {
-    /// The own rank, less than `size`.
-    pub rank: u32,
-    /// Ranks in the group, at least 1.
-    pub size: u32,
-}
-
-impl Position {
-    /// The rank `by` places further round the ring; `by <= size`.
-    pub fn ahead(self, by: u32) -> u32 {
-        ((u64::from(self.rank) + u64::from(by)) % u64::from(self.size)) as u32
-    }
-
-    /// The rank `by` places back round the ring; `by <= size`.
-    pub fn behind(self, by: u32) -> u32 {
-        self.ahead(self.size - by)
-    }
-
-    /// All others, the next one first: so that not all start with rank 0.
-    pub fn others(self) -> impl Iterator<Item = u32> {
-        (1..self.size).map(move |by| self.ahead(by))
-    }
-}
+use crate::{builder::Builder, shape::Extent};
 
 /// A binomial tree over the ranks, seen from one of them. Nodes are numbered
 /// from the root, round the ring; the subtree of a node is `node ..
@@ -73,7 +48,7 @@ impl Binomial {
 
     /// The rank of a node.
     fn rank(self, node: u32) -> u32 {
-        Position { rank: self.root, size: self.size }.ahead(node)
+        Position::new(self.root, self.size).ahead(node)
     }
 
     /// The parent's rank; `None` at the root.
@@ -109,15 +84,14 @@ mod tests {
             for root in [0, size / 2, size - 1] {
                 let mut parents = vec![None; size as usize];
                 for rank in 0..size {
-                    let tree = Binomial::new(Position { rank, size }, root);
+                    let tree = Binomial::new(Position::new(rank, size), root);
                     assert_eq!(tree.parent().is_none(), rank == root);
                     let below: u32 = tree.children().map(|child| tree.weight(child)).sum();
                     assert_eq!(tree.weight(tree.node), below + 1);
                     for child in tree.children() {
                         let seen = parents[tree.rank(child) as usize].replace(rank);
                         assert_eq!(seen, None);
-                        let of_child =
-                            Binomial::new(Position { rank: tree.rank(child), size }, root);
+                        let of_child = Binomial::new(Position::new(tree.rank(child), size), root);
                         assert_eq!(of_child.parent(), Some(rank));
                     }
                 }

@@ -1,6 +1,6 @@
 //! Neighbourhood collectives (MPI-5.0 §8.6): one round along the edges.
 
-use crate::schedule::Builder;
+use crate::builder::Builder;
 use crate::shape::Extent;
 
 /// Sends `out[k]` to `destinations[k]` and receives `into[k]` from `sources[k]`;

@@ -3,9 +3,10 @@
 //! `input` is this rank's contribution, `output` where the root wants the
 //! result (`None` elsewhere; the input itself when in place).
 
+use super::Binomial;
 use super::fold::{Fold, Side};
-use super::{Binomial, Position};
-use crate::schedule::Builder;
+use crate::builder::Builder;
+use crate::position::Position;
 use crate::shape::Extent;
 
 /// Up a binomial tree in rank order: the order in which operands are combined

@@ -7,8 +7,9 @@ use std::ops::Range;
 
 use super::allreduce::Pairs;
 use super::fold::{Fold, Side};
-use super::{Position, reduce, scatter};
-use crate::schedule::Builder;
+use super::{reduce, scatter};
+use crate::builder::Builder;
+use crate::position::Position;
 use crate::shape::Extent;
 
 /// Which elements belong to the ranks `0, 1, ..`, and one past the last.

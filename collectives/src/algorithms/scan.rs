@@ -4,8 +4,8 @@
 //! goes 2^k ranks ahead, so that adjacent groups combine and rank order is kept
 //! (Hillis and Steele); ceil(log2 size) rounds.
 
-use super::Position;
-use crate::schedule::Builder;
+use crate::builder::Builder;
+use crate::position::Position;
 use crate::shape::Extent;
 
 /// Where each round's messages go: the rank ahead and the one behind, if any.

@@ -1,7 +1,8 @@
 //! Scatter and scatterv (MPI-5.0 §6.6).
 
-use super::{Binomial, Position};
-use crate::schedule::Builder;
+use super::Binomial;
+use crate::builder::Builder;
+use crate::position::Position;
 use crate::shape::Extent;
 
 /// Down a binomial tree, packed on the way.

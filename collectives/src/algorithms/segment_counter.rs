@@ -7,10 +7,11 @@
 
 use fabric::coll_segment::{SLOT_ALIGN, SLOT_BYTES, SLOTS_BYTES};
 
-use super::Position;
+use crate::builder::Builder;
 use crate::coll_args::CollArgs;
-use crate::schedule::{Builder, SegSync, Space};
-use crate::shape::{Extent, Shape, Ty};
+use crate::position::Position;
+use crate::schedule::SegSync;
+use crate::shape::{Extent, Shape, Space, Ty};
 
 /// Whether a seat has room, and operands lie in it as they do in the user's memory.
 pub fn can(args: &CollArgs, size: u32) -> bool {

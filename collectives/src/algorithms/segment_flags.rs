@@ -9,10 +9,11 @@ use std::ops::Range;
 use fabric::CollectiveKind;
 use fabric::coll_segment::{FLAGS_HEADER, FLAGS_SLOT_BYTES, FLAGS_STRIDE};
 
-use super::Position;
+use crate::builder::Builder;
 use crate::coll_args::CollArgs;
-use crate::schedule::{Builder, SegSync, Space};
-use crate::shape::{Extent, Shape, Ty};
+use crate::position::Position;
+use crate::schedule::SegSync;
+use crate::shape::{Extent, Shape, Space, Ty};
 
 /// Whether all ranks know of each other's sizes, a seat has room, and operands lie in it as they do in the user's memory.
 pub fn can(args: &CollArgs, size: u32) -> bool {
@@ -28,11 +29,11 @@ pub fn can(args: &CollArgs, size: u32) -> bool {
         | CollArgs::ReduceScatter { input, .. } => input.shape.gapless,
         _ => false,
     };
-    lies && seated(args, size) <= FLAGS_SLOT_BYTES
+    lies && slot_bytes(args, size) <= FLAGS_SLOT_BYTES
 }
 
 /// Bytes that some rank has in its seat; the same on all ranks.
-pub fn seated(args: &CollArgs, size: u32) -> u64 {
+pub fn slot_bytes(args: &CollArgs, size: u32) -> u64 {
     let block = block(args, size);
     match args {
         CollArgs::Scatter { .. } | CollArgs::Alltoall { .. } => block.saturating_mul(size.into()),
@@ -48,7 +49,7 @@ fn block(args: &CollArgs, size: u32) -> u64 {
 
 /// This rank's part.
 pub fn write(b: &mut Builder, args: &CollArgs, pos: Position) {
-    let Position { rank: me, size } = pos;
+    let Position { rank: me, size, .. } = pos;
     let block = block(args, size);
     b.reserve_slot(block);
     b.sync(SegSync::Acquire);

@@ -1,0 +1,219 @@
+//! The algorithms by name: what each can do, and which function writes its schedule.
+
+use fabric::CollectiveKind;
+
+use crate::algorithms::{
+    allgather, allreduce, alltoall, barrier, bcast, gather, neighbor, reduce, reduce_scatter, scan,
+    scatter, segment_counter, segment_flags,
+};
+use crate::builder::Builder;
+use crate::coll_args::CollArgs;
+use crate::position::Position;
+use crate::shape::Extent;
+
+/// An algorithm by name; [`Algorithm::can`] says which operations have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// The only one of its operation.
+    Only,
+    /// A tree of log2 size levels.
+    Binomial,
+    /// The root exchanges with every rank itself.
+    Linear,
+    /// Scatter, then the pieces round the ring.
+    ScatterRing,
+    /// All data is exchanged across each bit of the rank.
+    RecursiveDoubling,
+    /// Bruck's logarithmic algorithms.
+    Bruck,
+    /// Round the ring.
+    Ring,
+    /// Straight from each rank to each.
+    Pairwise,
+    /// Recursive halving of the vector.
+    Halving,
+    /// Reduce in rank order at rank 0, then distribute.
+    Ordered,
+    /// In a collective segment, by the last rank to arrive.
+    SegmentCounter,
+    /// In a collective segment, each rank for itself.
+    SegmentFlags,
+}
+
+/// What bears on a schedule beside the call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Messages under way at once where each rank deals with all others.
+    pub(crate) window: u32,
+    /// Operands are taken in an order that depends on the number of ranks only.
+    pub(crate) reproducible: bool,
+}
+
+impl Algorithm {
+    /// True when it needs a collective segment that all ranks share.
+    pub(crate) fn uses_segment(self) -> bool {
+        matches!(self, Algorithm::SegmentCounter | Algorithm::SegmentFlags)
+    }
+
+    /// Returns whether it can do this call: the restrictions of each algorithm.
+    pub fn can(self, args: &CollArgs, pos: Position) -> bool {
+        use Algorithm::*;
+        match (args, self) {
+            (_, SegmentCounter) => segment_counter::can(args, pos.size),
+            (_, SegmentFlags) => segment_flags::can(args, pos.size),
+            (CollArgs::Barrier, Linear) => true,
+            (CollArgs::Bcast { .. }, Binomial | ScatterRing | Linear) => true,
+            (CollArgs::Gather { .. } | CollArgs::Scatter { .. }, Binomial | Linear) => true,
+            (CollArgs::Allgather { .. }, RecursiveDoubling) => pos.size.is_power_of_two(),
+            (CollArgs::Allgather { .. } | CollArgs::Allgatherv { .. }, Bruck | Ring) => true,
+            (CollArgs::Alltoall { kind, .. }, Bruck) => *kind == CollectiveKind::Alltoall,
+            (CollArgs::Alltoall { .. }, Pairwise) => true,
+            (CollArgs::Reduce { .. }, Binomial | Halving | Linear) => true,
+            (CollArgs::Allreduce { .. }, RecursiveDoubling | Halving | Ordered | Linear) => true,
+            // A power of two moves as little by halving, in fewer rounds.
+            (CollArgs::Allreduce { .. }, Ring) => args.commutes() && !pos.size.is_power_of_two(),
+            (CollArgs::ReduceScatter { .. }, Halving | Pairwise) => args.commutes(),
+            (CollArgs::ReduceScatter { .. }, Ordered) => true,
+            (_, Only) => true,
+            _ => false,
+        }
+    }
+
+    /// Writes this rank's part of a call.
+    pub(crate) fn write(self, b: &mut Builder, args: &CollArgs, pos: Position, limits: Limits) {
+        match *args {
+            _ if self == Algorithm::SegmentFlags => segment_flags::write(b, args, pos),
+            CollArgs::Barrier => self.write_barrier(b, pos),
+            CollArgs::Bcast { root, data } => self.write_bcast(b, pos, root, data),
+            CollArgs::Gather { .. }
+            | CollArgs::Gatherv { .. }
+            | CollArgs::Scatter { .. }
+            | CollArgs::Scatterv { .. } => self.write_rooted(b, args, pos, limits),
+            CollArgs::Allgather { own, all } => self.write_allgather(b, pos, own, all),
+            CollArgs::Allgatherv { own, all } => {
+                let own = own.unwrap_or(all[pos.rank as usize]);
+                match self {
+                    Algorithm::Bruck => allgather::bruck(b, pos, own, all),
+                    _ => allgather::ring(b, pos, own, all),
+                }
+            }
+            CollArgs::Alltoall { from, to, .. } => {
+                b.limit(limits.window);
+                match (self, from) {
+                    (Algorithm::Bruck, from) => alltoall::bruck(b, pos, from.unwrap_or(to), to),
+                    (_, Some(from)) => alltoall::pairwise(b, pos, from, to),
+                    (_, None) => alltoall::exchange_in_place(b, pos, to),
+                }
+            }
+            CollArgs::Neighbor { cartesian, sources, into, destinations, out, .. } => {
+                neighbor::exchange(b, cartesian, (sources, into), (destinations, out));
+            }
+            _ => self.write_reduction(b, args, pos, limits),
+        }
+    }
+
+    fn write_barrier(self, b: &mut Builder, pos: Position) {
+        match self {
+            Algorithm::SegmentCounter => segment_counter::barrier(b),
+            Algorithm::Linear => barrier::linear(b, pos),
+            _ => barrier::dissemination(b, pos),
+        }
+    }
+
+    fn write_bcast(self, b: &mut Builder, pos: Position, root: u32, data: Extent) {
+        match self {
+            Algorithm::ScatterRing => bcast::scatter_ring(b, pos, root, data),
+            Algorithm::Linear => bcast::linear(b, pos, root, data),
+            Algorithm::SegmentCounter => segment_counter::bcast(b, pos, root, data),
+            _ => bcast::binomial(b, pos, root, data),
+        }
+    }
+
+    fn write_rooted(self, b: &mut Builder, args: &CollArgs, pos: Position, limits: Limits) {
+        if self != Algorithm::Binomial {
+            b.limit(limits.window);
+        }
+        match *args {
+            CollArgs::Gather { root, own, all } if self == Algorithm::Binomial => {
+                gather::binomial(b, pos, root, own, all);
+            }
+            CollArgs::Gather { root, own, all } => {
+                let all = all.map(|all| all.split(pos.size));
+                gather::linear(b, pos, root, own, all.as_deref());
+            }
+            CollArgs::Gatherv { root, own, all } => gather::linear(b, pos, root, own, all),
+            CollArgs::Scatter { root, all, own } if self == Algorithm::Binomial => {
+                scatter::binomial(b, pos, root, all, own);
+            }
+            CollArgs::Scatter { root, all, own } => {
+                let all = all.map(|all| all.split(pos.size));
+                scatter::linear(b, pos, root, all.as_deref(), own);
+            }
+            CollArgs::Scatterv { root, all, own } => scatter::linear(b, pos, root, all, own),
+            _ => debug_assert!(false, "not a gather or a scatter"),
+        }
+    }
+
+    fn write_allgather(self, b: &mut Builder, pos: Position, own: Option<Extent>, all: Extent) {
+        let own = own.unwrap_or_else(|| all.split(pos.size)[pos.rank as usize]);
+        match self {
+            Algorithm::RecursiveDoubling => allgather::recursive_doubling(b, pos, own, all),
+            Algorithm::Bruck => allgather::bruck(b, pos, own, &all.split(pos.size)),
+            _ => allgather::ring(b, pos, own, &all.split(pos.size)),
+        }
+    }
+
+    fn write_reduction(self, b: &mut Builder, args: &CollArgs, pos: Position, limits: Limits) {
+        match *args {
+            CollArgs::Reduce { root, input, output, commutative } => {
+                let commutative = commutative && !limits.reproducible;
+                match self {
+                    Algorithm::Halving => reduce::halving(b, pos, root, input, output, commutative),
+                    Algorithm::Linear => reduce::linear(b, pos, root, input, output),
+                    Algorithm::SegmentCounter => {
+                        segment_counter::reduce(b, pos, Some(root), input, output)
+                    }
+                    _ => reduce::binomial(b, pos, root, input, output, commutative),
+                }
+            }
+            CollArgs::Allreduce { input, output, commutative } => {
+                self.write_allreduce(b, pos, input, output, commutative)
+            }
+            CollArgs::ReduceScatter { input, counts, output, .. } => match self {
+                Algorithm::Halving => reduce_scatter::halving(b, pos, input, counts, output),
+                Algorithm::Pairwise => reduce_scatter::pairwise(b, pos, input, counts, output),
+                _ => reduce_scatter::ordered(b, pos, input, counts, output),
+            },
+            CollArgs::Scan { input, output } => scan::inclusive(b, pos, input, output),
+            CollArgs::Exscan { input, output } => scan::exclusive(b, pos, input, output),
+            _ => debug_assert!(false, "not a reduction"),
+        }
+    }
+
+    fn write_allreduce(
+        self,
+        b: &mut Builder,
+        pos: Position,
+        input: Extent,
+        output: Extent,
+        commutative: bool,
+    ) {
+        let at_rank_0 = (pos.rank == 0).then_some(output);
+        match self {
+            Algorithm::SegmentCounter => segment_counter::reduce(b, pos, None, input, Some(output)),
+            Algorithm::Ring => allreduce::ring(b, pos, input, output),
+            Algorithm::Halving => allreduce::halving(b, pos, input, output, commutative),
+            Algorithm::RecursiveDoubling => {
+                allreduce::recursive_doubling(b, pos, input, output, commutative)
+            }
+            Algorithm::Linear => {
+                reduce::linear(b, pos, 0, input, at_rank_0);
+                b.round();
+                bcast::linear(b, pos, 0, output);
+            }
+            // The first half; `Selection` appends a broadcast of its choice.
+            _ => reduce::binomial(b, pos, 0, input, at_rank_0, false),
+        }
+    }
+}

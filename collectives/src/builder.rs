@@ -1,0 +1,210 @@
+//! The builder, with which algorithms write schedules, one round after the other.
+//!
+//! A message that is added after a local step opens the next round by itself; a message that must
+//! wait for other messages needs [`Builder::round`].
+
+use crate::schedule::{Direction, Local, Member, Message, Round, Schedule, SegSync};
+use crate::shape::{Extent, Shape, Space, Span, Strided, Ty};
+
+/// Writes a schedule.
+#[derive(Debug, Default)]
+pub struct Builder {
+    messages: Vec<Message>,
+    locals: Vec<Local>,
+    rounds: Vec<Round>,
+    temp: u64,
+    window: Option<u32>,
+    keep_empty: bool,
+    /// Of the round that is being written.
+    sync: SegSync,
+    slot_bytes: u64,
+}
+
+impl Builder {
+    /// An empty schedule.
+    pub fn new() -> Builder {
+        Builder::default()
+    }
+
+    /// Makes empty messages of extents without bytes from now on, instead of none.
+    pub fn keep_empty(&mut self, keep: bool) {
+        self.keep_empty = keep;
+    }
+
+    /// Sends an extent; nothing if it has no bytes, unless empty messages are kept.
+    pub fn send(&mut self, to: impl Into<Member>, data: Extent) {
+        if data.bytes() == 0 && self.keep_empty {
+            self.signal(to);
+        } else if data.bytes() > 0 {
+            self.message(to, Direction::Send, data.span());
+        }
+    }
+
+    /// Receives an extent; nothing if it has no bytes, unless empty messages are kept.
+    pub fn recv(&mut self, from: impl Into<Member>, data: Extent) {
+        if data.bytes() == 0 && self.keep_empty {
+            self.await_signal(from);
+        } else if data.bytes() > 0 {
+            self.message(from, Direction::Recv, data.span());
+        }
+    }
+
+    /// Sends an empty message.
+    pub fn signal(&mut self, to: impl Into<Member>) {
+        self.message(to, Direction::Send, Span::NOTHING);
+    }
+
+    /// Receives an empty message.
+    pub fn await_signal(&mut self, from: impl Into<Member>) {
+        self.message(from, Direction::Recv, Span::NOTHING);
+    }
+
+    /// Copies an extent, as bytes where that is the same; nothing if it has no bytes or is there
+    /// already.
+    pub fn copy(&mut self, from: Extent, to: Extent) {
+        debug_assert!(from.bytes() <= to.bytes(), "a copy must fit");
+        let as_bytes = from.as_bytes().zip(to.as_bytes());
+        let (from, to) = as_bytes.unwrap_or((from, to));
+        if from.bytes() > 0 && from.span() != to.span() {
+            self.locals.push(Local::Copy { from: from.span(), to: to.span() });
+        }
+    }
+
+    /// Reduces: `inout[i] = left[i] op inout[i]`; nothing without bytes.
+    pub fn reduce(&mut self, left: Extent, inout: Extent) {
+        self.reduce_strided(left, 1, 0, inout);
+    }
+
+    /// Reduces `many` left operands into `inout`, from the last to the first. `left` is the first;
+    /// each begins `distance` bytes after the one before.
+    pub fn reduce_strided(&mut self, left: Extent, many: u32, distance: i64, inout: Extent) {
+        debug_assert_eq!(left.count, inout.count, "both operands have as many elements");
+        if inout.bytes() > 0 && many > 0 {
+            let left = Strided { first: left.span(), many, distance };
+            self.locals.push(Local::Reduce { left, inout: inout.span() });
+        }
+    }
+
+    /// Ends the round: what comes next waits for what came before.
+    pub fn round(&mut self) {
+        let (messages, locals) = (self.messages.len() as u32, self.locals.len() as u32);
+        let start = self.rounds.last().map_or((0, 0), |round| (round.messages, round.locals));
+        let sync = std::mem::take(&mut self.sync);
+        debug_assert!(
+            sync == SegSync::None || messages == start.0,
+            "a round has messages or synchronises with the segment"
+        );
+        if (messages, locals) != start || sync != SegSync::None {
+            self.rounds.push(Round { messages, locals, sync });
+        }
+    }
+
+    /// Reserves so many bytes in the slot of each rank.
+    pub fn reserve_slot(&mut self, bytes: u64) {
+        self.slot_bytes = bytes;
+    }
+
+    /// Opens a round of local steps that synchronises with the segment.
+    pub fn sync(&mut self, sync: SegSync) {
+        self.round();
+        self.sync = sync;
+    }
+
+    /// Scratch memory for packed bytes.
+    pub fn packed(&mut self, bytes: u64) -> Extent {
+        let disp = self.reserve_scratch(0, bytes as i64);
+        Extent { disp, ..Extent::new(Space::Temp, Ty::BYTES, bytes, Shape::BYTE) }
+    }
+
+    /// Scratch memory laid out like `count` elements of an extent's type.
+    pub fn like(&mut self, extent: Extent, count: u64) -> Extent {
+        let (low, high) = extent.shape.reach(count);
+        let disp = self.reserve_scratch(low, high);
+        Extent { space: Space::Temp, disp, count, ..extent }
+    }
+
+    /// Bounds the messages of a round that may be under way at once.
+    pub fn limit(&mut self, window: u32) {
+        self.window = Some(window.max(1));
+    }
+
+    /// The schedule.
+    pub fn finish(mut self) -> Schedule {
+        self.round();
+        let syncs = || self.rounds.iter().map(|round| round.sync);
+        let uses_segment = syncs().any(|sync| sync != SegSync::None);
+        let next = syncs().filter(|sync| *sync == SegSync::Next).count() as u32;
+        Schedule {
+            segment_rounds: if uses_segment { next + 1 } else { 0 },
+            messages: self.messages,
+            locals: self.locals,
+            rounds: self.rounds,
+            temp: self.temp,
+            window: self.window.unwrap_or(u32::MAX),
+            slot_bytes: self.slot_bytes,
+        }
+    }
+
+    fn message(&mut self, with: impl Into<Member>, direction: Direction, span: Span) {
+        let closed = self.rounds.last().map_or(0, |round| round.locals as usize);
+        if self.locals.len() > closed || self.sync != SegSync::None {
+            self.round();
+        }
+        self.messages.push(Message { with: with.into(), direction, span });
+    }
+
+    /// Reserves `low .. high` around an aligned address, which is returned.
+    fn reserve_scratch(&mut self, low: i64, high: i64) -> i64 {
+        let up = |n: u64| n.next_multiple_of(Schedule::ALIGN);
+        let disp = self.temp + up(low.min(0).unsigned_abs());
+        self.temp = up(disp + high.max(0) as u64);
+        disp as i64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_after_a_local_step_opens_a_round() {
+        let data = Extent::new(Space::Send, Ty::of(0), 2, Shape::gapless(4));
+        let mut b = Builder::new();
+        let temp = b.like(data, 2);
+        b.recv(1, temp);
+        b.send(1, data);
+        b.reduce(data, temp);
+        b.send(2, temp);
+        b.round();
+        b.round();
+        let schedule = b.finish();
+        let round = |messages, locals| Round { messages, locals, sync: SegSync::None };
+        assert_eq!(schedule.rounds(), [round(2, 1), round(3, 1)]);
+        assert_eq!((schedule.temp(), schedule.segment_rounds()), (64, 0));
+    }
+
+    #[test]
+    fn rounds_of_the_segment_are_counted_and_have_no_messages() {
+        let mut b = Builder::new();
+        b.sync(SegSync::Acquire);
+        b.sync(SegSync::Arrive);
+        b.sync(SegSync::WaitAll);
+        b.signal(1);
+        b.sync(SegSync::Next);
+        b.sync(SegSync::WaitFor(0));
+        b.sync(SegSync::Arrive);
+        let schedule = b.finish();
+        assert_eq!(schedule.segment_rounds(), 2);
+        let messages: Vec<u32> = schedule.rounds().iter().map(|round| round.messages).collect();
+        assert_eq!(messages, [0, 0, 0, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn scratch_leaves_space_below_the_address() {
+        let shape = Shape { size: 4, extent: -8, true_lb: -100, true_ub: -96, gapless: false };
+        let mut b = Builder::new();
+        let data = b.like(Extent::new(Space::Send, Ty::of(0), 3, shape), 3);
+        let (low, high) = shape.reach(3);
+        assert!(data.disp + low >= 0 && (data.disp + high) as u64 <= b.finish().temp());
+    }
+}

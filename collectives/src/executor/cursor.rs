@@ -1,0 +1,207 @@
+//! How far a collective has come in its schedule, and what runs without messages: local steps and
+//! the synchronisation with the other members of a collective segment.
+
+use fabric::{CollSegment, Collective};
+use objects::scratch::Scratch;
+use objects::{Area, Buffer, Datatype, Op, Operands};
+
+use crate::plan::{Plan, Reduction};
+use crate::schedule::{Local, SegSync};
+use crate::shape::{Space, Span, Strided};
+
+/// Where the bytes of a slot and the operation stand in a signature; the root stands below.
+pub(super) const BYTES_AT: u32 = 40;
+pub(super) const KIND_AT: u32 = 32;
+
+/// How far a collective has come in its schedule.
+#[derive(Clone, Copy)]
+pub(super) struct Cursor {
+    /// The current round of the plan's segment, if it has one.
+    pub(super) segment_round: u64,
+    /// One past its last round of the segment.
+    segment_end: u64,
+    /// The current round of the schedule.
+    pub(super) round: usize,
+    /// The next local step to run, of all.
+    pub(super) next_local: usize,
+}
+
+/// What the synchronisation of a schedule's round came to.
+pub(super) enum SyncResult {
+    /// The members that it waits for have not arrived.
+    Blocked,
+    /// The local steps of the round are due.
+    Run,
+    /// The round is done; its local steps, if any, are another member's.
+    Skip,
+    /// This member of the segment has called something else.
+    Mismatch(u32),
+}
+
+impl Cursor {
+    /// At the beginning of a schedule. Begins all rounds of the segment that the schedule needs.
+    #[inline]
+    pub(super) fn first(plan: &Plan) -> Cursor {
+        let (mut segment_round, mut segment_end) = (0, 0);
+        if let Some(segment) = plan.segment() {
+            segment_round = segment.next_round();
+            segment_end = segment_round + 1;
+            for _ in 1..plan.schedule().segment_rounds() {
+                segment_end = segment.next_round() + 1;
+            }
+        }
+        Cursor { segment_round, segment_end, round: 0, next_local: 0 }
+    }
+
+    /// Leaves the segment.
+    #[inline]
+    pub(super) fn leave(&self, plan: &Plan) {
+        if let Some(segment) = plan.segment() {
+            segment.leave(self.segment_end - 1);
+        }
+    }
+
+    /// True when a round of the schedule does not wait for other members of the segment.
+    #[inline]
+    pub(super) fn is_due(&self, plan: &Plan, sync: SegSync) -> bool {
+        let Some(segment) = plan.segment() else { return sync == SegSync::None };
+        match sync {
+            SegSync::None | SegSync::Arrive | SegSync::SignalEarly | SegSync::Next => true,
+            SegSync::Acquire => segment.is_ready(self.segment_round),
+            SegSync::WaitFor(from) => {
+                segment.is_ready(self.segment_round) && self.signature_of(segment, from).is_some()
+            }
+            SegSync::WaitAll => segment.is_complete(self.segment_round),
+        }
+    }
+
+    /// Synchronises as a round of the schedule asks for before its local steps.
+    #[inline]
+    pub(super) fn sync(&mut self, plan: &Plan, sync: SegSync) -> SyncResult {
+        if !self.is_due(plan, sync) {
+            return SyncResult::Blocked;
+        }
+        let Some(segment) = plan.segment() else { return SyncResult::Run };
+        match sync {
+            SegSync::WaitFor(from) if self.signature_of(segment, from) != Some(signature(plan)) => {
+                SyncResult::Mismatch(from)
+            }
+            SegSync::WaitAll => segment
+                .mismatch(self.segment_round, signature(plan))
+                .map_or(SyncResult::Run, SyncResult::Mismatch),
+            SegSync::Arrive | SegSync::SignalEarly => {
+                let notify = sync == SegSync::SignalEarly;
+                match segment.arrive(self.segment_round, signature(plan), notify) {
+                    true => SyncResult::Run,
+                    false => SyncResult::Skip,
+                }
+            }
+            SegSync::Next => {
+                segment.leave(self.segment_round);
+                self.segment_round += 1;
+                SyncResult::Skip
+            }
+            _ => SyncResult::Run,
+        }
+    }
+
+    #[inline]
+    fn signature_of(&self, segment: &dyn CollSegment, member: u32) -> Option<u64> {
+        segment.signature_of(self.segment_round, member)
+    }
+
+    /// Leaves the local steps of a round to another member.
+    #[inline]
+    pub(super) fn skip(&mut self, plan: &Plan) {
+        self.next_local = plan.schedule().rounds()[self.round].locals as usize;
+        self.round += 1;
+    }
+
+    /// Runs the local steps up to `end`. Where one calls a user's function, returns its operands.
+    #[inline]
+    pub(super) fn run_locals(
+        &mut self,
+        plan: &Plan,
+        end: usize,
+        scratch: Option<&Scratch>,
+    ) -> Option<(Strided, Span)> {
+        while self.next_local < end {
+            let step = plan.schedule().locals()[self.next_local];
+            self.next_local += 1;
+            match step {
+                Local::Copy { from, to } => {
+                    self.buffer(plan, &to, scratch).copy_from(&self.buffer(plan, &from, scratch));
+                }
+                Local::Reduce { left, inout } => {
+                    match (plan.reduction(), plan.datatype(inout.ty)) {
+                        (Some(Reduction { op: Op::Builtin(op), .. }), Some(datatype)) => {
+                            let left = self.operands(plan, &left, datatype, scratch);
+                            op.reduce(&left, &self.buffer(plan, &inout, scratch), datatype);
+                        }
+                        _ => return Some((left, inout)),
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Ends a round whose local steps are done.
+    #[inline]
+    pub(super) fn next_round(&mut self, plan: &Plan, sync: SegSync) {
+        if let Some(segment) = plan.segment()
+            && let SegSync::Arrive | SegSync::SignalEarly = sync
+        {
+            segment.complete(self.segment_round);
+        }
+        self.round += 1;
+    }
+
+    /// The memory of a span.
+    #[inline]
+    pub(super) fn buffer(&self, plan: &Plan, span: &Span, scratch: Option<&Scratch>) -> Buffer {
+        let area = self.area(plan, span.space, scratch);
+        match plan.datatype(span.ty) {
+            Some(datatype) => area.buffer(span.disp, span.count, datatype),
+            None => area.bytes(span.disp, span.count),
+        }
+    }
+
+    /// The memory of strided operands.
+    #[inline]
+    pub(super) fn operands(
+        &self,
+        plan: &Plan,
+        strided: &Strided,
+        datatype: &Datatype,
+        scratch: Option<&Scratch>,
+    ) -> Operands {
+        let Strided { first, many, distance } = *strided;
+        self.area(plan, first.space, scratch).operands(
+            first.disp,
+            first.count,
+            datatype,
+            many,
+            distance,
+        )
+    }
+
+    #[inline]
+    fn area(&self, plan: &Plan, space: Space, scratch: Option<&Scratch>) -> Area {
+        match space {
+            Space::Send => plan.send(),
+            Space::Recv => plan.recv(),
+            Space::Temp => scratch.map_or(Area::EMPTY, Scratch::area),
+            Space::CollSegment => plan
+                .segment()
+                .map_or(Area::EMPTY, |segment| segment.slots(self.segment_round).into()),
+        }
+    }
+}
+
+/// What a member publishes when it arrives: the bytes of its slot, its operation and the root.
+#[inline]
+pub(super) fn signature(plan: &Plan) -> u64 {
+    let Collective { kind, root } = plan.collective();
+    plan.schedule().slot_bytes() << BYTES_AT | u64::from(kind as u8) << KIND_AT | u64::from(root)
+}

@@ -1,0 +1,251 @@
+//! The planner: turns calls into plans, and keeps what it made.
+//!
+//! Three things are kept. Schedules of calls that consist of a few numbers are kept by these numbers
+//! alone, so communicators share them. The latest calls are kept whole but for their addresses
+//! ([`CacheKey`]), so repeating a small collective costs a comparison. Locations of ranks are kept
+//! for each communicator that asked ([`Planner::set_locations`]). Calls with other lists than one of
+//! counts are planned anew each time: reading the lists costs as much.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use objects::{Comm, Result};
+use rustc_hash::FxBuildHasher;
+
+use crate::builder::Builder;
+use crate::cache_key::CacheKey;
+use crate::call::Call;
+use crate::coll_args::CollArgs;
+use crate::operation::Operation;
+use crate::plan::{Plan, SharedSegment};
+use crate::position::Position;
+use crate::schedule::Schedule;
+use crate::schedule_key::{ALLREDUCE_OF_BOTH, ScheduleKey};
+use crate::select::Selection;
+use crate::thresholds::Thresholds;
+use crate::topology::{RankLocation, Topology};
+
+/// Schedules kept at once; all are forgotten when there are more.
+const MAX_SCHEDULES: usize = 512;
+/// Schedules with more messages than this are not kept.
+const MAX_KEPT_MESSAGES: usize = 1024;
+/// Log2 of the number of rows of recent calls.
+const ROW_BITS: u32 = 6;
+
+/// Turns calls into plans.
+pub struct Planner {
+    selection: Selection,
+    schedules: HashMap<ScheduleKey, Arc<Schedule>, FxBuildHasher>,
+    /// The last two calls of each row, the later one first.
+    recent: [[Option<CacheEntry>; 2]; 1 << ROW_BITS],
+    topologies: Topologies,
+}
+
+/// A call that was planned.
+struct CacheEntry {
+    key: CacheKey,
+    /// Of each rank, where each has its own.
+    counts: Box<[u64]>,
+    /// With the addresses of the last call.
+    plan: Plan,
+}
+
+/// Tables of the locations of ranks. A table is named by its number plus 1; 0 stands for one host,
+/// unknown inside.
+#[derive(Default)]
+struct Topologies {
+    tables: Vec<Topology>,
+    /// The table of each communicator that has one, by context id.
+    of_comm: HashMap<u64, u32, FxBuildHasher>,
+}
+
+impl Topologies {
+    fn set(&mut self, context: u64, table: Topology) {
+        let known = self.tables.iter().position(|known| *known == table);
+        let index = known.unwrap_or_else(|| {
+            self.tables.push(table);
+            self.tables.len() - 1
+        });
+        self.of_comm.insert(context, index as u32 + 1);
+    }
+
+    fn of(&self, comm: &Comm) -> u32 {
+        self.of_comm.get(&comm.context()).copied().filter(|_| !comm.is_inter()).unwrap_or(0)
+    }
+
+    fn position(&self, rank: u32, size: u32, table: u32) -> Position<'_> {
+        match table.checked_sub(1) {
+            Some(index) => Position::in_topology(rank, &self.tables[index as usize]),
+            None => Position::new(rank, size),
+        }
+    }
+}
+
+impl Planner {
+    /// A planner that selects by these thresholds.
+    pub fn new(thresholds: &Thresholds) -> Planner {
+        Planner {
+            selection: Selection::new(thresholds),
+            schedules: HashMap::default(),
+            recent: [const { [None, None] }; 1 << ROW_BITS],
+            topologies: Topologies::default(),
+        }
+    }
+
+    /// The table of rules, to change it; what was kept is forgotten.
+    pub fn selection_mut(&mut self) -> &mut Selection {
+        self.schedules.clear();
+        self.recent = [const { [None, None] }; 1 << ROW_BITS];
+        &mut self.selection
+    }
+
+    /// Says where the ranks of an intracommunicator are. All of them must say the same, between the
+    /// same two collectives.
+    pub fn set_locations(&mut self, comm: &Comm, locations: &[RankLocation]) {
+        debug_assert_eq!(locations.len(), comm.size() as usize);
+        self.forget(comm);
+        self.topologies.set(comm.context(), Topology::new(locations));
+    }
+
+    /// This rank's position in a communicator, with what is known of the machine.
+    pub fn position(&self, comm: &Comm) -> Position<'_> {
+        self.topologies.position(comm.rank(), comm.size(), self.topologies.of(comm))
+    }
+
+    /// Checks a call and plans it. Errors: MPI_ERR_ROOT, MPI_ERR_COUNT,
+    /// MPI_ERR_TRUNCATE, MPI_ERR_BUFFER, MPI_ERR_OP, MPI_ERR_ARG, and
+    /// MPI_ERR_COMM for what is not defined on intercommunicators.
+    #[inline]
+    pub fn plan(&mut self, operation: &Operation, comm: &Comm) -> Result<Plan> {
+        self.with_plan(operation, comm, Plan::clone)
+    }
+
+    /// Plans like [`Planner::plan`] and lends the plan to `then`.
+    #[inline]
+    pub fn with_plan<R>(
+        &mut self,
+        operation: &Operation,
+        comm: &Comm,
+        then: impl FnOnce(&Plan) -> R,
+    ) -> Result<R> {
+        let Some((key, send, recv)) = CacheKey::of(operation, comm) else {
+            return self.plan_anew(operation, comm).map(|plan| then(&plan));
+        };
+        let (counts, row) = (operation.counts(), key.hash(ROW_BITS));
+        let is_it = |entry: &CacheEntry| {
+            // Element by element: some C libraries take 150 ns to compare no bytes at no address.
+            key.is(&entry.key)
+                && entry.counts.iter().eq(counts)
+                && !Call::is_aliased(operation, send, recv)
+        };
+        if let Some(entry) = self.recent[row].iter_mut().flatten().find(|entry| is_it(entry)) {
+            entry.plan.set_buffers(send, recv);
+            return Ok(then(&entry.plan));
+        }
+        let plan = self.plan_anew(operation, comm)?;
+        let [latest, before] = &mut self.recent[row];
+        *before = latest.take();
+        Ok(then(&latest.insert(CacheEntry { key, counts: counts.into(), plan }).plan))
+    }
+
+    /// Plans a call with a schedule that `write` makes, in place of a selected one. `segment`: the
+    /// collective segment that the schedule may use. All ranks must do so for the same call.
+    pub fn plan_with(
+        &mut self,
+        operation: &Operation,
+        comm: &Comm,
+        segment: Option<SharedSegment>,
+        write: impl FnOnce(&mut Builder, &CollArgs, Position),
+    ) -> Result<Plan> {
+        let call = Call::new(operation, comm)?;
+        let mut b = Builder::new();
+        let position = self.position(comm);
+        match &call.lists {
+            None => call.key.with_args(|args| write(&mut b, args, position)),
+            Some(lists) => write(&mut b, &lists.args(&call.key)?, position),
+        }
+        let schedule = Arc::new(b.finish());
+        Ok(Plan::new(schedule, segment, operation, comm, call.types, [call.send, call.recv]))
+    }
+
+    /// Forgets the calls on a communicator that is freed, and with them its collective segment; and
+    /// where its ranks are.
+    pub fn forget(&mut self, comm: &Comm) {
+        let is_on_it = |entry: &&mut Option<CacheEntry>| {
+            entry.as_ref().is_some_and(|entry| entry.key.is_on(comm.context()))
+        };
+        self.recent.as_flattened_mut().iter_mut().filter(is_on_it).for_each(|entry| *entry = None);
+        self.topologies.of_comm.remove(&comm.context());
+    }
+
+    #[cold]
+    fn plan_anew(&mut self, operation: &Operation, comm: &Comm) -> Result<Plan> {
+        let mut call = Call::new(operation, comm)?;
+        let segment =
+            comm.coll_segment().filter(|_| self.selection.may_use_segment(operation.kind()));
+        call.key.has_segment = segment.is_some();
+        call.key.topology = self.topologies.of(comm);
+        let schedule = match call.lists {
+            _ if matches!(operation, Operation::Absent { .. }) => Arc::default(),
+            None => self.schedule(call.key),
+            Some(lists) => Arc::new(self.write(&lists.args(&call.key)?, &call.key)),
+        };
+        let segment = segment.cloned().map(|segment| SharedSegment { segment, members: None });
+        Ok(Plan::new(schedule, segment, operation, comm, call.types, [call.send, call.recv]))
+    }
+
+    fn schedule(&mut self, key: ScheduleKey) -> Arc<Schedule> {
+        if let Some(schedule) = self.schedules.get(&key) {
+            return schedule.clone();
+        }
+        let schedule = Arc::new(key.with_args(|args| self.write(args, &key)));
+        if schedule.messages().len() <= MAX_KEPT_MESSAGES {
+            if self.schedules.len() >= MAX_SCHEDULES {
+                self.schedules.clear();
+            }
+            self.schedules.insert(key, schedule.clone());
+        }
+        schedule
+    }
+
+    fn write(&self, args: &CollArgs, key: &ScheduleKey) -> Schedule {
+        let position = self.topologies.position(key.rank, key.size, key.topology);
+        match (key.kind, key.remote) {
+            (_, 0) => self.selection.schedule(args, position, key.has_segment),
+            (ALLREDUCE_OF_BOTH, _) => self.selection.schedule_of_both(args, position),
+            (_, remote) => self.selection.schedule_between(args, position, remote),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use objects::{Area, Datatype, Group};
+
+    use super::*;
+    use crate::operation::Data;
+
+    #[test]
+    fn any_two_calls_that_alternate_are_both_kept() {
+        let comm = Comm::new("", 1, 0, Group::world(4));
+        let bcast = |count| Operation::Bcast {
+            data: Data { area: Area::EMPTY, count, ty: Datatype::byte() },
+            root: 0,
+        };
+        let kept = |planner: &Planner| {
+            let entry = planner.recent.as_flattened().iter().flatten();
+            entry.map(|entry| std::ptr::from_ref(entry.plan.schedule())).collect::<Vec<_>>()
+        };
+        for count in 0..256 {
+            let mut planner = Planner::new(&Thresholds::default());
+            let mut both = || {
+                planner.plan(&Operation::Barrier, &comm).unwrap();
+                planner.plan(&bcast(count), &comm).unwrap();
+                kept(&planner)
+            };
+            let first = both();
+            assert_eq!(first.len(), 2);
+            assert_eq!(both(), first, "nothing is planned anew");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! One rank's position among the ranks of its communicator: its number, and its place on the
+//! machine.
+
+use crate::topology::{Level, Topology};
+
+/// The position of a rank, as algorithms see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Position<'t> {
+    /// The own rank, less than `size`.
+    pub rank: u32,
+    /// Ranks in the group, at least 1.
+    pub size: u32,
+    /// `None`: all ranks are on one host, unknown inside.
+    topology: Option<&'t Topology>,
+}
+
+impl<'t> Position<'t> {
+    /// A position on one host, unknown inside.
+    pub fn new(rank: u32, size: u32) -> Position<'static> {
+        Position { rank, size, topology: None }
+    }
+
+    /// A position in a table of all ranks.
+    pub fn in_topology(rank: u32, topology: &'t Topology) -> Position<'t> {
+        Position { rank, size: topology.size(), topology: Some(topology) }
+    }
+
+    /// The rank `by` places further round the ring; `by <= size`.
+    pub fn ahead(self, by: u32) -> u32 {
+        ((u64::from(self.rank) + u64::from(by)) % u64::from(self.size)) as u32
+    }
+
+    /// The rank `by` places back round the ring; `by <= size`.
+    pub fn behind(self, by: u32) -> u32 {
+        self.ahead(self.size - by)
+    }
+
+    /// All other ranks from the next one on, so that not all ranks start with rank 0.
+    pub fn others(self) -> impl Iterator<Item = u32> {
+        (1..self.size).map(move |by| self.ahead(by))
+    }
+
+    /// How many groups of ranks share a part of the machine at a level.
+    pub fn groups(self, level: Level) -> u32 {
+        self.topology.map_or(1, |topology| topology.groups(level))
+    }
+
+    /// The ranks that share this rank's part of the machine at a level, in order; itself among
+    /// them. The first one is their leader.
+    pub fn neighbors(self, level: Level) -> impl ExactSizeIterator<Item = u32> + Clone {
+        let members = self
+            .topology
+            .map(|topology| topology.members(level, topology.group_of(level, self.rank)));
+        let count = members.map_or(self.size, |members| members.len() as u32);
+        (0..count).map(move |index| members.map_or(index, |members| members[index as usize]))
+    }
+
+    /// The leader of each group at a level, in the order of groups.
+    pub fn leaders(self, level: Level) -> impl ExactSizeIterator<Item = u32> + Clone {
+        let groups = 0..self.groups(level);
+        groups.map(move |group| self.topology.map_or(0, |t| t.members(level, group)[0]))
+    }
+
+    /// This rank's group at a level.
+    pub fn group(self, level: Level) -> u32 {
+        self.topology.map_or(0, |topology| topology.group_of(level, self.rank))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::RankLocation;
+
+    #[test]
+    fn where_nothing_is_known_all_ranks_are_neighbors() {
+        let pos = Position::new(2, 4);
+        assert!(pos.neighbors(Level::Core).eq(0..4));
+        assert!(pos.leaders(Level::Host).eq([0]));
+        assert!(pos.others().eq([3, 0, 1]));
+    }
+
+    #[test]
+    fn neighbors_and_leaders_are_those_of_the_table() {
+        let hosts = [0, 1, 0, 1].map(RankLocation::on_host);
+        let topology = Topology::new(&hosts);
+        let pos = Position::in_topology(3, &topology);
+        assert_eq!((pos.size, pos.group(Level::Host), pos.groups(Level::Host)), (4, 1, 2));
+        assert!(pos.neighbors(Level::Host).eq([1, 3]));
+        assert!(pos.leaders(Level::Host).eq([0, 1]));
+    }
+}

@@ -1,0 +1,58 @@
+//! The sizes at which selection changes, as the runtime reads them from its knobs.
+
+/// The sizes, in bytes unless said otherwise, at which selection changes. All ranks of a job must
+/// have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thresholds {
+    /// Broadcasts from this size on are scattered and sent round the ring.
+    pub bcast_long: u64,
+    /// Gathers with blocks from this size on go straight to the root.
+    pub gather_long: u64,
+    /// Scatters with blocks from this size on go straight from the root.
+    pub scatter_long: u64,
+    /// Allgathers whose results are from this size on go round the ring.
+    pub allgather_long: u64,
+    /// Alltoalls with blocks up to this size are forwarded in log2 size rounds.
+    pub alltoall_short: u64,
+    /// Reductions of vectors from this size on are cut into pieces.
+    pub reduce_long: u64,
+    /// Allreduces of vectors from this size on are cut into pieces.
+    pub allreduce_long: u64,
+    /// Reduce_scatters of vectors from this size on are done pairwise.
+    pub reduce_scatter_long: u64,
+    /// Where ranks share processors (`None`: they do not): barriers, and broadcasts and reductions
+    /// of up to this size, use a collective segment, or one rank that exchanges with all others
+    /// where no segment has space. What costs time there is how often each rank has to run.
+    pub oversubscribed_max: Option<u64>,
+    /// Collective segments are used.
+    pub shm: bool,
+    /// Where each rank has a processor ([`Thresholds::oversubscribed_max`] is `None`): collectives
+    /// in which no rank has more bytes in its slot use a segment with flags. `None`: no segment has
+    /// flags.
+    pub shm_max: Option<u64>,
+    /// How many messages (not bytes) of one collective are under way at once where each rank deals
+    /// with all others.
+    pub window: u32,
+    /// Reductions take their operands in an order that depends on the number of ranks only.
+    pub reproducible: bool,
+}
+
+impl Default for Thresholds {
+    fn default() -> Thresholds {
+        Thresholds {
+            bcast_long: 64 << 10,
+            gather_long: 8 << 10,
+            scatter_long: 8 << 10,
+            allgather_long: 64 << 10,
+            alltoall_short: 256,
+            reduce_long: 64 << 10,
+            allreduce_long: 16 << 10,
+            reduce_scatter_long: 128 << 10,
+            oversubscribed_max: None,
+            shm: true,
+            shm_max: None,
+            window: 32,
+            reproducible: false,
+        }
+    }
+}

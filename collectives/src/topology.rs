@@ -1,0 +1,167 @@
+//! Where the ranks of a communicator are on the machine: a table, computed once for each
+//! communicator, with the groups that share a part of the machine and their leaders.
+//!
+//! Invariants: all ranks of a communicator hold the same table, so algorithms may depend on it. Group
+//! numbers follow the lowest rank of each group, which is the group's leader. A rank whose part of the
+//! machine is unknown shares a group with the other unknown ones of the same enclosing part.
+//!
+//! What it does not do: find out where ranks are. The runtime knows the hosts from the launcher, and
+//! asks all ranks for the rest when a topology is reordered.
+
+use std::collections::HashMap;
+
+/// Parts of a machine, the largest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Level {
+    /// Ranks that share memory.
+    Host,
+    /// A processor package (socket).
+    Package,
+    /// Processors with the same near memory.
+    NumaNode,
+    /// Processors that share a last-level cache.
+    L3Cache,
+    /// A core.
+    Core,
+}
+
+impl Level {
+    /// All of them, the largest first.
+    pub const ALL: [Level; 5] =
+        [Level::Host, Level::Package, Level::NumaNode, Level::L3Cache, Level::Core];
+}
+
+/// Where one rank is: a number of its part at each level, of no meaning but equality within the
+/// enclosing part. `None`: unknown, or the rank may move from part to part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RankLocation(pub [Option<u64>; Level::ALL.len()]);
+
+impl RankLocation {
+    /// A rank of which only the host is known.
+    pub fn on_host(host: u64) -> RankLocation {
+        let mut parts = [None; Level::ALL.len()];
+        parts[Level::Host as usize] = Some(host);
+        RankLocation(parts)
+    }
+}
+
+/// The locations of all ranks, and their groups at each level.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Topology {
+    levels: [Groups; Level::ALL.len()],
+}
+
+/// The groups of one level.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Groups {
+    /// The group of each rank.
+    group_of: Vec<u32>,
+    /// The members of all groups, one group after the other, by rank within a group.
+    members: Vec<u32>,
+    /// Where each group begins in `members`, and the end of the last one.
+    starts: Vec<u32>,
+}
+
+impl Topology {
+    /// The table of ranks at these locations, in the order of ranks.
+    pub fn new(locations: &[RankLocation]) -> Topology {
+        let mut enclosing = vec![0; locations.len()];
+        let levels = Level::ALL.map(|level| {
+            let parts = locations.iter().map(|location| location.0[level as usize]);
+            let groups = Groups::new(enclosing.iter().copied().zip(parts));
+            enclosing.clone_from(&groups.group_of);
+            groups
+        });
+        Topology { levels }
+    }
+
+    /// One host of `size` ranks, unknown inside.
+    pub fn one_host(size: u32) -> Topology {
+        Topology::new(&vec![RankLocation::on_host(0); size as usize])
+    }
+
+    /// Ranks in the table.
+    pub fn size(&self) -> u32 {
+        self.levels[0].group_of.len() as u32
+    }
+
+    /// How many groups a level has.
+    pub fn groups(&self, level: Level) -> u32 {
+        self.levels[level as usize].starts.len() as u32 - 1
+    }
+
+    /// The group of a rank at a level.
+    pub fn group_of(&self, level: Level, rank: u32) -> u32 {
+        self.levels[level as usize].group_of[rank as usize]
+    }
+
+    /// The ranks of a group, in order.
+    pub fn members(&self, level: Level, group: u32) -> &[u32] {
+        let Groups { members, starts, .. } = &self.levels[level as usize];
+        &members[starts[group as usize] as usize..starts[group as usize + 1] as usize]
+    }
+
+    /// The lowest rank of each group, in the order of groups.
+    pub fn leaders(&self, level: Level) -> impl ExactSizeIterator<Item = u32> {
+        (0..self.groups(level)).map(move |group| self.members(level, group)[0])
+    }
+}
+
+impl Groups {
+    /// Groups ranks by their enclosing group and their part within it.
+    fn new(keys: impl Iterator<Item = (u32, Option<u64>)>) -> Groups {
+        let mut numbers = HashMap::new();
+        let group_of: Vec<u32> = keys
+            .map(|key| {
+                let next = numbers.len() as u32;
+                *numbers.entry(key).or_insert(next)
+            })
+            .collect();
+        let mut members: Vec<u32> = (0..group_of.len() as u32).collect();
+        members.sort_by_key(|&rank| group_of[rank as usize]);
+        let of_group =
+            |group| members.partition_point(|&rank| group_of[rank as usize] < group) as u32;
+        let starts = (0..=numbers.len() as u32).map(of_group).collect();
+        Groups { group_of, members, starts }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_follow_their_lowest_rank_and_nest() {
+        // Round robin over two hosts; the packages of both have the same numbers.
+        let at = |host, package| {
+            let mut location = RankLocation::on_host(host);
+            location.0[Level::Package as usize] = package;
+            location
+        };
+        let table = Topology::new(&[
+            at(9, Some(1)),
+            at(4, Some(1)),
+            at(9, Some(0)),
+            at(4, None),
+            at(9, Some(1)),
+            at(4, None),
+        ]);
+        assert_eq!(table.groups(Level::Host), 2);
+        assert_eq!(table.members(Level::Host, 0), [0, 2, 4]);
+        assert_eq!(table.members(Level::Host, 1), [1, 3, 5]);
+        let packages: Vec<&[u32]> =
+            (0..table.groups(Level::Package)).map(|i| table.members(Level::Package, i)).collect();
+        assert_eq!(packages, [&[0, 4][..], &[1], &[2], &[3, 5]]);
+        assert_eq!(table.leaders(Level::Package).collect::<Vec<_>>(), [0, 1, 2, 3]);
+        assert_eq!(table.group_of(Level::Package, 5), 3);
+        // Unknown cores: no further than the packages.
+        assert_eq!(table.groups(Level::Core), 4);
+    }
+
+    #[test]
+    fn one_host_is_one_group_at_every_level() {
+        let table = Topology::one_host(3);
+        assert!(Level::ALL.into_iter().all(|level| table.members(level, 0) == [0, 1, 2]));
+        assert_eq!(table.size(), 3);
+    }
+}
