@@ -4,7 +4,7 @@
 
 use objects::Error;
 
-use crate::gate::with;
+use crate::lock::with;
 
 /// Ends the job for an error whose handler is MPI_ERRORS_ARE_FATAL: says once
 /// what happened, in which call, on which rank. The exit code is the class.

@@ -12,8 +12,6 @@ use collectives::CollectiveId;
 use fabric::Peer;
 use pt2pt::RequestId;
 
-use crate::bed::Bed;
-use crate::gate;
 use crate::named::Named;
 use crate::process::Process;
 use crate::request::State;
@@ -38,15 +36,17 @@ fn wait_is_over() {
     status_page::entry().clear_blocked();
 }
 
-/// Sleeps outside the gate, at most so long, and says what for. True if the time is up.
-pub(crate) fn sleep(bed: Bed, most: Duration) -> bool {
-    if IDLE_SINCE.load(Relaxed) == 0 && !bed.sleep(SHORT) {
-        return false;
+/// Returns true while the report of [`report`] stands.
+pub(crate) fn is_reported() -> bool {
+    IDLE_SINCE.load(Relaxed) != 0
+}
+
+/// Writes what the process waits for to its status page.
+#[cold]
+pub(crate) fn report(p: &mut Process) {
+    if let Some(blocked) = p.awaited() {
+        status_page::entry().set_blocked(&blocked);
     }
-    if let Some(awaited) = gate::with(Process::awaited) {
-        status_page::entry().set_blocked(&awaited);
-    }
-    bed.sleep(most)
 }
 
 /// What was looked for and not there.

@@ -19,10 +19,9 @@ use objects::{Comm, Datatype, Op, Result};
 
 use crate::blocked_on::WaitTarget;
 use crate::fault;
-use crate::gate::with;
+use crate::lock::{LOCK, block_on, with};
 use crate::process::{Process, not_running};
 use crate::request::Request;
-use crate::wait::{self, block_on};
 
 /// MPI_UINT64_T and MPI_BYTE, MPI_MAX in the ABI.
 const UINT64: usize = 0x259;
@@ -144,17 +143,13 @@ pub enum FastPath {
 /// of [`CALLS_PER_PROGRESS`] calls: turns are timed, and messages arrive.
 #[inline]
 pub fn next_fast_path() -> FastPath {
-    if wait::spins_alone() {
+    if LOCK.spins_alone() {
         if is_every_nth_call() {
-            wait::progress_once();
+            LOCK.progress_once();
         }
         return FastPath::Spins;
     }
-    if wait::begins_with_a_turn() && !is_every_nth_call() {
-        FastPath::Yields
-    } else {
-        FastPath::Off
-    }
+    if LOCK.starts_with_yield() && !is_every_nth_call() { FastPath::Yields } else { FastPath::Off }
 }
 
 /// Where ranks take turns, most find that the meeting was closed when it is theirs again, and where each has a processor
@@ -164,7 +159,7 @@ pub fn next_fast_path() -> FastPath {
 fn run_inline(fast_path: FastPath, plan: &Plan, comm: &Comm) -> Started {
     let (polls, rest): (u32, fn()) = match fast_path {
         FastPath::Yields => (YIELDING_POLLS, std::thread::yield_now),
-        FastPath::Spins => (SPINNING_POLLS, wait::breathe),
+        FastPath::Spins => (SPINNING_POLLS, || LOCK.cpu_relax()),
         FastPath::Off => return Started::Planned(plan.clone()),
     };
     let mut run_inline = InlineRun::new(plan, comm.next_collective());

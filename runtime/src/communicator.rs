@@ -19,8 +19,8 @@ use objects::{Class, Comm, Error, Group, Result};
 use shm_transport::COLL_SEGMENTS;
 
 use crate::collective::Internal;
-use crate::gate::with;
 use crate::letters::Channel;
+use crate::lock::with;
 use crate::process::{Core, Process, bad_handle};
 use crate::request::{Request, State};
 

@@ -7,12 +7,11 @@
 
 use objects::Result;
 
-use crate::gate::with;
 use crate::generalized::Generalized;
+use crate::lock::{block_on, progress_once, with};
 use crate::named::Named;
 use crate::process::{Process, predefined};
 use crate::request::{Finished, Outcome};
-use crate::wait::{block_on, progress_once};
 
 /// What looking for one completed request among several came to.
 pub enum Any {

@@ -20,13 +20,11 @@ use shm_transport::{Segment, ShmTransport, SingleCopy};
 use verbs_transport::Rails;
 
 use crate::addresses::Addresses;
-use crate::attendant;
 use crate::coll_segments::CollSegments;
 use crate::collective;
-use crate::gate::{self, with};
+use crate::lock::{LOCK, block_on, with};
 use crate::process::{Core, InitState, Process, predefined};
 use crate::stack::{Endpoint, Stack};
-use crate::wait::{self, block_on};
 use crate::ways;
 
 /// Context ids that exist from the start.
@@ -65,15 +63,22 @@ pub fn start_engine(required: i32) -> Result<i32> {
         crate::status_page::attach(core.job.status_entry());
         with(|p| p.core = Some(Box::new(core)));
         if knobs.choice(knob::PT2PT_PROGRESS) == config::ProgressMode::Thread {
-            attendant::start()?;
+            start_progress_thread()?;
         }
     }
     let most = with(|p| {
         p.requested_level = p.requested_level.max(provided);
         p.requested_level
     });
-    gate::require_lock(most == THREAD_LEVELS[3] || attendant::is_here());
+    LOCK.set_multithreaded(most == THREAD_LEVELS[3]);
     Ok(provided)
+}
+
+fn start_progress_thread() -> Result<()> {
+    LOCK.start_progress_thread().map_err(|error| {
+        let text = format!("cannot start the thread that pt2pt.progress asks for: {error}");
+        Error::new(Class::Other, text)
+    })
 }
 
 impl Core {
@@ -88,7 +93,13 @@ impl Core {
         };
         let me = Peer(job.rank);
         let (endpoint, spin) = endpoint(&job, knobs)?;
-        wait::set_up(&job, spin, endpoint.inter().is_some());
+        LOCK.configure(progress::Settings {
+            local_rank: job.local_rank,
+            local_ranks: job.local_size,
+            processors: job.processors,
+            spin,
+            device_polled: endpoint.inter().is_some(),
+        });
         if knobs.is_on(knob::REPORT_TRANSPORTS)
             && let Some(control) = job.control()
         {

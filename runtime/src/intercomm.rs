@@ -11,8 +11,8 @@ use objects::{Class, Comm, Error, Group, Result};
 
 use crate::collective;
 use crate::communicator::agree;
-use crate::gate::with;
 use crate::letters::Channel;
+use crate::lock::with;
 
 /// A local group on its way to an intercommunicator.
 #[derive(Clone, Debug)]

@@ -13,8 +13,7 @@ use objects::{Buffer, Class, Error, Group, Result};
 use pt2pt::{Envelope, Fault, Mode, Pattern, RequestId};
 
 use crate::blocked_on::WaitTarget;
-use crate::gate::with;
-use crate::wait::block_on;
+use crate::lock::{block_on, with};
 
 /// Set in the contexts of letters alone.
 const LETTERS: u64 = 1 << 63;

@@ -11,11 +11,10 @@ use pt2pt::{Envelope, Mode, Pattern, RequestId};
 
 use crate::blocked_on::WaitTarget;
 use crate::fault;
-use crate::gate::{enter_quietly, with};
+use crate::lock::{block_on, lock_fast, progress_once, with};
 use crate::named::{self, Named};
 use crate::process::{Process, TakenMessage, bad_handle, bad_predefined, predefined};
 use crate::request::{Exchange, Outcome, Persistent, Request, State};
-use crate::wait::{block_on, progress_once};
 
 /// MPI_ANY_SOURCE.
 pub const ANY_SOURCE: i32 = -1;
@@ -124,7 +123,7 @@ pub fn send(
     comm: usize,
 ) -> Result<()> {
     let pending = {
-        let mut inside = enter_quietly();
+        let mut inside = lock_fast();
         let p = &mut *inside;
         let buffer = buffer(p)?;
         let Some((to, envelope)) = destination(p.comm(comm)?, dest, tag)? else { return Ok(()) };
@@ -149,7 +148,7 @@ pub fn receive(
     comm: usize,
 ) -> Result<Status> {
     let posted = {
-        let mut inside = enter_quietly();
+        let mut inside = lock_fast();
         let p = &mut *inside;
         let buffer = buffer(p)?;
         let Some(pattern) = pattern(p.comm(comm)?, source, tag)? else { return Ok(null_status()) };
@@ -189,7 +188,7 @@ pub fn isend(
     tag: i32,
     comm: usize,
 ) -> Result<usize> {
-    let mut inside = enter_quietly();
+    let mut inside = lock_fast();
     let p = &mut *inside;
     let buffer = buffer(p)?;
     let Some((to, envelope)) = destination(p.comm(comm)?, dest, tag)? else {
@@ -214,7 +213,7 @@ pub fn ireceive(
     tag: i32,
     comm: usize,
 ) -> Result<usize> {
-    let mut inside = enter_quietly();
+    let mut inside = lock_fast();
     let p = &mut *inside;
     let buffer = buffer(p)?;
     let Some(pattern) = pattern(p.comm(comm)?, source, tag)? else {

@@ -8,18 +8,16 @@
 //! until the process ends, so that sessions may come and go.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use bootstrap::Job;
-use collectives::{Active, Planner, UserCall, UserReturn};
+use collectives::{Active, Planner, UserCall};
 use objects::{
     Class, Comm, Datatype, Errhandler, Error, Group, HandleKind, Info, Keyvals, Op, Result, Stale,
     Table,
 };
 use pt2pt::MessageId;
 
-use crate::bed::Bed;
-use crate::blocked_on::{self, WaitTarget};
+use crate::blocked_on::WaitTarget;
 use crate::bsend::BsendBuffers;
 use crate::coll_segments::CollSegments;
 use crate::request::Request;
@@ -76,24 +74,6 @@ pub enum InitState {
     Running,
     /// MPI_Finalize has returned.
     Finalized,
-}
-
-/// Rounds of progress. Written under the gate.
-static ROUNDS: AtomicU32 = AtomicU32::new(0);
-
-/// How many rounds of progress there were; wraps.
-pub(crate) fn rounds() -> u32 {
-    ROUNDS.load(Ordering::Relaxed)
-}
-
-/// What one round of progress came to.
-pub enum Progress {
-    /// Nothing happened.
-    Idle,
-    /// Something moved; look again.
-    Moved,
-    /// A user's reduction function is to be called outside the gate.
-    User(Box<UserCall>),
 }
 
 /// What exists once the engine runs.
@@ -191,74 +171,6 @@ impl Process {
             keyvals: Keyvals::new(),
             bsend: BsendBuffers::new(),
             wait_target: WaitTarget::Nothing,
-        }
-    }
-
-    /// One round: transports are polled, collectives advance, buffered sends
-    /// that have left give their room back.
-    #[inline(always)]
-    pub fn progress(&mut self) -> Progress {
-        let Some(core) = &mut self.core else { return Progress::Idle };
-        ROUNDS.store(ROUNDS.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        let mut moved = core.stack.progress();
-        if !core.collectives.is_empty() {
-            if let Some(call) = core.postponed.take() {
-                return Progress::User(call);
-            }
-            match core
-                .collectives
-                .advance(&mut core.stack.protocols.pt2pt, &mut core.stack.endpoint)
-            {
-                collectives::Advance::Idle => {}
-                collectives::Advance::Moved => moved = true,
-                collectives::Advance::User(call) => return Progress::User(Box::new(call)),
-            }
-        }
-        if !self.bsend.is_idle() {
-            moved |= self.bsend.reclaim(core.stack.pt2pt());
-        }
-        if !core.stack.pt2pt().lost().is_empty() {
-            moved |= self.give_up_on_lost();
-        }
-        if !moved {
-            return Progress::Idle;
-        }
-        blocked_on::has_moved();
-        Progress::Moved
-    }
-
-    /// As [`Process::progress`], where a call more does not matter.
-    #[inline(never)]
-    pub(crate) fn round(&mut self) -> Progress {
-        self.progress()
-    }
-
-    /// What to sleep on until something happens; `None`: it has.
-    pub(crate) fn arm(&mut self) -> Option<Bed> {
-        let core = self.core.as_deref_mut()?;
-        let bed = Bed::from(core.stack.arm()?);
-        // Who meets us in an arena sees that we sleep, or we see here that it was there.
-        if core
-            .collectives
-            .has_segment_work(&mut core.stack.protocols.pt2pt, &mut core.stack.endpoint)
-        {
-            core.stack.disarm();
-            return None;
-        }
-        Some(bed)
-    }
-
-    /// True when a round of progress could do something that nothing from outside
-    /// would bring about. The transport is armed afterwards if it was before.
-    pub(crate) fn has_more_to_do(&mut self) -> bool {
-        let Some(core) = &mut self.core else { return false };
-        !core.collectives.is_empty() || (core.stack.has_work() && core.stack.arm().is_none())
-    }
-
-    /// Takes a user's reduction back after it ran.
-    pub(crate) fn resume(&mut self, done: UserReturn) {
-        if let Some(core) = &mut self.core {
-            core.collectives.resume(done);
         }
     }
 

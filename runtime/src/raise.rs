@@ -7,7 +7,7 @@ use objects::errhandler::Raiser;
 use objects::{Errhandler, Error};
 
 use crate::abort;
-use crate::gate::with;
+use crate::lock::with;
 use crate::process::{Process, predefined};
 
 /// What a call was about, for the choice of the error handler.

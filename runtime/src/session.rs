@@ -9,10 +9,9 @@
 
 use objects::{Class, Errhandler, Error, Group, Result};
 
-use crate::gate::with;
 use crate::init::{THREAD_LEVELS, start_engine};
+use crate::lock::{block_on, with};
 use crate::process::{InitState, Process, bad_handle, bad_predefined, predefined};
-use crate::wait::block_on;
 
 /// A session.
 #[derive(Clone, Debug)]

@@ -9,8 +9,8 @@
 use objects::{Comm, Group, Result};
 
 use crate::collective;
-use crate::gate::with;
 use crate::hardware::{self, Resource};
+use crate::lock::with;
 use crate::process::{Core, Process};
 
 /// What each process tells the others in a split.

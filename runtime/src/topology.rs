@@ -12,8 +12,8 @@ use objects::topology::{Cartesian, DistGraph, Edges};
 use objects::{Datatype, Error, Result};
 
 use crate::collective::{exchange, run};
-use crate::gate::with;
 use crate::hardware::{self, Resource};
+use crate::lock::with;
 use crate::process::Core;
 
 /// An edge of a distributed graph.

@@ -68,6 +68,8 @@ pub(super) fn loom(project: &Project, step: &Step) -> Result<Tally> {
         "verbena-shm-transport",
         "--package",
         "verbena-fabric",
+        "--package",
+        "verbena-progress",
         "--lib",
         "--release",
         "--quiet",

@@ -1,0 +1,64 @@
+//! What the process lock and its waiting threads ask of the state that they share.
+
+use crate::park::ParkTarget;
+
+/// What one round of progress came to.
+pub enum Progress<C> {
+    /// Nothing happened.
+    Idle,
+    /// Something moved; poll again.
+    Moved,
+    /// This call is to be made outside the lock.
+    Call(C),
+}
+
+/// The state that a [`ProcessLock`](crate::ProcessLock) guards.
+pub trait Guarded: 'static {
+    /// Work that must run outside the lock, for it may enter again.
+    type Call;
+    /// What such work returns.
+    type Return;
+
+    /// Polls once for everything that may have happened.
+    fn progress(&mut self) -> Progress<Self::Call>;
+
+    /// Makes a call, outside the lock.
+    fn run(call: Self::Call) -> Self::Return;
+
+    /// Takes back the result of a call.
+    fn resume(&mut self, done: Self::Return);
+
+    /// Keeps a call for a thread of the application: the progress thread must not make it.
+    fn postpone(&mut self, call: Self::Call);
+
+    /// Prepares for sleep and returns what to park on. `None`: something has happened, poll again.
+    /// What happens after `arm` ends a park on that target.
+    fn arm(&mut self) -> Option<ParkTarget>;
+
+    /// Ends what [`arm`](Guarded::arm) began: events need no longer wake a sleeper. The awaited
+    /// futex word no longer holds the value of the target afterwards.
+    fn disarm(&mut self);
+
+    /// Returns true if a round could do something that no event from outside would bring about.
+    /// Arms again if armed.
+    fn has_more_to_do(&mut self) -> bool;
+
+    /// Returns true, once, if a call did more than what its caller waits for: other threads'
+    /// predicates may be true.
+    fn wake_needed(&mut self) -> bool;
+
+    /// Reports what is reported at leisure, before a thread sleeps.
+    fn report_before_sleep(&mut self);
+
+    /// Returns true while the report of [`report_blocked`](Guarded::report_blocked) stands.
+    fn is_reported_blocked() -> bool;
+
+    /// Reports what this process waits for: a thread has slept for some time.
+    fn report_blocked(&mut self);
+
+    /// Returns true if the process that started this one is gone.
+    fn is_orphaned(&mut self) -> bool;
+
+    /// Ends an orphaned process.
+    fn exit_orphaned() -> !;
+}

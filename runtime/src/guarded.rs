@@ -1,0 +1,129 @@
+//! What the process lock asks of [`Process`]: a round of progress, what to park on, and what to
+//! report.
+
+#![allow(unsafe_code)]
+
+use collectives::{UserCall, UserReturn};
+use fabric::WaitOn;
+use progress::{Guarded, ParkTarget, Progress};
+
+use crate::abort;
+use crate::blocked_on;
+use crate::process::Process;
+
+impl Guarded for Process {
+    /// A user's reduction function.
+    type Call = Box<UserCall>;
+    type Return = UserReturn;
+
+    /// Polls the transports, advances collectives, and frees the buffers of buffered sends that
+    /// have left.
+    #[inline(always)]
+    fn progress(&mut self) -> Progress<Box<UserCall>> {
+        let Some(core) = &mut self.core else { return Progress::Idle };
+        let mut moved = core.stack.progress();
+        if !core.collectives.is_empty() {
+            if let Some(call) = core.postponed.take() {
+                return Progress::Call(call);
+            }
+            match core
+                .collectives
+                .advance(&mut core.stack.protocols.pt2pt, &mut core.stack.endpoint)
+            {
+                collectives::Advance::Idle => {}
+                collectives::Advance::Moved => moved = true,
+                collectives::Advance::User(call) => return Progress::Call(Box::new(call)),
+            }
+        }
+        if !self.bsend.is_idle() {
+            moved |= self.bsend.reclaim(core.stack.pt2pt());
+        }
+        if !core.stack.pt2pt().lost().is_empty() {
+            moved |= self.give_up_on_lost();
+        }
+        if !moved {
+            return Progress::Idle;
+        }
+        blocked_on::has_moved();
+        Progress::Moved
+    }
+
+    fn run(call: Box<UserCall>) -> UserReturn {
+        call.run()
+    }
+
+    fn resume(&mut self, done: UserReturn) {
+        if let Some(core) = &mut self.core {
+            core.collectives.resume(done);
+        }
+    }
+
+    fn postpone(&mut self, call: Box<UserCall>) {
+        if let Some(core) = &mut self.core {
+            core.postponed = Some(call);
+        }
+    }
+
+    fn arm(&mut self) -> Option<ParkTarget> {
+        let core = self.core.as_deref_mut()?;
+        let target = park_target(core.stack.arm()?);
+        // Either a peer that arrives in a collective segment sees that this process sleeps, or it
+        // is seen here.
+        if core
+            .collectives
+            .has_segment_work(&mut core.stack.protocols.pt2pt, &mut core.stack.endpoint)
+        {
+            core.stack.disarm();
+            return None;
+        }
+        Some(target)
+    }
+
+    fn disarm(&mut self) {
+        if let Some(stack) = self.stack() {
+            stack.disarm();
+        }
+    }
+
+    fn has_more_to_do(&mut self) -> bool {
+        let Some(core) = &mut self.core else { return false };
+        !core.collectives.is_empty() || (core.stack.has_work() && core.stack.arm().is_none())
+    }
+
+    fn wake_needed(&mut self) -> bool {
+        self.stack().is_some_and(|stack| stack.pt2pt().take_news())
+    }
+
+    fn report_before_sleep(&mut self) {
+        self.report_late_ready();
+    }
+
+    fn is_reported_blocked() -> bool {
+        blocked_on::is_reported()
+    }
+
+    fn report_blocked(&mut self) {
+        blocked_on::report(self);
+    }
+
+    fn is_orphaned(&mut self) -> bool {
+        self.core().is_ok_and(|core| core.job.launcher_exited())
+    }
+
+    fn exit_orphaned() -> ! {
+        abort::orphaned()
+    }
+}
+
+fn park_target(on: WaitOn<'_>) -> ParkTarget {
+    // SAFETY: a transport's futex word lies in a segment that it keeps mapped until the process
+    // ends.
+    unsafe {
+        match on {
+            WaitOn::Futex { word, value } => ParkTarget::futex(word, value),
+            WaitOn::Fd(fd) => ParkTarget::fd(fd),
+            WaitOn::Either { word, value, fd } => ParkTarget::either(word, value, fd),
+            WaitOn::Nothing => ParkTarget::internal(),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The process lock of this process, and waiting on it.
+//!
+//! Below MPI_THREAD_MULTIPLE the user promises that one thread is in MPI at a time (MPI-5.0
+//! §11.6.2). Before the first initialisation the lock is multithreaded: several threads may open
+//! sessions at once. User callbacks always run outside the lock.
+
+use progress::{ProcessGuard, ProcessLock};
+
+use crate::process::Process;
+
+/// The process lock.
+pub(crate) static LOCK: ProcessLock<Process> = ProcessLock::new(Process::new());
+
+/// Runs `work` on the state of the process.
+#[inline]
+pub fn with<R>(work: impl FnOnce(&mut Process) -> R) -> R {
+    LOCK.with(work)
+}
+
+/// Enters for a send or a receive: the engine knows whether it did anything for other threads (see
+/// [`pt2pt::Engine::take_news`]).
+#[inline(always)]
+pub(crate) fn lock_fast() -> ProcessGuard<'static, Process> {
+    LOCK.lock_fast()
+}
+
+/// Makes progress until `ready` returns a result. Another thread of the process may be the one that
+/// calls `ready`.
+#[inline]
+pub fn block_on<R>(ready: impl FnMut(&mut Process) -> Option<R>) -> R {
+    LOCK.block_on(ready)
+}
+
+/// Makes one round of progress, for calls that test and return.
+#[inline]
+pub fn progress_once() {
+    LOCK.progress_once();
+}
