@@ -95,14 +95,13 @@ const NOT_YET: &[(&str, usize)] =
 
 /// Files and folders whose prose is not wrapped yet.
 const NOT_WRAPPED_YET: &[&str] = &[
-    "README.md",
     "bootstrap/",
     "collectives/",
     "config/",
-    "docs/",
+    "docs/architecture.md",
+    "docs/verbs.md",
     "fabric/",
     "launcher/",
-    "objects/",
     "pt2pt/",
     "runtime/",
     "shm-transport/",
@@ -290,7 +289,9 @@ fn prose_ends_at_100_columns() {
         !NOT_WRAPPED_YET.iter().any(|prefix| path.to_string_lossy().starts_with(prefix))
     };
     let code = crates().flat_map(|member| sources(member, "."));
-    let texts = ["", "docs", "cluster-configs", ".github"].into_iter().flat_map(markdown);
+    let texts = ["", "docs", "docs/contributing", "cluster-configs", ".github"]
+        .into_iter()
+        .flat_map(markdown);
     let mut complaints = Vec::new();
     for path in code.chain(texts).filter(|path| is_converted(path)) {
         let text = fs::read_to_string(root().join(&path)).expect("a source is text");
