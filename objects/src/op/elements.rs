@@ -1,8 +1,8 @@
 //! The elements of reductions, and how two of them combine.
 //!
-//! Half precision is computed as `f32` (see the kernels). Traits describe the abilities of a machine
-//! type ([`Number`], [`Ordered`], [`Bits`], [`Truth`]). One empty type for each operation implements
-//! it.
+//! Half precision is computed as `f32` (see the kernels). Traits describe the abilities of a
+//! machine type ([`Number`], [`Ordered`], [`Bits`], [`Truth`]). One empty type for each operation
+//! implements it.
 
 /// Adds and multiplies; integers wrap.
 pub(super) trait Number: Copy {
