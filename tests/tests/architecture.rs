@@ -98,7 +98,6 @@ const NOT_WRAPPED_YET: &[&str] = &[
     "bootstrap/",
     "collectives/",
     "config/",
-    "docs/architecture.md",
     "docs/verbs.md",
     "fabric/",
     "launcher/",
