@@ -1,8 +1,9 @@
-//! Programs and suites that cross rooms.
+//! Suites and harnesses for tests of several crates.
 
 #![deny(unsafe_code)] // allowed in `bytes` and `idle`
 
 pub mod bytes;
 pub mod conformance;
+pub mod decoders;
 pub mod folder;
 pub mod idle;

@@ -8,6 +8,7 @@ mod command;
 mod compare;
 mod counts;
 mod demo;
+mod docs;
 mod generate;
 mod install;
 mod mpi4py;
@@ -55,6 +56,8 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Build the book and the API reference into target/book, and check their links.
+    Docs(docs::Options),
     /// Run commands in virtual machines with Soft-RoCE devices.
     #[command(subcommand)]
     Vm(vm::Task),
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Task::Compare(options) => compare::compare(&project, &options).map(|()| true),
         Task::Stress(options) => stress::stress(&project, &options),
         Task::Counts(options) => counts::counts(&project, &options),
+        Task::Docs(options) => docs::docs(&project, &options),
         Task::Vm(task) => vm::vm(&project, &task),
         Task::Generate { check } => generate::generate(check).map(|()| true),
         Task::Install(options) => install::command(&project, &options).map(|()| true),

@@ -23,7 +23,7 @@ use crate::install::{self, Build};
 use crate::project::Project;
 use crate::steps::{Step, Steps, say};
 use crate::stress::Stress;
-use crate::{counts, demo, generate, set_up};
+use crate::{counts, demo, docs, generate, set_up};
 
 /// What `test` can be told.
 #[derive(clap::Args)]
@@ -66,6 +66,10 @@ enum Part {
     Loom,
     /// The rings under Miri, which checks every access (if it is installed).
     Miri,
+    /// Every decoder on mutations of its corpus in fuzz/corpus, some seconds each.
+    Fuzz,
+    /// The documentation of all crates without a warning, doctests, and dead links.
+    Docs,
     /// What users build with: mpicc, pkg-config, CMake, a moved tree.
     Installation,
     /// C programs under tests/programs on 1 to 16 ranks.
@@ -199,6 +203,8 @@ fn run_part(project: &Project, options: &Options, part: Part, step: &Step) -> Re
         Part::Rust => rust::workspace(project, step, options.filter.as_deref()),
         Part::Loom => rust::loom(project, step),
         Part::Miri => rust::miri(project, step),
+        Part::Fuzz => rust::fuzz(project, step, options.filter.as_deref()),
+        Part::Docs => docs(project, step),
         Part::Installation => installation::test(project),
         Part::Programs => programs::test(project, options),
         Part::Valgrind => programs::watched(project, options, programs::Tool::Valgrind),
@@ -221,6 +227,19 @@ fn style(project: &Project, step: &Step) -> Result<Tally> {
             say!("FAILED: generate --check: {error:#}");
             tally.failed += 1;
         }
+    }
+    Ok(tally)
+}
+
+/// The API reference, doctests and links.
+fn docs(project: &Project, step: &Step) -> Result<Tally> {
+    let mut tally = rust::docs(project, step)?;
+    let dead = docs::dead_links(project)?;
+    if dead.is_empty() {
+        tally.passed += 1;
+    } else {
+        report_failure("dead links", &format!("{}", dead.len()), &dead.join("\n"));
+        tally.failed += 1;
     }
     Ok(tally)
 }

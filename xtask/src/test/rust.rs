@@ -11,6 +11,8 @@ use crate::command::{capture, exists, line};
 use crate::project::Project;
 use crate::steps::{Step, say};
 
+/// Seconds for each fuzz target.
+const FUZZ_SECONDS: &str = "5";
 /// What `cargo test` and `nextest` build with: optimised, yet with every check.
 const PROFILE: &str = "checked";
 
@@ -57,6 +59,30 @@ pub(super) fn workspace(project: &Project, step: &Step, filter: Option<&str>) ->
         arguments.extend(filter);
         tally += counted(&mut project.cargo(&arguments), step)?;
     }
+    Ok(tally)
+}
+
+/// Every fuzz target for [`FUZZ_SECONDS`].
+pub(super) fn fuzz(project: &Project, step: &Step, filter: Option<&str>) -> Result<Tally> {
+    let mut cargo = project.cargo(&["test", "--package", "verbena-tests", "--test", "fuzz"]);
+    cargo.args(["--profile", PROFILE, "--quiet", "--"]).args(filter);
+    counted(cargo.env("FUZZ_SECONDS", FUZZ_SECONDS), step)
+}
+
+/// The documentation of all crates with warnings as errors, and its examples.
+pub(super) fn docs(project: &Project, step: &Step) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let mut reference = crate::docs::reference(project);
+    let ran = step.attempt(reference.env("RUSTDOCFLAGS", "--deny warnings"))?;
+    if ran.success() {
+        tally.passed += 1;
+    } else {
+        super::report_failure(&line(&reference), &ran.ending(), &ran.output());
+        tally.failed += 1;
+    }
+    let mut examples =
+        project.cargo(&["test", "--workspace", "--profile", PROFILE, "--quiet", "--doc"]);
+    tally += counted(examples.env("RUSTDOCFLAGS", "--deny warnings"), step)?;
     Ok(tally)
 }
 

@@ -1,0 +1,144 @@
+//! Fuzz targets: the decoders of everything that comes from outside a process.
+//!
+//! Each function takes any bytes and returns whether the decoder accepted them. It panics if the
+//! decoder does, or if an accepted value changes when it is encoded and decoded again.
+//! `tests/fuzz.rs` runs these functions with mutated inputs on stable Rust; `fuzz/` has a target of
+//! cargo-fuzz for each.
+
+use std::ffi::OsString;
+
+use bootstrap::control::{Decoder, ToLauncher, ToRank, encode};
+use bootstrap::environment::RankParams;
+use config::{File, Knobs, Level};
+use fabric::transport::Rts;
+use fabric::{Header, Region};
+use launcher::frames::{self, FromHost, ToHost};
+use launcher::hosts::{merge, parse_file, parse_list};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use verbs_transport::fuzzing;
+
+/// A fuzz target: its name, which is that of its corpus, and its function.
+pub type Target = (&'static str, fn(&[u8]) -> bool);
+
+/// All targets.
+pub const TARGETS: [Target; 7] = [
+    ("wire_header", wire_header),
+    ("control", control),
+    ("launcher_frames", launcher_frames),
+    ("wireup", wireup),
+    ("knobs", knobs),
+    ("hosts", hosts),
+    ("rank_params", rank_params),
+];
+
+/// Decodes a frame: the wire header, then its body as the bodies that have fields.
+pub fn wire_header(frame: &[u8]) -> bool {
+    let Ok((header, body)) = Header::decode(frame) else { return false };
+    let encoded = header.encode();
+    assert_eq!(Header::decode(&encoded), Ok((header, &[][..])));
+    if let Some(rts) = Rts::decode(body) {
+        assert_eq!(Rts::decode(&rts.encode()), Some(rts));
+    }
+    if let Some(region) = Region::decode(body) {
+        assert_eq!(region.encode(), *body);
+    }
+    true
+}
+
+/// Decodes streams of control messages in both directions, in two pieces.
+pub fn control(bytes: &[u8]) -> bool {
+    let to_rank = messages::<ToRank>(Decoder::default(), bytes);
+    let to_launcher = messages::<ToLauncher>(Decoder::default(), bytes);
+    to_rank.iter().for_each(|message| assert_eq!(again(message), [message.clone()]));
+    to_launcher.iter().for_each(|message| assert_eq!(again(message), [message.clone()]));
+    !to_rank.is_empty() || !to_launcher.is_empty()
+}
+
+fn again<T: Serialize + DeserializeOwned>(message: &T) -> Vec<T> {
+    messages(Decoder::default(), &encode(message))
+}
+
+/// Decodes streams of frames between `mpiexec` and its daemons, in both directions.
+pub fn launcher_frames(bytes: &[u8]) -> bool {
+    let to_host = messages::<ToHost>(frames::decoder(), bytes);
+    let from_host = messages::<FromHost>(frames::decoder(), bytes);
+    to_host.iter().for_each(keeps_its_encoding);
+    from_host.iter().for_each(keeps_its_encoding);
+    !to_host.is_empty() || !from_host.is_empty()
+}
+
+fn keeps_its_encoding<T: Serialize + DeserializeOwned>(message: &T) {
+    let Ok(encoded) = frames::encode(message) else { return };
+    let again = messages::<T>(frames::decoder(), &encoded);
+    assert_eq!(again.len(), 1, "an encoded frame is not decoded");
+    assert_eq!(frames::encode(&again[0]), Ok(encoded));
+}
+
+/// The messages of a stream until its end or its first error.
+fn messages<T: DeserializeOwned>(mut decoder: Decoder, bytes: &[u8]) -> Vec<T> {
+    let mut messages = Vec::new();
+    let (first, second) = bytes.split_at(bytes.len() / 2);
+    for piece in [first, second] {
+        decoder.push(piece);
+        loop {
+            match decoder.next_message() {
+                Ok(Some(message)) => messages.push(message),
+                Ok(None) => break,
+                Err(_) => return messages,
+            }
+        }
+    }
+    messages
+}
+
+/// Decodes what peers of the verbs transport send and publish.
+pub fn wireup(bytes: &[u8]) -> bool {
+    let accepted = [
+        fuzzing::wireup_msg(bytes),
+        fuzzing::address(bytes),
+        fuzzing::message(bytes) > 0,
+        fuzzing::eager_rdma_slot(bytes, 1).is_some(),
+        fuzzing::ring_control(bytes),
+    ];
+    accepted.contains(&true)
+}
+
+/// Loads a configuration: a file, then lines of environment variables, then lines of `--set`,
+/// separated by zero bytes.
+pub fn knobs(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    let mut parts = text.split('\0');
+    let mut part = || parts.next().unwrap_or_default();
+    let file = File { level: Level::Site, path: "fuzz.toml".to_owned(), text: part().to_owned() };
+    let environment = part().lines().filter_map(|line| line.split_once('='));
+    let environment = environment.map(|(name, value)| (OsString::from(name), value.into()));
+    match Knobs::load(&[file], environment, part().lines()) {
+        Ok(_) => true,
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            false
+        }
+    }
+}
+
+/// Parses a host file, and each of its lines as a list of `mpiexec --hosts`.
+pub fn hosts(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    let file = parse_file("hosts", &text);
+    let lists: Vec<_> = text.lines().map(parse_list).collect();
+    let accepted: Vec<_> = lists.into_iter().chain([file]).flatten().collect();
+    for hosts in &accepted {
+        let mut names: Vec<_> = merge(hosts.clone()).into_iter().map(|host| host.name).collect();
+        names.sort();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "a host twice: {names:?}");
+    }
+    !accepted.is_empty()
+}
+
+/// Parses the environment variable that a rank starts with.
+pub fn rank_params(bytes: &[u8]) -> bool {
+    let Ok(params) = RankParams::parse(&String::from_utf8_lossy(bytes)) else { return false };
+    assert_eq!(RankParams::parse(&params.to_string()), Ok(params));
+    true
+}
