@@ -1,60 +1,61 @@
-//! The first words from the launcher: one environment variable.
+//! The environment variable by which the launcher passes a rank its parameters.
 //!
 //! ```text
-//! VERBENA_BOOTSTRAP="v1 rank=2 size=4 local_rank=2 local_size=4 processors=2 control=198 board=199 ..."
+//! VERBENA_BOOTSTRAP="v1 rank=2 size=4 local_rank=2 local_size=4 processors=2 control=198 ..."
 //! ```
 //!
-//! Nothing secret is in it. Unknown words are skipped, so later launchers may
-//! add some; what changes the meaning of the others gets a new version.
+//! It holds no secret. Unknown parameters are skipped, so that later launchers may add some; a
+//! change in the meaning of the others gets a new version.
 
 use std::fmt;
 use std::os::fd::RawFd;
 
-/// The variable the library reads.
+/// The variable that the library reads.
 pub const VARIABLE: &str = "VERBENA_BOOTSTRAP";
 
-/// What a rank is told before anything else.
+/// The parameters of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankParams {
-    /// Rank in MPI_COMM_WORLD.
+    /// The rank in MPI_COMM_WORLD.
     pub rank: u32,
-    /// Size of MPI_COMM_WORLD.
+    /// The size of MPI_COMM_WORLD.
     pub size: u32,
-    /// Rank among the ranks of this host.
+    /// The rank among the ranks of this host.
     pub local_rank: u32,
-    /// Number of ranks on this host.
+    /// The number of ranks on this host.
     pub local_size: u32,
-    /// Processors that the ranks of this host have in all.
+    /// The number of processors that the ranks of this host share.
     pub processors: u32,
-    /// Descriptor of the control socket.
+    /// The descriptor of the control socket.
     pub control: RawFd,
-    /// Descriptor of the board, the same number in the launcher.
+    /// The descriptor of the status page, the same number in the launcher.
     pub status_page: RawFd,
-    /// Process id of the launcher.
+    /// The process id of the launcher.
     pub launcher: u32,
     /// The job's number.
     pub job: u64,
 }
 
-/// Why the variable can't be used.
+/// The reason why the variable cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParamError {
-    /// The launcher speaks a version that this library doesn't.
+    /// The launcher has another version.
     #[error(
-        "it is of version {0:?} and this library reads \"v1\": use the mpiexec that was installed with the library"
+        "its version is {0:?}, this library reads \"v1\": use the mpiexec that was installed with \
+         the library"
     )]
     Version(String),
-    /// A word that must be there is not, or its value is no number.
-    #[error("its word {0:?} is missing or not a number")]
-    Word(&'static str),
-    /// The numbers contradict each other.
-    #[error("its numbers contradict each other")]
+    /// A parameter is missing, or its value is not a number.
+    #[error("its parameter {0:?} is missing or not a number")]
+    Parameter(&'static str),
+    /// A rank is not below its size, or the host has more ranks than the job.
+    #[error("its numbers contradict each other: ranks must be below their sizes")]
     Contradiction,
 }
 
 impl RankParams {
-    /// Reads the variable's value.
+    /// Parses the variable's value. Total: any text gives parameters or an error.
     pub fn parse(text: &str) -> Result<RankParams, ParamError> {
         let mut tokens = text.split_ascii_whitespace();
         let version = tokens.next().unwrap_or("");
@@ -64,11 +65,12 @@ impl RankParams {
         let pairs: Vec<(&str, &str)> = tokens.filter_map(|token| token.split_once('=')).collect();
         let find = |name: &'static str| {
             let value = pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
-            value.ok_or(ParamError::Word(name))
+            value.ok_or(ParamError::Parameter(name))
         };
-        let number = |name| find(name)?.parse::<u32>().map_err(|_| ParamError::Word(name));
-        let descriptor = |name| find(name)?.parse::<RawFd>().map_err(|_| ParamError::Word(name));
-        let words = RankParams {
+        let number = |name| find(name)?.parse::<u32>().map_err(|_| ParamError::Parameter(name));
+        let descriptor =
+            |name| find(name)?.parse::<RawFd>().map_err(|_| ParamError::Parameter(name));
+        let params = RankParams {
             rank: number("rank")?,
             size: number("size")?,
             local_rank: number("local_rank")?,
@@ -77,12 +79,12 @@ impl RankParams {
             control: descriptor("control")?,
             status_page: descriptor("board")?,
             launcher: number("launcher")?,
-            job: u64::from_str_radix(find("job")?, 16).map_err(|_| ParamError::Word("job"))?,
+            job: u64::from_str_radix(find("job")?, 16).map_err(|_| ParamError::Parameter("job"))?,
         };
-        let sane = words.rank < words.size
-            && words.local_rank < words.local_size
-            && words.local_size <= words.size;
-        if sane { Ok(words) } else { Err(ParamError::Contradiction) }
+        let is_consistent = params.rank < params.size
+            && params.local_rank < params.local_size
+            && params.local_size <= params.size;
+        if is_consistent { Ok(params) } else { Err(ParamError::Contradiction) }
     }
 }
 
@@ -102,16 +104,19 @@ impl fmt::Display for RankParams {
         write!(f, "v1 rank={rank} size={size} local_rank={local_rank} local_size={local_size} ")?;
         write!(
             f,
-            "processors={processors} control={control} board={status_page} launcher={launcher} job={job:x}"
+            "processors={processors} control={control} board={status_page} launcher={launcher} \
+             job={job:x}"
         )
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
-    const WORDS: RankParams = RankParams {
+    const PARAMS: RankParams = RankParams {
         rank: 2,
         size: 8,
         local_rank: 1,
@@ -124,17 +129,30 @@ mod tests {
     };
 
     #[test]
-    fn words_survive_the_environment() {
-        assert_eq!(RankParams::parse(&WORDS.to_string()), Ok(WORDS));
-        assert_eq!(RankParams::parse(&format!("{WORDS} colour=blue ready")), Ok(WORDS));
+    fn parameters_survive_the_environment() {
+        assert_eq!(RankParams::parse(&PARAMS.to_string()), Ok(PARAMS));
+        assert_eq!(RankParams::parse(&format!("{PARAMS} colour=blue ready")), Ok(PARAMS));
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn unusable_values_are_refused() {
         assert_eq!(RankParams::parse("v2 rank=0"), Err(ParamError::Version("v2".into())));
         assert_eq!(RankParams::parse(""), Err(ParamError::Version(String::new())));
-        assert_eq!(RankParams::parse("v1 rank=0 size=x"), Err(ParamError::Word("size")));
-        let outside = RankParams { rank: 8, ..WORDS };
+        assert_eq!(RankParams::parse("v1 rank=0 size=x"), Err(ParamError::Parameter("size")));
+        let outside = RankParams { rank: 8, ..PARAMS };
         assert_eq!(RankParams::parse(&outside.to_string()), Err(ParamError::Contradiction));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_parameters_or_an_error(
+            text in "v1( (rank|size|local_(rank|size)|processors|control|board|launcher|job)=\
+                     [0-9a-f-]{0,12}){0,10}|\\PC*",
+        ) {
+            if let Ok(params) = RankParams::parse(&text) {
+                prop_assert!(params.rank < params.size && params.local_rank < params.local_size);
+                prop_assert_eq!(RankParams::parse(&params.to_string()), Ok(params));
+            }
+        }
     }
 }

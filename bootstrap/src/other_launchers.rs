@@ -1,69 +1,71 @@
-//! Launchers that are not ours, told by the variables they leave.
+//! Other launchers, recognised by the variables that they set.
 //!
-//! Several tasks that each believe to be alone compute nonsense at full speed.
-//! So a process that another launcher counted into a group of several, and that
-//! has no bootstrap of ours, is refused.
+//! Several tasks that each run as a job of their own compute wrong results. A process that another
+//! launcher has numbered among several, and that has no bootstrap of ours, is therefore refused.
 
-/// One task of several, as another launcher numbered it.
+/// A task that another launcher has numbered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Task {
-    /// Who started it, in words.
-    pub(crate) manager: &'static str,
-    /// Its number, from 0.
+    /// The launcher, in words.
+    pub(crate) launcher: &'static str,
+    /// The number of the task, from 0.
     pub(crate) number: u32,
-    /// How many there are; `None` if the launcher doesn't say.
-    pub(crate) of: Option<u32>,
+    /// The number of tasks; `None` if the launcher does not say.
+    pub(crate) count: Option<u32>,
 }
 
-struct Manager {
+/// A launcher and its variables.
+struct Launcher {
     name: &'static str,
+    /// The variable with the number of the task.
     number: &'static str,
-    /// The first of these that is set says how many tasks there are.
+    /// The variables with the number of tasks; the first that is set counts.
     count: &'static [&'static str],
 }
 
-/// The most telling first: srun sets PMI variables too.
-const MANAGERS: &[Manager] = &[
-    Manager {
+/// The most specific launcher first: srun sets PMI variables, too.
+const LAUNCHERS: &[Launcher] = &[
+    Launcher {
         name: "Open MPI's mpirun",
         number: "OMPI_COMM_WORLD_RANK",
         count: &["OMPI_COMM_WORLD_SIZE"],
     },
-    Manager {
+    Launcher {
         name: "MVAPICH's launcher",
         number: "MV2_COMM_WORLD_RANK",
         count: &["MV2_COMM_WORLD_SIZE"],
     },
-    Manager {
+    Launcher {
         name: "Slurm",
         number: "SLURM_PROCID",
         count: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"],
     },
-    Manager { name: "Flux", number: "FLUX_TASK_RANK", count: &["FLUX_JOB_SIZE"] },
-    Manager { name: "PALS", number: "PALS_RANKID", count: &["PALS_SIZE"] },
-    Manager { name: "jsrun", number: "JSM_NAMESPACE_RANK", count: &["JSM_NAMESPACE_SIZE"] },
-    Manager {
+    Launcher { name: "Flux", number: "FLUX_TASK_RANK", count: &["FLUX_JOB_SIZE"] },
+    Launcher { name: "PALS", number: "PALS_RANKID", count: &["PALS_SIZE"] },
+    Launcher { name: "jsrun", number: "JSM_NAMESPACE_RANK", count: &["JSM_NAMESPACE_SIZE"] },
+    Launcher {
         name: "a PMI launcher (MPICH's or Intel's mpiexec)",
         number: "PMI_RANK",
         count: &["PMI_SIZE"],
     },
-    Manager { name: "a PMIx launcher", number: "PMIX_RANK", count: &["PMIX_SIZE"] },
+    Launcher { name: "a PMIx launcher", number: "PMIX_RANK", count: &["PMIX_SIZE"] },
 ];
 
-/// The task this process is, if another launcher started several.
+/// Returns the task that this process is, if another launcher started several. `variable`
+/// returns the value of an environment variable.
 pub(crate) fn one_of_several(variable: impl Fn(&str) -> Option<String>) -> Option<Task> {
     let number = |name: &str| variable(name)?.trim().parse::<u32>().ok();
-    let found: Vec<Task> = MANAGERS
+    let found: Vec<Task> = LAUNCHERS
         .iter()
-        .filter_map(|manager| {
-            let of = manager.count.iter().find_map(|name| number(name));
-            Some(Task { manager: manager.name, number: number(manager.number)?, of })
+        .filter_map(|launcher| {
+            let count = launcher.count.iter().find_map(|name| number(name));
+            Some(Task { launcher: launcher.name, number: number(launcher.number)?, count })
         })
         .collect();
-    // One that counts and says "one" answers for those that do not count.
-    let alone = found.iter().any(|task| task.of == Some(1));
-    found.into_iter().find(|task| match task.of {
-        Some(of) => of > 1,
+    // A launcher that gives a count of 1 decides for launchers that give none.
+    let alone = found.iter().any(|task| task.count == Some(1));
+    found.into_iter().find(|task| match task.count {
+        Some(count) => count > 1,
         None => task.number > 0 || !alone,
     })
 }
@@ -80,7 +82,7 @@ mod tests {
 
     #[test]
     fn several_tasks_are_told_from_one() {
-        let slurm = Task { manager: "Slurm", number: 1, of: Some(4) };
+        let slurm = Task { launcher: "Slurm", number: 1, count: Some(4) };
         assert_eq!(with(&[("SLURM_PROCID", "1"), ("SLURM_NTASKS", "4")]), Some(slurm.clone()));
         assert_eq!(
             with(&[

@@ -598,7 +598,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_snapshot(bytes in prop::array::uniform32(any::<u8>()), fill in any::<u8>()) {
+        fn any_bytes_are_a_snapshot(
+            bytes in prop::array::uniform32(any::<u8>()),
+            fill in any::<u8>(),
+        ) {
             let mut entry = [fill; 128];
             entry[..32].copy_from_slice(&bytes);
             let seen = decode_entry(&entry);

@@ -1,8 +1,5 @@
-//! A rank for the launcher's tests: plays the part of an MPI program with the
-//! bootstrap library alone.
-//!
-//! Each argument is a step, `[RANK:]VERB[=VALUE]`; steps of other ranks are
-//! skipped.
+//! A rank for the launcher's tests: stands in for an MPI program, with the bootstrap library
+//! alone. Each argument is a step, `[RANK:]VERB[=VALUE]`; steps of other ranks are skipped.
 
 use std::os::unix::process::CommandExt;
 use std::process::exit;
@@ -78,7 +75,7 @@ fn act(verb: &str, value: &str, job: Option<&Job>) {
             while Instant::now() < end {}
         }
         "exit" => exit(value.parse().unwrap()),
-        // In a shell, since Rust has a handler for some signals.
+        // In a shell, since Rust installs handlers for some signals.
         "kill" => {
             let line = format!("kill -{value} $$; sleep 10");
             let error = std::process::Command::new("/bin/sh").args(["-c", &line]).exec();

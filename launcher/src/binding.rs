@@ -1,20 +1,18 @@
-//! Which processors each rank may use: mapping and binding.
+//! Mapping and binding: the processors that each rank may use.
 //!
-//! Mapping deals the ranks round over objects of one kind (rank i goes to the
-//! i-th, then from the start again); binding says how much of the machine
-//! around its place a rank may use. One given alone implies the other:
-//! `--bind-to numa` deals over NUMA nodes, `--map-by numa` binds to them. More
-//! ranks than places share them.
+//! Mapping deals the ranks over the objects of one kind: rank i goes to object i, and after the
+//! last object to the first again. Binding selects the part of the machine around that object
+//! that a rank may use. One of them alone implies the other: `--bind-to numa` maps by NUMA nodes,
+//! `--map-by numa` binds to them.
 //!
-//! This file only computes. The machine is described by `verbena topology`,
-//! one line for each hardware thread, so that `mpiexec` itself need not load
-//! hwloc, which would take longer than starting the ranks.
+//! This file only computes. `verbena topology` describes the machine, one line for each hardware
+//! thread, so that `mpiexec` need not load hwloc.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-/// A kind of object that ranks are dealt over or bound to.
+/// A kind of object that ranks are mapped to or bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Level {
     /// One hardware thread.
@@ -25,62 +23,62 @@ pub enum Level {
     L2,
     /// Cores that share a level-3 cache.
     L3,
-    /// Cores near the same memory.
+    /// The cores of a NUMA node.
     Numa,
-    /// A processor in its socket.
+    /// A processor package (socket).
     Package,
 }
 
-/// What `--bind-to` says.
+/// The value of `--bind-to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BindTo {
-    /// A rank runs wherever mpiexec may.
+    /// A rank uses all processors of mpiexec.
     None,
     /// A rank stays in one object of this kind.
     Object(Level),
 }
 
-/// What `--map-by` says.
+/// The value of `--map-by`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MapBy {
-    /// No places: slots and nodes mean nothing on one host.
+    /// No mapping: `slot` and `node` have no meaning on one host.
     Anywhere,
-    /// One object of this kind after the other.
+    /// Ranks go to the objects of this kind in index.
     Object(Level),
 }
 
-/// Both, as the user gave them.
+/// The mapping and binding that the user asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mapping {
     /// `--bind-to`.
     pub bind_to: Option<BindTo>,
     /// `--map-by`.
     pub map_by: Option<MapBy>,
-    /// `PE=K` of `--map-by`: this many cores for each rank.
+    /// K of `--map-by WHAT:PE=K`: cores for each rank.
     pub cores_each: Option<u32>,
 }
 
-/// One hardware thread and what it belongs to, by logical numbers.
+/// One hardware thread with its ancestors, by logical numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thread {
-    /// The operating system's number.
+    /// The number of the operating system.
     pub cpu: usize,
-    /// In the order of [`Level`], from `Core`.
+    /// The core.
     pub core: usize,
-    /// Level-2 cache.
+    /// The level-2 cache.
     pub l2: usize,
-    /// Level-3 cache.
+    /// The level-3 cache.
     pub l3: usize,
-    /// NUMA node.
+    /// The NUMA node.
     pub numa: usize,
-    /// Package.
+    /// The package.
     pub package: usize,
 }
 
-/// The hardware threads that we may use, in the machine's own order.
+/// The hardware threads that this process may use, in the machine's own order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// Not empty, once parsed.
+    /// Not empty after [`Machine::parse`].
     pub threads: Vec<Thread>,
 }
 
@@ -99,11 +97,11 @@ impl Level {
 }
 
 impl BindTo {
-    /// For messages.
+    /// The accepted names, for messages.
     pub const NAMES: &[&str] =
         &["none", "hwthread", "core", "l2", "l3", "numa", "socket", "package"];
 
-    /// In lower case, as users of either family write it.
+    /// Parses a name in lower case.
     pub fn parse(name: &str) -> Option<BindTo> {
         match name {
             "none" => Some(BindTo::None),
@@ -113,11 +111,11 @@ impl BindTo {
 }
 
 impl MapBy {
-    /// For messages.
+    /// The accepted names, for messages.
     pub const NAMES: &[&str] =
         &["hwthread", "core", "l2", "l3", "numa", "socket", "package", "slot", "node"];
 
-    /// In lower case, as users of either family write it.
+    /// Parses a name in lower case.
     pub fn parse(name: &str) -> Option<MapBy> {
         match name {
             "slot" | "node" => Some(MapBy::Anywhere),
@@ -127,7 +125,7 @@ impl MapBy {
 }
 
 impl Mapping {
-    /// The place to deal over and the object to bind to, if any rank is bound.
+    /// Returns the levels to map by and to bind to, if ranks are bound.
     fn levels(&self) -> Option<(Level, Level)> {
         let bind = match (self.bind_to, self.map_by) {
             (Some(BindTo::None), _) => return None,
@@ -143,14 +141,14 @@ impl Mapping {
         }
     }
 
-    /// True if ranks are bound, so that the machine must be known.
+    /// Returns true if ranks are bound, so that the machine must be known.
     pub fn binds(&self) -> bool {
         self.levels().is_some()
     }
 }
 
 impl Thread {
-    fn place(&self, level: Level) -> usize {
+    fn object(&self, level: Level) -> usize {
         match level {
             Level::Hwthread => self.cpu,
             Level::Core => self.core,
@@ -162,7 +160,7 @@ impl Thread {
     }
 }
 
-/// One line for each thread, as [`Machine::parse`] reads it.
+/// Writes one line for each thread, as [`Machine::parse`] reads it.
 impl std::fmt::Display for Machine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for Thread { cpu, core, l2, l3, numa, package } in &self.threads {
@@ -173,75 +171,76 @@ impl std::fmt::Display for Machine {
 }
 
 impl Machine {
-    /// Reads what `verbena topology --threads` prints: a line like
+    /// Parses the output of `verbena topology --threads`: a line like
     /// `cpu 3 core 1 l2 1 l3 0 numa 0 package 0` for each hardware thread.
     pub fn parse(text: &str) -> Option<Machine> {
         let threads: Option<Vec<Thread>> = text.lines().map(parse_thread).collect();
         threads.filter(|threads| !threads.is_empty()).map(|threads| Machine { threads })
     }
 
-    /// The processors of each rank, or `None` if ranks are not bound.
+    /// Returns the processors of each rank; `None` if ranks are not bound.
     pub fn assign(&self, mapping: &Mapping, ranks: u32) -> Option<Vec<BTreeSet<usize>>> {
         let (map, bind) = mapping.levels()?;
-        let places = group(&self.threads, map);
+        let objects = group(&self.threads, map);
         Some(
             (0..ranks as usize)
-                .map(|rank| self.processors(rank, &places, bind, mapping.cores_each))
+                .map(|rank| self.processors(rank, &objects, bind, mapping.cores_each))
                 .collect(),
         )
     }
 
-    /// One rank's: its turn within its place says which part of the place.
+    /// Returns the processors of one rank. Of several ranks on one object, each gets the next
+    /// part of it.
     fn processors(
         &self,
         rank: usize,
-        places: &[Vec<Thread>],
+        objects: &[Vec<Thread>],
         bind: Level,
         cores_each: Option<u32>,
     ) -> BTreeSet<usize> {
-        let place = &places[rank % places.len()];
-        let turn = rank / places.len();
+        let object = &objects[rank % objects.len()];
+        let index = rank / objects.len();
         if let Some(each) = cores_each {
-            return self.run_of_cores(place, turn, each as usize, rank, places);
+            return self.run_of_cores(object, index, each as usize, rank, objects);
         }
-        let parts = group(place, bind);
-        let chosen = parts[turn % parts.len()][0].place(bind);
+        let parts = group(object, bind);
+        let chosen = parts[index % parts.len()][0].object(bind);
         self.threads
             .iter()
-            .filter(|thread| thread.place(bind) == chosen)
+            .filter(|thread| thread.object(bind) == chosen)
             .map(|thread| thread.cpu)
             .collect()
     }
 
-    /// `each` cores for one rank: the `turn`-th run within its place. Where a
-    /// place has fewer cores than that, runs are cut from the whole machine.
+    /// Returns `each` cores for one rank: the `index`-th run of cores within its object. If an
+    /// object has fewer cores, runs are cut from the whole machine.
     fn run_of_cores(
         &self,
-        place: &[Thread],
-        turn: usize,
+        object: &[Thread],
+        index: usize,
         each: usize,
         rank: usize,
-        places: &[Vec<Thread>],
+        objects: &[Vec<Thread>],
     ) -> BTreeSet<usize> {
         let smallest =
-            places.iter().map(|place| group(place, Level::Core).len()).min().unwrap_or(0);
-        let (cores, turn) = match smallest >= each {
-            true => (group(place, Level::Core), turn),
+            objects.iter().map(|object| group(object, Level::Core).len()).min().unwrap_or(0);
+        let (cores, index) = match smallest >= each {
+            true => (group(object, Level::Core), index),
             false => (group(&self.threads, Level::Core), rank),
         };
-        let first = turn * each;
+        let first = index * each;
         (first..first + each)
             .flat_map(|core| &cores[core % cores.len()])
             .map(|thread| thread.cpu)
             .collect()
     }
 
-    /// A rank's processors in words: which objects they make up.
+    /// Returns the objects that a rank's processors belong to, in words.
     pub fn describe(&self, cpus: &BTreeSet<usize>) -> String {
         let inside: Vec<&Thread> =
             self.threads.iter().filter(|thread| cpus.contains(&thread.cpu)).collect();
         let numbers = |level: Level| {
-            inside.iter().map(|thread| thread.place(level)).collect::<BTreeSet<usize>>()
+            inside.iter().map(|thread| thread.object(level)).collect::<BTreeSet<usize>>()
         };
         format!(
             "package {}, NUMA node {}, core {}",
@@ -252,7 +251,7 @@ impl Machine {
     }
 }
 
-/// Numbers as people write them: `0-3,8`.
+/// Returns numbers as ranges: `0-3,8`.
 pub fn ranges(numbers: &BTreeSet<usize>) -> String {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for number in numbers {
@@ -266,11 +265,11 @@ pub fn ranges(numbers: &BTreeSet<usize>) -> String {
     words.join(",")
 }
 
-/// The threads of each object of a kind, in the order of first appearance.
+/// Returns the threads of each object of a kind, in the order of first appearance.
 fn group(threads: &[Thread], level: Level) -> Vec<Vec<Thread>> {
     let mut groups: Vec<Vec<Thread>> = Vec::new();
     for thread in threads {
-        match groups.iter_mut().find(|group| group[0].place(level) == thread.place(level)) {
+        match groups.iter_mut().find(|group| group[0].object(level) == thread.object(level)) {
             Some(group) => group.push(*thread),
             None => groups.push(vec![*thread]),
         }
@@ -293,6 +292,8 @@ fn parse_thread(line: &str) -> Option<Thread> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// Two packages of 4 cores with 2 threads each; each package has two L3
@@ -330,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn binding_alone_deals_over_the_same_objects() {
+    fn binding_alone_maps_by_the_same_objects() {
         assert_eq!(assigned(Some("core"), None, None, 3), ["0,8", "1,9", "2,10"]);
         assert_eq!(assigned(Some("hwthread"), None, None, 3), ["0", "8", "1"]);
         assert_eq!(assigned(Some("numa"), None, None, 3), ["0-3,8-11", "4-7,12-15", "0-3,8-11"]);
@@ -338,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn mapping_deals_and_binding_cuts() {
+    fn mapping_chooses_an_object_and_binding_a_part_of_it() {
         assert_eq!(assigned(Some("core"), Some("numa"), None, 4), ["0,8", "4,12", "1,9", "5,13"]);
         assert_eq!(assigned(Some("numa"), Some("core"), None, 5)[4], "4-7,12-15");
         assert_eq!(assigned(None, Some("socket"), None, 2), ["0-3,8-11", "4-7,12-15"]);
@@ -347,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn more_ranks_than_places_share_them() {
+    fn ranks_beyond_the_objects_share_them() {
         assert_eq!(assigned(Some("core"), None, None, 10)[8..], ["0,8", "1,9"]);
         assert_eq!(assigned(Some("core"), Some("numa"), None, 9)[8], "0,8");
     }
@@ -359,5 +360,23 @@ mod tests {
         assert!(assigned(None, Some("slot"), None, 4).is_empty());
         assert_eq!(Machine::parse(""), None);
         assert_eq!(Machine::parse("cpu x"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_machine_or_nothing(
+            text in "((cpu|core|l2|l3|numa|package) [0-9]{1,3} ?\n?){0,18}|\\PC*",
+            (bind, map) in (0usize..8, 0usize..9),
+            (cores, ranks) in (prop::option::of(1u32..5), 0u32..9),
+        ) {
+            let Some(machine) = Machine::parse(&text) else { return Ok(()) };
+            let mapping = Mapping {
+                bind_to: BindTo::parse(BindTo::NAMES[bind]),
+                map_by: MapBy::parse(MapBy::NAMES[map]),
+                cores_each: cores,
+            };
+            let sets = machine.assign(&mapping, ranks).unwrap_or_default();
+            prop_assert!(sets.iter().all(|set| !set.is_empty()));
+        }
     }
 }

@@ -41,8 +41,8 @@ fn adopt_environment() -> Result<u8, String> {
             Err(format!("cannot run in {}: {}", folder.display(), again.exec()))
         }
         ToHost::Environment { version, .. } => Err(format!(
-            "the daemon has version {VERSION}, mpiexec has version {version}: install the same Verbena on \
-             all hosts"
+            "the daemon has version {VERSION}, mpiexec has version {version}: install the same \
+             Verbena on all hosts"
         )),
         _ => Err(UNEXPECTED.into()),
     }

@@ -6,7 +6,7 @@
 //! | exit between MPI_Init and the end of MPI_Finalize | the job ends |
 //! | MPI_Abort or a fatal error | the job ends |
 //! | exit with a code other than 0 after MPI_Finalize | sets the job's exit code |
-//! | exit with a code other than 0, never in MPI | the same; the job ends once another rank is in MPI |
+//! | the same, never in MPI | the same, and the job ends once another rank is in MPI |
 //! | exit with code 0, never in MPI or after MPI_Finalize | none |
 //!
 //! The first failure is reported, and the first that ends the job. Later failures are mostly

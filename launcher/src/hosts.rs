@@ -169,7 +169,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_a_list_of_usable_hosts_or_an_error(text in "[a-c:,\\[\\]0-9 #=slot\n-]{0,40}|\\PC*") {
+        fn any_text_is_a_list_of_usable_hosts_or_an_error(
+            text in "[a-c:,\\[\\]0-9 #=slot\n-]{0,40}|\\PC*",
+        ) {
             for hosts in [parse_list(&text), parse_file("f", &text)].into_iter().flatten() {
                 for host in hosts {
                     prop_assert!((1..=MAX_SLOTS).contains(&host.slots) && !host.name.is_empty());

@@ -31,8 +31,8 @@ impl MemoryLimit {
         let limit = bytes.map_or(String::new(), |bytes| format!(" of {} MiB", bytes >> 20));
         Some(format!(
             "the kernel killed a process because the memory limit{limit} of this control group is \
-             reached: start fewer ranks, or raise the limit (`--memory` of the container, `--mem` of \
-             the batch system)"
+             reached: start fewer ranks, or raise the limit (`--memory` of the container, `--mem` \
+             of the batch system)"
         ))
     }
 }

@@ -59,8 +59,8 @@ pub fn other_mpi_library(sections: &[Section]) -> Option<String> {
         let file = Path::new(directory.unwrap_or("")).join(OsStr::from_bytes(file.as_bytes()));
         let library = foreign_library(&std::fs::read(file).ok()?)?;
         Some(format!(
-            "no rank called Verbena's MPI_Init: {} is linked to another MPI library ({library}), so each \
-             rank ran alone; compile it with Verbena's mpicc",
+            "no rank called Verbena's MPI_Init: {} is linked to another MPI library ({library}), \
+             so each rank ran alone; compile it with Verbena's mpicc",
             section.program.display()
         ))
     })

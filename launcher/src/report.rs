@@ -71,8 +71,8 @@ mod tests {
     fn a_failure_is_one_line_that_names_rank_and_call() {
         let killed = Event::Died { rank: 2, exit: Exit::Signal(11), state: RankState::Running };
         let line = failure(&killed, &seen(RankState::Running, 0), 5, "vm", 4, true);
-        let expected = "rank 2 (pid 5 on vm) was killed by signal 11 (Segmentation fault) outside of MPI calls; \
-                        ending the job (4 ranks)";
+        let expected = "rank 2 (pid 5 on vm) was killed by signal 11 (Segmentation fault) outside \
+                        of MPI calls; ending the job (4 ranks)";
         assert_eq!(line, expected);
         let inside =
             failure(&killed, &seen(RankState::Running, Call::Recv.index()), 5, "vm", 4, true);

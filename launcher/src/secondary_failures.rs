@@ -80,7 +80,8 @@ mod tests {
         ] {
             failures.record(&event, runs);
         }
-        let expected = "also failed: rank 2 (exited with code 3); ranks 0,3 (killed by signal 11 (Segmentation fault))";
+        let expected = "also failed: rank 2 (exited with code 3); ranks 0,3 (killed by signal 11 \
+                        (Segmentation fault))";
         assert_eq!(failures.line().unwrap(), expected);
     }
 

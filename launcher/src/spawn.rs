@@ -44,7 +44,7 @@ pub struct SpawnArgs<'a> {
     pub open_files: Option<libc::rlimit>,
 }
 
-/// The reason why a rank did not start.
+/// The reason why a rank did not request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpawnError {
     /// The step that failed.
@@ -74,10 +74,10 @@ pub struct CpuSet(libc::cpu_set_t);
 impl CpuSet {
     /// Returns a set. Numbers beyond the C library's set (1,023) are left out.
     pub fn of(cpus: impl IntoIterator<Item = usize>) -> CpuSet {
-        // SAFETY: a set of bits, for which zero is a value: empty.
+        // SAFETY: all zeros are a valid `cpu_set_t`, the empty set.
         let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
         for cpu in cpus.into_iter().filter(|cpu| *cpu < libc::CPU_SETSIZE as usize) {
-            // SAFETY: `cpu` is inside the set, just checked.
+            // SAFETY: `cpu` is below CPU_SETSIZE, checked by the filter.
             unsafe { libc::CPU_SET(cpu, &mut set) };
         }
         CpuSet(set)
@@ -86,7 +86,7 @@ impl CpuSet {
 
 impl std::fmt::Debug for CpuSet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // SAFETY: every number asked for is inside the set.
+        // SAFETY: every number is below CPU_SETSIZE.
         let cpus =
             (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &self.0) });
         f.debug_set().entries(cpus).finish()
@@ -103,11 +103,11 @@ impl Default for Stack {
     }
 }
 
-/// What the child works with: plain pointers, since it must not allocate.
+/// The arguments of the child: plain pointers, since it must not allocate.
 struct ChildArgs {
     program: *const c_char,
     argv: *const *const c_char,
-    /// For a script without a first line that names its interpreter.
+    /// The arguments of the shell, for a script whose first line names no interpreter.
     shell_argv: *const *const c_char,
     envp: *const *const c_char,
     directory: *const c_char,
@@ -122,51 +122,52 @@ struct ChildArgs {
     errno: i32,
 }
 
-/// Starts a rank; it runs its program when this returns.
-pub fn spawn(start: &SpawnArgs<'_>, stack: &mut Stack) -> Result<Pid, SpawnError> {
+/// Starts a rank. When this returns, the child executes its program.
+pub fn spawn(request: &SpawnArgs<'_>, stack: &mut Stack) -> Result<Pid, SpawnError> {
     let pointers = |strings: &[CString]| -> Vec<*const c_char> {
         strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect()
     };
-    let argv = pointers(start.arguments);
-    let envp = pointers(start.environment);
-    let mut shell_argv = vec![SHELL.as_ptr(), start.program.as_ptr()];
+    let argv = pointers(request.arguments);
+    let envp = pointers(request.environment);
+    let mut shell_argv = vec![SHELL.as_ptr(), request.program.as_ptr()];
     shell_argv.extend(&argv[1..]);
-    let mut work = ChildArgs {
-        program: start.program.as_ptr(),
+    let mut args = ChildArgs {
+        program: request.program.as_ptr(),
         argv: argv.as_ptr(),
         shell_argv: shell_argv.as_ptr(),
         envp: envp.as_ptr(),
-        directory: start.directory.map_or(std::ptr::null(), CStr::as_ptr),
-        streams: start.streams,
-        control: start.control,
-        status_page: start.status_page,
-        cpus: start.cpus.map_or(std::ptr::null(), |set| &raw const set.0),
-        mask: start.mask.as_ptr(),
-        open_files: start.open_files.as_ref().map_or(std::ptr::null(), |limit| &raw const *limit),
+        directory: request.directory.map_or(std::ptr::null(), CStr::as_ptr),
+        streams: request.streams,
+        control: request.control,
+        status_page: request.status_page,
+        cpus: request.cpus.map_or(std::ptr::null(), |set| &raw const set.0),
+        mask: request.mask.as_ptr(),
+        open_files: request.open_files.as_ref().map_or(std::ptr::null(), |limit| &raw const *limit),
         parent: std::process::id() as libc::pid_t,
         failed_at: 0,
         errno: 0,
     };
     let top = stack.0.as_mut_ptr_range().end.cast::<c_void>();
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    // SAFETY: the stack is ours, aligned to 16 bytes, and nobody else's while
-    // this thread sleeps, which CLONE_VFORK makes it do until the child has
-    // executed or ended. `work` and all it points to live as long. The child
-    // calls only what is async-signal-safe and allocates nothing. All signals
-    // we read are blocked, so no handler runs in it.
-    let pid = unsafe { libc::clone(child, top, flags, (&raw mut work).cast()) };
+    // SAFETY: the stack is aligned to 16 bytes and exclusively borrowed. CLONE_VFORK stops this
+    // thread until the child has executed or ended, so no other code uses the stack, and
+    // `args` and all it points to live as long as the child needs them. The child calls only
+    // async-signal-safe functions and allocates nothing. The signals of `Signals` are blocked
+    // and no handler is installed, so that none runs in it.
+    let pid = unsafe { libc::clone(child, top, flags, (&raw mut args).cast()) };
     let Some(pid) = Pid::from_raw(pid.max(0)) else {
         let errno = Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::AGAIN);
         return Err(SpawnError { step: Step::Clone, errno });
     };
-    // SAFETY: `work` is alive; volatile, because the child wrote it.
+    // SAFETY: `args` is alive, and both fields are aligned and initialised. Volatile, since the
+    // child wrote them unseen by the compiler.
     let (failed_at, errno) = unsafe {
-        ((&raw const work.failed_at).read_volatile(), (&raw const work.errno).read_volatile())
+        ((&raw const args.failed_at).read_volatile(), (&raw const args.errno).read_volatile())
     };
     if errno == 0 {
         return Ok(pid);
     }
-    // It has ended already; nothing else waits for it.
+    // The child has ended, and nothing else waits for it.
     let _ = waitpid(Some(pid), WaitOptions::empty());
     let step = match failed_at {
         1 => Step::Prepare,
@@ -178,93 +179,95 @@ pub fn spawn(start: &SpawnArgs<'_>, stack: &mut Stack) -> Result<Pid, SpawnError
 
 const SHELL: &CStr = c"/bin/sh";
 
-/// The child's life between the clone and its program.
-extern "C" fn child(work: *mut c_void) -> c_int {
-    let work: *mut ChildArgs = work.cast();
-    // SAFETY: `spawn` passes its `ChildArgs`, which lives while it sleeps; it does
-    // not touch it meanwhile.
-    let work = unsafe { &mut *work };
-    let step = match prepare(work) {
+/// Runs the child from the clone to its program.
+extern "C" fn child(args: *mut c_void) -> c_int {
+    let args: *mut ChildArgs = args.cast();
+    // SAFETY: `spawn` passes a valid pointer to its `ChildArgs`, which lives until the child has
+    // executed or ended; `spawn` does not access it meanwhile.
+    let args = unsafe { &mut *args };
+    let step = match prepare(args) {
         false => Step::Prepare,
-        true => match enter_directory(work) {
+        true => match enter_directory(args) {
             false => Step::Directory,
             true => {
-                execute(work);
+                execute(args);
                 Step::Execute
             }
         },
     };
-    work.failed_at = step as i32;
-    // SAFETY: the C library's errno of the thread we share with `spawn`.
-    work.errno = unsafe { *libc::__errno_location() };
-    // SAFETY: ends the child alone, running none of the parent's handlers.
+    args.failed_at = step as i32;
+    // SAFETY: returns the address of the errno of the thread that is shared with `spawn`; it is
+    // valid, and that thread sleeps.
+    args.errno = unsafe { *libc::__errno_location() };
+    // SAFETY: has no preconditions; it ends the child alone and runs no handler of the parent.
     unsafe { libc::_exit(127) }
 }
 
-fn prepare(work: &ChildArgs) -> bool {
-    let [input, output, errors] = work.streams;
-    // SAFETY: system calls on the child's own process, descriptors and limits;
-    // all pointers are null (checked) or from `spawn`.
+fn prepare(args: &ChildArgs) -> bool {
+    let [input, output, errors] = args.streams;
+    // SAFETY: the calls change only the child's own process, descriptors and limits. The pointers
+    // come from `spawn` and are valid; those that may be null are checked.
     unsafe {
         if libc::setpgid(0, 0) != 0 || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
             return false;
         }
-        if libc::getppid() != work.parent {
-            // It died before we asked to die with it.
+        if libc::getppid() != args.parent {
+            // The parent died before PR_SET_PDEATHSIG took effect.
             libc::_exit(127);
         }
         let placed = libc::dup2(input, 0) >= 0
             && libc::dup2(output, 1) >= 0
             && libc::dup2(errors, 2) >= 0
-            && libc::dup2(work.control.0, work.control.1) >= 0
-            && libc::fcntl(work.status_page, libc::F_SETFD, 0) == 0;
+            && libc::dup2(args.control.0, args.control.1) >= 0
+            && libc::fcntl(args.status_page, libc::F_SETFD, 0) == 0;
         if !placed {
             return false;
         }
-        if !work.open_files.is_null() && libc::setrlimit(libc::RLIMIT_NOFILE, work.open_files) != 0
+        if !args.open_files.is_null() && libc::setrlimit(libc::RLIMIT_NOFILE, args.open_files) != 0
         {
             return false;
         }
-        // A binding that the system does not allow (a container that changed
-        // under us) must not keep the rank from running.
-        if !work.cpus.is_null() {
-            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), work.cpus);
+        // A binding that the system refuses (the container has changed) must not keep the rank
+        // from running.
+        if !args.cpus.is_null() {
+            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), args.cpus);
         }
-        // Ours is ignored; the program expects to be told of a closed pipe.
+        // Ignored in this process; the program expects the default.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-        libc::sigprocmask(libc::SIG_SETMASK, work.mask, std::ptr::null_mut()) == 0
+        libc::sigprocmask(libc::SIG_SETMASK, args.mask, std::ptr::null_mut()) == 0
     }
 }
 
-fn enter_directory(work: &ChildArgs) -> bool {
-    // SAFETY: a C string from `spawn`, or null.
-    work.directory.is_null() || unsafe { libc::chdir(work.directory) } == 0
+fn enter_directory(args: &ChildArgs) -> bool {
+    // SAFETY: the directory is null (checked first) or a C string from `spawn`.
+    args.directory.is_null() || unsafe { libc::chdir(args.directory) } == 0
 }
 
-/// Returns only if it failed, with errno set.
-fn execute(work: &ChildArgs) {
-    // SAFETY: null-terminated arrays of C strings from `spawn`.
+/// Executes the program. Returns only on failure, with errno set.
+fn execute(args: &ChildArgs) {
+    // SAFETY: the path is a C string and the arrays end with null, all from `spawn`; errno's
+    // address is valid.
     unsafe {
-        libc::execve(work.program, work.argv, work.envp);
-        if *libc::__errno_location() == libc::ENOEXEC && !is_elf(work.program) {
-            libc::execve(SHELL.as_ptr(), work.shell_argv, work.envp);
+        libc::execve(args.program, args.argv, args.envp);
+        if *libc::__errno_location() == libc::ENOEXEC && !is_elf(args.program) {
+            libc::execve(SHELL.as_ptr(), args.shell_argv, args.envp);
         }
     }
 }
 
-/// True for a compiled program (then of another machine), and if unreadable.
+/// Returns true for a compiled program (of another machine), and for an unreadable file.
 ///
 /// # Safety
 /// `path` must be a C string.
 unsafe fn is_elf(path: *const c_char) -> bool {
     let mut start = [0u8; 4];
-    // SAFETY: reads at most 4 bytes into an array of 4.
+    // SAFETY: `path` is a C string (see above); at most 4 bytes are read into an array of 4.
     let read = unsafe {
         let file = libc::open(path, libc::O_RDONLY | libc::O_CLOEXEC);
         libc::read(file, start.as_mut_ptr().cast(), start.len())
     };
     let elf = read < 0 || start == *b"\x7fELF";
-    // SAFETY: the address of the thread's own errno. Restored for the report.
+    // SAFETY: the address of the thread's own errno is valid. Restored for the report.
     unsafe { *libc::__errno_location() = libc::ENOEXEC };
     elf
 }
@@ -278,7 +281,7 @@ mod tests {
             arguments.iter().map(|argument| (*argument).to_owned()).collect();
         let status_page = bootstrap::StatusPage::create(1, 1).unwrap();
         let status_page = std::os::fd::AsRawFd::as_raw_fd(&status_page.file().unwrap());
-        let start = SpawnArgs {
+        let request = SpawnArgs {
             program,
             arguments: &arguments,
             environment: &[c"A=7".to_owned()],
@@ -290,7 +293,7 @@ mod tests {
             mask: &Mask::current(),
             open_files: None,
         };
-        let pid = spawn(&start, &mut Stack::default())?;
+        let pid = spawn(&request, &mut Stack::default())?;
         let status = waitpid(Some(pid), WaitOptions::empty()).unwrap().unwrap().1;
         Ok(status.exit_status().unwrap_or(-1))
     }
@@ -302,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_in_the_child_is_known_to_the_parent() {
+    fn a_failure_in_the_child_reaches_the_parent() {
         let missing = start_and_wait(c"/nowhere/at/all", &[c"all"]);
         assert_eq!(missing, Err(SpawnError { step: Step::Execute, errno: Errno::NOENT }));
     }

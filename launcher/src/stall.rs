@@ -90,8 +90,8 @@ impl StallDetector {
 pub(crate) fn report(after: Duration) -> String {
     let after = after.as_secs_f64();
     format!(
-        "no progress for {after} s (--stall-timeout): all ranks wait in MPI calls; the job continues, \
-         Ctrl-C ends it"
+        "no progress for {after} s (--stall-timeout): all ranks wait in MPI calls; the job \
+         continues, Ctrl-C ends it"
     )
 }
 

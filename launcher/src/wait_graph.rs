@@ -186,7 +186,8 @@ mod tests {
         let lines = of(&many, &[]);
         assert_eq!(
             lines[0],
-            "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 11 more wait for rank 0, which is in MPI_Finalize and sends no more"
+            "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 11 more wait for rank 0, which is in MPI_Finalize \
+             and sends no more"
         );
         let rest = [in_finalize, wait_graph(BlockedKind::RestOfMessage, Some(0))];
         assert_eq!(of(&rest, &[]), ["ranks 0 and 1 wait for each other"]);

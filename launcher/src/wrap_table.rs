@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 
 /// The narrowest last column, in columns; below that it is indented by [`INDENT`] alone.
-const MIN_LAST: usize = 48;
+const MIN_LAST: usize = 32;
 /// The indentation of a wrapped last column that would be too narrow.
 const INDENT: usize = 8;
 

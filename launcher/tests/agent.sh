@@ -1,4 +1,4 @@
 #!/bin/sh
-# What ssh does with a host and a command, but on this host.
+# Does what ssh does with a host and a command, but on this host.
 shift
 exec sh -c "$*"

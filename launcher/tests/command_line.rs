@@ -1,10 +1,10 @@
-//! Options, environment, wrong use: what `mpiexec` makes of its command line.
+//! The command line of `mpiexec`: options, environment, wrong usage.
 
 mod run;
 
 use run::{command, finish, mpiexec, script, spawn};
 
-/// One clear line, a code that is not 0, nothing on standard output.
+/// Expects one line, this exit code, and nothing on standard output.
 fn refused(line: &str, code: i32, says: &str) {
     let ran = mpiexec(line);
     assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{line}: {ran:?}");
@@ -56,7 +56,8 @@ fn ranks_that_all_ran_alone_have_an_explanation() {
     bytes.extend(b"\0libmpi.so.12\0");
     std::fs::write(&other, bytes).unwrap();
     std::fs::set_permissions(&other, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let why = "is linked to another MPI library (libmpi.so.12), so each rank ran alone; compile it with Verbena's mpicc\n";
+    let why = "is linked to another MPI library (libmpi.so.12), so each rank ran alone; compile \
+               it with Verbena's mpicc\n";
     for (options, is_told) in [("-n 2", true), ("--hosts localhost:2", true), ("-n 1", false)] {
         let ran = mpiexec(&format!("{options} {}", other.display()));
         assert_eq!(
@@ -108,7 +109,7 @@ fn knobs_are_checked_once_and_passed_on() {
     refused("--set coll.windw=4 true", 2, "did you mean \"coll.window\"?");
     refused("--set coll.window=much true", 2, "coll.window");
     refused("--config /nowhere.toml true", 2, "/nowhere.toml");
-    // Also where they are variables for the ranks, which would each say it.
+    // Also in variables for the ranks: each rank would report it.
     for option in [
         "-x VERBENA_COLL_WINDOW=much",
         "-genv VERBENA_COLL_WINDOW much",
@@ -219,7 +220,7 @@ fn the_doctor_says_what_there_is() {
         assert_eq!(out.lines().filter(|line| line.contains(check)).count(), 1, "{check}: {out}");
     }
     assert!(out.contains("yes shared memory  64 MiB"), "{out}");
-    // A device that there is not is named, with what to do, and fails where RDMA is wanted.
+    // A missing device is an error if RDMA is required.
     let mut asked = std::process::Command::new(env!("CARGO_BIN_EXE_verbena"));
     let ran =
         asked.args(["doctor", "--rdma"]).env("VERBENA_VERBS_DEVICE", "no_such_0").output().unwrap();

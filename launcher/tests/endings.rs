@@ -1,4 +1,4 @@
-//! How a job ends: codes, deaths, aborts, signals; and that nothing is left.
+//! The end of a job: codes, deaths, aborts, signals; and no process is left.
 
 mod run;
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 use run::{command, eventually, finish, mpiexec, processes, rank, script, spawn, unique_sleep};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Long on a busy machine, and short beside what the ranks sleep.
+/// Longer than a busy machine needs, shorter than the ranks sleep.
 const SOON: Duration = Duration::from_secs(5);
 
 #[test]
@@ -62,7 +62,8 @@ fn an_exit_between_init_and_finalize_ends_the_job() {
 fn a_rank_missing_from_mpi_ends_those_that_would_wait() {
     let ran = mpiexec("-n 2 RANK 1:exit=6 sleep=0.2 init sleep=30");
     assert!(ran.code == 6 && ran.time < SOON, "{ran:?}");
-    let why = "mpiexec: rank 1 ended without MPI_Init and other ranks would wait for it; ending the job (2 ranks)";
+    let why = "mpiexec: rank 1 ended without MPI_Init and other ranks would wait for it; ending \
+               the job (2 ranks)";
     assert_eq!(ran.err.lines().nth(1), Some(why), "{ran:?}");
     assert_eq!(mpiexec("-n 2 RANK 1:exit=0 sleep=0.1 init finalize").code, 0);
 }
@@ -167,7 +168,7 @@ fn a_rank_may_take_its_time_and_a_second_signal_kills() {
     let ran = finish(child);
     assert_eq!((ran.code, ran.out.as_str()), (130, "saved\nsaved\n"), "{ran:?}");
 
-    // One that dies of the signal does not take that time from the others.
+    // A rank that dies of the signal does not take that time from the others.
     let mixed = format!("test $VERBENA_RANK = 0 && exec sleep {mark}; {patient}");
     let child = spawn(&mut command(&["-n", "2", "sh", "-c", &mixed]));
     eventually("ranks run", || processes(&mark) == 2);
@@ -219,12 +220,13 @@ fn ranks_that_all_wait_are_reported_once_and_the_job_goes_on() {
             && rows[3].contains("MPI_Recv")
             && rows[3].contains("message from rank 1")
     );
-    // Not where one of them does not wait, or computes meanwhile, or nobody wants to hear of it.
+    // No report if one of them does not wait, or computes meanwhile, or without a time.
     let ran =
         mpiexec("--stall-timeout 0.4 -n 2 RANK init call=MPI_Recv 0:wait=1 sleep=1.5 finalize");
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     let ran = mpiexec(
-        "--stall-timeout 0.4 -n 2 RANK init call=MPI_Recv 0:wait=1 1:wait=0 1:compute=1.5 0:sleep=1.5 finalize",
+        "--stall-timeout 0.4 -n 2 RANK init call=MPI_Recv 0:wait=1 1:wait=0 1:compute=1.5 \
+         0:sleep=1.5 finalize",
     );
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     let ran = mpiexec(&format!("--stall-timeout 0 -n 2 {steps}"));
@@ -277,7 +279,7 @@ fn garbage_on_the_control_socket_does_not_end_the_job() {
 #[test]
 fn every_process_finds_its_own_place() {
     let who = format!("{} init who", rank());
-    // A wrapper is not in the way, a descendant of a rank is on its own.
+    // A wrapper may exec the program; a descendant of a rank is a job of its own.
     assert_eq!(script("-n 1", &format!("{who} finalize")).out, "0 of 1 running=true\n");
     let nested = format!("{} init run='{who} finalize' who finalize", rank());
     assert_eq!(
@@ -293,7 +295,7 @@ fn every_process_finds_its_own_place() {
         script("-n 1", &inner).out,
         "0 of 2 running=true\n1 of 2 running=true\nran: Some(0)\n"
     );
-    // A second program of a rank, or one that lost its descriptors, is told.
+    // A second program of a rank, or one that lost its descriptors, is an error.
     let twice = script("-n 2", &format!("{who} finalize; {who} finalize"));
     assert!(twice.code == 9 && twice.err.contains("has already run an MPI program"), "{twice:?}");
     let closed = finish(spawn(&mut command(&[

@@ -1,5 +1,5 @@
-//! Jobs over several hosts, by an agent that stays on this one: each "host" is a
-//! daemon of its own, and ranks that do not speak MPI to each other need no more.
+//! Jobs over several hosts, by an agent that stays on this host: each "host" is a daemon of its
+//! own. The ranks do not communicate by MPI.
 
 mod run;
 
@@ -9,10 +9,10 @@ use std::time::Duration;
 use run::{Ran, command, eventually, finish, processes, rank, spawn, unique_sleep};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Long on a busy machine, and short beside what the ranks sleep.
+/// Longer than a busy machine needs, shorter than the ranks sleep.
 const SOON: Duration = Duration::from_secs(5);
 
-/// What ssh does with its arguments, but for the way to another host.
+/// Does what ssh does with its arguments, but on this host.
 const AGENT: &str = "tests/agent.sh";
 
 fn agent() -> String {
@@ -106,7 +106,8 @@ fn lines_stay_whole_and_carry_their_rank() {
 fn a_death_is_named_and_ends_the_ranks_of_all_hosts() {
     let mark = unique_sleep();
     let line = format!(
-        "test $VERBENA_RANK = 2 && sleep 0.2 && kill -9 $$; sleep {mark} & sleep {mark}; sleep {mark}"
+        "test $VERBENA_RANK = 2 && sleep 0.2 && kill -9 $$; sleep {mark} & sleep {mark}; sleep \
+         {mark}"
     );
     let ran = script("near:2,far:2", &[], &line);
     assert!(ran.code == 137 && ran.time < SOON, "{ran:?}");
@@ -175,7 +176,8 @@ fn a_host_that_is_lost_ends_the_job() {
     assert!(ran.code == 1 && ran.time < SOON, "{ran:?}");
     assert!(
         ran.err.contains(
-            "lost host b with rank 1: its connection was killed by signal 9; ending the job (2 ranks)"
+            "lost host b with rank 1: its connection was killed by signal 9; ending the job (2 \
+             ranks)"
         ),
         "{ran:?}"
     );
@@ -187,13 +189,13 @@ fn a_host_that_falls_silent_ends_the_job() {
     let mark = unique_sleep();
     let child = spawn(&mut over_hosts("a:1,b:2", &["--dead-after", "1", "sleep", &mark]));
     eventually("ranks run", || processes(&mark) >= 4);
-    // As a machine that has lost its power looks from outside: nothing is said, nothing is closed.
+    // Like a machine that has lost its power: no message comes, and no connection closes.
     let daemon = Pid::from_raw(daemons_of(child.id())[1] as i32).unwrap();
     kill_process(daemon, Signal::STOP).unwrap();
     let ran = finish(child);
     assert!(ran.code == 1 && ran.time < 10 * SOON, "{ran:?}");
-    let expected = "lost host b with ranks 1 to 2: no message for 1 s (--dead-after), the machine is down or unreachable; \
-                    ending the job (3 ranks)";
+    let expected = "lost host b with ranks 1 to 2: no message for 1 s (--dead-after), the machine \
+                    is down or unreachable; ending the job (3 ranks)";
     assert!(ran.err.contains(expected), "{ran:?}");
     eventually("ranks are gone", || processes(&mark) == 0);
 }
@@ -205,7 +207,7 @@ fn a_mpiexec_that_falls_silent_takes_the_ranks_of_all_hosts_along() {
     eventually("ranks run", || processes(&mark) >= 3);
     let mpiexec = Pid::from_child(&child);
     kill_process(mpiexec, Signal::STOP).unwrap();
-    // What is left is mpiexec, which names them in its arguments.
+    // mpiexec is left: its arguments have the word, too.
     eventually("ranks are gone", || processes(&mark) <= 1);
     kill_process(mpiexec, Signal::CONT).unwrap();
     let ran = finish(child);
@@ -264,7 +266,7 @@ fn a_timeout_says_what_the_ranks_of_each_host_did() {
 }
 
 #[test]
-fn a_standstill_is_one_of_all_hosts() {
+fn a_stall_is_one_of_all_hosts() {
     let steps = "RANK init call=MPI_Recv 0:wait=1 1:wait=0 sleep=2.5 finalize";
     let ran = mpiexec("a:1,b:1", &format!("--stall-timeout 0.4 {steps}"));
     let tables = ran.err.matches("waits for\n").count();
@@ -280,7 +282,7 @@ fn a_standstill_is_one_of_all_hosts() {
 }
 
 #[test]
-fn the_table_is_told_without_a_host_that_does_not_answer() {
+fn the_table_is_printed_without_a_host_that_does_not_answer() {
     let mark = unique_sleep();
     let child = spawn(&mut over_hosts("a:1,b:2", &["sleep", &mark]));
     eventually("ranks run", || processes(&mark) >= 4);
@@ -299,7 +301,7 @@ fn the_table_is_told_without_a_host_that_does_not_answer() {
 }
 
 #[test]
-fn a_host_whose_ranks_have_ended_owes_no_answer() {
+fn a_host_whose_ranks_have_ended_need_not_answer() {
     let ran = script("a:1,b:1", &["--timeout", "1"], "[ $VERBENA_RANK = 1 ] || sleep 30");
     assert!(ran.code == 124 && ran.time < SOON, "{ran:?}");
     assert!(ran.err.contains("1 rank on a, ") && ran.err.contains("1 rank on b, "), "{ran:?}");
@@ -330,7 +332,7 @@ fn standard_input_reaches_the_rank_that_wants_it() {
 }
 
 #[test]
-fn what_cannot_start_is_told_with_the_host() {
+fn what_cannot_start_is_reported_with_the_host() {
     let ran = mpiexec("a:1,b:1", "/no/such/program");
     assert!(
         ran.code == 127 && ran.err.contains("cannot run /no/such/program: no such file (on "),
@@ -359,7 +361,7 @@ fn this_host_needs_no_agent() {
     assert_eq!((ran.code, ran.out.as_str()), (0, "here\nhere\n"), "{ran:?}");
 }
 
-/// The processes that a process has started, in order.
+/// Returns the children of a process, in order.
 fn daemons_of(parent: u32) -> Vec<u32> {
     let mut found: Vec<u32> = std::fs::read_dir("/proc")
         .unwrap()

@@ -10,7 +10,8 @@ use run::{command, feed, finish, mpiexec, script, spawn};
 
 #[test]
 fn lines_of_different_ranks_never_mix() {
-    let write = "i=0; while [ $i -lt 300 ]; do printf 'rank %s ' $VERBENA_RANK; printf 'says '; echo $i; i=$((i+1)); done";
+    let write = "i=0; while [ $i -lt 300 ]; do printf 'rank %s ' $VERBENA_RANK; printf 'says '; \
+                 echo $i; i=$((i+1)); done";
     let ran = script("-n 4", write);
     assert_eq!(ran.out.lines().count(), 1200);
     for line in ran.out.lines() {
@@ -20,7 +21,7 @@ fn lines_of_different_ranks_never_mix() {
 }
 
 #[test]
-fn tags_say_whose_line_it_is_and_streams_stay_apart() {
+fn tags_name_the_rank_and_streams_stay_apart() {
     let ran = script("-l -n 2", "echo out; echo err >&2; printf end");
     let mut out: Vec<&str> = ran.out.lines().collect();
     out.sort_unstable();
@@ -56,7 +57,7 @@ fn a_reader_that_does_not_read_does_not_stop_a_timeout() {
 }
 
 #[test]
-fn a_long_line_and_bytes_that_are_no_text_come_through() {
+fn a_long_line_comes_through() {
     let ran = script("-n 1", "head -c 5000000 /dev/zero | tr '\\0' x");
     assert_eq!(ran.out.len(), 5_000_000);
 }
@@ -79,7 +80,7 @@ fn with_input(arguments: &[&str], input: &[u8]) -> run::Ran {
 }
 
 #[test]
-fn standard_input_is_rank_0s_unless_said_otherwise() {
+fn standard_input_goes_to_rank_0_by_default() {
     let show = "echo $VERBENA_RANK:$(cat)";
     let lines = |arguments: &[&str]| {
         let mut lines: Vec<String> =
@@ -109,7 +110,7 @@ fn much_input_reaches_all_ranks_that_want_it() {
 }
 
 #[test]
-fn the_last_words_of_a_rank_stand_before_ours() {
+fn the_last_output_of_a_rank_stands_before_our_report() {
     let ran = mpiexec("-n 2 RANK init 0:print=last 0:kill=9 sleep=30");
     assert_eq!((ran.out.as_str(), ran.code), ("last\n", 137), "{ran:?}");
     let both = script("-n 1", "exec 2>&1; echo words; exit 3");

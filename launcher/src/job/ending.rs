@@ -122,7 +122,8 @@ impl Job {
             Phase::Stopping { signal, until, hint: Some(hint) } if now >= hint => {
                 if signal == libc::SIGINT {
                     self.print(
-                        "interrupted; waiting for the ranks to end (press Ctrl-C again to kill them)",
+                        "interrupted; waiting for the ranks to end (press Ctrl-C again to kill \
+                         them)",
                     );
                 }
                 self.phase = Phase::Stopping { signal, until, hint: None };

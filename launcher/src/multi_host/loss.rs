@@ -62,8 +62,8 @@ impl MultiHostJob {
                 let (name, ranks) = (host.name.clone(), host.ranks_in_words());
                 let (seconds, size) = (self.choices.dead_after.as_secs_f64(), self.size);
                 self.print(&format!(
-                    "lost host {name} with {ranks}: no message for {seconds} s (--dead-after), the machine is \
-                     down or unreachable; ending the job ({size} ranks)"
+                    "lost host {name} with {ranks}: no message for {seconds} s (--dead-after), \
+                     the machine is down or unreachable; ending the job ({size} ranks)"
                 ));
                 self.end(1);
             }
@@ -87,11 +87,14 @@ impl MultiHostJob {
         let (agent, size) = (&self.choices.agent, self.size);
         self.print(&if was == State::Starting {
             format!(
-                "cannot start {ranks} on {name}: `{agent} {name} ...` {how}; run `{agent} {name} true` by \
-                 hand, or see --agent"
+                "cannot start {ranks} on {name}: `{agent} {name} ...` {how}; run `{agent} {name} \
+                 true` by hand, or see --agent"
             )
         } else {
-            format!("lost host {name} with {ranks}: its connection {how}; ending the job ({size} ranks)")
+            format!(
+                "lost host {name} with {ranks}: its connection {how}; ending the job ({size} \
+                     ranks)"
+            )
         });
         self.end(1);
     }

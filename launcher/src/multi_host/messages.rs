@@ -34,8 +34,8 @@ impl MultiHostJob {
     fn on_foreign_text(&mut self, id: usize, text: &str) {
         let (name, agent) = (self.hosts[id].name.clone(), self.choices.agent.clone());
         self.print(&format!(
-            "cannot start on {name}: `{agent}` printed \"{text}\" in place of a message of the daemon; \
-             start-up files of the shell on {name} must print nothing"
+            "cannot start on {name}: `{agent}` printed \"{text}\" in place of a message of the \
+             daemon; start-up files of the shell on {name} must print nothing"
         ));
         self.hosts[id].give_up();
         self.end(1);
@@ -92,8 +92,8 @@ impl MultiHostJob {
             return;
         }
         self.print(&format!(
-            "the daemon on {host} has version {version}, mpiexec has version {VERSION}: install the same \
-             Verbena on all hosts"
+            "the daemon on {host} has version {version}, mpiexec has version {VERSION}: install \
+             the same Verbena on all hosts"
         ));
         self.end(1);
     }

@@ -90,7 +90,7 @@ const JOB: &[Spec] = &[
         Id::Explain,
         &["explain"],
         &[],
-        "print the transports that messages use, and why, once all ranks are initialized",
+        "print the transports that messages use, and why, once all ranks are in MPI",
     ),
     spec(Id::Config, &["config"], &["FILE"], "read knobs from a TOML file"),
     spec(Id::Set, &["set"], &["NAME=VALUE"], "set a knob; `verbena config` lists all knobs"),
@@ -149,7 +149,8 @@ const PLACEMENT: &[Spec] = &[
         Id::MapBy,
         &["map-by"],
         &["WHAT[:PE=K]"],
-        "deal ranks over objects of the same kinds, or slot or node; PE=K: K cores for each rank",
+        "place ranks in turn on objects of these kinds; slot, node: anywhere; PE=K: K cores for \
+         each rank",
     ),
     spec(Id::ReportBindings, &["report-bindings"], &[], "print the processors of each rank"),
 ];

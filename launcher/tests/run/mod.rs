@@ -1,5 +1,4 @@
-//! Runs `mpiexec` under test, with a bound on its time, and finds what it
-//! leaves behind.
+//! Runs `mpiexec` under test with a time limit, and finds the processes that it leaves behind.
 
 #![allow(dead_code)] // each test file uses its part
 
@@ -10,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What became of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Ran {
     /// Exit code; -1 if a signal killed it.
@@ -19,21 +18,21 @@ pub(crate) struct Ran {
     pub(crate) out: String,
     /// Standard error.
     pub(crate) err: String,
-    /// From start to end.
+    /// The time from start to end.
     pub(crate) time: Duration,
 }
 
-/// The longest that any run may take.
+/// The time limit of a run.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A command for `mpiexec` with these arguments.
+/// Returns a command for `mpiexec` with these arguments.
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mpiexec"));
     command.args(arguments).stdin(Stdio::null());
     command
 }
 
-/// The program that plays an MPI rank.
+/// Returns the path of the program that stands in for an MPI rank.
 pub(crate) fn rank() -> String {
     let mut path: PathBuf = std::env::current_exe().unwrap();
     path.pop();
@@ -61,7 +60,7 @@ pub(crate) fn spawn(command: &mut Command) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Waits for the end; panics if it takes too long.
+/// Waits for the end; panics at the time limit.
 pub(crate) fn finish(mut child: Child) -> Ran {
     let began = Instant::now();
     let out = collect(child.stdout.take().unwrap());
@@ -90,13 +89,13 @@ pub(crate) fn feed(child: &mut Child, bytes: &[u8]) {
     child.stdin.take().unwrap().write_all(bytes).unwrap();
 }
 
-/// A number of seconds that no other sleep in the system has, to find it by.
+/// Returns a number of seconds that no other sleep in the system has, to find it by.
 pub(crate) fn unique_sleep() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     format!("77.{}{:03}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// How many processes have this word in their command line.
+/// Returns how many processes have this word in their command line.
 pub(crate) fn processes(word: &str) -> usize {
     let pids = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let name = entry.ok()?.file_name();

@@ -1,19 +1,22 @@
-//! Which functions of MPI are implemented, by chapter of the standard.
+//! The implemented functions of MPI, by chapter of the standard.
 
 use std::collections::BTreeMap;
 
 use bootstrap::calls::Call;
 
-/// Prints a line for each chapter; with `missing`, what each still lacks; with
-/// `chapter`, every function of the chapters that begin so or have a word that does. Where none has, it may be a
-/// function.
+/// Prints a line for each chapter; with `missing`, also the missing functions. With `chapter`,
+/// prints every function of the chapters of which a word begins so, or the one function of
+/// that name.
 pub(crate) fn print(missing: bool, chapter: Option<&str>) -> Result<(), String> {
     let chapters = chapters(chapter);
     if chapters.is_empty() {
         let name = chapter.unwrap_or_default();
         let call = Call::all().find(|call| call.name().eq_ignore_ascii_case(name));
         let call = call.ok_or_else(|| {
-            format!("there is neither a chapter nor a function {name:?}; `verbena coverage` lists the chapters")
+            format!(
+                "{name:?} is neither a chapter nor a function; `verbena coverage` lists the \
+                 chapters"
+            )
         })?;
         println!("{} {} ({})", mark(call), call.name(), call.chapter());
         return Ok(());
@@ -35,7 +38,7 @@ fn chapters(only: Option<&str>) -> Chapters {
     chapters
 }
 
-/// As a user writes it: its beginning, or that of one of its words.
+/// Returns true if the chapter or one of its words begins with `name`, in any case.
 fn is_named(chapter: &str, name: &str) -> bool {
     let (chapter, name) = (chapter.to_lowercase(), name.to_lowercase());
     let mut words = chapter.split(|c: char| !c.is_alphanumeric() && c != '_');

@@ -1,4 +1,4 @@
-//! `verbena`: what one may want to know of this installation and this machine.
+//! `verbena`: information about this installation and this machine.
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,7 @@ mod coverage;
 mod doctor;
 mod topology;
 
-/// Looks at this installation of Verbena and the machine it runs on.
+/// Shows this installation of Verbena and the machine it runs on.
 #[derive(Parser)]
 #[command(name = "verbena", version, disable_help_subcommand = true)]
 struct Arguments {
@@ -23,34 +23,34 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Print every knob, its value and who set it
+    /// Print every knob with its value and its source
     Config {
-        /// As `mpiexec --config`: a file of knobs
+        /// Read knobs from a TOML file, as `mpiexec --config` does
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
-        /// As `mpiexec --set`: one knob
+        /// Set a knob, as `mpiexec --set` does
         #[arg(long, value_name = "NAME=VALUE")]
         set: Vec<String>,
     },
-    /// Print how many functions of MPI are implemented, by chapter
+    /// Print how many MPI functions are implemented, by chapter
     Coverage {
-        /// Name those that are not
+        /// List the functions that are missing
         #[arg(long)]
         missing: bool,
-        /// Name all functions of one chapter, as `info` or `rma`, or say of one function whether it is implemented
+        /// A chapter (`info`, `rma`), to list its functions, or one function
         chapter: Option<String>,
     },
-    /// Check what this host offers to MPI, and say how to get what is missing
+    /// Check this host for MPI, and print how to get what is missing
     ///
-    /// On other hosts: mpiexec --hosts a,b verbena doctor
+    /// To check other hosts: mpiexec --hosts a,b verbena doctor
     Doctor {
-        /// Jobs are to use RDMA: fail where there is none
+        /// Require RDMA: its absence is an error
         #[arg(long)]
         rdma: bool,
     },
     /// Print the processors that ranks can be mapped and bound to
     Topology {
-        /// One line for each hardware thread, for programs
+        /// Print one line for each hardware thread, for programs
         #[arg(long)]
         threads: bool,
     },

@@ -1,4 +1,4 @@
-//! The machine as hwloc sees it, for people and for `mpiexec`.
+//! The machine as hwloc sees it, for users and for `mpiexec`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,12 +7,12 @@ use hwlocality::object::TopologyObject;
 use hwlocality::object::types::ObjectType;
 use launcher::binding::{Machine, Thread, ranges};
 
-/// Prints it: a summary, or a line for each hardware thread.
+/// Prints a summary of the machine, or a line for each hardware thread.
 pub(crate) fn print(threads: bool) -> Result<(), String> {
     let machine =
         look().map_err(|error| format!("hwloc cannot read the machine's topology: {error}"))?;
     if machine.threads.is_empty() {
-        return Err("hwloc names no processor that this process may use".into());
+        return Err("hwloc lists no processor that this process may use".into());
     }
     if threads {
         print!("{machine}");
@@ -22,7 +22,7 @@ pub(crate) fn print(threads: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// The hardware threads that this process may use.
+/// Returns the hardware threads that this process may use.
 fn look() -> Result<Machine, Box<dyn std::error::Error>> {
     let topology = Topology::new()?;
     let allowed = rustix::thread::sched_getaffinity(None).ok();
@@ -41,9 +41,9 @@ fn describe(pu: &TopologyObject, cpu: usize, nodes: &[&TopologyObject]) -> Threa
     let number = |kind| pu.first_ancestor_with_type(kind).map(TopologyObject::logical_index);
     let package = number(ObjectType::Package).unwrap_or(0);
     let core = number(ObjectType::Core).unwrap_or(pu.logical_index());
-    // Memory hangs beside the tree of processors: a node is near a thread if
-    // its processors include it.
-    let near = nodes
+    // NUMA nodes are not in the tree of processors: the node of a thread is the one whose
+    // processors include it.
+    let node = nodes
         .iter()
         .find(|node| pu.cpuset().zip(node.cpuset()).is_some_and(|(pu, node)| node.includes(pu)));
     Thread {
@@ -51,7 +51,7 @@ fn describe(pu: &TopologyObject, cpu: usize, nodes: &[&TopologyObject]) -> Threa
         core,
         l2: number(ObjectType::L2Cache).unwrap_or(core),
         l3: number(ObjectType::L3Cache).unwrap_or(package),
-        numa: near.map_or(0, |node| node.logical_index()),
+        numa: node.map_or(0, |node| node.logical_index()),
         package,
     }
 }
