@@ -12,7 +12,7 @@ mod inline_run;
 mod running;
 mod user_call;
 
-use fabric::{CollectiveKind, Peer, Transport};
+use fabric::{CollectiveKind, HybridGet, Peer};
 use objects::scratch::Pool;
 use objects::{Class, Error, Result};
 use pt2pt::{Engine, Fault, RequestId};
@@ -76,7 +76,7 @@ impl Active {
 
     /// Starts a collective, the `sequence`th on its communicator, and does what can be done at once.
     /// MPI_ERR_NO_MEM if there is no scratch memory.
-    pub fn start<T: Transport>(
+    pub fn start<T: HybridGet>(
         &mut self,
         pt2pt: &mut Engine,
         endpoint: &mut T,
@@ -116,7 +116,7 @@ impl Active {
 
     /// Takes every collective as far as it gets without waiting. Call it after the engine has
     /// progressed.
-    pub fn advance<T: Transport>(&mut self, pt2pt: &mut Engine, endpoint: &mut T) -> Advance {
+    pub fn advance<T: HybridGet>(&mut self, pt2pt: &mut Engine, endpoint: &mut T) -> Advance {
         let mut moved = false;
         let mut at = 0;
         if !pt2pt.lost().is_empty() {
@@ -191,7 +191,7 @@ impl Active {
 
     /// True when `advance` would find something in a collective segment, of which no transport
     /// tells. To be asked before a thread sleeps.
-    pub fn has_segment_work<T: Transport>(&mut self, pt2pt: &mut Engine, endpoint: &mut T) -> bool {
+    pub fn has_segment_work<T: HybridGet>(&mut self, pt2pt: &mut Engine, endpoint: &mut T) -> bool {
         let Active { live, entries, .. } = self;
         let mut running = live.iter().filter_map(|&slot| entries[slot as usize].running.as_ref());
         if running.any(Running::is_due) {

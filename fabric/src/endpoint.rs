@@ -14,7 +14,8 @@ use std::ops::Range;
 
 use crate::header::Header;
 use crate::transport::{
-    Caps, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
+    Caps, GetOrPush, HybridGet, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot,
+    Transfer, Transport, WaitOn,
 };
 use crate::user_buf::UserBuf;
 
@@ -49,7 +50,7 @@ fn no_transport(peer: Peer) -> PeerFailed {
     PeerFailed { peer, why: "this process is alone in its job and has no transport".into() }
 }
 
-impl<Intra: Transport, Inter: Transport> Endpoint<Intra, Inter> {
+impl<Intra: HybridGet, Inter: HybridGet> Endpoint<Intra, Inter> {
     /// Makes the endpoint of a process that is alone in its job.
     pub fn alone() -> Self {
         Endpoint { transports: Transports::None }
@@ -108,7 +109,7 @@ impl<Intra: Transport, Inter: Transport> Endpoint<Intra, Inter> {
     }
 }
 
-impl<Intra: Transport, Inter: Transport> Transport for Endpoint<Intra, Inter> {
+impl<Intra: HybridGet, Inter: HybridGet> Transport for Endpoint<Intra, Inter> {
     #[inline]
     fn caps(&self, peer: Peer) -> &Caps {
         // One branch on the path that matters most.
@@ -216,6 +217,36 @@ impl<Intra: Transport, Inter: Transport> Transport for Endpoint<Intra, Inter> {
             Transports::None => true,
             Transports::Intra(intra) => intra.flush(),
             Transports::MultiHost(multi_host) => multi_host.flush(),
+        }
+    }
+}
+
+impl<Intra: HybridGet, Inter: HybridGet> HybridGet for Endpoint<Intra, Inter> {
+    fn get_or_push(
+        &mut self,
+        peer: Peer,
+        region: &Region,
+        into: UserBuf,
+        token: u64,
+    ) -> Result<GetOrPush, PeerFailed> {
+        match &mut self.transports {
+            Transports::None => Err(no_transport(peer)),
+            Transports::Intra(intra) => intra.get_or_push(peer, region, into, token),
+            Transports::MultiHost(multi_host) => multi_host.get_or_push(peer, region, into, token),
+        }
+    }
+
+    fn get_remainder(
+        &mut self,
+        peer: Peer,
+        region: &Region,
+        at: u64,
+        into: UserBuf,
+    ) -> Result<Transfer, PeerFailed> {
+        match &mut self.transports {
+            Transports::None => Err(no_transport(peer)),
+            Transports::Intra(intra) => intra.get_remainder(peer, region, at, into),
+            Transports::MultiHost(multi_host) => multi_host.get_remainder(peer, region, at, into),
         }
     }
 }

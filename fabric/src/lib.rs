@@ -3,26 +3,27 @@
 //!
 //! Nothing here talks to a device. The crate has no state of its own.
 
-#![deny(unsafe_code)] // allowed in `user_buf` alone
+#![deny(unsafe_code)] // allowed in `copy` and `user_buf`
 
+pub mod body;
 pub mod coll_segment;
+pub mod copy;
 pub mod endpoint;
 pub mod header;
-pub mod pipeline;
 pub mod protocol;
 pub mod request_id;
 pub mod sim;
 pub mod transport;
 pub mod user_buf;
 
+pub use body::Body;
 pub use coll_segment::CollSegment;
 pub use endpoint::Endpoint;
 pub use header::{Collective, CollectiveKind, Header, Kind};
-pub use pipeline::{Body, PipelinedBody, Watermark};
 pub use protocol::Protocol;
 pub use request_id::{ProtocolId, RequestId, Token};
 pub use transport::{
-    Atomic, Caps, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot, Transfer,
-    Transport, WaitOn,
+    Atomic, Caps, Chunks, GetOrPush, HybridGet, OneSided, Peer, PeerFailed, Post, Region, Rights,
+    Sink, Slot, Transfer, Transport, WaitOn,
 };
 pub use user_buf::UserBuf;

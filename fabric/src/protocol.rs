@@ -5,7 +5,7 @@
 //! communication will be another. Several protocols on one endpoint are one [`Protocol`] to
 //! this module: a struct of them whose [`Sink`] looks at [`crate::Kind::protocol`].
 
-use crate::transport::{Sink, Transport, WaitOn};
+use crate::transport::{HybridGet, Sink, Transport, WaitOn};
 
 /// A client of the endpoint.
 pub trait Protocol: Sink {
@@ -20,7 +20,7 @@ pub trait Protocol: Sink {
     fn take_poll_request(&mut self) -> bool;
 
     /// Posts what is queued, as far as there is room. Returns true if anything was posted.
-    fn work<T: Transport>(&mut self, endpoint: &mut T) -> bool;
+    fn work<T: HybridGet>(&mut self, endpoint: &mut T) -> bool;
 
     /// Returns true when nothing that a peer waits for is still to be posted.
     fn is_drained(&self) -> bool;
@@ -29,13 +29,13 @@ pub trait Protocol: Sink {
 /// Does one round: hands over what has arrived, then posts what is queued. Returns true if
 /// anything happened.
 #[inline]
-pub fn progress<T: Transport, P: Protocol>(endpoint: &mut T, protocol: &mut P) -> bool {
+pub fn progress<T: HybridGet, P: Protocol>(endpoint: &mut T, protocol: &mut P) -> bool {
     let arrived = endpoint.poll(protocol);
     arrived | (protocol.has_work() && work(endpoint, protocol))
 }
 
 /// Polls as often as the protocol asks for it, then lets it post.
-fn work<T: Transport, P: Protocol>(endpoint: &mut T, protocol: &mut P) -> bool {
+fn work<T: HybridGet, P: Protocol>(endpoint: &mut T, protocol: &mut P) -> bool {
     let mut moved = false;
     while protocol.take_poll_request() {
         moved |= endpoint.poll(protocol);

@@ -5,11 +5,13 @@
 //! requests. Everything above it is the same on shared memory, verbs, TCP and
 //! in the simulator.
 
+use std::fmt;
 use std::sync::atomic::AtomicU32;
 
+use crate::body::Body;
+use crate::copy;
 use crate::header::Header;
-use crate::pipeline::{Body, PipelinedBody, Watermark};
-use crate::user_buf::{self, UserBuf};
+use crate::user_buf::UserBuf;
 
 /// A process of the job: its rank in MPI_COMM_WORLD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,11 +48,6 @@ pub enum Rights {
 pub enum OneSided {
     /// It is read into this memory of ours.
     Get(UserBuf),
-    /// The same, of memory that the peer was asked to post piece by piece ([`Kind::Data`](crate::Kind::Data)), after
-    /// [`Transfer::PreferPush`]. It is only read while the peer does nothing about it: when all
-    /// pieces that it has posted were handed over, and while it can post no other. Never
-    /// `Started`; `NoRoom` when the peer is about it.
-    GetRemainder(UserBuf),
     /// It is written from this memory of ours.
     Put(UserBuf),
     /// Its 64 bits change in one step; our memory, 8 bytes, gets what they were.
@@ -77,10 +74,7 @@ impl OneSided {
     #[inline]
     pub fn memory(&self) -> UserBuf {
         match *self {
-            OneSided::Get(memory)
-            | OneSided::GetRemainder(memory)
-            | OneSided::Put(memory)
-            | OneSided::Atomic(_, memory) => memory,
+            OneSided::Get(memory) | OneSided::Put(memory) | OneSided::Atomic(_, memory) => memory,
         }
     }
 }
@@ -102,73 +96,78 @@ impl Atomic {
 }
 
 /// Where the body of a frame is written.
-#[derive(Debug)]
 pub struct Slot<'a> {
     bytes: &'a mut [u8],
     non_temporal: bool,
-    /// The receiver reads it part by part, of so many bytes.
-    pipelined: Option<(Watermark<'a>, usize)>,
+    chunks: Option<Chunks<'a>>,
+}
+
+/// How a body is published while it is written.
+#[derive(Clone, Copy)]
+pub struct Chunks<'a> {
+    /// Bytes of a chunk.
+    pub bytes: usize,
+    /// Called after each chunk with the bytes written so far.
+    pub written: &'a dyn Fn(usize),
 }
 
 impl<'a> Slot<'a> {
-    /// `non_temporal`: another processor reads it next, and the transport orders stores
-    /// past the cache before what it publishes.
+    /// Makes a slot that is published when all of it is written. `non_temporal`: another
+    /// processor reads it next, so the copy bypasses the cache; the transport orders these
+    /// stores before what it publishes.
     #[inline]
     pub fn new(bytes: &'a mut [u8], non_temporal: bool) -> Slot<'a> {
-        Slot { bytes, non_temporal, pipelined: None }
+        Slot { bytes, non_temporal, chunks: None }
     }
 
-    /// One that is read while it is written: `watermark` says how much of it is there, after
-    /// each `part` bytes.
+    /// Makes a slot that is read while it is written, chunk by chunk.
     #[inline]
-    pub fn pipelined(
-        bytes: &'a mut [u8],
-        non_temporal: bool,
-        watermark: Watermark<'a>,
-        part: usize,
-    ) -> Slot<'a> {
-        Slot { bytes, non_temporal, pipelined: Some((watermark, part)) }
+    pub fn chunked(bytes: &'a mut [u8], non_temporal: bool, chunks: Chunks<'a>) -> Slot<'a> {
+        Slot { bytes, non_temporal, chunks: Some(chunks) }
     }
 
-    /// Fills it with `from`, which must be as long.
+    /// Fills the slot with `from`, which must be as long.
     #[inline(always)]
     pub fn copy_from(&mut self, from: UserBuf) {
         let non_temporal = self.non_temporal;
-        self.fill_chunks(
-            move |at, part| if non_temporal { from.stream(at, part) } else { from.read(at, part) },
-        );
+        self.fill_chunks(move |at, chunk| {
+            if non_temporal { from.copy_out_nt(at, chunk) } else { from.read(at, chunk) }
+        });
     }
 
-    /// Has `fill` write it from front to end, in as many parts as the receiver wants to see;
+    /// Has `fill` write the slot from front to end, in the chunks that the receiver is to see,
     /// each with its offset.
     #[inline(always)]
     pub fn fill_chunks(&mut self, mut fill: impl FnMut(usize, &mut [u8])) {
-        match self.pipelined {
+        match self.chunks {
             None => fill(0, self.bytes),
-            Some((watermark, part)) => {
-                fill_pipelined(self.bytes, self.non_temporal, watermark, part, fill)
-            }
+            Some(chunks) => publish_chunks(self.bytes, self.non_temporal, chunks, fill),
         }
     }
 }
 
-/// Writes and counts part after part.
+/// Writes and publishes chunk after chunk.
 #[inline(never)]
-fn fill_pipelined(
+fn publish_chunks(
     bytes: &mut [u8],
     non_temporal: bool,
-    watermark: Watermark,
-    part: usize,
+    chunks: Chunks<'_>,
     mut fill: impl FnMut(usize, &mut [u8]),
 ) {
     let mut done = 0;
-    for part in bytes.chunks_mut(part) {
-        fill(done, part);
+    for chunk in bytes.chunks_mut(chunks.bytes) {
+        fill(done, chunk);
         if non_temporal {
-            user_buf::nt_fence();
+            copy::nt_fence();
         }
-        done += part.len();
-        watermark.advance(done);
+        done += chunk.len();
+        (chunks.written)(done);
+    }
+}
+
+impl fmt::Debug for Slot<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slot").field("len", &self.bytes.len()).finish_non_exhaustive()
     }
 }
 
@@ -210,9 +209,6 @@ pub enum Transfer {
     NoRoom,
     /// This route can't do it (any more); nothing was transferred. Use frames.
     Refused,
-    /// The peer is there, and with its help frames are faster than reading. Ask it for them;
-    /// should it go away instead, [`OneSided::GetRemainder`] does without it.
-    PreferPush,
 }
 
 /// A peer's memory as the peer's transport described it for one-sided access.
@@ -275,11 +271,7 @@ pub enum WaitOn<'a> {
 /// so it must not post: it notes what is to be done and returns.
 pub trait Sink {
     /// A frame from `from`. `body` is only valid during the call.
-    fn frame(&mut self, from: Peer, header: &Header, body: &[u8]);
-    /// As [`Sink::frame`], of which the sender still writes the body.
-    fn pipelined(&mut self, from: Peer, header: &Header, body: &PipelinedBody<'_>) {
-        self.frame(from, header, body.wait_all());
-    }
+    fn frame(&mut self, from: Peer, header: &Header, body: &(impl Body + ?Sized));
     /// Whether it is known where the body of a frame goes. One that is for nobody yet would have to be kept, so
     /// a transport may leave it where it is until the next poll.
     fn expects(&mut self, _from: Peer, _header: &Header) -> bool {
@@ -307,7 +299,7 @@ pub trait Transport {
     /// Sends one frame: `fill` writes exactly `len` bytes of body straight into
     /// the slot. `len` is at most `caps(peer).frame`. `fill` is called only
     /// when the result is `Sent`. There is no room for a piece of a message ([`Kind::Data`](crate::Kind::Data))
-    /// while the peer reads what is left of it itself ([`OneSided::GetRemainder`]).
+    /// while the peer gets the rest of it ([`HybridGet::get_remainder`]).
     fn post(
         &mut self,
         peer: Peer,
@@ -364,6 +356,48 @@ pub trait Transport {
     fn flush(&mut self) -> bool {
         true
     }
+}
+
+/// Receiving a large message by get and push together, for devices on which a push that both
+/// sides copy is faster than a get, but stops while the sender is outside of the library.
+///
+/// The receiver asks for pushed pieces ([`crate::Kind::Data`]) and gets what is missing when the
+/// sender stops. The defaults are those of a device without such a choice:
+/// `impl HybridGet for Device {}`.
+pub trait HybridGet: Transport {
+    /// Gets all of a message that the peer has announced, or advises to ask the peer for it.
+    fn get_or_push(
+        &mut self,
+        peer: Peer,
+        region: &Region,
+        into: UserBuf,
+        token: u64,
+    ) -> Result<GetOrPush, PeerFailed> {
+        self.one_sided(peer, region, 0, OneSided::Get(into), token).map(GetOrPush::Get)
+    }
+
+    /// Gets the bytes of a message from `at` on, of which the peer was asked to push all. Gets
+    /// only while all pieces that the peer has posted were handed over and it can post no other;
+    /// otherwise returns `NoRoom`. Never returns `Started`.
+    fn get_remainder(
+        &mut self,
+        _peer: Peer,
+        _region: &Region,
+        _at: u64,
+        _into: UserBuf,
+    ) -> Result<Transfer, PeerFailed> {
+        Ok(Transfer::Refused)
+    }
+}
+
+/// What became of [`HybridGet::get_or_push`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum GetOrPush {
+    /// A get, and what became of it.
+    Get(Transfer),
+    /// The peer is in the library: pieces that it pushes arrive sooner than a get.
+    Push,
 }
 
 impl Region {

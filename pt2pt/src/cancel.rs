@@ -3,7 +3,7 @@
 //! Receives and queued sends are ours to cancel. For a send whose envelope is
 //! out, the receiver is asked; see `docs/protocol.md`.
 
-use fabric::{Header, Kind, Peer, RequestId, Transport};
+use fabric::{Header, HybridGet, Kind, Peer, RequestId};
 
 use objects::Buffer;
 
@@ -16,7 +16,7 @@ use crate::requests::State;
 impl Engine {
     /// Asks for an operation to be cancelled. It completes either way, soon;
     /// [`crate::Completion::cancelled`] says whether it was.
-    pub fn cancel(&mut self, endpoint: &mut impl Transport, id: RequestId) {
+    pub fn cancel(&mut self, endpoint: &mut impl HybridGet, id: RequestId) {
         self.start_cancel(id);
         self.settle(endpoint);
     }
@@ -25,7 +25,7 @@ impl Engine {
     /// that gave, or its lower `bits` bits.
     pub fn recall_sent(
         &mut self,
-        endpoint: &mut impl Transport,
+        endpoint: &mut impl HybridGet,
         to: Peer,
         sequence: u64,
         bits: u32,

@@ -1,8 +1,6 @@
 //! Progress: frames come in, and what could not leave before leaves.
 
-use fabric::{
-    Body, Header, Kind, Peer, PeerFailed, PipelinedBody, Post, Protocol, Sink, Token, Transport,
-};
+use fabric::{Body, Header, HybridGet, Kind, Peer, PeerFailed, Post, Protocol, Sink, Token};
 
 use crate::engine::Engine;
 use crate::message::Head;
@@ -12,7 +10,7 @@ use crate::requests::State;
 impl Engine {
     /// Posts what a call has queued, without polling. Nothing if the engine wants a poll first.
     #[inline]
-    pub(crate) fn settle<T: Transport>(&mut self, endpoint: &mut T) {
+    pub(crate) fn settle<T: HybridGet>(&mut self, endpoint: &mut T) {
         if self.noted {
             self.news = true;
             if !self.poll_wanted {
@@ -22,7 +20,7 @@ impl Engine {
     }
 
     /// Serves the busy peer whose turn it is; true if anything left.
-    fn flush_next<T: Transport>(&mut self, endpoint: &mut T) -> bool {
+    fn flush_next<T: HybridGet>(&mut self, endpoint: &mut T) -> bool {
         let Some(slot) = self.busy.pop_front() else { return false };
         let moved = self.flush(endpoint, slot);
         if let Err(lost) = &moved {
@@ -37,7 +35,7 @@ impl Engine {
     }
 
     /// Queued frames in their order, then pieces of data.
-    fn flush<T: Transport>(&mut self, endpoint: &mut T, slot: usize) -> Result<bool, PeerFailed> {
+    fn flush<T: HybridGet>(&mut self, endpoint: &mut T, slot: usize) -> Result<bool, PeerFailed> {
         let waiting = self.peers.at(slot);
         let (peer, several) = (waiting.peer, waiting.queue.len() > 1);
         waiting.blocked = false;
@@ -53,7 +51,7 @@ impl Engine {
     }
 
     /// Queued frames, until there is no room for the next.
-    fn flush_queue<T: Transport>(
+    fn flush_queue<T: HybridGet>(
         &mut self,
         endpoint: &mut T,
         slot: usize,
@@ -70,7 +68,7 @@ impl Engine {
         Ok(moved)
     }
 
-    fn post_frame<T: Transport>(
+    fn post_frame<T: HybridGet>(
         &mut self,
         endpoint: &mut T,
         slot: usize,
@@ -102,7 +100,6 @@ impl Engine {
             Kind::EagerSync => self.eager_sync_arrived(from, header, body),
             Kind::Rts => self.rts_arrived(from, header, body),
             Kind::Cts => self.cts_arrived(from, header, body),
-            Kind::Data => self.data_arrived(from, header, body),
             Kind::Done => self.done_arrived(from, header),
             Kind::Cancel => self.cancel_arrived(from, header),
             Kind::CancelReply => self.cancel_reply_arrived(from, header),
@@ -129,7 +126,7 @@ impl Protocol for Engine {
         std::mem::take(&mut self.poll_wanted)
     }
 
-    fn work<T: Transport>(&mut self, endpoint: &mut T) -> bool {
+    fn work<T: HybridGet>(&mut self, endpoint: &mut T) -> bool {
         self.noted = false;
         let mut moved = self.transfer(endpoint);
         for _ in 0..self.busy.len() {
@@ -143,7 +140,7 @@ impl Protocol for Engine {
 
     fn is_drained(&self) -> bool {
         let owes_data = self.requests.active().any(|(_, request)| match request.state {
-            State::Pulling { .. } | State::Filling { .. } | State::Sharing { .. } => true,
+            State::Pulling { .. } | State::Filling { .. } | State::Hybrid { .. } => true,
             State::Pushing { .. } | State::Writing { .. } => true,
             _ => request.is_send() && request.detached,
         });
@@ -156,15 +153,7 @@ impl Protocol for Engine {
 
 impl Sink for Engine {
     #[inline(always)]
-    fn frame(&mut self, from: Peer, header: &Header, body: &[u8]) {
-        if header.kind == Kind::Eager {
-            self.eager_arrived(from, header, body);
-        } else {
-            self.other_frame(from, header, body);
-        }
-    }
-
-    fn pipelined(&mut self, from: Peer, header: &Header, body: &PipelinedBody<'_>) {
+    fn frame(&mut self, from: Peer, header: &Header, body: &(impl Body + ?Sized)) {
         match header.kind {
             Kind::Eager => self.eager_arrived(from, header, body),
             Kind::Data => self.data_arrived(from, header, body),

@@ -1,6 +1,6 @@
 //! A receive starts (MPI-5.0 §3.2.4), and a message is handed to it.
 
-use fabric::{Body, CollectiveKind, Peer, RequestId, Transport};
+use fabric::{Body, CollectiveKind, HybridGet, Peer, RequestId};
 use objects::Buffer;
 
 use crate::eager::{Arrived, Content};
@@ -15,7 +15,7 @@ impl Engine {
     #[inline(always)]
     pub fn receive(
         &mut self,
-        endpoint: &mut impl Transport,
+        endpoint: &mut impl HybridGet,
         pattern: Pattern,
         buffer: Buffer,
     ) -> RequestId {
@@ -29,7 +29,7 @@ impl Engine {
     #[inline]
     pub fn receive_now(
         &mut self,
-        endpoint: &mut impl Transport,
+        endpoint: &mut impl HybridGet,
         pattern: &Pattern,
         buffer: &Buffer,
     ) -> Option<Completion> {
@@ -44,7 +44,7 @@ impl Engine {
     /// Receives a message that [`Engine::take`] took (MPI-5.0 §3.8.3).
     pub fn receive_taken(
         &mut self,
-        endpoint: &mut impl Transport,
+        endpoint: &mut impl HybridGet,
         message: MessageId,
         buffer: Buffer,
     ) -> RequestId {

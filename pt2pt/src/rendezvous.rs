@@ -6,8 +6,8 @@
 
 use fabric::transport::Rts;
 use fabric::{
-    Body, Header, Kind, OneSided, Peer, PeerFailed, Post, ProtocolId, Region, RequestId, Rights,
-    Token, Transfer, Transport,
+    Body, GetOrPush, Header, HybridGet, Kind, OneSided, Peer, PeerFailed, Post, ProtocolId, Region,
+    RequestId, Rights, Token, Transfer,
 };
 
 use crate::eager::Content;
@@ -117,7 +117,7 @@ impl Engine {
         else {
             return;
         };
-        let (State::Filling { got, .. } | State::Sharing { got, .. }) = &mut request.state else {
+        let (State::Filling { got, .. } | State::Hybrid { got, .. }) = &mut request.state else {
             return;
         };
         let end = header.length.checked_add(data.len() as u64);
@@ -130,7 +130,7 @@ impl Engine {
         });
         *got += data.len() as u64;
         if *got >= request.bytes {
-            if let State::Sharing { .. } = request.state {
+            if let State::Hybrid { .. } = request.state {
                 request.region = None;
             }
             self.conclude(id);
@@ -166,9 +166,9 @@ impl Engine {
     /// A one-sided transfer has ended.
     pub(crate) fn transfer_ended(&mut self, id: RequestId) {
         let Some(request) = self.requests.find_mut(id) else { return };
-        use State::{Pulling, Sharing, Writing};
+        use State::{Hybrid, Pulling, Writing};
         let (Pulling { send: theirs, .. }
-        | Sharing { send: theirs, .. }
+        | Hybrid { send: theirs, .. }
         | Writing { target: theirs, .. }) = request.state
         else {
             return;
@@ -183,7 +183,7 @@ impl Engine {
     fn transfer_refused(&mut self, id: RequestId) {
         match self.requests.held(id).state {
             State::Pulling { send, .. } => self.clear_to_send(id, send),
-            State::Sharing { send, got } => {
+            State::Hybrid { send, got } => {
                 let request = self.requests.held(id);
                 (request.state, request.region) = (State::Filling { send, got }, None);
             }
@@ -196,10 +196,10 @@ impl Engine {
     }
 
     /// What was to be pulled comes faster with the sender's help; should the sender go, it is taken.
-    fn share(&mut self, id: RequestId) {
+    fn start_hybrid(&mut self, id: RequestId) {
         let request = self.requests.held(id);
         let State::Pulling { send, .. } = request.state else { return };
-        request.state = State::Sharing { send, got: 0 };
+        request.state = State::Hybrid { send, got: 0 };
         let slot = self.peers.slot(request.peer);
         self.enqueue(slot, Frame::ClearToSend(id));
         self.transfers.push_back(id);
@@ -220,7 +220,7 @@ impl Engine {
 impl Engine {
     /// Starts one-sided transfers, until there is no room for one; the others are the next time's. True if
     /// any got further.
-    pub(crate) fn transfer<T: Transport>(&mut self, endpoint: &mut T) -> bool {
+    pub(crate) fn transfer<T: HybridGet>(&mut self, endpoint: &mut T) -> bool {
         let mut moved = false;
         for _ in 0..self.transfers.len() {
             let Some(id) = self.transfers.pop_front() else { break };
@@ -237,7 +237,7 @@ impl Engine {
     }
 
     /// False when there is no room for it now.
-    fn transfer_one<T: Transport>(
+    fn transfer_one<T: HybridGet>(
         &mut self,
         endpoint: &mut T,
         id: RequestId,
@@ -246,25 +246,35 @@ impl Engine {
         let Some(request) = self.requests.find_mut(id) else { return Ok(true) };
         let caps = endpoint.caps(request.peer);
         let Some(memory) = request.buffer.memory() else { return Ok(true) };
-        let (what, at, from) = match request.state {
-            State::Pulling { .. } => {
-                (OneSided::Get(memory.slice(0, request.bytes as usize)), 0, caps.get_min)
+        let (peer, bytes) = (request.peer, request.bytes);
+        let Some(region) = request.region.as_deref() else {
+            self.transfer_refused(id);
+            return Ok(true);
+        };
+        let token = Token { protocol: ProtocolId::Pt2pt, request: id }.to_bits();
+        let transfer = match request.state {
+            State::Pulling { .. } if caps.get_min != u64::MAX => {
+                let into = memory.slice(0, bytes as usize);
+                match endpoint.get_or_push(peer, region, into, token)? {
+                    GetOrPush::Get(transfer) => transfer,
+                    GetOrPush::Push => {
+                        self.start_hybrid(id);
+                        return Ok(true);
+                    }
+                }
             }
-            State::Sharing { got, .. } => {
-                let left = memory.slice(got as usize, (request.bytes - got) as usize);
-                (OneSided::GetRemainder(left), got, caps.get_min)
+            State::Hybrid { got, .. } if caps.get_min != u64::MAX => {
+                let left = memory.slice(got as usize, (bytes - got) as usize);
+                endpoint.get_remainder(peer, region, got, left)?
             }
-            State::Writing { end, .. } => {
-                (OneSided::Put(memory.slice(0, end as usize)), 0, caps.put_min)
+            State::Writing { end, .. } if caps.put_min != u64::MAX => {
+                let from = OneSided::Put(memory.slice(0, end as usize));
+                endpoint.one_sided(peer, region, 0, from, token)?
+            }
+            State::Pulling { .. } | State::Hybrid { .. } | State::Writing { .. } => {
+                Transfer::Refused
             }
             _ => return Ok(true),
-        };
-        let transfer = match &request.region {
-            Some(region) if from != u64::MAX => {
-                let token = Token { protocol: ProtocolId::Pt2pt, request: id };
-                endpoint.one_sided(request.peer, region, at, what, token.to_bits())?
-            }
-            _ => Transfer::Refused,
         };
         match transfer {
             Transfer::Done => self.transfer_ended(id),
@@ -275,7 +285,6 @@ impl Engine {
                     *started = true;
                 }
             }
-            Transfer::PreferPush => self.share(id),
             Transfer::NoRoom => return Ok(false),
             Transfer::Refused => self.transfer_refused(id),
         }
@@ -283,7 +292,7 @@ impl Engine {
     }
 
     /// Posts the Cts of a receive, and lets the sender write where the route offers that.
-    pub(crate) fn post_cts<T: Transport>(
+    pub(crate) fn post_cts<T: HybridGet>(
         &mut self,
         endpoint: &mut T,
         id: RequestId,
@@ -294,7 +303,7 @@ impl Engine {
         let (send, offered) = match request.state {
             State::Filling { send, .. } => (send, &mut request.region),
             // The region is the sender's.
-            State::Sharing { send, .. } => (send, &mut None),
+            State::Hybrid { send, .. } => (send, &mut None),
             _ => return Ok(Post::Sent),
         };
         let put_min = endpoint.caps(from).put_min;
@@ -318,7 +327,7 @@ impl Engine {
 
     /// Pushes pieces to one peer, of each of its messages in turn, while there is
     /// room and until it is another peer's turn. True if any went.
-    pub(crate) fn push<T: Transport>(
+    pub(crate) fn push<T: HybridGet>(
         &mut self,
         endpoint: &mut T,
         slot: usize,
@@ -341,7 +350,7 @@ impl Engine {
     }
 
     /// `None`: no room. Else whether there is more to push.
-    fn push_piece<T: Transport>(
+    fn push_piece<T: HybridGet>(
         &mut self,
         endpoint: &mut T,
         id: RequestId,

@@ -39,7 +39,7 @@ pub(crate) enum State {
     Filling { send: u64, got: u64 },
     /// The same of one whose peer pushes, and which takes what is missing from the peer's
     /// memory when that does not go on.
-    Sharing { send: u64, got: u64 },
+    Hybrid { send: u64, got: u64 },
     /// It is over. `recallable`: a send that completed before it was matched.
     Done { cancelled: bool, recallable: bool },
 }
@@ -62,7 +62,7 @@ pub(crate) struct Request {
     pub(crate) sequence: u64,
     pub(crate) buffer: Buffer,
     /// Ours, registered for the peer, of a send that is Queued, Announced or Pushing and of a
-    /// receive that is Filling; the peer's while Writing, Pulling or Sharing; else none.
+    /// receive that is Filling; the peer's while Writing, Pulling or Hybrid; else none.
     pub(crate) region: Option<Box<Region>>,
     pub(crate) fault: Option<Box<Fault>>,
 }

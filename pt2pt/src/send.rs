@@ -1,7 +1,7 @@
 //! A send starts (MPI-5.0 §3.4, §3.7.2), and its envelope leaves.
 
 use fabric::transport::Rts;
-use fabric::{Header, Kind, Peer, PeerFailed, Post, Region, RequestId, Rights, Transport};
+use fabric::{Header, HybridGet, Kind, Peer, PeerFailed, Post, Region, RequestId, Rights};
 use objects::Buffer;
 
 use crate::credit::cost;
@@ -18,7 +18,7 @@ impl Engine {
     #[inline(always)]
     pub fn send_now(
         &mut self,
-        endpoint: &mut impl Transport,
+        endpoint: &mut impl HybridGet,
         mode: Mode,
         to: Peer,
         envelope: &Envelope,
@@ -57,7 +57,7 @@ impl Engine {
     /// ([`fabric::Protocol::take_poll_request`]).
     pub fn send(
         &mut self,
-        endpoint: &mut impl Transport,
+        endpoint: &mut impl HybridGet,
         mode: Mode,
         to: Peer,
         envelope: Envelope,
@@ -75,7 +75,7 @@ impl Engine {
     }
 
     /// Posts the envelope of a new send, or queues it behind those that wait already.
-    fn start_send<T: Transport>(&mut self, endpoint: &mut T, id: RequestId, to: Peer, bytes: u64) {
+    fn start_send<T: HybridGet>(&mut self, endpoint: &mut T, id: RequestId, to: Peer, bytes: u64) {
         let slot = self.peers.slot(to);
         let peer = self.peers.at(slot);
         if let Some(lost) = &peer.lost {
@@ -98,7 +98,7 @@ impl Engine {
     }
 
     /// Posts the envelope of a send that is `Queued`; the protocol is chosen now.
-    pub(crate) fn post_envelope<T: Transport>(
+    pub(crate) fn post_envelope<T: HybridGet>(
         &mut self,
         endpoint: &mut T,
         slot: usize,
@@ -126,7 +126,7 @@ impl Engine {
         Ok(posted)
     }
 
-    fn post_eager<T: Transport>(
+    fn post_eager<T: HybridGet>(
         &mut self,
         endpoint: &mut T,
         id: RequestId,
@@ -142,7 +142,7 @@ impl Engine {
         Ok(posted)
     }
 
-    fn post_eager_sync<T: Transport>(
+    fn post_eager_sync<T: HybridGet>(
         &mut self,
         endpoint: &mut T,
         id: RequestId,
@@ -160,7 +160,7 @@ impl Engine {
         Ok(posted)
     }
 
-    fn post_rts<T: Transport>(
+    fn post_rts<T: HybridGet>(
         &mut self,
         endpoint: &mut T,
         id: RequestId,
@@ -178,7 +178,7 @@ impl Engine {
     }
 
     /// Lets the peer read the data of a send, where the route offers that.
-    fn expose<T: Transport>(&mut self, endpoint: &mut T, id: RequestId) {
+    fn expose<T: HybridGet>(&mut self, endpoint: &mut T, id: RequestId) {
         let request = self.requests.held(id);
         let from = endpoint.caps(request.peer).get_min;
         if request.region.is_none()

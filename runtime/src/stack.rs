@@ -7,7 +7,7 @@
 //! ring or missing credit does not wait for the next round of progress.
 
 use fabric::{
-    Header, Peer, PeerFailed, PipelinedBody, Protocol, ProtocolId, RequestId, Sink, Token,
+    Body, Header, HybridGet, Peer, PeerFailed, Protocol, ProtocolId, RequestId, Sink, Token,
     Transport, WaitOn,
 };
 use objects::Buffer;
@@ -34,16 +34,9 @@ pub struct Stack {
 
 impl Sink for Protocols {
     #[inline(always)]
-    fn frame(&mut self, from: Peer, header: &Header, body: &[u8]) {
+    fn frame(&mut self, from: Peer, header: &Header, body: &(impl Body + ?Sized)) {
         match header.kind.protocol() {
             ProtocolId::Pt2pt => self.pt2pt.frame(from, header, body),
-        }
-    }
-
-    #[inline(always)]
-    fn pipelined(&mut self, from: Peer, header: &Header, body: &PipelinedBody<'_>) {
-        match header.kind.protocol() {
-            ProtocolId::Pt2pt => self.pt2pt.pipelined(from, header, body),
         }
     }
 
@@ -81,7 +74,7 @@ impl Protocol for Protocols {
         self.pt2pt.take_poll_request()
     }
 
-    fn work<T: Transport>(&mut self, endpoint: &mut T) -> bool {
+    fn work<T: HybridGet>(&mut self, endpoint: &mut T) -> bool {
         self.pt2pt.work(endpoint)
     }
 

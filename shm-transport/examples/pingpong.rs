@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use fabric::{Header, Kind, Peer, PeerFailed, Post, Sink, Transport};
+use fabric::{Body, Header, Kind, Peer, PeerFailed, Post, Sink, Transport};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use shm_transport::{Segment, Settings, ShmTransport, SingleCopy};
 
@@ -25,7 +25,8 @@ struct Count {
 }
 
 impl Sink for Count {
-    fn frame(&mut self, _: Peer, _: &Header, body: &[u8]) {
+    fn frame(&mut self, _: Peer, _: &Header, body: &(impl Body + ?Sized)) {
+        let body = body.wait_all();
         self.frames += 1;
         self.copy[..body.len()].copy_from_slice(body);
     }

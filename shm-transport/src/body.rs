@@ -12,11 +12,12 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use fabric::user_buf::nt_fence;
-use fabric::{Slot, Watermark};
+use fabric::copy::nt_fence;
+use fabric::{Chunks, Slot};
 use rustix::mm::{Advice, madvise};
 
 use crate::method;
+use crate::pipeline::Watermark;
 use crate::ring::LINE;
 use crate::store_tuner::{CopyCost, StoreKind, StoreTuner};
 
@@ -195,12 +196,14 @@ impl BodySlot<'_> {
         let (len, kind) = (self.bytes.len(), self.kind);
         let non_temporal = kind == StoreKind::NonTemporal;
         let begun = self.is_timed.then(Instant::now);
-        fill(&mut match watermark {
-            None => Slot::new(self.bytes, non_temporal),
+        match watermark {
+            None => fill(&mut Slot::new(self.bytes, non_temporal)),
             Some(watermark) => {
-                Slot::pipelined(self.bytes, non_temporal, watermark, method::chunk_bytes(kind, len))
+                let written = |bytes| watermark.advance(bytes);
+                let chunks = Chunks { bytes: method::chunk_bytes(kind, len), written: &written };
+                fill(&mut Slot::chunked(self.bytes, non_temporal, chunks));
             }
-        });
+        }
         nt_fence();
         if let Some(begun) = begun {
             tuner.record_write_cost(kind, CopyCost::since(begun, len));

@@ -45,8 +45,6 @@ use std::sync::Arc;
 use fabric::UserBuf;
 #[cfg(not(loom))]
 use fabric::coll_segment::MAX_FLAGS_RANKS;
-#[cfg(not(loom))]
-use fabric::user_buf::valgrind_mark_defined;
 
 use self::counter::Counter;
 use self::flags::Flags;
@@ -60,6 +58,8 @@ use crate::ring;
 use crate::sync::AtomicU64;
 #[cfg(not(loom))]
 use crate::sync::{Ordering, fence};
+#[cfg(not(loom))]
+use crate::valgrind::valgrind_mark_defined;
 
 /// How the members of a segment find out who has arrived; the same for all segments of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -35,6 +35,7 @@ mod method;
 mod outbound;
 #[cfg(not(loom))]
 mod peers;
+mod pipeline;
 #[cfg(not(loom))]
 mod poll;
 #[cfg(not(loom))]
@@ -51,6 +52,8 @@ mod store_tuner;
 mod sync;
 #[cfg(not(loom))]
 mod transport;
+#[cfg(not(loom))]
+mod valgrind;
 
 #[cfg(not(loom))]
 pub use coll_segment::SyncKind;

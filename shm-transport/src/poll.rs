@@ -3,7 +3,7 @@
 
 use std::sync::atomic::AtomicU32;
 
-use fabric::{Body, Peer, PeerFailed, PipelinedBody, Sink, WaitOn, Watermark};
+use fabric::{Body, Peer, PeerFailed, Sink, WaitOn};
 
 use crate::blocks::BodyBlocks;
 use crate::body::Descriptor;
@@ -12,6 +12,7 @@ use crate::connect::ShmTransport;
 use crate::event_count::EventCount;
 use crate::inbound::Inbound;
 use crate::method;
+use crate::pipeline::{PipelinedBody, Watermark};
 use crate::recycle::RecycledBlock;
 use crate::ring::{Commit, Consumer, Frame};
 use crate::segment::Segment;
@@ -163,7 +164,7 @@ fn deliver(
         Some(base) => {
             let by_lines = method::copies_by_lines(body.len(), descriptor.tag.is_some());
             let pipelined = PipelinedBody::new(body, Watermark::new(watermark, base), by_lines);
-            sink.pipelined(peer, &frame.header, &pipelined);
+            sink.frame(peer, &frame.header, &pipelined);
             if descriptor.tag.is_some() {
                 // The receive may be shorter than the body: wait for the sender to finish before
                 // the block is reused.

@@ -20,11 +20,10 @@
 
 use std::ops::Range;
 
-use fabric::user_buf::valgrind_mark_defined;
-
 use crate::body::{BlockTag, BodyMemory, BodySlot, Descriptor};
 use crate::ring::LINE;
 use crate::store_tuner::StoreKind;
+use crate::valgrind::valgrind_mark_defined;
 
 /// Blocks that a rank allocates.
 pub(crate) const BLOCKS_PER_RANK: usize = 16;

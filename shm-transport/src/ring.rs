@@ -5,7 +5,7 @@
 //!               read cost: see `store_tuner`
 //! line 1        producer waiting: 1 while it lacks      written by the producer
 //!               space
-//!               watermark: see `fabric::pipeline`
+//!               watermark: see `crate::pipeline`
 //!               transfer lock                           written by both
 //! line 2 ..     frames, each a run of consecutive 16-byte granules
 //!

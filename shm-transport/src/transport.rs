@@ -1,8 +1,8 @@
 //! The [`Transport`] trait on shared memory: each call goes to the file that does it.
 
 use fabric::{
-    Caps, Header, Kind, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot, Transfer,
-    Transport, UserBuf, WaitOn,
+    Caps, GetOrPush, Header, HybridGet, Kind, OneSided, Peer, PeerFailed, Post, Region, Rights,
+    Sink, Slot, Transfer, Transport, UserBuf, WaitOn,
 };
 
 use crate::connect::ShmTransport;
@@ -47,33 +47,10 @@ impl Transport for ShmTransport {
         what: OneSided,
         _: u64,
     ) -> Result<Transfer, PeerFailed> {
-        let (Some(local), OneSided::Get(into) | OneSided::GetRemainder(into)) =
-            (self.peers.local(peer), what)
-        else {
+        let (Some(local), OneSided::Get(into)) = (self.peers.local(peer), what) else {
             return Ok(Transfer::Refused);
         };
-        let (is_taken, from) =
-            (matches!(what, OneSided::GetRemainder(_)), self.caps_of(peer).get_min);
-        // Two that both copy are faster; one alone waits no longer for the other than that takes which is
-        // between two calls.
-        if from != u64::MAX && self.peers.wait_until_in_mpi(local) {
-            return Ok(if is_taken { Transfer::NoRoom } else { Transfer::PreferPush });
-        }
-        if from == u64::MAX || !self.may_read(peer, local) {
-            return Ok(Transfer::Refused);
-        }
-        let lock = if is_taken { self.inbound.lock_transfers(local) } else { None };
-        if is_taken && lock.is_none() {
-            return Ok(Transfer::NoRoom);
-        }
-        Ok(match self.access[local as usize].read(region.addr.wrapping_add(at), into) {
-            Read::Done => Transfer::Done,
-            Read::Failed => Transfer::Refused,
-            Read::Forbidden => {
-                self.refuse(peer, local);
-                Transfer::Refused
-            }
-        })
+        Ok(self.single_copy(peer, local, region.addr.wrapping_add(at), into))
     }
 
     fn arm(&mut self) -> Option<WaitOn<'_>> {
@@ -83,5 +60,66 @@ impl Transport for ShmTransport {
     #[inline]
     fn disarm(&mut self) {
         self.own.event_count.cancel_wait();
+    }
+}
+
+impl HybridGet for ShmTransport {
+    /// A push is copied by both sides, which is faster; it needs the sender to be in MPI.
+    fn get_or_push(
+        &mut self,
+        peer: Peer,
+        region: &Region,
+        into: UserBuf,
+        token: u64,
+    ) -> Result<GetOrPush, PeerFailed> {
+        match self.peers.local(peer) {
+            Some(local) if self.is_pushing_soon(peer, local) => Ok(GetOrPush::Push),
+            _ => self.one_sided(peer, region, 0, OneSided::Get(into), token).map(GetOrPush::Get),
+        }
+    }
+
+    fn get_remainder(
+        &mut self,
+        peer: Peer,
+        region: &Region,
+        at: u64,
+        into: UserBuf,
+    ) -> Result<Transfer, PeerFailed> {
+        let Some(local) = self.peers.local(peer) else { return Ok(Transfer::Refused) };
+        if self.is_pushing_soon(peer, local) {
+            return Ok(Transfer::NoRoom);
+        }
+        if !self.may_get(peer, local) {
+            return Ok(Transfer::Refused);
+        }
+        let Some(_lock) = self.inbound.lock_transfers(local) else { return Ok(Transfer::NoRoom) };
+        Ok(self.single_copy(peer, local, region.addr.wrapping_add(at), into))
+    }
+}
+
+impl ShmTransport {
+    /// Returns true if a get is possible and the peer is in MPI, or soon again: a get waits no
+    /// longer for the peer than the time between two of its calls.
+    fn is_pushing_soon(&mut self, peer: Peer, local: u32) -> bool {
+        self.caps_of(peer).get_min != u64::MAX && self.peers.wait_until_in_mpi(local)
+    }
+
+    fn may_get(&mut self, peer: Peer, local: u32) -> bool {
+        self.caps_of(peer).get_min != u64::MAX && self.may_read(peer, local)
+    }
+
+    /// Gets memory of a peer at `addr`, if that is possible.
+    fn single_copy(&mut self, peer: Peer, local: u32, addr: u64, into: UserBuf) -> Transfer {
+        if !self.may_get(peer, local) {
+            return Transfer::Refused;
+        }
+        match self.access[local as usize].read(addr, into) {
+            Read::Done => Transfer::Done,
+            Read::Failed => Transfer::Refused,
+            Read::Forbidden => {
+                self.refuse(peer, local);
+                Transfer::Refused
+            }
+        }
     }
 }

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use fabric::{
-    Body, Header, Kind, OneSided, Peer, PeerFailed, PipelinedBody, Post, Region, Rights, Sink,
-    Slot, Transfer, Transport, UserBuf, WaitOn,
+    Body, GetOrPush, Header, HybridGet, Kind, OneSided, Peer, PeerFailed, Post, Region, Rights,
+    Sink, Slot, Transfer, Transport, UserBuf, WaitOn,
 };
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::futex;
@@ -30,7 +30,8 @@ struct Inbox {
 }
 
 impl Sink for Inbox {
-    fn frame(&mut self, from: Peer, header: &Header, body: &[u8]) {
+    fn frame(&mut self, from: Peer, header: &Header, body: &(impl Body + ?Sized)) {
+        let body = body.wait_all();
         self.frames.push((from, *header, body.to_vec()));
     }
     fn transferred(&mut self, _: u64, _: Result<(), PeerFailed>) {
@@ -93,15 +94,12 @@ struct Parts {
 }
 
 impl Sink for Parts {
-    fn frame(&mut self, _: Peer, header: &Header, body: &[u8]) {
-        self.bodies.push((header.context, body.to_vec()));
-    }
-    fn pipelined(&mut self, _: Peer, header: &Header, body: &PipelinedBody<'_>) {
+    fn frame(&mut self, _: Peer, header: &Header, body: &(impl Body + ?Sized)) {
         let mut taken = Vec::new();
         body.for_each_chunk(body.len(), |at, part| {
             assert_eq!(at, taken.len());
             taken.extend_from_slice(part);
-            self.parts += 1;
+            self.parts += usize::from(body.is_arriving());
         });
         self.bodies.push((header.context, taken));
     }
@@ -238,9 +236,8 @@ fn an_answer_of_a_kilobyte_has_a_block_and_what_follows_it_has_none() {
 struct Unwilling(u32);
 
 impl Sink for Unwilling {
-    fn frame(&mut self, _: Peer, _: &Header, _: &[u8]) {}
-    fn pipelined(&mut self, _: Peer, _: &Header, _: &PipelinedBody<'_>) {
-        self.0 += 1;
+    fn frame(&mut self, _: Peer, _: &Header, body: &(impl Body + ?Sized)) {
+        self.0 += u32::from(body.is_arriving());
     }
     fn transferred(&mut self, _: u64, _: Result<(), PeerFailed>) {}
     fn peer_failed(&mut self, lost: PeerFailed) {
@@ -281,12 +278,9 @@ struct Count {
 }
 
 impl Sink for Count {
-    fn frame(&mut self, _: Peer, _: &Header, _: &[u8]) {
-        self.frames += 1;
-    }
-    fn pipelined(&mut self, _: Peer, _: &Header, body: &PipelinedBody<'_>) {
-        self.frames += usize::from(!body.wait_all().is_empty());
-        self.pipelined += 1;
+    fn frame(&mut self, _: Peer, _: &Header, body: &(impl Body + ?Sized)) {
+        self.frames += usize::from(!body.is_arriving() || !body.wait_all().is_empty());
+        self.pipelined += usize::from(body.is_arriving());
     }
     fn expects(&mut self, _: Peer, _: &Header) -> bool {
         self.expects
@@ -596,29 +590,22 @@ fn a_peer_that_is_away_is_read_and_one_that_is_not_helps() {
     let (secret, mut bytes) = (body(1, 5000), vec![0; 5000]);
     // SAFETY: valid for writes as long as it is used.
     let into = unsafe { UserBuf::new(bytes.as_mut_ptr(), bytes.len()) };
-    let read = |reader: &mut ShmTransport, what| {
-        reader.one_sided(peer(1), &region(&secret), 0, what, 0).unwrap()
+    let remainder = |reader: &mut ShmTransport| {
+        reader.get_remainder(peer(1), &region(&secret), 0, into).unwrap()
     };
     assert_eq!(post(&mut owner, peer(0), 0, 8), Post::Sent);
-    assert_eq!(read(&mut reader, OneSided::Get(into)), Transfer::PreferPush);
+    let get = reader.get_or_push(peer(1), &region(&secret), into, 0);
+    assert_eq!(get, Ok(GetOrPush::Push));
     INSIDE[1].store(0, Ordering::Relaxed);
-    assert_eq!(
-        read(&mut reader, OneSided::GetRemainder(into)),
-        Transfer::NoRoom,
-        "it has never been heard"
-    );
+    assert_eq!(remainder(&mut reader), Transfer::NoRoom, "it has never been heard");
     while reader.poll(&mut inbox) {}
     INSIDE[1].store(1, Ordering::Relaxed);
-    assert_eq!(read(&mut reader, OneSided::GetRemainder(into)), Transfer::NoRoom, "it is there");
+    assert_eq!(remainder(&mut reader), Transfer::NoRoom, "it is there");
     INSIDE[1].store(0, Ordering::Relaxed);
     assert_eq!(post(&mut owner, peer(0), 0, 8), Post::Sent);
-    assert_eq!(
-        read(&mut reader, OneSided::GetRemainder(into)),
-        Transfer::NoRoom,
-        "it has sent something"
-    );
+    assert_eq!(remainder(&mut reader), Transfer::NoRoom, "it has sent something");
     while reader.poll(&mut inbox) {}
-    assert_eq!(read(&mut reader, OneSided::GetRemainder(into)), Transfer::Done);
+    assert_eq!(remainder(&mut reader), Transfer::Done);
     assert_eq!(bytes, secret);
     let piece = Header::new(Kind::Data);
     assert_eq!(

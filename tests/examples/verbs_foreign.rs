@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use config::Knobs;
 use fabric::transport::Rts;
 use fabric::{
-    Header, Kind, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Transfer, Transport,
-    UserBuf, WaitOn,
+    Body, Header, Kind, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Transfer,
+    Transport, UserBuf, WaitOn,
 };
 use tests::bytes::{Bytes, Shape};
 use tests::folder::Folder;
@@ -40,7 +40,8 @@ struct Heard {
 }
 
 impl Sink for Heard {
-    fn frame(&mut self, _: Peer, header: &Header, body: &[u8]) {
+    fn frame(&mut self, _: Peer, header: &Header, body: &(impl Body + ?Sized)) {
+        let body = body.wait_all();
         match header.kind {
             Kind::Eager => {
                 assert_eq!(header.length, self.frames, "a frame is missing or came twice");

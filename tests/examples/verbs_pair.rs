@@ -12,7 +12,7 @@
 use std::time::{Duration, Instant};
 
 use config::Knobs;
-use fabric::{Header, Kind, Peer, PeerFailed, Post, Sink, Transport, WaitOn};
+use fabric::{Body, Header, Kind, Peer, PeerFailed, Post, Sink, Transport, WaitOn};
 use pt2pt::Mode;
 use tests::bytes::{Bytes, Shape};
 use tests::conformance::{Rank, envelope, pattern, pattern_bytes};
@@ -26,7 +26,7 @@ struct Heard {
 }
 
 impl Sink for Heard {
-    fn frame(&mut self, _: Peer, header: &Header, _: &[u8]) {
+    fn frame(&mut self, _: Peer, header: &Header, _: &(impl Body + ?Sized)) {
         assert_eq!(header.length, self.frames, "a frame is missing or came twice");
         self.frames += 1;
     }

@@ -29,6 +29,7 @@ const CRATES: &[&[&str]] = &[
 const UNSAFE: &[&str] = &[
     "bootstrap/src/status_page.rs",
     "bootstrap/src/inherited_fd.rs",
+    "fabric/src/copy.rs",
     "fabric/src/user_buf.rs",
     "launcher/src/signals.rs",
     "launcher/src/spawn.rs",
@@ -67,6 +68,7 @@ const UNSAFE: &[&str] = &[
     "shm-transport/src/recycle.rs",
     "shm-transport/src/single_copy/",
     "shm-transport/src/event_count.rs",
+    "shm-transport/src/valgrind.rs",
     "tests/src/bytes.rs",
     "tests/src/idle.rs",
     "verbs-transport/src/endpoint/send_queue.rs",

@@ -14,7 +14,8 @@ use std::time::Duration;
 use config::Rendezvous;
 use fabric::sim::Rng;
 use fabric::{
-    Atomic, Header, OneSided, Peer, PeerFailed, Rights, Sink, Transfer, Transport, WaitOn,
+    Atomic, Body, Header, HybridGet, OneSided, Peer, PeerFailed, Rights, Sink, Transfer, Transport,
+    WaitOn,
 };
 use tests::conformance::{Job, Weather, garbage, one_sided, run, run_with, storm};
 use verbs_transport::{InProcessStore, Rails, Settings, VerbsTransport};
@@ -133,7 +134,7 @@ fn rings_go_round() {
 }
 
 /// Frames that the ranks have written.
-fn written<T: Transport>(job: &mut Job<T>, ranks: u32, inner: fn(&T) -> &VerbsTransport) -> u64 {
+fn written<T: HybridGet>(job: &mut Job<T>, ranks: u32, inner: fn(&T) -> &VerbsTransport) -> u64 {
     let written = (0..ranks).map(|rank| inner(&job.rank(rank).transport).frames_written()).sum();
     assert!(written > 0, "nothing was written");
     written
@@ -191,7 +192,7 @@ fn memory_of_others() {
 struct Outcomes(Vec<(u64, Result<(), PeerFailed>)>);
 
 impl Sink for Outcomes {
-    fn frame(&mut self, _: Peer, _: &Header, _: &[u8]) {}
+    fn frame(&mut self, _: Peer, _: &Header, _: &(impl Body + ?Sized)) {}
 
     fn transferred(&mut self, token: u64, outcome: Result<(), PeerFailed>) {
         self.0.push((token, outcome));
@@ -375,7 +376,7 @@ struct Obituary {
 }
 
 impl Sink for Obituary {
-    fn frame(&mut self, _: Peer, _: &Header, _: &[u8]) {
+    fn frame(&mut self, _: Peer, _: &Header, _: &(impl Body + ?Sized)) {
         self.frames += 1;
     }
 

@@ -52,8 +52,6 @@ impl VerbsTransport {
             OneSided::Atomic(..) if !self.adapter.has_atomics() || memory.len() != 8 => {
                 return Ok(Transfer::Refused);
             }
-            // Follows only an answer that this transport never gives.
-            OneSided::GetRemainder(_) => return Ok(Transfer::Refused),
             OneSided::Get(_) | OneSided::Atomic(..) => access::LOCAL_WRITE,
         };
         let Ok(mr) = self.registrations.acquire(memory, access) else {

@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use config::Registration;
 use fabric::{
-    Caps, Header, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot, Transfer,
-    Transport, UserBuf, WaitOn,
+    Body, Caps, Header, HybridGet, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot,
+    Transfer, Transport, UserBuf, WaitOn,
 };
 use rustc_hash::FxHashMap;
 
@@ -195,9 +195,7 @@ impl Rails {
             match read.begin((token & 3) as usize, &mut self.primary, 0, token) {
                 Ok(Transfer::Started) => {}
                 Ok(Transfer::Done) => part_done(&mut self.striped, token, Ok(()), sink),
-                Ok(Transfer::NoRoom | Transfer::Refused | Transfer::PreferPush) => {
-                    self.retry.push(token)
-                }
+                Ok(Transfer::NoRoom | Transfer::Refused) => self.retry.push(token),
                 Err(failure) => part_done(&mut self.striped, token, Err(failure), sink),
             }
         }
@@ -298,7 +296,7 @@ struct PartSink<'a, S> {
 }
 
 impl<S: Sink> Sink for PartSink<'_, S> {
-    fn frame(&mut self, from: Peer, header: &Header, body: &[u8]) {
+    fn frame(&mut self, from: Peer, header: &Header, body: &(impl Body + ?Sized)) {
         // No process of this library sends one through a secondary port.
         if self.retry.is_none() {
             self.sink.frame(from, header, body);
@@ -319,6 +317,8 @@ impl<S: Sink> Sink for PartSink<'_, S> {
         }
     }
 }
+
+impl HybridGet for Rails {}
 
 impl Transport for Rails {
     #[inline]

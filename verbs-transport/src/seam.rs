@@ -1,11 +1,13 @@
 //! The seam between protocol and device: `Transport` for verbs, each call in the file that does it.
 
 use fabric::{
-    Caps, Header, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot, Transfer,
-    Transport, UserBuf, WaitOn,
+    Caps, Header, HybridGet, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot,
+    Transfer, Transport, UserBuf, WaitOn,
 };
 
 use crate::transport::VerbsTransport;
+
+impl HybridGet for VerbsTransport {}
 
 impl Transport for VerbsTransport {
     #[inline]

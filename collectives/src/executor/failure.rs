@@ -1,6 +1,6 @@
 //! What a collective that fails tells its members, and what a mismatch in a segment is called.
 
-use fabric::{Collective, CollectiveKind, Transport};
+use fabric::{Collective, CollectiveKind, HybridGet};
 use objects::Buffer;
 use pt2pt::{CollectiveCall, Engine, Fault, Mode};
 
@@ -10,7 +10,7 @@ use crate::schedule::{Direction, Member};
 
 /// Tells all members that would get more of this collective that it failed here: they would wait
 /// for ever. A member that has got its part of this round already receives the notice nowhere.
-pub(super) fn give_up<T: Transport>(
+pub(super) fn give_up<T: HybridGet>(
     plan: &Plan,
     cursor: &Cursor,
     sequence: i32,

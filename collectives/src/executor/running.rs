@@ -5,7 +5,7 @@
 //! fault the collective is *failing* until the messages under way have ended; it is *over* until its
 //! result is taken.
 
-use fabric::{Peer, Transport};
+use fabric::{HybridGet, Peer};
 use objects::scratch::Scratch;
 use objects::{Buffer, Op};
 use pt2pt::{Engine, Fault, Mode, RequestId};
@@ -70,7 +70,7 @@ impl Running {
 
     /// Does all that needs no waiting. A user's function is handed out if `may_call`, otherwise left
     /// where it is.
-    pub(super) fn step<T: Transport>(
+    pub(super) fn step<T: HybridGet>(
         &mut self,
         pt2pt: &mut Engine,
         endpoint: &mut T,
@@ -110,7 +110,7 @@ impl Running {
     }
 
     /// Posts and awaits messages; true when the state has changed.
-    fn exchange<T: Transport>(
+    fn exchange<T: HybridGet>(
         &mut self,
         pt2pt: &mut Engine,
         endpoint: &mut T,
@@ -150,7 +150,7 @@ impl Running {
     /// Synchronises with the segment before the local steps of a round; true when the state has
     /// changed.
     #[inline(never)]
-    fn sync<T: Transport>(
+    fn sync<T: HybridGet>(
         &mut self,
         pt2pt: &mut Engine,
         endpoint: &mut T,
@@ -214,7 +214,7 @@ impl Running {
 
     /// Looks for a message of this very collective where its schedule has none: the sender is in
     /// another call or has given up. True if there was one: its receive ends with the fault.
-    pub(super) fn receive_mismatched<T: Transport>(
+    pub(super) fn receive_mismatched<T: HybridGet>(
         &mut self,
         pt2pt: &mut Engine,
         endpoint: &mut T,
@@ -233,7 +233,7 @@ impl Running {
         is_there
     }
 
-    fn post<T: Transport>(
+    fn post<T: HybridGet>(
         &mut self,
         pt2pt: &mut Engine,
         endpoint: &mut T,
@@ -255,7 +255,7 @@ impl Running {
     }
 
     #[inline]
-    fn send<T: Transport>(
+    fn send<T: HybridGet>(
         &mut self,
         pt2pt: &mut Engine,
         endpoint: &mut T,
@@ -290,7 +290,7 @@ impl Running {
 
     /// Cancels the messages under way and tells the other members.
     #[cold]
-    fn fail<T: Transport>(
+    fn fail<T: HybridGet>(
         &mut self,
         pt2pt: &mut Engine,
         endpoint: &mut T,

@@ -6,9 +6,11 @@
 
 use std::ops::Range;
 
+use crate::body::Body;
 use crate::header::Header;
 use crate::transport::{
-    Caps, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
+    Caps, GetOrPush, HybridGet, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot,
+    Transfer, Transport, WaitOn,
 };
 use crate::user_buf::UserBuf;
 
@@ -56,7 +58,7 @@ struct InterSink<'a, S> {
 
 impl<S: Sink> Sink for InterSink<'_, S> {
     #[inline]
-    fn frame(&mut self, from: Peer, header: &Header, body: &[u8]) {
+    fn frame(&mut self, from: Peer, header: &Header, body: &(impl Body + ?Sized)) {
         self.sink.frame(from, header, body);
     }
 
@@ -71,7 +73,7 @@ impl<S: Sink> Sink for InterSink<'_, S> {
     }
 }
 
-impl<Intra: Transport, Inter: Transport> Transport for MultiHost<Intra, Inter> {
+impl<Intra: HybridGet, Inter: HybridGet> Transport for MultiHost<Intra, Inter> {
     #[inline(never)]
     fn caps(&self, peer: Peer) -> &Caps {
         match &self.intra {
@@ -172,5 +174,44 @@ impl<Intra: Transport, Inter: Transport> Transport for MultiHost<Intra, Inter> {
     fn flush(&mut self) -> bool {
         let intra = self.intra.as_mut().is_none_or(Intra::flush);
         self.inter.flush() && intra
+    }
+}
+
+impl<Intra: HybridGet, Inter: HybridGet> HybridGet for MultiHost<Intra, Inter> {
+    fn get_or_push(
+        &mut self,
+        peer: Peer,
+        region: &Region,
+        into: UserBuf,
+        token: u64,
+    ) -> Result<GetOrPush, PeerFailed> {
+        match self.intra_to(peer) {
+            Some(intra) => intra.get_or_push(peer, region, into, token),
+            None => {
+                let get = self.inter.get_or_push(peer, region, into, token)?;
+                Ok(match get {
+                    GetOrPush::Get(transfer) => {
+                        GetOrPush::Get(self.traffic.count_transfer(transfer, OneSided::Get(into)))
+                    }
+                    GetOrPush::Push => GetOrPush::Push,
+                })
+            }
+        }
+    }
+
+    fn get_remainder(
+        &mut self,
+        peer: Peer,
+        region: &Region,
+        at: u64,
+        into: UserBuf,
+    ) -> Result<Transfer, PeerFailed> {
+        match self.intra_to(peer) {
+            Some(intra) => intra.get_remainder(peer, region, at, into),
+            None => {
+                let transfer = self.inter.get_remainder(peer, region, at, into)?;
+                Ok(self.traffic.count_transfer(transfer, OneSided::Get(into)))
+            }
+        }
     }
 }

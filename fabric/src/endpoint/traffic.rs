@@ -29,7 +29,7 @@ impl Traffic {
     pub(super) fn count_transfer(&mut self, transfer: Transfer, what: OneSided) -> Transfer {
         if matches!(transfer, Transfer::Done | Transfer::Started) {
             let counter = match what {
-                OneSided::Get(_) | OneSided::GetRemainder(_) => &mut self.gets,
+                OneSided::Get(_) => &mut self.gets,
                 OneSided::Put(_) => &mut self.puts,
                 OneSided::Atomic(..) => &mut self.atomics,
             };

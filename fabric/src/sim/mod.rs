@@ -19,7 +19,8 @@ use std::rc::Rc;
 
 use crate::header::Header;
 use crate::transport::{
-    Caps, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
+    Caps, GetOrPush, HybridGet, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot,
+    Transfer, Transport, WaitOn,
 };
 use crate::user_buf::UserBuf;
 
@@ -156,8 +157,8 @@ impl Transport for SimTransport {
         what: OneSided,
         token: u64,
     ) -> Result<Transfer, PeerFailed> {
-        let (owner, key) = (peer, region.keys[0]);
-        self.world.borrow_mut().one_sided(self.me, Access { owner, key, at, what }, token)
+        let access = Access { owner: peer, key: region.keys[0], at, what };
+        self.world.borrow_mut().one_sided(self.me, access, token)
     }
 
     fn arm(&mut self) -> Option<WaitOn<'_>> {
@@ -165,6 +166,32 @@ impl Transport for SimTransport {
         world.tick();
         let go_on = world.is_anything_coming(self.me) || world.has_room_again(self.me);
         (!go_on).then_some(WaitOn::Nothing)
+    }
+}
+
+impl HybridGet for SimTransport {
+    fn get_or_push(
+        &mut self,
+        peer: Peer,
+        region: &Region,
+        into: UserBuf,
+        token: u64,
+    ) -> Result<GetOrPush, PeerFailed> {
+        if self.world.borrow_mut().prefers_push() {
+            return Ok(GetOrPush::Push);
+        }
+        self.one_sided(peer, region, 0, OneSided::Get(into), token).map(GetOrPush::Get)
+    }
+
+    fn get_remainder(
+        &mut self,
+        peer: Peer,
+        region: &Region,
+        at: u64,
+        into: UserBuf,
+    ) -> Result<Transfer, PeerFailed> {
+        let access = Access { owner: peer, key: region.keys[0], at, what: OneSided::Get(into) };
+        self.world.borrow_mut().get_remainder(self.me, access)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The simulated fabric keeps the contract of a transport.
 
 use super::*;
+use crate::body::Body;
 use crate::header::Kind;
 
 #[derive(Default)]
@@ -10,7 +11,8 @@ struct Heard {
 }
 
 impl Sink for Heard {
-    fn frame(&mut self, from: Peer, header: &Header, body: &[u8]) {
+    fn frame(&mut self, from: Peer, header: &Header, body: &(impl Body + ?Sized)) {
+        let body = body.wait_all();
         self.frames.push((from.0, header.length, body.to_vec()));
     }
 

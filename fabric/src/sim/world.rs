@@ -67,7 +67,7 @@ pub(super) enum Event {
 impl Event {
     pub(super) fn deliver(self, sink: &mut impl Sink) {
         match self {
-            Event::Frame(from, header, body) => sink.frame(from, &header, &body),
+            Event::Frame(from, header, body) => sink.frame(from, &header, body.as_slice()),
             Event::Transferred(token, outcome) => sink.transferred(token, outcome),
             Event::PeerFailed(lost) => sink.peer_failed(lost),
         }
@@ -253,9 +253,6 @@ impl World {
         if self.is_dead(access.owner) {
             return Err(lost(access.owner));
         }
-        if let OneSided::GetRemainder(_) = access.what {
-            return Ok(self.take(user, access));
-        }
         let manner = match self.options.one_sided {
             Manner::Whim => self.rng.pick(&[
                 Manner::AtOnce,
@@ -267,9 +264,6 @@ impl World {
             fixed => Some(fixed),
         };
         Ok(match manner {
-            Some(Manner::Together) if matches!(access.what, OneSided::Get(_)) => {
-                Transfer::PreferPush
-            }
             Some(Manner::AtOnce) => {
                 self.carry_out(user, access);
                 Transfer::Done
@@ -287,18 +281,34 @@ impl World {
         })
     }
 
-    /// Reads what a peer was asked for, if nothing of it is on the way.
-    fn take(&mut self, user: Peer, access: Access) -> Transfer {
+    /// Returns true if a receiver is to ask for a push.
+    pub(super) fn prefers_push(&mut self) -> bool {
+        match self.options.one_sided {
+            Manner::Together => true,
+            Manner::Whim => self.rng.chance(200),
+            _ => false,
+        }
+    }
+
+    /// Gets what a peer was asked to push, if none of it is under way.
+    pub(super) fn get_remainder(
+        &mut self,
+        user: Peer,
+        access: Access,
+    ) -> Result<Transfer, PeerFailed> {
+        if self.is_dead(access.owner) {
+            return Err(lost(access.owner));
+        }
         let on_the_way =
             self.channels.get(&(access.owner, user)).is_some_and(|channel| !channel.is_empty());
         if on_the_way || self.rng.chance(500) {
-            return Transfer::NoRoom;
+            return Ok(Transfer::NoRoom);
         }
         if self.options.one_sided == Manner::Whim && self.rng.chance(100) {
-            return Transfer::Refused;
+            return Ok(Transfer::Refused);
         }
         self.carry_out(user, access);
-        Transfer::Done
+        Ok(Transfer::Done)
     }
 
     fn carry_out(&self, user: Peer, Access { owner, key, at, what }: Access) {
@@ -312,7 +322,7 @@ impl World {
         let ours = what.memory();
         let theirs = memory.slice(at as usize, ours.len());
         let needed = match what {
-            OneSided::Get(_) | OneSided::GetRemainder(_) => Rights::Get,
+            OneSided::Get(_) => Rights::Get,
             OneSided::Put(_) => Rights::Put,
             OneSided::Atomic(..) => Rights::All,
         };
@@ -321,7 +331,7 @@ impl World {
             "memory registered for {rights:?} is used for {needed:?}"
         );
         match what {
-            OneSided::Get(_) | OneSided::GetRemainder(_) => ours.copy_from(theirs),
+            OneSided::Get(_) => ours.copy_from(theirs),
             OneSided::Put(_) => theirs.copy_from(ours),
             OneSided::Atomic(atomic, _) => {
                 let mut word = [0; 8];

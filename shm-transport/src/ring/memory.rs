@@ -97,7 +97,7 @@ impl RingMemory {
         unsafe { &*self.at(0).cast::<AtomicU64>().add(1) }
     }
 
-    /// Holds the bytes written of pipelined bodies; see `fabric::pipeline`.
+    /// Holds the bytes written of pipelined bodies; see `crate::pipeline`.
     #[cfg(not(loom))]
     #[inline]
     pub(super) fn watermark_word(&self) -> &'static std::sync::atomic::AtomicU32 {

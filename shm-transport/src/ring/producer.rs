@@ -2,9 +2,7 @@
 
 #![allow(unsafe_code)]
 
-#[cfg(not(loom))]
-use fabric::Watermark;
-use fabric::user_buf::nt_fence;
+use fabric::copy::nt_fence;
 use fabric::{Header, Kind, Slot};
 
 use super::memory::{RingMemory, TransferLock};
@@ -13,6 +11,8 @@ use super::{
     LINE_GRANULES, PREFETCH_FRAMES, PREFETCH_RANGE, RETURN_BATCH, SHORT, SHORT_PREFIX, SKIP,
     layout,
 };
+#[cfg(not(loom))]
+use crate::pipeline::Watermark;
 use crate::sync::Ordering;
 
 /// What a producer without space can do.

@@ -1,6 +1,6 @@
 //! Cancelling: what is not matched disappears, what is matched goes on.
 
-use fabric::Transport;
+use fabric::HybridGet;
 use pt2pt::Mode;
 
 use super::job::{Job, Pending, pattern};
@@ -8,7 +8,7 @@ use crate::bytes::{Bytes, Shape};
 
 const MODES: [Mode; 3] = [Mode::Standard, Mode::Synchronous, Mode::Ready];
 
-pub(super) fn receive<T: Transport>(job: &mut Job<T>) {
+pub(super) fn receive<T: HybridGet>(job: &mut Job<T>) {
     let to = job.size() - 1;
     for len in job.sizes() {
         let cancelled = job.receive(to, pattern(0, 1), Shape::Run, len);
@@ -22,7 +22,7 @@ pub(super) fn receive<T: Transport>(job: &mut Job<T>) {
     }
 }
 
-pub(super) fn send<T: Transport>(job: &mut Job<T>) {
+pub(super) fn send<T: HybridGet>(job: &mut Job<T>) {
     let to = job.size() - 1;
     for (len, mode) in job.sizes().into_iter().flat_map(|len| MODES.map(|mode| (len, mode))) {
         let before = job.send(Mode::Standard, Shape::Run, 0, to, 1, 1, len);
@@ -48,7 +48,7 @@ pub(super) fn send<T: Transport>(job: &mut Job<T>) {
     }
 }
 
-pub(super) fn too_late<T: Transport>(job: &mut Job<T>) {
+pub(super) fn too_late<T: HybridGet>(job: &mut Job<T>) {
     let to = job.size() - 1;
     for (len, mode) in job.sizes().into_iter().flat_map(|len| MODES.map(|mode| (len, mode))) {
         // Matched.
@@ -75,7 +75,7 @@ pub(super) fn too_late<T: Transport>(job: &mut Job<T>) {
 
 /// Cancel and receive at once: either the send is cancelled and the receive gets
 /// the next message, or it gets this one.
-pub(super) fn race<T: Transport>(job: &mut Job<T>) {
+pub(super) fn race<T: HybridGet>(job: &mut Job<T>) {
     let sizes = job.sizes();
     let (mut won, mut lost) = (0, 0);
     for round in 0..400 {

@@ -1,12 +1,12 @@
 //! Everybody at once.
 
-use fabric::Transport;
+use fabric::HybridGet;
 use pt2pt::Mode;
 
 use super::job::{Job, Pending, pattern};
 use crate::bytes::Shape;
 
-pub(super) fn large<T: Transport>(job: &mut Job<T>) {
+pub(super) fn large<T: HybridGet>(job: &mut Job<T>) {
     let size = job.size();
     let len = if size > 4 { 300_001 } else { (3 << 20) + 5 };
     for shapes in
@@ -36,7 +36,7 @@ pub(super) fn large<T: Transport>(job: &mut Job<T>) {
     }
 }
 
-pub(super) fn ring<T: Transport>(job: &mut Job<T>) {
+pub(super) fn ring<T: HybridGet>(job: &mut Job<T>) {
     let size = job.size();
     for len in [8, job.caps().eager + 1] {
         for round in 0..30 {

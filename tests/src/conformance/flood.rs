@@ -1,6 +1,6 @@
 //! More than the receiver asked for: memory stays bounded and matching flat.
 
-use fabric::Transport;
+use fabric::HybridGet;
 use pt2pt::Mode;
 
 use super::job::{Job, Pending, pattern};
@@ -8,7 +8,7 @@ use crate::bytes::Shape;
 
 /// Everybody sends to the last rank, which makes progress but receives nothing
 /// until all is sent.
-pub(super) fn bounded<T: Transport>(job: &mut Job<T>) {
+pub(super) fn bounded<T: HybridGet>(job: &mut Job<T>) {
     const EACH: u64 = 4000;
     // The default budget of each sender, and the largest message beyond it.
     const BUDGET: u64 = 1 << 20;
@@ -52,7 +52,7 @@ pub(super) fn bounded<T: Transport>(job: &mut Job<T>) {
     }
 }
 
-pub(super) fn backwards<T: Transport>(job: &mut Job<T>) {
+pub(super) fn backwards<T: HybridGet>(job: &mut Job<T>) {
     const COUNT: i32 = 20_000;
     let to = job.size() - 1;
     let sends: Vec<Pending> = (0..COUNT)

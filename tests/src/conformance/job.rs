@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fabric::sim::Rng;
-use fabric::{Caps, Peer, Transport, WaitOn};
+use fabric::{Caps, HybridGet, Peer, WaitOn};
 use pt2pt::{Completion, Envelope, Mode, Pattern, RequestId, Settings};
 
 use crate::bytes::{Bytes, Shape};
@@ -24,7 +24,7 @@ const NAP: (Duration, usize) = (Duration::from_millis(2), REST / 4);
 pub(super) const WORLD: u64 = 2;
 
 /// Engines of all ranks and what a case needs to drive them.
-pub struct Job<T: Transport> {
+pub struct Job<T: HybridGet> {
     pub(super) ranks: Vec<Rank<T>>,
     pub(super) rng: Rng,
     /// Ranks that are not to be driven any more.
@@ -65,7 +65,7 @@ pub struct Pending {
     pub(super) bytes: Bytes,
 }
 
-impl<T: Transport> Job<T> {
+impl<T: HybridGet> Job<T> {
     /// A job with the default settings.
     pub fn new(case: &str, seed: u64, transports: Vec<T>) -> Job<T> {
         Job::with_settings(case, seed, transports, Settings::default())
@@ -256,7 +256,7 @@ impl<T: Transport> Job<T> {
     }
 }
 
-impl<T: Transport> Drop for Job<T> {
+impl<T: HybridGet> Drop for Job<T> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("case {:?} with {} ranks, seed {}", self.case, self.size(), self.seed);

@@ -18,7 +18,7 @@ mod single;
 mod storm;
 mod trouble;
 
-use fabric::Transport;
+use fabric::HybridGet;
 
 pub use job::{Job, Pending, envelope, pattern, pattern_bytes};
 pub use one_sided::one_sided;
@@ -27,7 +27,7 @@ pub use storm::{Weather, storm};
 pub use trouble::{dying_peer, garbage};
 
 /// One thing that must hold.
-pub struct Case<T: Transport> {
+pub struct Case<T: HybridGet> {
     /// What it is about.
     pub name: &'static str,
     /// How many ranks it is run with.
@@ -37,7 +37,7 @@ pub struct Case<T: Transport> {
 }
 
 /// Every case.
-pub fn cases<T: Transport>() -> Vec<Case<T>> {
+pub fn cases<T: HybridGet>() -> Vec<Case<T>> {
     const ANY: &[u32] = &[1, 2, 3, 4, 5, 7, 8, 16];
     const SEVERAL: &[u32] = &[2, 3, 4, 5, 7, 8, 16];
     const PAIR: &[u32] = &[2];
@@ -72,13 +72,13 @@ pub fn cases<T: Transport>() -> Vec<Case<T>> {
 
 /// Runs every case on transports from `make`, which is given the number of ranks
 /// and a seed.
-pub fn run<T: Transport>(seed: u64, make: impl FnMut(u32, u64) -> Vec<T>) {
+pub fn run<T: HybridGet>(seed: u64, make: impl FnMut(u32, u64) -> Vec<T>) {
     run_with(|_| true, seed, make);
 }
 
 /// As [`run`], with some numbers of ranks alone: for what another run has shown
 /// in all of them.
-pub fn run_with<T: Transport>(
+pub fn run_with<T: HybridGet>(
     is_meant: impl Fn(u32) -> bool,
     seed: u64,
     mut make: impl FnMut(u32, u64) -> Vec<T>,

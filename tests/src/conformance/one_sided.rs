@@ -2,7 +2,8 @@
 
 use fabric::sim::Rng;
 use fabric::{
-    Atomic, Header, OneSided, Peer, PeerFailed, Region, Rights, Sink, Transfer, Transport, UserBuf,
+    Atomic, Body, Header, OneSided, Peer, PeerFailed, Region, Rights, Sink, Transfer, Transport,
+    UserBuf,
 };
 
 use super::job::pattern_bytes;
@@ -21,7 +22,7 @@ struct Ended {
 }
 
 impl Sink for Ended {
-    fn frame(&mut self, _: Peer, _: &Header, _: &[u8]) {}
+    fn frame(&mut self, _: Peer, _: &Header, _: &(impl Body + ?Sized)) {}
 
     fn transferred(&mut self, token: u64, outcome: Result<(), PeerFailed>) {
         outcome.expect("nobody has died");
@@ -75,7 +76,7 @@ fn begin<T: Transport>(
         Transfer::Done => Some(true),
         Transfer::Started => Some(false),
         Transfer::NoRoom => None,
-        Transfer::Refused | Transfer::PreferPush => panic!("a one-sided transfer is refused"),
+        Transfer::Refused => panic!("a one-sided transfer is refused"),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Messages are matched in the order sent (MPI-5.0 §3.5).
 
-use fabric::{Peer, Transport};
+use fabric::{HybridGet, Peer};
 use pt2pt::{Envelope, Mode, Pattern};
 
 use super::job::{Job, WORLD, pattern, pattern_bytes};
@@ -8,7 +8,7 @@ use crate::bytes::{Bytes, Shape};
 
 const MODES: [Mode; 2] = [Mode::Standard, Mode::Synchronous];
 
-pub(super) fn across_protocols<T: Transport>(job: &mut Job<T>) {
+pub(super) fn across_protocols<T: HybridGet>(job: &mut Job<T>) {
     let to = job.size() - 1;
     let (sizes, top) = (job.sizes(), 200_000);
     let lens: Vec<usize> = (0..200).filter_map(|_| job.rng.pick(&sizes)).collect();
@@ -32,7 +32,7 @@ pub(super) fn across_protocols<T: Transport>(job: &mut Job<T>) {
 
 /// Every rank sends to rank 0, which asks with all kinds of wildcards: from each
 /// rank the messages come in order, and each comes once.
-pub(super) fn wildcards<T: Transport>(job: &mut Job<T>) {
+pub(super) fn wildcards<T: HybridGet>(job: &mut Job<T>) {
     const EACH: u64 = 40;
     let size = job.size();
     let mut sends = Vec::new();
@@ -67,7 +67,7 @@ pub(super) fn wildcards<T: Transport>(job: &mut Job<T>) {
     sends.iter().for_each(|send| job.sent(send));
 }
 
-pub(super) fn contexts<T: Transport>(job: &mut Job<T>) {
+pub(super) fn contexts<T: HybridGet>(job: &mut Job<T>) {
     let to = job.size() - 1;
     for len in job.sizes() {
         let contexts = [WORLD, WORLD + 2, u64::MAX - 1, 0];

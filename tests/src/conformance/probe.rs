@@ -1,12 +1,12 @@
 //! Probes see what a receive would get; a matched probe takes it away.
 
-use fabric::Transport;
+use fabric::HybridGet;
 use pt2pt::{Mode, Seen};
 
 use super::job::{Job, Pending, pattern};
 use crate::bytes::{Bytes, Shape};
 
-pub(super) fn probe<T: Transport>(job: &mut Job<T>) {
+pub(super) fn probe<T: HybridGet>(job: &mut Job<T>) {
     let to = job.size() - 1;
     for len in job.sizes() {
         assert_eq!(job.rank(to).pt2pt.probe(&pattern(None, None)), None);
@@ -32,7 +32,7 @@ pub(super) fn probe<T: Transport>(job: &mut Job<T>) {
     }
 }
 
-pub(super) fn matched<T: Transport>(job: &mut Job<T>) {
+pub(super) fn matched<T: HybridGet>(job: &mut Job<T>) {
     let to = job.size() - 1;
     for len in job.sizes() {
         let sends: Vec<Pending> =

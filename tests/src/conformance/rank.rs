@@ -1,19 +1,19 @@
 //! One rank: a point-to-point engine on a transport of its own.
 
 use fabric::protocol;
-use fabric::{Peer, PeerFailed, RequestId, Transport, WaitOn};
+use fabric::{HybridGet, Peer, PeerFailed, RequestId, WaitOn};
 use objects::Buffer;
 use pt2pt::{Completion, Engine, Envelope, MessageId, Mode, Pattern, Settings};
 
 /// An engine and its transport, with the calls that need both.
-pub struct Rank<T: Transport> {
+pub struct Rank<T: HybridGet> {
     /// For calls that need no transport.
     pub pt2pt: Engine,
     /// To ask it for its counters.
     pub transport: T,
 }
 
-impl<T: Transport> Rank<T> {
+impl<T: HybridGet> Rank<T> {
     /// Makes the rank of process `me`.
     pub fn new(me: Peer, transport: T, settings: Settings) -> Rank<T> {
         Rank { pt2pt: Engine::new(me, settings), transport }

@@ -1,6 +1,6 @@
 //! One message at a time.
 
-use fabric::{Collective, CollectiveKind, Peer, Transport};
+use fabric::{Collective, CollectiveKind, HybridGet, Peer};
 use pt2pt::{Envelope, Fault, LateReady, Mode, Pattern};
 
 use super::job::{Job, WORLD, envelope, pattern, pattern_bytes};
@@ -9,11 +9,11 @@ use crate::bytes::{Bytes, Shape};
 const SHAPES: [Shape; 2] = [Shape::Run, Shape::Strided];
 
 /// The rank messages go to: another one if there is one.
-fn other<T: Transport>(job: &Job<T>) -> u32 {
+fn other<T: HybridGet>(job: &Job<T>) -> u32 {
     job.size() - 1
 }
 
-pub(super) fn sizes_and_modes<T: Transport>(job: &mut Job<T>) {
+pub(super) fn sizes_and_modes<T: HybridGet>(job: &mut Job<T>) {
     let to = other(job);
     let mut id = 0;
     let mut sizes = job.sizes();
@@ -34,7 +34,7 @@ pub(super) fn sizes_and_modes<T: Transport>(job: &mut Job<T>) {
     }
 }
 
-fn receive_first<T: Transport>(
+fn receive_first<T: HybridGet>(
     job: &mut Job<T>,
     mode: Mode,
     to: u32,
@@ -49,7 +49,7 @@ fn receive_first<T: Transport>(
     assert_eq!(job.rank(to).pt2pt.late_ready(), None);
 }
 
-fn send_first<T: Transport>(
+fn send_first<T: HybridGet>(
     job: &mut Job<T>,
     mode: Mode,
     to: u32,
@@ -68,7 +68,7 @@ fn send_first<T: Transport>(
 }
 
 /// The way of a blocking send.
-fn send_at_once<T: Transport>(job: &mut Job<T>, to: u32, id: u64, len: usize) {
+fn send_at_once<T: HybridGet>(job: &mut Job<T>, to: u32, id: u64, len: usize) {
     let bytes = Bytes::new(Shape::Run, &pattern_bytes(id, len));
     let left = job.rank(0).send_now(Mode::Standard, Peer(to), &envelope(0, 6), &bytes.buffer());
     let send = match left {
@@ -85,7 +85,7 @@ fn send_at_once<T: Transport>(job: &mut Job<T>, to: u32, id: u64, len: usize) {
     }
 }
 
-pub(super) fn every_pair<T: Transport>(job: &mut Job<T>) {
+pub(super) fn every_pair<T: HybridGet>(job: &mut Job<T>) {
     let (size, eager) = (job.size(), job.caps().eager);
     for len in [8, eager + 1, 40_000] {
         let mut pending = Vec::new();
@@ -103,7 +103,7 @@ pub(super) fn every_pair<T: Transport>(job: &mut Job<T>) {
     }
 }
 
-pub(super) fn truncation<T: Transport>(job: &mut Job<T>) {
+pub(super) fn truncation<T: HybridGet>(job: &mut Job<T>) {
     let to = other(job);
     for (len, room) in
         job.sizes().into_iter().flat_map(|len| [(len + 1, len), (len + 1, 0), (len + 1, len / 2)])
@@ -123,7 +123,7 @@ pub(super) fn truncation<T: Transport>(job: &mut Job<T>) {
     }
 }
 
-pub(super) fn synchronous<T: Transport>(job: &mut Job<T>) {
+pub(super) fn synchronous<T: HybridGet>(job: &mut Job<T>) {
     let to = other(job);
     for len in job.sizes() {
         let send = job.send(Mode::Synchronous, Shape::Run, 0, to, 3, 1, len);
@@ -143,7 +143,7 @@ pub(super) fn synchronous<T: Transport>(job: &mut Job<T>) {
     }
 }
 
-pub(super) fn ready<T: Transport>(job: &mut Job<T>) {
+pub(super) fn ready<T: HybridGet>(job: &mut Job<T>) {
     let to = other(job);
     for len in job.sizes() {
         let send = job.send(Mode::Ready, Shape::Run, 0, to, 4, 2, len);
@@ -157,7 +157,7 @@ pub(super) fn ready<T: Transport>(job: &mut Job<T>) {
     }
 }
 
-pub(super) fn mismatched<T: Transport>(job: &mut Job<T>) {
+pub(super) fn mismatched<T: HybridGet>(job: &mut Job<T>) {
     let to = other(job);
     let of = |kind, root| Some(Collective { kind, root });
     let theirs = of(CollectiveKind::Bcast, 0);
@@ -184,7 +184,7 @@ pub(super) fn mismatched<T: Transport>(job: &mut Job<T>) {
     }
 }
 
-pub(super) fn detached<T: Transport>(job: &mut Job<T>) {
+pub(super) fn detached<T: HybridGet>(job: &mut Job<T>) {
     let to = other(job);
     for len in job.sizes() {
         for mode in [Mode::Standard, Mode::Synchronous] {

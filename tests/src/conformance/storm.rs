@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use fabric::sim::Rng;
-use fabric::{Peer, Transport};
+use fabric::{HybridGet, Peer};
 use pt2pt::{Completion, Envelope, Fault, Mode, Pattern};
 
 use super::job::{Job, Pending, pattern_bytes};
@@ -66,7 +66,7 @@ const CONTEXTS: [u64; 2] = [4, 6];
 const TAGS: u64 = 3;
 
 /// A storm over all ranks of the job, and the calm after it.
-pub fn storm<T: Transport>(job: &mut Job<T>, weather: &Weather) {
+pub fn storm<T: HybridGet>(job: &mut Job<T>, weather: &Weather) {
     let mut storm = Storm::default();
     for _ in 0..weather.steps {
         storm.step(job, weather);
@@ -92,7 +92,7 @@ fn random_pattern(rng: &mut Rng, size: u32) -> Pattern {
 }
 
 impl Storm {
-    fn step<T: Transport>(&mut self, job: &mut Job<T>, weather: &Weather) {
+    fn step<T: HybridGet>(&mut self, job: &mut Job<T>, weather: &Weather) {
         if job.rng.chance(weather.cancels) {
             return self.cancel(job);
         }
@@ -103,7 +103,7 @@ impl Storm {
         }
     }
 
-    fn len<T: Transport>(job: &mut Job<T>, weather: &Weather) -> usize {
+    fn len<T: HybridGet>(job: &mut Job<T>, weather: &Weather) -> usize {
         let sizes = job.sizes();
         let picked = job.rng.pick(&sizes).unwrap_or(8);
         let len = if job.rng.chance(300) {
@@ -114,7 +114,7 @@ impl Storm {
         len.clamp(8, weather.longest)
     }
 
-    fn send<T: Transport>(&mut self, job: &mut Job<T>, weather: &Weather) {
+    fn send<T: HybridGet>(&mut self, job: &mut Job<T>, weather: &Weather) {
         let len = Storm::len(job, weather);
         let (size, rng) = (u64::from(job.size()), &mut job.rng);
         let (from, to, tag) =
@@ -151,7 +151,7 @@ impl Storm {
         });
     }
 
-    fn receive<T: Transport>(&mut self, job: &mut Job<T>, weather: &Weather) {
+    fn receive<T: HybridGet>(&mut self, job: &mut Job<T>, weather: &Weather) {
         let (room, size) = (Storm::room(job, weather), job.size());
         let at = job.rng.below(u64::from(size)) as u32;
         let pattern = random_pattern(&mut job.rng, size);
@@ -161,12 +161,12 @@ impl Storm {
     }
 
     /// Mostly room for everything.
-    fn room<T: Transport>(job: &mut Job<T>, weather: &Weather) -> usize {
+    fn room<T: HybridGet>(job: &mut Job<T>, weather: &Weather) -> usize {
         if job.rng.chance(850) { weather.longest } else { Storm::len(job, weather) }
     }
 
     /// A matched probe and its receive.
-    fn take<T: Transport>(&mut self, job: &mut Job<T>, weather: &Weather) {
+    fn take<T: HybridGet>(&mut self, job: &mut Job<T>, weather: &Weather) {
         let size = job.size();
         let at = job.rng.below(u64::from(size)) as u32;
         let pattern = random_pattern(&mut job.rng, size);
@@ -181,7 +181,7 @@ impl Storm {
         self.receives[place].pending = Some(Pending { rank: at, id, bytes });
     }
 
-    fn cancel<T: Transport>(&mut self, job: &mut Job<T>) {
+    fn cancel<T: HybridGet>(&mut self, job: &mut Job<T>) {
         let of_sends = self.messages.iter().filter_map(|message| message.pending.as_ref());
         let of_receives = self.receives.iter().filter_map(|receive| receive.pending.as_ref());
         let all: Vec<_> =
@@ -192,7 +192,7 @@ impl Storm {
     }
 
     /// Takes the outcome of everything that has ended.
-    fn collect<T: Transport>(&mut self, job: &mut Job<T>) {
+    fn collect<T: HybridGet>(&mut self, job: &mut Job<T>) {
         for message in &mut self.messages {
             let Some(pending) = &message.pending else { continue };
             // Complete, but unmatched: it may still be cancelled.
@@ -294,7 +294,7 @@ impl Storm {
     }
 
     /// Cancels the receives that are left, and cancels or receives the messages.
-    fn clear_up<T: Transport>(&mut self, job: &mut Job<T>) {
+    fn clear_up<T: HybridGet>(&mut self, job: &mut Job<T>) {
         for receive in &mut self.receives {
             let Some(pending) = receive.pending.take() else { continue };
             job.rank(pending.rank).cancel(pending.id);

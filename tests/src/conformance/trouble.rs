@@ -2,7 +2,7 @@
 
 use fabric::sim::{Rng, SimTransport};
 use fabric::transport::Rts;
-use fabric::{Header, Kind, Peer, PeerFailed, Region, Sink, Transport};
+use fabric::{Body, Header, HybridGet, Kind, Peer, PeerFailed, Region, Sink};
 use objects::{Comm, Group};
 use pt2pt::{Envelope, Fault, Mode, Pattern, RequestId, Settings};
 
@@ -116,7 +116,8 @@ struct Spy {
 }
 
 impl Sink for Spy {
-    fn frame(&mut self, _: Peer, header: &Header, body: &[u8]) {
+    fn frame(&mut self, _: Peer, header: &Header, body: &(impl Body + ?Sized)) {
+        let body = body.wait_all();
         self.ids.extend([header.context, header.length]);
         self.ids.extend(body.first_chunk().map(|id| u64::from_le_bytes(*id)));
         let surplus = self.ids.len().saturating_sub(30);
@@ -142,7 +143,7 @@ const KINDS: [Kind; 9] = [
 /// Rank 0 is an engine with operations of all kinds under way; rank 1 posts
 /// frames that may mean anything. Rank 0 must not panic, must not write beside
 /// its buffers, and its messages with rank 2 are none of rank 1's business.
-pub fn garbage<T: Transport>(seed: u64, transports: Vec<T>) {
+pub fn garbage<T: HybridGet>(seed: u64, transports: Vec<T>) {
     let Ok([honest, mut rogue, friend]) = <[T; 3]>::try_from(transports) else {
         panic!("three ranks are needed")
     };
@@ -171,13 +172,13 @@ pub fn garbage<T: Transport>(seed: u64, transports: Vec<T>) {
 }
 
 /// Messages from rank 2 to rank 0, one after the other, all of them checked.
-struct Friendship<T: Transport> {
+struct Friendship<T: HybridGet> {
     engine: Rank<T>,
     pending: Option<(RequestId, Bytes, RequestId, Bytes)>,
     id: u64,
 }
 
-impl<T: Transport> Friendship<T> {
+impl<T: HybridGet> Friendship<T> {
     fn go_on(&mut self, other: &mut Rank<T>) {
         self.engine.progress();
         let Some((send, data, receive, room)) = &self.pending else { return self.start(other) };
@@ -208,7 +209,7 @@ impl<T: Transport> Friendship<T> {
     }
 }
 
-fn start_something<T: Transport>(engine: &mut Rank<T>, rng: &mut Rng) -> Bytes {
+fn start_something<T: HybridGet>(engine: &mut Rank<T>, rng: &mut Rng) -> Bytes {
     let len = rng.below(20_000) as usize;
     let bytes = Bytes::room(Shape::Run, len);
     let tag = rng.below(3) as i32;

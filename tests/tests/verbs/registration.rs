@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use config::Registration;
 use fabric::sim::Rng;
-use fabric::{Header, OneSided, Peer, PeerFailed, Rights, Sink, Transfer, Transport, UserBuf};
+use fabric::{
+    Body, Header, OneSided, Peer, PeerFailed, Rights, Sink, Transfer, Transport, UserBuf,
+};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, MAP_SHARED};
 use verbs_transport::{Settings, VerbsTransport};
 
@@ -123,7 +125,7 @@ struct Heard {
 }
 
 impl Sink for Heard {
-    fn frame(&mut self, _: Peer, _: &Header, _: &[u8]) {}
+    fn frame(&mut self, _: Peer, _: &Header, _: &(impl Body + ?Sized)) {}
 
     fn transferred(&mut self, token: u64, outcome: Result<(), PeerFailed>) {
         outcome.expect("a message is read");

@@ -2,8 +2,8 @@
 
 use fabric::sim::Rng;
 use fabric::{
-    Caps, Header, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot, Transfer,
-    Transport, UserBuf, WaitOn,
+    Caps, Header, HybridGet, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot,
+    Transfer, Transport, UserBuf, WaitOn,
 };
 
 /// A transport whose connections break now and then.
@@ -19,6 +19,8 @@ pub(crate) struct Shaky<T> {
     /// Breaks the one to a peer.
     pub(crate) interrupt: fn(&mut T, Peer),
 }
+
+impl<T: Transport> HybridGet for Shaky<T> {}
 
 impl<T: Transport> Transport for Shaky<T> {
     fn caps(&self, peer: Peer) -> &Caps {

@@ -142,7 +142,7 @@ impl RmaOp {
         let memory = Sge { addr, length: len as u32, lkey: self.mr.lkey() };
         let (addr, rkey) = (self.addr.wrapping_add(offset), self.rkey);
         let to = match self.what {
-            OneSided::Get(_) | OneSided::GetRemainder(_) => Destination::read(addr, rkey),
+            OneSided::Get(_) => Destination::read(addr, rkey),
             OneSided::Put(_) => Destination::write(addr, rkey),
             OneSided::Atomic(what, _) => Destination::atomic(addr, rkey, what),
         };

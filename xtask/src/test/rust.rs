@@ -93,8 +93,6 @@ pub(super) fn loom(project: &Project, step: &Step) -> Result<Tally> {
         "--package",
         "verbena-shm-transport",
         "--package",
-        "verbena-fabric",
-        "--package",
         "verbena-progress",
         "--lib",
         "--release",

@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use config::{Knobs, Registration, Sources};
-use fabric::{Header, Kind, Peer, PeerFailed, Post, Sink, Transport};
+use fabric::{Body, Header, Kind, Peer, PeerFailed, Post, Sink, Transport};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use rustix::process::{Resource, getrlimit};
 use verbs_transport::{InProcessStore, Port, Settings, VerbsTransport};
@@ -208,7 +208,8 @@ struct Arrived {
 }
 
 impl Sink for Arrived {
-    fn frame(&mut self, _: Peer, _: &Header, body: &[u8]) {
+    fn frame(&mut self, _: Peer, _: &Header, body: &(impl Body + ?Sized)) {
+        let body = body.wait_all();
         self.body = body.to_vec();
     }
 

@@ -15,10 +15,9 @@
 
 use std::time::Duration;
 
-#[cfg(loom)]
-use loom::sync::atomic::{AtomicU32, Ordering};
-#[cfg(not(loom))]
-use std::sync::atomic::{AtomicU32, Ordering};
+use fabric::Body;
+
+use crate::sync::{AtomicU32, Ordering};
 
 #[cfg(all(test, loom))]
 #[allow(unsafe_code)]
@@ -33,7 +32,7 @@ const SLEEP: Duration = Duration::from_millis(1);
 
 /// How much of a body is written.
 #[derive(Clone, Copy, Debug)]
-pub struct Watermark<'a> {
+pub(crate) struct Watermark<'a> {
     word: &'a AtomicU32,
     base: u32,
 }
@@ -41,19 +40,19 @@ pub struct Watermark<'a> {
 impl<'a> Watermark<'a> {
     /// `base` is the value of the word before the body.
     #[inline]
-    pub fn new(word: &'a AtomicU32, base: u32) -> Watermark<'a> {
+    pub(crate) fn new(word: &'a AtomicU32, base: u32) -> Watermark<'a> {
         Watermark { word, base }
     }
 
     /// Returns the value of the word before the body.
     #[inline]
-    pub fn base(&self) -> u32 {
+    pub(crate) fn base(&self) -> u32 {
         self.base
     }
 
     /// Says that the first `bytes` are written.
     #[inline]
-    pub fn advance(&self, bytes: usize) {
+    pub(crate) fn advance(&self, bytes: usize) {
         // Release: a reader that sees the count finds the bytes.
         self.word.store(self.base.wrapping_add(bytes as u32), Ordering::Release);
     }
@@ -91,44 +90,9 @@ fn back_off(_: u32) {
     loom::thread::yield_now();
 }
 
-/// The bytes of a message or of a piece of one, complete or pipelined.
-pub trait Body {
-    /// Returns the length in bytes.
-    fn len(&self) -> usize;
-    /// Returns whether the length is 0.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-    /// Hands over the first `len` bytes in order, chunk by chunk, each with its offset.
-    fn for_each_chunk(&self, len: usize, take: impl FnMut(usize, &[u8]));
-    /// Waits for all bytes and returns them.
-    fn wait_all(&self) -> &[u8];
-    /// Returns whether the bytes are best copied line by line ([`crate::UserBuf::write_lines`]).
-    fn by_lines(&self) -> bool {
-        false
-    }
-}
-
-impl Body for [u8] {
-    #[inline(always)]
-    fn len(&self) -> usize {
-        <[u8]>::len(self)
-    }
-
-    #[inline(always)]
-    fn for_each_chunk(&self, len: usize, mut take: impl FnMut(usize, &[u8])) {
-        take(0, &self[..len]);
-    }
-
-    #[inline(always)]
-    fn wait_all(&self) -> &[u8] {
-        self
-    }
-}
-
 /// A body that the sender may still write.
 #[derive(Debug)]
-pub struct PipelinedBody<'a> {
+pub(crate) struct PipelinedBody<'a> {
     bytes: &'a [u8],
     watermark: Watermark<'a>,
     by_lines: bool,
@@ -138,7 +102,11 @@ impl<'a> PipelinedBody<'a> {
     /// `bytes` is the whole body, of which `watermark` says how much is written; see
     /// [`Body::by_lines`].
     #[inline]
-    pub fn new(bytes: &'a [u8], watermark: Watermark<'a>, by_lines: bool) -> PipelinedBody<'a> {
+    pub(crate) fn new(
+        bytes: &'a [u8],
+        watermark: Watermark<'a>,
+        by_lines: bool,
+    ) -> PipelinedBody<'a> {
         PipelinedBody { bytes, watermark, by_lines }
     }
 }
@@ -164,6 +132,10 @@ impl Body for PipelinedBody<'_> {
         self.bytes
     }
 
+    fn is_arriving(&self) -> bool {
+        true
+    }
+
     fn by_lines(&self) -> bool {
         self.by_lines
     }
@@ -172,7 +144,7 @@ impl Body for PipelinedBody<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::Slot;
+    use fabric::{Chunks, Slot};
 
     #[test]
     fn chunks_are_taken_as_they_are_written_also_where_the_watermark_wraps() {
@@ -195,7 +167,9 @@ mod tests {
     fn a_slot_advances_the_watermark_after_each_chunk() {
         let (mut to, word) = ([0; 100], AtomicU32::new(5));
         let mut seen = Vec::new();
-        Slot::pipelined(&mut to, false, Watermark::new(&word, 5), 40).fill_chunks(|at, chunk| {
+        let watermark = Watermark::new(&word, 5);
+        let chunks = Chunks { bytes: 40, written: &|bytes| watermark.advance(bytes) };
+        Slot::chunked(&mut to, false, chunks).fill_chunks(|at, chunk| {
             seen.push((at, chunk.len(), word.load(Ordering::Relaxed)));
             chunk.fill(3);
         });

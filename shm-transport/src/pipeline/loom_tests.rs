@@ -9,8 +9,9 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
 
-use super::{Body, PipelinedBody, Watermark};
-use crate::Slot;
+use fabric::{Body, Chunks, Slot};
+
+use super::{PipelinedBody, Watermark};
 
 /// Bytes of a chunk, and chunks of a body.
 const CHUNK: usize = 2;
@@ -47,8 +48,8 @@ impl Shared {
     fn send(&self, frame: u32, base: u32) {
         self.commits.store(frame, Ordering::Release);
         let (mut bytes, watermark) = ([0; LEN], Watermark::new(&self.watermark, base));
-        Slot::pipelined(&mut bytes, false, watermark, CHUNK)
-            .fill_chunks(|at, _| self.write(at, frame));
+        let chunks = Chunks { bytes: CHUNK, written: &|bytes| watermark.advance(bytes) };
+        Slot::chunked(&mut bytes, false, chunks).fill_chunks(|at, _| self.write(at, frame));
     }
 
     /// Waits for frame number `frame`.

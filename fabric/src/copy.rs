@@ -1,0 +1,103 @@
+//! Copy kernels for user memory: short copies in line, line by line, and non-temporal.
+//!
+//! Pure functions on addresses, without state. They do not wait and do not check bounds;
+//! [`crate::UserBuf`] does.
+
+#![allow(unsafe_code)]
+
+/// Bytes of a cache line.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const LINE: usize = 64;
+
+/// memcpy, with the shortest messages done in line: the call would cost more
+/// than the copy.
+///
+/// # Safety
+/// As for [`std::ptr::copy_nonoverlapping`].
+#[inline(always)]
+pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: the caller's promise; two words that overlap in the middle cover 8 to
+    // 16 bytes, and neither reaches beyond them.
+    unsafe {
+        match len {
+            8..=16 => {
+                let (first, last) = (from.cast::<u64>(), from.add(len - 8).cast::<u64>());
+                let (first, last) = (first.read_unaligned(), last.read_unaligned());
+                to.cast::<u64>().write_unaligned(first);
+                to.add(len - 8).cast::<u64>().write_unaligned(last);
+            }
+            _ => std::ptr::copy_nonoverlapping(from, to, len),
+        }
+    }
+}
+
+/// memcpy line by line. Lines that come from another processor's cache arrive sooner this way than
+/// by the C library's, which goes about it by other means from some length on.
+///
+/// # Safety
+/// As for [`std::ptr::copy_nonoverlapping`]; at least a line, and the processor has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+pub(crate) unsafe fn copy_lines(from: *const u8, to: *mut u8, len: usize) {
+    use std::arch::x86_64::{__m256i, _mm256_loadu_si256, _mm256_storeu_si256};
+    // SAFETY: the caller's promise. The first and the last line cover what is in front of the first
+    // whole line of the destination and behind the last; what they share with others is the same.
+    unsafe {
+        let line = |at: usize| {
+            let (from, to) = (from.add(at).cast::<__m256i>(), to.add(at).cast::<__m256i>());
+            let (first, second) = (_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1)));
+            _mm256_storeu_si256(to, first);
+            _mm256_storeu_si256(to.add(1), second);
+        };
+        line(0);
+        let mut at = LINE - to as usize % LINE;
+        while at + LINE <= len {
+            line(at);
+            at += LINE;
+        }
+        line(len - LINE);
+    }
+}
+
+/// What was written past the cache comes before all stores that follow.
+#[inline(always)]
+pub fn nt_fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has SSE.
+    unsafe {
+        std::arch::x86_64::_mm_sfence()
+    };
+}
+
+/// memcpy with stores past the cache where the processor has them.
+///
+/// # Safety
+/// As for [`std::ptr::copy_nonoverlapping`].
+pub(crate) unsafe fn copy_nt(from: *const u8, to: *mut u8, len: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
+        let head = to.align_offset(LINE).min(len);
+        let lines = (len - head) / LINE;
+        // SAFETY: the three parts together are the caller's run; the stores are
+        // aligned, for they begin on a line.
+        unsafe {
+            copy(from, to, head);
+            for line in 0..lines {
+                let (from, to) = (from.add(head + line * LINE), to.add(head + line * LINE));
+                let words: [__m128i; 4] =
+                    std::array::from_fn(|at| _mm_loadu_si128(from.cast::<__m128i>().add(at)));
+                for (at, word) in words.into_iter().enumerate() {
+                    _mm_stream_si128(to.cast::<__m128i>().add(at), word);
+                }
+            }
+            let done = head + lines * LINE;
+            copy(from.add(done), to.add(done), len - done);
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: the caller's promise.
+    unsafe {
+        copy(from, to, len)
+    }
+}
