@@ -11,7 +11,7 @@ pub enum Space {
     Send,
     /// The user's receive buffer.
     Recv,
-    /// Scratch memory of the call, [`Schedule::temp`] bytes.
+    /// Scratch memory of the call, [`temp`](crate::schedule::Schedule::temp) bytes.
     Temp,
     /// The seats of the meeting in the arena.
     CollSegment,

@@ -133,10 +133,10 @@ pub(crate) unsafe fn slice<'a, T>(first: *const T, len: MPI_Count, name: &str) -
     }
 }
 
-/// Returns the caller's array for writing, like [`slice`].
+/// Returns the caller's array for writing, like [`slice()`].
 ///
 /// # Safety
-/// As for [`slice`].
+/// As for [`slice()`].
 pub(crate) unsafe fn slice_mut<'a, T>(
     first: *mut T,
     len: MPI_Count,
@@ -153,7 +153,7 @@ pub(crate) unsafe fn slice_mut<'a, T>(
 /// Returns the caller's requests as the plain handles that `runtime` takes.
 ///
 /// # Safety
-/// As for [`slice`].
+/// As for [`slice()`].
 pub(crate) unsafe fn requests<'a>(first: *mut MPI_Request, len: c_int) -> Result<&'a mut [usize]> {
     // SAFETY: `MPI_Request` is a transparent `usize`; the rest is the caller's promise.
     unsafe { slice_mut(first.cast::<usize>(), len.into(), "array_of_requests") }

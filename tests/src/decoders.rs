@@ -50,8 +50,10 @@ pub fn wire_header(frame: &[u8]) -> bool {
 pub fn control(bytes: &[u8]) -> bool {
     let to_rank = messages::<ToRank>(Decoder::default(), bytes);
     let to_launcher = messages::<ToLauncher>(Decoder::default(), bytes);
-    to_rank.iter().for_each(|message| assert_eq!(again(message), [message.clone()]));
-    to_launcher.iter().for_each(|message| assert_eq!(again(message), [message.clone()]));
+    to_rank.iter().for_each(|message| assert_eq!(again(message), std::slice::from_ref(message)));
+    to_launcher
+        .iter()
+        .for_each(|message| assert_eq!(again(message), std::slice::from_ref(message)));
     !to_rank.is_empty() || !to_launcher.is_empty()
 }
 

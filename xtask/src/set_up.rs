@@ -80,7 +80,9 @@ pub(crate) fn profile_tools(project: &Project, steps: &Steps) -> Result<bool> {
         return Ok(false);
     }
     steps.step("The compiler's llvm-tools", |step| {
-        let added = step.run(Command::new("rustup").args(["component", "add", "llvm-tools"]));
+        let mut rustup = Command::new("rustup");
+        let added =
+            step.run(rustup.args(["component", "add", "llvm-tools"]).current_dir(&project.root));
         step.note(added.map_or_else(|error| format!("not there: {error:#}"), |()| String::new()));
         Ok(pgo::tool(project).is_some())
     })
