@@ -74,8 +74,12 @@ impl Plan {
             .map(|vector| Reduction { op: vector.op.clone(), handle: vector.handle });
         let segment = segment.filter(|_| schedule.uses_segment());
         let calls_user = matches!(&reduction, Some(Reduction { op: Op::User(_), .. }));
+        let is_segment_only = segment.is_some()
+            && schedule.messages().is_empty()
+            && schedule.temp() == 0
+            && !calls_user;
         let bound = Arc::new(Bound {
-            is_segment_only: segment.is_some() && schedule.messages().is_empty() && !calls_user,
+            is_segment_only,
             segment,
             schedule,
             types,
@@ -176,8 +180,8 @@ impl Plan {
             .filter(|&(_, rank)| rank != self.bound.rank)
     }
 
-    /// True when it waits for nothing but its segment: it sends no messages and calls no function of
-    /// the user.
+    /// True when it needs nothing but its segment: it sends no messages, has no scratch memory and
+    /// calls no function of the user.
     #[inline]
     pub fn is_segment_only(&self) -> bool {
         self.bound.is_segment_only

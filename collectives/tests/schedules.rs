@@ -78,7 +78,7 @@ impl Rank {
         }
     }
 
-    fn models(self, schedule: Schedule) -> RankModel {
+    fn with_schedule(self, schedule: Schedule) -> RankModel {
         RankModel::new(schedule, self.send, self.recv, self.types)
     }
 }
@@ -152,7 +152,12 @@ fn barrier_waits_for_everyone() {
         let selection = any_selection(random, false);
         let mut models: Vec<RankModel> = (0..size as usize)
             .map(|rank| {
-                Rank::new(random, 0, 0).models(schedule(&selection, &CollArgs::Barrier, rank, size))
+                Rank::new(random, 0, 0).with_schedule(schedule(
+                    &selection,
+                    &CollArgs::Barrier,
+                    rank,
+                    size,
+                ))
             })
             .collect();
         model::run(&mut models, random, &sum);
@@ -180,7 +185,7 @@ fn bcast() {
                 who.fill(run, &data);
             }
             let args = CollArgs::Bcast { root: root as u32, data: run };
-            models.push(who.models(schedule(&selection, &args, rank, size)));
+            models.push(who.with_schedule(schedule(&selection, &args, rank, size)));
         }
         let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
         model::run(&mut models, random, &sum);
@@ -242,7 +247,7 @@ fn gather_and_gatherv() {
                     all: (rank == root).then_some(&blocks[..]),
                 }
             };
-            models.push(who.models(schedule(&selection, &args, rank, size)));
+            models.push(who.with_schedule(schedule(&selection, &args, rank, size)));
         }
         let mut wanted = models[root].recv.clone();
         model::run(&mut models, random, &sum);
@@ -284,7 +289,7 @@ fn scatter_and_scatterv() {
                     own,
                 }
             };
-            models.push(who.models(schedule(&selection, &args, rank, size)));
+            models.push(who.with_schedule(schedule(&selection, &args, rank, size)));
         }
         let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
         model::run(&mut models, random, &sum);
@@ -318,7 +323,7 @@ fn allgather_and_allgatherv() {
             } else {
                 CollArgs::Allgatherv { own, all: &blocks }
             };
-            models.push(who.models(schedule(&selection, &args, rank, size)));
+            models.push(who.with_schedule(schedule(&selection, &args, rank, size)));
         }
         let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
         model::run(&mut models, random, &sum);
@@ -367,7 +372,7 @@ fn alltoall_v_and_w() {
             };
             from.iter().zip(&data[rank]).for_each(|(&block, data)| who.fill(block, data));
             let args = CollArgs::Alltoall { kind, from: (!in_place).then_some(&from[..]), to: &to };
-            models.push(who.models(schedule(&selection, &args, rank, size)));
+            models.push(who.with_schedule(schedule(&selection, &args, rank, size)));
             places.push(to);
         }
         let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
@@ -436,7 +441,7 @@ fn reduce() {
                 output,
                 commutative: case.commutative,
             };
-            models.push(who.models(schedule(&selection, &args, rank, size)));
+            models.push(who.with_schedule(schedule(&selection, &args, rank, size)));
         }
         let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
         model::run(&mut models, random, &case.operator);
@@ -471,7 +476,7 @@ fn allreduce() {
                 output: who.recv(count),
                 commutative: case.commutative,
             };
-            models.push(who.models(schedule(&selection, &args, rank, size)));
+            models.push(who.with_schedule(schedule(&selection, &args, rank, size)));
         }
         let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
         model::run(&mut models, random, &case.operator);
@@ -505,7 +510,7 @@ fn reduce_scatter() {
                 output,
                 commutative: case.commutative,
             };
-            models.push(who.models(schedule(&selection, &args, rank, size)));
+            models.push(who.with_schedule(schedule(&selection, &args, rank, size)));
         }
         let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
         model::run(&mut models, random, &case.operator);
@@ -535,7 +540,7 @@ fn scan_and_exscan() {
             } else {
                 CollArgs::Scan { input, output }
             };
-            models.push(who.models(schedule(&selection, &args, rank, size)));
+            models.push(who.with_schedule(schedule(&selection, &args, rank, size)));
         }
         let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
         model::run(&mut models, random, &case.operator);
@@ -578,7 +583,7 @@ fn reproducible_reductions_combine_in_one_order() {
                     let output = (rank as u32 == root).then_some(output);
                     CollArgs::Reduce { root, input, output, commutative: true }
                 };
-                models.push(who.models(schedule(&selection, &args, rank, size)));
+                models.push(who.with_schedule(schedule(&selection, &args, rank, size)));
             }
             model::run(&mut models, random, &order);
             results.push(models[root as usize].recv.bytes[..8].to_vec());
@@ -616,7 +621,7 @@ fn neighbours_in_a_small_ring_keep_their_sides() {
                 destinations: &around,
                 out: &out,
             };
-            models.push(who.models(selection.schedule(&args, pos, false)));
+            models.push(who.with_schedule(selection.schedule(&args, pos, false)));
         }
         model::run(&mut models, random, &sum);
         for (rank, who) in models.iter().enumerate() {

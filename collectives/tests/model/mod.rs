@@ -1,13 +1,17 @@
 //! All ranks of a collective in one process, without an engine.
 //!
-//! Runs a schedule for each rank on buffers of its own, in a random order, with
-//! sends that are at random buffered or wait for their receive, and checks what
-//! a schedule promises: see the module `collectives::schedule`.
+//! Runs a schedule for each rank on buffers of its own, in a random order, with sends that are at
+//! random buffered or wait for their receive, and checks what a schedule promises: see the module
+//! `collectives::schedule`. Ranks may share collective segments ([`segment`]).
 
+mod segment;
+
+#[allow(unused_imports, reason = "not all tests have segments")]
+pub(crate) use self::segment::Segment;
 use std::collections::{HashMap, VecDeque};
 
 use collectives::schedule::{Direction, Message};
-use collectives::{Local, Schedule, Shape, Space, Span, Ty};
+use collectives::{Local, Schedule, SegSync, Shape, Space, Span, Ty};
 
 use crate::random::Random;
 
@@ -23,6 +27,7 @@ impl Type {
         Type { blocks: vec![(0, size)], extent: size as i64 }
     }
 
+    #[allow(dead_code, reason = "not all tests have types with gaps")]
     /// A type of 8 data bytes, gapless or with gaps and odd bounds.
     pub(crate) fn of_eight(random: &mut Random) -> Type {
         match random.below(4) {
@@ -92,6 +97,9 @@ pub(crate) struct RankModel {
     round: usize,
     next: usize,
     open: Vec<usize>,
+    /// The segment of some ranks, this one's number among its members, and its round there.
+    segment: Option<(Segment, u32)>,
+    segment_round: u64,
 }
 
 impl RankModel {
@@ -102,8 +110,18 @@ impl RankModel {
         types: Vec<Type>,
     ) -> RankModel {
         let temp = Memory::new(0, schedule.temp() as i64, 0xdd);
-        let rank =
-            RankModel { schedule, send, recv, types, temp, round: 0, next: 0, open: Vec::new() };
+        let rank = RankModel {
+            schedule,
+            send,
+            recv,
+            types,
+            temp,
+            round: 0,
+            next: 0,
+            open: Vec::new(),
+            segment: None,
+            segment_round: 0,
+        };
         rank.check_overlaps();
         rank
     }
@@ -117,19 +135,58 @@ impl RankModel {
             Space::Send => &mut self.send,
             Space::Recv => &mut self.recv,
             Space::Temp => &mut self.temp,
-            Space::CollSegment => panic!("these ranks share nothing"),
+            Space::CollSegment => unreachable!("the segment has its own accesses"),
         }
+    }
+
+    /// Makes it member `me` of a segment.
+    #[allow(dead_code, reason = "not all tests have segments")]
+    pub(crate) fn share(&mut self, segment: &Segment, me: u32) {
+        self.segment = Some((segment.clone(), me));
     }
 
     fn pack(&mut self, span: &Span) -> Vec<u8> {
         let ty = self.ty(span.ty);
+        if span.space == Space::CollSegment {
+            let (segment, me) = self.segment.as_ref().expect("this rank shares no segment");
+            return segment.read(self.segment_round, *me, |memory| memory.pack(span, &ty));
+        }
         self.memory(span.space).pack(span, &ty)
     }
 
     fn unpack(&mut self, span: &Span, bytes: &[u8]) {
         assert_ne!(span.space, Space::Send, "the send buffer is written");
         let ty = self.ty(span.ty);
+        if span.space == Space::CollSegment {
+            let (segment, me) = self.segment.as_ref().expect("this rank shares no segment");
+            return segment
+                .write(self.segment_round, *me, |memory| memory.unpack(span, &ty, bytes));
+        }
         self.memory(span.space).unpack(span, &ty, bytes);
+    }
+
+    /// Synchronises with the segment; true if the round is done.
+    fn synchronise(&mut self, sync: SegSync, reduce: &dyn Fn(&[u8], &mut [u8])) -> bool {
+        let (segment, me) = self.segment.clone().expect("this rank shares no segment");
+        let round = self.segment_round;
+        match sync {
+            SegSync::Acquire if !segment.is_ready(round, me) => return false,
+            SegSync::WaitFor(from) if !segment.waits_no_more(round, me, from) => return false,
+            SegSync::WaitAll if !segment.is_complete(round) => return false,
+            SegSync::Arrive | SegSync::SignalEarly => {
+                if segment.arrive(round, me) {
+                    self.run_locals(reduce);
+                    segment.complete(round);
+                }
+            }
+            SegSync::Next => {
+                segment.leave(round, me);
+                self.segment_round += 1;
+            }
+            _ => self.run_locals(reduce),
+        }
+        self.round += 1;
+        true
     }
 
     fn size(&self, span: &Span) -> u64 {
@@ -222,6 +279,9 @@ pub(crate) fn run(ranks: &mut [RankModel], random: &mut Random, reduce: &dyn Fn(
             ranks.iter().map(|rank| rank.round).collect::<Vec<_>>()
         );
     }
+    for rank in &*ranks {
+        assert!(rank.segment_round + 1 == rank.schedule.segment_rounds().max(1).into());
+    }
     assert!(flying.values().all(VecDeque::is_empty), "a message was not received");
     for (rank, before) in ranks.iter().zip(sent_before) {
         assert!(rank.send == before, "a send buffer was written");
@@ -239,7 +299,11 @@ fn step(
     if ranks[me].finished() {
         return false;
     }
-    let end = ranks[me].schedule.rounds()[ranks[me].round].messages as usize;
+    let round = ranks[me].schedule.rounds()[ranks[me].round];
+    if round.sync != SegSync::None {
+        return ranks[me].synchronise(round.sync, reduce);
+    }
+    let end = round.messages as usize;
     let window = ranks[me].schedule.window() as usize;
     if ranks[me].next < end && ranks[me].open.len() < window {
         let index = ranks[me].next;

@@ -30,6 +30,7 @@ pub(crate) struct Process {
     is_flat: bool,
     /// Of communicators that have been used, by context.
     segments: HashMap<u64, Arc<dyn CollSegment>>,
+    host_segment: Option<Arc<dyn CollSegment>>,
     /// A user's function that takes its time, and how long.
     pub(crate) away: Option<(UserCall, u64)>,
     random: Random,
@@ -70,6 +71,7 @@ impl World {
             planner: Planner::new(thresholds),
             is_flat: thresholds.oversubscribed_max.is_none() && thresholds.shm_max.is_some(),
             segments: HashMap::new(),
+            host_segment: None,
             away: None,
             random: Random(seed),
         };
@@ -93,13 +95,26 @@ impl World {
         planner.plan(operation, &comm).unwrap()
     }
 
-    /// A meeting may begin as a visit.
+    /// A lease of a segment whose members, `me` among them, count in one word.
+    #[allow(dead_code, reason = "not all tests have segments of some ranks")]
+    pub(crate) fn host_segment(
+        &mut self,
+        rank: usize,
+        members: &[u32],
+        me: u32,
+    ) -> Arc<dyn CollSegment> {
+        let Process { segment, host_segment, .. } = &mut self.ranks[rank];
+        let lease = || segment.coll_segment(SyncKind::Counter, members[0], 3, members, me).unwrap();
+        host_segment.get_or_insert_with(|| lease().unwrap()).clone()
+    }
+
+    /// Starts a collective; one that needs a segment only at random as an inline run.
     pub(crate) fn start(&mut self, rank: usize, plan: Plan, sequence: i32) -> CollectiveId {
         let process = &mut self.ranks[rank];
         if plan.is_segment_only() && process.random.below(2) == 0 {
-            let mut visit = InlineRun::new(&plan, sequence);
-            if !visit.go() {
-                return process.active.resume_as_active(visit.suspend());
+            let mut run = InlineRun::new(&plan, sequence);
+            if !run.go() {
+                return process.active.resume_as_active(run.suspend());
             }
             // One that is over has no name: another one, which is over at once, stands for it.
             let nothing = Operation::Absent { kind: CollectiveKind::Barrier };

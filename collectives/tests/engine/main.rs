@@ -1,0 +1,15 @@
+//! Collectives over the engine on a simulated fabric: every operation, several at once, with delays,
+//! starved slots and refused reads, from seeds.
+
+mod cases;
+#[path = "../hierarchy/mod.rs"]
+mod hierarchy;
+mod inline_runs;
+mod levels;
+mod mismatches;
+#[path = "../random/mod.rs"]
+mod random;
+mod requests;
+mod runs;
+#[path = "../world/mod.rs"]
+mod world;

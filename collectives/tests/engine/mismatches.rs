@@ -1,0 +1,223 @@
+//! Ranks that call different collectives, or the same with different data; and wrong arguments.
+
+use collectives::{Blocks, Data, Operation, Planner, Thresholds, Vector};
+use fabric::sim::Options;
+use fabric::{CollectiveKind, Peer};
+use objects::{Area, Class, Comm, Datatype, Group, Op};
+use pt2pt::Fault;
+
+use crate::cases::{INT64, Layout, SUM};
+use crate::random::Random;
+use crate::runs::{comms, counter, flags, quiet};
+use crate::world::World;
+
+#[test]
+fn ranks_in_different_collectives_learn_of_each_other() {
+    let (mut world, random, comms) = (quiet(2), &mut Random(7), comms(2));
+    let data = Layout::new(vec![3], 0, random, 0);
+    let bcast = Operation::Bcast { root: 1, data: data.data() };
+    let plans =
+        [world.plan(0, &bcast, &comms[0][0]), world.plan(1, &Operation::Barrier, &comms[0][1])];
+    let ids: Vec<_> = plans
+        .into_iter()
+        .enumerate()
+        .map(|(rank, plan)| (rank, world.start(rank, plan, 9)))
+        .collect();
+    let results = world.finish(&ids[..1], random);
+    let fault = results[0].as_ref().unwrap_err();
+    let Fault::Mismatched { ours, theirs, source: 1, sequence: 9, .. } = **fault else {
+        panic!("{fault}")
+    };
+    assert_eq!((ours.kind, ours.root), (CollectiveKind::Bcast as u8, 1));
+    assert_eq!(theirs.kind, CollectiveKind::Barrier as u8);
+}
+
+#[test]
+fn when_one_rank_is_elsewhere_no_rank_waits_for_ever() {
+    for (size, oversubscribed_max) in (2..10).flat_map(|size| [(size, None), (size, Some(1024))]) {
+        let thresholds = Thresholds { oversubscribed_max, ..Thresholds::default() };
+        let mut world = World::new(size, 7, Options::default(), &thresholds);
+        let comms = comms(size);
+        for elsewhere in 0..size as usize {
+            let start = |rank: usize| {
+                let plan = world.plan(rank, &Operation::Barrier, &comms[0][rank]);
+                let plan =
+                    if rank == elsewhere { plan.of_kind(CollectiveKind::Internal) } else { plan };
+                (rank, world.start(rank, plan, elsewhere as i32))
+            };
+            let ids: Vec<_> = (0..size as usize).map(start).collect();
+            for (rank, result) in world.finish(&ids, &mut Random(7)).into_iter().enumerate() {
+                let fault = result.expect_err("it ended well").to_string();
+                assert!(
+                    fault.contains("called") || fault.contains("has failed at rank"),
+                    "rank {rank}: {fault}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn ranks_in_a_segment_learn_which_rank_sends_messages_instead() {
+    for thresholds in [
+        Thresholds { oversubscribed_max: Some(64), ..counter() },
+        Thresholds { shm_max: Some(64), ..flags() },
+    ] {
+        ranks_learn_of_messages(&thresholds);
+    }
+}
+
+fn ranks_learn_of_messages(thresholds: &Thresholds) {
+    let (mut world, random, comms) =
+        (World::new(4, 7, Options::default(), thresholds), &mut Random(7), comms(4));
+    let data = Layout::new(vec![9], 0, random, 0);
+    let long = Operation::Bcast {
+        root: 1,
+        data: Data { ty: Datatype::predefined(INT64).unwrap(), ..data.data() },
+    };
+    let start = |rank: usize| {
+        let operation = if rank == 1 { long } else { Operation::Barrier };
+        let plan = world.plan(rank, &operation, &comms[0][rank]);
+        assert_eq!(plan.schedule().uses_segment(), rank != 1);
+        (rank, world.start(rank, plan, 0))
+    };
+    let ids: Vec<_> = (0..4).map(start).collect();
+    for (rank, result) in
+        world.finish(&ids, random).into_iter().enumerate().filter(|(rank, _)| *rank != 1)
+    {
+        let fault = result.expect_err("it ended well").to_string();
+        assert!(
+            fault.contains("rank 1 called") || fault.contains("has failed at rank"),
+            "rank {rank}: {fault}"
+        );
+    }
+}
+
+#[test]
+fn two_broadcasts_in_opposite_order_name_each_others_root() {
+    let (mut world, random, comms) = (quiet(2), &mut Random(7), comms(2));
+    let data: Vec<Layout> = (0..2).map(|_| Layout::new(vec![3], 0, random, 0)).collect();
+    // Each thinks that the other one is the root.
+    let ids: Vec<_> = (0..2)
+        .map(|rank| {
+            let operation = Operation::Bcast { root: 1 - rank as u32, data: data[rank].data() };
+            let plan = world.plan(rank, &operation, &comms[0][rank]);
+            (rank, world.start(rank, plan, 0))
+        })
+        .collect();
+    // Nobody sends: this one only a report of who waits for whom can name.
+    (0..1000).for_each(|i| assert!(!world.progress(i % 2)));
+    assert!(ids.iter().all(|&(rank, id)| !world.ranks[rank].active.is_complete(id)));
+}
+
+#[test]
+fn a_longer_message_than_expected_is_named() {
+    for thresholds in [Thresholds::default(), counter(), flags()] {
+        a_longer_one_is_named(World::new(2, 1, Options::default(), &thresholds));
+    }
+}
+
+fn a_longer_one_is_named(mut world: World) {
+    let (random, comms) = (&mut Random(7), comms(2));
+    let (long, short) = (Layout::new(vec![5], 0, random, 0), Layout::new(vec![3], 0, random, 0));
+    let plans = [&long, &short].map(|layout| Operation::Bcast { root: 0, data: layout.data() });
+    let ids: Vec<_> = (0..2)
+        .map(|rank| {
+            let plan = world.plan(rank, &plans[rank], &comms[0][rank]);
+            (rank, world.start(rank, plan, 0))
+        })
+        .collect();
+    let results = world.finish(&ids, random);
+    assert!(results[0].is_ok());
+    assert!(matches!(
+        **results[1].as_ref().unwrap_err(),
+        Fault::Truncated { source: 0, sent: 40, room: 24, .. }
+    ));
+}
+
+#[test]
+fn a_rank_without_data_is_named_by_those_who_have_some() {
+    for (which, thresholds) in
+        (0..5).flat_map(|which| [(which, Thresholds::default()), (which, flags())])
+    {
+        let (mut world, random, comms) =
+            (World::new(2, 1, Options::default(), &thresholds), &mut Random(7), comms(2));
+        let counts = [0, 3];
+        let owns = counts.map(|count| Layout::new(vec![count], 0, random, 0));
+        let wholes = counts.map(|count| Layout::new(vec![count; 2], 0, random, 0));
+        let operation = |rank: usize| {
+            let (own, whole) = (owns[rank].data(), wholes[rank].data());
+            match which {
+                0 | 1 => Operation::Bcast { root: which, data: own },
+                2 => Operation::Allgather { send: Some(own), recv: whole },
+                3 => Operation::Alltoall { send: None, recv: whole },
+                _ => Operation::Gather {
+                    root: 1,
+                    send: Some(own),
+                    recv: (rank == 1).then_some(whole),
+                },
+            }
+        };
+        let ids: Vec<_> = (0..2)
+            .map(|rank| {
+                let plan = world.plan(rank, &operation(rank), &comms[0][rank]);
+                (rank, world.start(rank, plan, 4))
+            })
+            .collect();
+        let results = world.finish(&ids, random);
+        // Whoever receives finds out, from either side.
+        if which != 1 {
+            let fault = results[1].as_ref().unwrap_err();
+            assert!(
+                matches!(**fault, Fault::Empty { source: 0, sequence: 4, room: 24, .. }),
+                "{which}: {fault}"
+            );
+        }
+        if (1..4).contains(&which) {
+            let fault = results[0].as_ref().unwrap_err();
+            assert!(
+                matches!(**fault, Fault::Truncated { source: 1, sent: 24, room: 0, .. }),
+                "{which}: {fault}"
+            );
+        }
+    }
+}
+
+#[test]
+fn wrong_arguments_are_refused_with_their_class() {
+    let random = &mut Random(7);
+    let comm = Comm::new("", 1, 0, Group::world(4));
+    let mut planner = Planner::new(&Thresholds::default());
+    let (three, five) =
+        (Layout::new(vec![3; 4], 0, random, 0), Layout::new(vec![5; 4], 0, random, 0));
+    let mut class = |operation: Operation| planner.plan(&operation, &comm).unwrap_err().class();
+    assert_eq!(class(Operation::Bcast { root: 4, data: three.data() }), Class::Root);
+    let huge = Data { count: u64::MAX / 8, ..three.data() };
+    assert_eq!(class(Operation::Bcast { root: 0, data: huge }), Class::Count);
+    let allgather = Operation::Allgather { send: Some(five.data()), recv: three.data() };
+    assert_eq!(class(allgather), Class::Truncate);
+    let short = Blocks { counts: &three.counts[..3], displs: &three.displs[..3], ..three.blocks() };
+    assert_eq!(class(Operation::Allgatherv { send: None, recv: short }), Class::Arg);
+    let sum = Op::predefined(SUM).unwrap();
+    let ty = Datatype::predefined(INT64).unwrap();
+    let area: Option<Area> = Some(three.bytes.area());
+    let vector = Vector { send: area, recv: area, ty, handle: INT64, op: &sum };
+    assert_eq!(class(Operation::Allreduce { vector, count: 1 }), Class::Buffer);
+    let double = Datatype::predefined(0x214).unwrap();
+    let band = Op::predefined(0x28).unwrap();
+    let vector = Vector { send: None, op: &band, ty: double, ..vector };
+    assert_eq!(class(Operation::Allreduce { vector, count: 1 }), Class::Op);
+    let inter = comm.derive_inter(3, 0, Group::single(Peer(0)), Group::single(Peer(1)));
+    let vector = Vector { send: area, recv: area, ty, handle: INT64, op: &sum };
+    assert_eq!(
+        planner.plan(&Operation::Scan { vector, count: 1 }, &inter).unwrap_err().class(),
+        Class::Comm
+    );
+    let vector = Vector { send: None, ..vector };
+    assert_eq!(
+        planner.plan(&Operation::Allreduce { vector, count: 1 }, &inter).unwrap_err().class(),
+        Class::Buffer
+    );
+    let bcast = Operation::Bcast { root: 1, data: three.data() };
+    assert_eq!(planner.plan(&bcast, &inter).unwrap_err().class(), Class::Root);
+}

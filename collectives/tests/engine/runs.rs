@@ -1,0 +1,119 @@
+//! Random operations on two communicators, several at once; and the settings that tests share.
+
+use collectives::{CollectiveId, Thresholds};
+use fabric::sim::Options;
+use objects::{Comm, Group};
+
+use crate::cases::{Case, all_to_all, one_to_all, reduction};
+use crate::random::Random;
+use crate::world::{World, any_options};
+
+pub(crate) fn any_thresholds(random: &mut Random) -> Thresholds {
+    let mut at = || [0, 100, 2000, u64::MAX][random.below(4) as usize];
+    let oversubscribed_max = Some(at()).filter(|&at| at != 0);
+    Thresholds {
+        bcast_long: at(),
+        gather_long: at(),
+        scatter_long: at(),
+        allgather_long: at(),
+        alltoall_short: at(),
+        reduce_long: at(),
+        allreduce_long: at(),
+        reduce_scatter_long: at(),
+        oversubscribed_max: oversubscribed_max.filter(|&at| at != 2000),
+        shm_max: Some(at()).filter(|&at| at != 0),
+        shm: at() != 0,
+        window: 2 + (at() % 7) as u32,
+        reproducible: at() == 0,
+    }
+}
+
+/// Thresholds by which all that fits uses a segment whose members count in one word.
+pub(crate) fn counter() -> Thresholds {
+    Thresholds { oversubscribed_max: Some(u64::MAX), ..Thresholds::default() }
+}
+
+/// The same in flags ones.
+pub(crate) fn flags() -> Thresholds {
+    Thresholds { shm_max: Some(u64::MAX), ..Thresholds::default() }
+}
+
+/// The world, and the world backwards on another context.
+pub(crate) fn comms(size: u32) -> [Vec<Comm>; 2] {
+    let world = Group::world(size);
+    let ranks: Vec<u32> = (0..size).rev().collect();
+    let backwards = world.incl(&ranks).unwrap();
+    [(1, world), (2, backwards)].map(|(context, group)| {
+        (0..size).map(|rank| Comm::new("", context, rank, group.clone())).collect()
+    })
+}
+
+pub(crate) type Make = fn(&mut World, &[Comm], &mut Random) -> (Case, &'static str);
+
+pub(crate) fn run_any(size: u32, seed: u64) {
+    let random = &mut Random(seed);
+    let options = any_options(random);
+    let world = World::new(size, seed, options, &any_thresholds(random));
+    run_cases(world, 5, &[reduction, one_to_all, all_to_all], random);
+}
+
+pub(crate) fn run_cases(mut world: World, count: usize, makes: &[Make], random: &mut Random) {
+    let size = world.ranks.len() as u32;
+    let comms = comms(size);
+    let mut cases = Vec::new();
+    let mut sequences = [0, 0];
+    for _ in 0..count {
+        let on = random.below(2) as usize;
+        let make = makes[random.below(makes.len() as u64) as usize];
+        let (case, what) = make(&mut world, &comms[on], random);
+        cases.push((case, what, on, sequences[on]));
+        sequences[on] += 1;
+    }
+    // Each rank starts all of them in order, at its own pace.
+    let mut next = vec![0; size as usize];
+    let mut ids: Vec<(usize, CollectiveId)> = Vec::new();
+    while next.iter().any(|&next| next < cases.len()) {
+        let process = random.below(size.into()) as usize;
+        if let Some((case, _, on, sequence)) = cases.get(next[process]) {
+            let rank = if *on == 0 { process } else { size as usize - 1 - process };
+            ids.push((process, world.start(process, case.plans[rank].clone(), *sequence)));
+            next[process] += 1;
+        }
+        for _ in 0..random.below(10) {
+            world.progress(random.below(size.into()) as usize);
+        }
+    }
+    for result in world.finish(&ids, random) {
+        assert_eq!(result, Ok(()));
+    }
+    cases.iter().for_each(|(case, what, ..)| case.check(what));
+    assert!(world.ranks.iter().all(|rank| rank.active.is_empty()));
+}
+
+pub(crate) fn quiet(size: u32) -> World {
+    World::new(size, 1, Options::default(), &Thresholds::default())
+}
+
+#[test]
+fn every_operation_gives_what_it_should_whatever_the_fabric_does() {
+    for size in [1, 2, 3, 4, 5, 7, 8, 12] {
+        for round in 0..40 {
+            let seed = u64::from(size) << 32 | round;
+            if let Err(panic) = std::panic::catch_unwind(|| run_any(size, seed)) {
+                eprintln!("failed with {size} ranks, seed {seed}");
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+}
+
+#[test]
+fn many_rounds_follow_each_other_in_a_segment() {
+    for seed in 0..400 {
+        let random = &mut Random(seed);
+        let size = 2 + random.below(7) as u32;
+        let thresholds = if seed % 2 == 0 { counter() } else { flags() };
+        let world = World::new(size, seed, Options::default(), &thresholds);
+        run_cases(world, 40, &[reduction, one_to_all, all_to_all], random);
+    }
+}
