@@ -1,8 +1,8 @@
-//! The conformance suite on InfiniBand or RoCE: all ranks in this process, each with its
-//! own device context, on the devices that `VERBENA_TEST_DEVICES` names (in turn).
+//! The conformance suite on InfiniBand or RoCE: all ranks in this process, each with its own
+//! device context, in turn on the devices that `VERBENA_TEST_DEVICES` names.
 //!
-//! Runs where there is RDMA (`cargo xtask vm` makes Soft-RoCE); elsewhere it says why not.
-//! `VERBENA_TEST_SEED` runs it with another seed.
+//! It runs where there is RDMA (`cargo xtask vm` makes Soft-RoCE), and otherwise says why not.
+//! `VERBENA_TEST_SEED` sets another seed.
 
 #[path = "verbs/registration.rs"]
 mod registration;
@@ -26,7 +26,7 @@ fn seed() -> u64 {
     std::env::var("VERBENA_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_260_928)
 }
 
-/// The devices to use; `None` where there is no RDMA and none was asked for.
+/// Returns the devices to use; `None` if there is no RDMA and none was named.
 fn devices() -> Option<Vec<String>> {
     if let Ok(names) = std::env::var("VERBENA_TEST_DEVICES") {
         return Some(names.split([',', ' ']).map(str::to_owned).collect());
@@ -79,8 +79,9 @@ fn smallest_windows() {
     suite(&Settings { credits: 4, eager_max: 2000, get_min: 3000, ..Settings::default() });
 }
 
-/// Transports whose processes do not sleep at once, so that peers may write to them.
-fn wakeful(
+/// Returns transports whose processes poll for some time before they sleep, so that peers may
+/// write to them.
+fn polling(
     devices: &[String],
     ranks: u32,
     settings: &Settings,
@@ -99,9 +100,9 @@ fn wakeful(
     (0..).zip(transports(devices, ranks, settings)).map(shaky).collect()
 }
 
-/// Short frames are written into the receiver's memory from the first on.
+/// Short frames go by eager RDMA from the first on.
 #[test]
-fn written_wherever_possible() {
+fn eager_rdma_wherever_possible() {
     let Some(devices) = devices() else { return };
     let small = Settings { credits: 4, eager_max: 2000, get_min: 3000, ..Settings::default() };
     for settings in [Settings::default(), small] {
@@ -109,14 +110,14 @@ fn written_wherever_possible() {
         run_with(
             |ranks| ranks == 2,
             seed(),
-            |ranks, _| wakeful(&devices, ranks, &settings, seed()),
+            |ranks, _| polling(&devices, ranks, &settings, seed()),
         );
     }
 }
 
-/// Many ranks share few rings, which go from peer to peer.
+/// Several ranks share few rings, which go from peer to peer.
 #[test]
-fn rings_go_round() {
+fn rings_change_hands() {
     let Some(devices) = devices() else { return };
     for eager_rdma_peers in [1, 2] {
         let settings = Settings {
@@ -125,7 +126,7 @@ fn rings_go_round() {
             credits: 8,
             ..Settings::default()
         };
-        let mut job = Job::new("rings go round", seed(), wakeful(&devices, 5, &settings, seed()));
+        let mut job = Job::new("rings change hands", seed(), polling(&devices, 5, &settings, seed()));
         job.nap(Duration::from_millis(200));
         storm(&mut job, &Weather::default());
         println!("{} frames written", written(&mut job, 5, |shaky| &shaky.inner));
@@ -133,7 +134,7 @@ fn rings_go_round() {
     }
 }
 
-/// Frames that the ranks have written.
+/// Returns the number of frames that the ranks have written.
 fn written<T: HybridGet>(job: &mut Job<T>, ranks: u32, inner: fn(&T) -> &VerbsTransport) -> u64 {
     let written = (0..ranks).map(|rank| inner(&job.rank(rank).transport).frames_written()).sum();
     assert!(written > 0, "nothing was written");
@@ -154,7 +155,7 @@ fn one_connection_at_a_time() {
 #[test]
 fn storms() {
     let Some(devices) = devices() else { return };
-    let mut gathered = 0;
+    let mut coalesced = 0;
     for seed in seed()..seed() + 4 {
         let rendezvous = [Rendezvous::Read, Rendezvous::Write][seed as usize % 2];
         let (credits, eager_rdma_threshold) =
@@ -163,11 +164,11 @@ fn storms() {
             Settings { credits, eager_rdma_threshold, rendezvous, ..Settings::default() };
         let mut job = Job::new("storms", seed, transports(&devices, 4, &settings));
         storm(&mut job, &Weather::default());
-        gathered += (0..4).map(|rank| job.rank(rank).transport.frames_coalesced()).sum::<u64>();
+        coalesced += (0..4).map(|rank| job.rank(rank).transport.frames_coalesced()).sum::<u64>();
         job.end();
     }
-    println!("{gathered} frames went with others");
-    assert!(gathered > 0, "each frame went alone");
+    println!("{coalesced} frames were coalesced");
+    assert!(coalesced > 0, "no frame was coalesced");
 }
 
 #[test]
@@ -180,14 +181,14 @@ fn a_peer_lies() {
 }
 
 #[test]
-fn memory_of_others() {
+fn rma() {
     let Some(devices) = devices() else { return };
     for ranks in [2, 4] {
         one_sided(seed(), transports(&devices, ranks, &Settings::default()));
     }
 }
 
-/// What became of transfers.
+/// Outcomes of transfers.
 #[derive(Default)]
 struct Outcomes(Vec<(u64, Result<(), PeerFailed>)>);
 
@@ -203,7 +204,7 @@ impl Sink for Outcomes {
     }
 }
 
-/// Reads and writes are done again; of an addition nobody could tell whether it was done.
+/// Reads and writes are repeated; an addition under way fails, since it may have been done.
 #[test]
 fn transfers_whose_connection_breaks() {
     let Some(devices) = devices() else { return };
@@ -243,14 +244,14 @@ fn transfers_whose_connection_breaks() {
     assert!((added..=added + failed).contains(&sum));
 }
 
-/// What the kernel counts as this process's memory, in bytes.
+/// Returns the resident memory of this process in bytes.
 fn resident() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").expect("Linux");
     text.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("a number") * 4096
 }
 
 #[test]
-fn a_peer_never_talked_to_costs_64_bytes_at_most() {
+fn a_peer_without_communication_costs_64_bytes_at_most() {
     let Some(devices) = devices() else { return };
     let settings =
         Settings { device: Some(devices[0].clone()), connections: 1, ..Settings::default() };
@@ -276,7 +277,7 @@ fn a_peer_never_talked_to_costs_64_bytes_at_most() {
     assert!(each <= 64.0, "{each} bytes for a peer");
 }
 
-/// Each rank's frames on one device, parts of reads on all.
+/// Returns transports with the frames of each rank on one device and parts of reads on all.
 fn rails(devices: &[String], ranks: u32) -> Vec<Rails> {
     let store = InProcessStore::default();
     let open = |rank: u32| {
@@ -289,7 +290,7 @@ fn rails(devices: &[String], ranks: u32) -> Vec<Rails> {
     (0..ranks).map(open).collect()
 }
 
-/// Large messages over all devices, while the connections of the further ones break.
+/// Large messages over all devices, while connections of secondary ports break.
 #[test]
 fn several_rails() {
     let Some(devices) = devices().filter(|devices| devices.len() > 1) else { return };
@@ -297,10 +298,10 @@ fn several_rails() {
     job.nap(Duration::from_millis(200));
     storm(&mut job, &Weather { steps: 300, longest: 1 << 20, ..Weather::default() });
     let read: u64 = (0..3).map(|rank| job.rank(rank).transport.bytes_on_secondary_ports()).sum();
-    println!("{read} bytes read through further ports");
-    assert!(read > 0, "nothing went through a further port");
+    println!("{read} bytes read through secondary ports");
+    assert!(read > 0, "nothing went through a secondary port");
     job.end();
-    // A further device that is gone is gone for good; nobody is lost by that.
+    // A secondary device that is gone stays gone; no peer fails by that.
     type Fault = fn(&mut Rails, Peer);
     let faults: [(&str, Fault); 2] = [
         ("rails that break", |rails, peer| rails.secondary()[0].interrupt(peer)),
@@ -327,11 +328,11 @@ fn several_rails() {
 #[test]
 fn connections_that_break() {
     let Some(devices) = devices() else { return };
-    let mut gathered = 0;
+    let mut coalesced = 0;
     for seed in seed()..seed() + 6 {
         let ranks = [2, 4][seed as usize % 2];
         let rendezvous = [Rendezvous::Write, Rendezvous::Read][seed as usize / 3 % 2];
-        // Every other two write what they can.
+        // Two of every four use eager RDMA.
         let (credits, eager_rdma_threshold) =
             ([4, 32][seed as usize / 2 % 2], [0, 64][seed as usize / 2 % 2]);
         let settings =
@@ -358,24 +359,24 @@ fn connections_that_break() {
         if eager_rdma_threshold == 0 {
             println!("{} frames written", written(&mut job, ranks, |shaky| &shaky.inner));
         }
-        assert!(broken >= 3, "hardly a connection was broken: {broken}");
-        gathered +=
+        assert!(broken >= 3, "too few connections were broken: {broken}");
+        coalesced +=
             (0..ranks).map(|rank| job.rank(rank).transport.inner.frames_coalesced()).sum::<u64>();
         job.end();
     }
-    println!("{gathered} frames went with others");
-    assert!(gathered > 0, "each frame went alone");
+    println!("{coalesced} frames were coalesced");
+    assert!(coalesced > 0, "no frame was coalesced");
 }
 
-/// What a rank hears of a peer that ends without a word.
+/// What a rank is told about a peer that ends without notice.
 #[derive(Default)]
-struct Obituary {
+struct Failures {
     frames: usize,
     failed: Vec<u64>,
-    lost: Vec<PeerFailed>,
+    peers: Vec<PeerFailed>,
 }
 
-impl Sink for Obituary {
+impl Sink for Failures {
     fn frame(&mut self, _: Peer, _: &Header, _: &(impl Body + ?Sized)) {
         self.frames += 1;
     }
@@ -385,13 +386,13 @@ impl Sink for Obituary {
         self.failed.push(token);
     }
 
-    fn peer_failed(&mut self, lost: PeerFailed) {
-        self.lost.push(lost);
+    fn peer_failed(&mut self, failure: PeerFailed) {
+        self.peers.push(failure);
     }
 }
 
 #[test]
-fn a_peer_that_is_gone_is_lost_in_time() {
+fn a_peer_that_is_gone_fails_in_time() {
     let Some(devices) = devices() else { return };
     let settings = Settings {
         reconnect_timeout: Duration::from_secs(2),
@@ -401,7 +402,7 @@ fn a_peer_that_is_gone_is_lost_in_time() {
     };
     let [mut ours, mut theirs] =
         <[_; 2]>::try_from(transports(&devices, 2, &settings)).ok().expect("two");
-    let (mut heard, mut other) = (Obituary::default(), Obituary::default());
+    let (mut heard, mut other) = (Failures::default(), Failures::default());
     let header = Header::new(fabric::Kind::Data);
     let bytes = tests::bytes::Bytes::room(tests::bytes::Shape::Run, 100_000);
     let memory = bytes.buffer().memory().expect("one run");
@@ -419,25 +420,25 @@ fn a_peer_that_is_gone_is_lost_in_time() {
         ours.one_sided(Peer(1), &region, 0, OneSided::Get(into.0), 77),
         Ok(Transfer::Started)
     );
-    while heard.lost.is_empty() {
-        assert!(began.elapsed() < Duration::from_secs(20), "nobody notices");
+    while heard.peers.is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(20), "the failure is not noticed");
         ours.poll(&mut heard);
         if let Some(WaitOn::Fd(fd)) = ours.arm() {
             tests::idle::until_readable(&[fd], Duration::from_secs(5));
         }
         ours.disarm();
     }
-    println!("{} after {:?}", heard.lost[0], began.elapsed());
-    assert_eq!((heard.lost[0].peer, heard.failed.as_slice()), (Peer(1), [77].as_slice()));
+    println!("{} after {:?}", heard.peers[0], began.elapsed());
+    assert_eq!((heard.peers[0].peer, heard.failed.as_slice()), (Peer(1), [77].as_slice()));
     assert!(ours.post(Peer(1), &header, 0, |_| ()).is_err());
     assert!(ours.flush());
 }
 
 #[test]
-fn a_device_that_is_gone_loses_also_those_never_talked_to() {
+fn without_a_device_peers_without_communication_fail_too() {
     let Some(devices) = devices() else { return };
     let mut all = transports(&devices, 3, &Settings::default());
-    let (mut heard, mut other) = (Obituary::default(), Obituary::default());
+    let (mut heard, mut other) = (Failures::default(), Failures::default());
     let header = Header::new(fabric::Kind::Data);
     while other.frames == 0 {
         let _ = all[0].post(Peer(1), &header, 0, |_| ());
@@ -446,12 +447,12 @@ fn a_device_that_is_gone_loses_also_those_never_talked_to() {
     }
     all[0].remove_device();
     all[0].poll(&mut heard);
-    let lost: Vec<Peer> = heard.lost.iter().map(|lost| lost.peer).collect();
-    assert_eq!(lost, [Peer(1), Peer(2)]);
+    let failed: Vec<Peer> = heard.peers.iter().map(|failure| failure.peer).collect();
+    assert_eq!(failed, [Peer(1), Peer(2)]);
     let name = format!("the RDMA device {} of this host has failed or was removed", devices[0]);
-    assert!(heard.lost.iter().all(|lost| lost.why.contains(&name)), "{}", heard.lost[0]);
+    assert!(heard.peers.iter().all(|failure| failure.why.contains(&name)), "{}", heard.peers[0]);
     assert!((1..3).all(|peer| all[0].post(Peer(peer), &header, 0, |_| ()).is_err()));
-    assert!(matches!(all[0].arm(), Some(WaitOn::Nothing)), "it does not let its process sleep");
+    assert!(matches!(all[0].arm(), Some(WaitOn::Nothing)), "it does not let the process sleep");
     assert!(all[0].flush());
 }
 
@@ -482,15 +483,15 @@ fn settings_that_differ_work_or_are_named() {
     job.end();
     let other = Settings { eager_max: 2000, ..Settings::default() };
     let mut ends = open([Settings::default(), other]);
-    let mut heard = [Obituary::default(), Obituary::default()];
+    let mut heard = [Failures::default(), Failures::default()];
     let _ = ends[0].post(Peer(1), &Header::new(fabric::Kind::Data), 0, |_| ());
     let began = std::time::Instant::now();
-    while heard.iter().any(|heard| heard.lost.is_empty()) {
-        assert!(began.elapsed() < Duration::from_secs(60), "nobody notices");
+    while heard.iter().any(|heard| heard.peers.is_empty()) {
+        assert!(began.elapsed() < Duration::from_secs(60), "the failure is not noticed");
         ends.iter_mut().zip(&mut heard).for_each(|(end, heard)| _ = end.poll(heard));
     }
     for (heard, [theirs, ours]) in heard.iter().zip([[2000, 8192], [8192, 2000]]) {
         let expected = format!("verbs.eager_max = {theirs}, this process with {ours}");
-        assert!(heard.lost[0].why.contains(&expected), "{}", heard.lost[0]);
+        assert!(heard.peers[0].why.contains(&expected), "{}", heard.peers[0]);
     }
 }

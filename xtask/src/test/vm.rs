@@ -123,7 +123,7 @@ fn cases() -> [Case; 10] {
             machines: Machines::pair(None).reordering("5%"),
             command: "export VERBENA_TEST_DEVICES=\"$VM_DEVICES\"; ulimit -l unlimited; \
                       timeout 500 SUITE --test-threads 1 rings",
-            expected: "test rings_go_round ... ok",
+            expected: "test rings_change_hands ... ok",
             lossy: true,
         },
         Case {

@@ -1,7 +1,7 @@
-//! What this host offers to MPI, and how to get what is missing.
+//! `verbena doctor`: what this host offers to MPI, and how to get what is missing.
 //!
-//! Each check gives one line: what it found, or what is wrong with the remedy. On other
-//! hosts: `mpiexec --hosts a,b verbena doctor`.
+//! Each check prints one line: what it found, or what is wrong, with the remedy. On other hosts it
+//! runs as `mpiexec --hosts a,b verbena doctor`.
 
 use std::fs::{File, read_to_string};
 use std::io::ErrorKind;
@@ -13,26 +13,26 @@ use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use rustix::process::{Resource, getrlimit};
 use verbs_transport::{InProcessStore, Port, Settings, VerbsTransport};
 
-/// Shared memory that a job of some ranks takes, bytes.
-const SHARED: u64 = 64 << 20;
-/// Locked memory below which an adapter can't register much, bytes.
-const LOCKED: u64 = 256 << 20;
-/// How long the message may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Shared memory that a small job takes, bytes.
+const SHARED_MEMORY_MIN: u64 = 64 << 20;
+/// Locked memory below which an adapter cannot register much, bytes.
+const LOCKED_MEMORY_MIN: u64 = 256 << 20;
+/// Longest time that the test message may take.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a check came to.
+/// Result of a check.
 enum Finding {
-    /// As it should be.
+    /// In order.
     Good(String),
-    /// Jobs run, but without this.
+    /// Missing; jobs run without it.
     Without(String),
-    /// Jobs do not run, or not with what was asked for.
+    /// Jobs do not run, or not as asked for.
     Bad(String),
 }
 use Finding::{Bad, Good, Without};
 
-/// Checks everything and prints a line for each. With `rdma`, jobs are to use RDMA: that there
-/// is none is bad then. An error when anything is.
+/// Runs all checks and prints a line for each. With `rdma`, missing RDMA is an error. Fails if any
+/// check does.
 pub(crate) fn run(rdma: bool) -> Result<(), String> {
     let knobs = Knobs::with_options(Sources::default()).map_err(|error| error.to_string())?;
     let settings = Settings::from_knobs(&knobs);
@@ -62,7 +62,7 @@ pub(crate) fn run(rdma: bool) -> Result<(), String> {
     }
     match findings.iter().filter(|(_, finding)| matches!(finding, Bad(_))).count() {
         0 => Ok(()),
-        bad => Err(format!("{bad} of {} checks found something to mend", findings.len())),
+        bad => Err(format!("{bad} of {} checks failed", findings.len())),
     }
 }
 
@@ -73,18 +73,18 @@ fn missing(why: String, is_wanted: bool) -> Finding {
 fn processors() -> Finding {
     match std::thread::available_parallelism() {
         Ok(count) => Good(format!("{count} for this process; `verbena topology` shows them")),
-        Err(error) => Bad(format!("the system does not say how many there are ({error})")),
+        Err(error) => Bad(format!("cannot find out how many there are ({error})")),
     }
 }
 
 fn shared_memory() -> Finding {
     let file = memfd_create("verbena doctor", MemfdFlags::CLOEXEC);
-    match file.and_then(|file| fallocate(&file, FallocateFlags::empty(), 0, SHARED)) {
-        Ok(()) => Good(format!("{} MiB allocated and given back", SHARED >> 20)),
+    match file.and_then(|file| fallocate(&file, FallocateFlags::empty(), 0, SHARED_MEMORY_MIN)) {
+        Ok(()) => Good(format!("{} MiB allocated and freed", SHARED_MEMORY_MIN >> 20)),
         Err(errno) => Bad(format!(
-            "{} MiB can't be had ({errno}). Give the host or the container more memory, or allow memfd_create and \
-             fallocate where a filter refuses them",
-            SHARED >> 20
+            "cannot allocate {} MiB ({errno}). Give the host or the container more memory, or allow \
+             memfd_create and fallocate if a seccomp filter refuses them",
+            SHARED_MEMORY_MIN >> 20
         )),
     }
 }
@@ -93,13 +93,13 @@ fn single_copy() -> Finding {
     match File::options().read(true).write(true).open("/dev/xpmem") {
         Ok(_) => {
             return Good(
-                "XPMEM is there: the memory of other ranks is mapped and read as one's own".into(),
+                "XPMEM is there: a rank maps the memory of other ranks and reads it directly".into(),
             );
         }
         Err(why) if why.kind() == ErrorKind::PermissionDenied => {
             return Without(
-                "XPMEM is there and may not be used: `chmod 666 /dev/xpmem` lets ranks map each other's memory \
-                 (segments are for processes of the same user all the same); without it the kernel copies"
+                "XPMEM is there, but permission is denied: `chmod 666 /dev/xpmem` lets ranks map each other's memory \
+                 (only of the same user); without it the kernel copies"
                     .into(),
             );
         }
@@ -107,21 +107,21 @@ fn single_copy() -> Finding {
     }
     match read_to_string("/proc/sys/kernel/yama/ptrace_scope").as_deref().map(str::trim) {
         Ok(scope @ ("2" | "3")) => Without(format!(
-            "kernel.yama.ptrace_scope is {scope}: a message to a rank that computes is copied twice. `sysctl \
-             kernel.yama.ptrace_scope=1` allows ranks to read each other"
+            "kernel.yama.ptrace_scope is {scope}: a large message to a rank outside MPI is copied twice. `sysctl \
+             kernel.yama.ptrace_scope=1` lets ranks read each other's memory"
         )),
         Ok(scope) => {
-            Good(format!("kernel.yama.ptrace_scope is {scope}: ranks may allow each other to read"))
+            Good(format!("kernel.yama.ptrace_scope is {scope}: ranks may read each other's memory"))
         }
         Err(_) => Good(
-            "nothing restricts it but the user's own rights; each pair of ranks tries it".into(),
+            "restricted by the user's rights alone; each pair of ranks tries it".into(),
         ),
     }
 }
 
 fn open_files() -> Finding {
     match getrlimit(Resource::Nofile).maximum {
-        Some(most) if most < 64 => Bad(format!("at most {most}; `ulimit -Hn 1024` or more")),
+        Some(most) if most < 64 => Bad(format!("at most {most}: must be 64 or more, better 1024 (`ulimit -Hn 1024`)")),
         Some(most) => {
             Good(format!("at most {most}: mpiexec needs three for each rank of this host"))
         }
@@ -131,8 +131,8 @@ fn open_files() -> Finding {
 
 fn locked_memory() -> Finding {
     match getrlimit(Resource::Memlock).current {
-        Some(most) if most < LOCKED => Without(format!(
-            "at most {} KiB for each process: large messages will be sent in pieces. `ulimit -l unlimited` (in \
+        Some(most) if most < LOCKED_MEMORY_MIN => Without(format!(
+            "at most {} KiB for each process: large messages are sent in pieces. `ulimit -l unlimited` (in \
              /etc/security/limits.conf: `* - memlock unlimited`; for a Slurm daemon: LimitMEMLOCK=infinity)",
             most >> 10
         )),
@@ -141,7 +141,7 @@ fn locked_memory() -> Finding {
     }
 }
 
-/// How buffers of large messages stay registered.
+/// Checks how buffers of large messages stay registered.
 fn registration(settings: &Settings, rdma: bool) -> Finding {
     let transport = VerbsTransport::open(
         settings.clone(),
@@ -156,15 +156,15 @@ fn registration(settings: &Settings, rdma: bool) -> Finding {
         Ok(Registration::Odp) => Good("odp: the device asks for pages when it needs them".into()),
         Ok(Registration::None) if asked == Registration::None => Good("none, as verbs.registration says".into()),
         Ok(Registration::None) => Without(
-            "none: every large message is registered anew. userfaultfd would keep them: it needs Linux 5.18, and in a \
-             container a seccomp profile that allows the call"
+            "none: every large message is registered again. userfaultfd would avoid that: it needs Linux 5.18, and in a \
+             container a seccomp profile that permits the call"
                 .into(),
         ),
         Ok(_) => Good("userfaultfd: buffers stay registered while their pages stay".into()),
     }
 }
 
-/// A message from one queue pair of this process to another.
+/// Sends a message from one queue pair of this process to another.
 fn message(settings: &Settings) -> Result<String, String> {
     const TEXT: &[u8] = b"are you there";
     let store = InProcessStore::default();
@@ -173,41 +173,42 @@ fn message(settings: &Settings) -> Result<String, String> {
             VerbsTransport::open(settings.clone(), Peer(me), 2, [1; 32], Box::new(store.clone()));
         open.map_err(|error| error.to_string())
     };
-    let (mut here, mut there) = (open(0)?, open(1)?);
-    let (mut arrived, mut nothing) = (Arrived::default(), Arrived::default());
+    let (mut sender, mut receiver) = (open(0)?, open(1)?);
+    let (mut received, mut replies) = (Received::default(), Received::default());
     let (began, mut is_sent) = (Instant::now(), false);
     let header = Header { length: TEXT.len() as u64, ..Header::new(Kind::Eager) };
-    while arrived.body != TEXT {
+    while received.body != TEXT {
         if !is_sent {
-            let posted = here.post(Peer(1), &header, TEXT.len(), |slot| slot.copy_from_slice(TEXT));
-            is_sent = posted.map_err(|lost| lost.to_string())? == Post::Sent;
+            let posted = sender.post(Peer(1), &header, TEXT.len(), |slot| slot.copy_from_slice(TEXT));
+            is_sent = posted.map_err(|failure| failure.to_string())? == Post::Sent;
         }
-        here.poll(&mut nothing);
-        there.poll(&mut arrived);
-        if let Some(lost) = arrived.lost.take().or(nothing.lost.take()) {
-            return Err(lost.why);
+        sender.poll(&mut replies);
+        receiver.poll(&mut received);
+        if let Some(failure) = received.failure.take().or(replies.failure.take()) {
+            return Err(failure.why);
         }
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > MESSAGE_TIMEOUT {
             return Err(format!(
-                "a message from this host to itself did not arrive within {} s. See `ibv_devinfo`, the switch's and the \
-                 firewall's rules (RoCE v2 is UDP port 4791), and try another verbs.gid_index",
-                PATIENCE.as_secs()
+                "a message from this host to itself did not arrive within {} s. Check `ibv_devinfo` and the rules of \
+                 switch and firewall (RoCE v2 is UDP port 4791), and try another verbs.gid_index",
+                MESSAGE_TIMEOUT.as_secs()
             ));
         }
     }
     Ok(format!(
-        "from this host to itself, connection and all, in {:.1} ms",
+        "from this host to itself, with the connection, in {:.1} ms",
         began.elapsed().as_secs_f64() * 1e3
     ))
 }
 
+/// What one of the two transports has received.
 #[derive(Default)]
-struct Arrived {
+struct Received {
     body: Vec<u8>,
-    lost: Option<PeerFailed>,
+    failure: Option<PeerFailed>,
 }
 
-impl Sink for Arrived {
+impl Sink for Received {
     fn frame(&mut self, _: Peer, _: &Header, body: &(impl Body + ?Sized)) {
         let body = body.wait_all();
         self.body = body.to_vec();
@@ -215,7 +216,7 @@ impl Sink for Arrived {
 
     fn transferred(&mut self, _: u64, _: Result<(), PeerFailed>) {}
 
-    fn peer_failed(&mut self, lost: PeerFailed) {
-        self.lost = Some(lost);
+    fn peer_failed(&mut self, failure: PeerFailed) {
+        self.failure = Some(failure);
     }
 }
