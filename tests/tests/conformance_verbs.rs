@@ -126,7 +126,8 @@ fn rings_change_hands() {
             credits: 8,
             ..Settings::default()
         };
-        let mut job = Job::new("rings change hands", seed(), polling(&devices, 5, &settings, seed()));
+        let mut job =
+            Job::new("rings change hands", seed(), polling(&devices, 5, &settings, seed()));
         job.nap(Duration::from_millis(200));
         storm(&mut job, &Weather::default());
         println!("{} frames written", written(&mut job, 5, |shaky| &shaky.inner));

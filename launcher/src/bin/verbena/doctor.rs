@@ -93,7 +93,8 @@ fn single_copy() -> Finding {
     match File::options().read(true).write(true).open("/dev/xpmem") {
         Ok(_) => {
             return Good(
-                "XPMEM is there: a rank maps the memory of other ranks and reads it directly".into(),
+                "XPMEM is there: a rank maps the memory of other ranks and reads it directly"
+                    .into(),
             );
         }
         Err(why) if why.kind() == ErrorKind::PermissionDenied => {
@@ -113,15 +114,15 @@ fn single_copy() -> Finding {
         Ok(scope) => {
             Good(format!("kernel.yama.ptrace_scope is {scope}: ranks may read each other's memory"))
         }
-        Err(_) => Good(
-            "restricted by the user's rights alone; each pair of ranks tries it".into(),
-        ),
+        Err(_) => Good("restricted by the user's rights alone; each pair of ranks tries it".into()),
     }
 }
 
 fn open_files() -> Finding {
     match getrlimit(Resource::Nofile).maximum {
-        Some(most) if most < 64 => Bad(format!("at most {most}: must be 64 or more, better 1024 (`ulimit -Hn 1024`)")),
+        Some(most) if most < 64 => {
+            Bad(format!("at most {most}: must be 64 or more, better 1024 (`ulimit -Hn 1024`)"))
+        }
         Some(most) => {
             Good(format!("at most {most}: mpiexec needs three for each rank of this host"))
         }
@@ -179,7 +180,8 @@ fn message(settings: &Settings) -> Result<String, String> {
     let header = Header { length: TEXT.len() as u64, ..Header::new(Kind::Eager) };
     while received.body != TEXT {
         if !is_sent {
-            let posted = sender.post(Peer(1), &header, TEXT.len(), |slot| slot.copy_from_slice(TEXT));
+            let posted =
+                sender.post(Peer(1), &header, TEXT.len(), |slot| slot.copy_from_slice(TEXT));
             is_sent = posted.map_err(|failure| failure.to_string())? == Post::Sent;
         }
         sender.poll(&mut replies);
