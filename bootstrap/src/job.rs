@@ -20,7 +20,8 @@ use rustix::process::{Pid, getpid, test_kill_process};
 
 use crate::control::{self, Control, ControlError, ToLauncher, ToRank};
 use crate::environment::{ParamError, RankParams, VARIABLE};
-use crate::status_page::{AttachError, RankState, StatusEntry, StatusPage};
+use crate::status_entry::{RankState, StatusEntry};
+use crate::status_page::{AttachError, StatusPage};
 use crate::{inherited_fd, other_launchers};
 
 /// The job's secret: 256 random bits that only its processes know.

@@ -6,7 +6,7 @@
 //! names both descriptors. The library picks them up in [`Job::from_environment`].
 //!
 //! Both halves of the protocol are here, so that they cannot drift apart: [`environment`] (the
-//! variable), [`control`] (messages), [`status_page`] (what every rank is doing right now). This
+//! variable), [`control`] (messages), [`status_page`] and [`status_entry`] (what every rank is doing right now). This
 //! crate starts no process and links only the C library.
 
 #![deny(unsafe_code)] // allowed in `status_page` and `inherited_fd` alone
@@ -18,7 +18,9 @@ pub mod environment;
 mod inherited_fd;
 mod job;
 mod other_launchers;
+pub mod status_entry;
 pub mod status_page;
 
 pub use job::{BootstrapError, Job, Secret, random};
-pub use status_page::{BlockedKind, BlockedOn, RankState, StatusEntry, StatusPage, WORLD_CONTEXT};
+pub use status_entry::{BlockedKind, BlockedOn, RankState, Snapshot, StatusEntry, WORLD_CONTEXT};
+pub use status_page::StatusPage;

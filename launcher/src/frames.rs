@@ -16,8 +16,8 @@
 
 use std::ffi::OsString;
 
+use bootstrap::Snapshot;
 use bootstrap::control::{self, Decoder, Malformed, encode_limited};
-use bootstrap::status_page::Snapshot;
 use serde::{Deserialize, Serialize};
 
 use crate::failure_policy::Event;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bootstrap::calls::Call;
-use bootstrap::status_page::{Snapshot, monotonic_nanos};
-use bootstrap::{BlockedKind, BlockedOn, RankState, WORLD_CONTEXT};
+use bootstrap::status_page::monotonic_nanos;
+use bootstrap::{BlockedKind, BlockedOn, RankState, Snapshot, WORLD_CONTEXT};
 use fabric::CollectiveKind;
 use serde::{Deserialize, Serialize};
 

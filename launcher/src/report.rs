@@ -1,7 +1,7 @@
 //! The line that reports a failure, when it happens.
 
 use bootstrap::RankState;
-use bootstrap::status_page::Snapshot;
+use bootstrap::Snapshot;
 
 use crate::failure_policy::{Event, Exit};
 use crate::rank_table::{call_name, count};

@@ -7,8 +7,8 @@
 
 use std::time::{Duration, Instant};
 
-use bootstrap::status_page::{Snapshot, monotonic_nanos};
-use bootstrap::{RankState, StatusPage};
+use bootstrap::status_page::monotonic_nanos;
+use bootstrap::{RankState, Snapshot, StatusPage};
 use rustix::process::Pid;
 
 use crate::failure_policy::Exit;

@@ -77,7 +77,7 @@ struct Program<'a> {
     directory: Option<CString>,
 }
 
-/// What a rank needs apart from its processes and pipes.
+/// Everything that is prepared before the first rank starts.
 struct Prepared<'a> {
     common: Common<'a>,
     files: Vec<CString>,
@@ -132,29 +132,38 @@ fn prepare<'a>(
     let reserved = status_page.file().ok_or(Errno::BADF).and_then(reserve);
     let (low, high) = reserved.map_err(|errno| refused("descriptors", errno))?;
     let dev_null = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-    let params = RankParams {
-        rank: share.first,
-        size: share.size,
-        local_rank: 0,
-        local_size,
-        processors: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
-        control: low.as_raw_fd(),
-        status_page: high.as_raw_fd(),
-        launcher: getpid().as_raw_nonzero().get() as u32,
-        job: share.job,
-    };
+    let numbers = (low.as_raw_fd(), high.as_raw_fd());
     let welcome = ToRank::Welcome { version: control::VERSION, secret: share.secret };
     let common = Common {
         settings,
         placement,
         mask,
         is_framed,
-        params,
+        params: first_params(share, local_size, numbers),
         open_files,
         dev_null: dev_null.map_err(|errno| refused("/dev/null", errno))?,
         welcome: control::encode(&welcome),
     };
     Ok(Prepared { common, files, status_page, reserved: (low, high) })
+}
+
+/// Returns the parameters of the first rank of this host.
+fn first_params(
+    share: &Share,
+    local_size: u32,
+    (control, status_page): (RawFd, RawFd),
+) -> RankParams {
+    RankParams {
+        rank: share.first,
+        size: share.size,
+        local_rank: 0,
+        local_size,
+        processors: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+        control,
+        status_page,
+        launcher: getpid().as_raw_nonzero().get() as u32,
+        job: share.job,
+    }
 }
 
 fn start_sections(

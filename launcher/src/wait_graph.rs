@@ -122,7 +122,7 @@ fn subject(ranks: &[usize]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use bootstrap::status_page::Snapshot;
+    use bootstrap::Snapshot;
 
     use super::*;
     use crate::failure_policy::Exit;

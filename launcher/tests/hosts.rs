@@ -356,6 +356,20 @@ fn what_cannot_start_is_reported_with_the_host() {
 }
 
 #[test]
+fn a_daemon_refuses_input_that_is_not_from_mpiexec() {
+    for (input, why) in [
+        (&b"GET / HTTP/1.1\r\n\r\n"[..], "longer than allowed"),
+        (&b"\x02\0\0\0\xff\xff"[..], "unexpected first message"),
+        (&b"\x02\0"[..], "mpiexec has closed the connection"),
+    ] {
+        let mut child = spawn(command(&["--daemon"]).stdin(Stdio::piped()));
+        run::feed(&mut child, input);
+        let ran = finish(child);
+        assert!(ran.code == 1 && ran.err.contains(why), "{ran:?}");
+    }
+}
+
+#[test]
 fn this_host_needs_no_agent() {
     let ran = finish(spawn(&mut command(&["--hosts", "localhost:2", "echo", "here"])));
     assert_eq!((ran.code, ran.out.as_str()), (0, "here\nhere\n"), "{ran:?}");

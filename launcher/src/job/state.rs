@@ -4,8 +4,8 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 
 use bootstrap::RankState;
+use bootstrap::Snapshot;
 use bootstrap::control::Decoder;
-use bootstrap::status_page::Snapshot;
 use rustix::event::PollFlags;
 
 use crate::failure_policy::{Event, Exit};

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use bootstrap::status_page::Snapshot;
+use bootstrap::Snapshot;
 
 use super::remote::State;
 use super::state::{MultiHostJob, Phase};

@@ -66,13 +66,7 @@ pub fn parse_with(
                 id => parser.apply(id, &word, values, &mut section)?,
             }
         }
-        let is_first = parser.settings.sections.is_empty();
-        match words.next() {
-            None => return Err(no_program(is_first)),
-            Some(word) if word == ":" => return Err(no_program(is_first)),
-            Some(word) if word.is_empty() => return Err(values::empty("the program's name")),
-            Some(program) => section.program = program,
-        }
+        section.program = program(words.next(), parser.settings.sections.is_empty())?;
         section.arguments = std::iter::from_fn(|| words.next_if(|word| word != ":")).collect();
         parser.settings.sections.push(section);
         if words.next().is_none() {
@@ -190,7 +184,14 @@ fn values_of(
     Ok(values)
 }
 
-fn no_program(first: bool) -> Usage {
-    let place = if first { "" } else { " after the colon" };
-    Usage(format!("no program given{place}; for example: mpiexec -n 4 ./a.out"))
+/// Checks the word that stands where a section has its program.
+fn program(word: Option<OsString>, is_first: bool) -> Result<OsString, Usage> {
+    match word.filter(|word| word != ":") {
+        Some(word) if word.is_empty() => Err(values::empty("the program's name")),
+        Some(program) => Ok(program),
+        None => {
+            let position = if is_first { "" } else { " after the colon" };
+            Err(Usage(format!("no program given{position}; for example: mpiexec -n 4 ./a.out")))
+        }
+    }
 }

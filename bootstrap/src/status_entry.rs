@@ -1,0 +1,332 @@
+//! The entry of one rank on the status page: what it is doing right now.
+//!
+//! A rank writes its own entry with relaxed stores, one at the beginning and one at the end of each
+//! MPI call; the launcher reads all entries when it reports. Reading is total: any bits give a
+//! [`Snapshot`].
+
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use serde::{Deserialize, Serialize};
+
+/// The context id of MPI_COMM_WORLD.
+pub const WORLD_CONTEXT: u64 = 1;
+
+/// The entry of one rank. All zeros: started, not in MPI yet.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub struct StatusEntry {
+    pid: AtomicU32,
+    state: AtomicU32,
+    call: AtomicU32,
+    rank: AtomicU32,
+    blocked_kind: AtomicU32,
+    peer: AtomicI32,
+    world_rank: AtomicI32,
+    tag: AtomicI32,
+    comm_size: AtomicU32,
+    outer: AtomicU32,
+    context: AtomicU64,
+    since: AtomicU64,
+}
+
+const _: () = assert!(size_of::<StatusEntry>() == 128);
+
+/// The state of MPI in a rank's process. It decides what the rank's end means for the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[repr(u32)]
+pub enum RankState {
+    /// MPI_Init was not called; the program may not use MPI.
+    Starting = 0,
+    /// Between MPI_Init and MPI_Finalize.
+    Running = 1,
+    /// Inside MPI_Finalize.
+    Finalizing = 2,
+    /// MPI_Finalize has returned.
+    Finalized = 3,
+}
+
+/// What a rank is blocked on inside a call. Unknown fields are `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockedOn {
+    /// The kind of event.
+    pub kind: BlockedKind,
+    /// The peer's rank in the communicator; `None` for any or several.
+    pub peer: Option<i32>,
+    /// The peer's rank in MPI_COMM_WORLD.
+    pub world_rank: Option<i32>,
+    /// The tag, `None` for any; for a collective its sequence number in the communicator.
+    pub tag: Option<i32>,
+    /// The context id of the communicator.
+    pub context: u64,
+    /// The number of ranks in the communicator.
+    pub comm_size: u32,
+    /// The time since which the rank has made no progress, by [`crate::status_page::monotonic_nanos`]; never 0.
+    pub since: u64,
+}
+
+/// The kinds of events that a rank waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BlockedKind {
+    /// The rank gave no kind.
+    #[default]
+    Unknown,
+    /// A message from the peer.
+    Message,
+    /// The rest of a message from the peer.
+    RestOfMessage,
+    /// A receive by the peer that matches a message of this rank.
+    MatchingReceive,
+    /// The peer's part of a collective operation, by its number on the wire.
+    Collective(u8),
+}
+
+/// An entry as the launcher read it at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The process that called MPI_Init, 0 while none has.
+    pub pid: u32,
+    /// The state of MPI.
+    pub state: RankState,
+    /// The index of the current MPI call in the table of calls; 0 outside of MPI.
+    pub call: u32,
+    /// What the rank is blocked on, once it has waited for some time.
+    pub blocked: Option<BlockedOn>,
+}
+
+impl StatusEntry {
+    /// Returns an entry outside of any page, for calls made before MPI_Init.
+    pub const fn detached() -> StatusEntry {
+        StatusEntry {
+            pid: AtomicU32::new(0),
+            state: AtomicU32::new(0),
+            call: AtomicU32::new(0),
+            rank: AtomicU32::new(0),
+            blocked_kind: AtomicU32::new(0),
+            peer: AtomicI32::new(0),
+            world_rank: AtomicI32::new(0),
+            tag: AtomicI32::new(0),
+            comm_size: AtomicU32::new(0),
+            outer: AtomicU32::new(0),
+            context: AtomicU64::new(0),
+            since: AtomicU64::new(0),
+        }
+    }
+
+    /// Records that an MPI call begins: its index in the table of calls.
+    #[inline]
+    pub fn enter(&self, call: u32) {
+        self.call.store(call, Relaxed);
+    }
+
+    /// Returns the index of the current call; not 0 while the rank is in a call.
+    pub fn current_call(&self) -> &AtomicU32 {
+        &self.call
+    }
+
+    /// Records that the call returns: to the program, or to a user callback of the outer call.
+    #[inline]
+    pub fn leave(&self) {
+        self.call.store(self.outer.load(Relaxed), Relaxed);
+    }
+
+    /// Runs a user callback of the current call. It may call MPI; afterwards the rank is in
+    /// the current call again.
+    pub fn user_callback(&self, function: &mut dyn FnMut()) {
+        let (call, outer) = (self.call.load(Relaxed), self.outer.load(Relaxed));
+        self.outer.store(call, Relaxed);
+        function();
+        self.outer.store(outer, Relaxed);
+        self.call.store(call, Relaxed);
+    }
+
+    /// Records what the current call is blocked on. For the slow path only.
+    pub fn set_blocked(&self, blocked: &BlockedOn) {
+        self.blocked_kind.store(blocked.kind.to_raw(), Relaxed);
+        self.peer.store(blocked.peer.unwrap_or(i32::MIN), Relaxed);
+        self.world_rank.store(blocked.world_rank.unwrap_or(i32::MIN), Relaxed);
+        self.tag.store(blocked.tag.unwrap_or(i32::MIN), Relaxed);
+        self.context.store(blocked.context, Relaxed);
+        self.comm_size.store(blocked.comm_size, Relaxed);
+        // Stored last: zero means that the fields above are not valid.
+        self.since.store(blocked.since, Relaxed);
+    }
+
+    /// Records that the wait is over.
+    pub fn clear_blocked(&self) {
+        self.since.store(0, Relaxed);
+    }
+
+    /// Records the state of MPI.
+    pub fn set_state(&self, state: RankState) {
+        self.state.store(state as u32, Relaxed);
+    }
+
+    /// Returns the process that called MPI_Init, if one has.
+    pub fn pid(&self) -> Option<u32> {
+        Some(self.pid.load(Relaxed)).filter(|pid| *pid != 0)
+    }
+
+    /// Returns the entry's rank in MPI_COMM_WORLD, as the launcher wrote it.
+    pub fn rank(&self) -> u32 {
+        self.rank.load(Relaxed)
+    }
+
+    /// Records the entry's rank in MPI_COMM_WORLD. For the launcher.
+    pub fn set_rank(&self, rank: u32) {
+        self.rank.store(rank, Relaxed);
+    }
+
+    /// Claims the entry for process `pid`. The first claim succeeds; the error is its owner.
+    pub(crate) fn claim(&self, pid: u32) -> Result<(), u32> {
+        self.pid.compare_exchange(0, pid, Relaxed, Relaxed).map(|_| ())
+    }
+
+    /// Returns the state of MPI; an unknown value counts as running.
+    pub fn state(&self) -> RankState {
+        decode_state(self.state.load(Relaxed))
+    }
+
+    /// Reads all fields, one after the other, while the rank runs on: good enough for a
+    /// report, not for a decision.
+    pub fn snapshot(&self) -> Snapshot {
+        RawEntry {
+            since: self.since.load(Relaxed),
+            pid: self.pid.load(Relaxed),
+            state: self.state.load(Relaxed),
+            call: self.call.load(Relaxed),
+            blocked_kind: self.blocked_kind.load(Relaxed),
+            peer: self.peer.load(Relaxed),
+            world_rank: self.world_rank.load(Relaxed),
+            tag: self.tag.load(Relaxed),
+            context: self.context.load(Relaxed),
+            comm_size: self.comm_size.load(Relaxed),
+        }
+        .decode()
+    }
+}
+
+impl BlockedKind {
+    fn to_raw(self) -> u32 {
+        match self {
+            BlockedKind::Unknown => 0,
+            BlockedKind::Message => 1,
+            BlockedKind::MatchingReceive => 2,
+            BlockedKind::RestOfMessage => 3,
+            BlockedKind::Collective(kind) => 256 | u32::from(kind),
+        }
+    }
+
+    fn from_raw(raw: u32) -> BlockedKind {
+        match raw {
+            1 => BlockedKind::Message,
+            2 => BlockedKind::MatchingReceive,
+            3 => BlockedKind::RestOfMessage,
+            256..512 => BlockedKind::Collective(raw as u8),
+            _ => BlockedKind::Unknown,
+        }
+    }
+}
+
+/// The fields of an entry as they were read.
+struct RawEntry {
+    since: u64,
+    pid: u32,
+    state: u32,
+    call: u32,
+    blocked_kind: u32,
+    peer: i32,
+    world_rank: i32,
+    tag: i32,
+    context: u64,
+    comm_size: u32,
+}
+
+impl RawEntry {
+    fn decode(&self) -> Snapshot {
+        let known = |value: i32| Some(value).filter(|value| *value != i32::MIN);
+        let blocked = BlockedOn {
+            since: self.since,
+            kind: BlockedKind::from_raw(self.blocked_kind),
+            peer: known(self.peer),
+            world_rank: known(self.world_rank),
+            tag: known(self.tag),
+            context: self.context,
+            comm_size: self.comm_size,
+        };
+        Snapshot {
+            pid: self.pid,
+            state: decode_state(self.state),
+            call: self.call,
+            blocked: (self.since != 0).then_some(blocked),
+        }
+    }
+}
+
+/// Decodes the bytes of an entry. Total: any bytes give a snapshot.
+pub fn decode_entry(bytes: &[u8; 128]) -> Snapshot {
+    let u32_at = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
+    let u64_at = |at: usize| u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
+    RawEntry {
+        since: u64_at(offset_of!(StatusEntry, since)),
+        pid: u32_at(offset_of!(StatusEntry, pid)),
+        state: u32_at(offset_of!(StatusEntry, state)),
+        call: u32_at(offset_of!(StatusEntry, call)),
+        blocked_kind: u32_at(offset_of!(StatusEntry, blocked_kind)),
+        peer: u32_at(offset_of!(StatusEntry, peer)) as i32,
+        world_rank: u32_at(offset_of!(StatusEntry, world_rank)) as i32,
+        tag: u32_at(offset_of!(StatusEntry, tag)) as i32,
+        context: u64_at(offset_of!(StatusEntry, context)),
+        comm_size: u32_at(offset_of!(StatusEntry, comm_size)),
+    }
+    .decode()
+}
+
+fn decode_state(state: u32) -> RankState {
+    match state {
+        0 => RankState::Starting,
+        2 => RankState::Finalizing,
+        3 => RankState::Finalized,
+        _ => RankState::Running,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_call_from_a_users_function_leaves_the_outer_call_in_place() {
+        let entry = StatusEntry::detached();
+        let now = || entry.snapshot().call;
+        entry.enter(5);
+        entry.user_callback(&mut || {
+            assert_eq!(now(), 5);
+            entry.enter(6);
+            entry.user_callback(&mut || {
+                entry.enter(7);
+                entry.leave();
+                assert_eq!(now(), 6);
+            });
+            assert_eq!(now(), 6);
+            entry.leave();
+            assert_eq!(now(), 5);
+        });
+        assert_eq!(now(), 5);
+        entry.leave();
+        assert_eq!(now(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_snapshot(bytes in prop::collection::vec(any::<u8>(), 128)) {
+            let entry: [u8; 128] = bytes.try_into().expect("128 bytes");
+            let seen = decode_entry(&entry);
+            let pid = u32::from_ne_bytes(std::array::from_fn(|i| entry[i]));
+            prop_assert_eq!(seen.pid, pid);
+            prop_assert!(seen.blocked.is_none_or(|blocked| blocked.since != 0));
+        }
+    }
+}
