@@ -154,9 +154,9 @@ impl Location {
     /// A segment on a host of `size` ranks.
     ///
     /// # Safety
-    /// `base` must be aligned to a line and valid for [`bytes`] of `size` and `sync`, for the life of
-    /// the process. The bytes were zero before the first member came, and all processes access them
-    /// through segments of the same `size` and `sync` only.
+    /// `base` must be aligned to a line and valid for [`bytes`] of `size` and `sync`, for the life
+    /// of the process. The bytes were zero before the first member came, and all processes access
+    /// them through segments of the same `size` and `sync` only.
     pub(crate) unsafe fn new(base: *mut u8, size: u32, sync: SyncKind) -> Location {
         Location { base, size, sync }
     }

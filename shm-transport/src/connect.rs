@@ -10,14 +10,16 @@
 use fabric::{Caps, Peer, PeerFailed};
 
 use crate::blocks::BodyBlocks;
+use crate::control::Control;
 use crate::event_count;
 use crate::inbound::InboundRings;
 use crate::outbound::Outbound;
 use crate::peers::LocalPeers;
 use crate::ring::{Consumer, LINE, Producer};
-use crate::segment::{Control, Segment, SegmentError};
+use crate::segment::{Segment, SegmentError};
 use crate::single_copy::{self, Access, SingleCopy};
 use crate::sync::{AtomicU32, Ordering};
+use crate::window::WindowMaps;
 
 /// Bytes of a piece of a large message, if a ring carries as many: large enough to hide the cost of
 /// each piece, and a small part of the bounce pool.
@@ -49,6 +51,8 @@ pub struct ShmTransport {
     accepted: Accepted,
     /// Space for external bodies.
     pub(crate) blocks: BodyBlocks,
+    /// The windows that are mapped here.
+    pub(crate) windows: WindowMaps,
     /// Peers that had no space when last posted to.
     pub(crate) blocked: Vec<Peer>,
     /// By local rank: may its memory be read?
@@ -96,6 +100,7 @@ impl ShmTransport {
             inbound: Default::default(),
             accepted: Accepted { bits: vec![0; ranks.div_ceil(64)], connects: 0 },
             blocks: BodyBlocks::new(ranks),
+            windows: WindowMaps::default(),
             blocked: Vec::new(),
             access: std::iter::repeat_with(|| Access::Unprobed).take(ranks).collect(),
             has_membarrier,

@@ -1,18 +1,18 @@
 //! Parking and waking: one futex event count in the control block of each rank.
 //!
 //! The waiter stores 1 in its word, looks at its rings once more, and then waits on the futex while
-//! the word is 1. A sender publishes its frame, then reads the word; if it is 1, the sender stores 0
-//! and wakes. Each wait thus costs one wake, and no wait none.
+//! the word is 1. A sender publishes its frame, then reads the word; if it is 1, the sender stores
+//! 0 and wakes. Each wait thus costs one wake, and no wait none.
 //!
-//! Both sides store one thing and then load the other. One of them must see the other's store, which
-//! takes a full fence between store and load on both sides. The waiter chooses how:
+//! Both sides store one thing and then load the other. One of them must see the other's store,
+//! which takes a full fence between store and load on both sides. The waiter chooses how:
 //! - `waiter_fences` is 0: each sender runs a fence after it publishes.
 //! - `waiter_fences` is 1: the waiter makes the kernel run a barrier on all processors that run
 //!   registered processes (membarrier, global expedited), and senders only keep their instructions
 //!   in order. This suits jobs that seldom wait. A process that is not registered uses its fence.
 //!
-//! A consumer that returns space is a sender in this sense: it stores `head`, then looks whether the
-//! producer waits for space. Futexes are shared, so a wake crosses processes.
+//! A consumer that returns space is a sender in this sense: it stores `head`, then looks whether
+//! the producer waits for space. Futexes are shared, so a wake crosses processes.
 
 #![allow(unsafe_code)]
 
@@ -30,8 +30,8 @@ pub(crate) struct EventCount {
 }
 
 impl EventCount {
-    /// Sets who fences. Either value of `waiter_fences` is right at any time for a sender that reads
-    /// it late.
+    /// Sets who fences. Either value of `waiter_fences` is right at any time for a sender that
+    /// reads it late.
     pub(crate) fn init(&self, waiter_fences: bool) {
         self.waiter_fences.store(waiter_fences.into(), Ordering::Release);
     }
@@ -49,8 +49,8 @@ impl EventCount {
         }
         let ordered = membarrier(GLOBAL_EXPEDITED);
         if !ordered {
-            // The kernel refuses since a filter was set. Senders return to their fences, but one may
-            // have read the old value already.
+            // The kernel refuses since a filter was set. Senders return to their fences, but one
+            // may have read the old value already.
             self.waiter_fences.store(0, Ordering::Relaxed);
         }
         ordered
@@ -76,8 +76,8 @@ impl EventCount {
         }
     }
 
-    /// Wakes the owner if it waits; to be called after [`EventCount::publish_fence`]. Returns whether
-    /// this call woke it.
+    /// Wakes the owner if it waits; to be called after [`EventCount::publish_fence`]. Returns
+    /// whether this call woke it.
     #[inline]
     pub(crate) fn notify(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) != 0 && self.wake()

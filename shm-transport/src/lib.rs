@@ -24,9 +24,13 @@ mod bounce;
 mod coll_segment;
 #[cfg(not(loom))]
 mod connect;
+#[cfg(not(loom))]
+mod control;
 mod event_count;
 #[cfg(not(loom))]
 mod inbound;
+#[cfg(not(loom))]
+mod layout;
 #[cfg(all(test, loom))]
 mod loom_harness;
 #[cfg(not(loom))]
@@ -44,6 +48,8 @@ mod post;
 mod recycle;
 pub mod ring;
 #[cfg(not(loom))]
+mod rma;
+#[cfg(not(loom))]
 pub mod segment;
 #[cfg(not(loom))]
 mod single_copy;
@@ -54,12 +60,18 @@ mod sync;
 mod transport;
 #[cfg(not(loom))]
 mod valgrind;
+#[cfg(not(loom))]
+mod window;
 
 #[cfg(not(loom))]
 pub use coll_segment::SyncKind;
 #[cfg(not(loom))]
 pub use connect::{Settings, ShmTransport};
 #[cfg(not(loom))]
-pub use segment::{COLL_SEGMENTS, Segment, SegmentError};
+pub use control::COLL_SEGMENTS;
+#[cfg(not(loom))]
+pub use segment::{Segment, SegmentError};
 #[cfg(not(loom))]
 pub use single_copy::SingleCopy;
+#[cfg(not(loom))]
+pub use window::WindowRange;

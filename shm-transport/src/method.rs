@@ -81,10 +81,8 @@ impl Method {
     const BLOCK: Method = Method { recycle: true, bounce: true, ..Method::RING };
     const PIPELINED: Method = Method { pipelining: Pipelining::Always, ..Method::BLOCK };
     const STREAMED: Method = Method { pipelining: Pipelining::UnlessUnread, ..Method::BLOCK };
-
-    const fn swap(self) -> Method {
-        Method { swap: true, ..self }
-    }
+    const SWAPPED: Method = Method { swap: true, ..Method::PIPELINED };
+    const SWAP_STREAM: Method = Method { swap: true, ..Method::STREAMED };
 
     /// Returns whether the body stays in the ring.
     #[inline(always)]
@@ -108,14 +106,14 @@ const fn row(min: usize, reply: Method, request: Method, stream: Method) -> Row 
 /// The table, by size.
 #[rustfmt::skip]
 const TABLE: [Row; 7] = [
-    //  from, bytes         reply                      request                    stream
-    row(0,                  Method::RING,              Method::RING,              Method::RING),
-    row(REPLY_RECYCLE_MIN,  Method::RECYCLE,           Method::RING,              Method::RING),
-    row(STREAM_BOUNCE_MIN,  Method::RECYCLE,           Method::RING,              Method::BOUNCE),
-    row(BOUNCE_MIN,         Method::PIPELINED,         Method::PIPELINED,         Method::STREAMED),
-    row(UNPIPELINED_MIN,    Method::PIPELINED,         Method::PIPELINED,         Method::BLOCK),
-    row(UNPIPELINED_END,    Method::PIPELINED,         Method::PIPELINED,         Method::STREAMED),
-    row(SWAP_MIN,           Method::PIPELINED.swap(),  Method::PIPELINED.swap(),  Method::STREAMED.swap()),
+    //  from, bytes        reply               request             stream
+    row(0,                 Method::RING,       Method::RING,       Method::RING),
+    row(REPLY_RECYCLE_MIN, Method::RECYCLE,    Method::RING,       Method::RING),
+    row(STREAM_BOUNCE_MIN, Method::RECYCLE,    Method::RING,       Method::BOUNCE),
+    row(BOUNCE_MIN,        Method::PIPELINED,  Method::PIPELINED,  Method::STREAMED),
+    row(UNPIPELINED_MIN,   Method::PIPELINED,  Method::PIPELINED,  Method::BLOCK),
+    row(UNPIPELINED_END,   Method::PIPELINED,  Method::PIPELINED,  Method::STREAMED),
+    row(SWAP_MIN,          Method::SWAPPED,    Method::SWAPPED,    Method::SWAP_STREAM),
 ];
 
 /// Returns the method for a body of `len` bytes.
@@ -135,10 +133,11 @@ pub(crate) fn choose(len: usize, traffic: Traffic, route: Route) -> Method {
     }
 }
 
-/// Returns how a body in the ring is stored, where `best` is the faster kind for large ones.
+/// Returns whether a body in the ring is stored past the cache, where `best` is the faster kind for
+/// large ones.
 #[inline(always)]
-pub(crate) fn ring_store(len: usize, best: StoreKind) -> StoreKind {
-    if len >= NON_TEMPORAL_MIN { best } else { StoreKind::Temporal }
+pub(crate) fn is_ring_non_temporal(len: usize, best: StoreKind) -> bool {
+    len >= NON_TEMPORAL_MIN && best == StoreKind::NonTemporal
 }
 
 /// Returns the bytes between two advances of the watermark: few enough for both copies to overlap,
@@ -195,7 +194,7 @@ mod tests {
             is(len, [pipelined, pipelined, block]);
         }
         for len in [256 << 10, 1 << 30, usize::MAX] {
-            is(len, [pipelined.swap(), pipelined.swap(), streamed.swap()]);
+            is(len, [Method::SWAPPED, Method::SWAPPED, Method::SWAP_STREAM]);
         }
     }
 
@@ -214,8 +213,8 @@ mod tests {
     #[test]
     fn short_bodies_in_the_ring_are_stored_into_the_cache() {
         for best in [StoreKind::Temporal, StoreKind::NonTemporal] {
-            assert_eq!(ring_store(2047, best), StoreKind::Temporal);
-            assert_eq!(ring_store(2048, best), best);
+            assert!(!is_ring_non_temporal(2047, best));
+            assert_eq!(is_ring_non_temporal(2048, best), best == StoreKind::NonTemporal);
         }
     }
 

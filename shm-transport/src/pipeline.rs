@@ -6,10 +6,10 @@
 //! matching overlaps with the first of them.
 //!
 //! Invariants:
-//! - The sender finishes a body before it publishes the next frame. The watermark is therefore never
-//!   below the `base` of a published body.
-//! - The other side is not trusted: an impossible watermark reads as the whole body, all of which is
-//!   memory.
+//! - The sender finishes a body before it publishes the next frame. The watermark is therefore
+//!   never below the `base` of a published body.
+//! - The other side is not trusted: an impossible watermark reads as the whole body, all of which
+//!   is memory.
 //!
 //! This module does not detect a sender that has died: the launcher ends the job.
 

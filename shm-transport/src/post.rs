@@ -10,7 +10,6 @@ use crate::method::{
 };
 use crate::outbound::{Outbound, not_connected, outbound_to};
 use crate::ring::{self, Space};
-use crate::store_tuner::StoreKind;
 
 impl ShmTransport {
     /// Posts a frame to `peer` and wakes the peer if it waits.
@@ -23,13 +22,26 @@ impl ShmTransport {
         fill: impl FnOnce(&mut Slot),
     ) -> Result<Post, PeerFailed> {
         if len >= REPLY_RECYCLE_MIN {
-            let traffic = self.traffic(peer, len);
-            let method = method::choose(len, traffic, Route { pipelines: self.pipelines });
-            if !method.is_ring() {
-                return self.post_external(peer, header, (len, method), fill);
-            }
+            return self.post_chosen(peer, header, len, fill);
         }
         self.post_in_ring(peer, header, len, fill)
+    }
+
+    /// Posts a frame as the table of methods says. Out of line, so that small messages pay nothing.
+    #[inline(never)]
+    fn post_chosen(
+        &mut self,
+        peer: Peer,
+        header: &Header,
+        len: usize,
+        fill: impl FnOnce(&mut Slot),
+    ) -> Result<Post, PeerFailed> {
+        let traffic = self.traffic(peer, len);
+        let method = method::choose(len, traffic, Route { pipelines: self.pipelines });
+        if method.is_ring() {
+            return self.post_in_ring(peer, header, len, fill);
+        }
+        self.post_external(peer, header, (len, method), fill)
     }
 
     /// Posts a piece of a large message, unless the peer reads the rest of this rank's messages by
@@ -91,13 +103,13 @@ impl ShmTransport {
             }
         };
         outbound.producer.set_streaming(std::mem::replace(&mut self.expects_reply, true));
-        let kind = method::ring_store(len, outbound.tuner.best());
-        outbound.producer.publish(header, len, kind == StoreKind::NonTemporal, fill);
+        let non_temporal = method::is_ring_non_temporal(len, outbound.tuner.best());
+        outbound.producer.publish(header, len, non_temporal, fill);
         outbound.notify(has_membarrier);
         Ok(Post::Sent)
     }
 
-    #[inline(never)]
+    #[inline]
     fn post_external(
         &mut self,
         peer: Peer,

@@ -6,7 +6,6 @@ use fabric::{
 };
 
 use crate::connect::ShmTransport;
-use crate::single_copy::Read;
 
 impl Transport for ShmTransport {
     #[inline]
@@ -34,11 +33,9 @@ impl Transport for ShmTransport {
     }
 
     fn register(&mut self, peer: Peer, memory: UserBuf, rights: Rights) -> Option<Region> {
-        (rights == Rights::Get && self.caps_of(peer).get_min != u64::MAX)
-            .then(|| Region { addr: memory.addr(), keys: [0; 4] })
+        self.describe(peer, memory, rights)
     }
 
-    /// Reads alone: the kernel copies.
     fn one_sided(
         &mut self,
         peer: Peer,
@@ -47,10 +44,10 @@ impl Transport for ShmTransport {
         what: OneSided,
         _: u64,
     ) -> Result<Transfer, PeerFailed> {
-        let (Some(local), OneSided::Get(into)) = (self.peers.local(peer), what) else {
-            return Ok(Transfer::Refused);
-        };
-        Ok(self.single_copy(peer, local, region.addr.wrapping_add(at), into))
+        Ok(match self.peers.local(peer) {
+            Some(local) => self.access_region((peer, local), region, at, what),
+            None => Transfer::Refused,
+        })
     }
 
     fn arm(&mut self) -> Option<WaitOn<'_>> {
@@ -89,37 +86,18 @@ impl HybridGet for ShmTransport {
         if self.is_pushing_soon(peer, local) {
             return Ok(Transfer::NoRoom);
         }
-        if !self.may_get(peer, local) {
+        if !self.may_access(peer, local) {
             return Ok(Transfer::Refused);
         }
         let Some(_lock) = self.inbound.lock_transfers(local) else { return Ok(Transfer::NoRoom) };
-        Ok(self.single_copy(peer, local, region.addr.wrapping_add(at), into))
+        Ok(self.access_region((peer, local), region, at, OneSided::Get(into)))
     }
 }
 
 impl ShmTransport {
-    /// Returns true if a get is possible and the peer is in MPI, or soon again: a get waits no
+    /// Returns whether a get is possible and the peer is in MPI, or soon again: a get waits no
     /// longer for the peer than the time between two of its calls.
     fn is_pushing_soon(&mut self, peer: Peer, local: u32) -> bool {
         self.caps_of(peer).get_min != u64::MAX && self.peers.wait_until_in_mpi(local)
-    }
-
-    fn may_get(&mut self, peer: Peer, local: u32) -> bool {
-        self.caps_of(peer).get_min != u64::MAX && self.may_read(peer, local)
-    }
-
-    /// Gets memory of a peer at `addr`, if that is possible.
-    fn single_copy(&mut self, peer: Peer, local: u32, addr: u64, into: UserBuf) -> Transfer {
-        if !self.may_get(peer, local) {
-            return Transfer::Refused;
-        }
-        match self.access[local as usize].read(addr, into) {
-            Read::Done => Transfer::Done,
-            Read::Failed => Transfer::Refused,
-            Read::Forbidden => {
-                self.refuse(peer, local);
-                Transfer::Refused
-            }
-        }
     }
 }

@@ -1,79 +1,28 @@
 //! The whole transport, its ranks in threads of this process and in processes of
 //! their own. A second process is this program again, running the test `child`.
 
+mod common;
+
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use common::*;
 use fabric::{
-    Body, GetOrPush, Header, HybridGet, Kind, OneSided, Peer, PeerFailed, Post, Region, Rights,
-    Sink, Slot, Transfer, Transport, UserBuf, WaitOn,
+    Body, Header, Kind, Peer, PeerFailed, Post, Region, Sink, Slot, Transfer, Transport, WaitOn,
 };
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::futex;
-use shm_transport::{Segment, SegmentError, Settings, ShmTransport, SingleCopy};
+use shm_transport::{Segment, SegmentError, Settings, ShmTransport};
 
-const SETTINGS: Settings =
-    Settings { eager_max: 1 << 20, get_min: 1, single_copy: SingleCopy::Auto, rare_sleeps: true };
-const RING: u64 = 16 << 10;
-const POOL: u64 = 1 << 20;
 /// Longer than anything takes that does not hang.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// What arrived and is not yet looked at.
-#[derive(Default)]
-struct Inbox {
-    frames: Vec<(Peer, Header, Vec<u8>)>,
-    lost: Vec<PeerFailed>,
-}
-
-impl Sink for Inbox {
-    fn frame(&mut self, from: Peer, header: &Header, body: &(impl Body + ?Sized)) {
-        let body = body.wait_all();
-        self.frames.push((from, *header, body.to_vec()));
-    }
-    fn transferred(&mut self, _: u64, _: Result<(), PeerFailed>) {
-        panic!("nothing is transferred in the background");
-    }
-    fn peer_failed(&mut self, lost: PeerFailed) {
-        self.lost.push(lost);
-    }
-}
-
-/// World ranks that are not the local ones.
-fn peer(local: u32) -> Peer {
-    Peer(3 + 2 * local)
-}
-
-fn join(file: &OwnedFd, me: u32, size: u32, ring_bytes: u64, settings: Settings) -> ShmTransport {
-    let segment = Segment::attach(file.as_fd(), 0, me, size, ring_bytes, POOL)
-        .expect("the segment is mapped");
-    ShmTransport::new(segment, settings, (0..size).map(peer).collect(), Vec::new())
-}
-
-/// Both ranks of a segment of two, in this thread.
-fn pair() -> (OwnedFd, ShmTransport, ShmTransport) {
-    let file = Segment::file().unwrap();
-    let [first, second] = [0, 1].map(|me| join(&file, me, 2, RING, SETTINGS));
-    (file, first, second)
-}
-
-fn body(tag: u64, len: usize) -> Vec<u8> {
-    (0..len as u64).map(|at| (at.wrapping_mul(31) ^ tag.wrapping_mul(7)) as u8).collect()
-}
 
 fn length(tag: u64, most: usize) -> usize {
     let bits = tag.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
     (bits >> 4) as usize % [30, 300, most + 1][bits as usize % 3].min(most + 1)
-}
-
-fn post(transport: &mut ShmTransport, to: Peer, tag: u64, len: usize) -> Post {
-    let header = Header { context: tag, ..Header::new(Kind::Data) };
-    transport
-        .post(to, &header, len, |slot| slot.copy_from_slice(&body(tag, len)))
-        .expect("the peer is there")
 }
 
 /// Sleeps as a process does that has nothing to do. Panics when nobody wakes it.
@@ -513,11 +462,7 @@ fn a_peer_elsewhere_is_lost_and_not_looked_for() {
     }
 }
 
-/// Where things lie in the segment of a `pair`; see `segment`.
-const BLOCK: u64 = 192;
-const ARRIVALS: u64 = 64 + BLOCK + 64;
 const BITMAP: u64 = 64 + BLOCK + 128;
-const NUMBER: u64 = ARRIVALS + 16;
 
 #[test]
 fn a_ring_full_of_garbage_loses_its_peer_alone() {
@@ -552,105 +497,13 @@ fn a_ring_full_of_garbage_loses_its_peer_alone() {
 fn the_bitmap_of_talkers_may_lie() {
     let (file, mut sender, mut receiver) = pair();
     let raw = std::fs::File::from(file);
-    raw.write_all_at(&[0xFF; 8], ARRIVALS).unwrap();
+    raw.write_all_at(&[0xFF; 8], CONNECTS).unwrap();
     raw.write_all_at(&[0xFF; 64], BITMAP).unwrap();
     let mut inbox = Inbox::default();
     assert!(!receiver.poll(&mut inbox));
     assert_eq!(post(&mut sender, peer(1), 0, 8), Post::Sent);
     assert!(receiver.poll(&mut inbox));
     assert_eq!((inbox.frames.len(), inbox.lost.len()), (1, 0));
-}
-
-fn region(bytes: &[u8]) -> Region {
-    Region { addr: bytes.as_ptr() as u64, keys: [0; 4] }
-}
-
-/// Reads `len` bytes of rank 1 as rank 0.
-fn get(
-    transport: &mut ShmTransport,
-    region: &Region,
-    from: u64,
-    len: usize,
-) -> (Transfer, Vec<u8>) {
-    let mut bytes = vec![0; len];
-    // SAFETY: valid for writes until `get` returns, which never says `Started`.
-    let into = unsafe { UserBuf::new(bytes.as_mut_ptr(), len) };
-    (transport.one_sided(peer(1), region, from, OneSided::Get(into), 0).unwrap(), bytes)
-}
-
-#[test]
-fn a_peer_that_is_away_is_read_and_one_that_is_not_helps() {
-    static INSIDE: [AtomicU32; 2] = [AtomicU32::new(1), AtomicU32::new(1)];
-    let file = Segment::file().unwrap();
-    let transport = |me| {
-        let segment = Segment::attach(file.as_fd(), 0, me, 2, RING, POOL).unwrap();
-        ShmTransport::new(segment, SETTINGS, [0, 1].map(peer).into(), INSIDE.iter().collect())
-    };
-    let (mut reader, mut owner, mut inbox) = (transport(0), transport(1), Inbox::default());
-    let (secret, mut bytes) = (body(1, 5000), vec![0; 5000]);
-    // SAFETY: valid for writes as long as it is used.
-    let into = unsafe { UserBuf::new(bytes.as_mut_ptr(), bytes.len()) };
-    let remainder = |reader: &mut ShmTransport| {
-        reader.get_remainder(peer(1), &region(&secret), 0, into).unwrap()
-    };
-    assert_eq!(post(&mut owner, peer(0), 0, 8), Post::Sent);
-    let get = reader.get_or_push(peer(1), &region(&secret), into, 0);
-    assert_eq!(get, Ok(GetOrPush::Push));
-    INSIDE[1].store(0, Ordering::Relaxed);
-    assert_eq!(remainder(&mut reader), Transfer::NoRoom, "it has never been heard");
-    while reader.poll(&mut inbox) {}
-    INSIDE[1].store(1, Ordering::Relaxed);
-    assert_eq!(remainder(&mut reader), Transfer::NoRoom, "it is there");
-    INSIDE[1].store(0, Ordering::Relaxed);
-    assert_eq!(post(&mut owner, peer(0), 0, 8), Post::Sent);
-    assert_eq!(remainder(&mut reader), Transfer::NoRoom, "it has sent something");
-    while reader.poll(&mut inbox) {}
-    assert_eq!(remainder(&mut reader), Transfer::Done);
-    assert_eq!(bytes, secret);
-    let piece = Header::new(Kind::Data);
-    assert_eq!(
-        owner.post(peer(0), &piece, 4000, |slot| slot.fill(1)),
-        Ok(Post::Sent),
-        "the claim is given back"
-    );
-}
-
-#[test]
-fn xpmem_is_there_where_its_device_is_and_the_user_wants_it() {
-    let file = Segment::file().unwrap();
-    let device = std::fs::File::options().read(true).write(true).open("/dev/xpmem");
-    for (single_copy, expected) in
-        [(SingleCopy::Auto, device.is_ok()), (SingleCopy::Readv, false), (SingleCopy::Off, false)]
-    {
-        let transport = join(&file, 0, 2, RING, Settings { single_copy, ..SETTINGS });
-        assert_eq!(transport.has_xpmem(), expected, "{single_copy:?}");
-    }
-}
-
-#[test]
-fn a_trial_that_reads_something_else_forbids_single_copies() {
-    let secret = body(1, 5000);
-    let (file, mut reader, mut owner) = pair();
-    assert!(owner.register(peer(0), UserBuf::EMPTY, Rights::Get).is_some());
-    // As if the process id meant another process here.
-    std::fs::File::from(file).write_all_at(&[0x5A; 8], NUMBER).unwrap();
-    assert_eq!(get(&mut reader, &region(&secret), 0, 5000), (Transfer::Refused, vec![0; 5000]));
-    assert_eq!(post(&mut reader, peer(1), 0, 8), Post::Sent);
-    assert_eq!(reader.caps(peer(1)).get_min, u64::MAX);
-    assert!(reader.register(peer(1), UserBuf::EMPTY, Rights::Get).is_none());
-}
-
-#[test]
-fn memory_that_is_not_there_is_refused_once() {
-    let secret = body(1, 5000);
-    let (_file, mut reader, _owner) = pair();
-    let nowhere = Region { addr: 16, keys: [0; 4] };
-    assert_eq!(get(&mut reader, &nowhere, 0, 100).0, Transfer::Refused);
-    assert_eq!(
-        get(&mut reader, &region(&secret), 1000, 4000),
-        (Transfer::Done, secret[1000..].to_vec())
-    );
-    assert_eq!(get(&mut reader, &region(&secret), 0, 0).0, Transfer::Done);
 }
 
 // Two processes.

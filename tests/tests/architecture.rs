@@ -64,7 +64,9 @@ const UNSAFE: &[&str] = &[
     "shm-transport/src/ring/consumer.rs",
     "shm-transport/src/ring/memory.rs",
     "shm-transport/src/ring/producer.rs",
+    "shm-transport/src/rma.rs",
     "shm-transport/src/segment.rs",
+    "shm-transport/src/window.rs",
     "shm-transport/src/recycle.rs",
     "shm-transport/src/single_copy/",
     "shm-transport/src/event_count.rs",
@@ -92,8 +94,7 @@ const ACYCLIC: &[&str] = &[
 ];
 
 /// Crates that still have circles, and the most files that may import each other there.
-const NOT_YET: &[(&str, usize)] =
-    &[("config", 3), ("pt2pt", 2), ("runtime", 27), ("shm-transport", 3)];
+const NOT_YET: &[(&str, usize)] = &[("config", 3), ("pt2pt", 2), ("runtime", 27)];
 
 /// Files and folders whose prose is not wrapped yet.
 const NOT_WRAPPED_YET: &[&str] = &[
@@ -103,7 +104,6 @@ const NOT_WRAPPED_YET: &[&str] = &[
     "fabric/",
     "pt2pt/",
     "runtime/",
-    "shm-transport/",
     "tests/",
     "xtask/",
 ];

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 
 use fabric::Peer;
 use shm_transport::{Segment, Settings, ShmTransport, SingleCopy};
-use tests::conformance::{Job, Weather, garbage, run, storm};
+use tests::conformance::{Job, Weather, garbage, one_sided_bytes, one_sided_in, run, storm};
 
 fn seed() -> u64 {
     std::env::var("VERBENA_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_260_928)
@@ -59,5 +59,23 @@ fn a_peer_lies() {
     for seed in seed()..seed() + 10 {
         // A lie about an address to read from is the kernel's to refuse.
         garbage(seed, transports(3, 1 << 14, Settings { single_copy: SingleCopy::Off, ..DEFAULT }));
+    }
+}
+
+#[test]
+fn one_sided_access_to_a_window() {
+    for (seed, single_copy) in (seed()..).zip([SingleCopy::Off, SingleCopy::Auto]) {
+        for ranks in [2, 3, 5] {
+            let settings = Settings { single_copy, ..DEFAULT };
+            let mut transports = transports(ranks, 1 << 12, settings);
+            let bytes = one_sided_bytes(ranks as usize);
+            let segment = transports[0].segment();
+            let range = segment.reserve_window(bytes as u64).expect("a window");
+            segment.commit_window(range, 0..bytes as u64).expect("memory for the window");
+            // One rank has mapped the window, as in MPI_Win_allocate_shared; others map on access.
+            transports[1].map_window(range).expect("the window is mapped");
+            let memory = transports[0].map_window(range).expect("the window is mapped");
+            one_sided_in(seed, transports, memory);
+        }
     }
 }

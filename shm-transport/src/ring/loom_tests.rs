@@ -151,8 +151,8 @@ fn laps_are_lengthened_while_frames_of_the_last_one_are_read() {
     assert!(WENT_ON.load(std::sync::atomic::Ordering::Relaxed), "they never were");
 }
 
-/// What a large message is read from: by the producer for its pieces, by a consumer that takes what is missing,
-/// and written by its owner when it has been sent.
+/// What a large message is read from: by the producer for its pieces, by a consumer that takes what
+/// is missing, and written by its owner when it has been sent.
 #[test]
 fn nobody_reads_a_message_that_is_complete() {
     loom::model(|| {

@@ -50,8 +50,8 @@ impl RingMemory {
     pub(super) fn first_word(&self, position: u64) -> &AtomicU64 {
         // SAFETY: inside the ring and aligned to a granule. Only two accesses to a granule's first
         // eight bytes are not atomic: the producer's, inside a frame that the consumer has not seen
-        // or has returned, and the consumer's, inside a frame that it has not returned. Commit words
-        // and head order both against the other side's atomic accesses.
+        // or has returned, and the consumer's, inside a frame that it has not returned. Commit
+        // words and head order both against the other side's atomic accesses.
         unsafe { &*self.at(position).cast::<AtomicU64>() }
     }
 
@@ -66,8 +66,8 @@ impl RingMemory {
     pub(super) fn clear(&self, from: u64, to: u64) {
         let first = self.at(from).cast::<AtomicU64>();
         let clear = |granule: u64| {
-            // SAFETY: this granule is in the same line as the first, so inside the ring; `first_word`
-            // says why the access may be atomic.
+            // SAFETY: this granule is in the same line as the first, so inside the ring;
+            // `first_word` says why the access may be atomic.
             let first_word = unsafe { &*first.byte_add(granule as usize * GRANULE) };
             first_word.store(0, Ordering::Relaxed);
         };
@@ -93,7 +93,8 @@ impl RingMemory {
     #[cfg(not(loom))]
     #[inline]
     pub(super) fn read_cost(&self) -> &AtomicU64 {
-        // SAFETY: the second word of the head's line: inside the ring, aligned, only ever an atomic.
+        // SAFETY: the second word of the head's line: inside the ring, aligned, only ever an
+        // atomic.
         unsafe { &*self.at(0).cast::<AtomicU64>().add(1) }
     }
 
@@ -124,7 +125,11 @@ impl RingMemory {
         #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
         // SAFETY: a prefetch changes nothing, and its address lies inside the ring.
         unsafe {
-            std::arch::asm!("prefetchw [{}]", in(reg) self.at(position), options(nostack, preserves_flags, readonly))
+            std::arch::asm!(
+                "prefetchw [{}]",
+                in(reg) self.at(position),
+                options(nostack, preserves_flags, readonly)
+            )
         };
         #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
         let _ = position;

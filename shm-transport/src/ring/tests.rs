@@ -329,7 +329,8 @@ fn two_small_messages_share_a_line() {
 
 #[test]
 fn a_reference_ends_where_it_was_said_to_wherever_it_begins() {
-    // Who waits for the room of a body waits for the consumer to be just there: nothing may come behind it.
+    // Who waits for the room of a body waits for the consumer to be just there: nothing may come
+    // behind it.
     let mut heap = Heap::new(64);
     let (mut producer, mut consumer, _memory) = heap.ring(64);
     for (count, len) in (0..8).flat_map(|count| (0..40).map(move |len| (count, len))) {

@@ -6,8 +6,8 @@
 //! block. Before the first transfer the reader fetches that number the same way. It is random so
 //! that a process id that means another process here (another pid namespace) does not pass.
 //!
-//! States of a pair, seen from the reader: `Unprobed`, then `Attached`, `Readv` or `Refused`. A later
-//! refusal by the system makes it `Refused` for good.
+//! States of a pair, seen from the reader: `Unprobed`, then `Attached`, `Readv` or `Refused`. A
+//! later refusal by the system makes it `Refused` for good.
 
 #![allow(unsafe_code)]
 
@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 
 use fabric::UserBuf;
 
-use crate::segment::Probe;
+use crate::control::Probe;
 use crate::sync::Ordering;
 
 /// Which kinds of single copy are tried.
@@ -31,22 +31,22 @@ pub enum SingleCopy {
     Off,
 }
 
-/// What is known about reading a peer's memory.
+/// What is known about access to a peer's memory.
 #[derive(Debug)]
 pub(crate) enum Access {
     /// The probe is due.
     Unprobed,
     /// Its memory is mapped here.
     Attached(xpmem::Remote),
-    /// The kernel reads the memory of that process.
+    /// The kernel copies from and to the memory of that process.
     Readv(u32),
     /// Probes or a later transfer were refused.
     Refused,
 }
 
-/// The outcome of a read.
+/// The outcome of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Read {
+pub(crate) enum Outcome {
     /// All of it.
     Done,
     /// Impossible with this peer from now on.
@@ -94,7 +94,7 @@ impl Access {
             let mut found = [0; 8];
             // SAFETY: eight bytes of our own that are valid for writes.
             let into = unsafe { UserBuf::new(found.as_mut_ptr(), found.len()) };
-            access.read(probe.addr.load(Ordering::Relaxed), into) == Read::Done
+            access.read(probe.addr.load(Ordering::Relaxed), into) == Outcome::Done
                 && found == probe.number.load(Ordering::Relaxed).to_ne_bytes()
         };
         candidates
@@ -104,44 +104,83 @@ impl Access {
     }
 
     /// Fills `into` from the peer's address `from`.
-    pub(crate) fn read(&mut self, from: u64, into: UserBuf) -> Read {
+    pub(crate) fn read(&mut self, from: u64, into: UserBuf) -> Outcome {
         match self {
-            Access::Attached(remote) => {
-                remote.read(from, into).map_or(Read::Failed, |()| Read::Done)
+            Access::Attached(remote) => Outcome::of(remote.read(from, into)),
+            Access::Readv(pid) => copy(*pid, from, into, libc::process_vm_readv),
+            Access::Unprobed | Access::Refused => Outcome::Forbidden,
+        }
+    }
+
+    /// Copies `from` to the peer's address `to`.
+    pub(crate) fn write(&mut self, to: u64, from: UserBuf) -> Outcome {
+        match self {
+            Access::Attached(remote) => Outcome::of(remote.write(to, from)),
+            // The kernel asks for the same permission as to read.
+            Access::Readv(pid) => copy(*pid, to, from, libc::process_vm_writev),
+            Access::Unprobed | Access::Refused => Outcome::Forbidden,
+        }
+    }
+
+    /// Has `change` change the eight aligned bytes at the peer's address `at`, which are mapped for
+    /// reads and writes meanwhile. Fails where the memory cannot be mapped.
+    pub(crate) fn change_word(&mut self, at: u64, change: impl FnOnce(*mut u8)) -> Outcome {
+        match self {
+            Access::Attached(remote) if at.is_multiple_of(8) => {
+                Outcome::of(remote.with(at, 8, change))
             }
-            Access::Readv(pid) => read(*pid, from, into),
-            Access::Unprobed | Access::Refused => Read::Forbidden,
+            Access::Attached(_) | Access::Readv(_) => Outcome::Failed,
+            Access::Unprobed | Access::Refused => Outcome::Forbidden,
         }
     }
 }
 
-/// Fills `into` from address `from` of process `pid`.
-fn read(pid: u32, from: u64, into: UserBuf) -> Read {
+impl Outcome {
+    fn of(done: Option<()>) -> Outcome {
+        done.map_or(Outcome::Failed, |()| Outcome::Done)
+    }
+}
+
+/// process_vm_readv or process_vm_writev.
+type Copy = unsafe extern "C" fn(
+    libc::pid_t,
+    *const libc::iovec,
+    libc::c_ulong,
+    *const libc::iovec,
+    libc::c_ulong,
+    libc::c_ulong,
+) -> libc::ssize_t;
+
+/// Copies between `local` and address `remote` of process `pid`.
+fn copy(pid: u32, remote: u64, local: UserBuf, call: Copy) -> Outcome {
     let mut done = 0;
     // The kernel copies less than asked for at its own limit (2 GiB), at a signal, or before
     // memory that is missing.
-    while done < into.len() {
-        let part = into.slice(done, into.len() - done);
-        match read_some(pid, from.wrapping_add(done as u64), part) {
-            Ok(0) => return Read::Failed,
+    while done < local.len() {
+        let part = local.slice(done, local.len() - done);
+        match copy_some(pid, remote.wrapping_add(done as u64), part, call) {
+            Ok(0) => return Outcome::Failed,
             Ok(bytes) => done += bytes.min(part.len()),
             Err(libc::EINTR) => {}
-            Err(libc::EPERM | libc::EACCES | libc::ESRCH | libc::ENOSYS) => return Read::Forbidden,
-            Err(_) => return Read::Failed,
+            Err(libc::EPERM | libc::EACCES | libc::ESRCH | libc::ENOSYS) => {
+                return Outcome::Forbidden;
+            }
+            Err(_) => return Outcome::Failed,
         }
     }
-    Read::Done
+    Outcome::Done
 }
 
 /// Makes one call; returns the number of bytes or the error number.
-fn read_some(pid: u32, from: u64, into: UserBuf) -> Result<usize, libc::c_int> {
-    let local = libc::iovec { iov_base: into.as_ptr().cast(), iov_len: into.len() };
-    let remote = libc::iovec {
-        iov_base: std::ptr::without_provenance_mut(from as usize),
-        iov_len: into.len(),
+fn copy_some(pid: u32, remote: u64, local: UserBuf, call: Copy) -> Result<usize, libc::c_int> {
+    let ours = libc::iovec { iov_base: local.as_ptr().cast(), iov_len: local.len() };
+    let theirs = libc::iovec {
+        iov_base: std::ptr::without_provenance_mut(remote as usize),
+        iov_len: local.len(),
     };
-    // SAFETY: the kernel checks both ranges. The local one is valid for writes by the promise of
-    // `UserBuf`; the remote one is in another process.
-    let bytes = unsafe { libc::process_vm_readv(pid as libc::pid_t, &local, 1, &remote, 1, 0) };
+    // SAFETY: the kernel checks both ranges. The local one is valid for reads, and for writes if
+    // the call writes it, by the promise of `UserBuf`; the remote one is in another process, which
+    // has registered it for this access.
+    let bytes = unsafe { call(pid as libc::pid_t, &ours, 1, &theirs, 1, 0) };
     usize::try_from(bytes).map_err(|_| std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
 }

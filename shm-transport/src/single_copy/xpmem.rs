@@ -8,12 +8,13 @@
 //! ```
 //!
 //! An attached part is the owner's memory, not a copy. Its pages come with the first touch and go
-//! when the owner frees them; the next touch finds the owner's new page. The [`MAX_PARTS`] parts used
-//! last therefore stay attached, and need no news about what the owner frees.
+//! when the owner frees them; the next touch finds the owner's new page. The [`MAX_PARTS`] parts
+//! used last therefore stay attached, and need no news about what the owner frees.
 //!
 //! Touching a page that the owner lacks raises SIGBUS. A sender keeps its memory until it was read
 //! (MPI-5.0 §3.7), but may be killed meanwhile; the launcher should then report that and not its
-//! receiver's bus error. A read is therefore [guarded]: missing pages become zeros and the read fails.
+//! receiver's bus error. A read is therefore [guarded]: missing pages become zeros and the read
+//! fails.
 
 use std::fs::File;
 use std::mem::MaybeUninit;
@@ -132,21 +133,39 @@ impl Remote {
     /// Fills `into` from the owner's address `from`; `None` if that range cannot be attached or is
     /// missing. The owner has promised to keep it until it was read.
     pub(super) fn read(&mut self, from: u64, into: UserBuf) -> Option<()> {
-        let until = from.checked_add(into.len() as u64)?;
-        let part = self.attached(from, until)?;
-        let is_whole = guarded(part, || {
-            // SAFETY: the part covers the range and stays mapped readable while it is in `parts`. The
-            // owner's memory overlaps with this process's only through this mapping. The sender promises
-            // not to change it meanwhile.
+        self.with(from, into.len(), |start| {
+            // SAFETY: `with` passes as many mapped bytes. The owner's memory overlaps with this
+            // process's only through this mapping. The sender promises not to change it meanwhile.
             unsafe {
-                let start = part.here.add((from - part.from) as usize).as_ptr();
                 std::ptr::copy_nonoverlapping(
                     start.cast::<MaybeUninit<u8>>(),
                     into.as_ptr().cast(),
                     into.len(),
                 );
             }
-        });
+        })
+    }
+
+    /// Copies `from` to the owner's address `to`, as [`Remote::read`] the other way.
+    pub(super) fn write(&mut self, to: u64, from: UserBuf) -> Option<()> {
+        self.with(to, from.len(), |start| {
+            // SAFETY: as in `read`; the owner has registered the range for writes.
+            unsafe {
+                std::ptr::copy_nonoverlapping(
+                    from.as_ptr().cast::<MaybeUninit<u8>>(),
+                    start.cast(),
+                    from.len(),
+                );
+            }
+        })
+    }
+
+    /// Runs `access` on `len` bytes at the owner's address `at`, mapped for reads and writes
+    /// meanwhile; `None` if that range cannot be attached or is missing.
+    pub(super) fn with(&mut self, at: u64, len: usize, access: impl FnOnce(*mut u8)) -> Option<()> {
+        let part = self.attached(at, at.checked_add(len as u64)?)?;
+        let start = part.here.as_ptr().wrapping_add((at - part.from) as usize);
+        let is_whole = guarded(part, || access(start));
         if !is_whole {
             self.parts.pop();
         }
@@ -196,31 +215,32 @@ impl Drop for Remote {
     }
 }
 
-/// Begin of the part that is being read. One thread at a time makes progress, so one part at a time.
+/// Begin of the part that is being accessed. One thread at a time makes progress, so one part at a
+/// time.
 static FROM: AtomicUsize = AtomicUsize::new(0);
-/// End of that part; 0 while none is read.
+/// End of that part; 0 while none is accessed.
 static UNTIL: AtomicUsize = AtomicUsize::new(0);
 /// Missing pages of that part were replaced by zeros.
 static WAS_TORN: AtomicBool = AtomicBool::new(false);
 /// The earlier action of SIGBUS.
 static EARLIER: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// Runs `read` on a part; returns false if pages were missing.
-fn guarded(part: Part, read: impl FnOnce()) -> bool {
+/// Runs `access` on a part; returns false if pages were missing.
+fn guarded(part: Part, access: impl FnOnce()) -> bool {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(install);
     let here = part.here.as_ptr().addr();
     WAS_TORN.store(false, Ordering::Relaxed);
     FROM.store(here, Ordering::Relaxed);
     UNTIL.store(here + (part.until - part.from) as usize, Ordering::Release);
-    read();
+    access();
     UNTIL.store(0, Ordering::Release);
     !WAS_TORN.load(Ordering::Relaxed)
 }
 
 fn install() {
-    // SAFETY: all zeros are valid for both structures, and the handler calls only functions that are
-    // safe in a signal handler.
+    // SAFETY: all zeros are valid for both structures, and the handler calls only functions that
+    // are safe in a signal handler.
     unsafe {
         let (mut action, mut earlier): (libc::sigaction, libc::sigaction) = std::mem::zeroed();
         action.sa_sigaction = on_bus_error as *const () as usize;
@@ -234,17 +254,16 @@ fn install() {
 
 /// Replaces the rest of the part by zeros; any other bus error gets its earlier action.
 extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel passes a valid `info`. The new mapping replaces nothing but the part, which
-    // is not used again once the read has failed.
+    // SAFETY: the kernel passes a valid `info`. The new mapping replaces nothing but the part,
+    // which is not used again once the read has failed.
     unsafe {
         let (at, until) = ((*info).si_addr().addr(), UNTIL.load(Ordering::Acquire));
         let is_ours = FROM.load(Ordering::Relaxed) <= at && at < until;
         let page = at & !(libc::sysconf(libc::_SC_PAGESIZE) as usize - 1);
         let place = std::ptr::without_provenance_mut(page);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-        if is_ours
-            && libc::mmap(place, until - page, libc::PROT_READ, flags, -1, 0) != libc::MAP_FAILED
-        {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        if is_ours && libc::mmap(place, until - page, access, flags, -1, 0) != libc::MAP_FAILED {
             WAS_TORN.store(true, Ordering::Relaxed);
         } else if let Some(earlier) = EARLIER.get() {
             libc::sigaction(libc::SIGBUS, earlier, std::ptr::null_mut());
@@ -261,11 +280,13 @@ mod tests {
         let file = rustix::fs::memfd_create("torn", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         rustix::fs::ftruncate(&file, 4096).unwrap();
         rustix::io::pwrite(&file, &[7; 4096], 0).unwrap();
-        let (read, shared) = (rustix::mm::ProtFlags::READ, rustix::mm::MapFlags::SHARED);
+        let shared = rustix::mm::MapFlags::SHARED;
+        let access = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
         // SAFETY: a new mapping.
-        let here =
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), pages * 4096, read, shared, &file, 0) }
-                .unwrap();
+        let here = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), pages * 4096, access, shared, &file, 0)
+        }
+        .unwrap();
         Part { from: 0, until: pages as u64 * 4096, here: NonNull::new(here.cast()).unwrap() }
     }
 
@@ -290,6 +311,12 @@ mod tests {
                     "a torn part is not used again"
                 );
             }
+        }
+        for (length, is_whole) in [(8, true), (4096, true), (4097, false)] {
+            remote.parts = vec![torn(5)];
+            // SAFETY: `found` is as long.
+            let from = unsafe { UserBuf::new(found.as_mut_ptr(), length) };
+            assert_eq!(remote.write(0, from).is_some(), is_whole, "{length} bytes written");
         }
         remote.parts.clear();
     }

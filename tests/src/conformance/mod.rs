@@ -21,7 +21,7 @@ mod trouble;
 use fabric::HybridGet;
 
 pub use job::{Job, Pending, envelope, pattern, pattern_bytes};
-pub use one_sided::one_sided;
+pub use one_sided::{one_sided, one_sided_bytes, one_sided_in};
 pub use rank::Rank;
 pub use storm::{Weather, storm};
 pub use trouble::{dying_peer, garbage};

@@ -34,12 +34,21 @@ impl Sink for Ended {
     }
 }
 
-/// Rank 0's memory is everybody's: puts and gets of an area arrive whole, additions and
-/// swaps of one word by all at once lose nothing.
-pub fn one_sided<T: Transport>(seed: u64, mut transports: Vec<T>) {
+/// Bytes of rank 0 that the other `ranks - 1` ranks access.
+pub fn one_sided_bytes(ranks: usize) -> usize {
+    WORDS + (ranks - 1) * AREA
+}
+
+/// All ranks access user memory of rank 0; see [`one_sided_in`].
+pub fn one_sided<T: Transport>(seed: u64, transports: Vec<T>) {
+    let all = Bytes::room(Shape::Run, one_sided_bytes(transports.len()));
+    one_sided_in(seed, transports, all.buffer().memory().expect("one run"));
+}
+
+/// All other ranks access `memory` of rank 0, [`one_sided_bytes`] of zeros: puts and gets of an area
+/// arrive whole, additions and swaps of one word by all at once lose nothing.
+pub fn one_sided_in<T: Transport>(seed: u64, mut transports: Vec<T>, memory: UserBuf) {
     let ranks = transports.len();
-    let all = Bytes::room(Shape::Run, WORDS + (ranks - 1) * AREA);
-    let memory = all.buffer().memory().expect("one run");
     let regions: Vec<Region> = (1..ranks as u32)
         .map(|rank| {
             transports[0]
@@ -53,7 +62,11 @@ pub fn one_sided<T: Transport>(seed: u64, mut transports: Vec<T>) {
     }
     counters(&mut transports, &regions);
     let sum = (1..ranks as u64).map(|rank| rank * ROUNDS).sum::<u64>();
-    let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| all.read()[at + byte]));
+    let word = |at: usize| {
+        let mut bytes = [0; 8];
+        memory.read(at, &mut bytes);
+        u64::from_ne_bytes(bytes)
+    };
     assert_eq!(
         (word(0), word(8)),
         (sum, (ranks as u64 - 1) * ROUNDS),
