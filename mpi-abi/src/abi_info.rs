@@ -103,7 +103,7 @@ pub(crate) unsafe fn abi_get_fortran_booleans(
         let value = value.to_ne_bytes();
         // The lower half of a number comes first or last, by the machine's byte order.
         let low = if cfg!(target_endian = "little") { 0 } else { value.len() - bytes };
-        // SAFETY: not null, so room for a LOGICAL of the size that the user says.
+        // SAFETY: not null, so the user's LOGICAL of the size that `logical_size` says.
         unsafe { std::ptr::copy_nonoverlapping(value[low..].as_ptr(), logical.cast(), bytes) };
     }
     // SAFETY: null is refused, else the user's pointer.

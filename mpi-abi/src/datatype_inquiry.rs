@@ -119,26 +119,31 @@ pub(crate) unsafe fn type_get_envelope_c(
 }
 
 /// Copies one kind of the contents. MPI_ERR_ARG if the user's array is too short.
-unsafe fn put_all<T: Copy>(to: *mut T, room: MPI_Count, values: &[T], name: &str) -> Result<()> {
-    if room < values.len() as MPI_Count {
+unsafe fn put_all<T: Copy>(
+    to: *mut T,
+    capacity: MPI_Count,
+    values: &[T],
+    name: &str,
+) -> Result<()> {
+    if capacity < values.len() as MPI_Count {
         let why = format!(
-            "array {name} too short: {room} elements, the datatype was made with {}",
+            "array {name} too short: {capacity} elements, the datatype was made with {}",
             values.len()
         );
         return Err(Error::new(Class::Arg, why));
     }
-    // SAFETY: the user's array of `room` elements, at least as many as are written.
+    // SAFETY: the user's array of `capacity` elements, at least as many as are written.
     unsafe { slice_mut(to, values.len() as MPI_Count, name)? }.copy_from_slice(values);
     Ok(())
 }
 
 /// Stores handles for the datatypes of the contents: predefined ones as they are, for others new
 /// objects, which the user frees.
-unsafe fn put_types(to: *mut MPI_Datatype, room: MPI_Count, contents: &Contents) -> Result<()> {
+unsafe fn put_types(to: *mut MPI_Datatype, capacity: MPI_Count, contents: &Contents) -> Result<()> {
     let null = vec![MPI_Datatype(predefined::DATATYPE_NULL); contents.types.len()];
     // SAFETY: passed on; what is written first is replaced below.
     let handles = unsafe {
-        put_all(to, room, &null, "array_of_datatypes")?;
+        put_all(to, capacity, &null, "array_of_datatypes")?;
         slice_mut(to, null.len() as MPI_Count, "array_of_datatypes")?
     };
     for (handle, ty) in handles.iter_mut().zip(&contents.types) {

@@ -137,7 +137,7 @@ unsafe fn put_bytes(to: *mut c_char, bytes: &[u8]) -> Result<()> {
     if to.is_null() {
         return Err(null_argument("the buffer for the result"));
     }
-    // SAFETY: the caller vouches for the room.
+    // SAFETY: the caller vouches for the capacity.
     unsafe {
         std::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), to, bytes.len());
         *to.add(bytes.len()) = 0;
@@ -156,8 +156,8 @@ pub(crate) unsafe fn info_get_string(
     // SAFETY: null is refused, else the user's string, pointers and buffer of `*buflen` characters.
     unsafe {
         let key = bytes(key, "key")?;
-        let room = *buflen.as_ref().ok_or_else(|| null_argument("buflen"))?;
-        let out = crate::args::slice_mut(value.cast::<u8>(), room.into(), "value")?;
+        let capacity = *buflen.as_ref().ok_or_else(|| null_argument("buflen"))?;
+        let out = crate::args::slice_mut(value.cast::<u8>(), capacity.into(), "value")?;
         let needed = object.read_string(key, out)?;
         if let Some(needed) = needed {
             put(buflen, needed as c_int, "buflen")?;
@@ -175,12 +175,13 @@ pub(crate) unsafe fn info_get(
 ) -> Result<()> {
     let object = with(|p| copy_of(p, info))?;
     // SAFETY: null is refused, else the user's string and pointers; the buffer has
-    // `valuelen` characters and room for the end (MPI-5.0 §16.3).
+    // `valuelen` characters and space for the terminator (MPI-5.0 §16.3).
     unsafe {
-        let (key, room) = (bytes(key, "key")?, crate::args::length(valuelen.into(), "valuelen")?);
+        let (key, capacity) =
+            (bytes(key, "key")?, crate::args::length(valuelen.into(), "valuelen")?);
         let found = object.value(key)?;
         if let Some(found) = found {
-            put_bytes(value, &found[..found.len().min(room)])?;
+            put_bytes(value, &found[..found.len().min(capacity)])?;
         }
         put(flag, c_int::from(found.is_some()), "flag")
     }

@@ -57,7 +57,7 @@ type Clock = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> c_int
 #[inline]
 fn seconds(ask: Clock) -> c_double {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is ours, and both functions write one timespec. They can't
+    // SAFETY: `time` is ours, and both functions write one timespec. They cannot
     // fail: Linux has this clock.
     unsafe { ask(libc::CLOCK_MONOTONIC, &raw mut time) };
     time.tv_sec as c_double + time.tv_nsec as c_double * 1e-9

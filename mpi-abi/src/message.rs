@@ -292,8 +292,8 @@ pub(crate) unsafe fn recv_init(
         return Err(null_argument("request"));
     }
     // SAFETY: the user's promise about the buffer, passed on.
-    let room = with(|p| unsafe { buffer(p, buf, count, datatype) })?;
-    let handle = message::receive_init(room, source, tag, comm.0)?;
+    let into = with(|p| unsafe { buffer(p, buf, count, datatype) })?;
+    let handle = message::receive_init(into, source, tag, comm.0)?;
     // SAFETY: checked not to be null.
     unsafe { put(request, MPI_Request(handle), "request") }
 }
@@ -473,9 +473,9 @@ pub(crate) unsafe fn mrecv(
     status: *mut Status,
 ) -> Result<()> {
     // SAFETY: the user's promise about the buffer, passed on; null is refused.
-    let (room, taken) =
+    let (into, taken) =
         unsafe { (with(|p| buffer(p, buf, count, datatype))?, take_message(message)?) };
-    let received = message::mreceive(room, taken);
+    let received = message::mreceive(into, taken);
     // SAFETY: the user passes MPI_STATUS_IGNORE or a status.
     unsafe { store(status, received) }
 }
@@ -488,9 +488,9 @@ pub(crate) unsafe fn imrecv(
     request: *mut MPI_Request,
 ) -> Result<()> {
     // SAFETY: the user's promise about the buffer, passed on; null is refused.
-    let (room, taken) =
+    let (into, taken) =
         unsafe { (with(|p| buffer(p, buf, count, datatype))?, take_message(message)?) };
-    let handle = message::imreceive(room, taken)?;
+    let handle = message::imreceive(into, taken)?;
     // SAFETY: null is refused, else the user's pointer.
     unsafe { put(request, MPI_Request(handle), "request") }
 }

@@ -28,7 +28,7 @@ pub(crate) unsafe fn op_create(
     op: *mut MPI_Op,
 ) -> Result<()> {
     let function = user_fn.ok_or_else(|| null_argument("user_fn"))?;
-    // SAFETY: the types differ in who vouches for a call, which `UserOp::new`
+    // SAFETY: the types differ in the side that vouches for a call, which `UserOp::new`
     // says, and in the handle, which is a transparent `usize`.
     let function = unsafe {
         std::mem::transmute::<

@@ -16,7 +16,7 @@ use crate::text::text;
 struct Packed {
     base: *mut u8,
     position: MPI_Count,
-    room: u64,
+    capacity: u64,
 }
 
 impl Packed {
@@ -33,16 +33,16 @@ impl Packed {
                 format!("invalid position {position} in the packed buffer: must be 0 to {size}");
             return Err(Error::new(Class::Arg, why));
         }
-        Ok(Packed { base: address.cast_mut().cast(), position, room: (size - position) as u64 })
+        Ok(Packed { base: address.cast_mut().cast(), position, capacity: (size - position) as u64 })
     }
 
     /// Returns the next `len` bytes and the position after them. MPI_ERR_TRUNCATE if there are
     /// fewer.
     fn take(&self, len: u64) -> Result<(UserBuf, MPI_Count)> {
-        if len > self.room {
+        if len > self.capacity {
             let why = format!(
                 "packed buffer too short: {len} bytes needed from position {}, the buffer has {}",
-                self.position, self.room
+                self.position, self.capacity
             );
             return Err(Error::new(Class::Truncate, why));
         }

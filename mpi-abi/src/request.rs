@@ -44,7 +44,7 @@ impl InStatus {
     /// Stores the outcome of request `index` as entry `at` of the array.
     unsafe fn store(&mut self, at: usize, index: usize, outcome: Outcome) {
         if !self.statuses.is_null() {
-            // SAFETY: the user's array has room for every completed request.
+            // SAFETY: the user's array holds every completed request.
             let entry = unsafe { self.statuses.add(at) };
             let code =
                 outcome.error.as_ref().map_or(0, |error| error_codes().code_of(self.call, error));

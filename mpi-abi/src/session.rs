@@ -91,8 +91,8 @@ pub(crate) unsafe fn session_get_nth_pset(
     })?;
     // SAFETY: null is refused, else the user's pointer and buffer of `*pset_len` characters.
     unsafe {
-        let room = *pset_len.as_ref().ok_or_else(|| null_argument("pset_len"))?;
-        let out = slice_mut(pset_name.cast::<u8>(), room.into(), "pset_name")?;
+        let capacity = *pset_len.as_ref().ok_or_else(|| null_argument("pset_len"))?;
+        let out = slice_mut(pset_name.cast::<u8>(), capacity.into(), "pset_name")?;
         if let Some((end, out)) = out.split_last_mut() {
             let fits = name.len().min(out.len());
             out[..fits].copy_from_slice(&name.as_bytes()[..fits]);

@@ -8,25 +8,25 @@ use objects::Result;
 
 use crate::args::{null_argument, put};
 
-/// Writes `text` and its length into the user's buffer of `room` characters (terminator included),
+/// Writes `text` and its length into the user's buffer of `capacity` characters (terminator included),
 /// truncated at a character boundary.
 ///
 /// # Safety
-/// `buffer` is null or has `room` characters; `resultlen` is null or valid.
+/// `buffer` is null or has `capacity` characters; `resultlen` is null or valid.
 pub(crate) unsafe fn put_text(
     buffer: *mut c_char,
-    room: c_int,
+    capacity: c_int,
     resultlen: *mut c_int,
     text: &str,
 ) -> Result<()> {
     if buffer.is_null() {
         return Err(null_argument("the buffer for the result"));
     }
-    let mut len = text.len().min(room as usize - 1);
+    let mut len = text.len().min(capacity as usize - 1);
     while !text.is_char_boundary(len) {
         len -= 1;
     }
-    // SAFETY: `len` is below `room`, so text and terminator fit.
+    // SAFETY: `len` is below `capacity`, so text and terminator fit.
     unsafe {
         std::ptr::copy_nonoverlapping(text.as_ptr().cast(), buffer, len);
         *buffer.add(len) = 0;

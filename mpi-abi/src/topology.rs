@@ -124,13 +124,13 @@ fn dist_graph<R>(comm: MPI_Comm, read: impl FnOnce(&DistGraph) -> Result<R>) -> 
 /// Writes values into an array that must hold all of them.
 unsafe fn fill<T: Copy>(
     to: *mut c_int,
-    room: c_int,
+    capacity: c_int,
     name: &str,
     values: &[T],
     number: impl Fn(T) -> c_int,
 ) -> Result<()> {
-    if length(room.into(), "array length")? < values.len() {
-        let why = format!("array {name} too short: {room} values, must hold {}", values.len());
+    if length(capacity.into(), "array length")? < values.len() {
+        let why = format!("array {name} too short: {capacity} values, must hold {}", values.len());
         return Err(Error::new(Class::Arg, why));
     }
     // SAFETY: the user's array of at least as many elements.
@@ -616,13 +616,13 @@ pub(crate) unsafe fn dist_graph_neighbors(
 /// Stores the first edges, as many as the arrays hold (MPI-5.0 §8.5.5).
 unsafe fn put_edges(
     edges: &Edges,
-    room: c_int,
+    capacity: c_int,
     ranks: *mut c_int,
     weights: *mut c_int,
     name: &str,
 ) -> Result<()> {
-    let count = length(room.into(), name)?.min(edges.ranks.len());
-    // SAFETY: the user's arrays of `room` elements; weights are not looked at
+    let count = length(capacity.into(), name)?.min(edges.ranks.len());
+    // SAFETY: the user's arrays of `capacity` elements; weights are not looked at
     // when there are none, or when the user wants none.
     unsafe {
         fill(ranks, count as c_int, "the neighbors", &edges.ranks[..count], |rank| rank as c_int)?;

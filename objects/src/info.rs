@@ -69,8 +69,8 @@ impl Info {
     /// the key does not exist.
     pub fn read_string(&self, key: impl AsRef<[u8]>, out: &mut [u8]) -> Result<Option<usize>> {
         let Some(value) = self.value(key)? else { return Ok(None) };
-        if let Some(room) = out.len().checked_sub(1) {
-            let fits = value.len().min(room);
+        if let Some(capacity) = out.len().checked_sub(1) {
+            let fits = value.len().min(capacity);
             out[..fits].copy_from_slice(&value[..fits]);
             out[fits] = 0;
         }

@@ -110,7 +110,7 @@ fn inside(abi: &Abi, bodies: &Bodies, function: &Function) -> Result<String> {
     let Some(body) = body_of(abi, function, bodies) else {
         ensure!(
             function.is_tool() || !function.is_whole(),
-            "{} can't fail, so it needs a body",
+            "{} cannot fail, so it needs a body",
             function.name
         );
         return Ok(match function.is_tool() {

@@ -138,7 +138,7 @@ fn define(text: &mut String, constant: &Constant) {
     };
     let note = match constant.note.as_str() {
         "" => String::new(),
-        // Which version brought an error class matters to nobody who reads this.
+        // The version that introduced an error class is of no use to readers.
         version if version.starts_with("MPI-") => String::new(),
         note => format!(" /* {note} */"),
     };

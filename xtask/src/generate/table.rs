@@ -144,7 +144,7 @@ impl Function {
         self.name.starts_with("MPI_T_")
     }
 
-    /// Returns a value and can't fail: its body is written whole.
+    /// Returns a value and cannot fail: its body is written by hand in full.
     pub(super) fn is_whole(&self) -> bool {
         self.returns != "int" || self.is_tool() || self.name.ends_with("_toint")
     }
