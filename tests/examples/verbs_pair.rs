@@ -47,7 +47,7 @@ struct End {
 }
 
 impl End {
-    /// Until something is so.
+    /// Polls until a condition holds.
     fn until(&mut self, is_so: impl Fn(&Heard) -> bool) {
         while !is_so(&self.heard) {
             if !self.transport.poll(&mut self.heard) && self.sleeps {
@@ -74,7 +74,7 @@ impl End {
         self.sent += 1;
     }
 
-    /// Half round trips in µs: the median of `count`.
+    /// Returns the median of `count` half round trips in µs.
     fn latency(&mut self, rank: u32, body: &[u8], count: usize) -> f64 {
         let mut times = Vec::new();
         for _ in 0..count {
@@ -94,7 +94,7 @@ impl End {
 }
 
 impl End {
-    /// Frames of 8 bytes a second from rank 0 to rank 1.
+    /// Returns the rate of 8-byte frames from rank 0 to rank 1, per second.
     fn rate(&mut self, rank: u32, count: u64) -> f64 {
         let (began, heard) = (Instant::now(), self.heard.frames);
         if rank == 0 {
@@ -108,8 +108,8 @@ impl End {
     }
 }
 
-/// MB/s of `rounds` times `window` messages under way at once from rank 0 to rank 1, as
-/// `verbs.rendezvous` moves them, with what MPI adds but the calls.
+/// Returns the MB/s of `rounds` times `window` concurrent messages from rank 0 to rank 1, by
+/// `verbs.rendezvous`, with the protocol above the transport.
 fn bandwidth(
     engine: &mut Rank<VerbsTransport>,
     rank: u32,
@@ -149,7 +149,7 @@ fn bandwidth(
     (len * window * rounds) as f64 / seconds / 1e6
 }
 
-/// Progress; sleeps when there is none to be made.
+/// Makes progress; sleeps if there is none.
 fn rest(engine: &mut Rank<VerbsTransport>) {
     if !engine.progress() {
         if let Some(WaitOn::Fd(fd)) = engine.arm() {

@@ -4,10 +4,10 @@
 //! It runs where there is RDMA (`cargo xtask vm` makes Soft-RoCE), and otherwise says why not.
 //! `VERBENA_TEST_SEED` sets another seed.
 
+#[path = "verbs/faulty.rs"]
+mod faulty;
 #[path = "verbs/registration.rs"]
 mod registration;
-#[path = "verbs/shaky.rs"]
-mod shaky;
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use fabric::{
 use tests::conformance::{Job, Weather, garbage, one_sided, run, run_with, storm};
 use verbs_transport::{InProcessStore, Rails, Settings, VerbsTransport};
 
-use shaky::Shaky;
+use faulty::Faulty;
 
 fn seed() -> u64 {
     std::env::var("VERBENA_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_260_928)
@@ -86,18 +86,18 @@ fn polling(
     ranks: u32,
     settings: &Settings,
     seed: u64,
-) -> Vec<Shaky<VerbsTransport>> {
+) -> Vec<Faulty<VerbsTransport>> {
     let interrupt = VerbsTransport::interrupt;
-    let shaky = |(rank, inner)| Shaky {
+    let faulty = |(rank, inner)| Faulty {
         inner,
         rng: Rng::new(seed + rank),
         ranks,
         every: 0,
-        patience: 50,
+        polls_before_sleep: 50,
         idle: 0,
         interrupt,
     };
-    (0..).zip(transports(devices, ranks, settings)).map(shaky).collect()
+    (0..).zip(transports(devices, ranks, settings)).map(faulty).collect()
 }
 
 /// Short frames go by eager RDMA from the first on.
@@ -130,7 +130,7 @@ fn rings_change_hands() {
             Job::new("rings change hands", seed(), polling(&devices, 5, &settings, seed()));
         job.nap(Duration::from_millis(200));
         storm(&mut job, &Weather::default());
-        println!("{} frames written", written(&mut job, 5, |shaky| &shaky.inner));
+        println!("{} frames written", written(&mut job, 5, |faulty| &faulty.inner));
         job.end();
     }
 }
@@ -309,16 +309,16 @@ fn several_rails() {
         ("rails that go", |rails, _| rails.secondary()[0].remove_device()),
     ];
     for (name, interrupt) in faults {
-        let shaky = |(rank, inner)| Shaky {
+        let faulty = |(rank, inner)| Faulty {
             inner,
             rng: Rng::new(rank),
             ranks: 2,
             every: 12,
-            patience: 0,
+            polls_before_sleep: 0,
             idle: 0,
             interrupt,
         };
-        let transports = (0..).zip(rails(&devices, 2)).map(shaky).collect();
+        let transports = (0..).zip(rails(&devices, 2)).map(faulty).collect();
         let mut job = Job::new(name, seed(), transports);
         job.nap(Duration::from_millis(200));
         storm(&mut job, &Weather { steps: 300, longest: 1 << 20, ..Weather::default() });
@@ -339,18 +339,18 @@ fn connections_that_break() {
         let settings =
             Settings { credits, eager_rdma_threshold, rendezvous, ..Settings::default() };
         let interrupt = VerbsTransport::interrupt;
-        let patience = [20, 0][seed as usize / 2 % 2];
+        let polls_before_sleep = [20, 0][seed as usize / 2 % 2];
         let rng = |rank| Rng::new(seed * 16 + rank);
-        let shaky = |(rank, inner)| Shaky {
+        let faulty = |(rank, inner)| Faulty {
             inner,
             rng: rng(rank),
             ranks,
             every: 12,
-            patience,
+            polls_before_sleep,
             idle: 0,
             interrupt,
         };
-        let transports = (0..).zip(transports(&devices, ranks, &settings)).map(shaky);
+        let transports = (0..).zip(transports(&devices, ranks, &settings)).map(faulty);
         let mut job = Job::new("connections that break", seed, transports.collect());
         job.nap(Duration::from_millis(200));
         storm(&mut job, &Weather { steps: 300, ..Weather::default() });
@@ -358,7 +358,7 @@ fn connections_that_break() {
             (0..ranks).map(|rank| job.rank(rank).transport.inner.interruptions()).sum();
         println!("{broken} connections broken");
         if eager_rdma_threshold == 0 {
-            println!("{} frames written", written(&mut job, ranks, |shaky| &shaky.inner));
+            println!("{} frames written", written(&mut job, ranks, |faulty| &faulty.inner));
         }
         assert!(broken >= 3, "too few connections were broken: {broken}");
         coalesced +=

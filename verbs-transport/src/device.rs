@@ -177,30 +177,41 @@ fn open(
     };
     let mut down = Vec::new();
     for number in ports {
-        let attr = context
-            .port(number)
-            .map_err(|error| Unavailable::step(name, "querying its port", error))?;
-        if attr.state != port_state::ACTIVE {
-            down.push(why_down(name, number, &attr));
-            continue;
+        match open_port(&context, name, number, device_attr, settings)? {
+            Ok(port) => return Ok(Ok(port)),
+            Err(why) => down.push(why),
         }
-        let (gid, gid_index) = find_gid(&context, name, number, &attr, settings)?;
-        let pkey_index = find_pkey(&context, name, number, &attr, settings)?;
-        let address = PortAddress { lid: attr.lid, gid };
-        let device = name.to_owned();
-        return Ok(Ok(Port {
-            context,
-            is_emulated: is_emulated(&device),
-            device,
-            number,
-            device_attr,
-            attr,
-            address,
-            gid_index,
-            pkey_index,
-        }));
     }
     Ok(Err(down))
+}
+
+/// Returns a port of an open device, or why it is not usable.
+fn open_port(
+    context: &Arc<Context>,
+    device: &str,
+    number: u8,
+    device_attr: DeviceAttr,
+    settings: &Settings,
+) -> Result<Result<Port, String>, Unavailable> {
+    let attr = context
+        .port(number)
+        .map_err(|error| Unavailable::step(device, "querying its port", error))?;
+    if attr.state != port_state::ACTIVE {
+        return Ok(Err(why_down(device, number, &attr)));
+    }
+    let (gid, gid_index) = find_gid(context, device, number, &attr, settings)?;
+    let pkey_index = find_pkey(context, device, number, &attr, settings)?;
+    Ok(Ok(Port {
+        context: Arc::clone(context),
+        device: device.to_owned(),
+        number,
+        is_emulated: is_emulated(device),
+        device_attr,
+        attr,
+        address: PortAddress { lid: attr.lid, gid },
+        gid_index,
+        pkey_index,
+    }))
 }
 
 /// Returns whether this user may open all device files. libibverbs does not report that: it goes

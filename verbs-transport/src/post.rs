@@ -36,8 +36,23 @@ impl VerbsTransport {
                 return self.no_room(peer);
             }
         }
+        let Some(slot) = self.send.take(FRAME_HEADER + len) else { return self.no_slot(at) };
+        self.send_frame(at, slot, header, len, fill);
+        Ok(Post::Sent)
+    }
+
+    /// Fills a slot with the next frame to a peer, and sends it or writes it into the peer's
+    /// ring.
+    #[inline(always)]
+    fn send_frame(
+        &mut self,
+        at: usize,
+        slot: u32,
+        header: &Header,
+        len: usize,
+        fill: impl FnOnce(&mut Slot),
+    ) {
         let bytes = FRAME_HEADER + len;
-        let Some(slot) = self.send.take(bytes) else { return self.no_slot(at) };
         let is_written = slot & LONG == 0 && self.may_write(at);
         let (all, memory) = match slot & LONG {
             0 => self.send.short.bytes_and_sge(slot, wire::slot_len(bytes)),
@@ -74,7 +89,6 @@ impl VerbsTransport {
         } else if is_written {
             self.on_written(at);
         }
-        Ok(Post::Sent)
     }
 
     /// Refuses a frame for lack of room, and connects the peer if need be.

@@ -87,26 +87,9 @@ impl Rails {
         let store_for = |suffix| Box::new(PortStore { store: Arc::clone(&store), suffix });
         let mut secondary = Vec::new();
         for (number, (device, port)) in parse_rails(&settings.rails)?.into_iter().enumerate() {
-            let reconnect_timeout = settings.reconnect_timeout.min(SECONDARY_RECONNECT);
-            // It carries no frames that need room.
-            let (credits, eager_max, eager_rdma_peers) = (4, 64, 0);
-            let own = Settings {
-                device: Some(device),
-                port,
-                gid_index: None,
-                reconnect_timeout,
-                credits,
-                eager_max,
-                eager_rdma_peers,
-                ..settings.clone()
-            };
-            secondary.push(VerbsTransport::open(
-                own,
-                me,
-                size,
-                secret,
-                store_for(format!("/{}", number + 1)),
-            )?);
+            let settings = secondary_settings(&settings, device, port);
+            let store = store_for(format!("/{}", number + 1));
+            secondary.push(VerbsTransport::open(settings, me, size, secret, store)?);
         }
         let primary = VerbsTransport::open(settings, me, size, secret, store_for(String::new()))?;
         for other in &secondary {
@@ -429,6 +412,20 @@ impl Store for PortStore {
 
     fn fd(&self) -> Option<RawFd> {
         self.shared().fd()
+    }
+}
+
+/// Returns the settings of a secondary port, which carries no frames that need room.
+fn secondary_settings(settings: &Settings, device: String, port: Option<u8>) -> Settings {
+    Settings {
+        device: Some(device),
+        port,
+        gid_index: None,
+        reconnect_timeout: settings.reconnect_timeout.min(SECONDARY_RECONNECT),
+        credits: 4,
+        eager_max: 64,
+        eager_rdma_peers: 0,
+        ..settings.clone()
     }
 }
 

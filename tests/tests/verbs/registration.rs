@@ -1,7 +1,7 @@
-//! Messages from and to memory that is changed between them in all the ways there are: no
-//! byte that arrives, or stays, is of what was at the address before.
+//! Messages from and to memory that is unmapped, moved, emptied and mapped again between them: no
+//! byte that arrives, or stays, is of the memory that was at the address before.
 //!
-//! `VERBENA_TEST_ROUNDS` says how many rounds: of a change, and two messages.
+//! `VERBENA_TEST_ROUNDS` sets the number of rounds, each a change and two messages.
 
 use std::ptr::{null_mut, with_exposed_provenance_mut};
 use std::time::{Duration, Instant};
@@ -15,26 +15,27 @@ use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, MAP_SHARE
 use verbs_transport::{Settings, VerbsTransport};
 
 const PAGE: usize = 4096;
-/// Pages of a buffer's addresses.
+/// Pages of a buffer.
 const PAGES: usize = 16;
 
-/// Addresses at which memory comes and goes.
-struct Arena {
+/// A range of addresses whose memory changes.
+struct Pages {
     base: usize,
 }
 
-impl Arena {
-    fn new() -> Arena {
-        Arena { base: map(0, PAGES, MAP_PRIVATE) }
+impl Pages {
+    fn new() -> Pages {
+        Pages { base: map(0, PAGES, MAP_PRIVATE) }
     }
 
-    /// Something happens to some of the pages; says what. Afterwards all can be written.
+    /// Changes some of the pages and says how. All are writable afterwards.
     fn change(&self, rng: &mut Rng) -> &'static str {
         let first = rng.below(PAGES as u64) as usize;
         let pages = 1 + rng.below((PAGES - first) as u64) as usize;
         let (at, len) = (self.base + first * PAGE, pages * PAGE);
         let place = with_exposed_provenance_mut(at);
-        // SAFETY: pages of an arena, whose contents nobody expects to stay.
+        // SAFETY: the pages belong to this range, no reference to them exists, and no test expects
+        // their contents to stay.
         unsafe {
             match rng.below(11) {
                 0 => {
@@ -82,30 +83,31 @@ impl Arena {
         }
     }
 
-    /// Some of its bytes.
+    /// Returns a random part of the bytes.
     fn part(&self, rng: &mut Rng) -> UserBuf {
         let from = rng.below((PAGES * PAGE - 1) as u64) as usize;
         let len = 1 + rng.below((PAGES * PAGE - from) as u64) as usize;
-        // SAFETY: mapped, whatever `change` does.
+        // SAFETY: every page stays mapped and writable, whatever `change` does.
         unsafe { UserBuf::new(with_exposed_provenance_mut(self.base + from), len) }
     }
 }
 
-/// New pages, all of them there.
+/// Maps new pages, all of them populated.
 fn map(at: usize, pages: usize, flags: i32) -> usize {
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     let flags = flags | MAP_ANONYMOUS | libc::MAP_POPULATE;
-    // SAFETY: replaces nothing but pages of an arena.
+    // SAFETY: the mapping replaces pages of a `Pages` range alone, to which no reference exists.
     let base =
         unsafe { libc::mmap(with_exposed_provenance_mut(at), pages * PAGE, rights, flags, -1, 0) };
     assert_ne!(base, libc::MAP_FAILED);
     base.expose_provenance()
 }
 
-/// A child that writes to the pages, gives them back, and ends while its parent goes on.
+/// Forks a child that writes to the pages and unmaps them while its parent goes on.
 fn child(at: usize, len: usize) {
     let place: *mut u8 = with_exposed_provenance_mut(at);
-    // SAFETY: the child makes calls of the system alone, and writes to its own memory.
+    // SAFETY: the child makes system calls alone, which are safe after fork, and writes to its own
+    // copy of the pages; the parent's pages are mapped and writable.
     unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -137,7 +139,7 @@ impl Sink for Heard {
     }
 }
 
-/// What message `round` says.
+/// Returns the bytes of message `round`.
 fn pattern(round: u64, len: usize) -> Vec<u8> {
     let mut word = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut bytes = Vec::with_capacity(len + 8);
@@ -151,19 +153,19 @@ fn pattern(round: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Messages between two transports, and how many registrations they took.
+/// Exchanges messages between two transports, and returns the number of registrations made.
 fn rounds(seed: u64, rounds: u64, mut ends: [VerbsTransport; 2]) -> u64 {
     let mut rng = Rng::new(seed);
-    let arenas = [Arena::new(), Arena::new()];
+    let pages = [Pages::new(), Pages::new()];
     let mut heard = Heard::default();
     let mut read = vec![0; PAGES * PAGE];
     for round in 1..=rounds {
-        let changes = [0, 1].map(|at| arenas[at].change(&mut rng));
-        let (from, into) = (arenas[0].part(&mut rng), arenas[1].part(&mut rng));
+        let changes = [0, 1].map(|at| pages[at].change(&mut rng));
+        let (from, into) = (pages[0].part(&mut rng), pages[1].part(&mut rng));
         let len = from.len().min(into.len());
         let (from, into) = (from.slice(0, len), into.slice(0, len));
         let is_read = rng.chance(500);
-        // The second finds what the first has left.
+        // The second message finds what the first has left.
         for message in [2 * round, 2 * round + 1] {
             let written = pattern(message, len);
             from.write(0, &written);
@@ -201,7 +203,7 @@ fn run(registration: Registration) {
         .and_then(|rounds| rounds.parse().ok())
         .unwrap_or(10_000);
     let seed = super::seed();
-    // Few, so that they also push each other out.
+    // Few, so that registrations are evicted too.
     let settings = Settings { registration, get_min: 1, registrations: 6, ..Settings::default() };
     let transports =
         <[_; 2]>::try_from(super::transports(&devices, 2, &settings)).ok().expect("two");
@@ -209,7 +211,7 @@ fn run(registration: Registration) {
     println!("seed {seed}, {many} rounds, {made} registrations, {:?}", began.elapsed());
     match registration {
         Registration::None => assert_eq!(made, 4 * many),
-        _ => assert!(made < 3 * many, "hardly any is kept"),
+        _ => assert!(made < 3 * many, "too few registrations are reused"),
     }
 }
 

@@ -1,4 +1,5 @@
-//! Transports whose connections break now and then, and whose processes do not sleep at once.
+//! A transport whose connections break at random, and whose process polls for some time before it
+//! sleeps.
 
 use fabric::sim::Rng;
 use fabric::{
@@ -6,23 +7,23 @@ use fabric::{
     Transfer, Transport, UserBuf, WaitOn,
 };
 
-/// A transport whose connections break now and then.
-pub(crate) struct Shaky<T> {
+/// A transport whose connections break at random.
+pub(crate) struct Faulty<T> {
     pub(crate) inner: T,
     pub(crate) rng: Rng,
     pub(crate) ranks: u32,
-    /// One of so many polls breaks a connection; 0: none.
+    /// One of so many polls breaks a connection; 0: none does.
     pub(crate) every: u64,
-    /// So many times in a row it does not sleep when it could.
-    pub(crate) patience: u32,
+    /// Polls in a row without a result before it sleeps.
+    pub(crate) polls_before_sleep: u32,
     pub(crate) idle: u32,
-    /// Breaks the one to a peer.
+    /// Breaks the connection to a peer.
     pub(crate) interrupt: fn(&mut T, Peer),
 }
 
-impl<T: Transport> HybridGet for Shaky<T> {}
+impl<T: Transport> HybridGet for Faulty<T> {}
 
-impl<T: Transport> Transport for Shaky<T> {
+impl<T: Transport> Transport for Faulty<T> {
     fn caps(&self, peer: Peer) -> &Caps {
         self.inner.caps(peer)
     }
@@ -77,7 +78,7 @@ impl<T: Transport> Transport for Shaky<T> {
 
     fn arm(&mut self) -> Option<WaitOn<'_>> {
         self.idle += 1;
-        if self.idle > self.patience { self.inner.arm() } else { None }
+        if self.idle > self.polls_before_sleep { self.inner.arm() } else { None }
     }
 
     fn disarm(&mut self) {
