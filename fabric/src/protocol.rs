@@ -34,7 +34,9 @@ pub fn progress<T: HybridGet, P: Protocol>(endpoint: &mut T, protocol: &mut P) -
     arrived | (protocol.has_work() && work(endpoint, protocol))
 }
 
-/// Polls as often as the protocol asks for it, then lets it post.
+/// Polls as often as the protocol asks for it, then lets it post. Out of line: a round without
+/// work pays nothing for it.
+#[inline(never)]
 fn work<T: HybridGet, P: Protocol>(endpoint: &mut T, protocol: &mut P) -> bool {
     let mut moved = false;
     while protocol.take_poll_request() {
