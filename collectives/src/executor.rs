@@ -119,7 +119,7 @@ impl Active {
     pub fn advance<T: HybridGet>(&mut self, pt2pt: &mut Engine, endpoint: &mut T) -> Advance {
         let mut moved = false;
         let mut at = 0;
-        if !pt2pt.lost().is_empty() {
+        if !pt2pt.failed_peers().is_empty() {
             self.fail_receives_of_lost(pt2pt);
         }
         while let Some(&slot) = self.live.get(at) {
@@ -216,7 +216,7 @@ impl Active {
     /// which process each rank is.
     #[cold]
     fn fail_receives_of_lost(&self, pt2pt: &mut Engine) {
-        let lost = pt2pt.lost().to_vec();
+        let lost = pt2pt.failed_peers().to_vec();
         let running =
             || self.live.iter().filter_map(|&slot| self.entries[slot as usize].running.as_ref());
         pt2pt.fail_receives(|context, source| {

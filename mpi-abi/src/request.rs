@@ -5,8 +5,8 @@ use std::os::raw::c_int;
 
 use bootstrap::calls::Call;
 use objects::{Class, Error, Result, Status, error_codes};
-use runtime::complete::{self, Any};
 use runtime::request::Outcome;
+use runtime::wait_test::{self, Any};
 use runtime::{message, predefined, with};
 
 use crate::abi::{MPI_Count, MPI_Datatype, MPI_Request};
@@ -98,7 +98,7 @@ pub(crate) unsafe fn wait(request: *mut MPI_Request, status: *mut Status) -> Res
     // SAFETY: the user's pointers.
     unsafe {
         let request = one(request)?;
-        report(status, complete::wait(request)?)
+        report(status, wait_test::wait(request)?)
     }
 }
 
@@ -110,7 +110,7 @@ pub(crate) unsafe fn test(
     // SAFETY: the user's pointers.
     unsafe {
         let request = one(request)?;
-        let outcome = complete::test(request)?;
+        let outcome = wait_test::test(request)?;
         put(flag, c_int::from(outcome.is_some()), "flag")?;
         outcome.map_or(Ok(()), |outcome| report(status, outcome))
     }
@@ -125,7 +125,7 @@ pub(crate) unsafe fn waitany(
     // SAFETY: the user's array and pointers.
     unsafe {
         let array = requests(array_of_requests, count)?;
-        let (index, outcome) = match complete::wait_any(array)? {
+        let (index, outcome) = match wait_test::wait_any(array)? {
             Any::Found(index, outcome) => (index as c_int, outcome),
             _ => (UNDEFINED, Outcome::empty()),
         };
@@ -144,7 +144,7 @@ pub(crate) unsafe fn testany(
     // SAFETY: the user's array and pointers.
     unsafe {
         let array = requests(array_of_requests, count)?;
-        report_any(complete::test_any(array)?, indx, flag, status)
+        report_any(wait_test::test_any(array)?, indx, flag, status)
     }
 }
 
@@ -158,7 +158,7 @@ pub(crate) unsafe fn request_get_status_any(
     // SAFETY: the user's array and pointers; the array is only read.
     unsafe {
         let array = requests(array_of_requests.cast_mut(), count)?;
-        report_any(complete::status_any(array)?, indx, flag, status)
+        report_any(wait_test::status_any(array)?, indx, flag, status)
     }
 }
 
@@ -190,7 +190,7 @@ pub(crate) unsafe fn waitall(
     unsafe {
         let array = requests(array_of_requests, count)?;
         let mut errors = InStatus::new(Call::Waitall, array_of_statuses);
-        complete::wait_all(array, |index, outcome| errors.store(index, index, outcome))?;
+        wait_test::wait_all(array, |index, outcome| errors.store(index, index, outcome))?;
         errors.finish()
     }
 }
@@ -205,7 +205,7 @@ pub(crate) unsafe fn testall(
     unsafe {
         let array = requests(array_of_requests, count)?;
         let mut errors = InStatus::new(Call::Testall, array_of_statuses);
-        let all = complete::test_all(array, |index, outcome| errors.store(index, index, outcome))?;
+        let all = wait_test::test_all(array, |index, outcome| errors.store(index, index, outcome))?;
         put(flag, c_int::from(all), "flag")?;
         errors.finish()
     }
@@ -222,7 +222,7 @@ pub(crate) unsafe fn request_get_status_all(
         let array = requests(array_of_requests.cast_mut(), count)?;
         let mut errors = InStatus::new(Call::Request_get_status_all, array_of_statuses);
         let all =
-            complete::status_all(array, |index, outcome| errors.store(index, index, outcome))?;
+            wait_test::status_all(array, |index, outcome| errors.store(index, index, outcome))?;
         put(flag, c_int::from(all), "flag")?;
         errors.finish()
     }
@@ -263,7 +263,7 @@ pub(crate) unsafe fn waitsome(
     unsafe {
         let array = requests(array_of_requests, incount)?;
         some(Call::Waitsome, array, outcount, array_of_indices, array_of_statuses, |array, each| {
-            complete::wait_some(array, each)
+            wait_test::wait_some(array, each)
         })
     }
 }
@@ -279,7 +279,7 @@ pub(crate) unsafe fn testsome(
     unsafe {
         let array = requests(array_of_requests, incount)?;
         some(Call::Testsome, array, outcount, array_of_indices, array_of_statuses, |array, each| {
-            complete::test_some(array, each)
+            wait_test::test_some(array, each)
         })
     }
 }
@@ -300,7 +300,7 @@ pub(crate) unsafe fn request_get_status_some(
             outcount,
             array_of_indices,
             array_of_statuses,
-            |array, each| complete::status_some(array, each),
+            |array, each| wait_test::status_some(array, each),
         )
     }
 }
@@ -310,7 +310,7 @@ pub(crate) unsafe fn request_get_status(
     flag: *mut c_int,
     status: *mut Status,
 ) -> Result<()> {
-    let outcome = complete::status(request.0)?;
+    let outcome = wait_test::status(request.0)?;
     // SAFETY: the user's pointers; null is refused or ignored.
     unsafe {
         put(flag, c_int::from(outcome.is_some()), "flag")?;

@@ -10,13 +10,17 @@ use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, 
 #[path = "../src/index.rs"]
 mod index;
 #[allow(dead_code)]
+#[path = "../src/key.rs"]
+mod key;
+#[allow(dead_code)]
 #[path = "../src/lists.rs"]
 mod lists;
 #[allow(dead_code)]
 #[path = "../src/matching.rs"]
 mod matching;
 
-use matching::{Key, Posted, Unexpected};
+use key::Key;
+use matching::{Posted, Unexpected};
 
 const LENGTHS: [u32; 4] = [1, 16, 1_000, 100_000];
 

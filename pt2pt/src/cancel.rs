@@ -7,11 +7,11 @@ use fabric::{Header, HybridGet, Kind, Peer, RequestId};
 
 use objects::Buffer;
 
-use crate::eager::Content;
 use crate::engine::Engine;
-use crate::matching::Key;
+use crate::key::Key;
 use crate::message::{Head, Mode, PartOf};
 use crate::requests::State;
+use crate::unexpected::Content;
 
 impl Engine {
     /// Asks for an operation to be cancelled. It completes either way, soon;
@@ -74,7 +74,7 @@ impl Engine {
             }
             return;
         }
-        if self.peers.of(peer).lost.is_some() {
+        if self.peers.of(peer).failure.is_some() {
             return;
         }
         match &mut request.state {

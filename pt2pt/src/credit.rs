@@ -56,7 +56,7 @@ impl Engine {
     pub(crate) fn credit_arrived(&mut self, from: Peer, header: &Header) {
         let budget = self.peers.budget();
         let peer = self.peers.of(from);
-        if peer.lost.is_none() {
+        if peer.failure.is_none() {
             peer.credit = peer.credit.saturating_add(header.length).min(budget);
         }
     }

@@ -1,76 +1,11 @@
 //! An envelope arrives with its data, or has to be kept for a receive to come.
 
-use fabric::transport::Rts;
-use fabric::{Body, Header, Peer, RequestId};
+use fabric::{Body, Header, Peer};
 
 use crate::engine::Engine;
 use crate::fault::LateReady;
-use crate::message::{Head, PartOf};
-
-/// An unexpected message.
-#[derive(Debug)]
-pub(crate) struct Arrived {
-    pub(crate) from: Peer,
-    pub(crate) part_of: PartOf,
-    /// Bytes of data in the message.
-    pub(crate) bytes: u64,
-    /// Its number among the envelopes of its sender to us.
-    pub(crate) sequence: u64,
-    pub(crate) content: Content,
-}
-
-/// Where the data of an unexpected message is.
-#[derive(Debug)]
-pub(crate) enum Content {
-    /// Here.
-    Eager(Data),
-    /// Here; the sender's request waits to hear of the match.
-    EagerSync(u64, Data),
-    /// With the sender.
-    Rts(Box<Rts>),
-    /// In the buffer of our own send.
-    Own(RequestId),
-}
-
-/// Data kept for a receive to come; short data without an allocation.
-#[derive(Debug)]
-pub(crate) enum Data {
-    Short(u8, [u8; SHORT]),
-    Long(Box<[u8]>),
-}
-
-const SHORT: usize = 38;
-
-impl Data {
-    #[inline]
-    fn copy(bytes: &[u8]) -> Data {
-        if bytes.len() > SHORT {
-            return Data::Long(bytes.into());
-        }
-        Data::fill(bytes.len(), |room| room.copy_from_slice(bytes))
-    }
-
-    #[inline]
-    pub(crate) fn fill(len: usize, fill: impl FnOnce(&mut [u8])) -> Data {
-        if len <= SHORT {
-            let mut room = [0; SHORT];
-            fill(&mut room[..len]);
-            Data::Short(len as u8, room)
-        } else {
-            let mut room = vec![0; len].into_boxed_slice();
-            fill(&mut room);
-            Data::Long(room)
-        }
-    }
-
-    #[inline]
-    pub(crate) fn bytes(&self) -> &[u8] {
-        match self {
-            Data::Short(len, room) => &room[..usize::from(*len)],
-            Data::Long(room) => room,
-        }
-    }
-}
+use crate::message::Head;
+use crate::unexpected::{Arrived, Content, Data};
 
 impl Engine {
     /// An `Eager` frame.
@@ -109,7 +44,7 @@ impl Engine {
             Some(slot) => {
                 self.store(self.requests.id(slot), from, &head, data);
                 self.count_stored(from, head.bytes);
-                self.say_done(from, send);
+                self.send_done(from, send);
             }
             None => {
                 let sequence = self.count_arrival(from);

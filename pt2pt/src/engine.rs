@@ -8,12 +8,12 @@ use std::collections::VecDeque;
 
 use fabric::{Peer, PeerFailed, Protocol, Region, RequestId};
 
-use crate::eager::Arrived;
 use crate::fault::LateReady;
 use crate::matching::{Posted, Unexpected};
-use crate::message::{Awaited, Completion};
+use crate::message::{BlockedOn, Completion};
 use crate::peers::Peers;
 use crate::requests::{Request, Requests, State};
+use crate::unexpected::Arrived;
 
 /// What can be chosen.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ pub struct Engine {
     pub(crate) unexpected: Unexpected<Arrived>,
     pub(crate) peers: Peers,
     /// Slots of peers with frames to post or data to push, in turn.
-    pub(crate) busy: VecDeque<usize>,
+    pub(crate) ready_peers: VecDeque<usize>,
     /// Requests whose one-sided transfer is to be started.
     pub(crate) transfers: VecDeque<RequestId>,
     /// Registrations that are over.
@@ -48,11 +48,11 @@ pub struct Engine {
     /// envelope found no room or credit.
     pub(crate) poll_wanted: bool,
     /// Something was added to the three lists above since they were last looked at.
-    pub(crate) noted: bool,
+    pub(crate) has_pending: bool,
     /// More has happened than what the call was about; see [`Engine::take_news`].
     pub(crate) news: bool,
     pub(crate) late_ready: Option<LateReady>,
-    pub(crate) lost: Vec<PeerFailed>,
+    pub(crate) failed_peers: Vec<PeerFailed>,
 }
 
 impl Engine {
@@ -64,21 +64,21 @@ impl Engine {
             posted: Posted::new(),
             unexpected: Unexpected::new(),
             peers: Peers::new(settings.unexpected_bytes_per_peer),
-            busy: VecDeque::new(),
+            ready_peers: VecDeque::new(),
             transfers: VecDeque::new(),
             releases: Vec::new(),
             poll_wanted: false,
-            noted: false,
+            has_pending: false,
             news: false,
             late_ready: None,
-            lost: Vec::new(),
+            failed_peers: Vec::new(),
         }
     }
 
     /// True while the id names a request: until [`Engine::finish`] has given its
     /// outcome, or for ever if it never was an id.
     #[inline]
-    pub fn knows(&self, id: RequestId) -> bool {
+    pub fn contains(&self, id: RequestId) -> bool {
         self.requests.find(id).is_some()
     }
 
@@ -102,8 +102,8 @@ impl Engine {
     }
 
     /// What a request that is not over waits for; `None` when it is.
-    pub fn awaited(&self, id: RequestId) -> Option<Awaited> {
-        self.requests.find(id).and_then(Request::awaited)
+    pub fn blocked_on(&self, id: RequestId) -> Option<BlockedOn> {
+        self.requests.find(id).and_then(Request::blocked_on)
     }
 
     /// A look at the outcome of a request that is over; it stays so.

@@ -5,8 +5,6 @@ use std::fmt;
 
 use fabric::{CollectiveKind, PeerFailed};
 
-use crate::message::PartOf;
-
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -85,12 +83,6 @@ pub struct LateReady {
     pub tag: i32,
     /// The context id on the wire.
     pub context: u64,
-}
-
-impl From<PartOf> for CollectiveCall {
-    fn from(part_of: PartOf) -> CollectiveCall {
-        CollectiveCall { kind: part_of.collective, root: part_of.root }
-    }
 }
 
 impl fmt::Display for CollectiveCall {

@@ -17,8 +17,8 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use rustc_hash::FxBuildHasher;
 
-use crate::lists::{EMPTY, Lane, List, NONE};
-use crate::matching::Key;
+use crate::key::Key;
+use crate::lists::{EMPTY, Links, List, NONE};
 
 /// Buckets of `before` that each entry which comes moves: the larger table has room for as many new queues as that takes entries.
 const MOVES: usize = 4;
@@ -30,12 +30,12 @@ pub(crate) struct Index {
     before: HashTable<List>,
     /// Buckets of `before` that have been moved.
     moved: usize,
-    lane: Lane,
+    links: Links,
 }
 
 impl Index {
     pub(crate) const fn new() -> Index {
-        Index { queues: HashTable::new(), before: HashTable::new(), moved: 0, lane: Lane::new() }
+        Index { queues: HashTable::new(), before: HashTable::new(), moved: 0, links: Links::new() }
     }
 
     /// Makes room for so many queues in an index that has none.
@@ -65,14 +65,14 @@ impl Index {
         if !self.before.is_empty() {
             self.move_some(hash_of);
             if let Some(queue) = self.before.find_mut(hash, is_it) {
-                return self.lane.push_back(queue, at);
+                return self.links.push_back(queue, at);
             }
         }
         match self.queues.entry(hash, is_it, hash_of) {
-            Entry::Occupied(mut queue) => self.lane.push_back(queue.get_mut(), at),
+            Entry::Occupied(mut queue) => self.links.push_back(queue.get_mut(), at),
             Entry::Vacant(place) => {
                 let mut queue = EMPTY;
-                self.lane.push_back(&mut queue, at);
+                self.links.push_back(&mut queue, at);
                 place.insert(queue);
             }
         }
@@ -86,7 +86,7 @@ impl Index {
         let table =
             if is_in(&self.before, hash, is_it) { &mut self.before } else { &mut self.queues };
         if let Ok(mut queue) = table.find_entry(hash, is_it) {
-            self.lane.unlink(queue.get_mut(), at);
+            self.links.unlink(queue.get_mut(), at);
             if queue.get().head == NONE {
                 queue.remove();
             }

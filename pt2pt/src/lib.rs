@@ -8,9 +8,9 @@
 //! One file for each event:
 //!
 //! - [`mod@send`], [`mod@receive`]: a call starts an operation
-//! - `eager`, `rendezvous`, `own`: an envelope arrives, with its data, without
+//! - `eager`, `rendezvous`, `self_send`: an envelope arrives, with its data, without
 //!   it, or from ourselves
-//! - `cancel`, `probe`, `credit`, `lost`: the rest of the protocol
+//! - `cancel`, `probe`, `credit`, `peer_failure`: the rest of the protocol
 //! - `progress`: frames in, queued work out
 //! - `matching`, `requests`, `peers`: the state that all of them share
 //!
@@ -26,20 +26,22 @@ mod eager;
 mod engine;
 mod fault;
 mod index;
+mod key;
 mod lists;
-mod lost;
 mod matching;
 mod message;
-mod own;
+mod peer_failure;
 mod peers;
 mod probe;
 mod progress;
 mod receive;
 mod rendezvous;
 mod requests;
+mod self_send;
 mod send;
+mod unexpected;
 
 pub use engine::{Engine, Settings};
 pub use fabric::RequestId;
 pub use fault::{CollectiveCall, Fault, LateReady};
-pub use message::{Awaited, Completion, Envelope, MessageId, Mode, Pattern, Seen};
+pub use message::{BlockedOn, Completion, Envelope, MessageId, Mode, Pattern, Seen};

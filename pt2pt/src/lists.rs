@@ -1,4 +1,4 @@
-//! What the matching keeps its entries in: a [`Slab`] gives them their places, and [`Lane`]s chain them.
+//! What the matching keeps its entries in: a [`Slab`] gives them their places, and [`Links`]s chain them.
 //!
 //! Job: constant-time insertion and removal anywhere, no allocation once all has
 //! grown, and few bytes for each entry, because a long queue is not in the cache:
@@ -27,11 +27,11 @@ struct Link {
 
 /// Lists in which an entry stands at most once.
 #[derive(Debug)]
-pub(crate) struct Lane(Vec<Link>);
+pub(crate) struct Links(Vec<Link>);
 
-impl Lane {
-    pub(crate) const fn new() -> Lane {
-        Lane(Vec::new())
+impl Links {
+    pub(crate) const fn new() -> Links {
+        Links(Vec::new())
     }
 
     /// Appends an entry, which is in no list of this lane.
@@ -156,9 +156,9 @@ mod tests {
     use super::*;
 
     /// All entries, found from both ends.
-    fn entries(lane: &Lane, list: List) -> Vec<u32> {
-        let forth: Vec<u32> = lane.iter(list).collect();
-        let mut back: Vec<u32> = lane.iter_back(list).collect();
+    fn entries(links: &Links, list: List) -> Vec<u32> {
+        let forth: Vec<u32> = links.iter(list).collect();
+        let mut back: Vec<u32> = links.iter_back(list).collect();
         back.reverse();
         assert_eq!(forth, back);
         forth
@@ -171,18 +171,18 @@ mod tests {
             others in 0..3u32,
             order in prop::collection::vec(any::<prop::sample::Index>(), 20),
         ) {
-            let (mut lane, mut list, mut other) = (Lane::new(), EMPTY, EMPTY);
-            (0..others).for_each(|at| lane.push_back(&mut other, 100 - at));
-            (0..appended).for_each(|at| lane.push_back(&mut list, at));
+            let (mut links, mut list, mut other) = (Links::new(), EMPTY, EMPTY);
+            (0..others).for_each(|at| links.push_back(&mut other, 100 - at));
+            (0..appended).for_each(|at| links.push_back(&mut list, at));
             let mut left: Vec<u32> = (0..appended).collect();
             for choice in order.iter().take(appended as usize) {
                 let place = choice.index(left.len());
                 let at = left.remove(place);
-                prop_assert_eq!(lane.unlink(&mut list, at), left.get(place).copied().unwrap_or(NONE));
-                prop_assert_eq!(entries(&lane, list), left.clone());
+                prop_assert_eq!(links.unlink(&mut list, at), left.get(place).copied().unwrap_or(NONE));
+                prop_assert_eq!(entries(&links, list), left.clone());
             }
             prop_assert_eq!(list, EMPTY);
-            prop_assert_eq!(entries(&lane, other).len(), others as usize);
+            prop_assert_eq!(entries(&links, other).len(), others as usize);
         }
     }
 

@@ -24,82 +24,36 @@
 //! It knows nothing of peers, buffers and protocols.
 
 use crate::index::Index;
-use crate::lists::{EMPTY, Lane, List, NONE, Slab};
+use crate::key::{CLASSES, Key};
+use crate::lists::{EMPTY, Links, List, NONE, Slab};
 
 /// Entries that a search looks at before it is worth while to index all.
 const PATIENCE: u32 = 16;
 /// What short searches among posted receives leave of it, for a long one now and then, is kept
 /// up to here.
-const SAVED: u32 = 1024;
+const MAX_BUDGET: u32 = 1024;
 
 /// The search was given up.
 struct TooLong;
-
-/// What a message is, or what a receive asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
-    pub(crate) context: u64,
-    pub(crate) source: u32,
-    pub(crate) tag: i32,
-}
-
-const CLASSES: usize = 4;
-
-impl Key {
-    /// The wildcard for the source. No communicator has that many ranks.
-    pub(crate) const ANY_SOURCE: u32 = u32::MAX;
-    /// The wildcard for the tag. Tags are not negative.
-    pub(crate) const ANY_TAG: i32 = i32::MIN;
-
-    /// Bit 0: any source; bit 1: any tag.
-    #[inline]
-    fn class(&self) -> usize {
-        usize::from(self.source == Key::ANY_SOURCE) | usize::from(self.tag == Key::ANY_TAG) << 1
-    }
-
-    /// The key of that class which accepts this message.
-    #[inline]
-    fn widened(&self, class: usize) -> Key {
-        Key {
-            context: self.context,
-            source: if class & 1 != 0 { Key::ANY_SOURCE } else { self.source },
-            tag: if class & 2 != 0 { Key::ANY_TAG } else { self.tag },
-        }
-    }
-
-    /// Whether a receive with this key takes the message `of`.
-    #[inline]
-    pub(crate) fn accepts(&self, of: &Key) -> bool {
-        self.context == of.context
-            && (self.source == of.source || self.source == Key::ANY_SOURCE)
-            && (self.tag == of.tag || self.tag == Key::ANY_TAG)
-    }
-
-    /// False for what no well-behaved sender names: a wildcard.
-    #[inline]
-    pub(crate) fn is_exact(&self) -> bool {
-        self.class() == 0
-    }
-}
 
 /// Receives that wait for a message, by the slots of their requests.
 #[derive(Debug)]
 pub(crate) struct Posted {
     waiting: Vec<Waiting>,
     all: List,
-    order: Lane,
+    order: Links,
     /// The age of the next one.
     next: u64,
     index: Index,
     /// How many there are of each class in the index.
     classes: [usize; CLASSES],
     indexed: bool,
-    stream: Stream,
+    cursor: SearchCursor,
 }
 
 /// Where searches for one kind of message have come to.
 #[derive(Debug)]
-struct Stream {
+struct SearchCursor {
     message: Key,
     /// No receive before this one, which is in the list, accepts the message; `NONE`: none does.
     at: u32,
@@ -122,12 +76,12 @@ impl Posted {
         Posted {
             waiting: Vec::new(),
             all: EMPTY,
-            order: Lane::new(),
+            order: Links::new(),
             next: 0,
             index: Index::new(),
             classes: [0; CLASSES],
             indexed: false,
-            stream: Stream {
+            cursor: SearchCursor {
                 message: Key { context: 0, source: 0, tag: 0 },
                 at: NONE,
                 patience: PATIENCE,
@@ -146,8 +100,8 @@ impl Posted {
         self.waiting[slot as usize] = Waiting { key, age: self.next };
         self.next += 1;
         self.order.push_back(&mut self.all, slot);
-        if self.stream.at == NONE {
-            self.stream.at = slot;
+        if self.cursor.at == NONE {
+            self.cursor.at = slot;
         }
         if self.indexed {
             self.enlist(slot);
@@ -175,8 +129,8 @@ impl Posted {
     #[inline]
     pub(crate) fn remove(&mut self, slot: u32) {
         let next = self.order.unlink(&mut self.all, slot);
-        if self.stream.at == slot {
-            self.stream.at = next;
+        if self.cursor.at == slot {
+            self.cursor.at = next;
         }
         if self.indexed {
             self.leave_index(slot);
@@ -201,7 +155,7 @@ impl Posted {
         if self.indexed {
             return self.oldest_by_index(message.context, message.source, message.tag);
         }
-        let at = self.stream.at;
+        let at = self.cursor.at;
         match self.waiting.get(at as usize) {
             Some(waiting)
                 if waiting.key.accepts(message) && self.has_passed_all_before(message) =>
@@ -216,7 +170,7 @@ impl Posted {
     /// No receive that is older than the stream's accepts the message.
     #[inline]
     fn has_passed_all_before(&self, message: &Key) -> bool {
-        self.stream.at == self.all.head || self.stream.message == *message
+        self.cursor.at == self.all.head || self.cursor.message == *message
     }
 
     #[inline(never)]
@@ -229,24 +183,24 @@ impl Posted {
         {
             return self.all.head;
         }
-        if self.stream.message != *message {
-            (self.stream.message, self.stream.at) = (*message, self.all.head);
+        if self.cursor.message != *message {
+            (self.cursor.message, self.cursor.at) = (*message, self.all.head);
         }
-        let mut left = self.allowance();
+        let mut left = self.budget();
         loop {
-            let at = self.stream.at;
+            let at = self.cursor.at;
             match self.waiting.get(at as usize) {
                 Some(waiting) if !waiting.key.accepts(message) => {
-                    self.stream.at = self.order.next(at)
+                    self.cursor.at = self.order.next(at)
                 }
                 _ => {
-                    self.stream.patience = left;
+                    self.cursor.patience = left;
                     return at;
                 }
             }
             left -= 1;
             if left == 0 {
-                self.stream.patience = 0;
+                self.cursor.patience = 0;
                 self.index_all();
                 return self.oldest_by_index(context, source, tag);
             }
@@ -254,21 +208,23 @@ impl Posted {
     }
 
     /// Steps that a search may take: what was saved, and [`PATIENCE`] for each receive since the last search.
-    fn allowance(&mut self) -> u32 {
-        let receives = self.next - std::mem::replace(&mut self.stream.counted, self.next);
-        let brought = receives.clamp(1, SAVED.into()) as u32 * PATIENCE;
-        (self.stream.patience + brought).min(SAVED)
+    fn budget(&mut self) -> u32 {
+        let receives = self.next - std::mem::replace(&mut self.cursor.counted, self.next);
+        let brought = receives.clamp(1, MAX_BUDGET.into()) as u32 * PATIENCE;
+        (self.cursor.patience + brought).min(MAX_BUDGET)
     }
 
     #[inline(never)]
     fn oldest_by_index(&mut self, context: u64, source: u32, tag: i32) -> u32 {
         let message = &Key { context, source, tag };
-        if self.stream.message != *message {
-            (self.stream.message, self.stream.at, self.stream.in_a_row) =
+        if self.cursor.message != *message {
+            (self.cursor.message, self.cursor.at, self.cursor.in_a_row) =
                 (*message, self.all.head, 0);
         }
-        self.stream.in_a_row += 1;
-        if self.stream.in_a_row > SAVED && self.classes.iter().sum::<usize>() < SAVED as usize {
+        self.cursor.in_a_row += 1;
+        if self.cursor.in_a_row > MAX_BUDGET
+            && self.classes.iter().sum::<usize>() < MAX_BUDGET as usize
+        {
             self.give_index_up();
             return self.oldest_by_search(context, source, tag);
         }
@@ -289,7 +245,7 @@ impl Posted {
     fn give_index_up(&mut self) {
         self.index.clear();
         (self.indexed, self.classes) = (false, [0; CLASSES]);
-        (self.stream.patience, self.stream.in_a_row) = (SAVED, 0);
+        (self.cursor.patience, self.cursor.in_a_row) = (MAX_BUDGET, 0);
     }
 
     #[inline(never)]
@@ -309,7 +265,7 @@ impl Posted {
 
     #[cold]
     fn index_all(&mut self) {
-        (self.indexed, self.stream.in_a_row) = (true, 0);
+        (self.indexed, self.cursor.in_a_row) = (true, 0);
         let posted_since = |oldest: &Waiting| (self.next - oldest.age) as usize;
         let most = self
             .waiting
@@ -330,7 +286,7 @@ impl Posted {
 pub(crate) struct Unexpected<M> {
     parked: Slab<Parked<M>>,
     all: List,
-    order: Lane,
+    order: Links,
     count: usize,
     /// By class.
     indices: [Index; CLASSES],
@@ -349,7 +305,7 @@ impl<M> Unexpected<M> {
         Unexpected {
             parked: Slab::new(),
             all: EMPTY,
-            order: Lane::new(),
+            order: Links::new(),
             count: 0,
             indices: [const { Index::new() }; CLASSES],
             indexed: 0,

@@ -169,7 +169,7 @@ fn a_stream_passes_others_receives_without_an_index() {
             assert_eq!(posted.take(&key(1)), Some(slot));
         }
         assert!(!posted.indexed, "window {window}");
-        assert_eq!((posted.stream.at, posted.all.head), (NONE, 0));
+        assert_eq!((posted.cursor.at, posted.all.head), (NONE, 0));
     }
 }
 
@@ -184,7 +184,7 @@ fn many_messages_of_one_kind_give_the_index_up_and_still_find_the_oldest() {
         assert_eq!(posted.take(&key(4 + turn % 2)), Some(200));
     }
     assert!(posted.indexed);
-    for _ in 0..2 * SAVED {
+    for _ in 0..2 * MAX_BUDGET {
         posted.post(key(1), 200);
         assert_eq!(posted.take(&key(1)), Some(200));
     }

@@ -3,8 +3,8 @@
 
 use fabric::{Collective, Header, Kind, Peer};
 
-use crate::fault::Fault;
-use crate::matching::Key;
+use crate::fault::{CollectiveCall, Fault};
+use crate::key::Key;
 
 /// How a send completes (MPI-5.0 §3.4). A buffered send is a standard one from a
 /// copy, which the caller makes.
@@ -79,7 +79,7 @@ pub struct Completion {
 
 /// What a request that is not over waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Awaited {
+pub struct BlockedOn {
     /// That its message is taken; else it waits for a message.
     pub is_send: bool,
     /// The other process, as far as it is known.
@@ -167,5 +167,11 @@ impl Head {
             context: self.key.context,
             length: self.bytes,
         }
+    }
+}
+
+impl From<PartOf> for CollectiveCall {
+    fn from(part_of: PartOf) -> CollectiveCall {
+        CollectiveCall { kind: part_of.collective, root: part_of.root }
     }
 }

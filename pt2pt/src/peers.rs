@@ -21,8 +21,8 @@ pub(crate) enum Frame {
 #[derive(Debug)]
 pub(crate) struct PeerState {
     pub(crate) peer: Peer,
-    /// Is in [`crate::engine::Engine::busy`]: has a queue or data to push.
-    pub(crate) busy: bool,
+    /// Is in [`crate::engine::Engine::ready_peers`]: has a queue or data to push.
+    pub(crate) is_ready: bool,
     /// What is to be posted found no room when last tried.
     pub(crate) blocked: bool,
     /// Eager budget that is left for sending to it, bytes.
@@ -38,7 +38,7 @@ pub(crate) struct PeerState {
     /// Sends whose data is pushed, in turn.
     pub(crate) pushing: VecDeque<RequestId>,
     /// It is gone. Then `credit` is 0 and nothing is queued.
-    pub(crate) lost: Option<PeerFailed>,
+    pub(crate) failure: Option<PeerFailed>,
 }
 
 /// All of them; a slot is an index that never changes.
@@ -94,7 +94,7 @@ impl Peers {
         }
         self.states.push(PeerState {
             peer,
-            busy: false,
+            is_ready: false,
             blocked: false,
             credit: self.budget,
             owed: 0,
@@ -102,7 +102,7 @@ impl Peers {
             arrived: 0,
             queue: VecDeque::new(),
             pushing: VecDeque::new(),
-            lost: None,
+            failure: None,
         });
         self.slots[rank] = self.states.len() as u32;
         self.states.len() - 1

@@ -1,9 +1,9 @@
 //! Probes (MPI-5.0 §3.8.1, §3.8.2): a look at what has arrived, without progress.
 
 use crate::credit::cost;
-use crate::eager::Content;
 use crate::engine::Engine;
 use crate::message::{MessageId, Pattern, Seen};
+use crate::unexpected::Content;
 
 impl Engine {
     /// The message that a receive with this pattern would get now.

@@ -11,7 +11,7 @@ impl Engine {
     /// Posts what a call has queued, without polling. Nothing if the engine wants a poll first.
     #[inline]
     pub(crate) fn settle<T: HybridGet>(&mut self, endpoint: &mut T) {
-        if self.noted {
+        if self.has_pending {
             self.news = true;
             if !self.poll_wanted {
                 self.work(endpoint);
@@ -21,15 +21,15 @@ impl Engine {
 
     /// Serves the busy peer whose turn it is; true if anything left.
     fn flush_next<T: HybridGet>(&mut self, endpoint: &mut T) -> bool {
-        let Some(slot) = self.busy.pop_front() else { return false };
+        let Some(slot) = self.ready_peers.pop_front() else { return false };
         let moved = self.flush(endpoint, slot);
         if let Err(lost) = &moved {
-            self.lose(lost);
+            self.mark_failed(lost);
         }
         let peer = self.peers.at(slot);
-        peer.busy = !peer.queue.is_empty() || !peer.pushing.is_empty();
-        if peer.busy {
-            self.busy.push_back(slot);
+        peer.is_ready = !peer.queue.is_empty() || !peer.pushing.is_empty();
+        if peer.is_ready {
+            self.ready_peers.push_back(slot);
         }
         moved.unwrap_or(true)
     }
@@ -113,12 +113,12 @@ impl Engine {
 impl Protocol for Engine {
     #[inline]
     fn has_work(&self) -> bool {
-        self.noted || !self.busy.is_empty() || !self.transfers.is_empty()
+        self.has_pending || !self.ready_peers.is_empty() || !self.transfers.is_empty()
     }
 
     fn can_work(&mut self) -> bool {
         let peers = &mut self.peers;
-        self.noted || self.busy.iter().any(|&slot| !peers.at(slot).blocked)
+        self.has_pending || self.ready_peers.iter().any(|&slot| !peers.at(slot).blocked)
     }
 
     #[inline]
@@ -127,9 +127,9 @@ impl Protocol for Engine {
     }
 
     fn work<T: HybridGet>(&mut self, endpoint: &mut T) -> bool {
-        self.noted = false;
+        self.has_pending = false;
         let mut moved = self.transfer(endpoint);
-        for _ in 0..self.busy.len() {
+        for _ in 0..self.ready_peers.len() {
             moved |= self.flush_next(endpoint);
         }
         while let Some((peer, region)) = self.releases.pop() {
@@ -175,6 +175,6 @@ impl Sink for Engine {
     }
 
     fn peer_failed(&mut self, lost: PeerFailed) {
-        self.lose(&lost);
+        self.mark_failed(&lost);
     }
 }

@@ -3,12 +3,12 @@
 use fabric::{Body, CollectiveKind, HybridGet, Peer, RequestId};
 use objects::Buffer;
 
-use crate::eager::{Arrived, Content};
 use crate::engine::Engine;
 use crate::fault::Fault;
-use crate::matching::Key;
+use crate::key::Key;
 use crate::message::{Completion, Head, MessageId, Mode, PartOf, Pattern};
 use crate::requests::{NOBODY, Request, State};
+use crate::unexpected::{Arrived, Content};
 
 impl Engine {
     /// Starts a receive. What goes wrong is in the completion.
@@ -78,20 +78,20 @@ impl Engine {
         let (data, waits) = match &arrived.content {
             Content::Eager(data) => (data, None),
             Content::EagerSync(send, data) => (data, Some(*send)),
-            Content::Rts(_) | Content::Own(_) => return None,
+            Content::Rts(_) | Content::SelfSend(_) => return None,
         };
         let (from, head) =
             (arrived.from, Head { key: *key, bytes: arrived.bytes, part_of: arrived.part_of });
         let (expected, room) = (PartOf::new(pattern.collective), buffer.len());
-        let (bytes, fault) = match fits(expected, room, head.bytes, head.part_of) {
+        let (bytes, fault) = match check_envelope(expected, room, head.bytes, head.part_of) {
             true => (head.bytes, None),
-            false => misfit(expected, room, &head),
+            false => envelope_fault(expected, room, &head),
         };
         buffer.unpack(0, &data.bytes()[..bytes as usize]);
         self.unexpected.remove(found);
         self.owe(from, head.bytes);
         if let Some(send) = waits {
-            self.say_done(from, send);
+            self.send_done(from, send);
         }
         let Key { context, source, tag } = head.key;
         Some(Completion { context, source, tag, bytes, cancelled: false, fault })
@@ -131,10 +131,10 @@ impl Engine {
             Content::EagerSync(send, data) => {
                 self.store(id, arrived.from, head, data.bytes());
                 self.owe(arrived.from, head.bytes);
-                self.say_done(arrived.from, send);
+                self.send_done(arrived.from, send);
             }
             Content::Rts(rts) => self.fetch(id, arrived.from, head, *rts),
-            Content::Own(send) => self.copy_own(id, head, send),
+            Content::SelfSend(send) => self.copy_from_self(id, head, send),
         }
     }
 
@@ -167,7 +167,7 @@ impl Request {
     pub(crate) fn accept(&mut self, from: Peer, head: &Head) {
         let room = self.bytes;
         (self.peer, self.key, self.bytes) = (from, head.key, head.bytes);
-        if !fits(self.part_of, room, head.bytes, head.part_of) {
+        if !check_envelope(self.part_of, room, head.bytes, head.part_of) {
             self.refuse(room, head.part_of);
         }
     }
@@ -177,14 +177,14 @@ impl Request {
     #[inline(never)]
     fn refuse(&mut self, room: u64, part_of: PartOf) {
         let head = Head { part_of, ..self.head() };
-        (self.bytes, self.fault) = misfit(self.part_of, room, &head);
+        (self.bytes, self.fault) = envelope_fault(self.part_of, room, &head);
     }
 }
 
 /// Whether a message goes into a buffer with `room` bytes, with nothing wrong. `expected`: the collective that the
 /// receive belongs to.
 #[inline]
-fn fits(expected: PartOf, room: u64, bytes: u64, part_of: PartOf) -> bool {
+fn check_envelope(expected: PartOf, room: u64, bytes: u64, part_of: PartOf) -> bool {
     // An empty message is right for an empty receive, and between two processes.
     let is_right = bytes != 0 || room == 0 || expected.collective == 0;
     expected == part_of && bytes <= room && is_right
@@ -192,7 +192,7 @@ fn fits(expected: PartOf, room: u64, bytes: u64, part_of: PartOf) -> bool {
 
 /// How many bytes of such a message go into the buffer, and what is wrong with that.
 #[cold]
-fn misfit(expected: PartOf, room: u64, head: &Head) -> (u64, Option<Box<Fault>>) {
+fn envelope_fault(expected: PartOf, room: u64, head: &Head) -> (u64, Option<Box<Fault>>) {
     let (source, tag, context) = (head.key.source, head.key.tag, head.key.context);
     if head.part_of.collective == CollectiveKind::GaveUp as u8 {
         return (

@@ -10,12 +10,12 @@ use fabric::{
     RequestId, Rights, Token, Transfer,
 };
 
-use crate::eager::Content;
 use crate::engine::Engine;
 use crate::fault::Fault;
 use crate::message::Head;
 use crate::peers::Frame;
 use crate::requests::State;
+use crate::unexpected::Content;
 
 /// Data frames that one peer gets before it is the next one's turn.
 const BURST: usize = 8;
@@ -40,9 +40,9 @@ impl Engine {
         request.accept(from, head);
         if request.bytes == 0 {
             self.requests.complete(id, false);
-            return self.say_done(from, rts.send);
+            return self.send_done(from, rts.send);
         }
-        if let Some(lost) = &self.peers.of(from).lost {
+        if let Some(lost) = &self.peers.of(from).failure {
             let fault = Fault::PeerFailed(lost.clone());
             return self.requests.fail(id, fault);
         }
@@ -51,7 +51,7 @@ impl Engine {
             request.state = State::Pulling { send: rts.send, started: false };
             request.region = rts.region.map(Box::new);
             self.transfers.push_back(id);
-            self.noted = true;
+            self.has_pending = true;
         } else {
             self.clear_to_send(id, rts.send);
         }
@@ -66,7 +66,7 @@ impl Engine {
     }
 
     /// Tells the peer that nothing is missing any more for its request.
-    pub(crate) fn say_done(&mut self, to: Peer, request: u64) {
+    pub(crate) fn send_done(&mut self, to: Peer, request: u64) {
         self.reply(to, Header { context: request, ..Header::new(Kind::Done) });
     }
 
@@ -86,7 +86,7 @@ impl Engine {
                 request.state = State::Writing { target, end, started: false };
                 let ours = request.region.replace(Box::new(theirs));
                 self.transfers.push_back(id);
-                self.noted = true;
+                self.has_pending = true;
                 self.release(from, ours);
             }
             None => self.push_later(id, target, end),
@@ -102,7 +102,7 @@ impl Engine {
         request.state = State::Pushing { target, offset: 0, end };
         let slot = self.peers.slot(request.peer);
         self.peers.at(slot).pushing.push_back(id);
-        self.set_busy(slot);
+        self.mark_ready(slot);
     }
 
     /// A `Data` frame: a piece of what we asked for.
@@ -176,7 +176,7 @@ impl Engine {
         request.region = None;
         let peer = request.peer;
         self.requests.complete(id, false);
-        self.say_done(peer, theirs);
+        self.send_done(peer, theirs);
     }
 
     /// The transport does not do it: the data goes in frames.
@@ -208,7 +208,7 @@ impl Engine {
     /// A one-sided transfer that was under way has failed with its peer.
     #[cold]
     pub(crate) fn transfer_failed(&mut self, id: RequestId, lost: PeerFailed) {
-        self.lose(&lost);
+        self.mark_failed(&lost);
         let is_under_way =
             |state: &State| matches!(state, State::Pulling { .. } | State::Writing { .. });
         if self.requests.find(id).is_some_and(|request| is_under_way(&request.state)) {
@@ -230,7 +230,7 @@ impl Engine {
                     self.transfers.push_back(id);
                     break;
                 }
-                Err(lost) => self.lose(&lost),
+                Err(lost) => self.mark_failed(&lost),
             }
         }
         moved

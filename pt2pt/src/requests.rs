@@ -9,8 +9,8 @@ use fabric::{Peer, Region, RequestId, UserBuf};
 use objects::Buffer;
 
 use crate::fault::Fault;
-use crate::matching::Key;
-use crate::message::{Awaited, Completion, Head, Mode, PartOf};
+use crate::key::Key;
+use crate::message::{BlockedOn, Completion, Head, Mode, PartOf};
 
 /// Where a request is.
 #[derive(Clone, Copy, Debug)]
@@ -78,9 +78,9 @@ impl Request {
     }
 
     /// For reports.
-    pub(crate) fn awaited(&self) -> Option<Awaited> {
+    pub(crate) fn blocked_on(&self) -> Option<BlockedOn> {
         let Key { context, source, tag } = self.key;
-        self.is_active().then(|| Awaited {
+        self.is_active().then(|| BlockedOn {
             is_send: self.is_send(),
             peer: Some(self.peer).filter(|peer| *peer != NOBODY),
             source: Some(source).filter(|source| *source != Key::ANY_SOURCE),

@@ -27,7 +27,7 @@ impl Engine {
         let bytes = buffer.len();
         if to == self.me {
             let sequence = self.peers.of(to).sent;
-            let is_sent = self.send_own_now(mode, &envelope.head(bytes), buffer);
+            let is_sent = self.self_send_now(mode, &envelope.head(bytes), buffer);
             return Ok(is_sent.then_some(sequence));
         }
         if mode == Mode::Synchronous || bytes > endpoint.caps(to).eager as u64 {
@@ -46,7 +46,7 @@ impl Engine {
             }
             Ok(Post::NoRoom) => Ok(None),
             Err(lost) => {
-                self.lose(&lost);
+                self.mark_failed(&lost);
                 Err(lost)
             }
         }
@@ -66,7 +66,7 @@ impl Engine {
         let head = envelope.head(buffer.len());
         let id = self.requests.open(mode, to, &head, buffer, State::Queued);
         if to == self.me {
-            self.send_own(id);
+            self.start_self_send(id);
         } else {
             self.start_send(endpoint, id, to, head.bytes);
         }
@@ -78,7 +78,7 @@ impl Engine {
     fn start_send<T: HybridGet>(&mut self, endpoint: &mut T, id: RequestId, to: Peer, bytes: u64) {
         let slot = self.peers.slot(to);
         let peer = self.peers.at(slot);
-        if let Some(lost) = &peer.lost {
+        if let Some(lost) = &peer.failure {
             let fault = Fault::PeerFailed(lost.clone());
             return self.requests.fail(id, fault);
         }
@@ -90,7 +90,7 @@ impl Engine {
             match self.post_envelope(endpoint, slot, id) {
                 Ok(Post::NoRoom) => true,
                 Ok(Post::Sent) => return,
-                Err(lost) => return self.lose(&lost),
+                Err(lost) => return self.mark_failed(&lost),
             }
         };
         self.poll_wanted |= lacks_credit || lacks_room;
@@ -211,16 +211,16 @@ impl Engine {
     pub(crate) fn release(&mut self, peer: Peer, region: Option<Box<Region>>) {
         if let Some(region) = region {
             self.releases.push((peer, *region));
-            self.noted = true;
+            self.has_pending = true;
         }
     }
 
     /// Puts a frame behind all others to that peer.
     pub(crate) fn enqueue(&mut self, slot: usize, frame: Frame) {
         let peer = self.peers.at(slot);
-        if peer.lost.is_none() {
+        if peer.failure.is_none() {
             peer.queue.push_back(frame);
-            self.set_busy(slot);
+            self.mark_ready(slot);
         }
     }
 
@@ -230,11 +230,11 @@ impl Engine {
         self.enqueue(slot, Frame::Control(header));
     }
 
-    pub(crate) fn set_busy(&mut self, slot: usize) {
+    pub(crate) fn mark_ready(&mut self, slot: usize) {
         let peer = self.peers.at(slot);
-        if !std::mem::replace(&mut peer.busy, true) {
-            self.busy.push_back(slot);
+        if !std::mem::replace(&mut peer.is_ready, true) {
+            self.ready_peers.push_back(slot);
         }
-        self.noted = true;
+        self.has_pending = true;
     }
 }

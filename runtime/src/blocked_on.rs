@@ -12,9 +12,9 @@ use collectives::CollectiveId;
 use fabric::Peer;
 use pt2pt::RequestId;
 
-use crate::named::Named;
 use crate::process::Process;
 use crate::request::State;
+use crate::request_handle::Decoded;
 use crate::status_page;
 
 /// A wait up to this long is not worth a word.
@@ -86,7 +86,7 @@ impl Process {
     }
 
     fn request_awaited(&mut self, handle: usize) -> Option<BlockedOn> {
-        if let Named::Message(id) = Named::of(handle) {
+        if let Decoded::Message(id) = Decoded::decode(handle) {
             return self.message(id);
         }
         match &self.request(handle).ok()?.state {
@@ -101,7 +101,7 @@ impl Process {
     }
 
     fn message(&self, id: RequestId) -> Option<BlockedOn> {
-        let message = self.core.as_deref()?.stack.protocols.pt2pt.awaited(id)?;
+        let message = self.core.as_deref()?.stack.protocols.pt2pt.blocked_on(id)?;
         let source = message.source.filter(|_| !message.is_send);
         let kind = match message.peer {
             _ if message.is_send => BlockedKind::MatchingReceive,

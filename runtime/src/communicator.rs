@@ -19,7 +19,7 @@ use objects::{Class, Comm, Error, Group, Result};
 use shm_transport::COLL_SEGMENTS;
 
 use crate::collective::Internal;
-use crate::letters::Channel;
+use crate::control_channel::ControlChannel;
 use crate::lock::with;
 use crate::process::{Core, Process, bad_handle};
 use crate::request::{Request, State};
@@ -195,7 +195,7 @@ pub fn create_group(parent: usize, group: &Group, tag: i32) -> Result<Option<Com
             ));
         }
         check_members(comm, group)?;
-        Ok((me, Channel::beside(comm.context(), tag)))
+        Ok((me, ControlChannel::from_comm(comm.context(), tag)))
     })?;
     let Some(rank) = group.rank_of(me) else { return Ok(None) };
     let context = choose(channel, group, rank)?;
@@ -206,7 +206,7 @@ pub fn create_group(parent: usize, group: &Group, tag: i32) -> Result<Option<Com
 }
 
 /// The context that the first of `group` proposes. Collective over `group`.
-fn choose(channel: Channel, group: &Group, rank: u32) -> Result<u64> {
+fn choose(channel: ControlChannel, group: &Group, rank: u32) -> Result<u64> {
     let mine = if rank == 0 { with(|p| p.core().map(|core| core.propose(true)))? } else { 0 };
     let mut word = mine.to_ne_bytes();
     channel.broadcast(group, rank, 0, &mut word)?;
@@ -225,7 +225,7 @@ pub fn create_from_group(group: &Group, text: &str) -> Result<Option<Comm>> {
     let rank = group
         .rank_of(me)
         .ok_or_else(|| Error::new(Class::Group, "this process is not in the group"))?;
-    let context = choose(Channel::of_text(text), group, rank)?;
+    let context = choose(ControlChannel::from_tag(text), group, rank)?;
     let comm = Comm::new("", context, rank, group.clone());
     with(|p| p.core()?.with_segment(comm).map(Some))
 }

@@ -38,8 +38,8 @@ impl Guarded for Process {
         if !self.bsend.is_idle() {
             moved |= self.bsend.reclaim(core.stack.pt2pt());
         }
-        if !core.stack.pt2pt().lost().is_empty() {
-            moved |= self.give_up_on_lost();
+        if !core.stack.pt2pt().failed_peers().is_empty() {
+            moved |= self.fail_unreachable();
         }
         if !moved {
             return Progress::Idle;

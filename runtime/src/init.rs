@@ -22,10 +22,10 @@ use verbs_transport::Rails;
 use crate::addresses::Addresses;
 use crate::coll_segments::CollSegments;
 use crate::collective;
+use crate::explain;
 use crate::lock::{LOCK, block_on, with};
 use crate::process::{Core, InitState, Process, predefined};
 use crate::stack::{Endpoint, Stack};
-use crate::ways;
 
 /// Context ids that exist from the start.
 const SELF_CONTEXT: u64 = 2;
@@ -104,7 +104,7 @@ impl Core {
             && let Some(control) = job.control()
         {
             // A launcher that is gone has nobody to tell.
-            let _ = control.explain(ways::explain(&job, knobs, &endpoint, spin));
+            let _ = control.explain(explain::explain(&job, knobs, &endpoint, spin));
         }
         let settings = Settings { unexpected_bytes_per_peer: share(knobs, job.size) };
         let everyone = Group::world(job.size);

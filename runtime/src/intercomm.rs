@@ -11,7 +11,7 @@ use objects::{Class, Comm, Error, Group, Result};
 
 use crate::collective;
 use crate::communicator::agree;
-use crate::letters::Channel;
+use crate::control_channel::ControlChannel;
 use crate::lock::with;
 
 /// A local group on its way to an intercommunicator.
@@ -30,7 +30,7 @@ enum By {
     /// Collectives of this communicator.
     Comm(usize),
     /// Letters.
-    Letters(Channel),
+    Letters(ControlChannel),
 }
 
 /// What came of the leaders' meeting.
@@ -69,7 +69,7 @@ pub fn create_from_groups(
     let rank =
         rank.ok_or_else(|| Error::new(Class::Group, "this process is not in the local group"))?;
     check_leader(&group, leader)?;
-    let channel = Channel::of_text(text);
+    let channel = ControlChannel::from_tag(text);
     let party = Party { group, rank, leader, by: By::Letters(channel) };
     let pact = party.agree(|| {
         let (others, leader) = (remote.0?, remote.1);
@@ -94,19 +94,19 @@ fn bad_leader(rank: i32, size: u32) -> Error {
 }
 
 /// Where to find the leader of the other group.
-fn other_leader(comm: &Comm, rank: i32, tag: i32) -> Result<(Channel, Peer)> {
+fn other_leader(comm: &Comm, rank: i32, tag: i32) -> Result<(ControlChannel, Peer)> {
     if tag < 0 {
         return Err(Error::new(Class::Tag, format!("the tag is {tag}: it must not be negative")));
     }
     let peer = u32::try_from(rank).ok().and_then(|rank| comm.peers().peer_of(rank));
     let peer = peer.ok_or_else(|| bad_leader(rank, comm.peers().size()))?;
-    Ok((Channel::beside(comm.context(), tag), peer))
+    Ok((ControlChannel::from_comm(comm.context(), tag), peer))
 }
 
 impl Party {
     /// What the leaders agree on, known to all of this group. `find` says where
     /// the other leader is; only the leader is asked.
-    fn agree(&self, find: impl FnOnce() -> Result<(Channel, Peer)>) -> Result<Pact> {
+    fn agree(&self, find: impl FnOnce() -> Result<(ControlChannel, Peer)>) -> Result<Pact> {
         let met = (self.rank == self.leader)
             .then(|| find().and_then(|(channel, peer)| self.meet(channel, peer)));
         match met {
@@ -128,7 +128,7 @@ impl Party {
     }
 
     /// The leaders' meeting.
-    fn meet(&self, channel: Channel, other: Peer) -> Result<Pact> {
+    fn meet(&self, channel: ControlChannel, other: Peer) -> Result<Pact> {
         if self.group.contains(other) {
             return Err(overlap(other));
         }

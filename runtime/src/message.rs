@@ -12,9 +12,9 @@ use pt2pt::{Envelope, Mode, Pattern, RequestId};
 use crate::blocked_on::WaitTarget;
 use crate::fault;
 use crate::lock::{block_on, lock_fast, progress_once, with};
-use crate::named::{self, Named};
 use crate::process::{Process, TakenMessage, bad_handle, bad_predefined, predefined};
 use crate::request::{Exchange, Outcome, Persistent, Request, State};
+use crate::request_handle::{self, Decoded};
 
 /// MPI_ANY_SOURCE.
 pub const ANY_SOURCE: i32 = -1;
@@ -196,12 +196,12 @@ pub fn isend(
     };
     if mode == SendMode::Buffered {
         p.send_buffered(comm, to, envelope, buffer)?;
-        return Ok(named::sent_for_good());
+        return Ok(request_handle::sent_uncancellable());
     }
     let stack = &mut p.core()?.stack;
     Ok(match stack.send_now(mode.of_engine(), to, &envelope, &buffer) {
-        Ok(Some(sequence)) => named::sent(to, sequence),
-        _ => named::message(stack.send(mode.of_engine(), to, envelope, buffer)),
+        Ok(Some(sequence)) => request_handle::sent(to, sequence),
+        _ => request_handle::message(stack.send(mode.of_engine(), to, envelope, buffer)),
     })
 }
 
@@ -219,7 +219,7 @@ pub fn ireceive(
     let Some(pattern) = pattern(p.comm(comm)?, source, tag)? else {
         return Ok(p.done_with_nobody(comm));
     };
-    Ok(named::message(p.core()?.stack.receive(pattern, buffer)))
+    Ok(request_handle::message(p.core()?.stack.receive(pattern, buffer)))
 }
 
 /// MPI_Send_init and its kin.
@@ -337,7 +337,7 @@ pub fn imreceive(buffer: Buffer, message: usize) -> Result<usize> {
     with(|p| {
         Ok(match p.claim(message)? {
             None => p.done_with_nobody(predefined::COMM_SELF),
-            Some(taken) => named::message(p.core()?.stack.receive_taken(taken.id, buffer)),
+            Some(taken) => request_handle::message(p.core()?.stack.receive_taken(taken.id, buffer)),
         })
     })
 }
@@ -357,14 +357,14 @@ pub fn mreceive(buffer: Buffer, message: usize) -> Result<Status> {
 /// MPI_Cancel. The handle may become another one.
 pub fn cancel(handle: &mut usize) -> Result<()> {
     let calls = with(|p| -> Result<_> {
-        match Named::of(*handle) {
-            Named::Sent => return p.recall(handle).map(|()| None),
-            Named::Message(id) => {
+        match Decoded::decode(*handle) {
+            Decoded::Sent => return p.recall(handle).map(|()| None),
+            Decoded::Message(id) => {
                 p.check_message(id)?;
                 p.core()?.stack.cancel(id);
                 return Ok(None);
             }
-            Named::Null | Named::Object => {}
+            Decoded::Null | Decoded::Object => {}
         }
         match &p.request(*handle)?.state {
             &State::Message(id) => p.core()?.stack.cancel(id),
@@ -410,7 +410,7 @@ impl Process {
     }
 
     fn start(&mut self, handle: usize) -> Result<()> {
-        if let Named::Sent | Named::Message(_) = Named::of(handle) {
+        if let Decoded::Sent | Decoded::Message(_) = Decoded::decode(handle) {
             return Err(Error::new(Class::Request, NOT_PERSISTENT));
         }
         let request = self.request(handle)?;
@@ -465,7 +465,7 @@ impl Process {
         let stack = &mut self.core()?.stack;
         match stack.pt2pt().probe(&pattern) {
             Some(seen) => Ok(Some(seen_status(&seen))),
-            None if stack.pt2pt().lost().is_empty() => Ok(None),
+            None if stack.pt2pt().failed_peers().is_empty() => Ok(None),
             None => self.check_reachable(pattern.source, comm).map(|()| None),
         }
     }
@@ -482,7 +482,7 @@ impl Process {
         let stack = &mut self.core()?.stack;
         let seen = match stack.pt2pt().probe(&pattern) {
             Some(seen) => seen,
-            None if stack.pt2pt().lost().is_empty() => return Ok(None),
+            None if stack.pt2pt().failed_peers().is_empty() => return Ok(None),
             None => return self.check_reachable(pattern.source, comm).map(|()| None),
         };
         let Some(id) = stack.pt2pt().take(&pattern) else { return Ok(None) };

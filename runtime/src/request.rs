@@ -19,8 +19,8 @@ use crate::communicator::NewComm;
 use crate::fault;
 use crate::generalized::Generalized;
 use crate::message::SendMode;
-use crate::named::Named;
 use crate::process::{Process, bad_handle, predefined::REQUEST_NULL};
+use crate::request_handle::Decoded;
 
 /// What a completed operation came to.
 #[derive(Debug)]
@@ -169,9 +169,9 @@ impl Process {
     #[inline]
     pub fn is_complete(&mut self, handle: usize) -> Result<bool> {
         self.wait_target = WaitTarget::Request(handle);
-        match Named::of(handle) {
-            Named::Null | Named::Sent => return Ok(true),
-            Named::Message(id) => {
+        match Decoded::decode(handle) {
+            Decoded::Null | Decoded::Sent => return Ok(true),
+            Decoded::Message(id) => {
                 let pt2pt = self.core()?.stack.pt2pt();
                 return if pt2pt.is_complete(id) {
                     Ok(true)
@@ -179,7 +179,7 @@ impl Process {
                     self.check_message(id).map(|()| false)
                 };
             }
-            Named::Object => {}
+            Decoded::Object => {}
         }
         let request = self.request(handle)?;
         Ok(match &request.state {
@@ -199,7 +199,7 @@ impl Process {
     /// MPI_ERR_REQUEST for a message that was completed or freed before.
     #[inline]
     pub(crate) fn check_message(&mut self, id: RequestId) -> Result<()> {
-        match self.core()?.stack.pt2pt().knows(id) {
+        match self.core()?.stack.pt2pt().contains(id) {
             true => Ok(()),
             false => Err(bad_handle(Class::Request, "request", Stale::Freed)),
         }
@@ -268,13 +268,13 @@ impl Process {
     /// it is not complete. Null and inactive requests give the empty status.
     #[inline]
     pub fn take(&mut self, handle: &mut usize) -> Result<Option<Finished>> {
-        let outcome = match Named::of(*handle) {
-            Named::Null | Named::Sent => Outcome::empty(),
-            Named::Message(id) => match self.core()?.stack.pt2pt().finish(id) {
+        let outcome = match Decoded::decode(*handle) {
+            Decoded::Null | Decoded::Sent => Outcome::empty(),
+            Decoded::Message(id) => match self.core()?.stack.pt2pt().finish(id) {
                 Some(completion) => fault::outcome(self, completion),
                 None => return self.not_yet(*handle, id).map(|()| None),
             },
-            Named::Object => return self.take_object(handle),
+            Decoded::Object => return self.take_object(handle),
         };
         *handle = REQUEST_NULL;
         Ok(Some(Finished::Outcome(outcome)))
@@ -313,15 +313,15 @@ impl Process {
 
     /// What MPI_Request_get_status reports; nothing is freed. `None`: not complete.
     pub fn peek(&mut self, handle: usize) -> Result<Option<Finished>> {
-        match Named::of(handle) {
-            Named::Null | Named::Sent => return Ok(Some(Finished::Outcome(Outcome::empty()))),
-            Named::Message(id) => {
+        match Decoded::decode(handle) {
+            Decoded::Null | Decoded::Sent => return Ok(Some(Finished::Outcome(Outcome::empty()))),
+            Decoded::Message(id) => {
                 self.check_message(id)?;
                 let completion = self.core()?.stack.pt2pt().outcome(id);
                 return Ok(completion
                     .map(|completion| Finished::Outcome(fault::outcome(self, completion))));
             }
-            Named::Object => {}
+            Decoded::Object => {}
         }
         self.settle_state(handle)?;
         Ok(match &self.request(handle)?.state {
@@ -341,14 +341,14 @@ impl Process {
     /// `free` function of a generalized request, to be called outside the gate;
     /// one that is not complete stays until it is (MPI-5.0 §13.2).
     pub fn free_request(&mut self, handle: usize) -> Result<Option<Generalized>> {
-        match Named::of(handle) {
-            Named::Sent => return Ok(None),
-            Named::Message(id) => {
+        match Decoded::decode(handle) {
+            Decoded::Sent => return Ok(None),
+            Decoded::Message(id) => {
                 self.check_message(id)?;
                 self.core()?.stack.pt2pt().detach(id);
                 return Ok(None);
             }
-            Named::Null | Named::Object => {}
+            Decoded::Null | Decoded::Object => {}
         }
         if let State::Generalized(generalized) = &mut self.request(handle)?.state
             && !generalized.complete

@@ -186,7 +186,7 @@ impl Running {
 
     /// The member that the collective waits for; the first one where there are several.
     pub(super) fn awaited_member(&self, pt2pt: &Engine) -> Option<Peer> {
-        let message = self.open.iter().find_map(|&request| pt2pt.awaited(request));
+        let message = self.open.iter().find_map(|&request| pt2pt.blocked_on(request));
         if let Some(message) = message {
             return message.peer.or_else(|| self.plan.peer(Member::from_wire(message.source?)));
         }

@@ -39,7 +39,8 @@ pub fn dying_peer(job: &mut Job<SimTransport>, victim: u32) {
     }
     job.quiet();
     for rank in (0..size).filter(|&rank| rank != victim) {
-        let lost: Vec<Peer> = job.rank(rank).pt2pt.lost().iter().map(|lost| lost.peer).collect();
+        let lost: Vec<Peer> =
+            job.rank(rank).pt2pt.failed_peers().iter().map(|lost| lost.peer).collect();
         assert_eq!(lost, [Peer(victim)], "rank {rank} has not heard of the death");
         fail_receives_from(job, rank);
     }
@@ -83,7 +84,7 @@ fn is_lost(fault: Option<&Fault>, victim: u32) -> bool {
 fn fail_receives_from(job: &mut Job<SimTransport>, rank: u32) {
     let comm = Comm::new("all", WORLD / 2, rank, Group::world(job.size()));
     let engine = job.rank(rank);
-    let lost = engine.pt2pt.lost()[0].clone();
+    let lost = engine.pt2pt.failed_peers()[0].clone();
     engine.pt2pt.fail_receives(|context, source| {
         assert_eq!(context, 2 * comm.context());
         comm.missing(source, |peer| peer == lost.peer).map(|_| lost.clone())

@@ -22,7 +22,7 @@ use crate::process::{Process, predefined as pre};
 
 /// What a request handle stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Named {
+pub(crate) enum Decoded {
     /// MPI_REQUEST_NULL.
     Null,
     /// A send that is complete.
@@ -40,18 +40,18 @@ const NOBODY: u64 = (1 << (KIND - SEQUENCE)) - 1;
 const MESSAGES: i32 = 1 << 30;
 const SENT: i32 = 1 << 29;
 
-impl Named {
+impl Decoded {
     #[inline]
-    pub(crate) fn of(handle: usize) -> Named {
+    pub(crate) fn decode(handle: usize) -> Decoded {
         if handle == pre::REQUEST_NULL {
-            return Named::Null;
+            return Decoded::Null;
         }
         match HandleKind::of(handle as u64) {
             Some(HandleKind::Transfer) => {
-                Named::Message(RequestId::from_bits(handle as u64 & ((1 << KIND) - 1)))
+                Decoded::Message(RequestId::from_bits(handle as u64 & ((1 << KIND) - 1)))
             }
-            Some(HandleKind::Sent) => Named::Sent,
-            _ => Named::Object,
+            Some(HandleKind::Sent) => Decoded::Sent,
+            _ => Decoded::Object,
         }
     }
 }
@@ -72,7 +72,7 @@ pub(crate) fn sent(to: Peer, sequence: u64) -> usize {
 
 /// The handle of a send that is complete and can't be asked back.
 #[inline]
-pub(crate) fn sent_for_good() -> usize {
+pub(crate) fn sent_uncancellable() -> usize {
     sent(Peer(u32::MAX), 0)
 }
 
@@ -89,19 +89,19 @@ impl Process {
 
     /// A request handle as an `int`.
     pub fn request_to_int(&self, handle: usize) -> i32 {
-        match Named::of(handle) {
-            Named::Sent => SENT,
-            Named::Message(id) => MESSAGES | id.to_bits() as i32,
-            Named::Null => handle as i32,
-            Named::Object if handle < pre::END => handle as i32,
-            Named::Object => self.requests.to_int(handle as u64),
+        match Decoded::decode(handle) {
+            Decoded::Sent => SENT,
+            Decoded::Message(id) => MESSAGES | id.to_bits() as i32,
+            Decoded::Null => handle as i32,
+            Decoded::Object if handle < pre::END => handle as i32,
+            Decoded::Object => self.requests.to_int(handle as u64),
         }
     }
 
     /// The request handle of an `int`; `None` when it names none.
     pub fn request_from_int(&self, int: i32) -> Option<usize> {
         match int {
-            SENT => Some(sent_for_good()),
+            SENT => Some(sent_uncancellable()),
             MESSAGES.. => self
                 .core
                 .as_ref()?
@@ -123,11 +123,11 @@ mod tests {
     #[test]
     fn a_handle_says_what_it_was_made_of() {
         let id = RequestId::from_bits((1 << 60) - 7);
-        assert_eq!(Named::of(message(id)), Named::Message(id));
-        assert_eq!(Named::of(sent(Peer(5), 1 << 40)), Named::Sent);
-        assert_eq!(sent(Peer(u32::MAX), 0), sent_for_good());
+        assert_eq!(Decoded::decode(message(id)), Decoded::Message(id));
+        assert_eq!(Decoded::decode(sent(Peer(5), 1 << 40)), Decoded::Sent);
+        assert_eq!(sent(Peer(u32::MAX), 0), sent_uncancellable());
         assert_eq!(sent(Peer(3), 9) as u64 >> SEQUENCE & NOBODY, 3);
-        assert_eq!(Named::of(pre::REQUEST_NULL), Named::Null);
-        assert_eq!(Named::of(0), Named::Object);
+        assert_eq!(Decoded::decode(pre::REQUEST_NULL), Decoded::Null);
+        assert_eq!(Decoded::decode(0), Decoded::Object);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The engine knows the peer of every send and of every matched receive. Whom a
 //! posted receive waits for is the communicator's knowledge: its owner calls
-//! [`Engine::fail_receives`] while [`Engine::lost`] is not empty.
+//! [`Engine::fail_receives`] while [`Engine::failed_peers`] is not empty.
 
 use fabric::{PeerFailed, RequestId};
 
@@ -13,8 +13,8 @@ use crate::requests::State;
 impl Engine {
     /// The peers that are gone, in the order in which we heard of it.
     #[inline]
-    pub fn lost(&self) -> &[PeerFailed] {
-        &self.lost
+    pub fn failed_peers(&self) -> &[PeerFailed] {
+        &self.failed_peers
     }
 
     /// Fails the posted receives that nobody can satisfy any more: `gone` is given
@@ -27,7 +27,7 @@ impl Engine {
     ) -> bool {
         let mut failed = Vec::new();
         self.posted.for_each(|key, slot| {
-            let source = (key.source != crate::matching::Key::ANY_SOURCE).then_some(key.source);
+            let source = (key.source != crate::key::Key::ANY_SOURCE).then_some(key.source);
             failed.extend(gone(key.context, source).map(|lost| (slot, lost)));
         });
         for (slot, lost) in &failed {
@@ -43,16 +43,16 @@ impl Engine {
 impl Engine {
     /// Notes a loss, once.
     #[cold]
-    pub(crate) fn lose(&mut self, lost: &PeerFailed) {
+    pub(crate) fn mark_failed(&mut self, lost: &PeerFailed) {
         let peer = self.peers.of(lost.peer);
-        if peer.lost.is_some() {
+        if peer.failure.is_some() {
             return;
         }
-        peer.lost = Some(lost.clone());
+        peer.failure = Some(lost.clone());
         peer.credit = 0;
         peer.queue.clear();
         peer.pushing.clear();
-        self.lost.push(lost.clone());
+        self.failed_peers.push(lost.clone());
         let of_peer: Vec<RequestId> = self
             .requests
             .active()
@@ -60,11 +60,11 @@ impl Engine {
             .map(|(id, _)| id)
             .collect();
         for id in of_peer {
-            self.lose_request(id, lost);
+            self.fail_request(id, lost);
         }
     }
 
-    fn lose_request(&mut self, id: RequestId, lost: &PeerFailed) {
+    fn fail_request(&mut self, id: RequestId, lost: &PeerFailed) {
         let request = self.requests.held(id);
         match request.state {
             // The device may still write: it will say when it does not.

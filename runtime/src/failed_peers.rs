@@ -8,20 +8,20 @@
 use fabric::{Peer, PeerFailed};
 use objects::{Class, Comm, Error, Result};
 
-use crate::letters;
+use crate::control_channel;
 use crate::process::{Core, Process};
 
 impl Process {
     /// Fails the posted receives that nobody can satisfy any more. True if there
     /// were any.
     #[cold]
-    pub(crate) fn give_up_on_lost(&mut self) -> bool {
+    pub(crate) fn fail_unreachable(&mut self) -> bool {
         let Process { core, comms, .. } = self;
         let Some(core) = core else { return false };
         let Core { stack, world, comm_self, .. } = &mut **core;
-        let lost = stack.pt2pt().lost().to_vec();
+        let lost = stack.pt2pt().failed_peers().to_vec();
         stack.pt2pt().fail_receives(|context, source| {
-            if letters::is_of_letters(context) {
+            if control_channel::is_control(context) {
                 return named(&lost, Peer(source?));
             }
             let is_it = |comm: &&Comm| context == 2 * comm.context();
@@ -34,7 +34,7 @@ impl Process {
     /// MPI_ERR_PROC_ABORTED for a probe that nobody can satisfy any more.
     #[cold]
     pub(crate) fn check_reachable(&mut self, source: Option<u32>, comm: usize) -> Result<()> {
-        let lost = self.core()?.stack.pt2pt().lost().to_vec();
+        let lost = self.core()?.stack.pt2pt().failed_peers().to_vec();
         let missing = self.comm(comm)?.missing(source, |peer| named(&lost, peer).is_some());
         match missing.and_then(|peer| named(&lost, peer)) {
             Some(lost) => Err(Error::new(Class::ProcAborted, lost.to_string())),

@@ -1,7 +1,7 @@
 //! Letters: what the library tells itself between processes that have no
 //! communicator for it yet, while new communicators are made.
 //!
-//! A [`Channel`] is a context id that no communicator has (its top bit is set)
+//! A [`ControlChannel`] is a context id that no communicator has (its top bit is set)
 //! and a tag, so no user's message, no wildcard and no collective ever meets a
 //! letter. Senders are told apart by their rank in the job, so the same two
 //! processes may be in several groups that use one channel in turn.
@@ -16,35 +16,35 @@ use crate::blocked_on::WaitTarget;
 use crate::lock::{block_on, with};
 
 /// Set in the contexts of letters alone.
-const LETTERS: u64 = 1 << 63;
+const CONTROL_BIT: u64 = 1 << 63;
 /// Set beside it where a text names the channel.
-const BY_TEXT: u64 = 1 << 62;
+const FROM_TAG_BIT: u64 = 1 << 62;
 
 /// True for the contexts of letters, in which a source is a process.
-pub(crate) fn is_of_letters(context: u64) -> bool {
-    context & LETTERS != 0
+pub(crate) fn is_control(context: u64) -> bool {
+    context & CONTROL_BIT != 0
 }
 
 /// Where letters meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Channel {
+pub(crate) struct ControlChannel {
     context: u64,
     tag: i32,
 }
 
-impl Channel {
+impl ControlChannel {
     /// Beside a communicator, by a tag of the user's.
-    pub(crate) fn beside(context: u64, tag: i32) -> Channel {
-        Channel { context: LETTERS | context, tag }
+    pub(crate) fn from_comm(context: u64, tag: i32) -> ControlChannel {
+        ControlChannel { context: CONTROL_BIT | context, tag }
     }
 
     /// By a text of the user's.
-    pub(crate) fn of_text(text: &str) -> Channel {
+    pub(crate) fn from_tag(text: &str) -> ControlChannel {
         // FNV-1a: the same in every process and version.
         let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
-        Channel { context: LETTERS | BY_TEXT | hash >> 2, tag: 0 }
+        ControlChannel { context: CONTROL_BIT | FROM_TAG_BIT | hash >> 2, tag: 0 }
     }
 
     /// Sends bytes; returns when they may be changed.
@@ -103,7 +103,7 @@ impl Channel {
         let memory = unsafe { UserBuf::new(bytes.as_ptr().cast_mut(), bytes.len()) };
         with(|p| {
             let core = p.core()?;
-            let Channel { context, tag } = self;
+            let ControlChannel { context, tag } = self;
             let envelope =
                 Envelope { context, source: core.job.rank, tag, collective: Some(CREATION) };
             Ok(core.stack.send(Mode::Standard, to, envelope, Buffer::contiguous(memory)))
@@ -113,7 +113,7 @@ impl Channel {
     fn post_receive(self, from: Peer, into: &mut [u8]) -> Result<RequestId> {
         // SAFETY: as for sends; the bytes are the caller's alone until then.
         let memory = unsafe { UserBuf::new(into.as_mut_ptr(), into.len()) };
-        let Channel { context, tag } = self;
+        let ControlChannel { context, tag } = self;
         let pattern =
             Pattern { context, source: Some(from.0), tag: Some(tag), collective: Some(CREATION) };
         with(|p| Ok(p.core()?.stack.receive(pattern, Buffer::contiguous(memory))))
@@ -144,16 +144,16 @@ mod tests {
 
     #[test]
     fn channels_are_apart_from_communicators_and_from_each_other() {
-        let beside = Channel::beside(7, 3);
-        assert_ne!(beside.context, 7 * 2);
-        assert_ne!(beside, Channel::beside(7, 4));
-        let text = Channel::of_text("halo");
-        assert_eq!(text, Channel::of_text("halo"));
-        assert_ne!(text, Channel::of_text("hale"));
+        let from_comm = ControlChannel::from_comm(7, 3);
+        assert_ne!(from_comm.context, 7 * 2);
+        assert_ne!(from_comm, ControlChannel::from_comm(7, 4));
+        let text = ControlChannel::from_tag("halo");
+        assert_eq!(text, ControlChannel::from_tag("halo"));
+        assert_ne!(text, ControlChannel::from_tag("hale"));
         assert!(
-            text.context & LETTERS != 0
-                && text.context & BY_TEXT != 0
-                && beside.context & BY_TEXT == 0
+            text.context & CONTROL_BIT != 0
+                && text.context & FROM_TAG_BIT != 0
+                && from_comm.context & FROM_TAG_BIT == 0
         );
     }
 }

@@ -4,17 +4,17 @@ use fabric::RequestId;
 use objects::Buffer;
 
 use crate::credit::cost;
-use crate::eager::{Arrived, Content, Data};
 use crate::engine::Engine;
 use crate::message::{Head, Mode};
 use crate::requests::State;
+use crate::unexpected::{Arrived, Content, Data};
 
 /// Longest message to oneself that is copied when no receive is posted, bytes.
 const EAGER: u64 = 64 * 1024;
 
 impl Engine {
     /// True when the message has left `buffer`.
-    pub(crate) fn send_own_now(&mut self, mode: Mode, head: &Head, buffer: &Buffer) -> bool {
+    pub(crate) fn self_send_now(&mut self, mode: Mode, head: &Head, buffer: &Buffer) -> bool {
         if let Some(slot) = self.posted.take(&head.key) {
             self.peers.of(self.me).sent += 1;
             self.copy(self.requests.id(slot), head, buffer);
@@ -29,25 +29,25 @@ impl Engine {
         }
         me.credit -= cost(head.bytes);
         let data = Data::fill(head.bytes as usize, |room| buffer.pack(0, room));
-        self.park_own(head, Content::Eager(data));
+        self.park_self_send(head, Content::Eager(data));
         true
     }
 
     /// Starts a send to oneself.
-    pub(crate) fn send_own(&mut self, id: RequestId) {
+    pub(crate) fn start_self_send(&mut self, id: RequestId) {
         let sequence = self.peers.of(self.me).sent;
         let request = self.requests.held(id);
         request.sequence = sequence;
         let (mode, head, buffer) = (request.mode, request.head(), request.buffer.clone());
-        if self.send_own_now(mode, &head, &buffer) {
+        if self.self_send_now(mode, &head, &buffer) {
             self.sent_early(id);
         } else {
             self.requests.held(id).state = State::Announced { recalled: false };
-            self.park_own(&head, Content::Own(id));
+            self.park_self_send(&head, Content::SelfSend(id));
         }
     }
 
-    fn park_own(&mut self, head: &Head, content: Content) {
+    fn park_self_send(&mut self, head: &Head, content: Content) {
         self.news = true;
         let me = self.peers.of(self.me);
         let sequence = me.sent;
@@ -58,7 +58,7 @@ impl Engine {
     }
 
     /// A receive takes what our own send `send` offers.
-    pub(crate) fn copy_own(&mut self, id: RequestId, head: &Head, send: RequestId) {
+    pub(crate) fn copy_from_self(&mut self, id: RequestId, head: &Head, send: RequestId) {
         let Some(sender) = self.requests.find(send) else { return };
         let buffer = sender.buffer.clone();
         self.requests.complete(send, false);

@@ -9,9 +9,9 @@ use objects::Result;
 
 use crate::generalized::Generalized;
 use crate::lock::{block_on, progress_once, with};
-use crate::named::Named;
 use crate::process::{Process, predefined};
 use crate::request::{Finished, Outcome};
+use crate::request_handle::Decoded;
 
 /// What looking for one completed request among several came to.
 pub enum Any {
@@ -27,7 +27,7 @@ pub enum Any {
 #[inline]
 pub fn wait(request: &mut usize) -> Result<Outcome> {
     // A send that left at once needs no progress, as it would not in MPI_Send.
-    if let Named::Sent = Named::of(*request) {
+    if let Decoded::Sent = Decoded::decode(*request) {
         *request = predefined::REQUEST_NULL;
         return Ok(Outcome::empty());
     }
@@ -177,11 +177,11 @@ enum Looked {
 }
 
 fn is_active(p: &mut Process, handle: usize) -> Result<bool> {
-    match Named::of(handle) {
-        Named::Null => Ok(false),
-        Named::Sent => Ok(true),
-        Named::Message(id) => p.check_message(id).map(|()| true),
-        Named::Object => Ok(!p.request(handle)?.is_inactive()),
+    match Decoded::decode(handle) {
+        Decoded::Null => Ok(false),
+        Decoded::Sent => Ok(true),
+        Decoded::Message(id) => p.check_message(id).map(|()| true),
+        Decoded::Object => Ok(!p.request(handle)?.is_inactive()),
     }
 }
 

@@ -1,0 +1,71 @@
+//! An unexpected message: what is kept of it until its receive is posted.
+
+use fabric::transport::Rts;
+use fabric::{Peer, RequestId};
+
+use crate::message::PartOf;
+
+/// An unexpected message.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    pub(crate) from: Peer,
+    pub(crate) part_of: PartOf,
+    /// Bytes of data in the message.
+    pub(crate) bytes: u64,
+    /// Its number among the envelopes of its sender to us.
+    pub(crate) sequence: u64,
+    pub(crate) content: Content,
+}
+
+/// Where the data of an unexpected message is.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// Here.
+    Eager(Data),
+    /// Here; the sender's request waits to hear of the match.
+    EagerSync(u64, Data),
+    /// With the sender.
+    Rts(Box<Rts>),
+    /// In the buffer of our own send.
+    SelfSend(RequestId),
+}
+
+/// Data kept for a receive to come; short data without an allocation.
+#[derive(Debug)]
+pub(crate) enum Data {
+    Short(u8, [u8; SHORT]),
+    Long(Box<[u8]>),
+}
+
+const SHORT: usize = 38;
+
+impl Data {
+    #[inline]
+    pub(crate) fn copy(bytes: &[u8]) -> Data {
+        if bytes.len() > SHORT {
+            return Data::Long(bytes.into());
+        }
+        Data::fill(bytes.len(), |room| room.copy_from_slice(bytes))
+    }
+
+    #[inline]
+    pub(crate) fn fill(len: usize, fill: impl FnOnce(&mut [u8])) -> Data {
+        if len <= SHORT {
+            let mut room = [0; SHORT];
+            fill(&mut room[..len]);
+            Data::Short(len as u8, room)
+        } else {
+            let mut room = vec![0; len].into_boxed_slice();
+            fill(&mut room);
+            Data::Long(room)
+        }
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Data::Short(len, room) => &room[..usize::from(*len)],
+            Data::Long(room) => room,
+        }
+    }
+}
