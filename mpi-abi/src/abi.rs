@@ -1,8 +1,8 @@
-//! The types of `mpi.h` as Rust sees them.
+//! The types of `mpi.h` in Rust.
 //!
-//! A handle is a number of pointer size: below 0x1000 a predefined one (see
-//! `constants`), else one of `objects::handle`. Counts, addresses and offsets
-//! are the same 64 bits; the names say what is meant.
+//! A handle is a number of pointer size: below 0x1000 a predefined handle (see `constants`),
+//! otherwise one of `objects::handle`. Counts, addresses and offsets are the same 64 bits under
+//! different names.
 
 #![allow(non_camel_case_types, reason = "the names of MPI")]
 

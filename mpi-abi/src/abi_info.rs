@@ -42,7 +42,7 @@ const OPTIONAL: [(&str, MPI_Datatype); 19] = [
 ];
 
 pub(crate) unsafe fn abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_int) -> Result<()> {
-    // SAFETY: null is refused, else the user's pointers.
+    // SAFETY: null is refused; other pointers are valid by the user's promise.
     unsafe {
         put(abi_major, MPI_ABI_VERSION, "abi_major")?;
         put(abi_minor, MPI_ABI_SUBVERSION, "abi_minor")
@@ -54,7 +54,7 @@ pub(crate) unsafe fn abi_get_info(info: *mut MPI_Info) -> Result<()> {
     sizes.set("mpi_aint_size", size_of::<MPI_Aint>().to_string())?;
     sizes.set("mpi_count_size", size_of::<MPI_Count>().to_string())?;
     sizes.set("mpi_offset_size", size_of::<MPI_Offset>().to_string())?;
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { store(info, sizes) }
 }
 
@@ -68,7 +68,7 @@ pub(crate) unsafe fn abi_get_fortran_info(info: *mut MPI_Info) -> Result<()> {
     for (key, datatype) in OPTIONAL {
         known.set(key, Datatype::predefined(datatype.0).is_some().to_string())?;
     }
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { store(info, known) }
 }
 
@@ -106,7 +106,7 @@ pub(crate) unsafe fn abi_get_fortran_booleans(
         // SAFETY: not null, so the user's LOGICAL of the size that `logical_size` says.
         unsafe { std::ptr::copy_nonoverlapping(value[low..].as_ptr(), logical.cast(), bytes) };
     }
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(is_set, 1, "is_set") }
 }
 

@@ -153,7 +153,7 @@ unsafe fn create_keyval(
         }
     };
     let number = with(|p| p.keyvals.create(owner, copy, delete, extra_state as usize));
-    // SAFETY: checked not to be null.
+    // SAFETY: checked not to be null; valid by the user's promise.
     unsafe { put(keyval, number, "keyval") }
 }
 
@@ -161,10 +161,10 @@ unsafe fn free_keyval(owner: Owner, keyval: *mut c_int) -> Result<()> {
     if keyval.is_null() {
         return Err(null_argument("keyval"));
     }
-    // SAFETY: not null, so the user's pointer.
+    // SAFETY: not null, and valid by the user's promise.
     let number = unsafe { *keyval };
     with(|p| p.keyvals.free(owner, number))?;
-    // SAFETY: as above.
+    // SAFETY: not null, and valid by the user's promise.
     unsafe { put(keyval, MPI_KEYVAL_INVALID, "keyval") }
 }
 
@@ -336,7 +336,7 @@ pub(crate) unsafe fn attr_get(
     attribute_val: *mut c_void,
     flag: *mut c_int,
 ) -> Result<()> {
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise, passed on.
     unsafe { comm_get_attr(comm, keyval, attribute_val, flag) }
 }
 

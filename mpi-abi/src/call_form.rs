@@ -42,7 +42,7 @@ impl CallForm {
     /// Stores the handle of the request.
     pub(crate) fn store(self, handle: usize) -> Result<()> {
         match self.request() {
-            // SAFETY: null is refused, else the user's pointer.
+            // SAFETY: null is refused; any other pointer is valid by the user's promise.
             Some(request) => unsafe { put(request, MPI_Request(handle), "request") },
             None => Ok(()),
         }

@@ -83,7 +83,7 @@ pub(super) unsafe fn data<'a>(
         return Ok(None);
     }
     let (count, ty) = (checked_count(count, "count")?, p.datatype(datatype.0)?);
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise, passed on.
     Ok(unsafe { area(address, count.saturating_mul(blocks.into()), ty)? }.map(|area| Data {
         area,
         count,
@@ -178,7 +178,7 @@ impl Lists {
     ) -> Result<Blocks<'a>> {
         let ty = p.datatype(datatype.0)?;
         let extent = ty.extent().1;
-        // SAFETY: passed on.
+        // SAFETY: the caller's promise, passed on.
         let area = unsafe { self.area(address, |_| (ty, extent))? };
         Ok(Blocks { area, counts: &self.counts, displs: &self.displs, types: Types::One(ty) })
     }
@@ -189,7 +189,7 @@ impl Lists {
         address: *const c_void,
         types: &'a [Datatype],
     ) -> Result<Blocks<'a>> {
-        // SAFETY: passed on.
+        // SAFETY: the caller's promise, passed on.
         let area = unsafe { self.area(address, |rank| (&types[rank], 1))? };
         Ok(Blocks { area, counts: &self.counts, displs: &self.displs, types: Types::Each(types) })
     }
@@ -266,7 +266,7 @@ impl<'a> Operands<'a> {
         receives: bool,
     ) -> Result<Operands<'a>> {
         let (ty, op) = (p.datatype(datatype.0)?, p.op(op.0)?);
-        // SAFETY: passed on.
+        // SAFETY: the caller's promise, passed on.
         let (send, recv) = unsafe {
             let recv = if receives { area(recvbuf, count, ty)? } else { None };
             (area(sendbuf, count, ty)?, recv)
@@ -641,7 +641,7 @@ pub(crate) unsafe fn reduce_scatter(
         // SAFETY: the user's array, one element for each rank, and buffers.
         let counts = unsafe { counts_of(recvcounts, object.size())? };
         let all = counts.iter().fold(0u64, |sum, &count| sum.saturating_add(count));
-        // SAFETY: as above.
+        // SAFETY: the user's buffers of `all` elements.
         let operands = unsafe { Operands::read(p, sendbuf, recvbuf, all, datatype, op, true)? };
         plan(&Operation::ReduceScatter { vector: operands.vector(), counts: &counts })
     })

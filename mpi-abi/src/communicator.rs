@@ -25,7 +25,7 @@ use crate::text::{put_text, text};
 /// `newcomm` is null or valid for a write.
 pub(super) unsafe fn store(newcomm: *mut MPI_Comm, comm: Option<Comm>) -> Result<()> {
     let handle = comm.map_or(predefined::COMM_NULL, |comm| with(|p| p.comms.insert(comm)) as usize);
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(newcomm, MPI_Comm(handle), "newcomm") }
 }
 
@@ -36,13 +36,13 @@ pub(crate) fn not_null(newcomm: *mut MPI_Comm) -> Result<()> {
 
 pub(crate) unsafe fn comm_size(comm: MPI_Comm, size: *mut c_int) -> Result<()> {
     let members = with(|p| p.comm(comm.0).map(Comm::size))?;
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(size, members as c_int, "size") }
 }
 
 pub(crate) unsafe fn comm_rank(comm: MPI_Comm, rank: *mut c_int) -> Result<()> {
     let mine = with(|p| p.comm(comm.0).map(Comm::rank))?;
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(rank, mine as c_int, "rank") }
 }
 
@@ -58,7 +58,7 @@ pub(crate) unsafe fn comm_compare(
         objects::Comparison::Similar => MPI_SIMILAR,
         objects::Comparison::Unequal => MPI_UNEQUAL,
     };
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(result, same, "result") }
 }
 
@@ -66,7 +66,7 @@ pub(crate) unsafe fn comm_dup(comm: MPI_Comm, newcomm: *mut MPI_Comm) -> Result<
     not_null(newcomm)?;
     let mut copy = communicator::duplicate(comm.0)?;
     crate::attribute::copy_comm(comm, &mut copy)?;
-    // SAFETY: checked not to be null.
+    // SAFETY: checked not to be null; valid by the user's promise.
     unsafe { store(newcomm, Some(copy)) }
 }
 
@@ -80,7 +80,7 @@ pub(crate) unsafe fn comm_dup_with_info(
     let mut copy = communicator::duplicate(comm.0)?;
     crate::attribute::copy_comm(comm, &mut copy)?;
     copy.set_hints(&hints)?;
-    // SAFETY: checked not to be null.
+    // SAFETY: checked not to be null; valid by the user's promise.
     unsafe { store(newcomm, Some(copy)) }
 }
 
@@ -104,7 +104,7 @@ pub(crate) unsafe fn comm_idup_with_info(
     let (copy, pending) = communicator::iduplicate(comm.0)?;
     crate::attribute::copy_comm_into(comm, MPI_Comm(copy))?;
     with(|p| p.comm_mut(copy)?.set_hints(&hints))?;
-    // SAFETY: null is refused, else the user's pointers.
+    // SAFETY: null is refused; other pointers are valid by the user's promise.
     unsafe {
         put(newcomm, MPI_Comm(copy), "newcomm")?;
         put(request, MPI_Request(pending), "request")
@@ -119,7 +119,7 @@ pub(crate) unsafe fn comm_create(
     not_null(newcomm)?;
     let group = with(|p| p.group(group.0))?;
     let made = communicator::create(comm.0, &group)?;
-    // SAFETY: checked not to be null.
+    // SAFETY: checked not to be null; valid by the user's promise.
     unsafe { store(newcomm, made) }
 }
 
@@ -135,7 +135,7 @@ pub(crate) unsafe fn comm_create_group(
     }
     let group = with(|p| p.group(group.0))?;
     let made = communicator::create_group(comm.0, &group, tag)?;
-    // SAFETY: checked not to be null.
+    // SAFETY: checked not to be null; valid by the user's promise.
     unsafe { store(newcomm, made) }
 }
 
@@ -156,7 +156,7 @@ pub(crate) unsafe fn comm_split(
         })?),
     };
     let made = split::split(comm.0, color, key)?;
-    // SAFETY: checked not to be null.
+    // SAFETY: checked not to be null; valid by the user's promise.
     unsafe { store(newcomm, made) }
 }
 
@@ -172,7 +172,7 @@ pub(super) unsafe fn finish_from_group(
 ) -> Result<()> {
     made.set_hints(hints)?;
     made.set_errhandler(handler);
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise, passed on.
     unsafe { store(newcomm, Some(made)) }
 }
 
@@ -187,14 +187,14 @@ pub(crate) unsafe fn comm_create_from_group(
     let make = || {
         not_null(newcomm)?;
         let hints = crate::info::optional(info)?;
-        // SAFETY: null is refused, else the user's string.
+        // SAFETY: null is refused; any other string is terminated, by the user's promise.
         let tag = unsafe { text(stringtag, "stringtag")? };
         let group = with(|p| p.group(group.0))?;
-        // SAFETY: checked not to be null.
+        // SAFETY: checked not to be null; valid by the user's promise.
         match communicator::create_from_group(&group, &tag)? {
             // SAFETY: the user's pointer, passed on.
             Some(made) => unsafe { finish_from_group(made, &hints, handler, newcomm) },
-            // SAFETY: as above.
+            // SAFETY: the user's pointer, passed on.
             None => unsafe { store(newcomm, None) },
         }
     };
@@ -248,7 +248,7 @@ pub(crate) unsafe fn comm_split_type(
     {
         crate::info::change(info, |info| info.set(RESOURCE_KEY, chosen.name()))?;
     }
-    // SAFETY: checked not to be null.
+    // SAFETY: checked not to be null; valid by the user's promise.
     unsafe { store(newcomm, made.map(|(comm, _)| comm)) }
 }
 
@@ -267,7 +267,7 @@ pub(crate) unsafe fn comm_free(comm: *mut MPI_Comm) -> Result<()> {
     if comm.is_null() {
         return Err(null_argument("comm"));
     }
-    // SAFETY: not null, so the user's pointer.
+    // SAFETY: not null, and valid by the user's promise.
     let handle = unsafe { *comm };
     with(|p| p.comm(handle.0).map(|_| ()))?;
     if handle.0 < predefined::END {
@@ -277,7 +277,7 @@ pub(crate) unsafe fn comm_free(comm: *mut MPI_Comm) -> Result<()> {
     // An attached buffer is detached with it (MPI-5.0 §3.6).
     block_on(|p| p.bsend.is_drained(handle.0).then(|| p.bsend.detach(handle.0)));
     with(|p| p.forget_comm(handle.0))?;
-    // SAFETY: as above.
+    // SAFETY: not null, and valid by the user's promise.
     unsafe { put(comm, MPI_Comm(predefined::COMM_NULL), "comm") }
 }
 
@@ -287,7 +287,7 @@ pub(crate) unsafe fn comm_disconnect(comm: *mut MPI_Comm) -> Result<()> {
     if comm.is_null() {
         return Err(null_argument("comm"));
     }
-    // SAFETY: not null, so the user's pointer.
+    // SAFETY: not null, and valid by the user's promise.
     let handle = unsafe { *comm };
     let context = with(|p| p.comm(handle.0).map(objects::Comm::context))?;
     block_on(|p| {
@@ -299,7 +299,7 @@ pub(crate) unsafe fn comm_disconnect(comm: *mut MPI_Comm) -> Result<()> {
 }
 
 pub(crate) unsafe fn comm_set_name(comm: MPI_Comm, comm_name: *const c_char) -> Result<()> {
-    // SAFETY: null is refused, else the user's string.
+    // SAFETY: null is refused; any other string is terminated, by the user's promise.
     let name = unsafe { text(comm_name, "comm_name")? };
     with(|p| p.comm_mut(comm.0).map(|comm| comm.set_name(&name)))
 }

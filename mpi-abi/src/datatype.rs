@@ -61,7 +61,7 @@ unsafe fn derive(
         return Err(null_argument("newtype"));
     }
     let made = make(&object(oldtype)?)?;
-    // SAFETY: not null, so the user's pointer.
+    // SAFETY: not null, and valid by the user's promise.
     unsafe { put(newtype, handle_of(made), "newtype") }
 }
 
@@ -73,7 +73,7 @@ unsafe fn store(
     if newtype.is_null() {
         return Err(null_argument("newtype"));
     }
-    // SAFETY: not null, so the user's pointer.
+    // SAFETY: not null, and valid by the user's promise.
     unsafe { put(newtype, handle_of(datatype()?), "newtype") }
 }
 
@@ -174,7 +174,7 @@ pub(crate) unsafe fn type_hvector(
     oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> Result<()> {
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise, passed on.
     unsafe { type_create_hvector(count.into(), blocklength.into(), stride, oldtype, newtype) }
 }
 
@@ -222,7 +222,7 @@ pub(crate) unsafe fn type_hindexed(
     newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     let lengths = Counts::Int(array_of_blocklengths);
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise, passed on.
     unsafe { type_create_hindexed(count.into(), lengths, array_of_displacements, oldtype, newtype) }
 }
 
@@ -302,7 +302,7 @@ pub(crate) unsafe fn type_struct(
     newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     let lengths = Counts::Int(array_of_blocklengths);
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise, passed on.
     unsafe {
         type_create_struct(count.into(), lengths, array_of_displacements, array_of_types, newtype)
     }
@@ -388,7 +388,7 @@ pub(crate) unsafe fn type_dup(oldtype: MPI_Datatype, newtype: *mut MPI_Datatype)
         let _ = with(|p| p.datatypes.remove(handle.0 as u64));
         return Err(error);
     }
-    // SAFETY: not null, so the user's pointer.
+    // SAFETY: not null, and valid by the user's promise.
     unsafe { put(newtype, handle, "newtype") }
 }
 
@@ -396,7 +396,7 @@ pub(crate) unsafe fn type_commit(datatype: *mut MPI_Datatype) -> Result<()> {
     if datatype.is_null() {
         return Err(null_argument("datatype"));
     }
-    // SAFETY: not null, so the user's pointer.
+    // SAFETY: not null, and valid by the user's promise.
     let handle = unsafe { *datatype };
     with(|p| p.datatype(handle.0).map(Datatype::commit))
 }
@@ -406,7 +406,7 @@ pub(crate) unsafe fn type_free(datatype: *mut MPI_Datatype) -> Result<()> {
     if datatype.is_null() {
         return Err(null_argument("datatype"));
     }
-    // SAFETY: not null, so the user's pointer.
+    // SAFETY: not null, and valid by the user's promise.
     let handle = unsafe { *datatype };
     let object = object(handle)?;
     if object.is_predefined() {
@@ -417,7 +417,7 @@ pub(crate) unsafe fn type_free(datatype: *mut MPI_Datatype) -> Result<()> {
     crate::attribute::delete_all_of_type(handle)?;
     with(|p| p.datatypes.remove(handle.0 as u64))
         .map_err(|stale| runtime::bad_handle(Class::Type, "datatype", stale))?;
-    // SAFETY: as above.
+    // SAFETY: not null, and valid by the user's promise.
     unsafe { put(datatype, MPI_Datatype(predefined::DATATYPE_NULL), "datatype") }
 }
 
@@ -433,7 +433,7 @@ pub(crate) unsafe fn type_get_value_index(
     }
     let pair = Datatype::value_index(&value, &index);
     let handle = pair.map_or(MPI_Datatype(predefined::DATATYPE_NULL), handle_of);
-    // SAFETY: not null, so the user's pointer.
+    // SAFETY: not null, and valid by the user's promise.
     unsafe { put(pair_type, handle, "pair_type") }
 }
 

@@ -20,7 +20,7 @@ fn ask<R>(datatype: MPI_Datatype, question: impl FnOnce(&Datatype) -> R) -> Resu
 
 pub(crate) unsafe fn type_size(datatype: MPI_Datatype, size: CountOut) -> Result<()> {
     let bytes = ask(datatype, Datatype::size)?;
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { size.put_or_undefined(Some(bytes), "size") }
 }
 
@@ -30,7 +30,7 @@ pub(crate) unsafe fn type_get_extent(
     extent: *mut MPI_Aint,
 ) -> Result<()> {
     let (low, bytes) = ask(datatype, Datatype::extent)?;
-    // SAFETY: null is refused, else the user's pointers.
+    // SAFETY: null is refused; other pointers are valid by the user's promise.
     unsafe {
         put(lb, low, "lb")?;
         put(extent, bytes, "extent")
@@ -43,7 +43,7 @@ pub(crate) unsafe fn type_get_true_extent(
     true_extent: *mut MPI_Aint,
 ) -> Result<()> {
     let (low, bytes) = ask(datatype, Datatype::true_extent)?;
-    // SAFETY: null is refused, else the user's pointers.
+    // SAFETY: null is refused; other pointers are valid by the user's promise.
     unsafe {
         put(true_lb, low, "true_lb")?;
         put(true_extent, bytes, "true_extent")
@@ -53,21 +53,21 @@ pub(crate) unsafe fn type_get_true_extent(
 /// Serves a name of MPI-1.
 pub(crate) unsafe fn type_extent(datatype: MPI_Datatype, extent: *mut MPI_Aint) -> Result<()> {
     let (_, bytes) = ask(datatype, Datatype::extent)?;
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(extent, bytes, "extent") }
 }
 
 /// Serves a name of MPI-1.
 pub(crate) unsafe fn type_lb(datatype: MPI_Datatype, displacement: *mut MPI_Aint) -> Result<()> {
     let (low, _) = ask(datatype, Datatype::extent)?;
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(displacement, low, "displacement") }
 }
 
 /// Serves a name of MPI-1.
 pub(crate) unsafe fn type_ub(datatype: MPI_Datatype, displacement: *mut MPI_Aint) -> Result<()> {
     let (low, bytes) = ask(datatype, Datatype::extent)?;
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(displacement, low + bytes, "displacement") }
 }
 
@@ -90,7 +90,7 @@ pub(crate) unsafe fn type_get_envelope(
 ) -> Result<()> {
     let envelope = ask(datatype, Datatype::envelope)?;
     without_counts(&envelope, "MPI_Type_get_envelope_c")?;
-    // SAFETY: null is refused, else the user's pointers.
+    // SAFETY: null is refused; other pointers are valid by the user's promise.
     unsafe {
         CountOut::Int(num_integers).put(envelope.integers as MPI_Count, "num_integers")?;
         CountOut::Int(num_addresses).put(envelope.addresses as MPI_Count, "num_addresses")?;
@@ -108,7 +108,7 @@ pub(crate) unsafe fn type_get_envelope_c(
     combiner: *mut c_int,
 ) -> Result<()> {
     let envelope = ask(datatype, Datatype::envelope)?;
-    // SAFETY: null is refused, else the user's pointers.
+    // SAFETY: null is refused; other pointers are valid by the user's promise.
     unsafe {
         put(num_integers, envelope.integers as MPI_Count, "num_integers")?;
         put(num_addresses, envelope.addresses as MPI_Count, "num_addresses")?;
@@ -207,7 +207,7 @@ pub(crate) unsafe fn type_get_contents_c(
 }
 
 pub(crate) unsafe fn type_set_name(datatype: MPI_Datatype, type_name: *const c_char) -> Result<()> {
-    // SAFETY: null is refused, else the user's string.
+    // SAFETY: null is refused; any other string is terminated, by the user's promise.
     let name = unsafe { text(type_name, "type_name")? };
     ask(datatype, |datatype| datatype.set_name(name))
 }

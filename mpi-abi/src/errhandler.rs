@@ -39,7 +39,7 @@ unsafe fn create(
     errhandler: *mut MPI_Errhandler,
 ) -> Result<()> {
     let function = function.ok_or_else(|| null_argument("the error handler function"))?;
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(errhandler, handle_of(Errhandler::user(raiser, function)), "errhandler") }
 }
 
@@ -94,17 +94,17 @@ pub(crate) unsafe fn comm_get_errhandler(
     errhandler: *mut MPI_Errhandler,
 ) -> Result<()> {
     let handler = with(|p| p.comm(comm.0).map(|comm| *comm.errhandler()))?;
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(errhandler, handle_of(handler), "errhandler") }
 }
 
 pub(crate) unsafe fn errhandler_set(comm: MPI_Comm, errhandler: MPI_Errhandler) -> Result<()> {
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise, passed on.
     unsafe { comm_set_errhandler(comm, errhandler) }
 }
 
 pub(crate) unsafe fn errhandler_get(comm: MPI_Comm, errhandler: *mut MPI_Errhandler) -> Result<()> {
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise, passed on.
     unsafe { comm_get_errhandler(comm, errhandler) }
 }
 
@@ -112,13 +112,13 @@ pub(crate) unsafe fn errhandler_free(errhandler: *mut MPI_Errhandler) -> Result<
     if errhandler.is_null() {
         return Err(null_argument("errhandler"));
     }
-    // SAFETY: not null, so the user's pointer.
+    // SAFETY: not null, and valid by the user's promise.
     let handle = unsafe { *errhandler };
     with(|p| p.errhandler(handle.0).map(|_| ()))?;
     if handle.0 >= predefined::END {
         let _ = with(|p| p.errhandlers.remove(handle.0 as u64));
     }
-    // SAFETY: as above.
+    // SAFETY: not null, and valid by the user's promise.
     unsafe { put(errhandler, MPI_Errhandler(predefined::ERRHANDLER_NULL), "errhandler") }
 }
 
@@ -141,7 +141,7 @@ pub(crate) unsafe fn session_get_errhandler(
     errhandler: *mut MPI_Errhandler,
 ) -> Result<()> {
     let handler = with(|p| p.session(session.0).map(|session| session.errhandler))?;
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(errhandler, handle_of(handler), "errhandler") }
 }
 
@@ -177,17 +177,17 @@ pub(crate) fn call(
 }
 
 pub(crate) unsafe fn add_error_class(errorclass: *mut c_int) -> Result<()> {
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(errorclass, error_codes().add_class(), "errorclass") }
 }
 
 pub(crate) unsafe fn add_error_code(errorclass: c_int, errorcode: *mut c_int) -> Result<()> {
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(errorcode, error_codes().add_code(errorclass)?, "errorcode") }
 }
 
 pub(crate) unsafe fn add_error_string(errorcode: c_int, string: *const c_char) -> Result<()> {
-    // SAFETY: null is refused, else the user's string.
+    // SAFETY: null is refused; any other string is terminated, by the user's promise.
     error_codes().add_string(errorcode, &unsafe { text(string, "string")? })
 }
 
@@ -210,7 +210,7 @@ fn unknown(errorcode: c_int) -> Error {
 
 pub(crate) unsafe fn error_class(errorcode: c_int, errorclass: *mut c_int) -> Result<()> {
     let class = error_codes().class_of(errorcode).ok_or_else(|| unknown(errorcode))?;
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(errorclass, class, "errorclass") }
 }
 

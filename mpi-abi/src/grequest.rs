@@ -38,7 +38,7 @@ pub(crate) unsafe fn grequest_start(
             then: None,
         }) as usize)
     })?;
-    // SAFETY: not null, so the user's pointer.
+    // SAFETY: not null, and valid by the user's promise.
     unsafe { put(request, MPI_Request(handle), "request") }
 }
 

@@ -22,7 +22,7 @@ pub(super) unsafe fn store(newgroup: *mut MPI_Group, group: Group) -> Result<()>
     } else {
         with(|p| p.groups.insert(group)) as usize
     };
-    // SAFETY: not null, so the user's pointer.
+    // SAFETY: not null, and valid by the user's promise.
     unsafe { put(newgroup, MPI_Group(handle), "newgroup") }
 }
 
@@ -36,7 +36,7 @@ fn both(one: MPI_Group, other: MPI_Group) -> Result<(Group, Group)> {
 
 pub(crate) unsafe fn group_size(group: MPI_Group, size: *mut c_int) -> Result<()> {
     let members = self::group(group)?.size();
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(size, members as c_int, "size") }
 }
 
@@ -44,7 +44,7 @@ pub(crate) unsafe fn group_rank(group: MPI_Group, rank: *mut c_int) -> Result<()
     let members = self::group(group)?;
     let me = with(|p| p.core().map(|core| fabric::Peer(core.job.rank)))?;
     let mine = members.rank_of(me).map_or(UNDEFINED, |rank| rank as c_int);
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(rank, mine, "rank") }
 }
 
@@ -98,7 +98,7 @@ pub(crate) unsafe fn group_compare(
         objects::Comparison::Similar => MPI_SIMILAR,
         _ => MPI_UNEQUAL,
     };
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(result, same, "result") }
 }
 
@@ -214,7 +214,7 @@ pub(crate) unsafe fn group_free(group: *mut MPI_Group) -> Result<()> {
     if group.is_null() {
         return Err(null_argument("group"));
     }
-    // SAFETY: not null, so the user's pointer.
+    // SAFETY: not null, and valid by the user's promise.
     let handle = unsafe { *group };
     self::group(handle)?;
     // MPI_GROUP_EMPTY may be freed (MPI_Group_incl of no ranks returns it).
@@ -222,6 +222,6 @@ pub(crate) unsafe fn group_free(group: *mut MPI_Group) -> Result<()> {
         with(|p| p.groups.remove(handle.0 as u64))
             .map_err(|stale| runtime::bad_handle(Class::Group, "group", stale))?;
     }
-    // SAFETY: as above.
+    // SAFETY: not null, and valid by the user's promise.
     unsafe { put(group, MPI_Group(predefined::GROUP_NULL), "group") }
 }

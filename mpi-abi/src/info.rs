@@ -41,7 +41,7 @@ pub(crate) unsafe fn store(info: *mut MPI_Info, object: Info) -> Result<()> {
         return Err(null_argument("info"));
     }
     let handle = with(|p| p.infos.insert(object)) as usize;
-    // SAFETY: not null, so the user's pointer.
+    // SAFETY: not null, and valid by the user's promise.
     unsafe { put(info, MPI_Info(handle), "info") }
 }
 
@@ -95,11 +95,11 @@ pub(crate) unsafe fn info_free(info: *mut MPI_Info) -> Result<()> {
     if info.is_null() {
         return Err(null_argument("info"));
     }
-    // SAFETY: not null, so the user's pointer.
+    // SAFETY: not null, and valid by the user's promise.
     let handle = unsafe { *info };
     change(handle, |_| Ok(()))?;
     let _ = with(|p| p.infos.remove(handle.0 as u64));
-    // SAFETY: as above.
+    // SAFETY: not null, and valid by the user's promise.
     unsafe { put(info, MPI_Info(predefined::INFO_NULL), "info") }
 }
 
@@ -108,20 +108,20 @@ pub(crate) unsafe fn info_set(
     key: *const c_char,
     value: *const c_char,
 ) -> Result<()> {
-    // SAFETY: null is refused, else the user's strings.
+    // SAFETY: null is refused; other strings are terminated, by the user's promise.
     let (key, value) = unsafe { (bytes(key, "key")?, bytes(value, "value")?) };
     change(info, |info| info.set(key, value))
 }
 
 pub(crate) unsafe fn info_delete(info: MPI_Info, key: *const c_char) -> Result<()> {
-    // SAFETY: null is refused, else the user's string.
+    // SAFETY: null is refused; any other string is terminated, by the user's promise.
     let key = unsafe { bytes(key, "key")? };
     change(info, |info| info.delete(key))
 }
 
 pub(crate) unsafe fn info_get_nkeys(info: MPI_Info, nkeys: *mut c_int) -> Result<()> {
     let keys = with(|p| copy_of(p, info))?.len();
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(nkeys, keys as c_int, "nkeys") }
 }
 
@@ -153,7 +153,8 @@ pub(crate) unsafe fn info_get_string(
     flag: *mut c_int,
 ) -> Result<()> {
     let object = with(|p| copy_of(p, info))?;
-    // SAFETY: null is refused, else the user's string, pointers and buffer of `*buflen` characters.
+    // SAFETY: null is refused; other strings and pointers are valid by the user's promise, and the
+    // buffer has `*buflen` characters.
     unsafe {
         let key = bytes(key, "key")?;
         let capacity = *buflen.as_ref().ok_or_else(|| null_argument("buflen"))?;
@@ -174,8 +175,8 @@ pub(crate) unsafe fn info_get(
     flag: *mut c_int,
 ) -> Result<()> {
     let object = with(|p| copy_of(p, info))?;
-    // SAFETY: null is refused, else the user's string and pointers; the buffer has
-    // `valuelen` characters and space for the terminator (MPI-5.0 §16.3).
+    // SAFETY: null is refused; other strings and pointers are valid by the user's promise. The
+    // buffer has `valuelen` characters, and space for the terminator (MPI-5.0 §16.3).
     unsafe {
         let (key, capacity) =
             (bytes(key, "key")?, crate::args::length(valuelen.into(), "valuelen")?);
@@ -194,7 +195,7 @@ pub(crate) unsafe fn info_get_valuelen(
     flag: *mut c_int,
 ) -> Result<()> {
     let object = with(|p| copy_of(p, info))?;
-    // SAFETY: null is refused, else the user's string and pointers.
+    // SAFETY: null is refused; other strings and pointers are valid by the user's promise.
     unsafe {
         let found = object.value(bytes(key, "key")?)?;
         if let Some(found) = found {

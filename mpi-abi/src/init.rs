@@ -22,19 +22,19 @@ pub(crate) unsafe fn init_thread(
     provided: *mut c_int,
 ) -> Result<()> {
     let level = runtime::init(required)?;
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(provided, level, "provided") }
 }
 
 pub(crate) unsafe fn initialized(flag: *mut c_int) -> Result<()> {
     let begun = with(|p| p.init_state != InitState::Before);
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(flag, c_int::from(begun), "flag") }
 }
 
 pub(crate) unsafe fn finalized(flag: *mut c_int) -> Result<()> {
     let ended = with(|p| p.init_state == InitState::Finalized);
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(flag, c_int::from(ended), "flag") }
 }
 
@@ -46,7 +46,7 @@ pub(crate) unsafe fn finalize() -> Result<()> {
 
 pub(crate) unsafe fn query_thread(provided: *mut c_int) -> Result<()> {
     let level = with(|p| p.core().map(|_| ()).map(|()| p.thread_level))?;
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(provided, level, "provided") }
 }
 
@@ -54,7 +54,7 @@ pub(crate) unsafe fn is_thread_main(flag: *mut c_int) -> Result<()> {
     let main = with(|p| {
         p.core().map(|_| ()).map(|()| p.main_thread == Some(std::thread::current().id()))
     })?;
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(flag, c_int::from(main), "flag") }
 }
 

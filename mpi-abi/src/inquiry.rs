@@ -17,7 +17,7 @@ const LIBRARY: &str =
     concat!("Verbena ", env!("CARGO_PKG_VERSION"), " (MPI 5.0, standard ABI 1.0)");
 
 pub(crate) unsafe fn get_version(version: *mut c_int, subversion: *mut c_int) -> Result<()> {
-    // SAFETY: null is refused, else the user's pointers.
+    // SAFETY: null is refused; other pointers are valid by the user's promise.
     unsafe {
         put(version, MPI_VERSION, "version")?;
         put(subversion, MPI_SUBVERSION, "subversion")
@@ -64,12 +64,12 @@ fn seconds(ask: Clock) -> c_double {
 }
 
 pub(crate) unsafe fn get_address(location: *const c_void, address: *mut MPI_Aint) -> Result<()> {
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(address, location as MPI_Aint, "address") }
 }
 
 pub(crate) unsafe fn address(location: *mut c_void, address: *mut MPI_Aint) -> Result<()> {
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise, passed on.
     unsafe { get_address(location, address) }
 }
 

@@ -13,7 +13,7 @@ use crate::text::text;
 
 pub(crate) unsafe fn comm_test_inter(comm: MPI_Comm, flag: *mut c_int) -> Result<()> {
     let inter = with(|p| p.comm(comm.0).map(objects::Comm::is_inter))?;
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(flag, c_int::from(inter), "flag") }
 }
 
@@ -33,7 +33,7 @@ fn remote(comm: MPI_Comm) -> Result<objects::Group> {
 
 pub(crate) unsafe fn comm_remote_size(comm: MPI_Comm, size: *mut c_int) -> Result<()> {
     let members = remote(comm)?.size();
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(size, members as c_int, "size") }
 }
 
@@ -45,7 +45,7 @@ pub(crate) unsafe fn comm_remote_group(comm: MPI_Comm, group: *mut MPI_Group) ->
 
 /// Stores MPI_COMM_NULL: no process is spawned, so no process has a parent (MPI-5.0 §11.8.2).
 pub(crate) unsafe fn comm_get_parent(parent: *mut MPI_Comm) -> Result<()> {
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { store(parent, None) }
 }
 
@@ -67,7 +67,7 @@ pub(crate) unsafe fn intercomm_create(
     not_null(newintercomm)?;
     let made =
         intercomm::create(local_comm.0, leader(local_leader)?, (peer_comm.0, remote_leader), tag)?;
-    // SAFETY: checked not to be null.
+    // SAFETY: checked not to be null; valid by the user's promise.
     unsafe { store(newintercomm, Some(made)) }
 }
 
@@ -78,7 +78,7 @@ pub(crate) unsafe fn intercomm_merge(
 ) -> Result<()> {
     not_null(newintracomm)?;
     let made = intercomm::merge(intercomm.0, high != 0)?;
-    // SAFETY: checked not to be null.
+    // SAFETY: checked not to be null; valid by the user's promise.
     unsafe { store(newintracomm, Some(made)) }
 }
 
@@ -96,7 +96,7 @@ pub(crate) unsafe fn intercomm_create_from_groups(
     let make = || {
         not_null(newintercomm)?;
         let hints = crate::info::optional(info)?;
-        // SAFETY: null is refused, else the user's string.
+        // SAFETY: null is refused; any other string is terminated, by the user's promise.
         let tag = unsafe { text(stringtag, "stringtag")? };
         let local = with(|p| p.group(local_group.0))?;
         // Significant at the leader only.
@@ -106,7 +106,7 @@ pub(crate) unsafe fn intercomm_create_from_groups(
             (remote, remote_leader),
             &tag,
         )?;
-        // SAFETY: checked not to be null.
+        // SAFETY: checked not to be null; valid by the user's promise.
         unsafe { finish_from_group(made, &hints, handler, newintercomm) }
     };
     // The handler is for errors here too (MPI-5.0 §7.6.2).

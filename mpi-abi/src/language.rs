@@ -126,7 +126,7 @@ pub(crate) unsafe fn status_c2f(
     c_status: *const MPI_Status,
     f_status: *mut MPI_Fint,
 ) -> Result<()> {
-    // SAFETY: null is refused, else the user's pointers.
+    // SAFETY: null is refused; other pointers are valid by the user's promise.
     unsafe { copy_status(c_status, f_status.cast(), "c_status", "f_status") }
 }
 
@@ -134,7 +134,7 @@ pub(crate) unsafe fn status_f2c(
     f_status: *const MPI_Fint,
     c_status: *mut MPI_Status,
 ) -> Result<()> {
-    // SAFETY: null is refused, else the user's pointers.
+    // SAFETY: null is refused; other pointers are valid by the user's promise.
     unsafe { copy_status(f_status.cast(), c_status, "f_status", "c_status") }
 }
 

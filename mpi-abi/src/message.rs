@@ -45,7 +45,7 @@ unsafe fn isend_as(
     // SAFETY: the user's promise about the buffer, passed on.
     let handle =
         message::isend(mode, |p| unsafe { buffer(p, buf, count, datatype) }, dest, tag, comm.0)?;
-    // SAFETY: checked not to be null.
+    // SAFETY: checked not to be null; valid by the user's promise.
     unsafe { put(request, MPI_Request(handle), "request") }
 }
 
@@ -65,7 +65,7 @@ unsafe fn send_init_as(
     // SAFETY: the user's promise about the buffer, passed on.
     let data = with(|p| unsafe { buffer(p, buf, count, datatype) })?;
     let handle = message::send_init(mode, data, dest, tag, comm.0)?;
-    // SAFETY: checked not to be null.
+    // SAFETY: checked not to be null; valid by the user's promise.
     unsafe { put(request, MPI_Request(handle), "request") }
 }
 
@@ -275,7 +275,7 @@ pub(crate) unsafe fn irecv(
     // SAFETY: the user's promise about the buffer, passed on.
     let handle =
         message::ireceive(|p| unsafe { buffer(p, buf, count, datatype) }, source, tag, comm.0)?;
-    // SAFETY: checked not to be null.
+    // SAFETY: checked not to be null; valid by the user's promise.
     unsafe { put(request, MPI_Request(handle), "request") }
 }
 
@@ -294,7 +294,7 @@ pub(crate) unsafe fn recv_init(
     // SAFETY: the user's promise about the buffer, passed on.
     let into = with(|p| unsafe { buffer(p, buf, count, datatype) })?;
     let handle = message::receive_init(into, source, tag, comm.0)?;
-    // SAFETY: checked not to be null.
+    // SAFETY: checked not to be null; valid by the user's promise.
     unsafe { put(request, MPI_Request(handle), "request") }
 }
 
@@ -375,7 +375,7 @@ pub(crate) unsafe fn isendrecv(
     })?;
     let handle =
         message::isendrecv(outgoing, dest, sendtag, incoming, source, recvtag, comm.0, None)?;
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(request, MPI_Request(handle), "request") }
 }
 
@@ -397,7 +397,7 @@ pub(crate) unsafe fn isendrecv_replace(
     let copy = Some(copy.into_boxed_slice());
     let handle =
         message::isendrecv(outgoing, dest, sendtag, incoming, source, recvtag, comm.0, copy)?;
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(request, MPI_Request(handle), "request") }
 }
 
@@ -421,7 +421,7 @@ pub(crate) unsafe fn iprobe(
     status: *mut Status,
 ) -> Result<()> {
     let seen = message::iprobe(source, tag, comm.0)?;
-    // SAFETY: null is refused or ignored, else the user's pointers.
+    // SAFETY: null is refused or ignored; other pointers are valid by the user's promise.
     unsafe {
         if let Some(seen) = &seen {
             put_status(status, seen);
@@ -438,7 +438,7 @@ pub(crate) unsafe fn mprobe(
     status: *mut Status,
 ) -> Result<()> {
     let (handle, seen) = message::mprobe(source, tag, comm.0)?;
-    // SAFETY: null is refused or ignored, else the user's pointers.
+    // SAFETY: null is refused or ignored; other pointers are valid by the user's promise.
     unsafe {
         put_status(status, &seen);
         put(message, MPI_Message(handle), "message")
@@ -454,7 +454,7 @@ pub(crate) unsafe fn improbe(
     status: *mut Status,
 ) -> Result<()> {
     let found = message::improbe(source, tag, comm.0)?;
-    // SAFETY: null is refused or ignored, else the user's pointers.
+    // SAFETY: null is refused or ignored; other pointers are valid by the user's promise.
     unsafe {
         put(flag, c_int::from(found.is_some()), "flag")?;
         if let Some((handle, seen)) = found {
@@ -491,7 +491,7 @@ pub(crate) unsafe fn imrecv(
     let (into, taken) =
         unsafe { (with(|p| buffer(p, buf, count, datatype))?, take_message(message)?) };
     let handle = message::imreceive(into, taken)?;
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(request, MPI_Request(handle), "request") }
 }
 
@@ -500,7 +500,7 @@ unsafe fn take_message(message: *mut MPI_Message) -> Result<usize> {
     if message.is_null() {
         return Err(null_argument("message"));
     }
-    // SAFETY: not null, so the user's pointer.
+    // SAFETY: not null, and valid by the user's promise.
     Ok(unsafe { message.replace(MPI_Message(runtime::predefined::MESSAGE_NULL)) }.0)
 }
 
@@ -541,7 +541,7 @@ fn flush(owner: usize) -> Result<()> {
 
 unsafe fn iflush(owner: usize, comm: usize, request: *mut MPI_Request) -> Result<()> {
     let handle = with(|p| p.requests.insert(runtime::Request::flush(comm, owner)));
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(request, MPI_Request(handle as usize), "request") }
 }
 

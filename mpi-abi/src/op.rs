@@ -18,7 +18,7 @@ unsafe fn create(function: UserFunction, commute: c_int, op: *mut MPI_Op) -> Res
     // used with (MPI-5.0 §6.9.5).
     let made = unsafe { UserOp::new(function, commute != 0) };
     let handle = with(|p| p.ops.insert(Op::User(Arc::new(made)))) as usize;
-    // SAFETY: not null, so the user's pointer.
+    // SAFETY: not null, and valid by the user's promise.
     unsafe { put(op, MPI_Op(handle), "op") }
 }
 
@@ -62,7 +62,7 @@ pub(crate) unsafe fn op_free(op: *mut MPI_Op) -> Result<()> {
     if op.is_null() {
         return Err(null_argument("op"));
     }
-    // SAFETY: not null, so the user's pointer.
+    // SAFETY: not null, and valid by the user's promise.
     let handle = unsafe { *op };
     let object = with(|p| p.op(handle.0))?;
     if handle.0 < predefined::END {
@@ -73,13 +73,13 @@ pub(crate) unsafe fn op_free(op: *mut MPI_Op) -> Result<()> {
     }
     with(|p| p.ops.remove(handle.0 as u64))
         .map_err(|stale| runtime::bad_handle(Class::Op, "operation", stale))?;
-    // SAFETY: as above.
+    // SAFETY: not null, and valid by the user's promise.
     unsafe { put(op, MPI_Op(predefined::OP_NULL), "op") }
 }
 
 pub(crate) unsafe fn op_commutative(op: MPI_Op, commute: *mut c_int) -> Result<()> {
     let commutes = with(|p| p.op(op.0))?.commutative();
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(commute, c_int::from(commutes), "commute") }
 }
 

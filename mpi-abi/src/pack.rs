@@ -123,13 +123,13 @@ pub(crate) unsafe fn pack_size(
         p.comm(comm.0)?;
         p.datatype(datatype.0).map(Datatype::size)
     })?;
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { size.put_or_undefined(each.checked_mul(count), "size") }
 }
 
 /// Checks the data representation; these calls support "external32" only.
 unsafe fn check_datarep(datarep: *const c_char) -> Result<()> {
-    // SAFETY: null is refused, else the user's string.
+    // SAFETY: null is refused; any other string is terminated, by the user's promise.
     match unsafe { text(datarep, "datarep")? }.as_ref() {
         "external32" => Ok(()),
         other => Err(Error::new(
@@ -204,9 +204,9 @@ pub(crate) unsafe fn pack_external_size(
     datatype: MPI_Datatype,
     size: *mut MPI_Aint,
 ) -> Result<()> {
-    // SAFETY: null is refused, else the user's string.
+    // SAFETY: null is refused; any other string is terminated, by the user's promise.
     unsafe { check_datarep(datarep)? };
     let bytes = with(|p| external_size(p.datatype(datatype.0)?, incount))?;
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(size, bytes as MPI_Aint, "size") }
 }

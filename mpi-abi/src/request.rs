@@ -48,7 +48,7 @@ impl InStatus {
             let entry = unsafe { self.statuses.add(at) };
             let code =
                 outcome.error.as_ref().map_or(0, |error| error_codes().code_of(self.call, error));
-            // SAFETY: as above.
+            // SAFETY: the user's array of statuses holds every completed request.
             unsafe {
                 put_status(entry, &outcome.status);
                 if code != 0 {
@@ -247,7 +247,7 @@ unsafe fn some(
         unsafe { errors.store(at, index, outcome) };
         at += 1;
     })?;
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(outcount, found.map_or(UNDEFINED, |found| found as c_int), "outcount")? };
     errors.finish()
 }
@@ -348,12 +348,12 @@ pub(crate) unsafe fn startall(count: c_int, array_of_requests: *mut MPI_Request)
 
 /// Returns the user's status, which must not be MPI_STATUS_IGNORE here.
 unsafe fn status_ref<'a>(status: *const Status) -> Result<&'a Status> {
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { status.as_ref() }.ok_or_else(|| null_argument("status"))
 }
 
 unsafe fn status_mut<'a>(status: *mut Status) -> Result<&'a mut Status> {
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { status.as_mut() }.ok_or_else(|| null_argument("status"))
 }
 
@@ -418,7 +418,7 @@ pub(crate) unsafe fn status_set_elements_x(
     datatype: MPI_Datatype,
     count: MPI_Count,
 ) -> Result<()> {
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise, passed on.
     unsafe { status_set_elements(status, datatype, count) }
 }
 
@@ -459,6 +459,6 @@ pub(crate) unsafe fn get_elements_x(
     datatype: MPI_Datatype,
     count: *mut MPI_Count,
 ) -> Result<()> {
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise, passed on.
     unsafe { get_elements(status, datatype, CountOut::Large(count)) }
 }

@@ -27,7 +27,7 @@ pub(crate) unsafe fn session_init(
         }
         let level = crate::info::optional(info)?.value(THREAD_LEVEL)?.and_then(level_named);
         let handle = session::init(handler, level)?;
-        // SAFETY: not null, so the user's pointer.
+        // SAFETY: not null, and valid by the user's promise.
         unsafe { put(session, MPI_Session(handle), "session") }
     };
     // There is no session yet whose handler could be called.
@@ -38,10 +38,10 @@ pub(crate) unsafe fn session_finalize(session: *mut MPI_Session) -> Result<()> {
     if session.is_null() {
         return Err(null_argument("session"));
     }
-    // SAFETY: not null, so the user's pointer.
+    // SAFETY: not null, and valid by the user's promise.
     let handle = unsafe { *session };
     session::finalize(handle.0)?;
-    // SAFETY: as above.
+    // SAFETY: not null, and valid by the user's promise.
     unsafe { put(session, MPI_Session(predefined::SESSION_NULL), "session") }
 }
 
@@ -69,7 +69,7 @@ pub(crate) unsafe fn session_get_num_psets(
 ) -> Result<()> {
     check(session)?;
     crate::info::optional(info)?;
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(npset_names, PSETS.len() as c_int, "npset_names") }
 }
 
@@ -89,7 +89,8 @@ pub(crate) unsafe fn session_get_nth_pset(
             format!("invalid process set number {n}: must be 0 to {}", PSETS.len() - 1),
         )
     })?;
-    // SAFETY: null is refused, else the user's pointer and buffer of `*pset_len` characters.
+    // SAFETY: null is refused; other pointers are valid by the user's promise, and the buffer has
+    // `*pset_len` characters.
     unsafe {
         let capacity = *pset_len.as_ref().ok_or_else(|| null_argument("pset_len"))?;
         let out = slice_mut(pset_name.cast::<u8>(), capacity.into(), "pset_name")?;
@@ -108,7 +109,7 @@ pub(crate) unsafe fn session_get_pset_info(
     info: *mut MPI_Info,
 ) -> Result<()> {
     check(session)?;
-    // SAFETY: null is refused, else the user's string.
+    // SAFETY: null is refused; any other string is terminated, by the user's promise.
     let name = unsafe { text(pset_name, "pset_name")? };
     let members = with(|p| p.pset(&name))?.size();
     let mut found = Info::new();
@@ -123,7 +124,7 @@ pub(crate) unsafe fn group_from_session_pset(
     newgroup: *mut MPI_Group,
 ) -> Result<()> {
     check(session)?;
-    // SAFETY: null is refused, else the user's string.
+    // SAFETY: null is refused; any other string is terminated, by the user's promise.
     let name = unsafe { text(pset_name, "pset_name")? };
     let members = with(|p| p.pset(&name))?;
     // SAFETY: the user's pointer, passed on.

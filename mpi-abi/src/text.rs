@@ -8,8 +8,8 @@ use objects::Result;
 
 use crate::args::{null_argument, put};
 
-/// Writes `text` and its length into the user's buffer of `capacity` characters (terminator included),
-/// truncated at a character boundary.
+/// Writes `text` and its length into the user's buffer of `capacity` characters, terminator
+/// included. Longer text is truncated at a character boundary.
 ///
 /// # Safety
 /// `buffer` is null or has `capacity` characters; `resultlen` is null or valid.

@@ -47,7 +47,7 @@ unsafe fn store(newcomm: *mut MPI_Comm, comm: Option<Comm>, topology: Topology) 
         }
         None => predefined::COMM_NULL,
     };
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(newcomm, MPI_Comm(handle), "the new communicator") }
 }
 
@@ -219,7 +219,7 @@ fn mapped(comm: MPI_Comm, members: u32) -> Result<c_int> {
 
 pub(crate) unsafe fn cartdim_get(comm: MPI_Comm, ndims: *mut c_int) -> Result<()> {
     let dims = grid(comm, |grid, _| Ok(grid.dims().len()))?;
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(ndims, dims as c_int, "ndims") }
 }
 
@@ -247,7 +247,7 @@ pub(crate) unsafe fn cart_rank(
         // SAFETY: the user's array of a coordinate for each dimension.
         grid.rank(unsafe { slice(coords, grid.dims().len() as i64, "coords")? })
     })?;
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(rank, found as c_int, "rank") }
 }
 
@@ -273,7 +273,7 @@ pub(crate) unsafe fn cart_shift(
 ) -> Result<()> {
     let (from, to) = grid(comm, |grid, object| grid.shift(object.rank(), direction, disp))?;
     let plain = |rank: Option<u32>| rank.map_or(MPI_PROC_NULL, |rank| rank as c_int);
-    // SAFETY: null is refused, else the user's pointers.
+    // SAFETY: null is refused; other pointers are valid by the user's promise.
     unsafe {
         put(rank_source, plain(from), "rank_source")?;
         put(rank_dest, plain(to), "rank_dest")
@@ -293,7 +293,7 @@ pub(crate) unsafe fn cart_sub(
         Ok(grid.sub(object.rank(), &remain))
     })?;
     let made = communicator::split(comm.0, Some(sub.color), sub.rank as c_int)?;
-    // SAFETY: checked not to be null.
+    // SAFETY: checked not to be null; valid by the user's promise.
     unsafe { store(newcomm, made, Topology::Cartesian(sub.grid)) }
 }
 
@@ -367,7 +367,7 @@ pub(crate) unsafe fn graphdims_get(
     nedges: *mut c_int,
 ) -> Result<()> {
     let (nodes, edges) = graph(comm, |graph, _| Ok((graph.size(), graph.edges().len())))?;
-    // SAFETY: null is refused, else the user's pointers.
+    // SAFETY: null is refused; other pointers are valid by the user's promise.
     unsafe {
         put(nnodes, nodes as c_int, "nnodes")?;
         put(nedges, edges as c_int, "nedges")
@@ -395,7 +395,7 @@ pub(crate) unsafe fn graph_neighbors_count(
 ) -> Result<()> {
     let count =
         graph(comm, |graph, object| Ok(graph.neighbours(checked_rank(object, rank)?).len()))?;
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(nneighbors, count as c_int, "nneighbors") }
 }
 
@@ -421,7 +421,7 @@ pub(crate) unsafe fn topo_test(comm: MPI_Comm, status: *mut c_int) -> Result<()>
             None => MPI_UNDEFINED,
         })
     })?;
-    // SAFETY: null is refused, else the user's pointer.
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(status, kind, "status") }
 }
 
@@ -588,7 +588,7 @@ pub(crate) unsafe fn dist_graph_neighbors_count(
     let (into, out, has_weights) = dist_graph(comm, |graph| {
         Ok((graph.sources.ranks.len(), graph.destinations.ranks.len(), graph.weighted))
     })?;
-    // SAFETY: null is refused, else the user's pointers.
+    // SAFETY: null is refused; other pointers are valid by the user's promise.
     unsafe {
         put(indegree, into as c_int, "indegree")?;
         put(outdegree, out as c_int, "outdegree")?;
