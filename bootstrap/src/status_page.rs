@@ -82,8 +82,7 @@ impl StatusPage {
     /// Creates a page without a file, for a process that is alone in its job.
     pub fn private(job: u64) -> Result<StatusPage, Errno> {
         let length = StatusPage::transport_offset(1);
-        // SAFETY: a new mapping at an address of the kernel's choice touches
-        // no memory that exists.
+        // SAFETY: the address is the kernel's choice, so that no existing mapping changes.
         let base = unsafe {
             mmap_anonymous(
                 std::ptr::null_mut(),
@@ -92,8 +91,8 @@ impl StatusPage {
                 MapFlags::PRIVATE,
             )?
         };
-        // SAFETY: just mapped with `length` bytes, page-aligned, zeroed, and
-        // never unmapped.
+        // SAFETY: just mapped, therefore page-aligned and zeroed; `length` covers the header and
+        // one entry, and it is never unmapped.
         let (header, entries) = unsafe { views(base.cast(), 1) };
         let status_page = StatusPage { header, entries, file: None };
         status_page.write_header(1, job);
@@ -142,8 +141,8 @@ impl StatusPage {
     }
 
     fn map(file: OwnedFd, length: u64, local_size: u32) -> Result<StatusPage, AttachError> {
-        // SAFETY: a new mapping at an address of the kernel's choice touches
-        // no memory that exists.
+        // SAFETY: the address is the kernel's choice, so that no existing mapping changes; the
+        // arguments are valid for any descriptor.
         let base = unsafe {
             mmap(
                 std::ptr::null_mut(),
@@ -155,8 +154,8 @@ impl StatusPage {
             )
         }
         .map_err(AttachError::System)?;
-        // SAFETY: just mapped with room for the header and `local_size`
-        // entries, page-aligned, and never unmapped.
+        // SAFETY: just mapped, therefore page-aligned; `length` covers the header and `local_size`
+        // entries (all callers take it from `transport_offset`), and it is never unmapped.
         let (header, entries) = unsafe { views(base.cast(), local_size as usize) };
         Ok(StatusPage { header, entries, file: Some(file) })
     }
@@ -181,12 +180,14 @@ impl fmt::Display for AttachError {
     }
 }
 
+/// Returns the header and the entries of a mapped page.
+///
 /// # Safety
-/// `base` must be page-aligned, with a header and `local_size` entries behind
-/// it that stay mapped until the process ends.
+/// `base` must be page-aligned. From there a header and `local_size` entries must stay mapped,
+/// readable and writable, until the process ends.
 unsafe fn views(base: *const u8, local_size: usize) -> (&'static Header, &'static [StatusEntry]) {
-    // SAFETY: the caller vouches for size, alignment and lifetime; every field
-    // is an atomic for which any bits are a value, so other processes may write.
+    // SAFETY: the caller guarantees size, alignment and lifetime. Every field is an atomic of which
+    // any bits are valid, so that other processes may write at any time.
     unsafe {
         let header = &*base.cast::<Header>();
         let entries = std::slice::from_raw_parts(

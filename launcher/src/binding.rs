@@ -229,7 +229,7 @@ impl Machine {
             false => (group(&self.threads, Level::Core), rank),
         };
         let first = index * each;
-        (first..first + each)
+        (first..first + each.min(cores.len()))
             .flat_map(|core| &cores[core % cores.len()])
             .map(|thread| thread.cpu)
             .collect()
@@ -351,6 +351,7 @@ mod tests {
     fn ranks_beyond_the_objects_share_them() {
         assert_eq!(assigned(Some("core"), None, None, 10)[8..], ["0,8", "1,9"]);
         assert_eq!(assigned(Some("core"), Some("numa"), None, 9)[8], "0,8");
+        assert_eq!(assigned(None, Some("core"), Some(u32::MAX), 2), ["0-15", "0-15"]);
     }
 
     #[test]

@@ -42,21 +42,21 @@ impl WaitGraph<'_> {
     fn in_vain(&self) -> Vec<String> {
         let mut reasons: BTreeMap<(usize, &str), Vec<usize>> = BTreeMap::new();
         for rank in 0..self.lines.len() {
-            if let Some(reason) = self.gone(rank) {
-                reasons.entry(reason).or_default().push(rank);
+            if let Some(wait) = self.waits_in_vain(rank) {
+                reasons.entry(wait).or_default().push(rank);
             }
         }
-        let line = |((other, gone), ranks): (&(usize, &str), &Vec<usize>)| {
-            format!("{} for rank {other}, which {gone}", subject(ranks))
+        let line = |((other, reason), ranks): (&(usize, &str), &Vec<usize>)| {
+            format!("{} for rank {other}, which {reason}", subject(ranks))
         };
         reasons.iter().map(line).collect()
     }
 
     /// Returns the rank that a rank waits for in vain, and the reason.
-    fn gone(&self, rank: usize) -> Option<(usize, &'static str)> {
+    fn waits_in_vain(&self, rank: usize) -> Option<(usize, &'static str)> {
         let other = self.blocking_rank(rank)?;
         let line = self.lines[other]?;
-        let gone = match (line.seen.state, self.blocked(rank)?.kind) {
+        let reason = match (line.seen.state, self.blocked(rank)?.kind) {
             _ if line.exit.is_some() => "has ended",
             (RankState::Starting, _) => "has not called MPI_Init",
             (RankState::Finalized, _) => "has called MPI_Finalize",
@@ -67,7 +67,7 @@ impl WaitGraph<'_> {
             }
             _ => return None,
         };
-        Some((other, gone))
+        Some((other, reason))
     }
 
     fn cycles(&self) -> Vec<String> {

@@ -9,11 +9,15 @@ use std::ffi::OsString;
 
 use bootstrap::control::{Decoder, ToLauncher, ToRank, encode};
 use bootstrap::environment::RankParams;
+use bootstrap::status_entry::decode_entry;
+use bootstrap::status_page::decode_header;
 use config::{File, Knobs, Level};
 use fabric::transport::Rts;
 use fabric::{Header, Region};
+use launcher::binding::Machine;
 use launcher::frames::{self, FromHost, ToHost};
 use launcher::hosts::{merge, parse_file, parse_list};
+use launcher::options::{Command, parse_with};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use verbs_transport::fuzzing;
@@ -22,7 +26,7 @@ use verbs_transport::fuzzing;
 pub type Target = (&'static str, fn(&[u8]) -> bool);
 
 /// All targets.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 9] = [
     ("wire_header", wire_header),
     ("control", control),
     ("launcher_frames", launcher_frames),
@@ -30,6 +34,8 @@ pub const TARGETS: [Target; 7] = [
     ("knobs", knobs),
     ("hosts", hosts),
     ("rank_params", rank_params),
+    ("status_page", status_page),
+    ("command_line", command_line),
 ];
 
 /// Decodes a frame: the wire header, then its body as the bodies that have fields.
@@ -142,5 +148,33 @@ pub fn hosts(bytes: &[u8]) -> bool {
 pub fn rank_params(bytes: &[u8]) -> bool {
     let Ok(params) = RankParams::parse(&String::from_utf8_lossy(bytes)) else { return false };
     assert_eq!(RankParams::parse(&params.to_string()), Ok(params));
+    true
+}
+
+/// Decodes the header of a status page, then entries of ranks.
+pub fn status_page(bytes: &[u8]) -> bool {
+    let (header, mut rest) = bytes.split_at(bytes.len().min(16));
+    while let Some((entry, more)) = rest.split_first_chunk::<128>() {
+        let seen = decode_entry(entry);
+        assert!(seen.blocked.is_none_or(|blocked| blocked.since != 0));
+        rest = more;
+    }
+    header.try_into().is_ok_and(|header| decode_header(header).is_ok_and(|size| size > 0))
+}
+
+/// Parses the words of a command line of `mpiexec`, one on each line. A host file's text is its
+/// path. Places the ranks on the machine that the last words describe.
+pub fn command_line(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    let words = text.lines().map(OsString::from);
+    let Ok(Command::Run(settings)) = parse_with(words, |path| Ok(path.to_owned())) else {
+        return false;
+    };
+    let ranks = settings.total_ranks();
+    assert!(ranks > 0, "a job without ranks");
+    if let Some(machine) = text.lines().last().and_then(Machine::parse) {
+        let sets = machine.assign(&settings.mapping, ranks.min(16)).unwrap_or_default();
+        assert!(sets.iter().all(|set| !set.is_empty()), "a rank without a processor");
+    }
     true
 }

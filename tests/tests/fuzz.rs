@@ -67,6 +67,16 @@ fn rank_params() {
     fuzz("rank_params");
 }
 
+#[test]
+fn status_page() {
+    fuzz("status_page");
+}
+
+#[test]
+fn command_line() {
+    fuzz("command_line");
+}
+
 /// Runs a target on its corpus and on mutations of it. The corpus must have accepted inputs:
 /// mutations of what a decoder refuses at once test nothing.
 fn fuzz(name: &str) {
@@ -220,6 +230,16 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
         "rank_params" => text(&[
             "v1 rank=2 size=8 local_rank=1 local_size=4 processors=2 control=198 board=199 \
              launcher=77 job=ffffffffffffffff more=1",
+        ]),
+        "status_page" => {
+            let header = |size: u32| [&b"Verbena\x01\x02\0\0\0"[..], &size.to_le_bytes()].concat();
+            vec![header(2), [&header(1)[..], &[1; 128], &[0; 128]].concat()]
+        }
+        "command_line" => text(&[
+            "-n\n2\n--map-by=core:PE=2\n--stdin\nall\nprogram\n\
+             cpu 3 core 1 l2 1 l3 0 numa 0 package 0\n",
+            "--hosts\na:2,b\n-x\nA=1\nfirst\n:\n-env\nB\n2\nsecond\nargument\n",
+            "--hostfile\nnode1\n--timeout\n3\n--bind-to\nnuma\n-l\n--\nprogram\n",
         ]),
         _ => panic!("{name} has no seeds"),
     }
