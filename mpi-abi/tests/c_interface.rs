@@ -55,8 +55,8 @@ impl Bench {
     }
 }
 
-/// Returns the library, built with this test's profile. Cargo builds no C library for a test, so the
-/// first test that asks builds it.
+/// Returns the library, built with this test's profile. Cargo builds no C library for a test, so
+/// the first test that asks builds it.
 fn library() -> &'static Path {
     static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
         let test = std::env::current_exe().unwrap();
