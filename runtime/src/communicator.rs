@@ -6,56 +6,68 @@
 //! Two agreements that run at once in different threads therefore never meet
 //! the same id, and there is no limit on how many communicators a job makes.
 //!
-//! ```text
-//!   bit 61 .. 27     26 .. 24             23 .. 0
-//!      number        arena, counted       rank of the proposer
-//!                    from 4 down; 0: none
-//! ```
-//!
-//! With its proposal a process offers the first of its arenas that nobody has (see `coll_segments`), if the communicator could
-//! use one. So among those who are at the same number one is taken who has given away the fewest.
+//! The layout of context ids stands in `context_id`. With its proposal a process reserves the first
+//! of its collective segments that is free (see `coll_segments`), if the communicator could use one.
 
 use objects::{Class, Comm, Error, Group, Result};
-use shm_transport::COLL_SEGMENTS;
+use shm_transport::Segment;
 
 use crate::collective::Internal;
+use crate::context_id;
 use crate::control_channel::ControlChannel;
 use crate::lock::with;
 use crate::process::{Core, Process, bad_handle};
 use crate::request::{Request, State};
+use crate::stack::Stack;
 
 pub use crate::split::split;
 
-/// Bits of a context id that hold the proposer's rank.
-const RANK_BITS: u32 = 24;
-/// Bits of a context id below the number.
-const BELOW_BITS: u32 = RANK_BITS + 3;
-const _: () = assert!(COLL_SEGMENTS < 1 << (BELOW_BITS - RANK_BITS));
-
-/// The arena that a context id names: its owner, and which of the owner's.
-pub(crate) fn segment_in(context: u64) -> Option<(u32, u32)> {
-    let segment = (context >> RANK_BITS) as u32 % (1 << (BELOW_BITS - RANK_BITS));
-    let index = COLL_SEGMENTS.checked_sub(segment)?;
-    (segment > 0).then_some((context as u32 % (1 << RANK_BITS), index))
-}
-
 impl Core {
-    /// A number that no process of the job proposes again; to be ended by [`Core::agreed`]. `may_meet`: an arena would
-    /// be of use, and this process will be a member.
-    pub(crate) fn propose(&mut self, may_meet: bool) -> u64 {
+    /// A number that no process of the job proposes again; to be ended by [`Core::agreed`]. `may_use_segment`: a collective
+    /// segment would be of use, and this process will be a member.
+    pub(crate) fn propose(&mut self, may_use_segment: bool) -> u64 {
         self.proposals += 1;
-        let offered = if may_meet { self.reserve_segment() } else { None };
-        let segment = offered.map_or(0, |index| COLL_SEGMENTS - index);
-        self.proposals << BELOW_BITS | u64::from(segment) << RANK_BITS | u64::from(self.job.rank)
+        let segment = if may_use_segment {
+            self.coll_segments.reserve(single_host(&self.stack))
+        } else {
+            None
+        };
+        context_id::encode(self.proposals, segment, self.job.rank)
     }
 
     /// Takes note of what others have proposed, where this process has proposed `mine` (0: nothing).
     pub(crate) fn agreed(&mut self, mine: u64, context: u64) {
-        self.proposals = self.proposals.max(context >> BELOW_BITS);
+        self.proposals = self.proposals.max(context_id::number(context));
         if mine != context {
-            self.unreserve_segment(mine);
+            self.coll_segments.unreserve(mine);
         }
     }
+
+    /// Gives a communicator whose context was agreed on its collective segment, if it has one.
+    /// MPI_ERR_NO_MEM if this process cannot map it.
+    pub(crate) fn attach_segment(&mut self, comm: &mut Comm) -> Result<()> {
+        self.coll_segments.attach(single_host(&self.stack), comm)
+    }
+
+    /// Returns a communicator on its way to the user with its collective segment.
+    pub(crate) fn with_segment(&mut self, mut comm: Comm) -> Result<Comm> {
+        self.attach_segment(&mut comm)?;
+        Ok(comm)
+    }
+
+    /// Gives MPI_COMM_WORLD its collective segment.
+    pub(crate) fn attach_world_segment(&mut self) -> Result<()> {
+        let mut world = self.world.clone();
+        self.coll_segments.attach_world(single_host(&self.stack), &mut world)?;
+        self.world = world;
+        Ok(())
+    }
+}
+
+/// Returns the memory of this host's ranks, if all ranks of the job are here.
+fn single_host(stack: &Stack) -> Option<&Segment> {
+    let shm = stack.endpoint.intra().filter(|_| stack.endpoint.is_single_host())?;
+    Some(shm.segment())
 }
 
 /// What is left to do when a nonblocking creation has agreed on its context.
@@ -109,10 +121,10 @@ impl Process {
 }
 
 /// The largest proposal of the parent's members, of both groups if there are two.
-/// `may_meet`: see [`Core::propose`]. Collective over `parent`.
-pub(crate) fn agree(parent: usize, may_meet: bool) -> Result<u64> {
+/// `may_use_segment`: see [`Core::propose`]. Collective over `parent`.
+pub(crate) fn agree(parent: usize, may_use_segment: bool) -> Result<u64> {
     let (mine, agreement) = with(|p| {
-        let mine = p.core()?.propose(may_meet);
+        let mine = p.core()?.propose(may_use_segment);
         Ok((mine, Internal::max(p, parent, mine)?))
     })?;
     let context = agreement.wait(parent)?;
@@ -152,7 +164,8 @@ pub fn iduplicate(parent: usize) -> Result<(usize, usize)> {
 /// gives its own. Collective over `parent`.
 ///
 /// Groups of one call that have no member in common agree on one context for all of them. Nothing meets by that: frames
-/// go from member to member, no process is in two of the groups, and an arena is for the group that its owner is in.
+/// go from member to member, no process is in two of the groups, and a collective segment is for
+/// the group that its owner is in.
 pub fn create(parent: usize, group: &Group) -> Result<Option<Comm>> {
     let (is_inter, me) = with(|p| {
         let me = fabric::Peer(p.core()?.job.rank);

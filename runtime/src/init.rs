@@ -118,7 +118,7 @@ impl Core {
             world: Comm::new("MPI_COMM_WORLD", WORLD_CONTEXT, job.rank, everyone),
             comm_self: Comm::new("MPI_COMM_SELF", SELF_CONTEXT, 0, Group::single(me)),
             postponed: None,
-            coll_segments: CollSegments::new(&thresholds),
+            coll_segments: CollSegments::new(job.rank, &thresholds),
             proposals: 0,
             job,
         };

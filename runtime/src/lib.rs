@@ -16,6 +16,7 @@ pub mod bsend;
 mod coll_segments;
 pub mod collective;
 pub mod communicator;
+mod context_id;
 mod control_channel;
 mod explain;
 mod failed_peers;

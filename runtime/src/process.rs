@@ -96,7 +96,7 @@ pub struct Core {
     pub(crate) report_traffic: bool,
     /// A user's reduction function that the attendant may not call.
     pub(crate) postponed: Option<Box<UserCall>>,
-    /// The arenas that are this process's own.
+    /// The collective segments that are this process's own.
     pub(crate) coll_segments: CollSegments,
     /// Proposals for context ids made so far; see `communicator`.
     pub proposals: u64,

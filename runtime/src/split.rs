@@ -84,7 +84,7 @@ fn assemble(
     let context = with_us.map(|vote| vote.proposal).max().unwrap_or_default();
     p.core()?.agreed(mine.proposal, context);
     if color < 0 {
-        p.core()?.unreserve_segment(mine.proposal);
+        p.core()?.coll_segments.unreserve(mine.proposal);
         return Ok(None);
     }
     let comm = p.comm(parent)?;
@@ -159,8 +159,11 @@ impl Ballot {
             Wish::World => 0,
             Wish::Alone => i64::from(core.job.rank) + 1,
         };
-        let may_meet = !is_inter && !matches!(wish, Wish::Outside | Wish::Alone);
-        Ballot { vote: Vote { color, key: key.into(), proposal: core.propose(may_meet) }, colors }
+        let may_use_segment = !is_inter && !matches!(wish, Wish::Outside | Wish::Alone);
+        Ballot {
+            vote: Vote { color, key: key.into(), proposal: core.propose(may_use_segment) },
+            colors,
+        }
     }
 
     fn encode(&self) -> Vec<u8> {

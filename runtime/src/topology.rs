@@ -4,6 +4,7 @@
 
 #![allow(unsafe_code)]
 
+use collectives::RankLocation;
 use collectives::operation::{Blocks, Data, Operation, Types};
 use fabric::CollectiveKind;
 use objects::buffer::Area;
@@ -91,7 +92,24 @@ pub fn placed(comm: usize, traffic: &Traffic, grid: Option<&Cartesian>) -> Resul
         .chunks_exact(bytes.len())
         .map(|place| std::array::from_fn(|level| part(place, level)))
         .collect();
+    record_locations(comm, &places)?;
     Ok(placement::place(&places, traffic, grid))
+}
+
+/// Gives the planner of collectives the places of all members, which each of them has now.
+fn record_locations(comm: usize, places: &[Location]) -> Result<()> {
+    let known = |part: i64| u64::try_from(part).ok();
+    let locations: Vec<RankLocation> = places
+        .iter()
+        .map(|&[host, package, numa, l3]| {
+            RankLocation([known(host), known(package), known(numa), known(l3), None])
+        })
+        .collect();
+    with(|p| {
+        let core = p.core.as_deref().ok_or_else(|| Error::internal("MPI is not running"))?;
+        core.planner.borrow_mut().set_locations(p.comm(comm)?, &locations);
+        Ok(())
+    })
 }
 
 /// Reorders a distributed graph of which this process knows the part of the node
