@@ -94,7 +94,7 @@ fn is_valid(uffd: &Uffd, range: &WatchedRange) -> bool {
 #[test]
 fn every_change_is_seen_before_the_call_returns() {
     let Some((_alone, uffd)) = here() else { return };
-    // Whether the pages are mapped afterwards; if not, anybody may take the addresses.
+    // Returns whether the pages are mapped afterwards; if not, any thread may get the addresses.
     type Change = (&'static str, fn(Range<usize>) -> bool);
     let changes: [Change; 6] = [
         ("munmap", |part| {
@@ -206,7 +206,7 @@ fn what_changes_without_a_report_is_not_watched() {
 #[test]
 fn while_a_change_is_under_way_nothing_is_settled() {
     let Some((_alone, _)) = here() else { return };
-    // One whose reports nobody takes but this test.
+    // Only this test reads its reports.
     let uffd: &'static Uffd = Box::leak(Box::new(Uffd::open().expect("a second one")));
     let range = map_apart(8);
     assert!(uffd.watch(&range));
@@ -219,7 +219,7 @@ fn while_a_change_is_under_way_nothing_is_settled() {
         assert!(Instant::now() < deadline, "a change is not seen");
         std::thread::yield_now();
     }
-    // The pages may be gone by now and the address taken by others; nobody is told so yet.
+    // The pages may be gone by now and the address in use again, which no report has said yet.
     assert!(tracked.is_valid() && !unmapping.is_finished());
     assert!(uffd.track(&range, before).is_none());
     while !unmapping.is_finished() {

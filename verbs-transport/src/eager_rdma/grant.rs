@@ -1,7 +1,7 @@
 //! Opens and closes the rings that peers write, and follows the rings that peers open.
 //!
 //! A ring goes to a peer that has sent many short frames since this process slept last. It is
-//! closed before this process sleeps, since a write wakes nobody, and when another peer sends
+//! closed before this process sleeps, since a write wakes no process, and when another peer sends
 //! more.
 
 use std::time::{Duration, Instant};

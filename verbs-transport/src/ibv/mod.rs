@@ -53,7 +53,7 @@ pub(crate) fn with_fd<R>(
 fn set_non_blocking(fd: std::os::fd::RawFd) -> io::Result<()> {
     // SAFETY: fcntl takes integers alone and accesses no memory.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
-    // SAFETY: as above.
+    // SAFETY: fcntl takes integers alone and accesses no memory.
     let set = unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) };
     if flags < 0 || set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
