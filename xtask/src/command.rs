@@ -1,9 +1,7 @@
-//! Other programs: run with a time limit, what they print kept and shown.
+//! Other programs: run with a time limit, their output kept and shown.
 //!
-//! A program that outlives its limit gets SIGTERM, and SIGKILL after
-//! [`GRACE`]. What it started itself is looked for by a mark in the
-//! environment (see [`Mark`]), so nothing that a test leaves behind goes
-//! unnoticed.
+//! A program that exceeds its limit gets SIGTERM, and SIGKILL after [`GRACE`]. Its descendants are
+//! found by a mark in the environment (see [`Mark`]), so a test notices each process that is left.
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
@@ -25,7 +23,7 @@ const GRACE: Duration = Duration::from_secs(3);
 /// How long after the end of a job its processes may still be dying.
 const DYING: Duration = Duration::from_millis(200);
 
-/// What became of a program.
+/// The end of a program and its output.
 pub(crate) struct Ran {
     /// How it ended.
     pub(crate) status: ExitStatus,
@@ -35,7 +33,7 @@ pub(crate) struct Ran {
     pub(crate) stderr: String,
     /// From start to end.
     pub(crate) elapsed: Duration,
-    /// It had to be ended.
+    /// The program exceeded its limit and was ended.
     pub(crate) timed_out: bool,
 }
 
@@ -50,7 +48,7 @@ impl Ran {
         self.status.code().unwrap_or_else(|| 128 + self.status.signal().unwrap_or(0))
     }
 
-    /// How it ended, in words.
+    /// Returns how it ended, in words.
     pub(crate) fn ending(&self) -> String {
         let how = match (self.status.code(), self.status.signal()) {
             (Some(code), _) => format!("exit code {code}"),
@@ -129,7 +127,7 @@ pub(crate) fn exists(program: &str, argument: &str) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// The command as one would type it.
+/// Returns the command as typed in a shell.
 pub(crate) fn line(command: &Command) -> String {
     let mut text = quoted(&command.get_program().to_string_lossy());
     for argument in command.get_args() {
@@ -172,8 +170,8 @@ fn watch(
     Ok(Ran { status, stdout: rest(&stdout), stderr: rest(&stderr), elapsed, timed_out })
 }
 
-/// Sleeps until the program ends, without looking in between: what it measures
-/// is not disturbed, and the time of its end is exact.
+/// Sleeps until the program ends, without polling: that would disturb its measurements, and the
+/// time of its end is exact.
 fn wait(child: &mut Child, end: Instant) -> Result<(ExitStatus, bool)> {
     let pid = Pid::from_child(child);
     let ending = pidfd_open(pid, PidfdFlags::empty())

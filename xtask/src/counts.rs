@@ -1,11 +1,10 @@
 //! `cargo xtask counts`: the instructions of the calls that matter, against the
 //! numbers in `benches/counts.toml`.
 //!
-//! Callgrind runs `benches/counts.c` and counts to the digit what stands between
-//! two toggles, whatever the machine's speed and load. So a change that makes a
-//! small message dearer is seen by the test run, and not only where it is quiet
-//! enough to measure times. Another compiler may make other code, hence the
-//! tolerance; and hence the compiler's name in the file.
+//! Callgrind runs `benches/counts.c` and counts the instructions between two toggles. The counts do
+//! not depend on the machine's speed and load, so the test run notices a change that makes a small
+//! message dearer. Another compiler may generate other code, hence the tolerance and the compiler's
+//! name in the file.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -27,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// What the counting itself costs, taken off every other count.
 const TOGGLES: &str = "the toggles";
 
-/// What `--rooms` looks into, and the function that it is.
+/// What `--crates` looks into, and the function that it is.
 const STAGED: [(&str, &str); 2] =
     [("PMPI_Send", "MPI_Send, 8 bytes"), ("PMPI_Recv", "MPI_Recv, 8 bytes, arrived")];
 
@@ -40,9 +39,9 @@ pub(crate) struct Options {
     /// Record the counts of now.
     #[arg(long, conflicts_with = "check")]
     update: bool,
-    /// Say also in which rooms a send and a receive spend their instructions.
+    /// Say also in which crates a send and a receive spend their instructions.
     #[arg(long)]
-    rooms: bool,
+    crates: bool,
 }
 
 /// The file.
@@ -56,8 +55,8 @@ struct Recorded {
 pub(crate) fn counts(project: &Project, options: &Options) -> Result<bool> {
     let steps = Steps::start(project, "counts", false)?;
     install::install(project, &steps, &project.prefix(), &Build::Profile("release"))?;
-    if options.rooms {
-        print_rooms(project)?;
+    if options.crates {
+        print_crates(project)?;
         println!();
     }
     let counted = count(project)?;
@@ -76,7 +75,8 @@ pub(crate) fn can_count() -> bool {
     exists("valgrind", "--version")
 }
 
-/// Counts on what is installed, compares with the file, and prints it; how many are as recorded, and how many not.
+/// Counts with the installed library, compares with the file, and prints that. Returns how many
+/// counts are as recorded, and how many are higher.
 pub(crate) fn check(project: &Project) -> Result<(u64, u64)> {
     compare(project, &count(project)?)
 }
@@ -97,17 +97,17 @@ fn count(project: &Project) -> Result<Vec<(String, f64)>> {
     Ok(counted.into_iter().map(|(name, count)| (name, count - toggles)).collect())
 }
 
-/// Prints where the instructions of a send and a receive are spent, room by room.
-fn print_rooms(project: &Project) -> Result<()> {
+/// Prints the instructions of a send and of a receive by crate.
+fn print_crates(project: &Project) -> Result<()> {
     let program = Program::compile(project)?;
     for (function, case) in STAGED {
         let calls = program.run(&[&format!("--toggle-collect={function}")], Some(case))?;
         let dump = std::fs::read_to_string(program.folder.join("calls"))?;
-        let rooms = rooms(&dump, &format!("{}/", project.root.display()));
-        println!("\n{case}: {:.0}", rooms.values().sum::<f64>() / calls);
-        let mut rooms: Vec<(String, f64)> = rooms.into_iter().collect();
-        rooms.sort_by(|a, b| b.1.total_cmp(&a.1));
-        rooms.iter().for_each(|(room, cost)| println!("  {room:16}{:>7.0}", cost / calls));
+        let crates = crates(&dump, &format!("{}/", project.root.display()));
+        println!("\n{case}: {:.0}", crates.values().sum::<f64>() / calls);
+        let mut crates: Vec<(String, f64)> = crates.into_iter().collect();
+        crates.sort_by(|a, b| b.1.total_cmp(&a.1));
+        crates.iter().for_each(|(member, cost)| println!("  {member:16}{:>7.0}", cost / calls));
     }
     Ok(())
 }
@@ -135,7 +135,8 @@ impl Program {
         Ok(program)
     }
 
-    /// Runs it, rank 0 under callgrind, which writes `calls` and `calls.1`, `calls.2`, ...; the number of calls.
+    /// Runs the program, rank 0 under callgrind, which writes `calls`, `calls.1`, `calls.2`, ...;
+    /// returns the number of calls.
     fn run(&self, options: &[&str], case: Option<&str>) -> Result<f64> {
         let (counts, meeting) = (self.folder.join("counts"), self.folder.join("meeting"));
         std::fs::write(&meeting, [0; 4096])?;
@@ -154,12 +155,11 @@ impl Program {
     }
 }
 
-/// The instructions of each room, by the source that they were compiled from,
-/// also where it is inlined. What comes from Rust's own library counts for the
-/// room that it was inlined into.
-fn rooms(dump: &str, root: &str) -> BTreeMap<String, f64> {
-    let (mut files, mut rooms) = (BTreeMap::new(), BTreeMap::new());
-    let mut room = String::new();
+/// Returns the instructions of each crate, by the source that they were compiled from, also where
+/// it is inlined. Code of Rust's own library counts for the crate that it was inlined into.
+fn crates(dump: &str, root: &str) -> BTreeMap<String, f64> {
+    let (mut files, mut crates) = (BTreeMap::new(), BTreeMap::new());
+    let mut member = String::new();
     let mut lines = dump.lines();
     while let Some(line) = lines.next() {
         if let Some((key @ ("fl" | "fi" | "fe" | "cfi" | "cfl"), file)) = line.split_once('=') {
@@ -167,22 +167,22 @@ fn rooms(dump: &str, root: &str) -> BTreeMap<String, f64> {
             let file: &mut &str = files.entry(number).or_default();
             *file = if name.is_empty() { *file } else { name };
             if !key.starts_with('c') {
-                room = room_of(file, root).unwrap_or(room);
+                member = crate_of(file, root).unwrap_or(member);
             }
         } else if line.starts_with("calls=") {
             lines.next(); // what the call cost is counted where it was spent
         } else if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
             let cost = line.split(' ').nth(1).and_then(|cost| cost.parse::<f64>().ok());
-            *rooms.entry(room.clone()).or_default() += cost.unwrap_or(0.0);
+            *crates.entry(member.clone()).or_default() += cost.unwrap_or(0.0);
         }
     }
-    rooms
+    crates
 }
 
-/// `None`: what is inlined from there belongs to whoever inlined it.
-fn room_of(file: &str, root: &str) -> Option<String> {
+/// Returns the crate of a source; `None` if its code counts for the crate that inlined it.
+fn crate_of(file: &str, root: &str) -> Option<String> {
     match file.strip_prefix(root).and_then(|path| path.split_once('/')) {
-        Some((room, _)) => Some(room.to_owned()),
+        Some((member, _)) => Some(member.to_owned()),
         None if file.starts_with("/rustc/") => None,
         None => Some("other libraries".to_owned()),
     }
@@ -275,9 +275,9 @@ mod tests {
         let dump = "fl=(1) /v/pt2pt/src/send.rs\nfn=(1) PMPI_Send\n10 5\nfi=(2) /rustc/x/option.rs\n+3 2\n\
                     fi=(3) /v/shm-transport/src/ring.rs\n7 4\ncfi=(4) ../string/memcpy.S\ncfn=(2) memcpy\n\
                     calls=1 0\n9 100\nfe=(1)\n* 1\n\nfl=(4)\nfn=(2)\n1 100\n";
-        let rooms = rooms(dump, "/v/");
+        let crates = crates(dump, "/v/");
         assert_eq!(
-            (rooms["pt2pt"], rooms["shm-transport"], rooms["other libraries"]),
+            (crates["pt2pt"], crates["shm-transport"], crates["other libraries"]),
             (8.0, 4.0, 100.0)
         );
     }

@@ -82,7 +82,8 @@ fn provide_mdbook(project: &Project, steps: &Steps) -> Result<PathBuf> {
     let mdbook = tools.join("bin/mdbook");
     if !mdbook.exists() {
         steps.step("Install mdBook, once", |step| {
-            let mut cargo = project.cargo(&["install", "mdbook", "--version", MDBOOK, "--locked"]);
+            let mut cargo =
+                project.cargo(&["install", "mdbook", "--version", MDBOOK, "--locked", "--debug"]);
             step.cargo(cargo.arg("--no-default-features").arg("--root").arg(&tools))
         })?;
     }

@@ -1,9 +1,8 @@
 //! `cargo xtask stress`: random traffic from seeds, and ranks killed at random
 //! moments.
 //!
-//! A seed says everything about a run: ranks, threads, knobs, whether a thread makes
-//! progress beside them, messages, what is cancelled and what is started again. What
-//! differs between two runs of one seed is what the machine makes of it. A run that
+//! A seed determines a run: ranks, threads, knobs, a progress thread or none, messages, and the
+//! requests that are cancelled and restarted. Two runs of one seed differ in timing alone. A run that
 //! fails prints the command that repeats it.
 
 use std::collections::BTreeSet;
@@ -18,7 +17,7 @@ use crate::install::{self, Build};
 use crate::project::Project;
 use crate::steps::{Steps, say};
 
-/// What `stress` can be told.
+/// Options of `stress`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// The first seed; each run takes the next one.
@@ -32,9 +31,9 @@ pub(crate) struct Options {
     kill: Option<u64>,
 }
 
-/// No run takes longer, on a busy machine either.
+/// The longest time of a run, also on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
-/// A job whose rank was killed ends in that time.
+/// The longest time from a killed rank to the end of its job.
 const END: Duration = Duration::from_secs(2);
 const RANKS: [u64; 10] = [2, 3, 4, 5, 6, 7, 8, 11, 13, 16];
 const THREADS: [u64; 5] = [1, 1, 2, 3, 4];
@@ -134,8 +133,8 @@ impl Stress {
     }
 
     fn kill_once(&self, seed: u64) -> Result<()> {
-        let (mut mpiexec, mut draw, ranks) = self.job(seed, true);
-        let (victim, delay) = (draw.below(ranks), Duration::from_micros(draw.below(300_000)));
+        let (mut mpiexec, mut rng, ranks) = self.job(seed, true);
+        let (victim, delay) = (rng.below(ranks), Duration::from_micros(rng.below(300_000)));
         let (mark, before) = (Mark::new(), shared_files());
         mark.put_on(&mut mpiexec);
         let mut job =
@@ -148,7 +147,7 @@ impl Stress {
             }
             ensure!(job.try_wait()?.is_none(), "the job was over before rank {victim} was found");
         };
-        // Its streams end when nobody holds them any more.
+        // Its streams end when no process holds them any more.
         let output = job.wait_with_output().context("mpiexec")?;
         let took = killed.elapsed();
         let said = String::from_utf8_lossy(&output.stderr);
@@ -174,21 +173,21 @@ impl Stress {
     /// The job of a seed, what else follows from it, and how many ranks it has.
     /// `endless`: it runs until it is ended.
     fn job(&self, seed: u64, endless: bool) -> (Command, Rng, u64) {
-        let mut draw = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let (ranks, threads, knob) = (draw.one(&RANKS), draw.one(&THREADS), draw.one(&KNOBS));
+        let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let (ranks, threads, knob) = (rng.one(&RANKS), rng.one(&THREADS), rng.one(&KNOBS));
         let rounds = if endless { 1_000_000 } else { 600 / (ranks * threads) + 10 };
         let mut mpiexec = Command::new(&self.mpiexec);
         mpiexec.args(["-n", &ranks.to_string()]);
-        for knob in [knob, draw.one(&PROGRESS)].iter().filter(|knob| !knob.is_empty()) {
+        for knob in [knob, rng.one(&PROGRESS)].iter().filter(|knob| !knob.is_empty()) {
             mpiexec.args(["--set", knob]);
         }
         mpiexec.arg(&self.storm).args([seed, rounds, threads].map(|number| number.to_string()));
         mpiexec.env("TMPDIR", &self.temporary);
-        (mpiexec, draw, ranks)
+        (mpiexec, rng, ranks)
     }
 }
 
-/// What has a name in shared memory.
+/// Returns the names in shared memory.
 fn shared_files() -> BTreeSet<String> {
     let names = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
     names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()

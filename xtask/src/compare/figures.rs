@@ -1,5 +1,5 @@
-//! What is compared: each program with its arguments, how its ranks are placed,
-//! which number of its output counts, and what we promise about it.
+//! The figures of a comparison: each program with its arguments, the placement of its ranks, the
+//! number of its output that counts, and the promise about it.
 //!
 //! Data only. A figure has one row for each message size, or one row 0.
 
@@ -8,7 +8,7 @@
 pub(super) enum Placement {
     /// Each bound to a core of its own.
     Bound,
-    /// Wherever the system puts them, on two cores that are too few for them.
+    /// Unbound, on two cores that are too few for them.
     Crowded,
     /// All on one core.
     OneCore,
@@ -16,14 +16,14 @@ pub(super) enum Placement {
     Assisted,
 }
 
-/// Where the number stands that counts.
+/// The position of the number that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
     /// In this column of the rows that begin with a size; 0 is the size itself.
     Column(usize),
     /// The only number of the only row.
     Single,
-    /// Behind this text.
+    /// After this text.
     After(&'static str),
     /// In this column of the row that begins with "ratio".
     Ratio(usize),
@@ -38,12 +38,12 @@ pub(super) enum Better {
     Higher,
 }
 
-/// What we promise.
+/// The promise of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Target {
     /// At most (or, where higher is better, at least) so many times the best peer.
     OfBest(f64),
-    /// At most so much, whatever others reach.
+    /// At most so much, without regard to peers.
     Limit(f64),
     /// At least so many times our own figure of this name.
     OfOwn(&'static str, f64),
@@ -51,10 +51,10 @@ pub(super) enum Target {
     None,
 }
 
-/// What is compared with whom.
+/// A set of figures and the peers of a comparison.
 pub(super) struct Table {
     pub(super) figures: &'static [Figure],
-    /// Names of those that stand beside us, in the order of the columns.
+    /// Names of the peers, in the order of the columns.
     pub(super) peers: &'static [&'static str],
 }
 
@@ -88,8 +88,7 @@ pub(super) struct Figure {
 }
 
 impl Figure {
-    /// Whether it is made of what ranks on several cores say to each other, so that it takes
-    /// as long as their cache lines do.
+    /// Returns whether the figure depends on the time of cache lines between cores.
     pub(super) fn crosses(&self) -> bool {
         self.placement != Placement::OneCore
             && matches!(self.reading, Reading::Column(_) | Reading::Single)

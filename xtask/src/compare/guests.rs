@@ -1,13 +1,12 @@
-//! `cargo xtask vm compare`: this MPI beside others and beside perftest, over
-//! Soft-RoCE between virtual machines (see [`crate::vm`]).
+//! `cargo xtask vm compare`: this MPI beside others and beside perftest, over Soft-RoCE between
+//! virtual machines (see [`crate::vm`]).
 //!
-//! Each library runs in boots of its own: jobs of one may leave behind what another
-//! stumbles over. Perftest, which shows what the device does without an MPI, runs in our
-//! boots. All make three passes, of which the best counts: the host's processors now and then do half of
-//! their work for a second, and then everything takes twice as long. A round is a boot for each library, begun with another one each time, because
-//! the host's speed moves. The record and the report are those of
-//! `cargo xtask compare`; `--append` adds rounds to a record, so that they can be
-//! taken one by one.
+//! Each library runs in boots of its own, so that no job finds leftovers of another library.
+//! Perftest shows what the device does without an MPI; it runs in this library's boots. Each
+//! program makes three passes, of which the best counts, because the host's processors lose speed
+//! for a second now and then. A round is one boot for each library, and each round begins with
+//! another library. The record and the report are those of `cargo xtask compare`; `--append` adds
+//! rounds to a record.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -241,8 +240,8 @@ impl Contest<'_> {
     fn script(&self, kind: Kind) -> String {
         let mut script = "ulimit -l unlimited\nif [ $VM_ID = 0 ]; then cd /tmp\n".to_owned();
         script += "printf '#!/bin/sh\\nshift; exec sh -c \"$*\"\\n' >$VM_RESULTS/here; chmod +x $VM_RESULTS/here\n";
-        // A guest that has just booted meets every piece of code for the first time, which costs an emulated processor the
-        // most, and perftest runs later: so what is measured is not the first job.
+        // An unmeasured job first: code that runs for the first time after a boot is slow on an
+        // emulated processor, and perftest runs later.
         let first = quoted(&programs(self.project, kind).join("latency").display().to_string());
         let first = self.launch(kind, &format!("{first} -n 200 -m 8:8"));
         script += &format!("timeout {LIMIT} {first} </dev/null >$VM_RESULTS/first.out 2>&1\n");

@@ -1,7 +1,6 @@
-//! Whether anything else runs on the machine while it measures.
+//! Interference: other programs on the machine during a measurement.
 //!
-//! Two comparisons at once would spoil each other, so the second waits for the
-//! first. Other programs can't be kept away; what they use is written down.
+//! A second comparison waits for the first. The CPU use of other programs is recorded.
 
 use std::fs::File;
 use std::time::Instant;
@@ -9,14 +8,14 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use rustix::fs::{FlockOperation, flock};
 
-/// Held as long as this comparison is the only one on the machine.
+/// The lock of the only comparison on the machine.
 pub(super) struct ComparisonLock(#[allow(dead_code)] File);
 
 /// Waits until no other comparison runs.
 pub(super) fn lock() -> Result<ComparisonLock> {
     let path = std::env::temp_dir().join("verbena-compare.lock");
     let options = File::options().read(true).write(true).create(true).truncate(false).open(&path);
-    // Another user's file can be locked all the same.
+    // A file of another user can be locked, too.
     let file = options
         .or_else(|_| File::open(&path))
         .with_context(|| format!("cannot open {}", path.display()))?;
@@ -28,7 +27,7 @@ pub(super) fn lock() -> Result<ComparisonLock> {
     Ok(ComparisonLock(file))
 }
 
-/// The start of a time in which others are watched.
+/// A span of time in which the CPU use of other programs is measured.
 pub(super) struct OthersCpuUse {
     start: Instant,
     all: f64,
@@ -40,23 +39,24 @@ impl OthersCpuUse {
         OthersCpuUse { start: Instant::now(), all: all_ticks(), ours: our_ticks() }
     }
 
-    /// Cores that programs other than this one and those it started have used since.
-    /// Programs count for this one once they have ended.
+    /// Returns the cores that other programs have used since the start. Children of this program
+    /// count for it once they have ended.
     pub(super) fn other_cores(&self) -> f64 {
         let ticks = (all_ticks() - self.all) - (our_ticks() - self.ours);
-        // 100 a second is what the kernel shows to programs, whatever it uses itself.
+        // The kernel reports 100 ticks a second, whatever it uses itself.
         (ticks / 100.0 / self.start.elapsed().as_secs_f64()).max(0.0)
     }
 }
 
-/// What all programs and the kernel have used: all but idle and waiting time, in the first line of `/proc/stat`.
+/// Returns the CPU time of all programs and the kernel, in ticks: the first line of `/proc/stat`
+/// without idle and waiting time.
 fn all_ticks() -> f64 {
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let fields = numbers(stat.lines().next().unwrap_or_default(), 1);
     [0, 1, 2, 5, 6].iter().filter_map(|&at| fields.get(at)).sum()
 }
 
-/// What this program and its ended children have used.
+/// Returns the CPU time of this program and its ended children, in ticks.
 fn our_ticks() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let behind_name = stat.rsplit(')').next().unwrap_or_default();

@@ -1,11 +1,10 @@
-//! The state that the machine is in: what a cache line takes from core to core.
+//! The state of the machine: the time of a cache line from core to core.
 //!
-//! The cores of a virtual machine wander over those of its host. While they share
-//! a cache a line takes 0.05 us, else four times as long, and what is fastest in one
-//! state need not be in the other. States last from tenths of a second to
-//! minutes. So the line is measured right before and right after each run; the
-//! libraries of a round wait for the state in which the first of them ran, and a
-//! run in which the state changed is done again.
+//! The cores of a virtual machine move over those of its host. A line takes four times as long
+//! while they share no cache, and the fastest library in one state need not be so in the other.
+//! States last from tenths of a second to minutes. Therefore the line is measured right before and
+//! right after each run. The libraries of a round wait for the state in which the first of them
+//! ran; a run in which the state changed is repeated.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,31 +17,31 @@ use super::figures::Reading;
 use super::parse;
 use crate::command::capture;
 
-/// Times that differ by more than this factor are of different states.
+/// The smallest factor between line times of different states.
 const STATE_FACTOR: f64 = 1.5;
-/// Runs until one is taken whatever the machine did meanwhile.
+/// Runs of a figure at most; the last one counts in any state.
 const MAX_RUNS: u32 = 4;
-/// How long a run waits for the state of the others.
+/// The longest wait for the state of the round.
 const MAX_STATE_WAIT: Duration = Duration::from_secs(2);
-/// Between two looks.
+/// Time between two measurements of the line.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The state in which a round measures a figure.
+/// The runs of a figure in one round, all in the same state.
 pub(super) struct SteadyRuns<'a> {
-    /// What a line takes now, in us; nothing if that says nothing about the figure.
+    /// Returns the line time now, in us; `None` if the figure does not depend on it.
     line_time: Box<dyn FnMut() -> Option<f64> + 'a>,
-    /// What a line took at the first steady run of the round, in us.
+    /// The line time at the first steady run of the round, in us.
     wanted: Option<f64>,
 }
 
 impl<'a> SteadyRuns<'a> {
-    /// `limits` is the program that measures the line; none if that says nothing about the figure.
+    /// `limits` is the program that measures the line; `None` if the figure does not depend on it.
     pub(super) fn new(limits: Option<&'a Path>) -> SteadyRuns<'a> {
         SteadyRuns { line_time: Box::new(move || line_time(limits?)), wanted: None }
     }
 
-    /// Runs until the machine stayed in the state of the round, or the run failed, or often enough.
-    /// What the last run returned, and what a line took before and after it.
+    /// Runs until the machine stays in the state of the round, the run fails, or [`MAX_RUNS`].
+    /// Returns the result of the last run, and the line times before and after it.
     pub(super) fn run<T>(
         &mut self,
         mut run: impl FnMut() -> Result<T>,
@@ -64,7 +63,7 @@ impl<'a> SteadyRuns<'a> {
         }
     }
 
-    /// What a line takes, as soon as that is what it took for the others, or after some time.
+    /// Waits for the state of the round, at most [`MAX_STATE_WAIT`]; returns the line time.
     fn wait_for_state(&mut self) -> Option<f64> {
         let start = Instant::now();
         loop {
@@ -89,26 +88,26 @@ fn is_same(one: f64, other: f64) -> bool {
     one.max(other) <= one.min(other) * STATE_FACTOR
 }
 
-/// How cache lines crossed during a run.
+/// The state of the machine during a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum CacheState {
-    /// The machine has one state, or it makes no difference to the figure.
+    /// The machine has one state, or the figure does not depend on it.
     Any,
     Fast,
     Slow,
-    /// Fast before the run and slow after it, or the other way round: it says nothing.
+    /// Fast before the run and slow after it, or the reverse: the run does not count.
     Changed,
 }
 
-/// The machine's states, as far as a record of runs shows them.
+/// The machine's states in a record of runs.
 pub(super) struct CacheStates {
-    /// What a line takes at most while it crosses fast, in us; infinite if there is one state.
+    /// The longest line time of the fast state, in us; infinite if there is one state.
     pub(super) border: f64,
 }
 
 impl CacheStates {
-    /// From what a line took before and after each run: the border lies in the widest gap between these
-    /// times. A single time on either side of it is no state.
+    /// Finds the states from the line times before and after each run. The border lies in the
+    /// widest gap between these times; a single time on either side of it is no state.
     pub(super) fn of(lines: impl Iterator<Item = (f64, f64)>) -> CacheStates {
         let mut times: Vec<f64> = lines.flat_map(|(before, after)| [before, after]).collect();
         times.sort_by(f64::total_cmp);
@@ -118,7 +117,7 @@ impl CacheStates {
         CacheStates { border: widest.map_or(f64::INFINITY, |pair| (pair[0] * pair[1]).sqrt()) }
     }
 
-    /// In which of them a run was.
+    /// Returns the state of a run.
     pub(super) fn lines(&self, line: Option<(f64, f64)>) -> CacheState {
         match line {
             Some((before, after)) if self.border.is_finite() => {
@@ -134,7 +133,7 @@ impl CacheStates {
 }
 
 impl CacheState {
-    /// For the column of a table.
+    /// Returns the text of a table column.
     pub(super) fn name(self) -> &'static str {
         match self {
             CacheState::Any => "",
@@ -144,7 +143,7 @@ impl CacheState {
         }
     }
 
-    /// For a sentence.
+    /// Returns the word in a sentence.
     pub(super) fn adverb(self) -> &'static str {
         if self == CacheState::Slow { "slowly" } else { self.name() }
     }
@@ -154,7 +153,7 @@ impl CacheState {
 mod tests {
     use super::*;
 
-    /// How often a run takes place while looks show these times, and what is said of the last.
+    /// Returns how often a run takes place while the line has these times, and the last times.
     fn kept(steady: &mut SteadyRuns) -> (u32, Option<(f64, f64)>) {
         let mut runs = 0;
         let (_, line) = steady.run(|| {

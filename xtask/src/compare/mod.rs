@@ -1,16 +1,14 @@
 //! `cargo xtask compare`: this MPI beside others, on the same programs.
 //!
-//! The peers are installed from the Python index (or taken from `--peers`), ours
-//! is built for release, the programs of `benches/osu` are compiled once for the
-//! standard ABI and once more for Open MPI. Then every figure is measured on
-//! every library in turn, for several rounds, because the machine's own speed
-//! moves: only what ran side by side can be compared. Where the machine has
-//! several states (its virtual cores share a cache or do not), all libraries of
-//! a round are measured in the same one (`machine_state.rs`). A library that cannot run
-//! something is shown with the reason and does not end the comparison.
+//! The peers are installed from the Python index (or taken from `--peers`), this library is the
+//! profile-guided build, and the programs of `benches/osu` are compiled once for the standard ABI
+//! and once for Open MPI. Every figure is measured on every library in turn, for several rounds:
+//! the machine's own speed changes, so only runs side by side can be compared. If the machine has
+//! several states (`machine_state.rs`), all libraries of a round are measured in the same one. A
+//! library that cannot run a program is shown with the reason and does not end the comparison.
 //!
-//! The runs go to a file of JSON lines as they end; the report is made from the
-//! file's lines alone, so `--report FILE` prints it again.
+//! Each run is a line of JSON in a file. The report is made from that file alone, so
+//! `--report FILE` prints it again.
 
 mod figures;
 mod guests;
@@ -48,7 +46,7 @@ const JOBS: u32 = 5;
 /// The library name under which the machine's own limits stand.
 const MACHINE: &str = "machine";
 
-/// What `compare` can be told.
+/// Options of `compare`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Only these figures (can be repeated, or separated by commas).

@@ -1,15 +1,14 @@
 //! The numbers in the output of a benchmark program.
 //!
-//! The tables of these programs, as those of the OSU micro-benchmarks: lines of
-//! numbers between lines that begin with `#`. What is no such line is passed over
-//! (libraries print warnings in between); an output without a single number is
+//! The programs print tables as the OSU micro-benchmarks do: lines of numbers between lines that
+//! begin with `#`. Other lines (warnings of libraries) are skipped. An output without a number is
 //! an error.
 
 use anyhow::{Result, bail, ensure};
 
 use super::figures::Reading;
 
-/// Pairs of size and number, in the order printed. `elapsed` is the time of the job in ms.
+/// Returns pairs of size and number, in the order printed. `elapsed` is the job's time in ms.
 pub(super) fn read(output: &str, reading: Reading, elapsed: f64) -> Result<Vec<(u64, f64)>> {
     let rows: Vec<(u64, f64)> = match reading {
         Reading::Job => vec![(0, elapsed)],
@@ -42,7 +41,7 @@ fn sized(rows: impl Iterator<Item = Vec<f64>>, column: usize) -> Vec<(u64, f64)>
         .collect()
 }
 
-/// The rows of numbers; a word behind them ("Pass") is dropped.
+/// Returns the rows of numbers, without a word after them ("Pass").
 fn numbers(output: &str) -> impl Iterator<Item = Vec<f64>> {
     output.lines().filter_map(row)
 }

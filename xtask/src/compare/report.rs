@@ -1,10 +1,9 @@
 //! The report of a comparison, made from the lines of its record.
 //!
-//! A library's number is the median of its rounds. The ratio to a peer is the
-//! median of the ratios within each round, in which both ran side by side. Where
-//! the machine had two states, each has rows of its own. Rows are sorted by how
-//! far they are from what is promised, the worst first; a row without a promise
-//! by how far we are behind the best peer.
+//! A library's number is the median of its rounds. The ratio to a peer is the median of the ratios
+//! within each round, in which both ran side by side. If the machine had two states, each has rows
+//! of its own. Rows are sorted by their distance from the promise, the worst first; rows without a
+//! promise by their distance from the best peer.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -15,13 +14,14 @@ use super::library::Kind;
 use super::machine_state::{CacheState, CacheStates};
 use super::record::{LibraryLine, Line, Machine, Run};
 
-/// Cores that others may use before it is worth a warning.
+/// Cores that other programs may use without a warning.
 const DISTURBING: f64 = 0.1;
 
-/// All numbers of one comparison: by figure, size and state of the machine, and by library, the number of each round.
+/// All numbers of one comparison: by figure, size and state, then by library, the number of each
+/// round.
 struct Numbers(BTreeMap<RowKey, BTreeMap<String, BTreeMap<u32, f64>>>);
 
-/// What is compared with each other: a figure, its size, and how cache lines crossed.
+/// The key of a row: a figure, its size, and the state of the machine.
 type RowKey = (String, u64, CacheState);
 
 /// A line of the table.
@@ -110,8 +110,8 @@ impl Numbers {
         median(self.rounds(key, library)?.values().copied())
     }
 
-    /// The sizes of a figure in each state that we were measured in (or others, if we never were). What was
-    /// measured while the state changed is left out where there is anything else.
+    /// Returns the rows of a figure that this library was measured in; if there are none, those of
+    /// its peers. Runs during which the state changed count only if there are no others.
     fn keys(&self, figure: &str) -> Vec<RowKey> {
         let us = Kind::Verbena.name();
         let mut all: Vec<&RowKey> = self.0.keys().filter(|key| key.0 == figure).collect();
@@ -144,7 +144,7 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     }
 }
 
-/// A row for every figure and size that anybody was measured with, sorted.
+/// Returns a row for every measured figure and size, sorted.
 fn rows(table: &Table, numbers: &Numbers, runs: &[&Run]) -> Vec<Row> {
     let mut rows = Vec::new();
     for figure in table.figures {

@@ -1,5 +1,5 @@
-//! The programs of `benches/osu`: each must compile without a warning, run, and
-//! carry the data that it checks. Nothing is said of their speed.
+//! The programs of `benches/osu`: each must compile without a warning, run, and find its data
+//! intact. Their speed is not tested.
 
 use std::process::Command;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! MPI jobs over two virtual machines, many in one boot: within a machine by shared memory,
 //! between them by verbs on Soft-RoCE (see [`crate::vm`]).
 //!
-//! That it was verbs is seen from three sides: what the transport says that it has sent
-//! (`report.traffic`), what the devices say, and how little TCP had to do.
+//! Three counts prove that verbs carried the data: those of the transport (`report.traffic`), those
+//! of the devices, and the few segments of TCP.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,25 +15,25 @@ use crate::command::quoted;
 use crate::project::Project;
 use crate::vm::{Kernel, Machines, Outcome, Plan, run};
 
-/// Bytes in a packet at most: the largest MTU of RDMA.
+/// Bytes in the largest packet: the largest MTU of RDMA.
 const PACKET: u64 = 4096;
 /// The ranks of a job unless it says otherwise: two in each guest.
 const HOSTS: &str = "vm0:2,vm1:2";
 const RANKS: u32 = 4;
 /// One in each.
 const ALONE: &str = "vm0:1,vm1:1";
-/// What needs longer hangs.
+/// The longest time of a job; a longer one hangs.
 const LIMIT: Duration = Duration::from_secs(300);
-/// Segments of TCP data that the start and the end of a job may take: ssh, and the words between
-/// mpiexec and its daemons. There are as many when a job sends nothing.
+/// Segments of TCP data that the start and the end of a job may take: ssh, and the frames between
+/// mpiexec and its daemons. A job that sends nothing has as many.
 const TCP_OF_A_JOB: u64 = 300;
 
-/// In the lines about traffic, and in nothing that programs print.
+/// A text of the lines about traffic that no program prints.
 const TRAFFIC: &str = " bytes by RDMA, ";
 
-/// Says what is wrong with what a job did.
+/// Returns what is wrong with the output of a job.
 type Judge = Box<dyn Fn(&JobOutput) -> Vec<String>>;
-/// Whether data went as it was to go.
+/// Returns whether the counts fit the protocol that the job was set to.
 type SentCheck = fn(&Sent) -> bool;
 
 /// One boot and what runs in it.
@@ -57,7 +57,7 @@ struct Job {
     judge: Judge,
 }
 
-/// What a job printed by itself, and what it says of its traffic.
+/// The output of a job, without its lines about traffic, and the sums of those.
 struct JobOutput {
     stdout: String,
     stderr: String,
@@ -342,8 +342,8 @@ impl Boot {
         Ok((outcome, results))
     }
 
-    /// Every frame that did not go with others was a packet of a device at least, all bytes found place in
-    /// packets, and TCP had no data to carry.
+    /// Checks the devices' counters: a packet at least for every frame that was not coalesced,
+    /// packets for all bytes, and no data over TCP.
     fn check_network(
         &self,
         outcome: &Outcome,

@@ -1,5 +1,5 @@
-//! What users build with: mpicc and its answers to build tools, pkg-config,
-//! CMake's FindMPI, and a tree that has been moved.
+//! The installed tree as users build with it: mpicc and its answers to build tools, pkg-config,
+//! CMake's FindMPI, a moved tree, and the profile-guided build.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -45,8 +45,8 @@ pub(super) fn test(project: &Project) -> Result<Tally> {
         ("CMake's FindMPI", Installation::cmake_finds_it),
         ("a moved tree", Installation::works_where_it_is_moved),
     ];
-    // Minutes, for a way of building that `install` goes and the other parts don't.
-    let long: Check = ("a library for a profile", Installation::is_optimized_for_a_profile);
+    // Takes minutes: the build of `install --pgo`, which no other part uses.
+    let long: Check = ("a profile-guided library", Installation::is_optimized_for_a_profile);
     let is_long = std::env::var_os("CI").is_some() && pgo::tool(project).is_some();
     tally.skipped += u64::from(!is_long);
     for (name, check) in checks.into_iter().chain(is_long.then_some(long)) {

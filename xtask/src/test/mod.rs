@@ -1,7 +1,7 @@
 //! `cargo xtask test`: every test there is, in parts that can be chosen.
 //!
-//! Each part prints a heading, what failed in full, and its time. The last line
-//! counts single tests over all parts: `N passed, N failed, N skipped`.
+//! Each part prints one line, and each failure in full. The last line counts the tests of all parts:
+//! `N passed, N failed, N skipped`.
 
 mod benches;
 mod hosts;
@@ -25,7 +25,7 @@ use crate::steps::{Step, Steps, say};
 use crate::stress::Stress;
 use crate::{counts, demo, docs, generate, set_up};
 
-/// What `test` can be told.
+/// Options of `test`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Only these parts (can be repeated, or separated by commas).
@@ -37,7 +37,7 @@ pub(crate) struct Options {
     /// Run each case of the C programs so many times.
     #[arg(long, default_value_t = 1)]
     repeat: u32,
-    /// Leave out what needs much memory or time.
+    /// Leave out tests that need much memory or time.
     #[arg(long)]
     quick: bool,
     /// Run all C programs under valgrind and with AddressSanitizer, not only
@@ -70,7 +70,7 @@ enum Part {
     Fuzz,
     /// The documentation of all crates without a warning, doctests, and dead links.
     Docs,
-    /// What users build with: mpicc, pkg-config, CMake, a moved tree.
+    /// The installed tree: mpicc, pkg-config, CMake, a moved tree; in CI the profile-guided build.
     Installation,
     /// C programs under tests/programs on 1 to 16 ranks.
     Programs,
@@ -116,7 +116,7 @@ impl Part {
     }
 }
 
-/// How many tests went which way.
+/// Numbers of tests.
 #[derive(Clone, Copy, Default)]
 struct Tally {
     passed: u64,
@@ -267,7 +267,7 @@ fn heat_agrees(project: &Project, step: &Step) -> Result<Tally> {
     Ok(Tally { passed, ..Tally::default() })
 }
 
-/// One failed test, with everything that it printed.
+/// Prints a failed test with its output.
 fn report_failure(name: &str, reasons: &str, output: &str) {
     say!("FAILED: {name}: {reasons}");
     if !output.is_empty() {

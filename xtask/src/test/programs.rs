@@ -1,6 +1,6 @@
-//! The C programs: compiled once by an `mpicc`, run as the table says, judged
-//! by exit code, output, time, and by what they leave behind. Rows that say so
-//! run once more under each tool that watches memory (see [`Tool`]).
+//! The C programs: compiled once by an `mpicc`, run as the table says, checked for exit code,
+//! output, time, and processes and files that are left. Marked rows run once more under each
+//! memory tool (see [`Tool`]).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -140,7 +140,7 @@ fn is_allowed(needs: &[String]) -> bool {
         .is_ok_and(|ran| ran.success())
 }
 
-/// A source without a row would be a test that nobody runs.
+/// Fails if a source has no row: it would be a test that never runs.
 fn check_that_all_are_run(sources: &Path, cases: &[Case]) -> Result<()> {
     for entry in std::fs::read_dir(sources)? {
         let path = entry?.path();

@@ -1,7 +1,7 @@
 //! mpi4py's own test files, each on 1 to 5 ranks.
 //!
-//! Every rank runs every test. A group of files has passed when mpiexec's exit code is 0
-//! and each rank has said OK.
+//! Every rank runs every test. A group of files has passed when mpiexec's exit code is 0 and each
+//! rank has printed OK.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -71,8 +71,8 @@ const GROUPS: [&[&str]; 3] = [
         "util_dtlib",
     ],
 ];
-/// Files that take an emulated processor a quarter of a minute or more, and that say again, as other calls
-/// of the same schedules, what `cco_buf`, `cco_nb_buf` and `cco_vec` say.
+/// Files that take an emulated processor 15 seconds or more. Their calls use the schedules that
+/// `cco_buf`, `cco_nb_buf` and `cco_vec` test.
 const TOO_LONG: [&str; 5] =
     ["cco_nb_vec", "cco_ngh_buf", "cco_pr_buf", "cco_pr_vec", "cco_pr_ngh_buf"];
 /// The numbers of ranks.

@@ -1,8 +1,8 @@
 //! The library compiled for ThreadSanitizer, under C programs with many threads.
 //!
-//! Needs a nightly toolchain with the sources of Rust's own library, for that is
-//! compiled too: else every mutex would be unknown to the tool. It sees races
-//! between threads of one rank; other ranks' accesses it can't see.
+//! Needs a nightly toolchain with the sources of Rust's own library: that is compiled too, otherwise
+//! the tool would not know its mutexes. The tool sees races between threads of one rank, and no
+//! accesses of other ranks.
 
 use std::path::Path;
 use std::process::Command;
@@ -59,7 +59,7 @@ pub(super) fn test(project: &Project) -> Result<Tally> {
     Ok(tally)
 }
 
-/// What is not here.
+/// Returns what this machine lacks.
 fn missing() -> Option<&'static str> {
     let mut rustc = Command::new("rustc");
     rustc.args(["+nightly", "--print", "sysroot"]).env_remove("RUSTUP_TOOLCHAIN");

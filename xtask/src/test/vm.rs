@@ -21,17 +21,18 @@ use crate::vm::{self, Kernel, Machines, Plan, run};
 struct Case {
     name: &'static str,
     machines: Machines,
-    /// `SUITE` stands for the conformance suite of the verbs transport, `BIN` for
-    /// the folder of installed programs, `STREAM`, `SINGLE` and `DYING` for C programs, `FOREIGN` for a talk of
-    /// our transport with peers that it shares no code with, `MODULE` for a kernel module that stands in for XPMEM.
+    /// Words in it stand for paths: `SUITE` for the conformance suite of the verbs transport,
+    /// `BIN` for the folder of installed programs, `STREAM`, `SINGLE` and `DYING` for C programs,
+    /// `FOREIGN` for a job of this transport with peers in C and over another crate, `MODULE` for
+    /// a kernel module that stands in for XPMEM.
     command: &'static str,
     expected: &'static str,
     /// Packets must have been lost, and sent again.
     lossy: bool,
 }
 
-/// The second guest loses its power in the middle of a stream of messages. The first is to hear of it after five
-/// seconds of silence and the turn of `mpiexec` that they end in; the rest is for a busy machine.
+/// The second guest loses its power in the middle of a stream of messages. `mpiexec` reports that
+/// after five seconds of silence; the longer limit is for a busy machine.
 const DEATH: &str = r#"[ $VM_ID = 0 ] || exec sleep infinity
 left() { local name; for name in stream mpiexec dbclient; do pgrep -lx $name; done; }
 cd /tmp; ulimit -l unlimited
@@ -42,8 +43,8 @@ echo "exit code $code, $took s after its death"
 grep -q 'lost host vm1 with ranks 2 to 3: no message for 5 s (--dead-after)' said && [ $code = 1 ] &&
   [ $took -le 30 ] && [ -z "$(left)" ] && echo "vm1 and its ranks were reported in time""#;
 
-/// Calls that nobody answers, for nothing leads from one address to the other; then memory that may be read, or may
-/// not be, by those who have no right to trace.
+/// Connection requests without an answer, because no route leads from one address to the other.
+/// Then single copy by processes without the right to trace, which Yama allows or refuses.
 const REFUSALS: &str = r#"cd /tmp; ulimit -l unlimited
 ip addr add 192.168.9$VM_ID.1/32 dev eth0; vm_barrier addresses
 for id in 0 1; do ip neigh replace 192.168.9$id.1 lladdr 02:00:00:00:00:99 dev eth0 nud permanent; done
@@ -58,8 +59,8 @@ for row in "0 read" "1 read" "2 refused" "3 refused"; do
 done
 echo all was refused as it should be"#;
 
-/// Memory of others that is mapped, where the kernel itself reads it for nobody; then senders that are killed while
-/// they are read.
+/// Single copy by mapping (XPMEM) where the kernel refuses to read; then senders that are killed
+/// while a receiver reads their memory.
 const XPMEM: &str = r#"cd /tmp; insmod MODULE || exit
 echo 3 >/proc/sys/kernel/yama/ptrace_scope
 BIN/mpiexec --explain --timeout 100 -n 2 SINGLE read >said 2>&1; code=$?; cat said
@@ -71,9 +72,9 @@ for ms in 6 7 8 10 12 15 20 30; do
 done
 echo all was read in place"#;
 
-/// Devices that go under a running job that has no end of its own: first a further one, without which it goes on, then the
-/// only one left. With its network device a device of `rdma_rxe` goes too, but tells nobody, and stays in part until its
-/// users end, for which `ip link delete` waits.
+/// Devices that are removed under an endless job: first a second rail, without which the job goes
+/// on, then the last device. Removing a network device removes the device of `rdma_rxe` on it, but
+/// without an event; `ip link delete` waits until its users end.
 const REMOVALS: &str = r#"cd /tmp; ulimit -l unlimited
 printf '#!/bin/sh\nshift; exec bash -c "$*"\n' >agent; chmod +x agent
 ip link add rail0 type veth peer name rail1; ip link set rail1 up; ip link set rail0 up; ip addr add 10.9.9.1/24 dev rail0

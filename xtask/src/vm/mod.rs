@@ -30,7 +30,7 @@ use crate::project::Project;
 /// Guests at most: their addresses and cards are numbered by one byte.
 const MOST_GUESTS: u32 = 16;
 
-/// What `vm` can be told to do.
+/// Commands of `vm`.
 #[derive(clap::Subcommand)]
 pub(crate) enum Task {
     /// Install QEMU and what else is needed, fetch and keep a kernel.
@@ -42,9 +42,9 @@ pub(crate) enum Task {
     /// and rxe1), VM_ADDRESSES (of the devices), VM_HOSTS (vm0 vm1 ..., resolvable),
     /// VM_GID (index of the IPv4 GID), VM_SSH (ssh between guests) and VM_RESULTS, a
     /// folder that host and guests share. `vm_barrier NAME` waits for all guests,
-    /// `vm_cable SECONDS` pulls this guest's cable, `vm_die GUEST` ends a
-    /// machine as if it lost its power, `vm_listening PORT` for a program of this one, and `vm_between PROGRAM ...` runs
-    /// server and client of a program like ib_send_lat.
+    /// `vm_cable SECONDS` pulls this guest's cable, `vm_die GUEST` ends a machine as if it lost its
+    /// power, `vm_listening PORT` waits for a program of this guest, and `vm_between PROGRAM ...`
+    /// runs server and client of a program like ib_send_lat.
     #[command(after_help = "Examples:\n  \
         cargo xtask vm run 'vm_between ibv_rc_pingpong -g $VM_GID'\n  \
         cargo xtask vm run --pair --loss 1% 'vm_between ib_write_bw -F -x $VM_GID -s 65536 -n 100'\n  \
