@@ -164,8 +164,8 @@ pub fn spawn(request: &SpawnArgs<'_>, stack: &mut Stack) -> Result<Pid, SpawnErr
 
 /// Returns the child, which has executed its program or ended with an error.
 fn child_result(args: &ChildArgs, pid: Pid) -> Result<Pid, SpawnError> {
-    // SAFETY: the reference is valid, and both fields are aligned and initialised. Volatile, since the
-    // child wrote them unseen by the compiler.
+    // SAFETY: the reference is valid, and both fields are aligned and initialised. Volatile, since
+    // the child wrote them unseen by the compiler.
     let (failed_at, errno) = unsafe {
         ((&raw const args.failed_at).read_volatile(), (&raw const args.errno).read_volatile())
     };

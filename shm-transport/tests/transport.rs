@@ -58,7 +58,8 @@ impl Sink for Parts {
     }
 }
 
-/// How many parts 50 bodies of that length, one after the other, were seen in; those that came whole are none.
+/// Returns the number of parts in which 50 bodies of a length arrive, one after the other. A body
+/// that arrives whole counts 0.
 fn parts_of_a_stream(len: usize) -> usize {
     let file = Segment::file().unwrap();
     let [mut first, mut second] = [0, 1].map(|me| join(&file, me, 2, 16 * RING, SETTINGS));

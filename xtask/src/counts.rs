@@ -30,16 +30,16 @@ const TOGGLES: &str = "the toggles";
 const STAGED: [(&str, &str); 2] =
     [("PMPI_Send", "MPI_Send, 8 bytes"), ("PMPI_Recv", "MPI_Recv, 8 bytes, arrived")];
 
-/// What `counts` can be told.
+/// Options of `counts`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Fail if a call takes more instructions than recorded.
     #[arg(long)]
     check: bool,
-    /// Record the counts of now.
+    /// Record today's counts.
     #[arg(long, conflicts_with = "check")]
     update: bool,
-    /// Say also in which crates a send and a receive spend their instructions.
+    /// Print also in which crates a send and a receive spend their instructions.
     #[arg(long)]
     crates: bool,
 }

@@ -1,9 +1,8 @@
-//! `cargo xtask stress`: random traffic from seeds, and ranks killed at random
-//! moments.
+//! `cargo xtask stress`: random traffic from seeds, and ranks killed at random moments.
 //!
 //! A seed determines a run: ranks, threads, knobs, a progress thread or none, messages, and the
-//! requests that are cancelled and restarted. Two runs of one seed differ in timing alone. A run that
-//! fails prints the command that repeats it.
+//! requests that are cancelled and restarted. Two runs of one seed differ in timing alone. A run
+//! that fails prints the command that repeats it.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -4,9 +4,9 @@
 //! foreign-peer DEVICE GID_INDEX FOLDER second
 //! ```
 //!
-//! It is called (`second`): the crate takes a queue pair from its making to RTS in one step, so there is
-//! none to call with. It has no RDMA read either: the other side reads our memory, and of what it offers we
-//! say that we are done with it.
+//! It accepts connections and requests none (`second`): the crate takes a queue pair from its
+//! creation to RTS in one step. The crate has no RDMA read either: the other side reads the memory
+//! of this process, which answers offers of the other side with done.
 
 #![allow(unsafe_code)]
 
@@ -220,8 +220,8 @@ impl Peer<'_> {
         self.sent[at + 4..at + 8].copy_from_slice(&self.consumed.to_le_bytes());
         self.told = self.consumed;
         let Some(connection) = &mut self.connection else { return };
-        // SAFETY: a slot is written again when its frame is consumed; credit that changes on its way is
-        // newer credit.
+        // SAFETY: a slot is written again when its frame is consumed; credit that changes on its
+        // way is newer credit.
         unsafe { connection.qp.post_send(&mut self.sent, at..at + len, SENT) }.expect("a request");
     }
 

@@ -45,8 +45,8 @@ pub fn one_sided<T: Transport>(seed: u64, transports: Vec<T>) {
     one_sided_in(seed, transports, all.buffer().memory().expect("one run"));
 }
 
-/// All other ranks access `memory` of rank 0, [`one_sided_bytes`] of zeros: puts and gets of an area
-/// arrive whole, additions and swaps of one word by all at once lose nothing.
+/// All other ranks access `memory` of rank 0, [`one_sided_bytes`] of zeros. Puts and gets of an
+/// area arrive whole; additions and swaps of one word by all ranks at once lose nothing.
 pub fn one_sided_in<T: Transport>(seed: u64, mut transports: Vec<T>, memory: UserBuf) {
     let ranks = transports.len();
     let regions: Vec<Region> = (1..ranks as u32)

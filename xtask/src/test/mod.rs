@@ -1,7 +1,7 @@
 //! `cargo xtask test`: every test there is, in parts that can be chosen.
 //!
-//! Each part prints one line, and each failure in full. The last line counts the tests of all parts:
-//! `N passed, N failed, N skipped`.
+//! Each part prints one line, and each failure in full. The last line counts the tests of all
+//! parts: `N passed, N failed, N skipped`.
 
 mod benches;
 mod hosts;
