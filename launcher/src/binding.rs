@@ -43,7 +43,7 @@ pub enum BindTo {
 pub enum MapBy {
     /// No mapping: `slot` and `node` have no meaning on one host.
     Anywhere,
-    /// Ranks go to the objects of this kind in index.
+    /// Ranks go to the objects of this kind in turn.
     Object(Level),
 }
 

@@ -164,8 +164,8 @@ pub fn spawn(request: &SpawnArgs<'_>, stack: &mut Stack) -> Result<Pid, SpawnErr
 
 /// Returns the child, which has executed its program or ended with an error.
 fn child_result(args: &ChildArgs, pid: Pid) -> Result<Pid, SpawnError> {
-    // SAFETY: the reference is valid, and both fields are aligned and initialised. Volatile, since
-    // the child wrote them unseen by the compiler.
+    // SAFETY: the reference is valid, and both fields are aligned and initialised. The reads are
+    // volatile, since the child wrote the fields unseen by the compiler.
     let (failed_at, errno) = unsafe {
         ((&raw const args.failed_at).read_volatile(), (&raw const args.errno).read_volatile())
     };
@@ -265,13 +265,13 @@ fn execute(args: &ChildArgs) {
 /// # Safety
 /// `path` must be a C string.
 unsafe fn is_elf(path: *const c_char) -> bool {
-    let mut start = [0u8; 4];
+    let mut magic = [0u8; 4];
     // SAFETY: `path` is a C string (see above); at most 4 bytes are read into an array of 4.
     let read = unsafe {
         let file = libc::open(path, libc::O_RDONLY | libc::O_CLOEXEC);
-        libc::read(file, start.as_mut_ptr().cast(), start.len())
+        libc::read(file, magic.as_mut_ptr().cast(), magic.len())
     };
-    let elf = read < 0 || start == *b"\x7fELF";
+    let elf = read < 0 || magic == *b"\x7fELF";
     // SAFETY: the address of the thread's own errno is valid. Restored for the report.
     unsafe { *libc::__errno_location() = libc::ENOEXEC };
     elf
