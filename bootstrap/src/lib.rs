@@ -6,8 +6,8 @@
 //! names both descriptors. The library picks them up in [`Job::from_environment`].
 //!
 //! Both halves of the protocol are here, so that they cannot drift apart: [`environment`] (the
-//! variable), [`control`] (messages), [`status_page`] and [`status_entry`] (what every rank is doing right now). This
-//! crate starts no process and links only the C library.
+//! variable), [`control`] (messages), [`status_page`] and [`status_entry`] (what every rank is
+//! doing right now). This crate starts no process and links only the C library.
 
 #![deny(unsafe_code)] // allowed in `status_page` and `inherited_fd` alone
 

@@ -61,7 +61,8 @@ pub struct BlockedOn {
     pub context: u64,
     /// The number of ranks in the communicator.
     pub comm_size: u32,
-    /// The time since which the rank has made no progress, by [`crate::status_page::monotonic_nanos`]; never 0.
+    /// The time since which the rank has made no progress, by
+    /// [`crate::status_page::monotonic_nanos`]; never 0.
     pub since: u64,
 }
 

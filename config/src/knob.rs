@@ -1,7 +1,7 @@
 //! The table of knobs. A knob is added here and nowhere else.
 //!
-//! Each row makes a constant of type `Key<T>`, where `T` is the type of the knob's values. Reading a
-//! size from a switch therefore does not compile. A knob that was renamed keeps its former name.
+//! Each row makes a constant of type `Key<T>`, where `T` is the type of the knob's values. Reading
+//! a size from a switch therefore does not compile. A knob that was renamed keeps its former name.
 
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;

@@ -59,7 +59,8 @@ pub struct Sources<'a> {
     pub config: Option<&'a Path>,
     /// Each `--set NAME=VALUE`, after those in `VERBENA_SET`.
     pub set: &'a [String],
-    /// Variables for the ranks. They replace those of the same name here; the last of several counts.
+    /// Variables for the ranks. They replace those of the same name here; the last of several
+    /// counts.
     pub environment: &'a [(String, String)],
 }
 

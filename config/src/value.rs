@@ -61,7 +61,8 @@ pub enum Value {
     Choice(usize),
     /// A number or size, or `None` for auto.
     Index(Option<u64>),
-    /// A name, or `None` for auto. The text is leaked: a configuration lives as long as the process.
+    /// A name, or `None` for auto. The text is leaked: a configuration lives as long as the
+    /// process.
     Name(Option<&'static str>),
 }
 

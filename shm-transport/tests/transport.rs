@@ -475,7 +475,8 @@ fn a_ring_full_of_garbage_loses_its_peer_alone() {
         let mut inbox = Inbox::default();
         assert_eq!(post(&mut sender, peer(1), 0, 8), Post::Sent);
         assert!(receiver.poll(&mut inbox));
-        // The ring from rank 0 to rank 1 is the third of four, in front of two pools and their parts for shuttles, twice as long.
+        // The ring from rank 0 to rank 1 is the third of four, in front of two pools and their
+        // parts for shuttles, twice as long.
         let raw = std::fs::File::from(file);
         let ring = raw.metadata().unwrap().len() - 2 * RING - 6 * POOL;
         (0..RING / 64).for_each(|line| raw.write_all_at(&garbage, ring + line * 64).unwrap());

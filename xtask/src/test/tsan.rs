@@ -1,8 +1,8 @@
 //! The library compiled for ThreadSanitizer, under C programs with many threads.
 //!
 //! Needs a nightly toolchain with the sources of Rust's own library: that is compiled too,
-//! otherwise the tool would not know its mutexes. The tool sees races between threads of one rank, and no
-//! accesses of other ranks.
+//! otherwise the tool would not know its mutexes. The tool sees races between threads of one rank,
+//! and no accesses of other ranks.
 
 use std::path::Path;
 use std::process::Command;
