@@ -16,6 +16,7 @@ use crate::process::Process;
 use crate::request::State;
 use crate::request_handle::Decoded;
 use crate::status_page;
+use crate::wait_target::WaitTarget;
 
 /// A wait up to this long is not worth a word.
 const SHORT: Duration = Duration::from_millis(100);
@@ -47,22 +48,6 @@ pub(crate) fn report(p: &mut Process) {
     if let Some(blocked) = p.awaited() {
         status_page::entry().set_blocked(&blocked);
     }
-}
-
-/// What was looked for and not there.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) enum WaitTarget {
-    /// Something that has no name here.
-    #[default]
-    Nothing,
-    /// The end of a request, by its handle.
-    Request(usize),
-    /// The end of a message that never had a handle.
-    Message(RequestId),
-    /// The end of a collective.
-    Collective(CollectiveId),
-    /// A message that could be received, by the arguments of the call.
-    Probe { source: i32, tag: i32, comm: usize },
 }
 
 impl Process {

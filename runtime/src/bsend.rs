@@ -17,14 +17,13 @@ use fabric::{Peer, UserBuf};
 use objects::{Buffer, Class, Error, Result};
 use pt2pt::{Engine, Envelope, Mode, RequestId};
 
-use crate::process::Process;
 use crate::stack::Stack;
 
 /// MPI_BSEND_OVERHEAD, bytes for each message.
 pub const OVERHEAD: u64 = 512;
 
-/// So long a send looks whether others have left before it says that there is no room. Longer than a frame takes
-/// that a device has to send again.
+/// So long a send looks whether others have left before it says that there is no room. Longer than
+/// a frame takes that a device has to send again.
 const BRIEFLY: Duration = Duration::from_millis(500);
 
 /// What MPI_Buffer_attach was given.
@@ -111,6 +110,33 @@ impl BsendBuffers {
             .all(|attached| attached.flights.is_empty())
     }
 
+    /// Copies the message to the buffer attached to `comm`, or else to the one of the process, and
+    /// sends it from there.
+    pub(crate) fn send(
+        &mut self,
+        stack: &mut Stack,
+        comm: usize,
+        to: Peer,
+        envelope: Envelope,
+        buffer: Buffer,
+    ) -> Result<()> {
+        self.reclaim(stack.pt2pt());
+        let owner = if self.find(comm).is_some() { comm } else { PROCESS };
+        let mut since = None;
+        while self.find(owner).is_some_and(|attached| attached.is_full_for(buffer.len()))
+            && since.get_or_insert_with(Instant::now).elapsed() < BRIEFLY
+        {
+            stack.progress_aside();
+            if !self.reclaim(stack.pt2pt()) {
+                std::thread::yield_now();
+            }
+        }
+        match self.find(owner) {
+            Some(attached) => attached.send(stack, to, envelope, &buffer),
+            None => Err(no_room(0, 0)),
+        }
+    }
+
     fn find(&mut self, owner: usize) -> Option<&mut Attached> {
         self.attached.iter_mut().find(|attached| attached.owner == owner)
     }
@@ -182,34 +208,4 @@ fn no_room(size: u64, room: u64) -> Error {
             )
         },
     )
-}
-
-impl Process {
-    /// Copies the message to the attached buffer (the communicator's, else the
-    /// process's) and sends it from there.
-    pub(crate) fn send_buffered(
-        &mut self,
-        comm: usize,
-        to: Peer,
-        envelope: Envelope,
-        buffer: Buffer,
-    ) -> Result<()> {
-        self.core()?;
-        let Some(core) = &mut self.core else { return Ok(()) };
-        self.bsend.reclaim(core.stack.pt2pt());
-        let owner = if self.bsend.find(comm).is_some() { comm } else { PROCESS };
-        let mut since = None;
-        while self.bsend.find(owner).is_some_and(|attached| attached.is_full_for(buffer.len()))
-            && since.get_or_insert_with(Instant::now).elapsed() < BRIEFLY
-        {
-            core.stack.progress_aside();
-            if !self.bsend.reclaim(core.stack.pt2pt()) {
-                std::thread::yield_now();
-            }
-        }
-        match self.bsend.find(owner) {
-            Some(attached) => attached.send(&mut core.stack, to, envelope, &buffer),
-            None => Err(no_room(0, 0)),
-        }
-    }
 }

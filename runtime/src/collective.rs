@@ -17,11 +17,12 @@ use fabric::CollectiveKind;
 use objects::buffer::Area;
 use objects::{Comm, Datatype, Op, Result};
 
-use crate::blocked_on::WaitTarget;
+use crate::agreement::Agreement;
 use crate::fault;
 use crate::lock::{LOCK, block_on, with};
 use crate::process::{Process, not_running};
 use crate::request::Request;
+use crate::wait_target::WaitTarget;
 
 /// MPI_UINT64_T and MPI_BYTE, MPI_MAX in the ABI.
 const UINT64: usize = 0x259;
@@ -204,16 +205,9 @@ fn wait_for(id: CollectiveId, comm: usize) -> Result<()> {
     })
 }
 
-/// An agreement under way: an allreduce of one word that lives here. On an
-/// intercommunicator both groups agree.
-pub struct Internal {
-    id: CollectiveId,
-    word: Box<u64>,
-}
-
-impl Internal {
+impl Agreement {
     /// Starts to find the largest of all members' words.
-    pub(crate) fn max(p: &mut Process, comm: usize, word: u64) -> Result<Internal> {
+    pub(crate) fn max(p: &mut Process, comm: usize, word: u64) -> Result<Agreement> {
         let mut word = Box::new(word);
         let (ty, op) = (predefined_type(UINT64), predefined_op(MAX));
         // SAFETY: the box lives in the result until the collective has ended, and
@@ -223,21 +217,12 @@ impl Internal {
         let plan = p
             .plan(p.comm(comm)?, &Operation::AllreduceOfBoth { vector, count: 1 })?
             .of_kind(CollectiveKind::CommCreate);
-        Ok(Internal { id: p.start_plan(comm, plan)?, word })
-    }
-
-    pub(crate) fn id(&self) -> CollectiveId {
-        self.id
-    }
-
-    /// The result, once it has ended.
-    pub(crate) fn word(&self) -> u64 {
-        *self.word
+        Ok(Agreement::new(p.start_plan(comm, plan)?, word))
     }
 
     /// Waits for the result.
     pub(crate) fn wait(self, comm: usize) -> Result<u64> {
-        wait_for(self.id, comm)?;
+        wait_for(self.id(), comm)?;
         Ok(self.word())
     }
 }

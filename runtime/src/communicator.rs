@@ -5,90 +5,16 @@
 //! job are equal; the members take the largest (an allreduce over the parent).
 //! Two agreements that run at once in different threads therefore never meet
 //! the same id, and there is no limit on how many communicators a job makes.
-//!
-//! The layout of context ids stands in `context_id`. With its proposal a process reserves the first
-//! of its collective segments that is free (see `coll_segments`), if the communicator could use one.
 
 use objects::{Class, Comm, Error, Group, Result};
-use shm_transport::Segment;
 
-use crate::collective::Internal;
-use crate::context_id;
+use crate::agreement::{Agreement, NewComm};
 use crate::control_channel::ControlChannel;
 use crate::lock::with;
-use crate::process::{Core, Process, bad_handle};
+use crate::process::{Process, bad_handle};
 use crate::request::{Request, State};
-use crate::stack::Stack;
 
 pub use crate::split::split;
-
-impl Core {
-    /// A number that no process of the job proposes again; to be ended by [`Core::agreed`]. `may_use_segment`: a collective
-    /// segment would be of use, and this process will be a member.
-    pub(crate) fn propose(&mut self, may_use_segment: bool) -> u64 {
-        self.proposals += 1;
-        let segment = if may_use_segment {
-            self.coll_segments.reserve(single_host(&self.stack))
-        } else {
-            None
-        };
-        context_id::encode(self.proposals, segment, self.job.rank)
-    }
-
-    /// Takes note of what others have proposed, where this process has proposed `mine` (0: nothing).
-    pub(crate) fn agreed(&mut self, mine: u64, context: u64) {
-        self.proposals = self.proposals.max(context_id::number(context));
-        if mine != context {
-            self.coll_segments.unreserve(mine);
-        }
-    }
-
-    /// Gives a communicator whose context was agreed on its collective segment, if it has one.
-    /// MPI_ERR_NO_MEM if this process cannot map it.
-    pub(crate) fn attach_segment(&mut self, comm: &mut Comm) -> Result<()> {
-        self.coll_segments.attach(single_host(&self.stack), comm)
-    }
-
-    /// Returns a communicator on its way to the user with its collective segment.
-    pub(crate) fn with_segment(&mut self, mut comm: Comm) -> Result<Comm> {
-        self.attach_segment(&mut comm)?;
-        Ok(comm)
-    }
-
-    /// Gives MPI_COMM_WORLD its collective segment.
-    pub(crate) fn attach_world_segment(&mut self) -> Result<()> {
-        let mut world = self.world.clone();
-        self.coll_segments.attach_world(single_host(&self.stack), &mut world)?;
-        self.world = world;
-        Ok(())
-    }
-}
-
-/// Returns the memory of this host's ranks, if all ranks of the job are here.
-fn single_host(stack: &Stack) -> Option<&Segment> {
-    let shm = stack.endpoint.intra().filter(|_| stack.endpoint.is_single_host())?;
-    Some(shm.segment())
-}
-
-/// What is left to do when a nonblocking creation has agreed on its context.
-pub struct NewComm {
-    /// The handle that the user already has; complete but for its context.
-    handle: u64,
-    mine: u64,
-    agreement: Internal,
-}
-
-impl NewComm {
-    /// Gives the communicator its context; from now on it can be used.
-    pub(crate) fn install(self, p: &mut Process) -> Result<()> {
-        let context = self.agreement.word();
-        let Process { core: Some(core), comms, .. } = p else { return Ok(()) };
-        core.agreed(self.mine, context);
-        let Ok(comm) = comms.get_mut(self.handle) else { return Ok(()) };
-        comm.set_context(context);
-        core.attach_segment(comm)
-    }
-}
 
 impl Process {
     /// The end of MPI_Comm_free. What is under way has all that it needs; persistent
@@ -121,14 +47,14 @@ impl Process {
 }
 
 /// The largest proposal of the parent's members, of both groups if there are two.
-/// `may_use_segment`: see [`Core::propose`]. Collective over `parent`.
-pub(crate) fn agree(parent: usize, may_use_segment: bool) -> Result<u64> {
+/// `may_meet`: see [`Core::propose`]. Collective over `parent`.
+pub(crate) fn agree(parent: usize, may_meet: bool) -> Result<u64> {
     let (mine, agreement) = with(|p| {
-        let mine = p.core()?.propose(may_use_segment);
-        Ok((mine, Internal::max(p, parent, mine)?))
+        let mine = p.core()?.propose(may_meet);
+        Ok((mine, Agreement::max(p, parent, mine)?))
     })?;
     let context = agreement.wait(parent)?;
-    with(|p| p.core().map(|core| core.agreed(mine, context)))?;
+    with(|p| p.core().map(|core| core.end_proposal(mine, context)))?;
     Ok(context)
 }
 
@@ -147,13 +73,13 @@ pub fn iduplicate(parent: usize) -> Result<(usize, usize)> {
     with(|p| {
         let comm = p.comm(parent)?.duplicate(u64::MAX >> 1);
         let mine = p.core()?.propose(!comm.is_inter());
-        let agreement = Internal::max(p, parent, mine)?;
+        let agreement = Agreement::max(p, parent, mine)?;
         let handle = p.comms.insert(comm);
         let request = Request {
             comm: parent,
             state: State::Collective(agreement.id()),
             persistent: None,
-            then: Some(Box::new(NewComm { handle, mine, agreement })),
+            then: Some(Box::new(NewComm { handle, proposal: mine, agreement })),
         };
         Ok((handle as usize, p.requests.insert(request) as usize))
     })
@@ -164,8 +90,7 @@ pub fn iduplicate(parent: usize) -> Result<(usize, usize)> {
 /// gives its own. Collective over `parent`.
 ///
 /// Groups of one call that have no member in common agree on one context for all of them. Nothing meets by that: frames
-/// go from member to member, no process is in two of the groups, and a collective segment is for
-/// the group that its owner is in.
+/// go from member to member, no process is in two of the groups, and an arena is for the group that its owner is in.
 pub fn create(parent: usize, group: &Group) -> Result<Option<Comm>> {
     let (is_inter, me) = with(|p| {
         let me = fabric::Peer(p.core()?.job.rank);
@@ -224,7 +149,7 @@ fn choose(channel: ControlChannel, group: &Group, rank: u32) -> Result<u64> {
     let mut word = mine.to_ne_bytes();
     channel.broadcast(group, rank, 0, &mut word)?;
     let context = u64::from_ne_bytes(word);
-    with(|p| p.core().map(|core| core.agreed(mine, context)))?;
+    with(|p| p.core().map(|core| core.end_proposal(mine, context)))?;
     Ok(context)
 }
 

@@ -12,8 +12,8 @@ use fabric::{Collective, CollectiveKind, Peer, UserBuf};
 use objects::{Buffer, Class, Error, Group, Result};
 use pt2pt::{Envelope, Fault, Mode, Pattern, RequestId};
 
-use crate::blocked_on::WaitTarget;
 use crate::lock::{block_on, with};
+use crate::wait_target::WaitTarget;
 
 /// Set in the contexts of letters alone.
 const CONTROL_BIT: u64 = 1 << 63;

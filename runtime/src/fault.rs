@@ -4,8 +4,8 @@
 use objects::{Class, Error, Status};
 use pt2pt::{Completion, Fault};
 
+use crate::outcome::Outcome;
 use crate::process::Process;
-use crate::request::Outcome;
 
 /// Status and error of a finished message. The error is for the handler of the
 /// communicator that the message travelled on.

@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use objects::callback::user;
 use objects::{Error, Result, Status};
 
-use crate::request::Outcome;
+use crate::outcome::Outcome;
 
 /// The user's functions of a generalized request, as the ABI passes them.
 #[derive(Clone, Copy, Debug)]

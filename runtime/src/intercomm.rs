@@ -161,7 +161,7 @@ impl Party {
         }
         let mut members = vec![0; size as usize * 4];
         self.tell(&mut members)?;
-        with(|p| p.core().map(|core| core.agreed(0, context)))?;
+        with(|p| p.core().map(|core| core.end_proposal(0, context)))?;
         Ok(Pact { context, remote: read(&members) })
     }
 

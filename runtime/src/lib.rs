@@ -7,16 +7,19 @@
 //!
 //! The C ABI and the Rust API are thin layers over this crate.
 
-#![deny(unsafe_code)] // allowed in `gate`, `attendant`, `bed`, `waiters`, `watcher`, `status_page`, `abort`, `generalized`, `bsend`, `collective`, `letters`, `thread`, `topology`
+#![deny(unsafe_code)] // allowed in `abort`, `bsend`, `collective`, `control_channel`, `generalized`, `guarded`, `status_page`, `topology`
 
 mod abort;
 mod addresses;
+mod agreement;
 mod blocked_on;
 pub mod bsend;
 mod coll_segments;
 pub mod collective;
 pub mod communicator;
+mod completion;
 mod context_id;
+mod contexts;
 mod control_channel;
 mod explain;
 mod failed_peers;
@@ -28,6 +31,7 @@ mod init;
 pub mod intercomm;
 mod lock;
 pub mod message;
+mod outcome;
 mod process;
 mod raise;
 pub mod request;
@@ -37,13 +41,13 @@ pub mod split;
 mod stack;
 pub mod status_page;
 pub mod topology;
+mod wait_target;
 pub mod wait_test;
 
 pub use abort::abort;
 pub use init::{THREAD_LEVELS, finalize, init, start_engine};
 pub use lock::{block_on, progress_once, with};
-pub use message::SendMode;
 pub use process::{Core, InitState, Process, bad_handle, bad_predefined, predefined};
 pub use raise::{RaiseOn, raise};
-pub use request::Request;
+pub use request::{Request, SendMode};
 pub use stack::{Endpoint, Protocols, Stack};

@@ -9,12 +9,13 @@ use fabric::Peer;
 use objects::{Buffer, Class, Comm, Error, Result, Status};
 use pt2pt::{Envelope, Mode, Pattern, RequestId};
 
-use crate::blocked_on::WaitTarget;
 use crate::fault;
 use crate::lock::{block_on, lock_fast, progress_once, with};
-use crate::process::{Process, TakenMessage, bad_handle, bad_predefined, predefined};
-use crate::request::{Exchange, Outcome, Persistent, Request, State};
+use crate::outcome::Outcome;
+use crate::process::{Process, TakenMessage, bad_handle, bad_predefined, not_running, predefined};
+use crate::request::{Exchange, Persistent, Request, SendMode, State};
 use crate::request_handle::{self, Decoded};
+use crate::wait_target::WaitTarget;
 
 /// MPI_ANY_SOURCE.
 pub const ANY_SOURCE: i32 = -1;
@@ -26,30 +27,6 @@ pub const PROC_NULL: i32 = -3;
 pub const TAG_UB: i32 = i32::MAX;
 
 const NOT_PERSISTENT: &str = "only persistent requests can be started";
-
-/// The four modes of sending (MPI-5.0 §3.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SendMode {
-    /// MPI_Send.
-    Standard,
-    /// MPI_Bsend: complete once it is copied to the attached buffer.
-    Buffered,
-    /// MPI_Ssend: complete once it is matched.
-    Synchronous,
-    /// MPI_Rsend: the receive must be posted.
-    Ready,
-}
-
-impl SendMode {
-    #[inline]
-    pub(crate) fn of_engine(self) -> Mode {
-        match self {
-            SendMode::Standard | SendMode::Buffered => Mode::Standard,
-            SendMode::Synchronous => Mode::Synchronous,
-            SendMode::Ready => Mode::Ready,
-        }
-    }
-}
 
 /// Where a send goes, after the checks: nowhere for MPI_PROC_NULL.
 #[inline]
@@ -391,6 +368,20 @@ pub fn cancel(handle: &mut usize) -> Result<()> {
 }
 
 impl Process {
+    /// Sends from an attached buffer; see [`BsendBuffers::send`](crate::bsend::BsendBuffers::send).
+    fn send_buffered(
+        &mut self,
+        comm: usize,
+        to: Peer,
+        envelope: Envelope,
+        buffer: Buffer,
+    ) -> Result<()> {
+        match &mut self.core {
+            Some(core) => self.bsend.send(&mut core.stack, comm, to, envelope, buffer),
+            None => Err(not_running(self.init_state)),
+        }
+    }
+
     /// Tells the user, once, of a ready send that found no receive.
     #[cold]
     pub(crate) fn report_late_ready(&mut self) {

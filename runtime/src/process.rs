@@ -17,12 +17,11 @@ use objects::{
 };
 use pt2pt::MessageId;
 
-use crate::blocked_on::WaitTarget;
 use crate::bsend::BsendBuffers;
 use crate::coll_segments::CollSegments;
 use crate::request::Request;
-use crate::session::Session;
 use crate::stack::Stack;
+use crate::wait_target::WaitTarget;
 
 /// Predefined handles of the ABI that the process answers itself.
 pub mod predefined {
@@ -140,6 +139,15 @@ pub struct Process {
     pub bsend: BsendBuffers,
     /// What was looked for last, and was not there.
     pub(crate) wait_target: WaitTarget,
+}
+
+/// A session.
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// What happens to errors of its calls.
+    pub errhandler: Errhandler,
+    /// The thread level that it provides, as the ABI numbers it.
+    pub thread_level: i32,
 }
 
 /// What MPI_Mprobe handed out.

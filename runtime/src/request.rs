@@ -1,42 +1,20 @@
-//! MPI requests: what a request handle stands for.
+//! MPI requests: what a request handle stands for, where the handle does not say it by itself.
 //!
-//! A plain send or receive has no object here: its handle names it (see `named`).
-//! What follows is for all others.
+//! A plain send or receive has no object here: its handle names it (see `request_handle`).
 //!
-//! States ([`State`]): a persistent request is *inactive* until started; an
-//! active one is in the engine or among the running collectives; *done* holds
-//! the outcome until somebody asks. A request that is not persistent vanishes
-//! when its outcome is taken, a persistent one becomes inactive again
-//! (MPI-5.0 §3.7.3, §3.9).
+//! States ([`State`]): a persistent request is *inactive* until started. An active request is in
+//! the engine or among the running collectives. *Done* holds the outcome until a call takes it.
+//! Then a request that is not persistent vanishes, and a persistent one becomes inactive again
+//! (MPI-5.0 §3.7.3, §3.9). The transitions are in `completion`.
 
 use collectives::{CollectiveId, Plan};
 use fabric::Peer;
-use objects::{Buffer, Class, Error, Result, Stale, Status};
-use pt2pt::{Envelope, Pattern, RequestId};
+use objects::{Buffer, Status};
+use pt2pt::{Envelope, Mode, Pattern, RequestId};
 
-use crate::blocked_on::WaitTarget;
-use crate::communicator::NewComm;
-use crate::fault;
+use crate::agreement::NewComm;
 use crate::generalized::Generalized;
-use crate::message::SendMode;
-use crate::process::{Process, bad_handle, predefined::REQUEST_NULL};
-use crate::request_handle::Decoded;
-
-/// What a completed operation came to.
-#[derive(Debug)]
-pub struct Outcome {
-    /// The status; MPI_ERROR in it is set by the calls that return arrays.
-    pub status: Status,
-    /// What went wrong with this operation, if anything.
-    pub error: Option<Error>,
-}
-
-impl Outcome {
-    /// The outcome of nothing (MPI-5.0 §3.7.3, the empty status).
-    pub fn empty() -> Outcome {
-        Outcome { status: Status::empty(), error: None }
-    }
-}
+pub use crate::outcome::Outcome;
 
 /// What a request handle stands for.
 pub struct Request {
@@ -66,6 +44,30 @@ pub enum State {
     Generalized(Box<Generalized>),
     /// Complete; the outcome waits to be taken.
     Done(Outcome),
+}
+
+/// The four modes of sending (MPI-5.0 §3.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendMode {
+    /// MPI_Send.
+    Standard,
+    /// MPI_Bsend: complete once it is copied to the attached buffer.
+    Buffered,
+    /// MPI_Ssend: complete once it is matched.
+    Synchronous,
+    /// MPI_Rsend: the receive must be posted.
+    Ready,
+}
+
+impl SendMode {
+    #[inline]
+    pub(crate) fn of_engine(self) -> Mode {
+        match self {
+            SendMode::Standard | SendMode::Buffered => Mode::Standard,
+            SendMode::Synchronous => Mode::Synchronous,
+            SendMode::Ready => Mode::Ready,
+        }
+    }
 }
 
 /// The two halves of MPI_Isendrecv. The status is that of the receive.
@@ -161,220 +163,5 @@ impl Request {
     /// True for persistent requests that are not started.
     pub fn is_inactive(&self) -> bool {
         matches!(self.state, State::Inactive)
-    }
-}
-
-impl Process {
-    /// True when the request is complete, inactive or null.
-    #[inline]
-    pub fn is_complete(&mut self, handle: usize) -> Result<bool> {
-        self.wait_target = WaitTarget::Request(handle);
-        match Decoded::decode(handle) {
-            Decoded::Null | Decoded::Sent => return Ok(true),
-            Decoded::Message(id) => {
-                let pt2pt = self.core()?.stack.pt2pt();
-                return if pt2pt.is_complete(id) {
-                    Ok(true)
-                } else {
-                    self.check_message(id).map(|()| false)
-                };
-            }
-            Decoded::Object => {}
-        }
-        let request = self.request(handle)?;
-        Ok(match &request.state {
-            State::Inactive | State::Done(_) => true,
-            State::Generalized(generalized) => generalized.complete,
-            &State::Message(id) => self.core()?.stack.pt2pt().is_complete(id),
-            State::Exchange(exchange) => {
-                let (send, receive) = (exchange.send, exchange.receive);
-                let pt2pt = self.core()?.stack.pt2pt();
-                [send, receive].into_iter().flatten().all(|id| pt2pt.is_complete(id))
-            }
-            &State::Flush(owner) => self.bsend.is_drained(owner),
-            &State::Collective(id) => self.core()?.collectives.is_complete(id),
-        })
-    }
-
-    /// MPI_ERR_REQUEST for a message that was completed or freed before.
-    #[inline]
-    pub(crate) fn check_message(&mut self, id: RequestId) -> Result<()> {
-        match self.core()?.stack.pt2pt().contains(id) {
-            true => Ok(()),
-            false => Err(bad_handle(Class::Request, "request", Stale::Freed)),
-        }
-    }
-
-    /// Moves the result of a complete request out of the engine, into it.
-    fn settle_state(&mut self, handle: usize) -> Result<()> {
-        let request = self.request(handle)?;
-        let comm = request.comm;
-        let outcome = match request.state {
-            State::Message(id) => {
-                let Some(completion) = self.core()?.stack.pt2pt().finish(id) else { return Ok(()) };
-                fault::outcome(self, completion)
-            }
-            State::Collective(id) => {
-                let Some(result) = self.core()?.collectives.finish(id) else { return Ok(()) };
-                let error = result.err().map(|fault| fault::explain(self, comm, &fault));
-                Outcome { status: Status::empty(), error }
-            }
-            State::Exchange(_) => {
-                if !self.is_complete(handle)? {
-                    return Ok(());
-                }
-                self.settle_exchange(handle)?
-            }
-            State::Flush(owner) => {
-                if !self.bsend.is_drained(owner) {
-                    return Ok(());
-                }
-                Outcome::empty()
-            }
-            _ => return Ok(()),
-        };
-        let outcome = match self.request(handle)?.then.take() {
-            Some(new) if outcome.error.is_none() => {
-                Outcome { error: new.install(self).err(), ..outcome }
-            }
-            _ => outcome,
-        };
-        self.request(handle)?.state = State::Done(outcome);
-        Ok(())
-    }
-
-    fn settle_exchange(&mut self, handle: usize) -> Result<Outcome> {
-        let State::Exchange(exchange) =
-            std::mem::replace(&mut self.request(handle)?.state, State::Inactive)
-        else {
-            return Err(Error::internal("an exchange changed its kind"));
-        };
-        let mut outcome = exchange.outcome;
-        let pt2pt = self.core()?.stack.pt2pt();
-        let received = exchange.receive.and_then(|id| pt2pt.finish(id));
-        let sent = exchange.send.and_then(|id| pt2pt.finish(id));
-        if let Some(completion) = received {
-            outcome = fault::outcome(self, completion);
-        }
-        if let Some(completion) = sent {
-            let sent = fault::outcome(self, completion);
-            outcome.error = outcome.error.or(sent.error);
-        }
-        Ok(outcome)
-    }
-
-    /// Takes what a complete request came to, and frees or deactivates it; the
-    /// handle becomes MPI_REQUEST_NULL where the standard says so. `None` while
-    /// it is not complete. Null and inactive requests give the empty status.
-    #[inline]
-    pub fn take(&mut self, handle: &mut usize) -> Result<Option<Finished>> {
-        let outcome = match Decoded::decode(*handle) {
-            Decoded::Null | Decoded::Sent => Outcome::empty(),
-            Decoded::Message(id) => match self.core()?.stack.pt2pt().finish(id) {
-                Some(completion) => fault::outcome(self, completion),
-                None => return self.not_yet(*handle, id).map(|()| None),
-            },
-            Decoded::Object => return self.take_object(handle),
-        };
-        *handle = REQUEST_NULL;
-        Ok(Some(Finished::Outcome(outcome)))
-    }
-
-    #[inline(never)]
-    fn not_yet(&mut self, handle: usize, id: RequestId) -> Result<()> {
-        self.wait_target = WaitTarget::Request(handle);
-        self.check_message(id)
-    }
-
-    #[inline(never)]
-    fn take_object(&mut self, handle: &mut usize) -> Result<Option<Finished>> {
-        self.settle_state(*handle)?;
-        self.wait_target = WaitTarget::Request(*handle);
-        let request = self.request(*handle)?;
-        match &request.state {
-            State::Inactive => return Ok(Some(Finished::Outcome(Outcome::empty()))),
-            State::Generalized(generalized) if !generalized.complete => return Ok(None),
-            State::Message(_) | State::Collective(_) | State::Exchange(_) | State::Flush(_) => {
-                return Ok(None);
-            }
-            State::Done(_) | State::Generalized(_) => {}
-        }
-        let state = std::mem::replace(&mut request.state, State::Inactive);
-        if request.persistent.is_none() {
-            let _ = self.requests.remove(*handle as u64);
-            *handle = REQUEST_NULL;
-        }
-        Ok(match state {
-            State::Done(outcome) => Some(Finished::Outcome(outcome)),
-            State::Generalized(generalized) => Some(Finished::Generalized(generalized)),
-            _ => None,
-        })
-    }
-
-    /// What MPI_Request_get_status reports; nothing is freed. `None`: not complete.
-    pub fn peek(&mut self, handle: usize) -> Result<Option<Finished>> {
-        match Decoded::decode(handle) {
-            Decoded::Null | Decoded::Sent => return Ok(Some(Finished::Outcome(Outcome::empty()))),
-            Decoded::Message(id) => {
-                self.check_message(id)?;
-                let completion = self.core()?.stack.pt2pt().outcome(id);
-                return Ok(completion
-                    .map(|completion| Finished::Outcome(fault::outcome(self, completion))));
-            }
-            Decoded::Object => {}
-        }
-        self.settle_state(handle)?;
-        Ok(match &self.request(handle)?.state {
-            State::Inactive => Some(Finished::Outcome(Outcome::empty())),
-            State::Done(outcome) => Some(Finished::Outcome(Outcome {
-                status: outcome.status,
-                error: outcome.error.clone(),
-            })),
-            State::Generalized(generalized) if generalized.complete => {
-                Some(Finished::Generalized(generalized.clone()))
-            }
-            _ => None,
-        })
-    }
-
-    /// MPI_Request_free: the operation goes on, the request is gone. Gives the
-    /// `free` function of a generalized request, to be called outside the gate;
-    /// one that is not complete stays until it is (MPI-5.0 §13.2).
-    pub fn free_request(&mut self, handle: usize) -> Result<Option<Generalized>> {
-        match Decoded::decode(handle) {
-            Decoded::Sent => return Ok(None),
-            Decoded::Message(id) => {
-                self.check_message(id)?;
-                self.core()?.stack.pt2pt().detach(id);
-                return Ok(None);
-            }
-            Decoded::Null | Decoded::Object => {}
-        }
-        if let State::Generalized(generalized) = &mut self.request(handle)?.state
-            && !generalized.complete
-        {
-            generalized.freed = true;
-            return Ok(None);
-        }
-        let request = self
-            .requests
-            .remove(handle as u64)
-            .map_err(|_| Error::internal("a request vanished"))?;
-        if request.persistent.is_some() {
-            self.release_comm(request.comm);
-        }
-        match request.state {
-            State::Message(id) => self.core()?.stack.pt2pt().detach(id),
-            State::Collective(id) => self.core()?.collectives.detach(id),
-            State::Exchange(exchange) => {
-                let pt2pt = self.core()?.stack.pt2pt();
-                exchange.receive.into_iter().chain(exchange.send).for_each(|id| pt2pt.detach(id));
-                // The engine still reads the copy.
-                std::mem::forget(exchange.copy);
-            }
-            State::Generalized(generalized) => return Ok(Some(*generalized)),
-            State::Flush(_) | State::Inactive | State::Done(_) => {}
-        }
-        Ok(None)
     }
 }

@@ -11,16 +11,8 @@ use objects::{Class, Errhandler, Error, Group, Result};
 
 use crate::init::{THREAD_LEVELS, start_engine};
 use crate::lock::{block_on, with};
+pub use crate::process::Session;
 use crate::process::{InitState, Process, bad_handle, bad_predefined, predefined};
-
-/// A session.
-#[derive(Clone, Debug)]
-pub struct Session {
-    /// What happens to errors of its calls.
-    pub errhandler: Errhandler,
-    /// The thread level that it provides, as the ABI numbers it.
-    pub thread_level: i32,
-}
 
 /// The process sets that every session has.
 pub const PSETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];

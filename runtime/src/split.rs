@@ -82,7 +82,7 @@ fn assemble(
     let color = mine.color;
     let with_us = ours.iter().chain(theirs.iter().flatten()).filter(|vote| vote.color == color);
     let context = with_us.map(|vote| vote.proposal).max().unwrap_or_default();
-    p.core()?.agreed(mine.proposal, context);
+    p.core()?.end_proposal(mine.proposal, context);
     if color < 0 {
         p.core()?.coll_segments.unreserve(mine.proposal);
         return Ok(None);

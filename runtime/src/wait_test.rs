@@ -9,8 +9,9 @@ use objects::Result;
 
 use crate::generalized::Generalized;
 use crate::lock::{block_on, progress_once, with};
+use crate::outcome::Outcome;
 use crate::process::{Process, predefined};
-use crate::request::{Finished, Outcome};
+use crate::request::Finished;
 use crate::request_handle::Decoded;
 
 /// What looking for one completed request among several came to.

@@ -94,7 +94,7 @@ const ACYCLIC: &[&str] = &[
 ];
 
 /// Crates that still have circles, and the most files that may import each other there.
-const NOT_YET: &[(&str, usize)] = &[("config", 3), ("runtime", 27)];
+const NOT_YET: &[(&str, usize)] = &[("config", 3)];
 
 /// Files and folders whose prose is not wrapped yet.
 const NOT_WRAPPED_YET: &[&str] =
