@@ -9,8 +9,7 @@
 #[cfg(target_arch = "x86_64")]
 pub(crate) const LINE: usize = 64;
 
-/// memcpy, with the shortest messages done in line: the call would cost more
-/// than the copy.
+/// Copies like memcpy; the shortest messages in line, as the call would cost more than the copy.
 ///
 /// # Safety
 /// As for [`std::ptr::copy_nonoverlapping`].
@@ -31,8 +30,8 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// memcpy line by line. Lines that come from another processor's cache arrive sooner this way than
-/// by the C library's, which goes about it by other means from some length on.
+/// Copies line by line. Lines that come from another processor's cache arrive sooner this way than
+/// by the C library's memcpy, which changes its method above some length.
 ///
 /// # Safety
 /// As for [`std::ptr::copy_nonoverlapping`]; at least a line, and the processor has AVX2.
@@ -40,8 +39,8 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
 #[target_feature(enable = "avx2")]
 pub(crate) unsafe fn copy_lines(from: *const u8, to: *mut u8, len: usize) {
     use std::arch::x86_64::{__m256i, _mm256_loadu_si256, _mm256_storeu_si256};
-    // SAFETY: the caller's promise. The first and the last line cover what is in front of the first
-    // whole line of the destination and behind the last; what they share with others is the same.
+    // SAFETY: the caller's promise. The first and the last copy cover what lies before the first
+    // whole line of the destination and after the last; bytes copied twice get the same value.
     unsafe {
         let line = |at: usize| {
             let (from, to) = (from.add(at).cast::<__m256i>(), to.add(at).cast::<__m256i>());
@@ -59,7 +58,7 @@ pub(crate) unsafe fn copy_lines(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// What was written past the cache comes before all stores that follow.
+/// Orders non-temporal stores before all stores that follow.
 #[inline(always)]
 pub fn nt_fence() {
     #[cfg(target_arch = "x86_64")]
@@ -69,7 +68,7 @@ pub fn nt_fence() {
     };
 }
 
-/// memcpy with stores past the cache where the processor has them.
+/// Copies with non-temporal stores where the processor has them.
 ///
 /// # Safety
 /// As for [`std::ptr::copy_nonoverlapping`].

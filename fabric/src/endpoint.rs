@@ -250,3 +250,6 @@ impl<Intra: HybridGet, Inter: HybridGet> HybridGet for Endpoint<Intra, Inter> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,46 +1,45 @@
 //! The wire header: 32 bytes, little-endian, in front of every frame.
 //!
-//! `docs/protocol.md` draws it. [`Header::decode`] is the only reader of bytes
-//! that a peer wrote: it never panics, and what it returns needs no further
-//! check of its kind.
+//! `docs/protocol.md` draws it. [`Header::decode`] is the only reader of header bytes that a peer
+//! wrote: it never panics, and the kind that it returns is a known one. Other fields may hold
+//! anything; protocols check them.
 
 use zerocopy::little_endian::{I32, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::request_id::ProtocolId;
 
-/// What a frame is for. The numbers are the wire's and never change meaning.
+/// The kind of a frame. The numbers are the wire's and never change meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Kind {
     /// An envelope with all of its data in the body.
     Eager = 1,
-    /// Like `Eager`, but the sender waits for `Done` (synchronous mode). The
-    /// body opens with the sender's request (8 bytes), the data follows.
+    /// As `Eager`, but the sender waits for `Done` (synchronous mode). The body is the sender's
+    /// request (8 bytes) and the data.
     EagerSync = 2,
     /// An envelope without data ("request to send"). The body is an
     /// encoded [`crate::transport::Rts`].
     Rts = 3,
-    /// "Clear to send": receiver to sender, push the data to my request. With a body
-    /// (an encoded [`crate::transport::Region`]): or write it there.
+    /// "Clear to send", receiver to sender: push the data to the named request. With a body (an
+    /// encoded [`crate::transport::Region`]) the sender may put the data there instead.
     Cts = 4,
     /// A piece of a rendezvous, pushed by the sender.
     Data = 5,
-    /// The receiver has matched the message and needs the sender's buffer no
-    /// more: a synchronous eager send was matched, or a rendezvous was pulled. Or
-    /// the sender has written all of it to the receiver's memory.
+    /// The end of a message. Receiver to sender: a synchronous eager send was matched, or a
+    /// rendezvous was pulled. Sender to receiver: all data was put into the receiver's memory.
     Done = 6,
-    /// Sender to receiver: forget my envelope if you have not matched it.
+    /// Sender to receiver: drop the envelope if it is not matched.
     Cancel = 7,
     /// The answer to `Cancel`.
     CancelReply = 8,
-    /// Receiver to sender: that many bytes of eager memory are free again.
+    /// Receiver to sender: that many bytes of eager budget are free again.
     Credit = 9,
 }
 
-/// Which collective operation a frame belongs to, so that two ranks that call
-/// different ones find out. MPI-5.0 chapter 6; the numbers are the wire's.
+/// The collective operation that a frame belongs to, for detecting ranks that call different
+/// ones. MPI-5.0 chapter 6; the numbers are the wire's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -72,7 +71,7 @@ pub enum CollectiveKind {
     CommCreate = 23,
     /// The library's own, as in Finalize.
     Internal = 24,
-    /// Whatever the receiver is in: it has failed at the sender.
+    /// The collective that the receiver is in has failed at the sender.
     GaveUp = 25,
 }
 
@@ -89,7 +88,7 @@ pub struct Collective {
 /// what a control frame keeps in `context` and `length`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What the frame is for.
+    /// The kind of the frame.
     pub kind: Kind,
     /// See [`Header::READY`].
     pub flags: u8,
@@ -123,31 +122,31 @@ struct Wire {
 
 const _: () = assert!(size_of::<Wire>() == Header::SIZE);
 
-/// Why bytes are not a frame of ours.
+/// Why bytes are not a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {
     /// Fewer bytes than a header has.
-    #[error("a frame of {0} bytes is shorter than its header")]
+    #[error("a frame of {0} bytes is too short: its header alone has 32")]
     Short(usize),
     /// A kind of a later version, or garbage.
-    #[error("unknown frame kind {0}")]
+    #[error("unknown frame kind {0}: must be 1 to 9")]
     Kind(u8),
 }
 
 impl Header {
-    /// Bytes on the wire.
+    /// Size on the wire, bytes.
     pub const SIZE: usize = 32;
     /// Flag: a ready send, which must find its receive posted.
     pub const READY: u8 = 1;
 
-    /// A header of `kind` with everything else zero.
+    /// Makes a header of `kind` with all other fields zero.
     #[inline]
     pub const fn new(kind: Kind) -> Header {
         Header { kind, flags: 0, collective: 0, source: 0, tag: 0, root: 0, context: 0, length: 0 }
     }
 
-    /// The bytes that go out.
+    /// Returns the bytes on the wire.
     #[inline]
     pub fn encode(&self) -> [u8; Header::SIZE] {
         zerocopy::transmute!(Wire {
@@ -219,7 +218,7 @@ impl Kind {
 }
 
 impl CollectiveKind {
-    /// The name as a user writes it, for messages; `None` for an unknown number.
+    /// Returns the name as a user writes it; `None` for an unknown number.
     pub fn name(raw: u8) -> Option<&'static str> {
         const NAMES: [&str; 24] = [
             "MPI_Barrier",

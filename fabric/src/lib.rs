@@ -1,7 +1,7 @@
-//! The words that every room shares: who a peer is, what a frame on the wire
-//! looks like, what a transport must do, which knobs there are.
+//! What protocols and transports share: peers, the wire header, the Transport trait, the endpoint
+//! that owns a process's transports, request ids, and a simulated transport for tests.
 //!
-//! Nothing here talks to a device. The crate has no state of its own.
+//! Nothing here talks to a device. The crate has no global state.
 
 #![deny(unsafe_code)] // allowed in `copy` and `user_buf`
 

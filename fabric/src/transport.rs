@@ -1,9 +1,9 @@
-//! The one seam between protocol and device.
+//! The interface between protocols and devices: the traits [`Transport`], [`HybridGet`] and
+//! [`Sink`], and their parameter types.
 //!
-//! A transport moves frames between processes: reliably, and for each ordered
-//! pair in the order posted. It knows nothing of communicators, matching or
-//! requests. Everything above it is the same on shared memory, verbs, TCP and
-//! in the simulator.
+//! A transport moves frames between processes: reliably, and for each ordered pair in the order
+//! posted. It knows nothing of communicators, matching or requests. Protocols are the same on
+//! shared memory, verbs, TCP and in the simulator.
 
 use std::fmt;
 use std::sync::atomic::AtomicU32;
@@ -17,60 +17,60 @@ use crate::user_buf::UserBuf;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Peer(pub u32);
 
-/// What a route to one peer can carry. All sizes are bytes of body.
+/// Capabilities of a transport towards one peer. All sizes are bytes of body.
 #[derive(Clone, Copy, Debug)]
 pub struct Caps {
     /// Largest body of a single frame. At least 64.
     pub frame: usize,
     /// Largest message that is sent eagerly; at most `frame - 8`.
     pub eager: usize,
-    /// Smallest rendezvous that is pulled with `get` instead of pushed in
-    /// frames; `u64::MAX` where the route has none.
+    /// Smallest rendezvous that is pulled with a get instead of pushed in frames; `u64::MAX` if the
+    /// device has no get.
     pub get_min: u64,
-    /// Smallest rendezvous, of those that are not pulled, that the sender may write
-    /// with `put` instead of pushing it; `u64::MAX` where the route has none.
+    /// Smallest rendezvous, of those that are not pulled, that the sender may write with a put
+    /// instead of pushing it; `u64::MAX` if the device has no put.
     pub put_min: u64,
 }
 
-/// What a peer may do with registered memory.
+/// Access of a peer to registered memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rights {
-    /// Read it. The only one for memory that this process itself may not write.
+    /// Read. The only access to memory that this process itself must not write.
     Get,
-    /// Write it.
+    /// Write.
     Put,
-    /// Read, write and change it atomically.
+    /// Read, write and change atomically.
     All,
 }
 
-/// What is done with memory of a peer without the peer's help.
+/// An access to memory of a peer without the peer's help.
 #[derive(Clone, Copy, Debug)]
 pub enum OneSided {
-    /// It is read into this memory of ours.
+    /// Reads it into this local memory.
     Get(UserBuf),
-    /// It is written from this memory of ours.
+    /// Writes it from this local memory.
     Put(UserBuf),
-    /// Its 64 bits change in one step; our memory, 8 bytes, gets what they were.
+    /// Changes 64 bits atomically; the local memory, 8 bytes, receives the old value.
     Atomic(Atomic, UserBuf),
 }
 
-/// A change of 64 bits, which are aligned and in the processor's byte order. One step
-/// for all that reach them through the same device, not for the owner's own stores.
+/// An atomic change of 64 aligned bits in the processor's byte order. Atomic among accesses
+/// through the same device, not towards the owner's own stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Atomic {
-    /// Adds, round the end.
+    /// Adds, and wraps.
     Add(u64),
-    /// Writes `new` if they are `expected`.
+    /// Writes `new` if the value is `expected`.
     CompareSwap {
-        /// What they have to be.
+        /// The value to compare with.
         expected: u64,
-        /// What they become.
+        /// The value to write.
         new: u64,
     },
 }
 
 impl OneSided {
-    /// Our side of it.
+    /// Returns the local memory.
     #[inline]
     pub fn memory(&self) -> UserBuf {
         match *self {
@@ -80,7 +80,7 @@ impl OneSided {
 }
 
 impl Atomic {
-    /// What becomes of `old`.
+    /// Returns the new value.
     pub fn of(self, old: u64) -> u64 {
         match self {
             Atomic::Add(more) => old.wrapping_add(more),
@@ -187,32 +187,32 @@ impl std::ops::DerefMut for Slot<'_> {
     }
 }
 
-/// What became of a posted frame.
+/// The result of a post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Post {
-    /// It is on its way; the slot holds a copy of everything.
+    /// The frame is on its way; the slot holds a copy of everything.
     Sent,
-    /// No room now. Nothing was written: post it again after a `poll`.
+    /// There is no space now. Nothing was written: post again after a `poll`.
     NoRoom,
 }
 
-/// What became of a one-sided transfer.
+/// The result of starting a one-sided transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Transfer {
-    /// Finished before the call returned.
+    /// The transfer finished before the call returned.
     Done,
-    /// Under way: [`Sink::transferred`] will be called with the token.
+    /// The transfer is under way: [`Sink::transferred`] will be called with the token.
     Started,
-    /// No room now: try again after a `poll`.
+    /// There is no space now: try again after a `poll`.
     NoRoom,
-    /// This route can't do it (any more); nothing was transferred. Use frames.
+    /// The device cannot do it, or not any more; nothing was transferred. Use frames.
     Refused,
 }
 
-/// A peer's memory as the peer's transport described it for one-sided access.
-/// Travels in [`Rts`] and in the body of a Cts; its meaning is the transport's own.
+/// Registered memory of a peer, described by the peer's transport. Travels in [`Rts`] and in the
+/// body of a Cts; only the transport interprets it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Region {
     /// Address in the owner's address space.
@@ -221,65 +221,64 @@ pub struct Region {
     pub keys: [u32; 4],
 }
 
-/// The body of a request to send: `send` names the sender's request, `region`
-/// its buffer when that can be read from outside.
+/// The body of a request to send (the frame [`crate::Kind::Rts`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rts {
-    /// The sender's request, returned in `Cts` and `Done`.
+    /// The sender's request; comes back in `Cts` and `Done`.
     pub send: u64,
-    /// Where the data lies, if it is one run of memory that may be pulled.
+    /// The sender's buffer, if it is contiguous and may be pulled.
     pub region: Option<Region>,
 }
 
-/// A peer that can't be reached any more.
+/// A peer that cannot be reached any more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("rank {} of MPI_COMM_WORLD can't be reached: {why}", peer.0)]
 pub struct PeerFailed {
-    /// Who.
+    /// The peer.
     pub peer: Peer,
-    /// In words for the user.
+    /// The reason, for the user.
     pub why: String,
 }
 
-/// What an idle process waits on; see [`Transport::arm`].
+/// What an idle process sleeps on; see [`Transport::arm`].
 #[derive(Clone, Copy, Debug)]
 pub enum WaitOn<'a> {
     /// Sleep in `futex_wait` while the word holds `value`.
     Futex {
-        /// In memory that peers share with us.
+        /// The futex word, in memory shared with peers.
         word: &'a AtomicU32,
-        /// What it held when the transport was armed.
+        /// The value when the transport was armed.
         value: u32,
     },
     /// Sleep until the descriptor is readable.
     Fd(std::os::fd::RawFd),
-    /// Both: sleep while the word holds `value` and the descriptor is not readable. Who
-    /// wakes sets the word to 0.
+    /// Sleep while the word holds `value` and the descriptor is not readable. A waking peer sets
+    /// the word to 0.
     Either {
-        /// In memory that peers share with us.
+        /// The futex word, in memory shared with peers.
         word: &'a AtomicU32,
-        /// What it held when the transport was armed.
+        /// The value when the transport was armed.
         value: u32,
-        /// The device's.
+        /// The device's descriptor.
         fd: std::os::fd::RawFd,
     },
-    /// Nothing outside will ever happen (no peers): only other threads help.
+    /// There are no peers: only other threads of this process can make progress.
     Nothing,
 }
 
-/// Who takes what a transport has received. Called inside [`Transport::poll`],
-/// so it must not post: it notes what is to be done and returns.
+/// The receiving end of [`Transport::poll`]. It must not post: it queues what follows and
+/// returns.
 pub trait Sink {
-    /// A frame from `from`. `body` is only valid during the call.
+    /// Takes a frame from `from`. `body` is valid only during the call.
     fn frame(&mut self, from: Peer, header: &Header, body: &(impl Body + ?Sized));
-    /// Whether it is known where the body of a frame goes. One that is for nobody yet would have to be kept, so
-    /// a transport may leave it where it is until the next poll.
+    /// Returns true if the destination of the body is known. An unexpected body would have to be
+    /// copied and kept, so a transport may leave the frame where it is until the next poll.
     fn expects(&mut self, _from: Peer, _header: &Header) -> bool {
         true
     }
-    /// The one-sided transfer `token` has finished, or failed.
+    /// Takes the end of the one-sided transfer `token`, or its failure.
     fn transferred(&mut self, token: u64, outcome: Result<(), PeerFailed>);
-    /// A peer is gone; nothing more will come from it.
+    /// Takes the failure of a peer. No frame of that peer follows.
     fn peer_failed(&mut self, lost: PeerFailed);
 }
 
@@ -287,19 +286,22 @@ pub trait Sink {
 ///
 /// Contract:
 /// - Frames of one ordered pair arrive once and in the order posted.
-/// - `post` never blocks and never calls back. `NoRoom` is not an error.
+/// - `post` never blocks and never calls the sink. `NoRoom` is not an error.
 /// - Connections are made on first use, inside `post` and `poll`.
+/// - Required are `caps`, `post`, `poll` and `arm`. The other methods have defaults, which are
+///   right for a device without batches, one-sided access or a send queue of its own.
 /// - Progress happens only inside these calls (unless the device has its own).
-/// - The own process is never a peer: messages to oneself do not come here.
+/// - The process itself is never a peer: messages to self do not come here.
+/// - Tokens of one-sided transfers are below 2^62; a device may use the two highest bits.
 pub trait Transport {
-    /// What the route to `peer` can carry. Cheap; may change over time (a
-    /// one-sided path that was refused), but `frame` never shrinks.
+    /// Returns the capabilities towards `peer`. Cheap. They may change (a get that was refused),
+    /// but `frame` never shrinks.
     fn caps(&self, peer: Peer) -> &Caps;
 
-    /// Sends one frame: `fill` writes exactly `len` bytes of body straight into
-    /// the slot. `len` is at most `caps(peer).frame`. `fill` is called only
-    /// when the result is `Sent`. There is no room for a piece of a message ([`Kind::Data`](crate::Kind::Data))
-    /// while the peer gets the rest of it ([`HybridGet::get_remainder`]).
+    /// Sends one frame: `fill` writes exactly `len` bytes of body straight into the slot. `len` is
+    /// at most `caps(peer).frame`. `fill` is called only if the result is `Sent`. There is no space
+    /// for a piece of a message ([`Kind::Data`](crate::Kind::Data)) while the peer gets the rest of
+    /// it ([`HybridGet::get_remainder`]).
     fn post(
         &mut self,
         peer: Peer,
@@ -315,23 +317,23 @@ pub trait Transport {
     /// Ends what `begin_batch` began.
     fn end_batch(&mut self, _peer: Peer) {}
 
-    /// Hands everything that has arrived (up to a bound of the transport's
-    /// choice) to the sink; true if there was anything.
+    /// Hands what has arrived, up to a bound of the transport's choice, to the sink. Returns true
+    /// if there was anything.
     fn poll(&mut self, sink: &mut impl Sink) -> bool;
 
-    /// Lets `peer` do that with memory; `None` if the route can't.
+    /// Lets `peer` access memory; `None` if the device cannot.
     fn register(&mut self, _peer: Peer, _memory: UserBuf, _rights: Rights) -> Option<Region> {
         None
     }
 
-    /// Ends what `register` began.
+    /// Ends a registration.
     fn release(&mut self, _peer: Peer, _region: Region) {}
 
-    /// Reads, writes or changes memory of `peer`: as many bytes of `region` from `at` on as our
-    /// side has. Several under way overtake each other and frames. What is written is in place when
-    /// it has finished, and seen by who hears of it by a frame. Our side of it stays valid and is
-    /// left alone until then. An atomic fails (no other does while the peer is there) when it can't
-    /// be told whether it was done.
+    /// Reads, writes or changes memory of `peer`: as many bytes of `region` from `at` on as the
+    /// local memory has. Transfers may overtake each other and frames. When a put has finished, its
+    /// bytes are in place before any frame posted afterwards. The local memory stays valid and
+    /// untouched until the end. Only an atomic can fail while the peer is alive: when a broken
+    /// connection leaves it open whether it was done.
     fn one_sided(
         &mut self,
         _peer: Peer,
@@ -343,16 +345,16 @@ pub trait Transport {
         Ok(Transfer::Refused)
     }
 
-    /// Says that the caller is about to sleep. Afterwards whatever arrives, and
-    /// room for what last found none, wakes what is returned. `None`: something
-    /// has arrived already, or there is room: go on instead.
+    /// Announces that the caller is about to sleep. From then on each arrival, and space for what
+    /// last found none, wakes what is returned. Returns `None` if something has arrived already or
+    /// there is space: the caller must not sleep.
     fn arm(&mut self) -> Option<WaitOn<'_>>;
 
-    /// Says that the caller is awake again. Cheap when it was not armed.
+    /// Announces that the caller is awake again. Cheap when not armed.
     fn disarm(&mut self) {}
 
-    /// Says that the process is about to end, which would take with it what the device has
-    /// not sent yet. True when nothing is left; else ask again after a `poll`.
+    /// Announces that the process is about to end, which would drop what the device has not sent
+    /// yet. Returns true when nothing is left; otherwise call again after a `poll`.
     fn flush(&mut self) -> bool {
         true
     }
@@ -401,10 +403,10 @@ pub enum GetOrPush {
 }
 
 impl Region {
-    /// Bytes on the wire.
+    /// Size on the wire, bytes.
     pub const SIZE: usize = 24;
 
-    /// Address (8), keys (4 x 4); little-endian.
+    /// Encodes address (8 bytes) and keys (4 x 4), little-endian.
     pub fn encode(&self) -> [u8; Region::SIZE] {
         let mut out = [0; Region::SIZE];
         out[..8].copy_from_slice(&self.addr.to_le_bytes());
@@ -414,7 +416,7 @@ impl Region {
         out
     }
 
-    /// The reverse; `None` when the bytes are not a `Region`.
+    /// Decodes a region; `None` if the bytes are not one.
     pub fn decode(body: &[u8]) -> Option<Region> {
         let body: &[u8; Region::SIZE] = body.try_into().ok()?;
         let key = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| body[at + i]));
@@ -424,10 +426,10 @@ impl Region {
 }
 
 impl Rts {
-    /// Bytes on the wire.
+    /// Size on the wire, bytes.
     pub const SIZE: usize = 16 + Region::SIZE;
 
-    /// `send` (8), has-region (8), the region; little-endian.
+    /// Encodes `send` (8 bytes), has-region (8) and the region, little-endian.
     pub fn encode(&self) -> [u8; Rts::SIZE] {
         let mut out = [0; Rts::SIZE];
         out[..8].copy_from_slice(&self.send.to_le_bytes());
@@ -438,7 +440,7 @@ impl Rts {
         out
     }
 
-    /// The reverse; `None` when the bytes are not an `Rts`.
+    /// Decodes an `Rts`; `None` if the bytes are not one.
     pub fn decode(body: &[u8]) -> Option<Rts> {
         let body: &[u8; Rts::SIZE] = body.try_into().ok()?;
         let region = match body[8] {

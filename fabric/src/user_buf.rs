@@ -1,14 +1,11 @@
-//! A run of bytes that belongs to the user of MPI.
+//! Memory of the MPI user: an address and a length.
 //!
-//! MPI lets a user hand over a buffer and forget it until the operation
-//! completes. `UserBuf` is that promise as a type: whoever makes one vouches for
-//! it once, and the protocol crates above and below copy through it without
-//! `unsafe` of their own.
+//! The constructor's caller promises once that the memory stays valid. Protocols and transports
+//! then copy through it without `unsafe` of their own.
 //!
-//! Invariant: `ptr .. ptr + len` is valid for reads (and for writes, when it
-//! describes a receive buffer) until the operation that carries it completes.
-//! Access is by copies, never by references, so that user memory that changes
-//! underneath us (an erroneous program) yields wrong data and nothing worse.
+//! Invariant: `ptr .. ptr + len` is valid for reads, and for writes if it is a receive buffer,
+//! until the operation that carries it completes. Access is by copies, never by references:
+//! memory that an erroneous program changes meanwhile yields wrong data and nothing worse.
 
 #![allow(unsafe_code)]
 
@@ -16,7 +13,7 @@
 use crate::copy::{LINE, copy_lines};
 use crate::copy::{copy, copy_nt};
 
-/// A contiguous run of user memory; see the module for the promise it carries.
+/// Contiguous user memory; see the module for the promise it carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserBuf {
     ptr: *mut u8,
@@ -30,9 +27,11 @@ unsafe impl Send for UserBuf {}
 unsafe impl Sync for UserBuf {}
 
 impl UserBuf {
-    /// The run of no bytes.
+    /// No bytes.
     pub const EMPTY: UserBuf = UserBuf { ptr: std::ptr::null_mut(), len: 0 };
 
+    /// Wraps user memory.
+    ///
     /// # Safety
     /// `ptr .. ptr + len` must be valid for reads, and for writes if anything
     /// is to be received into it, until the operation that carries the value
@@ -42,31 +41,31 @@ impl UserBuf {
         UserBuf { ptr, len }
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[inline]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// True when there is nothing to copy.
+    /// Returns true if there is nothing to copy.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The address, for devices that are told addresses.
+    /// Returns the address, for devices that take numbers.
     #[inline]
     pub fn addr(&self) -> u64 {
         self.ptr as u64
     }
 
-    /// The pointer, for the few files that copy or register by themselves.
+    /// Returns the pointer, for the few files that copy or register by themselves.
     #[inline]
     pub const fn as_ptr(&self) -> *mut u8 {
         self.ptr
     }
 
-    /// The part `offset .. offset + len`. Panics when it is not inside.
+    /// Returns the part `offset .. offset + len`. Panics if it is not inside.
     #[inline]
     pub fn slice(&self, offset: usize, len: usize) -> UserBuf {
         assert!(offset <= self.len && len <= self.len - offset, "slice outside the memory");
@@ -75,7 +74,7 @@ impl UserBuf {
         unsafe { UserBuf::new(self.ptr.wrapping_add(offset), len) }
     }
 
-    /// Copies `offset .. offset + out.len()` out. Panics when it is not inside.
+    /// Copies `offset .. offset + out.len()` to `out`. Panics if it is not inside.
     #[inline]
     pub fn read(&self, offset: usize, out: &mut [u8]) {
         let part = self.slice(offset, out.len());
@@ -84,9 +83,8 @@ impl UserBuf {
         unsafe { copy(part.ptr, out.as_mut_ptr(), out.len()) }
     }
 
-    /// As [`UserBuf::read`], but what is written goes past the cache, for slots that
-    /// another processor reads next and this one not again. The transport orders
-    /// these stores before what it publishes.
+    /// As [`UserBuf::read`], with non-temporal stores, for slots that another processor reads next.
+    /// The transport orders these stores before what it publishes ([`crate::copy::nt_fence`]).
     #[inline]
     pub(crate) fn copy_out_nt(&self, offset: usize, out: &mut [u8]) {
         let part = self.slice(offset, out.len());
@@ -94,7 +92,7 @@ impl UserBuf {
         unsafe { copy_nt(part.ptr, out.as_mut_ptr(), out.len()) }
     }
 
-    /// Copies `bytes` to `offset ..`. Panics when they do not fit.
+    /// Copies `bytes` to `offset ..`. Panics if they do not fit.
     #[inline]
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         let part = self.slice(offset, bytes.len());
@@ -103,7 +101,8 @@ impl UserBuf {
         unsafe { copy(bytes.as_ptr(), part.ptr, bytes.len()) }
     }
 
-    /// As [`UserBuf::write`], for lines that another processor has just written, or is about to.
+    /// As [`UserBuf::write`], for cache lines that another processor has just written or is about
+    /// to write.
     #[inline(never)]
     pub fn write_lines(&self, offset: usize, bytes: &[u8]) {
         #[cfg(target_arch = "x86_64")]

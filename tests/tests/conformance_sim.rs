@@ -71,15 +71,14 @@ fn reads_refused() {
 #[test]
 fn reads_that_sender_and_receiver_share() {
     for options in [Options { delay: 10, ..Options::default() }, ROUGH] {
-        suite(Options { one_sided: Manner::Together, ..options });
+        suite(Options { one_sided: Manner::Hybrid, ..options });
     }
 }
 
 #[test]
 fn a_receiver_takes_what_a_sender_does_not_push_that_has_gone() {
     for (seed, rounds) in (seed()..seed() + 30).zip([0, 1, 2].into_iter().cycle()) {
-        let options =
-            Options { one_sided: Manner::Together, delay: seed % 10, ..Options::default() };
+        let options = Options { one_sided: Manner::Hybrid, delay: seed % 10, ..Options::default() };
         let mut job = Job::new("a sender that has gone", seed, fabric(2, seed, options));
         let receive = job.receive(1, pattern(0, 1), Shape::Run, 100_000);
         let send = job.send(Mode::Standard, Shape::Run, 0, 1, 1, seed, 100_000);
@@ -150,7 +149,7 @@ fn memory_of_others() {
 
 #[test]
 fn no_registration_is_left() {
-    for options in [ROUGH, ROUGH_WRITES, Options { one_sided: Manner::Together, ..ROUGH }] {
+    for options in [ROUGH, ROUGH_WRITES, Options { one_sided: Manner::Hybrid, ..ROUGH }] {
         let mut job = Job::new("registrations", seed(), fabric(3, seed(), options));
         storm(&mut job, &Weather::default());
         job.quiet();

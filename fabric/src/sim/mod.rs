@@ -1,15 +1,13 @@
 //! A simulated transport: all ranks of a job in one thread of one process.
 //!
-//! What a network may do, it does on purpose and repeatably: frames take a random
-//! time, slots run out, one-sided transfers are refused or finish late, a process
-//! dies between two frames. Everything follows from one seed, so a failure that
-//! prints its seed can be run again.
+//! It does on purpose and repeatably what a network may do: frames take a random time, slots run
+//! out, one-sided transfers are refused or finish late, a process dies between two frames. All
+//! randomness follows from one seed, so a failure that prints its seed can be run again.
 //!
-//! It is strict where a device would be silent: posting to oneself, a body that
-//! is too long, using memory that is not registered (any more, or for that), or releasing it
-//! twice, panic.
+//! It panics where a device would be silent: on a post to self, a body that is too long, memory
+//! that is not registered for the access, and a second release.
 //!
-//! Time is counted in ticks: every `post`, `poll` and `arm` of anybody is one.
+//! Time is counted in ticks: every `post`, `poll` and `arm` of any rank is one.
 
 mod random;
 mod world;
@@ -30,7 +28,7 @@ use world::{Access, World};
 /// Frames handed over in one poll, at most.
 const POLL: usize = 64;
 
-/// How one-sided transfers behave.
+/// The behaviour of one-sided transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
     /// They finish within the call.
@@ -39,13 +37,13 @@ pub enum Manner {
     Later,
     /// Memory can be registered, but a transfer is refused.
     Refused,
-    /// Who reads is to ask for frames, and may take what does not come.
-    Together,
-    /// Each time one of the above, or no room.
+    /// A receiver is to ask for a push, and may get what does not come ([`HybridGet`]).
+    Hybrid,
+    /// Each time one of the above, or no space.
     Whim,
 }
 
-/// What the simulated fabric is like.
+/// The behaviour of the simulated fabric.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// The same for every pair. `get_min` and `put_min` of `u64::MAX`: no registration.
@@ -54,11 +52,11 @@ pub struct Options {
     pub delay: u64,
     /// Frames that an ordered pair can have under way.
     pub slots: usize,
-    /// How often a post finds no room although there is some, of 1,000.
+    /// Posts of 1,000 that find no space although there is some.
     pub no_room: u32,
     /// One-sided transfers.
     pub one_sided: Manner,
-    /// Who dies, and at which tick.
+    /// The rank that dies, and the tick at which it does.
     pub death: Option<(Peer, u64)>,
 }
 

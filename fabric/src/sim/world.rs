@@ -258,7 +258,7 @@ impl World {
                 Manner::AtOnce,
                 Manner::Later,
                 Manner::Refused,
-                Manner::Together,
+                Manner::Hybrid,
                 Manner::Whim,
             ]),
             fixed => Some(fixed),
@@ -273,7 +273,7 @@ impl World {
                 self.places[user.0 as usize].transfers.push(Underway { due, access, token });
                 Transfer::Started
             }
-            Some(Manner::Refused | Manner::Together) => Transfer::Refused,
+            Some(Manner::Refused | Manner::Hybrid) => Transfer::Refused,
             Some(Manner::Whim) | None => {
                 self.starve(user, user);
                 Transfer::NoRoom
@@ -284,7 +284,7 @@ impl World {
     /// Returns true if a receiver is to ask for a push.
     pub(super) fn prefers_push(&mut self) -> bool {
         match self.options.one_sided {
-            Manner::Together => true,
+            Manner::Hybrid => true,
             Manner::Whim => self.rng.chance(200),
             _ => false,
         }
