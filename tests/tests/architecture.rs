@@ -98,7 +98,7 @@ const NOT_YET: &[(&str, usize)] = &[("config", 3)];
 
 /// Files and folders whose prose is not wrapped yet.
 const NOT_WRAPPED_YET: &[&str] =
-    &["collectives/", "config/", "docs/verbs.md", "fabric/", "pt2pt/", "runtime/"];
+    &["collectives/", "config/", "docs/verbs.md", "pt2pt/", "runtime/"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
