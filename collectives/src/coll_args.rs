@@ -1,14 +1,13 @@
-//! A collective call in numbers: what an algorithm is given.
+//! The arguments of a collective call in numbers, as an algorithm sees them.
 //!
-//! Everything is this rank's view, in [`Extent`]s. `None` stands for MPI_IN_PLACE
-//! where a rank's own data is meant, and for "not significant here" where only
-//! the root has the buffer.
+//! All is this rank's view, in [`Extent`]s. `None` stands for MPI_IN_PLACE where a rank's own data is
+//! meant, and for "not significant here" where only the root has the buffer.
 
 use fabric::CollectiveKind;
 
 use crate::shape::Extent;
 
-/// See the module. The spaces of the runs say which user buffer they lie in.
+/// The arguments of a call. The space of an extent says in which user buffer it lies.
 #[derive(Clone, Copy, Debug)]
 #[allow(
     missing_docs,
@@ -97,8 +96,8 @@ pub enum CollArgs<'a> {
 
 impl CollArgs<'_> {
     /// Whether operands may be taken in any order; true where nothing is reduced.
-    // Not inlined: looked at before the variant is, as the optimiser would have it, the
-    // field is not always there, and valgrind says so.
+    // Not inlined: the optimiser would read the field before the variant, and valgrind reports a
+    // field that is not there.
     #[inline(never)]
     pub(crate) fn commutes(&self) -> bool {
         match *self {

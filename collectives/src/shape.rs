@@ -1,10 +1,10 @@
 //! Where data lies, as numbers: what an algorithm may know of a buffer.
 //!
-//! Algorithms never see a pointer or a datatype. They see a [`Extent`]: so many
-//! elements, each of a [`Shape`], at a displacement in one of the three spaces
-//! of a call. Two calls with equal shapes can share a schedule.
+//! Algorithms see no pointers and no datatypes. They see an [`Extent`]: a count of elements, each of a
+//! [`Shape`], at a displacement in one of the spaces of a call. Calls with equal shapes can share a
+//! schedule.
 
-/// One of the three buffers of a call.
+/// One of the buffers of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
     /// The user's send buffer; never written.
@@ -13,11 +13,11 @@ pub enum Space {
     Recv,
     /// Scratch memory of the call, [`temp`](crate::schedule::Schedule::temp) bytes.
     Temp,
-    /// The seats of the meeting in the arena.
+    /// The slots of the current round of the collective segment.
     CollSegment,
 }
 
-/// A place in one of the call's buffers.
+/// Elements in one of the call's buffers, as a schedule names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// In which buffer.
@@ -30,7 +30,7 @@ pub struct Span {
     pub count: u64,
 }
 
-/// Equal places at equal distances.
+/// Equal spans at equal distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strided {
     /// The first.
@@ -42,7 +42,7 @@ pub struct Strided {
 }
 
 impl Span {
-    /// No bytes, nowhere.
+    /// A span of no bytes.
     pub const NOTHING: Span = Span { space: Space::Temp, ty: Ty::BYTES, disp: 0, count: 0 };
 }
 

@@ -1,9 +1,7 @@
-//! Collectives as the layers above call them: plan (under the gate), then run,
-//! start or keep.
+//! Collectives as the layers above call them: plan (under the process lock), then run, start or keep.
 //!
-//! The library's own agreements (context ids, the end of MPI_Finalize) are
-//! collectives like the user's, on the same communicator and in the same
-//! sequence; what differs is their kind on the wire.
+//! The library's own agreements (context ids, the end of MPI_Finalize) are collectives like the
+//! user's, on the same communicator and in the same sequence. They differ in their kind on the wire.
 
 #![allow(unsafe_code)]
 
@@ -29,18 +27,19 @@ const UINT64: usize = 0x259;
 const BYTE: usize = 0x247;
 const MAX: usize = 0x23;
 
-/// How often a visit looks whether its turn has come in the meeting: where ranks take turns, and where each has a processor.
+/// How often the fast path polls the segment while ranks share processors.
 const YIELDING_POLLS: u32 = 4;
+/// How often the fast path polls the segment while each rank has a processor.
 const SPINNING_POLLS: u32 = 128;
-/// See [`is_every_nth_call`].
+/// Calls of which one takes the general path; see [`is_every_nth_call`].
 const CALLS_PER_PROGRESS: u32 = 8;
 
-/// The sizes at which algorithms change, from the knobs. All ranks of a job have to
-/// agree on them.
+/// Returns the sizes at which algorithms change, from the knobs. All ranks of a job must have the
+/// same.
 pub(crate) fn thresholds(knobs: &Knobs, job: &Job) -> Thresholds {
     let is_on_one_host = job.local_size == job.size;
-    let is_crowded = job.is_oversubscribed() && is_on_one_host;
-    let is_flat = !is_crowded && is_on_one_host && job.size > 1;
+    let is_oversubscribed = job.is_oversubscribed() && is_on_one_host;
+    let is_flat = !is_oversubscribed && is_on_one_host && job.size > 1;
     Thresholds {
         bcast_long: knobs.bytes(knob::COLL_BCAST_LONG),
         gather_long: knobs.bytes(knob::COLL_GATHER_LONG),
@@ -50,7 +49,7 @@ pub(crate) fn thresholds(knobs: &Knobs, job: &Job) -> Thresholds {
         reduce_long: knobs.bytes(knob::COLL_REDUCE_LONG),
         allreduce_long: knobs.bytes(knob::COLL_ALLREDUCE_LONG),
         reduce_scatter_long: knobs.bytes(knob::COLL_REDUCE_SCATTER_LONG),
-        oversubscribed_max: is_crowded.then(|| knobs.bytes(knob::COLL_OVERSUBSCRIBED_MAX)),
+        oversubscribed_max: is_oversubscribed.then(|| knobs.bytes(knob::COLL_OVERSUBSCRIBED_MAX)),
         shm: knobs.is_on(knob::COLL_SHM),
         shm_max: is_flat.then(|| knobs.bytes(knob::COLL_SHM_MAX)),
         window: knobs.count(knob::COLL_WINDOW).min(u32::MAX.into()) as u32,
@@ -65,7 +64,8 @@ impl Process {
         core.planner.borrow_mut().plan(operation, comm)
     }
 
-    /// Checks and plans a blocking call on `comm`, and runs it if it only meets and that is soon over.
+    /// Checks and plans a blocking call on `comm`, and runs it if it needs a segment only and is soon
+    /// over.
     #[inline]
     pub fn begin(
         &self,
@@ -106,11 +106,11 @@ pub fn run(comm: usize, plan: Plan) -> Result<()> {
     wait_for(id, comm)
 }
 
-/// What a blocking call has come to when it leaves the gate for the first time.
+/// How far a blocking call has come when it releases the lock for the first time.
 pub enum Started {
     /// It is over.
     Over,
-    /// A visit that was in vain.
+    /// An inline run that had to wait too long.
     Suspended(Suspended),
     /// It is planned and not started.
     Planned(Plan),
@@ -129,19 +129,19 @@ pub fn finish(comm: usize, started: Started) -> Result<()> {
     }
 }
 
-/// How a call that only meets does so first.
+/// How a call that needs a segment only tries to run inline.
 #[derive(Clone, Copy)]
 pub enum FastPath {
-    /// It looks a few times and lets others run in between.
+    /// It polls a few times and yields the processor in between.
     Yields,
-    /// It looks for some time.
+    /// It polls for some time.
     Spins,
-    /// Not by itself: as all others.
+    /// It does not: it takes the general path.
     Off,
 }
 
-/// How the next blocking collective visits. What ought to be done where nobody ever has to wait for long is done in one
-/// of [`CALLS_PER_PROGRESS`] calls: turns are timed, and messages arrive.
+/// Returns the fast path of the next blocking collective. One call in [`CALLS_PER_PROGRESS`] takes the
+/// general path, so that ranks that never block still make progress for others.
 #[inline]
 pub fn next_fast_path() -> FastPath {
     if LOCK.spins_alone() {
@@ -153,9 +153,8 @@ pub fn next_fast_path() -> FastPath {
     if LOCK.starts_with_yield() && !is_every_nth_call() { FastPath::Yields } else { FastPath::Off }
 }
 
-/// Where ranks take turns, most find that the meeting was closed when it is theirs again, and where each has a processor
-/// the others are not far. So they look there and nowhere else, and go the way of all others when that was in vain: each process finds
-/// its code and data, and its branches, cold, and the way of all others is four times as long.
+/// Polls the segment only, and falls back to the executor, which costs four times as much when caches
+/// are cold.
 #[inline]
 fn run_inline(fast_path: FastPath, plan: &Plan, comm: &Comm) -> Started {
     let (polls, rest): (u32, fn()) = match fast_path {
@@ -173,11 +172,11 @@ fn run_inline(fast_path: FastPath, plan: &Plan, comm: &Comm) -> Started {
     Started::Suspended(run_inline.suspend())
 }
 
-/// True for one call in [`CALLS_PER_PROGRESS`].
+/// Returns true for one call in [`CALLS_PER_PROGRESS`].
 #[inline]
 fn is_every_nth_call() -> bool {
     static CALLS: AtomicU32 = AtomicU32::new(0);
-    // No two threads are here at once.
+    // Relaxed, and no read-modify-write: a lost count does no harm.
     let calls = CALLS.load(Ordering::Relaxed);
     CALLS.store(calls.wrapping_add(1), Ordering::Relaxed);
     calls.is_multiple_of(CALLS_PER_PROGRESS)

@@ -10,15 +10,15 @@ use crate::builder::Builder;
 use crate::position::Position;
 use crate::shape::{Extent, piece};
 
-/// A power of two of *nodes* made of any number of ranks: the first ones stand
-/// for two adjacent ranks each, so that rank order is kept.
+/// A power of two of *nodes* made of any number of ranks: the first nodes stand for two adjacent
+/// ranks each, so rank order is kept.
 pub(super) struct Pairs {
     rank: u32,
     /// Log2 of the number of nodes.
     bits: u32,
     /// How many nodes are pairs.
     pairs: u32,
-    /// The rank that must not be the one folded away.
+    /// A rank that must not be folded away.
     keep: Option<u32>,
 }
 
@@ -65,8 +65,8 @@ impl Pairs {
         self.ranks(node).find(|&rank| rank != self.rank(node))
     }
 
-    /// The two of a pair become one: the result is this rank's node, `None` at
-    /// the rank that has handed over its contribution.
+    /// Folds the two ranks of a pair into one. Returns this rank's node; `None` at the rank that has
+    /// handed over its contribution.
     pub(super) fn fold_in(&self, b: &mut Builder, fold: &mut Fold) -> Option<u32> {
         let node = self.node_of(self.rank);
         let Some(folded) = self.folded(node) else {
@@ -85,7 +85,7 @@ impl Pairs {
         Some(node)
     }
 
-    /// The result goes back to the ranks that were folded away.
+    /// Sends the result back to the ranks that were folded away.
     fn unfold(&self, b: &mut Builder, result: Extent) {
         let node = self.node_of(self.rank);
         if let Some(folded) = self.folded(node) {
@@ -99,8 +99,8 @@ impl Pairs {
     }
 }
 
-/// For short vectors: everyone exchanges everything across each bit, in rank
-/// order; log2 size rounds, and two more where the size is no power of two.
+/// For short vectors: ranks exchange whole vectors across each bit, in rank order. Log2 size rounds,
+/// and two more if the size is no power of two.
 pub fn recursive_doubling(
     b: &mut Builder,
     pos: Position,
@@ -146,8 +146,8 @@ pub fn halving(b: &mut Builder, pos: Position, input: Extent, output: Extent, co
     pairs.unfold(b, output);
 }
 
-/// Across each bit, nearest first, the two nodes keep a half each of what they
-/// have in common. Adjacent groups combine, so rank order is kept.
+/// Halves the vector across each bit, nearest first: of what two nodes have in common each keeps a
+/// half. Adjacent groups combine, so rank order is kept.
 pub(super) fn halve(b: &mut Builder, pairs: &Pairs, node: u32, fold: &mut Fold) -> Vec<Step> {
     let mut range = fold.everything();
     let mut steps = Vec::new();
@@ -168,8 +168,8 @@ pub(super) fn halve(b: &mut Builder, pairs: &Pairs, node: u32, fold: &mut Fold) 
     steps
 }
 
-/// For long vectors and any number of ranks, if the operation commutes: each
-/// piece goes round the ring and collects, then goes round complete.
+/// For long vectors and any number of ranks, if the operation commutes: each piece goes round the
+/// ring and collects operands, then goes round complete.
 pub fn ring(b: &mut Builder, pos: Position, input: Extent, output: Extent) {
     let piece = |index: u32| piece(input.count, u64::from(pos.size), u64::from(index));
     let (next, previous) = (pos.ahead(1), pos.behind(1));

@@ -32,7 +32,7 @@ pub fn bruck(b: &mut Builder, pos: Position, from: &[Extent], to: &[Extent]) {
             moved += bytes;
         }
     }
-    // What stands at distance `by` has come from the rank so far behind.
+    // The block at distance `by` comes from the rank so far behind.
     for by in 1..pos.size {
         b.copy(all.part(u64::from(by) * block, block), to[pos.behind(by) as usize]);
     }
@@ -44,8 +44,8 @@ fn travelling(size: u32, reach: u32) -> impl Iterator<Item = (u32, u32)> {
     (reach..size).step_by(2 * reach as usize).map(move |first| (first, reach.min(size - first)))
 }
 
-/// Straight from buffer to buffer: in step k to the rank k ahead, from the rank
-/// k behind, with a bounded number of steps under way.
+/// Straight from buffer to buffer: in step k to the rank k ahead and from the rank k behind, with a
+/// bounded number of steps under way.
 pub fn pairwise(b: &mut Builder, pos: Position, from: &[Extent], to: &[Extent]) {
     for by in 1..pos.size {
         b.recv(pos.behind(by), to[pos.behind(by) as usize]);
@@ -54,14 +54,14 @@ pub fn pairwise(b: &mut Builder, pos: Position, from: &[Extent], to: &[Extent]) 
     b.copy(from[pos.rank as usize], to[pos.rank as usize]);
 }
 
-/// In place: as in a tournament, everyone meets everyone once, and swaps a block
+/// In place: as in a tournament, each rank is paired with each other rank once, and they swap a block
 /// through scratch memory for one block.
 pub fn exchange_in_place(b: &mut Builder, pos: Position, blocks: &[Extent]) {
     let (rank, size) = (u64::from(pos.rank), u64::from(pos.size));
     let largest = blocks.iter().map(Extent::bytes).max().unwrap_or(0);
     let temp = b.packed(largest);
-    for meeting in 0..size {
-        let partner = ((meeting + size - rank) % size) as u32;
+    for step in 0..size {
+        let partner = ((step + size - rank) % size) as u32;
         if partner == pos.rank {
             continue;
         }

@@ -3,7 +3,7 @@
 use crate::builder::Builder;
 use crate::position::Position;
 
-/// Rank 0 hears from everyone, then tells everyone.
+/// Rank 0 awaits a signal of each other rank, then signals all of them.
 pub fn linear(b: &mut Builder, pos: Position) {
     if pos.rank == 0 {
         pos.others().for_each(|other| b.await_signal(other));
@@ -16,7 +16,8 @@ pub fn linear(b: &mut Builder, pos: Position) {
     }
 }
 
-/// Dissemination, ceil(log2 size) rounds: in round k, signal the rank 2^k ahead and await the one 2^k behind.
+/// Dissemination in ceil(log2 size) rounds: in round k a rank signals the one 2^k ahead and awaits
+/// the one 2^k behind.
 pub fn dissemination(b: &mut Builder, pos: Position) {
     for by in (0..32).map(|k| 1u32 << k).take_while(|&by| by < pos.size) {
         b.await_signal(pos.behind(by));

@@ -70,7 +70,7 @@ fn below_root(b: &mut Builder, tree: Binomial, own: Extent) {
     b.send(parent, temp);
 }
 
-/// Everyone to the root, which has a bounded number of receives open.
+/// Straight from each rank to the root, which has a bounded number of receives open.
 ///
 /// `own` as for [`binomial`]; `all` has the root's block for each rank.
 pub fn linear(

@@ -1,11 +1,11 @@
 //! Operations between the two groups of an intercommunicator (MPI-5.0 §6.2.3).
 //!
-//! Blocks go straight from group to group; a reduction is done within a group
-//! and its result handed over by the leaders, who are the ranks 0; what a whole
-//! group is to get goes to its leader and from there down a tree.
+//! Blocks go straight from group to group. A group reduces within itself, and the leaders, which are
+//! the ranks 0, exchange the results. Data for a whole group goes to its leader and from there down a
+//! tree.
 //!
-//! In rooted operations `root` is [`ROOT_HERE`] at the root and its rank in the
-//! remote group at those who deal with it.
+//! In rooted operations `root` is [`ROOT_HERE`] at the root, and the root's rank in the remote group at
+//! the other group.
 
 use super::{Binomial, bcast, reduce, scatter};
 use crate::builder::Builder;
@@ -58,7 +58,7 @@ pub fn write(b: &mut Builder, args: &CollArgs, pos: Position, remote: u32) {
         CollArgs::ReduceScatter { input, counts, output, commutative, .. } => {
             reduce_scatter(b, pos, input, counts, output, commutative);
         }
-        _ => debug_assert!(false, "refused before"),
+        _ => debug_assert!(false, "refused by `Call::new`"),
     }
 }
 
@@ -81,7 +81,7 @@ fn barrier(b: &mut Builder, pos: Position) {
     tree.children().for_each(|child| b.signal(tree.rank(child)));
 }
 
-/// The leader gets the data somehow, the others from it.
+/// Gives all ranks what the leader gets by `get`.
 fn from_leader(b: &mut Builder, pos: Position, data: Extent, get: impl FnOnce(&mut Builder)) {
     if pos.rank == 0 {
         get(b);
@@ -125,7 +125,7 @@ fn reduced(b: &mut Builder, pos: Position, input: Extent, commutative: bool) -> 
     result
 }
 
-/// The leaders swap results. `None` at those who are none.
+/// Swaps results between the leaders; `None` at other ranks.
 fn swap(b: &mut Builder, ours: Option<Extent>, theirs: Extent) {
     if let Some(ours) = ours {
         b.recv(THEIR_LEADER, theirs);
@@ -156,7 +156,7 @@ fn reduce_scatter(
     scatter::linear(b, pos, 0, blocks.as_deref(), Some(output));
 }
 
-/// As [`CollArgs::Allreduce`], of the operands of both groups.
+/// Writes an allreduce of the operands of both groups.
 pub fn allreduce_of_both(b: &mut Builder, pos: Position, input: Extent, output: Extent) {
     let ours = reduced(b, pos, input, true);
     let theirs = ours.map(|_| b.like(output, output.count));

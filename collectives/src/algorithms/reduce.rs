@@ -93,8 +93,8 @@ fn up_the_tree(
     }
 }
 
-/// For long vectors: everyone reduces a piece (recursive halving), the pieces
-/// are gathered at the root. Rank order is kept (Rabenseifner).
+/// For long vectors: each rank reduces a piece (recursive halving), then the pieces are gathered at
+/// the root. Rank order is kept (Rabenseifner).
 pub fn halving(
     b: &mut Builder,
     pos: Position,

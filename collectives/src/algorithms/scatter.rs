@@ -67,7 +67,7 @@ fn below_root(b: &mut Builder, tree: Binomial, own: Extent) {
     b.copy(temp.part(0, block), own);
 }
 
-/// The root to everyone, with a bounded number of sends open.
+/// Straight from the root to each rank, with a bounded number of sends open.
 ///
 /// `all` has the root's block for each rank; `own` as for [`binomial`].
 pub fn linear(

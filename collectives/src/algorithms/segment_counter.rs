@@ -1,9 +1,9 @@
-//! Collectives in an arena (see [`fabric::coll_segment`]): each rank has its turn once and all the
-//! work is done by who comes last, so ranks that share processors change places as seldom as
-//! can be.
+//! Collectives in a segment whose members count in one word (see [`fabric::coll_segment`]): each rank
+//! runs once, and the last rank to arrive does all the work. Ranks that share processors so change
+//! places as seldom as possible.
 //!
-//! Operands are combined in rank order whoever combines them, so a result depends on nothing
-//! but the operands.
+//! Operands are combined in rank order whichever rank is last: the result depends on the operands
+//! only.
 
 use fabric::coll_segment::{SLOT_ALIGN, SLOT_BYTES, SLOTS_BYTES};
 
@@ -13,34 +13,34 @@ use crate::position::Position;
 use crate::schedule::SegSync;
 use crate::shape::{Extent, Shape, Space, Ty};
 
-/// Whether a seat has room, and operands lie in it as they do in the user's memory.
+/// Returns whether the data fits into a slot, laid out as in the user's memory.
 pub fn can(args: &CollArgs, size: u32) -> bool {
     match args {
         CollArgs::Barrier => true,
-        CollArgs::Bcast { data, .. } => has_room(data.bytes(), size),
+        CollArgs::Bcast { data, .. } => fits(data.bytes(), size),
         CollArgs::Reduce { input, .. } | CollArgs::Allreduce { input, .. } => {
-            input.shape.gapless && has_room(input.bytes(), size)
+            input.shape.gapless && fits(input.bytes(), size)
         }
         _ => false,
     }
 }
 
-fn has_room(bytes: u64, size: u32) -> bool {
+fn fits(bytes: u64, size: u32) -> bool {
     bytes <= *SLOT_BYTES.start()
         || bytes <= *SLOT_BYTES.end() && u64::from(size) * distance(bytes) <= SLOTS_BYTES
 }
 
-/// Nobody leaves before all have arrived.
+/// No rank leaves before all ranks have arrived.
 pub fn barrier(b: &mut Builder) {
     b.sync(SegSync::Acquire);
     b.sync(SegSync::Arrive);
     b.sync(SegSync::WaitAll);
 }
 
-/// The root waits for nobody, the others for the root alone.
+/// The root waits for no rank, the others wait for the root only.
 pub fn bcast(b: &mut Builder, pos: Position, root: u32, data: Extent) {
-    let seated = Extent::new(Space::CollSegment, Ty::BYTES, data.bytes(), Shape::BYTE);
-    let shared = Extent { disp: slot_at(root, data.bytes()), ..seated };
+    let slot = Extent::new(Space::CollSegment, Ty::BYTES, data.bytes(), Shape::BYTE);
+    let shared = Extent { disp: slot_at(root, data.bytes()), ..slot };
     b.reserve_slot(data.bytes());
     if pos.rank == root {
         b.sync(SegSync::Acquire);
@@ -53,7 +53,7 @@ pub fn bcast(b: &mut Builder, pos: Position, root: u32, data: Extent) {
     }
 }
 
-/// The result is for `to` alone; `None`: for all. At whom it is for it goes to `output`.
+/// Reduces to rank `to` only, or to all ranks. Ranks that get the result have an `output`.
 pub fn reduce(
     b: &mut Builder,
     pos: Position,
@@ -79,13 +79,13 @@ pub fn reduce(
     }
 }
 
-/// Where a rank's seat is. Behind the result, which others may still read when
-/// this meeting's seats, of another size, are written.
+/// Returns where a rank's slot lies: after the result, which other ranks may still read while the
+/// slots of this round, of another size, are written.
 fn slot_at(rank: u32, bytes: u64) -> i64 {
     (SLOT_BYTES.end() + u64::from(rank) * distance(bytes)) as i64
 }
 
-/// From one seat to the next.
+/// Returns the bytes from one slot to the next.
 fn distance(bytes: u64) -> u64 {
     bytes.next_multiple_of(SLOT_ALIGN)
 }

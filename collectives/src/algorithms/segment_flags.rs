@@ -1,8 +1,10 @@
-//! Collectives in a flat arena (see [`fabric::coll_segment`]), one plan for all of them: every rank writes into its seat what
-//! others need of it, arrives, and then hears those whose data it needs: nobody, the root, or everyone.
+//! Collectives in a segment with flags (see [`fabric::coll_segment`]), all by one plan: each rank
+//! writes what others need of it into its slot, arrives, then waits for the ranks whose data it
+//! needs: for none, for the root, or for all.
 //!
-//! So a line crosses once from each to each that needs it, all at the same time, and a rank that gets nothing does not wait.
-//! Who combines operands does so in rank order, from the last to the first: all get the same result.
+//! So each line crosses once from a rank to each rank that needs it, all lines at the same time, and
+//! a rank that gets nothing does not wait. Operands are combined in rank order, from the last to the
+//! first, so all ranks get the same result.
 
 use std::ops::Range;
 
@@ -15,9 +17,10 @@ use crate::position::Position;
 use crate::schedule::SegSync;
 use crate::shape::{Extent, Shape, Space, Ty};
 
-/// Whether all ranks know of each other's sizes, a seat has room, and operands lie in it as they do in the user's memory.
+/// Returns whether all ranks know each other's sizes, and the data fits into a slot, laid out as in
+/// the user's memory.
 pub fn can(args: &CollArgs, size: u32) -> bool {
-    let lies = match args {
+    let is_known = match args {
         CollArgs::Barrier
         | CollArgs::Bcast { .. }
         | CollArgs::Gather { .. }
@@ -29,10 +32,10 @@ pub fn can(args: &CollArgs, size: u32) -> bool {
         | CollArgs::ReduceScatter { input, .. } => input.shape.gapless,
         _ => false,
     };
-    lies && slot_bytes(args, size) <= FLAGS_SLOT_BYTES
+    is_known && slot_bytes(args, size) <= FLAGS_SLOT_BYTES
 }
 
-/// Bytes that some rank has in its seat; the same on all ranks.
+/// Returns the most bytes that a rank has in its slot; the same on all ranks.
 pub fn slot_bytes(args: &CollArgs, size: u32) -> u64 {
     let block = block(args, size);
     match args {
@@ -41,13 +44,13 @@ pub fn slot_bytes(args: &CollArgs, size: u32) -> u64 {
     }
 }
 
-/// Bytes of what one rank gives another one.
+/// Returns the bytes that one rank gives another one.
 fn block(args: &CollArgs, size: u32) -> u64 {
     let bytes = args.bytes(size);
     if let CollArgs::Allgather { .. } = args { bytes / u64::from(size) } else { bytes }
 }
 
-/// This rank's part.
+/// Writes this rank's part.
 pub fn write(b: &mut Builder, args: &CollArgs, pos: Position) {
     let Position { rank: me, size, .. } = pos;
     let block = block(args, size);
@@ -55,39 +58,39 @@ pub fn write(b: &mut Builder, args: &CollArgs, pos: Position) {
     b.sync(SegSync::Acquire);
     match *args {
         CollArgs::Barrier => {
-            arrive(b, Hears::Everyone);
+            arrive(b, Awaits::All);
         }
         CollArgs::Bcast { root, data } if root == me => {
             b.copy(data, bytes_of(me, 0, block));
-            arrive(b, Hears::Nobody);
+            arrive(b, Awaits::None);
         }
         CollArgs::Bcast { root, data } => {
-            arrive(b, Hears::One(root));
+            arrive(b, Awaits::One(root));
             b.copy(bytes_of(root, 0, block), data);
         }
         CollArgs::Gather { root, own, all } => {
             own.iter().filter(|_| root != me).for_each(|own| b.copy(*own, bytes_of(me, 0, block)));
-            arrive(b, if root == me { Hears::Everyone } else { Hears::Nobody });
+            arrive(b, if root == me { Awaits::All } else { Awaits::None });
             collect(b, pos, own, all, |rank| bytes_of(rank, 0, block));
         }
         CollArgs::Scatter { root, all, own } => {
             let all = all.map(|all| all.split(size)).unwrap_or_default();
             let of_others = (0..size).zip(&all).filter(|(rank, _)| *rank != me);
             of_others.for_each(|(rank, part)| b.copy(*part, bytes_of(me, rank, block)));
-            arrive(b, if root == me { Hears::Nobody } else { Hears::One(root) });
+            arrive(b, if root == me { Awaits::None } else { Awaits::One(root) });
             let from = all.get(me as usize).copied().unwrap_or(bytes_of(root, me, block));
             own.iter().for_each(|own| b.copy(from, *own));
         }
         CollArgs::Allgather { own, all } => {
             let own = own.unwrap_or_else(|| all.split(size)[me as usize]);
             b.copy(own, bytes_of(me, 0, block));
-            arrive(b, Hears::Everyone);
+            arrive(b, Awaits::All);
             collect(b, pos, Some(own), Some(all), |rank| bytes_of(rank, 0, block));
         }
         CollArgs::Alltoall { from, to, .. } => {
             let given = (0..size).zip(from.unwrap_or(to)).filter(|(rank, _)| *rank != me);
             given.for_each(|(rank, part)| b.copy(*part, bytes_of(me, rank, block)));
-            arrive(b, Hears::Everyone);
+            arrive(b, Awaits::All);
             let got = (0..size).zip(to).filter(|(rank, _)| *rank != me);
             got.for_each(|(rank, part)| b.copy(bytes_of(rank, me, block), *part));
             from.iter().for_each(|from| b.copy(from[me as usize], to[me as usize]));
@@ -106,28 +109,29 @@ pub fn write(b: &mut Builder, args: &CollArgs, pos: Position) {
             let part = start..start + counts[me as usize];
             reduce(b, pos, input, &part, Some(output), [0..start, part.end..input.count]);
         }
-        _ => debug_assert!(false, "flat::can knows better"),
+        _ => debug_assert!(false, "refused by `can`"),
     }
 }
 
-/// Whom a rank hears.
-enum Hears {
-    Nobody,
+/// The ranks that a rank waits for.
+enum Awaits {
+    None,
     One(u32),
-    Everyone,
+    All,
 }
 
-/// This rank arrives; what comes next waits for those whom it hears.
-fn arrive(b: &mut Builder, hears: Hears) {
+/// Arrives; what comes next waits for other ranks.
+fn arrive(b: &mut Builder, awaits: Awaits) {
     b.sync(SegSync::SignalEarly);
-    match hears {
-        Hears::Nobody => b.round(),
-        Hears::One(rank) => b.sync(SegSync::WaitFor(rank)),
-        Hears::Everyone => b.sync(SegSync::WaitAll),
+    match awaits {
+        Awaits::None => b.round(),
+        Awaits::One(rank) => b.sync(SegSync::WaitFor(rank)),
+        Awaits::All => b.sync(SegSync::WaitAll),
     }
 }
 
-/// Others' blocks to their places in `all`, where that is here, and the own one from `own`.
+/// Copies the blocks of other ranks to their places in `all`, if this rank has it, and the own one
+/// from `own`.
 fn collect(
     b: &mut Builder,
     pos: Position,
@@ -142,8 +146,8 @@ fn collect(
     }
 }
 
-/// The elements `part` of all inputs, combined, to `output`, where that is here. Others need the elements `given` of
-/// this rank's.
+/// Combines the elements `part` of all inputs into `output`, if this rank has one. Other ranks need
+/// the elements `given` of this rank's input.
 fn reduce(
     b: &mut Builder,
     pos: Position,
@@ -152,26 +156,26 @@ fn reduce(
     output: Option<Extent>,
     given: [Range<u64>; 2],
 ) {
-    // In place the result is written over the operand.
+    // In place the result overwrites the operand, so the slot keeps all of it.
     let is_in_place = output.is_some_and(|output| output.space == input.space);
-    let seated = |rank: u32| Extent { space: Space::CollSegment, disp: slot_at(rank), ..input };
+    let slot = |rank: u32| Extent { space: Space::CollSegment, disp: slot_at(rank), ..input };
     for range in if is_in_place { [0..input.count, 0..0] } else { given } {
-        b.copy(input.range(&range), seated(pos.rank).range(&range));
+        b.copy(input.range(&range), slot(pos.rank).range(&range));
     }
-    let Some(output) = output else { return arrive(b, Hears::Nobody) };
-    arrive(b, Hears::Everyone);
+    let Some(output) = output else { return arrive(b, Awaits::None) };
+    arrive(b, Awaits::All);
     let (me, last) = (pos.rank, pos.size - 1);
-    // One's own operand need not be in its seat.
+    // The own operand need not be in its slot.
     let own = Some(input.range(part)).filter(|_| !is_in_place);
     let combine = |b: &mut Builder, ranks: Range<u32>| {
         b.reduce_strided(
-            seated(ranks.start).range(part),
+            slot(ranks.start).range(part),
             ranks.len() as u32,
             FLAGS_STRIDE as i64,
             output,
         );
     };
-    b.copy(own.filter(|_| me == last).unwrap_or(seated(last).range(part)), output);
+    b.copy(own.filter(|_| me == last).unwrap_or(slot(last).range(part)), output);
     match own.filter(|_| me < last) {
         Some(own) => {
             combine(b, me + 1..last);
@@ -182,7 +186,7 @@ fn reduce(
     }
 }
 
-/// Block `index` of so many bytes in a rank's seat.
+/// Returns block `index` of so many bytes in a rank's slot.
 fn bytes_of(rank: u32, index: u32, block: u64) -> Extent {
     let disp = slot_at(rank) + (u64::from(index) * block) as i64;
     Extent { disp, ..Extent::new(Space::CollSegment, Ty::BYTES, block, Shape::BYTE) }
