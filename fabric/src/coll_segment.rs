@@ -2,8 +2,8 @@
 //! which they use it.
 //!
 //! A *round* is one synchronisation of all members. Each member has a slot, which it may write
-//! before it arrives. Rounds are numbered from 0; each member goes through all of them in order, and
-//! may begin the next one when it has left the one before.
+//! before it arrives. Rounds are numbered from 0; each member goes through all of them in order,
+//! and may begin the next one when it has left the one before.
 //!
 //! There are two ways to count who has arrived. Where members share processors, the last member to
 //! arrive reads all slots, writes the result and completes the round. Where each member has a
@@ -45,9 +45,9 @@ pub trait CollSegment: std::fmt::Debug + Send + Sync {
     /// Returns the memory of a round.
     ///
     /// Where members count in one word: a result of `*SLOT_BYTES.end()` bytes, then
-    /// `max(SLOTS_BYTES, members * *SLOT_BYTES.start())` bytes of slots, which the members divide as
-    /// they agree. With flags: for each member [`FLAGS_HEADER`] bytes and its slot, [`FLAGS_STRIDE`]
-    /// bytes from one to the next.
+    /// `max(SLOTS_BYTES, members * *SLOT_BYTES.start())` bytes of slots, which the members divide
+    /// as they agree. With flags: for each member [`FLAGS_HEADER`] bytes and its slot,
+    /// [`FLAGS_STRIDE`] bytes from one to the next.
     fn slots(&self, round: u64) -> UserBuf;
 
     /// Arrives: this member's slot is written. `signature` is what the member called, at most 56
