@@ -1,8 +1,8 @@
-//! What this process waits for, for the launcher's reports.
+//! The blocked-on record: what this process waits for, for the launcher's reports.
 //!
-//! Whoever looks for an answer and finds none notes what it looked for ([`Process::awaited`]: a
-//! number or two); only when the process has slept for [`SHORT`] is that put into the launcher's
-//! terms, where it stays until something moves. With several threads it is what one of them waits for.
+//! A call that finds its result missing stores a [`WaitTarget`], a number or two. Only after a
+//! sleep of [`SHORT`] is that translated for the status page, where it stays until something moves.
+//! With several threads it describes one of the waits.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -18,12 +18,14 @@ use crate::request_handle::Decoded;
 use crate::status_page;
 use crate::wait_target::WaitTarget;
 
-/// A wait up to this long is not worth a word.
+/// A wait up to this long is not reported; the process lock's sleepers wait as long before a
+/// report.
 const SHORT: Duration = Duration::from_millis(100);
-/// Since when progress has moved nothing, by [`monotonic_nanos`]; 0 while no wait since then was long.
+/// Since when progress has moved nothing, by [`monotonic_nanos`]; 0 while no wait since then was
+/// long.
 static IDLE_SINCE: AtomicU64 = AtomicU64::new(0);
 
-/// Progress was made: what the status page says is over.
+/// Clears the report after progress was made.
 #[inline]
 pub(crate) fn has_moved() {
     if IDLE_SINCE.load(Relaxed) != 0 {
@@ -51,7 +53,7 @@ pub(crate) fn report(p: &mut Process) {
 }
 
 impl Process {
-    /// What the thread that is about to sleep waits for. `None`: MPI does not run.
+    /// Returns what the thread that is about to sleep waits for. `None`: MPI does not run.
     #[cold]
     fn awaited(&mut self) -> Option<BlockedOn> {
         let waiting = match std::mem::take(&mut self.wait_target) {

@@ -1,14 +1,14 @@
 //! Which communicators have a collective segment (see [`fabric::coll_segment`]).
 //!
-//! MPI_COMM_WORLD has the first one of rank 0 from the beginning, if all ranks are on one host. Each
-//! rank owns some more for other communicators. A process that proposes a context id reserves one of
-//! its own with it, so the id on which the members agree says which segment they have. They have it
-//! if its owner is a member: disjoint groups of one call share an id. The states of a segment stand
-//! in `shm-transport/src/coll_segment.rs`; what only the owner knows stands here.
+//! MPI_COMM_WORLD has the first one of rank 0 from the beginning, if all ranks are on one host.
+//! Each rank owns some more for other communicators. A process that proposes a context id reserves
+//! one of its own with it, so the id on which the members agree says which segment they have. They
+//! have it if its owner is a member: disjoint groups of one call share an id. The states of a
+//! segment stand in `shm-transport/src/coll_segment.rs`; what only the owner knows stands here.
 //!
 //! These have none, and use messages: intercommunicators, communicators of one process, or of more
-//! than [`MAX_FLAGS_RANKS`] where segments have flags, communicators made while all segments of their
-//! proposers are in use, and all communicators of jobs over several hosts.
+//! than [`MAX_FLAGS_RANKS`] where segments have flags, communicators made while all segments of
+//! their proposers are in use, and all communicators of jobs over several hosts.
 
 use collectives::Thresholds;
 use fabric::Peer;

@@ -1,7 +1,9 @@
-//! Collectives as the layers above call them: plan (under the process lock), then run, start or keep.
+//! Collectives as the layers above call them: plan (under the process lock), then run, start or
+//! keep.
 //!
 //! The library's own agreements (context ids, the end of MPI_Finalize) are collectives like the
-//! user's, on the same communicator and in the same sequence. They differ in their kind on the wire.
+//! user's, on the same communicator and in the same sequence. They differ in their kind on the
+//! wire.
 
 #![allow(unsafe_code)]
 
@@ -64,8 +66,8 @@ impl Process {
         core.planner.borrow_mut().plan(operation, comm)
     }
 
-    /// Checks and plans a blocking call on `comm`, and runs it if it needs a segment only and is soon
-    /// over.
+    /// Checks and plans a blocking call on `comm`, and runs it if it needs a segment only and is
+    /// soon over.
     #[inline]
     pub fn begin(
         &self,
@@ -140,8 +142,8 @@ pub enum FastPath {
     Off,
 }
 
-/// Returns the fast path of the next blocking collective. One call in [`CALLS_PER_PROGRESS`] takes the
-/// general path, so that ranks that never block still make progress for others.
+/// Returns the fast path of the next blocking collective. One call in [`CALLS_PER_PROGRESS`] takes
+/// the general path, so that ranks that never block still make progress for others.
 #[inline]
 pub fn next_fast_path() -> FastPath {
     if LOCK.spins_alone() {
@@ -153,8 +155,8 @@ pub fn next_fast_path() -> FastPath {
     if LOCK.starts_with_yield() && !is_every_nth_call() { FastPath::Yields } else { FastPath::Off }
 }
 
-/// Polls the segment only, and falls back to the executor, which costs four times as much when caches
-/// are cold.
+/// Polls the segment only, and falls back to the executor, which costs four times as much when
+/// caches are cold.
 #[inline]
 fn run_inline(fast_path: FastPath, plan: &Plan, comm: &Comm) -> Started {
     let (polls, rest): (u32, fn()) = match fast_path {

@@ -1,10 +1,7 @@
-//! New communicators: agreement on a context id, then a `Comm`.
+//! New communicators: agreement on a context id (see `contexts`), then a `Comm`.
 //!
-//! Context ids are never reused. Each process proposes a number that it never
-//! proposes again, with its own rank below it, so that no two proposals of the
-//! job are equal; the members take the largest (an allreduce over the parent).
-//! Two agreements that run at once in different threads therefore never meet
-//! the same id, and there is no limit on how many communicators a job makes.
+//! The agreement is an allreduce over the parent, or a broadcast within the group where the rest of
+//! the parent takes no part. There is no limit on how many communicators a job makes.
 
 use objects::{Class, Comm, Error, Group, Result};
 
@@ -17,8 +14,8 @@ use crate::request::{Request, State};
 pub use crate::split::split;
 
 impl Process {
-    /// The end of MPI_Comm_free. What is under way has all that it needs; persistent
-    /// collectives that are yet to be started keep the communicator (MPI-5.0 §7.4.3).
+    /// Ends MPI_Comm_free. Operations under way need the communicator no more; persistent
+    /// collectives that may be started again keep it (MPI-5.0 §7.4.3).
     pub fn forget_comm(&mut self, handle: usize) -> Result<()> {
         let comm = self.comms.remove(handle as u64);
         let comm = comm.map_err(|stale| bad_handle(Class::Comm, "communicator", stale))?;
@@ -30,8 +27,7 @@ impl Process {
         Ok(())
     }
 
-    /// A persistent request on `handle` was freed: its communicator goes with the
-    /// last one.
+    /// Drops a freed communicator with the last persistent request on it; one was freed now.
     pub(crate) fn release_comm(&mut self, handle: usize) {
         if self.zombie_comms.is_empty()
             || self.requests.iter().any(|(_, request)| request.is_collective_of(handle))
@@ -85,12 +81,12 @@ pub fn iduplicate(parent: usize) -> Result<(usize, usize)> {
     })
 }
 
-/// MPI_Comm_create: `None` for processes that are not in `group`. On an
-/// intercommunicator `group` is a part of the local group, and the remote group
-/// gives its own. Collective over `parent`.
+/// MPI_Comm_create: `None` for processes that are not in `group`. On an intercommunicator `group`
+/// is a part of the local group, and the remote group gives its own. Collective over `parent`.
 ///
-/// Groups of one call that have no member in common agree on one context for all of them. Nothing meets by that: frames
-/// go from member to member, no process is in two of the groups, and an arena is for the group that its owner is in.
+/// Groups of one call that have no member in common agree on one context for all of them. Their
+/// messages do not mix: frames go from member to member, no process is in two of the groups, and a
+/// collective segment is for the group of its owner.
 pub fn create(parent: usize, group: &Group) -> Result<Option<Comm>> {
     let (is_inter, me) = with(|p| {
         let me = fabric::Peer(p.core()?.job.rank);
@@ -120,8 +116,8 @@ fn check_members(comm: &Comm, group: &Group) -> Result<()> {
 }
 
 /// MPI_Comm_create_group (MPI-5.0 §7.4.2): as [`create`], but collective over
-/// `group` alone. The first of the group chooses the context: nobody else will
-/// ever propose it, so there is nothing to agree on.
+/// `group` alone. The first of the group chooses the context: no other process
+/// proposes it, so there is nothing to agree on.
 pub fn create_group(parent: usize, group: &Group, tag: i32) -> Result<Option<Comm>> {
     let (me, channel) = with(|p| {
         let me = fabric::Peer(p.core()?.job.rank);

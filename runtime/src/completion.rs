@@ -185,7 +185,7 @@ impl Process {
     }
 
     /// MPI_Request_free: the operation goes on, the request is gone. Gives the
-    /// `free` function of a generalized request, to be called outside the gate;
+    /// `free` function of a generalized request, to be called outside the lock;
     /// one that is not complete stays until it is (MPI-5.0 §13.2).
     pub fn free_request(&mut self, handle: usize) -> Result<Option<Generalized>> {
         match Decoded::decode(handle) {

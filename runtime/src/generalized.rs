@@ -1,5 +1,5 @@
 //! Generalized requests (MPI-5.0 §13.2): operations that the user performs and
-//! MPI only waits for. The user's functions are called outside the gate.
+//! MPI only waits for. The user's functions are called outside the lock.
 
 #![allow(unsafe_code)]
 
@@ -35,7 +35,7 @@ impl Generalized {
     /// Tells the user of MPI_Cancel.
     pub fn cancel(&self) -> Result<()> {
         // SAFETY: the user registered this function for this state (MPI-5.0
-        // §13.2); we are outside the gate, so it may call MPI.
+        // §13.2); we are outside the lock, so it may call MPI.
         let code = unsafe { user(|| (self.cancel)(self.extra_state, i32::from(self.complete))) };
         Error::from_code(code).map_or(Ok(()), Err)
     }
@@ -43,7 +43,7 @@ impl Generalized {
     /// Calls `free`; once, when the request goes.
     pub fn free(&self) -> Result<()> {
         // SAFETY: the user registered this function for this state (MPI-5.0
-        // §13.2); we are outside the gate, so it may call MPI.
+        // §13.2); we are outside the lock, so it may call MPI.
         let code = unsafe { user(|| (self.free)(self.extra_state)) };
         Error::from_code(code).map_or(Ok(()), Err)
     }
@@ -52,7 +52,7 @@ impl Generalized {
     pub fn ask(&self) -> Outcome {
         let mut status = Status::empty();
         // SAFETY: the user registered this function for this state (MPI-5.0
-        // §13.2); we are outside the gate, so it may call MPI.
+        // §13.2); we are outside the lock, so it may call MPI.
         let code = unsafe { user(|| (self.query)(self.extra_state, &mut status)) };
         Outcome { status, error: Error::from_code(code) }
     }

@@ -1,6 +1,6 @@
 //! The beginning and the end of a process's life in MPI (MPI-5.0 §11.2, §11.4).
 //!
-//! Initialisation talks to nobody: the launcher handed down everything, and
+//! Initialisation sends no messages: the launcher handed down everything, and
 //! connections are made on first use. Finalisation is collective: it ends with a
 //! barrier in which every process still answers the others, so that a late
 //! cancel or a rendezvous finds its partner.
@@ -103,7 +103,7 @@ impl Core {
         if knobs.is_on(knob::REPORT_TRANSPORTS)
             && let Some(control) = job.control()
         {
-            // A launcher that is gone has nobody to tell.
+            // A launcher that is gone needs no report.
             let _ = control.explain(explain::explain(&job, knobs, &endpoint, spin));
         }
         let settings = Settings { unexpected_bytes_per_peer: share(knobs, job.size) };
@@ -127,7 +127,7 @@ impl Core {
     }
 }
 
-/// What each sender may have here that nobody has asked for, in bytes.
+/// Returns how many bytes of unexpected messages each sender may have here.
 fn share(knobs: &Knobs, size: u32) -> u64 {
     const LEAST: u64 = 4 << 10;
     (knobs.bytes(knob::PT2PT_UNEXPECTED_MAX) / u64::from(size.saturating_sub(1).max(1))).max(LEAST)

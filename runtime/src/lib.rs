@@ -1,11 +1,11 @@
-//! One process of an MPI job, put together: the objects that the user holds,
-//! the engine that moves messages, the collectives that run on it, and the way
-//! to the launcher.
+//! One process of an MPI job: the objects that the user holds, the protocol stack that moves
+//! messages, the collectives that run on it, and the line to the launcher.
 //!
-//! Everything goes through the process lock ([`with`]). Blocking calls wait with [`block_on`]. User callbacks are
-//! always called outside the gate.
+//! All state is in one [`Process`], behind the process lock ([`with`]). Blocking calls wait with
+//! [`block_on`]. User callbacks always run outside the lock. Files are layers: types of requests
+//! and sessions lie below `process`, operations on it above, `init` on top.
 //!
-//! The C ABI and the Rust API are thin layers over this crate.
+//! The C ABI is a thin layer over this crate.
 
 #![deny(unsafe_code)] // allowed in `abort`, `bsend`, `collective`, `control_channel`, `generalized`, `guarded`, `status_page`, `topology`
 

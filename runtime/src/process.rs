@@ -1,11 +1,11 @@
-//! One MPI process: its objects, its engine, and where it is in its life.
+//! One MPI process: its objects, its protocol stack, and its state of initialisation.
 //!
-//! Handles come in as the ABI's numbers. Predefined ones (below 0x1000) are
-//! answered here, dynamic ones by the tables of `objects`.
+//! Handles are the ABI's numbers. Predefined ones (below 0x1000) are looked up here, dynamic ones
+//! in the tables of `objects`.
 //!
-//! States ([`InitState`]): nothing -> running -> finalised, for the world model; the
-//! engine starts with the first of MPI_Init and MPI_Session_init and then stays
-//! until the process ends, so that sessions may come and go.
+//! States of the world model ([`InitState`]): before, running, finalised. The protocol stack starts
+//! with the first of MPI_Init and MPI_Session_init and stays until the process ends, so that
+//! sessions may come and go.
 
 use std::cell::RefCell;
 
@@ -81,7 +81,7 @@ pub struct Core {
     pub stack: Stack,
     /// Running collectives.
     pub collectives: Active,
-    /// Who we are in the job.
+    /// This process's place in the job.
     pub job: Job,
     /// Turns collective calls into schedules.
     pub planner: RefCell<Planner>,
@@ -93,7 +93,7 @@ pub struct Core {
     pub pretend_packages: u64,
     /// What was sent is written out at the end.
     pub(crate) report_traffic: bool,
-    /// A user's reduction function that the attendant may not call.
+    /// A user's reduction function that the progress thread must not call.
     pub(crate) postponed: Option<Box<UserCall>>,
     /// The collective segments that are this process's own.
     pub(crate) coll_segments: CollSegments,

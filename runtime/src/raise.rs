@@ -1,5 +1,5 @@
 //! Errors on their way to the user: through the error handler of the object
-//! that the call was about (MPI-5.0 §9.3), out of the gate.
+//! that the call was about (MPI-5.0 §9.3), outside the lock.
 
 use std::os::raw::c_int;
 

@@ -112,7 +112,7 @@ pub enum Persistent {
 pub enum Finished {
     /// Known.
     Outcome(Outcome),
-    /// `query` and `free` are to be called outside the gate.
+    /// `query` and `free` are to be called outside the lock.
     Generalized(Box<Generalized>),
 }
 

@@ -49,7 +49,7 @@ fn word(bytes: &[u8], index: usize) -> i64 {
 
 /// MPI_Comm_split: one communicator for each colour, ranks by key and then by
 /// rank in the parent; `None` for colour `None` (MPI_UNDEFINED), and on an
-/// intercommunicator where nobody in the remote group has the colour. Each takes the
+/// intercommunicator where no member of the remote group has the colour. Each takes the
 /// largest proposal of its members for its context id. Collective.
 pub fn split(parent: usize, color: Option<u32>, key: i32) -> Result<Option<Comm>> {
     let proposal = with(|p| {
@@ -63,7 +63,7 @@ pub fn split(parent: usize, color: Option<u32>, key: i32) -> Result<Option<Comm>
     with(|p| assemble(p, parent, vote, &read(ours), theirs.map(read)))
 }
 
-/// What everyone in the local group says, and everyone in the remote one.
+/// The wishes of the local group's members, and of the remote group's.
 fn hear(parent: usize, mine: &[u8]) -> Result<(Vec<u8>, Option<Vec<u8>>)> {
     let is_inter = with(|p| p.comm(parent).map(Comm::is_inter))?;
     let ours = collective::exchange(parent, mine)?;

@@ -88,7 +88,7 @@ pub fn status_any(requests: &[usize]) -> Result<Any> {
 }
 
 /// MPI_Waitall. `each` gets every index with its outcome, in order; it may run
-/// inside the gate and must not call MPI.
+/// under the lock and must not call MPI.
 pub fn wait_all(requests: &mut [usize], mut each: impl FnMut(usize, Outcome)) -> Result<()> {
     let mut next = 0;
     while let Some(calls) = block_on(|p| take_ready(p, requests, &mut next, &mut each).transpose())?
