@@ -49,7 +49,8 @@ fn problem(
         "" => file.to_owned(),
         path => normal(&file.parent().unwrap_or(Path::new("")).join(path)),
     };
-    if !root.join(&target).exists() {
+    let is_generated = target.starts_with(Path::new("docs").join(super::REFERENCE));
+    if !is_generated && !root.join(&target).exists() {
         return Some("no such file");
     }
     match pages.get(&target) {

@@ -33,7 +33,7 @@ pub(super) fn checks(project: &Project, step: &Step) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Unit, property and integration tests, and the examples in the documentation.
+/// Unit, property and integration tests. Examples in the documentation are part of [`docs`].
 pub(super) fn workspace(project: &Project, step: &Step, filter: Option<&str>) -> Result<Tally> {
     let mut tally = Tally::default();
     if exists("cargo-nextest", "--version") {
@@ -47,10 +47,6 @@ pub(super) fn workspace(project: &Project, step: &Step, filter: Option<&str>) ->
             "--no-tests",
             "pass",
         ]);
-        arguments.extend(filter);
-        tally += counted(&mut project.cargo(&arguments), step)?;
-        let mut arguments =
-            vec!["test", "--workspace", "--profile", PROFILE, "--no-fail-fast", "--quiet", "--doc"];
         arguments.extend(filter);
         tally += counted(&mut project.cargo(&arguments), step)?;
     } else {
