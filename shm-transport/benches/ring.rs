@@ -1,5 +1,4 @@
-//! What a frame costs in a ring: by one thread, which publishes it and takes it
-//! out, and from one thread to another and back.
+//! The cost of a frame in a ring: within one thread, and from one thread to another and back.
 
 #![allow(missing_docs)] // criterion's macros make public functions
 
@@ -14,7 +13,7 @@ use shm_transport::ring::{
 
 const LINES: u64 = 1024;
 
-/// A ring that lives as long as the process.
+/// Returns a ring that lives as long as the process.
 fn ring() -> (Producer, Consumer) {
     let bytes = vec![[0_u64; LINE / 8]; LINES as usize + 1].leak().as_mut_ptr().cast::<u8>();
     // SAFETY: aligned by an offset of less than the spare line; zeroed; leaked; and
@@ -60,7 +59,7 @@ fn one_thread(c: &mut Criterion) {
     group.finish();
 }
 
-/// There and back; half of it is the latency of the ring.
+/// A round trip; half of it is the latency of the ring.
 fn two_threads(c: &mut Criterion) {
     let mut group = c.benchmark_group("ring, round trip between threads");
     for size in [8, 256, 4096] {

@@ -17,12 +17,12 @@ use shm_transport::{Segment, Settings, ShmTransport, SingleCopy};
 const NUMBER: u64 = CONNECTS + 16;
 
 #[test]
-fn a_peer_that_is_away_is_read_and_one_that_is_not_helps() {
-    static INSIDE: [AtomicU32; 2] = [AtomicU32::new(1), AtomicU32::new(1)];
+fn a_peer_outside_mpi_is_read_and_one_inside_pushes() {
+    static IN_MPI: [AtomicU32; 2] = [AtomicU32::new(1), AtomicU32::new(1)];
     let file = Segment::file().unwrap();
     let transport = |me| {
         let segment = Segment::attach(file.as_fd(), 0, me, 2, RING, POOL).unwrap();
-        ShmTransport::new(segment, SETTINGS, [0, 1].map(peer).into(), INSIDE.iter().collect())
+        ShmTransport::new(segment, SETTINGS, [0, 1].map(peer).into(), IN_MPI.iter().collect())
     };
     let (mut reader, mut owner, mut inbox) = (transport(0), transport(1), Inbox::default());
     let (secret, mut bytes) = (body(1, 5000), vec![0; 5000]);
@@ -34,14 +34,14 @@ fn a_peer_that_is_away_is_read_and_one_that_is_not_helps() {
     assert_eq!(post(&mut owner, peer(0), 0, 8), Post::Sent);
     let get = reader.get_or_push(peer(1), &region(&secret), into, 0);
     assert_eq!(get, Ok(GetOrPush::Push));
-    INSIDE[1].store(0, Ordering::Relaxed);
-    assert_eq!(remainder(&mut reader), Transfer::NoRoom, "it has never been heard");
+    IN_MPI[1].store(0, Ordering::Relaxed);
+    assert_eq!(remainder(&mut reader), Transfer::NoRoom, "the pair is not connected");
     while reader.poll(&mut inbox) {}
-    INSIDE[1].store(1, Ordering::Relaxed);
-    assert_eq!(remainder(&mut reader), Transfer::NoRoom, "it is there");
-    INSIDE[1].store(0, Ordering::Relaxed);
+    IN_MPI[1].store(1, Ordering::Relaxed);
+    assert_eq!(remainder(&mut reader), Transfer::NoRoom, "it is in MPI");
+    IN_MPI[1].store(0, Ordering::Relaxed);
     assert_eq!(post(&mut owner, peer(0), 0, 8), Post::Sent);
-    assert_eq!(remainder(&mut reader), Transfer::NoRoom, "it has sent something");
+    assert_eq!(remainder(&mut reader), Transfer::NoRoom, "a frame of its waits");
     while reader.poll(&mut inbox) {}
     assert_eq!(remainder(&mut reader), Transfer::Done);
     assert_eq!(bytes, secret);
@@ -49,7 +49,7 @@ fn a_peer_that_is_away_is_read_and_one_that_is_not_helps() {
     assert_eq!(
         owner.post(peer(0), &piece, 4000, |slot| slot.fill(1)),
         Ok(Post::Sent),
-        "the claim is given back"
+        "the transfer lock is free"
     );
 }
 
@@ -137,7 +137,7 @@ fn atomics_of_ranks_in_threads_lose_nothing() {
 }
 
 #[test]
-fn xpmem_is_there_where_its_device_is_and_the_user_wants_it() {
+fn xpmem_is_used_if_its_device_exists_and_the_settings_allow_it() {
     let file = Segment::file().unwrap();
     let device = std::fs::File::options().read(true).write(true).open("/dev/xpmem");
     for (single_copy, expected) in
@@ -149,7 +149,7 @@ fn xpmem_is_there_where_its_device_is_and_the_user_wants_it() {
 }
 
 #[test]
-fn a_trial_that_reads_something_else_forbids_single_copies() {
+fn a_probe_that_reads_another_number_forbids_single_copies() {
     let secret = body(1, 5000);
     let (file, mut reader, mut owner) = pair();
     assert!(owner.register(peer(0), UserBuf::EMPTY, Rights::Get).is_some());
@@ -162,7 +162,7 @@ fn a_trial_that_reads_something_else_forbids_single_copies() {
 }
 
 #[test]
-fn memory_that_is_not_there_is_refused_once() {
+fn missing_memory_is_refused_once() {
     let secret = body(1, 5000);
     let (_file, mut reader, _owner) = pair();
     let nowhere = Region { addr: 16, keys: [0; 4] };

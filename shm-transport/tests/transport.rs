@@ -1,5 +1,5 @@
-//! The whole transport, its ranks in threads of this process and in processes of
-//! their own. A second process is this program again, running the test `child`.
+//! The whole transport, its ranks in threads of this process and in other processes. A second
+//! process is this program again, running the test `child`.
 
 mod common;
 
@@ -17,7 +17,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::futex;
 use shm_transport::{Segment, SegmentError, Settings, ShmTransport};
 
-/// Longer than anything takes that does not hang.
+/// Longer than any step takes that does not hang.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn length(tag: u64, most: usize) -> usize {
@@ -25,17 +25,17 @@ fn length(tag: u64, most: usize) -> usize {
     (bits >> 4) as usize % [30, 300, most + 1][bits as usize % 3].min(most + 1)
 }
 
-/// Sleeps as a process does that has nothing to do. Panics when nobody wakes it.
+/// Waits as an idle process does. Panics if no peer wakes it.
 fn sleep(transport: &mut ShmTransport) {
     if let Some(WaitOn::Futex { word, value }) = transport.arm() {
         let timeout = futex::Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
         let slept = futex::wait(word, futex::Flags::empty(), value, Some(&timeout));
-        assert_ne!(slept, Err(rustix::io::Errno::TIMEDOUT), "nobody has woken this rank");
+        assert_ne!(slept, Err(rustix::io::Errno::TIMEDOUT), "no peer has woken this rank");
     }
     transport.disarm();
 }
 
-/// Takes bodies in parts, as the engine does.
+/// Takes bodies chunk by chunk, as the engine does.
 #[derive(Default)]
 struct Parts {
     bodies: Vec<(u64, Vec<u8>)>,
@@ -58,9 +58,9 @@ impl Sink for Parts {
     }
 }
 
-/// Returns the number of parts in which 50 bodies of a length arrive, one after the other. A body
+/// Returns the number of chunks in which 50 bodies of a length arrive, one after the other. A body
 /// that arrives whole counts 0.
-fn parts_of_a_stream(len: usize) -> usize {
+fn chunks_of_a_stream(len: usize) -> usize {
     let file = Segment::file().unwrap();
     let [mut first, mut second] = [0, 1].map(|me| join(&file, me, 2, 16 * RING, SETTINGS));
     let rounds = 50;
@@ -92,9 +92,9 @@ fn parts_of_a_stream(len: usize) -> usize {
 }
 
 #[test]
-fn bodies_are_read_while_they_are_written_but_for_the_shorter_ones_of_a_stream() {
-    let (shorter, longer) = (parts_of_a_stream(10_500), parts_of_a_stream(70_000));
-    assert!(longer > 50, "no body was seen in parts");
+fn bodies_are_pipelined_except_the_shorter_ones_of_a_stream() {
+    let (shorter, longer) = (chunks_of_a_stream(10_500), chunks_of_a_stream(70_000));
+    assert!(longer > 50, "no body was seen in chunks");
     assert!(
         (1..=15).contains(&shorter),
         "{shorter} parts, where the first three bodies have five each"
@@ -102,7 +102,7 @@ fn bodies_are_read_while_they_are_written_but_for_the_shorter_ones_of_a_stream()
 }
 
 #[test]
-fn an_answer_goes_back_in_the_block_that_the_question_came_in() {
+fn a_reply_goes_back_in_the_block_that_the_request_came_in() {
     let file = Segment::file().unwrap();
     let taken = || rustix::fs::fstat(&file).unwrap().st_blocks as u64 * 512;
     let [mut first, mut second] = [0, 1].map(|me| join(&file, me, 2, 4 * RING, SETTINGS));
@@ -115,7 +115,7 @@ fn an_answer_goes_back_in_the_block_that_the_question_came_in() {
         assert!(header.context == tag && *data == body(tag, len), "message {tag}");
         inbox.frames.clear();
     };
-    // The answer is longer than the question: who has the block takes more memory for it.
+    // The reply is longer than the request: the block's holder takes more memory for it.
     let (question, answer, begun) = (8_000, 10_500, taken());
     for tag in 0..500 {
         assert_eq!(post(&mut first, peer(1), tag, question), Post::Sent);
@@ -144,11 +144,11 @@ fn an_answer_goes_back_in_the_block_that_the_question_came_in() {
         assert_eq!(post(&mut first, peer(1), tag, question), Post::Sent);
         arrives(&mut second, tag, question);
     }
-    assert!(taken() > begun + at_once, "what is not answered went through the pool");
+    assert!(taken() > begun + at_once, "bodies without replies went through the bounce pool");
 }
 
 #[test]
-fn an_answer_of_a_kilobyte_has_a_block_and_what_follows_it_has_none() {
+fn a_reply_of_a_kilobyte_has_a_block_and_later_frames_have_none() {
     let file = Segment::file().unwrap();
     let taken = || rustix::fs::fstat(&file).unwrap().st_blocks as u64 * 512;
     let [mut first, mut second] = [0, 1].map(|me| join(&file, me, 2, 4 * RING, SETTINGS));
@@ -179,10 +179,10 @@ fn an_answer_of_a_kilobyte_has_a_block_and_what_follows_it_has_none() {
         "{block} bytes for a block"
     );
     (0..100).for_each(|_| to_and_fro(1000, 3));
-    assert_eq!(taken(), begun + block, "the second and the third are no answers");
+    assert_eq!(taken(), begun + block, "the second and the third are no replies");
 }
 
-/// Takes nothing of what is there.
+/// Receives without reading the bodies.
 struct Unwilling(u32);
 
 impl Sink for Unwilling {
@@ -196,7 +196,7 @@ impl Sink for Unwilling {
 }
 
 #[test]
-fn a_block_is_not_the_receivers_before_the_sender_has_written_all_of_it() {
+fn a_block_is_adopted_only_after_the_sender_has_written_all_of_it() {
     let file = Segment::file().unwrap();
     let [mut first, mut second] = [0, 1].map(|me| join(&file, me, 2, 4 * RING, SETTINGS));
     let (len, written) = (10_500, AtomicU32::new(0));
@@ -219,7 +219,7 @@ fn a_block_is_not_the_receivers_before_the_sender_has_written_all_of_it() {
     });
 }
 
-/// Counts what it takes, and may know of no receive for any of it.
+/// Counts frames, and may expect none of them.
 #[derive(Default)]
 struct Count {
     frames: usize,
@@ -242,7 +242,7 @@ impl Sink for Count {
 }
 
 #[test]
-fn a_body_for_nobody_stays_until_the_next_poll_behind_what_was_waited_for() {
+fn an_unexpected_body_after_other_frames_stays_until_the_next_poll() {
     let (_file, mut first, mut second) = pair();
     for (expects, polls) in [(true, vec![3]), (false, vec![1, 1, 1])] {
         let mut sink = Count { expects, ..Count::default() };
@@ -267,11 +267,11 @@ fn a_body_for_nobody_stays_until_the_next_poll_behind_what_was_waited_for() {
 }
 
 #[test]
-fn what_crosses_another_stream_is_not_read_while_it_is_written() {
+fn bodies_of_crossing_streams_are_not_pipelined() {
     let file = Segment::file().unwrap();
     let [mut first, mut second] = [0, 1].map(|me| join(&file, me, 2, 16 * RING, SETTINGS));
     assert_eq!(post(&mut second, peer(0), 0, 8), Post::Sent);
-    assert!(first.poll(&mut Count::default()), "they have met");
+    assert!(first.poll(&mut Count::default()), "the pair is connected");
     let seen = [false, true].map(|crosses| {
         if crosses {
             assert_eq!(post(&mut second, peer(0), 0, 70_000), Post::Sent);
@@ -294,7 +294,7 @@ fn large_bodies_that_cross_wait_for_each_others_blocks() {
         let segment = Segment::attach(file.as_fd(), 0, me, 2, 1 << 20, 16 * LEN as u64).unwrap();
         ShmTransport::new(segment, SETTINGS, vec![peer(0), peer(1)], Vec::new())
     });
-    // Takes all that has come to the second, which answers one.
+    // Takes all that has come to the second rank, which replies to one.
     let mut cross = |first: &mut ShmTransport, tag| {
         let (mut asked, mut answered) = (Parts::default(), Parts::default());
         while second.poll(&mut asked) {}
@@ -313,7 +313,7 @@ fn large_bodies_that_cross_wait_for_each_others_blocks() {
                 came = cross(&mut first, 100 + tag);
             }
         }
-        // A few go in blocks of its own. From then on one is under way each time.
+        // A few go in blocks of its own. From then on one block travels each time.
         assert!(
             tag < 12 && (tries, came) == (0, 0) || tries == 8 && (came == 1 || tag < 12),
             "{tag}: {tries}, {came}"
@@ -322,10 +322,10 @@ fn large_bodies_that_cross_wait_for_each_others_blocks() {
     let tries =
         std::iter::from_fn(|| (post(&mut first, peer(1), 0, LEN) == Post::NoRoom).then_some(()))
             .count();
-    assert_eq!(tries, 1024, "it does without in the end");
+    assert_eq!(tries, 1024, "the body goes without a block in the end");
 }
 
-/// Waits asleep for something.
+/// Waits for a frame, asleep.
 fn receive(transport: &mut ShmTransport, inbox: &mut Inbox) {
     while inbox.frames.is_empty() {
         sleep(transport);
@@ -333,8 +333,7 @@ fn receive(transport: &mut ShmTransport, inbox: &mut Inbox) {
     }
 }
 
-/// All ranks send to all others, as fast as there is room, and sleep when there
-/// is nothing to do.
+/// All ranks send to all others, as fast as there is space, and wait when there is nothing to do.
 fn exchange(file: &OwnedFd, me: u32, size: u32, count: u64, settings: Settings) {
     let mut transport = join(file, me, size, 4096, settings);
     let most = transport.caps(peer(me ^ 1)).frame;
@@ -379,7 +378,7 @@ fn ranks_in_threads_exchange_everything() {
 }
 
 #[test]
-fn quiet_talkers_among_many_are_heard() {
+fn idle_rings_among_many_are_polled() {
     const SIZE: u32 = 70;
     let file = Segment::file().unwrap();
     let mut ranks: Vec<_> = (0..SIZE).map(|me| join(&file, me, SIZE, RING, SETTINGS)).collect();
@@ -388,16 +387,16 @@ fn quiet_talkers_among_many_are_heard() {
     for round in 0..5 {
         for (at, talker) in talkers.iter_mut().enumerate() {
             assert_eq!(post(talker, peer(0), round, 8), Post::Sent);
-            // One at a time in every other round: the others are quiet meanwhile.
+            // One at a time in every other round: the others are idle meanwhile.
             let wanted = if round % 2 == 0 { at + 1 } else { 0 };
             let until = Instant::now() + PATIENCE;
             while inbox.frames.len() < wanted {
                 listener.poll(&mut inbox);
-                assert!(Instant::now() < until, "rank {at} is not heard in round {round}");
+                assert!(Instant::now() < until, "rank {at} is not received in round {round}");
             }
         }
         while inbox.frames.len() < talkers.len() {
-            assert!(listener.arm().is_none(), "a rank that has not heard all must not sleep");
+            assert!(listener.arm().is_none(), "a rank with unread frames must not wait");
             listener.poll(&mut inbox);
         }
         assert!(inbox.frames.drain(..).all(|(_, header, _)| header.context == round));
@@ -408,17 +407,17 @@ fn quiet_talkers_among_many_are_heard() {
 }
 
 #[test]
-fn no_room_is_no_error_and_ends() {
+fn no_space_is_no_error_and_ends() {
     let (_file, mut sender, mut receiver) = pair();
     let frame = sender.caps(peer(1)).frame;
     let sent =
         (0..).take_while(|&tag| post(&mut sender, peer(1), tag, frame) == Post::Sent).count();
     assert!(sent >= 3, "{sent} frames in the ring");
-    assert!(sender.arm().is_some(), "there is no room, and nothing to do");
+    assert!(sender.arm().is_some(), "there is no space, and nothing to do");
     let mut inbox = Inbox::default();
     while receiver.poll(&mut inbox) {}
     assert_eq!(inbox.frames.len(), sent);
-    assert!(sender.arm().is_none(), "there is room again");
+    assert!(sender.arm().is_none(), "there is space again");
     assert_eq!(post(&mut sender, peer(1), 0, frame), Post::Sent);
     assert!(sender.arm().is_some());
 }
@@ -441,7 +440,7 @@ fn a_pair_that_does_not_talk_costs_next_to_nothing_and_one_that_does_a_page() {
 }
 
 #[test]
-fn ranks_that_disagree_are_told() {
+fn ranks_that_disagree_get_an_error() {
     let file = Segment::file().unwrap();
     Segment::attach(file.as_fd(), 0, 0, 2, RING, POOL).unwrap();
     let error = Segment::attach(file.as_fd(), 0, 1, 2, 2 * RING, POOL).unwrap_err();
@@ -454,7 +453,7 @@ fn ranks_that_disagree_are_told() {
 }
 
 #[test]
-fn a_peer_elsewhere_is_lost_and_not_looked_for() {
+fn a_peer_of_another_host_fails() {
     let (_file, mut transport, _) = pair();
     for nobody in [0, 4, 6, 1000, u32::MAX] {
         let posted =
@@ -466,8 +465,8 @@ fn a_peer_elsewhere_is_lost_and_not_looked_for() {
 const BITMAP: u64 = 64 + BLOCK + 128;
 
 #[test]
-fn a_ring_full_of_garbage_loses_its_peer_alone() {
-    // Words that can't be, then one that can in front of a header that can't.
+fn a_corrupted_ring_fails_its_peer_alone() {
+    // Impossible commit words, then a possible one before an impossible header.
     let mut word = [0xEE; 64];
     word[..8].copy_from_slice(&9u64.to_le_bytes());
     for garbage in [[0xEE; 64], [0x01; 64], [0xFF; 64], word] {
@@ -475,16 +474,15 @@ fn a_ring_full_of_garbage_loses_its_peer_alone() {
         let mut inbox = Inbox::default();
         assert_eq!(post(&mut sender, peer(1), 0, 8), Post::Sent);
         assert!(receiver.poll(&mut inbox));
-        // The ring from rank 0 to rank 1 is the third of four, in front of two pools and their
-        // parts for shuttles, twice as long.
+        // The ring from rank 0 to rank 1 is the third of four, before the bodies of two ranks.
         let raw = std::fs::File::from(file);
         let ring = raw.metadata().unwrap().len() - 2 * RING - 6 * POOL;
         (0..RING / 64).for_each(|line| raw.write_all_at(&garbage, ring + line * 64).unwrap());
         raw.write_all_at(&[0xEE; 8], ring).unwrap();
         (0..3).for_each(|_| _ = receiver.poll(&mut inbox));
-        assert_eq!(inbox.frames.len(), 1, "nothing that arrived after the garbage is believed");
+        assert_eq!(inbox.frames.len(), 1, "no frame after the garbage is handed over");
         assert_eq!(inbox.lost.iter().map(|lost| lost.peer).collect::<Vec<_>>(), [peer(0)]);
-        // The head is garbage, too: the sender finds out when it needs room.
+        // The head is garbage too: the sender finds out when it needs space.
         let header = Header::new(Kind::Data);
         let lost = (0..1000)
             .find_map(|_| sender.post(peer(1), &header, 8, |_| ()).err())
@@ -496,7 +494,7 @@ fn a_ring_full_of_garbage_loses_its_peer_alone() {
 }
 
 #[test]
-fn the_bitmap_of_talkers_may_lie() {
+fn corrupted_connect_bits_do_no_harm() {
     let (file, mut sender, mut receiver) = pair();
     let raw = std::fs::File::from(file);
     raw.write_all_at(&[0xFF; 8], CONNECTS).unwrap();
@@ -515,7 +513,7 @@ const ROLE: &str = "SHM_TRANSPORT_TEST_CHILD";
 struct Process(Child);
 
 impl Process {
-    /// This program again, in a role, with our memory file.
+    /// Starts this program again, in a role, with this one's memory file.
     fn start(role: &str, file: &OwnedFd) -> Process {
         let program = std::env::current_exe().unwrap();
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
@@ -544,7 +542,7 @@ impl Drop for Process {
 #[test]
 #[ignore = "the other process of the tests below"]
 fn child() {
-    // All ignored tests were asked for: this one has nothing to do alone.
+    // Run among all ignored tests, this one has nothing to do.
     let Ok(role) = std::env::var(ROLE) else { return };
     let (role, path) = role.split_once(' ').unwrap();
     let file = OwnedFd::from(std::fs::File::options().read(true).write(true).open(path).unwrap());
@@ -566,7 +564,7 @@ fn processes_and_threads_exchange_everything() {
     for role in ["exchange", "exchange-with-fences"] {
         let file = &Segment::file().unwrap();
         let other = Process::start(role, file);
-        // Who runs the barrier is each sleeper's own choice: all mixtures work.
+        // Each waiter chooses who fences: all mixtures work.
         std::thread::scope(|scope| {
             scope.spawn(|| exchange(file, 0, 3, 2000, SETTINGS));
             scope.spawn(|| exchange(file, 2, 3, 2000, Settings { rare_sleeps: false, ..SETTINGS }));
@@ -602,7 +600,7 @@ fn processes_that_sleep_for_each_frame_are_woken() {
     }
 }
 
-/// Says where some memory is, and keeps it until the other side has seen it.
+/// Announces some memory, and keeps it until the other side has read it.
 fn own(file: &OwnedFd) {
     let (mut transport, mut inbox) = (join(file, 1, 2, RING, SETTINGS), Inbox::default());
     let secret = body(9, 3_000_000);
@@ -631,14 +629,14 @@ fn memory_of_another_process_is_read_until_it_is_gone() {
     assert_eq!(transport.caps(peer(1)).get_min, u64::MAX, "the process is gone");
 }
 
-/// A limit of file sizes is found before the kernel kills for it.
+/// A limit of file sizes is an error before the kernel sends a signal.
 fn small_files(file: &OwnedFd) {
     setrlimit(Resource::Fsize, Rlimit { current: Some(100_000), maximum: Some(100_000) }).unwrap();
     let error = Segment::attach(file.as_fd(), 0, 0, 8, 1 << 20, 1 << 20).unwrap_err();
     assert!(error.to_string().contains("ulimit -f"), "{error}");
 }
 
-/// Rings that can't be mapped lose the peers that they lead to, and no others.
+/// Rings that cannot be mapped fail the peers that they lead to, and no others.
 fn small_address_space(file: &OwnedFd) {
     let mut transport = join(file, 0, 8, 16 << 20, SETTINGS);
     let status = std::fs::read_to_string("/proc/self/statm").unwrap();
@@ -648,9 +646,9 @@ fn small_address_space(file: &OwnedFd) {
     let header = Header::new(Kind::Data);
     let lost = (1..8)
         .find_map(|to| transport.post(peer(to), &header, 8, |_| ()).err())
-        .expect("no room for eight");
+        .expect("no space for eight");
     assert!(lost.why.contains("RLIMIT_AS"), "{lost}");
-    assert_eq!(transport.post(peer(1), &header, 8, |_| ()), Ok(Post::Sent), "others are not lost");
+    assert_eq!(transport.post(peer(1), &header, 8, |_| ()), Ok(Post::Sent), "other peers stay");
 }
 
 #[test]

@@ -1,11 +1,10 @@
-//! The ring and the doorbell under loom: every order in which two threads may see
-//! each other's stores, with a ring of eight lines, or of sixteen that begins with eight.
+//! The ring and the event count under loom: every order in which two threads may see each other's
+//! stores, with a ring of eight lines, or of sixteen whose laps begin with eight.
 //!
-//! loom can't follow raw memory, so a ring has a model beside its bytes: a loom
-//! atomic for the first word of each grain, and a cell that notes who touches the
-//! rest of the grain. Bytes are written and read where they are in earnest; a read
-//! that the orderings do not put behind the write is found by the cells, also
-//! when it would have read the right bytes by luck.
+//! Loom does not see raw memory, so a ring has a model beside its bytes: a loom atomic for the
+//! first word of each granule, and a cell that notes accesses to the rest of the granule. Bytes are
+//! written and read in the ring itself. The cells find a read that the orderings do not put after
+//! its write, even if it reads the right bytes by luck.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -18,12 +17,11 @@ use crate::event_count::EventCount;
 use crate::sync::{AtomicU64, Ordering};
 
 const LINES: u64 = 8;
-/// What stands in the first word of a grain inside a frame, where the body is: if
-/// it were taken for a word, it would be a lie that is found.
+/// First word of a granule inside a frame: taken for a commit word, it would be found corrupted.
 const BODY: u64 = 1 << 50;
 
-/// Some lap was lengthened in its middle.
-static WENT_ON: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+/// A lap was extended in its middle.
+static EXTENDED_MIDWAY: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -70,7 +68,8 @@ fn push(producer: &mut Producer, tag: u8, len: usize) -> bool {
             Space::None => return false,
             Space::Extend(end) => {
                 producer.extend_lap(end);
-                WENT_ON.fetch_or(producer.on_new_lines, std::sync::atomic::Ordering::Relaxed);
+                EXTENDED_MIDWAY
+                    .fetch_or(producer.on_new_lines, std::sync::atomic::Ordering::Relaxed);
             }
         }
     }
@@ -148,13 +147,13 @@ fn larger_frames_go_round_a_full_ring() {
 #[test]
 fn laps_are_lengthened_while_frames_of_the_last_one_are_read() {
     passes(2 * LINES, &[40, 40, 30, 1, 30, 40, 40, 1], 4, 3);
-    assert!(WENT_ON.load(std::sync::atomic::Ordering::Relaxed), "they never were");
+    assert!(EXTENDED_MIDWAY.load(std::sync::atomic::Ordering::Relaxed), "they never were");
 }
 
 /// What a large message is read from: by the producer for its pieces, by a consumer that takes what
 /// is missing, and written by its owner when it has been sent.
 #[test]
-fn nobody_reads_a_message_that_is_complete() {
+fn a_complete_message_is_not_read_under_the_transfer_lock() {
     loom::model(|| {
         let (mut producer, mut consumer, _bytes) = ring(LINES);
         let data = Arc::new(UnsafeCell::new(()));
@@ -170,12 +169,15 @@ fn nobody_reads_a_message_that_is_complete() {
         let taken = consumer.lock_transfers().map(|_claim| data.with(|_| ())).is_some();
         let pushed = sender.join().unwrap();
         assert_eq!(take(&mut consumer).is_some(), pushed);
-        assert!(consumer.lock_transfers().is_some() && (taken || pushed), "a claim is left");
+        assert!(
+            consumer.lock_transfers().is_some() && (taken || pushed),
+            "the transfer lock is left locked"
+        );
     });
 }
 
 #[test]
-fn whoever_sleeps_for_a_frame_is_woken() {
+fn a_wait_for_a_frame_is_woken() {
     loom::model(|| {
         let (mut producer, consumer, _bytes) = ring(LINES);
         let event_count = Arc::new(EventCount::default());
@@ -187,12 +189,12 @@ fn whoever_sleeps_for_a_frame_is_woken() {
         });
         let sleeps = event_count.prepare_wait() && !consumer.is_ready();
         let woke = sender.join().unwrap();
-        assert!(!sleeps || woke, "it sleeps on a frame");
+        assert!(!sleeps || woke, "the consumer waits although there is a frame");
     });
 }
 
 #[test]
-fn whoever_sleeps_for_room_is_woken() {
+fn a_wait_for_space_is_woken() {
     loom::model(|| {
         let (mut producer, mut consumer, _bytes) = ring(LINES);
         while push(&mut producer, 1, 8) {}
@@ -209,7 +211,7 @@ fn whoever_sleeps_for_room_is_woken() {
         producer.set_waiting();
         let sleeps = event_count.prepare_wait() && !producer.has_space_again();
         let woke = receiver.join().unwrap();
-        assert!(!sleeps || woke, "it sleeps although there is room");
+        assert!(!sleeps || woke, "the producer waits although there is space");
     });
 }
 

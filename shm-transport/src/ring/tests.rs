@@ -1,5 +1,5 @@
-//! A ring by itself, in memory of this process. The modules `under_miri` run
-//! under Miri too; what they do not cover needs system calls or much time.
+//! A ring by itself, in memory of this process. The modules `under_miri` run under Miri too; the
+//! other tests need system calls or much time.
 
 use fabric::{Header, Kind};
 
@@ -9,24 +9,24 @@ use super::{
 };
 use crate::sync::Ordering;
 
-/// Memory for one ring. Held by the test, and last to be dropped.
+/// Memory of one ring, which the test drops last.
 struct Heap(Vec<[u64; 8]>);
 
 impl Heap {
     fn new(lines: u64) -> Heap {
-        // One line more, to align the first.
+        // A spare line, to align the first.
         Heap(vec![[0; 8]; lines as usize + 1])
     }
 
     fn memory(&mut self) -> RingMemory {
         let base = self.0.as_mut_ptr().cast::<u8>();
         let lines = self.0.len() as u64 - 1;
-        // SAFETY: aligned to a line by the offset, which is less than the line that
-        // was allocated beside the ring's; zeroed, and the tests keep it alive.
+        // SAFETY: aligned to a line by the offset, which is less than the spare line; zeroed, and
+        // the tests keep it alive.
         unsafe { RingMemory::new(base.add(base.align_offset(LINE)), lines) }
     }
 
-    /// With laps of `end` lines.
+    /// Returns a ring with laps of `end` lines.
     fn ring(&mut self, end: u64) -> (Producer, Consumer, RingMemory) {
         let memory = self.memory();
         (
@@ -37,7 +37,7 @@ impl Heap {
     }
 }
 
-/// Some are short and some are not.
+/// Returns headers of which some have a short form.
 fn header(tag: u64, len: usize) -> Header {
     let source = if tag.is_multiple_of(3) { 4 } else { 3 };
     Header {
@@ -53,7 +53,7 @@ fn body(tag: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|at| (at * 7 + tag) as u8).collect()
 }
 
-/// What a transport does to post a frame, memory being for nothing.
+/// Posts a frame as a transport does, with memory for every lap.
 fn push(producer: &mut Producer, tag: u64, len: usize) -> Result<bool, Corrupted> {
     while !producer.has_space(max_granules(len)) {
         match producer.find_space(max_granules(len), true)? {
@@ -66,7 +66,7 @@ fn push(producer: &mut Producer, tag: u64, len: usize) -> Result<bool, Corrupted
     Ok(true)
 }
 
-/// What a transport does to take one, giving back room when it is due.
+/// Takes a frame as a transport does, returning space when it is due.
 fn take(consumer: &mut Consumer) -> Result<Option<(u64, Vec<u8>)>, Corrupted> {
     let taken = consumer.pop(|seen, body, _| {
         assert_eq!(*seen, header(seen.context, body.len()));
@@ -78,7 +78,7 @@ fn take(consumer: &mut Consumer) -> Result<Option<(u64, Vec<u8>)>, Corrupted> {
     Ok(taken)
 }
 
-/// Lengths from nothing to the largest, small ones more often.
+/// Returns lengths from 0 to `most`, small ones more often.
 fn some_length(seed: u64, most: usize) -> usize {
     let bits = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 16;
     let range = [25, 130, 600, most + 1][bits as usize % 4].min(most + 1);
@@ -89,7 +89,7 @@ mod under_miri {
     use super::*;
 
     const MANY: u64 = if cfg!(miri) { 60 } else { 20_000 };
-    /// A test that tries many starting points leaves out most of them under Miri.
+    /// Steps between the starting points that a test tries; larger under Miri.
     const STRIDE: usize = if cfg!(miri) { 13 } else { 1 };
 
     #[test]
@@ -116,8 +116,8 @@ mod under_miri {
     }
 
     #[test]
-    fn an_empty_ring_has_room_for_the_largest_frame_wherever_it_stands() {
-        // Whatever came before has been consumed, but not all of it given back.
+    fn an_empty_ring_has_space_for_the_largest_frame_at_any_position() {
+        // All earlier frames were consumed, but not all their space returned.
         for &lines in if cfg!(miri) { &[8, 32][..] } else { &[8, 64, 256] } {
             for before in (0..2 * lines).step_by(STRIDE) {
                 let (mut heap, most) = (Heap::new(lines), Producer::max_body(lines));
@@ -157,7 +157,7 @@ mod under_miri {
     }
 
     #[test]
-    fn a_full_ring_has_no_room_until_the_consumer_gives_some_back() {
+    fn a_full_ring_has_no_space_until_the_consumer_returns_some() {
         let mut heap = Heap::new(8);
         let (mut producer, mut consumer, memory) = heap.ring(8);
         let mut sent = 0;
@@ -174,7 +174,7 @@ mod under_miri {
         for _ in 0..4 {
             consumer.pop(|_, _, _| ()).unwrap().unwrap();
         }
-        assert!(!producer.has_space_again(), "nothing was given back");
+        assert!(!producer.has_space_again(), "no space was returned");
         consumer.release();
         assert!(producer.has_space_again() && !producer.is_waiting());
         assert!(!consumer.is_producer_waiting());
@@ -206,14 +206,14 @@ mod under_miri {
         for tag in 0..100 {
             assert!(push(&mut producer, tag, 1000).unwrap());
             let word = memory.first_word(consumer.position).load(Ordering::Relaxed);
-            assert!(word & SKIP == 0, "frame {tag} is elsewhere");
+            assert!(word & SKIP == 0, "frame {tag} is in another lap");
             assert!(take(&mut consumer).unwrap().is_some());
             assert_eq!(take(&mut consumer), Ok(None));
         }
     }
 
     #[test]
-    fn a_burst_finds_room_wherever_it_begins() {
+    fn a_burst_finds_space_at_any_position() {
         for before in (0..250).step_by(STRIDE) {
             let mut heap = Heap::new(256);
             let (mut producer, mut consumer, _) = heap.ring(64);
@@ -236,7 +236,7 @@ mod under_miri {
     }
 
     #[test]
-    fn words_that_cannot_be_are_refused() {
+    fn impossible_commit_words_are_refused() {
         for lie in [
             62 * LINE as u64,
             64 * LINE as u64,
@@ -251,7 +251,7 @@ mod under_miri {
             memory.first_word(CONTROL_GRANULES).store(lie, Ordering::Relaxed);
             assert!(consumer.pop(|_, _, _| ()).is_err(), "{lie:#x}");
         }
-        // The largest frame that stays in front of the last grain, and one line more.
+        // The largest frame that ends before the last granule, and one line more.
         let most = (64 - 1 - 2 - 1) * LINE as u64;
         for (body, fits) in [(most, true), (most + 1, false)] {
             let mut heap = Heap::new(64);
@@ -259,29 +259,29 @@ mod under_miri {
             memory.first_word(CONTROL_GRANULES).store(SHORT | (body + 1), Ordering::Relaxed);
             assert_eq!(consumer.pop(|_, body, _| body.len()).is_ok(), fits);
         }
-        // A header of no kind that there is.
+        // A header of an unknown kind.
         let mut heap = Heap::new(64);
         let (_, mut consumer, memory) = heap.ring(64);
         memory.first_word(CONTROL_GRANULES).store(1, Ordering::Relaxed);
         assert!(consumer.pop(|_, _, _| ()).is_err());
-        // A way that leads to another.
+        // A skip that leads to another skip.
         let mut heap = Heap::new(64);
         let (_, mut consumer, memory) = heap.ring(64);
         memory.first_word(CONTROL_GRANULES).store(SKIP | CONTROL_GRANULES, Ordering::Relaxed);
-        assert_eq!(consumer.pop(|_, _, _| ()), Ok(None), "one step at a time");
+        assert_eq!(consumer.pop(|_, _, _| ()), Ok(None), "one skip per call");
     }
 
     #[test]
-    fn heads_that_cannot_be_are_refused() {
+    fn impossible_heads_are_refused() {
         for lie in [8 * LINE_GRANULES, 1 << 40, u64::MAX, u64::MAX - 1] {
             let mut heap = Heap::new(8);
             let (mut producer, _, memory) = heap.ring(8);
             while push(&mut producer, 0, 0).unwrap() {}
             memory.head().store(lie, Ordering::Relaxed);
             assert!(push(&mut producer, 0, 0).is_err(), "{lie}");
-            assert!(producer.has_space_again(), "whoever waits for room has to find out");
+            assert!(producer.has_space_again(), "a waiting producer has to find out");
         }
-        // Back again is a lie, too.
+        // A head that moves back is impossible too.
         let mut heap = Heap::new(8);
         let (mut producer, mut consumer, memory) = heap.ring(8);
         for tag in 0..17 {
@@ -328,9 +328,9 @@ fn two_small_messages_share_a_line() {
 }
 
 #[test]
-fn a_reference_ends_where_it_was_said_to_wherever_it_begins() {
-    // Who waits for the room of a body waits for the consumer to be just there: nothing may come
-    // behind it.
+fn a_descriptor_ends_where_it_was_announced_at_any_position() {
+    // A body that waits for space in the bounce pool waits for exactly this head: nothing may
+    // follow it.
     let mut heap = Heap::new(64);
     let (mut producer, mut consumer, _memory) = heap.ring(64);
     for (count, len) in (0..8).flat_map(|count| (0..40).map(move |len| (count, len))) {
@@ -366,7 +366,7 @@ fn a_frame_of_more_than_half_a_line_ends_with_one() {
 }
 
 #[test]
-fn a_larger_body_has_its_lines_for_itself() {
+fn a_larger_body_shares_no_line() {
     for position in 0..2 * LINE_GRANULES {
         for prefix in [SHORT_PREFIX, FULL_PREFIX] {
             for body in [512, 513, 4096] {
