@@ -1,36 +1,35 @@
 //! Credits: how much eager data a peer may have unmatched here.
 //!
-//! The sender pays when it posts an eager message, the receiver owes the same
-//! once the message needs no unexpected memory, and pays back in lots of half
-//! the budget.
+//! A sender spends credit when it posts an eager message. The receiver owes the same credit once
+//! the message needs no unexpected memory, and returns it in batches of half the budget.
 
 use fabric::{Header, Kind, Peer};
 
 use crate::engine::Engine;
 
-/// What keeping a message costs beside its data, bytes.
+/// Memory of an unexpected message besides its data, bytes.
 const OVERHEAD: u64 = 128;
 
-/// What an eager message of that many bytes takes from the budget.
+/// Returns the credit that an eager message of that many bytes needs.
 #[inline]
 pub(crate) fn cost(bytes: u64) -> u64 {
     bytes.saturating_add(OVERHEAD)
 }
 
 impl Engine {
-    /// An eager message of that many bytes from `from` needs no memory any more.
+    /// Owes the credit of an eager message that needs no memory any more.
     #[inline]
     pub(crate) fn owe(&mut self, from: Peer, bytes: u64) {
         self.owe_for(from, bytes, 0);
     }
 
-    /// An eager message has come from `from` and was stored where it belongs.
+    /// Counts an eager message that was stored in its receive, and owes its credit.
     #[inline]
     pub(crate) fn count_stored(&mut self, from: Peer, bytes: u64) {
         self.owe_for(from, bytes, 1);
     }
 
-    /// Both in one look at the peer.
+    /// Does both with one look-up of the peer.
     #[inline(always)]
     fn owe_for(&mut self, from: Peer, bytes: u64, arrivals: u64) {
         let half = self.peers.budget() / 2;
@@ -52,7 +51,7 @@ impl Engine {
         }
     }
 
-    /// A `Credit` frame. Nobody can give more than the budget.
+    /// Handles a `Credit` frame; the credit never exceeds the budget.
     pub(crate) fn credit_arrived(&mut self, from: Peer, header: &Header) {
         let budget = self.peers.budget();
         let peer = self.peers.of(from);

@@ -1,8 +1,7 @@
-//! The engine: a transport and everything but the transport.
+//! The engine's state, and the calls that need no endpoint.
 //!
-//! The split is what lets a transport hand frames to the protocol while it is
-//! being polled: [`Protocol`] is the sink. It can't post; it notes what is to be
-//! posted, and the engine does so when the poll has returned.
+//! The engine does not own the endpoint, so that the endpoint can hand frames to it while it is
+//! polled. A frame handler queues what is to be posted; `work` posts it after the poll.
 
 use std::collections::VecDeque;
 
@@ -15,7 +14,7 @@ use crate::peers::Peers;
 use crate::requests::{Request, Requests, State};
 use crate::unexpected::Arrived;
 
-/// What can be chosen.
+/// Settings of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Bytes of eager messages (each counted with 128 bytes more than its data)
@@ -38,25 +37,25 @@ pub struct Engine {
     pub(crate) posted: Posted,
     pub(crate) unexpected: Unexpected<Arrived>,
     pub(crate) peers: Peers,
-    /// Slots of peers with frames to post or data to push, in turn.
+    /// Slots of peers with frames to post or data to push, served in turn.
     pub(crate) ready_peers: VecDeque<usize>,
-    /// Requests whose one-sided transfer is to be started.
+    /// Requests with a one-sided transfer to start.
     pub(crate) transfers: VecDeque<RequestId>,
-    /// Registrations that are over.
+    /// Registrations to end.
     pub(crate) releases: Vec<(Peer, Region)>,
     /// Frames that may have arrived matter for what is queued: a peer has asked for data, or an
     /// envelope found no room or credit.
     pub(crate) poll_wanted: bool,
-    /// Something was added to the three lists above since they were last looked at.
+    /// Something was added to the three lists above since the last `work`.
     pub(crate) has_pending: bool,
-    /// More has happened than what the call was about; see [`Engine::take_news`].
+    /// More has happened than the call was for; see [`Engine::take_news`].
     pub(crate) news: bool,
     pub(crate) late_ready: Option<LateReady>,
     pub(crate) failed_peers: Vec<PeerFailed>,
 }
 
 impl Engine {
-    /// The engine of process `me`. Talks to nobody yet.
+    /// Makes the engine of process `me`. Posts nothing.
     pub fn new(me: Peer, settings: Settings) -> Engine {
         Engine {
             me,
@@ -75,44 +74,44 @@ impl Engine {
         }
     }
 
-    /// True while the id names a request: until [`Engine::finish`] has given its
-    /// outcome, or for ever if it never was an id.
+    /// Returns true while the id names a request, until [`Engine::finish`] has returned its
+    /// outcome.
     #[inline]
     pub fn contains(&self, id: RequestId) -> bool {
         self.requests.find(id).is_some()
     }
 
-    /// The id of the request in that slot (the lower 32 bits of an id) now.
+    /// Returns the id of the request in that slot (the lower 32 bits of an id) now.
     pub fn request_at(&self, slot: u32) -> Option<RequestId> {
         self.requests.at(slot)
     }
 
-    /// True when the request is over and [`Engine::finish`] has its outcome.
+    /// Returns true when the request is over and [`Engine::finish`] has its outcome.
     #[inline]
     pub fn is_complete(&self, id: RequestId) -> bool {
         let request = self.requests.find(id);
         request.is_some_and(|request| matches!(request.state, State::Done { .. }))
     }
 
-    /// Takes the outcome of a request that is over; the id is over too then.
-    /// `None` while the request is active (and for ids that are over).
+    /// Takes the outcome of a request that is over, and frees the id. `None` while the request is
+    /// active, and for ids that are over.
     #[inline]
     pub fn finish(&mut self, id: RequestId) -> Option<Completion> {
         self.requests.finish(id)
     }
 
-    /// What a request that is not over waits for; `None` when it is.
+    /// Returns what a request waits for; `None` when it is over.
     pub fn blocked_on(&self, id: RequestId) -> Option<BlockedOn> {
         self.requests.find(id).and_then(Request::blocked_on)
     }
 
-    /// A look at the outcome of a request that is over; it stays so.
+    /// Returns the outcome of a request that is over, and keeps the request.
     pub fn outcome(&self, id: RequestId) -> Option<Completion> {
         self.requests.outcome(id)
     }
 
-    /// The operation goes on and vanishes when it is over (MPI_Request_free,
-    /// MPI-5.0 §3.7.3). Its buffer must stay valid until then.
+    /// Lets the operation go on without its user; the request is freed when it is over
+    /// (MPI_Request_free, MPI-5.0 §3.7.3). Its buffer must stay valid until then.
     pub fn detach(&mut self, id: RequestId) {
         let Some(request) = self.requests.find_mut(id) else { return };
         if request.is_active() {
@@ -122,12 +121,12 @@ impl Engine {
         }
     }
 
-    /// True while a request with that context id is not over. Looks at all of them.
+    /// Returns true while a request with that context id is not over. Cost: all requests.
     pub fn is_in_use(&self, context: u64) -> bool {
         self.requests.active().any(|(_, request)| request.key.context == context)
     }
 
-    /// How many requests are not over. Looks at all of them.
+    /// Returns how many requests are not over. Cost: all requests.
     pub fn active(&self) -> usize {
         self.requests.active().count()
     }
@@ -137,14 +136,14 @@ impl Engine {
         self.news = true;
     }
 
-    /// True when sends and receives started since the last call may have done more
-    /// than what they were about: completed others, or left a message to be probed.
+    /// Returns true when calls since the last `take_news` may have done more than they were for:
+    /// completed other requests, or left a message to be probed.
     #[inline]
     pub fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.news) || self.has_work()
     }
 
-    /// The first ready send since the last call that found no receive posted.
+    /// Takes the first ready send since the last call that found no receive posted.
     pub fn late_ready(&mut self) -> Option<LateReady> {
         self.late_ready.take()
     }

@@ -1,5 +1,4 @@
-//! What can go wrong with one operation. The sentences are for the user; who
-//! knows the communicator adds its name.
+//! Faults of one operation, with texts for the user. The runtime adds the communicator's name.
 
 use std::fmt;
 
@@ -100,7 +99,8 @@ impl fmt::Display for Fault {
         match self {
             Fault::Truncated { source, tag, sent, room, .. } => write!(
                 f,
-                "the message from rank {source} with tag {tag} has {sent} bytes, but the receive has room for {room}"
+                "the message from rank {source} with tag {tag} has {sent} bytes, \
+                 but the receive has room for {room}"
             ),
             Fault::PeerFailed(lost) => lost.fmt(f),
             Fault::Mismatched { ours, theirs, source, sequence, .. } => write!(
@@ -111,12 +111,14 @@ impl fmt::Display for Fault {
             Fault::GaveUp { call, source, sequence, .. } => {
                 write!(
                     f,
-                    "collective number {sequence}, {call}, has failed at rank {source}, which gave it up"
+                    "collective number {sequence}, {call}, has failed at rank {source}, \
+                     which gave it up"
                 )
             }
             Fault::Empty { call, source, sequence, room, .. } => write!(
                 f,
-                "collective number {sequence}, {call}, is to get {room} bytes from rank {source}, which called it \
+                "collective number {sequence}, {call}, is to get {room} bytes from rank {source}, \
+                 which called it \
                  without data: all ranks must give the same amount"
             ),
         }

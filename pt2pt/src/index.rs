@@ -1,4 +1,4 @@
-//! The queues of entries that have the same key, by key.
+//! A hash index: the queue of entries with the same key, by key.
 //!
 //! Job: to find the oldest entry with a key at a cost that does not grow with the
 //! number of entries, also where they are far more than the caches hold. So the
@@ -20,7 +20,7 @@ use rustc_hash::FxBuildHasher;
 use crate::key::Key;
 use crate::lists::{EMPTY, Links, List, NONE};
 
-/// Buckets of `before` that each entry which comes moves: the larger table has room for as many new queues as that takes entries.
+/// Buckets of `before` that each new entry moves. All are moved before the larger table is full.
 const MOVES: usize = 4;
 
 /// See the module.
@@ -150,7 +150,9 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
         /// Over several sizes of the table, with removals while it grows.
         #[test]
-        fn queues_are_in_order_while_the_table_grows(steps in prop::collection::vec(0..2000u32, 0..3000)) {
+        fn queues_are_in_order_while_the_table_grows(
+            steps in prop::collection::vec(0..2000u32, 0..3000)
+        ) {
             let mut index = Index::new();
             let mut naive = std::collections::BTreeMap::<i32, Vec<u32>>::new();
             let mut grew = false;
@@ -166,11 +168,13 @@ mod tests {
                         index.push_back(at, key);
                     }
                 }
-                prop_assert_eq!(index.oldest(&key(at), key), queue.first().copied().unwrap_or(NONE));
+                let first = queue.first().copied().unwrap_or(NONE);
+                prop_assert_eq!(index.oldest(&key(at), key), first);
                 grew |= !index.before.is_empty();
             }
             for (tag, queue) in naive {
-                prop_assert_eq!(index.oldest(&key(tag as u32), key), queue.first().copied().unwrap_or(NONE));
+                let first = queue.first().copied().unwrap_or(NONE);
+                prop_assert_eq!(index.oldest(&key(tag as u32), key), first);
                 queue.into_iter().for_each(|at| index.remove(at, key));
             }
             prop_assert!(index.is_empty() && (grew || index.queues.capacity() < 100));

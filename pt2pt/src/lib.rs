@@ -1,22 +1,14 @@
-//! The point-to-point engine: matching, eager and rendezvous messages, requests
-//! and progress (MPI-5.0 chapter 3).
+//! The point-to-point engine: matching, eager and rendezvous messages, requests and progress
+//! (MPI-5.0 chapter 3).
 //!
-//! It opens no device, reads no clock and no environment: calls come in from
-//! above, frames go out and come in through [`fabric::Transport`]. One engine
-//! serves one process; `docs/protocol.md` draws what it says on the wire.
+//! It opens no device, reads no clock and no environment. It is a client of the endpoint: calls
+//! come in from above and take the endpoint, frames go out and come in through
+//! [`fabric::Transport`]. One engine serves one process; `docs/protocol.md` draws its frames.
+//! Each protocol event has a file; [`Engine`] is defined in `engine` and its parts below that.
 //!
-//! One file for each event:
-//!
-//! - [`mod@send`], [`mod@receive`]: a call starts an operation
-//! - `eager`, `rendezvous`, `self_send`: an envelope arrives, with its data, without
-//!   it, or from ourselves
-//! - `cancel`, `probe`, `credit`, `peer_failure`: the rest of the protocol
-//! - `progress`: frames in, queued work out
-//! - `matching`, `requests`, `peers`: the state that all of them share
-//!
-//! Invariants: nothing a peer sends can panic the engine or make it touch memory
-//! outside the buffers of requests that this peer takes part in; memory follows
-//! the messages in flight, and eager data without a receive is bounded.
+//! Invariants: nothing a peer sends can panic the engine or make it touch memory outside the
+//! buffers of requests that this peer takes part in. Memory follows the messages in flight, and
+//! eager data without a receive is bounded.
 
 #![forbid(unsafe_code)]
 

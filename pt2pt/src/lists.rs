@@ -1,4 +1,4 @@
-//! What the matching keeps its entries in: a [`Slab`] gives them their places, and [`Links`]s chain them.
+//! Storage of matching entries: a [`Slab`] numbers them, intrusive [`Links`] chain them.
 //!
 //! Job: constant-time insertion and removal anywhere, no allocation once all has
 //! grown, and few bytes for each entry, because a long queue is not in the cache:
@@ -96,8 +96,8 @@ impl Links {
     }
 }
 
-/// Values in numbered places. When all have been taken out the next ones have the first places again, one behind the
-/// other, whatever order they were taken out in: so those that come together lie together.
+/// Values in numbered places. When all have been taken out, the next ones get the first places
+/// again in order, so that values inserted together lie together.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     places: Vec<Option<T>>,
@@ -178,7 +178,8 @@ mod tests {
             for choice in order.iter().take(appended as usize) {
                 let place = choice.index(left.len());
                 let at = left.remove(place);
-                prop_assert_eq!(links.unlink(&mut list, at), left.get(place).copied().unwrap_or(NONE));
+                let next = left.get(place).copied().unwrap_or(NONE);
+                prop_assert_eq!(links.unlink(&mut list, at), next);
                 prop_assert_eq!(entries(&links, list), left.clone());
             }
             prop_assert_eq!(list, EMPTY);

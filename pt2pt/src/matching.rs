@@ -6,15 +6,15 @@
 //! it is asked for. Searches that take more steps than [`PATIENCE`] for each match make an
 //! index ([`Index`]), so that a match costs the same however many there are:
 //!
-//! - where the last search among posted receives ended is where the next one for such a message begins, so
-//!   that a stream flows past receives that wait for something else (another thread's);
+//! - a search among posted receives begins where the last one for such a message ended, so that
+//!   a stream passes receives of other threads at no cost;
 //! - a *key* is (context, source, tag), where source and tag may be wildcards;
 //!   a key's *class* says which of the two are;
 //! - a posted receive stands in the queue of its own key. An arrival looks at
 //!   the heads of up to four queues, one for each class, and takes the oldest;
 //! - many messages of one kind in a row need no index: it is given up for the search again;
 //! - an unexpected message stands in the queues of the up to four keys that
-//!   could ask for it. A class is indexed once somebody asks with it.
+//!   could ask for it. A class is indexed at the first such request.
 //!
 //! Invariants: every queue is in order of age; no empty queue stays in the
 //! index; the index is empty when it is not in use; it goes out of use when the store
@@ -148,8 +148,8 @@ impl Posted {
         self.waiting.resize(slot as usize + 1, nothing);
     }
 
-    /// `NONE`: there is none. What is not inlined here is given the words of the message, which then
-    /// stay in registers.
+    /// Returns the oldest receive for a message, or [`NONE`]. The out-of-line path takes the fields
+    /// of the key, which then stay in registers.
     #[inline]
     fn oldest(&mut self, message: &Key) -> u32 {
         if self.indexed {
@@ -207,7 +207,8 @@ impl Posted {
         }
     }
 
-    /// Steps that a search may take: what was saved, and [`PATIENCE`] for each receive since the last search.
+    /// Returns the steps that a search may take: the saved ones, and [`PATIENCE`] for each receive
+    /// since the last search.
     fn budget(&mut self) -> u32 {
         let receives = self.next - std::mem::replace(&mut self.cursor.counted, self.next);
         let brought = receives.clamp(1, MAX_BUDGET.into()) as u32 * PATIENCE;

@@ -1,7 +1,7 @@
-//! A peer is gone: what waits for it fails, and so does what comes after.
+//! Peer failure: requests that wait for a failed peer fail, and so do later ones.
 //!
-//! The engine knows the peer of every send and of every matched receive. Whom a
-//! posted receive waits for is the communicator's knowledge: its owner calls
+//! The engine knows the peer of every send and of every matched receive. Which peer a posted
+//! receive waits for is the communicator's knowledge: its owner calls
 //! [`Engine::fail_receives`] while [`Engine::failed_peers`] is not empty.
 
 use fabric::{PeerFailed, RequestId};
@@ -11,15 +11,14 @@ use crate::fault::Fault;
 use crate::requests::State;
 
 impl Engine {
-    /// The peers that are gone, in the order in which we heard of it.
+    /// Returns the failed peers, in the order of their reports.
     #[inline]
     pub fn failed_peers(&self) -> &[PeerFailed] {
         &self.failed_peers
     }
 
-    /// Fails the posted receives that nobody can satisfy any more: `gone` is given
-    /// the context and the source (`None`: any) of each and says who is missing.
-    /// True if there were any.
+    /// Fails the posted receives that no live peer can satisfy: `gone` gets context and source
+    /// (`None`: any) of each, and returns the failure it waits for. True if there were any.
     #[cold]
     pub fn fail_receives(
         &mut self,
@@ -41,7 +40,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// Notes a loss, once.
+    /// Records a failure, once, and fails what waits for the peer.
     #[cold]
     pub(crate) fn mark_failed(&mut self, lost: &PeerFailed) {
         let peer = self.peers.of(lost.peer);
@@ -67,7 +66,7 @@ impl Engine {
     fn fail_request(&mut self, id: RequestId, lost: &PeerFailed) {
         let request = self.requests.held(id);
         match request.state {
-            // The device may still write: it will say when it does not.
+            // The device may still write; it reports the end of the transfer.
             State::Pulling { started: true, .. } | State::Writing { started: true, .. } => {}
             // The send itself had succeeded.
             State::Recalling => self.requests.complete(id, false),

@@ -1,20 +1,19 @@
-//! What the engine knows of each peer it has talked to.
+//! The engine's state of each peer.
 //!
-//! A peer costs nothing until the first message to or from it, but for its
-//! four bytes in the table of all.
+//! A peer without messages costs four bytes, in the table of all.
 
 use std::collections::VecDeque;
 
 use fabric::{Header, Peer, PeerFailed, RequestId};
 
-/// A frame that waits for room.
+/// A frame that waits for space.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Frame {
     /// The envelope of a send.
     Envelope(RequestId),
     /// The Cts of a receive.
     ClearToSend(RequestId),
-    /// A control frame, which is a header alone.
+    /// A control frame: a header alone.
     Control(Header),
 }
 
@@ -23,21 +22,21 @@ pub(crate) struct PeerState {
     pub(crate) peer: Peer,
     /// Is in [`crate::engine::Engine::ready_peers`]: has a queue or data to push.
     pub(crate) is_ready: bool,
-    /// What is to be posted found no room when last tried.
+    /// The last post found no space.
     pub(crate) blocked: bool,
-    /// Eager budget that is left for sending to it, bytes.
+    /// Credit for sending to it, bytes.
     pub(crate) credit: u64,
-    /// Eager budget to be given back to it, bytes.
+    /// Credit to return to it, bytes.
     pub(crate) owed: u64,
     /// Envelopes posted to it.
     pub(crate) sent: u64,
-    /// Envelopes that came from it.
+    /// Envelopes received from it.
     pub(crate) arrived: u64,
     /// Frames to post, in order.
     pub(crate) queue: VecDeque<Frame>,
-    /// Sends whose data is pushed, in turn.
+    /// Sends whose data is being pushed, served in turn.
     pub(crate) pushing: VecDeque<RequestId>,
-    /// It is gone. Then `credit` is 0 and nothing is queued.
+    /// It has failed. Then `credit` is 0 and nothing is queued.
     pub(crate) failure: Option<PeerFailed>,
 }
 

@@ -1,4 +1,4 @@
-//! Progress: frames come in, and what could not leave before leaves.
+//! The engine as a client of the endpoint: takes frames in, posts what is queued.
 
 use fabric::{Body, Header, HybridGet, Kind, Peer, PeerFailed, Post, Protocol, Sink, Token};
 
@@ -19,7 +19,7 @@ impl Engine {
         }
     }
 
-    /// Serves the busy peer whose turn it is; true if anything left.
+    /// Serves the next ready peer; true if anything was posted.
     fn flush_next<T: HybridGet>(&mut self, endpoint: &mut T) -> bool {
         let Some(slot) = self.ready_peers.pop_front() else { return false };
         let moved = self.flush(endpoint, slot);
@@ -34,7 +34,7 @@ impl Engine {
         moved.unwrap_or(true)
     }
 
-    /// Queued frames in their order, then pieces of data.
+    /// Posts queued frames in their order, then pieces of data.
     fn flush<T: HybridGet>(&mut self, endpoint: &mut T, slot: usize) -> Result<bool, PeerFailed> {
         let waiting = self.peers.at(slot);
         let (peer, several) = (waiting.peer, waiting.queue.len() > 1);
@@ -50,7 +50,7 @@ impl Engine {
         if self.peers.at(slot).blocked { Ok(moved) } else { Ok(self.push(endpoint, slot)? | moved) }
     }
 
-    /// Queued frames, until there is no room for the next.
+    /// Posts queued frames until there is no space for the next.
     fn flush_queue<T: HybridGet>(
         &mut self,
         endpoint: &mut T,
@@ -93,7 +93,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// A frame of another kind than most.
+    /// Handles a frame of a less frequent kind.
     #[inline(never)]
     fn other_frame(&mut self, from: Peer, header: &Header, body: &[u8]) {
         match header.kind {
@@ -144,7 +144,8 @@ impl Protocol for Engine {
             State::Pushing { .. } | State::Writing { .. } => true,
             _ => request.is_send() && request.detached,
         });
-        // A peer that misses a credit is not held up, and may be gone by now.
+        // A queued credit does not hold the end up: the peer does not wait for it, and may have
+        // ended.
         let is_credit =
             |frame: &Frame| matches!(frame, Frame::Control(header) if header.kind == Kind::Credit);
         !owes_data && self.peers.iter().all(|peer| peer.queue.iter().all(is_credit))

@@ -1,4 +1,4 @@
-//! A receive starts (MPI-5.0 §3.2.4), and a message is handed to it.
+//! Starting a receive (MPI-5.0 §3.2.4), and storing a message in its buffer.
 
 use fabric::{Body, CollectiveKind, HybridGet, Peer, RequestId};
 use objects::Buffer;
@@ -11,7 +11,7 @@ use crate::requests::{NOBODY, Request, State};
 use crate::unexpected::{Arrived, Content};
 
 impl Engine {
-    /// Starts a receive. What goes wrong is in the completion.
+    /// Starts a receive. Errors are in the completion.
     #[inline(always)]
     pub fn receive(
         &mut self,
@@ -24,8 +24,8 @@ impl Engine {
         id
     }
 
-    /// Receives at once if the message is here with its data, and says what came of
-    /// it. `None`: nothing was done, use [`Engine::receive`].
+    /// Receives at once if the message has arrived with its data, and returns its completion.
+    /// `None`: nothing was done, use [`Engine::receive`].
     #[inline]
     pub fn receive_now(
         &mut self,
@@ -121,7 +121,7 @@ impl Engine {
         id
     }
 
-    /// An unexpected message meets its receive.
+    /// Gives an unexpected message to its receive.
     fn hand_over(&mut self, id: RequestId, head: &Head, arrived: Arrived) {
         match arrived.content {
             Content::Eager(data) => {
@@ -138,7 +138,7 @@ impl Engine {
         }
     }
 
-    /// All of a message's data is here, or about to be: into the buffer with it.
+    /// Stores all of a message's data, which is here or arriving, and completes the receive.
     #[inline(always)]
     pub(crate) fn store(
         &mut self,
@@ -161,8 +161,8 @@ impl Engine {
 }
 
 impl Request {
-    /// Writes the matched envelope into a receive. `bytes` is then what is to be
-    /// stored: at most what the message has, and what the buffer takes.
+    /// Writes the matched envelope into a receive. `bytes` is then the number of bytes to store:
+    /// at most the message's, and at most the buffer's.
     #[inline]
     pub(crate) fn accept(&mut self, from: Peer, head: &Head) {
         let room = self.bytes;
@@ -172,7 +172,7 @@ impl Request {
         }
     }
 
-    /// The envelope is here, but for what it is part of, and does not fit.
+    /// Records the fault of a matched envelope that fails its check.
     #[cold]
     #[inline(never)]
     fn refuse(&mut self, room: u64, part_of: PartOf) {
@@ -181,8 +181,8 @@ impl Request {
     }
 }
 
-/// Whether a message goes into a buffer with `room` bytes, with nothing wrong. `expected`: the collective that the
-/// receive belongs to.
+/// Returns true if a message may be stored in a buffer of `room` bytes without a fault. `expected`
+/// is the collective that the receive belongs to.
 #[inline]
 fn check_envelope(expected: PartOf, room: u64, bytes: u64, part_of: PartOf) -> bool {
     // An empty message is right for an empty receive, and between two processes.
@@ -190,7 +190,7 @@ fn check_envelope(expected: PartOf, room: u64, bytes: u64, part_of: PartOf) -> b
     expected == part_of && bytes <= room && is_right
 }
 
-/// How many bytes of such a message go into the buffer, and what is wrong with that.
+/// Returns how many bytes of a faulty message are stored, and the fault.
 #[cold]
 fn envelope_fault(expected: PartOf, room: u64, head: &Head) -> (u64, Option<Box<Fault>>) {
     let (source, tag, context) = (head.key.source, head.key.tag, head.key.context);

@@ -1,8 +1,9 @@
-//! Messages whose data stays with the sender until they are matched.
+//! Rendezvous: the data stays with the sender until the message is matched.
 //!
-//! The receiver pulls (one-sided) or lets the sender write (one-sided) or push
-//! (`Data`), and takes what a sender does not push that has gone; all are drawn in `docs/protocol.md`. A Cts carries the number of bytes
-//! wanted in `source` (high half) and `root` (low half).
+//! The receiver pulls by a get, or lets the sender write by a put or push `Data` frames. In the
+//! hybrid form the sender pushes, and the receiver gets the remainder when the sender stops. All
+//! are drawn in `docs/protocol.md`. A Cts carries the number of bytes wanted in `source` (high
+//! half) and `root` (low half).
 
 use fabric::transport::Rts;
 use fabric::{
@@ -17,13 +18,13 @@ use crate::peers::Frame;
 use crate::requests::State;
 use crate::unexpected::Content;
 
-/// Data frames that one peer gets before it is the next one's turn.
+/// Data frames for one peer before the next peer is served.
 const BURST: usize = 8;
-/// Pieces end where lines do, bytes.
+/// Cache line, bytes: pieces end at a multiple of it.
 const LINE: u64 = 64;
 
 impl Engine {
-    /// An `Rts` frame: to be matched.
+    /// Handles an `Rts` frame: matches it, or keeps it.
     pub(crate) fn rts_arrived(&mut self, from: Peer, header: &Header, body: &[u8]) {
         let sequence = self.count_arrival(from);
         let Some(rts) = Rts::decode(body) else { return };
@@ -34,7 +35,7 @@ impl Engine {
         }
     }
 
-    /// An announced message is matched: has its data sent, one way or another.
+    /// Fetches the data of an announced message that is matched.
     pub(crate) fn fetch(&mut self, id: RequestId, from: Peer, head: &Head, rts: Rts) {
         let request = self.requests.held(id);
         request.accept(from, head);
@@ -57,7 +58,7 @@ impl Engine {
         }
     }
 
-    /// Asks the sender to push, or to write.
+    /// Asks the sender to push, or to put.
     fn clear_to_send(&mut self, id: RequestId, send: u64) {
         let request = self.requests.held(id);
         (request.state, request.region) = (State::Filling { send, got: 0 }, None);
@@ -65,12 +66,12 @@ impl Engine {
         self.enqueue(slot, Frame::ClearToSend(id));
     }
 
-    /// Tells the peer that nothing is missing any more for its request.
+    /// Tells the peer that its request is complete.
     pub(crate) fn send_done(&mut self, to: Peer, request: u64) {
         self.reply(to, Header { context: request, ..Header::new(Kind::Done) });
     }
 
-    /// A `Cts` frame: the receiver wants our data.
+    /// Handles a `Cts` frame: the receiver wants the data of a send.
     pub(crate) fn cts_arrived(&mut self, from: Peer, header: &Header, body: &[u8]) {
         let id = RequestId::from_bits(header.context);
         let Some(request) = self.requests.find_mut(id).filter(|request| request.peer == from)
@@ -93,7 +94,7 @@ impl Engine {
         }
     }
 
-    /// Has a send's data pushed up to byte `end`.
+    /// Queues a send's data up to byte `end` for pushing.
     fn push_later(&mut self, id: RequestId, target: u64, end: u64) {
         if end == 0 {
             return self.conclude(id);
@@ -105,7 +106,7 @@ impl Engine {
         self.mark_ready(slot);
     }
 
-    /// A `Data` frame: a piece of what we asked for.
+    /// Handles a `Data` frame: a piece of a message that was asked for.
     pub(crate) fn data_arrived(
         &mut self,
         from: Peer,
@@ -137,7 +138,7 @@ impl Engine {
         }
     }
 
-    /// The end of an operation, and of what it has registered.
+    /// Completes an operation and ends its registration.
     fn conclude(&mut self, id: RequestId) {
         let request = self.requests.held(id);
         let (peer, region) = (request.peer, request.region.take());
@@ -145,8 +146,8 @@ impl Engine {
         self.release(peer, region);
     }
 
-    /// A `Done` frame: our message was matched and its data is not needed any more,
-    /// or what we receive has been written.
+    /// Handles a `Done` frame: a send was matched and its data is not needed any more, or the data
+    /// of a receive was put.
     pub(crate) fn done_arrived(&mut self, from: Peer, header: &Header) {
         let id = RequestId::from_bits(header.context);
         let Some(request) = self.requests.find_mut(id).filter(|request| request.peer == from)
@@ -163,7 +164,7 @@ impl Engine {
         }
     }
 
-    /// A one-sided transfer has ended.
+    /// Completes the request of a one-sided transfer that has ended.
     pub(crate) fn transfer_ended(&mut self, id: RequestId) {
         let Some(request) = self.requests.find_mut(id) else { return };
         use State::{Hybrid, Pulling, Writing};
@@ -179,7 +180,7 @@ impl Engine {
         self.send_done(peer, theirs);
     }
 
-    /// The transport does not do it: the data goes in frames.
+    /// Falls back to frames: the transport refused the transfer.
     fn transfer_refused(&mut self, id: RequestId) {
         match self.requests.held(id).state {
             State::Pulling { send, .. } => self.clear_to_send(id, send),
@@ -195,7 +196,8 @@ impl Engine {
         }
     }
 
-    /// What was to be pulled comes faster with the sender's help; should the sender go, it is taken.
+    /// Asks the sender to push what was to be pulled; the receiver gets the remainder if the sender
+    /// stops.
     fn start_hybrid(&mut self, id: RequestId) {
         let request = self.requests.held(id);
         let State::Pulling { send, .. } = request.state else { return };
@@ -205,7 +207,7 @@ impl Engine {
         self.transfers.push_back(id);
     }
 
-    /// A one-sided transfer that was under way has failed with its peer.
+    /// Fails the request of a one-sided transfer whose peer has failed.
     #[cold]
     pub(crate) fn transfer_failed(&mut self, id: RequestId, lost: PeerFailed) {
         self.mark_failed(&lost);
@@ -218,8 +220,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// Starts one-sided transfers, until there is no room for one; the others are the next time's. True if
-    /// any got further.
+    /// Starts queued one-sided transfers until there is no space for one. True if any was started.
     pub(crate) fn transfer<T: HybridGet>(&mut self, endpoint: &mut T) -> bool {
         let mut moved = false;
         for _ in 0..self.transfers.len() {
@@ -236,7 +237,7 @@ impl Engine {
         moved
     }
 
-    /// False when there is no room for it now.
+    /// Starts one transfer; false if there is no space for it now.
     fn transfer_one<T: HybridGet>(
         &mut self,
         endpoint: &mut T,
@@ -291,13 +292,13 @@ impl Engine {
         Ok(true)
     }
 
-    /// Posts the Cts of a receive, and lets the sender write where the route offers that.
+    /// Posts the Cts of a receive, with a region if the sender may put.
     pub(crate) fn post_cts<T: HybridGet>(
         &mut self,
         endpoint: &mut T,
         id: RequestId,
     ) -> Result<Post, PeerFailed> {
-        // A peer that lies may have ended it before it was asked.
+        // A misbehaving peer may have ended the request before the Cts.
         let Some(request) = self.requests.find_mut(id) else { return Ok(Post::Sent) };
         let (from, wanted) = (request.peer, request.bytes);
         let (send, offered) = match request.state {
@@ -325,8 +326,8 @@ impl Engine {
         })
     }
 
-    /// Pushes pieces to one peer, of each of its messages in turn, while there is
-    /// room and until it is another peer's turn. True if any went.
+    /// Pushes up to [`BURST`] pieces to one peer, of each of its messages in turn. True if any was
+    /// posted.
     pub(crate) fn push<T: HybridGet>(
         &mut self,
         endpoint: &mut T,
@@ -349,7 +350,7 @@ impl Engine {
         Ok(moved)
     }
 
-    /// `None`: no room. Else whether there is more to push.
+    /// Pushes a piece. `None` without space; otherwise whether there is more to push.
     fn push_piece<T: HybridGet>(
         &mut self,
         endpoint: &mut T,
@@ -360,7 +361,7 @@ impl Engine {
             return Ok(Some(false));
         };
         let frame = endpoint.caps(request.peer).frame as u64;
-        // As few as can be, and none of them short.
+        // As few pieces as possible, of nearly equal length.
         let (from, left) = (*offset, *end - *offset);
         let len = left.div_ceil(left.div_ceil(frame)).next_multiple_of(LINE).min(frame).min(left);
         let header = Header { context: *target, length: from, ..Header::new(Kind::Data) };

@@ -1,4 +1,4 @@
-//! Messages to oneself: matched in place, never seen by a transport.
+//! Messages to self: matched in place, without the endpoint.
 
 use fabric::RequestId;
 use objects::Buffer;
@@ -9,11 +9,11 @@ use crate::message::{Head, Mode};
 use crate::requests::State;
 use crate::unexpected::{Arrived, Content, Data};
 
-/// Longest message to oneself that is copied when no receive is posted, bytes.
+/// Longest message to self that is copied when no receive is posted, bytes.
 const EAGER: u64 = 64 * 1024;
 
 impl Engine {
-    /// True when the message has left `buffer`.
+    /// Sends to self at once if possible; true when the message has left `buffer`.
     pub(crate) fn self_send_now(&mut self, mode: Mode, head: &Head, buffer: &Buffer) -> bool {
         if let Some(slot) = self.posted.take(&head.key) {
             self.peers.of(self.me).sent += 1;
@@ -33,7 +33,7 @@ impl Engine {
         true
     }
 
-    /// Starts a send to oneself.
+    /// Starts a send to self.
     pub(crate) fn start_self_send(&mut self, id: RequestId) {
         let sequence = self.peers.of(self.me).sent;
         let request = self.requests.held(id);

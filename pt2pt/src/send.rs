@@ -1,4 +1,4 @@
-//! A send starts (MPI-5.0 §3.4, §3.7.2), and its envelope leaves.
+//! Starting a send (MPI-5.0 §3.4, §3.7.2), and posting its envelope.
 
 use fabric::transport::Rts;
 use fabric::{Header, HybridGet, Kind, Peer, PeerFailed, Post, Region, RequestId, Rights};
@@ -12,9 +12,9 @@ use crate::peers::Frame;
 use crate::requests::State;
 
 impl Engine {
-    /// Sends at once if that is possible without keeping anything: the message has
-    /// left `buffer`, and the result names it among all that went to this peer,
-    /// for [`Engine::recall_sent`]. `None`: nothing was done, use [`Engine::send`].
+    /// Sends at once if no state must be kept: the message has left `buffer`, and the result is
+    /// its number among all messages to this peer, for [`Engine::recall_sent`]. `None`: nothing was
+    /// done, use [`Engine::send`].
     #[inline(always)]
     pub fn send_now(
         &mut self,
@@ -52,7 +52,7 @@ impl Engine {
         }
     }
 
-    /// Starts a send. What goes wrong is in the completion. An envelope that finds no room or no
+    /// Starts a send. Errors are in the completion. An envelope that finds no room or no
     /// credit is queued, and the engine asks to be polled
     /// ([`fabric::Protocol::take_poll_request`]).
     pub fn send(
@@ -97,7 +97,7 @@ impl Engine {
         self.enqueue(slot, Frame::Envelope(id));
     }
 
-    /// Posts the envelope of a send that is `Queued`; the protocol is chosen now.
+    /// Posts the envelope of a send that is `Queued`; chooses eager or rendezvous now.
     pub(crate) fn post_envelope<T: HybridGet>(
         &mut self,
         endpoint: &mut T,
@@ -177,7 +177,7 @@ impl Engine {
         Ok(posted)
     }
 
-    /// Lets the peer read the data of a send, where the route offers that.
+    /// Registers the data of a send for gets, if the device has them.
     fn expose<T: HybridGet>(&mut self, endpoint: &mut T, id: RequestId) {
         let request = self.requests.held(id);
         let from = endpoint.caps(request.peer).get_min;
@@ -192,8 +192,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// An eager message has left: the send is complete, though it may be
-    /// recalled while its request is there.
+    /// Completes a send whose eager message has left; it may be recalled while its request exists.
     #[inline]
     pub(crate) fn sent_early(&mut self, id: RequestId) {
         let request = self.requests.held(id);
@@ -206,7 +205,7 @@ impl Engine {
         }
     }
 
-    /// Notes that a registration is over.
+    /// Queues the end of a registration.
     #[inline]
     pub(crate) fn release(&mut self, peer: Peer, region: Option<Box<Region>>) {
         if let Some(region) = region {
@@ -215,7 +214,7 @@ impl Engine {
         }
     }
 
-    /// Puts a frame behind all others to that peer.
+    /// Queues a frame to a peer.
     pub(crate) fn enqueue(&mut self, slot: usize, frame: Frame) {
         let peer = self.peers.at(slot);
         if peer.failure.is_none() {
@@ -224,7 +223,7 @@ impl Engine {
         }
     }
 
-    /// Answers a peer with a control frame.
+    /// Queues a control frame to a peer.
     pub(crate) fn reply(&mut self, to: Peer, header: Header) {
         let slot = self.peers.slot(to);
         self.enqueue(slot, Frame::Control(header));

@@ -97,7 +97,7 @@ const ACYCLIC: &[&str] = &[
 const NOT_YET: &[(&str, usize)] = &[];
 
 /// Files and folders whose prose is not wrapped yet.
-const NOT_WRAPPED_YET: &[&str] = &["collectives/", "pt2pt/"];
+const NOT_WRAPPED_YET: &[&str] = &["collectives/"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
