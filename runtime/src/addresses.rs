@@ -1,5 +1,5 @@
-//! The job's store as transports between hosts use it: over the line to the launcher,
-//! without ever waiting for it.
+//! The job's store as inter-host transports use it: over the control connection to the launcher,
+//! without waiting for an answer.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};

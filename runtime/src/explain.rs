@@ -1,5 +1,5 @@
-//! Which ways the messages of this process take, and why, in sentences for the user
-//! (`mpiexec --explain`, which puts together what all ranks say).
+//! The transports and methods that this process uses, and why, as text for `mpiexec --explain`, which
+//! combines the texts of all ranks.
 
 use std::time::Duration;
 

@@ -1,9 +1,8 @@
-//! Peers that can't be reached any more: what waits for a message from them ends
-//! with an error that names them.
+//! Failed peers: requests and probes that only a failed peer could satisfy end with an error that
+//! names it.
 //!
-//! The engine fails what it knows the peer of. Whom a posted receive or a probe
-//! waits for is the communicator's knowledge ([`Comm::missing`]); collectives
-//! look after theirs.
+//! The engine fails requests whose peer it knows. Which peers a posted receive or a probe waits for is
+//! the communicator's knowledge ([`Comm::missing`]). Collectives handle their own.
 
 use fabric::{Peer, PeerFailed};
 use objects::{Class, Comm, Error, Result};
@@ -12,8 +11,7 @@ use crate::control_channel;
 use crate::process::{Core, Process};
 
 impl Process {
-    /// Fails the posted receives that nobody can satisfy any more. True if there
-    /// were any.
+    /// Fails the posted receives that no live peer can satisfy. True if there were any.
     #[cold]
     pub(crate) fn fail_unreachable(&mut self) -> bool {
         let Process { core, comms, .. } = self;
@@ -31,7 +29,7 @@ impl Process {
         })
     }
 
-    /// MPI_ERR_PROC_ABORTED for a probe that nobody can satisfy any more.
+    /// Returns MPI_ERR_PROC_ABORTED for a probe that no live peer can satisfy.
     #[cold]
     pub(crate) fn check_reachable(&mut self, source: Option<u32>, comm: usize) -> Result<()> {
         let lost = self.core()?.stack.pt2pt().failed_peers().to_vec();

@@ -1,5 +1,4 @@
-//! The one place where what went wrong below becomes an MPI error with a
-//! sentence for the user.
+//! Turns faults of the layers below into MPI errors with a text for the user; the only place that does.
 
 use objects::{Class, Error, Status};
 use pt2pt::{Completion, Fault};

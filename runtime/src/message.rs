@@ -1,9 +1,8 @@
-//! Point-to-point: the calls of MPI-5.0 chapter 3 with handles already resolved
-//! to buffers and communicators still named by handle.
+//! Point-to-point: the calls of MPI-5.0 chapter 3, with buffers resolved and communicators named by
+//! handle.
 //!
-//! The blocking fast path: [`send`] leaves at once when the transport has room,
-//! without a request; [`receive`] posts one entry and progresses until it
-//! completes.
+//! The blocking fast path needs no request: [`send`] posts at once if the transport has space, and
+//! [`receive`] posts one entry and progresses until it completes.
 
 use fabric::Peer;
 use objects::{Buffer, Class, Comm, Error, Result, Status};

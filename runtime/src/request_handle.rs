@@ -1,4 +1,4 @@
-//! What the number of a request handle says by itself.
+//! The encoding of request handles.
 //!
 //! ```text
 //! 63  60 59        36 35             0
