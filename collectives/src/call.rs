@@ -1,7 +1,7 @@
 //! A collective call, checked and brought into numbers.
 //!
-//! Calls that consist of a few numbers become a [`ScheduleKey`]; those with lists of counts become a
-//! key and [`Lists`].
+//! Calls that consist of a few numbers become a [`ScheduleKey`]; those with lists of counts become
+//! a key and [`Lists`].
 
 use fabric::CollectiveKind;
 use objects::{Area, Comm, Datatype, Error, Group, Result};

@@ -1,7 +1,7 @@
 //! The arguments of a collective call in numbers, as an algorithm sees them.
 //!
-//! All is this rank's view, in [`Extent`]s. `None` stands for MPI_IN_PLACE where a rank's own data is
-//! meant, and for "not significant here" where only the root has the buffer.
+//! All is this rank's view, in [`Extent`]s. `None` stands for MPI_IN_PLACE where a rank's own data
+//! is meant, and for "not significant here" where only the root has the buffer.
 
 use fabric::CollectiveKind;
 

@@ -74,8 +74,8 @@ impl Active {
         Active::default()
     }
 
-    /// Starts a collective, the `sequence`th on its communicator, and does what can be done at once.
-    /// MPI_ERR_NO_MEM if there is no scratch memory.
+    /// Starts a collective, the `sequence`th on its communicator, and does what can be done at
+    /// once. MPI_ERR_NO_MEM if there is no scratch memory.
     pub fn start<T: HybridGet>(
         &mut self,
         pt2pt: &mut Engine,

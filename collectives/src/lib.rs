@@ -5,8 +5,8 @@
 //! persistent calls share everything.
 //!
 //! The path of a call: [`operation`] holds the arguments, [`select`] names the algorithm,
-//! [`algorithms`] are pure functions that write the schedule with a [`builder`], the [`planner`] binds
-//! it to buffers, types and a communicator as a [`plan`], and the [`executor`] runs it.
+//! [`algorithms`] are pure functions that write the schedule with a [`builder`], the [`planner`]
+//! binds it to buffers, types and a communicator as a [`plan`], and the [`executor`] runs it.
 //!
 //! What it does not do: open devices, read clocks, or call user functions under a lock. A user's
 //! reduction is handed out as [`executor::UserCall`].

@@ -1,7 +1,7 @@
 //! What a collective call asks for: the standard's arguments, typed.
 //!
-//! Buffers come as [`Area`]s, whose makers vouch for the bytes; counts have 64 bits. MPI_IN_PLACE and
-//! "significant only at the root" are `None`.
+//! Buffers come as [`Area`]s, whose makers vouch for the bytes; counts have 64 bits. MPI_IN_PLACE
+//! and "significant only at the root" are `None`.
 
 use fabric::CollectiveKind;
 use objects::{Area, Datatype, Op};

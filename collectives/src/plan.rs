@@ -1,5 +1,5 @@
-//! Plans: a schedule bound to the buffers, types, operation and communicator of a call. A plan is made
-//! once and may be started many times, one start after the other.
+//! Plans: a schedule bound to the buffers, types, operation and communicator of a call. A plan is
+//! made once and may be started many times, one start after the other.
 
 use std::sync::Arc;
 

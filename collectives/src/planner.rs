@@ -1,10 +1,10 @@
 //! The planner: turns calls into plans, and keeps what it made.
 //!
-//! Three things are kept. Schedules of calls that consist of a few numbers are kept by these numbers
-//! alone, so communicators share them. The latest calls are kept whole but for their addresses
-//! ([`CacheKey`]), so repeating a small collective costs a comparison. Locations of ranks are kept
-//! for each communicator that asked ([`Planner::set_locations`]). Calls with other lists than one of
-//! counts are planned anew each time: reading the lists costs as much.
+//! Three things are kept. Schedules of calls that consist of a few numbers are kept by these
+//! numbers alone, so communicators share them. The latest calls are kept whole but for their
+//! addresses ([`CacheKey`]), so repeating a small collective costs a comparison. Locations of ranks
+//! are kept for each communicator that asked ([`Planner::set_locations`]). Calls with other lists
+//! than one of counts are planned anew each time: reading the lists costs as much.
 
 use std::sync::Arc;
 

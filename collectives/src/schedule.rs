@@ -2,7 +2,8 @@
 //!
 //! A schedule is a list of rounds. A round has *messages*, which may all be under way at once, and
 //! *local* steps, which run in order when all messages of the round have completed. The next round
-//! starts after them. A schedule holds no pointers, so it can be kept, shared, printed and simulated.
+//! starts after them. A schedule holds no pointers, so it can be kept, shared, printed and
+//! simulated.
 //!
 //! Where ranks share a collective segment (see [`fabric::coll_segment`]), a round may have a
 //! [`SegSync`] in place of messages, and spans may lie in the slots. A schedule may go through
@@ -11,7 +12,8 @@
 //! Invariants that every algorithm keeps; the tests check them by running all ranks in one process:
 //! - the sends from rank a to rank b match the receives of b from a in order, with equal bytes;
 //! - no message of a round writes bytes that another message of the round touches;
-//! - nothing deadlocks if every send waits for its receive and only [`Schedule::window`] messages of
+//! - nothing deadlocks if every send waits for its receive and only [`Schedule::window`] messages
+//!   of
 //!   a round are under way;
 //! - messages without bytes are left out at both ends, except signals;
 //! - all members of a segment go through equally many rounds of it, and arrive once in each.

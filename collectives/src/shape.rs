@@ -1,8 +1,8 @@
 //! Where data lies, as numbers: what an algorithm may know of a buffer.
 //!
-//! Algorithms see no pointers and no datatypes. They see an [`Extent`]: a count of elements, each of a
-//! [`Shape`], at a displacement in one of the spaces of a call. Calls with equal shapes can share a
-//! schedule.
+//! Algorithms see no pointers and no datatypes. They see an [`Extent`]: a count of elements, each
+//! of a [`Shape`], at a displacement in one of the spaces of a call. Calls with equal shapes can
+//! share a schedule.
 
 /// One of the buffers of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

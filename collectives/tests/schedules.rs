@@ -637,7 +637,7 @@ fn neighbours_in_a_small_ring_keep_their_sides() {
 }
 
 #[test]
-fn ranks_that_share_an_arena_meet_in_it_if_that_can_be() {
+fn ranks_that_share_a_segment_use_it_if_it_can_serve() {
     let selection =
         Selection::new(&Thresholds { oversubscribed_max: Some(100), ..Thresholds::default() });
     let run = |count, size| Extent::new(Space::Recv, Ty::of(0), count, Type::gapless(size).shape());
@@ -662,7 +662,7 @@ fn ranks_that_share_an_arena_meet_in_it_if_that_can_be() {
     assert_eq!(
         chosen(&sum(gaps), true),
         Algorithm::Linear,
-        "operands lie in seats as in the user's memory"
+        "operands lie in slots as in the user's memory"
     );
     let data = CollArgs::Bcast { root: 1, data: gaps };
     assert_eq!(
@@ -677,12 +677,12 @@ fn ranks_that_share_an_arena_meet_in_it_if_that_can_be() {
     assert_eq!(
         [4096, 4097].map(|count| of(count, 6)),
         [SegmentCounter, Linear],
-        "a seat has no more"
+        "a slot has no more"
     );
     assert_eq!(
         [768, 769].map(|count| of(count, 32)),
         [SegmentCounter, Linear],
-        "all seats have no more"
+        "all slots have no more"
     );
     assert_eq!(
         [128, 129].map(|count| of(count, 4000)),
@@ -692,7 +692,7 @@ fn ranks_that_share_an_arena_meet_in_it_if_that_can_be() {
 }
 
 #[test]
-fn ranks_with_a_processor_each_meet_in_a_flat_arena_where_seats_have_room() {
+fn ranks_with_a_processor_each_use_flags_where_slots_have_space() {
     let selection = Selection::new(&Thresholds { shm_max: Some(100), ..Thresholds::default() });
     let run = |space, count| Extent::new(space, Ty::of(0), count, Type::gapless(8).shape());
     let pos = Position::new(0, 4);
@@ -731,7 +731,7 @@ fn ranks_with_a_processor_each_meet_in_a_flat_arena_where_seats_have_room() {
     assert_ne!(
         chosen(&sum, true),
         Algorithm::SegmentFlags,
-        "operands lie in seats as in the user's memory"
+        "operands lie in slots as in the user's memory"
     );
     let thresholds = Thresholds { shm_max: Some(100), reproducible: true, ..Thresholds::default() };
     let sum = CollArgs::Allreduce { input: run(Space::Send, 1), output, commutative: true };

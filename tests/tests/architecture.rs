@@ -94,7 +94,7 @@ const ACYCLIC: &[&str] = &[
 ];
 
 /// Files and folders whose prose is not wrapped yet.
-const NOT_WRAPPED_YET: &[&str] = &["collectives/"];
+const NOT_WRAPPED_YET: &[&str] = &[];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

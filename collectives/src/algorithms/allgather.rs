@@ -7,8 +7,8 @@ use crate::builder::Builder;
 use crate::position::Position;
 use crate::shape::Extent;
 
-/// For powers of two and equal adjacent blocks: in round k a rank exchanges all that it has with the
-/// rank across bit k. Log2 size rounds, no scratch memory.
+/// For powers of two and equal adjacent blocks: in round k a rank exchanges all that it has with
+/// the rank across bit k. Log2 size rounds, no scratch memory.
 pub fn recursive_doubling(b: &mut Builder, pos: Position, own: Extent, all: Extent) {
     debug_assert!(pos.size.is_power_of_two());
     let each = all.count / u64::from(pos.size);
@@ -29,8 +29,8 @@ pub fn recursive_doubling(b: &mut Builder, pos: Position, own: Extent, all: Exte
     }
 }
 
-/// For any number of ranks, in ceil(log2 size) rounds, through packed scratch memory that begins with
-/// the own block (Bruck et al.).
+/// For any number of ranks, in ceil(log2 size) rounds, through packed scratch memory that begins
+/// with the own block (Bruck et al.).
 pub fn bruck(b: &mut Builder, pos: Position, own: Extent, blocks: &[Extent]) {
     let block = |by: u32| blocks[pos.ahead(by) as usize];
     let mut starts = vec![0];

@@ -65,8 +65,8 @@ impl Pairs {
         self.ranks(node).find(|&rank| rank != self.rank(node))
     }
 
-    /// Folds the two ranks of a pair into one. Returns this rank's node; `None` at the rank that has
-    /// handed over its contribution.
+    /// Folds the two ranks of a pair into one. Returns this rank's node; `None` at the rank that
+    /// has handed over its contribution.
     pub(super) fn fold_in(&self, b: &mut Builder, fold: &mut Fold) -> Option<u32> {
         let node = self.node_of(self.rank);
         let Some(folded) = self.folded(node) else {
@@ -99,8 +99,8 @@ impl Pairs {
     }
 }
 
-/// For short vectors: ranks exchange whole vectors across each bit, in rank order. Log2 size rounds,
-/// and two more if the size is no power of two.
+/// For short vectors: ranks exchange whole vectors across each bit, in rank order. Log2 size
+/// rounds, and two more if the size is no power of two.
 pub fn recursive_doubling(
     b: &mut Builder,
     pos: Position,

@@ -54,8 +54,8 @@ pub fn pairwise(b: &mut Builder, pos: Position, from: &[Extent], to: &[Extent]) 
     b.copy(from[pos.rank as usize], to[pos.rank as usize]);
 }
 
-/// In place: as in a tournament, each rank is paired with each other rank once, and they swap a block
-/// through scratch memory for one block.
+/// In place: as in a tournament, each rank is paired with each other rank once, and they swap a
+/// block through scratch memory for one block.
 pub fn exchange_in_place(b: &mut Builder, pos: Position, blocks: &[Extent]) {
     let (rank, size) = (u64::from(pos.rank), u64::from(pos.size));
     let largest = blocks.iter().map(Extent::bytes).max().unwrap_or(0);

@@ -1,11 +1,11 @@
 //! Operations between the two groups of an intercommunicator (MPI-5.0 §6.2.3).
 //!
-//! Blocks go straight from group to group. A group reduces within itself, and the leaders, which are
-//! the ranks 0, exchange the results. Data for a whole group goes to its leader and from there down a
-//! tree.
+//! Blocks go straight from group to group. A group reduces within itself, and the leaders, which
+//! are the ranks 0, exchange the results. Data for a whole group goes to its leader and from there
+//! down a tree.
 //!
-//! In rooted operations `root` is [`ROOT_HERE`] at the root, and the root's rank in the remote group at
-//! the other group.
+//! In rooted operations `root` is [`ROOT_HERE`] at the root, and the root's rank in the remote
+//! group at the other group.
 
 use super::{Binomial, bcast, reduce, scatter};
 use crate::builder::Builder;

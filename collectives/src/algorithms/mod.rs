@@ -1,9 +1,10 @@
 //! The algorithms: pure functions that write one rank's part of a schedule.
 //!
-//! Each takes the rank's [`Position`] and the [`Extent`]s of the call, and appends to a [`Builder`].
-//! Operations made of two algorithms call one after the other. The messages between two ranks depend
-//! only on what MPI makes equal on all ranks: packed sizes, counts of reductions, root, operation, and
-//! the table of locations. MPI_IN_PLACE and gaps in types concern one rank only.
+//! Each takes the rank's [`Position`] and the [`Extent`]s of the call, and appends to a
+//! [`Builder`]. Operations made of two algorithms call one after the other. The messages between
+//! two ranks depend only on what MPI makes equal on all ranks: packed sizes, counts of reductions,
+//! root, operation, and the table of locations. MPI_IN_PLACE and gaps in types concern one rank
+//! only.
 //!
 //! Sources: Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in
 //! MPICH" (2005); Bruck et al., "Efficient algorithms for all-to-all communications" (1997); Hillis

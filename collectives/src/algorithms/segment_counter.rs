@@ -1,6 +1,6 @@
-//! Collectives in a segment whose members count in one word (see [`fabric::coll_segment`]): each rank
-//! runs once, and the last rank to arrive does all the work. Ranks that share processors so change
-//! places as seldom as possible.
+//! Collectives in a segment whose members count in one word (see [`fabric::coll_segment`]): each
+//! rank runs once, and the last rank to arrive does all the work. Ranks that share processors so
+//! change places as seldom as possible.
 //!
 //! Operands are combined in rank order whichever rank is last: the result depends on the operands
 //! only.

@@ -2,9 +2,9 @@
 //! writes what others need of it into its slot, arrives, then waits for the ranks whose data it
 //! needs: for none, for the root, or for all.
 //!
-//! So each line crosses once from a rank to each rank that needs it, all lines at the same time, and
-//! a rank that gets nothing does not wait. Operands are combined in rank order, from the last to the
-//! first, so all ranks get the same result.
+//! So each line crosses once from a rank to each rank that needs it, all lines at the same time,
+//! and a rank that gets nothing does not wait. Operands are combined in rank order, from the last
+//! to the first, so all ranks get the same result.
 
 use std::ops::Range;
 

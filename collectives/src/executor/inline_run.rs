@@ -1,8 +1,8 @@
-//! Collectives that their caller runs by itself, outside of the executor's list, while they wait for
-//! nothing but their segment.
+//! Collectives that their caller runs by itself, outside of the executor's list, while they wait
+//! for nothing but their segment.
 //!
-//! An inline run knows one end, success. Anything else is for the executor, which continues where the
-//! run has stopped and finds the same again.
+//! An inline run knows one end, success. Anything else is for the executor, which continues where
+//! the run has stopped and finds the same again.
 
 use super::cursor::{Cursor, SyncResult};
 use super::running::Running;

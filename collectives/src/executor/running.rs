@@ -1,9 +1,9 @@
 //! One running collective: its messages, its local steps, its synchronisation.
 //!
-//! States ([`State`]): *messages* of the current round are posted and awaited, or the round waits for
-//! the segment; then its *local* steps run; a user's reduction is *away* in a [`UserCall`]; after a
-//! fault the collective is *failing* until the messages under way have ended; it is *over* until its
-//! result is taken.
+//! States ([`State`]): *messages* of the current round are posted and awaited, or the round waits
+//! for the segment; then its *local* steps run; a user's reduction is *away* in a [`UserCall`];
+//! after a fault the collective is *failing* until the messages under way have ended; it is *over*
+//! until its result is taken.
 
 use fabric::{HybridGet, Peer};
 use objects::scratch::Scratch;
@@ -68,8 +68,8 @@ impl Running {
         Running { plan, sequence, state, cursor, next_message: 0, open, scratch, detached }
     }
 
-    /// Does all that needs no waiting. A user's function is handed out if `may_call`, otherwise left
-    /// where it is.
+    /// Does all that needs no waiting. A user's function is handed out if `may_call`, otherwise
+    /// left where it is.
     pub(super) fn step<T: HybridGet>(
         &mut self,
         pt2pt: &mut Engine,

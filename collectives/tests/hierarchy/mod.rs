@@ -4,8 +4,8 @@
 use collectives::{Builder, CollArgs, Extent, Level, Position, SegSync, Space};
 use fabric::coll_segment::{SLOT_ALIGN, SLOT_BYTES};
 
-/// Writes one rank's part. Members of a segment are the ranks of a host in order, which count in one
-/// word. Elements have no gaps. Operands keep rank order where the ranks of each host are
+/// Writes one rank's part. Members of a segment are the ranks of a host in order, which count in
+/// one word. Elements have no gaps. Operands keep rank order where the ranks of each host are
 /// consecutive.
 pub(crate) fn allreduce(b: &mut Builder, args: &CollArgs, pos: Position) {
     let CollArgs::Allreduce { input, output, .. } = *args else { panic!("not an allreduce") };

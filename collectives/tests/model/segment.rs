@@ -1,5 +1,5 @@
-//! A model of a collective segment whose members count in one word, with two slot sets. Who may read
-//! and write when is checked: see `fabric::coll_segment`.
+//! A model of a collective segment whose members count in one word, with two slot sets. Who may
+//! read and write when is checked: see `fabric::coll_segment`.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

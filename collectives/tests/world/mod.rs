@@ -1,6 +1,6 @@
 //! A job in one process: an engine on the simulated fabric for each rank, and
 //! collectives that are started and progressed in random order. The ranks share
-//! memory for arenas.
+//! memory for collective segments.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -26,8 +26,8 @@ pub(crate) struct Process {
     pub(crate) active: Active,
     pub(crate) planner: Planner,
     segment: Segment,
-    /// Arenas are flat.
-    is_flat: bool,
+    /// Segments have flags.
+    has_flags: bool,
     /// Of communicators that have been used, by context.
     segments: HashMap<u64, Arc<dyn CollSegment>>,
     host_segment: Option<Arc<dyn CollSegment>>,
@@ -69,7 +69,7 @@ impl World {
             transport,
             active: Active::new(),
             planner: Planner::new(thresholds),
-            is_flat: thresholds.oversubscribed_max.is_none() && thresholds.shm_max.is_some(),
+            has_flags: thresholds.oversubscribed_max.is_none() && thresholds.shm_max.is_some(),
             segments: HashMap::new(),
             host_segment: None,
             away: None,
@@ -79,17 +79,17 @@ impl World {
     }
 
     /// Plans an operation at one rank; panics if it is refused. The communicator with context n has
-    /// the arena number n of rank 0.
+    /// segment n of rank 0.
     pub(crate) fn plan(&mut self, rank: usize, operation: &Operation, comm: &Comm) -> Plan {
-        let Process { planner, segment, segments, is_flat, .. } = &mut self.ranks[rank];
+        let Process { planner, segment, segments, has_flags, .. } = &mut self.ranks[rank];
         let members: Vec<u32> = comm.group().iter().map(|peer| peer.0).collect();
         let lease = || -> Arc<dyn CollSegment> {
             let (index, me) = (comm.context() as u32, comm.rank());
-            let sync = if *is_flat { SyncKind::Flags } else { SyncKind::Counter };
+            let sync = if *has_flags { SyncKind::Flags } else { SyncKind::Counter };
             segment.coll_segment(sync, 0, index, &members, me).unwrap().unwrap()
         };
         let mut comm = comm.clone();
-        if !comm.is_inter() && comm.size() > 1 && (!*is_flat || comm.size() <= MAX_FLAGS_RANKS) {
+        if !comm.is_inter() && comm.size() > 1 && (!*has_flags || comm.size() <= MAX_FLAGS_RANKS) {
             comm.set_coll_segment(segments.entry(comm.context()).or_insert_with(lease).clone());
         }
         planner.plan(operation, &comm).unwrap()
