@@ -1,8 +1,8 @@
 //! Buffered sends (MPI-5.0 §3.6): the attached buffer and its accounting.
 //!
-//! A message takes its packed size plus MPI_BSEND_OVERHEAD from the buffer, first fit, from the call
-//! until its data has left. The standard's formula (§3.6.1) therefore always suffices. With automatic
-//! buffering the library allocates the copies, without a bound.
+//! A message takes its packed size plus MPI_BSEND_OVERHEAD from the buffer, first fit, from the
+//! call until its data has left. The standard's formula (§3.6.1) therefore always suffices. With
+//! automatic buffering the library allocates the copies, without a bound.
 //!
 //! The frame that ends an earlier message may have arrived without being polled, while the program
 //! knows of the end by a barrier. A send without space therefore polls before it reports an error.

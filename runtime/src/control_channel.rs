@@ -1,9 +1,10 @@
-//! Control messages between processes that have no communicator for them yet, while new communicators
-//! are made.
+//! Control messages between processes that have no communicator for them yet, while new
+//! communicators are made.
 //!
-//! A [`ControlChannel`] is a context id that no communicator has (its top bit is set) and a tag. No
-//! user's message, wildcard or collective matches a control message. Senders are named by their rank
-//! in the job, so the same two processes may be in several groups that use one channel in turn.
+//! A [`ControlChannel`] is a context id that no communicator has (its top bit is set) and a tag.
+//! No user's message, wildcard or collective matches a control message. Senders are named by their
+//! rank in the job, so the same two processes may be in several groups that use one channel in
+//! turn.
 
 #![allow(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! The transports and methods that this process uses, and why, as text for `mpiexec --explain`, which
-//! combines the texts of all ranks.
+//! The transports and methods that this process uses, and why, as text for `mpiexec --explain`,
+//! which combines the texts of all ranks.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Failed peers: requests and probes that only a failed peer could satisfy end with an error that
 //! names it.
 //!
-//! The engine fails requests whose peer it knows. Which peers a posted receive or a probe waits for is
-//! the communicator's knowledge ([`Comm::missing`]). Collectives handle their own.
+//! The engine fails requests whose peer it knows. Which peers a posted receive or a probe waits
+//! for is the communicator's knowledge ([`Comm::missing`]). Collectives handle their own.
 
 use fabric::{Peer, PeerFailed};
 use objects::{Class, Comm, Error, Result};

@@ -1,4 +1,5 @@
-//! Turns faults of the layers below into MPI errors with a text for the user; the only place that does.
+//! Turns faults of the layers below into MPI errors with a text for the user; the only place that
+//! does.
 
 use objects::{Class, Error, Status};
 use pt2pt::{Completion, Fault};

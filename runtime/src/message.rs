@@ -1,5 +1,5 @@
-//! Point-to-point: the calls of MPI-5.0 chapter 3, with buffers resolved and communicators named by
-//! handle.
+//! Point-to-point: the calls of MPI-5.0 chapter 3, with buffers resolved and communicators named
+//! by handle.
 //!
 //! The blocking fast path needs no request: [`send`] posts at once if the transport has space, and
 //! [`receive`] posts one entry and progresses until it completes.

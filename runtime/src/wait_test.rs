@@ -1,8 +1,8 @@
 //! The Wait and Test families (MPI-5.0 §3.7.3, §3.7.5): requests in, outcomes out.
 //!
-//! All take the caller's array of request handles and replace completed ones that are not persistent
-//! by MPI_REQUEST_NULL. They return an error only for a handle that is no request; the error of an
-//! operation is in its [`Outcome`].
+//! All take the caller's array of request handles and replace completed ones that are not
+//! persistent by MPI_REQUEST_NULL. They return an error only for a handle that is no request; the
+//! error of an operation is in its [`Outcome`].
 
 use objects::Result;
 
