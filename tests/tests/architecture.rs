@@ -93,9 +93,6 @@ const ACYCLIC: &[&str] = &[
     "verbs-transport",
 ];
 
-/// Files and folders whose prose is not wrapped yet.
-const NOT_WRAPPED_YET: &[&str] = &[];
-
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
@@ -267,15 +264,12 @@ fn import_graph(member: &str) -> Graph {
 
 #[test]
 fn prose_ends_at_100_columns() {
-    let is_converted = |path: &Path| {
-        !NOT_WRAPPED_YET.iter().any(|prefix| path.to_string_lossy().starts_with(prefix))
-    };
     let code = crates().flat_map(|member| sources(member, "."));
     let texts = ["", "docs", "docs/contributing", "cluster-configs", ".github"]
         .into_iter()
         .flat_map(markdown);
     let mut complaints = Vec::new();
-    for path in code.chain(texts).filter(|path| is_converted(path)) {
+    for path in code.chain(texts) {
         let text = fs::read_to_string(root().join(&path)).expect("a source is text");
         let is_code = path.extension().is_some_and(|extension| extension == "rs");
         let lines =
