@@ -50,7 +50,7 @@ static long taken(void)
     return most;
 }
 
-/* Everybody talks to the next rank, and nobody else does. */
+/* Each rank exchanges messages with the next rank alone. */
 static void quiet_pairs(void)
 {
     enum { TALKING = 2 * 4096 }; /* the ring of a pair that has talked */

@@ -240,7 +240,7 @@ static void children(MPI_Comm inter)
     check_merged(merged, 0);
     MPI_Intercomm_merge(inter, 0, &merged);
     check_merged(merged, 1);
-    /* Pairs; whoever has no partner gets none. */
+    /* Pairs; a rank without a partner gets no communicator. */
     MPI_Comm_split(inter, me, 0, &child);
     CHECK((child == MPI_COMM_NULL) == (me >= there), "rank %d of %d facing %d is on the wrong side", me, here, there);
     if (child != MPI_COMM_NULL) {

@@ -1,6 +1,7 @@
-/* Small collectives on communicators of all kinds, made and freed again and again, by ranks that leave them early, and
- * on more at once than there are places to meet in. With an argument: ranks wait for ever, each in a barrier on another
- * communicator that others have entered (`waiting`). Whoever started them says for whom. */
+/* Small collectives on communicators of all kinds, made and freed again and again, by ranks that
+ * leave them early, and on more communicators at once than there are collective segments. With an
+ * argument: each rank waits for ever in a barrier on another communicator that others have entered
+ * (`waiting`). The launcher reports which ranks each one waits for. */
 #include "check.h"
 #include <unistd.h>
 
