@@ -35,15 +35,13 @@ pub(crate) fn not_null(newcomm: *mut MPI_Comm) -> Result<()> {
 }
 
 pub(crate) unsafe fn comm_size(comm: MPI_Comm, size: *mut c_int) -> Result<()> {
-    let members = with(|p| p.comm(comm.0).map(Comm::size))?;
     // SAFETY: null is refused; any other pointer is valid by the user's promise.
-    unsafe { put(size, members as c_int, "size") }
+    with(|p| unsafe { put(size, p.comm(comm.0)?.size() as c_int, "size") })
 }
 
 pub(crate) unsafe fn comm_rank(comm: MPI_Comm, rank: *mut c_int) -> Result<()> {
-    let mine = with(|p| p.comm(comm.0).map(Comm::rank))?;
     // SAFETY: null is refused; any other pointer is valid by the user's promise.
-    unsafe { put(rank, mine as c_int, "rank") }
+    with(|p| unsafe { put(rank, p.comm(comm.0)?.rank() as c_int, "rank") })
 }
 
 pub(crate) unsafe fn comm_compare(
