@@ -43,7 +43,7 @@ impl Process {
 }
 
 /// The largest proposal of the parent's members, of both groups if there are two.
-/// `may_meet`: see [`Core::propose`]. Collective over `parent`.
+/// `may_meet`: see `Core::propose` in `contexts`. Collective over `parent`.
 pub(crate) fn agree(parent: usize, may_meet: bool) -> Result<u64> {
     let (mine, agreement) = with(|p| {
         let mine = p.core()?.propose(may_meet);

@@ -207,11 +207,11 @@ impl VerbsTransport {
         if actions.create {
             self.create_qp(at)?;
         }
-        if let Some(message) = message.filter(|_| actions.to_rtr) {
-            self.to_rtr(at, message)?;
+        if let Some(message) = message.filter(|_| actions.move_to_rtr) {
+            self.move_to_rtr(at, message)?;
         }
-        if actions.to_rts {
-            self.to_rts(at)?;
+        if actions.move_to_rts {
+            self.move_to_rts(at)?;
         }
         if actions.send {
             self.send_req(at);

@@ -49,9 +49,9 @@ pub(crate) struct Actions {
     /// Replace the queue pair by a new one; then call [`Handshake::created`].
     pub(crate) create: bool,
     /// Connect the queue pair to the sender of the message: state RTR.
-    pub(crate) to_rtr: bool,
+    pub(crate) move_to_rtr: bool,
     /// Let the queue pair send: state RTS.
-    pub(crate) to_rts: bool,
+    pub(crate) move_to_rts: bool,
     /// Send a message: a Req if [`Handshake::wants_reply`], otherwise a Rep.
     pub(crate) send: bool,
 }
@@ -87,7 +87,7 @@ impl Handshake {
             // The peer is ahead: its queue pair is new, so this one must be replaced.
             self.epoch = msg.epoch;
             (self.phase, self.qpn, self.peer_qpn) = (Phase::Confirming, 0, msg.qpn);
-            return Actions { create: true, to_rtr: true, to_rts: false, send: true };
+            return Actions { create: true, move_to_rtr: true, move_to_rts: false, send: true };
         }
         if self.phase == Phase::Idle {
             // The peer is behind, or this is an old copy: show it a later epoch.
@@ -102,12 +102,17 @@ impl Handshake {
             Phase::Requesting => {
                 self.peer_qpn = msg.qpn;
                 self.phase = if knows_us { Phase::Ready } else { Phase::Confirming };
-                Actions { create: false, to_rtr: true, to_rts: knows_us, send: msg.wants_reply }
+                Actions {
+                    create: false,
+                    move_to_rtr: true,
+                    move_to_rts: knows_us,
+                    send: msg.wants_reply,
+                }
             }
             _ if msg.qpn != self.peer_qpn => Actions::default(),
             Phase::Confirming if knows_us => {
                 self.phase = Phase::Ready;
-                Actions { to_rts: true, send: msg.wants_reply, ..Actions::default() }
+                Actions { move_to_rts: true, send: msg.wants_reply, ..Actions::default() }
             }
             _ => Actions { send: msg.wants_reply, ..Actions::default() },
         }
@@ -119,7 +124,7 @@ impl Handshake {
             return Actions::default();
         }
         self.phase = Phase::Ready;
-        Actions { to_rts: true, ..Actions::default() }
+        Actions { move_to_rts: true, ..Actions::default() }
     }
 
     /// Returns to [`Phase::Idle`]: the queue pair is out of service.

@@ -40,11 +40,11 @@ impl World {
             self.ends[at].handshake.created(qpn);
             (self.ends[at].connected, self.ends[at].sends) = (0, false);
         }
-        if actions.to_rtr {
+        if actions.move_to_rtr {
             assert_eq!(self.ends[at].connected, 0, "connected twice");
             self.ends[at].connected = peer_qpn;
         }
-        if actions.to_rts {
+        if actions.move_to_rts {
             assert!(self.ends[at].connected != 0 && !self.ends[at].sends);
             self.ends[at].sends = true;
         }
@@ -144,11 +144,17 @@ fn without_loss_a_connection_takes_three_datagrams() {
     assert_eq!(a.connect(), Actions { create: true, send: true, ..Actions::default() });
     a.created(10);
     let req = Received { epoch: 1, qpn: 10, peer_qpn: 0, wants_reply: true };
-    assert_eq!(b.on_msg(req), Actions { create: true, to_rtr: true, to_rts: false, send: true });
+    assert_eq!(
+        b.on_msg(req),
+        Actions { create: true, move_to_rtr: true, move_to_rts: false, send: true }
+    );
     b.created(20);
     let rep = Received { epoch: 1, qpn: 20, peer_qpn: 10, wants_reply: b.wants_reply() };
-    assert_eq!(a.on_msg(rep), Actions { create: false, to_rtr: true, to_rts: true, send: true });
+    assert_eq!(
+        a.on_msg(rep),
+        Actions { create: false, move_to_rtr: true, move_to_rts: true, send: true }
+    );
     let last = Received { epoch: 1, qpn: 10, peer_qpn: 20, wants_reply: a.wants_reply() };
-    assert_eq!(b.on_msg(last), Actions { to_rts: true, ..Actions::default() });
+    assert_eq!(b.on_msg(last), Actions { move_to_rts: true, ..Actions::default() });
     assert_eq!((a.phase, b.phase), (Phase::Ready, Phase::Ready));
 }

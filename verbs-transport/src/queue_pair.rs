@@ -54,7 +54,7 @@ impl VerbsTransport {
     }
 
     /// Connects the queue pair to the sender of a message: it can receive.
-    pub(crate) fn to_rtr(&mut self, at: usize, message: &WireupMsg) -> io::Result<()> {
+    pub(crate) fn move_to_rtr(&mut self, at: usize, message: &WireupMsg) -> io::Result<()> {
         let (port, config) = (&self.adapter.port, &self.config);
         let endpoint = &mut self.endpoints[at];
         let Some(qp) = &endpoint.tx.qp else { return Err(not_connected()) };
@@ -80,7 +80,7 @@ impl VerbsTransport {
 
     /// Makes the queue pair send. Everything that is not acknowledged goes again, and so do RMA
     /// operations.
-    pub(crate) fn to_rts(&mut self, at: usize) -> io::Result<()> {
+    pub(crate) fn move_to_rts(&mut self, at: usize) -> io::Result<()> {
         let Self { endpoints, send, config, .. } = self;
         let endpoint = &mut endpoints[at];
         let Some(qp) = &endpoint.tx.qp else { return Err(not_connected()) };

@@ -61,11 +61,10 @@ fn poke(address: usize) {
 }
 
 fn unmap(range: &Range<usize>) {
+    let start = std::ptr::with_exposed_provenance_mut(range.start);
     // SAFETY: a mapping of its test, which does not use it any more.
-    assert_eq!(
-        unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(range.start), range.len()) },
-        0
-    );
+    let unmapped = unsafe { libc::munmap(start, range.len()) };
+    assert_eq!(unmapped, 0);
 }
 
 fn track(uffd: &'static Uffd, range: &Range<usize>) -> WatchedRange {
