@@ -232,7 +232,7 @@ pub struct Rts {
 
 /// A peer that cannot be reached any more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("rank {} of MPI_COMM_WORLD can't be reached: {why}", peer.0)]
+#[error("rank {} of MPI_COMM_WORLD cannot be reached: {why}", peer.0)]
 pub struct PeerFailed {
     /// The peer.
     pub peer: Peer,

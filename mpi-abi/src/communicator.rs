@@ -8,7 +8,7 @@ use std::os::raw::{c_char, c_int};
 use objects::errhandler::Raiser;
 use objects::{Class, Comm, Errhandler, Error, Info, Result};
 use runtime::hardware::Resource;
-use runtime::split::{self, Wish};
+use runtime::split::{self, SplitBy};
 use runtime::{block_on, communicator, predefined, with};
 
 use crate::abi::{MPI_Comm, MPI_Errhandler, MPI_Group, MPI_Info, MPI_Request};
@@ -206,19 +206,19 @@ const PSET_KEY: &str = "mpi_pset_name";
 
 /// Returns what a split type and its hints ask for. An unknown resource gives no process a
 /// communicator (MPI-5.0 §7.4.2).
-fn wish(split_type: c_int, hints: &Info) -> Result<Wish> {
+fn split_by(split_type: c_int, hints: &Info) -> Result<SplitBy> {
     Ok(match split_type {
-        UNDEFINED => Wish::Outside,
-        MPI_COMM_TYPE_SHARED => Wish::Resource(Resource::Host),
-        MPI_COMM_TYPE_HW_UNGUIDED => Wish::Unguided,
+        UNDEFINED => SplitBy::Nothing,
+        MPI_COMM_TYPE_SHARED => SplitBy::Resource(Resource::Host),
+        MPI_COMM_TYPE_HW_UNGUIDED => SplitBy::Unguided,
         MPI_COMM_TYPE_HW_GUIDED | MPI_COMM_TYPE_RESOURCE_GUIDED => {
             match hints.value(RESOURCE_KEY)? {
-                Some(name) => Resource::named(name).map_or(Wish::Outside, Wish::Resource),
-                None if split_type == MPI_COMM_TYPE_HW_GUIDED => Wish::Outside,
+                Some(name) => Resource::from_name(name).map_or(SplitBy::Nothing, SplitBy::Resource),
+                None if split_type == MPI_COMM_TYPE_HW_GUIDED => SplitBy::Nothing,
                 None => match hints.value(PSET_KEY)?.map(<[u8]>::to_ascii_lowercase).as_deref() {
-                    Some(b"mpi://world") => Wish::World,
-                    Some(b"mpi://self") => Wish::Alone,
-                    _ => Wish::Outside,
+                    Some(b"mpi://world") => SplitBy::World,
+                    Some(b"mpi://self") => SplitBy::Alone,
+                    _ => SplitBy::Nothing,
                 },
             }
         }
@@ -239,8 +239,8 @@ pub(crate) unsafe fn comm_split_type(
     newcomm: *mut MPI_Comm,
 ) -> Result<()> {
     not_null(newcomm)?;
-    let wish = wish(split_type, &crate::info::optional(info)?)?;
-    let made = split::split_type(comm.0, wish, key)?;
+    let split_by = split_by(split_type, &crate::info::optional(info)?)?;
+    let made = split::split_type(comm.0, split_by, key)?;
     if let Some((_, Some(chosen))) = &made
         && info.0 != predefined::INFO_NULL
     {

@@ -9,7 +9,7 @@ use std::os::raw::c_int;
 use objects::topology::placement::Traffic;
 use objects::topology::{Cartesian, DistGraph, Edges, Graph, dims_create as balance};
 use objects::{Class, Comm, Error, Group, Result, Topology};
-use runtime::topology::{Edge, distribute, placed, reordered};
+use runtime::topology::{Edge, distribute, place_ranks, reorder_graph};
 use runtime::{communicator, predefined, with};
 
 use crate::abi::{MPI_Comm, MPI_Info};
@@ -79,7 +79,7 @@ fn with_graph(
     if reorder == 0 {
         return Ok((communicator::create(comm.0, group)?, Topology::DistGraph(graph)));
     }
-    let (order, part) = reordered(comm.0, &graph)?;
+    let (order, part) = reorder_graph(comm.0, &graph)?;
     Ok((communicator::create(comm.0, &group.incl(&order)?)?, Topology::DistGraph(part)))
 }
 
@@ -189,7 +189,7 @@ pub(crate) unsafe fn cart_create(
     // SAFETY: the user's arrays and pointer.
     unsafe {
         let grid = described_grid(size, ndims, dims, periods)?;
-        let order = || placed(comm_old.0, &Traffic::of_grid(&grid), Some(&grid));
+        let order = || place_ranks(comm_old.0, &Traffic::of_grid(&grid), Some(&grid));
         let made = first(comm_old, &group, grid.size(), reorder, order)?;
         store(comm_cart, made, Topology::Cartesian(grid))
     }
@@ -339,7 +339,7 @@ pub(crate) unsafe fn graph_create(
     // SAFETY: the user's arrays and pointer.
     unsafe {
         let graph = described_graph(size, nnodes, indx, edges)?;
-        let order = || placed(comm_old.0, &Traffic::of_graph(&graph), None);
+        let order = || place_ranks(comm_old.0, &Traffic::of_graph(&graph), None);
         let made = first(comm_old, &group, graph.size(), reorder, order)?;
         store(comm_graph, made, Topology::Graph(graph))
     }

@@ -44,3 +44,4 @@ pub use global_lock::{ProcessGuard, ProcessLock};
 pub use guarded::{Guarded, Progress};
 pub use park::ParkTarget;
 pub use shared::Settings;
+pub use waiter::REPORT_AFTER;

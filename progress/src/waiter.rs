@@ -30,8 +30,8 @@ const CLOSE_SLEEP: Duration = Duration::from_micros(150);
 /// How often a sleeper checks whether the launcher still lives. It normally dies with it; a process
 /// that was started through a wrapper has to check.
 const ORPHAN_CHECK: Duration = Duration::from_secs(2);
-/// A sleep up to this long is not reported.
-const REPORT_AFTER: Duration = Duration::from_millis(100);
+/// A sleep up to this long is not reported to [`Guarded::report_blocked`].
+pub const REPORT_AFTER: Duration = Duration::from_millis(100);
 
 /// Waits until `predicate` is true.
 pub(crate) fn wait<S: Guarded + Send>(

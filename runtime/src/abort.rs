@@ -1,4 +1,4 @@
-//! The end of the job before its time: MPI_Abort and fatal errors.
+//! MPI_Abort and fatal errors: reports the reason to the launcher, which ends the job, and exits.
 
 #![allow(unsafe_code)]
 
@@ -6,31 +6,32 @@ use objects::Error;
 
 use crate::lock::with;
 
-/// Ends the job for an error whose handler is MPI_ERRORS_ARE_FATAL: says once
-/// what happened, in which call, on which rank. The exit code is the class.
+/// Ends the job for an error whose handler is MPI_ERRORS_ARE_FATAL. Reports once what happened, in
+/// which call, on which rank. The exit code is the error class.
 #[cold]
-pub(crate) fn fatal(call: &'static str, place: &str, error: &Error) -> ! {
-    let place = if place.is_empty() { String::new() } else { format!(" on {place}") };
+pub(crate) fn fatal(call: &'static str, location: &str, error: &Error) -> ! {
+    let location = if location.is_empty() { String::new() } else { format!(" on {location}") };
     let rank = with(|p| p.core().map(|core| core.job.rank).ok());
     let rank = rank.map_or("a process".to_owned(), |rank| format!("rank {rank}"));
-    let message = format!("{rank} in {call}{place}: {}: {}", error.class().name(), error.detail());
+    let message =
+        format!("{rank} in {call}{location}: {}: {}", error.class().name(), error.detail());
     end_job(error.class() as i32, &message)
 }
 
-/// MPI_Abort: ends all processes of the job with this exit code.
+/// Performs MPI_Abort: ends all processes of the job with this exit code.
 pub fn abort(comm: &str, code: i32) -> ! {
     let rank = with(|p| p.core().map(|core| core.job.rank).ok());
     let rank = rank.map_or("a process".to_owned(), |rank| format!("rank {rank}"));
     end_job(code, &format!("{rank} called MPI_Abort on {comm} with code {code}"))
 }
 
-/// Tells the launcher, or the user where there is none, and exits.
+/// Reports to the launcher, or to the user if there is none, and exits.
 fn end_job(code: i32, message: &str) -> ! {
-    // What the program printed before must not be lost.
+    // Otherwise what the program printed before would be lost.
     // SAFETY: a null stream means all of them; the C library does the locking.
     unsafe { libc::fflush(std::ptr::null_mut()) };
-    let told = with(|p| p.core().ok().is_some_and(|core| core.job.abort(code, message)));
-    if !told {
+    let reported = with(|p| p.core().ok().is_some_and(|core| core.job.abort(code, message)));
+    if !reported {
         eprintln!("verbena: {message}");
     }
     // The exit code of a process has 8 bits; 0 would look like success.
@@ -39,10 +40,10 @@ fn end_job(code: i32, message: &str) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// The launcher is gone, and with it the job.
+/// Exits, since the launcher has exited.
 #[cold]
 pub(crate) fn orphaned() -> ! {
-    eprintln!("verbena: mpiexec has ended without its ranks; this one ends as well");
-    // SAFETY: as in `end_job`.
+    eprintln!("verbena: mpiexec has exited; this rank exits too");
+    // SAFETY: `_exit` runs no handlers, which might wait for threads in MPI.
     unsafe { libc::_exit(1) }
 }

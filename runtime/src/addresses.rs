@@ -1,5 +1,5 @@
-//! The job's store as inter-host transports use it: over the control connection to the launcher,
-//! without waiting for an answer.
+//! The job's key-value store for the inter-host transport: over the control connection to the
+//! launcher. No call waits for an answer.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
@@ -8,39 +8,39 @@ use std::sync::Arc;
 use bootstrap::control::{Control, ToRank};
 use verbs_transport::Store;
 
-/// Addresses of other processes, as far as they are known.
+/// The addresses of other processes that have arrived so far.
 pub(crate) struct Addresses {
-    line: Arc<Control>,
-    asked: HashSet<String>,
-    answers: HashMap<String, Vec<u8>>,
+    control: Arc<Control>,
+    requested: HashSet<String>,
+    values: HashMap<String, Vec<u8>>,
 }
 
 impl Addresses {
-    /// Over the process's line to its launcher, which nobody else reads.
-    pub(crate) fn new(line: Arc<Control>) -> Addresses {
-        Addresses { line, asked: HashSet::new(), answers: HashMap::new() }
+    /// Returns an empty store over the control connection, which no other component reads.
+    pub(crate) fn new(control: Arc<Control>) -> Addresses {
+        Addresses { control, requested: HashSet::new(), values: HashMap::new() }
     }
 }
 
 impl Store for Addresses {
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
-        self.line.put(key, value).map_err(|error| error.to_string())
+        self.control.put(key, value).map_err(|error| error.to_string())
     }
 
     fn try_value(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
-        if !self.asked.contains(key) {
-            self.line.request(key).map_err(|error| error.to_string())?;
-            self.asked.insert(key.to_owned());
+        if !self.requested.contains(key) {
+            self.control.request(key).map_err(|error| error.to_string())?;
+            self.requested.insert(key.to_owned());
         }
-        while let Some(message) = self.line.try_receive().map_err(|error| error.to_string())? {
+        while let Some(message) = self.control.try_receive().map_err(|error| error.to_string())? {
             if let ToRank::Value { key, value } = message {
-                self.answers.insert(key, value);
+                self.values.insert(key, value);
             }
         }
-        Ok(self.answers.get(key).cloned())
+        Ok(self.values.get(key).cloned())
     }
 
     fn fd(&self) -> Option<RawFd> {
-        Some(self.line.as_fd().as_raw_fd())
+        Some(self.control.as_fd().as_raw_fd())
     }
 }

@@ -1,9 +1,9 @@
-//! Agreements on a context id that run as collectives, and what is to be done after them.
+//! Agreements on a context id that run as collectives, and the communicators that wait for them.
 
 use collectives::CollectiveId;
 
-/// An agreement under way: an allreduce of one word, which lives here. On an intercommunicator both
-/// groups agree.
+/// A running agreement: an allreduce of one word, which lives here. On an intercommunicator both
+/// groups take part.
 pub(crate) struct Agreement {
     id: CollectiveId,
     word: Box<u64>,
@@ -15,6 +15,7 @@ impl Agreement {
         Agreement { id, word }
     }
 
+    /// Returns the id of its collective.
     pub(crate) fn id(&self) -> CollectiveId {
         self.id
     }
@@ -25,11 +26,11 @@ impl Agreement {
     }
 }
 
-/// A communicator whose nonblocking creation still agrees on its context.
+/// A communicator of MPI_Comm_idup whose members still agree on its context id.
 pub struct NewComm {
-    /// The handle that the user already has; complete but for its context.
+    /// The handle that the user already has; the communicator lacks only its context id.
     pub(crate) handle: u64,
-    /// What this process has proposed.
+    /// The context id that this process has proposed.
     pub(crate) proposal: u64,
     pub(crate) agreement: Agreement,
 }

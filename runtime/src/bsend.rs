@@ -4,8 +4,8 @@
 //! call until its data has left. The standard's formula (§3.6.1) therefore always suffices. With
 //! automatic buffering the library allocates the copies, without a bound.
 //!
-//! The frame that ends an earlier message may have arrived without being polled, while the program
-//! knows of the end by a barrier. A send without space therefore polls before it reports an error.
+//! A program may know by a barrier that an earlier message was received, before this process has
+//! polled the frame that ends it. A send without space therefore polls before it reports an error.
 
 #![allow(unsafe_code)]
 
@@ -20,11 +20,11 @@ use crate::stack::Stack;
 /// MPI_BSEND_OVERHEAD, bytes for each message.
 pub const OVERHEAD: u64 = 512;
 
-/// So long a send looks whether others have left before it says that there is no room. Longer than
-/// a frame takes that a device has to send again.
-const BRIEFLY: Duration = Duration::from_millis(500);
+/// How long a send without space polls before it reports an error. Longer than a device needs to
+/// retransmit a frame.
+const SPACE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What MPI_Buffer_attach was given.
+/// What the user attached by MPI_Buffer_attach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attachment {
     /// Nothing is attached.
@@ -36,9 +36,11 @@ pub enum Attachment {
 }
 
 /// A message whose data has not left yet.
-struct Flight {
+struct InFlight {
+    /// Where its bytes begin in the attached buffer.
     offset: u64,
-    room: u64,
+    /// Its bytes and the overhead.
+    space: u64,
     request: RequestId,
     /// The copy, with automatic buffering.
     _owned: Option<Box<[u8]>>,
@@ -48,9 +50,9 @@ struct Flight {
 struct Attached {
     /// The communicator's handle, or 0 for the process.
     owner: usize,
-    what: Attachment,
+    attachment: Attachment,
     /// By offset.
-    flights: Vec<Flight>,
+    in_flight: Vec<InFlight>,
 }
 
 /// All attached buffers of the process.
@@ -66,50 +68,50 @@ impl BsendBuffers {
         BsendBuffers { attached: Vec::new() }
     }
 
-    /// True when there is nothing to reclaim.
+    /// Returns true when there is nothing to reclaim.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
-        self.attached.iter().all(|attached| attached.flights.is_empty())
+        self.attached.iter().all(|attached| attached.in_flight.is_empty())
     }
 
-    /// Gives back the room of messages that have left; true if there were any.
+    /// Frees the space of messages that have left; true if there were any.
     pub(crate) fn reclaim(&mut self, pt2pt: &mut Engine) -> bool {
         let mut moved = false;
         for attached in &mut self.attached {
-            let before = attached.flights.len();
-            attached.flights.retain(|flight| pt2pt.finish(flight.request).is_none());
-            moved |= attached.flights.len() != before;
+            let before = attached.in_flight.len();
+            attached.in_flight.retain(|entry| pt2pt.finish(entry.request).is_none());
+            moved |= attached.in_flight.len() != before;
         }
         moved
     }
 
-    /// MPI_Buffer_attach. MPI_ERR_BUFFER when one is attached already.
-    pub fn attach(&mut self, owner: usize, what: Attachment) -> Result<()> {
+    /// Performs MPI_Buffer_attach; MPI_ERR_BUFFER if a buffer is attached already.
+    pub fn attach(&mut self, owner: usize, attachment: Attachment) -> Result<()> {
         if self.find(owner).is_some() {
             return Err(Error::new(Class::Buffer, "a buffer is attached already: detach it first"));
         }
-        self.attached.push(Attached { owner, what, flights: Vec::new() });
+        self.attached.push(Attached { owner, attachment, in_flight: Vec::new() });
         Ok(())
     }
 
     /// Removes an attachment that has been drained.
     pub fn detach(&mut self, owner: usize) -> Attachment {
         match self.attached.iter().position(|attached| attached.owner == owner) {
-            Some(index) => self.attached.swap_remove(index).what,
+            Some(index) => self.attached.swap_remove(index).attachment,
             None => Attachment::None,
         }
     }
 
-    /// True when every message of this buffer has left.
+    /// Returns true when every message of this buffer has left.
     pub fn is_drained(&self, owner: usize) -> bool {
         self.attached
             .iter()
             .filter(|attached| attached.owner == owner)
-            .all(|attached| attached.flights.is_empty())
+            .all(|attached| attached.in_flight.is_empty())
     }
 
-    /// Copies the message to the buffer attached to `comm`, or else to the one of the process, and
-    /// sends it from there.
+    /// Copies the message to the buffer attached to `comm`, or to that of the process if there is
+    /// none, and sends it from there.
     pub(crate) fn send(
         &mut self,
         stack: &mut Stack,
@@ -121,8 +123,8 @@ impl BsendBuffers {
         self.reclaim(stack.pt2pt());
         let owner = if self.find(comm).is_some() { comm } else { PROCESS };
         let mut since = None;
-        while self.find(owner).is_some_and(|attached| attached.is_full_for(buffer.len()))
-            && since.get_or_insert_with(Instant::now).elapsed() < BRIEFLY
+        while self.find(owner).is_some_and(|attached| attached.must_wait_for(buffer.len()))
+            && since.get_or_insert_with(Instant::now).elapsed() < SPACE_TIMEOUT
         {
             stack.progress_aside();
             if !self.reclaim(stack.pt2pt()) {
@@ -131,7 +133,7 @@ impl BsendBuffers {
         }
         match self.find(owner) {
             Some(attached) => attached.send(stack, to, envelope, &buffer),
-            None => Err(no_room(0, 0)),
+            None => Err(no_space(0, 0)),
         }
     }
 
@@ -141,23 +143,24 @@ impl BsendBuffers {
 }
 
 impl Attached {
-    /// Whether a message of so many bytes has no room now and would have some if others had left.
-    fn is_full_for(&self, bytes: u64) -> bool {
-        let Attachment::User(memory) = self.what else { return false };
-        let (size, room) = (memory.len() as u64, bytes + OVERHEAD);
-        room <= size && self.gap(size, room).is_none()
+    /// Returns true if a message of this size finds no gap now, but would fit into the empty
+    /// buffer.
+    fn must_wait_for(&self, bytes: u64) -> bool {
+        let Attachment::User(memory) = self.attachment else { return false };
+        let (size, space) = (memory.len() as u64, bytes + OVERHEAD);
+        space <= size && self.gap(size, space).is_none()
     }
 
-    /// The first gap of `room` bytes, and where in `flights` it belongs.
-    fn gap(&self, size: u64, room: u64) -> Option<(usize, u64)> {
+    /// Returns the first gap of `space` bytes: its index in `in_flight`, and its offset.
+    fn gap(&self, size: u64, space: u64) -> Option<(usize, u64)> {
         let mut start = 0;
-        for (index, flight) in self.flights.iter().enumerate() {
-            if flight.offset - start >= room {
+        for (index, entry) in self.in_flight.iter().enumerate() {
+            if entry.offset - start >= space {
                 return Some((index, start));
             }
-            start = flight.offset + flight.room;
+            start = entry.offset + entry.space;
         }
-        (size - start >= room).then_some((self.flights.len(), start))
+        (size - start >= space).then_some((self.in_flight.len(), start))
     }
 
     fn send(
@@ -168,26 +171,26 @@ impl Attached {
         buffer: &Buffer,
     ) -> Result<()> {
         let bytes = buffer.len();
-        let room = bytes + OVERHEAD;
-        match self.what {
-            Attachment::None => Err(no_room(0, room)),
+        let space = bytes + OVERHEAD;
+        match self.attachment {
+            Attachment::None => Err(no_space(0, space)),
             Attachment::User(memory) => {
                 let size = memory.len() as u64;
-                let (index, offset) = self.gap(size, room).ok_or_else(|| no_room(size, room))?;
+                let (index, offset) = self.gap(size, space).ok_or_else(|| no_space(size, space))?;
                 let copy = Buffer::contiguous(memory.slice(offset as usize, bytes as usize));
                 copy.copy_from(buffer);
                 let request = stack.send(Mode::Standard, to, envelope, copy);
-                self.flights.insert(index, Flight { offset, room, request, _owned: None });
+                self.in_flight.insert(index, InFlight { offset, space, request, _owned: None });
                 Ok(())
             }
             Attachment::Automatic => {
                 let mut owned = vec![0; bytes as usize].into_boxed_slice();
                 buffer.pack(0, &mut owned);
-                // SAFETY: the box stays in its flight until the engine has finished
-                // with the request, and moving the box does not move its bytes.
+                // SAFETY: the box stays in its entry until the engine has finished with the
+                // request, and moving the box does not move its bytes.
                 let memory = unsafe { UserBuf::new(owned.as_mut_ptr(), owned.len()) };
                 let request = stack.send(Mode::Standard, to, envelope, Buffer::contiguous(memory));
-                self.flights.push(Flight { offset: 0, room: 0, request, _owned: Some(owned) });
+                self.in_flight.push(InFlight { offset: 0, space: 0, request, _owned: Some(owned) });
                 Ok(())
             }
         }
@@ -195,14 +198,15 @@ impl Attached {
 }
 
 #[cold]
-fn no_room(size: u64, room: u64) -> Error {
+fn no_space(size: u64, space: u64) -> Error {
     Error::new(
         Class::Buffer,
         if size == 0 {
-            "a buffered send needs a buffer: call MPI_Buffer_attach first".to_owned()
+            "no buffer is attached for the buffered send: call MPI_Buffer_attach first".to_owned()
         } else {
             format!(
-                "the attached buffer of {size} bytes has no room for {room} more (data and MPI_BSEND_OVERHEAD); messages that have not left yet hold the rest"
+                "the attached buffer of {size} bytes has no space for {space} more (data and \
+                 MPI_BSEND_OVERHEAD): messages that have not left yet occupy the rest"
             )
         },
     )

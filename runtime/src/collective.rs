@@ -1,9 +1,8 @@
-//! Collectives as the layers above call them: plan (under the process lock), then run, start or
-//! keep.
+//! Collectives for the layers above: plans a call under the process lock, then runs it, starts it,
+//! or keeps the plan for a persistent request.
 //!
-//! The library's own agreements (context ids, the end of MPI_Finalize) are collectives like the
-//! user's, on the same communicator and in the same sequence. They differ in their kind on the
-//! wire.
+//! The library's own collectives (agreement on context ids, the barrier of MPI_Finalize) run on the
+//! same communicator and in the same sequence as the user's. Only their kind on the wire differs.
 
 #![allow(unsafe_code)]
 
@@ -24,7 +23,7 @@ use crate::process::{Process, not_running};
 use crate::request::Request;
 use crate::wait_target::WaitTarget;
 
-/// MPI_UINT64_T and MPI_BYTE, MPI_MAX in the ABI.
+/// MPI_UINT64_T, MPI_BYTE and MPI_MAX in the ABI.
 const UINT64: usize = 0x259;
 const BYTE: usize = 0x247;
 const MAX: usize = 0x23;
@@ -33,7 +32,7 @@ const MAX: usize = 0x23;
 const YIELDING_POLLS: u32 = 4;
 /// How often the fast path polls the segment while each rank has a processor.
 const SPINNING_POLLS: u32 = 128;
-/// Calls of which one takes the general path; see [`is_every_nth_call`].
+/// Of this many calls, one takes the general path; see [`is_every_nth_call`].
 const CALLS_PER_PROGRESS: u32 = 8;
 
 /// Returns the sizes at which algorithms change, from the knobs. All ranks of a job must have the
@@ -66,8 +65,8 @@ impl Process {
         core.planner.borrow_mut().plan(operation, comm)
     }
 
-    /// Checks and plans a blocking call on `comm`, and runs it if it needs a segment only and is
-    /// soon over.
+    /// Checks and plans a blocking call on `comm`. Runs it inline if it needs a segment only, and
+    /// suspends it after a number of polls.
     #[inline]
     pub fn begin(
         &self,
@@ -108,37 +107,37 @@ pub fn run(comm: usize, plan: Plan) -> Result<()> {
     wait_for(id, comm)
 }
 
-/// How far a blocking call has come when it releases the lock for the first time.
+/// The state of a blocking call when it releases the lock for the first time.
 pub enum Started {
-    /// It is over.
+    /// It is complete.
     Over,
-    /// An inline run that had to wait too long.
+    /// An inline run that was not complete after its polls.
     Suspended(Suspended),
     /// It is planned and not started.
     Planned(Plan),
 }
 
-/// Ends a blocking call.
+/// Completes a blocking call.
 #[inline]
 pub fn finish(comm: usize, started: Started) -> Result<()> {
     match started {
         Started::Over => Ok(()),
         Started::Planned(plan) => run(comm, plan),
-        Started::Suspended(run_inline) => {
-            let id = with(|p| p.core().map(|core| core.collectives.resume_as_active(run_inline)))?;
+        Started::Suspended(inline_run) => {
+            let id = with(|p| p.core().map(|core| core.collectives.resume_as_active(inline_run)))?;
             wait_for(id, comm)
         }
     }
 }
 
-/// How a call that needs a segment only tries to run inline.
+/// How a call that needs a segment only runs inline.
 #[derive(Clone, Copy)]
 pub enum FastPath {
-    /// It polls a few times and yields the processor in between.
+    /// Polls a few times and yields the processor in between.
     Yields,
-    /// It polls for some time.
+    /// Polls for some time.
     Spins,
-    /// It does not: it takes the general path.
+    /// Takes the general path instead.
     Off,
 }
 
@@ -155,8 +154,7 @@ pub fn next_fast_path() -> FastPath {
     if LOCK.starts_with_yield() && !is_every_nth_call() { FastPath::Yields } else { FastPath::Off }
 }
 
-/// Polls the segment only, and falls back to the executor, which costs four times as much when
-/// caches are cold.
+/// Polls the segment only; falls back to the executor, which costs more when caches are cold.
 #[inline]
 fn run_inline(fast_path: FastPath, plan: &Plan, comm: &Comm) -> Started {
     let (polls, rest): (u32, fn()) = match fast_path {
@@ -164,27 +162,27 @@ fn run_inline(fast_path: FastPath, plan: &Plan, comm: &Comm) -> Started {
         FastPath::Spins => (SPINNING_POLLS, || LOCK.cpu_relax()),
         FastPath::Off => return Started::Planned(plan.clone()),
     };
-    let mut run_inline = InlineRun::new(plan, comm.next_collective());
+    let mut inline_run = InlineRun::new(plan, comm.next_collective());
     for _ in 0..polls {
-        if run_inline.go() {
+        if inline_run.go() {
             return Started::Over;
         }
         rest();
     }
-    Started::Suspended(run_inline.suspend())
+    Started::Suspended(inline_run.suspend())
 }
 
 /// Returns true for one call in [`CALLS_PER_PROGRESS`].
 #[inline]
 fn is_every_nth_call() -> bool {
     static CALLS: AtomicU32 = AtomicU32::new(0);
-    // Relaxed, and no read-modify-write: a lost count does no harm.
+    // Relaxed, and no read-modify-write: a lost increment does no harm.
     let calls = CALLS.load(Ordering::Relaxed);
     CALLS.store(calls.wrapping_add(1), Ordering::Relaxed);
     calls.is_multiple_of(CALLS_PER_PROGRESS)
 }
 
-/// Starts a plan; the handle of its request.
+/// Starts a plan; returns the handle of its request.
 pub fn start(comm: usize, plan: Plan) -> Result<usize> {
     with(|p| {
         let id = p.start_plan(comm, plan)?;
@@ -192,7 +190,7 @@ pub fn start(comm: usize, plan: Plan) -> Result<usize> {
     })
 }
 
-/// Keeps a plan to be started later; the handle of its persistent request.
+/// Keeps a plan to be started later; returns the handle of its persistent request.
 pub fn init(comm: usize, plan: Plan) -> usize {
     let start = crate::request::Persistent::Collective(plan);
     with(|p| p.requests.insert(Request::persistent(comm, start))) as usize
@@ -207,12 +205,12 @@ fn wait_for(id: CollectiveId, comm: usize) -> Result<()> {
 }
 
 impl Agreement {
-    /// Starts to find the largest of all members' words.
+    /// Starts an allreduce that returns the largest of all members' words.
     pub(crate) fn max(p: &mut Process, comm: usize, word: u64) -> Result<Agreement> {
         let mut word = Box::new(word);
         let (ty, op) = (predefined_type(UINT64), predefined_op(MAX));
-        // SAFETY: the box lives in the result until the collective has ended, and
-        // moving a box does not move what it points to.
+        // SAFETY: the box lives in the result until the collective has ended, and moving a box does
+        // not move what it points to.
         let area = unsafe { Area::of((&raw mut *word).cast(), 1, ty) };
         let vector = Vector { send: None, recv: Some(area), ty, handle: UINT64, op: &op };
         let plan = p
@@ -228,15 +226,15 @@ impl Agreement {
     }
 }
 
-/// The bytes of everyone in the (local) group, in order of rank. All give equally
+/// Returns the bytes of all members of the local group, in order of rank. All members give equally
 /// many. Collective.
 pub(crate) fn exchange(comm: usize, mine: &[u8]) -> Result<Vec<u8>> {
     let local = with(|p| p.comm(comm).map(Comm::local))?;
     gather_all(comm, &local, mine)
 }
 
-/// The bytes of everyone in the remote group, in order of rank. Collective over
-/// an intercommunicator.
+/// Returns the bytes of all members of the remote group, in order of rank. Collective over an
+/// intercommunicator.
 pub(crate) fn exchange_between(comm: usize, mine: &[u8]) -> Result<Vec<u8>> {
     let whole = with(|p| p.comm(comm).cloned())?;
     gather_all(comm, &whole, mine)
@@ -245,32 +243,33 @@ pub(crate) fn exchange_between(comm: usize, mine: &[u8]) -> Result<Vec<u8>> {
 fn gather_all(comm: usize, members: &Comm, mine: &[u8]) -> Result<Vec<u8>> {
     let (mut mine, ty, count) = (mine.to_vec(), predefined_type(BYTE), mine.len() as u64);
     let mut all = vec![0u8; members.peers().size() as usize * mine.len()];
-    // SAFETY: both vectors stay as they are until the collective has ended, below.
+    // SAFETY: both vectors live until `run_as_comm_create` returns, when the collective has ended.
+    // Neither is used or moved before.
     let (send, recv) = unsafe {
         (Area::of(mine.as_mut_ptr(), count, ty), Area::of(all.as_mut_ptr(), all.len() as u64, ty))
     };
     let (send, recv) = (Some(Data { area: send, count, ty }), Data { area: recv, count, ty });
-    agree_on(comm, members, &Operation::Allgather { send, recv })?;
+    run_as_comm_create(comm, members, &Operation::Allgather { send, recv })?;
     Ok(all)
 }
 
-/// Everyone in an intracommunicator gets the bytes of `root`. Collective.
+/// Broadcasts the bytes of `root` in an intracommunicator. Collective.
 pub(crate) fn broadcast(comm: usize, root: u32, bytes: &mut [u8]) -> Result<()> {
     let (members, ty) = (with(|p| p.comm(comm).map(Comm::local))?, predefined_type(BYTE));
-    // SAFETY: the bytes stay as they are until the collective has ended, below.
+    // SAFETY: the bytes are borrowed until `run_as_comm_create` returns, when the collective has
+    // ended.
     let area = unsafe { Area::of(bytes.as_mut_ptr(), bytes.len() as u64, ty) };
     let data = Data { area, count: bytes.len() as u64, ty };
-    agree_on(comm, &members, &Operation::Bcast { root, data })
+    run_as_comm_create(comm, &members, &Operation::Bcast { root, data })
 }
 
-/// Runs an operation of the library's own among `members`, as the next collective
-/// of `comm`.
-fn agree_on(comm: usize, members: &Comm, operation: &Operation<'_>) -> Result<()> {
+/// Runs one of the library's own operations among `members`, as the next collective of `comm`.
+fn run_as_comm_create(comm: usize, members: &Comm, operation: &Operation<'_>) -> Result<()> {
     let plan = with(|p| p.plan(members, operation))?.of_kind(CollectiveKind::CommCreate);
     run(comm, plan)
 }
 
-/// The barrier of MPI_Finalize.
+/// Runs the barrier of MPI_Finalize.
 pub(crate) fn final_barrier(comm: usize) -> Result<()> {
     let plan =
         with(|p| p.plan(p.comm(comm)?, &Operation::Barrier))?.of_kind(CollectiveKind::Internal);

@@ -1,7 +1,7 @@
-//! New communicators: agreement on a context id (see `contexts`), then a `Comm`.
+//! New communicators: agrees on a context id (see `contexts`), then makes a `Comm`.
 //!
-//! The agreement is an allreduce over the parent, or a broadcast within the group where the rest of
-//! the parent takes no part. There is no limit on how many communicators a job makes.
+//! The agreement is an allreduce over the parent, or a broadcast within the group if the rest of
+//! the parent takes no part. The number of communicators in a job is not limited.
 
 use objects::{Class, Comm, Error, Group, Result};
 
@@ -14,8 +14,8 @@ use crate::request::{Request, State};
 pub use crate::split::split;
 
 impl Process {
-    /// Ends MPI_Comm_free. Operations under way need the communicator no more; persistent
-    /// collectives that may be started again keep it (MPI-5.0 §7.4.3).
+    /// Removes a communicator, as the last part of MPI_Comm_free. Running operations do not need it
+    /// any more. It is kept for persistent collectives, which may start again (MPI-5.0 §7.4.3).
     pub fn forget_comm(&mut self, handle: usize) -> Result<()> {
         let comm = self.comms.remove(handle as u64);
         let comm = comm.map_err(|stale| bad_handle(Class::Comm, "communicator", stale))?;
@@ -27,7 +27,7 @@ impl Process {
         Ok(())
     }
 
-    /// Drops a freed communicator with the last persistent request on it; one was freed now.
+    /// Drops a freed communicator if no persistent request on it is left.
     pub(crate) fn release_comm(&mut self, handle: usize) {
         if self.zombie_comms.is_empty()
             || self.requests.iter().any(|(_, request)| request.is_collective_of(handle))
@@ -42,11 +42,11 @@ impl Process {
     }
 }
 
-/// The largest proposal of the parent's members, of both groups if there are two.
-/// `may_meet`: see `Core::propose` in `contexts`. Collective over `parent`.
-pub(crate) fn agree(parent: usize, may_meet: bool) -> Result<u64> {
+/// Returns the largest proposal of the parent's members, of both groups if there are two.
+/// `may_use_segment`: see `Core::propose` in `contexts`. Collective over `parent`.
+pub(crate) fn agree(parent: usize, may_use_segment: bool) -> Result<u64> {
     let (mine, agreement) = with(|p| {
-        let mine = p.core()?.propose(may_meet);
+        let mine = p.core()?.propose(may_use_segment);
         Ok((mine, Agreement::max(p, parent, mine)?))
     })?;
     let context = agreement.wait(parent)?;
@@ -54,7 +54,7 @@ pub(crate) fn agree(parent: usize, may_meet: bool) -> Result<u64> {
     Ok(context)
 }
 
-/// MPI_Comm_dup without its attributes: same members, new context. Collective.
+/// Performs MPI_Comm_dup without attributes: same members, new context. Collective.
 pub fn duplicate(parent: usize) -> Result<Comm> {
     let is_inter = with(|p| p.comm(parent).map(Comm::is_inter))?;
     let context = agree(parent, !is_inter)?;
@@ -64,7 +64,7 @@ pub fn duplicate(parent: usize) -> Result<Comm> {
     })
 }
 
-/// MPI_Comm_idup: the handles of the communicator and of the request.
+/// Performs MPI_Comm_idup; returns the handles of the communicator and of the request.
 pub fn iduplicate(parent: usize) -> Result<(usize, usize)> {
     with(|p| {
         let comm = p.comm(parent)?.duplicate(u64::MAX >> 1);
@@ -81,12 +81,13 @@ pub fn iduplicate(parent: usize) -> Result<(usize, usize)> {
     })
 }
 
-/// MPI_Comm_create: `None` for processes that are not in `group`. On an intercommunicator `group`
-/// is a part of the local group, and the remote group gives its own. Collective over `parent`.
+/// Performs MPI_Comm_create; returns `None` for processes that are not in `group`. On an
+/// intercommunicator `group` is a part of the local group, and the remote group gives its own.
+/// Collective over `parent`.
 ///
-/// Groups of one call that have no member in common agree on one context for all of them. Their
-/// messages do not mix: frames go from member to member, no process is in two of the groups, and a
-/// collective segment is for the group of its owner.
+/// Disjoint groups of one call agree on one context for all of them. Their messages do not mix:
+/// frames go from member to member, no process is in two of the groups, and a collective segment is
+/// for the group of its owner.
 pub fn create(parent: usize, group: &Group) -> Result<Option<Comm>> {
     let (is_inter, me) = with(|p| {
         let me = fabric::Peer(p.core()?.job.rank);
@@ -111,13 +112,12 @@ fn check_members(comm: &Comm, group: &Group) -> Result<()> {
     }
     Err(Error::new(
         Class::Group,
-        format!("the group has members that are not in {}", comm.describe()),
+        format!("invalid group: it has members that are not in {}", comm.describe()),
     ))
 }
 
-/// MPI_Comm_create_group (MPI-5.0 §7.4.2): as [`create`], but collective over
-/// `group` alone. The first of the group chooses the context: no other process
-/// proposes it, so there is nothing to agree on.
+/// Performs MPI_Comm_create_group (MPI-5.0 §7.4.2): like [`create`], but collective over `group`
+/// only. The first member proposes the context; no other process proposes the same number.
 pub fn create_group(parent: usize, group: &Group, tag: i32) -> Result<Option<Comm>> {
     let (me, channel) = with(|p| {
         let me = fabric::Peer(p.core()?.job.rank);
@@ -125,22 +125,22 @@ pub fn create_group(parent: usize, group: &Group, tag: i32) -> Result<Option<Com
         if comm.is_inter() {
             return Err(Error::new(
                 Class::Comm,
-                "MPI_Comm_create_group needs an intracommunicator",
+                "the communicator is an intercommunicator: must be an intracommunicator",
             ));
         }
         check_members(comm, group)?;
         Ok((me, ControlChannel::from_comm(comm.context(), tag)))
     })?;
     let Some(rank) = group.rank_of(me) else { return Ok(None) };
-    let context = choose(channel, group, rank)?;
+    let context = agree_in_group(channel, group, rank)?;
     with(|p| {
         let comm = p.comm(parent)?.derive(context, rank, group.clone());
         p.core()?.with_segment(comm).map(Some)
     })
 }
 
-/// The context that the first of `group` proposes. Collective over `group`.
-fn choose(channel: ControlChannel, group: &Group, rank: u32) -> Result<u64> {
+/// Returns the context that the first member of `group` proposes. Collective over `group`.
+fn agree_in_group(channel: ControlChannel, group: &Group, rank: u32) -> Result<u64> {
     let mine = if rank == 0 { with(|p| p.core().map(|core| core.propose(true)))? } else { 0 };
     let mut word = mine.to_ne_bytes();
     channel.broadcast(group, rank, 0, &mut word)?;
@@ -149,8 +149,8 @@ fn choose(channel: ControlChannel, group: &Group, rank: u32) -> Result<u64> {
     Ok(context)
 }
 
-/// MPI_Comm_create_from_group, but for hints and error handler: `None` for the
-/// empty group. Collective over `group`.
+/// Performs MPI_Comm_create_from_group, without hints and error handler; `None` for the empty
+/// group. Collective over `group`.
 pub fn create_from_group(group: &Group, text: &str) -> Result<Option<Comm>> {
     let me = with(|p| p.core().map(|core| fabric::Peer(core.job.rank)))?;
     if group.is_empty() {
@@ -158,8 +158,8 @@ pub fn create_from_group(group: &Group, text: &str) -> Result<Option<Comm>> {
     }
     let rank = group
         .rank_of(me)
-        .ok_or_else(|| Error::new(Class::Group, "this process is not in the group"))?;
-    let context = choose(ControlChannel::from_tag(text), group, rank)?;
+        .ok_or_else(|| Error::new(Class::Group, "invalid group: this process is not a member"))?;
+    let context = agree_in_group(ControlChannel::from_tag(text), group, rank)?;
     let comm = Comm::new("", context, rank, group.clone());
     with(|p| p.core()?.with_segment(comm).map(Some))
 }

@@ -1,4 +1,4 @@
-//! Transitions of requests: whether one is complete, taking its outcome, freeing it.
+//! Transitions of requests: tests whether a request is complete, takes its outcome, frees it.
 
 use objects::{Class, Error, Result, Stale, Status};
 use pt2pt::RequestId;
@@ -12,7 +12,7 @@ use crate::request_handle::Decoded;
 use crate::wait_target::WaitTarget;
 
 impl Process {
-    /// True when the request is complete, inactive or null.
+    /// Returns true when the request is complete, inactive or null.
     #[inline]
     pub fn is_complete(&mut self, handle: usize) -> Result<bool> {
         self.wait_target = WaitTarget::Request(handle);
@@ -43,7 +43,7 @@ impl Process {
         })
     }
 
-    /// MPI_ERR_REQUEST for a message that was completed or freed before.
+    /// Returns MPI_ERR_REQUEST for a message that was completed or freed before.
     #[inline]
     pub(crate) fn check_message(&mut self, id: RequestId) -> Result<()> {
         match self.core()?.stack.pt2pt().contains(id) {
@@ -52,8 +52,8 @@ impl Process {
         }
     }
 
-    /// Moves the result of a complete request out of the engine, into it.
-    fn settle_state(&mut self, handle: usize) -> Result<()> {
+    /// Moves the result of a complete request from the engine into the request.
+    fn complete_state(&mut self, handle: usize) -> Result<()> {
         let request = self.request(handle)?;
         let comm = request.comm;
         let outcome = match request.state {
@@ -70,7 +70,7 @@ impl Process {
                 if !self.is_complete(handle)? {
                     return Ok(());
                 }
-                self.settle_exchange(handle)?
+                self.complete_exchange(handle)?
             }
             State::Flush(owner) => {
                 if !self.bsend.is_drained(owner) {
@@ -90,7 +90,8 @@ impl Process {
         Ok(())
     }
 
-    fn settle_exchange(&mut self, handle: usize) -> Result<Outcome> {
+    /// Takes the outcome of a complete MPI_Isendrecv from the engine.
+    fn complete_exchange(&mut self, handle: usize) -> Result<Outcome> {
         let State::Exchange(exchange) =
             std::mem::replace(&mut self.request(handle)?.state, State::Inactive)
         else {
@@ -110,16 +111,16 @@ impl Process {
         Ok(outcome)
     }
 
-    /// Takes what a complete request came to, and frees or deactivates it; the
-    /// handle becomes MPI_REQUEST_NULL where the standard says so. `None` while
-    /// it is not complete. Null and inactive requests give the empty status.
+    /// Takes the outcome of a complete request, and frees or deactivates the request; `None` while
+    /// it is not complete. The handle of a freed request becomes MPI_REQUEST_NULL. Null and
+    /// inactive requests have the empty status.
     #[inline]
     pub fn take(&mut self, handle: &mut usize) -> Result<Option<Finished>> {
         let outcome = match Decoded::decode(*handle) {
             Decoded::Null | Decoded::Sent => Outcome::empty(),
             Decoded::Message(id) => match self.core()?.stack.pt2pt().finish(id) {
                 Some(completion) => fault::outcome(self, completion),
-                None => return self.not_yet(*handle, id).map(|()| None),
+                None => return self.check_pending(*handle, id).map(|()| None),
             },
             Decoded::Object => return self.take_object(handle),
         };
@@ -128,14 +129,14 @@ impl Process {
     }
 
     #[inline(never)]
-    fn not_yet(&mut self, handle: usize, id: RequestId) -> Result<()> {
+    fn check_pending(&mut self, handle: usize, id: RequestId) -> Result<()> {
         self.wait_target = WaitTarget::Request(handle);
         self.check_message(id)
     }
 
     #[inline(never)]
     fn take_object(&mut self, handle: &mut usize) -> Result<Option<Finished>> {
-        self.settle_state(*handle)?;
+        self.complete_state(*handle)?;
         self.wait_target = WaitTarget::Request(*handle);
         let request = self.request(*handle)?;
         match &request.state {
@@ -158,7 +159,8 @@ impl Process {
         })
     }
 
-    /// What MPI_Request_get_status reports; nothing is freed. `None`: not complete.
+    /// Returns the outcome of a complete request without freeing it, for MPI_Request_get_status;
+    /// `None` while it is not complete.
     pub fn peek(&mut self, handle: usize) -> Result<Option<Finished>> {
         match Decoded::decode(handle) {
             Decoded::Null | Decoded::Sent => return Ok(Some(Finished::Outcome(Outcome::empty()))),
@@ -170,7 +172,7 @@ impl Process {
             }
             Decoded::Object => {}
         }
-        self.settle_state(handle)?;
+        self.complete_state(handle)?;
         Ok(match &self.request(handle)?.state {
             State::Inactive => Some(Finished::Outcome(Outcome::empty())),
             State::Done(outcome) => Some(Finished::Outcome(Outcome {
@@ -184,9 +186,9 @@ impl Process {
         })
     }
 
-    /// MPI_Request_free: the operation goes on, the request is gone. Gives the
-    /// `free` function of a generalized request, to be called outside the lock;
-    /// one that is not complete stays until it is (MPI-5.0 §13.2).
+    /// Performs MPI_Request_free: removes the request; its operation goes on. A generalized request
+    /// that is not complete stays until it is (MPI-5.0 §13.2). Otherwise the caller calls the
+    /// `free` function of the returned one, outside the process lock.
     pub fn free_request(&mut self, handle: usize) -> Result<Option<Generalized>> {
         match Decoded::decode(handle) {
             Decoded::Sent => return Ok(None),

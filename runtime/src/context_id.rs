@@ -15,7 +15,7 @@ const RANK_BITS: u32 = 24;
 const BELOW_BITS: u32 = RANK_BITS + 3;
 const _: () = assert!(COLL_SEGMENTS < 1 << (BELOW_BITS - RANK_BITS));
 
-/// Makes a context id of its parts.
+/// Encodes a context id.
 pub(crate) fn encode(number: u64, segment: Option<u32>, rank: u32) -> u64 {
     let segment = segment.map_or(0, |index| COLL_SEGMENTS - index);
     number << BELOW_BITS | u64::from(segment) << RANK_BITS | u64::from(rank)
@@ -26,7 +26,7 @@ pub(crate) fn number(context: u64) -> u64 {
     context >> BELOW_BITS
 }
 
-/// Returns the collective segment that a context id names: its owner, and which of the owner's.
+/// Returns the collective segment that a context id names: its owner, and its index there.
 pub(crate) fn segment(context: u64) -> Option<(u32, u32)> {
     let segment = (context >> RANK_BITS) as u32 % (1 << (BELOW_BITS - RANK_BITS));
     let index = COLL_SEGMENTS.checked_sub(segment)?;
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parts_come_back() {
+    fn parts_of_a_context_id_are_decoded() {
         for index in 0..COLL_SEGMENTS {
             let context = encode(9, Some(index), 70_000);
             assert_eq!((number(context), segment(context)), (9, Some((70_000, index))));

@@ -1,8 +1,8 @@
 //! Proposals of context ids, and the communicators that get them.
 //!
-//! Context ids are never reused. Each process proposes a number that it never proposes again, with
-//! its own rank below it, so no two proposals of a job are equal. The members take the largest. Two
-//! agreements that run at once in different threads therefore never agree on the same id.
+//! Context ids are never reused. Each process proposes a number that it never proposes again,
+//! combined with its rank, so no two proposals of a job are equal. The members take the largest.
+//! Two agreements that run at once in different threads therefore never take the same id.
 
 use objects::{Comm, Result};
 use shm_transport::Segment;
@@ -13,9 +13,9 @@ use crate::process::{Core, Process};
 use crate::stack::Stack;
 
 impl Core {
-    /// Proposes a context id that no process of the job proposes again; to be ended by
-    /// [`Core::end_proposal`]. `may_use_segment`: a collective segment would be of use, and this
-    /// process will be a member.
+    /// Proposes a context id that no process of the job proposes again. The caller ends the
+    /// proposal by [`Core::end_proposal`]. `may_use_segment`: the communicator can use a collective
+    /// segment, and this process will be a member.
     pub(crate) fn propose(&mut self, may_use_segment: bool) -> u64 {
         self.proposals += 1;
         let segment = if may_use_segment {
@@ -26,7 +26,7 @@ impl Core {
         context_id::encode(self.proposals, segment, self.job.rank)
     }
 
-    /// Records the id that was agreed on; this process has proposed `proposal` (0: nothing).
+    /// Ends a proposal: records the agreed id. `proposal` is this process's own, 0 if it made none.
     pub(crate) fn end_proposal(&mut self, proposal: u64, context: u64) {
         self.proposals = self.proposals.max(context_id::number(context));
         if proposal != context {
@@ -34,13 +34,13 @@ impl Core {
         }
     }
 
-    /// Gives a communicator whose context was agreed on its collective segment, if it has one.
-    /// MPI_ERR_NO_MEM if this process cannot map it.
+    /// Gives a communicator with an agreed context its collective segment, if it has one;
+    /// MPI_ERR_NO_MEM if this process cannot map the segment.
     pub(crate) fn attach_segment(&mut self, comm: &mut Comm) -> Result<()> {
         self.coll_segments.attach(single_host(&self.stack), comm)
     }
 
-    /// Returns a communicator on its way to the user with its collective segment.
+    /// Returns the communicator with its collective segment.
     pub(crate) fn with_segment(&mut self, mut comm: Comm) -> Result<Comm> {
         self.attach_segment(&mut comm)?;
         Ok(comm)
@@ -52,14 +52,14 @@ impl Core {
     }
 }
 
-/// Returns the memory of this host's ranks, if all ranks of the job are here.
+/// Returns the segment of this host, if all ranks of the job are on it.
 fn single_host(stack: &Stack) -> Option<&Segment> {
     let shm = stack.endpoint.intra().filter(|_| stack.endpoint.is_single_host())?;
     Some(shm.segment())
 }
 
 impl NewComm {
-    /// Gives the communicator its context; from now on it can be used.
+    /// Gives the communicator its agreed context; from now on it can be used.
     pub(crate) fn install(self, p: &mut Process) -> Result<()> {
         let context = self.agreement.word();
         let Process { core: Some(core), comms, .. } = p else { return Ok(()) };

@@ -1,10 +1,9 @@
-//! Control messages between processes that have no communicator for them yet, while new
-//! communicators are made.
+//! Control messages between processes that do not share a communicator yet, for creating one.
 //!
 //! A [`ControlChannel`] is a context id that no communicator has (its top bit is set) and a tag.
-//! No user's message, wildcard or collective matches a control message. Senders are named by their
-//! rank in the job, so the same two processes may be in several groups that use one channel in
-//! turn.
+//! No user's message, wildcard or collective matches a control message. The source of a control
+//! message is the sender's rank in MPI_COMM_WORLD. Several groups with the same two processes may
+//! therefore use one channel in turn.
 
 #![allow(unsafe_code)]
 
@@ -15,17 +14,17 @@ use pt2pt::{Envelope, Fault, Mode, Pattern, RequestId};
 use crate::lock::{block_on, with};
 use crate::wait_target::WaitTarget;
 
-/// Set in the contexts of letters alone.
+/// The bit that only contexts of control messages have.
 const CONTROL_BIT: u64 = 1 << 63;
-/// Set beside it where a text names the channel.
+/// The bit that is set in addition if a tag text names the channel.
 const FROM_TAG_BIT: u64 = 1 << 62;
 
-/// True for the contexts of letters, in which a source is a process.
+/// Returns true for contexts of control messages, in which a source is a rank of MPI_COMM_WORLD.
 pub(crate) fn is_control(context: u64) -> bool {
     context & CONTROL_BIT != 0
 }
 
-/// Where letters meet.
+/// A context and a tag that match control messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ControlChannel {
     context: u64,
@@ -33,33 +32,33 @@ pub(crate) struct ControlChannel {
 }
 
 impl ControlChannel {
-    /// Beside a communicator, by a tag of the user's.
+    /// Returns the channel of a communicator and a tag of the user.
     pub(crate) fn from_comm(context: u64, tag: i32) -> ControlChannel {
         ControlChannel { context: CONTROL_BIT | context, tag }
     }
 
-    /// By a text of the user's.
+    /// Returns the channel of a tag text of the user (MPI-5.0 §7.4.2).
     pub(crate) fn from_tag(text: &str) -> ControlChannel {
-        // FNV-1a: the same in every process and version.
+        // FNV-1a: equal in every process and version.
         let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
         ControlChannel { context: CONTROL_BIT | FROM_TAG_BIT | hash >> 2, tag: 0 }
     }
 
-    /// Sends bytes; returns when they may be changed.
+    /// Sends bytes; returns when the caller may change them.
     pub(crate) fn send(self, to: Peer, bytes: &[u8]) -> Result<()> {
         let request = self.post_send(to, bytes)?;
         finish(request)
     }
 
-    /// Receives exactly as many bytes as there is room for.
+    /// Receives exactly as many bytes as `into` has.
     pub(crate) fn receive(self, from: Peer, into: &mut [u8]) -> Result<()> {
         let request = self.post_receive(from, into)?;
         finish(request)
     }
 
-    /// Both at once, so that two processes may do the same.
+    /// Sends and receives at once, so that two processes may exchange messages.
     pub(crate) fn exchange(self, with: Peer, bytes: &[u8], into: &mut [u8]) -> Result<()> {
         let incoming = self.post_receive(with, into)?;
         let outgoing = self.post_send(with, bytes);
@@ -67,8 +66,8 @@ impl ControlChannel {
         finish(incoming).and(sent)
     }
 
-    /// Down a binomial tree: everyone in `group` has the bytes of `root` after it.
-    /// `rank` is the caller's.
+    /// Broadcasts the bytes of `root` to all members of `group`, in a binomial tree. `rank` is the
+    /// caller's.
     pub(crate) fn broadcast(
         self,
         group: &Group,
@@ -98,8 +97,8 @@ impl ControlChannel {
     }
 
     fn post_send(self, to: Peer, bytes: &[u8]) -> Result<RequestId> {
-        // SAFETY: every caller waits for the request before it lets go of the bytes;
-        // a send does not write to them.
+        // SAFETY: each caller borrows the bytes until the request is complete; a send does not
+        // write to them.
         let memory = unsafe { UserBuf::new(bytes.as_ptr().cast_mut(), bytes.len()) };
         with(|p| {
             let core = p.core()?;
@@ -111,7 +110,7 @@ impl ControlChannel {
     }
 
     fn post_receive(self, from: Peer, into: &mut [u8]) -> Result<RequestId> {
-        // SAFETY: as for sends; the bytes are the caller's alone until then.
+        // SAFETY: each caller borrows the bytes exclusively until the request is complete.
         let memory = unsafe { UserBuf::new(into.as_mut_ptr(), into.len()) };
         let ControlChannel { context, tag } = self;
         let pattern =
@@ -120,7 +119,7 @@ impl ControlChannel {
     }
 }
 
-/// What the launcher's reports and the wire call it.
+/// The kind of control messages on the wire and in the launcher's reports.
 const CREATION: Collective = Collective { kind: CollectiveKind::CommCreate, root: u32::MAX };
 
 fn finish(request: RequestId) -> Result<()> {
@@ -133,7 +132,7 @@ fn finish(request: RequestId) -> Result<()> {
         Some(fault) => {
             let class =
                 if let Fault::PeerFailed(_) = *fault { Class::ProcAborted } else { Class::Other };
-            Err(Error::new(class, format!("while a communicator was made: {fault}")))
+            Err(Error::new(class, format!("cannot create the communicator: {fault}")))
         }
     }
 }
@@ -143,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn channels_are_apart_from_communicators_and_from_each_other() {
+    fn channels_differ_from_communicators_and_from_each_other() {
         let from_comm = ControlChannel::from_comm(7, 3);
         assert_ne!(from_comm.context, 7 * 2);
         assert_ne!(from_comm, ControlChannel::from_comm(7, 4));

@@ -1,5 +1,6 @@
-//! The transports and methods that this process uses, and why, as text for `mpiexec --explain`,
-//! which combines the texts of all ranks.
+//! The text of `mpiexec --explain`: which transports and methods this process uses, and why.
+//!
+//! Each line has a topic and a text. The launcher merges equal lines of several ranks.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use verbs_transport::Rails;
 use crate::collective;
 use crate::stack::Endpoint;
 
-/// Topics and sentences, before any message was sent.
+/// Returns topics and texts. Knobs and devices decide them, so no message has to be sent before.
 pub(crate) fn explain(
     job: &Job,
     knobs: &Knobs,
@@ -21,19 +22,19 @@ pub(crate) fn explain(
     spin: Duration,
 ) -> Vec<(String, String)> {
     let here = job.local_ranks();
-    let near = here.clone().find(|rank| *rank != job.rank);
-    let far = (0..job.size).find(|rank| !here.contains(rank));
-    let mut ways = Vec::new();
-    let mut say = |topic: &str, text: String| ways.push((topic.to_owned(), text));
-    if let Some(near) = near {
+    let intra = here.clone().find(|rank| *rank != job.rank);
+    let inter = (0..job.size).find(|rank| !here.contains(rank));
+    let mut lines = Vec::new();
+    let mut add = |topic: &str, text: String| lines.push((topic.to_owned(), text));
+    if let Some(intra) = intra {
         let has_xpmem = endpoint.intra().is_some_and(ShmTransport::has_xpmem);
-        say("on the host", on_the_host(endpoint.caps(Peer(near)), has_xpmem));
+        add("on the host", intra_host(endpoint.caps(Peer(intra)), has_xpmem));
     }
-    if let (Some(far), Some(rails)) = (far, endpoint.inter()) {
-        say("between hosts", between_hosts(rails, endpoint.caps(Peer(far))));
+    if let (Some(inter), Some(rails)) = (inter, endpoint.inter()) {
+        add("between hosts", inter_host(rails, endpoint.caps(Peer(inter))));
     }
-    say("waiting", waiting(job, spin));
-    say("collectives", collectives(job, knobs));
+    add("waiting", waiting(job, spin));
+    add("collectives", collectives(job, knobs));
     let set: Vec<String> = knobs
         .iter()
         .filter(|(knob, _, origin)| {
@@ -42,15 +43,15 @@ pub(crate) fn explain(
         .map(|(knob, value, origin)| format!("{} = {value} ({origin})", knob.name))
         .collect();
     if !set.is_empty() {
-        say("settings", set.join(", "));
+        add("settings", set.join(", "));
     }
-    ways
+    lines
 }
 
-fn on_the_host(caps: &Caps, has_xpmem: bool) -> String {
+fn intra_host(caps: &Caps, has_xpmem: bool) -> String {
     let (eager, from) = (caps.eager as u64, caps.get_min);
     let mut text = format!(
-        "shared memory; messages up to {} leave at once, larger ones when their receive is there, copied by both sides",
+        "shared memory; eager up to {}; above that rendezvous, by pipelined copy",
         show_bytes(eager)
     );
     if from == u64::MAX {
@@ -58,34 +59,30 @@ fn on_the_host(caps: &Caps, has_xpmem: bool) -> String {
     } else {
         let from =
             if from > eager { format!(" from {} on", show_bytes(from)) } else { String::new() };
-        let by = if has_xpmem { "by XPMEM" } else { "by process_vm_readv, without XPMEM" };
+        let method = if has_xpmem { "XPMEM" } else { "process_vm_readv" };
         text += &format!(
-            ", or{from}, where a trial succeeds, read by the receiver out of the memory of a sender that computes (single \
-             copy {by})"
+            ", or{from}, if the kernel permits it, by single copy ({method}) while the sender is \
+             outside MPI"
         );
     }
     text
 }
 
-fn between_hosts(rails: &Rails, caps: &Caps) -> String {
+fn inter_host(rails: &Rails, caps: &Caps) -> String {
     let ports: Vec<String> = rails.ports().map(ToString::to_string).collect();
     let large = match (caps.get_min, caps.put_min) {
-        (u64::MAX, u64::MAX) => "larger ones go in pieces when their receive is there".into(),
-        (u64::MAX, from) => {
-            format!("from {} on they are written by their sender", show_bytes(from))
-        }
-        (from, _) => format!("from {} on they are read by their receiver", show_bytes(from)),
+        (u64::MAX, u64::MAX) => "by pipelined copy".into(),
+        (u64::MAX, from) => format!("from {} on by RDMA write", show_bytes(from)),
+        (from, _) => format!("from {} on by RDMA read", show_bytes(from)),
     };
-    let kept = match rails.registration() {
-        Registration::Userfaultfd => {
-            "buffers stay registered as long as userfaultfd reports no change"
-        }
-        Registration::Odp => "the device pages buffers in by itself",
+    let registration = match rails.registration() {
+        Registration::Userfaultfd => "registrations are kept until userfaultfd reports a change",
+        Registration::Odp => "the device pages buffers in (ODP)",
         Registration::Auto | Registration::None => "buffers are registered for each message",
     };
-    let kernel = if rails.is_emulated() { "; the kernel does the adapter's work" } else { "" };
+    let kernel = if rails.is_emulated() { "; the kernel emulates the adapter" } else { "" };
     format!(
-        "RDMA by {}{kernel}; messages up to {} leave at once, {large}; {kept}",
+        "RDMA by {}{kernel}; eager up to {}; above that rendezvous, {large}; {registration}",
         ports.join(" and "),
         show_bytes(caps.eager as u64)
     )
@@ -93,33 +90,35 @@ fn between_hosts(rails: &Rails, caps: &Caps) -> String {
 
 fn waiting(job: &Job, spin: Duration) -> String {
     let (ranks, processors) = (job.local_size, job.processors);
-    let who = format!("ranks here: {ranks}, processors: {processors}");
+    let counts = format!("ranks here: {ranks}, processors: {processors}");
     if spin.is_zero() {
-        return format!("lets others have the processor, then sleeps ({who})");
+        return format!("yields the processor, then sleeps ({counts})");
     }
-    format!("looks for messages for {} ms, then sleeps ({who})", spin.as_secs_f64() * 1e3)
+    format!("spins for {} ms, then sleeps ({counts})", spin.as_secs_f64() * 1e3)
 }
 
 fn collectives(job: &Job, knobs: &Knobs) -> String {
     let thresholds = collective::thresholds(knobs, job);
-    if let Some(short) = thresholds.shm_max.filter(|_| thresholds.shm) {
-        let which = if thresholds.reproducible { " but reductions" } else { "" };
+    let messages = "messages, in trees, rings or rounds by size";
+    if let Some(max) = thresholds.shm_max.filter(|_| thresholds.shm) {
+        let except = if thresholds.reproducible { " except reductions" } else { "" };
         return format!(
-            "all{which} up to {} meet in shared memory, where at most {MAX_FLAGS_RANKS} ranks take part; others in messages, in trees, \
-             rings or rounds by size",
-            show_bytes(short)
+            "up to {}{except} in shared memory, on communicators of at most {MAX_FLAGS_RANKS} \
+             ranks; otherwise by {messages}",
+            show_bytes(max)
         );
     }
-    let Some(short) = thresholds.oversubscribed_max.filter(|_| !thresholds.reproducible) else {
-        return "messages, in trees, rings or rounds by size".into();
+    let Some(max) = thresholds.oversubscribed_max.filter(|_| !thresholds.reproducible) else {
+        return format!("by {messages}");
     };
     let how = match thresholds.shm {
-        true => "meet in shared memory where that has room, or go straight to and from one rank",
-        false => "go straight to and from one rank",
+        true => "in shared memory if it has space, or directly to and from one rank",
+        false => "directly to and from one rank",
     };
     format!(
-        "barriers, and broadcasts and reductions up to {}, {how}, as ranks outnumber processors; others in messages",
-        show_bytes(short)
+        "barriers, and broadcasts and reductions up to {}, {how}, since ranks outnumber \
+         processors; otherwise by {messages}",
+        show_bytes(max)
     )
 }
 
@@ -128,12 +127,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_large_messages_are_read_on_a_host_is_named() {
+    fn the_method_of_large_messages_on_a_host_is_named() {
         let caps = |get_min| Caps { frame: 1 << 18, eager: 1 << 16, get_min, put_min: u64::MAX };
-        let ways = |get_min, has_xpmem| on_the_host(&caps(get_min), has_xpmem);
-        assert!(ways(1 << 17, true).contains(" from 128K on, where a trial succeeds, "));
-        assert!(ways(1 << 15, true).ends_with("(single copy by XPMEM)"));
-        assert!(ways(1 << 15, false).ends_with("(single copy by process_vm_readv, without XPMEM)"));
-        assert!(ways(u64::MAX, false).ends_with(", never by single copy"));
+        let text = |get_min, has_xpmem| intra_host(&caps(get_min), has_xpmem);
+        assert!(text(1 << 17, true).contains(", or from 128K on, if the kernel permits it, "));
+        assert!(
+            text(1 << 15, true).contains("by single copy (XPMEM) while the sender is outside MPI")
+        );
+        assert!(text(1 << 15, false).contains("by single copy (process_vm_readv) while "));
+        assert!(text(u64::MAX, false).ends_with(", never by single copy"));
     }
 }

@@ -1,5 +1,4 @@
-//! Turns faults of the layers below into MPI errors with a text for the user; the only place that
-//! does.
+//! Turns faults of the layers below into MPI errors with a text for the user. No other file does.
 
 use objects::{Class, Error, Status};
 use pt2pt::{Completion, Fault};
@@ -7,8 +6,8 @@ use pt2pt::{Completion, Fault};
 use crate::outcome::Outcome;
 use crate::process::Process;
 
-/// Status and error of a finished message. The error is for the handler of the
-/// communicator that the message travelled on.
+/// Returns the status and the error of a finished message. The error is raised on the communicator
+/// of the message.
 #[inline]
 pub(crate) fn outcome(p: &Process, completion: Completion) -> Outcome {
     let mut status = Status::empty();
@@ -21,7 +20,7 @@ pub(crate) fn outcome(p: &Process, completion: Completion) -> Outcome {
     Outcome { status, error }
 }
 
-/// The class and the sentence.
+/// Returns the MPI error of a fault: its class and its text.
 #[cold]
 pub(crate) fn explain(p: &Process, comm: usize, fault: &Fault) -> Error {
     let name =
@@ -30,10 +29,11 @@ pub(crate) fn explain(p: &Process, comm: usize, fault: &Fault) -> Error {
         Fault::Truncated { source, tag, sent, room, .. } => Error::new(
             Class::Truncate,
             format!(
-                "the message from rank {source} with tag {tag} on {name} has {sent} bytes, but the receive has room for {room}"
+                "the message from rank {source} with tag {tag} on {name} has {sent} bytes, but the \
+                 receive has room for {room}"
             ),
         ),
-        Fault::PeerFailed(lost) => Error::new(Class::ProcAborted, lost.to_string()),
+        Fault::PeerFailed(failed) => Error::new(Class::ProcAborted, failed.to_string()),
         other => Error::new(Class::Other, format!("{other} (on {name})")),
     };
     error.on(comm)

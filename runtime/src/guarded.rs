@@ -1,5 +1,5 @@
-//! What the process lock asks of [`Process`]: a round of progress, what to park on, and what to
-//! report.
+//! [`Process`] as the state that the process lock guards: makes a round of progress, arms a park
+//! target, reports what it is blocked on.
 
 #![allow(unsafe_code)]
 
@@ -67,8 +67,8 @@ impl Guarded for Process {
     fn arm(&mut self) -> Option<ParkTarget> {
         let core = self.core.as_deref_mut()?;
         let target = park_target(core.stack.arm()?);
-        // Either a peer that arrives in a collective segment sees that this process sleeps, or it
-        // is seen here.
+        // A peer that arrives in a collective segment either sees that this process sleeps, or
+        // arrived before this check.
         if core
             .collectives
             .has_segment_work(&mut core.stack.protocols.pt2pt, &mut core.stack.endpoint)

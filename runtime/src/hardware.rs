@@ -1,25 +1,25 @@
-//! The parts of the machine that this process is bound to, for
-//! MPI_Comm_split_type and MPI_Get_hw_resource_info (MPI-5.0 §7.4.2, §9.1.2).
+//! The parts of the machine that this process is bound to, for MPI_Comm_split_type and
+//! MPI_Get_hw_resource_info (MPI-5.0 §7.4.2, §9.1.2).
 //!
-//! Read from sysfs when it is asked for. A process is *restricted* to an
-//! instance of a resource when all processors that it may run on belong to that
-//! instance; a process that is not bound is restricted to few or none.
+//! Each call reads sysfs anew. A process is *restricted* to an instance of a resource if all
+//! processors that it may run on belong to that instance. A process that is not bound is restricted
+//! to few instances or none.
 
 use std::collections::BTreeSet;
 use std::fs;
 
 use crate::process::Core;
 
-/// A kind of hardware resource, the larger ones first.
+/// A kind of hardware resource, in order of size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
     /// Processes that can share memory.
     Host,
     /// A processor package (socket).
     Package,
-    /// Memory that is near.
+    /// A NUMA node.
     NumaNode,
-    /// A last level cache.
+    /// A last-level cache.
     L3Cache,
     /// A core.
     Core,
@@ -28,7 +28,7 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// All of them, the larger ones first.
+    /// All kinds, the largest first.
     pub const ALL: [Resource; 6] = [
         Resource::Host,
         Resource::Package,
@@ -38,7 +38,7 @@ impl Resource {
         Resource::Thread,
     ];
 
-    /// Its name as a value of the key "mpi_hw_resource_type".
+    /// Returns the kind's name, a value of the info key "mpi_hw_resource_type".
     pub fn name(self) -> &'static str {
         match self {
             Resource::Host => "mpi_shared_memory",
@@ -50,15 +50,15 @@ impl Resource {
         }
     }
 
-    /// The resource of that name, in any case of letters.
-    pub fn named(name: &[u8]) -> Option<Resource> {
+    /// Returns the kind with this name; upper and lower case are equal.
+    pub fn from_name(name: &[u8]) -> Option<Resource> {
         Resource::ALL
             .into_iter()
             .find(|resource| resource.name().as_bytes().eq_ignore_ascii_case(name))
     }
 
-    /// The lowest processor of the instance that this process is restricted to;
-    /// 0 for the host.
+    /// Returns the lowest processor of the instance that this process is restricted to; 0 for the
+    /// host.
     fn instance(self, mine: &BTreeSet<u32>) -> Option<u32> {
         let &first = mine.first()?;
         let whole = match self {
@@ -80,14 +80,13 @@ impl Resource {
 const CPUS: &str = "/sys/devices/system/cpu";
 const NODES: &str = "/sys/devices/system/node";
 
-/// The instances that this process is restricted to, in the order of
-/// [`Resource::ALL`].
+/// Returns the instances that this process is restricted to, in the order of [`Resource::ALL`].
 pub fn instances() -> [Option<u32>; 6] {
     let mine = allowed();
     Resource::ALL.map(|resource| resource.instance(&mine))
 }
 
-/// The processors that the calling thread may run on.
+/// Returns the processors that the calling thread may run on.
 fn allowed() -> BTreeSet<u32> {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     status
@@ -97,7 +96,7 @@ fn allowed() -> BTreeSet<u32> {
         .unwrap_or_default()
 }
 
-/// What the system tells about a processor's cache of that level: a folder.
+/// Returns the sysfs folder of a processor's cache of this level.
 fn cache(cpu: u32, level: &str) -> Option<String> {
     let mut folders = (0..8).map(|index| format!("{CPUS}/cpu{cpu}/cache/index{index}"));
     folders.find(|folder| {
@@ -105,7 +104,7 @@ fn cache(cpu: u32, level: &str) -> Option<String> {
     })
 }
 
-/// Bytes of the first processor's cache of the second level.
+/// Returns the bytes of the first processor's second-level cache.
 pub(crate) fn second_level_cache() -> Option<u64> {
     let size = fs::read_to_string(format!("{}/size", cache(0, "2")?)).ok()?;
     let kibibytes: u64 = size.trim().strip_suffix('K')?.parse().ok()?;
@@ -116,7 +115,7 @@ fn list(path: &str) -> Option<BTreeSet<u32>> {
     numbers(&fs::read_to_string(path).ok()?)
 }
 
-/// Reads "0-3,8".
+/// Parses a list of processors such as "0-3,8".
 fn numbers(text: &str) -> Option<BTreeSet<u32>> {
     let mut found = BTreeSet::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
@@ -127,7 +126,7 @@ fn numbers(text: &str) -> Option<BTreeSet<u32>> {
 }
 
 impl Core {
-    /// The lowest rank of this host: the ranks of a host are consecutive.
+    /// Returns the lowest rank of this host; the ranks of a host are consecutive.
     pub(crate) fn first_of_host(&self) -> u32 {
         self.job.local_ranks().start
     }
@@ -146,18 +145,18 @@ mod tests {
     }
 
     #[test]
-    fn names_lead_back_to_resources() {
+    fn resources_are_found_by_name() {
         for resource in Resource::ALL {
             assert_eq!(
-                Resource::named(resource.name().to_ascii_uppercase().as_bytes()),
+                Resource::from_name(resource.name().to_ascii_uppercase().as_bytes()),
                 Some(resource)
             );
         }
-        assert_eq!(Resource::named(b"bar"), None);
+        assert_eq!(Resource::from_name(b"bar"), None);
     }
 
     #[test]
-    fn everyone_is_on_a_host_and_one_processor_is_one_thread() {
+    fn each_process_is_on_a_host_and_one_processor_is_one_thread() {
         let one = BTreeSet::from([0]);
         assert_eq!(Resource::Host.instance(&one), Some(0));
         assert_eq!(Resource::Thread.instance(&one), Some(0));

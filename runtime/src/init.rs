@@ -1,9 +1,8 @@
-//! The beginning and the end of a process's life in MPI (MPI-5.0 §11.2, §11.4).
+//! Initialisation and finalisation of a process (MPI-5.0 §11.2, §11.4).
 //!
-//! Initialisation sends no messages: the launcher handed down everything, and
-//! connections are made on first use. Finalisation is collective: it ends with a
-//! barrier in which every process still answers the others, so that a late
-//! cancel or a rendezvous finds its partner.
+//! Initialisation sends no messages: the launcher has provided everything, and connections are made
+//! on first use. Finalisation is collective and ends with a barrier. Until the barrier completes,
+//! each process answers its peers, so that a late cancel or rendezvous is still completed.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -27,19 +26,22 @@ use crate::lock::{LOCK, block_on, with};
 use crate::process::{Core, InitState, Process, predefined};
 use crate::stack::{Endpoint, Stack};
 
-/// Context ids that exist from the start.
+/// The context id of MPI_COMM_SELF.
 const SELF_CONTEXT: u64 = 2;
 
 /// MPI_THREAD_SINGLE, FUNNELED, SERIALIZED, MULTIPLE in the ABI.
 pub const THREAD_LEVELS: [i32; 4] = [0, 1024, 2048, 4096];
 
-/// MPI_Init_thread: gives the level provided.
+/// Performs MPI_Init_thread; returns the level provided.
 pub fn init(required: i32) -> Result<i32> {
     with(|p| match p.init_state {
         InitState::Before => Ok(()),
-        InitState::Running => Err(Error::new(Class::Other, "MPI is initialised already")),
+        InitState::Running => Err(Error::new(
+            Class::Other,
+            "MPI is initialised already: MPI_Init must be called once",
+        )),
         InitState::Finalized => {
-            Err(Error::new(Class::Other, "MPI can't be initialised again after MPI_Finalize"))
+            Err(Error::new(Class::Other, "MPI is finalised: it must not be initialised again"))
         }
     })?;
     let provided = start_engine(required)?;
@@ -51,7 +53,8 @@ pub fn init(required: i32) -> Result<i32> {
     Ok(provided)
 }
 
-/// Starts the engine unless it runs, one thread at a time; gives the thread level provided.
+/// Starts the protocol stack unless it runs, one thread at a time; returns the thread level
+/// provided.
 pub fn start_engine(required: i32) -> Result<i32> {
     static STARTING: Mutex<()> = Mutex::new(());
     let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,17 +69,17 @@ pub fn start_engine(required: i32) -> Result<i32> {
             start_progress_thread()?;
         }
     }
-    let most = with(|p| {
+    let level = with(|p| {
         p.requested_level = p.requested_level.max(provided);
         p.requested_level
     });
-    LOCK.set_multithreaded(most == THREAD_LEVELS[3]);
+    LOCK.set_multithreaded(level == THREAD_LEVELS[3]);
     Ok(provided)
 }
 
 fn start_progress_thread() -> Result<()> {
     LOCK.start_progress_thread().map_err(|error| {
-        let text = format!("cannot start the thread that pt2pt.progress asks for: {error}");
+        let text = format!("cannot start the progress thread (pt2pt.progress): {error}");
         Error::new(Class::Other, text)
     })
 }
@@ -103,11 +106,11 @@ impl Core {
         if knobs.is_on(knob::REPORT_TRANSPORTS)
             && let Some(control) = job.control()
         {
-            // A launcher that is gone needs no report.
+            // A launcher that has exited needs no report.
             let _ = control.explain(explain::explain(&job, knobs, &endpoint, spin));
         }
-        let settings = Settings { unexpected_bytes_per_peer: share(knobs, job.size) };
-        let everyone = Group::world(job.size);
+        let settings = Settings { unexpected_bytes_per_peer: unexpected_share(knobs, job.size) };
+        let world_group = Group::world(job.size);
         let thresholds = collective::thresholds(knobs, &job);
         let mut core = Core {
             stack: Stack::new(endpoint, Engine::new(me, settings)),
@@ -115,7 +118,7 @@ impl Core {
             report_traffic: knobs.is_on(knob::REPORT_TRAFFIC),
             pretend_packages: knobs.count(knob::TOPOLOGY_PRETEND_PACKAGES),
             planner: RefCell::new(Planner::new(&thresholds)),
-            world: Comm::new("MPI_COMM_WORLD", WORLD_CONTEXT, job.rank, everyone),
+            world: Comm::new("MPI_COMM_WORLD", WORLD_CONTEXT, job.rank, world_group),
             comm_self: Comm::new("MPI_COMM_SELF", SELF_CONTEXT, 0, Group::single(me)),
             postponed: None,
             coll_segments: CollSegments::new(job.rank, &thresholds),
@@ -127,43 +130,44 @@ impl Core {
     }
 }
 
-/// Returns how many bytes of unexpected messages each sender may have here.
-fn share(knobs: &Knobs, size: u32) -> u64 {
-    const LEAST: u64 = 4 << 10;
-    (knobs.bytes(knob::PT2PT_UNEXPECTED_MAX) / u64::from(size.saturating_sub(1).max(1))).max(LEAST)
+/// Returns how many bytes of unexpected messages this process keeps for each sender.
+fn unexpected_share(knobs: &Knobs, size: u32) -> u64 {
+    const MIN_SHARE: u64 = 4 << 10;
+    (knobs.bytes(knob::PT2PT_UNEXPECTED_MAX) / u64::from(size.saturating_sub(1).max(1)))
+        .max(MIN_SHARE)
 }
 
-/// How long to spin: not at all when there are fewer processors than ranks, and for the kernel
-/// where it does an adapter's work.
-fn spin(job: &Job, knobs: &Knobs, far: Option<&Rails>) -> Duration {
+/// Returns how long a wait spins: not at all if there are fewer processors than ranks. An emulated
+/// adapter counts as one more rank, since the kernel does its work.
+fn spin(job: &Job, knobs: &Knobs, inter: Option<&Rails>) -> Duration {
     if let Some(chosen) = knobs.duration(knob::WAIT_SPIN) {
         return chosen;
     }
-    let kernel = u32::from(far.is_some_and(Rails::is_emulated));
+    let kernel = u32::from(inter.is_some_and(Rails::is_emulated));
     if job.is_oversubscribed_with(kernel) { Duration::ZERO } else { Duration::from_millis(5) }
 }
 
-/// The ways to all others, and how long to spin.
+/// Opens the transports to all peers; returns also how long a wait spins.
 fn endpoint(job: &Job, knobs: &Knobs) -> Result<(Endpoint, Duration)> {
     let (is_alone, is_on_one_host) = (job.size == 1, job.local_size == job.size);
     if is_alone || is_on_one_host {
         let spin = spin(job, knobs, None);
-        let near = if is_alone { None } else { near(job, knobs, spin)? };
-        return Ok((near.map_or_else(Endpoint::alone, Endpoint::single_host), spin));
+        let intra = if is_alone { None } else { intra(job, knobs, spin)? };
+        return Ok((intra.map_or_else(Endpoint::alone, Endpoint::single_host), spin));
     }
-    let far = far(job, knobs).map_err(|why| no_way_to_other_hosts(job, &why))?;
-    let spin = spin(job, knobs, Some(&far));
-    let near = if job.local_size > 1 { near(job, knobs, spin)? } else { None };
-    Ok((Endpoint::multi_host(job.local_ranks(), near, far), spin))
+    let inter = inter(job, knobs).map_err(|why| other_hosts_unreachable(job, &why))?;
+    let spin = spin(job, knobs, Some(&inter));
+    let intra = if job.local_size > 1 { intra(job, knobs, spin)? } else { None };
+    Ok((Endpoint::multi_host(job.local_ranks(), intra, inter), spin))
 }
 
-/// The way to the ranks of this host; `None` without a launcher.
-fn near(job: &Job, knobs: &Knobs, spin: Duration) -> Result<Option<ShmTransport>> {
+/// Opens the transport to the ranks of this host; `None` without a launcher.
+fn intra(job: &Job, knobs: &Knobs, spin: Duration) -> Result<Option<ShmTransport>> {
     let Some((file, offset)) = job.segment() else { return Ok(None) };
     let ring_bytes = knobs.bytes(knob::SHM_RING_BYTES);
-    let pool_bytes = knobs.size_or_auto(knob::SHM_BOUNCE_BYTES).unwrap_or_else(pool_bytes);
+    let bounce_bytes = knobs.size_or_auto(knob::SHM_BOUNCE_BYTES).unwrap_or_else(bounce_bytes);
     let segment =
-        Segment::attach(file, offset, job.local_rank, job.local_size, ring_bytes, pool_bytes)
+        Segment::attach(file, offset, job.local_rank, job.local_size, ring_bytes, bounce_bytes)
             .map_err(|error| Error::new(Class::NoMem, error.to_string()))?;
     let settings = shm_transport::Settings {
         eager_max: knobs.bytes(knob::SHM_EAGER_MAX),
@@ -176,44 +180,44 @@ fn near(job: &Job, knobs: &Knobs, spin: Duration) -> Result<Option<ShmTransport>
         rare_sleeps: !spin.is_zero(),
     };
     let peers = job.local_ranks().map(Peer).collect();
-    let inside =
+    let in_mpi =
         (0..job.local_size).map(|local| job.status_page().entry(local).current_call()).collect();
-    Ok(Some(ShmTransport::new(segment, settings, peers, inside)))
+    Ok(Some(ShmTransport::new(segment, settings, peers, in_mpi)))
 }
 
-/// A pool whose lines have left the caches of both sides when their turn comes again. Of the first
-/// processor for all: the ranks of a host must agree.
-fn pool_bytes() -> u64 {
-    const USUAL: u64 = 1 << 20;
-    let cache = crate::hardware::second_level_cache().unwrap_or(USUAL);
-    (2 * cache).next_power_of_two().clamp(USUAL, 8 << 20)
+/// Returns the size of a bounce pool whose lines have left the caches of both sides before they are
+/// used again. It follows from the first processor's cache, since the ranks of a host must agree.
+fn bounce_bytes() -> u64 {
+    const MIN_BYTES: u64 = 1 << 20;
+    let cache = crate::hardware::second_level_cache().unwrap_or(MIN_BYTES);
+    (2 * cache).next_power_of_two().clamp(MIN_BYTES, 8 << 20)
 }
 
-/// The way to other hosts; the error is a sentence with what to do about it.
-fn far(job: &Job, knobs: &Knobs) -> std::result::Result<Rails, String> {
-    let line = job.control().ok_or("there is no launcher to ask for addresses")?;
+/// Opens the transport to other hosts; the error is a text for the user.
+fn inter(job: &Job, knobs: &Knobs) -> std::result::Result<Rails, String> {
+    let control = job.control().ok_or("no launcher provides the addresses of other processes")?;
     let settings = verbs_transport::Settings::from_knobs(knobs);
-    let store = Box::new(Addresses::new(line));
+    let store = Box::new(Addresses::new(control));
     Rails::open(settings, Peer(job.rank), job.size, *job.secret().bytes(), store)
         .map_err(|unavailable| unavailable.to_string())
 }
 
-/// Ranks of other hosts can't be reached.
-fn no_way_to_other_hosts(job: &Job, why: &str) -> Error {
+/// Returns the error of a job over several hosts that cannot open a transport between them.
+fn other_hosts_unreachable(job: &Job, why: &str) -> Error {
     let Range { start: first, end } = job.local_ranks();
     let last = end - 1;
-    let ours =
+    let reachable =
         if first == last { format!("rank {first}") } else { format!("ranks {first} to {last}") };
     let text = format!(
-        "this host has {ours} of {}, and the others need RDMA (there is no TCP yet): {why}; or run all ranks on one \
-         host, by mpiexec without --hosts",
+        "this host reaches only {reachable} of {}: {why}; other hosts must be reached by RDMA (TCP \
+         is not supported), or all ranks run on one host (mpiexec without --hosts)",
         job.size
     );
     Error::new(Class::Other, text)
 }
 
-/// MPI_Finalize, after the callbacks of MPI_COMM_SELF's attributes have run.
-/// Collective over MPI_COMM_WORLD.
+/// Performs MPI_Finalize, after the callbacks of MPI_COMM_SELF's attributes have run. Collective
+/// over MPI_COMM_WORLD.
 pub fn finalize() -> Result<()> {
     with(|p| p.core().map(|core| core.job.mark_finalizing()))?;
     block_on(|p| p.bsend.is_idle().then_some(()));
@@ -223,20 +227,21 @@ pub fn finalize() -> Result<()> {
         p.report_late_ready();
         p.report_traffic();
         p.init_state = InitState::Finalized;
-        let goes_on = !p.sessions.is_empty();
-        p.core()
-            .map(|core| if goes_on { core.job.mark_running() } else { core.job.mark_finalized() })
+        let has_sessions = !p.sessions.is_empty();
+        p.core().map(
+            |core| if has_sessions { core.job.mark_running() } else { core.job.mark_finalized() },
+        )
     })
 }
 
 impl Process {
-    /// Writes to standard error what was sent, if that is wanted and there are other hosts.
+    /// Writes to standard error what was sent, if report.traffic is on and there are other hosts.
     fn report_traffic(&mut self) {
         let Some(core) = self.core.as_deref().filter(|core| core.report_traffic) else { return };
         let endpoint = &core.stack.endpoint;
         if let (Some(traffic), Some(rails)) = (endpoint.traffic(), endpoint.inter()) {
             eprintln!(
-                "verbena: rank {} sent {traffic}, {} of the frames written, {} several at once",
+                "verbena: rank {} sent {traffic}, {} of the frames by eager RDMA, {} coalesced",
                 core.job.rank,
                 rails.frames_written(),
                 rails.frames_coalesced()
@@ -244,7 +249,7 @@ impl Process {
         }
     }
 
-    /// The attribute MPI_UNIVERSE_SIZE: how many processes there can be.
+    /// Returns the attribute MPI_UNIVERSE_SIZE: how many processes there can be.
     pub fn universe_size(&self) -> u32 {
         self.core.as_deref().map_or(1, |core| core.job.size)
     }

@@ -1,10 +1,10 @@
-//! Intercommunicators: how two groups that share no communicator come to one
-//! (MPI-5.0 §7.6.2), and how they become one group.
+//! Intercommunicators (MPI-5.0 §7.6.2): creates one from two groups, and merges its groups into
+//! one.
 //!
-//! The two leaders meet by letters: each says who is in its group and proposes
-//! a context; the larger proposal is taken. Only then does either tell its own
-//! group what came of it, so that groups which overlap find out instead of
-//! waiting for each other, and a leader's error is everyone's.
+//! The two leaders exchange control messages: the members of each group and a proposed context id.
+//! The larger proposal is taken. Then each leader broadcasts the outcome to its group. The order
+//! matters: groups that overlap get an error instead of waiting for each other. If a leader gets an
+//! error, all members of its group get one.
 
 use fabric::Peer;
 use objects::{Class, Comm, Error, Group, Result};
@@ -14,50 +14,58 @@ use crate::communicator::agree;
 use crate::control_channel::ControlChannel;
 use crate::lock::with;
 
-/// A local group on its way to an intercommunicator.
+/// The local group of an intercommunicator that is being created.
 #[derive(Clone, Debug)]
-struct Party {
+struct LocalGroup {
     group: Group,
     /// The caller's rank.
     rank: u32,
     leader: u32,
-    /// How the group talks among itself.
-    by: By,
+    /// How the leader broadcasts to the group.
+    medium: Medium,
 }
 
+/// The means by which a leader broadcasts to its group.
 #[derive(Clone, Copy, Debug)]
-enum By {
-    /// Collectives of this communicator.
+enum Medium {
+    /// Collectives on this communicator.
     Comm(usize),
-    /// Letters.
-    Letters(ControlChannel),
+    /// Control messages.
+    Control(ControlChannel),
 }
 
-/// What came of the leaders' meeting.
-struct Pact {
+/// What the leaders have agreed on.
+struct Agreed {
     context: u64,
     remote: Group,
 }
 
-/// MPI_Intercomm_create. `peer` and `tag` matter at the leader alone: the
-/// communicator that both leaders are in, and the other leader's rank there.
+/// Performs MPI_Intercomm_create. `peer` is the communicator that both leaders are in, and the
+/// other leader's rank there. Only the leader reads `peer` and `tag`.
 pub fn create(local: usize, leader: u32, peer: (usize, i32), tag: i32) -> Result<Comm> {
-    let (party, parent) = with(|p| {
+    let (local_group, parent) = with(|p| {
         let comm = p.comm(local)?;
         if comm.is_inter() {
-            return Err(Error::new(Class::Comm, "the local communicator is an intercommunicator"));
+            return Err(Error::new(
+                Class::Comm,
+                "the local communicator is an intercommunicator: must be an intracommunicator",
+            ));
         }
         check_leader(comm.group(), leader)?;
-        let party =
-            Party { group: comm.group().clone(), rank: comm.rank(), leader, by: By::Comm(local) };
-        Ok((party, comm.clone()))
+        let local_group = LocalGroup {
+            group: comm.group().clone(),
+            rank: comm.rank(),
+            leader,
+            medium: Medium::Comm(local),
+        };
+        Ok((local_group, comm.clone()))
     })?;
-    let pact = party.agree(|| with(|p| other_leader(p.comm(peer.0)?, peer.1, tag)))?;
-    Ok(parent.derive_inter(pact.context, party.rank, party.group, pact.remote))
+    let agreed = local_group.agree(|| with(|p| other_leader(p.comm(peer.0)?, peer.1, tag)))?;
+    Ok(parent.derive_inter(agreed.context, local_group.rank, local_group.group, agreed.remote))
 }
 
-/// MPI_Intercomm_create_from_groups, but for hints and error handler. `remote`
-/// (the group and its leader) matters at the leader alone.
+/// Performs MPI_Intercomm_create_from_groups, without hints and error handler. Only the leader
+/// reads `remote`, the other group and its leader.
 pub fn create_from_groups(
     local: (&Group, u32),
     remote: (Result<Group>, i32),
@@ -66,21 +74,22 @@ pub fn create_from_groups(
     let (group, leader) = (local.0.clone(), local.1);
     let me = with(|p| p.core().map(|core| Peer(core.job.rank)))?;
     let rank = group.rank_of(me);
-    let rank =
-        rank.ok_or_else(|| Error::new(Class::Group, "this process is not in the local group"))?;
+    let rank = rank.ok_or_else(|| {
+        Error::new(Class::Group, "invalid local group: this process is not a member")
+    })?;
     check_leader(&group, leader)?;
     let channel = ControlChannel::from_tag(text);
-    let party = Party { group, rank, leader, by: By::Letters(channel) };
-    let pact = party.agree(|| {
+    let local_group = LocalGroup { group, rank, leader, medium: Medium::Control(channel) };
+    let agreed = local_group.agree(|| {
         let (others, leader) = (remote.0?, remote.1);
         let peer = u32::try_from(leader).ok().and_then(|rank| others.peer_of(rank));
         Ok((channel, peer.ok_or_else(|| bad_leader(leader, others.size()))?))
     })?;
-    Ok(Comm::new("", 0, party.rank, party.group.clone()).derive_inter(
-        pact.context,
-        party.rank,
-        party.group,
-        pact.remote,
+    Ok(Comm::new("", 0, local_group.rank, local_group.group.clone()).derive_inter(
+        agreed.context,
+        local_group.rank,
+        local_group.group,
+        agreed.remote,
     ))
 }
 
@@ -90,137 +99,155 @@ fn check_leader(group: &Group, leader: u32) -> Result<()> {
 
 #[cold]
 fn bad_leader(rank: i32, size: u32) -> Error {
-    Error::new(Class::Rank, format!("the leader {rank} is not a rank of its group of {size}"))
+    Error::new(
+        Class::Rank,
+        format!("invalid leader {rank} of a group of {size}: must be a rank of the group"),
+    )
 }
 
-/// Where to find the leader of the other group.
+/// Returns the channel to the leader of the other group, and that leader.
 fn other_leader(comm: &Comm, rank: i32, tag: i32) -> Result<(ControlChannel, Peer)> {
     if tag < 0 {
-        return Err(Error::new(Class::Tag, format!("the tag is {tag}: it must not be negative")));
+        return Err(Error::new(Class::Tag, format!("invalid tag {tag}: must not be negative")));
     }
     let peer = u32::try_from(rank).ok().and_then(|rank| comm.peers().peer_of(rank));
     let peer = peer.ok_or_else(|| bad_leader(rank, comm.peers().size()))?;
     Ok((ControlChannel::from_comm(comm.context(), tag), peer))
 }
 
-impl Party {
-    /// What the leaders agree on, known to all of this group. `find` says where
-    /// the other leader is; only the leader is asked.
-    fn agree(&self, find: impl FnOnce() -> Result<(ControlChannel, Peer)>) -> Result<Pact> {
-        let met = (self.rank == self.leader)
-            .then(|| find().and_then(|(channel, peer)| self.meet(channel, peer)));
-        match met {
+impl LocalGroup {
+    /// Returns what the leaders have agreed on, at each member of this group. `find` returns the
+    /// other leader; only the leader calls it.
+    fn agree(&self, find: impl FnOnce() -> Result<(ControlChannel, Peer)>) -> Result<Agreed> {
+        let exchanged = (self.rank == self.leader)
+            .then(|| find().and_then(|(channel, peer)| self.exchange_with_leader(channel, peer)));
+        match exchanged {
             Some(Err(error)) => {
-                self.tell(
-                    &mut Verdict { refused: error.class() as u64, context: 0, size: 0 }.encode(),
+                self.broadcast_from_leader(
+                    &mut Announcement { error_class: error.class() as u64, context: 0, size: 0 }
+                        .encode(),
                 )?;
                 Err(error)
             }
-            Some(Ok(pact)) => {
-                let verdict =
-                    Verdict { refused: 0, context: pact.context, size: pact.remote.size().into() };
-                self.tell(&mut verdict.encode())?;
-                self.tell(&mut list(&pact.remote))?;
-                Ok(pact)
+            Some(Ok(agreed)) => {
+                let announcement = Announcement {
+                    error_class: 0,
+                    context: agreed.context,
+                    size: agreed.remote.size().into(),
+                };
+                self.broadcast_from_leader(&mut announcement.encode())?;
+                self.broadcast_from_leader(&mut encode_members(&agreed.remote))?;
+                Ok(agreed)
             }
-            None => self.listen(),
+            None => self.receive_agreed(),
         }
     }
 
-    /// The leaders' meeting.
-    fn meet(&self, channel: ControlChannel, other: Peer) -> Result<Pact> {
+    /// Agrees with the other leader; called by the leader.
+    fn exchange_with_leader(&self, channel: ControlChannel, other: Peer) -> Result<Agreed> {
         if self.group.contains(other) {
             return Err(overlap(other));
         }
         let proposal = with(|p| p.core().map(|core| core.propose(false)))?;
-        let ours = Verdict { refused: 0, context: proposal, size: self.group.size().into() };
-        let mut theirs = [0; Verdict::SIZE];
+        let ours =
+            Announcement { error_class: 0, context: proposal, size: self.group.size().into() };
+        let mut theirs = [0; Announcement::SIZE];
         channel.exchange(other, &ours.encode(), &mut theirs)?;
-        let theirs = Verdict::decode(&theirs);
+        let theirs = Announcement::decode(&theirs);
         let mut members = vec![0; theirs.size as usize * 4];
-        channel.exchange(other, &list(&self.group), &mut members)?;
-        let remote = read(&members);
-        let both = remote.iter().find(|&peer| self.group.contains(peer));
-        match both {
-            Some(both) => Err(overlap(both)),
-            None => Ok(Pact { context: proposal.max(theirs.context), remote }),
+        channel.exchange(other, &encode_members(&self.group), &mut members)?;
+        let remote = decode_members(&members);
+        let shared = remote.iter().find(|&peer| self.group.contains(peer));
+        match shared {
+            Some(shared) => Err(overlap(shared)),
+            None => Ok(Agreed { context: proposal.max(theirs.context), remote }),
         }
     }
 
-    /// What the leader tells.
-    fn listen(&self) -> Result<Pact> {
-        let mut verdict = [0; Verdict::SIZE];
-        self.tell(&mut verdict)?;
-        let Verdict { refused, context, size } = Verdict::decode(&verdict);
-        if refused != 0 {
-            let class = Class::from_number(refused as i32).unwrap_or(Class::Other);
+    /// Receives what the leaders have agreed on; called by the other members.
+    fn receive_agreed(&self) -> Result<Agreed> {
+        let mut announcement = [0; Announcement::SIZE];
+        self.broadcast_from_leader(&mut announcement)?;
+        let Announcement { error_class, context, size } = Announcement::decode(&announcement);
+        if error_class != 0 {
+            let class = Class::from_number(error_class as i32).unwrap_or(Class::Other);
             return Err(Error::new(
                 class,
-                format!("the leader of the local group, rank {}, met with an error", self.leader),
+                format!("the leader of the local group, rank {}, reported this error", self.leader),
             ));
         }
         let mut members = vec![0; size as usize * 4];
-        self.tell(&mut members)?;
+        self.broadcast_from_leader(&mut members)?;
         with(|p| p.core().map(|core| core.end_proposal(0, context)))?;
-        Ok(Pact { context, remote: read(&members) })
+        Ok(Agreed { context, remote: decode_members(&members) })
     }
 
-    /// Everyone gets the leader's bytes.
-    fn tell(&self, bytes: &mut [u8]) -> Result<()> {
-        match self.by {
-            By::Comm(comm) => collective::broadcast(comm, self.leader, bytes),
-            By::Letters(channel) => channel.broadcast(&self.group, self.rank, self.leader, bytes),
+    /// Broadcasts the leader's bytes to the group.
+    fn broadcast_from_leader(&self, bytes: &mut [u8]) -> Result<()> {
+        match self.medium {
+            Medium::Comm(comm) => collective::broadcast(comm, self.leader, bytes),
+            Medium::Control(channel) => {
+                channel.broadcast(&self.group, self.rank, self.leader, bytes)
+            }
         }
     }
 }
 
 #[cold]
-fn overlap(both: Peer) -> Error {
-    let help = format!("the two groups overlap: rank {} of the job is in both", both.0);
-    Error::new(Class::Comm, help)
+fn overlap(shared: Peer) -> Error {
+    let text = format!(
+        "the groups overlap: rank {} of MPI_COMM_WORLD is in both; groups must be disjoint",
+        shared.0
+    );
+    Error::new(Class::Comm, text)
 }
 
-/// Context, size of a group, and the class of an error if there was one.
-struct Verdict {
-    refused: u64,
+/// A context id and the size of a group, or the class of an error.
+struct Announcement {
+    /// 0: no error.
+    error_class: u64,
     context: u64,
     size: u64,
 }
 
-impl Verdict {
+impl Announcement {
     const SIZE: usize = 24;
 
-    fn encode(&self) -> [u8; Verdict::SIZE] {
-        let mut out = [0; Verdict::SIZE];
-        out[..8].copy_from_slice(&self.refused.to_ne_bytes());
+    fn encode(&self) -> [u8; Announcement::SIZE] {
+        let mut out = [0; Announcement::SIZE];
+        out[..8].copy_from_slice(&self.error_class.to_ne_bytes());
         out[8..16].copy_from_slice(&self.context.to_ne_bytes());
         out[16..].copy_from_slice(&self.size.to_ne_bytes());
         out
     }
 
-    fn decode(bytes: &[u8; Verdict::SIZE]) -> Verdict {
+    fn decode(bytes: &[u8; Announcement::SIZE]) -> Announcement {
         let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
-        Verdict { refused: word(0), context: word(8), size: word(16) }
+        Announcement { error_class: word(0), context: word(8), size: word(16) }
     }
 }
 
-fn list(group: &Group) -> Vec<u8> {
+fn encode_members(group: &Group) -> Vec<u8> {
     group.iter().flat_map(|peer| peer.0.to_ne_bytes()).collect()
 }
 
-fn read(list: &[u8]) -> Group {
-    list.chunks_exact(4)
+fn decode_members(bytes: &[u8]) -> Group {
+    bytes
+        .chunks_exact(4)
         .map(|word| Peer(u32::from_ne_bytes(std::array::from_fn(|i| word[i]))))
         .collect()
 }
 
-/// MPI_Intercomm_merge: the group that said `high` comes last; where both say
-/// the same, the group whose first process comes first in the job does here too.
+/// Performs MPI_Intercomm_merge: the group that gave `high` comes last. If both gave the same
+/// value, the group whose first process has the lower rank in MPI_COMM_WORLD comes first.
 /// Collective over both groups.
 pub fn merge(inter: usize, high: bool) -> Result<Comm> {
     with(|p| match p.comm(inter)?.is_inter() {
         true => Ok(()),
-        false => Err(Error::new(Class::Comm, "MPI_Intercomm_merge needs an intercommunicator")),
+        false => Err(Error::new(
+            Class::Comm,
+            "the communicator is an intracommunicator: must be an intercommunicator",
+        )),
     })?;
     let theirs = collective::exchange_between(inter, &[u8::from(high)])?;
     let theirs = theirs.first().is_some_and(|&high| high != 0);
@@ -242,10 +269,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_and_verdicts_survive_the_wire() {
+    fn members_and_announcements_survive_the_wire() {
         let group: Group = [5, 2, 900_000].map(Peer).into_iter().collect();
-        assert_eq!(read(&list(&group)), group);
-        let verdict = Verdict::decode(&Verdict { refused: 5, context: u64::MAX, size: 7 }.encode());
-        assert_eq!((verdict.refused, verdict.context, verdict.size), (5, u64::MAX, 7));
+        assert_eq!(decode_members(&encode_members(&group)), group);
+        let announcement = Announcement::decode(
+            &Announcement { error_class: 5, context: u64::MAX, size: 7 }.encode(),
+        );
+        assert_eq!(
+            (announcement.error_class, announcement.context, announcement.size),
+            (5, u64::MAX, 7)
+        );
     }
 }

@@ -1,13 +1,15 @@
-//! One process of an MPI job: the objects that the user holds, the protocol stack that moves
-//! messages, the collectives that run on it, and the line to the launcher.
+//! One process of an MPI job: the user's objects, the protocol stack that moves messages, the
+//! collectives that run on it, and the connection to the launcher.
 //!
 //! All state is in one [`Process`], behind the process lock ([`with`]). Blocking calls wait with
-//! [`block_on`]. User callbacks always run outside the lock. Files are layers: types of requests
-//! and sessions lie below `process`, operations on it above, `init` on top.
+//! [`block_on`]. User callbacks always run outside the lock. The files form layers: types of
+//! requests and sessions are below `process`, operations on it above, `init` on top.
 //!
 //! The C ABI is a thin layer over this crate.
 
-#![deny(unsafe_code)] // allowed in `abort`, `bsend`, `collective`, `control_channel`, `generalized`, `guarded`, `status_page`, `topology`
+#![deny(unsafe_code)]
+// allowed in `abort`, `bsend`, `collective`, `control_channel`, `generalized`, `guarded`,
+// `status_page` and `topology`
 
 mod abort;
 mod addresses;

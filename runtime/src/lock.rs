@@ -17,15 +17,14 @@ pub fn with<R>(work: impl FnOnce(&mut Process) -> R) -> R {
     LOCK.with(work)
 }
 
-/// Enters for a send or a receive: the engine knows whether it did anything for other threads (see
-/// [`pt2pt::Engine::take_news`]).
+/// Locks for a send or a receive. The engine records whether such a call did anything for other
+/// threads (see [`pt2pt::Engine::take_news`]).
 #[inline(always)]
 pub(crate) fn lock_fast() -> ProcessGuard<'static, Process> {
     LOCK.lock_fast()
 }
 
-/// Makes progress until `ready` returns a result. Another thread of the process may be the one that
-/// calls `ready`.
+/// Makes progress until `ready` returns a result. Another thread of the process may call `ready`.
 #[inline]
 pub fn block_on<R>(ready: impl FnMut(&mut Process) -> Option<R>) -> R {
     LOCK.block_on(ready)

@@ -1,8 +1,8 @@
-//! Point-to-point: the calls of MPI-5.0 chapter 3, with buffers resolved and communicators named
-//! by handle.
+//! Point-to-point communication: the calls of MPI-5.0 chapter 3. Callers resolve buffers and give
+//! communicators by handle.
 //!
-//! The blocking fast path needs no request: [`send`] posts at once if the transport has space, and
-//! [`receive`] posts one entry and progresses until it completes.
+//! The blocking fast path needs no MPI request. [`send`] posts at once if the transport has space;
+//! [`receive`] posts one receive and makes progress until it completes.
 
 use fabric::Peer;
 use objects::{Buffer, Class, Comm, Error, Result, Status};
@@ -25,9 +25,10 @@ pub const PROC_NULL: i32 = -3;
 /// The largest tag, the value of the attribute MPI_TAG_UB.
 pub const TAG_UB: i32 = i32::MAX;
 
-const NOT_PERSISTENT: &str = "only persistent requests can be started";
+const NOT_PERSISTENT: &str =
+    "the request is not persistent: only persistent requests can be started";
 
-/// Where a send goes, after the checks: nowhere for MPI_PROC_NULL.
+/// Checks the arguments of a send; returns its receiver and envelope, `None` for MPI_PROC_NULL.
 #[inline]
 fn destination(comm: &Comm, dest: i32, tag: i32) -> Result<Option<(Peer, Envelope)>> {
     if tag < 0 {
@@ -44,7 +45,7 @@ fn destination(comm: &Comm, dest: i32, tag: i32) -> Result<Option<(Peer, Envelop
     )))
 }
 
-/// What a receive or probe asks for, after the checks.
+/// Checks the arguments of a receive or probe; returns its pattern, `None` for MPI_PROC_NULL.
 #[inline]
 fn pattern(comm: &Comm, source: i32, tag: i32) -> Result<Option<Pattern>> {
     if tag < 0 && tag != ANY_TAG {
@@ -64,9 +65,7 @@ fn pattern(comm: &Comm, source: i32, tag: i32) -> Result<Option<Pattern>> {
 fn bad_tag(tag: i32) -> Error {
     Error::new(
         Class::Tag,
-        format!(
-            "tag {tag} is not valid here: tags go from 0 to {TAG_UB} (receives and probes also take MPI_ANY_TAG)"
-        ),
+        format!("invalid tag {tag}: must be 0 to {TAG_UB}, or MPI_ANY_TAG in receives and probes"),
     )
 }
 
@@ -75,21 +74,21 @@ fn bad_rank(comm: &Comm, what: &str, rank: i32, special: &str) -> Error {
     Error::new(
         Class::Rank,
         format!(
-            "{what} {rank} is not a rank of {}: ranks go from 0 to {} (or {special})",
+            "invalid {what} {rank} on {}: must be 0 to {}, or {special}",
             comm.describe(),
             comm.peers().size() - 1
         ),
     )
 }
 
-/// The status of an operation with MPI_PROC_NULL (MPI-5.0 §3.10).
+/// Returns the status of an operation with MPI_PROC_NULL (MPI-5.0 §3.10).
 pub fn null_status() -> Status {
     let mut status = Status::empty();
     status.source = PROC_NULL;
     status
 }
 
-/// A blocking send in any mode of what `buffer` makes.
+/// Sends the buffer that `buffer` returns, in any mode, and blocks until the send completes.
 #[inline]
 pub fn send(
     mode: SendMode,
@@ -107,15 +106,15 @@ pub fn send(
             return p.send_buffered(comm, to, envelope, buffer);
         }
         let stack = &mut p.core()?.stack;
-        match stack.send_now(mode.of_engine(), to, &envelope, &buffer) {
+        match stack.send_now(mode.engine_mode(), to, &envelope, &buffer) {
             Ok(Some(_)) => return Ok(()),
-            _ => stack.send(mode.of_engine(), to, envelope, buffer),
+            _ => stack.send(mode.engine_mode(), to, envelope, buffer),
         }
     };
     finish_message(pending).map(|_| ())
 }
 
-/// A blocking receive into what `buffer` makes.
+/// Receives into the buffer that `buffer` returns, and blocks until the receive completes.
 #[inline]
 pub fn receive(
     buffer: impl FnOnce(&Process) -> Result<Buffer>,
@@ -137,7 +136,7 @@ pub fn receive(
     finish_message(posted)
 }
 
-/// Waits for an engine request that never had a handle.
+/// Waits for a request of the engine that has no handle.
 #[inline]
 fn finish_message(id: RequestId) -> Result<Status> {
     into_result(block_on(|p| {
@@ -147,7 +146,7 @@ fn finish_message(id: RequestId) -> Result<Status> {
     }))
 }
 
-/// The status, or the error of the operation.
+/// Returns the status, or the error of the operation.
 pub fn into_result(outcome: Outcome) -> Result<Status> {
     match outcome.error {
         None => Ok(outcome.status),
@@ -155,7 +154,7 @@ pub fn into_result(outcome: Outcome) -> Result<Status> {
     }
 }
 
-/// A nonblocking send of what `buffer` makes; the handle of its request.
+/// Starts a send of the buffer that `buffer` returns; returns the handle of its request.
 #[inline(always)]
 pub fn isend(
     mode: SendMode,
@@ -168,20 +167,20 @@ pub fn isend(
     let p = &mut *inside;
     let buffer = buffer(p)?;
     let Some((to, envelope)) = destination(p.comm(comm)?, dest, tag)? else {
-        return Ok(p.done_with_nobody(comm));
+        return Ok(p.completed_null(comm));
     };
     if mode == SendMode::Buffered {
         p.send_buffered(comm, to, envelope, buffer)?;
         return Ok(request_handle::sent_uncancellable());
     }
     let stack = &mut p.core()?.stack;
-    Ok(match stack.send_now(mode.of_engine(), to, &envelope, &buffer) {
+    Ok(match stack.send_now(mode.engine_mode(), to, &envelope, &buffer) {
         Ok(Some(sequence)) => request_handle::sent(to, sequence),
-        _ => request_handle::message(stack.send(mode.of_engine(), to, envelope, buffer)),
+        _ => request_handle::message(stack.send(mode.engine_mode(), to, envelope, buffer)),
     })
 }
 
-/// A nonblocking receive into what `buffer` makes; the handle of its request.
+/// Starts a receive into the buffer that `buffer` returns; returns the handle of its request.
 #[inline(always)]
 pub fn ireceive(
     buffer: impl FnOnce(&Process) -> Result<Buffer>,
@@ -193,12 +192,12 @@ pub fn ireceive(
     let p = &mut *inside;
     let buffer = buffer(p)?;
     let Some(pattern) = pattern(p.comm(comm)?, source, tag)? else {
-        return Ok(p.done_with_nobody(comm));
+        return Ok(p.completed_null(comm));
     };
     Ok(request_handle::message(p.core()?.stack.receive(pattern, buffer)))
 }
 
-/// MPI_Send_init and its kin.
+/// Performs MPI_Send_init, and the same for the other modes.
 pub fn send_init(
     mode: SendMode,
     buffer: Buffer,
@@ -215,7 +214,7 @@ pub fn send_init(
     })
 }
 
-/// MPI_Recv_init.
+/// Performs MPI_Recv_init.
 pub fn receive_init(buffer: Buffer, source: i32, tag: i32, comm: usize) -> Result<usize> {
     with(|p| {
         let start = match pattern(p.comm(comm)?, source, tag)? {
@@ -226,12 +225,12 @@ pub fn receive_init(buffer: Buffer, source: i32, tag: i32, comm: usize) -> Resul
     })
 }
 
-/// MPI_Start. MPI_ERR_REQUEST for a request that is active or not persistent.
+/// Performs MPI_Start; MPI_ERR_REQUEST for a request that is active or not persistent.
 pub fn start(handle: usize) -> Result<()> {
     with(|p| p.start(handle))
 }
 
-/// MPI_Sendrecv: both at once; the status of the receive.
+/// Performs MPI_Sendrecv; returns the status of the receive.
 pub fn sendrecv(
     outgoing: Buffer,
     dest: i32,
@@ -255,7 +254,7 @@ pub fn sendrecv(
     sent.map(|_| status)
 }
 
-/// MPI_Isendrecv; `copy` owns the outgoing bytes when they are to be replaced.
+/// Performs MPI_Isendrecv. `copy` owns the outgoing bytes if the receive overwrites them.
 #[allow(clippy::too_many_arguments)] // the standard's own list
 pub fn isendrecv(
     outgoing: Buffer,
@@ -280,27 +279,27 @@ pub fn isendrecv(
     })
 }
 
-/// MPI_Iprobe: the status of a message that could be received now.
+/// Performs MPI_Iprobe: returns the status of a message that could be received now.
 pub fn iprobe(source: i32, tag: i32, comm: usize) -> Result<Option<Status>> {
     progress_once();
-    with(|p| p.look(source, tag, comm))
+    with(|p| p.probe_now(source, tag, comm))
 }
 
-/// MPI_Probe.
+/// Performs MPI_Probe.
 pub fn probe(source: i32, tag: i32, comm: usize) -> Result<Status> {
     block_on(|p| {
         p.wait_target = WaitTarget::Probe { source, tag, comm };
-        p.look(source, tag, comm).transpose()
+        p.probe_now(source, tag, comm).transpose()
     })
 }
 
-/// MPI_Improbe: the handle of the message and its status.
+/// Performs MPI_Improbe: returns the handle of the message and its status.
 pub fn improbe(source: i32, tag: i32, comm: usize) -> Result<Option<(usize, Status)>> {
     progress_once();
     with(|p| p.take_message(source, tag, comm))
 }
 
-/// MPI_Mprobe.
+/// Performs MPI_Mprobe.
 pub fn mprobe(source: i32, tag: i32, comm: usize) -> Result<(usize, Status)> {
     block_on(|p| {
         p.wait_target = WaitTarget::Probe { source, tag, comm };
@@ -308,20 +307,20 @@ pub fn mprobe(source: i32, tag: i32, comm: usize) -> Result<(usize, Status)> {
     })
 }
 
-/// MPI_Imrecv; the message handle is used up.
+/// Performs MPI_Imrecv; the message handle becomes invalid.
 pub fn imreceive(buffer: Buffer, message: usize) -> Result<usize> {
     with(|p| {
-        Ok(match p.claim(message)? {
-            None => p.done_with_nobody(predefined::COMM_SELF),
+        Ok(match p.consume_message(message)? {
+            None => p.completed_null(predefined::COMM_SELF),
             Some(taken) => request_handle::message(p.core()?.stack.receive_taken(taken.id, buffer)),
         })
     })
 }
 
-/// MPI_Mrecv; the message handle is used up.
+/// Performs MPI_Mrecv; the message handle becomes invalid.
 pub fn mreceive(buffer: Buffer, message: usize) -> Result<Status> {
     let started = with(|p| -> Result<_> {
-        let Some(taken) = p.claim(message)? else { return Ok(None) };
+        let Some(taken) = p.consume_message(message)? else { return Ok(None) };
         Ok(Some((p.core()?.stack.receive_taken(taken.id, buffer), taken.comm)))
     })?;
     match started {
@@ -330,7 +329,7 @@ pub fn mreceive(buffer: Buffer, message: usize) -> Result<Status> {
     }
 }
 
-/// MPI_Cancel. The handle may become another one.
+/// Performs MPI_Cancel. The handle of a completed send becomes that of its recall.
 pub fn cancel(handle: &mut usize) -> Result<()> {
     let calls = with(|p| -> Result<_> {
         match Decoded::decode(*handle) {
@@ -352,12 +351,15 @@ pub fn cancel(handle: &mut usize) -> Result<()> {
             State::Flush(_) | State::Collective(_) => {
                 return Err(Error::new(
                     Class::Request,
-                    "a collective operation can't be cancelled (MPI-5.0 §6.12)",
+                    "a collective operation cannot be cancelled (MPI-5.0 §6.12)",
                 ));
             }
             State::Generalized(calls) => return Ok(Some(**calls)),
             State::Inactive => {
-                return Err(Error::new(Class::Request, "the persistent request is not active"));
+                return Err(Error::new(
+                    Class::Request,
+                    "the persistent request is inactive: must be started before it is cancelled",
+                ));
             }
             State::Done(_) => {}
         }
@@ -381,21 +383,21 @@ impl Process {
         }
     }
 
-    /// Tells the user, once, of a ready send that found no receive.
+    /// Reports to the user, once, a ready send that arrived before its receive was posted.
     #[cold]
     pub(crate) fn report_late_ready(&mut self) {
         let Some(late) = self.stack().and_then(|stack| stack.pt2pt().late_ready()) else { return };
         let rank = self.core.as_deref().map_or(0, |core| core.job.rank);
         eprintln!(
-            "verbena: rank {rank}: a ready send (MPI_Rsend) from rank {} with tag {} arrived before its receive was \
-             posted, which MPI forbids (MPI-5.0 §3.4); it was received all the same",
+            "verbena: rank {rank}: a ready send (MPI_Rsend) from rank {} with tag {} arrived before \
+             its receive was posted, which MPI forbids (MPI-5.0 §3.4); it was received nevertheless",
             late.source, late.tag
         );
     }
 
-    /// A request whose operation was with MPI_PROC_NULL.
+    /// Returns the handle of a request that is complete, with the status of MPI_PROC_NULL.
     #[cold]
-    fn done_with_nobody(&mut self, comm: usize) -> usize {
+    fn completed_null(&mut self, comm: usize) -> usize {
         self.requests.insert(Request::done(comm, null_status())) as usize
     }
 
@@ -411,7 +413,7 @@ impl Process {
             return Err(Error::new(
                 Class::Request,
                 if request.persistent.is_some() {
-                    "the persistent request is active already: complete it before starting it again"
+                    "the persistent request is active: complete it before starting it again"
                 } else {
                     NOT_PERSISTENT
                 },
@@ -434,7 +436,7 @@ impl Process {
                     State::Done(Outcome::empty())
                 } else {
                     State::Message(self.core()?.stack.send(
-                        mode.of_engine(),
+                        mode.engine_mode(),
                         *to,
                         *envelope,
                         buffer,
@@ -448,13 +450,13 @@ impl Process {
         })
     }
 
-    fn look(&mut self, source: i32, tag: i32, comm: usize) -> Result<Option<Status>> {
+    fn probe_now(&mut self, source: i32, tag: i32, comm: usize) -> Result<Option<Status>> {
         let Some(pattern) = pattern(self.comm(comm)?, source, tag)? else {
             return Ok(Some(null_status()));
         };
         let stack = &mut self.core()?.stack;
         match stack.pt2pt().probe(&pattern) {
-            Some(seen) => Ok(Some(seen_status(&seen))),
+            Some(probed) => Ok(Some(probed_status(&probed))),
             None if stack.pt2pt().failed_peers().is_empty() => Ok(None),
             None => self.check_reachable(pattern.source, comm).map(|()| None),
         }
@@ -470,18 +472,18 @@ impl Process {
             return Ok(Some((predefined::MESSAGE_NO_PROC, null_status())));
         };
         let stack = &mut self.core()?.stack;
-        let seen = match stack.pt2pt().probe(&pattern) {
-            Some(seen) => seen,
+        let probed = match stack.pt2pt().probe(&pattern) {
+            Some(probed) => probed,
             None if stack.pt2pt().failed_peers().is_empty() => return Ok(None),
             None => return self.check_reachable(pattern.source, comm).map(|()| None),
         };
         let Some(id) = stack.pt2pt().take(&pattern) else { return Ok(None) };
         let handle = self.messages.insert(TakenMessage { id, comm });
-        Ok(Some((handle as usize, seen_status(&seen))))
+        Ok(Some((handle as usize, probed_status(&probed))))
     }
 
-    /// `None` for MPI_MESSAGE_NO_PROC.
-    fn claim(&mut self, message: usize) -> Result<Option<TakenMessage>> {
+    /// Removes a message from the table of messages; `None` for MPI_MESSAGE_NO_PROC.
+    fn consume_message(&mut self, message: usize) -> Result<Option<TakenMessage>> {
         match message {
             predefined::MESSAGE_NO_PROC => Ok(None),
             small if small < predefined::END => {
@@ -496,10 +498,10 @@ impl Process {
     }
 }
 
-fn seen_status(seen: &pt2pt::Seen) -> Status {
+fn probed_status(probed: &pt2pt::Seen) -> Status {
     let mut status = Status::empty();
-    status.source = seen.source as i32;
-    status.tag = seen.tag;
-    status.set_bytes(seen.bytes);
+    status.source = probed.source as i32;
+    status.tag = probed.tag;
+    status.set_bytes(probed.bytes);
     status
 }

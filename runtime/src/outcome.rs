@@ -1,4 +1,4 @@
-//! What a completed operation came to.
+//! The outcome of a completed operation.
 
 use objects::{Error, Status};
 
@@ -7,12 +7,12 @@ use objects::{Error, Status};
 pub struct Outcome {
     /// The status; MPI_ERROR in it is set by the calls that return arrays.
     pub status: Status,
-    /// What went wrong with this operation, if anything.
+    /// The error of this operation, if it failed.
     pub error: Option<Error>,
 }
 
 impl Outcome {
-    /// The outcome of nothing (MPI-5.0 §3.7.3, the empty status).
+    /// Returns the outcome of a null or inactive request: the empty status (MPI-5.0 §3.7.3).
     pub fn empty() -> Outcome {
         Outcome { status: Status::empty(), error: None }
     }

@@ -1,11 +1,11 @@
 //! One MPI process: its objects, its protocol stack, and its state of initialisation.
 //!
-//! Handles are the ABI's numbers. Predefined ones (below 0x1000) are looked up here, dynamic ones
-//! in the tables of `objects`.
+//! Handles are the ABI's numbers. Predefined handles (below 0x1000) are looked up here, dynamic
+//! handles in the tables of `objects`.
 //!
 //! States of the world model ([`InitState`]): before, running, finalised. The protocol stack starts
-//! with the first of MPI_Init and MPI_Session_init and stays until the process ends, so that
-//! sessions may come and go.
+//! with the first MPI_Init or MPI_Session_init and stays until the process ends. Sessions may
+//! therefore begin and end at any time.
 
 use std::cell::RefCell;
 
@@ -23,7 +23,7 @@ use crate::request::Request;
 use crate::stack::Stack;
 use crate::wait_target::WaitTarget;
 
-/// Predefined handles of the ABI that the process answers itself.
+/// Predefined handles of the ABI.
 pub mod predefined {
     /// MPI_COMM_NULL.
     pub const COMM_NULL: usize = 0x100;
@@ -64,7 +64,7 @@ pub mod predefined {
 }
 use predefined as pre;
 
-/// Where the world model is (MPI-5.0 §11.2).
+/// The state of the world model (MPI-5.0 §11.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InitState {
     /// MPI_Init was not called.
@@ -75,13 +75,13 @@ pub enum InitState {
     Finalized,
 }
 
-/// What exists once the engine runs.
+/// The part of the process that exists from the first initialisation on.
 pub struct Core {
     /// The endpoint and its protocols.
     pub stack: Stack,
     /// Running collectives.
     pub collectives: Active,
-    /// This process's place in the job.
+    /// The job, and this process's rank in it.
     pub job: Job,
     /// Turns collective calls into schedules.
     pub planner: RefCell<Planner>,
@@ -89,33 +89,33 @@ pub struct Core {
     pub world: Comm,
     /// MPI_COMM_SELF.
     pub comm_self: Comm,
-    /// Packages that the ranks of a host are taken to be in; 0: those they are in.
+    /// The number of packages that ranks of a host are assumed to be in; 0: the real ones.
     pub pretend_packages: u64,
-    /// What was sent is written out at the end.
+    /// MPI_Finalize reports what was sent.
     pub(crate) report_traffic: bool,
-    /// A user's reduction function that the progress thread must not call.
+    /// A call of a user's reduction function that the progress thread must not make.
     pub(crate) postponed: Option<Box<UserCall>>,
-    /// The collective segments that are this process's own.
+    /// The collective segments that this process owns.
     pub(crate) coll_segments: CollSegments,
-    /// Proposals for context ids made so far; see `communicator`.
+    /// The number of the last proposal of a context id; see `contexts`.
     pub proposals: u64,
 }
 
-/// Everything one MPI process owns. Reached through [`crate::with`].
+/// The state of an MPI process, behind the process lock ([`crate::with`]).
 pub struct Process {
     /// The world model's state.
     pub init_state: InitState,
     /// The thread level provided, as the ABI numbers it.
     pub thread_level: i32,
-    /// The highest thread level that anybody asked for.
+    /// The highest thread level that was requested.
     pub(crate) requested_level: i32,
     /// The thread that initialised, for MPI_Is_thread_main.
     pub main_thread: Option<std::thread::ThreadId>,
+    /// `None` before the first initialisation.
     pub(crate) core: Option<Box<Core>>,
-    /// Communicators but for the predefined ones.
+    /// Communicators, without the predefined ones.
     pub comms: Table<Comm>,
-    /// Freed communicators that inactive persistent collectives may still be
-    /// started on, by their handles.
+    /// Freed communicators on which persistent collectives may still be started, by handle.
     pub(crate) zombie_comms: Vec<(usize, Comm)>,
     /// Groups.
     pub groups: Table<Group>,
@@ -137,24 +137,24 @@ pub struct Process {
     pub keyvals: Keyvals,
     /// Buffers attached for buffered sends.
     pub bsend: BsendBuffers,
-    /// What was looked for last, and was not there.
+    /// What the last call waits for.
     pub(crate) wait_target: WaitTarget,
 }
 
 /// A session.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// What happens to errors of its calls.
+    /// The error handler of its calls.
     pub errhandler: Errhandler,
     /// The thread level that it provides, as the ABI numbers it.
     pub thread_level: i32,
 }
 
-/// What MPI_Mprobe handed out.
+/// A message that a matched probe took.
 pub struct TakenMessage {
-    /// The engine's name for it.
+    /// The engine's id of the message.
     pub id: MessageId,
-    /// The communicator it was probed on.
+    /// The handle of its communicator.
     pub comm: usize,
 }
 
@@ -182,13 +182,13 @@ impl Process {
         }
     }
 
-    /// The protocol stack, if MPI runs.
+    /// Returns the protocol stack, if it runs.
     #[inline]
     pub fn stack(&mut self) -> Option<&mut Stack> {
         self.core.as_deref_mut().map(|core| &mut core.stack)
     }
 
-    /// What exists between initialisation and the end of the process.
+    /// Returns the core; an error before the first initialisation.
     #[inline]
     pub fn core(&mut self) -> Result<&mut Core> {
         match &mut self.core {
@@ -197,7 +197,7 @@ impl Process {
         }
     }
 
-    /// The communicator of a handle. MPI_ERR_COMM when it is none.
+    /// Returns the communicator of a handle; MPI_ERR_COMM if the handle names none.
     #[inline(always)]
     pub fn comm(&self, handle: usize) -> Result<&Comm> {
         if handle >= pre::END {
@@ -215,8 +215,8 @@ impl Process {
         }
     }
 
-    /// The handle of the communicator with that context id. MPI_COMM_SELF, whose
-    /// error handler answers for what has none (MPI-5.0 §9.3), when it was freed.
+    /// Returns the handle of the communicator with this context id. For a freed communicator it is
+    /// MPI_COMM_SELF, whose error handler is called for errors without an object (MPI-5.0 §9.3).
     #[cold]
     pub(crate) fn comm_with(&self, context: u64) -> usize {
         let is_it = |comm: &Comm| comm.context() == context;
@@ -230,7 +230,7 @@ impl Process {
         }
     }
 
-    /// As [`Process::comm`], to change it.
+    /// Returns the communicator of a handle, to change it.
     #[inline]
     pub fn comm_mut(&mut self, handle: usize) -> Result<&mut Comm> {
         if handle >= pre::END {
@@ -249,7 +249,7 @@ impl Process {
         }
     }
 
-    /// The datatype of a handle, committed or not. MPI_ERR_TYPE when it is none.
+    /// Returns the datatype of a handle, committed or not; MPI_ERR_TYPE if the handle names none.
     #[inline]
     pub fn datatype(&self, handle: usize) -> Result<&Datatype> {
         if handle >= pre::END {
@@ -262,7 +262,7 @@ impl Process {
             .ok_or_else(|| bad_predefined(Class::Type, "datatype", handle, pre::DATATYPE_NULL))
     }
 
-    /// The operation of a handle. MPI_ERR_OP when it is none.
+    /// Returns the operation of a handle; MPI_ERR_OP if the handle names none.
     pub fn op(&self, handle: usize) -> Result<Op> {
         if handle >= pre::END {
             return self
@@ -275,7 +275,7 @@ impl Process {
             .ok_or_else(|| bad_predefined(Class::Op, "operation", handle, pre::OP_NULL))
     }
 
-    /// The group of a handle. MPI_ERR_GROUP when it is none.
+    /// Returns the group of a handle; MPI_ERR_GROUP if the handle names none.
     pub fn group(&self, handle: usize) -> Result<Group> {
         match handle {
             pre::GROUP_EMPTY => Ok(Group::empty()),
@@ -290,7 +290,8 @@ impl Process {
         }
     }
 
-    /// The request object of a handle. MPI_ERR_REQUEST when it has none: see `named`.
+    /// Returns the request object of a handle; MPI_ERR_REQUEST if it has none (see
+    /// `request_handle`).
     #[inline]
     pub fn request(&mut self, handle: usize) -> Result<&mut Request> {
         if handle < pre::END {
@@ -301,7 +302,7 @@ impl Process {
             .map_err(|stale| bad_handle(Class::Request, "request", stale))
     }
 
-    /// The error handler of a handle. MPI_ERR_ERRHANDLER when it is none.
+    /// Returns the error handler of a handle; MPI_ERR_ERRHANDLER if the handle names none.
     pub fn errhandler(&self, handle: usize) -> Result<Errhandler> {
         match handle {
             pre::ERRORS_ARE_FATAL => Ok(Errhandler::Fatal),
@@ -322,13 +323,14 @@ impl Process {
     }
 }
 
-/// A dynamic handle that names nothing: freed, or never ours.
+/// Returns the error of a dynamic handle that names nothing: it was freed, or never existed.
 #[cold]
 pub fn bad_handle(class: Class, noun: &str, stale: Stale) -> Error {
-    Error::new(class, format!("the {noun} handle is not valid: {stale}"))
+    Error::new(class, format!("invalid {noun} handle: {stale}"))
 }
 
-/// A small number that is no object of this kind; `null` is the kind's null handle.
+/// Returns the error of a small number that names no object of this kind. `null` is the kind's null
+/// handle.
 #[cold]
 pub fn bad_predefined(class: Class, noun: &str, handle: usize, null: usize) -> Error {
     let why = match handle {
@@ -336,10 +338,10 @@ pub fn bad_predefined(class: Class, noun: &str, handle: usize, null: usize) -> E
         other if other == null => "it is the null handle".to_owned(),
         other => format!("{other:#x} names an object of another kind, or none"),
     };
-    Error::new(class, format!("the {noun} handle is not valid: {why}"))
+    Error::new(class, format!("invalid {noun} handle: {why}"))
 }
 
-/// A call that needs MPI to run, before or after that.
+/// Returns the error of a call before initialisation or after finalisation.
 #[cold]
 pub(crate) fn not_running(init_state: InitState) -> Error {
     Error::new(

@@ -1,5 +1,7 @@
-//! Errors on their way to the user: through the error handler of the object
-//! that the call was about (MPI-5.0 §9.3), outside the lock.
+//! Raises errors: calls the error handler of the object that the MPI call was about (MPI-5.0 §9.3).
+//!
+//! Handlers run outside the process lock. An object that does not exist has no handler; then the
+//! one of MPI_COMM_SELF is called.
 
 use std::os::raw::c_int;
 
@@ -10,32 +12,32 @@ use crate::abort;
 use crate::lock::with;
 use crate::process::{Process, predefined};
 
-/// What a call was about, for the choice of the error handler.
+/// The object that a call was about; its error handler is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RaiseOn {
-    /// This communicator's error handler.
+    /// A communicator.
     Comm(usize),
-    /// This window's.
+    /// A window.
     Win(usize),
-    /// This file's.
+    /// A file.
     File(usize),
-    /// This session's.
+    /// A session.
     Session(usize),
-    /// No object: that of MPI_COMM_SELF (MPI-5.0 §9.3).
+    /// No object: the handler is that of MPI_COMM_SELF (MPI-5.0 §9.3).
     Process,
 }
 
-/// Calls the error handler and gives the code that the MPI call returns.
+/// Calls the error handler and returns the code that the MPI call returns.
 #[cold]
 pub fn raise(call: &'static str, on: RaiseOn, error: Error) -> c_int {
     let on = error.raise_on().map_or(on, RaiseOn::Comm);
-    let (handler, handle, place) = match error.handler() {
-        Some(&handler) => (handler, null_of(&handler), String::new()),
+    let (handler, handle, location) = match error.handler() {
+        Some(&handler) => (handler, null_handle(&handler), String::new()),
         None => with(|p| handler_of(p, on)),
     };
     match handler {
         Errhandler::Return => objects::error_codes().code_of(call, &error),
-        Errhandler::Fatal | Errhandler::Abort => abort::fatal(call, &place, &error),
+        Errhandler::Fatal | Errhandler::Abort => abort::fatal(call, &location, &error),
         Errhandler::User(function) => {
             let code = objects::error_codes().code_of(call, &error);
             function.call(handle, code);
@@ -44,16 +46,15 @@ pub fn raise(call: &'static str, on: RaiseOn, error: Error) -> c_int {
     }
 }
 
-/// What stands for the object that was not made.
-fn null_of(handler: &Errhandler) -> usize {
+/// Returns the handle to pass for an object that could not be created.
+fn null_handle(handler: &Errhandler) -> usize {
     match handler {
         Errhandler::User(user) if user.raiser() == Raiser::Session => predefined::SESSION_NULL,
         _ => predefined::COMM_NULL,
     }
 }
 
-/// The handler, the handle to pass to it, and words for where it happened. An
-/// object that does not exist has no handler: MPI_COMM_SELF's serves.
+/// Returns the handler, the handle to pass to it, and the object's name for the message.
 fn handler_of(p: &Process, on: RaiseOn) -> (Errhandler, usize, String) {
     if let RaiseOn::Comm(handle) = on
         && let Ok(comm) = p.comm(handle)

@@ -1,6 +1,6 @@
-//! MPI requests: what a request handle stands for, where the handle does not say it by itself.
+//! MPI requests that are objects.
 //!
-//! A plain send or receive has no object here: its handle names it (see `request_handle`).
+//! A plain send or receive has no object here: its handle encodes it (see `request_handle`).
 //!
 //! States ([`State`]): a persistent request is *inactive* until started. An active request is in
 //! the engine or among the running collectives. *Done* holds the outcome until a call takes it.
@@ -16,25 +16,25 @@ use crate::agreement::NewComm;
 use crate::generalized::Generalized;
 pub use crate::outcome::Outcome;
 
-/// What a request handle stands for.
+/// An MPI request.
 pub struct Request {
     /// The communicator it was made on: its error handler is the one to call.
     pub comm: usize,
-    /// Where it is in its life.
+    /// Its state.
     pub state: State,
     /// How to start it again, for persistent ones.
     pub persistent: Option<Box<Persistent>>,
-    /// What else is to be done at its completion.
+    /// The communicator that its completion installs (MPI_Comm_idup).
     pub then: Option<Box<NewComm>>,
 }
 
-/// Where a request is in its life.
+/// The state of a request.
 pub enum State {
     /// Persistent and not started.
     Inactive,
-    /// A persistent send or receive in the pt2pt. Buffered sends are done at once.
+    /// A persistent send or receive in the engine. Buffered sends are done at once.
     Message(RequestId),
-    /// A send and a receive under one handle (MPI_Isendrecv).
+    /// A send and a receive with one handle (MPI_Isendrecv).
     Exchange(Box<Exchange>),
     /// Complete when the buffered sends of this owner have left.
     Flush(usize),
@@ -60,8 +60,9 @@ pub enum SendMode {
 }
 
 impl SendMode {
+    /// Returns the engine's mode; the engine sees a buffered send as a standard one.
     #[inline]
-    pub(crate) fn of_engine(self) -> Mode {
+    pub(crate) fn engine_mode(self) -> Mode {
         match self {
             SendMode::Standard | SendMode::Buffered => Mode::Standard,
             SendMode::Synchronous => Mode::Synchronous,
@@ -76,9 +77,9 @@ pub struct Exchange {
     pub send: Option<RequestId>,
     /// The receive; `None` when it is done.
     pub receive: Option<RequestId>,
-    /// What the receive, and else the send, came to.
+    /// The outcome of the receive if there is one, otherwise of the send.
     pub outcome: Outcome,
-    /// A copy of the outgoing data, when the incoming data replaces it.
+    /// A copy of the outgoing data, if the incoming data replaces it.
     pub copy: Option<Box<[u8]>>,
 }
 
@@ -90,9 +91,9 @@ pub enum Persistent {
     Send {
         /// The mode of the call that made it.
         mode: SendMode,
-        /// Whom to.
+        /// The receiver.
         to: Peer,
-        /// What as.
+        /// The envelope.
         envelope: Envelope,
         /// The data.
         buffer: Buffer,
@@ -101,14 +102,14 @@ pub enum Persistent {
     Receive {
         /// What to match.
         pattern: Pattern,
-        /// Where to.
+        /// The memory to receive into.
         buffer: Buffer,
     },
     /// A collective.
     Collective(Plan),
 }
 
-/// A finished request: its outcome, or the callbacks that will tell.
+/// A finished request: its outcome, or the callbacks that return it.
 pub enum Finished {
     /// Known.
     Outcome(Outcome),
@@ -117,20 +118,20 @@ pub enum Finished {
 }
 
 impl Finished {
-    /// The outcome; runs the user's functions where there are some.
-    pub fn settle(self) -> Outcome {
+    /// Returns the outcome; calls the user's functions of a generalized request.
+    pub fn into_outcome(self) -> Outcome {
         let calls = match self {
             Finished::Outcome(outcome) => return outcome,
             Finished::Generalized(calls) => calls,
         };
-        let outcome = calls.ask();
+        let outcome = calls.query();
         let freed = calls.free().err();
         Outcome { status: outcome.status, error: outcome.error.or(freed) }
     }
 }
 
 impl Request {
-    /// A request that is complete from the start.
+    /// Returns a request that is complete from the start.
     pub fn done(comm: usize, status: Status) -> Request {
         Request {
             comm,
@@ -140,27 +141,27 @@ impl Request {
         }
     }
 
-    /// An inactive persistent request.
+    /// Returns an inactive persistent request.
     pub fn persistent(comm: usize, start: Persistent) -> Request {
         Request { comm, state: State::Inactive, persistent: Some(Box::new(start)), then: None }
     }
 
-    /// Completes when the buffered sends of `owner` have left.
+    /// Returns a request that completes when the buffered sends of `owner` have left.
     pub fn flush(comm: usize, owner: usize) -> Request {
         Request { comm, state: State::Flush(owner), persistent: None, then: None }
     }
 
-    /// A running collective.
+    /// Returns the request of a running collective.
     pub fn collective(comm: usize, id: CollectiveId) -> Request {
         Request { comm, state: State::Collective(id), persistent: None, then: None }
     }
 
-    /// True for persistent collectives of the communicator with this handle.
+    /// Returns true for persistent collectives of the communicator with this handle.
     pub(crate) fn is_collective_of(&self, comm: usize) -> bool {
         self.comm == comm && matches!(self.persistent.as_deref(), Some(Persistent::Collective(_)))
     }
 
-    /// True for persistent requests that are not started.
+    /// Returns true for persistent requests that are not started.
     pub fn is_inactive(&self) -> bool {
         matches!(self.state, State::Inactive)
     }

@@ -2,17 +2,16 @@
 //!
 //! ```text
 //! 63  60 59        36 35             0
-//! [  5  ][ as `objects::handle` draws ]   an object in the table of requests
+//! [  5  ][ see `objects::handle`      ]   an object in the table of requests
 //! [ 12  ][ id of the engine's request ]   a message that is under way
 //! [ 13  ][ peer      ][ sequence      ]   a send that was complete when it was made
 //! ```
 //!
-//! Most requests of most programs are of the last two kinds and cost no object
-//! beside the engine's. A completed send keeps where its message went and its
-//! number among those, so that MPI_Cancel can ask for it back.
+//! Most requests of most programs are of the last two kinds and need no object here. A completed
+//! send keeps its receiver and its sequence number, so that MPI_Cancel can recall the message.
 //!
-//! As an `int` an object is its index + 0x1000, a message 2^30 + the engine's slot,
-//! and every completed send 2^29: that one can't be cancelled any more.
+//! As an `int` an object is its index + 0x1000, a message 2^30 + the engine's slot, and every
+//! completed send 2^29: from its `int` it cannot be cancelled.
 
 use fabric::Peer;
 use objects::{HandleKind, Result};
@@ -20,7 +19,7 @@ use pt2pt::RequestId;
 
 use crate::process::{Process, predefined as pre};
 
-/// What a request handle stands for.
+/// The meaning of a request handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decoded {
     /// MPI_REQUEST_NULL.
@@ -29,18 +28,19 @@ pub(crate) enum Decoded {
     Sent,
     /// A message in the engine.
     Message(RequestId),
-    /// Something else: an object of the table, or nothing at all.
+    /// An object of the table, or an invalid handle.
     Object,
 }
 
-const KIND: u32 = 60;
-const SEQUENCE: u32 = 36;
-/// In place of a peer: nothing to be asked back.
-const NOBODY: u64 = (1 << (KIND - SEQUENCE)) - 1;
-const MESSAGES: i32 = 1 << 30;
-const SENT: i32 = 1 << 29;
+const KIND_SHIFT: u32 = 60;
+const PEER_SHIFT: u32 = 36;
+/// In place of a peer: the message cannot be recalled.
+const NO_PEER: u64 = (1 << (KIND_SHIFT - PEER_SHIFT)) - 1;
+const MESSAGE_INT: i32 = 1 << 30;
+const SENT_INT: i32 = 1 << 29;
 
 impl Decoded {
+    /// Decodes a handle; does not check whether the request exists.
     #[inline]
     pub(crate) fn decode(handle: usize) -> Decoded {
         if handle == pre::REQUEST_NULL {
@@ -48,7 +48,7 @@ impl Decoded {
         }
         match HandleKind::of(handle as u64) {
             Some(HandleKind::Transfer) => {
-                Decoded::Message(RequestId::from_bits(handle as u64 & ((1 << KIND) - 1)))
+                Decoded::Message(RequestId::from_bits(handle as u64 & ((1 << KIND_SHIFT) - 1)))
             }
             Some(HandleKind::Sent) => Decoded::Sent,
             _ => Decoded::Object,
@@ -56,59 +56,60 @@ impl Decoded {
     }
 }
 
-/// The handle of a message in the engine.
+/// Returns the handle of a message in the engine.
 #[inline]
 pub(crate) fn message(id: RequestId) -> usize {
-    ((HandleKind::Transfer as u64) << KIND | id.to_bits()) as usize
+    ((HandleKind::Transfer as u64) << KIND_SHIFT | id.to_bits()) as usize
 }
 
-/// The handle of a send that is complete, and was that peer's message `sequence`.
+/// Returns the handle of a completed send: message `sequence` to `to`.
 #[inline]
 pub(crate) fn sent(to: Peer, sequence: u64) -> usize {
-    let peer = u64::from(to.0).min(NOBODY);
-    ((HandleKind::Sent as u64) << KIND | peer << SEQUENCE | sequence & ((1 << SEQUENCE) - 1))
-        as usize
+    let peer = u64::from(to.0).min(NO_PEER);
+    ((HandleKind::Sent as u64) << KIND_SHIFT
+        | peer << PEER_SHIFT
+        | sequence & ((1 << PEER_SHIFT) - 1)) as usize
 }
 
-/// The handle of a send that is complete and can't be asked back.
+/// Returns the handle of a completed send that cannot be cancelled.
 #[inline]
 pub(crate) fn sent_uncancellable() -> usize {
     sent(Peer(u32::MAX), 0)
 }
 
 impl Process {
-    /// Asks for a completed send back: the handle then names the question.
+    /// Recalls the message of a completed send; the handle becomes that of the recall.
     pub(crate) fn recall(&mut self, handle: &mut usize) -> Result<()> {
-        let (peer, sequence) = (*handle as u64 >> SEQUENCE & NOBODY, *handle as u64);
-        if peer != NOBODY {
+        let (peer, sequence) = (*handle as u64 >> PEER_SHIFT & NO_PEER, *handle as u64);
+        if peer != NO_PEER {
             *handle =
-                message(self.core()?.stack.recall_sent(Peer(peer as u32), sequence, SEQUENCE));
+                message(self.core()?.stack.recall_sent(Peer(peer as u32), sequence, PEER_SHIFT));
         }
         Ok(())
     }
 
-    /// A request handle as an `int`.
+    /// Returns a request handle as an `int`.
     pub fn request_to_int(&self, handle: usize) -> i32 {
         match Decoded::decode(handle) {
-            Decoded::Sent => SENT,
-            Decoded::Message(id) => MESSAGES | id.to_bits() as i32,
+            Decoded::Sent => SENT_INT,
+            Decoded::Message(id) => MESSAGE_INT | id.to_bits() as i32,
             Decoded::Null => handle as i32,
             Decoded::Object if handle < pre::END => handle as i32,
             Decoded::Object => self.requests.to_int(handle as u64),
         }
     }
 
-    /// The request handle of an `int`; `None` when it names none.
+    /// Returns the request handle of an `int`; `None` if it names none.
     pub fn request_from_int(&self, int: i32) -> Option<usize> {
         match int {
-            SENT => Some(sent_uncancellable()),
-            MESSAGES.. => self
+            SENT_INT => Some(sent_uncancellable()),
+            MESSAGE_INT.. => self
                 .core
                 .as_ref()?
                 .stack
                 .protocols
                 .pt2pt
-                .request_at((int - MESSAGES) as u32)
+                .request_at((int - MESSAGE_INT) as u32)
                 .map(message),
             _ if (0..pre::END as i32).contains(&int) => Some(int as usize),
             _ => self.requests.from_int(int).map(|handle| handle as usize),
@@ -121,12 +122,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handle_says_what_it_was_made_of() {
+    fn handles_are_decoded_to_what_they_encode() {
         let id = RequestId::from_bits((1 << 60) - 7);
         assert_eq!(Decoded::decode(message(id)), Decoded::Message(id));
         assert_eq!(Decoded::decode(sent(Peer(5), 1 << 40)), Decoded::Sent);
         assert_eq!(sent(Peer(u32::MAX), 0), sent_uncancellable());
-        assert_eq!(sent(Peer(3), 9) as u64 >> SEQUENCE & NOBODY, 3);
+        assert_eq!(sent(Peer(3), 9) as u64 >> PEER_SHIFT & NO_PEER, 3);
         assert_eq!(Decoded::decode(pre::REQUEST_NULL), Decoded::Null);
         assert_eq!(Decoded::decode(0), Decoded::Object);
     }

@@ -1,11 +1,10 @@
-//! Sessions (MPI-5.0 §11.3): handles to MPI that come and go, before, beside
-//! and after the world model.
+//! Sessions (MPI-5.0 §11.3): handles to MPI that are created and finalised before, beside and after
+//! the world model.
 //!
-//! A session holds nothing of its own but its error handler and what was asked
-//! of it: the engine starts with the first session (or MPI_Init) and stays until
-//! the process ends. When the last session ends and the world model is not
-//! running, everything that others wait for has left, and the launcher is told
-//! that the process may exit.
+//! A session owns its error handler and its thread level only. The protocol stack starts with the
+//! first session (or MPI_Init) and stays until the process ends. If the last session ends while the
+//! world model is not running, MPI_Session_finalize first waits until everything that peers wait
+//! for has left. Then it reports to the launcher that the process may exit.
 
 use objects::{Class, Errhandler, Error, Group, Result};
 
@@ -14,11 +13,11 @@ use crate::lock::{block_on, with};
 pub use crate::process::Session;
 use crate::process::{InitState, Process, bad_handle, bad_predefined, predefined};
 
-/// The process sets that every session has.
+/// Names of the process sets that every session has.
 pub const PSETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];
 
 impl Process {
-    /// The session of a handle. MPI_ERR_SESSION when it is none.
+    /// Returns the session of a handle; MPI_ERR_SESSION if the handle names none.
     pub fn session(&self, handle: usize) -> Result<&Session> {
         if handle < predefined::END {
             return Err(bad_predefined(
@@ -33,7 +32,7 @@ impl Process {
             .map_err(|stale| bad_handle(Class::Session, "session", stale))
     }
 
-    /// As [`Process::session`], to change it.
+    /// Returns the session of a handle, to change it.
     pub fn session_mut(&mut self, handle: usize) -> Result<&mut Session> {
         self.session(handle)?;
         self.sessions
@@ -41,7 +40,7 @@ impl Process {
             .map_err(|stale| bad_handle(Class::Session, "session", stale))
     }
 
-    /// The members of a process set. MPI_ERR_ARG when there is none of that name.
+    /// Returns the members of a process set; MPI_ERR_ARG if no set has this name.
     pub fn pset(&self, name: &str) -> Result<Group> {
         let core =
             self.core.as_deref().ok_or_else(|| crate::process::not_running(self.init_state))?;
@@ -49,19 +48,16 @@ impl Process {
             Some(0) => Ok(core.world.group().clone()),
             Some(_) => Ok(core.comm_self.group().clone()),
             None => {
-                let help = format!(
-                    "there is no process set \"{name}\": there are {} and {}",
-                    PSETS[0], PSETS[1]
-                );
-                Err(Error::new(Class::Arg, help))
+                let text =
+                    format!("invalid process set \"{name}\": must be {} or {}", PSETS[0], PSETS[1]);
+                Err(Error::new(Class::Arg, text))
             }
         }
     }
 }
 
-/// MPI_Session_init: the handle. `level` is the thread level asked for; where
-/// nothing is said it is the highest, since libraries that open sessions of
-/// their own do not know of each other's threads.
+/// Performs MPI_Session_init; returns the handle. `level` is the requested thread level. The
+/// default is the highest, since libraries that open sessions do not know of each other's threads.
 pub fn init(errhandler: Errhandler, level: Option<i32>) -> Result<usize> {
     let thread_level = start_engine(level.unwrap_or(THREAD_LEVELS[3]))?;
     Ok(with(|p| {
@@ -75,13 +71,13 @@ pub fn init(errhandler: Errhandler, level: Option<i32>) -> Result<usize> {
     }))
 }
 
-/// MPI_Session_finalize. The last one out waits until all that this process owes
-/// to others has left.
+/// Performs MPI_Session_finalize. The last session waits until everything that peers wait for has
+/// left this process.
 pub fn finalize(handle: usize) -> Result<()> {
     with(|p| p.session(handle).map(|_| ()))?;
     block_on(|p| p.bsend.is_drained(handle).then_some(()));
     if with(|p| p.init_state != InitState::Running && p.sessions.len() == 1) {
-        block_on(|p| p.owes_nothing().then_some(()));
+        block_on(|p| p.is_drained().then_some(()));
     }
     with(|p| {
         p.bsend.detach(handle);
@@ -94,7 +90,8 @@ pub fn finalize(handle: usize) -> Result<()> {
 }
 
 impl Process {
-    fn owes_nothing(&mut self) -> bool {
+    /// Returns true when nothing that a peer waits for is still to leave this process.
+    fn is_drained(&mut self) -> bool {
         let core_is_idle = self
             .core
             .as_deref_mut()

@@ -1,10 +1,9 @@
-//! Splitting communicators (MPI-5.0 §7.4.2): everyone says a colour and a key,
-//! and each finds by itself whom it is with.
+//! Splitting communicators (MPI-5.0 §7.4.2): all members exchange their colours and keys, and each
+//! computes its new group by itself.
 //!
-//! MPI_Comm_split_type is a split whose colours are made here: the host, a part
-//! of the machine, a process set. Where no kind of part is asked for
-//! (unguided), everyone says what it is bound to, and all find the largest kind
-//! that divides them.
+//! In MPI_Comm_split_type the library chooses the colours: from the host, a hardware resource or a
+//! process set. In an unguided split each process sends its colour for each kind of resource. All
+//! then choose the largest kind that divides the communicator.
 
 use objects::{Comm, Group, Result};
 
@@ -13,7 +12,7 @@ use crate::hardware::{self, Resource};
 use crate::lock::with;
 use crate::process::{Core, Process};
 
-/// What each process tells the others in a split.
+/// What each process sends to the others in a split.
 #[derive(Clone, Copy, Debug)]
 struct Vote {
     color: i64,
@@ -21,10 +20,10 @@ struct Vote {
     proposal: u64,
 }
 
-/// The colour of those who stay outside.
-const OUTSIDE: i64 = -1;
-/// The colour of those who leave it to the machine, until it is chosen.
-const UNGUIDED: i64 = -2;
+/// The colour of processes that get no communicator.
+const NO_COLOR: i64 = -1;
+/// The colour in an unguided split, until the kind of resource is chosen.
+const UNGUIDED_COLOR: i64 = -2;
 
 impl Vote {
     const SIZE: usize = 24;
@@ -42,36 +41,37 @@ impl Vote {
     }
 }
 
-/// The word number `index`.
+/// Reads the word with this index.
 fn word(bytes: &[u8], index: usize) -> i64 {
     i64::from_ne_bytes(std::array::from_fn(|i| bytes[index * 8 + i]))
 }
 
-/// MPI_Comm_split: one communicator for each colour, ranks by key and then by
-/// rank in the parent; `None` for colour `None` (MPI_UNDEFINED), and on an
-/// intercommunicator where no member of the remote group has the colour. Each takes the
-/// largest proposal of its members for its context id. Collective.
+/// Performs MPI_Comm_split: one communicator for each colour, with ranks by key and then by rank in
+/// the parent. Its context id is the largest proposal of its members. Collective.
+///
+/// Returns `None` for colour `None` (MPI_UNDEFINED), and on an intercommunicator if no member of
+/// the remote group has the colour.
 pub fn split(parent: usize, color: Option<u32>, key: i32) -> Result<Option<Comm>> {
     let proposal = with(|p| {
         let is_inter = p.comm(parent)?.is_inter();
         Ok(p.core()?.propose(color.is_some() && !is_inter))
     })?;
-    let vote = Vote { color: color.map_or(OUTSIDE, i64::from), key: key.into(), proposal };
+    let vote = Vote { color: color.map_or(NO_COLOR, i64::from), key: key.into(), proposal };
     let read =
         |all: Vec<u8>| -> Vec<Vote> { all.chunks_exact(Vote::SIZE).map(Vote::decode).collect() };
-    let (ours, theirs) = hear(parent, &vote.encode())?;
+    let (ours, theirs) = exchange_votes(parent, &vote.encode())?;
     with(|p| assemble(p, parent, vote, &read(ours), theirs.map(read)))
 }
 
-/// The wishes of the local group's members, and of the remote group's.
-fn hear(parent: usize, mine: &[u8]) -> Result<(Vec<u8>, Option<Vec<u8>>)> {
+/// Exchanges the bytes of all members; returns those of the local group and of the remote group.
+fn exchange_votes(parent: usize, mine: &[u8]) -> Result<(Vec<u8>, Option<Vec<u8>>)> {
     let is_inter = with(|p| p.comm(parent).map(Comm::is_inter))?;
     let ours = collective::exchange(parent, mine)?;
     let theirs = if is_inter { Some(collective::exchange_between(parent, mine)?) } else { None };
     Ok((ours, theirs))
 }
 
-/// The communicator of those who voted for the same colour as this process.
+/// Makes the communicator of the processes with this process's colour.
 fn assemble(
     p: &mut Process,
     parent: usize,
@@ -80,8 +80,8 @@ fn assemble(
     theirs: Option<Vec<Vote>>,
 ) -> Result<Option<Comm>> {
     let color = mine.color;
-    let with_us = ours.iter().chain(theirs.iter().flatten()).filter(|vote| vote.color == color);
-    let context = with_us.map(|vote| vote.proposal).max().unwrap_or_default();
+    let same_color = ours.iter().chain(theirs.iter().flatten()).filter(|vote| vote.color == color);
+    let context = same_color.map(|vote| vote.proposal).max().unwrap_or_default();
     p.core()?.end_proposal(mine.proposal, context);
     if color < 0 {
         p.core()?.coll_segments.unreserve(mine.proposal);
@@ -99,7 +99,7 @@ fn assemble(
     Ok((!remote.is_empty()).then(|| comm.derive_inter(context, rank, group, remote)))
 }
 
-/// Those of `group` who voted `color`, by key and then by rank.
+/// Returns the members of `group` with this colour, by key and then by rank.
 fn with_color(group: &Group, color: i64, votes: &[Vote]) -> Result<Group> {
     let mut ranks: Vec<u32> =
         (0..votes.len() as u32).filter(|&rank| votes[rank as usize].color == color).collect();
@@ -107,27 +107,27 @@ fn with_color(group: &Group, color: i64, votes: &[Vote]) -> Result<Group> {
     group.incl(&ranks)
 }
 
-/// What MPI_Comm_split_type is to split by.
+/// What MPI_Comm_split_type splits by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
-    /// Nothing: this process stays outside.
-    Outside,
-    /// An instance of this kind; those not restricted to one stay outside.
+pub enum SplitBy {
+    /// Nothing: this process gets no communicator.
+    Nothing,
+    /// An instance of this kind. A process that is restricted to none gets no communicator.
     Resource(Resource),
-    /// The largest kind of part that divides the communicator.
+    /// The largest kind of resource that divides the communicator.
     Unguided,
-    /// All of the job's processes together.
+    /// The process set mpi://WORLD.
     World,
-    /// Each process by itself.
+    /// The process set mpi://SELF.
     Alone,
 }
 
-/// Bits of a colour that hold a processor's number, and the host below which.
+/// Bits of a colour for the lowest processor, and for the host.
 const CPU_BITS: u32 = 16;
 const HOST_BITS: u32 = 32;
 
 impl Core {
-    /// The colour of this process's instance of a resource.
+    /// Returns the colour of this process's instance of a resource.
     pub(crate) fn color_of(&self, resource: Resource, instance: u32) -> i64 {
         let kind = resource as i64 + 1;
         kind << (HOST_BITS + CPU_BITS)
@@ -136,31 +136,31 @@ impl Core {
     }
 }
 
-/// What a process says in MPI_Comm_split_type: its vote, and the colour that it
-/// would have for each kind of resource.
-struct Ballot {
+/// What each process sends in MPI_Comm_split_type: its vote, and its colour for each kind of
+/// resource.
+struct TypeVote {
     vote: Vote,
     colors: [i64; 6],
 }
 
-impl Ballot {
+impl TypeVote {
     const SIZE: usize = Vote::SIZE + 48;
 
-    fn new(core: &mut Core, wish: Wish, key: i32, is_inter: bool) -> Ballot {
+    fn new(core: &mut Core, split_by: SplitBy, key: i32, is_inter: bool) -> TypeVote {
         let instances = hardware::instances();
         let colors = Resource::ALL.map(|resource| {
             instances[resource as usize]
-                .map_or(OUTSIDE, |instance| core.color_of(resource, instance))
+                .map_or(NO_COLOR, |instance| core.color_of(resource, instance))
         });
-        let color = match wish {
-            Wish::Outside => OUTSIDE,
-            Wish::Unguided => UNGUIDED,
-            Wish::Resource(resource) => colors[resource as usize],
-            Wish::World => 0,
-            Wish::Alone => i64::from(core.job.rank) + 1,
+        let color = match split_by {
+            SplitBy::Nothing => NO_COLOR,
+            SplitBy::Unguided => UNGUIDED_COLOR,
+            SplitBy::Resource(resource) => colors[resource as usize],
+            SplitBy::World => 0,
+            SplitBy::Alone => i64::from(core.job.rank) + 1,
         };
-        let may_use_segment = !is_inter && !matches!(wish, Wish::Outside | Wish::Alone);
-        Ballot {
+        let may_use_segment = !is_inter && !matches!(split_by, SplitBy::Nothing | SplitBy::Alone);
+        TypeVote {
             vote: Vote { color, key: key.into(), proposal: core.propose(may_use_segment) },
             colors,
         }
@@ -171,42 +171,46 @@ impl Ballot {
         self.vote.encode().into_iter().chain(colors).collect()
     }
 
-    fn decode(bytes: &[u8]) -> Ballot {
-        Ballot {
+    fn decode(bytes: &[u8]) -> TypeVote {
+        TypeVote {
             vote: Vote::decode(bytes),
             colors: std::array::from_fn(|kind| word(bytes, 3 + kind)),
         }
     }
 }
 
-/// MPI_Comm_split_type, and the kind of resource that an unguided split chose.
+/// Performs MPI_Comm_split_type; returns also the kind of resource that an unguided split chose.
 /// Collective.
-pub fn split_type(parent: usize, wish: Wish, key: i32) -> Result<Option<(Comm, Option<Resource>)>> {
+pub fn split_type(
+    parent: usize,
+    split_by: SplitBy,
+    key: i32,
+) -> Result<Option<(Comm, Option<Resource>)>> {
     let mine = with(|p| {
         let is_inter = p.comm(parent)?.is_inter();
-        Ok(Ballot::new(p.core()?, wish, key, is_inter))
+        Ok(TypeVote::new(p.core()?, split_by, key, is_inter))
     })?;
-    let (ours, theirs) = hear(parent, &mine.encode())?;
-    let read = |all: Vec<u8>| -> Vec<Ballot> {
-        all.chunks_exact(Ballot::SIZE).map(Ballot::decode).collect()
+    let (ours, theirs) = exchange_votes(parent, &mine.encode())?;
+    let read = |all: Vec<u8>| -> Vec<TypeVote> {
+        all.chunks_exact(TypeVote::SIZE).map(TypeVote::decode).collect()
     };
     let (ours, theirs) = (read(ours), theirs.map(read));
-    let chosen = dividing(|| ours.iter().chain(theirs.iter().flatten()));
-    let votes = |ballots: &[Ballot]| {
-        ballots.iter().map(|ballot| ballot.settled(chosen)).collect::<Vec<Vote>>()
+    let chosen = first_dividing(|| ours.iter().chain(theirs.iter().flatten()));
+    let votes = |type_votes: &[TypeVote]| {
+        type_votes.iter().map(|type_vote| type_vote.resolved(chosen)).collect::<Vec<Vote>>()
     };
     let made = with(|p| {
-        assemble(p, parent, mine.settled(chosen), &votes(&ours), theirs.as_deref().map(votes))
+        assemble(p, parent, mine.resolved(chosen), &votes(&ours), theirs.as_deref().map(votes))
     })?;
-    Ok(made.map(|comm| (comm, chosen.filter(|_| wish == Wish::Unguided))))
+    Ok(made.map(|comm| (comm, chosen.filter(|_| split_by == SplitBy::Unguided))))
 }
 
-impl Ballot {
-    /// The vote once the kind of resource is known.
-    fn settled(&self, chosen: Option<Resource>) -> Vote {
+impl TypeVote {
+    /// Returns the vote with its final colour, once the kind of resource is chosen.
+    fn resolved(&self, chosen: Option<Resource>) -> Vote {
         match self.vote.color {
-            UNGUIDED => Vote {
-                color: chosen.map_or(OUTSIDE, |kind| self.colors[kind as usize]),
+            UNGUIDED_COLOR => Vote {
+                color: chosen.map_or(NO_COLOR, |kind| self.colors[kind as usize]),
                 ..self.vote
             },
             _ => self.vote,
@@ -214,15 +218,17 @@ impl Ballot {
     }
 }
 
-/// The largest kind of resource by which the unguided are not all together.
-fn dividing<'a, I: Iterator<Item = &'a Ballot>>(ballots: impl Fn() -> I) -> Option<Resource> {
-    let unguided = || ballots().filter(|ballot| ballot.vote.color == UNGUIDED);
+/// Returns the largest kind of resource that puts unguided processes into different groups.
+fn first_dividing<'a, I: Iterator<Item = &'a TypeVote>>(
+    type_votes: impl Fn() -> I,
+) -> Option<Resource> {
+    let unguided = || type_votes().filter(|type_vote| type_vote.vote.color == UNGUIDED_COLOR);
     Resource::ALL.into_iter().find(|&kind| {
-        let color = |ballot: &Ballot| ballot.colors[kind as usize];
-        let Some(first) = unguided().map(color).find(|&color| color != OUTSIDE) else {
+        let color = |type_vote: &TypeVote| type_vote.colors[kind as usize];
+        let Some(first) = unguided().map(color).find(|&color| color != NO_COLOR) else {
             return false;
         };
-        unguided().any(|ballot| color(ballot) != first)
+        unguided().any(|type_vote| color(type_vote) != first)
     })
 }
 
@@ -230,30 +236,30 @@ fn dividing<'a, I: Iterator<Item = &'a Ballot>>(ballots: impl Fn() -> I) -> Opti
 mod tests {
     use super::*;
 
-    fn unguided(package: i64, core: i64) -> Ballot {
-        let vote = Vote { color: UNGUIDED, key: 0, proposal: 0 };
-        Ballot { vote, colors: [1, package, OUTSIDE, OUTSIDE, core, OUTSIDE] }
+    fn unguided(package: i64, core: i64) -> TypeVote {
+        let vote = Vote { color: UNGUIDED_COLOR, key: 0, proposal: 0 };
+        TypeVote { vote, colors: [1, package, NO_COLOR, NO_COLOR, core, NO_COLOR] }
     }
 
     #[test]
     fn the_largest_kind_that_divides_is_chosen() {
-        let chosen = |ballots: &[Ballot]| dividing(|| ballots.iter());
+        let chosen = |type_votes: &[TypeVote]| first_dividing(|| type_votes.iter());
         assert_eq!(chosen(&[unguided(10, 20), unguided(10, 21)]), Some(Resource::Core));
         assert_eq!(chosen(&[unguided(10, 20), unguided(11, 21)]), Some(Resource::Package));
-        assert_eq!(chosen(&[unguided(10, 20), unguided(10, OUTSIDE)]), Some(Resource::Core));
+        assert_eq!(chosen(&[unguided(10, 20), unguided(10, NO_COLOR)]), Some(Resource::Core));
         assert_eq!(chosen(&[unguided(10, 20), unguided(10, 20)]), None);
         assert_eq!(chosen(&[unguided(10, 20)]), None);
         assert_eq!(chosen(&[]), None);
     }
 
     #[test]
-    fn a_ballot_survives_the_wire() {
-        let ballot = Ballot {
+    fn a_type_vote_survives_the_wire() {
+        let type_vote = TypeVote {
             vote: Vote { color: 3, key: -7, proposal: u64::MAX },
-            colors: [1, 2, 3, 4, 5, OUTSIDE],
+            colors: [1, 2, 3, 4, 5, NO_COLOR],
         };
-        let back = Ballot::decode(&ballot.encode());
+        let back = TypeVote::decode(&type_vote.encode());
         assert_eq!((back.vote.color, back.vote.key, back.vote.proposal), (3, -7, u64::MAX));
-        assert_eq!((back.colors, ballot.encode().len()), (ballot.colors, Ballot::SIZE));
+        assert_eq!((back.colors, type_vote.encode().len()), (type_vote.colors, TypeVote::SIZE));
     }
 }

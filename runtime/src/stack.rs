@@ -1,10 +1,10 @@
 //! The protocol stack of a process: its endpoint and the protocols that share it.
 //!
-//! Names the transports of this build once ([`Endpoint`]), and composes the protocols
-//! ([`Protocols`]): each frame and each end of a one-sided transfer goes to the protocol that
-//! it belongs to. A new protocol is a field of [`Protocols`] and an arm in each of its
-//! functions. Calls that start a message poll when the protocol asks for it, so that a full
-//! ring or missing credit does not wait for the next round of progress.
+//! [`Endpoint`] names the transports of this build. [`Protocols`] composes the protocols: each
+//! frame and each completion of a one-sided transfer goes to the protocol that it belongs to. A new
+//! protocol is a field of [`Protocols`] and an arm in each of its functions. Calls that start a
+//! message poll if the protocol requests it. A full ring or missing credit then does not wait for
+//! the next round of progress.
 
 use fabric::{
     Body, Header, HybridGet, Peer, PeerFailed, Protocol, ProtocolId, RequestId, Sink, Token,
@@ -18,17 +18,17 @@ use verbs_transport::Rails;
 /// The endpoint with the transports of this build.
 pub type Endpoint = fabric::Endpoint<ShmTransport, Rails>;
 
-/// The clients of the endpoint.
+/// The protocols that use the endpoint.
 pub struct Protocols {
     /// Point-to-point messages, and what collectives send.
     pub pt2pt: Engine,
 }
 
-/// An endpoint and its clients.
+/// An endpoint and its protocols.
 pub struct Stack {
     /// Moves frames.
     pub endpoint: Endpoint,
-    /// Give frames their meaning.
+    /// Interpret frames.
     pub protocols: Protocols,
 }
 
@@ -84,31 +84,31 @@ impl Protocol for Protocols {
 }
 
 impl Stack {
-    /// Puts an endpoint and a point-to-point engine together.
+    /// Returns the stack of an endpoint and a point-to-point engine.
     pub(crate) fn new(endpoint: Endpoint, pt2pt: Engine) -> Stack {
         Stack { endpoint, protocols: Protocols { pt2pt } }
     }
 
-    /// Returns the point-to-point engine, for what needs no endpoint.
+    /// Returns the point-to-point engine, for operations that need no endpoint.
     #[inline]
     pub fn pt2pt(&mut self) -> &mut Engine {
         &mut self.protocols.pt2pt
     }
 
-    /// Does one round of progress; true if anything happened.
+    /// Makes one round of progress; true if anything happened.
     #[inline(always)]
     pub fn progress(&mut self) -> bool {
         fabric::protocol::progress(&mut self.endpoint, &mut self.protocols)
     }
 
-    /// Does a round inside a call that is about something else; see [`Engine::take_news`].
+    /// Makes a round of progress inside another operation; see [`Engine::take_news`].
     #[cold]
     pub fn progress_aside(&mut self) {
         self.protocols.pt2pt.mark_news();
         self.progress();
     }
 
-    /// Polls if a call that has just started a message asked for it.
+    /// Polls if the protocol requested it while a message was started.
     #[inline]
     pub(crate) fn poll_if_requested(&mut self) {
         if self.protocols.take_poll_request() {
@@ -116,7 +116,7 @@ impl Stack {
         }
     }
 
-    /// Sends at once if that is possible without keeping anything; see [`Engine::send_now`].
+    /// Sends at once if no request has to be kept; see [`Engine::send_now`].
     #[inline(always)]
     pub fn send_now(
         &mut self,
@@ -141,23 +141,23 @@ impl Stack {
         self.protocols.pt2pt.receive(&mut self.endpoint, pattern, buffer)
     }
 
-    /// Receives at once what is here; see [`Engine::receive_now`].
+    /// Receives a message that has arrived; see [`Engine::receive_now`].
     #[inline]
     pub fn receive_now(&mut self, pattern: &Pattern, buffer: &Buffer) -> Option<Completion> {
         self.protocols.pt2pt.receive_now(&mut self.endpoint, pattern, buffer)
     }
 
-    /// Receives a message that was taken; see [`Engine::receive_taken`].
+    /// Receives a message that a matched probe took; see [`Engine::receive_taken`].
     pub fn receive_taken(&mut self, message: MessageId, buffer: Buffer) -> RequestId {
         self.protocols.pt2pt.receive_taken(&mut self.endpoint, message, buffer)
     }
 
-    /// Asks for an operation to be cancelled; see [`Engine::cancel`].
+    /// Requests that an operation is cancelled; see [`Engine::cancel`].
     pub fn cancel(&mut self, id: RequestId) {
         self.protocols.pt2pt.cancel(&mut self.endpoint, id);
     }
 
-    /// Asks for a sent message back; see [`Engine::recall_sent`].
+    /// Recalls a sent message; see [`Engine::recall_sent`].
     pub fn recall_sent(&mut self, to: Peer, sequence: u64, bits: u32) -> RequestId {
         self.protocols.pt2pt.recall_sent(&mut self.endpoint, to, sequence, bits)
     }
@@ -167,13 +167,13 @@ impl Stack {
         fabric::protocol::is_drained(&mut self.endpoint, &self.protocols)
     }
 
-    /// Returns true when something is to be posted, whether or not there is room for it.
+    /// Returns true when something is to be posted, whether or not the transport has space.
     pub fn has_work(&self) -> bool {
         self.protocols.has_work()
     }
 
-    /// Announces that the caller is about to sleep; see [`Transport::arm`]. `None` when there is
-    /// something to do now.
+    /// Announces that the caller is about to sleep; see [`Transport::arm`]. `None` if there is work
+    /// to do now.
     pub fn arm(&mut self) -> Option<WaitOn<'_>> {
         fabric::protocol::arm(&mut self.endpoint, &mut self.protocols)
     }

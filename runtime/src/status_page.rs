@@ -1,5 +1,5 @@
-//! This rank's entry on the status page, which tells the launcher what the rank is doing: one
-//! relaxed store at the beginning and one at the end of each MPI call.
+//! This rank's entry on the status page, from which the launcher reads what the rank is doing. Each
+//! MPI call makes one relaxed store at its beginning and one at its end.
 
 #![allow(unsafe_code)]
 
@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use bootstrap::StatusEntry;
 
-/// Takes calls that are made before MPI_Init; never read.
-static NOWHERE: StatusEntry = StatusEntry::detached();
-static ENTRY: AtomicPtr<StatusEntry> = AtomicPtr::new((&raw const NOWHERE).cast_mut());
+/// The entry that calls before MPI_Init write to; never read.
+static DETACHED: StatusEntry = StatusEntry::detached();
+static ENTRY: AtomicPtr<StatusEntry> = AtomicPtr::new((&raw const DETACHED).cast_mut());
 
 /// Records calls on the status page from now on.
 pub(crate) fn attach(entry: &'static StatusEntry) {

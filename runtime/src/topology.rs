@@ -1,6 +1,8 @@
-//! What topologies need of others: each process may name any edges of a
-//! distributed graph, and each is to know those that begin or end at it
-//! (MPI-5.0 §8.5.4); and where everybody is on the machine, to reorder ranks.
+//! The collective parts of process topologies (MPI-5.0 §8.5.4).
+//!
+//! Each process may give any edges of a distributed graph; [`distribute`] sends each edge to its
+//! two ends. To reorder ranks, [`place_ranks`] exchanges where all processes are on the machine.
+//! The order itself is chosen in `objects::topology::placement`.
 
 #![allow(unsafe_code)]
 
@@ -20,11 +22,11 @@ use crate::process::Core;
 /// An edge of a distributed graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// The rank where it begins.
+    /// The rank at its source.
     pub source: u32,
-    /// The rank where it ends.
+    /// The rank at its destination.
     pub destination: u32,
-    /// Its weight; of no meaning in an unweighted graph.
+    /// Its weight; unused in an unweighted graph.
     pub weight: i32,
 }
 
@@ -49,8 +51,8 @@ impl Edge {
     }
 }
 
-/// This process's part of the graph whose edges the members of `comm` name,
-/// ordered by who names them, then as they are named. Collective.
+/// Returns this process's part of the graph whose edges the members of `comm` give. Edges are in
+/// the order of the rank that gave them, then as given. Collective.
 pub fn distribute(comm: usize, edges: &[Edge], weighted: bool) -> Result<DistGraph> {
     let (size, rank) = with(|p| p.comm(comm).map(|comm| (comm.size() as usize, comm.rank())))?;
     let mut outgoing = vec![Vec::new(); size];
@@ -79,27 +81,27 @@ pub fn distribute(comm: usize, edges: &[Edge], weighted: bool) -> Result<DistGra
     Ok(graph)
 }
 
-/// For each node of a topology the rank in `comm` of the process that is to be
-/// it, by where they all are; see [`placement`]. Collective.
-pub fn placed(comm: usize, traffic: &Traffic, grid: Option<&Cartesian>) -> Result<Vec<u32>> {
-    let mine = with(|p| p.core().map(|core| core.place()))?;
+/// Returns for each node of a topology the rank in `comm` of its process, chosen by where the
+/// processes are; see [`placement`]. Collective.
+pub fn place_ranks(comm: usize, traffic: &Traffic, grid: Option<&Cartesian>) -> Result<Vec<u32>> {
+    let mine = with(|p| p.core().map(|core| core.location()))?;
     let bytes: Vec<u8> = mine.iter().flat_map(|part| part.to_ne_bytes()).collect();
     let all = exchange(comm, &bytes)?;
-    let part = |place: &[u8], level: usize| {
-        i64::from_ne_bytes(std::array::from_fn(|i| place[8 * level + i]))
+    let part = |location: &[u8], level: usize| {
+        i64::from_ne_bytes(std::array::from_fn(|i| location[8 * level + i]))
     };
-    let places: Vec<Location> = all
+    let locations: Vec<Location> = all
         .chunks_exact(bytes.len())
-        .map(|place| std::array::from_fn(|level| part(place, level)))
+        .map(|location| std::array::from_fn(|level| part(location, level)))
         .collect();
-    record_locations(comm, &places)?;
-    Ok(placement::place(&places, traffic, grid))
+    record_locations(comm, &locations)?;
+    Ok(placement::place(&locations, traffic, grid))
 }
 
-/// Gives the planner of collectives the places of all members, which each of them has now.
-fn record_locations(comm: usize, places: &[Location]) -> Result<()> {
+/// Gives the planner of collectives the locations of all members.
+fn record_locations(comm: usize, members: &[Location]) -> Result<()> {
     let known = |part: i64| u64::try_from(part).ok();
-    let locations: Vec<RankLocation> = places
+    let locations: Vec<RankLocation> = members
         .iter()
         .map(|&[host, package, numa, l3]| {
             RankLocation([known(host), known(package), known(numa), known(l3), None])
@@ -112,16 +114,15 @@ fn record_locations(comm: usize, places: &[Location]) -> Result<()> {
     })
 }
 
-/// Reorders a distributed graph of which this process knows the part of the node
-/// of its rank: the rank of each node's process, and the part of the node that
-/// this process is to be. Collective.
-pub fn reordered(comm: usize, mine: &DistGraph) -> Result<(Vec<u32>, DistGraph)> {
+/// Reorders a distributed graph of which this process has the part of the node with its rank.
+/// Returns the rank of each node's process, and the part of this process's new node. Collective.
+pub fn reorder_graph(comm: usize, mine: &DistGraph) -> Result<(Vec<u32>, DistGraph)> {
     let (size, rank) = with(|p| p.comm(comm).map(|comm| (comm.size(), comm.rank())))?;
     let all = exchange_lists(comm, &vec![encode(mine); size as usize])?;
     let mut words =
         all.chunks_exact(4).map(|word| i32::from_ne_bytes(std::array::from_fn(|i| word[i])));
     let parts: Option<Vec<DistGraph>> = (0..size).map(|_| decode(&mut words)).collect();
-    let mut parts = parts.ok_or_else(|| Error::internal("a part of a graph is cut short"))?;
+    let mut parts = parts.ok_or_else(|| Error::internal("a part of a graph is truncated"))?;
     let edges = (0..size).zip(&parts).flat_map(|(node, part)| {
         let weights = part.destinations.weights.iter().copied().chain(std::iter::repeat(1));
         part.destinations
@@ -130,13 +131,13 @@ pub fn reordered(comm: usize, mine: &DistGraph) -> Result<(Vec<u32>, DistGraph)>
             .zip(weights)
             .map(move |(&to, weight)| (node, to, weight.max(0) as u64))
     });
-    let order = placed(comm, &Traffic::of_edges(size, edges), None)?;
+    let order = place_ranks(comm, &Traffic::of_edges(size, edges), None)?;
     let node = order.iter().position(|&process| process == rank);
-    let node = node.ok_or_else(|| Error::internal("a process was given no node"))?;
+    let node = node.ok_or_else(|| Error::internal("a process has no node"))?;
     Ok((order, parts.swap_remove(node)))
 }
 
-/// Whether it has weights; then of both directions lengths, ranks and weights.
+/// Encodes whether the graph has weights, then for both directions lengths, ranks and weights.
 fn encode(graph: &DistGraph) -> Vec<u8> {
     let mut words = vec![i32::from(graph.weighted)];
     for edges in [&graph.sources, &graph.destinations] {
@@ -159,8 +160,8 @@ fn decode(words: &mut impl Iterator<Item = i32>) -> Option<DistGraph> {
 }
 
 impl Core {
-    /// Where this process is: host, package, NUMA node, cache.
-    fn place(&self) -> Location {
+    /// Returns where this process is: host, package, NUMA node, cache.
+    fn location(&self) -> Location {
         let host = self.color_of(Resource::Host, 0);
         if self.pretend_packages > 0 {
             return [host, i64::from(self.job.local_rank) % self.pretend_packages as i64, 0, 0];
@@ -173,11 +174,11 @@ impl Core {
     }
 }
 
-/// In place of a part for processes that are not bound to one.
+/// In a [`Location`]: the process is not bound to one instance of this kind.
 const UNKNOWN: i64 = -1;
 
-/// Sends `outgoing[rank]` to each rank; what they have sent here, in order of
-/// rank. Collective.
+/// Sends `outgoing[rank]` to each rank; returns what the ranks have sent here, in order of rank.
+/// Collective.
 fn exchange_lists(comm: usize, outgoing: &[Vec<u8>]) -> Result<Vec<u8>> {
     let counts: Vec<u64> = outgoing.iter().map(|list| list.len() as u64).collect();
     let expected = exchange_counts(comm, &counts)?;
@@ -199,35 +200,38 @@ fn exchange_lists(comm: usize, outgoing: &[Vec<u8>]) -> Result<Vec<u8>> {
             types: Types::One(ty),
         },
     };
-    agree(comm, &operation)?;
+    run_as_comm_create(comm, &operation)?;
     Ok(received)
 }
 
-/// One number to each rank; theirs in order of rank.
+/// Sends one number to each rank; returns theirs in order of rank. Collective.
 fn exchange_counts(comm: usize, counts: &[u64]) -> Result<Vec<u64>> {
     let mut sent: Vec<u8> = counts.iter().flat_map(|count| count.to_ne_bytes()).collect();
     let mut received = vec![0; sent.len()];
     let each = size_of::<u64>() as u64;
     let data = |bytes: &mut [u8]| Data { area: area_of(bytes), count: each, ty: Datatype::byte() };
-    agree(comm, &Operation::Alltoall { send: Some(data(&mut sent)), recv: data(&mut received) })?;
+    run_as_comm_create(
+        comm,
+        &Operation::Alltoall { send: Some(data(&mut sent)), recv: data(&mut received) },
+    )?;
     Ok(received
         .chunks_exact(each as usize)
         .map(|word| u64::from_ne_bytes(std::array::from_fn(|i| word[i])))
         .collect())
 }
 
-fn agree(comm: usize, operation: &Operation<'_>) -> Result<()> {
+fn run_as_comm_create(comm: usize, operation: &Operation<'_>) -> Result<()> {
     let plan = with(|p| p.plan(p.comm(comm)?, operation))?.of_kind(CollectiveKind::CommCreate);
     run(comm, plan)
 }
 
 fn area_of(bytes: &mut [u8]) -> Area {
-    // SAFETY: the callers keep the bytes where they are until `agree` has
-    // returned, and the collective has ended by then.
+    // SAFETY: the callers keep the bytes where they are until `run_as_comm_create` has returned,
+    // and the collective has ended by then.
     unsafe { Area::new(bytes.as_mut_ptr(), 0, bytes.len() as i64) }
 }
 
-/// Where each block begins when they lie one after the other.
+/// Returns where each block begins if the blocks lie one after the other.
 fn starts(counts: &[u64]) -> Vec<i64> {
     let ends = counts.iter().scan(0, |end, &count| {
         *end += count as i64;
@@ -270,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_begin_where_the_last_one_ends() {
+    fn each_block_begins_at_the_end_of_the_previous_one() {
         assert_eq!(starts(&[3, 0, 5]), [0, 3, 3]);
     }
 }

@@ -1,20 +1,20 @@
-//! What a blocking call waits for, in the terms of this process.
+//! What a blocking call waits for, by handle or id. `blocked_on` translates it for the status page.
 
 use collectives::CollectiveId;
 use pt2pt::RequestId;
 
-/// What the last call looked for and did not find.
+/// What the last call waits for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum WaitTarget {
-    /// Something without a name here.
+    /// Nothing that has a handle or an id.
     #[default]
     Nothing,
-    /// The end of a request, by its handle.
+    /// The completion of a request, by its handle.
     Request(usize),
-    /// The end of a message that never had a handle.
+    /// The completion of a message without a handle.
     Message(RequestId),
-    /// The end of a collective.
+    /// The completion of a collective.
     Collective(CollectiveId),
-    /// A message that could be received, by the arguments of the call.
+    /// A message to probe, by the arguments of the call.
     Probe { source: i32, tag: i32, comm: usize },
 }

@@ -1,8 +1,8 @@
 //! The Wait and Test families (MPI-5.0 §3.7.3, §3.7.5): requests in, outcomes out.
 //!
-//! All take the caller's array of request handles and replace completed ones that are not
-//! persistent by MPI_REQUEST_NULL. They return an error only for a handle that is no request; the
-//! error of an operation is in its [`Outcome`].
+//! All functions take the caller's array of request handles. They replace the handles of completed
+//! requests that are not persistent by MPI_REQUEST_NULL. They return an error only for an invalid
+//! handle; the error of an operation is in its [`Outcome`].
 
 use objects::Result;
 
@@ -13,64 +13,64 @@ use crate::process::{Process, predefined};
 use crate::request::Finished;
 use crate::request_handle::Decoded;
 
-/// What looking for one completed request among several came to.
+/// The result of the search for one completed request among several.
 pub enum Any {
-    /// There is no active request in the array.
+    /// No request in the array is active.
     NoneActive,
-    /// None is complete yet.
+    /// No request is complete yet.
     Pending,
-    /// This one was.
+    /// The request at this index is complete.
     Found(usize, Outcome),
 }
 
-/// MPI_Wait.
+/// Performs MPI_Wait.
 #[inline]
 pub fn wait(request: &mut usize) -> Result<Outcome> {
-    // A send that left at once needs no progress, as it would not in MPI_Send.
+    // A send that completed at once needs no progress, as in MPI_Send.
     if let Decoded::Sent = Decoded::decode(*request) {
         *request = predefined::REQUEST_NULL;
         return Ok(Outcome::empty());
     }
-    block_on(|p| p.take(request).transpose()).map(Finished::settle)
+    block_on(|p| p.take(request).transpose()).map(Finished::into_outcome)
 }
 
-/// MPI_Test.
+/// Performs MPI_Test.
 #[inline]
 pub fn test(request: &mut usize) -> Result<Option<Outcome>> {
     // A request that is complete already needs no progress.
     if let Some(finished) = with(|p| p.take(request))? {
-        return Ok(Some(finished.settle()));
+        return Ok(Some(finished.into_outcome()));
     }
     progress_once();
-    Ok(with(|p| p.take(request))?.map(Finished::settle))
+    Ok(with(|p| p.take(request))?.map(Finished::into_outcome))
 }
 
-/// MPI_Request_get_status.
+/// Performs MPI_Request_get_status.
 pub fn status(request: usize) -> Result<Option<Outcome>> {
     progress_once();
     Ok(match with(|p| p.peek(request))? {
         Some(Finished::Outcome(outcome)) => Some(outcome),
-        Some(Finished::Generalized(calls)) => Some(calls.ask()),
+        Some(Finished::Generalized(calls)) => Some(calls.query()),
         None => None,
     })
 }
 
-/// MPI_Waitany.
+/// Performs MPI_Waitany.
 pub fn wait_any(requests: &mut [usize]) -> Result<Any> {
     let found = block_on(|p| match first(p, requests) {
-        Ok(Looked::Pending) => None,
+        Ok(Search::Pending) => None,
         other => Some(other),
     });
-    settle_any(found?)
+    into_any(found?)
 }
 
-/// MPI_Testany.
+/// Performs MPI_Testany.
 pub fn test_any(requests: &mut [usize]) -> Result<Any> {
     progress_once();
-    settle_any(with(|p| first(p, requests))?)
+    into_any(with(|p| first(p, requests))?)
 }
 
-/// MPI_Request_get_status_any: as [`test_any`], nothing freed.
+/// Performs MPI_Request_get_status_any: like [`test_any`], but frees no request.
 pub fn status_any(requests: &[usize]) -> Result<Any> {
     progress_once();
     let mut active = false;
@@ -80,25 +80,25 @@ pub fn status_any(requests: &[usize]) -> Result<Any> {
         }
         active = true;
         if let Some(finished) = with(|p| p.peek(request))? {
-            return Ok(Any::Found(index, ask(finished)));
+            return Ok(Any::Found(index, query(finished)));
         }
     }
     Ok(if active { Any::Pending } else { Any::NoneActive })
 }
 
-/// MPI_Waitall. `each` gets every index with its outcome, in order; it may run
-/// under the lock and must not call MPI.
+/// Performs MPI_Waitall. `each` gets every index with its outcome, in order. It may run under the
+/// process lock and must not call MPI.
 pub fn wait_all(requests: &mut [usize], mut each: impl FnMut(usize, Outcome)) -> Result<()> {
     let mut next = 0;
     while let Some(calls) = block_on(|p| take_ready(p, requests, &mut next, &mut each).transpose())?
     {
-        each(next, Finished::Generalized(calls).settle());
+        each(next, Finished::Generalized(calls).into_outcome());
         next += 1;
     }
     Ok(())
 }
 
-/// MPI_Testall: true if all are complete; only then is any taken.
+/// Performs MPI_Testall: true if all requests are complete; only then takes them.
 pub fn test_all(requests: &mut [usize], mut each: impl FnMut(usize, Outcome)) -> Result<bool> {
     progress_once();
     if with(|p| all_complete(p, requests, &mut 0))?.is_none() {
@@ -108,7 +108,7 @@ pub fn test_all(requests: &mut [usize], mut each: impl FnMut(usize, Outcome)) ->
     Ok(true)
 }
 
-/// MPI_Request_get_status_all: as [`test_all`], nothing freed.
+/// Performs MPI_Request_get_status_all: like [`test_all`], but frees no request.
 pub fn status_all(requests: &[usize], mut each: impl FnMut(usize, Outcome)) -> Result<bool> {
     progress_once();
     if with(|p| all_complete(p, requests, &mut 0))?.is_none() {
@@ -116,41 +116,41 @@ pub fn status_all(requests: &[usize], mut each: impl FnMut(usize, Outcome)) -> R
     }
     for (index, &request) in requests.iter().enumerate() {
         if let Some(finished) = with(|p| p.peek(request))? {
-            each(index, ask(finished));
+            each(index, query(finished));
         }
     }
     Ok(true)
 }
 
-/// MPI_Waitsome. `None` when no request is active, else how many were taken.
+/// Performs MPI_Waitsome: returns how many requests were taken, or `None` if none is active.
 pub fn wait_some(
     requests: &mut [usize],
     mut each: impl FnMut(usize, Outcome),
 ) -> Result<Option<usize>> {
     let active = block_on(|p| match any_complete(p, requests) {
-        Ok(Looked::Pending) => None,
+        Ok(Search::Pending) => None,
         other => Some(other),
     })?;
     match active {
-        Looked::NoneActive => Ok(None),
+        Search::NoneActive => Ok(None),
         _ => take_some(requests, &mut each).map(Some),
     }
 }
 
-/// MPI_Testsome: as [`wait_some`], without waiting.
+/// Performs MPI_Testsome: like [`wait_some`], without waiting.
 pub fn test_some(
     requests: &mut [usize],
     mut each: impl FnMut(usize, Outcome),
 ) -> Result<Option<usize>> {
     progress_once();
     match with(|p| any_complete(p, requests))? {
-        Looked::NoneActive => Ok(None),
-        Looked::Pending => Ok(Some(0)),
-        Looked::Found(..) => take_some(requests, &mut each).map(Some),
+        Search::NoneActive => Ok(None),
+        Search::Pending => Ok(Some(0)),
+        Search::Found(..) => take_some(requests, &mut each).map(Some),
     }
 }
 
-/// MPI_Request_get_status_some: as [`test_some`], nothing freed.
+/// Performs MPI_Request_get_status_some: like [`test_some`], but frees no request.
 pub fn status_some(
     requests: &[usize],
     mut each: impl FnMut(usize, Outcome),
@@ -164,13 +164,13 @@ pub fn status_some(
         active = true;
         if let Some(finished) = with(|p| p.peek(request))? {
             found += 1;
-            each(index, ask(finished));
+            each(index, query(finished));
         }
     }
     Ok(active.then_some(found))
 }
 
-enum Looked {
+enum Search {
     NoneActive,
     Pending,
     Found(usize, Option<Finished>),
@@ -185,15 +185,15 @@ fn is_active(p: &mut Process, handle: usize) -> Result<bool> {
     }
 }
 
-/// Takes the first complete one.
-fn first(p: &mut Process, requests: &mut [usize]) -> Result<Looked> {
+/// Takes the first complete request.
+fn first(p: &mut Process, requests: &mut [usize]) -> Result<Search> {
     match any_complete(p, requests)? {
-        Looked::Found(index, _) => Ok(Looked::Found(index, p.take(&mut requests[index])?)),
+        Search::Found(index, _) => Ok(Search::Found(index, p.take(&mut requests[index])?)),
         other => Ok(other),
     }
 }
 
-fn any_complete(p: &mut Process, requests: &[usize]) -> Result<Looked> {
+fn any_complete(p: &mut Process, requests: &[usize]) -> Result<Search> {
     let mut active = false;
     for (index, &request) in requests.iter().enumerate() {
         if !is_active(p, request)? {
@@ -201,21 +201,21 @@ fn any_complete(p: &mut Process, requests: &[usize]) -> Result<Looked> {
         }
         active = true;
         if p.is_complete(request)? {
-            return Ok(Looked::Found(index, None));
+            return Ok(Search::Found(index, None));
         }
     }
-    Ok(if active { Looked::Pending } else { Looked::NoneActive })
+    Ok(if active { Search::Pending } else { Search::NoneActive })
 }
 
-fn settle_any(looked: Looked) -> Result<Any> {
-    Ok(match looked {
-        Looked::NoneActive => Any::NoneActive,
-        Looked::Pending | Looked::Found(_, None) => Any::Pending,
-        Looked::Found(index, Some(finished)) => Any::Found(index, finished.settle()),
+fn into_any(found: Search) -> Result<Any> {
+    Ok(match found {
+        Search::NoneActive => Any::NoneActive,
+        Search::Pending | Search::Found(_, None) => Any::Pending,
+        Search::Found(index, Some(finished)) => Any::Found(index, finished.into_outcome()),
     })
 }
 
-/// `Some` when all are complete; `next` remembers how far that is known.
+/// Returns `Some` when all requests are complete; all before `next` are known to be.
 fn all_complete(p: &mut Process, requests: &[usize], next: &mut usize) -> Result<Option<()>> {
     while let Some(&request) = requests.get(*next) {
         if !p.is_complete(request)? {
@@ -226,8 +226,8 @@ fn all_complete(p: &mut Process, requests: &[usize], next: &mut usize) -> Result
     Ok(Some(()))
 }
 
-/// Takes complete requests from `next` on. `None`: that one is not complete;
-/// `Some(None)`: all are taken; else the callbacks that tell what became of it.
+/// Takes complete requests from `next` on. Returns `None` if the request at `next` is not complete,
+/// `Some(None)` if all are taken, otherwise the callbacks that return the outcome of `next`.
 #[inline]
 fn take_ready(
     p: &mut Process,
@@ -249,7 +249,7 @@ fn take_ready(
 fn take_all(requests: &mut [usize], each: &mut impl FnMut(usize, Outcome)) -> Result<()> {
     for (index, request) in requests.iter_mut().enumerate() {
         if let Some(finished) = with(|p| p.take(request))? {
-            each(index, finished.settle());
+            each(index, finished.into_outcome());
         }
     }
     Ok(())
@@ -261,15 +261,15 @@ fn take_some(requests: &mut [usize], each: &mut impl FnMut(usize, Outcome)) -> R
         let finished = with(|p| if is_active(p, *request)? { p.take(request) } else { Ok(None) })?;
         if let Some(finished) = finished {
             taken += 1;
-            each(index, finished.settle());
+            each(index, finished.into_outcome());
         }
     }
     Ok(taken)
 }
 
-fn ask(finished: Finished) -> Outcome {
+fn query(finished: Finished) -> Outcome {
     match finished {
         Finished::Outcome(outcome) => outcome,
-        Finished::Generalized(calls) => calls.ask(),
+        Finished::Generalized(calls) => calls.query(),
     }
 }

@@ -271,7 +271,7 @@ impl Job {
 /// Adds up what the ranks say that they have sent.
 fn sent(stderr: &str) -> Sent {
     let line =
-        Regex::new(r"rank \d+ sent .* (\d+) frames of (\d+) bytes by RDMA, (\d+) reads of \d+ bytes, (\d+) writes .* (\d+) of the frames written, (\d+) several at once")
+        Regex::new(r"rank \d+ sent .* (\d+) frames of (\d+) bytes by RDMA, (\d+) reads of \d+ bytes, (\d+) writes .* (\d+) of the frames by eager RDMA, (\d+) coalesced")
             .expect("a constant");
     let mut sent = Sent::default();
     for found in line.captures_iter(stderr) {
@@ -377,8 +377,8 @@ mod tests {
 
     #[test]
     fn what_ranks_say_is_added_up() {
-        let text = "verbena: rank 0 sent 1 frames of 2 bytes to its host, 30 frames of 4 bytes by RDMA, 5 reads of 6 bytes, 7 writes of 8 bytes, 0 atomics of 0 bytes, 6 of the frames written, 2 several at once\n\
-                    verbena: rank 1 sent 1 frames of 2 bytes to its host, 12 frames of 4 bytes by RDMA, 0 reads of 6 bytes, 1 writes of 8 bytes, 0 atomics of 0 bytes, 3 of the frames written, 0 several at once\n";
+        let text = "verbena: rank 0 sent 1 frames of 2 bytes to its host, 30 frames of 4 bytes by RDMA, 5 reads of 6 bytes, 7 writes of 8 bytes, 0 atomics of 0 bytes, 6 of the frames by eager RDMA, 2 coalesced\n\
+                    verbena: rank 1 sent 1 frames of 2 bytes to its host, 12 frames of 4 bytes by RDMA, 0 reads of 6 bytes, 1 writes of 8 bytes, 0 atomics of 0 bytes, 3 of the frames by eager RDMA, 0 coalesced\n";
         let sent = sent(text);
         assert_eq!((sent.frames, sent.bytes, sent.reads, sent.writes), (42, 8, 5, 8));
         assert_eq!((sent.written, sent.together, sent.ranks), (9, 2, 2));
