@@ -1,14 +1,13 @@
 /* Instructions of one call each, for `cargo xtask counts`: rank 0 runs under
  * callgrind, rank 1 without. Nothing here takes a time.
  *
- * A count repeats only if the call finds the same state each time. So the ranks
- * meet outside MPI, in a word of a shared file, between steps: a receiver that
- * is measured has its message already, and the receiver of a measured sender
- * never sleeps. What is counted stands between two toggles; callgrind writes a
- * file for each step.
+ * A count repeats only if the call finds the same state each time. Therefore the ranks synchronise
+ * outside MPI between steps, in a word of a shared file: a receiver that is measured has its
+ * message already, and the receiver of a measured sender never sleeps. Each counted step stands
+ * between two toggles; callgrind writes a file for each step.
  *
- * With the name of one case, that alone runs, without toggles: callgrind itself
- * is told which function to collect in, and keeps apart where the costs arise. */
+ * With the name of one case, that alone runs, without toggles: callgrind itself selects the
+ * function to collect in, and keeps apart where the costs arise. */
 #include <fcntl.h>
 #include <mpi.h>
 #include <stdatomic.h>
@@ -24,18 +23,18 @@ enum { WARM = 8, ROUNDS = 32, BATCH = 8, LARGEST = 1024 };
 typedef void body(int step, int size);
 
 static int rank, round_number, counted;
-static atomic_int *turns;          /* of each rank, in the shared file */
+static atomic_int *steps;          /* of each rank, in the shared file */
 static char data[BATCH][LARGEST];
 static MPI_Request requests[BATCH];
 
 /* Both ranks are here. */
-static void meet(void) {
-    int turn = atomic_load(&turns[rank]) + 1;
-    atomic_store(&turns[rank], turn);
-    while (atomic_load(&turns[1 - rank]) < turn) usleep(50);
+static void synchronise(void) {
+    int step = atomic_load(&steps[rank]) + 1;
+    atomic_store(&steps[rank], step);
+    while (atomic_load(&steps[1 - rank]) < step) usleep(50);
 }
 
-/* Counts `call` if it is the step that is asked for. */
+/* Counts `call` if it is the selected step. */
 #define COUNT(number, call)                                         \
     do {                                                            \
         int now = (number) == step && counted && round_number >= 0; \
@@ -47,9 +46,9 @@ static void meet(void) {
 
 static void blocking_sends(int step, int size) {
     if (rank == 0) EACH COUNT(1, MPI_Send(data[i], size, MPI_CHAR, 1, i, MPI_COMM_WORLD));
-    meet();
+    synchronise();
     if (rank == 1) EACH MPI_Recv(data[i], size, MPI_CHAR, 0, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    meet();
+    synchronise();
 }
 
 static void nonblocking_sends(int step, int size) {
@@ -57,36 +56,36 @@ static void nonblocking_sends(int step, int size) {
         EACH COUNT(1, MPI_Isend(data[i], size, MPI_CHAR, 1, i, MPI_COMM_WORLD, &requests[i]));
         EACH COUNT(2, MPI_Wait(&requests[i], MPI_STATUS_IGNORE));
     }
-    meet();
+    synchronise();
     if (rank == 1) EACH MPI_Recv(data[i], size, MPI_CHAR, 0, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    meet();
+    synchronise();
 }
 
 /* The messages have arrived, and no call has looked at them. */
 static void arrived(int step, int size) {
     if (rank == 1) EACH MPI_Send(data[i], size, MPI_CHAR, 0, i, MPI_COMM_WORLD);
-    meet();
+    synchronise();
     if (rank == 0) EACH COUNT(1, MPI_Recv(data[i], size, MPI_CHAR, 1, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-    meet();
+    synchronise();
 }
 
 /* A probe for another message has found them. */
 static void unexpected(int step, int size) {
     int flag;
     if (rank == 1) EACH MPI_Send(data[i], size, MPI_CHAR, 0, i, MPI_COMM_WORLD);
-    meet();
+    synchronise();
     if (rank == 0) {
         EACH MPI_Iprobe(1, BATCH, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
         EACH COUNT(1, MPI_Recv(data[i], size, MPI_CHAR, 1, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     }
-    meet();
+    synchronise();
 }
 
 static void posted(int step, int size) {
     if (rank == 0) EACH COUNT(1, MPI_Irecv(data[i], size, MPI_CHAR, 1, i, MPI_COMM_WORLD, &requests[i]));
-    meet();
+    synchronise();
     if (rank == 1) EACH MPI_Send(data[i], size, MPI_CHAR, 0, i, MPI_COMM_WORLD);
-    meet();
+    synchronise();
     if (rank == 0) COUNT(2, MPI_Waitall(BATCH, requests, MPI_STATUSES_IGNORE));
 }
 
@@ -129,8 +128,8 @@ static const struct { const char *name; body *run; int step, size; } cases[] = {
 int main(int argc, char **argv) {
     const char *only = argc == 3 ? argv[2] : NULL;
     int file = argc == 2 || only ? open(argv[1], O_RDWR) : -1;
-    turns = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (file < 0 || turns == MAP_FAILED) {
+    steps = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (file < 0 || steps == MAP_FAILED) {
         fprintf(stderr, "usage: counts FILE [CASE]   (a file of 4096 zero bytes)\n");
         return 2;
     }

@@ -1,13 +1,13 @@
 /* The time of a collective operation, which the first argument names.
  *
- * Sizes are bytes of one block: the whole operand of allreduce, bcast, reduce
- * and reduce_scatter, what each rank contributes or gets from each other in
- * the rest. Reductions add MPI_FLOATs. A barrier stands between two
- * iterations, and each rank adds up its own time in the operation. */
+ * Sizes are bytes of one block: the whole operand of allreduce, bcast, reduce and reduce_scatter;
+ * otherwise the contribution of each rank, or its share from each other rank. Reductions add
+ * MPI_FLOATs. A barrier stands between two iterations, and each rank adds up its own time in the
+ * operation. */
 #include "common.h"
 
 typedef struct {
-    unsigned char *out, *in;   /* room for a block for each rank */
+    unsigned char *out, *in;   /* space for a block for each rank */
     unsigned char *root;       /* rank 0: out, others: in        */
     int count;                 /* items of a block               */
     int *parts;                /* items of each rank's share     */
@@ -58,7 +58,7 @@ static const operation operations[] = {
     {"scatter", scatter, BLOCKS, 1, 'N', '1'},
 };
 
-/* How many blocks stand behind a letter for this rank. */
+/* Number of blocks that a letter stands for, for this rank. */
 static int blocks(char letter) {
     int rank = bench_rank();
     if (letter == 'n') return bench_size();
@@ -70,7 +70,7 @@ static int blocks(char letter) {
 /* A small whole number, so that sums of floats are exact in any order. */
 static float addend(int rank, size_t at, int round) { return (float)((rank * 3 + at + round + FEWEST) % 17); }
 
-/* A block's key: who gives it, and to whom if each gets another one. */
+/* A block's key: the giver, and the receiver if each rank gets another block. */
 static unsigned key(int from, int to, int round) { return round * 101 + from * 17 + to * 5; }
 
 static void fill(const operation *op, const operands *d, int round) {

@@ -1,5 +1,5 @@
-/* What the benchmark programs share: their options, the table they print, and
- * data that can be checked.
+/* Code that the benchmark programs share: their options, the table they print, and data that can be
+ * checked.
  *
  * Options, sizes and columns are those that users know from the OSU
  * micro-benchmarks, so that a script that reads those reads these. Only
@@ -167,7 +167,7 @@ static inline unsigned char *bench_buffer(size_t size) {
     return memory;
 }
 
-/* Data that says which message it is: `key` is any number both sides know. */
+/* Data that identifies its message: `key` is any number both sides know. */
 static inline unsigned char bench_byte(size_t at, unsigned key) {
     return (unsigned char)(at * 131 + at / 251 + key * 7 + 1);
 }
@@ -194,7 +194,7 @@ static inline void bench_head(const bench_options *o, const char *title, const c
     }
 }
 
-/* The same for rows of `bench_times`; `first` is empty where no size is printed. */
+/* The same output for rows of `bench_times`; `first` is empty where no size is printed. */
 static inline void bench_head_times(const bench_options *o, const char *title, const char *first) {
     char columns[160];
     snprintf(columns, sizeof columns, "%-8s%18s%s", first, "Avg Latency(us)",

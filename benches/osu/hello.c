@@ -1,5 +1,5 @@
-/* The shortest job: who times it from outside has the price of a start. Its
- * second line names the library. */
+/* The shortest job: timed from outside, it gives the price of a start. Its second line names the
+ * library. */
 #include "common.h"
 
 int main(int argc, char **argv) {

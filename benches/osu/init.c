@@ -2,7 +2,7 @@
  * itself alone afterwards. */
 #include "common.h"
 
-/* KiB of this process that no other shares; 0 where the system does not say. */
+/* KiB of this process that no other process shares; 0 where the system does not report it. */
 static long private_memory(void) {
     FILE *file = fopen("/proc/self/smaps_rollup", "r");
     char line[256];

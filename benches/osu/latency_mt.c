@@ -8,9 +8,9 @@ static void *half_round_trip(void *argument) {
     size_t size = thread->size;
     int rank = bench_rank(), peer = 1 - rank, tag = thread->number + 1, iterations = bench_iterations(o, size);
     unsigned char *out = bench_buffer(size), *in = bench_buffer(size);
-    threads_meet(thread);
+    threads_synchronise(thread);
     for (int round = -bench_warmup(o, iterations); round < iterations; round++) {
-        if (round == 0) threads_meet(thread);
+        if (round == 0) threads_synchronise(thread);
         if (o->check) bench_fill(out, size, round * 64 + tag);
         if (rank == 0) MPI_Send(out, (int)size, MPI_CHAR, peer, tag, MPI_COMM_WORLD);
         MPI_Recv(in, (int)size, MPI_CHAR, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

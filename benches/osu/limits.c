@@ -1,6 +1,6 @@
-/* What the machine itself can do, for comparison: a cache line that two cores
- * hand to each other, and memcpy on one core. No MPI. With -l only the line,
- * in some 10 ms: a look at which of its states the machine is in. */
+/* Limits of the machine itself, for comparison: a cache line that two cores hand to each other, and
+ * memcpy on one core. No MPI. With -l only the line, in some 10 ms: a look at which of its states
+ * the machine is in. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -10,10 +10,10 @@
 #include <string.h>
 #include <time.h>
 
-enum { TURNS = 200000, TURNS_OF_A_LOOK = 4000, TRIES = 7 };
+enum { ROUND_TRIPS = 200000, QUICK_ROUND_TRIPS = 4000, TRIES = 7 };
 
 static struct { _Alignas(128) atomic_int there; _Alignas(128) atomic_int back; } line;
-static int cores[2], turns = TURNS;
+static int cores[2], round_trips = ROUND_TRIPS;
 
 static double now(void) {
     struct timespec time;
@@ -35,9 +35,9 @@ static void wait_for(atomic_int *word, int value) {
 
 static void *answer(void *unused) {
     bind_to(cores[1]);
-    for (int turn = 1; turn <= turns; turn++) {
-        wait_for(&line.there, turn);
-        atomic_store_explicit(&line.back, turn, memory_order_release);
+    for (int round_trip = 1; round_trip <= round_trips; round_trip++) {
+        wait_for(&line.there, round_trip);
+        atomic_store_explicit(&line.back, round_trip, memory_order_release);
     }
     return unused;
 }
@@ -48,17 +48,17 @@ static double exchange(void) {
     atomic_store(&line.there, 0), atomic_store(&line.back, 0);
     if (pthread_create(&other, NULL, answer, NULL)) exit(1);
     double start = 0;
-    for (int turn = 1; turn <= turns; turn++) {
-        if (turn == turns / 10) start = now();
-        atomic_store_explicit(&line.there, turn, memory_order_release);
-        wait_for(&line.back, turn);
+    for (int round_trip = 1; round_trip <= round_trips; round_trip++) {
+        if (round_trip == round_trips / 10) start = now();
+        atomic_store_explicit(&line.there, round_trip, memory_order_release);
+        wait_for(&line.back, round_trip);
     }
     double took = now() - start;
     pthread_join(other, NULL);
-    return took / (2.0 * (turns - turns / 10));
+    return took / (2.0 * (round_trips - round_trips / 10));
 }
 
-/* Bytes a second of memcpy between two places that stay where they are. */
+/* Bytes a second of memcpy between two fixed places. */
 static double copy(size_t size) {
     unsigned char *from = aligned_alloc(4096, size), *to = aligned_alloc(4096, size);
     size_t times = ((size_t)256 << 20) / size;
@@ -87,7 +87,7 @@ int main(int argc, char **argv) {
     cpu_set_t allowed;
     int found = 0, only_line = argc == 2 && !strcmp(argv[1], "-l");
     if (argc > 1 && !only_line) return fprintf(stderr, "usage: limits [-l]\n\n  -l            only the cache line, in some 10 ms\n"), 2;
-    if (only_line) turns = TURNS_OF_A_LOOK;
+    if (only_line) round_trips = QUICK_ROUND_TRIPS;
     sched_getaffinity(0, sizeof allowed, &allowed);
     for (int core = 0; core < CPU_SETSIZE && found < 2; core++)
         if (CPU_ISSET(core, &allowed)) cores[found++] = core;
@@ -100,7 +100,7 @@ int main(int argc, char **argv) {
     if (only_line) return 0;
     printf("# Size        memcpy (MB/s)\n");
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        for (int turn = 0; turn < TRIES; turn++) tries[turn] = copy(sizes[i]);
+        for (int attempt = 0; attempt < TRIES; attempt++) tries[attempt] = copy(sizes[i]);
         printf("%-10zu%18.2f\n", sizes[i], median(tries) / 1e6);
     }
     return 0;

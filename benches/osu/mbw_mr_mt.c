@@ -1,5 +1,5 @@
-/* Messages and bytes a second from all threads of rank 0 to those of rank 1,
- * each with a window of its own, all on one communicator. */
+/* Messages and bytes a second from all threads of rank 0 to those of rank 1. Each thread has a
+   window of its own, all on one communicator. */
 #include "threads.h"
 
 static void *windows(void *argument) {
@@ -9,9 +9,9 @@ static void *windows(void *argument) {
     int rank = bench_rank(), iterations = bench_iterations(o, size);
     unsigned char *data = window_buffer(o);
     MPI_Request *requests = window_requests(o);
-    threads_meet(thread);
+    threads_synchronise(thread);
     for (int round = -bench_warmup(o, iterations); round < iterations; round++) {
-        if (round == 0) threads_meet(thread);
+        if (round == 0) threads_synchronise(thread);
         window_pass(o, data, size, round, rank == 0, 1 - rank, thread->number, MPI_COMM_WORLD, requests);
     }
     thread->took = (bench_now() - *thread->start) / iterations;

@@ -1,9 +1,9 @@
-/* How much of a communication hides behind computing. The first argument names it:
- * `exchange`, a nonblocking send and receive with the neighbour, or `alltoall`.
+/* How much of a communication overlaps with computing. The first argument names it: `exchange`, a
+ * nonblocking send and receive with the neighbour, or `alltoall`.
  *
  * It is timed alone first. Then it is started, the rank computes for as long as that took
- * and waits. What the whole takes beyond the computing is exposed; the rest of the
- * communication has overlapped. Computing touches no memory and calls no MPI. */
+ * and waits. Time beyond the computing is exposed; the rest of the communication has overlapped.
+ * Computing touches no memory and calls no MPI. */
 #include "common.h"
 
 typedef struct {
@@ -36,7 +36,8 @@ static double work(double rounds) {
     return kept;
 }
 
-/* Rounds of work in a second: the most of several tries, as nobody else's time counts. */
+/* Rounds of work in a second: the most of several tries, since time of other processes does not
+   count. */
 static double speed(void) {
     double best = 0;
     for (int i = 0; i < 20; i++) {

@@ -1,7 +1,7 @@
-/* What a message costs in a long queue: COUNT messages of 8 bytes wait, and are
- * consumed in the reverse of the order in which they came. Once they are
- * unexpected messages that receives ask for, once posted receives that
- * messages ask for. The last line compares the longest queue with the shortest. */
+/* Cost of a message in a long queue: COUNT messages of 8 bytes wait, and are consumed in the
+ * reverse of the order in which they came. Once the queue holds unexpected messages that receives
+ * look for, once posted receives that messages look for. The last line compares the longest queue
+ * with the shortest. */
 #include "common.h"
 
 enum { BYTES = 8, GO = 0 };

@@ -1,10 +1,10 @@
-/* Where the time of a small message goes, beside what the machine takes to move a cache
- * line from core to core and back, half of it, measured in turn with it: the machine's own
- * speed changes, the ratio does not. Times are those of rank 0, medians of many samples.
+/* Times the stages of a small message. Also times half of a round trip of a cache line from core to
+ * core. Both are measured in turn: the machine's own speed changes, the ratio does not. Times are
+ * those of rank 0, medians of many samples.
  *
- * `send` is the call alone, in a burst that nobody reads meanwhile; `receive` the call for
- * messages that have arrived, whose lines are still at the sender; `latency` half a round
- * trip. What latency has beyond both is the wait for the line. */
+ * `send` is the call alone, in a burst that no rank reads meanwhile. `receive` is the call for
+ * messages that have arrived, whose lines are still at the sender. `latency` is half a round trip.
+ * Latency beyond both is the wait for the line. */
 #define _GNU_SOURCE
 #include "common.h"
 #include <fcntl.h>
@@ -49,7 +49,7 @@ static double latency(char *data, int size, int rank) {
     return (bench_now() - begun) / (2 * TRIPS);
 }
 
-/* Rank `from` sends a burst; a flag outside MPI says that all of it is there. */
+/* Rank `from` sends a burst; a flag outside MPI shows that all of it has arrived. */
 static double burst(char *data, int size, int rank, int from, atomic_int *there, int round) {
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank != from)

@@ -63,16 +63,16 @@ static double half_round_trip(const bench_options *o, const shape *s, unsigned c
     MPI_Barrier(MPI_COMM_WORLD);
     for (int round = -bench_warmup(o, o->iterations); round < o->iterations; round++) {
         if (round == 0) start = bench_now();
-        for (int way = 0; way < 2; way++)
+        for (int sender = 0; sender < 2; sender++)
             for (int part = 0; part < s->parts; part++) {
-                if (way == rank) MPI_Send(out, 1, s->types[part], peer, part, MPI_COMM_WORLD);
+                if (sender == rank) MPI_Send(out, 1, s->types[part], peer, part, MPI_COMM_WORLD);
                 else MPI_Recv(in, 1, s->types[part], peer, part, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
             }
     }
     return (bench_now() - start) / o->iterations / 2;
 }
 
-/* What was packed from `out` is what `in` packs to, and nothing beside it was touched. */
+/* `in` must hold the bytes that were packed from `out`; other bytes must be untouched. */
 static void verify(const shape *s, const unsigned char *out, const unsigned char *in, char *packed) {
     unsigned char *wanted = bench_buffer(s->extent);
     for (int part = 0, from = 0, to = 0; part < s->parts; part++) {

@@ -1,7 +1,7 @@
-/* What the multi-threaded programs share: thread i of rank 0 talks to thread i
- * of rank 1, all at once. A barrier of threads and a barrier of ranks stand
- * between the warm-up and what is measured, and all threads count from the same
- * moment: where they take turns, waiting for one's turn counts. */
+/* Code that the multi-threaded programs share: thread i of rank 0 exchanges messages with thread i
+ * of rank 1, all at once. A barrier of threads and a barrier of ranks stand between the warm-up and
+ * the measurement, and all threads count from the same instant: where they share a processor,
+ * waiting for it counts. */
 #ifndef VERBENA_BENCH_THREADS_H
 #define VERBENA_BENCH_THREADS_H
 
@@ -26,7 +26,7 @@ static inline void threads_init(int *argc, char ***argv) {
 }
 
 /* All threads of all ranks wait for each other. */
-static inline void threads_meet(thread_state *thread) {
+static inline void threads_synchronise(thread_state *thread) {
     pthread_barrier_wait(thread->together);
     if (thread->number == 0) {
         MPI_Barrier(MPI_COMM_WORLD);

@@ -1,5 +1,5 @@
-/* What the bandwidth and rate programs share: a window of messages in flight
- * from one rank to another, and the answer that ends it. */
+/* Code that the bandwidth and rate programs share: a window of messages in flight from one rank to
+ * another, and the answer that ends it. */
 #ifndef VERBENA_BENCH_WINDOW_H
 #define VERBENA_BENCH_WINDOW_H
 

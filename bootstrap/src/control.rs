@@ -52,7 +52,7 @@ pub enum ToLauncher {
         /// At most [`MAX_VALUE`] bytes.
         value: Vec<u8>,
     },
-    /// Asks for a value; the answer comes once a rank has put it.
+    /// Requests a value; the answer comes once a rank has put it.
     Get {
         /// At most [`MAX_KEY`] bytes.
         key: String,
@@ -234,7 +234,7 @@ impl Control {
         receive(&self.socket, &mut decoder, RecvFlags::empty())
     }
 
-    /// Asks for a value without waiting; the answer is a later message.
+    /// Requests a value without waiting; the answer is a later message.
     pub fn request(&self, key: &str) -> Result<(), ControlError> {
         check_size(key, &[])?;
         self.send(&ToLauncher::Get { key: key.to_owned() })
@@ -250,7 +250,7 @@ impl Control {
         }
     }
 
-    /// Asks for a value and waits until some rank has put it.
+    /// Requests a value and waits until some rank has put it.
     pub fn get(&self, key: &str) -> Result<Vec<u8>, ControlError> {
         // Held from request to answer: no other thread may take the answer.
         let mut decoder = self.receiving.lock().unwrap_or_else(|broken| broken.into_inner());
@@ -274,7 +274,7 @@ impl Control {
         self.send(&ToLauncher::Explained(lines))
     }
 
-    /// Asks the launcher to end the job.
+    /// Requests the launcher to end the job.
     pub fn abort(&self, code: i32, message: &str) -> Result<(), ControlError> {
         let end = message.floor_char_boundary(MAX_ABORT_TEXT);
         self.send(&ToLauncher::Abort { code, message: message[..end].to_owned() })

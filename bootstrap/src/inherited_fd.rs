@@ -1,7 +1,7 @@
 //! Descriptors that were passed as numbers in the environment.
 //!
-//! A number does not say to whom the descriptor belongs: in a child of a rank the same number may
-//! be any other file. Ownership is therefore taken only after a check.
+//! A number does not show which library a descriptor belongs to: in a child of a rank the same
+//! number may be any other file. Ownership is therefore taken only after a check.
 
 #![allow(unsafe_code)]
 

@@ -210,7 +210,7 @@ impl Job {
         self.local_size + others > self.processors
     }
 
-    /// Asks the launcher to print `message` and end all ranks. Returns false if there is no
+    /// Requests the launcher to print `message` and end all ranks. Returns false if there is no
     /// launcher. The caller exits by itself.
     pub fn abort(&self, code: i32, message: &str) -> bool {
         self.control.as_ref().is_some_and(|control| control.abort(code, message).is_ok())

@@ -1,9 +1,9 @@
 //! How a process of the library learns its place in its job, and the protocol between launcher
 //! and library afterwards.
 //!
-//! Before it starts a rank, the launcher creates a [`StatusPage`] in a memory file that all ranks
-//! of the host share, a socket pair for control messages, and the environment variable that
-//! names both descriptors. The library picks them up in [`Job::from_environment`].
+//! Before it starts a rank, the launcher creates three things: a [`StatusPage`] in a memory file
+//! that all ranks of the host share, a socket pair for control messages, and the environment
+//! variable that names both descriptors. The library picks them up in [`Job::from_environment`].
 //!
 //! Both halves of the protocol are here, so that they cannot drift apart: [`environment`] (the
 //! variable), [`control`] (messages), [`status_page`] and [`status_entry`] (what every rank is

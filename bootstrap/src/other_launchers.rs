@@ -10,7 +10,7 @@ pub(crate) struct Task {
     pub(crate) launcher: &'static str,
     /// The number of the task, from 0.
     pub(crate) number: u32,
-    /// The number of tasks; `None` if the launcher does not say.
+    /// The number of tasks; `None` if the launcher does not report it.
     pub(crate) count: Option<u32>,
 }
 
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn several_tasks_are_told_from_one() {
+    fn several_tasks_are_distinguished_from_one() {
         let slurm = Task { launcher: "Slurm", number: 1, count: Some(4) };
         assert_eq!(with(&[("SLURM_PROCID", "1"), ("SLURM_NTASKS", "4")]), Some(slurm.clone()));
         assert_eq!(

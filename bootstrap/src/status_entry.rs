@@ -1,7 +1,7 @@
 //! The entry of one rank on the status page: what it is doing right now.
 //!
 //! A rank writes its own entry with relaxed stores, one at the beginning and one at the end of each
-//! MPI call; the launcher reads all entries when it reports. Reading is total: any bits give a
+//! MPI call. The launcher reads all entries when it reports. Reading is total: any bits give a
 //! [`Snapshot`].
 
 use std::mem::offset_of;
@@ -36,7 +36,7 @@ const _: () = assert!(size_of::<StatusEntry>() == 128);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u32)]
 pub enum RankState {
-    /// MPI_Init was not called; the program may not use MPI.
+    /// MPI_Init was not called; the program must not use MPI.
     Starting = 0,
     /// Between MPI_Init and MPI_Finalize.
     Running = 1,
@@ -46,7 +46,7 @@ pub enum RankState {
     Finalized = 3,
 }
 
-/// What a rank is blocked on inside a call. Unknown fields are `None`.
+/// The operation that a rank is blocked on inside a call. Unknown fields are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockedOn {
     /// The kind of event.
@@ -82,7 +82,7 @@ pub enum BlockedKind {
     Collective(u8),
 }
 
-/// An entry as the launcher read it at one moment.
+/// An entry as read by the launcher at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// The process that called MPI_Init, 0 while none has.
@@ -91,7 +91,7 @@ pub struct Snapshot {
     pub state: RankState,
     /// The index of the current MPI call in the table of calls; 0 outside of MPI.
     pub call: u32,
-    /// What the rank is blocked on, once it has waited for some time.
+    /// The operation that the rank is blocked on, once it has waited for some time.
     pub blocked: Option<BlockedOn>,
 }
 

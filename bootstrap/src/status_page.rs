@@ -99,7 +99,7 @@ impl StatusPage {
         Ok(status_page)
     }
 
-    /// Maps the page behind a descriptor that the launcher handed down.
+    /// Maps the page of a descriptor that the launcher handed down.
     pub fn attach(file: OwnedFd) -> Result<StatusPage, AttachError> {
         let length = fstat(&file).map_err(AttachError::System)?.st_size as u64;
         if length < PAGE {
@@ -183,7 +183,7 @@ impl fmt::Display for AttachError {
 /// Returns the header and the entries of a mapped page.
 ///
 /// # Safety
-/// `base` must be page-aligned. From there a header and `local_size` entries must stay mapped,
+/// `base` must be page-aligned. From there a header and `local_size` entries must be mapped,
 /// readable and writable, until the process ends.
 unsafe fn views(base: *const u8, local_size: usize) -> (&'static Header, &'static [StatusEntry]) {
     // SAFETY: the caller guarantees size, alignment and lifetime. Every field is an atomic of which

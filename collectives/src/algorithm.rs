@@ -11,7 +11,7 @@ use crate::coll_args::CollArgs;
 use crate::position::Position;
 use crate::shape::Extent;
 
-/// An algorithm by name; [`Algorithm::can`] says which operations have it.
+/// An algorithm by name; [`Algorithm::can`] tests whether it implements an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
@@ -41,7 +41,7 @@ pub enum Algorithm {
     SegmentFlags,
 }
 
-/// What bears on a schedule beside the call.
+/// The inputs of a schedule other than the call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Messages under way at once where each rank deals with all others.

@@ -1,4 +1,4 @@
-//! The key by which the planner recognises a call that it planned lately.
+//! The key by which the planner recognises a call that it planned recently.
 
 use std::sync::Arc;
 
@@ -6,12 +6,13 @@ use objects::{Area, Comm, Op};
 
 use crate::operation::{Data, Operation, ROOT_HERE, Vector};
 
-/// All that tells two calls apart, but for their addresses and lists. Types and operations are told
-/// apart by the addresses of their objects, which live as long as the plan that is kept beside the
-/// key; context ids are never reused.
+/// All that distinguishes two calls, except their addresses and lists. Types and operations are
+/// distinguished by the addresses of their objects, which live as long as the cached plan. Context
+/// ids are never reused.
 ///
-/// It is made anew in each call and only compared, as words that stay in registers. A key in memory
-/// would be written word by word and read several words at once, which stalls store forwarding.
+/// It is made anew in each call and only compared, as words that are kept in registers. A key in
+/// memory would be written word by word and read several words at once, which stalls store
+/// forwarding.
 #[derive(Clone, Copy)]
 pub(crate) struct CacheKey {
     /// Kind, root, and which buffers there are.
@@ -82,7 +83,7 @@ impl CacheKey {
     }
 
     /// Kind, root, and which buffers there are. An operation within the local group of an
-    /// intercommunicator has the same context, hence the bit for that.
+    /// intercommunicator has the same context; the bit distinguishes it.
     #[inline(always)]
     fn what(operation: &Operation, comm: &Comm, has_send: bool, has_recv: bool) -> u64 {
         let bits = u64::from(has_send) | u64::from(has_recv) << 1 | u64::from(comm.is_inter()) << 2;

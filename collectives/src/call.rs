@@ -60,8 +60,7 @@ impl<'a> Call<'a> {
         Ok(call)
     }
 
-    /// Send and receive buffer look the same: a closer look says whether that is
-    /// an error.
+    /// Send and receive buffer look the same: the caller decides whether that is an error.
     #[inline]
     pub(crate) fn is_aliased(operation: &Operation, send: Area, recv: Area) -> bool {
         operation.vector().is_some() && send.address() == recv.address()
@@ -123,27 +122,27 @@ impl<'a> Call<'a> {
                 self.maybe_send(send, 1)?;
                 if let Some(recv) = recv.filter(|_| is_root) {
                     lists.recv = self.blocks(Space::Recv, &recv)?;
-                    self.check_room(self.key.send, lists.recv.get(me))?;
+                    self.check_self_block(self.key.send, lists.recv.get(me))?;
                 }
             }
             Operation::Scatterv { send, recv, .. } => {
                 self.maybe_recv(recv, 1)?;
                 if let Some(send) = send.filter(|_| is_root) {
                     lists.send = self.blocks(Space::Send, &send)?;
-                    self.check_room(lists.send.get(me).copied(), self.key.recv.as_ref())?;
+                    self.check_self_block(lists.send.get(me).copied(), self.key.recv.as_ref())?;
                 }
             }
             Operation::Allgatherv { send, recv } => {
                 self.maybe_send(send, 1)?;
                 lists.recv = self.blocks(Space::Recv, &recv)?;
-                self.check_room(self.key.send, lists.recv.get(me))?;
+                self.check_self_block(self.key.send, lists.recv.get(me))?;
             }
             Operation::Alltoallv { send, recv } => {
                 if let Some(send) = send {
                     lists.send = self.blocks(Space::Send, &send)?;
                 }
                 lists.recv = self.blocks(Space::Recv, &recv)?;
-                self.check_room(lists.send.get(me).copied(), lists.recv.get(me))?;
+                self.check_self_block(lists.send.get(me).copied(), lists.recv.get(me))?;
             }
             Operation::ReduceScatter { vector, counts } => {
                 check_length(counts.len(), size as usize)?;
@@ -281,8 +280,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// What this rank sends to itself fits.
-    fn check_room(&self, from: Option<Extent>, to: Option<&Extent>) -> Result<()> {
+    /// A message from this rank to itself fits.
+    fn check_self_block(&self, from: Option<Extent>, to: Option<&Extent>) -> Result<()> {
         match (from, to) {
             (Some(from), Some(to)) if self.key.remote == 0 && from.bytes() > to.bytes() => {
                 Err(call_error::unequal_blocks(from.bytes(), to.bytes()))

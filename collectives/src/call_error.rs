@@ -1,4 +1,4 @@
-//! What can be wrong with a collective call, in sentences for the user.
+//! Errors of a collective call, in sentences for the user.
 
 use fabric::CollectiveKind;
 use objects::{Class, Error, Result};
@@ -28,9 +28,10 @@ pub(crate) fn too_many(count: u64) -> Error {
 }
 
 #[cold]
-pub(crate) fn unequal_blocks(own: u64, room: u64) -> Error {
-    let text =
-        format!("this rank sends {own} bytes to itself, but receives {room}: both must be equal");
+pub(crate) fn unequal_blocks(own: u64, received: u64) -> Error {
+    let text = format!(
+        "this rank sends {own} bytes to itself, but receives {received}: both must be equal"
+    );
     Error::new(Class::Truncate, text)
 }
 

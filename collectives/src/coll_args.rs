@@ -7,7 +7,7 @@ use fabric::CollectiveKind;
 
 use crate::shape::Extent;
 
-/// The arguments of a call. The space of an extent says in which user buffer it lies.
+/// The arguments of a call. The space of an extent shows in which user buffer it lies.
 #[derive(Clone, Copy, Debug)]
 #[allow(
     missing_docs,
@@ -48,7 +48,7 @@ pub enum CollArgs<'a> {
         own: Option<Extent>,
         all: &'a [Extent],
     },
-    /// Alltoall, alltoallv and alltoallw, as `kind` says.
+    /// Alltoall, alltoallv and alltoallw, depending on `kind`.
     Alltoall {
         kind: CollectiveKind,
         from: Option<&'a [Extent]>,
@@ -66,8 +66,8 @@ pub enum CollArgs<'a> {
         output: Extent,
         commutative: bool,
     },
-    /// Reduce_scatter and reduce_scatter_block, as `kind` says. `counts` are
-    /// elements for each rank.
+    /// Reduce_scatter and reduce_scatter_block, depending on `kind`. `counts` are elements for each
+    /// rank.
     ReduceScatter {
         kind: CollectiveKind,
         input: Extent,
@@ -163,10 +163,9 @@ impl CollArgs<'_> {
         }
     }
 
-    /// The size that selection goes by, the same on all ranks: one block for
-    /// gather, scatter and alltoall, the whole result for allgather(v), the
-    /// whole vector for broadcasts and reductions, 0 where sizes are not known
-    /// everywhere.
+    /// The size that selection goes by, the same on all ranks: one block for gather, scatter and
+    /// alltoall, the whole result for allgather(v), the whole vector for broadcasts and reductions.
+    /// It is 0 where sizes are not known everywhere.
     pub fn bytes(&self, size: u32) -> u64 {
         match self {
             CollArgs::Gather { own, all, .. } | CollArgs::Scatter { own, all, .. } => own

@@ -43,7 +43,7 @@ struct Entry {
     open: Vec<RequestId>,
 }
 
-/// What a collective waits for.
+/// The event that a collective waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockedOn {
     /// The operation.
@@ -52,11 +52,11 @@ pub struct BlockedOn {
     pub sequence: i32,
     /// The context id on the wire.
     pub context: u64,
-    /// The first member whose part is missing.
+    /// The first member whose data is missing.
     pub member: Option<Peer>,
 }
 
-/// What [`Active::advance`] came to.
+/// The result of [`Active::advance`].
 #[must_use]
 pub enum Advance {
     /// Nothing could be done.
@@ -170,13 +170,13 @@ impl Active {
         }
     }
 
-    /// What a collective that is not over waits for, for reports.
+    /// The event that an unfinished collective waits for, for reports.
     pub fn blocked_on(&self, id: CollectiveId, pt2pt: &Engine) -> Option<BlockedOn> {
         self.find(id).map(|running| BlockedOn {
             kind: running.plan.collective().kind,
             sequence: running.sequence,
             context: running.plan.context(),
-            member: running.awaited_member(pt2pt),
+            member: running.missing_member(pt2pt),
         })
     }
 
@@ -189,8 +189,8 @@ impl Active {
         }
     }
 
-    /// True when `advance` would find something in a collective segment, of which no transport
-    /// tells. To be asked before a thread sleeps.
+    /// Returns true if `advance` would progress by a collective segment, which no transport
+    /// reports. Call it before a thread sleeps.
     pub fn has_segment_work<T: HybridGet>(&mut self, pt2pt: &mut Engine, endpoint: &mut T) -> bool {
         let Active { live, entries, .. } = self;
         let mut running = live.iter().filter_map(|&slot| entries[slot as usize].running.as_ref());
@@ -243,7 +243,7 @@ impl Active {
         slot.running.as_mut().filter(|_| slot.generation == id.generation)
     }
 
-    /// Takes back what a collective that is over does not need any more.
+    /// Releases the resources of a finished collective.
     fn retire(&mut self, slot: u32) {
         let Some(running) = &mut self.entries[slot as usize].running else { return };
         let detached = running.detached;

@@ -1,11 +1,11 @@
 //! Collective operations as schedules.
 //!
-//! Job: turn a collective call into a *schedule* (plain data: what one rank sends, receives, copies
+//! Job: make of a collective call a *schedule* (plain data: what one rank sends, receives, copies
 //! and reduces, in rounds) and run it over the point-to-point engine. Blocking, nonblocking and
 //! persistent calls share everything.
 //!
-//! The path of a call: [`operation`] holds the arguments, [`select`] names the algorithm,
-//! [`algorithms`] are pure functions that write the schedule with a [`builder`], the [`planner`]
+//! The path of a call: [`operation`] holds the arguments, and [`select`] names the algorithm.
+//! [`algorithms`] are pure functions that write the schedule with a [`builder`]. The [`planner`]
 //! binds it to buffers, types and a communicator as a [`plan`], and the [`executor`] runs it.
 //!
 //! What it does not do: open devices, read clocks, or call user functions under a lock. A user's

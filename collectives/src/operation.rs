@@ -1,7 +1,7 @@
-//! What a collective call asks for: the standard's arguments, typed.
+//! The arguments of a collective call: the standard's arguments, typed.
 //!
-//! Buffers come as [`Area`]s, whose makers vouch for the bytes; counts have 64 bits. MPI_IN_PLACE
-//! and "significant only at the root" are `None`.
+//! Buffers are passed as [`Area`]s, whose makers vouch for the bytes; counts have 64 bits.
+//! MPI_IN_PLACE and "significant only at the root" are `None`.
 
 use fabric::CollectiveKind;
 use objects::{Area, Datatype, Op};
@@ -44,7 +44,7 @@ pub enum Types<'a> {
     Each(&'a [Datatype]),
 }
 
-/// What a reduction reduces.
+/// The operands of a reduction.
 #[derive(Clone, Copy, Debug)]
 pub struct Vector<'a> {
     /// The input; `None` when it lies in the output.
@@ -63,9 +63,9 @@ pub struct Vector<'a> {
 /// MPI_PROC_NULL.
 #[derive(Clone, Copy, Debug)]
 pub struct Edges<'a> {
-    /// Whom to receive from.
+    /// The rank to receive from.
     pub sources: &'a [Option<u32>],
-    /// Whom to send to.
+    /// The rank to send to.
     pub destinations: &'a [Option<u32>],
     /// A Cartesian topology: negative and positive direction alternate.
     pub cartesian: bool,
@@ -244,7 +244,7 @@ impl Operation<'_> {
         }
     }
 
-    /// What is reduced, where something is.
+    /// The operands, in a reduction.
     pub fn vector(&self) -> Option<&Vector<'_>> {
         match self {
             Operation::Reduce { vector, .. }

@@ -106,13 +106,13 @@ impl Plan {
         self
     }
 
-    /// What is sent, received, copied and reduced.
+    /// The messages, copies and reductions.
     #[inline]
     pub fn schedule(&self) -> &Schedule {
         &self.bound.schedule
     }
 
-    /// The operation and its root, as peers are told.
+    /// The operation and its root, as sent to peers.
     #[inline]
     pub fn collective(&self) -> Collective {
         let own = self.bound.collective;

@@ -1,10 +1,11 @@
-//! The planner: turns calls into plans, and keeps what it made.
+//! The planner: makes plans of calls, and keeps them.
 //!
 //! Three things are kept. Schedules of calls that consist of a few numbers are kept by these
-//! numbers alone, so communicators share them. The latest calls are kept whole but for their
-//! addresses ([`CacheKey`]), so repeating a small collective costs a comparison. Locations of ranks
-//! are kept for each communicator that asked ([`Planner::set_locations`]). Calls with other lists
-//! than one of counts are planned anew each time: reading the lists costs as much.
+//! numbers alone; therefore communicators share them. The latest calls are kept whole except for
+//! their addresses ([`CacheKey`]); therefore repeating a small collective costs a comparison.
+//! Locations of ranks are kept for each communicator that has set them
+//! ([`Planner::set_locations`]). Calls with other lists than one of counts are planned anew each
+//! time: reading the lists costs as much.
 
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ const MAX_KEPT_MESSAGES: usize = 1024;
 /// Log2 of the number of rows of recent calls.
 const ROW_BITS: u32 = 6;
 
-/// Turns calls into plans.
+/// Makes plans of calls.
 pub struct Planner {
     selection: Selection,
     schedules: HashMap<ScheduleKey, Arc<Schedule>, FxBuildHasher>,
@@ -92,15 +93,15 @@ impl Planner {
         }
     }
 
-    /// The table of rules, to change it; what was kept is forgotten.
+    /// Returns the table of rules, to change it; cached plans are dropped.
     pub fn selection_mut(&mut self) -> &mut Selection {
         self.schedules.clear();
         self.recent = [const { [None, None] }; 1 << ROW_BITS];
         &mut self.selection
     }
 
-    /// Says where the ranks of an intracommunicator are. All of them must say the same, between the
-    /// same two collectives.
+    /// Sets the locations of the ranks of an intracommunicator. All ranks must pass the same table,
+    /// between the same two collectives.
     pub fn set_locations(&mut self, comm: &Comm, locations: &[RankLocation]) {
         debug_assert_eq!(locations.len(), comm.size() as usize);
         self.forget(comm);

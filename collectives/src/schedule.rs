@@ -1,8 +1,8 @@
 //! The schedule: what one rank does in one collective, as data.
 //!
-//! A schedule is a list of rounds. A round has *messages*, which may all be under way at once, and
-//! *local* steps, which run in order when all messages of the round have completed. The next round
-//! starts after them. A schedule holds no pointers, so it can be kept, shared, printed and
+//! A schedule is a list of rounds. A round has *messages*, which may all be under way at once. Its
+//! *local* steps run in order after all messages of the round have completed. The next round starts
+//! after them. A schedule holds no pointers; therefore it can be kept, shared, printed and
 //! simulated.
 //!
 //! Where ranks share a collective segment (see [`fabric::coll_segment`]), a round may have a
@@ -89,7 +89,7 @@ pub struct Message {
     pub with: Member,
     /// Its direction.
     pub direction: Direction,
-    /// What is sent, or where it is received.
+    /// The bytes to send, or the place to receive them.
     pub span: Span,
 }
 
@@ -130,7 +130,7 @@ pub enum SegSync {
     Arrive,
     /// Its steps run when the segment's round is complete.
     WaitAll,
-    /// This rank leaves the segment's round; what follows belongs to the next one. No steps.
+    /// This rank leaves the segment's round; later steps belong to the next one. No steps.
     Next,
 }
 
@@ -141,11 +141,11 @@ pub struct Round {
     pub messages: u32,
     /// One past its last local step.
     pub locals: u32,
-    /// What its local steps wait for in place of messages.
+    /// The event that its local steps wait for in place of messages.
     pub sync: SegSync,
 }
 
-/// What one rank does in one collective.
+/// The steps of one rank in one collective.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
     pub(crate) messages: Vec<Message>,

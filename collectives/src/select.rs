@@ -1,8 +1,8 @@
 //! Selection: which algorithm writes the schedule.
 //!
 //! A table of rules, tried in order: the first rule whose sizes fit and whose algorithm can do the
-//! call is taken. Sizes are what all ranks agree on ([`CollArgs::bytes`]), so all of them take the
-//! same rule. The table is built from [`Thresholds`].
+//! call is taken. Sizes are what all ranks agree on ([`CollArgs::bytes`]); therefore all of them
+//! take the same rule. The table is built from [`Thresholds`].
 
 use fabric::CollectiveKind;
 

@@ -69,7 +69,7 @@ impl Ty {
     }
 }
 
-/// What an algorithm needs to know of a datatype. All in bytes.
+/// The properties of a datatype that an algorithm needs. All in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
     /// Packed size of one element.
@@ -143,7 +143,7 @@ impl Extent {
         (0..u64::from(parts)).map(|index| self.part(index * each, each)).collect()
     }
 
-    /// The same bytes as packed bytes; `None` if there are gaps.
+    /// The same extent as packed bytes; `None` if there are gaps.
     pub fn as_bytes(&self) -> Option<Extent> {
         let bytes = Extent { ty: Ty::BYTES, count: self.bytes(), shape: Shape::BYTE, ..*self };
         (self.shape.gapless || self.bytes() == 0).then_some(bytes)
@@ -154,7 +154,7 @@ impl Extent {
         self.count * self.shape.size
     }
 
-    /// What goes into a schedule.
+    /// The input of a schedule.
     pub const fn span(&self) -> Span {
         Span { space: self.space, ty: self.ty, disp: self.disp, count: self.count }
     }

@@ -1,6 +1,6 @@
 //! The sizes at which selection changes, as the runtime reads them from its knobs.
 
-/// The sizes, in bytes unless said otherwise, at which selection changes. All ranks of a job must
+/// The sizes, in bytes unless noted otherwise, at which selection changes. All ranks of a job must
 /// have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds {
@@ -10,7 +10,7 @@ pub struct Thresholds {
     pub gather_long: u64,
     /// Scatters with blocks from this size on go straight from the root.
     pub scatter_long: u64,
-    /// Allgathers whose results are from this size on go round the ring.
+    /// Allgathers whose results are of at least this size go round the ring.
     pub allgather_long: u64,
     /// Alltoalls with blocks up to this size are forwarded in log2 size rounds.
     pub alltoall_short: u64,
@@ -21,8 +21,8 @@ pub struct Thresholds {
     /// Reduce_scatters of vectors from this size on are done pairwise.
     pub reduce_scatter_long: u64,
     /// Where ranks share processors (`None`: they do not): barriers, and broadcasts and reductions
-    /// of up to this size, use a collective segment, or one rank that exchanges with all others
-    /// where no segment has space. What costs time there is how often each rank has to run.
+    /// of up to this size, use a collective segment. Where no segment has space, one rank exchanges
+    /// with all others. Time there depends on how often each rank must run.
     pub oversubscribed_max: Option<u64>,
     /// Collective segments are used.
     pub shm: bool,

@@ -1,13 +1,13 @@
 //! Where the ranks of a communicator are on the machine: a table, computed once for each
 //! communicator, with the groups that share a part of the machine and their leaders.
 //!
-//! Invariants: all ranks of a communicator hold the same table, so algorithms may depend on it.
-//! Group numbers follow the lowest rank of each group, which is the group's leader. A rank whose
-//! part of the machine is unknown shares a group with the other unknown ones of the same enclosing
-//! part.
+//! Invariants: all ranks of a communicator hold the same table; therefore algorithms may depend on
+//! it. Group numbers follow the lowest rank of each group, which is the group's leader. A rank
+//! whose part of the machine is unknown shares a group with the other unknown ones of the same
+//! enclosing part.
 //!
 //! What it does not do: find out where ranks are. The runtime knows the hosts from the launcher,
-//! and asks all ranks for the rest when a topology is reordered.
+//! and gathers the rest from all ranks when a topology is reordered.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ pub enum Level {
     Host,
     /// A processor package (socket).
     Package,
-    /// Processors with the same near memory.
+    /// Processors with the same local memory.
     NumaNode,
     /// Processors that share a last-level cache.
     L3Cache,

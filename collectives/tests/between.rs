@@ -25,7 +25,7 @@ struct Job {
     send: Vec<Bytes>,
     recv: Vec<Bytes>,
     /// Elements in each of the buffers.
-    room: u64,
+    capacity: u64,
     sequence: i32,
 }
 
@@ -33,8 +33,8 @@ impl Job {
     /// Peers are dealt to the two groups in no particular order.
     fn new(sizes: [u32; 2], seed: u64, random: &mut Random) -> Job {
         let all = sizes[0] + sizes[1];
-        let turn = random.below(all.into()) as u32;
-        let peers: Vec<Peer> = (0..all).map(|peer| Peer((peer + turn) % all)).collect();
+        let offset = random.below(all.into()) as u32;
+        let peers: Vec<Peer> = (0..all).map(|peer| Peer((peer + offset) % all)).collect();
         let (low, high) = peers.split_at(sizes[0] as usize);
         let groups: [Group; 2] = [low, high].map(|peers| peers.iter().copied().collect());
         let comm = |peer: u32| {
@@ -43,10 +43,10 @@ impl Job {
             let base = Comm::new("", 1, rank, groups[side].clone());
             base.derive_inter(9, rank, groups[side].clone(), groups[1 - side].clone())
         };
-        let room = u64::from(all) * 8;
+        let capacity = u64::from(all) * 8;
         let fill = |peer: u32| {
-            let bytes = Bytes::new(room, int(), 0);
-            bytes.fill(0, room, int(), &values(peer, 0, room));
+            let bytes = Bytes::new(capacity, int(), 0);
+            bytes.fill(0, capacity, int(), &values(peer, 0, capacity));
             bytes
         };
         Job {
@@ -58,8 +58,8 @@ impl Job {
             ),
             comms: (0..all).map(comm).collect(),
             send: (0..all).map(fill).collect(),
-            recv: (0..all).map(|_| Bytes::new(room, int(), 0xbb)).collect(),
-            room,
+            recv: (0..all).map(|_| Bytes::new(capacity, int(), 0xbb)).collect(),
+            capacity,
             sequence: 0,
         }
     }
@@ -71,18 +71,18 @@ impl Job {
         describe: impl Fn(&Job, usize, &mut dyn FnMut(&Operation)),
     ) -> Vec<Vec<i64>> {
         for bytes in &self.recv {
-            bytes.fill(0, self.room, int(), &vec![0xbb; 8 * self.room as usize]);
+            bytes.fill(0, self.capacity, int(), &vec![0xbb; 8 * self.capacity as usize]);
         }
         let mut plans = Vec::new();
         for peer in 0..self.comms.len() {
-            let mut asked = None;
+            let mut found = None;
             // Planned outside of the closure, which borrows the job.
             let mut planner =
                 collectives::Planner::new(&Thresholds { window: 2, ..Thresholds::default() });
             describe(self, peer, &mut |operation| {
-                asked = Some(planner.plan(operation, &self.comms[peer]).unwrap())
+                found = Some(planner.plan(operation, &self.comms[peer]).unwrap())
             });
-            plans.push(asked.unwrap());
+            plans.push(found.unwrap());
         }
         let sequence = self.sequence;
         self.sequence += 1;
@@ -92,7 +92,10 @@ impl Job {
             .map(|(peer, plan)| (peer, self.world.start(peer, plan, sequence)))
             .collect();
         assert!(self.world.finish(&ids, random).iter().all(Result::is_ok));
-        self.recv.iter().map(|bytes| numbers(&bytes.area().buffer(0, self.room, int()))).collect()
+        self.recv
+            .iter()
+            .map(|bytes| numbers(&bytes.area().buffer(0, self.capacity, int())))
+            .collect()
     }
 
     fn data(&self, bytes: &[Bytes], peer: usize, count: u64) -> Data<'static> {
@@ -238,8 +241,8 @@ fn symmetric(job: &mut Job, random: &mut Random, count: u64) {
     }
 }
 
-/// From side 0 everyone sends as many elements to rank r as r + 1 and its own
-/// rank say; side 1 sends nothing back.
+/// Each rank of side 0 sends to rank r as many elements as the sum of r, 1 and its own rank. Side 1
+/// sends nothing back.
 fn lists(job: &mut Job, random: &mut Random) {
     let (low, high) = (job.peers(0), job.peers(1));
     let to = |target: usize| target as u64 + 1;
@@ -309,10 +312,10 @@ fn reductions(job: &mut Job, random: &mut Random, count: u64) {
     let found = job.run(random, |job, peer, plan| {
         plan(&Operation::AllreduceOfBoth { vector: vector(job, peer, true, true), count });
     });
-    let everyone: Vec<usize> = sides.concat();
+    let all_ranks: Vec<usize> = sides.concat();
     found
         .iter()
-        .for_each(|found| starts_with(found, &summed(&everyone, 0, count), "allreduce of both"));
+        .for_each(|found| starts_with(found, &summed(&all_ranks, 0, count), "allreduce of both"));
     // As many elements in all on both sides.
     let whole = (sides[0].len() * sides[1].len()) as u64;
     let each = |job: &Job, peer: usize| whole / u64::from(job.comms[peer].size());

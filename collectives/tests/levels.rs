@@ -47,7 +47,7 @@ fn run(hosts: &[u64], random: &mut Random) {
             model
         })
         .collect();
-    // Between hosts only leaders talk, in one message each way.
+    // Between hosts only leaders exchange messages, one in each direction.
     let leaders: Vec<u32> = topology.leaders(Level::Host).collect();
     for (rank, model) in models.iter().enumerate() {
         let is_leader = leaders.contains(&(rank as u32));

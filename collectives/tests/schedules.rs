@@ -51,7 +51,7 @@ struct Rank {
 }
 
 impl Rank {
-    /// Buffers with room for `count` elements each.
+    /// Buffers with space for `count` elements each.
     fn new(random: &mut Random, send: u64, recv: u64) -> Rank {
         let types = types(random);
         let (low, high) = types[0].shape().reach(send);
@@ -105,7 +105,7 @@ fn compose(left: &[u8], inout: &mut [u8]) {
     inout[4..].copy_from_slice(&a.wrapping_mul(d).wrapping_add(b).to_le_bytes());
 }
 
-/// Not associative: tells in which order operands were combined.
+/// Not associative: shows in which order operands were combined.
 fn order(left: &[u8], inout: &mut [u8]) {
     let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
     let result = number(left).wrapping_mul(31).rotate_left(7) ^ number(inout);
@@ -147,7 +147,7 @@ fn schedule(selection: &Selection, args: &CollArgs, rank: usize, size: u32) -> S
 }
 
 #[test]
-fn barrier_waits_for_everyone() {
+fn barrier_waits_for_all_ranks() {
     for_all(|size, random| {
         let selection = any_selection(random, false);
         let mut models: Vec<RankModel> = (0..size as usize)
@@ -179,13 +179,13 @@ fn bcast() {
         let data = random.bytes(8 * count);
         let mut models = Vec::new();
         for rank in 0..size as usize {
-            let mut who = Rank::new(random, 0, count);
-            let run = who.recv(count);
+            let mut model = Rank::new(random, 0, count);
+            let run = model.recv(count);
             if rank == root {
-                who.fill(run, &data);
+                model.fill(run, &data);
             }
             let args = CollArgs::Bcast { root: root as u32, data: run };
-            models.push(who.with_schedule(schedule(&selection, &args, rank, size)));
+            models.push(model.with_schedule(schedule(&selection, &args, rank, size)));
         }
         let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
         model::run(&mut models, random, &sum);
@@ -230,12 +230,13 @@ fn gather_and_gatherv() {
         let in_place = random.chance();
         let mut models = Vec::new();
         for rank in 0..size as usize {
-            let mut who = Rank::new(random, counts[rank], if rank == root { total } else { 0 });
-            let whole = who.recv(total);
+            let mut model = Rank::new(random, counts[rank], if rank == root { total } else { 0 });
+            let whole = model.recv(total);
             let blocks: Vec<Extent> =
                 (0..size as usize).map(|i| whole.part(starts[i], counts[i])).collect();
-            let own = if in_place && rank == root { blocks[rank] } else { who.send(counts[rank]) };
-            who.fill(own, &data[rank]);
+            let own =
+                if in_place && rank == root { blocks[rank] } else { model.send(counts[rank]) };
+            model.fill(own, &data[rank]);
             let own = (own.space == Space::Send).then_some(own);
             let root_rank = root as u32;
             let args = if regular {
@@ -247,7 +248,7 @@ fn gather_and_gatherv() {
                     all: (rank == root).then_some(&blocks[..]),
                 }
             };
-            models.push(who.with_schedule(schedule(&selection, &args, rank, size)));
+            models.push(model.with_schedule(schedule(&selection, &args, rank, size)));
         }
         let mut wanted = models[root].recv.clone();
         model::run(&mut models, random, &sum);
@@ -271,14 +272,14 @@ fn scatter_and_scatterv() {
         let in_place = random.chance();
         let mut models = Vec::new();
         for rank in 0..size as usize {
-            let mut who = Rank::new(random, if rank == root { total } else { 0 }, counts[rank]);
-            let whole = who.send(total);
+            let mut model = Rank::new(random, if rank == root { total } else { 0 }, counts[rank]);
+            let whole = model.send(total);
             let blocks: Vec<Extent> =
                 (0..size as usize).map(|i| whole.part(starts[i], counts[i])).collect();
             if rank == root {
-                blocks.iter().zip(&data).for_each(|(&block, data)| who.fill(block, data));
+                blocks.iter().zip(&data).for_each(|(&block, data)| model.fill(block, data));
             }
-            let own = (rank != root || !in_place).then_some(who.recv(counts[rank]));
+            let own = (rank != root || !in_place).then_some(model.recv(counts[rank]));
             let root_rank = root as u32;
             let args = if regular {
                 CollArgs::Scatter { root: root_rank, all: (rank == root).then_some(whole), own }
@@ -289,7 +290,7 @@ fn scatter_and_scatterv() {
                     own,
                 }
             };
-            models.push(who.with_schedule(schedule(&selection, &args, rank, size)));
+            models.push(model.with_schedule(schedule(&selection, &args, rank, size)));
         }
         let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
         model::run(&mut models, random, &sum);
@@ -311,19 +312,19 @@ fn allgather_and_allgatherv() {
         let in_place = random.chance();
         let mut models = Vec::new();
         for rank in 0..size as usize {
-            let mut who = Rank::new(random, counts[rank], total);
-            let whole = who.recv(total);
+            let mut model = Rank::new(random, counts[rank], total);
+            let whole = model.recv(total);
             let blocks: Vec<Extent> =
                 (0..size as usize).map(|i| whole.part(starts[i], counts[i])).collect();
-            let own = if in_place { blocks[rank] } else { who.send(counts[rank]) };
-            who.fill(own, &data[rank]);
+            let own = if in_place { blocks[rank] } else { model.send(counts[rank]) };
+            model.fill(own, &data[rank]);
             let own = (!in_place).then_some(own);
             let args = if regular {
                 CollArgs::Allgather { own, all: whole }
             } else {
                 CollArgs::Allgatherv { own, all: &blocks }
             };
-            models.push(who.with_schedule(schedule(&selection, &args, rank, size)));
+            models.push(model.with_schedule(schedule(&selection, &args, rank, size)));
         }
         let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
         model::run(&mut models, random, &sum);
@@ -362,17 +363,19 @@ fn alltoall_v_and_w() {
             let incoming: Vec<u64> = (0..n).map(|from| counts[from][rank]).collect();
             let (to_starts, to_total) = layout(random, &incoming, regular);
             let (from_starts, from_total) = layout(random, &counts[rank], regular);
-            let mut who = Rank::new(random, from_total, to_total);
+            let mut model = Rank::new(random, from_total, to_total);
             let to: Vec<Extent> =
-                (0..n).map(|i| who.recv(to_total).part(to_starts[i], incoming[i])).collect();
+                (0..n).map(|i| model.recv(to_total).part(to_starts[i], incoming[i])).collect();
             let from: Vec<Extent> = if in_place {
                 to.clone()
             } else {
-                (0..n).map(|i| who.send(from_total).part(from_starts[i], counts[rank][i])).collect()
+                (0..n)
+                    .map(|i| model.send(from_total).part(from_starts[i], counts[rank][i]))
+                    .collect()
             };
-            from.iter().zip(&data[rank]).for_each(|(&block, data)| who.fill(block, data));
+            from.iter().zip(&data[rank]).for_each(|(&block, data)| model.fill(block, data));
             let args = CollArgs::Alltoall { kind, from: (!in_place).then_some(&from[..]), to: &to };
-            models.push(who.with_schedule(schedule(&selection, &args, rank, size)));
+            models.push(model.with_schedule(schedule(&selection, &args, rank, size)));
             places.push(to);
         }
         let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
@@ -391,7 +394,7 @@ fn alltoall_v_and_w() {
     });
 }
 
-/// What a reduction test needs: vectors, operator, and the ranks with inputs.
+/// The inputs of a reduction test: vectors, operator, and the ranks with inputs.
 struct Reduction {
     vectors: Vec<Vec<u8>>,
     operator: Operator,
@@ -411,15 +414,16 @@ fn reduction(
     let vectors: Vec<Vec<u8>> = (0..size).map(|_| random.bytes(8 * count)).collect();
     let (mut ranks, mut inputs) = (Vec::new(), Vec::new());
     for (index, vector) in vectors.iter().enumerate() {
-        let mut who = Rank::new(random, count, count);
-        let input = if in_place && in_place_at(index) { who.recv(count) } else { who.send(count) };
+        let mut model = Rank::new(random, count, count);
+        let input =
+            if in_place && in_place_at(index) { model.recv(count) } else { model.send(count) };
         // A reduction has one type: both spaces are laid out by it.
-        who.types[0] = who.types[1].clone();
-        let (low, high) = who.types[0].shape().reach(count);
-        who.send = Memory::new(low, high, 0xaa);
-        let input = Extent { shape: who.types[1].shape(), ty: Ty::of(1), ..input };
-        who.fill(input, vector);
-        ranks.push(who);
+        model.types[0] = model.types[1].clone();
+        let (low, high) = model.types[0].shape().reach(count);
+        model.send = Memory::new(low, high, 0xaa);
+        let input = Extent { shape: model.types[1].shape(), ty: Ty::of(1), ..input };
+        model.fill(input, vector);
+        ranks.push(model);
         inputs.push(input);
     }
     let operator = if commutative { sum as Operator } else { compose };
@@ -433,15 +437,15 @@ fn reduce() {
         let root = random.below(size.into()) as usize;
         let case = reduction(size, random, count, |rank| rank == root);
         let mut models = Vec::new();
-        for (rank, (who, &input)) in case.ranks.into_iter().zip(&case.inputs).enumerate() {
-            let output = (rank == root).then_some(who.recv(count));
+        for (rank, (model, &input)) in case.ranks.into_iter().zip(&case.inputs).enumerate() {
+            let output = (rank == root).then_some(model.recv(count));
             let args = CollArgs::Reduce {
                 root: root as u32,
                 input,
                 output,
                 commutative: case.commutative,
             };
-            models.push(who.with_schedule(schedule(&selection, &args, rank, size)));
+            models.push(model.with_schedule(schedule(&selection, &args, rank, size)));
         }
         let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
         model::run(&mut models, random, &case.operator);
@@ -470,13 +474,13 @@ fn allreduce() {
         let (selection, count) = (any_selection(random, reproducible), any_count(random));
         let case = reduction(size, random, count, |_| true);
         let mut models = Vec::new();
-        for (rank, (who, &input)) in case.ranks.into_iter().zip(&case.inputs).enumerate() {
+        for (rank, (model, &input)) in case.ranks.into_iter().zip(&case.inputs).enumerate() {
             let args = CollArgs::Allreduce {
                 input,
-                output: who.recv(count),
+                output: model.recv(count),
                 commutative: case.commutative,
             };
-            models.push(who.with_schedule(schedule(&selection, &args, rank, size)));
+            models.push(model.with_schedule(schedule(&selection, &args, rank, size)));
         }
         let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
         model::run(&mut models, random, &case.operator);
@@ -496,13 +500,13 @@ fn reduce_scatter() {
         let count = counts.iter().sum();
         let case = reduction(size, random, count, |_| true);
         let mut models = Vec::new();
-        for (rank, (who, &input)) in case.ranks.into_iter().zip(&case.inputs).enumerate() {
+        for (rank, (model, &input)) in case.ranks.into_iter().zip(&case.inputs).enumerate() {
             let kind = if regular {
                 CollectiveKind::ReduceScatterBlock
             } else {
                 CollectiveKind::ReduceScatter
             };
-            let output = who.recv(counts[rank]);
+            let output = model.recv(counts[rank]);
             let args = CollArgs::ReduceScatter {
                 kind,
                 input,
@@ -510,7 +514,7 @@ fn reduce_scatter() {
                 output,
                 commutative: case.commutative,
             };
-            models.push(who.with_schedule(schedule(&selection, &args, rank, size)));
+            models.push(model.with_schedule(schedule(&selection, &args, rank, size)));
         }
         let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
         model::run(&mut models, random, &case.operator);
@@ -533,14 +537,14 @@ fn scan_and_exscan() {
             (any_selection(random, false), any_count(random), random.chance());
         let case = reduction(size, random, count, |_| true);
         let mut models = Vec::new();
-        for (rank, (who, &input)) in case.ranks.into_iter().zip(&case.inputs).enumerate() {
-            let output = who.recv(count);
+        for (rank, (model, &input)) in case.ranks.into_iter().zip(&case.inputs).enumerate() {
+            let output = model.recv(count);
             let args = if exclusive {
                 CollArgs::Exscan { input, output }
             } else {
                 CollArgs::Scan { input, output }
             };
-            models.push(who.with_schedule(schedule(&selection, &args, rank, size)));
+            models.push(model.with_schedule(schedule(&selection, &args, rank, size)));
         }
         let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
         model::run(&mut models, random, &case.operator);
@@ -571,19 +575,19 @@ fn reproducible_reductions_combine_in_one_order() {
             let root = random.below(size.into()) as u32;
             let mut models = Vec::new();
             for (rank, vector) in vectors.iter().enumerate() {
-                let mut who = Rank::new(random, 1 + longer, 1 + longer);
-                who.types = vec![Type::gapless(8); 2];
-                who.send = Memory::new(0, 8 + 8 * longer as i64, 0);
-                who.recv = Memory::new(0, 8 + 8 * longer as i64, 0);
-                let (input, output) = (who.send(1 + longer), who.recv(1 + longer));
-                who.fill(input, vector);
+                let mut model = Rank::new(random, 1 + longer, 1 + longer);
+                model.types = vec![Type::gapless(8); 2];
+                model.send = Memory::new(0, 8 + 8 * longer as i64, 0);
+                model.recv = Memory::new(0, 8 + 8 * longer as i64, 0);
+                let (input, output) = (model.send(1 + longer), model.recv(1 + longer));
+                model.fill(input, vector);
                 let args = if round % 2 == 0 {
                     CollArgs::Allreduce { input, output, commutative: true }
                 } else {
                     let output = (rank as u32 == root).then_some(output);
                     CollArgs::Reduce { root, input, output, commutative: true }
                 };
-                models.push(who.with_schedule(schedule(&selection, &args, rank, size)));
+                models.push(model.with_schedule(schedule(&selection, &args, rank, size)));
             }
             model::run(&mut models, random, &order);
             results.push(models[root as usize].recv.bytes[..8].to_vec());
@@ -605,13 +609,13 @@ fn neighbours_in_a_small_ring_keep_their_sides() {
         let mut models = Vec::new();
         for rank in 0..size {
             let pos = Position::new(rank, size);
-            let mut who = Rank::new(random, 2, 2);
-            who.types = vec![Type::gapless(8); 2];
-            who.send = Memory::new(0, 16, 0);
-            who.recv = Memory::new(0, 16, 0);
-            let (out, into) = (who.send(2).split(2), who.recv(2).split(2));
-            who.fill(out[0], &[rank as u8 * 2; 8]);
-            who.fill(out[1], &[rank as u8 * 2 + 1; 8]);
+            let mut model = Rank::new(random, 2, 2);
+            model.types = vec![Type::gapless(8); 2];
+            model.send = Memory::new(0, 16, 0);
+            model.recv = Memory::new(0, 16, 0);
+            let (out, into) = (model.send(2).split(2), model.recv(2).split(2));
+            model.fill(out[0], &[rank as u8 * 2; 8]);
+            model.fill(out[1], &[rank as u8 * 2 + 1; 8]);
             let around = [Some(pos.behind(1)), Some(pos.ahead(1))];
             let args = CollArgs::Neighbor {
                 kind: CollectiveKind::NeighborAlltoall,
@@ -621,17 +625,17 @@ fn neighbours_in_a_small_ring_keep_their_sides() {
                 destinations: &around,
                 out: &out,
             };
-            models.push(who.with_schedule(selection.schedule(&args, pos, false)));
+            models.push(model.with_schedule(selection.schedule(&args, pos, false)));
         }
         model::run(&mut models, random, &sum);
-        for (rank, who) in models.iter().enumerate() {
+        for (rank, model) in models.iter().enumerate() {
             let pos = Position::new(rank as u32, size);
             assert_eq!(
-                who.recv.bytes[0],
+                model.recv.bytes[0],
                 pos.behind(1) as u8 * 2 + 1,
                 "from the left comes what left to the right"
             );
-            assert_eq!(who.recv.bytes[8], pos.ahead(1) as u8 * 2);
+            assert_eq!(model.recv.bytes[8], pos.ahead(1) as u8 * 2);
         }
     }
 }

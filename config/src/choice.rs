@@ -50,7 +50,7 @@ pub enum Rendezvous {
     Auto,
     /// The receiver reads it (RDMA read).
     Read,
-    /// The sender writes it where the receiver says (RDMA write).
+    /// The sender writes it at the receiver's address (RDMA write).
     Write,
     /// The sender sends pieces through the buffers of small messages.
     Copy,
@@ -81,7 +81,7 @@ impl Choice for Registration {
     const WORDS: &'static [&'static str] = &["auto", "userfaultfd", "odp", "none"];
 }
 
-/// What makes progress.
+/// The threads that make progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgressMode {
     /// MPI calls alone.

@@ -44,7 +44,7 @@ pub enum KnobError {
         knob: &'static str,
         /// The text as it was written.
         value: String,
-        /// What is allowed.
+        /// The allowed values.
         why: String,
     },
     /// The argument of `--set` is not `name=value`.

@@ -140,7 +140,7 @@ impl Knobs {
         found.map_or(&Origin::Default, |(_, origin)| origin)
     }
 
-    /// Returns what the sources contain that should be changed; see [`Notice`].
+    /// Returns the parts of the sources that should be changed; see [`Notice`].
     pub fn notices(&self) -> &[Notice] {
         &self.notices
     }
@@ -201,7 +201,7 @@ mod tests {
     use crate::origin::Level;
 
     #[test]
-    fn defaults_are_legal_and_come_from_nobody() {
+    fn defaults_are_legal_and_have_no_origin() {
         let knobs = Knobs::new();
         for (knob, value, origin) in knobs.iter() {
             assert_eq!(knob.kind.parse(&value), Ok(knob.default), "{}", knob.name);

@@ -1,7 +1,7 @@
 //! The levels of configuration: files, environment variables, and options.
 //!
-//! Later levels override earlier ones. A file that is named must exist; the standard files need
-//! not. A user's file that may not be read counts as absent.
+//! Later levels override earlier ones. A file that is named must exist; the standard files are
+//! optional. A user's file that cannot be read counts as absent.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -23,8 +23,8 @@ const USER_FILE: &str = "verbena/config.toml";
 const PREFIX: &str = "VERBENA_";
 const CONFIG_VARIABLE: &str = "VERBENA_CONFIG";
 const SET_VARIABLE: &str = "VERBENA_SET";
-/// What environment modules, Spack and EasyBuild append to the prefix, for the installation's
-/// place and version.
+/// The suffixes that environment modules, Spack and EasyBuild append to the prefix, for the
+/// installation's place and version.
 const SITE_VARIABLES: [&str; 14] = [
     "BASE", "BIN", "DIR", "DOC", "HOME", "INC", "INCLUDE", "LIB", "LIBDIR", "MAN", "PATH",
     "PREFIX", "ROOT", "VERSION",
@@ -86,9 +86,9 @@ impl Knobs {
             files.push(read(Level::Cluster, &path).map_err(|error| unreadable(&path, &error))?);
         }
         let set = passed_on.lines().chain(options.set.iter().map(String::as_str));
-        let told =
+        let is_job_variable =
             |name: &OsString| options.environment.iter().any(|(other, _)| name == other.as_str());
-        let around = std::env::vars_os().filter(|(name, _)| !told(name));
+        let around = std::env::vars_os().filter(|(name, _)| !is_job_variable(name));
         let own = options.environment.iter().map(|(name, value)| (name.into(), value.into()));
         Knobs::load(&files, around.chain(own), set)
     }
@@ -222,8 +222,8 @@ fn user_file() -> Option<PathBuf> {
     folder.filter(|folder| folder.is_absolute()).map(|folder| folder.join(USER_FILE))
 }
 
-/// Reads a file that need not exist. One that may not be read counts as absent: a program must
-/// run although its home belongs to another user.
+/// Reads a file that is optional. A file that cannot be read counts as absent: a program must run
+/// although its home belongs to another user.
 fn standard_file(level: Level, path: Option<PathBuf>) -> Result<Option<File>, KnobError> {
     let Some(path) = path else { return Ok(None) };
     match read(level, &path) {
@@ -320,25 +320,31 @@ mod tests {
 
     #[test]
     fn a_wrong_file_is_named_by_line() {
-        let said = |text: &str| from_text(text).unwrap_err().to_string();
+        let error_of = |text: &str| from_text(text).unwrap_err().to_string();
         assert_eq!(
-            said("# comment\n[shm]\n\neager_mx = 5"),
+            error_of("# comment\n[shm]\n\neager_mx = 5"),
             "Cluster.toml:4: unknown knob \"shm.eager_mx\" (did you mean \"shm.eager_max\"?); `verbena config` lists all"
         );
         assert_eq!(
-            said("\n[shm]\neager_max = '2G'"),
+            error_of("\n[shm]\neager_max = '2G'"),
             "Cluster.toml:3: shm.eager_max = \"2G\": must be from 64 to 256K bytes"
         );
-        assert!(said("ring_bytes = 1").contains("did you mean \"shm.ring_bytes\"?"));
-        assert!(said("something.else = 1").contains("unknown knob \"something.else\"; `verbena"));
-        assert!(said("[shn]").contains("unknown knob \"shn\""));
-        assert!(said("shm = 5").starts_with("Cluster.toml:1: unknown knob \"shm\""));
-        assert!(said("shm.eager_max.more = 5").contains("\"shm.eager_max.more\""));
-        assert!(said("shm.eager_max = [1, 2]").contains("\"[1, 2]\": must be a number of bytes"));
-        assert!(said("shm.eager_max = 8.5").contains("\"8.5\""));
-        assert!(said("shm.eager_max = -1").contains("\"-1\""));
-        assert!(said("\nshm.eager_max = \n").starts_with("Cluster.toml:2: "));
-        assert!(said("shm.eager_max = 100\nshm.eager_max = 200").starts_with("Cluster.toml:2: "));
+        assert!(error_of("ring_bytes = 1").contains("did you mean \"shm.ring_bytes\"?"));
+        assert!(
+            error_of("something.else = 1").contains("unknown knob \"something.else\"; `verbena")
+        );
+        assert!(error_of("[shn]").contains("unknown knob \"shn\""));
+        assert!(error_of("shm = 5").starts_with("Cluster.toml:1: unknown knob \"shm\""));
+        assert!(error_of("shm.eager_max.more = 5").contains("\"shm.eager_max.more\""));
+        assert!(
+            error_of("shm.eager_max = [1, 2]").contains("\"[1, 2]\": must be a number of bytes")
+        );
+        assert!(error_of("shm.eager_max = 8.5").contains("\"8.5\""));
+        assert!(error_of("shm.eager_max = -1").contains("\"-1\""));
+        assert!(error_of("\nshm.eager_max = \n").starts_with("Cluster.toml:2: "));
+        assert!(
+            error_of("shm.eager_max = 100\nshm.eager_max = 200").starts_with("Cluster.toml:2: ")
+        );
         assert!(
             from_text("[shm]\n[coll]\nreproducible = true").unwrap().is_on(knob::COLL_REPRODUCIBLE)
         );
@@ -360,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_launcher_tells_is_no_knob() {
+    fn variables_of_the_launcher_are_no_knobs() {
         let environment = RESERVED.map(|name| (name.into(), "anything".into()));
         assert!(Knobs::load(&[], environment, []).is_ok());
     }

@@ -1,4 +1,4 @@
-//! What a configuration contains that is accepted and should still be changed.
+//! Accepted parts of a configuration that should still be changed.
 //!
 //! The library prints none of them. `mpiexec` and `verbena config` print each once.
 

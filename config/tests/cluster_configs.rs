@@ -5,7 +5,7 @@ use std::path::Path;
 use config::{File, Knobs, Level, Origin};
 
 #[test]
-fn every_cluster_config_is_valid_and_says_something() {
+fn every_cluster_config_is_valid_and_sets_a_knob() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cluster-configs");
     let mut seen = 0;
     for entry in std::fs::read_dir(&folder).expect("the folder is part of the repository") {

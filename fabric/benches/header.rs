@@ -1,4 +1,4 @@
-//! What a header costs on its way out and in.
+//! Cost of writing and reading a header.
 
 #![allow(missing_docs)] // criterion's macros make public functions
 

@@ -2,13 +2,13 @@
 //! which they use it.
 //!
 //! A *round* is one synchronisation of all members. Each member has a slot, which it may write
-//! before it arrives. Rounds are numbered from 0; each member goes through all of them in order,
-//! and may begin the next one when it has left the one before.
+//! before it arrives. Rounds are numbered from 0. Each member goes through all of them in order,
+//! and may begin the next one after it has left the previous one.
 //!
-//! There are two ways to count who has arrived. Where members share processors, the last member to
-//! arrive reads all slots, writes the result and completes the round. Where each member has a
-//! processor, no member is the last: each raises a flag and reads the slots that it needs, and a
-//! round is complete for a member that has seen all flags.
+//! There are two kinds of counting the members that have arrived. Where members share processors,
+//! the last member to arrive reads all slots, writes the result and completes the round. Where each
+//! member has a processor, no member is the last: each raises a flag and reads the slots that it
+//! needs, and a round is complete for a member that has seen all flags.
 //!
 //! The transport provides the memory and wakes sleepers: `shm-transport/src/coll_segment.rs`.
 
@@ -65,10 +65,10 @@ pub trait CollSegment: std::fmt::Debug + Send + Sync {
     /// True when the round is complete: the result may be read until this member leaves.
     fn is_complete(&self, round: u64) -> bool;
 
-    /// Returns the first member whose signature differs, in a round that is complete and that this
-    /// member has not left.
+    /// Returns the first member whose signature differs, in a complete round that this member has
+    /// not left.
     fn mismatch(&self, round: u64, signature: u64) -> Option<u32>;
 
-    /// Leaves a round: this member reads nothing of it any more.
+    /// Leaves a round: this member no longer reads it.
     fn leave(&self, round: u64);
 }

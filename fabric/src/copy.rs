@@ -39,8 +39,8 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
 #[target_feature(enable = "avx2")]
 pub(crate) unsafe fn copy_lines(from: *const u8, to: *mut u8, len: usize) {
     use std::arch::x86_64::{__m256i, _mm256_loadu_si256, _mm256_storeu_si256};
-    // SAFETY: the caller's promise. The first and the last copy cover what lies before the first
-    // whole line of the destination and after the last; bytes copied twice get the same value.
+    // SAFETY: the caller's promise. The first and the last copy cover the bytes before the first
+    // whole line of the destination and after the last. Bytes copied twice get the same value.
     unsafe {
         let line = |at: usize| {
             let (from, to) = (from.add(at).cast::<__m256i>(), to.add(at).cast::<__m256i>());
@@ -78,8 +78,8 @@ pub(crate) unsafe fn copy_nt(from: *const u8, to: *mut u8, len: usize) {
         use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
         let head = to.align_offset(LINE).min(len);
         let lines = (len - head) / LINE;
-        // SAFETY: the three parts together are the caller's run; the stores are
-        // aligned, for they begin on a line.
+        // SAFETY: the three parts together are the caller's run; the stores are aligned, since they
+        // begin on a line.
         unsafe {
             copy(from, to, head);
             for line in 0..lines {

@@ -1,11 +1,10 @@
 //! The endpoint: owns the transports of a process and chooses one for each peer.
 //!
-//! States ([`Transports`]): a process alone in its job has no transport; in a job on one host
-//! it has the intra-host transport; over several hosts it has an inter-host transport, and the
-//! intra-host one if its host has other ranks. The state never changes. An enum, not `dyn`: the
-//! hot path pays one predictable branch, and the multi-host path is out of line. Towards
-//! protocols the endpoint is a [`Transport`] itself, so that a protocol runs on a single
-//! device in tests.
+//! States ([`Transports`]): a process alone in its job has no transport. In a job on one host it
+//! has the intra-host transport. Over several hosts it has an inter-host transport, and the
+//! intra-host one if its host has other ranks. The state never changes. An enum, not `dyn`: the hot
+//! path costs one predictable branch, and the multi-host path is out of line. Towards protocols the
+//! endpoint is a [`Transport`] itself, so that a protocol runs on a single device in tests.
 
 mod multi_host;
 mod traffic;
@@ -98,8 +97,8 @@ impl<Intra: HybridGet, Inter: HybridGet> Endpoint<Intra, Inter> {
         }
     }
 
-    /// Polls where all ranks are on one host. Out of line, as [`MultiHost`] is: neither path
-    /// pays for the other's registers.
+    /// Polls where all ranks are on one host. Out of line, as [`MultiHost`] is: neither path saves
+    /// the other's registers.
     #[inline(never)]
     fn poll_intra(&mut self, sink: &mut impl Sink) -> bool {
         match &mut self.transports {

@@ -84,8 +84,8 @@ pub struct Collective {
     pub root: u32,
 }
 
-/// The decoded header. `docs/protocol.md` says which kind uses which field and
-/// what a control frame keeps in `context` and `length`.
+/// The decoded header. `docs/protocol.md` lists the fields of each kind, and the words of a control
+/// frame in `context` and `length`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The kind of the frame.

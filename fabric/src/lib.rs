@@ -1,7 +1,7 @@
-//! What protocols and transports share: peers, the wire header, the Transport trait, the endpoint
-//! that owns a process's transports, request ids, and a simulated transport for tests.
+//! Types that protocols and transports share: peers, the wire header, the Transport trait, the
+//! endpoint that owns a process's transports, request ids, and a simulated transport for tests.
 //!
-//! Nothing here talks to a device. The crate has no global state.
+//! Nothing here accesses a device. The crate has no global state.
 
 #![deny(unsafe_code)] // allowed in `copy` and `user_buf`
 

@@ -1,4 +1,4 @@
-//! What the endpoint's clients have in common, and the rounds that drive them.
+//! The common parts of the endpoint's clients, and the rounds that drive them.
 //!
 //! A protocol receives frames inside `poll`, where it must not post. It queues what follows,
 //! and [`progress`] lets it post afterwards. Point-to-point is one protocol; one-sided
@@ -9,17 +9,17 @@ use crate::transport::{HybridGet, Sink, Transport, WaitOn};
 
 /// A client of the endpoint.
 pub trait Protocol: Sink {
-    /// Returns true when something is to be posted, whether or not there is room for it.
+    /// Returns true when something is to be posted, whether or not there is space for it.
     fn has_work(&self) -> bool;
 
-    /// Returns true when something could be posted now: not everything waits for room.
+    /// Returns true when something could be posted now: not everything waits for space.
     fn can_work(&mut self) -> bool;
 
-    /// Takes the wish that the transport be polled before the next `work`: what has arrived
-    /// may give room or credit, or make the work superfluous.
+    /// Takes the wish that the transport be polled before the next `work`: arrived frames may
+    /// return space or credit, or make the work superfluous.
     fn take_poll_request(&mut self) -> bool;
 
-    /// Posts what is queued, as far as there is room. Returns true if anything was posted.
+    /// Posts queued frames, as far as there is space. Returns true if anything was posted.
     fn work<T: HybridGet>(&mut self, endpoint: &mut T) -> bool;
 
     /// Returns true when nothing that a peer waits for is still to be posted.
@@ -34,8 +34,8 @@ pub fn progress<T: HybridGet, P: Protocol>(endpoint: &mut T, protocol: &mut P) -
     arrived | (protocol.has_work() && work(endpoint, protocol))
 }
 
-/// Polls as often as the protocol asks for it, then lets it post. Out of line: a round without
-/// work pays nothing for it.
+/// Polls as often as the protocol requests, then lets it post. Out of line: a round without work
+/// has no cost.
 #[inline(never)]
 fn work<T: HybridGet, P: Protocol>(endpoint: &mut T, protocol: &mut P) -> bool {
     let mut moved = false;

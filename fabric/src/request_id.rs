@@ -31,7 +31,7 @@ pub struct Token {
 impl RequestId {
     /// Generations count modulo this plus one.
     pub const GENERATION_MASK: u32 = (1 << (RequestId::BITS - 32)) - 1;
-    /// Bits of an id. The bits above are free for whatever carries ids.
+    /// Bits of an id. The bits above are free for the owner of the ids.
     pub const BITS: u32 = 60;
 
     /// Names the request in `slot` while the slot has this `generation`.

@@ -27,8 +27,8 @@ pub struct Caps {
     /// Smallest rendezvous that is pulled with a get instead of pushed in frames; `u64::MAX` if the
     /// device has no get.
     pub get_min: u64,
-    /// Smallest rendezvous, of those that are not pulled, that the sender may write with a put
-    /// instead of pushing it; `u64::MAX` if the device has no put.
+    /// Smallest rendezvous that the sender may write with a put instead of pushing it. Pulled ones
+    /// do not count; `u64::MAX` if the device has no put.
     pub put_min: u64,
 }
 
@@ -112,9 +112,9 @@ pub struct Chunks<'a> {
 }
 
 impl<'a> Slot<'a> {
-    /// Makes a slot that is published when all of it is written. `non_temporal`: another
-    /// processor reads it next, so the copy bypasses the cache; the transport orders these
-    /// stores before what it publishes.
+    /// Makes a slot that is published when all of it is written. `non_temporal`: another processor
+    /// reads it next; therefore the copy bypasses the cache. The transport orders these stores
+    /// before it publishes the frame.
     #[inline]
     pub fn new(bytes: &'a mut [u8], non_temporal: bool) -> Slot<'a> {
         Slot { bytes, non_temporal, chunks: None }
@@ -194,7 +194,7 @@ pub enum Post {
     /// The frame is on its way; the slot holds a copy of everything.
     Sent,
     /// There is no space now. Nothing was written: post again after a `poll`.
-    NoRoom,
+    NoSpace,
 }
 
 /// The result of starting a one-sided transfer.
@@ -206,8 +206,8 @@ pub enum Transfer {
     /// The transfer is under way: [`Sink::transferred`] will be called with the token.
     Started,
     /// There is no space now: try again after a `poll`.
-    NoRoom,
-    /// The device cannot do it, or not any more; nothing was transferred. Use frames.
+    NoSpace,
+    /// The device cannot do it, or can no longer do it; nothing was transferred. Use frames.
     Refused,
 }
 
@@ -230,7 +230,7 @@ pub struct Rts {
     pub region: Option<Region>,
 }
 
-/// A peer that cannot be reached any more.
+/// A peer that can no longer be reached.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("rank {} of MPI_COMM_WORLD cannot be reached: {why}", peer.0)]
 pub struct PeerFailed {
@@ -240,7 +240,7 @@ pub struct PeerFailed {
     pub why: String,
 }
 
-/// What an idle process sleeps on; see [`Transport::arm`].
+/// The descriptor or word that an idle process sleeps on; see [`Transport::arm`].
 #[derive(Clone, Copy, Debug)]
 pub enum WaitOn<'a> {
     /// Sleep in `futex_wait` while the word holds `value`.
@@ -272,7 +272,7 @@ pub trait Sink {
     /// Takes a frame from `from`. `body` is valid only during the call.
     fn frame(&mut self, from: Peer, header: &Header, body: &(impl Body + ?Sized));
     /// Returns true if the destination of the body is known. An unexpected body would have to be
-    /// copied and kept, so a transport may leave the frame where it is until the next poll.
+    /// copied and kept. A transport may therefore leave the frame where it is until the next poll.
     fn expects(&mut self, _from: Peer, _header: &Header) -> bool {
         true
     }
@@ -286,7 +286,7 @@ pub trait Sink {
 ///
 /// Contract:
 /// - Frames of one ordered pair arrive once and in the order posted.
-/// - `post` never blocks and never calls the sink. `NoRoom` is not an error.
+/// - `post` never blocks and never calls the sink. `NoSpace` is not an error.
 /// - Connections are made on first use, inside `post` and `poll`.
 /// - Required are `caps`, `post`, `poll` and `arm`. The other methods have defaults, which are
 ///   right for a device without batches, one-sided access or a send queue of its own.
@@ -331,7 +331,7 @@ pub trait Transport {
 
     /// Reads, writes or changes memory of `peer`: as many bytes of `region` from `at` on as the
     /// local memory has. Transfers may overtake each other and frames. When a put has finished, its
-    /// bytes are in place before any frame posted afterwards. The local memory stays valid and
+    /// bytes are in place before any frame posted afterwards. The local memory must be valid and
     /// untouched until the end. Only an atomic can fail while the peer is alive: when a broken
     /// connection leaves it open whether it was done.
     fn one_sided(
@@ -360,14 +360,14 @@ pub trait Transport {
     }
 }
 
-/// Receiving a large message by get and push together, for devices on which a push that both
-/// sides copy is faster than a get, but stops while the sender is outside of the library.
+/// Receiving a large message by get and push together. It is for devices on which a push that both
+/// sides copy is faster than a get. Such a push stops while the sender is outside the library.
 ///
-/// The receiver asks for pushed pieces ([`crate::Kind::Data`]) and gets what is missing when the
-/// sender stops. The defaults are those of a device without such a choice:
-/// `impl HybridGet for Device {}`.
+/// The receiver requests pushed pieces ([`crate::Kind::Data`]) and gets the missing bytes when the
+/// sender stops. The defaults are those of a device without such a choice: `impl HybridGet for
+/// Device {}`.
 pub trait HybridGet: Transport {
-    /// Gets all of a message that the peer has announced, or advises to ask the peer for it.
+    /// Gets all of a message that the peer has announced, or advises to request it from the peer.
     fn get_or_push(
         &mut self,
         peer: Peer,
@@ -378,9 +378,9 @@ pub trait HybridGet: Transport {
         self.one_sided(peer, region, 0, OneSided::Get(into), token).map(GetOrPush::Get)
     }
 
-    /// Gets the bytes of a message from `at` on, of which the peer was asked to push all. Gets
+    /// Gets the bytes of a message from `at` on; the peer was requested to push all of them. Gets
     /// only while all pieces that the peer has posted were handed over and it can post no other;
-    /// otherwise returns `NoRoom`. Never returns `Started`.
+    /// otherwise returns `NoSpace`. Never returns `Started`.
     fn get_remainder(
         &mut self,
         _peer: Peer,
@@ -392,7 +392,7 @@ pub trait HybridGet: Transport {
     }
 }
 
-/// What became of [`HybridGet::get_or_push`].
+/// The result of [`HybridGet::get_or_push`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum GetOrPush {

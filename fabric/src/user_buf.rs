@@ -1,7 +1,7 @@
 //! Memory of the MPI user: an address and a length.
 //!
-//! The constructor's caller promises once that the memory stays valid. Protocols and transports
-//! then copy through it without `unsafe` of their own.
+//! The constructor's caller promises once that the memory is valid. Protocols and transports then
+//! copy through it without `unsafe` of their own.
 //!
 //! Invariant: `ptr .. ptr + len` is valid for reads, and for writes if it is a receive buffer,
 //! until the operation that carries it completes. Access is by copies, never by references:
@@ -20,8 +20,8 @@ pub struct UserBuf {
     len: usize,
 }
 
-// SAFETY: `UserBuf` is an address and a length. Its maker promised that the
-// bytes stay valid whichever thread of the process drives the operation.
+// SAFETY: `UserBuf` is an address and a length. Its maker promised that the bytes are valid in
+// whichever thread of the process drives the operation.
 unsafe impl Send for UserBuf {}
 // SAFETY: as for `Send`; there is no interior state to race on.
 unsafe impl Sync for UserBuf {}
@@ -32,10 +32,9 @@ impl UserBuf {
 
     /// Wraps user memory.
     ///
-    /// # Safety
-    /// `ptr .. ptr + len` must be valid for reads, and for writes if anything
-    /// is to be received into it, until the operation that carries the value
-    /// has completed or has been abandoned. `len == 0` allows any `ptr`.
+    /// # Safety `ptr .. ptr + len` must be valid for reads, and for writes if anything is to be
+    /// received into it. This holds until the operation that carries the value has completed or has
+    /// been abandoned. `len == 0` allows any `ptr`.
     #[inline]
     pub const unsafe fn new(ptr: *mut u8, len: usize) -> UserBuf {
         UserBuf { ptr, len }
@@ -108,7 +107,7 @@ impl UserBuf {
         #[cfg(target_arch = "x86_64")]
         if bytes.len() >= LINE && std::arch::is_x86_feature_detected!("avx2") {
             let part = self.slice(offset, bytes.len());
-            // SAFETY: as for `write`, and the rest was just asked for.
+            // SAFETY: as for `write`, and the rest was just requested.
             return unsafe { copy_lines(bytes.as_ptr(), part.ptr, bytes.len()) };
         }
         self.write(offset, bytes);
@@ -129,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_copied_from_and_to_anywhere_and_nothing_beside_them() {
+    fn lines_are_copied_from_and_to_anywhere_and_nothing_else() {
         let source: Vec<u8> = (0..700_u32).map(|at| (at * 31 % 251) as u8).collect();
         for (from, to, len) in
             (0..70).flat_map(|to| (0..400).step_by(7).map(move |len| (len % 64, to, len)))

@@ -13,11 +13,11 @@ fn main() {
     let mut number: u32 =
         std::env::var("VERBENA_RANK").ok().and_then(|rank| rank.parse().ok()).unwrap_or(0);
     for step in std::env::args().skip(1) {
-        let (who, step) = match step.split_once(':') {
+        let (only, step) = match step.split_once(':') {
             Some((rank, step)) => (rank.parse().ok(), step.to_owned()),
             None => (None, step),
         };
-        if who.is_some_and(|rank: u32| rank != number) {
+        if only.is_some_and(|rank: u32| rank != number) {
             continue;
         }
         let (verb, value) = step.split_once('=').unwrap_or((&step, ""));

@@ -6,7 +6,7 @@
 //! `--map-by numa` binds to them.
 //!
 //! This file only computes. `verbena topology` describes the machine, one line for each hardware
-//! thread, so that `mpiexec` need not load hwloc.
+//! thread, so that `mpiexec` does not load hwloc.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ pub enum Level {
 pub enum BindTo {
     /// A rank uses all processors of mpiexec.
     None,
-    /// A rank stays in one object of this kind.
+    /// A rank is kept within one object of this kind.
     Object(Level),
 }
 
@@ -47,7 +47,7 @@ pub enum MapBy {
     Object(Level),
 }
 
-/// The mapping and binding that the user asked for.
+/// The mapping and binding of the command line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mapping {
     /// `--bind-to`.

@@ -6,9 +6,9 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors that each rank costs this process: its control socket and two pipes.
-const PER_RANK: u64 = 3;
+const DESCRIPTORS_PER_RANK: u64 = 3;
 /// Descriptors that this process needs besides those.
-const BASE: u64 = 24;
+const BASE_DESCRIPTORS: u64 = 24;
 /// The highest number of a rank's descriptors: above the numbers that scripts use.
 const MAX_NUMBER: RawFd = 199;
 
@@ -42,7 +42,7 @@ pub(crate) fn reserve(file: BorrowedFd<'_>) -> Result<(OwnedFd, OwnedFd), Errno>
 /// Raises our limit of open files as far as the ranks need it. Returns the limit from before,
 /// for the ranks, if it was changed.
 pub(crate) fn raise_limit(ranks: u32) -> Result<Option<libc::rlimit>, LimitError> {
-    let needed = u64::from(ranks) * PER_RANK + BASE;
+    let needed = u64::from(ranks) * DESCRIPTORS_PER_RANK + BASE_DESCRIPTORS;
     let limit = getrlimit(Resource::Nofile);
     let current = limit.current.unwrap_or(u64::MAX);
     if current >= needed {

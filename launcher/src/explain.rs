@@ -1,4 +1,4 @@
-//! `--explain`: collects what ranks say about the transports of their messages. Equal lines of
+//! `--explain`: collects the ranks' reports on the transports of their messages. Equal lines of
 //! several ranks are merged.
 //!
 //! States: collecting -> printed, when the last rank has reported in MPI_Init, or at the end

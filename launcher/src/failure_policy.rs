@@ -38,7 +38,7 @@ pub enum Event {
         /// The state of MPI in the process.
         state: RankState,
     },
-    /// The rank asked to end the job.
+    /// The rank requested the end of the job.
     Aborted {
         /// The rank.
         rank: u32,
@@ -111,8 +111,8 @@ impl Event {
         }
     }
 
-    /// Returns the sort key of events noticed at the same moment: the likelier cause comes
-    /// first, a crash before an abort, an abort before an exit.
+    /// Returns the sort key of events found at the same time: the likelier cause comes first, a
+    /// crash before an abort, an abort before an exit.
     pub fn order(&self) -> u8 {
         match self {
             Event::Died { exit: Exit::Signal(_), .. } => 0,

@@ -55,7 +55,7 @@ pub enum ToHost {
     },
     /// The answer to `Get`.
     Value {
-        /// The rank that asked.
+        /// The rank that sent the request.
         rank: u32,
         /// The key.
         key: String,
@@ -102,14 +102,14 @@ pub enum FromHost {
         /// The value.
         value: Vec<u8>,
     },
-    /// A rank asks for a value.
+    /// A rank requests a value.
     Get {
         /// The rank.
         rank: u32,
         /// The key.
         key: String,
     },
-    /// A rank ended, or asked to end the job.
+    /// A rank ended, or requested the end of the job.
     Happened {
         /// The event.
         event: Event,

@@ -3,14 +3,14 @@
 //!
 //! One run from the top: [`options`] parses the command line into [`settings`]; [`launch`]
 //! checks the knobs and runs the job on this host (`job`) or over several (`multi_host`).
-//! [`start`] creates status page, sockets and pipes and starts the ranks by [`spawn`]. While
-//! ranks run, [`output`] and [`input`] carry bytes, [`failure_policy`] decides what a death
-//! means, [`report`] and `rank_table` find the words, `stall` and `wait_graph` explain ranks
-//! that wait, and [`reaper`] ends the processes that ranks leave behind.
+//! [`start`] creates status page, sockets and pipes and starts the ranks by [`spawn`]. While ranks
+//! run, [`output`] and [`input`] carry bytes, and [`failure_policy`] decides what a death means.
+//! [`report`] and `rank_table` find the words. `stall` and `wait_graph` explain ranks that wait.
+//! [`reaper`] ends the processes that ranks leave running.
 //!
 //! Over several hosts a [`daemon`] on each host runs the same `job` for its share of the ranks
-//! and sends events to `mpiexec` as [`frames`]. Resource managers and a tree of daemons would
-//! be further sources of hosts and of connections beside [`hosts`] and `multi_host`.
+//! and sends events to `mpiexec` as [`frames`]. Resource managers and a tree of daemons would be
+//! further sources of hosts and of connections, besides [`hosts`] and `multi_host`.
 //!
 //! There is one thread, and one `poll` over all descriptors; nothing else blocks. Nothing
 //! needs a network, a name or a writable folder.

@@ -30,7 +30,7 @@ pub(crate) struct Outcome {
     code: Option<u8>,
     missing: Option<u32>,
     secondary: SecondaryFailures,
-    /// What ranks say about their transports.
+    /// The ranks' reports on their transports.
     pub(crate) explanations: Explanations,
 }
 
@@ -78,7 +78,7 @@ impl Outcome {
         self.missing
     }
 
-    /// Sets or clears the missing rank, as `mpiexec` on another host says.
+    /// Sets or clears the missing rank, as reported by `mpiexec` on another host.
     pub(crate) fn set_missing(&mut self, rank: Option<u32>) {
         self.missing = rank;
     }

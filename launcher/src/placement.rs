@@ -1,8 +1,8 @@
 //! The processors of each rank of this host, from the machine's topology.
 //!
-//! hwloc takes longer to load than the ranks take to start. It is therefore asked in a process
-//! of its own, `verbena topology`, and only when ranks are bound. [`crate::binding`] computes
-//! the sets.
+//! hwloc takes longer to load than the ranks take to start. Therefore a process of its own,
+//! `verbena topology`, reads it, and only when ranks are bound. [`crate::binding`] computes the
+//! sets.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -29,7 +29,7 @@ impl Placement {
             let report = if settings.report_bindings { unbound(first, ranks) } else { Vec::new() };
             return Ok(Placement { sets: Vec::new(), report });
         }
-        let machine = ask_for_machine()?;
+        let machine = read_machine()?;
         Ok(Placement::on(&machine, &settings.mapping, first, ranks, settings.report_bindings))
     }
 
@@ -65,7 +65,7 @@ fn unbound(first: u32, ranks: u32) -> Vec<String> {
         .collect()
 }
 
-fn ask_for_machine() -> Result<Machine, String> {
+fn read_machine() -> Result<Machine, String> {
     let program = std::env::current_exe()
         .map_err(|error| {
             format!("cannot bind ranks: cannot find the path of mpiexec itself: {error}")

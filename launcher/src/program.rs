@@ -1,4 +1,4 @@
-//! Finds the program that the user named, and says why it cannot be run.
+//! Finds the program that the user named, and gives the reason if it cannot be run.
 
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_run_is_told_apart() {
+    fn reasons_not_to_run_are_distinguished() {
         assert!(find_text("sh", None).is_ok());
         assert_eq!(
             find_text("/nowhere", None).unwrap_err().message,

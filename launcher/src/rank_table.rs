@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use crate::failure_policy::Exit;
 use crate::wrap_table::wrap_table;
 
-/// The state of one rank at one moment.
+/// The state of one rank at one instant.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct RankLine {
-    /// The process that is in MPI, or the one that was started.
+    /// The process that is in MPI, otherwise the first process of the rank.
     pub pid: u32,
     /// The way it ended, if it has.
     pub exit: Option<Exit>,
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_says_what_each_rank_does() {
+    fn the_table_shows_what_each_rank_does() {
         let blocked = BlockedOn {
             kind: BlockedKind::Message,
             peer: Some(1),

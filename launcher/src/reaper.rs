@@ -1,8 +1,8 @@
-//! Ends the processes that ranks leave behind.
+//! Ends the processes that ranks leave running.
 //!
 //! `mpiexec` is the subreaper of its descendants (`PR_SET_CHILD_SUBREAPER`): a process that
-//! loses its parent becomes its child. Killing children until none is left therefore ends the
-//! whole tree, whatever process groups and sessions it has made.
+//! loses its parent becomes its child. Killing children until none is left therefore ends the whole
+//! tree, also its process groups and sessions.
 
 use rustix::io::Errno;
 use rustix::process::{

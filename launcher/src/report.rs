@@ -6,8 +6,8 @@ use bootstrap::Snapshot;
 use crate::failure_policy::{Event, Exit};
 use crate::rank_table::{call_name, count};
 
-/// Returns the line for a failure. `pid` is the process that was in MPI, or the one that was
-/// started; `ranks` is the size of the job, which the failure ends if `ends`.
+/// Returns the line for a failure. `pid` is the process that was in MPI, otherwise the first
+/// process of the rank. `ranks` is the size of the job, which the failure ends if `ends`.
 pub fn failure(
     event: &Event,
     seen: &Snapshot,

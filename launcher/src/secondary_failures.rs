@@ -1,4 +1,4 @@
-//! Failures of ranks beside the reported ones, for one line at the end of the job.
+//! Failures of ranks besides the reported ones, for one line at the end of the job.
 //!
 //! The first failure is reported at once, and most later ones are its consequences. Two kinds
 //! are not and are recorded: a failure while the job was still running, and a crash at any

@@ -7,7 +7,7 @@ use crate::settings::{Section, Settings};
 /// The ranks that one host starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
-    /// The first rank; the sections say how many follow.
+    /// The first rank; the sections give the number of ranks.
     pub first: u32,
     /// The number of ranks in the whole job.
     pub size: u32,

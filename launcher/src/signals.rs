@@ -1,7 +1,7 @@
 //! Signals as events: blocked, and read from a signalfd.
 //!
-//! No handler is installed. A signal that the caller ignores (`nohup`, a background job of a
-//! plain shell) stays ignored, in this process and in the ranks.
+//! No handler is installed. A signal that the caller ignores (`nohup`, a background job of a plain
+//! shell) is ignored in this process and in the ranks as well.
 
 #![allow(unsafe_code)]
 
@@ -85,11 +85,11 @@ impl Signals {
 
     /// Returns the signals since the last call, by number.
     pub fn read(&self) -> Vec<i32> {
-        let mut bytes = [0u8; 16 * RECORD];
+        let mut bytes = [0u8; 16 * RECORD_BYTES];
         let read = rustix::io::read(&self.file, &mut bytes[..]).unwrap_or(0);
         // The number is the first field of a record (signalfd(2)).
         bytes[..read]
-            .chunks_exact(RECORD)
+            .chunks_exact(RECORD_BYTES)
             .map(|record| i32::from_ne_bytes([record[0], record[1], record[2], record[3]]))
             .collect()
     }
@@ -101,7 +101,7 @@ impl Signals {
 }
 
 /// Bytes of one record of a signalfd.
-const RECORD: usize = size_of::<libc::signalfd_siginfo>();
+const RECORD_BYTES: usize = size_of::<libc::signalfd_siginfo>();
 
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {

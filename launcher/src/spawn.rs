@@ -1,13 +1,14 @@
 //! Starts one rank.
 //!
 //! The child shares our memory until it executes its program (`CLONE_VM` and `CLONE_VFORK`, as
-//! posix_spawn does): nothing is copied, whatever our size, and an error in the child is
-//! written where we read it. Unlike posix_spawn, this binds the child to its cores and ties
-//! its life to ours before the program begins.
+//! posix_spawn does): nothing is copied, and an error in the child is written into the parent's
+//! memory. Unlike posix_spawn, this binds the child to its cores and ties its life to ours before
+//! the program begins.
 //!
-//! The child has: standard streams, the control socket and the status page at agreed numbers,
-//! other descriptors that our caller left open for it, a process group of its own, death when
-//! we die, default signals, and the caller's signal mask and file limit.
+//! The child has: standard streams, and the control socket and the status page at agreed numbers.
+//! The child keeps other descriptors that the caller left open for it, and has a process group of
+//! its own. It dies with its parent, has default signals, and the caller's signal mask and file
+//! limit.
 
 #![allow(unsafe_code)]
 
@@ -19,7 +20,7 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 
 use crate::signals::Mask;
 
-/// The arguments of [`spawn`]. Descriptors stay the caller's.
+/// The arguments of [`spawn`]. The caller still owns the descriptors.
 #[derive(Debug)]
 pub struct SpawnArgs<'a> {
     /// The file to execute; relative to `directory` if that is given.
@@ -150,10 +151,10 @@ pub fn spawn(request: &SpawnArgs<'_>, stack: &mut Stack) -> Result<Pid, SpawnErr
     let top = stack.0.as_mut_ptr_range().end.cast::<c_void>();
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     // SAFETY: the stack is aligned to 16 bytes and exclusively borrowed. CLONE_VFORK stops this
-    // thread until the child has executed or ended, so no other code uses the stack, and
+    // thread until the child has executed or ended. Therefore no other code uses the stack, and
     // `args` and all it points to live as long as the child needs them. The child calls only
-    // async-signal-safe functions and allocates nothing. The signals of `Signals` are blocked
-    // and no handler is installed, so that none runs in it.
+    // async-signal-safe functions and allocates nothing. The signals of `Signals` are blocked and
+    // no handler is installed, so that none runs in it.
     let pid = unsafe { libc::clone(child, top, flags, (&raw mut args).cast()) };
     let Some(pid) = Pid::from_raw(pid.max(0)) else {
         let errno = Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::AGAIN);

@@ -1,9 +1,9 @@
 //! Stall detection: all ranks of a host are blocked in MPI, no rank has made progress for some
 //! time, and no rank computes.
 //!
-//! Nothing is asked of the ranks. Their entries of the status page say since when they wait;
-//! the system says how much CPU time they have used meanwhile (one thread of a rank may
-//! compute while another waits).
+//! The ranks do nothing for it. Their entries of the status page show since when they wait. The
+//! system reports how much CPU time they have used meanwhile (one thread of a rank may compute
+//! while another waits).
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::failure_policy::Exit;
 use crate::proc_stat;
 
 /// Checks during the time without progress.
-const CHECKS: u32 = 4;
+const CHECKS_PER_TIMEOUT: u32 = 4;
 /// A blocked rank may use up to 1 / this of a processor's time.
 const MAX_CPU_FRACTION: u32 = 20;
 
@@ -33,7 +33,12 @@ pub(crate) struct StallDetector {
 impl StallDetector {
     /// Detects stalls that last at least `after`.
     pub(crate) fn new(after: Duration, now: Instant) -> StallDetector {
-        StallDetector { after, next: now + after / CHECKS, quiet: None, is_reported: false }
+        StallDetector {
+            after,
+            next: now + after / CHECKS_PER_TIMEOUT,
+            quiet: None,
+            is_reported: false,
+        }
     }
 
     /// Returns the time without progress that makes a stall.
@@ -56,7 +61,7 @@ impl StallDetector {
         if now < self.next {
             return None;
         }
-        self.next = now + self.after / CHECKS;
+        self.next = now + self.after / CHECKS_PER_TIMEOUT;
         let is_stalled = self.check(status_page, ends, now);
         (std::mem::replace(&mut self.is_reported, is_stalled) != is_stalled).then_some(is_stalled)
     }

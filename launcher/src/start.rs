@@ -50,8 +50,8 @@ pub struct LocalRanks {
     pub input: Input,
     /// The reason why the next rank did not start.
     pub failed: Option<CannotRun>,
-    /// The reserved numbers. The status page stays at the ranks' number: a process that has
-    /// lost its own descriptor looks there, see [`bootstrap::Job::from_environment`].
+    /// The reserved numbers. The status page keeps the ranks' number: a process that has lost its
+    /// own descriptor looks there, see [`bootstrap::Job::from_environment`].
     pub reserved: (OwnedFd, OwnedFd),
 }
 

@@ -13,8 +13,8 @@ use crate::rank_table::RankLine;
 /// The largest number of ranks that one line names.
 const MAX_NAMED: usize = 8;
 
-/// Returns lines for the user: ranks that wait in vain, and cycles. `lines` holds all ranks
-/// of the job in order; `None` stands for a rank whose host has not answered.
+/// Returns lines for the user: ranks that wait for an event that cannot happen, and cycles. `lines`
+/// holds all ranks of the job in order; `None` stands for a rank whose host has not answered.
 pub(crate) fn conclusions(lines: &[Option<RankLine>]) -> Vec<String> {
     let graph = WaitGraph { lines };
     let mut lines = graph.in_vain();
@@ -52,7 +52,7 @@ impl WaitGraph<'_> {
         reasons.iter().map(line).collect()
     }
 
-    /// Returns the rank that a rank waits for in vain, and the reason.
+    /// Returns the rank that a rank waits for although it cannot answer, and the reason.
     fn waits_in_vain(&self, rank: usize) -> Option<(usize, &'static str)> {
         let other = self.blocking_rank(rank)?;
         let line = self.lines[other]?;

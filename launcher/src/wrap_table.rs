@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 
 /// The narrowest last column, in columns; below that it is indented by [`INDENT`] alone.
-const MIN_LAST: usize = 32;
+const LAST_COLUMN_MIN: usize = 32;
 /// The indentation of a wrapped last column that would be too narrow.
 const INDENT: usize = 8;
 
@@ -17,7 +17,7 @@ pub fn wrap_table(table: &str, last: usize, to: &impl AsFd) -> String {
 }
 
 fn wrap_to(table: &str, last: usize, width: usize) -> String {
-    let indent = " ".repeat(if last + MIN_LAST <= width { last } else { INDENT });
+    let indent = " ".repeat(if last + LAST_COLUMN_MIN <= width { last } else { INDENT });
     let options = textwrap::Options::new(width.max(40)).subsequent_indent(&indent);
     table.split('\n').map(|line| textwrap::fill(line, &options)).collect::<Vec<_>>().join("\n")
 }

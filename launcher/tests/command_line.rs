@@ -29,7 +29,7 @@ fn wrong_use_is_one_line() {
 }
 
 #[test]
-fn a_script_whose_interpreter_is_missing_is_told_apart() {
+fn a_script_whose_interpreter_is_missing_is_distinguished() {
     let folder = std::env::temp_dir().join(format!("verbena-launcher-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let write = |name: &str, text: &str| {
@@ -193,7 +193,7 @@ fn mpiexec_does_not_load_hwloc() {
 }
 
 #[test]
-fn ranks_are_bound_only_when_asked() {
+fn ranks_are_bound_only_on_request() {
     let own = "grep Cpus_allowed_list /proc/self/status | cut -f2";
     let free = finish(spawn(std::process::Command::new("sh").args(["-c", own]))).out;
     assert_eq!(script("-n 2", own).out, free.repeat(2));
@@ -212,7 +212,7 @@ fn ranks_are_bound_only_when_asked() {
 }
 
 #[test]
-fn the_doctor_says_what_there_is() {
+fn the_doctor_reports_what_there_is() {
     let ran =
         std::process::Command::new(env!("CARGO_BIN_EXE_verbena")).arg("doctor").output().unwrap();
     let out = String::from_utf8(ran.stdout).unwrap();
@@ -221,9 +221,12 @@ fn the_doctor_says_what_there_is() {
     }
     assert!(out.contains("yes shared memory  64 MiB"), "{out}");
     // A missing device is an error if RDMA is required.
-    let mut asked = std::process::Command::new(env!("CARGO_BIN_EXE_verbena"));
-    let ran =
-        asked.args(["doctor", "--rdma"]).env("VERBENA_VERBS_DEVICE", "no_such_0").output().unwrap();
+    let mut doctor = std::process::Command::new(env!("CARGO_BIN_EXE_verbena"));
+    let ran = doctor
+        .args(["doctor", "--rdma"])
+        .env("VERBENA_VERBS_DEVICE", "no_such_0")
+        .output()
+        .unwrap();
     let out = String::from_utf8(ran.stdout).unwrap();
     assert!(!ran.status.success() && out.contains("BAD RDMA port"), "{out}");
 }

@@ -193,7 +193,7 @@ fn a_rank_may_take_its_time_and_a_second_signal_kills() {
 }
 
 #[test]
-fn a_timeout_says_what_each_rank_did() {
+fn a_timeout_reports_what_each_rank_did() {
     let ran = mpiexec("--timeout 0.4 -n 3 RANK 1:init 1:call=MPI_Wait 1:wait=0 2:exit=0 sleep=30");
     assert!(ran.code == 124 && ran.time < SOON, "{ran:?}");
     let rows: Vec<&str> = ran.err.lines().collect();

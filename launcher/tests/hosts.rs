@@ -1,4 +1,4 @@
-//! Jobs over several hosts, by an agent that stays on this host: each "host" is a daemon of its
+//! Jobs over several hosts, by an agent that remains on this host: each "host" is a daemon of its
 //! own. The ranks do not communicate by MPI.
 
 mod run;
@@ -253,7 +253,7 @@ fn signals_reach_ranks_everywhere() {
 }
 
 #[test]
-fn a_timeout_says_what_the_ranks_of_each_host_did() {
+fn a_timeout_reports_what_the_ranks_of_each_host_did() {
     let ran = mpiexec("a:1,b:1", "--timeout 0.6 RANK 1:init 1:call=MPI_Wait 1:wait=0 sleep=30");
     assert!(ran.code == 124 && ran.time < SOON, "{ran:?}");
     assert!(
@@ -301,7 +301,7 @@ fn the_table_is_printed_without_a_host_that_does_not_answer() {
 }
 
 #[test]
-fn a_host_whose_ranks_have_ended_need_not_answer() {
+fn a_host_whose_ranks_have_ended_may_be_silent() {
     let ran = script("a:1,b:1", &["--timeout", "1"], "[ $VERBENA_RANK = 1 ] || sleep 30");
     assert!(ran.code == 124 && ran.time < SOON, "{ran:?}");
     assert!(ran.err.contains("1 rank on a, ") && ran.err.contains("1 rank on b, "), "{ran:?}");

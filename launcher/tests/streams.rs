@@ -21,7 +21,7 @@ fn lines_of_different_ranks_never_mix() {
 }
 
 #[test]
-fn tags_name_the_rank_and_streams_stay_apart() {
+fn tags_name_the_rank_and_streams_are_separate() {
     let ran = script("-l -n 2", "echo out; echo err >&2; printf end");
     let mut out: Vec<&str> = ran.out.lines().collect();
     out.sort_unstable();

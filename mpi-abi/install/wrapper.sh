@@ -2,8 +2,8 @@
 # @NAME@: compiles and links @LANGUAGE@ programs with MPI.
 #
 # Finds its own installation, wherever that has been moved or linked to, and
-# runs the compiler with what MPI needs. `@NAME@ -help` says what it understands;
-# everything else is the compiler's.
+# runs the compiler with what MPI needs. `@NAME@ -help` lists its options; everything else is the
+# compiler's.
 
 version='@VERSION@'
 
@@ -71,8 +71,7 @@ END
 compile_flags() { say "-I$include"; }
 link_flags() { say "-L$lib" "-Wl,-rpath,$lib" -Wl,--enable-new-dtags -lmpi_abi; }
 
-# `link` unless an option says that the compiler stops before that; `ask` when
-# there is nothing to compile.
+# `link` unless an option stops the compiler before that; `ask` when there is nothing to compile.
 stage=link
 show=no
 verbose=no
@@ -119,8 +118,8 @@ case $stage in
 link) set -- "-I$include" "$@" "-L$lib" "-Wl,-rpath,$lib" -Wl,--enable-new-dtags -lmpi_abi ;;
 compile) set -- "-I$include" "$@" ;;
 esac
-# A compiler may be given with options of its own, so it is split into words.
-# shellcheck disable=SC2086
+# A compiler may be given with options of its own; therefore it is split into words. shellcheck
+# disable=SC2086
 if [ "$show" = yes ]; then
     say $compiler "$@"
 else

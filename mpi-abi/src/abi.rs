@@ -80,8 +80,8 @@ values! {
     MPI_T_event_instance;
 }
 
-// Functions that may also be the constants 0 (nothing to do) and 1 (copy as it
-// is), so that the address is looked at before it is called.
+// Functions that may also be the constants 0 (nothing to do) and 1 (copy as it is). Therefore the
+// address is checked before it is called.
 values! {
     /// Copies an attribute of a communicator.
     MPI_Comm_copy_attr_function;
@@ -104,7 +104,7 @@ values! {
 /// A reduction of the user's: in, in and out, how many, of what.
 pub(crate) type MPI_User_function =
     unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut MPI_Datatype);
-/// The same for any count.
+/// The same function type for any count.
 pub(crate) type MPI_User_function_c =
     unsafe extern "C" fn(*mut c_void, *mut c_void, *mut MPI_Count, *mut MPI_Datatype);
 /// Fills in the status of a generalized request.
@@ -112,7 +112,7 @@ pub(crate) type MPI_Grequest_query_function =
     unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_int;
 /// Frees what the user keeps for it.
 pub(crate) type MPI_Grequest_free_function = unsafe extern "C" fn(*mut c_void) -> c_int;
-/// Told of its cancellation.
+/// Called when it is cancelled.
 pub(crate) type MPI_Grequest_cancel_function = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
 /// The extent of a type in a data representation.
 pub(crate) type MPI_Datarep_extent_function =
@@ -126,7 +126,7 @@ pub(crate) type MPI_Datarep_conversion_function = unsafe extern "C" fn(
     MPI_Offset,
     *mut c_void,
 ) -> c_int;
-/// The same for any count.
+/// The same function type for any count.
 pub(crate) type MPI_Datarep_conversion_function_c = unsafe extern "C" fn(
     *mut c_void,
     MPI_Datatype,
@@ -135,16 +135,16 @@ pub(crate) type MPI_Datarep_conversion_function_c = unsafe extern "C" fn(
     MPI_Offset,
     *mut c_void,
 ) -> c_int;
-/// Told of an event.
+/// Called at an event.
 pub(crate) type MPI_T_event_cb_function = unsafe extern "C" fn(
     MPI_T_event_instance,
     MPI_T_event_registration,
     MPI_T_cb_safety,
     *mut c_void,
 );
-/// Told that a registration is gone.
+/// Called when a registration is gone.
 pub(crate) type MPI_T_event_free_cb_function =
     unsafe extern "C" fn(MPI_T_event_registration, MPI_T_cb_safety, *mut c_void);
-/// Told how many events were lost.
+/// Called with the number of lost events.
 pub(crate) type MPI_T_event_dropped_cb_function =
     unsafe extern "C" fn(MPI_Count, MPI_T_event_registration, c_int, MPI_T_cb_safety, *mut c_void);

@@ -103,7 +103,7 @@ pub(crate) unsafe fn abi_get_fortran_booleans(
         let value = value.to_ne_bytes();
         // The lower half of a number comes first or last, by the machine's byte order.
         let low = if cfg!(target_endian = "little") { 0 } else { value.len() - bytes };
-        // SAFETY: not null, so the user's LOGICAL of the size that `logical_size` says.
+        // SAFETY: not null, therefore the user's LOGICAL of `logical_size` bytes.
         unsafe { std::ptr::copy_nonoverlapping(value[low..].as_ptr(), logical.cast(), bytes) };
     }
     // SAFETY: null is refused; any other pointer is valid by the user's promise.

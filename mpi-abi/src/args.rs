@@ -34,7 +34,7 @@ pub(crate) unsafe fn buffer(
         // SAFETY: the caller's promise, which is the user's (MPI-5.0 §3.2, §3.7).
         return Ok(Buffer::contiguous(unsafe { UserBuf::new(address.cast_mut().cast(), len) }));
     }
-    // A variable of its own, so that the buffer above stays in registers.
+    // A separate variable, so that the buffer above is kept in registers.
     let mut other = Buffer::EMPTY;
     // SAFETY: the same promise.
     unsafe { any_buffer(p, address, count, datatype, &mut other)? };
@@ -97,7 +97,7 @@ pub(crate) fn length(value: MPI_Count, name: &str) -> Result<usize> {
 #[inline]
 pub(crate) unsafe fn put_status(to: *mut Status, status: &Status) {
     if !to.is_null() {
-        // SAFETY: not null, so it points to a status of the caller's.
+        // SAFETY: not null, therefore it points to a status of the caller's.
         unsafe {
             let error = if *status == Status::empty() { status.error } else { (*to).error };
             *to = *status;
@@ -115,7 +115,7 @@ pub(crate) unsafe fn put<T>(to: *mut T, value: T, name: &str) -> Result<()> {
     if to.is_null() {
         return Err(null_argument(name));
     }
-    // SAFETY: not null, so valid by the caller's promise.
+    // SAFETY: not null, therefore valid by the caller's promise.
     unsafe { to.write(value) };
     Ok(())
 }

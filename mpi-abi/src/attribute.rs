@@ -136,8 +136,8 @@ unsafe fn create_keyval(
         0 => CopyFunction::Null,
         1 => CopyFunction::Dup,
         address => {
-            // SAFETY: neither 0 nor 1, the predefined values, so the user's function of
-            // the type that the call's prototype demands.
+            // SAFETY: neither 0 nor 1, the predefined values, therefore the user's function of the
+            // type that the call's prototype demands.
             CopyFunction::User(unsafe {
                 std::mem::transmute::<usize, objects::attribute::CopyCallback>(address)
             })
@@ -146,7 +146,7 @@ unsafe fn create_keyval(
     let delete = match delete {
         0 => DeleteFunction::Null,
         address => {
-            // SAFETY: as above; the predefined value is 0.
+            // SAFETY: as for the copy function; the predefined value is 0.
             DeleteFunction::User(unsafe {
                 std::mem::transmute::<usize, objects::attribute::DeleteCallback>(address)
             })

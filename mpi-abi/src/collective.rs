@@ -1,7 +1,7 @@
 //! MPI-5.0 chapter 6: collective communication.
 //!
 //! One body serves the blocking, the nonblocking and the persistent form of an operation
-//! ([`CallForm`]). A body turns the arguments into an [`Operation`]; `run` does the rest.
+//! ([`CallForm`]). A body makes an [`Operation`] of the arguments; `run` does the rest.
 
 use std::os::raw::{c_int, c_void};
 

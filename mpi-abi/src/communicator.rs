@@ -204,7 +204,7 @@ pub(crate) unsafe fn comm_create_from_group(
 const RESOURCE_KEY: &str = "mpi_hw_resource_type";
 const PSET_KEY: &str = "mpi_pset_name";
 
-/// Returns what a split type and its hints ask for. An unknown resource gives no process a
+/// Returns what a split type and its hints request. An unknown resource gives no process a
 /// communicator (MPI-5.0 §7.4.2).
 fn split_by(split_type: c_int, hints: &Info) -> Result<SplitBy> {
     Ok(match split_type {

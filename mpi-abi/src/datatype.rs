@@ -1,9 +1,8 @@
 //! MPI-5.0 §5.1: constructors of datatypes, commit and free. `datatype_inquiry.rs` has the
 //! inquiries about size and contents.
 //!
-//! A body serves a function and its `_c` twin. If no argument tells which of the two was called,
-//! the twin has a body of its own, since the envelope of a datatype shows the form (MPI-5.0
-//! §5.1.13).
+//! A body serves a function and its `_c` twin. If no argument shows which of the two was called,
+//! the twin has a body of its own. The envelope of a datatype shows the form (MPI-5.0 §5.1.13).
 
 use std::os::raw::c_int;
 

@@ -72,12 +72,12 @@ pub(crate) unsafe fn type_ub(datatype: MPI_Datatype, displacement: *mut MPI_Aint
 }
 
 /// Refuses a datatype made with large counts, which only the `_c` form shows (MPI-5.0 §5.1.13).
-fn without_counts(envelope: &Envelope, ask_instead: &str) -> Result<()> {
+fn without_counts(envelope: &Envelope, alternative: &str) -> Result<()> {
     if envelope.counts == 0 {
         return Ok(());
     }
     let why =
-        format!("the datatype was made with {} large counts: call {ask_instead}", envelope.counts);
+        format!("the datatype was made with {} large counts: call {alternative}", envelope.counts);
     Err(Error::new(Class::Type, why))
 }
 
@@ -141,7 +141,7 @@ unsafe fn put_all<T: Copy>(
 /// objects, which the user frees.
 unsafe fn put_types(to: *mut MPI_Datatype, capacity: MPI_Count, contents: &Contents) -> Result<()> {
     let null = vec![MPI_Datatype(predefined::DATATYPE_NULL); contents.types.len()];
-    // SAFETY: passed on; what is written first is replaced below.
+    // SAFETY: passed on; the first values are replaced below.
     let handles = unsafe {
         put_all(to, capacity, &null, "array_of_datatypes")?;
         slice_mut(to, null.len() as MPI_Count, "array_of_datatypes")?

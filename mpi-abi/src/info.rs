@@ -50,7 +50,7 @@ unsafe fn bytes<'a>(text: *const c_char, name: &str) -> Result<&'a [u8]> {
     if text.is_null() {
         return Err(null_argument(name));
     }
-    // SAFETY: not null, so a terminated string.
+    // SAFETY: not null, therefore a terminated string.
     Ok(unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 

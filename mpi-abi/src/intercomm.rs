@@ -43,7 +43,8 @@ pub(crate) unsafe fn comm_remote_group(comm: MPI_Comm, group: *mut MPI_Group) ->
     unsafe { crate::group::store(group, members) }
 }
 
-/// Stores MPI_COMM_NULL: no process is spawned, so no process has a parent (MPI-5.0 §11.8.2).
+/// Stores MPI_COMM_NULL: no process is spawned; therefore no process has a parent (MPI-5.0
+/// §11.8.2).
 pub(crate) unsafe fn comm_get_parent(parent: *mut MPI_Comm) -> Result<()> {
     // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { store(parent, None) }

@@ -1,6 +1,5 @@
-//! MPI-5.0 §19.1 and §20: handles as integers, for other languages, under the
-//! names of the standard ABI (toint, fromint) and of Fortran's C interface (c2f,
-//! f2c); statuses as arrays of INTEGER.
+//! MPI-5.0 §19.1 and §20: handles as integers, for other languages. Names are those of the standard
+//! ABI (toint, fromint) and of Fortran's C interface (c2f, f2c). Statuses are arrays of INTEGER.
 //!
 //! A predefined handle is its own number; other handles are slot numbers (see `objects::handle`). A
 //! number that names no object becomes the null handle.
@@ -151,7 +150,7 @@ unsafe fn copy_status(
     if to.is_null() {
         return Err(null_argument(to_name));
     }
-    // SAFETY: neither is null; any eight numbers are a status.
+    // SAFETY: both are not null; any eight numbers are a status.
     unsafe { to.write(*from) };
     Ok(())
 }

@@ -2,13 +2,13 @@
 //!
 //! `generated` holds the functions that C calls: for each function of the table in `abi/` a `PMPI_`
 //! entry point, and an `MPI_` one that jumps to it. An entry point records the call on the status
-//! page, widens `int` arguments so that a function and its `_c` twin share one body, runs the body,
-//! and raises its error (`call`). Bodies are written by hand, in one file for each chapter. A
-//! function without a body raises MPI_ERR_UNSUPPORTED_OPERATION with its name.
+//! page, and widens `int` arguments so that a function and its `_c` twin share one body. It runs
+//! the body, and raises its error (`call`). Bodies are written by hand, in one file for each
+//! chapter. A function without a body raises MPI_ERR_UNSUPPORTED_OPERATION with its name.
 //!
-//! `docs/contributing/function.md` says how to add a body.
+//! `docs/contributing/function.md` describes how to add a body.
 //!
-//! A body checks its arguments, turns handles into objects and calls `runtime`. The crate keeps no
+//! A body checks its arguments, resolves handles to objects and calls `runtime`. The crate keeps no
 //! state except the values of predefined attributes.
 
 #![allow(clippy::too_many_arguments, reason = "as many as MPI gives them")]

@@ -28,8 +28,8 @@ pub(crate) unsafe fn op_create(
     op: *mut MPI_Op,
 ) -> Result<()> {
     let function = user_fn.ok_or_else(|| null_argument("user_fn"))?;
-    // SAFETY: the types differ in the side that vouches for a call, which `UserOp::new`
-    // says, and in the handle, which is a transparent `usize`.
+    // SAFETY: the types differ in the side that vouches for a call, see `UserOp::new`, and in the
+    // handle, which is a transparent `usize`.
     let function = unsafe {
         std::mem::transmute::<
             MPI_User_function,
@@ -83,7 +83,7 @@ pub(crate) unsafe fn op_commutative(op: MPI_Op, commute: *mut c_int) -> Result<(
     unsafe { put(commute, c_int::from(commutes), "commute") }
 }
 
-/// Reduces locally. The user's function runs outside the process lock, so it may call MPI.
+/// Reduces locally. The user's function runs outside the process lock; therefore it may call MPI.
 pub(crate) unsafe fn reduce_local(
     inbuf: *const c_void,
     inoutbuf: *mut c_void,

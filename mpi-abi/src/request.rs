@@ -18,7 +18,7 @@ unsafe fn one<'a>(request: *mut MPI_Request) -> Result<&'a mut usize> {
     if request.is_null() {
         return Err(null_argument("request"));
     }
-    // SAFETY: not null, so the user's pointer; `MPI_Request` is a transparent `usize`.
+    // SAFETY: not null, therefore the user's pointer; `MPI_Request` is a transparent `usize`.
     Ok(unsafe { &mut *request.cast::<usize>() })
 }
 

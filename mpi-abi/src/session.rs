@@ -30,7 +30,7 @@ pub(crate) unsafe fn session_init(
         // SAFETY: not null, and valid by the user's promise.
         unsafe { put(session, MPI_Session(handle), "session") }
     };
-    // There is no session yet whose handler could be called.
+    // No session with a handler exists yet.
     open().map_err(|error| error.through(handler))
 }
 

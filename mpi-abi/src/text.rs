@@ -26,7 +26,7 @@ pub(crate) unsafe fn put_text(
     while !text.is_char_boundary(len) {
         len -= 1;
     }
-    // SAFETY: `len` is below `capacity`, so text and terminator fit.
+    // SAFETY: `len` is below `capacity`; therefore text and terminator fit.
     unsafe {
         std::ptr::copy_nonoverlapping(text.as_ptr().cast(), buffer, len);
         *buffer.add(len) = 0;
@@ -42,6 +42,6 @@ pub(crate) unsafe fn text<'a>(text: *const c_char, name: &str) -> Result<Cow<'a,
     if text.is_null() {
         return Err(null_argument(name));
     }
-    // SAFETY: not null, so a terminated string.
+    // SAFETY: not null, therefore a terminated string.
     Ok(unsafe { CStr::from_ptr(text) }.to_string_lossy())
 }

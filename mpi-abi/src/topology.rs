@@ -1,8 +1,8 @@
 //! MPI-5.0 chapter 8: process topologies. `neighbor.rs` has the neighborhood collectives.
 //!
 //! With `reorder` a process may get another rank than in the old communicator, by the location of
-//! the processes on the machine. MPI_Cart_map and MPI_Graph_map are local calls, so they return the
-//! rank of a creation without `reorder`.
+//! the processes on the machine. MPI_Cart_map and MPI_Graph_map are local calls; therefore they
+//! return the rank of a creation without `reorder`.
 
 use std::os::raw::c_int;
 
@@ -196,7 +196,7 @@ pub(crate) unsafe fn cart_create(
 }
 
 /// Stores the rank that MPI_Cart_create without reordering would give this process. The call is
-/// local, so it does not know the locations of the others.
+/// local; therefore it does not know the locations of the others.
 pub(crate) unsafe fn cart_map(
     comm: MPI_Comm,
     ndims: c_int,

@@ -55,8 +55,8 @@ impl Bench {
     }
 }
 
-/// Returns the library, built with this test's profile. Cargo builds no C library for a test, so
-/// the first test that asks builds it.
+/// Returns the library, built with this test's profile. Cargo builds no C library for a test;
+/// therefore the first test that needs it builds it.
 fn library() -> &'static Path {
     static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
         let test = std::env::current_exe().unwrap();
@@ -117,8 +117,8 @@ fn constants_layouts_and_functions_are_those_of_the_tables() {
             "-lmpi_abi",
         ]);
         check(command.arg(format!("-Wl,-rpath,{}", bench.folder.display())));
-        let said = check(&mut bench.run(language));
-        assert_eq!(said.trim(), format!("{} functions as the tables say", functions().count()));
+        let printed = check(&mut bench.run(language));
+        assert_eq!(printed.trim(), format!("{} functions as the tables say", functions().count()));
     }
 }
 
@@ -154,8 +154,8 @@ fn it_has_the_name_of_the_standard_and_needs_the_c_library_alone() {
 fn it_loads_late_and_locally() {
     let bench = Bench::new("loaded");
     bench.build("loaded", &["programs/loaded.c"]);
-    let said = check(bench.run("loaded").arg(bench.folder.join("libmpi_abi.so.1")));
-    assert!(said.starts_with("Verbena "), "{said}");
+    let printed = check(bench.run("loaded").arg(bench.folder.join("libmpi_abi.so.1")));
+    assert!(printed.starts_with("Verbena "), "{printed}");
 }
 
 #[test]
@@ -186,11 +186,11 @@ fn a_tool_takes_over_by_preloading() {
 }
 
 #[test]
-fn what_is_not_implemented_says_so_through_the_error_handler() {
+fn missing_functions_report_through_the_error_handler() {
     let bench = Bench::new("unsupported");
     bench.build("unsupported", &["programs/unsupported.c"]);
-    let said = check(&mut bench.run("unsupported"));
-    assert!(said.starts_with("class 55: ") && said.contains("MPI_Open_port"), "{said}");
+    let printed = check(&mut bench.run("unsupported"));
+    assert!(printed.starts_with("class 55: ") && printed.contains("MPI_Open_port"), "{printed}");
     let fatal = bench.run("unsupported").arg("fatal").output().unwrap();
     let words = String::from_utf8_lossy(&fatal.stderr);
     assert!(

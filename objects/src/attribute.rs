@@ -1,13 +1,13 @@
 //! Attribute caching: values that a program attaches to communicators, datatypes and windows
 //! (MPI-5.0 §7.7).
 //!
-//! The user's copy and delete functions may call MPI, so they must run with no lock held. Each step
-//! that may call one has three parts, which the runtime drives: take a [`Deletion`] or [`Copying`]
-//! out (locked), run it (unlocked), store its outcome (locked).
+//! The user's copy and delete functions may call MPI; therefore they must run with no lock held.
+//! Each step that may call one has three parts, which the runtime drives: take a [`Deletion`] or
+//! [`Copying`] out (locked), run it (unlocked), store its outcome (locked).
 //!
 //! - *set*: the deletion of the old value, if there is one, then `store`. If the deletion fails,
 //!   nothing changes.
-//! - *delete*: the deletion, then `remove`. If the deletion fails, the attribute stays.
+//! - *delete*: the deletion, then `remove`. If the deletion fails, the attribute is kept.
 //! - *duplicate* an object: each of `copies` in the order in which the attributes were set. Values
 //!   that were copied are stored in the new object. If a copy fails, the new object is freed.
 //! - *free* an object: `last_deletion` and `remove` until no attribute is left. The attribute that
@@ -87,7 +87,7 @@ pub struct Keyvals {
 #[derive(Clone, Debug, Default)]
 pub struct Attributes {
     entries: Vec<Attribute>,
-    /// Number of stores so far; it tells a value from the one that it replaced.
+    /// Number of stores so far; it distinguishes a value from the replaced one.
     stores: u64,
 }
 

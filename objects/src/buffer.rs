@@ -16,7 +16,7 @@ use crate::Datatype;
 use crate::datatype::copy::transfer;
 
 /// Bytes staged at a time between two layouts with gaps.
-const STAGING: usize = 8192;
+const STAGING_BYTES: usize = 8192;
 
 /// The memory that a message is sent from or received into.
 #[derive(Clone)]
@@ -34,8 +34,8 @@ enum Shape {
 #[derive(Clone, Copy)]
 struct Base(*mut u8);
 
-// SAFETY: an address; the maker of the buffer promised that the bytes stay valid
-// whichever thread of the process drives the operation.
+// SAFETY: an address; the maker of the buffer promised that the bytes are valid in whichever thread
+// of the process drives the operation.
 unsafe impl Send for Base {}
 // SAFETY: as for `Send`; there is no interior state to race on.
 unsafe impl Sync for Base {}
@@ -46,10 +46,9 @@ impl Buffer {
 
     /// Describes `count` elements of `datatype` at `base`, as MPI calls take them.
     ///
-    /// # Safety
-    /// The bytes that `datatype` describes for these elements must be valid for
-    /// reads, and for writes if anything is to be received, until the operation
-    /// that carries the buffer has completed. With no bytes any `base` will do.
+    /// # Safety The bytes that `datatype` describes for these elements must be valid for reads, and
+    /// for writes if anything is to be received. This holds until the operation that carries the
+    /// buffer has completed. With no bytes any `base` will do.
     #[inline]
     pub unsafe fn new(base: *mut u8, count: u64, datatype: &Datatype) -> Buffer {
         if datatype.is_run(count) {
@@ -179,7 +178,7 @@ impl Buffer {
             // SAFETY: the run is valid by its maker's promise, and MPI forbids
             // that two buffers of one call overlap.
             (Some(to), None) => unsafe { from.move_typed::<true>(0, to.as_ptr(), len as usize) },
-            // SAFETY: as above.
+            // SAFETY: as in the function before.
             (None, Some(from)) => unsafe {
                 self.move_typed::<false>(0, from.as_ptr(), len as usize)
             },
@@ -189,10 +188,10 @@ impl Buffer {
     }
 
     fn copy_staged(&self, from: &Buffer, len: u64) {
-        let mut staging = [0; STAGING];
+        let mut staging = [0; STAGING_BYTES];
         let mut done = 0;
         while done < len {
-            let piece = &mut staging[..(len - done).min(STAGING as u64) as usize];
+            let piece = &mut staging[..(len - done).min(STAGING_BYTES as u64) as usize];
             from.pack(done, piece);
             self.unpack(done, piece);
             done += piece.len() as u64;
@@ -413,7 +412,7 @@ pub(crate) mod tests {
     /// Returns `count` elements at `at`, all of whose bytes are in `bytes`. The slice must outlive
     /// the buffer.
     pub(crate) fn buffer_of(bytes: &mut [u8], at: i64, count: u64, datatype: &Datatype) -> Buffer {
-        // SAFETY: the bytes of the slice; `buffer` checks that it stays inside.
+        // SAFETY: the bytes of the slice; `buffer` checks that it is inside.
         let area = unsafe { Area::new(bytes.as_mut_ptr(), 0, bytes.len() as i64) };
         area.buffer(at, count, datatype)
     }

@@ -3,9 +3,8 @@
 //! This module communicates with no process. The runtime agrees on a context id and passes it to
 //! [`Comm::duplicate`], [`Comm::derive`] or [`Comm::derive_inter`].
 //!
-//! An intracommunicator has one group; an intercommunicator has a local group,
-//! to which this process belongs, and a remote one, whose ranks are the sources
-//! and destinations of messages.
+//! An intracommunicator has one group. An intercommunicator has a local group, to which this
+//! process belongs, and a remote one, whose ranks are the sources and destinations of messages.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -62,7 +61,7 @@ impl Comm {
     }
 
     /// Makes a communicator with this one's groups, topology and error handler, without name, hints
-    /// and attributes. Copying attributes may call user functions, so the caller does it.
+    /// and attributes. Copying attributes may call user functions; therefore the caller does it.
     #[must_use]
     pub fn duplicate(&self, context: u64) -> Comm {
         Comm {
@@ -191,7 +190,7 @@ impl Comm {
     }
 
     /// Returns the failed peer that makes a message from rank `source` (`None`: from any)
-    /// impossible: the source, or, if all others have failed, the first of them. `gone` tells
+    /// impossible: the source, or, if all others have failed, the first of them. `gone` returns
     /// whether a peer has failed.
     pub fn missing(&self, source: Option<u32>, gone: impl Fn(Peer) -> bool) -> Option<Peer> {
         if let Some(source) = source {
@@ -271,7 +270,7 @@ mod tests {
     use crate::topology::Cartesian;
 
     #[test]
-    fn a_duplicate_keeps_what_the_standard_says() {
+    fn a_duplicate_keeps_what_the_standard_requires() {
         let mut world = Comm::new("MPI_COMM_WORLD", 1, 2, Group::world(4));
         world.set_errhandler(Errhandler::Return);
         world

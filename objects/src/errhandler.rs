@@ -9,7 +9,7 @@ use crate::{Class, callback};
 
 /// The user's function: the address of the handle, the address of the error code, and arguments of
 /// the implementation's choice (Verbena passes none). Handles of all classes have pointer size in
-/// the ABI, so one type serves MPI_Comm_errhandler_function, _Win_, _File_ and _Session_.
+/// the ABI; therefore one type serves MPI_Comm_errhandler_function, _Win_, _File_ and _Session_.
 pub type ErrhandlerFunction = extern "C" fn(*mut usize, *mut c_int, ...);
 
 /// The class of objects that a user's error handler can be attached to.

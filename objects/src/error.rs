@@ -131,7 +131,7 @@ struct Inner {
 }
 
 impl Error {
-    /// Makes an error of that class. `detail` says what is wrong, the value, and what is allowed,
+    /// Makes an error of that class. `detail` names what is wrong, the value, and what is allowed,
     /// without a full stop.
     #[cold]
     pub fn new(class: Class, detail: impl Into<String>) -> Error {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_keeps_what_it_is_told() {
+    fn an_error_keeps_its_text() {
         let error =
             Error::new(Class::Tag, "tag -7 is negative").on(0x101).with_status(Status::empty());
         assert_eq!(error.to_string(), "MPI_ERR_TAG: tag -7 is negative");

@@ -7,8 +7,8 @@
 //! 16384 ..              what the user added; numbers are never used twice
 //! ```
 //!
-//! The last 200 different texts are kept. The number of a code contains its class, which stays
-//! valid when the text has been replaced; the string is then the standard text of the class.
+//! The last 200 different texts are kept. The number of a code contains its class, which is valid
+//! even after the text has been replaced. The string is then the standard text of the class.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -18,9 +18,9 @@ use crate::{Class, Error, Result};
 /// MPI_MAX_ERROR_STRING in bytes, with the terminator.
 const MAX_STRING: usize = 512;
 /// Difference of two neighboring codes of one class.
-const STEP: i32 = 64;
-/// Texts that are kept.
-const SLOTS: usize = 200;
+const CODE_STRIDE: i32 = 64;
+/// Most texts that are kept.
+const MAX_TEXTS: usize = 200;
 /// The block of the tool interface's codes.
 const TOOL_BLOCK: i32 = 15;
 const FIRST_TOOL_CODE: i32 = 1001;
@@ -60,7 +60,7 @@ pub struct ErrorCodes(Mutex<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// Grows to `SLOTS` entries; then the oldest one is replaced.
+    /// Grows to `MAX_TEXTS` entries; then the oldest one is replaced.
     recent: Vec<(Class, String)>,
     oldest: usize,
     /// By number.
@@ -100,7 +100,7 @@ impl ErrorCodes {
         }
         let sentence = cut(format!("{} in {call}: {}", class.name(), error.detail()));
         let slot = self.with(|inner| inner.slot_of(class, sentence));
-        class as i32 + STEP * block_of(slot)
+        class as i32 + CODE_STRIDE * block_of(slot)
     }
 
     /// Returns the class of a code (MPI_Error_class); `None` for numbers that are no code.
@@ -211,7 +211,8 @@ impl ErrorCodes {
     }
 
     fn with<R>(&self, work: impl FnOnce(&mut Inner) -> R) -> R {
-        // No method panics in the middle of a change, so a poisoned store is still consistent.
+        // No method panics in the middle of a change; therefore a poisoned store is still
+        // consistent.
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -223,13 +224,13 @@ impl Inner {
         {
             return slot;
         }
-        if self.recent.len() < SLOTS {
+        if self.recent.len() < MAX_TEXTS {
             self.recent.push((class, sentence));
             return self.recent.len() - 1;
         }
         let slot = self.oldest;
         self.recent[slot] = (class, sentence);
-        self.oldest = (slot + 1) % SLOTS;
+        self.oldest = (slot + 1) % MAX_TEXTS;
         slot
     }
 
@@ -283,13 +284,15 @@ fn block_of(slot: usize) -> i32 {
 
 /// Returns class and slot of a code with a text.
 fn split(code: i32) -> Option<(Class, usize)> {
-    let (block, class) = (code.div_euclid(STEP), Class::from_number(code.rem_euclid(STEP))?);
+    let (block, class) =
+        (code.div_euclid(CODE_STRIDE), Class::from_number(code.rem_euclid(CODE_STRIDE))?);
     let slot = match block {
         1..TOOL_BLOCK => block - 1,
         TOOL_BLOCK => return None,
         _ => block - 2,
     };
-    (class != Class::Success && (0..SLOTS as i32).contains(&slot)).then_some((class, slot as usize))
+    (class != Class::Success && (0..MAX_TEXTS as i32).contains(&slot))
+        .then_some((class, slot as usize))
 }
 
 /// Truncates at a character boundary so that the text fits an MPI error string.
@@ -298,7 +301,7 @@ fn cut(mut text: String) -> String {
     text
 }
 
-const _: () = assert!((SLOTS as i32 + 2) * STEP < Class::LAST_CODE);
+const _: () = assert!((MAX_TEXTS as i32 + 2) * CODE_STRIDE < Class::LAST_CODE);
 
 #[cfg(test)]
 mod tests {
@@ -314,12 +317,12 @@ mod tests {
             "MPI_ERR_RANK in MPI_Send: rank 0 is out of range"
         );
         assert_eq!(codes.code_of("MPI_Send", &error(0)), first, "equal sentences share a code");
-        for n in 1..SLOTS {
+        for n in 1..MAX_TEXTS {
             let code = codes.code_of("MPI_Send", &error(n));
             assert_ne!(code, first);
             assert!(tool_code(code).is_none() && code < Class::LAST_CODE);
             assert_eq!(codes.class_of(code), Some(Class::Rank as i32));
-            assert_eq!(code % STEP, Class::Rank as i32);
+            assert_eq!(code % CODE_STRIDE, Class::Rank as i32);
         }
         assert!(codes.text_of(first).unwrap().contains("rank 0"));
         let other = codes.code_of("MPI_Bcast", &Error::new(Class::Root, "x"));

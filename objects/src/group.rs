@@ -3,7 +3,7 @@
 //! There are three forms. A *range* holds peers `first, first + stride, ...` in three words:
 //! MPI_COMM_WORLD, its halves, every k-th rank. *Parts* are a few ranges one after the other: a
 //! world with holes, blocks of ranks in another order. A *list* names each member. The members
-//! alone decide the form, so equal groups have equal form.
+//! alone decide the form; therefore equal groups have equal form.
 //!
 //! A list finds a peer by an index (its ranks, sorted by peer), which is made at the first look-up
 //! and shared by all clones.
@@ -19,11 +19,11 @@ use crate::{Class, Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Comparison {
-    /// The same members in the same order; of communicators: the same one.
+    /// Equal: as many members in equal order; of communicators: the same one.
     Ident = 201,
     /// Communicators with identical groups.
     Congruent = 202,
-    /// The same members in another order.
+    /// The members are equal, in another order.
     Similar = 203,
     /// Different members.
     Unequal = 204,
@@ -328,8 +328,8 @@ impl Group {
         triplets.iter().map(|&triplet| self.check_triplet(triplet)).collect()
     }
 
-    /// Returns the ranks of a triplet. The computed ranks must be in range, `last` itself need not
-    /// be (MPI-5.0 §7.3.2).
+    /// Returns the ranks of a triplet. The computed ranks must be in range, `last` itself may lie
+    /// outside (MPI-5.0 §7.3.2).
     fn check_triplet(&self, [first, last, stride]: [i32; 3]) -> Result<Range> {
         let sentence = |why: &str| format!("invalid range ({first}, {last}, {stride}): {why}");
         if stride == 0 {
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_of_a_million_list_nobody() {
+    fn ranges_of_a_million_list_no_members() {
         let world = Group::world(1_000_000);
         let even = world.range_incl(&[[0, 999_999, 2]]).unwrap();
         let (low, high) = (
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_world_with_holes_or_in_another_order_lists_nobody() {
+    fn a_world_with_holes_or_in_another_order_lists_no_members() {
         let world = Group::world(1_000_000);
         let (low, high) = (
             world.range_incl(&[[0, 499_999, 1]]).unwrap(),

@@ -6,12 +6,12 @@
 //! ```
 //!
 //! A slot is *vacant* or *occupied*. Its generation grows by one whenever it is vacated, so that a
-//! freed handle is recognised until its slot has been reused 2^28 times. A kind is never 0, so
-//! every dynamic handle is above the predefined ones of the ABI (below 0x1000), which are not in a
-//! [`Table`].
+//! freed handle is recognised until its slot has been reused 2^28 times. A kind is never 0;
+//! therefore every dynamic handle is above the predefined ones of the ABI (below 0x1000), which are
+//! not in a [`Table`].
 //!
-//! Invariants: the free list names each vacant slot once; `slot.tag` is the
-//! upper half of the one handle that is valid for it, if it is occupied.
+//! Invariants: the free list names each vacant slot once. For an occupied slot, `slot.tag` is the
+//! upper half of the one handle that is valid for it.
 //!
 //! As an `int` (Fortran, MPI_Comm_toint ...) a handle is its index + 0x1000, without a generation.
 

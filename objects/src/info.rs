@@ -64,9 +64,9 @@ impl Info {
         Ok(self.pairs.iter().find(|pair| *pair.key == *key).map(|pair| &*pair.value))
     }
 
-    /// Copies as much of the value as fits `out` with its terminator (nothing if `out` is empty),
-    /// and returns the bytes that the whole value needs with it (MPI_Info_get_string). `None` if
-    /// the key does not exist.
+    /// Copies as much of the value as fits `out` with its terminator (nothing if `out` is empty).
+    /// Returns the bytes that the whole value needs with it (MPI_Info_get_string). `None` if the
+    /// key does not exist.
     pub fn read_string(&self, key: impl AsRef<[u8]>, out: &mut [u8]) -> Result<Option<usize>> {
         let Some(value) = self.value(key)? else { return Ok(None) };
         if let Some(capacity) = out.len().checked_sub(1) {

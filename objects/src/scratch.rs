@@ -1,9 +1,9 @@
 //! Scratch memory of the library, kept for reuse.
 //!
-//! It is never unmapped: a block returns to its pool, and the pages of a large idle block return to
-//! the system while its addresses stay valid. A use after the end, which would be a bug, therefore
-//! reads or writes wrong data and nothing else, as with every [`UserBuf`]. So [`Pool::take`] can be
-//! safe.
+//! It is never unmapped: a block returns to its pool. The pages of a large idle block return to the
+//! system while its addresses are still valid. A use after the end, which would be a bug, therefore
+//! reads or writes wrong data and nothing else, as with every [`UserBuf`]. Therefore [`Pool::take`]
+//! can be safe.
 
 #![allow(unsafe_code)]
 
@@ -26,18 +26,19 @@ impl Scratch {
 /// Blocks of scratch memory for reuse, by size: powers of two.
 #[derive(Debug)]
 pub struct Pool {
-    free: [Vec<UserBuf>; CLASSES],
+    free: [Vec<UserBuf>; SIZE_CLASSES],
     /// Bytes in free blocks whose pages the pool still holds.
     resident: usize,
 }
 
-const CLASSES: usize = usize::BITS as usize;
+/// Number of size classes: one for each power of two.
+const SIZE_CLASSES: usize = usize::BITS as usize;
 /// Smallest free block, in bytes, whose pages return to the system...
-const LARGE: usize = 1 << 18;
-/// ... if the pool holds more bytes than this.
-const RESIDENT: usize = 64 << 20;
+const RECLAIM_MIN: usize = 1 << 18;
+/// ... if the pool holds more than this, bytes.
+const MAX_RESIDENT: usize = 64 << 20;
 /// Bytes of the smallest block.
-const SMALL: usize = 1 << 10;
+const BLOCK_MIN: usize = 1 << 10;
 
 impl Pool {
     /// Alignment of all blocks.
@@ -45,13 +46,13 @@ impl Pool {
 
     /// Returns an empty pool.
     pub const fn new() -> Pool {
-        Pool { free: [const { Vec::new() }; CLASSES], resident: 0 }
+        Pool { free: [const { Vec::new() }; SIZE_CLASSES], resident: 0 }
     }
 
     /// Returns a block of at least `bytes`; `None` if the system is out of memory.
     #[inline]
     pub fn take(&mut self, bytes: u64) -> Option<Scratch> {
-        let size = usize::try_from(bytes).ok()?.max(SMALL).checked_next_power_of_two()?;
+        let size = usize::try_from(bytes).ok()?.max(BLOCK_MIN).checked_next_power_of_two()?;
         match self.free[size.trailing_zeros() as usize].pop() {
             Some(block) => {
                 self.resident = self.resident.saturating_sub(size);
@@ -66,7 +67,7 @@ impl Pool {
     pub fn give(&mut self, scratch: Scratch) {
         let (block, size) = (scratch.0, scratch.0.len());
         self.resident += size;
-        if size >= LARGE && self.resident > RESIDENT {
+        if size >= RECLAIM_MIN && self.resident > MAX_RESIDENT {
             self.resident -= size;
             empty(block);
         }
@@ -83,7 +84,7 @@ impl Default for Pool {
 /// Allocates a block that is never freed.
 #[cold]
 fn map(size: usize) -> Option<UserBuf> {
-    let address = if size < LARGE {
+    let address = if size < RECLAIM_MIN {
         let layout = std::alloc::Layout::from_size_align(size, Pool::ALIGN).ok()?;
         // SAFETY: the size is not zero.
         unsafe { std::alloc::alloc_zeroed(layout) }
@@ -98,7 +99,7 @@ fn map(size: usize) -> Option<UserBuf> {
     (!address.is_null()).then(|| unsafe { UserBuf::new(address, size) })
 }
 
-/// Returns the pages to the system; the addresses stay valid.
+/// Returns the pages to the system; the addresses are still valid.
 #[cold]
 fn empty(block: UserBuf) {
     // SAFETY: an anonymous mapping made by `map`, free now; it reads as zeros
@@ -123,9 +124,9 @@ mod tests {
 
     #[test]
     fn large_idle_blocks_give_their_pages_back() {
-        let (mut pool, size) = (Pool::new(), RESIDENT as u64 + 1);
+        let (mut pool, size) = (Pool::new(), MAX_RESIDENT as u64 + 1);
         let scratch = pool.take(size).unwrap();
-        let last = scratch.area().bytes(RESIDENT as i64, 1);
+        let last = scratch.area().bytes(MAX_RESIDENT as i64, 1);
         last.unpack(0, &[7]);
         pool.give(scratch);
         assert_eq!(pool.resident, 0);

@@ -1,7 +1,7 @@
-//! `MPI_Status`: 32 bytes laid out as the standard ABI says (MPI-5.0 §3.2.5).
+//! `MPI_Status`: 32 bytes laid out as in the standard ABI (MPI-5.0 §3.2.5).
 //!
-//! Of the implementation's 20 bytes the first 8 hold the byte count of the message (63 bits) and,
-//! in the top bit, whether the operation was cancelled. They are two 32-bit words, because a status
+//! Of the implementation's 20 bytes the first 8 hold the byte count of the message (63 bits). Their
+//! top bit shows whether the operation was cancelled. They are two 32-bit words, because a status
 //! is aligned to 4 bytes only.
 
 /// MPI_ANY_SOURCE, the source of the empty status.

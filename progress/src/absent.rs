@@ -1,18 +1,19 @@
-//! Absent owners: threads that own the time slice and stay outside MPI, for they compute or sleep.
+//! Absent owners: threads that own the time slice but are outside MPI, since they compute or sleep.
 //!
 //! A thread is *absence-prone* once the standby has found it outside in several of its slices. A
 //! single time proves nothing: any thread may meet others at a barrier of the application's. From
 //! then on
 //! - an absence-prone thread that was away for long is released as soon as its predicate is true,
-//!   beside the owner of the slice ([`AbsenceState::Away`], then [`AbsenceState::ReturnedLate`]);
+//!   although another thread owns the slice. Its states are [`AbsenceState::Away`], then
+//!   [`AbsenceState::ReturnedLate`];
 //! - one that returned soon, as a thread that communicates a while before it computes, gets slices
 //!   like the others. But others end their slices for it, and its own are watched closely
 //!   ([`AbsenceState::ReturnedSoon`]).
 //!
 //! A thread that communicates until its slice ends is no longer absence-prone.
 //!
-//! No clock is read for that: rounds of progress, which other threads make meanwhile, tell soon
-//! from late.
+//! No clock is read for that: rounds of progress, which other threads make meanwhile, distinguish
+//! soon from late.
 
 use crate::thread::ThreadId;
 
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_tell_a_soon_return_from_a_late_one() {
+    fn rounds_distinguish_a_soon_return_from_a_late_one() {
         for (rounds, is_soon) in
             [(0, true), (SOON_ROUNDS - 1, true), (SOON_ROUNDS, false), (u32::MAX / 2, false)]
         {

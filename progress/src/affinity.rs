@@ -1,11 +1,11 @@
 //! Where threads run: moving a rank off a processor that another process uses, and waking a thread
 //! on the processor that its waker is about to leave.
 //!
-//! Ranks are not bound unless the user asks for it. The kernel may then start two ranks on one
+//! Ranks are not bound unless the user requests it. The kernel may then start two ranks on one
 //! processor and leave them there for milliseconds while another processor idles, for both spin. A
 //! spinning rank therefore yields now and then. When its yields are slow, another process runs
 //! there, and the rank migrates to its own processor: the one at its local rank among those it may
-//! use. Its affinity mask is restored at once, so it may move again later.
+//! use. Its affinity mask is restored at once; therefore it may move again later.
 //!
 //! Threads do not migrate while another thread of the process computes: it might compute on the
 //! destination. Where processors are fewer than ranks, ranks do not spin, and nothing here runs.
@@ -116,8 +116,8 @@ fn set_affinity(thread: ThreadId, cpus: &CpuSet) -> bool {
 }
 
 /// The affinity of a sleeping thread that its waker pins to the waker's processor. The sleeper
-/// restores it before it goes on, so neither the application nor a thread that it starts ever sees
-/// the pinned mask.
+/// restores it before it goes on; therefore neither the application nor a thread that it starts
+/// ever sees the pinned mask.
 ///
 /// States: `NONE`; then `REQUESTED`, set under the lock; then `PINNED`, or `REFUSED` if the thread
 /// could not be pinned. The sleeper takes the last two back to `NONE`. If something else has woken
@@ -128,7 +128,7 @@ pub(crate) struct SavedAffinity {
     before: UnsafeCell<MaybeUninit<CpuSet>>,
 }
 
-// SAFETY: `state` says which of the two threads may touch `before`; see the field.
+// SAFETY: `state` shows which of the two threads may touch `before`; see the field.
 unsafe impl Sync for SavedAffinity {}
 
 impl SavedAffinity {
@@ -154,7 +154,7 @@ impl SavedAffinity {
     /// Pins the sleeper, which was [requested](SavedAffinity::request), to the caller's processor.
     pub(crate) fn pin_here(&self, sleeper: ThreadId) {
         let state = pin_here(sleeper).map_or(SavedAffinity::REFUSED, |before| {
-            // SAFETY: the state is `REQUESTED`, so the sleeper does not look here yet.
+            // SAFETY: the state is `REQUESTED`, therefore the sleeper does not look here yet.
             unsafe { (*self.before.get()).write(before) };
             SavedAffinity::PINNED
         });

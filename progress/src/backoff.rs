@@ -109,7 +109,7 @@ pub(crate) enum Contention {
 
 /// How long a thread that waits among others has found nothing to do.
 pub(crate) struct ThreadedBackoff {
-    /// It is the leader's; a follower only spins beside its leader.
+    /// It is the leader's; a follower only spins while its leader polls.
     leads: bool,
     since: Option<Instant>,
     polls: u32,

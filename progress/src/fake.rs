@@ -11,7 +11,8 @@ use crate::park::ParkTarget;
 use crate::shared::Settings;
 use crate::sync::{AtomicU32, Ordering::AcqRel};
 
-/// What peers write to. All accesses are read-modify-writes, so that each sees the latest value.
+/// The word that peers write to. All accesses are read-modify-writes, so that each sees the latest
+/// value.
 pub(crate) struct Wire {
     /// 1 while a sleeper wants to be woken.
     armed: AtomicU32,

@@ -1,7 +1,7 @@
-//! The fd waker: a thread that turns a descriptor's readiness into a futex wake.
+//! The fd waker: a thread that wakes a futex word when a descriptor is ready.
 //!
 //! The kernel has no wait for both a futex and a descriptor. A sleeper that needs both sleeps on
-//! the futex word, and this thread, which exists in such processes alone, polls the descriptor and
+//! the futex word. This thread, which exists in such processes alone, polls the descriptor and
 //! wakes the word for it.
 //!
 //! States of [`REQUESTED`]: 0, the waker sleeps; 1, it polls, or is about to. It returns to 0
@@ -43,10 +43,11 @@ fn start() {
 }
 
 fn run() {
-    const LONG: Duration = Duration::from_secs(3600);
+    /// Longest sleep without an event.
+    const MAX_SLEEP: Duration = Duration::from_secs(3600);
     loop {
         while REQUESTED.load(Ordering::SeqCst) == 0 {
-            futex_wait(&REQUESTED, 0, Scope::Private, LONG);
+            futex_wait(&REQUESTED, 0, Scope::Private, MAX_SLEEP);
         }
         let mut polled =
             libc::pollfd { fd: FD.load(Ordering::Relaxed), events: libc::POLLIN, revents: 0 };

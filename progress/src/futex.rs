@@ -85,11 +85,11 @@ mod model {
         std::ptr::from_ref(word).addr()
     }
 
-    /// Waits up to this long may time out.
-    const SHORT: Duration = Duration::from_millis(10);
+    /// Longest wait that may time out.
+    const MAX_TIMED_SLEEP: Duration = Duration::from_millis(10);
 
     pub(crate) fn futex_wait(word: &AtomicU32, value: u32, _: Scope, most: Duration) -> bool {
-        if most < SHORT {
+        if most < MAX_TIMED_SLEEP {
             loom::thread::yield_now();
             return word.load(Ordering::Acquire) == value;
         }
@@ -109,7 +109,7 @@ mod model {
     }
 }
 
-/// How much later than asked for this thread may wake from a timed sleep. The kernel then serves it
+/// How much later than requested this thread may wake from a timed sleep. The kernel then serves it
 /// with a timer that it has set for itself, and interrupts no other thread.
 pub(crate) struct TimerSlack {
     /// Nanoseconds before; `None`: unchanged.

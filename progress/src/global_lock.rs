@@ -5,8 +5,8 @@
 //!   branch; multithreaded, a mutex enforces it. A new lock is multithreaded.
 //! - A thread that leaves a multithreaded lock has run the wait predicates of the others (see
 //!   [`leader_followers`](crate::leader_followers)).
-//! - No call that may enter runs inside, so no thread enters twice. Builds with debug assertions
-//!   check this.
+//! - No call that may enter runs inside; therefore no thread enters twice. Builds with debug
+//!   assertions check this.
 
 #![allow(unsafe_code)]
 
@@ -50,7 +50,7 @@ impl<S: Guarded> ProcessLock<S> {
         }
     }
 
-    /// Tells the lock about its job and machine.
+    /// Sets the lock's job and machine.
     pub fn configure(&self, settings: Settings) {
         self.shared.configure(settings);
     }
@@ -77,7 +77,8 @@ impl<S: Guarded> ProcessLock<S> {
     }
 
     /// Sets whether several threads of the application may enter. With a progress thread the lock
-    /// stays multithreaded. Outside the lock; while false, the caller lets one thread in at a time.
+    /// is always multithreaded. Outside the lock; while false, the caller lets one thread in at a
+    /// time.
     pub fn set_multithreaded(&self, multithreaded: bool) {
         let multithreaded =
             multithreaded || self.shared.has_progress_thread.load(Ordering::Relaxed);
@@ -117,7 +118,7 @@ impl<S: Guarded> ProcessLock<S> {
         work: impl FnOnce(&mut Scheduler<'_, S>) -> R,
     ) -> R {
         let inside = Inside::enter(&self.inside);
-        // SAFETY: this thread is alone inside, for it holds the mutex.
+        // SAFETY: this thread is alone inside, since it holds the mutex.
         let state = unsafe { &mut *self.state.get() };
         let mut scheduler = Scheduler { state, waiters: &mut waiters, shared: &self.shared };
         let result = work(&mut scheduler);
@@ -142,8 +143,8 @@ impl<S: Guarded> ProcessLock<S> {
 
 /// A thread inside the lock.
 ///
-/// Single-threaded, no address of it is taken, so that it costs no memory and the lock's address
-/// stays a constant.
+/// Single-threaded, no address of it is taken, so that it costs no memory and the lock's address is
+/// a constant.
 pub struct ProcessGuard<'a, S: Guarded> {
     inside: Option<Inside<'a>>,
     leave: Option<Leave<'a, S>>,

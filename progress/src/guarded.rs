@@ -1,8 +1,9 @@
-//! What the process lock and its waiting threads ask of the state that they share.
+//! The operations that the process lock and its waiting threads need from the state that they
+//! share.
 
 use crate::park::ParkTarget;
 
-/// What one round of progress came to.
+/// The result of one round of progress.
 pub enum Progress<C> {
     /// Nothing happened.
     Idle,
@@ -14,9 +15,9 @@ pub enum Progress<C> {
 
 /// The state that a [`ProcessLock`](crate::ProcessLock) guards.
 pub trait Guarded: 'static {
-    /// Work that must run outside the lock, for it may enter again.
+    /// Work that must run outside the lock, since it may enter again.
     type Call;
-    /// What such work returns.
+    /// The result of such work.
     type Return;
 
     /// Polls once for everything that may have happened.
@@ -32,19 +33,19 @@ pub trait Guarded: 'static {
     fn postpone(&mut self, call: Self::Call);
 
     /// Prepares for sleep and returns what to park on. `None`: something has happened, poll again.
-    /// What happens after `arm` ends a park on that target.
+    /// Any event after `arm` ends a park on that target.
     fn arm(&mut self) -> Option<ParkTarget>;
 
-    /// Ends what [`arm`](Guarded::arm) began: events need no longer wake a sleeper. The awaited
-    /// futex word no longer holds the value of the target afterwards.
+    /// Ends what [`arm`](Guarded::arm) began: events need no longer wake a sleeper. The futex word
+    /// no longer holds the value of the target afterwards.
     fn disarm(&mut self);
 
     /// Returns true if a round could do something that no event from outside would bring about.
     /// Arms again if armed.
     fn has_more_to_do(&mut self) -> bool;
 
-    /// Returns true, once, if a call did more than what its caller waits for: other threads'
-    /// predicates may be true.
+    /// Returns true, once, if a call did more than its caller waits for: other threads' predicates
+    /// may be true.
     fn wake_needed(&mut self) -> bool;
 
     /// Reports what is reported at leisure, before a thread sleeps.

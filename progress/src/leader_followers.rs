@@ -6,26 +6,26 @@
 //! its caller without entering the lock again.
 //!
 //! - The **leader** polls the transport, spins, and in the end parks in the kernel on the
-//!   transport's target. It keeps the role when it returns satisfied, for it is likely to wait
+//!   transport's target. It keeps the role when it returns satisfied, since it is likely to wait
 //!   again soon ([`Leader::Outside`]).
 //! - The **standby** is a follower that sleeps on its parker for a limited time. If no round was
 //!   made meanwhile, it becomes the leader.
 //! - The other **followers** sleep on their parkers.
 //!
 //! Invariants, whenever the lock is free:
-//! - While a thread waits, a leader polls or is parked, or there is a standby, or a thread was told
-//!   to become it.
+//! - While a thread waits, a leader polls or is parked, or there is a standby, or a thread was
+//!   appointed standby.
 //! - Only the leader arms the transport, and only while no thread is parked on its target: a
 //!   wake-up from outside always finds the right sleeper.
 //! - A predicate is called, and a parker written to, only while its waiter is listed or in the
-//!   ready queue, that is before its thread can return.
+//!   ready queue. Its thread cannot return before that ends.
 //! - While the ready queue is not empty, there is a standby. While predicates are stale, there is a
-//!   standby, or a leader that polls, or a thread was told to become one.
+//!   standby, or a leader that polls, or a thread was appointed to either role.
 //!
 //! While threads outnumber processors (*oversubscribed*), the leader keeps the processor for a
 //! **time slice**: a thread switch for each message would cost ten times the message. Satisfied
-//! followers then stay parked in the ready queue until they get the slice, and the leader's role
-//! with it.
+//! followers are then kept parked in the ready queue until they get the slice, and the leader's
+//! role with it.
 //! - Only the leader's predicate runs every round. The others run when the leader goes idle, when
 //!   its slice ends, and before ownership moves (`predicates_stale`).
 //! - A leader that goes idle hands over to the follower that was satisfied last: its peer is
@@ -33,12 +33,12 @@
 //! - A leader whose slice has ended hands over to the head of the ready queue. An owner outside MPI
 //!   can't hand over; the standby then releases all ready threads.
 //! - When a thread ends, or its absence has kept all others waiting for a standby's sleep, others
-//!   get the slice. The standby notices that late, so absence-prone threads are remembered: see
-//!   [`AbsentOwners`].
+//!   get the slice. The standby notices that late; therefore absence-prone threads are remembered:
+//!   see [`AbsentOwners`].
 //!
-//! Where threads of two processes talk in pairs, one process thus follows the other to its next
-//! pair. To avoid livelock one side must lead: local rank 0 uses shorter slices and waits longer
-//! before switching threads.
+//! Where threads of two processes communicate in pairs, one process thus follows the other to its
+//! next pair. To avoid livelock one side must lead: local rank 0 uses shorter slices and waits
+//! longer before switching threads.
 //!
 //! A thread that begins to wait while the leader is outside takes the lead.
 
@@ -59,7 +59,7 @@ use crate::wakes::Wakes;
 /// Microseconds of a time slice while other threads are ready: a part of what the kernel gives a
 /// thread.
 const SLICE_MICROS: u32 = 12_000;
-/// The same for local rank 0: shorter, so that it switches and others follow.
+/// The same limit for local rank 0: shorter, so that it switches and others follow.
 const FIRST_RANK_SLICE_MICROS: u32 = 8_000;
 /// Microseconds beyond its slice after which an owner is taken for unable to hand over.
 const OVERDUE_MICROS: u32 = 4_000;
@@ -74,7 +74,7 @@ pub(crate) mod state {
     pub(crate) const NOTIFIED: u32 = 2;
     /// Its predicate was true: it returns.
     pub(crate) const SATISFIED: u32 = 3;
-    /// Its predicate was true, and it stays parked until it gets the time slice.
+    /// Its predicate was true, and it is kept parked until it gets the time slice.
     pub(crate) const READY: u32 = 4;
 }
 
@@ -158,7 +158,7 @@ impl<S> Waiters<S> {
         matches!(self.leader, Leader::Outside(owner) if owner == thread)
     }
 
-    /// Tells a parked thread to look under the lock. One that is awake does so before it parks.
+    /// Requests a parked thread to look under the lock. An awake thread does so before it parks.
     fn notify(&mut self, parker: Parker) {
         if parker.load(Ordering::Relaxed) == state::PARKED {
             parker.store(state::NOTIFIED, Ordering::Release);
@@ -182,14 +182,14 @@ impl Me {
     }
 }
 
-/// What a waiting thread does next.
+/// The next step of a waiting thread.
 pub(crate) enum Next {
     Return,
     Lead,
     Follow,
 }
 
-/// What a leader's round came to.
+/// The result of a leader's round.
 pub(crate) enum Round<C> {
     /// It leads no longer.
     Over(Next),
@@ -245,7 +245,7 @@ impl<S: Guarded> Scheduler<'_, S> {
         }
     }
 
-    /// Runs the predicates after the leader's round; only its own where the others would stay
+    /// Runs the predicates after the leader's round; only its own if the others would still be
     /// parked.
     fn run_predicates_after_round(&mut self, me: &Me) {
         let mine = self.waiters.waiting.iter().position(|waiter| waiter.parker == me.parker);
@@ -270,7 +270,7 @@ impl<S: Guarded> Scheduler<'_, S> {
     pub(crate) fn take_wakes(&mut self) -> Wakes {
         let leaderless = matches!(self.waiters.leader, Leader::Outside(_));
         let is_away = self.waiters.absent.any_away();
-        // Stored on a change alone, for a store takes the line from the threads that spin on it.
+        // Stored on a change alone, since a store takes the line from the threads that spin on it.
         for (hint, value) in
             [(&self.shared.leaderless, leaderless), (&self.shared.owner_is_away, is_away)]
         {
@@ -287,8 +287,8 @@ impl<S: Guarded> Scheduler<'_, S> {
         while at < self.waiters.waiting.len() {
             at += usize::from(!self.run_one(at));
         }
-        // A parked leader does not know what was started since: a send that its peer was not asked
-        // for, a collective's next step.
+        // A parked leader does not know what was started since: a send that its peer did not
+        // request, a collective's next step.
         if let Leader::Parked(parker, _) = self.waiters.leader
             && self.state.has_more_to_do()
         {
@@ -299,8 +299,8 @@ impl<S: Guarded> Scheduler<'_, S> {
 
     /// Runs one predicate; a satisfied waiter leaves its place to the last one.
     fn run_one(&mut self, at: usize) -> bool {
-        // SAFETY: the waiter is listed, so its thread is inside `wait` and does not touch what the
-        // predicate captured; this thread holds the lock.
+        // SAFETY: the waiter is listed, therefore its thread is inside `wait` and does not touch
+        // what the predicate captured; this thread holds the lock.
         let is_satisfied = unsafe { (*self.waiters.waiting[at].predicate)(self.state) };
         if is_satisfied {
             let waiter = self.waiters.waiting.swap_remove(at);
@@ -326,7 +326,7 @@ impl<S: Guarded> Scheduler<'_, S> {
         if is_late {
             self.waiters.absent.left(thread, self.shared.rounds());
         }
-        // A thread that is awake is about to park, unless it was told to take a role.
+        // An awake thread is about to park, unless it was appointed to a role.
         if is_watched
             && was != state::NOTIFIED
             && !is_late
@@ -473,7 +473,7 @@ impl<S: Guarded> Scheduler<'_, S> {
             return Next::Follow;
         }
         match self.waiters.leader {
-            // This thread is awake: messages need not wake another one.
+            // This thread is awake: messages wake no other thread.
             Leader::Parked(..) => self.unpark_leader(),
             // The owner may be away for long, and this thread is here.
             Leader::Outside(thread) if thread != me.thread => {
@@ -564,7 +564,7 @@ impl<S: Guarded> Scheduler<'_, S> {
         }
     }
 
-    /// What a thread does that leads no longer.
+    /// The next step of a thread that gave up the lead.
     fn demoted(&self, me: &Me) -> Option<Next> {
         match self.waiters.leader {
             _ if me.is_satisfied() => Some(Next::Return),
@@ -629,7 +629,8 @@ impl<S: Guarded> Scheduler<'_, S> {
         Rest::Park { on, standby: is_standby.then(|| self.shared.rounds()) }
     }
 
-    /// Chooses what a thread does that was the standby when it parked; `rounds` were made then.
+    /// Chooses the next step of a thread that was the standby when it parked; `rounds` were made
+    /// then.
     pub(crate) fn standby_woke(&mut self, me: &Me, timed_out: bool, rounds: u32) -> Next {
         let is_parked = matches!(self.waiters.leader, Leader::Parked(..));
         let is_time = timed_out && self.waiters.standby == Some(me.parker) && !is_parked;

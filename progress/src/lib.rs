@@ -7,7 +7,7 @@
 //! for all. The others follow: they sleep until the leader, or a thread that leaves the lock, finds
 //! their wait predicate true.
 //!
-//! What it does not do: any I/O of its own. What to poll and what to park on is the state's to say.
+//! What it does not do: any I/O of its own. The state decides what to poll and what to park on.
 
 #![deny(unsafe_code)]
 // allowed in `affinity`, `fd_waker`, `futex`, `global_lock`, `leader_followers`, `park`, `signals`

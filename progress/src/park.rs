@@ -3,7 +3,7 @@
 //!
 //! To wake a parked thread, first disarm the transport and [`invalidate`](ParkTarget::invalidate)
 //! the target, under the lock; then [`wake`](ParkTarget::wake) it. After the first step a futex no
-//! longer holds the awaited value, and an eventfd stays readable until it is read. A thread that is
+//! longer holds the expected value, and an eventfd is readable until it is read. A thread that is
 //! about to park therefore misses no wake-up.
 
 #![allow(unsafe_code)]
@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::futex::{Scope, futex_wait, futex_wake};
 use crate::sync::{AtomicU32, Ordering};
 
-/// What to sleep on.
+/// The word or descriptors to sleep on.
 #[derive(Clone, Copy, Debug)]
 pub struct ParkTarget(Target);
 
@@ -44,8 +44,7 @@ impl ParkTarget {
     /// Returns a target that ends its park when `word`, shared with other processes, no longer
     /// holds `value` and is woken.
     ///
-    /// # Safety
-    /// The memory of `word` stays mapped until the process ends.
+    /// # Safety The memory of `word` is mapped until the process ends.
     pub unsafe fn futex(word: &AtomicU32, value: u32) -> ParkTarget {
         // SAFETY: the caller's promise.
         ParkTarget(Target::Futex(unsafe { &*std::ptr::from_ref(word) }, value))
@@ -58,8 +57,7 @@ impl ParkTarget {
 
     /// Returns a target that ends its park on either event; `word` becomes 0 when `fd` is readable.
     ///
-    /// # Safety
-    /// The memory of `word` stays mapped until the process ends.
+    /// # Safety The memory of `word` is mapped until the process ends.
     pub unsafe fn either(word: &AtomicU32, value: u32, fd: RawFd) -> ParkTarget {
         // SAFETY: the caller's promise.
         ParkTarget(Target::Either(unsafe { &*std::ptr::from_ref(word) }, value, fd))
@@ -105,7 +103,7 @@ impl ParkTarget {
     }
 }
 
-/// Returns the eventfd that is polled beside the transport's descriptor, or -1, which `poll`
+/// Returns the eventfd that is polled together with the transport's descriptor, or -1, which `poll`
 /// ignores.
 fn wake_fd() -> RawFd {
     static EVENT: OnceLock<RawFd> = OnceLock::new();

@@ -2,7 +2,7 @@
 //!
 //! A thread is woken after its waker has left the lock. By then the sleeper may have seen its new
 //! state, returned, and ended. A parker therefore outlives its thread: it is recycled for a later
-//! waiter, to which a stray wake means nothing.
+//! waiter, to which a spurious wake means nothing.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -108,7 +108,7 @@ mod recycle {
     }
 
     pub(super) fn take() -> Option<Parker> {
-        // A thread that is ending has no spare any more, and may still wait.
+        // A thread that is ending has no spare parker, and may still wait.
         let spare = SPARE.try_with(|spare| spare.0.take()).ok().flatten();
         spare.or_else(|| UNUSED.lock().unwrap_or_else(PoisonError::into_inner).pop())
     }

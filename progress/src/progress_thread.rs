@@ -1,10 +1,10 @@
 //! The progress thread: it makes progress while the application computes.
 //!
 //! To the others it is a waiting thread that is never satisfied. As their standby it notices that
-//! no thread has made progress for a while, takes the lead, and parks in the kernel until something
-//! arrives (see [`leader_followers`](crate::leader_followers)). It costs nothing while nothing
-//! arrives. It makes no calls of the state's: these wait for a thread of the application. A process
-//! with a progress thread must be multithreaded.
+//! no thread has made progress for a while. Then it takes the lead, and parks in the kernel until
+//! something arrives (see [`leader_followers`](crate::leader_followers)). It costs nothing while
+//! nothing arrives. It makes no calls of the state's: these wait for a thread of the application. A
+//! process with a progress thread must be multithreaded.
 
 use std::io;
 

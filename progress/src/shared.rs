@@ -1,4 +1,4 @@
-//! What threads read without the process lock: settings, counters and hints.
+//! State that threads read without the process lock: settings, counters and hints.
 //!
 //! Each value is an atomic of its own and orders nothing else: all accesses are relaxed.
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::sync::{AtomicBool, AtomicU32, Ordering::Relaxed, const_fn};
 
-/// What a process knows of its job and its machine when it starts.
+/// The properties of the job and the machine that a process knows at its start.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// The index of this process among those of its job on this host.

@@ -28,8 +28,8 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Declares a constructor that is `const`, for statics, but under loom, whose atomics have no such
-/// constructor.
+/// Declares a constructor that is `const`, for statics, except under loom, whose atomics have no
+/// such constructor.
 macro_rules! const_fn {
     ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty $body:block) => {
         #[cfg(not(loom))]

@@ -11,7 +11,7 @@ use crate::sync::Ordering;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ThreadId(pub(crate) libc::pid_t);
 
-/// What hears of the end of a counted thread.
+/// The hook for the end of a counted thread.
 pub(crate) trait ExitHook: Sync {
     /// Called by the thread itself, when its thread-local values are dropped.
     fn thread_ended(&self, thread: ThreadId);
@@ -56,10 +56,10 @@ impl ThreadId {
         THIS.with(|this| *this)
     }
 
-    /// Returns the calling thread and counts it from now on; `hook` hears of its end.
+    /// Returns the calling thread and counts it from now on; `hook` is called at its end.
     pub(crate) fn counted(shared: &'static Shared, hook: &'static dyn ExitHook) -> ThreadId {
         thread_local! { static COUNTED: Counted = const { Counted(Cell::new(None)) } }
-        // A thread that is ending is not counted any more. Loom's have no ends of their own.
+        // A thread that is ending is not counted. Loom's have no ends of their own.
         let _ = COUNTED.try_with(|counted| {
             if !cfg!(loom) && counted.0.get().is_none() {
                 counted.0.set(Some((shared, hook)));

@@ -11,8 +11,8 @@ use crate::sync::Ordering;
 use crate::waiter;
 
 impl<S: Guarded + Send> ProcessLock<S> {
-    /// Makes progress until `ready` returns a result. Another thread of the process may be the one
-    /// that calls `ready`.
+    /// Makes progress until `ready` returns a result. Another thread of the process may call
+    /// `ready`.
     #[inline]
     pub fn block_on<R>(&'static self, mut ready: impl FnMut(&mut S) -> Option<R>) -> R {
         let mut backoff = Backoff::Fresh;
@@ -28,7 +28,7 @@ impl<S: Guarded + Send> ProcessLock<S> {
             if self.finish(progress) {
                 backoff = Backoff::Fresh;
             } else if self.is_multithreaded() {
-                // A copy, so that the closure of the loop above stays in registers.
+                // A copy, so that the closure of the loop above is kept in registers.
                 let ready = std::hint::black_box(ready);
                 return self.wait_among_others(ready);
             } else {
@@ -50,8 +50,7 @@ impl<S: Guarded + Send> ProcessLock<S> {
         backoff::cpu_relax(&self.shared);
     }
 
-    /// Returns true if a wait of this process's one thread begins with a yield that need not be
-    /// timed.
+    /// Returns true if a wait of this process's one thread begins with a yield that is not timed.
     #[inline]
     pub fn starts_with_yield(&self) -> bool {
         backoff::ranks_share_processors(&self.shared)

@@ -16,15 +16,15 @@ use crate::parker::Parker;
 use crate::sync::{Ordering, now, yield_now};
 use crate::thread::{ExitHook, ThreadId};
 
-/// How long a standby sleeps: what a waiting thread loses at most when the leader has left MPI and
-/// stays away.
+/// How long a standby sleeps: the most that a waiting thread loses when the leader has left MPI.
 const STANDBY_SLEEP: Duration = Duration::from_micros(200);
-/// The same while oversubscribed: from the first to the second of these, whenever the kernel is
-/// awake anyway. A timer of its own would stop the owner of the slice for tens of microseconds in a
-/// virtual machine.
+/// The same interval while oversubscribed: from the first to the second of these, whenever the
+/// kernel is awake anyway. A timer of its own would stop the owner of the slice for tens of
+/// microseconds in a virtual machine.
 const OVERSUBSCRIBED_SLEEP: (Duration, Duration) =
     (Duration::from_millis(1), Duration::from_millis(4));
-/// The same for the first look at an absence-prone owner; each further sleep takes twice as long.
+/// The same interval for the first look at an absence-prone owner; each further sleep takes twice
+/// as long.
 const CLOSE_SLEEP: Duration = Duration::from_micros(150);
 
 /// How often a sleeper checks whether the launcher still lives. It normally dies with it; a process
@@ -178,8 +178,8 @@ impl<S: Guarded> WaitingThread<S> {
             };
             let timed_out = self.park_about(on, least, most);
             let before = std::mem::replace(&mut rounds, shared.rounds());
-            // A leader that polls and makes no rounds waits for its processor; for a moment, that
-            // is no absence.
+            // A leader that polls and makes no rounds waits for its processor; a short such wait is
+            // no absence.
             let is_stalled =
                 before == rounds && (!is_close || shared.leaderless.load(Ordering::Relaxed));
             if !timed_out || is_stalled {

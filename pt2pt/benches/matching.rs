@@ -1,6 +1,6 @@
-//! What a match costs, with so many entries in the queue: in the order of
-//! arrival, in the reverse order, and by wildcards. The stores are private, so
-//! their sources are compiled into this program.
+//! Cost of a match, with so many entries in the queue: in the order of arrival, in the reverse
+//! order, and by wildcards. The stores are private; therefore their sources are compiled into this
+//! program.
 
 #![allow(missing_docs)] // criterion's macros make public functions
 

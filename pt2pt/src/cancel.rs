@@ -1,7 +1,7 @@
 //! Cancelling (MPI-5.0 §3.8.4): an operation that is not matched disappears.
 //!
-//! Receives and queued sends are ours to cancel. For a send whose envelope is
-//! out, the receiver is asked; see `docs/protocol.md`.
+//! Receives and queued sends are ours to cancel. For a send whose envelope is out, the receiver
+//! decides; see `docs/protocol.md`.
 
 use fabric::{Header, HybridGet, Kind, Peer, RequestId};
 
@@ -14,15 +14,15 @@ use crate::requests::State;
 use crate::unexpected::Content;
 
 impl Engine {
-    /// Asks for an operation to be cancelled. It completes either way, soon;
-    /// [`crate::Completion::cancelled`] says whether it was.
+    /// Requests that an operation be cancelled. It completes either way, soon;
+    /// [`crate::Completion::cancelled`] shows whether it was.
     pub fn cancel(&mut self, endpoint: &mut impl HybridGet, id: RequestId) {
         self.start_cancel(id);
         self.settle(endpoint);
     }
 
-    /// Asks for a message back that [`Engine::send_now`] sent. `sequence` is what
-    /// that gave, or its lower `bits` bits.
+    /// Recalls a message that [`Engine::send_now`] sent. `sequence` is what that gave, or its lower
+    /// `bits` bits.
     pub fn recall_sent(
         &mut self,
         endpoint: &mut impl HybridGet,
@@ -64,7 +64,7 @@ impl Engine {
         }
     }
 
-    /// The envelope is out: asks for it back.
+    /// The envelope is out: recalls it.
     fn recall(&mut self, id: RequestId) {
         let request = self.requests.held(id);
         let (peer, sequence) = (request.peer, request.sequence);
@@ -87,7 +87,7 @@ impl Engine {
         );
     }
 
-    /// Drops an unexpected message; false when it is not there (any more).
+    /// Drops an unexpected message; returns false if it is not there.
     fn forget(&mut self, from: Peer, sequence: u64) -> bool {
         let found =
             self.unexpected.newest(|message| message.from == from && message.sequence == sequence);

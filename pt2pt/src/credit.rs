@@ -8,16 +8,16 @@ use fabric::{Header, Kind, Peer};
 use crate::engine::Engine;
 
 /// Memory of an unexpected message besides its data, bytes.
-const OVERHEAD: u64 = 128;
+const FRAME_OVERHEAD: u64 = 128;
 
 /// Returns the credit that an eager message of that many bytes needs.
 #[inline]
 pub(crate) fn cost(bytes: u64) -> u64 {
-    bytes.saturating_add(OVERHEAD)
+    bytes.saturating_add(FRAME_OVERHEAD)
 }
 
 impl Engine {
-    /// Owes the credit of an eager message that needs no memory any more.
+    /// Owes the credit of an eager message whose memory is free.
     #[inline]
     pub(crate) fn owe(&mut self, from: Peer, bytes: u64) {
         self.owe_for(from, bytes, 0);
@@ -37,12 +37,12 @@ impl Engine {
         peer.arrived += arrivals;
         peer.owed += cost(bytes);
         if peer.owed >= half {
-            self.pay(from);
+            self.return_credit(from);
         }
     }
 
     #[cold]
-    fn pay(&mut self, to: Peer) {
+    fn return_credit(&mut self, to: Peer) {
         let owed = std::mem::take(&mut self.peers.of(to).owed);
         if to == self.me {
             self.peers.of(to).credit += owed;

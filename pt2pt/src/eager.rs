@@ -89,7 +89,7 @@ impl Engine {
         }
     }
 
-    /// A ready send found no receive: an error of the program, told once.
+    /// A ready send found no receive: an error of the program, reported once.
     #[cold]
     pub(crate) fn note_late_ready(&mut self, head: &Head) {
         let late =

@@ -43,8 +43,8 @@ pub struct Engine {
     pub(crate) transfers: VecDeque<RequestId>,
     /// Registrations to end.
     pub(crate) releases: Vec<(Peer, Region)>,
-    /// Frames that may have arrived matter for what is queued: a peer has asked for data, or an
-    /// envelope found no room or credit.
+    /// Frames that may have arrived matter for what is queued: a peer has requested data, or an
+    /// envelope found no space or credit.
     pub(crate) poll_wanted: bool,
     /// Something was added to the three lists above since the last `work`.
     pub(crate) has_pending: bool,
@@ -111,7 +111,7 @@ impl Engine {
     }
 
     /// Lets the operation go on without its user; the request is freed when it is over
-    /// (MPI_Request_free, MPI-5.0 §3.7.3). Its buffer must stay valid until then.
+    /// (MPI_Request_free, MPI-5.0 §3.7.3). Its buffer must be valid until then.
     pub fn detach(&mut self, id: RequestId) {
         let Some(request) = self.requests.find_mut(id) else { return };
         if request.is_active() {
@@ -131,7 +131,7 @@ impl Engine {
         self.requests.active().count()
     }
 
-    /// Notes that a call does more than what it is about; see [`Engine::take_news`].
+    /// Records that a call has side effects; see [`Engine::take_news`].
     pub fn mark_news(&mut self) {
         self.news = true;
     }

@@ -20,15 +20,15 @@ pub enum Fault {
         /// Bytes of the message.
         sent: u64,
         /// Bytes of the buffer.
-        room: u64,
+        capacity: u64,
     },
     /// The other process is gone.
     PeerFailed(PeerFailed),
     /// The sender is in another collective than the receiver. Nothing was stored.
     Mismatched {
-        /// What the receiver called.
+        /// The call of the receiver.
         ours: CollectiveCall,
-        /// What the sender called.
+        /// The call of the sender.
         theirs: CollectiveCall,
         /// The sender's rank in the communicator.
         source: u32,
@@ -39,7 +39,7 @@ pub enum Fault {
     },
     /// The collective has failed at the sender, which can't go on with it.
     GaveUp {
-        /// What the receiver called.
+        /// The call of the receiver.
         call: CollectiveCall,
         /// The sender's rank in the communicator.
         source: u32,
@@ -50,7 +50,7 @@ pub enum Fault {
     },
     /// The sender is in the same collective as the receiver, but without data.
     Empty {
-        /// What both called.
+        /// The call of both.
         call: CollectiveCall,
         /// The sender's rank in the communicator.
         source: u32,
@@ -59,11 +59,11 @@ pub enum Fault {
         /// The context id on the wire.
         context: u64,
         /// Bytes that were expected of it.
-        room: u64,
+        capacity: u64,
     },
 }
 
-/// A collective call as far as the wire tells: operation and root.
+/// A collective call as the wire carries it: operation and root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CollectiveCall {
     /// Raw [`CollectiveKind`], 0 for none.
@@ -97,10 +97,10 @@ impl fmt::Display for CollectiveCall {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::Truncated { source, tag, sent, room, .. } => write!(
+            Fault::Truncated { source, tag, sent, capacity, .. } => write!(
                 f,
                 "the message from rank {source} with tag {tag} has {sent} bytes, \
-                 but the receive has room for {room}"
+                 but the receive has room for {capacity}"
             ),
             Fault::PeerFailed(lost) => lost.fmt(f),
             Fault::Mismatched { ours, theirs, source, sequence, .. } => write!(
@@ -115,9 +115,9 @@ impl fmt::Display for Fault {
                      which gave it up"
                 )
             }
-            Fault::Empty { call, source, sequence, room, .. } => write!(
+            Fault::Empty { call, source, sequence, capacity, .. } => write!(
                 f,
-                "collective number {sequence}, {call}, is to get {room} bytes from rank {source}, \
+                "collective number {sequence}, {call}, is to get {capacity} bytes from rank {source}, \
                  which called it \
                  without data: all ranks must give the same amount"
             ),

@@ -1,12 +1,12 @@
 //! A hash index: the queue of entries with the same key, by key.
 //!
-//! Job: to find the oldest entry with a key at a cost that does not grow with the
-//! number of entries, also where they are far more than the caches hold. So the
-//! table has nothing but the place of each queue's first entry, 5 bytes: keys and
-//! links are with the entries, and each function asks `key_of` for them.
+//! Job: to find the oldest entry with a key. The cost does not grow with the number of entries,
+//! also where they are far more than the caches hold. Therefore the table has nothing but the place
+//! of each queue's first entry, 5 bytes: keys and links are with the entries, and each function
+//! reads them by `key_of`.
 //!
 //! States: a table that is full becomes `before`, and a larger one takes its place, to
-//! which each entry that comes moves some queues. So none waits until all have been moved.
+//! which each entry that comes moves some queues. Thus no queue waits until all have been moved.
 //!
 //! Invariants: a key has at most one queue, in one of the tables; no queue is empty; `before`
 //! is empty when the other is full.
@@ -21,7 +21,7 @@ use crate::key::Key;
 use crate::lists::{EMPTY, Links, List, NONE};
 
 /// Buckets of `before` that each new entry moves. All are moved before the larger table is full.
-const MOVES: usize = 4;
+const MOVES_PER_INSERT: usize = 4;
 
 /// See the module.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Index {
         Index { queues: HashTable::new(), before: HashTable::new(), moved: 0, links: Links::new() }
     }
 
-    /// Makes room for so many queues in an index that has none.
+    /// Makes space for so many queues in an index that has none.
     pub(crate) fn reserve(&mut self, queues: usize) {
         if self.queues.capacity() < queues {
             self.queues = HashTable::with_capacity(queues);
@@ -53,7 +53,7 @@ impl Index {
         table.find(hash, is_it).map_or(NONE, |queue| queue.head)
     }
 
-    /// Puts an entry behind all others with its key.
+    /// Puts an entry after all others with its key.
     #[inline]
     pub(crate) fn push_back(&mut self, at: u32, key_of: impl Fn(u32) -> Key) {
         let key = key_of(at);
@@ -100,22 +100,23 @@ impl Index {
 
     #[cold]
     fn grow(&mut self) {
-        // What was removed may have left no room, though few queues are there.
+        // Removed queues may have left no space, though few queues are there.
         debug_assert!(self.before.is_empty(), "a table was full before the last one was moved");
-        let room = (2 * self.queues.len()).max(self.queues.num_buckets() / 2);
-        self.before = std::mem::replace(&mut self.queues, HashTable::with_capacity(room.max(1)));
+        let capacity = (2 * self.queues.len()).max(self.queues.num_buckets() / 2);
+        self.before =
+            std::mem::replace(&mut self.queues, HashTable::with_capacity(capacity.max(1)));
         self.moved = 0;
     }
 
     #[cold]
     fn move_some(&mut self, hash_of: impl Fn(&List) -> u64) {
-        for bucket in self.moved..self.moved + MOVES {
+        for bucket in self.moved..self.moved + MOVES_PER_INSERT {
             if let Ok(queue) = self.before.get_bucket_entry(bucket) {
                 let queue = queue.remove().0;
                 self.queues.insert_unique(hash_of(&queue), queue, &hash_of);
             }
         }
-        self.moved += MOVES;
+        self.moved += MOVES_PER_INSERT;
     }
 
     #[cfg(test)]
@@ -188,7 +189,7 @@ mod tests {
         for at in 0..10_000 {
             let there = index.queues.len();
             index.push_back(at, key);
-            let moved_at_most = MOVES + 1;
+            let moved_at_most = MOVES_PER_INSERT + 1;
             assert!(
                 index.queues.len() <= there + moved_at_most
                     && index.queues.len() + index.before.len() == at as usize + 1
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn room_that_was_made_is_enough() {
+    fn reserved_space_is_enough() {
         let key = |at: u32| Key { context: 0, source: 0, tag: at as i32 };
         let mut index = Index::new();
         index.reserve(1000);

@@ -1,8 +1,8 @@
 //! Matching keys: context, source and tag, where source and tag may be wildcards.
 //!
-//! A key's *class* says which of the two are wildcards.
+//! A key's *class* shows which of the two are wildcards.
 
-/// What a message is, or what a receive asks for.
+/// The key of a message, or of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) context: u64,

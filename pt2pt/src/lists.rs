@@ -1,10 +1,9 @@
 //! Storage of matching entries: a [`Slab`] numbers them, intrusive [`Links`] chain them.
 //!
-//! Job: constant-time insertion and removal anywhere, no allocation once all has
-//! grown, and few bytes for each entry, because a long queue is not in the cache:
-//! an entry has 8 bytes in each lane that is in use, and there its neighbours in the list are
-//! likely to be its neighbours in memory. Places are the slab's or the caller's; they
-//! never come from a peer.
+//! Job: constant-time insertion and removal anywhere, no allocation once all has grown, and few
+//! bytes for each entry. A long queue is not in the cache: an entry has 8 bytes in each lane that
+//! is in use. There its neighbours in the list are likely to be its neighbours in memory. Places
+//! are the slab's or the caller's; they never come from a peer.
 
 /// The place of no entry.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -57,7 +56,7 @@ impl Links {
         self.0.resize(at as usize + 1, Link { prev, next: NONE });
     }
 
-    /// Takes an entry out of its list. The one that was behind it, or [`NONE`].
+    /// Takes an entry out of its list. The entry after it, or [`NONE`].
     #[inline]
     pub(crate) fn unlink(&mut self, list: &mut List, at: u32) -> u32 {
         let Link { prev, next } = self.0[at as usize];
@@ -66,7 +65,7 @@ impl Links {
         } else {
             self.0[prev as usize].next = next;
         }
-        // Behind the last one comes the first, which knows the last.
+        // After the last one comes the first, which knows the last.
         let after = if next == NONE { list.head } else { next };
         if let Some(after) = self.0.get_mut(after as usize) {
             after.prev = prev;
@@ -74,7 +73,7 @@ impl Links {
         next
     }
 
-    /// The entry behind that one, or [`NONE`].
+    /// The entry after that one, or [`NONE`].
     #[inline]
     pub(crate) fn next(&self, at: u32) -> u32 {
         self.0[at as usize].next
@@ -86,7 +85,7 @@ impl Links {
         std::iter::successors(some(list.head), move |&at| some(self.next(at)))
     }
 
-    /// The same, last to first.
+    /// The same entries, last to first.
     pub(crate) fn iter_back(&self, list: List) -> impl Iterator<Item = u32> {
         let before = move |at: u32| Some(self.0.get(at as usize)?.prev);
         std::iter::successors(

@@ -2,24 +2,23 @@
 //!
 //! Two stores, one for each side that may come first: [`Posted`] receives and
 //! [`Unexpected`] messages. Each keeps all of its entries in one list, oldest
-//! first. That list is searched, which finds at once what comes in the order that
-//! it is asked for. Searches that take more steps than [`PATIENCE`] for each match make an
-//! index ([`Index`]), so that a match costs the same however many there are:
+//! first. A search of that list finds an entry at once if receives come in the order of arrival.
+//! Searches that take more steps than [`SEARCH_STEPS`] for each match make an index ([`Index`]), so
+//! that a match costs the same however many there are:
 //!
-//! - a search among posted receives begins where the last one for such a message ended, so that
-//!   a stream passes receives of other threads at no cost;
-//! - a *key* is (context, source, tag), where source and tag may be wildcards;
-//!   a key's *class* says which of the two are;
+//! - a search among posted receives begins where the last one for such a message ended. Thus a
+//!   stream passes receives of other threads at no cost;
+//! - a *key* is (context, source, tag), where source and tag may be wildcards; a key's *class*
+//!   shows which of the two are;
 //! - a posted receive stands in the queue of its own key. An arrival looks at
 //!   the heads of up to four queues, one for each class, and takes the oldest;
 //! - many messages of one kind in a row need no index: it is given up for the search again;
-//! - an unexpected message stands in the queues of the up to four keys that
-//!   could ask for it. A class is indexed at the first such request.
+//! - an unexpected message stands in the queues of the up to four keys that match it. A class is
+//!   indexed at the first such request.
 //!
-//! Invariants: every queue is in order of age; no empty queue stays in the
-//! index; the index is empty when it is not in use; it goes out of use when the store
-//! is empty, or after more matches than there are receives, so that going in and out of use costs a
-//! constant for each match.
+//! Invariants: every queue is in order of age; no empty queue is kept in the index; the index is
+//! empty when it is not in use. It goes out of use when the store is empty, or after more matches
+//! than there are receives. Going in and out of use therefore costs a constant for each match.
 //!
 //! It knows nothing of peers, buffers and protocols.
 
@@ -28,9 +27,8 @@ use crate::key::{CLASSES, Key};
 use crate::lists::{EMPTY, Links, List, NONE, Slab};
 
 /// Entries that a search looks at before it is worth while to index all.
-const PATIENCE: u32 = 16;
-/// What short searches among posted receives leave of it, for a long one now and then, is kept
-/// up to here.
+const SEARCH_STEPS: u32 = 16;
+/// The budget that short searches among posted receives leave for a long one is kept up to here.
 const MAX_BUDGET: u32 = 1024;
 
 /// The search was given up.
@@ -51,17 +49,17 @@ pub(crate) struct Posted {
     cursor: SearchCursor,
 }
 
-/// Where searches for one kind of message have come to.
+/// The entry that searches for one kind of message have reached.
 #[derive(Debug)]
 struct SearchCursor {
     message: Key,
     /// No receive before this one, which is in the list, accepts the message; `NONE`: none does.
     at: u32,
     /// Steps that searches may take.
-    patience: u32,
+    budget: u32,
     /// The age of the first receive that has not added to it.
     counted: u64,
-    /// How many of these messages the index was asked for in a row.
+    /// How many of these messages in a row were looked up in the index.
     in_a_row: u32,
 }
 
@@ -84,14 +82,14 @@ impl Posted {
             cursor: SearchCursor {
                 message: Key { context: 0, source: 0, tag: 0 },
                 at: NONE,
-                patience: PATIENCE,
+                budget: SEARCH_STEPS,
                 counted: 0,
                 in_a_row: 0,
             },
         }
     }
 
-    /// Adds a receive behind all others. It must not be here.
+    /// Adds a receive after all others. It must not be here.
     #[inline(always)]
     pub(crate) fn post(&mut self, key: Key, slot: u32) {
         if slot as usize >= self.waiting.len() {
@@ -149,7 +147,7 @@ impl Posted {
     }
 
     /// Returns the oldest receive for a message, or [`NONE`]. The out-of-line path takes the fields
-    /// of the key, which then stay in registers.
+    /// of the key, which are then kept in registers.
     #[inline]
     fn oldest(&mut self, message: &Key) -> u32 {
         if self.indexed {
@@ -194,25 +192,25 @@ impl Posted {
                     self.cursor.at = self.order.next(at)
                 }
                 _ => {
-                    self.cursor.patience = left;
+                    self.cursor.budget = left;
                     return at;
                 }
             }
             left -= 1;
             if left == 0 {
-                self.cursor.patience = 0;
+                self.cursor.budget = 0;
                 self.index_all();
                 return self.oldest_by_index(context, source, tag);
             }
         }
     }
 
-    /// Returns the steps that a search may take: the saved ones, and [`PATIENCE`] for each receive
-    /// since the last search.
+    /// Returns the steps that a search may take: the saved ones, and [`SEARCH_STEPS`] for each
+    /// receive since the last search.
     fn budget(&mut self) -> u32 {
         let receives = self.next - std::mem::replace(&mut self.cursor.counted, self.next);
-        let brought = receives.clamp(1, MAX_BUDGET.into()) as u32 * PATIENCE;
-        (self.cursor.patience + brought).min(MAX_BUDGET)
+        let brought = receives.clamp(1, MAX_BUDGET.into()) as u32 * SEARCH_STEPS;
+        (self.cursor.budget + brought).min(MAX_BUDGET)
     }
 
     #[inline(never)]
@@ -246,7 +244,7 @@ impl Posted {
     fn give_index_up(&mut self) {
         self.index.clear();
         (self.indexed, self.classes) = (false, [0; CLASSES]);
-        (self.cursor.patience, self.cursor.in_a_row) = (MAX_BUDGET, 0);
+        (self.cursor.budget, self.cursor.in_a_row) = (MAX_BUDGET, 0);
     }
 
     #[inline(never)]
@@ -313,7 +311,7 @@ impl<M> Unexpected<M> {
         }
     }
 
-    /// Adds a message behind all others.
+    /// Adds a message after all others.
     #[inline]
     pub(crate) fn push(&mut self, key: Key, message: M) {
         let entry = self.parked.insert(Parked { key, message });
@@ -334,7 +332,7 @@ impl<M> Unexpected<M> {
         }
     }
 
-    /// The words of the pattern, so that who asks keeps them in registers.
+    /// The words of the pattern, so that the caller keeps them in registers.
     #[inline(never)]
     fn find_parked(&mut self, context: u64, source: u32, tag: i32) -> Option<u32> {
         let pattern = &Key { context, source, tag };
@@ -355,7 +353,7 @@ impl<M> Unexpected<M> {
     }
 
     /// Takes a found message out.
-    #[inline(always)] // else it is copied
+    #[inline(always)] // otherwise it is copied
     pub(crate) fn remove(&mut self, entry: u32) -> Option<(Key, M)> {
         self.set_aside(entry);
         self.reclaim(entry)
@@ -377,7 +375,7 @@ impl<M> Unexpected<M> {
         self.parked.remove(entry).map(|parked| (parked.key, parked.message))
     }
 
-    /// The newest message that `is_it` says yes to. Looks at all of them.
+    /// The newest message for which `is_it` returns true. Looks at all of them.
     #[cold]
     pub(crate) fn newest(&self, mut is_it: impl FnMut(&M) -> bool) -> Option<u32> {
         let mut entries = self.order.iter_back(self.all);
@@ -394,7 +392,7 @@ impl<M> Unexpected<M> {
     #[inline]
     fn oldest_by_search(&self, pattern: &Key) -> Result<u32, TooLong> {
         let mut at = self.all.head;
-        for _ in 0..PATIENCE {
+        for _ in 0..SEARCH_STEPS {
             match self.parked.get(at) {
                 Some(parked) if !pattern.accepts(&parked.key) => at = self.order.next(at),
                 _ => return Ok(at),

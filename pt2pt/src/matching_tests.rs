@@ -179,9 +179,9 @@ fn many_messages_of_one_kind_give_the_index_up_and_still_find_the_oldest() {
     let key = |tag: i32| Key { context: 0, source: 0, tag };
     (0..200).for_each(|slot| posted.post(key(2 + slot as i32 % 2), slot));
     // Now these, now those: each search starts anew.
-    for turn in 0..20 {
-        posted.post(key(4 + turn % 2), 200);
-        assert_eq!(posted.take(&key(4 + turn % 2)), Some(200));
+    for round in 0..20 {
+        posted.post(key(4 + round % 2), 200);
+        assert_eq!(posted.take(&key(4 + round % 2)), Some(200));
     }
     assert!(posted.indexed);
     for _ in 0..2 * MAX_BUDGET {

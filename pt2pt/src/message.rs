@@ -1,5 +1,4 @@
-//! The words of the engine's interface: what is sent, what is asked for, what
-//! came of it.
+//! The words of the engine's interface: sends, receives and their results.
 
 use fabric::{Collective, Header, Kind, Peer};
 
@@ -14,11 +13,11 @@ pub enum Mode {
     Standard,
     /// When the message is matched.
     Synchronous,
-    /// As `Standard`; the receive must be posted already, else it is reported.
+    /// As `Standard`; if the receive is not yet posted, that is reported.
     Ready,
 }
 
-/// What a message says about itself.
+/// The properties of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope {
     /// The context id on the wire: even for point-to-point, odd for collectives.
@@ -31,7 +30,7 @@ pub struct Envelope {
     pub collective: Option<Collective>,
 }
 
-/// What a receive or a probe asks for.
+/// The arguments of a receive or a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern {
     /// The context id on the wire.
@@ -60,7 +59,7 @@ pub struct Seen {
 #[derive(Debug, PartialEq, Eq)]
 pub struct MessageId(pub(crate) u32);
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// The context id that the message travelled on.
@@ -73,14 +72,14 @@ pub struct Completion {
     pub bytes: u64,
     /// The operation was cancelled and had no effect.
     pub cancelled: bool,
-    /// What went wrong.
+    /// The kind of failure.
     pub fault: Option<Box<Fault>>,
 }
 
-/// What a request that is not over waits for.
+/// The event that an unfinished request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockedOn {
-    /// That its message is taken; else it waits for a message.
+    /// If true, its message is taken; otherwise it waits for a message.
     pub is_send: bool,
     /// The other process, as far as it is known.
     pub peer: Option<Peer>,
@@ -92,7 +91,7 @@ pub struct BlockedOn {
     pub context: u64,
 }
 
-/// The part of an envelope that a receive looks at, whatever way it came.
+/// The part of an envelope that a receive looks at, for every protocol.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
     pub(crate) key: Key,
@@ -120,7 +119,7 @@ impl PartOf {
 }
 
 impl Envelope {
-    /// As long as nobody names a wildcard: see [`Key::is_exact`].
+    /// As long as no receive names a wildcard: see [`Key::is_exact`].
     #[inline]
     pub(crate) fn key(&self) -> Key {
         Key { context: self.context, source: self.source, tag: self.tag }
@@ -144,7 +143,7 @@ impl Pattern {
 }
 
 impl Head {
-    /// What an arrived envelope says. `bytes` is left to the frame's kind.
+    /// The contents of an arrived envelope. `bytes` is left to the frame's kind.
     #[inline]
     pub(crate) fn of(header: &Header, bytes: u64) -> Head {
         Head {

@@ -14,7 +14,7 @@ impl Engine {
         Some(Seen { source: key.source, tag: key.tag, bytes: arrived.bytes })
     }
 
-    /// How many messages have arrived that nothing has asked for.
+    /// How many messages have arrived that nothing has received or probed.
     pub fn unexpected(&self) -> usize {
         self.unexpected.len()
     }

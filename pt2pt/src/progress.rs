@@ -58,7 +58,7 @@ impl Engine {
     ) -> Result<bool, PeerFailed> {
         let mut moved = false;
         while let Some(&frame) = self.peers.at(slot).queue.front() {
-            if self.post_frame(endpoint, slot, frame)? == Post::NoRoom {
+            if self.post_frame(endpoint, slot, frame)? == Post::NoSpace {
                 self.peers.at(slot).blocked = true;
                 return Ok(moved);
             }

@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::fault::Fault;
 use crate::key::Key;
 use crate::message::{Completion, Head, MessageId, Mode, PartOf, Pattern};
-use crate::requests::{NOBODY, Request, State};
+use crate::requests::{NO_PEER, Request, State};
 use crate::unexpected::{Arrived, Content};
 
 impl Engine {
@@ -62,7 +62,7 @@ impl Engine {
         let found = self.unexpected.find(&key);
         let state =
             if found.is_none() { State::Posted } else { State::Filling { send: 0, got: 0 } };
-        let id = self.requests.open(Mode::Standard, NOBODY, &head, buffer, state);
+        let id = self.requests.open(Mode::Standard, NO_PEER, &head, buffer, state);
         match found {
             None => self.posted.post(key, id.slot()),
             Some(found) => self.receive_parked(id, found),
@@ -82,10 +82,10 @@ impl Engine {
         };
         let (from, head) =
             (arrived.from, Head { key: *key, bytes: arrived.bytes, part_of: arrived.part_of });
-        let (expected, room) = (PartOf::new(pattern.collective), buffer.len());
-        let (bytes, fault) = match check_envelope(expected, room, head.bytes, head.part_of) {
+        let (expected, capacity) = (PartOf::new(pattern.collective), buffer.len());
+        let (bytes, fault) = match check_envelope(expected, capacity, head.bytes, head.part_of) {
             true => (head.bytes, None),
-            false => envelope_fault(expected, room, &head),
+            false => envelope_fault(expected, capacity, &head),
         };
         buffer.unpack(0, &data.bytes()[..bytes as usize]);
         self.unexpected.remove(found);
@@ -109,11 +109,11 @@ impl Engine {
         let (key, arrived) =
             taken.expect("a message id is used once, and its message waits for it");
         let head = Head { key, bytes: arrived.bytes, part_of: arrived.part_of };
-        let room = Head { bytes: buffer.len(), ..head };
+        let whole_buffer = Head { bytes: buffer.len(), ..head };
         let id = self.requests.open(
             Mode::Standard,
-            NOBODY,
-            &room,
+            NO_PEER,
+            &whole_buffer,
             buffer,
             State::Filling { send: 0, got: 0 },
         );
@@ -165,34 +165,34 @@ impl Request {
     /// at most the message's, and at most the buffer's.
     #[inline]
     pub(crate) fn accept(&mut self, from: Peer, head: &Head) {
-        let room = self.bytes;
+        let capacity = self.bytes;
         (self.peer, self.key, self.bytes) = (from, head.key, head.bytes);
-        if !check_envelope(self.part_of, room, head.bytes, head.part_of) {
-            self.refuse(room, head.part_of);
+        if !check_envelope(self.part_of, capacity, head.bytes, head.part_of) {
+            self.refuse(capacity, head.part_of);
         }
     }
 
     /// Records the fault of a matched envelope that fails its check.
     #[cold]
     #[inline(never)]
-    fn refuse(&mut self, room: u64, part_of: PartOf) {
+    fn refuse(&mut self, capacity: u64, part_of: PartOf) {
         let head = Head { part_of, ..self.head() };
-        (self.bytes, self.fault) = envelope_fault(self.part_of, room, &head);
+        (self.bytes, self.fault) = envelope_fault(self.part_of, capacity, &head);
     }
 }
 
-/// Returns true if a message may be stored in a buffer of `room` bytes without a fault. `expected`
-/// is the collective that the receive belongs to.
+/// Returns true if a message may be stored in a buffer of `capacity` bytes without a fault.
+/// `expected` is the collective that the receive belongs to.
 #[inline]
-fn check_envelope(expected: PartOf, room: u64, bytes: u64, part_of: PartOf) -> bool {
+fn check_envelope(expected: PartOf, capacity: u64, bytes: u64, part_of: PartOf) -> bool {
     // An empty message is right for an empty receive, and between two processes.
-    let is_right = bytes != 0 || room == 0 || expected.collective == 0;
-    expected == part_of && bytes <= room && is_right
+    let is_right = bytes != 0 || capacity == 0 || expected.collective == 0;
+    expected == part_of && bytes <= capacity && is_right
 }
 
 /// Returns how many bytes of a faulty message are stored, and the fault.
 #[cold]
-fn envelope_fault(expected: PartOf, room: u64, head: &Head) -> (u64, Option<Box<Fault>>) {
+fn envelope_fault(expected: PartOf, capacity: u64, head: &Head) -> (u64, Option<Box<Fault>>) {
     let (source, tag, context) = (head.key.source, head.key.tag, head.key.context);
     if head.part_of.collective == CollectiveKind::GaveUp as u8 {
         return (
@@ -209,7 +209,13 @@ fn envelope_fault(expected: PartOf, room: u64, head: &Head) -> (u64, Option<Box<
     }
     if head.bytes == 0 {
         let call = expected.into();
-        return (0, Some(Box::new(Fault::Empty { call, source, sequence: tag, context, room })));
+        return (
+            0,
+            Some(Box::new(Fault::Empty { call, source, sequence: tag, context, capacity })),
+        );
     }
-    (room, Some(Box::new(Fault::Truncated { source, tag, context, sent: head.bytes, room })))
+    (
+        capacity,
+        Some(Box::new(Fault::Truncated { source, tag, context, sent: head.bytes, capacity })),
+    )
 }

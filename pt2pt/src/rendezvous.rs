@@ -1,4 +1,4 @@
-//! Rendezvous: the data stays with the sender until the message is matched.
+//! Rendezvous: the data is kept by the sender until the message is matched.
 //!
 //! The receiver pulls by a get, or lets the sender write by a put or push `Data` frames. In the
 //! hybrid form the sender pushes, and the receiver gets the remainder when the sender stops. All
@@ -18,8 +18,8 @@ use crate::peers::Frame;
 use crate::requests::State;
 use crate::unexpected::Content;
 
-/// Data frames for one peer before the next peer is served.
-const BURST: usize = 8;
+/// Most Data frames for one peer before the next peer is served.
+const MAX_PUSHED_PIECES: usize = 8;
 /// Cache line, bytes: pieces end at a multiple of it.
 const LINE: u64 = 64;
 
@@ -58,7 +58,7 @@ impl Engine {
         }
     }
 
-    /// Asks the sender to push, or to put.
+    /// Requests the sender to push, or to put.
     fn clear_to_send(&mut self, id: RequestId, send: u64) {
         let request = self.requests.held(id);
         (request.state, request.region) = (State::Filling { send, got: 0 }, None);
@@ -66,7 +66,7 @@ impl Engine {
         self.enqueue(slot, Frame::ClearToSend(id));
     }
 
-    /// Tells the peer that its request is complete.
+    /// Notifies the peer that its request is complete.
     pub(crate) fn send_done(&mut self, to: Peer, request: u64) {
         self.reply(to, Header { context: request, ..Header::new(Kind::Done) });
     }
@@ -106,7 +106,7 @@ impl Engine {
         self.mark_ready(slot);
     }
 
-    /// Handles a `Data` frame: a piece of a message that was asked for.
+    /// Handles a `Data` frame: a piece of a requested message.
     pub(crate) fn data_arrived(
         &mut self,
         from: Peer,
@@ -146,20 +146,20 @@ impl Engine {
         self.release(peer, region);
     }
 
-    /// Handles a `Done` frame: a send was matched and its data is not needed any more, or the data
-    /// of a receive was put.
+    /// Handles a `Done` frame: a send was matched and its data is free again, or the data of a
+    /// receive was put.
     pub(crate) fn done_arrived(&mut self, from: Peer, header: &Header) {
         let id = RequestId::from_bits(header.context);
         let Some(request) = self.requests.find_mut(id).filter(|request| request.peer == from)
         else {
             return;
         };
-        let is_awaited = match request.state {
+        let expects_done = match request.state {
             State::Announced { .. } | State::Pushing { .. } => true,
             State::Filling { .. } => request.region.is_some(),
             _ => false,
         };
-        if is_awaited {
+        if expects_done {
             self.conclude(id);
         }
     }
@@ -196,8 +196,8 @@ impl Engine {
         }
     }
 
-    /// Asks the sender to push what was to be pulled; the receiver gets the remainder if the sender
-    /// stops.
+    /// Requests the sender to push what was to be pulled; the receiver gets the remainder if the
+    /// sender stops.
     fn start_hybrid(&mut self, id: RequestId) {
         let request = self.requests.held(id);
         let State::Pulling { send, .. } = request.state else { return };
@@ -286,7 +286,7 @@ impl Engine {
                     *started = true;
                 }
             }
-            Transfer::NoRoom => return Ok(false),
+            Transfer::NoSpace => return Ok(false),
             Transfer::Refused => self.transfer_refused(id),
         }
         Ok(true)
@@ -326,15 +326,15 @@ impl Engine {
         })
     }
 
-    /// Pushes up to [`BURST`] pieces to one peer, of each of its messages in turn. True if any was
-    /// posted.
+    /// Pushes up to [`MAX_PUSHED_PIECES`] pieces to one peer, of each of its messages in turn.
+    /// Returns true if any was posted.
     pub(crate) fn push<T: HybridGet>(
         &mut self,
         endpoint: &mut T,
         slot: usize,
     ) -> Result<bool, PeerFailed> {
         let mut moved = false;
-        for _ in 0..BURST {
+        for _ in 0..MAX_PUSHED_PIECES {
             let Some(id) = self.peers.at(slot).pushing.pop_front() else { break };
             let Some(unfinished) = self.push_piece(endpoint, id)? else {
                 let peer = self.peers.at(slot);
@@ -367,7 +367,7 @@ impl Engine {
         let header = Header { context: *target, length: from, ..Header::new(Kind::Data) };
         let posted = endpoint
             .post(request.peer, &header, len as usize, |slot| request.buffer.fill(from, slot))?;
-        if posted == Post::NoRoom {
+        if posted == Post::NoSpace {
             return Ok(None);
         }
         *offset += len;

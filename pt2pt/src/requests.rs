@@ -1,9 +1,8 @@
 //! Requests: every operation that could not finish within its call.
 //!
-//! A slab of reused slots. An id is a slot's index (32 bits) with its generation
-//! (28 bits), so that an id that is over names nothing, whether the user kept it
-//! or a peer sent it. The four bits above are free for whoever hands ids out.
-//! `docs/protocol.md` draws the states.
+//! A slab of reused slots. An id is a slot's index (32 bits) with its generation (28 bits). An id
+//! that is over therefore names nothing, whether the user kept it or a peer sent it. The four bits
+//! above are free for the owner of the ids. `docs/protocol.md` draws the states.
 
 use fabric::{Peer, Region, RequestId, UserBuf};
 use objects::Buffer;
@@ -17,7 +16,7 @@ use crate::message::{BlockedOn, Completion, Head, Mode, PartOf};
 pub(crate) enum State {
     /// The slot is not in use; `next` is the next such slot.
     Free { next: u32 },
-    /// A send whose envelope is not posted: it is new, or waits for room.
+    /// A send whose envelope is not posted: it is new, or waits for space.
     Queued,
     /// A send whose envelope is out, and which ends when it is matched.
     Announced { recalled: bool },
@@ -37,8 +36,8 @@ pub(crate) enum State {
     /// A receive whose data the peer pushes or writes from its request `send`; `got`
     /// bytes were pushed.
     Filling { send: u64, got: u64 },
-    /// The same of one whose peer pushes, and which takes what is missing from the peer's
-    /// memory when that does not go on.
+    /// The same state of a receive whose peer pushes, and which gets the missing bytes from the
+    /// peer's memory when the push stops.
     Hybrid { send: u64, got: u64 },
     /// It is over. `recallable`: a send that completed before it was matched.
     Done { cancelled: bool, recallable: bool },
@@ -50,26 +49,26 @@ pub(crate) struct Request {
     pub(crate) detached: bool,
     /// Of a send.
     pub(crate) mode: Mode,
-    /// A send: to whom. A receive: from whom, once it is matched.
+    /// A send: the destination. A receive: the source, once it is matched.
     pub(crate) peer: Peer,
     pub(crate) state: State,
     /// A send: its envelope. A receive: the pattern, then the envelope.
     pub(crate) key: Key,
     pub(crate) part_of: PartOf,
-    /// A send: bytes of data. A receive: room, then bytes to be stored.
+    /// A send: bytes of data. A receive: space, then bytes to be stored.
     pub(crate) bytes: u64,
     /// A send: the number of its envelope among all to this peer.
     pub(crate) sequence: u64,
     pub(crate) buffer: Buffer,
     /// Ours, registered for the peer, of a send that is Queued, Announced or Pushing and of a
-    /// receive that is Filling; the peer's while Writing, Pulling or Hybrid; else none.
+    /// receive that is Filling. The peer's while Writing, Pulling or Hybrid; otherwise none.
     pub(crate) region: Option<Box<Region>>,
     pub(crate) fault: Option<Box<Fault>>,
 }
 
 /// No peer: of a receive that is not matched.
-pub(crate) const NOBODY: Peer = Peer(u32::MAX);
-const END: u32 = u32::MAX;
+pub(crate) const NO_PEER: Peer = Peer(u32::MAX);
+const FREE_LIST_END: u32 = u32::MAX;
 
 impl Request {
     #[inline]
@@ -82,7 +81,7 @@ impl Request {
         let Key { context, source, tag } = self.key;
         self.is_active().then(|| BlockedOn {
             is_send: self.is_send(),
-            peer: Some(self.peer).filter(|peer| *peer != NOBODY),
+            peer: Some(self.peer).filter(|peer| *peer != NO_PEER),
             source: Some(source).filter(|source| *source != Key::ANY_SOURCE),
             tag: Some(tag).filter(|tag| *tag != Key::ANY_TAG),
             context,
@@ -110,7 +109,7 @@ pub(crate) struct Requests {
 
 impl Requests {
     pub(crate) const fn new() -> Requests {
-        Requests { slots: Vec::new(), free: END }
+        Requests { slots: Vec::new(), free: FREE_LIST_END }
     }
 
     /// A request in `state`.
@@ -123,7 +122,7 @@ impl Requests {
         buffer: Buffer,
         state: State,
     ) -> RequestId {
-        let index = if self.free == END { self.grow() } else { self.free };
+        let index = if self.free == FREE_LIST_END { self.grow() } else { self.free };
         let slot = &mut self.slots[index as usize];
         if let State::Free { next } = slot.state {
             self.free = next;
@@ -142,13 +141,13 @@ impl Requests {
     #[cold]
     fn grow(&mut self) -> u32 {
         let index = self.slots.len() as u32;
-        assert!(index != END, "2^32 - 1 requests are pending in one process");
+        assert!(index != FREE_LIST_END, "2^32 - 1 requests are pending in one process");
         self.slots.push(Request {
             generation: 0,
             detached: false,
             mode: Mode::Standard,
-            peer: NOBODY,
-            state: State::Free { next: END },
+            peer: NO_PEER,
+            state: State::Free { next: FREE_LIST_END },
             key: Key { context: 0, source: 0, tag: 0 },
             part_of: PartOf::new(None),
             bytes: 0,
@@ -209,7 +208,7 @@ impl Requests {
         self.complete(id, false);
     }
 
-    /// What came of a request that is done; its slot is free afterwards.
+    /// The result of a request that is done; its slot is free afterwards.
     #[inline]
     pub(crate) fn finish(&mut self, id: RequestId) -> Option<Completion> {
         let slot = self.find_mut(id)?;
@@ -227,7 +226,7 @@ impl Requests {
         Some(completion)
     }
 
-    /// What came of a request that is done.
+    /// The result of a request that is done.
     pub(crate) fn outcome(&self, id: RequestId) -> Option<Completion> {
         let slot = self.find(id)?;
         let State::Done { cancelled, .. } = slot.state else { return None };

@@ -10,7 +10,7 @@ use crate::requests::State;
 use crate::unexpected::{Arrived, Content, Data};
 
 /// Longest message to self that is copied when no receive is posted, bytes.
-const EAGER: u64 = 64 * 1024;
+const EAGER_MAX: u64 = 64 * 1024;
 
 impl Engine {
     /// Sends to self at once if possible; true when the message has left `buffer`.
@@ -24,11 +24,11 @@ impl Engine {
             self.note_late_ready(head);
         }
         let me = self.peers.of(self.me);
-        if mode == Mode::Synchronous || head.bytes > EAGER || me.credit < cost(head.bytes) {
+        if mode == Mode::Synchronous || head.bytes > EAGER_MAX || me.credit < cost(head.bytes) {
             return false;
         }
         me.credit -= cost(head.bytes);
-        let data = Data::fill(head.bytes as usize, |room| buffer.pack(0, room));
+        let data = Data::fill(head.bytes as usize, |out| buffer.pack(0, out));
         self.park_self_send(head, Content::Eager(data));
         true
     }

@@ -44,7 +44,7 @@ impl Engine {
                 peer.sent += 1;
                 Ok(Some(peer.sent - 1))
             }
-            Ok(Post::NoRoom) => Ok(None),
+            Ok(Post::NoSpace) => Ok(None),
             Err(lost) => {
                 self.mark_failed(&lost);
                 Err(lost)
@@ -52,9 +52,8 @@ impl Engine {
         }
     }
 
-    /// Starts a send. Errors are in the completion. An envelope that finds no room or no
-    /// credit is queued, and the engine asks to be polled
-    /// ([`fabric::Protocol::take_poll_request`]).
+    /// Starts a send. Errors are in the completion. An envelope that finds no space or no credit is
+    /// queued, and the engine requests a poll ([`fabric::Protocol::take_poll_request`]).
     pub fn send(
         &mut self,
         endpoint: &mut impl HybridGet,
@@ -74,7 +73,7 @@ impl Engine {
         id
     }
 
-    /// Posts the envelope of a new send, or queues it behind those that wait already.
+    /// Posts the envelope of a new send, or queues it after those that wait already.
     fn start_send<T: HybridGet>(&mut self, endpoint: &mut T, id: RequestId, to: Peer, bytes: u64) {
         let slot = self.peers.slot(to);
         let peer = self.peers.at(slot);
@@ -82,18 +81,18 @@ impl Engine {
             let fault = Fault::PeerFailed(lost.clone());
             return self.requests.fail(id, fault);
         }
-        // Frames that are here already may give credit back, or room.
+        // Frames that are here already may return credit, or space.
         let lacks_credit = peer.credit < cost(bytes) && bytes <= endpoint.caps(to).eager as u64;
-        let lacks_room = if lacks_credit || !peer.queue.is_empty() {
+        let lacks_space = if lacks_credit || !peer.queue.is_empty() {
             false
         } else {
             match self.post_envelope(endpoint, slot, id) {
-                Ok(Post::NoRoom) => true,
+                Ok(Post::NoSpace) => true,
                 Ok(Post::Sent) => return,
                 Err(lost) => return self.mark_failed(&lost),
             }
         };
-        self.poll_wanted |= lacks_credit || lacks_room;
+        self.poll_wanted |= lacks_credit || lacks_space;
         self.enqueue(slot, Frame::Envelope(id));
     }
 

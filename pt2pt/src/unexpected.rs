@@ -22,7 +22,7 @@ pub(crate) struct Arrived {
 pub(crate) enum Content {
     /// Here.
     Eager(Data),
-    /// Here; the sender's request waits to hear of the match.
+    /// Here; the sender's request waits for the match.
     EagerSync(u64, Data),
     /// With the sender.
     Rts(Box<Rts>),
@@ -33,39 +33,40 @@ pub(crate) enum Content {
 /// Data kept for a receive to come; short data without an allocation.
 #[derive(Debug)]
 pub(crate) enum Data {
-    Short(u8, [u8; SHORT]),
+    Short(u8, [u8; INLINE_BYTES]),
     Long(Box<[u8]>),
 }
 
-const SHORT: usize = 38;
+/// Most data that is kept without an allocation, bytes.
+const INLINE_BYTES: usize = 38;
 
 impl Data {
     #[inline]
     pub(crate) fn copy(bytes: &[u8]) -> Data {
-        if bytes.len() > SHORT {
+        if bytes.len() > INLINE_BYTES {
             return Data::Long(bytes.into());
         }
-        Data::fill(bytes.len(), |room| room.copy_from_slice(bytes))
+        Data::fill(bytes.len(), |data| data.copy_from_slice(bytes))
     }
 
     #[inline]
     pub(crate) fn fill(len: usize, fill: impl FnOnce(&mut [u8])) -> Data {
-        if len <= SHORT {
-            let mut room = [0; SHORT];
-            fill(&mut room[..len]);
-            Data::Short(len as u8, room)
+        if len <= INLINE_BYTES {
+            let mut data = [0; INLINE_BYTES];
+            fill(&mut data[..len]);
+            Data::Short(len as u8, data)
         } else {
-            let mut room = vec![0; len].into_boxed_slice();
-            fill(&mut room);
-            Data::Long(room)
+            let mut data = vec![0; len].into_boxed_slice();
+            fill(&mut data);
+            Data::Long(data)
         }
     }
 
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
-            Data::Short(len, room) => &room[..usize::from(*len)],
-            Data::Long(room) => room,
+            Data::Short(len, data) => &data[..usize::from(*len)],
+            Data::Long(data) => data,
         }
     }
 }

@@ -26,11 +26,11 @@ pub(crate) fn explain(p: &Process, comm: usize, fault: &Fault) -> Error {
     let name =
         p.comm(comm).map_or_else(|_| "a freed communicator".to_owned(), |comm| comm.describe());
     let error = match fault {
-        Fault::Truncated { source, tag, sent, room, .. } => Error::new(
+        Fault::Truncated { source, tag, sent, capacity, .. } => Error::new(
             Class::Truncate,
             format!(
                 "the message from rank {source} with tag {tag} on {name} has {sent} bytes, but the \
-                 receive has room for {room}"
+                 receive has room for {capacity}"
             ),
         ),
         Fault::PeerFailed(failed) => Error::new(Class::ProcAborted, failed.to_string()),

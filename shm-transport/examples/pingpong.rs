@@ -1,5 +1,5 @@
-//! Ping-pong between two processes on cores 0 and 1 through the raw transport,
-//! beside a bare exchange of one cache line measured in the same rounds.
+//! Ping-pong between two processes on cores 0 and 1 through the raw transport, compared with a bare
+//! exchange of one cache line. Both are measured in the same rounds.
 //!
 //! `cargo run --release --example pingpong [rounds]` prints half a round trip, and
 //! the time of one message in a stream: the best round, and the first quartile.
@@ -70,7 +70,7 @@ impl Side {
             .transport
             .post(self.other, &header, len, |slot| slot.copy_from_slice(data))
             .expect("a peer")
-            == Post::NoRoom
+            == Post::NoSpace
         {
             self.transport.poll(&mut self.count);
         }

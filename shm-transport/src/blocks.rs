@@ -1,8 +1,9 @@
-//! The allocator of external bodies: one range of shared memory, two ways for blocks to return.
+//! The allocator of external bodies: one range of shared memory, with two paths by which blocks
+//! return.
 //!
 //! A block returns with the peer's next message in it (`recycle`), or once the peer has read past
-//! its frame (`bounce`). [`BodyBlocks::reserve`] tries them in the order that the [`Method`] says.
-//! The range is mapped when a body first needs it. Without memory for it, bodies go in the ring.
+//! its frame (`bounce`). [`BodyBlocks::reserve`] tries them in the order of the [`Method`]. The
+//! range is mapped when a body first needs it. Without memory for it, bodies go in the ring.
 
 use fabric::Peer;
 
@@ -21,7 +22,7 @@ pub(crate) struct BodyBlocks {
     recycled: RecycledBlocks,
 }
 
-/// What became of a reservation.
+/// The result of a reservation.
 #[derive(Debug)]
 pub(crate) enum Reservation<'a> {
     /// Space for the body. Its frame must be published next.

@@ -99,8 +99,8 @@ pub(crate) struct BodyMemory {
     bounce_bytes: usize,
 }
 
-// SAFETY: an address of shared memory that stays mapped for the life of the process; which thread
-// may access which part is the concern of the unsafe code that does.
+// SAFETY: an address of shared memory that is mapped for the life of the process. Which thread may
+// access which part is the concern of the unsafe code that does.
 unsafe impl Send for BodyMemory {}
 
 impl BodyMemory {
@@ -186,7 +186,7 @@ impl BodySlot<'_> {
         Descriptor { line: self.line, len, timed, base, tag: self.tag }
     }
 
-    /// Has `fill` write the body, chunk by chunk if a watermark says that it is pipelined.
+    /// Has `fill` write the body, chunk by chunk if it is pipelined, that is has a watermark.
     pub(crate) fn fill(
         self,
         watermark: Option<Watermark<'_>>,

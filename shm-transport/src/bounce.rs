@@ -1,11 +1,11 @@
 //! The bounce pool of a sender, shared by all of its receivers: blocks that return in order.
 //!
 //! A ring's lines were just read by the receiver and must leave its cache before they are written
-//! again. The pool is larger than the private caches and used from end to end, so its lines have
-//! left both caches by then.
+//! again. The pool is larger than the private caches and used from end to end; therefore its lines
+//! have left both caches by then.
 //!
 //! Frames are read in order. A block is therefore free once the head of its receiver's ring has
-//! passed its frame, and the pool needs no shared words of its own.
+//! passed its frame. The pool needs no shared words of its own.
 //!
 //! Invariants:
 //! - Blocks lie in the order taken. `blocks` has all that may still be read; the space from `next`
@@ -13,7 +13,7 @@
 //! - Only the first `end` bytes have memory. The pool grows before it would wrap, until the system
 //!   refuses memory.
 //! - A sender without space waits for its own receiver alone. While the oldest block belongs to
-//!   another rank, which may not poll for long, bodies go through the ring.
+//!   another rank, which might not poll for long, bodies go through the ring.
 
 #![allow(unsafe_code)]
 
@@ -56,8 +56,8 @@ impl RemotePool {
         self.mapped = until;
     }
 
-    /// Hands the body to `take` and returns the read cost to report, if the sender asks for it.
-    /// `None` if the descriptor leads out of the pool.
+    /// Hands the body to `take` and returns the read cost to report, if the sender wants it. `None`
+    /// if the descriptor leads out of the pool.
     pub(crate) fn read(
         &mut self,
         descriptor: Descriptor,
@@ -71,7 +71,8 @@ impl RemotePool {
             self.populate(start + len);
         }
         // SAFETY: the sender does not write it until the ring's head has passed the frame, other
-        // than past the watermark, which is not read. One that does spoils its own message.
+        // than past the watermark, which is not read. A receiver that does so spoils its own
+        // message.
         let body = unsafe { self.memory.bytes(start, len) };
         let begun = descriptor.timed.map(|kind| (kind, Instant::now()));
         take(body);
@@ -170,8 +171,9 @@ impl BouncePool {
         let (kind, is_timed) = tuner.next(self.lap);
         self.blocks.push_back(Block { start, to, until });
         self.next = start + len.next_multiple_of(LINE);
-        // SAFETY: free, so its last reader is done; the next one waits for the descriptor, or for
-        // the watermark of a pipelined body. `blocks` keeps it from being taken again meanwhile.
+        // SAFETY: free, therefore its last reader is done; the next one waits for the descriptor,
+        // or for the watermark of a pipelined body. `blocks` keeps it from being taken again
+        // meanwhile.
         let bytes = unsafe { self.memory.bytes_mut(start, len) };
         BodySlot { bytes, line: (start / LINE) as u32, kind, is_timed, tag: None }
     }

@@ -1,5 +1,5 @@
 //! Collective segments: memory that the members of one communicator share (see
-//! [`fabric::coll_segment`]), with two ways of counting who has arrived.
+//! [`fabric::coll_segment`]), with two kinds of counting the members that have arrived.
 //!
 //! ```text
 //! 0         header      64 B: completed, the rounds that are complete (`Counter` only);
@@ -24,12 +24,12 @@
 //!     +------------------------------------+--------------------------------------------+
 //! ```
 //!
-//! Members may hear of the agreement, use the segment and return it before the owner hears of the
+//! Members may learn of the agreement, use the segment and return it before the owner learns of the
 //! agreement: until then it is Reserved. A member that ends without returning its lease keeps the
 //! segment from ever being Free again. Between two leases the owner zeroes what the last members
 //! left; the next members learn of the segment from the owner, after that.
 //!
-//! What it does not do: notice a member that has died. The launcher ends the job.
+//! What it does not do: detect a member that has died. The launcher ends the job.
 
 #![allow(unsafe_code)]
 
@@ -61,7 +61,7 @@ use crate::sync::{Ordering, fence};
 #[cfg(not(loom))]
 use crate::valgrind::valgrind_mark_defined;
 
-/// How the members of a segment find out who has arrived; the same for all segments of a job.
+/// How the members of a segment count arrivals; the same for all segments of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncKind {
     /// They count in one word, and the last to arrive does the work for all. For members that
@@ -78,7 +78,7 @@ pub(crate) trait Counting: std::fmt::Debug + Send + Sync + 'static {
     /// Slot sets: a member may be so many rounds ahead of another one.
     const SETS: usize;
 
-    /// True when no member reads this member's slot of the round's set any more.
+    /// True when no member still reads this member's slot of the round's set.
     fn is_free(&self, round: u64) -> bool;
 
     /// Publishes this member's slot and signature. True for the last member to arrive, if this
@@ -97,7 +97,7 @@ pub(crate) trait Counting: std::fmt::Debug + Send + Sync + 'static {
     /// The first member with another signature in a round that is complete and not left.
     fn mismatch(&self, round: u64, signature: u64) -> Option<u32>;
 
-    /// Zeroes all that rounds leave behind. Called by the owner between two leases.
+    /// Zeroes all data that rounds leave in the segment. Called by the owner between two leases.
     fn reset(&self);
 }
 
@@ -196,7 +196,7 @@ impl Location {
     fn counter(self, members: u32, me: u32) -> Counter {
         assert!(members <= self.size);
         // SAFETY: the offset is that of a tally, aligned to a line, inside the segment by the
-        // promise of `new`; its fields are atomics, for which any bytes are valid.
+        // promise of `new`. Its fields are atomics, for which any bytes are valid.
         let tally = |set| unsafe { &*self.base.add(counter::tally_at(set) as usize).cast() };
         let word = |set, member| self.word(counter::signature_at(self.size, set, member));
         Counter::new(
@@ -221,7 +221,7 @@ impl Location {
     ) -> Arc<dyn fabric::CollSegment> {
         let slots = std::array::from_fn(|set| match set < C::SETS {
             // SAFETY: the set lies inside the segment by the promise of `new`, and the segment's
-            // memory stays mapped for the life of the process.
+            // memory is mapped for the life of the process.
             true => unsafe {
                 UserBuf::new(self.base.add((first + set as u64 * bytes) as usize), bytes as usize)
             },
@@ -238,7 +238,7 @@ impl Location {
 
     fn header(self) -> &'static Header {
         // SAFETY: the first line of the segment, aligned and valid for the life of the process by
-        // the promise of `new`; all fields are atomics, for which any bytes are valid.
+        // the promise of `new`. All fields are atomics, for which any bytes are valid.
         unsafe { &*self.base.cast::<Header>() }
     }
 
@@ -285,7 +285,7 @@ impl<C: Counting> CollSegment<C> {
         }
     }
 
-    /// Tells valgrind that other members write this set: their slots have other sizes.
+    /// Announces to valgrind that other members write this set: their slots have other sizes.
     #[inline]
     fn mark_defined(&self, round: u64) {
         if Self::IS_COUNTER {

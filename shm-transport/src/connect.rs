@@ -1,8 +1,8 @@
 //! The transport of one rank: its parts, its set-up, and rings on first use.
 //!
-//! A pair is set up by its sender alone. The sender takes memory for the ring's first page, maps
-//! the ring, sets its bit among the receiver's connect bits and increments the receiver's count of
-//! connects. The receiver compares that count in each poll and maps what is new. Frames may have
+//! A pair is set up by its sender alone. The sender takes memory for the ring's first page and maps
+//! the ring. It sets its bit among the receiver's connect bits and increments the receiver's count
+//! of connects. The receiver compares that count in each poll and maps what is new. Frames may have
 //! waited there since before.
 //!
 //! `post` and `poll` are the data path; `transport` implements the trait.
@@ -25,7 +25,7 @@ use crate::window::WindowMaps;
 /// each piece, and a small part of the bounce pool.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// What a job can set.
+/// The settings of a job.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Largest message sent eagerly, bytes.
@@ -34,7 +34,7 @@ pub struct Settings {
     pub get_min: u64,
     /// Which kinds of single copy are tried.
     pub single_copy: SingleCopy,
-    /// Waits are rare: the waiting rank pays for the fence, not each message.
+    /// Waits are rare: the waiting rank executes the fence, not the sender of each message.
     pub rare_sleeps: bool,
 }
 

@@ -1,7 +1,7 @@
 //! The control block of a rank: the words that other ranks of the host read and write.
 //!
-//! All words are zero at first, which is their valid first state. Each says in its own file who
-//! accesses it and in which order.
+//! All words are zero at first, which is their valid first state. The file of each states which
+//! rank accesses it and in which order.
 
 use crate::event_count::EventCount;
 use crate::ring::LINE;
@@ -23,7 +23,7 @@ pub(crate) struct Control {
     pub coll_segments: [AtomicU32; COLL_SEGMENTS as usize],
 }
 
-/// What other ranks read to probe single copies; see `single_copy`.
+/// The words that other ranks read to probe single copies; see `single_copy`.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Probe {
@@ -39,11 +39,11 @@ pub(crate) struct Probe {
 
 const _: () = assert!(size_of::<Control>() == 2 * LINE);
 
-/// What the ranks of a host share as a whole: the first line of the segment.
+/// The words that the ranks of a host share as a whole: the first line of the segment.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Shared {
-    /// What the layout depends on; the first rank stores it.
+    /// The inputs of the layout; the first rank stores them.
     pub agreement: AtomicU64,
     /// Bytes reserved for windows so far; see `window`.
     pub window_bytes: AtomicU64,

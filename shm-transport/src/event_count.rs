@@ -8,18 +8,18 @@
 //! which takes a full fence between store and load on both sides. The waiter chooses how:
 //! - `waiter_fences` is 0: each sender runs a fence after it publishes.
 //! - `waiter_fences` is 1: the waiter makes the kernel run a barrier on all processors that run
-//!   registered processes (membarrier, global expedited), and senders only keep their instructions
-//!   in order. This suits jobs that seldom wait. A process that is not registered uses its fence.
+//!   registered processes (membarrier, global expedited). Senders only keep their instructions in
+//!   order. This suits jobs that seldom wait. A process that is not registered uses its fence.
 //!
 //! A consumer that returns space is a sender in this sense: it stores `head`, then looks whether
-//! the producer waits for space. Futexes are shared, so a wake crosses processes.
+//! the producer waits for space. Futexes are shared; therefore a wake crosses processes.
 
 #![allow(unsafe_code)]
 
 use crate::sync::{AtomicU32, Ordering, fence};
 
-/// What senders read after each message: a line that changes only when its owner waits or is
-/// woken, so that it stays in every sender's cache.
+/// The word that senders read after each message: a line that changes only when its owner waits or
+/// is woken. It is therefore in every sender's cache.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct EventCount {
@@ -30,14 +30,14 @@ pub(crate) struct EventCount {
 }
 
 impl EventCount {
-    /// Sets who fences. Either value of `waiter_fences` is right at any time for a sender that
-    /// reads it late.
+    /// Sets which side fences. Either value of `waiter_fences` is right at any time for a sender
+    /// that reads it late.
     pub(crate) fn init(&self, waiter_fences: bool) {
         self.waiter_fences.store(waiter_fences.into(), Ordering::Release);
     }
 
-    /// Says that the owner is about to wait; the owner must then look once more. Returns false if
-    /// it must not wait this time.
+    /// Announces that the owner is about to wait; the owner must then look once more. Returns false
+    /// if it must not wait this time.
     #[must_use]
     pub(crate) fn prepare_wait(&self) -> bool {
         self.waiting.store(1, Ordering::Relaxed);
@@ -56,7 +56,7 @@ impl EventCount {
         ordered
     }
 
-    /// Says that the owner does not wait.
+    /// Announces that the owner does not wait.
     #[inline]
     pub(crate) fn cancel_wait(&self) {
         // Relaxed: a sender that still reads 1 only wakes once too often.

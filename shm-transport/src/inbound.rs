@@ -1,9 +1,9 @@
 //! The receiving half of all pairs: the inbound rings and which of them each poll looks at.
 //!
 //! Up to [`ALWAYS_POLLED`] rings are all active: every poll looks at them. With more, rings that
-//! had a frame lately are active; of the idle others each poll looks at [`IDLE_POLLED`], in turn.
-//! A frame makes an idle ring active. Cost therefore follows the ranks that talk. Before a wait,
-//! all rings are looked at.
+//! had a frame recently are active; of the idle others each poll looks at [`IDLE_POLLED`], in turn.
+//! A frame makes an idle ring active. Cost therefore follows the ranks that communicate. Before a
+//! wait, all rings are looked at.
 
 use fabric::Peer;
 

@@ -17,7 +17,7 @@ use crate::control::{COLL_SEGMENTS, Control, Shared};
 /// Alignment of the windows and of each of them, bytes: a huge page.
 pub(crate) const WINDOW_ALIGN: u64 = 2 << 20;
 
-/// What the offsets depend on.
+/// The inputs of the offsets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     /// Ranks of the host.
@@ -62,7 +62,7 @@ impl Layout {
         self.bodies_begin() + u64::from(from) * BodyMemory::length(self.bounce_bytes)
     }
 
-    /// Returns the offset behind all parts but the windows.
+    /// Returns the offset after all parts but the windows.
     pub(crate) fn fixed_bytes(&self) -> u64 {
         self.bodies_begin() + u64::from(self.size) * BodyMemory::length(self.bounce_bytes)
     }

@@ -3,14 +3,15 @@
 //!
 //! `segment` is the memory that the ranks share and `ring` moves frames from one rank to another.
 //! Large bodies leave the ring: `method` chooses how, `blocks` allocates their space (`bounce`,
-//! `recycle`), `body` describes it. `connect` makes rings when two ranks first talk; `post` and
-//! `poll` run for each message. `single_copy` reads a peer's memory; `event_count` parks and wakes.
+//! `recycle`), `body` describes it. `connect` makes rings when two ranks first communicate; `post`
+//! and `poll` run for each message. `single_copy` reads a peer's memory; `event_count` parks and
+//! wakes.
 //!
 //! A message of up to 24 bytes costs one cache line that moves from sender to receiver: no
 //! read-modify-write, no lock, no system call, and a fence only where ranks share processors.
-//! Memory follows the pairs that talk: a page for each ordered pair, more for busy ones.
+//! Memory follows the pairs that communicate: a page for each ordered pair, more for busy ones.
 //!
-//! This crate does not notice that a peer has died: the launcher ends the job.
+//! This crate does not detect that a peer has died: the launcher ends the job.
 
 #![deny(unsafe_code)] // each file that needs it allows it
 #![cfg_attr(loom, allow(dead_code))]

@@ -1,11 +1,11 @@
 //! Chooses how a body travels: one table from its size and the traffic to a [`Method`].
 //!
-//! A body goes in the ring beside its header, or outside the ring: in a recycled block
-//! (`recycle`) or in the bounce pool (`bounce`). An external body may be pipelined, so that the
-//! receiver reads it while the sender writes it. Each row of [`TABLE`] holds from its size up to
-//! the next row's. A block or pool without space falls back to the next choice, last to the ring.
+//! A body goes in the ring next to its header, or outside the ring: in a recycled block (`recycle`)
+//! or in the bounce pool (`bounce`). An external body may be pipelined, so that the receiver reads
+//! it while the sender writes it. Each row of [`TABLE`] holds from its size up to the next row's. A
+//! block or pool without space falls back to the next choice, last to the ring.
 //!
-//! All functions are pure; what they take is counted elsewhere: traffic in `outbound`, the kind of
+//! All functions are pure; their inputs are counted elsewhere: traffic in `outbound`, the kind of
 //! stores in `store_tuner`. The choice between eager and rendezvous is `pt2pt`'s.
 
 use crate::ring::LINE;
@@ -15,7 +15,7 @@ use crate::store_tuner::StoreKind;
 pub(crate) const REPLY_RECYCLE_MIN: usize = 768;
 /// Smallest body of a stream that goes through the bounce pool, bytes.
 pub(crate) const STREAM_BOUNCE_MIN: usize = 1024;
-/// Smallest body that leaves the ring whatever the traffic, bytes.
+/// Smallest body that leaves the ring with any traffic, bytes.
 const BOUNCE_MIN: usize = 2048;
 /// Bodies of a stream that are written before their frame: from, bytes. Meanwhile the receiver
 /// copies the one before.
@@ -32,7 +32,7 @@ const NON_TEMPORAL_MIN: usize = 2048;
 /// Shorter ones are copied line by line.
 const MEMCPY_MIN: usize = 32 << 10;
 
-/// What a frame is among those to and from its peer.
+/// The traffic with the peer around a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Traffic {
     /// The first frame since one was received: perhaps its reply.
@@ -43,10 +43,10 @@ pub(crate) enum Traffic {
     Stream,
 }
 
-/// What the route to the peer offers.
+/// The properties of the route to the peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
-    /// Both ranks have a processor of their own, so both sides of a copy can run at once.
+    /// Both ranks have a processor of their own; therefore both sides of a copy can run at once.
     pub pipelines: bool,
 }
 
@@ -57,7 +57,7 @@ pub(crate) enum Pipelining {
     Never,
     /// Published, then written.
     Always,
-    /// As `Always`, unless a frame of the peer waits to be read: then nobody waits for this one.
+    /// As `Always`, unless a frame of the peer waits to be read: then no rank waits for this one.
     UnlessUnread,
 }
 
@@ -84,7 +84,7 @@ impl Method {
     const SWAPPED: Method = Method { swap: true, ..Method::PIPELINED };
     const SWAP_STREAM: Method = Method { swap: true, ..Method::STREAMED };
 
-    /// Returns whether the body stays in the ring.
+    /// Returns whether the body goes in the ring.
     #[inline(always)]
     pub(crate) fn is_ring(self) -> bool {
         !self.recycle && !self.bounce
@@ -141,7 +141,7 @@ pub(crate) fn is_ring_non_temporal(len: usize, best: StoreKind) -> bool {
 }
 
 /// Returns the bytes between two advances of the watermark: few enough for both copies to overlap,
-/// enough to make the watermark's line cheap beside them. Past the cache, each advance waits for
+/// enough to make the watermark's line cheap in comparison. Past the cache, each advance waits for
 /// all stores before it.
 pub(crate) fn chunk_bytes(kind: StoreKind, len: usize) -> usize {
     let (chunks, most) = match kind {
@@ -221,10 +221,12 @@ mod tests {
     #[test]
     fn chunks_are_whole_lines_within_bounds() {
         for len in [0, 2048, 5000, 40_000, 1 << 20, 64 << 20] {
-            let (near, past) =
+            let (temporal, non_temporal) =
                 (chunk_bytes(StoreKind::Temporal, len), chunk_bytes(StoreKind::NonTemporal, len));
-            assert!(near.is_multiple_of(LINE) && (2 << 10..=16 << 10).contains(&near));
-            assert!(past.is_multiple_of(LINE) && (2 << 10..=128 << 10).contains(&past));
+            assert!(temporal.is_multiple_of(LINE) && (2 << 10..=16 << 10).contains(&temporal));
+            assert!(
+                non_temporal.is_multiple_of(LINE) && (2 << 10..=128 << 10).contains(&non_temporal)
+            );
         }
         assert!(copies_by_lines(32_767, true));
         assert!(!copies_by_lines(32_768, true) && !copies_by_lines(2048, false));

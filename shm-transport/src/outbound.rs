@@ -7,7 +7,7 @@ use crate::method::STREAM_LEN;
 use crate::ring::Producer;
 use crate::store_tuner::StoreTuner;
 
-/// What leads to a peer.
+/// The rings and descriptors that lead to a peer.
 #[derive(Debug)]
 pub(crate) struct Outbound {
     pub producer: Producer,

@@ -52,8 +52,8 @@ impl LocalPeers {
         self.by_world.get(peer.0 as usize).copied().filter(|&local| local != NOT_LOCAL)
     }
 
-    /// Returns whether a local rank is in a call of the library now or within a moment. A single
-    /// copy takes ten times as long as that moment.
+    /// Returns whether a local rank is in a call of the library now or within [`IN_MPI_GRACE`]. A
+    /// single copy takes ten times as long as that grace.
     pub(crate) fn wait_until_in_mpi(&self, local: u32) -> bool {
         let mut since = None;
         while !self.is_in_mpi(local) {

@@ -2,8 +2,8 @@
 //!
 //! Both sides share one word, the watermark, which counts the bytes of such bodies and wraps. The
 //! sender publishes the frame, then writes the body chunk by chunk and advances the watermark after
-//! each. The receiver takes what lies below the watermark, so both copies of a message overlap, and
-//! matching overlaps with the first of them.
+//! each. The receiver takes what lies below the watermark; therefore both copies of a message
+//! overlap, and matching overlaps with the first of them.
 //!
 //! Invariants:
 //! - The sender finishes a body before it publishes the next frame. The watermark is therefore
@@ -50,7 +50,7 @@ impl<'a> Watermark<'a> {
         self.base
     }
 
-    /// Says that the first `bytes` are written.
+    /// Publishes that the first `bytes` are written.
     #[inline]
     pub(crate) fn advance(&self, bytes: usize) {
         // Release: a reader that sees the count finds the bytes.
@@ -83,7 +83,7 @@ fn back_off(polls: u32) {
     }
 }
 
-/// As above, with the only wait that loom knows.
+/// The same wait, with the only back-off that loom knows.
 #[cfg(loom)]
 fn back_off(_: u32) {
     let _ = (SPIN_POLLS, YIELD_POLLS, SLEEP);
@@ -99,8 +99,7 @@ pub(crate) struct PipelinedBody<'a> {
 }
 
 impl<'a> PipelinedBody<'a> {
-    /// `bytes` is the whole body, of which `watermark` says how much is written; see
-    /// [`Body::by_lines`].
+    /// `bytes` is the whole body, of which `watermark` bytes are written; see [`Body::by_lines`].
     #[inline]
     pub(crate) fn new(
         bytes: &'a [u8],

@@ -118,9 +118,9 @@ impl Inbound {
         Ok(())
     }
 
-    /// Takes a frame whose body is external. Returns false if it stays in the ring: the program
-    /// has waited for the frames before, and may post the receive of this one next. Out of line,
-    /// so that frames of small messages stay in registers.
+    /// Takes a frame whose body is external. Returns false if it is left in the ring: the program
+    /// has waited for the frames before, and may post the receive of this one next. Out of line, so
+    /// that frames of small messages are kept in registers.
     #[inline(never)]
     fn take_external(
         &mut self,

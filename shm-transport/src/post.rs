@@ -27,7 +27,7 @@ impl ShmTransport {
         self.post_in_ring(peer, header, len, fill)
     }
 
-    /// Posts a frame as the table of methods says. Out of line, so that small messages pay nothing.
+    /// Posts a frame by the table of methods. Out of line, so that small messages have no cost.
     #[inline(never)]
     fn post_chosen(
         &mut self,
@@ -60,10 +60,10 @@ impl ShmTransport {
             .lock_transfers()
             .map_err(|corrupted| PeerFailed { peer, why: corrupted.to_string() })?;
         if lock.is_none() {
-            // The lock is held briefly and its release wakes nobody. A peer marked blocked without
-            // waiting for space makes `arm` refuse to sleep, so this is retried.
+            // The lock is held briefly and its release wakes no rank. A peer marked blocked without
+            // waiting for space makes `arm` refuse to sleep; therefore the post is retried.
             self.mark_blocked(peer);
-            return Ok(Post::NoRoom);
+            return Ok(Post::NoSpace);
         }
         self.post_frame(peer, header, len, fill)
     }
@@ -94,7 +94,7 @@ impl ShmTransport {
             Some(Some(outbound)) if outbound.producer.has_space(needed) => outbound,
             _ => {
                 if !self.make_space(peer, needed)? {
-                    return Ok(Post::NoRoom);
+                    return Ok(Post::NoSpace);
                 }
                 let Some(Some(outbound)) = self.outbound.get_mut(peer.0 as usize) else {
                     return Err(not_connected(peer));
@@ -118,7 +118,7 @@ impl ShmTransport {
         fill: impl FnOnce(&mut Slot),
     ) -> Result<Post, PeerFailed> {
         if !self.has_space(peer, ring::max_granules(Descriptor::SIZE))? {
-            return Ok(Post::NoRoom);
+            return Ok(Post::NoSpace);
         }
         let reservation =
             self.blocks.reserve(&self.segment, &mut self.outbound, (peer, len), method);
@@ -130,12 +130,12 @@ impl ShmTransport {
             Reservation::AfterHead(position) => {
                 outbound.producer.wait_for_head(position);
                 self.mark_blocked(peer);
-                return Ok(Post::NoRoom);
+                return Ok(Post::NoSpace);
             }
             // As in `post_piece`: retried, as no wake comes for it.
             Reservation::Soon => {
                 self.mark_blocked(peer);
-                return Ok(Post::NoRoom);
+                return Ok(Post::NoSpace);
             }
             Reservation::None => return self.post_in_ring(peer, header, len, fill),
         };
@@ -214,7 +214,7 @@ impl ShmTransport {
         self.blocked.len() < before
     }
 
-    /// Tells the blocked peers that this rank waits for space.
+    /// Notifies the blocked peers that this rank waits for space.
     pub(crate) fn set_waiting(&mut self) {
         for &peer in &self.blocked {
             if let Some(outbound) = outbound_to(&mut self.outbound, peer) {

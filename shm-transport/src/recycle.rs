@@ -1,8 +1,8 @@
 //! Recycled blocks: a reply goes back in the block that the last body came in.
 //!
 //! A processor writes lines fastest that it has just read: they are in its cache already, and the
-//! other side only has to give them up. A ping-pong therefore uses one block forever, which stays
-//! in both caches and takes no more memory than the messages are long.
+//! other side only has to give them up. A ping-pong therefore uses one block forever, which is in
+//! both caches and takes no more memory than the messages are long.
 //!
 //! A block belongs to the rank that the last message in it went to, from when that has read the
 //! message: no agreement and no return is needed. A sender without a block allocates one; if the
@@ -73,13 +73,13 @@ impl RecycledBlock {
     pub(crate) fn body(&self, len: usize) -> &[u8] {
         assert!(len <= self.end);
         // SAFETY: the sender gave the block away and writes at most past the watermark, which is
-        // not read. One that does otherwise spoils its own message.
+        // not read. A rank that does otherwise spoils its own message.
         let body = unsafe { self.memory.bytes(self.start, len) };
         valgrind_mark_defined(body.as_ptr(), len);
         body
     }
 
-    /// Turns the block into the slot of a body of `len`, which takes it to the peer.
+    /// Makes the block the slot of a body of `len`, which takes it to the peer.
     pub(crate) fn into_slot<'a>(self, len: usize) -> BodySlot<'a> {
         assert!(len <= self.end);
         let tag = BlockTag { of_sender: self.is_own, end: self.end.trailing_zeros() as u8 };

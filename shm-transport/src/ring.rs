@@ -21,8 +21,9 @@
 //! more has its lines for itself.
 //!
 //! Positions count granules and never wrap: the low bits are the offset in the ring, the high
-//! bits count laps. A lap begins at line 2 and may end early, at `end`, so a quiet pair touches
-//! one page. The producer extends its laps while the consumer lags, also in the middle of a lap.
+//! bits count laps. A lap begins at line 2 and may end early, at `end`; therefore a quiet pair
+//! touches one page. The producer extends its laps while the consumer lags, also in the middle of a
+//! lap.
 //!
 //! Invariants:
 //! - The commit word at the producer's position is 0 until a frame is published there. Before the
@@ -37,11 +38,11 @@
 //! - All zero bytes are an empty ring.
 //!
 //! Orderings:
-//! - A commit word is stored with Release after the frame's other bytes and the 0 after it, and
-//!   loaded with Acquire before they are read. Clearing is Relaxed: the Release that follows
-//!   orders it.
-//! - `head` is stored with Release after the consumer's last read of the lines that it returns,
-//!   and loaded with Acquire before the producer writes them again.
+//! - A commit word is stored with Release after the frame's other bytes and the 0 after it. It is
+//!   loaded with Acquire before they are read. Clearing is Relaxed: the Release that follows orders
+//!   it.
+//! - `head` is stored with Release after the consumer's last read of the lines that it returns. It
+//!   is loaded with Acquire before the producer writes them again.
 //! - The producer-waiting word belongs to the protocol of `event_count`, whose fences order it.
 //! - The transfer lock is a try-lock; see [`TransferLock`].
 //!

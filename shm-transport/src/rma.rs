@@ -1,6 +1,6 @@
 //! One-sided access to the memory of a peer on this host: get, put and atomics.
 //!
-//! A region says in its first key what its memory is:
+//! A region's first key shows the kind of its memory:
 //! - a window of the segment (`window`): any access is by loads, stores and processor atomics;
 //! - user memory that a window was created over: get and put by single copy, and atomics where
 //!   XPMEM maps it. Otherwise they are refused, and a message to the owner does them;
@@ -26,9 +26,8 @@ const RENDEZVOUS_KEY: u32 = 0;
 const USER_KEY: u32 = 2;
 
 impl ShmTransport {
-    /// Maps a window and returns its memory, which stays mapped until
-    /// [`ShmTransport::unmap_window`]. The window is the same on all ranks of the host; see
-    /// [`crate::Segment::reserve_window`].
+    /// Maps a window and returns its memory, which is mapped until [`ShmTransport::unmap_window`].
+    /// The window is the same on all ranks of the host; see [`crate::Segment::reserve_window`].
     pub fn map_window(&mut self, range: WindowRange) -> Result<UserBuf, SegmentError> {
         self.windows.pin(&self.segment, range)
     }
@@ -117,8 +116,8 @@ fn access_memory(memory: UserBuf, what: OneSided) -> Transfer {
             if !is_word {
                 return Transfer::Refused;
             }
-            // SAFETY: eight aligned bytes that are mapped for reads and writes; ranks that access
-            // them at the same time do so by atomics, or their program is erroneous (MPI-5.0
+            // SAFETY: eight aligned bytes that are mapped for reads and writes. Ranks that access
+            // them at the same time do so by atomics; otherwise their program is erroneous (MPI-5.0
             // §12.7).
             let before = unsafe { change(memory.as_ptr(), atomic) };
             old.write(0, &before.to_ne_bytes());

@@ -1,14 +1,14 @@
 //! The memory that the ranks of one host share: a part of the launcher's memory file.
 //!
-//! `layout` says where each part lies. All of it is zero at first, which is the valid first state
-//! of each part, so no rank sets anything up for another. The file is sparse: it is as long as all
-//! rings together, but memory is taken only for what is used. `fallocate` takes it, so that a lack
-//! of memory is an error with a sentence and never a SIGBUS. A ring takes a page when its sender
-//! first uses it, and more when that is too short. Only parts in use are mapped, so that RLIMIT_AS
-//! does not matter. A pair that never talks costs one bit of memory.
+//! `layout` defines where each part lies. All of it is zero at first, which is the valid first
+//! state of each part; therefore no rank sets anything up for another. The file is sparse: it is as
+//! long as all rings together, but memory is taken only for what is used. `fallocate` takes it, so
+//! that a lack of memory is an error with a sentence and never a SIGBUS. A ring takes a page when
+//! its sender first uses it, and more when that is too short. Only parts in use are mapped, so that
+//! RLIMIT_AS does not matter. A pair that never communicates costs one bit of memory.
 //!
-//! The file's length makes any offset that a corrupted word leads to memory, if only to zeros. What
-//! this file maps stays mapped for the life of the process: control blocks are `&'static`.
+//! The file's length makes any offset that a corrupted word leads to memory, if only to zeros. The
+//! mappings of this file last for the life of the process: control blocks are `&'static`.
 
 #![allow(unsafe_code)]
 
@@ -36,7 +36,7 @@ pub enum SegmentError {
     /// The system lacks memory, or a limit is in the way.
     #[error("no shared memory for {what} ({bytes} bytes): {errno}{}", advice(*errno))]
     System {
-        /// What the memory is for.
+        /// The purpose of the memory.
         what: &'static str,
         /// How much.
         bytes: u64,
@@ -50,9 +50,9 @@ pub enum SegmentError {
         ours.0, ours.1, ours.2, theirs.0, theirs.1, theirs.2
     )]
     Disagreement {
-        /// Ranks of the host and bytes of a ring and a bounce pool, as this rank was told.
+        /// Ranks of the host and bytes of a ring and a bounce pool, as configured in this rank.
         ours: (u32, u64, u64),
-        /// As the first rank was told.
+        /// As configured in the first rank.
         theirs: (u32, u64, u64),
     },
 }
@@ -80,8 +80,8 @@ fn advice(errno: Errno) -> &'static str {
 #[derive(Clone, Copy, Debug)]
 struct Base(*mut u8);
 
-// SAFETY: the address of shared memory that stays mapped for the life of the process; what is there
-// is accessed as `coll_segment` says.
+// SAFETY: the address of shared memory that is mapped for the life of the process; it is accessed
+// by the rules of `coll_segment`.
 unsafe impl Send for Base {}
 
 /// Whether a collective segment has memory: not known yet, yes, or no.
@@ -103,7 +103,7 @@ pub struct Segment {
     coll_segments: Mutex<Vec<(u64, Base)>>,
 }
 
-// SAFETY: `control` points to shared memory that stays mapped for the life of the process and is
+// SAFETY: `control` points to shared memory that is mapped for the life of the process and is
 // accessed through atomics alone.
 unsafe impl Send for Segment {}
 
@@ -268,7 +268,7 @@ impl Segment {
     ) -> Result<Option<coll_segment::Location>, SegmentError> {
         let base = self.base(owner, index, coll_segment::bytes(self.layout.size, sync))?;
         Ok(base.map(|Base(base)| {
-            // SAFETY: `base` maps so many bytes, page-aligned and never unmapped; the file was zero
+            // SAFETY: `base` maps so many bytes, page-aligned and never unmapped. The file was zero
             // where no rank had used the segment, and all ranks of a job have one kind.
             unsafe { coll_segment::Location::new(base, self.layout.size, sync) }
         }))
@@ -347,7 +347,7 @@ impl Segment {
         fstat(&self.file).map_or(0, |stat| stat.st_blocks as u64)
     }
 
-    /// Maps a part of the segment. It stays mapped until the caller unmaps it.
+    /// Maps a part of the segment. It is mapped until the caller unmaps it.
     pub(crate) fn map(
         &self,
         at: u64,

@@ -1,7 +1,7 @@
 //! Chooses how bodies are stored: into the cache or past it.
 //!
 //! Stores into the cache win where sender and receiver share one; stores past it (non-temporal)
-//! win where they do not. In a virtual machine that changes while a job runs, so each pair
+//! win where they do not. In a virtual machine that changes while a job runs; therefore each pair
 //! measures it. The sender times some of its writes, the receiver the reads of the same bodies
 //! ([`CopyCost`], returned through a word of the ring).
 //!
@@ -155,7 +155,7 @@ impl StoreTuner {
         self.kind
     }
 
-    /// Returns false while the cost says that both ranks share a cache.
+    /// Returns false while the cost shows that both ranks share a cache.
     fn should_try_other(&self) -> bool {
         let least = if self.kind == StoreKind::Temporal { SHARED_CACHE_NS } else { 0 };
         self.cost(self.kind).is_some_and(|cost| cost > least)

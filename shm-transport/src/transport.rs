@@ -84,12 +84,12 @@ impl HybridGet for ShmTransport {
     ) -> Result<Transfer, PeerFailed> {
         let Some(local) = self.peers.local(peer) else { return Ok(Transfer::Refused) };
         if self.is_pushing_soon(peer, local) {
-            return Ok(Transfer::NoRoom);
+            return Ok(Transfer::NoSpace);
         }
         if !self.may_access(peer, local) {
             return Ok(Transfer::Refused);
         }
-        let Some(_lock) = self.inbound.lock_transfers(local) else { return Ok(Transfer::NoRoom) };
+        let Some(_lock) = self.inbound.lock_transfers(local) else { return Ok(Transfer::NoSpace) };
         Ok(self.access_region((peer, local), region, at, OneSided::Get(into)))
     }
 }

@@ -11,8 +11,8 @@ pub(crate) fn valgrind_mark_defined(start: *const u8, len: usize) {
     {
         const DEFINED: u64 = (b'M' as u64) << 24 | (b'C' as u64) << 16 | 2;
         let request: [u64; 6] = [DEFINED, start as u64, len as u64, 0, 0, 0];
-        // SAFETY: the rotations add up to two turns of the register, and an exchange with itself is
-        // none. valgrind, which knows this sequence, reads the request and answers in `rdx`.
+        // SAFETY: the rotations add up to 128 bits, and an exchange with itself is none. valgrind,
+        // which knows this sequence, reads the request and answers in `rdx`.
         unsafe {
             std::arch::asm!(
                 "rol rdi, 3", "rol rdi, 13", "rol rdi, 61", "rol rdi, 51", "xchg rbx, rbx",

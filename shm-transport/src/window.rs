@@ -1,11 +1,11 @@
 //! Windows: ranges of the segment that hold user memory and that every rank of the host can map.
 //!
-//! A window is a range of the memory file behind all fixed parts. [`Segment::reserve_window`] moves
+//! A window is a range of the memory file after all fixed parts. [`Segment::reserve_window`] moves
 //! one shared word forward, which needs no agreement and no message. The range itself is 16 bytes
-//! ([`WindowRange`]), which the ranks of a window tell each other. Each of them maps it as one
-//! contiguous piece. A range has no memory at first: a page is taken when it is first touched, on
-//! the touching rank's NUMA node, or ahead by [`Segment::commit_window`], where a lack of memory is
-//! an error. A rank with zero bytes costs nothing. Ranges begin on huge pages.
+//! ([`WindowRange`]), which the ranks of a window exchange. Each of them maps it as one contiguous
+//! piece. A range has no memory at first: a page is taken when it is first touched, on the touching
+//! rank's NUMA node. [`Segment::commit_window`] takes pages ahead, where a lack of memory is an
+//! error. A rank with zero bytes costs nothing. Ranges begin on huge pages.
 //!
 //! MPI_Win_allocate_shared on a host is thus: one rank reserves the sum, all map it, each commits
 //! its part. Another rank's part is the mapping's base plus its offset. MPI_Win_allocate reserves
@@ -14,9 +14,9 @@
 //! Invariants:
 //! - Offsets are never reused: a stale mapping or region leads to zeros, not to another window. The
 //!   space of offsets is 2^62 bytes.
-//! - A range is mapped only if it lies inside the file, so access to it raises no SIGBUS while
-//!   memory lasts.
-//! - Mappings of [`WindowMaps::pin`] stay until `unpin`; those made for one-sided access may go
+//! - A range is mapped only if it lies inside the file; therefore access to it raises no SIGBUS
+//!   while memory lasts.
+//! - Mappings of [`WindowMaps::pin`] last until `unpin`; those made for one-sided access may go
 //!   after each access.
 //!
 //! This module does not synchronise ranks: epochs and locks belong to its users.
@@ -40,7 +40,7 @@ const MAX_OFFSET: u64 = 1 << 62;
 /// First key of a region in a window.
 pub(crate) const WINDOW_KEY: u32 = 1;
 
-/// What the memory of a window is for, in errors.
+/// The purpose of a window's memory, in errors.
 const WHAT: &str = "a window";
 
 /// The range of a window in the segment; the same on all ranks of the host.
@@ -118,8 +118,8 @@ impl Segment {
         self.allocate(part.at, part.bytes, WHAT)
     }
 
-    /// Gives back the memory of a window that no rank uses any more. Where it is still mapped it
-    /// reads as zeros.
+    /// Gives back the memory of a window that no rank uses. Where it is still mapped it reads as
+    /// zeros.
     pub fn free_window(&self, range: WindowRange) {
         if range.bytes > 0 {
             self.deallocate(range.at, range.bytes.next_multiple_of(WINDOW_ALIGN));

@@ -35,13 +35,13 @@ fn a_peer_outside_mpi_is_read_and_one_inside_pushes() {
     let get = reader.get_or_push(peer(1), &region(&secret), into, 0);
     assert_eq!(get, Ok(GetOrPush::Push));
     IN_MPI[1].store(0, Ordering::Relaxed);
-    assert_eq!(remainder(&mut reader), Transfer::NoRoom, "the pair is not connected");
+    assert_eq!(remainder(&mut reader), Transfer::NoSpace, "the pair is not connected");
     while reader.poll(&mut inbox) {}
     IN_MPI[1].store(1, Ordering::Relaxed);
-    assert_eq!(remainder(&mut reader), Transfer::NoRoom, "it is in MPI");
+    assert_eq!(remainder(&mut reader), Transfer::NoSpace, "it is in MPI");
     IN_MPI[1].store(0, Ordering::Relaxed);
     assert_eq!(post(&mut owner, peer(0), 0, 8), Post::Sent);
-    assert_eq!(remainder(&mut reader), Transfer::NoRoom, "a frame of its waits");
+    assert_eq!(remainder(&mut reader), Transfer::NoSpace, "a frame of its waits");
     while reader.poll(&mut inbox) {}
     assert_eq!(remainder(&mut reader), Transfer::Done);
     assert_eq!(bytes, secret);
@@ -75,7 +75,7 @@ fn user_memory_of_a_window_is_read_and_written_whether_its_owner_is_in_mpi_or_no
     let beyond = origin.one_sided(peer(1), &region, 8301, OneSided::Put(from), 0);
     assert_eq!(beyond, Ok(Transfer::Refused), "beyond the window");
     if !origin.has_xpmem() {
-        // SAFETY: as above.
+        // SAFETY: as for the read.
         let old = unsafe { UserBuf::new(data.as_mut_ptr(), 8) };
         let add = origin.one_sided(peer(1), &region, 0, OneSided::Atomic(Atomic::Add(1), old), 0);
         assert_eq!(add, Ok(Transfer::Refused), "a message to the owner adds");

@@ -18,7 +18,7 @@ use rustix::thread::futex;
 use shm_transport::{Segment, SegmentError, Settings, ShmTransport};
 
 /// Longer than any step takes that does not hang.
-const PATIENCE: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
 fn length(tag: u64, most: usize) -> usize {
     let bits = tag.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
@@ -28,7 +28,7 @@ fn length(tag: u64, most: usize) -> usize {
 /// Waits as an idle process does. Panics if no peer wakes it.
 fn sleep(transport: &mut ShmTransport) {
     if let Some(WaitOn::Futex { word, value }) = transport.arm() {
-        let timeout = futex::Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+        let timeout = futex::Timespec { tv_sec: MAX_WAIT.as_secs() as i64, tv_nsec: 0 };
         let slept = futex::wait(word, futex::Flags::empty(), value, Some(&timeout));
         assert_ne!(slept, Err(rustix::io::Errno::TIMEDOUT), "no peer has woken this rank");
     }
@@ -76,7 +76,7 @@ fn chunks_of_a_stream(len: usize) -> usize {
                         std::thread::sleep(Duration::from_micros(tag * 20));
                     });
                 };
-                while first.post(peer(1), &header, len, write).unwrap() == Post::NoRoom {
+                while first.post(peer(1), &header, len, write).unwrap() == Post::NoSpace {
                     std::thread::yield_now();
                 }
             }
@@ -294,20 +294,20 @@ fn large_bodies_that_cross_wait_for_each_others_blocks() {
         let segment = Segment::attach(file.as_fd(), 0, me, 2, 1 << 20, 16 * LEN as u64).unwrap();
         ShmTransport::new(segment, SETTINGS, vec![peer(0), peer(1)], Vec::new())
     });
-    // Takes all that has come to the second rank, which replies to one.
+    // Takes all frames of the second rank, which replies to one.
     let mut cross = |first: &mut ShmTransport, tag| {
-        let (mut asked, mut answered) = (Parts::default(), Parts::default());
-        while second.poll(&mut asked) {}
+        let (mut requested, mut answered) = (Parts::default(), Parts::default());
+        while second.poll(&mut requested) {}
         assert_eq!(post(&mut second, peer(0), tag, LEN), Post::Sent);
         while !first.poll(&mut answered) {}
         assert_eq!(answered.bodies, [(tag, body(tag, LEN))]);
-        asked.bodies.len()
+        requested.bodies.len()
     };
     assert_eq!(post(&mut first, peer(1), 0, LEN), Post::Sent);
     assert_eq!(cross(&mut first, 1), 1);
     for tag in 2..40 {
         let (mut tries, mut came) = (0, 0);
-        while post(&mut first, peer(1), tag, LEN) == Post::NoRoom {
+        while post(&mut first, peer(1), tag, LEN) == Post::NoSpace {
             tries += 1;
             if tries == 8 {
                 came = cross(&mut first, 100 + tag);
@@ -320,7 +320,7 @@ fn large_bodies_that_cross_wait_for_each_others_blocks() {
         );
     }
     let tries =
-        std::iter::from_fn(|| (post(&mut first, peer(1), 0, LEN) == Post::NoRoom).then_some(()))
+        std::iter::from_fn(|| (post(&mut first, peer(1), 0, LEN) == Post::NoSpace).then_some(()))
             .count();
     assert_eq!(tries, 1024, "the body goes without a block in the end");
 }
@@ -382,20 +382,20 @@ fn idle_rings_among_many_are_polled() {
     const SIZE: u32 = 70;
     let file = Segment::file().unwrap();
     let mut ranks: Vec<_> = (0..SIZE).map(|me| join(&file, me, SIZE, RING, SETTINGS)).collect();
-    let (listener, talkers) = ranks.split_first_mut().unwrap();
+    let (listener, senders) = ranks.split_first_mut().unwrap();
     let mut inbox = Inbox::default();
     for round in 0..5 {
-        for (at, talker) in talkers.iter_mut().enumerate() {
+        for (at, talker) in senders.iter_mut().enumerate() {
             assert_eq!(post(talker, peer(0), round, 8), Post::Sent);
             // One at a time in every other round: the others are idle meanwhile.
             let wanted = if round % 2 == 0 { at + 1 } else { 0 };
-            let until = Instant::now() + PATIENCE;
+            let until = Instant::now() + MAX_WAIT;
             while inbox.frames.len() < wanted {
                 listener.poll(&mut inbox);
                 assert!(Instant::now() < until, "rank {at} is not received in round {round}");
             }
         }
-        while inbox.frames.len() < talkers.len() {
+        while inbox.frames.len() < senders.len() {
             assert!(listener.arm().is_none(), "a rank with unread frames must not wait");
             listener.poll(&mut inbox);
         }
@@ -423,7 +423,7 @@ fn no_space_is_no_error_and_ends() {
 }
 
 #[test]
-fn a_pair_that_does_not_talk_costs_next_to_nothing_and_one_that_does_a_page() {
+fn a_silent_pair_costs_next_to_nothing_and_an_active_one_a_page() {
     const SIZE: u32 = 64;
     let taken = |file: &OwnedFd| rustix::fs::fstat(file).unwrap().st_blocks as u64 * 512;
     let file = Segment::file().unwrap();
@@ -455,10 +455,10 @@ fn ranks_that_disagree_get_an_error() {
 #[test]
 fn a_peer_of_another_host_fails() {
     let (_file, mut transport, _) = pair();
-    for nobody in [0, 4, 6, 1000, u32::MAX] {
+    for invalid in [0, 4, 6, 1000, u32::MAX] {
         let posted =
-            transport.post(Peer(nobody), &Header::new(Kind::Data), 0, |_| panic!("no slot"));
-        assert_eq!(posted.unwrap_err().peer, Peer(nobody));
+            transport.post(Peer(invalid), &Header::new(Kind::Data), 0, |_| panic!("no slot"));
+        assert_eq!(posted.unwrap_err().peer, Peer(invalid));
     }
 }
 
@@ -564,7 +564,7 @@ fn processes_and_threads_exchange_everything() {
     for role in ["exchange", "exchange-with-fences"] {
         let file = &Segment::file().unwrap();
         let other = Process::start(role, file);
-        // Each waiter chooses who fences: all mixtures work.
+        // Each waiter chooses which side fences: all mixtures work.
         std::thread::scope(|scope| {
             scope.spawn(|| exchange(file, 0, 3, 2000, SETTINGS));
             scope.spawn(|| exchange(file, 2, 3, 2000, Settings { rare_sleeps: false, ..SETTINGS }));

@@ -1,4 +1,4 @@
-//! Our side of a talk with a peer that others' code drives (`tests/foreign`):
+//! Our side of an exchange with a peer that others' code drives (`tests/foreign`):
 //!
 //! ```sh
 //! verbs_foreign FOLDER first|second      # FOLDER is the store, empty and seen by both
@@ -27,10 +27,10 @@ const FRAMES: u64 = 200;
 const MEMORY: usize = 300_000;
 /// Names what we offer in Rts and Done.
 const REQUEST: u64 = 55;
-const LIMIT: Duration = Duration::from_secs(60);
+const MAX_TIME: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
-struct Heard {
+struct Recorder {
     frames: u64,
     offer: Option<Rts>,
     /// Our read is over.
@@ -39,7 +39,7 @@ struct Heard {
     done: bool,
 }
 
-impl Sink for Heard {
+impl Sink for Recorder {
     fn frame(&mut self, _: Peer, header: &Header, body: &(impl Body + ?Sized)) {
         let body = body.wait_all();
         match header.kind {
@@ -80,19 +80,19 @@ fn body(number: u64, len: usize) -> Vec<u8> {
 
 struct End {
     transport: VerbsTransport,
-    heard: Heard,
+    recorded: Recorder,
     began: Instant,
 }
 
 impl End {
-    fn until(&mut self, what: &str, is_so: impl Fn(&Heard) -> bool) {
-        while !is_so(&self.heard) {
+    fn until(&mut self, what: &str, is_so: impl Fn(&Recorder) -> bool) {
+        while !is_so(&self.recorded) {
             assert!(
-                self.began.elapsed() < LIMIT,
+                self.began.elapsed() < MAX_TIME,
                 "{what} did not come; {} frames did",
-                self.heard.frames
+                self.recorded.frames
             );
-            if !self.transport.poll(&mut self.heard) {
+            if !self.transport.poll(&mut self.recorded) {
                 if let Some(WaitOn::Fd(fd)) = self.transport.arm() {
                     until_readable(&[fd], Duration::from_secs(1));
                 }
@@ -106,48 +106,48 @@ impl End {
             match self.transport.post(PEER, &header, body.len(), |slot| slot.copy_from_slice(body))
             {
                 Ok(Post::Sent) => break,
-                Ok(Post::NoRoom) => _ = self.transport.poll(&mut self.heard),
+                Ok(Post::NoSpace) => _ = self.transport.poll(&mut self.recorded),
                 Err(lost) => panic!("{lost}"),
             }
             assert!(
-                self.began.elapsed() < LIMIT,
+                self.began.elapsed() < MAX_TIME,
                 "there is no room; {} frames came",
-                self.heard.frames
+                self.recorded.frames
             );
         }
     }
 
-    /// Offers our memory, reads the other's, and says so.
+    /// Offers our memory, reads the other's, and reports it.
     fn read_each_other(&mut self) {
         let (ours, into) =
-            (Bytes::new(Shape::Run, &body(0, MEMORY)), Bytes::room(Shape::Run, MEMORY));
+            (Bytes::new(Shape::Run, &body(0, MEMORY)), Bytes::for_receive(Shape::Run, MEMORY));
         let region = self
             .transport
             .register(PEER, ours.memory(), Rights::Get)
             .expect("memory is registered");
         let offer = Rts { send: REQUEST, region: Some(region) }.encode();
         self.send(Header { length: MEMORY as u64, ..Header::new(Kind::Rts) }, &offer);
-        self.until("an offer", |heard| heard.offer.is_some());
-        let Some(Rts { send, region: Some(offered) }) = self.heard.offer else {
+        self.until("an offer", |recorded| recorded.offer.is_some());
+        let Some(Rts { send, region: Some(offered) }) = self.recorded.offer else {
             panic!("no memory to read is offered")
         };
         self.fetch(&offered, into.memory());
         assert!(into.read() == body(1, MEMORY), "what was read is wrong");
         self.send(Header { context: send, ..Header::new(Kind::Done) }, &[]);
-        self.until("the end of its read", |heard| heard.done);
+        self.until("the end of its read", |recorded| recorded.done);
         self.transport.release(PEER, region);
     }
 
     fn fetch(&mut self, offered: &Region, into: UserBuf) {
         let began = self.transport.one_sided(PEER, offered, 0, OneSided::Get(into), 1);
         assert!(matches!(began, Ok(Transfer::Started)), "{began:?}");
-        self.until("what is read", |heard| heard.fetched);
+        self.until("what is read", |recorded| recorded.fetched);
     }
 }
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
-    let [_, folder, turn] = arguments.as_slice() else {
+    let [_, folder, role] = arguments.as_slice() else {
         panic!("verbs_foreign FOLDER first|second")
     };
     let settings =
@@ -155,18 +155,18 @@ fn main() {
     let store = Box::new(Folder::from(folder));
     let transport = VerbsTransport::open(settings, Peer(0), 2, [9; 32], store)
         .unwrap_or_else(|why| panic!("{why}"));
-    let mut end = End { transport, heard: Heard::default(), began: Instant::now() };
-    if turn == "second" {
-        end.until("the first frame", |heard| heard.frames > 0);
+    let mut end = End { transport, recorded: Recorder::default(), began: Instant::now() };
+    if role == "second" {
+        end.until("the first frame", |recorded| recorded.frames > 0);
     }
     for number in 0..FRAMES {
         let header = Header { length: number, ..Header::new(Kind::Eager) };
         end.send(header, &body(number, length(number)));
     }
-    end.until("the last frame", |heard| heard.frames == FRAMES);
+    end.until("the last frame", |recorded| recorded.frames == FRAMES);
     end.read_each_other();
     while !end.transport.flush() {
-        end.transport.poll(&mut end.heard);
+        end.transport.poll(&mut end.recorded);
     }
     println!("ours: ok, {FRAMES} frames each way");
 }

@@ -4,10 +4,11 @@
 //! verbs_pair RANK FOLDER      # rank 0 prints; FOLDER is empty and seen by both
 //! ```
 //!
-//! Half round trips of frames, sleeping and (with VERBS_PAIR_POLL set) polling, the rate of small
-//! ones, and the bandwidth of several large messages at once; with VERBS_PAIR_POLL=small, those of
-//! 8 bytes alone, by polling. Compare with `ib_send_lat`, `ib_read_bw`
-//! of the same boot. Knobs apply (`VERBENA_VERBS_DEVICE`, `VERBENA_VERBS_RENDEZVOUS` ...).
+//! Measures half round trips of frames, sleeping and (with VERBS_PAIR_POLL set) polling, and the
+//! rate of small ones. Also measures the bandwidth of several large messages at once.
+//! VERBS_PAIR_POLL=small measures those of 8 bytes alone, by polling. Compare with `ib_send_lat`,
+//! `ib_read_bw` of the same boot. Knobs apply (`VERBENA_VERBS_DEVICE`, `VERBENA_VERBS_RENDEZVOUS`
+//! ...).
 
 use std::time::{Duration, Instant};
 
@@ -21,11 +22,11 @@ use tests::idle::until_readable;
 use verbs_transport::{Settings, VerbsTransport};
 
 #[derive(Default)]
-struct Heard {
+struct Recorder {
     frames: u64,
 }
 
-impl Sink for Heard {
+impl Sink for Recorder {
     fn frame(&mut self, _: Peer, header: &Header, _: &(impl Body + ?Sized)) {
         assert_eq!(header.length, self.frames, "a frame is missing or came twice");
         self.frames += 1;
@@ -41,16 +42,16 @@ impl Sink for Heard {
 struct End {
     transport: VerbsTransport,
     peer: Peer,
-    heard: Heard,
+    recorded: Recorder,
     sent: u64,
     sleeps: bool,
 }
 
 impl End {
     /// Polls until a condition holds.
-    fn until(&mut self, is_so: impl Fn(&Heard) -> bool) {
-        while !is_so(&self.heard) {
-            if !self.transport.poll(&mut self.heard) && self.sleeps {
+    fn until(&mut self, is_so: impl Fn(&Recorder) -> bool) {
+        while !is_so(&self.recorded) {
+            if !self.transport.poll(&mut self.recorded) && self.sleeps {
                 if let Some(WaitOn::Fd(fd)) = self.transport.arm() {
                     assert!(until_readable(&[fd], Duration::from_secs(20)), "nothing wakes us");
                 }
@@ -67,7 +68,7 @@ impl End {
                 .post(self.peer, &header, body.len(), |slot| slot.copy_from_slice(body))
             {
                 Ok(Post::Sent) => break,
-                Ok(Post::NoRoom) => _ = self.transport.poll(&mut self.heard),
+                Ok(Post::NoSpace) => _ = self.transport.poll(&mut self.recorded),
                 Err(lost) => panic!("{lost}"),
             }
         }
@@ -78,11 +79,11 @@ impl End {
     fn latency(&mut self, rank: u32, body: &[u8], count: usize) -> f64 {
         let mut times = Vec::new();
         for _ in 0..count {
-            let (began, next) = (Instant::now(), self.heard.frames + 1);
+            let (began, next) = (Instant::now(), self.recorded.frames + 1);
             if rank == 0 {
                 self.send(Kind::Eager, body);
             }
-            self.until(|heard| heard.frames >= next);
+            self.until(|recorded| recorded.frames >= next);
             if rank == 1 {
                 self.send(Kind::Eager, body);
             }
@@ -96,12 +97,12 @@ impl End {
 impl End {
     /// Returns the rate of 8-byte frames from rank 0 to rank 1, per second.
     fn rate(&mut self, rank: u32, count: u64) -> f64 {
-        let (began, heard) = (Instant::now(), self.heard.frames);
+        let (began, recorded) = (Instant::now(), self.recorded.frames);
         if rank == 0 {
             (0..count).for_each(|_| self.send(Kind::Eager, &[7; 8]));
-            self.until(|now| now.frames > heard);
+            self.until(|now| now.frames > recorded);
         } else {
-            self.until(|now| now.frames >= heard + count);
+            self.until(|now| now.frames >= recorded + count);
             self.send(Kind::Eager, &[7; 8]);
         }
         count as f64 / began.elapsed().as_secs_f64()
@@ -118,10 +119,11 @@ fn bandwidth(
     rounds: usize,
 ) -> f64 {
     let (peer, data) = (Peer(1 - rank), pattern_bytes(len as u64, len));
-    let new =
-        || if rank == 0 { Bytes::new(Shape::Run, &data) } else { Bytes::room(Shape::Run, len) };
+    let new = || {
+        if rank == 0 { Bytes::new(Shape::Run, &data) } else { Bytes::for_receive(Shape::Run, len) }
+    };
     let (buffers, token): (Vec<Bytes>, _) =
-        ((0..window).map(|_| new()).collect(), Bytes::room(Shape::Run, 4));
+        ((0..window).map(|_| new()).collect(), Bytes::for_receive(Shape::Run, 4));
     let mut exchange = |sends: bool, tag: i32, buffers: &[Bytes]| {
         let begin = |bytes: &Bytes| match sends {
             true => engine.send(Mode::Standard, peer, envelope(rank, tag), bytes.buffer()),
@@ -171,8 +173,13 @@ fn main() {
     if rank == 0 {
         println!("{}", transport.port());
     }
-    let mut end =
-        End { transport, peer: Peer(1 - rank), heard: Heard::default(), sent: 0, sleeps: true };
+    let mut end = End {
+        transport,
+        peer: Peer(1 - rank),
+        recorded: Recorder::default(),
+        sent: 0,
+        sleeps: true,
+    };
     let print = |what: String| {
         if rank == 0 {
             println!("{what}");
@@ -193,7 +200,7 @@ fn main() {
         }
         print(format!("{} frames written", end.transport.frames_written()));
         while !end.transport.flush() {
-            end.transport.poll(&mut end.heard);
+            end.transport.poll(&mut end.recorded);
         }
         return;
     }

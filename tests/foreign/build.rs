@@ -1,7 +1,7 @@
-//! The bell is C: the crate `ibverbs` has no datagrams.
+//! The UD endpoint is C: the crate `ibverbs` has no datagrams.
 
 fn main() {
-    println!("cargo:rerun-if-changed=bell.c");
-    println!("cargo:rerun-if-changed=bell.h");
-    cc::Build::new().file("bell.c").warnings(true).compile("bell");
+    println!("cargo:rerun-if-changed=ud.c");
+    println!("cargo:rerun-if-changed=ud.h");
+    cc::Build::new().file("ud.c").warnings(true).compile("ud");
 }

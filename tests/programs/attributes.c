@@ -1,7 +1,6 @@
-/* Attributes on communicators: keyvals freed in use, overwriting, copies as the
- * copy function says, callbacks that fail, a library that caches its state with a
- * count of users, and those of MPI_COMM_SELF, which go first in Finalize. Seed
- * cases 13 and 27. */
+/* Attributes on communicators: keyvals freed in use, overwriting, copies as the copy function
+ * decides, callbacks that fail. A library caches its state with a count of users; the attributes of
+ * MPI_COMM_SELF go first in Finalize. Seed cases 13 and 27. */
 #include "check.h"
 
 static int copied, deleted, last_deleted, failing;
@@ -90,7 +89,7 @@ static void copies(void)
     CHECK(value_of(twin, mine) == 12 && value_of(twin, plain) == 5 && value_of(twin, never) == -1, "%d, %d, %d",
           value_of(twin, mine), value_of(twin, plain), value_of(twin, never));
     MPI_Comm_free(&twin);
-    MPI_Comm_set_attr(comm, mine, (void *)3); /* odd: stays behind */
+    MPI_Comm_set_attr(comm, mine, (void *)3); /* odd: is left over */
     MPI_Comm_idup(comm, &twin, &request), MPI_Wait(&request, MPI_STATUS_IGNORE);
     CHECK(value_of(twin, mine) == -1 && value_of(twin, plain) == 5, "%d, %d", value_of(twin, mine), value_of(twin, plain));
     MPI_Comm_free(&twin);
@@ -164,7 +163,7 @@ static int library_sum(MPI_Comm comm)
         MPI_Comm_create_keyval(share_state, leave_state, &library_key, NULL);
     MPI_Comm_get_attr(comm, library_key, &state, &flag);
     if (!flag) {
-        state = room(sizeof *state);
+        state = allocate(sizeof *state);
         MPI_Comm_dup(comm, &state->own);
         state->users = 1;
         states++;

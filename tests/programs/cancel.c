@@ -1,10 +1,10 @@
-/* Cancel of receives, of sends that were received already (`late`), and of sends
- * that nobody received (`sends`), whatever the other side does meanwhile. */
+/* Cancel of receives, of sends that were received already (`late`), and of sends that no rank
+   received (`sends`), in any state of the other side. */
 #include "check.h"
 
 enum { SMALL = 16, LARGE = 3000000 };
 
-/* Completes the request and says whether it was cancelled. */
+/* Completes the request and returns whether it was cancelled. */
 static int was_cancelled(MPI_Request *request)
 {
     MPI_Status status;
@@ -34,9 +34,9 @@ static void receives(void)
 }
 
 /* Seed case 8: rank 0 sends, rank 1 does not receive, rank 0 cancels. */
-static void send_that_nobody_wants(int bytes, int mode)
+static void unmatched_send(int bytes, int mode)
 {
-    unsigned char *data = room(bytes);
+    unsigned char *data = allocate(bytes);
     MPI_Request request;
     int there;
     fill(data, bytes, 1);
@@ -81,7 +81,7 @@ static void send_that_nobody_wants(int bytes, int mode)
  * later receive does not get it. */
 static void send_that_was_probed(int bytes)
 {
-    unsigned char *data = room(bytes);
+    unsigned char *data = allocate(bytes);
     MPI_Request request;
     int cancelled = 0;
     if (rank == 0) {
@@ -113,7 +113,7 @@ static void send_that_was_probed(int bytes)
 /* Too late: the message was matched, the cancel fails, the data is right. */
 static void send_that_was_received(int bytes)
 {
-    unsigned char *data = room(bytes);
+    unsigned char *data = allocate(bytes);
     MPI_Request request;
     int go = 0;
     if (rank == 0) {
@@ -185,9 +185,9 @@ int main(int argc, char **argv)
         send_that_was_probed(LARGE);
     }
     for (mode = 0; mode < 3 && !strcmp(argv[1], "sends"); mode++) {
-        send_that_nobody_wants(0, mode);
-        send_that_nobody_wants(SMALL, mode);
-        send_that_nobody_wants(LARGE, mode);
+        unmatched_send(0, mode);
+        unmatched_send(SMALL, mode);
+        unmatched_send(LARGE, mode);
     }
     return finish();
 }

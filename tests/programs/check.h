@@ -1,6 +1,6 @@
-/* What every program here shares: a check that ends the job and says where it
- * failed, and the `ok` line that the table looks for. A program that stops
- * half-way prints no `ok`, whatever its exit code. */
+/* Code that every program here shares: a check that ends the job and prints where it failed, and
+ * the `ok` line that the table looks for. A program that stops half-way prints no `ok`, with any
+ * exit code. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -30,7 +30,7 @@ fail_at(const char *file, int line, const char *format, ...)
 
 #define FAIL(...) fail_at(__FILE__, __LINE__, __VA_ARGS__)
 
-/* CHECK(condition, format, values...): the message says what was found. */
+/* CHECK(condition, format, values...): the message contains what was found. */
 #define CHECK(condition, ...) \
     do { \
         if (!(condition)) \
@@ -88,7 +88,7 @@ static inline int finish(void)
     return 0;
 }
 
-/* Bytes that depend on who, what and where: a byte from elsewhere shows. */
+/* Bytes that depend on sender, message and place: a byte from elsewhere shows. */
 static inline unsigned char pattern(uint64_t seed, uint64_t at)
 {
     uint64_t x = (seed + 1) * 0x9e3779b97f4a7c15u + at * 0xd1b54a32d192ed03u;
@@ -141,7 +141,7 @@ static inline void check_status(const char *file, int line, const MPI_Status *st
         memset(status, 0x77, sizeof(MPI_Status)); \
     } while (0)
 
-static inline void *room(size_t bytes)
+static inline void *allocate(size_t bytes)
 {
     void *memory = calloc(1, bytes ? bytes : 1);
     CHECK(memory != NULL, "no memory for %zu bytes", bytes);

@@ -9,7 +9,7 @@ enum { MOST = 5000 };
 static MPI_Comm comm;
 static int me, size;
 
-/* What rank r holds at place i. */
+/* The value of rank r at place i. */
 static int value(int r, int i)
 {
     return r * 100003 + i * 7 + 1;
@@ -17,7 +17,7 @@ static int value(int r, int i)
 
 static int *values(int r, int count)
 {
-    int *data = room(count * sizeof(int)), i;
+    int *data = allocate(count * sizeof(int)), i;
     for (i = 0; i < count; i++)
         data[i] = value(r, i);
     return data;
@@ -25,7 +25,7 @@ static int *values(int r, int count)
 
 static int *blank(int count)
 {
-    int *data = room(count * sizeof(int)), i;
+    int *data = allocate(count * sizeof(int)), i;
     for (i = 0; i < count; i++)
         data[i] = -1;
     return data;
@@ -44,7 +44,7 @@ static int *blank(int count)
         } \
     } while (0)
 
-/* Lower-case first letters after the I of the nonblocking names. */
+/* Lower-case initials after the I of the nonblocking names. */
 #define MPI_IBcast MPI_Ibcast
 #define MPI_IReduce MPI_Ireduce
 #define MPI_IAllreduce MPI_Iallreduce
@@ -275,7 +275,7 @@ static void alltoallv_and_w(int blocking, int count)
 {
     int *outs = blank(size), *ins = blank(size), *out_at = blank(size), *in_at = blank(size), r, i;
     int *out_bytes = blank(size), *in_bytes = blank(size), to = 0, from = 0, *out, *in;
-    MPI_Datatype *types = room(size * sizeof *types);
+    MPI_Datatype *types = allocate(size * sizeof *types);
     for (r = 0; r < size; r++) {
         types[r] = MPI_INT;
         outs[r] = between(me, r, count);
@@ -347,7 +347,7 @@ int main(int argc, char **argv)
     unsigned i;
     int blocking;
     start(&argc, &argv);
-    /* On a communicator whose ranks run the other way, when asked to. */
+    /* The root, on a communicator whose ranks run in reverse if requested. */
     MPI_Comm_split(MPI_COMM_WORLD, 0, argc > 1 ? -rank : rank, &comm);
     MPI_Comm_rank(comm, &me);
     MPI_Comm_size(comm, &size);

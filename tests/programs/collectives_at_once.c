@@ -1,6 +1,6 @@
-/* Many nonblocking collectives under way at once on several communicators,
- * completed in another order, mixed with point-to-point messages that carry
- * the same tags; ranks that start late; collectives two ahead of the slowest. */
+/* Many nonblocking collectives under way at once on several communicators, completed in another
+   order. They are mixed with point-to-point messages that carry the same tags; ranks start late;
+   collectives run two ahead of the slowest. */
 #include "check.h"
 #include <unistd.h>
 

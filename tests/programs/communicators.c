@@ -1,5 +1,5 @@
-/* Dup, split, create, compare and free, with traffic under way; many in turn and
- * many at once. Seed case 24. */
+/* Dup, split, create, compare and free, with traffic under way; many one by one and many at once.
+   Seed case 24. */
 #include "check.h"
 
 static int compare(MPI_Comm a, MPI_Comm b)
@@ -101,7 +101,7 @@ static void splits(void)
     works(part, sum_of_all());
     SAME(compare(MPI_COMM_WORLD, part), ranks <= 2 ? MPI_CONGRUENT : MPI_SIMILAR);
     MPI_Comm_free(&part);
-    /* Rank 0 stays outside. */
+    /* Rank 0 is outside. */
     MPI_Comm_split(MPI_COMM_WORLD, rank == 0 ? MPI_UNDEFINED : 0, rank, &part);
     CHECK((part == MPI_COMM_NULL) == (rank == 0), "rank %d is on the wrong side", rank);
     if (rank > 0) {
@@ -175,7 +175,7 @@ static void nonblocking_dup(void)
     MPI_Comm_free(&first);
 }
 
-static void many_in_turn(int count)
+static void many_one_by_one(int count)
 {
     MPI_Comm comm;
     int i;
@@ -189,7 +189,7 @@ static void many_in_turn(int count)
 
 static void many_at_once(int count)
 {
-    MPI_Comm *comms = room(count * sizeof *comms);
+    MPI_Comm *comms = allocate(count * sizeof *comms);
     int i;
     for (i = 0; i < count; i++)
         MPI_Comm_dup(i % 10 ? MPI_COMM_WORLD : MPI_COMM_SELF, &comms[i]);
@@ -215,7 +215,7 @@ int main(int argc, char **argv)
     for (int by = 2; by <= 4 && by <= ranks; by++)
         creates_disjoint(by);
     nonblocking_dup();
-    many_in_turn(argc > 1 ? atoi(argv[1]) : 500);
+    many_one_by_one(argc > 1 ? atoi(argv[1]) : 500);
     many_at_once(argc > 2 ? atoi(argv[2]) : 201);
     return finish();
 }

@@ -63,7 +63,7 @@ static void inactive_requests(void)
     CHECK(request == MPI_REQUEST_NULL, "a freed request is not null");
 }
 
-/* Rank 0 sends MANY messages one by one, each when it is asked for. */
+/* Rank 0 sends MANY messages one by one, each on request. */
 static void serve(void)
 {
     int i, which;
@@ -73,7 +73,7 @@ static void serve(void)
     }
 }
 
-static void ask(int which)
+static void request_message(int which)
 {
     MPI_Send(&which, 1, MPI_INT, 0, 99, MPI_COMM_WORLD);
 }
@@ -102,12 +102,12 @@ static void any(int by_test)
         if (by_test) {
             MPI_Testany(MANY, requests, &index, &flag, &status);
             CHECK(!flag && index == MPI_UNDEFINED, "a receive completed that nobody sent to");
-            ask(order);
+            request_message(order);
             do
                 MPI_Testany(MANY, requests, &index, &flag, &status);
             while (!flag);
         } else {
-            ask(order);
+            request_message(order);
             MPI_Waitany(MANY, requests, &index, &status);
         }
         SAME(index, order);
@@ -134,7 +134,7 @@ static void some(int by_test)
         SAME(count, 0);
     }
     for (i = 0; i < MANY; i++)
-        ask(MANY - 1 - i);
+        request_message(MANY - 1 - i);
     while (done < MANY) {
         if (by_test)
             MPI_Testsome(MANY, requests, &count, indices, statuses);
@@ -167,7 +167,7 @@ static void all(int by_test)
             CHECK(!flag, "Testall is true with %d messages missing", MANY - i);
             CHECK(requests[0] != MPI_REQUEST_NULL, "a false Testall changed a request");
         }
-        ask((i * 7) % MANY);
+        request_message((i * 7) % MANY);
     }
     if (by_test)
         while (!flag)

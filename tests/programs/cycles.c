@@ -1,13 +1,12 @@
 /* Objects are made and freed again and again: memory does not grow.
  *
  * usage: cycles KIND CYCLES. Resident memory after a tenth of the cycles is
- * compared with that after all of them: the first tenth has filled whatever
- * tables and pools there are. */
+ * compared with that after all of them: the first tenth has filled all tables and pools. */
 #include "check.h"
 #include <unistd.h>
 
-/* More than this is growth, bytes: 1,000,000 cycles that lose a byte each are found. What is shared are rings and pools,
- * which take memory when it is first needed, up to what they are given. */
+/* More than this is growth, bytes: 1,000,000 cycles that lose a byte each are found. Rings and
+   pools are shared; they take memory when it is first needed, up to their limit. */
 enum { ALLOWED = 512 * 1024, ALLOWED_SHARED = 16 * 1024 * 1024 };
 
 /* Resident memory, bytes: the process' own, and what it shares. */

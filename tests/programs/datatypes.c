@@ -1,7 +1,6 @@
-/* Messages and collectives of derived datatypes: columns, structs with gaps,
- * indexed blocks, subarrays, resized and nested types, from eager to rendezvous
- * sizes; a type on one side and plain items on the other; pack and unpack; what
- * Get_elements says of a partial item. */
+/* Messages and collectives of derived datatypes: columns, structs with gaps, indexed blocks,
+   subarrays, resized and nested types, from eager to rendezvous sizes. A type on one side and plain
+   items on the other; pack and unpack; the result of Get_elements for a partial item. */
 #include "check.h"
 
 static MPI_Datatype committed(MPI_Datatype type)
@@ -13,7 +12,7 @@ static MPI_Datatype committed(MPI_Datatype type)
 /* A column of an n x n matrix goes to a row of another. */
 static void column_to_row(int n)
 {
-    double *matrix = room((size_t)n * n * sizeof(double)), *other = room((size_t)n * n * sizeof(double));
+    double *matrix = allocate((size_t)n * n * sizeof(double)), *other = allocate((size_t)n * n * sizeof(double));
     int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks, i;
     MPI_Datatype column;
     MPI_Status status;
@@ -56,7 +55,7 @@ static MPI_Datatype record_type(void)
 
 static void records(int count)
 {
-    Record *out = room(count * sizeof *out), *in = room(count * sizeof *in);
+    Record *out = allocate(count * sizeof *out), *in = allocate(count * sizeof *in);
     int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks, i, size;
     MPI_Datatype type = record_type();
     MPI_Aint low, extent;
@@ -71,7 +70,7 @@ static void records(int count)
     for (i = 0; i < count; i++) {
         CHECK(in[i].letter == 'a' + i % 26 && in[i].real == i * 0.5 && in[i].little == i % 1000, "record %d", i);
         CHECK(in[i].whole[0] == i && in[i].whole[1] == before && in[i].whole[2] == -i, "whole of record %d", i);
-        SAME(((unsigned char *)&in[i])[1], 0x5a); /* gaps stay as they were */
+        SAME(((unsigned char *)&in[i])[1], 0x5a); /* gaps are as before */
     }
     MPI_Bcast(in, count, type, 0, MPI_COMM_WORLD);
     SAME(in[count - 1].whole[1], ranks - 1);
@@ -85,12 +84,12 @@ static void subarray_and_indexed(int edge)
 {
     const int sizes[] = {edge, edge, edge}, parts[] = {edge / 2, edge / 3, edge / 4}, starts[] = {1, 2, 3};
     const int items = parts[0] * parts[1] * parts[2];
-    int *cube = room((size_t)edge * edge * edge * sizeof(int)), *list = room(items * sizeof(int)), *places, i, x, y, z;
+    int *cube = allocate((size_t)edge * edge * edge * sizeof(int)), *list = allocate(items * sizeof(int)), *places, i, x, y, z;
     int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
     MPI_Datatype block, indexed;
     MPI_Type_create_subarray(3, sizes, parts, starts, MPI_ORDER_C, MPI_INT, &block);
     block = committed(block);
-    places = room(items * sizeof(int));
+    places = allocate(items * sizeof(int));
     for (i = 0, x = 0; x < parts[0]; x++)
         for (y = 0; y < parts[1]; y++)
             for (z = 0; z < parts[2]; z++)
@@ -115,7 +114,7 @@ static void subarray_and_indexed(int edge)
 /* The transpose of a matrix by one Alltoall of resized columns. */
 static void transpose(int n)
 {
-    int *mine = room(n * n * ranks * sizeof(int)), *out = room(n * n * ranks * sizeof(int)), i, j, width = n * ranks;
+    int *mine = allocate(n * n * ranks * sizeof(int)), *out = allocate(n * n * ranks * sizeof(int)), i, j, width = n * ranks;
     MPI_Datatype column, spaced;
     MPI_Type_vector(n, 1, width, MPI_INT, &column);
     MPI_Type_create_resized(column, 0, sizeof(int), &spaced);

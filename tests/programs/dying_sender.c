@@ -10,7 +10,7 @@ int main(int argc, char **argv)
 {
     start(&argc, &argv);
     CHECK(argc == 2 && ranks == 2, "dying_sender MILLISECONDS, on 2 ranks");
-    unsigned char *data = room(BYTES);
+    unsigned char *data = allocate(BYTES);
     memset(data, rank, BYTES);
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0) {

@@ -1,11 +1,10 @@
-/* Each argument of each call, wrong in each way: the call gives the error class
- * that the table says, and does no harm. First each call is made with right
- * arguments, or what follows would prove nothing.
+/* Each argument of each call, wrong in each way: the call gives the error class of the table, and
+ * does no harm. First each call is made with right arguments, or what follows would prove nothing.
  *
- * `each_argument.h` says for each call what kind of thing each argument is;
- * `make_kinds` says for each kind which value is right and which are wrong. All
- * arguments travel as integers of pointer size, as the machines' calling
- * conventions have it. With `names`, prints the calls of the table instead. */
+ * `each_argument.h` gives for each call the kind of each argument; `make_kinds` gives for each kind
+ * which value is right and which are wrong. All arguments travel as integers of pointer size, as
+ * the machines' calling conventions have it. With `names`, prints the calls of the table
+ * instead. */
 #include "check.h"
 #include <limits.h>
 
@@ -87,7 +86,7 @@ static void wrong(Kind *kind, const char *what, Value value, int class, const ch
     kind->wrong[kind->wrongs++] = it;
 }
 
-/* What is wrong for `other` is wrong here too. */
+/* Values that are wrong for `other` are wrong here too. */
 static void as(Kind *kind, const char *other)
 {
     const Kind *from = known(other, strlen(other));
@@ -399,7 +398,7 @@ static void make_address_only_kinds(void)
     KIND("sbuf", data), WRONG(NULL, MPI_ERR_BUFFER);
     KIND("sbuf2", more), as(kind, "sbuf");
     KIND("status", &status), WRONG(MPI_STATUS_IGNORE, MPI_ERR_ARG);
-    KIND("room", zeros);
+    KIND("scratch", zeros);
     KIND("position", zeros), WRONG(NULL, MPI_ERR_ARG), WRONG(HELD(-1), MPI_ERR_ARG);
     KIND("length&", zeros), WRONG(NULL, MPI_ERR_ARG);
     KIND("string", "a name"), WRONG(NULL, MPI_ERR_ARG);
@@ -470,9 +469,9 @@ static int arguments_of(const Row *row, Value *values, const Kind **kind_of)
     return count;
 }
 
-/* The call with argument `argument` wrong in the way `way`; with -1, all are right.
+/* The call with argument `argument` wrong in the given `variant`; with -1, all are right.
  * False when there is no such way. */
-static int once(const Row *row, int argument, int way)
+static int once(const Row *row, int argument, int variant)
 {
     const Kind *kind_of[MOST_ARGUMENTS];
     Value arguments[MOST_ARGUMENTS] = {0};
@@ -487,9 +486,9 @@ static int once(const Row *row, int argument, int way)
         if (got != MPI_SUCCESS)
             failed(row, argument, "nothing wrong", got, "MPI_SUCCESS");
     } else {
-        if (kind_of[argument] == NULL || way >= kind_of[argument]->wrongs)
+        if (kind_of[argument] == NULL || variant >= kind_of[argument]->wrongs)
             return 0;
-        it = &kind_of[argument]->wrong[way];
+        it = &kind_of[argument]->wrong[variant];
         arguments[argument] = it->value;
         got = made(row, arguments);
         if (got != it->class)
@@ -501,13 +500,13 @@ static int once(const Row *row, int argument, int way)
 
 static void all_of(const Row *row)
 {
-    int argument, way;
+    int argument, variant;
     if (row->flags == NOTHING || (ranks == 1 && strstr(row->words, "inter") == row->words))
         return;
     if (row->flags == BASED)
         once(row, -1, 0);
     for (argument = 0; argument < MOST_ARGUMENTS; argument++)
-        for (way = 0; once(row, argument, way); way++)
+        for (variant = 0; once(row, argument, variant); variant++)
             ;
 }
 
@@ -585,7 +584,7 @@ static void free_all(void)
     MPI_Grequest_complete(generalized), MPI_Wait(&generalized, MPI_STATUS_IGNORE);
 }
 
-/* What is wrong although each argument by itself is right. */
+/* Combinations that are wrong although each argument by itself is right. */
 static void combinations(void)
 {
     const int twice[] = {0, 0}, falling[] = {2, 1}, back[2][3] = {{0, 0, 1}, {0, 0, 1}};

@@ -1,6 +1,6 @@
-/* What errors come to: MPI_ERR_IN_STATUS of the calls with arrays of statuses,
- * handlers that are called by hand, the user's own classes, codes and strings,
- * and the hints of a duplicate. With `abort` or `call`, the job ends. */
+/* Results of errors: MPI_ERR_IN_STATUS of the calls with arrays of statuses, and handlers that are
+   called by hand. Also the user's own classes, codes and strings, and the hints of a duplicate.
+   With `abort` or `call`, the job ends. */
 #include "check.h"
 
 enum { GOOD, LONG, LATE };
@@ -67,7 +67,7 @@ static void all_at_once(void)
     expect(requests, statuses);
 }
 
-/* Waitsome and Testsome tell of those that are complete, failed or not. */
+/* Waitsome and Testsome return those that are complete, failed or not. */
 static void some(int by_test)
 {
     MPI_Request requests[3];

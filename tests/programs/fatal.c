@@ -1,5 +1,5 @@
-/* One rank of a job comes to grief, as the first argument says; the second is
- * the rank. The others wait for it, so a job that is not ended hangs. */
+/* One rank of a job fails in the way of the first argument; the second is the rank. The others wait
+   for it; therefore a job that is not ended hangs. */
 #include "check.h"
 #include <signal.h>
 #include <sys/time.h>

@@ -1,12 +1,12 @@
-/* Seed cases 6, 7 and 10: what was sent before Finalize arrives, in whatever
- * way it was sent; and code after Finalize runs on rank 0. */
+/* Seed cases 6, 7 and 10: messages sent before Finalize arrive, in every send mode; and code after
+   Finalize runs on rank 0. */
 #include "check.h"
 
 enum { BYTES = 3000000 };
 
 int main(int argc, char **argv)
 {
-    unsigned char *data = room(BYTES), *more = room(BYTES), *buffer = room(BYTES + 4 * MPI_BSEND_OVERHEAD + 100);
+    unsigned char *data = allocate(BYTES), *more = allocate(BYTES), *buffer = allocate(BYTES + 4 * MPI_BSEND_OVERHEAD + 100);
     MPI_Request request;
     int next, before, bytes;
     start(&argc, &argv);

@@ -4,7 +4,7 @@
 #include <pthread.h>
 
 struct state {
-    int queried, freed, cancelled, told;
+    int queried, freed, cancelled, cancel_argument;
 };
 
 static int query(void *extra, MPI_Status *status)
@@ -27,7 +27,7 @@ static int release(void *extra)
 static int cancel(void *extra, int complete)
 {
     struct state *state = extra;
-    state->told = 1 + complete;
+    state->cancel_argument = 1 + complete;
     state->cancelled = 1;
     return MPI_SUCCESS;
 }
@@ -60,7 +60,7 @@ static void cancelled(void)
     int flag;
     MPI_Grequest_start(query, release, cancel, &state, &request);
     MPI_Cancel(&request);
-    SAME(state.told, 1);
+    SAME(state.cancel_argument, 1);
     MPI_Grequest_complete(request);
     MPI_Wait(&request, &status);
     MPI_Test_cancelled(&status, &flag);

@@ -7,7 +7,7 @@ static MPI_Group world;
 /* The group has exactly these world ranks in this order; then it is freed. */
 static void is(MPI_Group group, int count, const int *members)
 {
-    int size, me, i, *all = room(ranks * sizeof(int)), *there = room(ranks * sizeof(int)), mine = MPI_UNDEFINED;
+    int size, me, i, *all = allocate(ranks * sizeof(int)), *there = allocate(ranks * sizeof(int)), mine = MPI_UNDEFINED;
     MPI_Group_size(group, &size);
     SAME(size, count);
     for (i = 0; i < count; i++) {
@@ -66,7 +66,7 @@ static void ranges(void)
     is(out, 2, (int[]){1, 3});
     MPI_Group_range_excl(world, 2, (int[][3]){{0, ranks - 1, 3}, {4, 1, -3}}, &out);
     {
-        int i, count = 0, *members = room(ranks * sizeof(int));
+        int i, count = 0, *members = allocate(ranks * sizeof(int));
         for (i = 0; i < ranks; i++)
             if (i % 3 != 0 && i != 4 && i != 1)
                 members[count++] = i;
@@ -127,7 +127,7 @@ int main(int argc, char **argv)
     MPI_Comm_group(MPI_COMM_WORLD, &world);
     MPI_Group_size(world, &size);
     SAME(size, ranks);
-    all = room(ranks * sizeof(int));
+    all = allocate(ranks * sizeof(int));
     for (i = 0; i < ranks; i++)
         all[i] = i;
     is(of(ranks, all), ranks, all);

@@ -1,4 +1,4 @@
-/* The first program of everybody; C and C++ alike. */
+/* The usual first program; C and C++ alike. */
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* A rank that waits with nobody to talk to uses no processor, and pairs that do
- * not talk take no memory: idle [memory]. */
+/* A rank that waits for no message uses no processor, and pairs that do not communicate take no
+   memory: idle [memory]. */
 #include "check.h"
 #include <dirent.h>
 #include <sys/resource.h>
@@ -54,8 +54,8 @@ static long taken(void)
 static void quiet_pairs(void)
 {
     enum { TALKING = 2 * 4096 }; /* the ring of a pair that has talked */
-    int word = 0, next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks, turn;
-    for (turn = 0; turn < 2; turn++) {
+    int word = 0, next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks, round;
+    for (round = 0; round < 2; round++) {
         if (rank > 0)
             MPI_Recv(&word, 1, MPI_INT, before, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         MPI_Send(&word, 1, MPI_INT, next, 2, MPI_COMM_WORLD);

@@ -70,7 +70,7 @@ static void messages(MPI_Comm inter)
 {
     int out = rank, in = -1, i, count;
     MPI_Status status;
-    MPI_Request *requests = room(there * sizeof *requests);
+    MPI_Request *requests = allocate(there * sizeof *requests);
     for (i = 0; i < there; i++)
         MPI_Isend(&out, 1, MPI_INT, i, 3, inter, &requests[i]);
     for (i = there; i-- > 0;) {
@@ -94,8 +94,8 @@ static void messages(MPI_Comm inter)
 /* One side's root deals with the other side. */
 static void rooted(MPI_Comm inter, int root_is_low)
 {
-    int n = ranks, i, value = -1, mine[2] = {rank, -rank}, *all = room(2 * n * sizeof *all);
-    int *counts = room(n * sizeof *counts), *displs = room(n * sizeof *displs);
+    int n = ranks, i, value = -1, mine[2] = {rank, -rank}, *all = allocate(2 * n * sizeof *all);
+    int *counts = allocate(n * sizeof *counts), *displs = allocate(n * sizeof *displs);
     int root_rank = root_is_low ? (low ? here : there) - 1 : 0;
     int is_root = low == root_is_low && me == root_rank;
     int root = low != root_is_low ? root_rank : is_root ? MPI_ROOT : MPI_PROC_NULL;
@@ -142,8 +142,8 @@ static void rooted(MPI_Comm inter, int root_is_low)
 
 static void symmetric(MPI_Comm inter)
 {
-    int i, sum = -1, *in = room(ranks * ranks * sizeof *in), *out = room(ranks * ranks * sizeof *out);
-    int *counts = room(ranks * sizeof *counts);
+    int i, sum = -1, *in = allocate(ranks * ranks * sizeof *in), *out = allocate(ranks * ranks * sizeof *out);
+    int *counts = allocate(ranks * sizeof *counts);
     MPI_Request request;
     MPI_Barrier(inter);
     MPI_Allgather(&rank, 1, MPI_INT, in, 1, MPI_INT, inter);
@@ -187,7 +187,7 @@ static void wrong(MPI_Comm inter)
     RAISES(MPI_ERR_COMM, MPI_Intercomm_merge(local, 0, &none));
     RAISES(MPI_ERR_COMM, MPI_Intercomm_create(inter, 0, MPI_COMM_WORLD, 0, 1, &none));
     RAISES(MPI_ERR_RANK, MPI_Intercomm_create(local, here, MPI_COMM_WORLD, 0, 1, &none));
-    /* The leaders are wrong: all of the group hears of it. */
+    /* The leaders are wrong: all of the group is notified. */
     RAISES(MPI_ERR_RANK, MPI_Intercomm_create(local, 0, MPI_COMM_WORLD, ranks, 1, &none));
     RAISES(MPI_ERR_TAG, MPI_Intercomm_create(local, 0, MPI_COMM_WORLD, 0, -1, &none));
     /* A group cannot meet itself, nor one that shares a member. */

@@ -65,7 +65,7 @@ int main(int argc, char **argv)
     unsigned char *data;
     start(&argc, &argv);
     SAME(ranks, 2);
-    data = room(BYTES);
+    data = allocate(BYTES);
     point_to_point(data);
     broadcast(data);
     free(data);

@@ -1,6 +1,6 @@
-/* Seed case 25: a parallel library with a communicator of its own, two handles
- * of it in interleaved use; a library on overlapping communicators; a master
- * beside a group without it; messages with ANY_SOURCE beside reductions. */
+/* Seed case 25: a parallel library with a communicator of its own, and two handles of it in
+   interleaved use. A library on overlapping communicators; a master next to a group without it;
+   messages with ANY_SOURCE during reductions. */
 #include "check.h"
 
 /* The library: a ring shift that is started and ended in two calls. */
@@ -12,7 +12,7 @@ typedef struct {
 
 static Shift *shift_new(MPI_Comm comm)
 {
-    Shift *shift = room(sizeof *shift);
+    Shift *shift = allocate(sizeof *shift);
     MPI_Comm_dup(comm, &shift->comm);
     return shift;
 }
@@ -125,7 +125,7 @@ static void master_and_workers(void)
     MPI_Group_free(&world);
 }
 
-/* 4 of 9 ranks: messages from anybody beside reductions on one communicator. */
+/* 4 of 9 ranks: messages from any source during reductions on one communicator. */
 static void beside_reductions(void)
 {
     const int members[] = {2, 4, 6, 8};

@@ -1,5 +1,5 @@
-/* Many large messages between all at once, while nobody is in MPI: what has happened meanwhile is a lot
- * to be found in one call. */
+/* Many large messages between all at once, while no rank is in MPI: much has happened meanwhile
+   that one call must find. */
 #include "check.h"
 #include <time.h>
 
@@ -12,9 +12,9 @@ int main(int argc, char **argv)
     MPI_Request *requests;
     unsigned char *in, *out;
     start(&argc, &argv);
-    requests = room(2 * MANY * ranks * sizeof *requests);
-    in = room((size_t)MANY * ranks * BYTES);
-    out = room((size_t)ranks * BYTES);
+    requests = allocate(2 * MANY * ranks * sizeof *requests);
+    in = allocate((size_t)MANY * ranks * BYTES);
+    out = allocate((size_t)ranks * BYTES);
     for (other = 0; other < ranks; other++) {
         fill(out + (size_t)other * BYTES, BYTES, 100 * rank + other);
         for (i = 0; i < MANY; i++)

@@ -1,7 +1,7 @@
-/* Two less usual ways to a communicator, chosen by the argument. */
+/* Two less usual constructors of communicators, chosen by the argument. */
 #include "check.h"
 
-/* All ranks share one host here; UNDEFINED stays outside. */
+/* All ranks share one host here; a rank with UNDEFINED is outside. */
 static void split_type(void)
 {
     MPI_Comm host;

@@ -1,7 +1,6 @@
 /* Collectives among neighbours: every operation in its blocking, nonblocking and
- * persistent form, on grids and graphs. What is expected of a neighbour follows
- * from the edge alone: rank `from` sends `message(from, number)` along its edge
- * of that number. */
+ * persistent form, on grids and graphs. The expectation for a neighbour follows from the edge
+ * alone: rank `from` sends `message(from, number)` along its edge of that number. */
 #include "check.h"
 
 enum form { BLOCKING, NONBLOCKING, PERSISTENT };
@@ -15,7 +14,7 @@ static int message(int source, int edge)
     return 1000 * source + edge;
 }
 
-/* Runs one operation in the form that `form` says; a persistent one twice. */
+/* Runs one operation in the given `form`; a persistent one twice. */
 #define RUN(name, ...) \
     do { \
         MPI_Request request; \
@@ -111,7 +110,7 @@ static void grids(int ndims, int periodic)
     MPI_Comm_free(&grid);
 }
 
-/* Everyone sends to the ranks 0 .. k - 1 behind it. */
+/* Each rank sends to the ranks 0 .. k - 1 after it. */
 static void graphs(int degree)
 {
     MPI_Comm graph;

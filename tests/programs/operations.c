@@ -1,5 +1,5 @@
-/* Every predefined operation on every type that it is for, checked against a
- * plain loop; the pair types with their locations; what an operation is not for. */
+/* Every predefined operation on every type that it is for, checked against a plain loop. Also the
+   pair types with their locations, and types that an operation is not for. */
 #include "check.h"
 #include <complex.h>
 #include <limits.h>
@@ -7,8 +7,8 @@
 
 enum { COUNT = 37 };
 
-/* For one C type: values that stay small enough for a product over 16 ranks,
- * reduced by a loop in rank order. */
+/* For one C type: values that are small enough for a product over 16 ranks, reduced by a loop in
+   rank order. */
 #define VALUE(r, i) (((r) + (i)) % 3 + 1)
 
 #define REDUCE(T, type, op, expression) \

@@ -1,5 +1,5 @@
-/* Messages between two ranks arrive in the order sent, whatever size, mode and
- * protocol carries each; also with all of them under way at once. */
+/* Messages between two ranks arrive in the order sent, for every size, mode and protocol; also with
+   all of them under way at once. */
 #include "check.h"
 
 enum { MANY = 400 };
@@ -12,7 +12,7 @@ static int length(int i)
 
 static void blocking(void)
 {
-    int *data = room(1000000), i;
+    int *data = allocate(1000000), i;
     for (i = 0; i < MANY; i++) {
         if (rank == 0) {
             data[0] = i;
@@ -42,7 +42,7 @@ static void all_at_once(int posted)
     if (rank > 1)
         return;
     for (i = 0; i < FEW; i++)
-        data[i] = room(1000000);
+        data[i] = allocate(1000000);
     if (rank == 1 && posted)
         for (i = 0; i < FEW; i++)
             MPI_Irecv(data[i], 1000000, MPI_BYTE, 0, MPI_ANY_TAG, MPI_COMM_WORLD, &requests[i]);
@@ -76,12 +76,12 @@ static void all_at_once(int posted)
 /* Large messages in both directions at once, between all pairs. */
 static void both_directions(int bytes)
 {
-    unsigned char **out = room(ranks * sizeof *out), **in = room(ranks * sizeof *in);
-    MPI_Request *requests = room(2 * ranks * sizeof *requests);
+    unsigned char **out = allocate(ranks * sizeof *out), **in = allocate(ranks * sizeof *in);
+    MPI_Request *requests = allocate(2 * ranks * sizeof *requests);
     int other;
     for (other = 0; other < ranks; other++) {
-        out[other] = room(bytes);
-        in[other] = room(bytes);
+        out[other] = allocate(bytes);
+        in[other] = allocate(bytes);
         fill(out[other], bytes, rank * 1000 + other);
         MPI_Isend(out[other], bytes, MPI_BYTE, other, 5, MPI_COMM_WORLD, &requests[2 * other]);
         MPI_Irecv(in[other], bytes, MPI_BYTE, other, 5, MPI_COMM_WORLD, &requests[2 * other + 1]);

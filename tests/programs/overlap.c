@@ -13,7 +13,7 @@ static double work(int rounds)
 
 static void overlap(int bytes)
 {
-    unsigned char *out = room(bytes), *in = room(bytes);
+    unsigned char *out = allocate(bytes), *in = allocate(bytes);
     MPI_Request requests[2];
     int partner = rank ^ 1, round;
     if (partner >= ranks)
@@ -34,8 +34,8 @@ static void overlap(int bytes)
 static void buffered_completes_alone(int bytes)
 {
     int size, go = 0;
-    void *buffer = room(bytes + MPI_BSEND_OVERHEAD), *detached;
-    unsigned char *data = room(bytes);
+    void *buffer = allocate(bytes + MPI_BSEND_OVERHEAD), *detached;
+    unsigned char *data = allocate(bytes);
     MPI_Request request;
     if (rank == 0) {
         MPI_Buffer_attach(buffer, bytes + MPI_BSEND_OVERHEAD);

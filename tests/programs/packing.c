@@ -1,4 +1,4 @@
-/* MPI_Pack and its like: positions, room, messages of packed data, external32. */
+/* MPI_Pack and its like: positions, space, messages of packed data, external32. */
 #include "check.h"
 #include <stddef.h>
 

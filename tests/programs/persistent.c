@@ -9,7 +9,7 @@ enum { ROUNDS = 20 };
 static void rounds(Init init, int mode, int bytes)
 {
     int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks, round;
-    unsigned char *out = room(bytes), *in = room(bytes);
+    unsigned char *out = allocate(bytes), *in = allocate(bytes);
     MPI_Request requests[2];
     MPI_Status statuses[2];
     MPI_Recv_init(in, bytes, MPI_BYTE, before, mode, MPI_COMM_WORLD, &requests[0]);
@@ -75,7 +75,7 @@ int main(int argc, char **argv)
 {
     static const Init inits[] = {MPI_Send_init, MPI_Ssend_init, MPI_Rsend_init, MPI_Bsend_init};
     static const int sizes[] = {0, 40, 5000, 300000};
-    void *buffer = room(1 << 20), *detached;
+    void *buffer = allocate(1 << 20), *detached;
     int mode, i, size;
     start(&argc, &argv);
     MPI_Buffer_attach(buffer, 1 << 20);

@@ -4,7 +4,7 @@
 
 static void probe_then_receive(int bytes)
 {
-    unsigned char *data = room(bytes);
+    unsigned char *data = allocate(bytes);
     MPI_Request requests[2];
     MPI_Status status, again;
     int there = 0, count;
@@ -37,7 +37,7 @@ static void probe_then_receive(int bytes)
 
 static void matched_probe_takes_the_message(int bytes)
 {
-    unsigned char *data = room(bytes), *more = room(bytes), *third = room(bytes);
+    unsigned char *data = allocate(bytes), *more = allocate(bytes), *third = allocate(bytes);
     MPI_Message first, second;
     MPI_Request request, requests[3];
     MPI_Status status;
@@ -56,7 +56,7 @@ static void matched_probe_takes_the_message(int bytes)
         while (!there)
             MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &there, &second, &status);
         CHECK_STATUS(&status, 0, 3, MPI_BYTE, bytes);
-        /* Both are taken, so the second can be received before the first. */
+        /* Both are taken; therefore the second can be received before the first. */
         MPI_Imrecv(more, bytes, MPI_BYTE, &second, &request);
         CHECK(second == MPI_MESSAGE_NULL, "Imrecv leaves the message handle");
         MPI_Wait(&request, &status);
@@ -74,7 +74,7 @@ static void matched_probe_takes_the_message(int bytes)
     free(third);
 }
 
-static void nobody_is_probed_at_once(void)
+static void proc_null_is_probed_at_once(void)
 {
     MPI_Message message;
     MPI_Status status;
@@ -103,7 +103,7 @@ int main(int argc, char **argv)
     static const int sizes[] = {0, 1, 100, 10000, 100000, 2000000};
     unsigned i;
     start(&argc, &argv);
-    nobody_is_probed_at_once();
+    proc_null_is_probed_at_once();
     if (ranks > 1)
         for (i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             probe_then_receive(sizes[i]);

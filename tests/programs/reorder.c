@@ -1,8 +1,7 @@
-/* Topologies with reorder: each process has one rank, neighbours agree, a graph's
- * node keeps its edges whoever it becomes, and no more edges cross from package
- * to package than before. With `packages N` (and the knob that pretends as much)
- * the ranks of this host are dealt to N packages in turn, and a square must fall
- * into blocks. */
+/* Topologies with reorder: each process has one rank, neighbours agree, and a graph's node keeps
+ * its edges under any rank. No more edges cross from package to package than before. With `packages
+ * N` (and the knob that pretends as much) the ranks of this host are dealt to N packages in turn. A
+ * square must fall into blocks. */
 #include "check.h"
 
 static int packages = 1;

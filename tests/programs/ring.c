@@ -4,7 +4,7 @@
 static void once(int bytes)
 {
     int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
-    char *out = room(bytes), *in = room(bytes);
+    char *out = allocate(bytes), *in = allocate(bytes);
     MPI_Request requests[2];
     MPI_Status statuses[2], status;
     fill(out, bytes, rank);

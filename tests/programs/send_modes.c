@@ -8,11 +8,11 @@ typedef int (*Isend)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Re
 static const Send sends[] = {MPI_Send, MPI_Ssend, MPI_Rsend, MPI_Bsend};
 static const Isend isends[] = {MPI_Isend, MPI_Issend, MPI_Irsend, MPI_Ibsend};
 
-/* Rsend needs its receive posted: everybody posts, then everybody starts. */
+/* Rsend needs its receive posted: all ranks post, then all ranks start. */
 static void once(int mode, int blocking, int bytes)
 {
     int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks, tag = 10 + mode;
-    unsigned char *out = room(bytes), *in = room(bytes + 1);
+    unsigned char *out = allocate(bytes), *in = allocate(bytes + 1);
     MPI_Request receive, send;
     MPI_Status status;
     fill(out, bytes, rank + bytes);
@@ -39,7 +39,7 @@ static void once(int mode, int blocking, int bytes)
 static void completion_follows_the_mode(int bytes)
 {
     int go = 0, done, tries;
-    unsigned char *data = room(bytes);
+    unsigned char *data = allocate(bytes);
     MPI_Request request;
     if (rank == 0) {
         fill(data, bytes, 5);
@@ -64,25 +64,25 @@ static void completion_follows_the_mode(int bytes)
     free(data);
 }
 
-/* The attached buffer is used to the byte: what fits is taken, what does not
- * is MPI_ERR_BUFFER, and what was delivered gives its room back. */
+/* The attached buffer is used to the byte: messages that fit are taken, others are MPI_ERR_BUFFER,
+   and delivered ones give their space back. */
 static void buffer_is_accounted(void)
 {
-    enum { BYTES = 3000, ROOM = 2 * (BYTES + MPI_BSEND_OVERHEAD) };
+    enum { BYTES = 3000, ATTACHED_BYTES = 2 * (BYTES + MPI_BSEND_OVERHEAD) };
     char data[BYTES] = {0}, *detached;
     int size, packed, i;
-    void *buffer = room(ROOM);
+    void *buffer = allocate(ATTACHED_BYTES);
     MPI_Pack_size(BYTES, MPI_CHAR, MPI_COMM_WORLD, &packed);
     CHECK(packed >= BYTES && packed <= BYTES + 64, "Pack_size is %d", packed);
-    MPI_Buffer_attach(buffer, ROOM);
-    CHECK(MPI_Buffer_attach(buffer, ROOM) != MPI_SUCCESS, "a second buffer was attached");
+    MPI_Buffer_attach(buffer, ATTACHED_BYTES);
+    CHECK(MPI_Buffer_attach(buffer, ATTACHED_BYTES) != MPI_SUCCESS, "a second buffer was attached");
     if (rank == 0) {
         for (i = 0; i < 50; i++) {
             SAME(MPI_Bsend(data, BYTES, MPI_CHAR, 1, i, MPI_COMM_WORLD), MPI_SUCCESS);
             SAME(MPI_Bsend(data, BYTES, MPI_CHAR, 1, i, MPI_COMM_WORLD), MPI_SUCCESS);
             MPI_Recv(&size, 1, MPI_INT, 1, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         }
-        RAISES(MPI_ERR_BUFFER, MPI_Bsend(buffer, ROOM, MPI_BYTE, 1, 0, MPI_COMM_WORLD));
+        RAISES(MPI_ERR_BUFFER, MPI_Bsend(buffer, ATTACHED_BYTES, MPI_BYTE, 1, 0, MPI_COMM_WORLD));
     } else if (rank == 1) {
         for (i = 0; i < 50; i++) {
             MPI_Recv(data, BYTES, MPI_CHAR, 0, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -92,15 +92,16 @@ static void buffer_is_accounted(void)
     }
     MPI_Buffer_detach(&detached, &size);
     CHECK((void *)detached == buffer, "another buffer was detached");
-    SAME(size, ROOM);
+    SAME(size, ATTACHED_BYTES);
     free(buffer);
 }
 
-/* The room of a message is free again as soon as its sender can know that it was received, by whatever way. */
-static void room_returns(int bytes)
+/* The space of a message is free again as soon as its sender can know that it was received, by
+   every protocol. */
+static void space_returns(int bytes)
 {
     int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks, size, i;
-    unsigned char *buffer = room(bytes + MPI_BSEND_OVERHEAD), *out = room(bytes), *in = room(bytes);
+    unsigned char *buffer = allocate(bytes + MPI_BSEND_OVERHEAD), *out = allocate(bytes), *in = allocate(bytes);
     void *detached;
     MPI_Request receive;
     MPI_Buffer_attach(buffer, bytes + MPI_BSEND_OVERHEAD);
@@ -123,7 +124,7 @@ int main(int argc, char **argv)
     static const int sizes[] = {0, 1, 7, 64, 1024, 8192, 32768, 65536, 65537, 262144, 3000000};
     const int count = sizeof sizes / sizeof *sizes;
     int mode, i, size;
-    void *buffer = room(4000000), *detached;
+    void *buffer = allocate(4000000), *detached;
     start(&argc, &argv);
     let_errors_return();
     MPI_Buffer_attach(buffer, 4000000);
@@ -142,6 +143,6 @@ int main(int argc, char **argv)
     free(buffer);
     if (ranks > 1)
         buffer_is_accounted();
-    room_returns(300000);
+    space_returns(300000);
     return finish();
 }

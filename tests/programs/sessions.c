@@ -1,5 +1,5 @@
-/* Sessions: several in a row, beside and around the world model, libraries that
- * each have their own, process sets, communicators from groups. */
+/* Sessions: several in a row, before, during and after the world model; libraries that each have
+   their own, process sets, communicators from groups. */
 #include "check.h"
 
 static int handled;
@@ -95,7 +95,7 @@ static void errors(MPI_Session session)
     MPI_Session_set_errhandler(session, MPI_ERRORS_RETURN);
 }
 
-/* What a session asks for. */
+/* The arguments of a session. */
 static void hints(void)
 {
     MPI_Session session;
@@ -179,7 +179,7 @@ static void session_only(int times)
         psets(session);
         parts(session);
         errors(session);
-        /* What nobody waits for still arrives. */
+        /* Messages that no rank waits for still arrive. */
         if (i % 2) {
             int me, size, j, out[1000] = {0};
             MPI_Comm_rank(comm, &me);

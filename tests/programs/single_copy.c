@@ -1,7 +1,7 @@
 /* Whether a receiver copies out of the memory of a sender that is away from MPI: single_copy read, or
  * single_copy refused where the system or shm.single_copy does not allow it. Then the message comes when the
- * sender is back. With single_copy taken the sender goes when the receiver has asked for the data in pieces,
- * or has got some of them; where nobody may copy, nothing happens. */
+ * sender is back. With single_copy taken the sender goes when the receiver has requested the data
+ * in pieces, or has got some of them. Where no process may copy, nothing happens. */
 #define _GNU_SOURCE
 #include "check.h"
 #include <signal.h>
@@ -19,7 +19,7 @@ static void called(int number)
     is_called = 1;
 }
 
-/* Memory that nobody has touched, there, if that is anywhere. */
+/* Memory that was never touched, at the receiver, if that is anywhere. */
 static unsigned char *fresh(unsigned char *there)
 {
     void *memory = mmap(there, MANY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (there ? MAP_FIXED : 0), -1, 0);
@@ -47,8 +47,8 @@ static int may_copy(int other)
     return both;
 }
 
-/* The receiver waits in MPI; the sender goes when it has said that there is a message, and with tests > 0 looked
- * whether it has left. */
+/* The receiver waits in MPI. The sender goes when it has announced a message, and with tests > 0
+   looked whether it has left. */
 static void take(unsigned char *data, int bytes, int tests, int other)
 {
     MPI_Request request;

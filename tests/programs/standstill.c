@@ -1,5 +1,5 @@
 /* Ranks that wait for each other for ever, each in another call: standstill
- * (circle | threads | finalize). Whoever started them says what each waits for. */
+ * (circle | threads | finalize). mpiexec reports what each waits for. */
 #include "check.h"
 
 static int word;

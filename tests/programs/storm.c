@@ -1,12 +1,11 @@
-/* Random traffic of every kind: storm <seed> <rounds> <threads>. All ranks draw
- * the same messages from the seed, so that everybody knows what everybody sends;
- * delays, orders of completion and when something is cancelled are each rank's own.
- * Each thread has communicators of its own and shares one with the others.
+/* Random traffic of every kind: storm <seed> <rounds> <threads>. All ranks draw the same messages
+ * from the seed, so that each knows the sends of all. Delays, orders of completion and when
+ * something is cancelled are each rank's own. Each thread has communicators of its own and shares
+ * one with the others.
  *
- * A round: messages of every kind, and channels (persistent requests that live as
- * long as their thread and are started again and again), all under way at once;
- * receives without a message, cancelled; sends that are cancelled when they may have
- * arrived; a collective. */
+ * A round: messages of every kind, and channels (persistent requests that live as long as their
+ * thread and are started again and again), all under way at once. Receives without a message are
+ * cancelled, and sends that may have arrived; then a collective. */
 #include "check.h"
 #include <pthread.h>
 #include <sched.h>
@@ -15,7 +14,7 @@
 enum { MOST = 20, LONGEST = 2000000, BUFFERED = 5000, PHANTOMS = 3, THREADS = 8 };
 enum { CHANNELS = 6, DOUBTS = 4, REQUESTS = 2 * (MOST + CHANNELS) };
 /* Tags: a thread's number in the upper part, after that of what it is for. */
-enum { OF_DOUBT = THREADS, OF_CHANNEL = 2 * THREADS, OF_WORD = 3 * THREADS, OF_NOBODY = 100 };
+enum { OF_DOUBT = THREADS, OF_CHANNEL = 2 * THREADS, OF_WORD = 3 * THREADS, OF_PHANTOM = 100 };
 /* Communicators: all threads', this thread's, with ranks reversed, and one whose
  * receives name no tag. */
 enum { SHARED, OWN, REVERSED, ORDERED, COMMS };
@@ -30,8 +29,8 @@ static int rounds = 40, threads = 1;
 static MPI_Comm comms[THREADS][COMMS];
 static MPI_Op user_sum;
 
-/* `turn`: which message of a channel. */
-typedef struct { int comm, from, to, tag, bytes, send, receive, wild, turn; } Message;
+/* `start`: which message of a channel. */
+typedef struct { int comm, from, to, tag, bytes, send, receive, wild, start; } Message;
 
 typedef struct { MPI_Request send, receive; unsigned char *out, *in; } Channel;
 
@@ -82,7 +81,7 @@ static Message draw_message(Thread *t, int index, int ready)
     if (m.comm == ORDERED)
         m.send = m.send % 2 ? ISSEND : ISEND, m.receive = IRECV;
     if (m.send == SEND || m.send == SSEND || ready)
-        m.receive %= 2; /* posted before anybody blocks */
+        m.receive %= 2; /* posted before any rank blocks */
     if (m.send == IBSEND || m.send == BSEND_INIT || m.send == BSEND)
         m.bytes %= BUFFERED;
     return m;
@@ -91,7 +90,7 @@ static Message draw_message(Thread *t, int index, int ready)
 static int rank_in(const Message *m) { return m->comm == REVERSED ? ranks - 1 - rank : rank; }
 static uint64_t pattern_of(const Message *m)
 {
-    return (uint64_t)m->tag * 64 + (uint64_t)m->from + ((uint64_t)m->turn << 40);
+    return (uint64_t)m->tag * 64 + (uint64_t)m->from + ((uint64_t)m->start << 40);
 }
 
 static void check(const Message *m, unsigned char *data, const MPI_Status *status)
@@ -112,7 +111,7 @@ static void post_receive(Thread *t, int index)
 {
     const Message *m = &t->list[index];
     MPI_Comm comm = comms[t->number][m->comm];
-    unsigned char *data = room(m->bytes);
+    unsigned char *data = allocate(m->bytes);
     MPI_Request *request = add(t, data, index);
     int source = m->wild && m->comm != ORDERED ? MPI_ANY_SOURCE : m->from;
     int tag = m->comm == ORDERED ? MPI_ANY_TAG : m->tag;
@@ -139,7 +138,7 @@ static void send_init(const Message *m, unsigned char *data, MPI_Comm comm, int 
 static void post_send(Thread *t, const Message *m, int ready)
 {
     MPI_Comm comm = comms[t->number][m->comm];
-    unsigned char *data = room(m->bytes);
+    unsigned char *data = allocate(m->bytes);
     MPI_Request *request = add(t, data, -1);
     fill(data, m->bytes, pattern_of(m));
     delay(t);
@@ -155,7 +154,7 @@ static void post_send(Thread *t, const Message *m, int ready)
 static void send_now(Thread *t, const Message *m, int ready)
 {
     MPI_Comm comm = comms[t->number][m->comm];
-    unsigned char *data = room(m->bytes);
+    unsigned char *data = allocate(m->bytes);
     fill(data, m->bytes, pattern_of(m));
     delay(t);
     switch (m->send) {
@@ -170,7 +169,7 @@ static void probe_and_receive(Thread *t, const Message *m)
 {
     MPI_Comm comm = comms[t->number][m->comm];
     int source = m->wild ? MPI_ANY_SOURCE : m->from, there = 0;
-    unsigned char *data = room(m->bytes);
+    unsigned char *data = allocate(m->bytes);
     MPI_Message message;
     MPI_Request request;
     MPI_Status status;
@@ -213,13 +212,13 @@ static void over(Thread *t, int at, const MPI_Status *status)
         MPI_Request_free(&t->requests[at]); /* a persistent one */
 }
 
-/* Completes everything, in one of five ways. */
+/* Completes everything, by one of five calls. */
 static void complete(Thread *t)
 {
     MPI_Status statuses[REQUESTS];
-    int which[REQUESTS], way = (int)draw(&t->luck, 5), left = t->active, i, count, flag = 0;
+    int which[REQUESTS], call = (int)draw(&t->luck, 5), left = t->active, i, count, flag = 0;
     while (left > 0) {
-        switch (way) {
+        switch (call) {
         case 0:
             MPI_Waitany(t->active, t->requests, &which[0], &statuses[0]);
             over(t, which[0], &statuses[0]);
@@ -227,7 +226,7 @@ static void complete(Thread *t)
             break;
         case 1:
         case 2:
-            (way == 1 ? MPI_Waitsome : MPI_Testsome)(t->active, t->requests, &count, which, statuses);
+            (call == 1 ? MPI_Waitsome : MPI_Testsome)(t->active, t->requests, &count, which, statuses);
             CHECK(count != MPI_UNDEFINED, "no request is active, and %d are missing", left);
             for (i = 0; i < count; i++)
                 over(t, which[i], &statuses[i]);
@@ -260,8 +259,8 @@ static void open_channels(Thread *t)
         m->tag = (OF_CHANNEL + t->number) << 20 | i;
         m->send = SEND_INIT + m->send % 3;
         m->bytes %= m->send == BSEND_INIT ? BUFFERED : LONGEST;
-        channel->out = room(m->bytes);
-        channel->in = room(m->bytes);
+        channel->out = allocate(m->bytes);
+        channel->in = allocate(m->bytes);
         if (m->from == rank)
             send_init(m, channel->out, comms[t->number][OWN], 0, &channel->send);
         if (m->to == rank)
@@ -279,7 +278,7 @@ static void start_channels(Thread *t)
         Channel *channel = &t->channels[i];
         if (draw(&t->plan, 2))
             continue;
-        m->turn++;
+        m->start++;
         fill(channel->out, m->bytes, pattern_of(m));
         if (m->to == rank)
             *add(t, channel->in, MOST + i) = channel->receive;
@@ -317,7 +316,7 @@ static int cancel(MPI_Request *request, MPI_Status *status)
     return cancelled;
 }
 
-/* Receives that nobody answers, cancelled. */
+/* Receives that no rank answers, cancelled. */
 static void phantoms(Thread *t, MPI_Request requests[PHANTOMS])
 {
     MPI_Status status;
@@ -334,7 +333,7 @@ static Message draw_doubt(Thread *t, int index)
     if (m.send == IBSEND || m.send == BSEND_INIT)
         m.bytes %= BUFFERED;
     m.receive %= DOUBT_KINDS;
-    m.turn = 1;
+    m.start = 1;
     return m;
 }
 
@@ -353,7 +352,7 @@ static int change_ones_mind(Thread *t, const Message *m, int at)
 }
 
 /* The other end; `at` is where its receive is, or is to be. */
-static void hear(Thread *t, const Message *m, int at, MPI_Request *word, const int *coming)
+static void finish_receive(Thread *t, const Message *m, int at, MPI_Request *word, const int *coming)
 {
     MPI_Comm comm = comms[t->number][OWN];
     MPI_Status status;
@@ -383,16 +382,16 @@ static void doubts(Thread *t)
     MPI_Comm comm = comms[t->number][OWN];
     MPI_Request words[2 * DOUBTS];
     Message *list = t->list;
-    int sent[DOUBTS], received[DOUBTS], say[DOUBTS], told[DOUBTS], i;
+    int sent[DOUBTS], received[DOUBTS], outcome[DOUBTS], expected[DOUBTS], i;
     for (i = 0; i < DOUBTS; i++) {
         Message *m = &list[i];
         *m = draw_doubt(t, i);
         words[2 * i] = words[2 * i + 1] = MPI_REQUEST_NULL;
         if (m->to == rank) {
-            MPI_Irecv(&told[i], 1, MPI_INT, m->from, tag_of(t, OF_WORD, i), comm, &words[2 * i]);
+            MPI_Irecv(&expected[i], 1, MPI_INT, m->from, tag_of(t, OF_WORD, i), comm, &words[2 * i]);
             received[i] = t->active;
             if (m->receive == LATE)
-                *add(t, room(m->bytes), -1) = MPI_REQUEST_NULL;
+                *add(t, allocate(m->bytes), -1) = MPI_REQUEST_NULL;
             else
                 post_receive(t, i);
         }
@@ -403,12 +402,12 @@ static void doubts(Thread *t)
     }
     for (i = 0; i < DOUBTS; i++)
         if (list[i].from == rank) {
-            say[i] = change_ones_mind(t, &list[i], sent[i]);
-            MPI_Isend(&say[i], 1, MPI_INT, list[i].to, tag_of(t, OF_WORD, i), comm, &words[2 * i + 1]);
+            outcome[i] = change_ones_mind(t, &list[i], sent[i]);
+            MPI_Isend(&outcome[i], 1, MPI_INT, list[i].to, tag_of(t, OF_WORD, i), comm, &words[2 * i + 1]);
         }
     for (i = 0; i < DOUBTS; i++)
         if (list[i].to == rank)
-            hear(t, &list[i], received[i], &words[2 * i], &told[i]);
+            finish_receive(t, &list[i], received[i], &words[2 * i], &expected[i]);
     for (i = 0; i < DOUBTS; i++)
         if (list[i].from == rank) {
             MPI_Wait(&t->requests[sent[i]], MPI_STATUS_IGNORE);
@@ -419,14 +418,14 @@ static void doubts(Thread *t)
 }
 
 /* Where a collective of a thread is: now and then on MPI_COMM_WORLD, which others may use for messages meanwhile. */
-static MPI_Comm meeting(const Thread *t)
+static MPI_Comm shared_comm(const Thread *t)
 {
     return t->number == 0 && t->round % 2 ? MPI_COMM_WORLD : comms[t->number][OWN];
 }
 
 static void collective(Thread *t, int which)
 {
-    MPI_Comm comm = meeting(t);
+    MPI_Comm comm = shared_comm(t);
     int mine = rank + t->round, sum = 0, root = t->round % ranks, word = rank == root ? t->round : -1;
     MPI_Request request = MPI_REQUEST_NULL;
     delay(t);
@@ -447,18 +446,18 @@ static void one_round(Thread *t)
 {
     int count = (int)draw(&t->plan, MOST) + 1, ready = draw(&t->plan, 4) == 0, which = (int)draw(&t->plan, 10), i;
     int first = (int)draw(&t->luck, MOST);
-    MPI_Request nobody[PHANTOMS];
+    MPI_Request unmatched[PHANTOMS];
     char dummy[PHANTOMS];
     for (i = 0; i < count; i++)
         t->list[i] = draw_message(t, i, ready);
     for (i = 0; i < PHANTOMS; i++)
-        MPI_Irecv(&dummy[i], 1, MPI_BYTE, i % 2 ? MPI_ANY_SOURCE : 0, (OF_NOBODY + t->number) << 20,
-                  comms[t->number][SHARED], &nobody[i]);
+        MPI_Irecv(&dummy[i], 1, MPI_BYTE, i % 2 ? MPI_ANY_SOURCE : 0, (OF_PHANTOM + t->number) << 20,
+                  comms[t->number][SHARED], &unmatched[i]);
     for (i = 0; i < count; i++)
         if (t->list[i].to == rank_in(&t->list[i]) && t->list[i].receive <= RECV_INIT)
             post_receive(t, i);
     if (ready)
-        MPI_Barrier(meeting(t));
+        MPI_Barrier(shared_comm(t));
     start_channels(t);
     for (i = 0; i < count; i++)
         if (t->list[i].from == rank_in(&t->list[i]) && t->list[i].send < SEND)
@@ -472,7 +471,7 @@ static void one_round(Thread *t)
             probe_and_receive(t, m);
     }
     complete(t);
-    phantoms(t, nobody);
+    phantoms(t, unmatched);
     doubts(t);
     collective(t, which);
 }
@@ -501,7 +500,7 @@ int main(int argc, char **argv)
     static Thread all[THREADS];
     enum { ATTACHED = 32 << 20 };
     pthread_t running[THREADS];
-    void *buffer = room(ATTACHED);
+    void *buffer = allocate(ATTACHED);
     int provided, i, there, size;
     MPI_Comm shared;
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;

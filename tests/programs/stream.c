@@ -1,6 +1,7 @@
 /* A stream of messages with numbers and checksums from the first rank to the last: stream
- * MESSAGES FILE [WORDS], where every thousandth has so many (12000). Each arrives once and in order. The file is made when a tenth has arrived, or 10000; the
- * longest time between two messages is printed, to see what happened to the network then. */
+ * MESSAGES FILE [WORDS], where every thousandth has so many (12000). Each arrives once and in
+ * order. The file is made when a tenth has arrived, or 10000. The longest time between two messages
+ * is printed, to see how the network behaved then. */
 #include "check.h"
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
-/* Random traffic from a seed that all ranks share, so that everybody knows what
- * everybody sends: sizes, tags, modes and orders of completion vary; contents
- * and statuses are checked, and nothing may be left over. */
+/* Random traffic from a seed that all ranks share, so that each knows the sends of all: sizes,
+ * tags, modes and orders of completion vary; contents and statuses are checked, and nothing may be
+ * left over. */
 #include "check.h"
 
 enum { ROUNDS = 60, MOST = 24, LONGEST = 200000 };
@@ -21,7 +21,7 @@ static Message random_message(int tag)
     Message m;
     m.from = next(ranks);
     m.to = next(ranks);
-    m.tag = tag; /* unique, so that it is certain whom a receive from anybody gets */
+    m.tag = tag; /* unique, so that it is certain which message a receive from any source gets */
     m.bytes = next(longest[next(6)]);
     m.mode = next(3);
     m.wild = next(2);
@@ -42,7 +42,7 @@ static void round_of_messages(int round)
         const int receiving = (i < count) == receives; /* receives first, or sends first */
         if (rank != (receiving ? m->to : m->from))
             continue;
-        data[active] = room(m->bytes);
+        data[active] = allocate(m->bytes);
         of[active] = receiving ? i % count : -1;
         if (receiving)
             MPI_Irecv(data[active], m->bytes, MPI_BYTE, m->wild ? MPI_ANY_SOURCE : m->from, m->tag, MPI_COMM_WORLD,

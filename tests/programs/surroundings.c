@@ -1,5 +1,5 @@
-/* What a rank sees of how it was started, one line each, for the table to
- * compare: arguments, variables, directory, standard input. */
+/* The surroundings that a rank was started in, one line each, for the table to compare: arguments,
+   variables, directory, standard input. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

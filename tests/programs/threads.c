@@ -1,6 +1,6 @@
-/* MPI_THREAD_MULTIPLE: threads exchange messages on one communicator, each with
- * its own tag; two run collectives on two communicators at once (seed case 22);
- * two wait for requests that the other's progress completes. */
+/* MPI_THREAD_MULTIPLE: threads exchange messages on one communicator, each with its own tag. Two
+   run collectives on two communicators at once (seed case 22). Two wait for requests that the
+   other's progress completes. */
 #include "check.h"
 #include <pthread.h>
 
@@ -73,7 +73,7 @@ static void run(void *(*body)(void *))
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* What MPI_INFO_ENV says depends on the process: no call may lock itself out. */
+/* The contents of MPI_INFO_ENV depend on the process: no call may lock itself out. */
 static void started_with(void)
 {
     MPI_Info copy;

@@ -1,6 +1,6 @@
-/* MPI_THREAD_MULTIPLE with more threads than processors: the thread whose turn it is computes, sleeps until another
- * thread wakes it, only tests, or ends. It can't give its turn away then, and the others get on all the same; soon, when
- * it was away before. */
+/* MPI_THREAD_MULTIPLE with more threads than processors: the thread that owns the time slice
+ * computes, sleeps until another thread wakes it, only tests, or ends. It cannot give its slice
+ * away then, and the others proceed all the same; soon, when it was away before. */
 #include "check.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 enum { BEFORE = 300, ENOUGH = 100, MOST_SECONDS = 5, THREADS = 32, NEVER = 1000 };
-/* Calls of one that leaves for AWAY us after each; in how many others get on at least, in one trial of these. */
+/* Calls of one that leaves for AWAY us after each. Of so many calls the others proceed in at least
+   as many, in one attempt of these. */
 enum { CALLS = 120, AWAY = 3500, LEAST = CALLS / 6, TRIALS = 8 };
 
 static atomic_int over, exchanged;
@@ -23,7 +24,8 @@ static double seconds(void)
     return time.tv_sec + time.tv_nsec / 1e9;
 }
 
-/* Rank 0 asks and the same thread of rank 1 answers; both know from the question whether it is the last one. */
+/* Rank 0 sends a question and the same thread of rank 1 answers; both know from the question
+   whether it is the last one. */
 static int exchange(int tag, int last)
 {
     int answer;
@@ -108,17 +110,17 @@ static int calls_and_leaves(int tag)
     return fewest;
 }
 
-/* Has the turn, most likely, whenever it has talked for long. */
+/* Has the time slice, most likely, whenever it has communicated for long. */
 static void *holder(void *argument)
 {
-    static const struct { const char *name; void (*body)(double); } ways[] = {
+    static const struct { const char *name; void (*body)(double); } holders[] = {
         {"computes", computes}, {"sleeps", sleeps}, {"tests", tests}, {"sleeps again", sleeps}};
-    int tag = *(int *)argument, way, i, fewest = 0;
-    for (way = 0; way < 4; way++) {
+    int tag = *(int *)argument, at, i, fewest = 0;
+    for (at = 0; at < 4; at++) {
         for (i = 0; i < BEFORE; i++)
             exchange(tag, 0);
         if (rank == 0)
-            others_get_on(ways[way].name, ways[way].body);
+            others_get_on(holders[at].name, holders[at].body);
     }
     for (i = 0; i < TRIALS && fewest < LEAST; i++)
         fewest = calls_and_leaves(tag);

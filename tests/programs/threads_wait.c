@@ -1,12 +1,12 @@
-/* MPI_THREAD_MULTIPLE: what makes a waiting thread go on may come from another
- * thread of its process, in any call, while the transport has nothing to say. A
- * lost wake-up hangs; the table's time limit finds it. */
+/* MPI_THREAD_MULTIPLE: a waiting thread may be satisfied by another thread of its process, in any
+ * call, without an event of the transport. A lost wake-up hangs; the table's time limit finds
+ * it. */
 #include "check.h"
 #include <pthread.h>
 #include <sys/resource.h>
 #include <time.h>
 
-enum { ROUNDS = 200, CROWD = 8, LARGE = 3000000 };
+enum { ROUNDS = 200, WAITERS = 8, LARGE = 3000000 };
 
 static void nap(long microseconds)
 {
@@ -46,7 +46,7 @@ static void *answers(void *nothing)
     return NULL;
 }
 
-static void asks(void)
+static void questions(void)
 {
     int i, got;
     MPI_Status status;
@@ -113,7 +113,7 @@ static void *tests(void *nothing)
     return NULL;
 }
 
-static void talks(void)
+static void exchanges(void)
 {
     int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks, got;
     for (int i = 0; i < ROUNDS; i++) {
@@ -139,7 +139,7 @@ static void fills(void)
     static MPI_Request sends[MANY + 1];
     static unsigned char data[BYTES];
     int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks, i;
-    unsigned char *large = room(LARGE), *in = room(LARGE);
+    unsigned char *large = allocate(LARGE), *in = allocate(LARGE);
     fill(large, LARGE, 9);
     nap(20000);
     for (i = 0; i < MANY; i++)
@@ -155,8 +155,8 @@ static void fills(void)
     free(large), free(in);
 }
 
-/* A crowd of waiters, answered one by one in another order. */
-static void *one_of_crowd(void *argument)
+/* Many waiters, answered one by one in another order. */
+static void *waits_among_many(void *argument)
 {
     int me = (int)(intptr_t)argument, got;
     MPI_Request requests[2];
@@ -173,7 +173,7 @@ static void *one_of_crowd(void *argument)
     return NULL;
 }
 
-/* A crowd that waits for long uses no processor. */
+/* Many threads that wait for long use no processor. */
 static void *waits_for_long(void *argument)
 {
     int got;
@@ -181,14 +181,14 @@ static void *waits_for_long(void *argument)
     return NULL;
 }
 
-static void crowd(void *(*body)(void *), void (*meanwhile)(void))
+static void many_waiters(void *(*body)(void *), void (*meanwhile)(void))
 {
-    pthread_t threads[CROWD];
-    for (int i = 0; i < CROWD; i++)
+    pthread_t threads[WAITERS];
+    for (int i = 0; i < WAITERS; i++)
         CHECK(pthread_create(&threads[i], NULL, body, (void *)(intptr_t)i) == 0, "cannot start a thread");
     if (meanwhile)
         meanwhile();
-    for (int i = 0; i < CROWD; i++)
+    for (int i = 0; i < WAITERS; i++)
         pthread_join(threads[i], NULL);
 }
 
@@ -199,7 +199,7 @@ static void idle_second(void)
     nap(1000000);
     double used = cpu_seconds() - before;
     CHECK(used < 0.05, "waiting for a second took %.3f s of a processor", used);
-    for (int i = CROWD; i-- > 0;)
+    for (int i = WAITERS; i-- > 0;)
         MPI_Send(&i, 1, MPI_INT, rank, 200 + i, MPI_COMM_WORLD);
 }
 
@@ -211,11 +211,11 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     SAME(provided, MPI_THREAD_MULTIPLE);
     pthread_barrier_init(&together, NULL, 2);
-    with_partner(answers, asks);
+    with_partner(answers, questions);
     with_partner(completes, waits_for_generalized);
-    with_partner(tests, talks);
+    with_partner(tests, exchanges);
     with_partner(sleeper, fills);
-    crowd(one_of_crowd, NULL);
-    crowd(waits_for_long, idle_second);
+    many_waiters(waits_among_many, NULL);
+    many_waiters(waits_for_long, idle_second);
     return finish();
 }

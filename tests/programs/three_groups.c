@@ -1,6 +1,6 @@
-/* The worked programs on intercommunicators: three groups as a pipeline, three
- * groups as a ring, and a server of names in a group of its own with the others
- * in a world without it. Seed case 26, and of 12 the handler of a merge. */
+/* The worked programs on intercommunicators: three groups as a pipeline, and three groups as a
+   ring. A server of names is in a group of its own with the others in a world without it. Seed case
+   26, and of 12 the handler of a merge. */
 #include "check.h"
 
 /* From the root of one group to all of the other. */
@@ -18,7 +18,7 @@ static int group_sum(MPI_Comm mine)
     return sum;
 }
 
-/* 0 - 1 - 2: what group 0 says reaches group 2 with a sum of each group added. */
+/* 0 - 1 - 2: data of group 0 reaches group 2 with a sum of each group added. */
 static void pipeline(MPI_Comm mine, int which)
 {
     MPI_Comm before = MPI_COMM_NULL, behind = MPI_COMM_NULL;
@@ -94,25 +94,25 @@ typedef struct {
 
 static void serve(MPI_Comm clients)
 {
-    Entry entries[NAMES], asked;
+    Entry entries[NAMES], request;
     MPI_Status status;
     int known = 0, left, i;
     MPI_Comm_remote_size(clients, &left);
     while (left > 0) {
-        MPI_Recv(&asked, sizeof asked, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, clients, &status);
+        MPI_Recv(&request, sizeof request, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, clients, &status);
         if (status.MPI_TAG == LEAVE)
             left--;
         if (status.MPI_TAG == PUBLISH)
-            entries[known++] = asked;
-        for (i = 0; i < known && strcmp(entries[i].name, asked.name); i++)
+            entries[known++] = request;
+        for (i = 0; i < known && strcmp(entries[i].name, request.name); i++)
             ;
-        asked.value = i < known ? entries[i].value : -1;
-        MPI_Send(&asked.value, 1, MPI_INT, status.MPI_SOURCE, status.MPI_TAG, clients);
+        request.value = i < known ? entries[i].value : -1;
+        MPI_Send(&request.value, 1, MPI_INT, status.MPI_SOURCE, status.MPI_TAG, clients);
     }
 }
 
-/* What the server answers. */
-static int tell(MPI_Comm server, int what, const char *name, int value)
+/* The answers of the server. */
+static int query(MPI_Comm server, int what, const char *name, int value)
 {
     Entry entry = {"", value};
     strncpy(entry.name, name, NAME - 1);
@@ -138,14 +138,14 @@ static void names(void)
         CHECK(size == 1 && found == 0, "%d servers, the first is rank %d", size, found);
         MPI_Group_free(&there), MPI_Group_free(&all);
         snprintf(name, sizeof name, "client %d", rank);
-        SAME(tell(server, PUBLISH, name, 100 * rank), 100 * rank);
+        SAME(query(server, PUBLISH, name, 100 * rank), 100 * rank);
         MPI_Barrier(world); /* the new world, without the server */
         for (i = 1; i < ranks; i++) {
             snprintf(name, sizeof name, "client %d", i);
-            SAME(tell(server, LOOK_UP, name, 0), 100 * i);
+            SAME(query(server, LOOK_UP, name, 0), 100 * i);
         }
-        SAME(tell(server, LOOK_UP, "nobody", 0), -1);
-        tell(server, LEAVE, "", 0);
+        SAME(query(server, LOOK_UP, "nobody", 0), -1);
+        query(server, LEAVE, "", 0);
     }
     MPI_Comm_free(&server), MPI_Comm_free(&world);
 }

@@ -88,7 +88,7 @@ static void smaller_grids(void)
     RAISES(MPI_ERR_DIMS, MPI_Dims_create(6, 2, (int[]){4, 0}));
 }
 
-/* A ring, as a graph that everyone knows. */
+/* A ring, as a graph that every rank knows. */
 static void graphs(void)
 {
     MPI_Comm ring;
@@ -123,14 +123,14 @@ static void graphs(void)
     RAISES(MPI_ERR_ARG, MPI_Graph_create(MPI_COMM_WORLD, ranks, index, edges, 0, &ring));
 }
 
-/* The edges k -> k + 1 and k -> k + 2 with the weights k and 100 + k, all named
- * by one process or each by its own, or by the one before. */
-static void distributed_graphs(int who)
+/* The edges k -> k + 1 and k -> k + 2 with the weights k and 100 + k. One process names all of
+   them, or each its own, or each those of the rank before. */
+static void distributed_graphs(int form)
 {
     MPI_Comm graph;
     int sources[64], degrees[64], ends[128], weights[128], n = 0, m = 0, kind, in, out, weighted;
     for (int k = 0; k < ranks; k++) {
-        int namer = who < 0 ? k : who == 0 ? 0 : (k + 1) % ranks;
+        int namer = form < 0 ? k : form == 0 ? 0 : (k + 1) % ranks;
         if (namer != rank)
             continue;
         sources[n] = k;

@@ -1,10 +1,10 @@
-/* A message longer than its receive: an error of the receive alone. The part
- * behind the buffer stays as it was, the sender does not notice, and later
- * messages are in order. The sentence is printed for the table to look at. */
+/* A message longer than its receive: an error of the receive alone. The part after the buffer is as
+   before, the sender is not notified, and later messages are in order. The sentence is printed for
+   the table to look at. */
 #include "check.h"
 
 /* How the receive is completed. */
-enum How { RECV, WAIT, TEST, WAITALL, WAITANY, MRECV, SENDRECV, WAYS };
+enum How { RECV, WAIT, TEST, WAITALL, WAITANY, MRECV, SENDRECV, FORMS };
 
 static int receive(enum How how, void *data, int bytes, int tag, MPI_Status *status)
 {
@@ -39,9 +39,9 @@ static int receive(enum How how, void *data, int bytes, int tag, MPI_Status *sta
     return code;
 }
 
-static void once(enum How how, int sent, int room_for, int show)
+static void once(enum How how, int sent, int capacity, int show)
 {
-    unsigned char *data = room(sent + 1);
+    unsigned char *data = allocate(sent + 1);
     MPI_Status status;
     char text[MPI_MAX_ERROR_STRING];
     int code, length, tag = 21;
@@ -52,10 +52,10 @@ static void once(enum How how, int sent, int room_for, int show)
     } else if (rank == 1) {
         int after = -1;
         memset(data, 0xaa, sent + 1);
-        code = receive(how, data, room_for, tag, &status);
-        CHECK(class_of(code) == MPI_ERR_TRUNCATE, "%d bytes into %d (way %d): class %d", sent, room_for, how,
+        code = receive(how, data, capacity, tag, &status);
+        CHECK(class_of(code) == MPI_ERR_TRUNCATE, "%d bytes into %d (way %d): class %d", sent, capacity, how,
               class_of(code));
-        SAME(data[room_for], 0xaa);
+        SAME(data[capacity], 0xaa);
         SAME(data[sent], 0xaa);
         SAME(status.MPI_SOURCE, 0);
         SAME(status.MPI_TAG, tag);
@@ -74,7 +74,7 @@ int main(int argc, char **argv)
     int how;
     start(&argc, &argv);
     let_errors_return();
-    for (how = 0; how < WAYS; how++) {
+    for (how = 0; how < FORMS; how++) {
         once(how, 10, 9, how == RECV);
         once(how, 1, 0, 0);
         once(how, 5000, 100, 0);

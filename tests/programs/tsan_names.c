@@ -1,6 +1,6 @@
-/* What rustc's ThreadSanitizer calls and gcc's does not define: the three
- * functions that it watches under their plain names. Linked into programs that
- * run on a library compiled for it. */
+/* Functions that rustc's ThreadSanitizer calls and gcc's does not define: the three functions that
+ * it watches under their plain names. Linked into programs that run on a library compiled for
+ * it. */
 #include <string.h>
 
 void *__tsan_memcpy(void *to, const void *from, size_t bytes);

@@ -1,5 +1,5 @@
-/* What the constructors of datatypes make, what they remember, and what is
- * predefined without a name. */
+/* Results of the constructors of datatypes, their envelopes, and predefined types without a
+   name. */
 #include "check.h"
 
 static void extents(MPI_Datatype type, long long size, long long lb, long long extent, long long true_lb,
@@ -302,7 +302,7 @@ static void distributed_array(void)
  * while the messages are under way. */
 static void transposition(int side)
 {
-    int *from = room(sizeof(int) * side * side), *to = room(sizeof(int) * side * side);
+    int *from = allocate(sizeof(int) * side * side), *to = allocate(sizeof(int) * side * side);
     MPI_Datatype column, columns, row;
     MPI_Request requests[2];
     for (int k = 0; k < side * side; k++)

@@ -65,9 +65,9 @@ static uint64_t expected(int first, int last, int i)
 
 static void in_rank_order(MPI_Op op, int count)
 {
-    uint64_t *mine = room(count * 8), *out = room(count * 8);
+    uint64_t *mine = allocate(count * 8), *out = allocate(count * 8);
     MPI_Request request;
-    int root, i, *counts = room(ranks * sizeof(int));
+    int root, i, *counts = allocate(ranks * sizeof(int));
     for (i = 0; i < count; i++)
         mine[i] = digits(rank, i);
     for (root = 0; root < ranks; root++) {
@@ -114,7 +114,7 @@ static void freed_in_use(void)
     CHECK(out == expected(0, ranks, 5), "a reduction whose operation was freed is wrong");
 }
 
-/* The same with matrices as a derived type. */
+/* The same reduction with matrices as a derived type. */
 static void matrices(void)
 {
     Matrix mine[LENGTH], out[LENGTH], all;

@@ -1,6 +1,6 @@
-/* Every rank writes lines of one letter in small pieces, all at once. mpiexec
- * passes on whole lines, so a line with two letters is an error; the table
- * looks for one. The last line has no newline. */
+/* Every rank writes lines of one letter in small pieces, all at once. mpiexec passes on whole
+   lines. Therefore a line with two letters is an error; the table looks for one. The last line has
+   no newline. */
 #include <mpi.h>
 #include <stdio.h>
 #include <unistd.h>

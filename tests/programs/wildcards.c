@@ -1,10 +1,10 @@
-/* Receives from anybody, with any tag, and both; in the order sent, also when
- * specific and wildcard receives are mixed. */
+/* Receives from any source, with any tag, and both; in the order sent, also when specific and
+   wildcard receives are mixed. */
 #include "check.h"
 
 enum { EACH = 200 };
 
-/* Rank 0 takes everything from anybody: each source's messages in order. */
+/* Rank 0 takes everything from any source: each source's messages in order. */
 static void any_source_keeps_each_order(void)
 {
     int next[1024] = {0}, value[2], i;
@@ -37,7 +37,7 @@ static void mixed_receives_match_in_order(void)
     if (rank == 1) {
         for (i = 0; i < 3 * ROUNDS; i++) {
             int count = i % 5 == 0 ? LARGE : SMALL;
-            sent[i] = room(count * sizeof(int));
+            sent[i] = allocate(count * sizeof(int));
             memset(sent[i], 0, count * sizeof(int));
             sent[i][0] = i;
             MPI_Isend(sent[i], count, MPI_INT, 0, i % 3, MPI_COMM_WORLD, &requests[i]);
@@ -64,7 +64,7 @@ static void mixed_receives_match_in_order(void)
     }
 }
 
-/* Receives that were posted first are matched first, whatever they ask for. */
+/* Receives that were posted first are matched first, with any pattern. */
 static void posted_receives_match_in_order(void)
 {
     enum { POSTED = 40 };

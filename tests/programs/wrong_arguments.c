@@ -167,8 +167,8 @@ static int collective(int which, int count)
     }
 }
 
-/* Rank 0 calls a collective without data, rank 1 with some: nobody waits for
- * ever, and who receives says so. Without data on both it is no error. */
+/* Rank 0 calls a collective without data, rank 1 with some: no rank waits for ever, and the
+   receiver reports the error. Without data on both it is no error. */
 static void without_data(void)
 {
     char text[MPI_MAX_ERROR_STRING];

@@ -23,7 +23,7 @@ pub struct Bytes {
     stride: usize,
 }
 
-/// What lies in the gaps and after the end.
+/// The bytes in the gaps and after the end.
 const CANARY: u8 = 0xC5;
 /// Bytes after the end.
 const FENCE: usize = 16;
@@ -37,12 +37,12 @@ impl Bytes {
         Bytes { start: Box::into_raw(all).cast(), len: bytes.len(), stride }
     }
 
-    /// Room for a message.
-    pub fn room(shape: Shape, len: usize) -> Bytes {
+    /// Space for a message.
+    pub fn for_receive(shape: Shape, len: usize) -> Bytes {
         Bytes::new(shape, &vec![0; len])
     }
 
-    /// What is handed to the library. Keep `self` until the operation is over.
+    /// The pointer that the library gets. Keep `self` until the operation is over.
     pub fn buffer(&self) -> Buffer {
         // SAFETY: `self` owns the memory, and tests keep it until the operation
         // has completed.
@@ -65,7 +65,7 @@ impl Bytes {
         unsafe { UserBuf::new(self.start, self.len) }
     }
 
-    /// The message's bytes. Panics when anything beside them was written.
+    /// The message's bytes. Panics when other bytes were written.
     pub fn read(&self) -> Vec<u8> {
         // SAFETY: the memory that `new` made, which only copies of whole bytes
         // have changed.

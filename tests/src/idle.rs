@@ -9,7 +9,7 @@ use std::time::Duration;
 pub fn until_readable(fds: &[RawFd], most: Duration) -> bool {
     let mut list: Vec<_> =
         fds.iter().map(|&fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
-    // SAFETY: as many valid entries as are said, for the length of the call.
+    // SAFETY: as many valid entries as the argument gives, for the length of the call.
     unsafe {
         libc::poll(list.as_mut_ptr(), list.len() as libc::nfds_t, most.as_millis() as i32) > 0
     }

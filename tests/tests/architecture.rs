@@ -1,5 +1,5 @@
-//! The workspace keeps its shape: dependencies between crates point down, `unsafe` stays in the
-//! files that are listed, files stay short, and the functions that the documents name exist.
+//! The workspace keeps its shape: dependencies between crates point down, `unsafe` occurs only in
+//! the files that are listed, files are short, and the functions that the documents name exist.
 
 #[path = "architecture/imports.rs"]
 mod imports;
@@ -164,11 +164,11 @@ fn crate_of(package: &str) -> Option<&str> {
 }
 
 #[test]
-fn unsafe_code_is_where_the_list_says() {
+fn unsafe_code_is_only_in_listed_files() {
     let mut unused: BTreeSet<&str> = UNSAFE.iter().copied().collect();
     for path in crates().flat_map(|member| sources(member, "src")) {
         let name = path.to_string_lossy().into_owned();
-        // Tests beside the code may make their own pointers.
+        // Tests next to the code may make their own pointers.
         if name.ends_with("tests.rs") {
             continue;
         }
@@ -194,7 +194,7 @@ fn unsafe_code_is_where_the_list_says() {
 }
 
 #[test]
-fn every_crate_root_rules_out_unsafe_code_or_says_where() {
+fn every_crate_root_rules_out_unsafe_code_or_lists_where() {
     for member in crates().filter(|member| *member != "mpi-abi") {
         let roots = ["src/lib.rs", "src/main.rs"].map(|file| root().join(member).join(file));
         let root = roots
@@ -227,7 +227,7 @@ fn what_the_architecture_names_exists() {
 
 #[test]
 fn files_are_short() {
-    const FILE: usize = 800;
+    const MAX_LINES: usize = 800;
     for path in crates().flat_map(|member| sources(member, ".")) {
         let name = path.to_string_lossy().into_owned();
         if name.contains("/generated/") || name.ends_with("src/calls.rs") {
@@ -235,7 +235,7 @@ fn files_are_short() {
         }
         let lines =
             fs::read_to_string(root().join(&path)).expect("a source is text").lines().count();
-        assert!(lines <= FILE, "{name} has {lines} lines; the wall is {FILE}");
+        assert!(lines <= MAX_LINES, "{name} has {lines} lines; the wall is {MAX_LINES}");
     }
 }
 

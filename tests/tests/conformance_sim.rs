@@ -17,12 +17,12 @@ const ROUGH: Options = Options {
     caps: Caps { frame: 512, eager: 200, get_min: 3000, put_min: u64::MAX },
     delay: 40,
     slots: 3,
-    no_room: 300,
+    no_space: 300,
     one_sided: Manner::Whim,
     death: None,
 };
 
-/// The same with writes in place of reads.
+/// The same cases with writes in place of reads.
 const ROUGH_WRITES: Options =
     Options { caps: Caps { get_min: u64::MAX, put_min: 3000, ..ROUGH.caps }, ..ROUGH };
 

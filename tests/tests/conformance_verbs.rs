@@ -1,7 +1,7 @@
-//! The conformance suite on InfiniBand or RoCE: all ranks in this process, each with its own
-//! device context, in turn on the devices that `VERBENA_TEST_DEVICES` names.
+//! The conformance suite on InfiniBand or RoCE: all ranks in this process, each with its own device
+//! context, alternating between the devices that `VERBENA_TEST_DEVICES` names.
 //!
-//! It runs where there is RDMA (`cargo xtask vm` makes Soft-RoCE), and otherwise says why not.
+//! It runs where there is RDMA (`cargo xtask vm` makes Soft-RoCE), and otherwise prints the reason.
 //! `VERBENA_TEST_SEED` sets another seed.
 
 #[path = "verbs/faulty.rs"]
@@ -211,26 +211,26 @@ fn transfers_whose_connection_breaks() {
     let Some(devices) = devices() else { return };
     let [mut ours, mut theirs] =
         <[_; 2]>::try_from(transports(&devices, 2, &Settings::default())).ok().expect("two");
-    let bytes = |len| tests::bytes::Bytes::room(tests::bytes::Shape::Run, len);
+    let bytes = |len| tests::bytes::Bytes::for_receive(tests::bytes::Shape::Run, len);
     let (all, word, data) = (bytes(2 << 20), bytes(8), bytes(1 << 20));
     let memory = |bytes: &tests::bytes::Bytes| bytes.buffer().memory().expect("one run");
     let region = theirs.register(Peer(0), memory(&all), Rights::All).expect("memory is registered");
     let (mut added, mut failed, mut written) = (0, 0, 0);
     for round in 0..60 {
-        let mut heard = Outcomes::default();
+        let mut recorded = Outcomes::default();
         let put = ours.one_sided(Peer(1), &region, 1 << 20, OneSided::Put(memory(&data)), 1);
         let add =
             ours.one_sided(Peer(1), &region, 0, OneSided::Atomic(Atomic::Add(1), memory(&word)), 2);
         assert_eq!((put, add), (Ok(Transfer::Started), Ok(Transfer::Started)));
-        (0..round % 30).for_each(|_| _ = ours.poll(&mut heard));
+        (0..round % 30).for_each(|_| _ = ours.poll(&mut recorded));
         if round % 2 == 0 {
             ours.interrupt(Peer(1));
         }
-        while heard.0.len() < 2 {
-            ours.poll(&mut heard);
+        while recorded.0.len() < 2 {
+            ours.poll(&mut recorded);
             theirs.poll(&mut Outcomes::default());
         }
-        for (token, outcome) in heard.0 {
+        for (token, outcome) in recorded.0 {
             match (token, outcome.is_ok()) {
                 (1, true) => written += 1,
                 (2, true) => added += 1,
@@ -302,7 +302,7 @@ fn several_rails() {
     println!("{read} bytes read through secondary ports");
     assert!(read > 0, "nothing went through a secondary port");
     job.end();
-    // A secondary device that is gone stays gone; no peer fails by that.
+    // A secondary device that is gone is gone for good; no peer fails by that.
     type Fault = fn(&mut Rails, Peer);
     let faults: [(&str, Fault); 2] = [
         ("rails that break", |rails, peer| rails.secondary()[0].interrupt(peer)),
@@ -369,7 +369,7 @@ fn connections_that_break() {
     assert!(coalesced > 0, "no frame was coalesced");
 }
 
-/// What a rank is told about a peer that ends without notice.
+/// The report to a rank about a peer that ends without notice.
 #[derive(Default)]
 struct Failures {
     frames: usize,
@@ -403,34 +403,34 @@ fn a_peer_that_is_gone_fails_in_time() {
     };
     let [mut ours, mut theirs] =
         <[_; 2]>::try_from(transports(&devices, 2, &settings)).ok().expect("two");
-    let (mut heard, mut other) = (Failures::default(), Failures::default());
+    let (mut recorded, mut other) = (Failures::default(), Failures::default());
     let header = Header::new(fabric::Kind::Data);
-    let bytes = tests::bytes::Bytes::room(tests::bytes::Shape::Run, 100_000);
+    let bytes = tests::bytes::Bytes::for_receive(tests::bytes::Shape::Run, 100_000);
     let memory = bytes.buffer().memory().expect("one run");
     let region = theirs.register(Peer(0), memory, Rights::Get).expect("memory is registered");
     while other.frames == 0 {
         let _ = ours.post(Peer(1), &header, 0, |_| ());
-        ours.poll(&mut heard);
+        ours.poll(&mut recorded);
         theirs.poll(&mut other);
     }
     drop(theirs);
     let began = std::time::Instant::now();
-    let into = tests::bytes::Bytes::room(tests::bytes::Shape::Run, 100_000);
+    let into = tests::bytes::Bytes::for_receive(tests::bytes::Shape::Run, 100_000);
     let into = (into.buffer().memory().expect("one run"), into);
     assert_eq!(
         ours.one_sided(Peer(1), &region, 0, OneSided::Get(into.0), 77),
         Ok(Transfer::Started)
     );
-    while heard.peers.is_empty() {
+    while recorded.peers.is_empty() {
         assert!(began.elapsed() < Duration::from_secs(20), "the failure is not noticed");
-        ours.poll(&mut heard);
+        ours.poll(&mut recorded);
         if let Some(WaitOn::Fd(fd)) = ours.arm() {
             tests::idle::until_readable(&[fd], Duration::from_secs(5));
         }
         ours.disarm();
     }
-    println!("{} after {:?}", heard.peers[0], began.elapsed());
-    assert_eq!((heard.peers[0].peer, heard.failed.as_slice()), (Peer(1), [77].as_slice()));
+    println!("{} after {:?}", recorded.peers[0], began.elapsed());
+    assert_eq!((recorded.peers[0].peer, recorded.failed.as_slice()), (Peer(1), [77].as_slice()));
     assert!(ours.post(Peer(1), &header, 0, |_| ()).is_err());
     assert!(ours.flush());
 }
@@ -439,19 +439,23 @@ fn a_peer_that_is_gone_fails_in_time() {
 fn without_a_device_peers_without_communication_fail_too() {
     let Some(devices) = devices() else { return };
     let mut all = transports(&devices, 3, &Settings::default());
-    let (mut heard, mut other) = (Failures::default(), Failures::default());
+    let (mut recorded, mut other) = (Failures::default(), Failures::default());
     let header = Header::new(fabric::Kind::Data);
     while other.frames == 0 {
         let _ = all[0].post(Peer(1), &header, 0, |_| ());
-        all[0].poll(&mut heard);
+        all[0].poll(&mut recorded);
         all[1].poll(&mut other);
     }
     all[0].remove_device();
-    all[0].poll(&mut heard);
-    let failed: Vec<Peer> = heard.peers.iter().map(|failure| failure.peer).collect();
+    all[0].poll(&mut recorded);
+    let failed: Vec<Peer> = recorded.peers.iter().map(|failure| failure.peer).collect();
     assert_eq!(failed, [Peer(1), Peer(2)]);
     let name = format!("the RDMA device {} of this host has failed or was removed", devices[0]);
-    assert!(heard.peers.iter().all(|failure| failure.why.contains(&name)), "{}", heard.peers[0]);
+    assert!(
+        recorded.peers.iter().all(|failure| failure.why.contains(&name)),
+        "{}",
+        recorded.peers[0]
+    );
     assert!((1..3).all(|peer| all[0].post(Peer(peer), &header, 0, |_| ()).is_err()));
     assert!(matches!(all[0].arm(), Some(WaitOn::Nothing)), "it does not let the process sleep");
     assert!(all[0].flush());
@@ -484,15 +488,15 @@ fn settings_that_differ_work_or_are_named() {
     job.end();
     let other = Settings { eager_max: 2000, ..Settings::default() };
     let mut ends = open([Settings::default(), other]);
-    let mut heard = [Failures::default(), Failures::default()];
+    let mut recorded = [Failures::default(), Failures::default()];
     let _ = ends[0].post(Peer(1), &Header::new(fabric::Kind::Data), 0, |_| ());
     let began = std::time::Instant::now();
-    while heard.iter().any(|heard| heard.peers.is_empty()) {
+    while recorded.iter().any(|recorded| recorded.peers.is_empty()) {
         assert!(began.elapsed() < Duration::from_secs(60), "the failure is not noticed");
-        ends.iter_mut().zip(&mut heard).for_each(|(end, heard)| _ = end.poll(heard));
+        ends.iter_mut().zip(&mut recorded).for_each(|(end, recorded)| _ = end.poll(recorded));
     }
-    for (heard, [theirs, ours]) in heard.iter().zip([[2000, 8192], [8192, 2000]]) {
+    for (recorded, [theirs, ours]) in recorded.iter().zip([[2000, 8192], [8192, 2000]]) {
         let expected = format!("verbs.eager_max = {theirs}, this process with {ours}");
-        assert!(heard.peers[0].why.contains(&expected), "{}", heard.peers[0]);
+        assert!(recorded.peers[0].why.contains(&expected), "{}", recorded.peers[0]);
     }
 }

@@ -20,9 +20,9 @@ use tests::decoders::TARGETS;
 /// Bytes in a mutated input at most.
 const MAX_INPUT: usize = 4096;
 /// Inputs that are mutated further, besides the corpus.
-const POOL: usize = 64;
-/// Time of each target unless `FUZZ_SECONDS` says otherwise.
-const SECONDS: f64 = 0.2;
+const MAX_MUTATED_INPUTS: usize = 64;
+/// Time of each target unless `FUZZ_SECONDS` is set.
+const TARGET_SECONDS: f64 = 0.2;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("below the root").to_owned()
@@ -78,7 +78,7 @@ fn command_line() {
 }
 
 /// Runs a target on its corpus and on mutations of it. The corpus must have accepted inputs:
-/// mutations of what a decoder refuses at once test nothing.
+/// mutations of an input that a decoder refuses at once test nothing.
 fn fuzz(name: &str) {
     let (_, target) = TARGETS.iter().find(|(target, _)| *target == name).expect("a target");
     let folder = root().join("fuzz/corpus").join(name);
@@ -93,7 +93,7 @@ fn fuzz(name: &str) {
 
     let since = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_nanos() as u64);
     let seed = variable("FUZZ_SEED").unwrap_or(since);
-    let time = Duration::from_secs_f64(variable("FUZZ_SECONDS").unwrap_or(SECONDS));
+    let time = Duration::from_secs_f64(variable("FUZZ_SECONDS").unwrap_or(TARGET_SECONDS));
     let (start, mut rng, mut pool, mut runs) =
         (Instant::now(), Rng::with_seed(seed), corpus.clone(), 0u64);
     while start.elapsed() < time {
@@ -105,7 +105,7 @@ fn fuzz(name: &str) {
             }
             let is_accepted = run(name, *target, &input, Some(seed));
             if is_accepted && rng.u8(..4) == 0 {
-                match pool.len() < corpus.len() + POOL {
+                match pool.len() < corpus.len() + MAX_MUTATED_INPUTS {
                     true => pool.push(input),
                     false => *rng.choice(&mut pool[corpus.len()..]).expect("not empty") = input,
                 }

@@ -1,8 +1,8 @@
 //! The hand-written layouts of libibverbs against the system's header: a C program
 //! prints every size and offset, and every number.
 //!
-//! Without the header (`libibverbs-dev`, which `cargo xtask set-up` installs) there is
-//! nothing to compare with, and the test says so.
+//! Without the header (`libibverbs-dev`, which `cargo xtask set-up` installs) there is nothing to
+//! compare with, and the test prints that.
 
 use std::mem::offset_of;
 use std::path::Path;
@@ -99,7 +99,7 @@ fn structures() -> Vec<Fact> {
     facts.push(("sizeof(union ibv_gid)".into(), size_of::<Gid>() as i64));
     facts.push(("_Alignof(union ibv_gid)".into(), align_of::<Gid>() as i64));
     facts.push(("sizeof(struct ibv_context_ops)".into(), size_of::<ContextOps>() as i64));
-    // What stands in front of a context is counted from its end.
+    // Fields before a context are counted from its end.
     let end = size_of::<Extended>();
     for (c, offset) in [
         ("query_device_ex", offset_of!(Extended, query_device_ex)),

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /* A kernel module for tests: the part of XPMEM's device (/dev/xpmem) that this MPI uses, since no distribution's
- * kernel has the real one. What it promises is the same: an attached range is its owner's memory, pages come with
- * the first touch and go when their owner gives them back, a touch of what the owner does not have is SIGBUS.
+ * kernel has the real one. Its promises are the same: an attached range is its owner's memory.
+ * Pages come with the first touch and go when their owner gives them back. A touch of memory that
+ * the owner does not have is SIGBUS.
  *
  *   segment     all of a process's memory, for processes of the same user; as long as its file is open
  *   attachment  a mapping of the device whose offset is the owner's address; its faults look up the owner's page
  *
  * No lock is held while a page is put into an attachment. Instead a segment counts the changes of its owner's
- * page tables: a fault that finds another count at its end takes back what it has put there, and what changes
- * later is taken away by the change itself. */
+ * page tables: a fault that finds another count at its end takes back its own page. Later changes
+ * take pages away themselves. */
 #include <linux/cred.h>
 #include <linux/kref.h>
 #include <linux/miscdevice.h>

@@ -11,7 +11,7 @@ use crate::device::Port;
 use crate::ibv::layout::{ATOMIC_NONE, access, port_state};
 use crate::ibv::{Event, Pd};
 
-/// How long the device counts as present without being asked.
+/// How long the device counts as present without a query.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// An RDMA device, one of its ports, and their condition.
@@ -55,7 +55,7 @@ impl Adapter {
         self.is_down || self.checked_at.elapsed() > CHECK_INTERVAL
     }
 
-    /// Asks whether the device is still there. Some drivers do not report its removal: with
+    /// Queries whether the device is still there. Some drivers do not report its removal: with
     /// `rdma_rxe` the port goes down with its network device and soon cannot be queried.
     pub(crate) fn is_removed(&self) -> bool {
         let is_lost =
@@ -68,14 +68,14 @@ impl Adapter {
         self.checked_at = Instant::now();
     }
 
-    /// Describes the port for a message, and says if it is down.
+    /// Describes the port for a message, also that it is down.
     pub(crate) fn describe(&self) -> String {
         let port = self.port.context.port(self.port.number);
         let is_up = port.is_ok_and(|attr| attr.state == port_state::ACTIVE);
         format!("{}{}", self.port, if is_up { "" } else { ", which is DOWN now" })
     }
 
-    /// Says for the user that the device is gone, and what to do.
+    /// Reports to the user that the device is gone, and what to do.
     pub(crate) fn why_gone(&self) -> String {
         format!(
             "the RDMA device {} of this host has failed or was removed (see `dmesg` and `verbena \

@@ -15,7 +15,7 @@ pub(crate) const LONG: u32 = 1 << 31;
 /// Most connections whose windows the frame slots hold at once.
 const MAX_FULL_WINDOWS: u32 = 64;
 
-/// Slots for frames and for control messages. Frames lie behind [`SLOT_HEADER`] bytes, so that a
+/// Slots for frames and for control messages. Frames lie after [`SLOT_HEADER`] bytes, so that a
 /// short one can be written into a ring as it is.
 #[derive(Debug)]
 pub(crate) struct SendBuffers {
@@ -87,7 +87,7 @@ impl SendBuffers {
     }
 }
 
-/// Returns `length` bytes behind the slot header.
+/// Returns `length` bytes after the slot header.
 #[inline]
 pub(crate) fn without_slot_header(slot: Sge, length: u32) -> Sge {
     Sge { addr: slot.addr + SLOT_HEADER as u64, length, ..slot }

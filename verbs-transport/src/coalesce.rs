@@ -1,18 +1,18 @@
 //! Coalescing: several frames to one peer in one SEND. `docs/verbs.md` draws the bytes.
 //!
 //! Between `begin_batch` and `end_batch` the frames to one peer are put together, if they had to
-//! wait for room. A message is open until the next frame does not fit, or the batch ends.
+//! wait for space. A message is open until the next frame does not fit, or the batch ends.
 //!
 //! States: [`State`]. Invariants: the open message is the last one that its endpoint keeps as
-//! unacknowledged, so it is replayed after a break like any other; it is never kept from one MPI
-//! call to the next. This file does not post: `post` does.
+//! unacknowledged. Therefore it is replayed after a break like any other; it is never kept from one
+//! MPI call to the next. This file does not post: `post` does.
 
 use fabric::{Header, Slot};
 
 use crate::buffers::{LONG, SendBuffers};
 use crate::eager_rdma::wire::SLOT_HEADER;
 use crate::endpoint::flow::{FlowControl, Unacked};
-use crate::frame::{self, COALESCED, COALESCED_HEADER, LENGTH, PREFIX};
+use crate::frame::{self, COALESCED, COALESCED_HEADER, LENGTH_BYTES, PREFIX};
 
 /// Whether frames are being coalesced; with the index of the endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,12 +75,12 @@ impl Coalescer {
 
     /// Returns whether a frame with a body of `len` bytes fits into the open message.
     pub(crate) fn fits(&self, flow: &FlowControl, len: usize) -> bool {
-        let needed = LENGTH + Header::SIZE + len;
+        let needed = LENGTH_BYTES + Header::SIZE + len;
         flow.unacked.back().is_some_and(|open| open.bytes as usize + needed <= self.max_message)
     }
 
     /// Opens a message to endpoint `at` if its batch has none. Returns false if the frame is to
-    /// go alone: it leaves no room for a second one of its length, or there is no slot.
+    /// go alone: it leaves no space for a second one of its length, or there is no slot.
     pub(crate) fn open(
         &mut self,
         at: usize,
@@ -88,7 +88,7 @@ impl Coalescer {
         send: &mut SendBuffers,
         len: usize,
     ) -> bool {
-        let needed = LENGTH + Header::SIZE + len;
+        let needed = LENGTH_BYTES + Header::SIZE + len;
         if self.state != State::Empty(at) || COALESCED_HEADER + 2 * needed > self.max_message {
             return false;
         }
@@ -114,11 +114,11 @@ impl Coalescer {
     ) {
         let Some(open) = flow.unacked.back_mut() else { return };
         let from = SLOT_HEADER + open.bytes as usize;
-        let to = from + LENGTH + Header::SIZE + len;
+        let to = from + LENGTH_BYTES + Header::SIZE + len;
         let bytes = &mut send.long.bytes_mut(open.slot & !LONG, to)[from..];
-        bytes[..LENGTH].copy_from_slice(&((Header::SIZE + len) as u32).to_le_bytes());
-        bytes[LENGTH..LENGTH + Header::SIZE].copy_from_slice(&header.encode());
-        fill(&mut Slot::new(&mut bytes[LENGTH + Header::SIZE..], false));
+        bytes[..LENGTH_BYTES].copy_from_slice(&((Header::SIZE + len) as u32).to_le_bytes());
+        bytes[LENGTH_BYTES..LENGTH_BYTES + Header::SIZE].copy_from_slice(&header.encode());
+        fill(&mut Slot::new(&mut bytes[LENGTH_BYTES + Header::SIZE..], false));
         open.bytes = (to - SLOT_HEADER) as u32;
         open.frames += 1;
         flow.tx_seq = flow.tx_seq.wrapping_add(1);

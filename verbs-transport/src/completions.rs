@@ -5,7 +5,7 @@ use crate::ibv::{Cq, Wc};
 /// Completions taken in one call of the device.
 pub(crate) const BATCH: usize = 16;
 
-/// What a work request is, in the highest bits of its number.
+/// The kind of a work request, in the highest bits of its number.
 pub(crate) mod wr_id {
     /// A receive of the shared receive queue; the low half is its slot.
     pub(crate) const RECV: u64 = 0;
@@ -15,7 +15,7 @@ pub(crate) mod wr_id {
     pub(crate) const UD_RECV: u64 = 2 << 62;
     /// A send on the UD queue pair; the low half is its slot.
     pub(crate) const UD_SEND: u64 = 3 << 62;
-    /// The bits that tell.
+    /// The bits of the kind.
     pub(crate) const MASK: u64 = 3 << 62;
 }
 
@@ -45,13 +45,13 @@ impl Completions {
     /// Requests an event with the next completion. Returns false if there are completions to
     /// handle first, or the device refuses.
     pub(crate) fn request_event(&mut self) -> bool {
-        // In this order: what completes after the request makes an event.
+        // In this order: a completion after the request makes an event.
         let requested = self.cq.request_notification();
         self.stashed = self.cq.poll(&mut self.batch);
         requested.is_ok() && self.stashed == 0
     }
 
-    /// Makes room for `entries` completions, for twice as many if the device has up to `max`.
+    /// Makes space for `entries` completions, for twice as many if the device has up to `max`.
     pub(crate) fn reserve(&mut self, entries: u32, max: i32) -> std::io::Result<()> {
         if self.cq.entries() < entries {
             let max = u32::try_from(max).unwrap_or(entries);

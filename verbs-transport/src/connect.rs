@@ -34,7 +34,7 @@ impl VerbsTransport {
         self.apply(at, actions, None);
     }
 
-    /// Asks the store for the address of a peer that is to be connected.
+    /// Requests from the store the address of a peer that is to be connected.
     fn look_up(&mut self, at: usize) {
         let endpoint = &mut self.endpoints[at];
         match self.wireup.look_up(endpoint.peer) {
@@ -102,8 +102,8 @@ impl VerbsTransport {
         }
     }
 
-    /// Warns once about a peer that was never connected and does not answer. It may compute, so
-    /// nothing else follows.
+    /// Warns once about a peer that was never connected and does not answer. It may compute;
+    /// therefore nothing else follows.
     fn warn_unanswered(&mut self, at: usize, now: Instant) {
         let (endpoint, limit) = (&mut self.endpoints[at], self.config.settings.connect_warn_after);
         let conn = &mut endpoint.conn;
@@ -152,7 +152,7 @@ impl VerbsTransport {
         self.apply(at, actions, Some(message));
     }
 
-    /// Gives a peer up whose frames have another size, and lets it know.
+    /// Fails a peer whose frames have another size, and notifies it.
     fn on_frame_size_mismatch(&mut self, at: usize, message: &WireupMsg, addr: Address) {
         if message.kind == Kind::Req {
             self.endpoints[at].conn.addr = Some(addr);
@@ -180,7 +180,7 @@ impl VerbsTransport {
         }
     }
 
-    /// Carries out what the handshake asks for. A failure breaks the connection, which is tried
+    /// Carries out the actions of the handshake. A failure breaks the connection, which is tried
     /// again.
     fn apply(&mut self, at: usize, actions: Actions, message: Option<&WireupMsg>) {
         if actions == Actions::default() {

@@ -11,7 +11,7 @@ impl VerbsTransport {
         let Self { endpoints, send, config, .. } = self;
         let endpoint = &mut endpoints[at];
         if !endpoint.is_ready() {
-            // The next handshake tells the peer.
+            // The next handshake reports it to the peer.
             return true;
         }
         if endpoint.tx.used >= config.send_depth {

@@ -1,4 +1,4 @@
-//! Chooses the device, port and address, and says why others are not used.
+//! Chooses the device, port and address, and gives the reason against others.
 //!
 //! The first usable port wins today. A choice among several adapters belongs into [`Port::choose`].
 
@@ -54,18 +54,19 @@ impl Port {
         if names.is_empty() {
             return Err(no_device());
         }
-        if let Some(asked) = &settings.device
-            && !names.contains(asked)
+        if let Some(requested) = &settings.device
+            && !names.contains(requested)
         {
             return Err(Unavailable::NoSuchDevice {
-                asked: asked.clone(),
+                requested: requested.clone(),
                 present: names.join(", "),
             });
         }
         let mut refused = None;
         let mut down = Vec::new();
-        for name in
-            names.iter().filter(|name| settings.device.as_ref().is_none_or(|asked| asked == *name))
+        for name in names
+            .iter()
+            .filter(|name| settings.device.as_ref().is_none_or(|requested| requested == *name))
         {
             match open(library, name, settings) {
                 Ok(Ok(port)) => return Ok(port),
@@ -224,7 +225,7 @@ fn may_open() -> bool {
     devices.all(|file| access(file.path(), Access::READ_OK | Access::WRITE_OK).is_ok())
 }
 
-/// Says why a port is not active, and what to do.
+/// Returns why a port is not active, and what to do.
 fn why_down(device: &str, port: u8, attr: &PortAttr) -> String {
     let ethernet = attr.link_layer == link_layer::ETHERNET;
     let why = match attr.state {
@@ -285,9 +286,9 @@ fn find_gid(
 }
 
 /// Ranks an address on RoCE, higher is better; `None` if its version is not the chosen one.
-fn rank(gid: &Gid, kind: u32, wanted: RoceVersion) -> Option<u32> {
+fn rank(gid: &Gid, kind: u32, requested: RoceVersion) -> Option<u32> {
     let (version_1, version_2) = (kind == gid_type::ROCE_V1, kind == gid_type::ROCE_V2);
-    match wanted {
+    match requested {
         RoceVersion::V1 if !version_1 => return None,
         RoceVersion::V2 if !version_2 => return None,
         _ => {}
@@ -305,12 +306,13 @@ fn find_pkey(
     attr: &PortAttr,
     settings: &Settings,
 ) -> Result<u16, Unavailable> {
-    let Some(wanted) = settings.pkey else { return Ok(0) };
+    let Some(requested) = settings.pkey else { return Ok(0) };
     // The highest bit is the membership, not the partition.
-    let same =
-        |index: &u16| context.pkey(port, *index).is_ok_and(|pkey| pkey & 0x7fff == wanted & 0x7fff);
+    let same = |index: &u16| {
+        context.pkey(port, *index).is_ok_and(|pkey| pkey & 0x7fff == requested & 0x7fff)
+    };
     let found = (0..attr.pkey_tbl_len).find(same);
-    found.ok_or_else(|| Unavailable::NoPkey { device: device.to_owned(), port, pkey: wanted })
+    found.ok_or_else(|| Unavailable::NoPkey { device: device.to_owned(), port, pkey: requested })
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ impl VerbsTransport {
                 }
             }
             Event::Fatal => self.give_up_device(),
-            // What is under way fails by itself, and requests are repeated.
+            // Requests under way fail by themselves, and are repeated.
             Event::PortDown(port) if port == self.adapter.port.number => {
                 self.adapter.is_down = true;
             }

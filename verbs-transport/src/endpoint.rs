@@ -1,4 +1,4 @@
-//! What is known about a peer that this process has communicated with.
+//! The state of a peer that this process has communicated with.
 //!
 //! An endpoint outlives its connections. It is *idle* (no queue pair), *connecting*, *ready*, or
 //! *failed* for good. Each part has a file: the send queue, flow control, RMA operations, the
@@ -57,15 +57,15 @@ impl Endpoint {
         self.conn.is_ready()
     }
 
-    /// Returns whether there is room for one more frame in the window and in a send queue of
+    /// Returns whether there is space for one more frame in the window and in a send queue of
     /// `depth` requests.
     #[inline]
-    pub(crate) fn has_room(&self, depth: u32) -> bool {
+    pub(crate) fn has_space(&self, depth: u32) -> bool {
         self.flow.has_credit() && self.tx.used + CONTROL_SENDS - SIGNAL_EVERY <= depth
     }
 
-    /// Handles the peer's acknowledgement; `free` gets the slots of acknowledged messages. An
-    /// error says what is wrong with it.
+    /// Handles the peer's acknowledgement; `free` gets the slots of acknowledged messages. An error
+    /// describes the fault.
     #[inline]
     pub(crate) fn on_ack(&mut self, seq: u32, free: impl FnMut(u32)) -> Result<(), &'static str> {
         if self.flow.on_ack(seq, free)? {
@@ -100,7 +100,7 @@ impl Endpoint {
     }
 
     /// Ends the connection and returns its queue pair; `free` gets the slots of control messages
-    /// under way. What is unfinished starts over on the next connection.
+    /// under way. Unfinished requests start over on the next connection.
     pub(crate) fn disconnect(&mut self, free: impl FnMut(u32)) -> Option<Qp> {
         self.flow.disconnect();
         self.rma.disconnect();
@@ -113,17 +113,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_ends_with_the_window_and_with_the_send_queue() {
+    fn space_ends_with_the_window_and_with_the_send_queue() {
         let mut endpoint = Endpoint::new(Peer(1), Instant::now());
         let depth = 8 + CONTROL_SENDS;
         endpoint.flow.tx_seq = 3;
-        assert!(!endpoint.has_room(depth));
+        assert!(!endpoint.has_space(depth));
         endpoint.flow.window = 4;
-        assert!(endpoint.has_room(depth));
+        assert!(endpoint.has_space(depth));
         endpoint.tx.used = depth;
-        assert!(!endpoint.has_room(depth));
+        assert!(!endpoint.has_space(depth));
         endpoint.tx.used = 0;
         endpoint.flow.window = 3;
-        assert!(!endpoint.has_room(depth));
+        assert!(!endpoint.has_space(depth));
     }
 }

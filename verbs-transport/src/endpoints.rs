@@ -1,8 +1,8 @@
 //! The endpoints of a process, found by rank and by queue pair, and the queue pairs that drain.
 //!
-//! An endpoint is made on first use and stays; its index is its name within the transport.
-//! A queue pair taken out of service drains: what has arrived on it is still taken from the
-//! completion queue, and then it is destroyed.
+//! An endpoint is made on first use and kept; its index is its name within the transport. A queue
+//! pair taken out of service drains: data that has arrived on it is still taken from the completion
+//! queue, and then it is destroyed.
 
 use std::ops::{Index, IndexMut};
 use std::time::Instant;
@@ -145,7 +145,7 @@ impl Endpoints {
         });
     }
 
-    /// Destroys the draining queue pairs of a failed endpoint: nothing may arrive any more.
+    /// Destroys the draining queue pairs of a failed endpoint: nothing more can arrive.
     pub(crate) fn destroy_all(&mut self, at: usize) {
         let by_qp = &mut self.by_qp;
         self.draining.retain(|draining| by_qp.get(&draining.qp.number()) != Some(&(at as u32)));

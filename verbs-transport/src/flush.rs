@@ -11,7 +11,7 @@ const RECONNECT_AT_END: Duration = Duration::from_secs(5);
 
 impl VerbsTransport {
     /// Returns whether the peers' devices have everything. A peer whose connection has broken
-    /// meanwhile may have ended as well, so it is waited for only [`RECONNECT_AT_END`].
+    /// meanwhile may have ended as well. Therefore it is waited for only [`RECONNECT_AT_END`].
     pub(crate) fn flush_all(&mut self) -> bool {
         let since = *self.flushing_since.get_or_insert_with(Instant::now);
         let in_time = since.elapsed() < RECONNECT_AT_END;

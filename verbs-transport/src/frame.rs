@@ -3,7 +3,7 @@
 //! Every message begins with a [`Prefix`]: a sequence number and the number of frames that the
 //! sender has received. A frame follows with its header and body. A control message is the prefix
 //! alone, with a [`control`] code in place of the sequence number. A coalesced message has a zero
-//! word and then frames, each behind its length. `docs/verbs.md` draws all three.
+//! word and then frames, each after its length. `docs/verbs.md` draws all three.
 //!
 //! Invariant: the decoders here take any bytes and never panic.
 
@@ -16,12 +16,12 @@ pub(crate) const FRAME_HEADER: usize = PREFIX + Header::SIZE;
 /// Bytes in front of the first frame of a coalesced message.
 pub(crate) const COALESCED_HEADER: usize = PREFIX + COALESCED.len();
 /// Bytes in front of each frame of a coalesced message: its length.
-pub(crate) const LENGTH: usize = 4;
+pub(crate) const LENGTH_BYTES: usize = 4;
 
 /// Marks a coalesced message in place of a header: no kind of frame has the number 0.
 pub(crate) const COALESCED: [u8; 4] = [0; 4];
 
-/// What a message says before its contents.
+/// The words of a message before its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Prefix {
     /// Sequence number of the (first) frame, or a [`control`] code.
@@ -30,11 +30,11 @@ pub(crate) struct Prefix {
     pub(crate) acked: u32,
 }
 
-/// What a control message says in place of a sequence number.
+/// The word of a control message in place of a sequence number.
 pub(crate) mod control {
     /// Acknowledges what was received.
     pub(crate) const CREDIT: u32 = 0;
-    /// Acknowledges, and asks for the peer's acknowledgement.
+    /// Acknowledges, and requests the peer's acknowledgement.
     pub(crate) const REQUEST_CREDIT: u32 = 1;
     /// Acknowledges, and promises that nothing more is written into the peer's ring.
     pub(crate) const STOPPED: u32 = 2;
@@ -56,7 +56,7 @@ impl Prefix {
 ///
 /// Two eager messages of half the largest size fit, which is also more than one frame takes.
 pub(crate) const fn max_message(frame: usize) -> usize {
-    COALESCED_HEADER + 2 * (LENGTH + Header::SIZE) + frame
+    COALESCED_HEADER + 2 * (LENGTH_BYTES + Header::SIZE) + frame
 }
 
 const _: () = assert!(max_message(0) >= FRAME_HEADER);
@@ -67,10 +67,10 @@ pub(crate) fn is_coalesced(rest: &[u8]) -> bool {
     rest.starts_with(&COALESCED)
 }
 
-/// Returns the first frame of `rest`, a part of a coalesced message that begins with a length;
-/// `None` if the length leads out of the message.
+/// Returns the first frame of `rest`, a part of a coalesced message that begins with a length.
+/// Returns `None` if the length leads out of the message.
 pub(crate) fn decode_coalesced(rest: &[u8]) -> Option<&[u8]> {
-    let (length, rest) = rest.split_first_chunk::<LENGTH>()?;
+    let (length, rest) = rest.split_first_chunk::<LENGTH_BYTES>()?;
     rest.get(..u32::from_le_bytes(*length) as usize)
 }
 

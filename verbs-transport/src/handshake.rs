@@ -1,5 +1,5 @@
-//! The state machine by which two ends agree on one connection, whichever end begins, whatever
-//! datagrams are lost, and however often the connection breaks.
+//! The state machine by which two ends agree on one connection. Either end may begin, any datagram
+//! may be lost, and the connection may break at any time.
 //!
 //! Pure: no device, no clock. The owner reports events and carries out the [`Actions`] returned.
 //! Both ends run the same rules. Every attempt has a number (epoch) that only grows; the higher
@@ -33,7 +33,7 @@ pub(crate) struct Handshake {
     pub(crate) peer_qpn: u32,
 }
 
-/// What a Req or a Rep says about its sender.
+/// The sender's end, as a Req or a Rep describes it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Received {
     pub(crate) epoch: u32,
@@ -43,7 +43,7 @@ pub(crate) struct Received {
     pub(crate) wants_reply: bool,
 }
 
-/// What the owner must do, in this order.
+/// The actions of the owner, in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Actions {
     /// Replace the queue pair by a new one; then call [`Handshake::created`].
@@ -84,13 +84,13 @@ impl Handshake {
     /// Handles a Req or a Rep of the peer.
     pub(crate) fn on_msg(&mut self, msg: Received) -> Actions {
         if msg.epoch > self.epoch {
-            // The peer is ahead: its queue pair is new, so this one must be replaced.
+            // The peer is ahead: its queue pair is new; therefore this one must be replaced.
             self.epoch = msg.epoch;
             (self.phase, self.qpn, self.peer_qpn) = (Phase::Confirming, 0, msg.qpn);
             return Actions { create: true, move_to_rtr: true, move_to_rts: false, send: true };
         }
         if self.phase == Phase::Idle {
-            // The peer is behind, or this is an old copy: show it a later epoch.
+            // The peer is late, or this is an old copy: show it a later epoch.
             return self.connect();
         }
         if msg.epoch < self.epoch {

@@ -17,7 +17,7 @@ struct World {
     ends: [End; 2],
     rng: Rng,
     next_qpn: u32,
-    /// To whom, what.
+    /// Destination and message.
     mail: Vec<(usize, Received)>,
 }
 
@@ -78,7 +78,7 @@ impl World {
             && [a, b].iter().all(|end| end.handshake.phase == Phase::Ready)
     }
 
-    /// Sends and delivers until both are connected. Both want to be, and notice when the
+    /// Sends and delivers until both are connected. Both want to connect, and detect when the
     /// other's queue pair is not the one they are connected to.
     fn settle(&mut self) {
         for _ in 0..20_000 {

@@ -7,7 +7,7 @@
 //! `poll` are the data path; `seam` implements the trait; `rails` puts several ports together.
 //!
 //! Invariants: a frame is kept until the peer has acknowledged it, and is replayed when its
-//! connection breaks; the frames of an endpoint are delivered once and in order; nothing that a
+//! connection breaks. The frames of an endpoint are delivered once and in order. Nothing that a
 //! peer sends leads outside of the slot that it arrived in.
 
 #![deny(unsafe_code)] // allowed in `endpoint/send_queue`, `ibv`, `memory` and `uffd`

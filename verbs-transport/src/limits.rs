@@ -1,4 +1,4 @@
-//! What follows from the settings and the device: sizes of frames, queues and tables.
+//! Consequences of the settings and the device: sizes of frames, queues and tables.
 
 use config::Rendezvous;
 use fabric::Caps;
@@ -10,14 +10,14 @@ use crate::recv_queue::{REPOST_BATCH, ReceiveQueue};
 use crate::settings::Settings;
 use crate::ud::UdEndpoint;
 
-/// What was chosen, and what follows from it and the device.
+/// The settings, and their consequences for the device.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) settings: Settings,
     pub(crate) caps: Caps,
     /// Most queue pairs at once.
     pub(crate) max_connections: u32,
-    /// Requests that a send queue has room for.
+    /// Requests that a send queue has space for.
     pub(crate) send_depth: u32,
 }
 
@@ -45,7 +45,7 @@ fn rendezvous_min(settings: &Settings, port: &Port) -> (u64, u64) {
     }
 }
 
-/// Completions beside those of connections.
+/// Completions besides those of connections.
 const OTHER_COMPLETIONS: u32 = UdEndpoint::COMPLETIONS + 64;
 
 /// Returns the completions that one connection can have in the queue.

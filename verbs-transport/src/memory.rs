@@ -183,7 +183,7 @@ impl Pool {
         Ok(Some(Exposed { slot, first: at.cast(), words: self.slot / 8, chunk: Arc::clone(chunk) }))
     }
 
-    /// Takes a slot back that no peer writes any more.
+    /// Takes a slot back that no peer writes.
     pub(crate) fn conceal(&mut self, exposed: Exposed) {
         self.put(exposed.slot);
     }
@@ -220,8 +220,9 @@ impl<const COUNT: usize> Words<'_, COUNT> {
     #[inline]
     pub(crate) fn read(&self, at: usize) -> u64 {
         assert!(at < COUNT);
-        // SAFETY: `at` is within the group, whose chunk the `Exposed` behind `'a` keeps mapped, and
-        // slots are aligned to 64 bytes. The read is volatile since the device changes the word.
+        // SAFETY: `at` is within the group, whose chunk `'a` keeps mapped through its `Exposed`,
+        // and slots are aligned to 64 bytes. The read is volatile since the device changes the
+        // word.
         u64::from_le(unsafe { self.first.add(at).read_volatile() })
     }
 }
@@ -244,8 +245,7 @@ impl Chunk {
         let base =
             NonNull::new(base.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
         let mapping = Mapping { base, bytes };
-        // SAFETY: the bytes stay mapped until `Mapping` is dropped, which is after the
-        // registration.
+        // SAFETY: the bytes are mapped until `Mapping` is dropped, which is after the registration.
         let memory = unsafe { UserBuf::new(base.as_ptr(), bytes) };
         Ok(Chunk { mr: Mr::register(pd, memory, access)?, memory: mapping })
     }

@@ -28,7 +28,7 @@ use crate::wait_set::WaitSet;
 use crate::wireup::Wireup;
 use crate::wireup_msg::Address;
 
-/// Connections that the completion queue has room for at first.
+/// Connections that the completion queue has space for at first.
 const FIRST_CONNECTIONS: u32 = 4;
 
 impl VerbsTransport {
@@ -43,7 +43,7 @@ impl VerbsTransport {
     ) -> Result<VerbsTransport, Unavailable> {
         let port = Port::choose(&settings)?;
         if port.is_emulated {
-            // To rdma_rxe 7 means for ever: a peer that has gone would never be noticed.
+            // To rdma_rxe 7 means for ever: a peer that has gone would never be detected.
             settings.retries = settings.retries.min(6);
         }
         let step = |what| {

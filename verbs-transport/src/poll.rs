@@ -36,12 +36,12 @@ impl VerbsTransport {
             self.reports.deliver(sink);
             moved = true;
         }
-        // Completed sends and the time change the answer of `flush`, which is asked again only
+        // Completed sends and the time change the answer of `flush`, which is called again only
         // after something has happened.
         moved || self.flushing_since.is_some()
     }
 
-    /// Looks at what need not be looked at in each poll.
+    /// Performs the checks that are not due in each poll.
     #[cold]
     fn maintain(&mut self) {
         if !self.wireup.pending.is_empty() {
@@ -70,8 +70,8 @@ impl VerbsTransport {
         false
     }
 
-    /// Handles so many completions, and those behind them. Out of line, so that a poll that finds
-    /// nothing does not pay for its registers.
+    /// Handles so many completions, and those after them. Out of line, so that a poll that finds
+    /// nothing does not save its registers.
     #[inline(never)]
     fn complete_all(&mut self, mut taken: usize, sink: &mut impl Sink) -> bool {
         let mut moved = false;
@@ -89,7 +89,7 @@ impl VerbsTransport {
                 }
                 break;
             }
-            // What is taken off the queue must be handled in this call.
+            // Completions that are taken off the queue must be handled in this call.
             if left > 0 {
                 taken = self.completions.take();
             }
@@ -145,8 +145,8 @@ impl VerbsTransport {
         }
     }
 
-    /// Handles the completion of a request that failed. One of a draining queue pair does not
-    /// matter any more.
+    /// Handles the completion of a request that failed. A completion of a draining queue pair has
+    /// no effect.
     #[cold]
     fn wc_error(&mut self, completion: &Wc) {
         let Some(at) = self.endpoints.served_by(completion.qp_num) else { return };

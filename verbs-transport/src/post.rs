@@ -11,7 +11,7 @@ use crate::ibv::Destination;
 use crate::transport::VerbsTransport;
 
 impl VerbsTransport {
-    /// Sends one frame, if the peer is connected and has room for it.
+    /// Sends one frame, if the peer is connected and has space for it.
     #[inline]
     pub(crate) fn post_frame(
         &mut self,
@@ -22,9 +22,9 @@ impl VerbsTransport {
     ) -> Result<Post, PeerFailed> {
         debug_assert!(len <= self.config.caps.frame, "a body larger than a frame");
         let depth = self.config.send_depth;
-        let Some(at) = self.endpoints.find(peer).filter(|&at| self.endpoints[at].has_room(depth))
+        let Some(at) = self.endpoints.find(peer).filter(|&at| self.endpoints[at].has_space(depth))
         else {
-            return self.no_room(peer);
+            return self.no_space(peer);
         };
         if !self.coalescer.is_off() {
             if self.coalesces(at, len) {
@@ -33,7 +33,7 @@ impl VerbsTransport {
             }
             // Sending the open message may have found the connection broken.
             if !self.endpoints[at].is_ready() {
-                return self.no_room(peer);
+                return self.no_space(peer);
             }
         }
         let Some(slot) = self.send.take(FRAME_HEADER + len) else { return self.no_slot(at) };
@@ -91,18 +91,18 @@ impl VerbsTransport {
         }
     }
 
-    /// Refuses a frame for lack of room, and connects the peer if need be.
+    /// Refuses a frame for lack of space, and connects the peer if needed.
     #[cold]
-    fn no_room(&mut self, peer: Peer) -> Result<Post, PeerFailed> {
+    fn no_space(&mut self, peer: Peer) -> Result<Post, PeerFailed> {
         let at = self.endpoints.get_or_create(peer)?;
         self.endpoints[at].check()?;
         self.credit.block(&mut self.endpoints, at);
         self.connect(at);
-        Ok(Post::NoRoom)
+        Ok(Post::NoSpace)
     }
 
-    /// Refuses a frame because all send slots hold unacknowledged frames, and asks all peers for
-    /// their acknowledgements.
+    /// Refuses a frame because all send slots hold unacknowledged frames, and requests
+    /// acknowledgements from all peers.
     #[cold]
     fn no_slot(&mut self, at: usize) -> Result<Post, PeerFailed> {
         self.credit.block(&mut self.endpoints, at);
@@ -115,13 +115,13 @@ impl VerbsTransport {
                 self.send_control(other, control::REQUEST_CREDIT);
             }
         }
-        Ok(Post::NoRoom)
+        Ok(Post::NoSpace)
     }
 
-    /// Returns whether a peer that had no room has some now; forgets those that have.
-    pub(crate) fn has_room_again(&mut self) -> bool {
+    /// Returns whether a peer that had no space has some now; forgets those that have.
+    pub(crate) fn has_space_again(&mut self) -> bool {
         let Self { endpoints, credit, send, config, .. } = self;
-        credit.has_room_again(endpoints, config.send_depth, send.long.has_free())
+        credit.has_space_again(endpoints, config.send_depth, send.long.has_free())
     }
 
     /// Begins a batch of frames to a peer.
@@ -130,13 +130,13 @@ impl VerbsTransport {
         self.coalescer.set_batch(self.endpoints.find(peer));
     }
 
-    /// Ends the batch, and sends what is left of it.
+    /// Ends the batch, and sends the rest of it.
     pub(crate) fn close_batch(&mut self) {
         self.flush_coalesced();
         self.coalescer.set_batch(None);
     }
 
-    /// Returns whether a frame, for which there is room, goes together with others. Opens a
+    /// Returns whether a frame, for which there is space, goes together with others. Opens a
     /// message for it.
     fn coalesces(&mut self, at: usize, len: usize) -> bool {
         if self.coalescer.is_open(at) {

@@ -1,6 +1,6 @@
 //! The queue pair of an endpoint: created, connected (RTR), and made to send (RTS).
 //!
-//! A new one needs room among the connections that there may be, and in the queues. If there is
+//! A new one needs space among the connections that there may be, and in the queues. If there is
 //! none, the connection used least recently is closed.
 
 use std::io;
@@ -33,7 +33,7 @@ impl VerbsTransport {
     /// `WouldBlock` if all others are too young to be closed.
     pub(crate) fn create_qp(&mut self, at: usize) -> io::Result<()> {
         self.drain(at);
-        self.make_room(at)?;
+        self.reserve_entries(at)?;
         self.endpoints[at].eager_rdma.control = self.rings.take_control()?;
         let (adapter, cq, srq) = (&self.adapter, &self.completions.cq, self.recv.srq());
         let qp = Qp::new(&adapter.pd, cq, Some(srq), self.config.send_depth, 0, INLINE_MAX)?;
@@ -102,8 +102,8 @@ impl VerbsTransport {
         Ok(())
     }
 
-    /// Makes room for one more queue pair, of endpoint `at`.
-    fn make_room(&mut self, at: usize) -> io::Result<()> {
+    /// Makes space for one more queue pair, of endpoint `at`.
+    fn reserve_entries(&mut self, at: usize) -> io::Result<()> {
         let connected = self.endpoints.connected();
         if connected < self.config.max_connections && self.provide(connected + 1).is_ok() {
             return Ok(());

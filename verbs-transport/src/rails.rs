@@ -1,15 +1,15 @@
 //! Multirail: several ports of one process, over which large reads are striped.
 //!
-//! The primary port carries every frame, so the order of frames needs nothing new. Each secondary
-//! port is a transport of its own, with an address of its own in the store, and carries parts of
-//! reads alone: the reader's own device says when a part is there. No device promises that a
-//! write through it is seen before a frame through another one, so writes and atomics stay on the
-//! primary port.
+//! The primary port carries every frame; therefore the order of frames needs nothing new. Each
+//! secondary port is a transport of its own, with an address of its own in the store, and carries
+//! parts of reads alone: the reader's own device reports when a part is there. No device promises
+//! that a write through it is seen before a frame through another one. Therefore writes and atomics
+//! go through the primary port.
 //!
 //! Invariants: a striped read completes once, when all its parts have. A part that fails on a
 //! secondary port is read again through the primary one, which alone reports failed peers. A
-//! secondary port whose device is gone carries nothing any more, and a line on standard error
-//! says so once.
+//! secondary port whose device is gone carries nothing more, and a line on standard error reports
+//! that once.
 
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -50,7 +50,7 @@ pub struct Rails {
     retry: Vec<u64>,
     /// Bytes read through secondary ports.
     secondary_bytes: u64,
-    /// For each secondary port, whether a line has said that its device is gone.
+    /// For each secondary port, whether a line has reported that its device is gone.
     warned: Vec<bool>,
 }
 
@@ -155,7 +155,7 @@ impl Rails {
         let number = self.next_number;
         self.next_number = (number + 1) & ((PART_TOKEN >> 2) - 1);
         let token = |part| PART_TOKEN | number << 2 | part as u64;
-        // What the primary port refuses is refused altogether: nothing is under way yet.
+        // Frames that the primary port refuses are refused altogether: nothing is under way yet.
         let began = read.begin(0, &mut self.primary, 0, token(0))?;
         if !matches!(began, Transfer::Started | Transfer::Done) {
             return Ok(began);
@@ -178,7 +178,7 @@ impl Rails {
             match read.begin((token & 3) as usize, &mut self.primary, 0, token) {
                 Ok(Transfer::Started) => {}
                 Ok(Transfer::Done) => part_done(&mut self.striped, token, Ok(()), sink),
-                Ok(Transfer::NoRoom | Transfer::Refused) => self.retry.push(token),
+                Ok(Transfer::NoSpace | Transfer::Refused) => self.retry.push(token),
                 Err(failure) => part_done(&mut self.striped, token, Err(failure), sink),
             }
         }
@@ -415,7 +415,7 @@ impl Store for PortStore {
     }
 }
 
-/// Returns the settings of a secondary port, which carries no frames that need room.
+/// Returns the settings of a secondary port, which carries no frames that need space.
 fn secondary_settings(settings: &Settings, device: String, port: Option<u8>) -> Settings {
     Settings {
         device: Some(device),

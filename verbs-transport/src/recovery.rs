@@ -2,8 +2,8 @@
 //! device is gone.
 //!
 //! An endpoint whose connection is *closed* or *broken* is idle, and connects again when it has
-//! anything to carry. One that has *failed* never does: everything that waits for it ends with
-//! the reason.
+//! anything to carry. A *failed* endpoint never does: everything that waits for it ends with the
+//! reason.
 
 use std::time::Instant;
 
@@ -15,12 +15,12 @@ use crate::ibv::layout::{qp_mask as mask, qp_state as state};
 use crate::transport::VerbsTransport;
 use crate::wireup_msg::{Kind, WireupMsg};
 
-/// Why an atomic operation fails whose connection has broken.
+/// Reason for the failure of an atomic operation whose connection has broken.
 const UNCLEAR_ATOMIC: &str = "the connection broke while an atomic operation was under way: it is \
                               unknown whether it was carried out";
 
 impl VerbsTransport {
-    /// Closes a connection: one that is evicted, or one that the peer has closed.
+    /// Closes a connection: one that is evicted, or that the peer has closed.
     pub(crate) fn close(&mut self, at: usize) {
         self.send_msg(at, Kind::Disconnect);
         self.drain(at);
@@ -39,8 +39,8 @@ impl VerbsTransport {
         }
     }
 
-    /// Makes what was not acknowledged go through another connection, after a moment: the answer
-    /// to a Disconnect may still acknowledge it.
+    /// Sends unacknowledged frames through another connection, after a delay: the answer to a
+    /// Disconnect may still acknowledge it.
     pub(crate) fn resume_later(&mut self, at: usize) {
         if self.endpoints[at].needs_connection() {
             self.endpoints[at].conn.retry_at = Instant::now() + 8 * RETRY_MIN;
@@ -48,7 +48,8 @@ impl VerbsTransport {
         }
     }
 
-    /// Takes the queue pair of an endpoint out of service. What has arrived on it still counts.
+    /// Takes the queue pair of an endpoint out of service. Frames that have arrived on it still
+    /// count.
     pub(crate) fn drain(&mut self, at: usize) {
         let Self { endpoints, send, rings, coalescer, reports, polls, .. } = self;
         let endpoint = &mut endpoints[at];
@@ -71,7 +72,7 @@ impl VerbsTransport {
     pub(crate) fn break_connection(&mut self, at: usize, why: &str) {
         let had_worked = self.endpoints[at].is_ready();
         if had_worked {
-            // So that the peer need not wait until its device notices.
+            // Thus the peer does not wait until its device notices.
             self.send_msg(at, Kind::Disconnect);
         }
         self.drain(at);
@@ -82,7 +83,7 @@ impl VerbsTransport {
         }
         if had_worked {
             // The last acknowledgement, and the Disconnect, may be lost. A peer whose window is
-            // full sends nothing by which it would find out.
+            // full sends nothing that would reveal it.
             endpoint.flow.credit_due = true;
         }
         if !endpoint.conn.broke(had_worked) {
@@ -126,7 +127,7 @@ impl VerbsTransport {
         false
     }
 
-    /// Gives all peers up if the device is not there any more.
+    /// Fails all peers if the device is gone.
     #[cold]
     pub(crate) fn check_device(&mut self) {
         if self.adapter.is_removed() {

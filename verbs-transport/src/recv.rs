@@ -2,7 +2,7 @@
 
 use fabric::Sink;
 
-use crate::frame::{self, COALESCED_HEADER, LENGTH, PREFIX, Prefix, control};
+use crate::frame::{self, COALESCED_HEADER, LENGTH_BYTES, PREFIX, Prefix, control};
 use crate::ibv::Wc;
 use crate::transport::VerbsTransport;
 
@@ -31,7 +31,7 @@ impl VerbsTransport {
         }
         let mut moved = false;
         if prefix.seq != self.endpoints[at].flow.rx_seq {
-            // What was written before it has arrived by now.
+            // Frames written before it have arrived by now.
             moved = self.take_written(at, sink);
             let endpoint = &self.endpoints[at];
             if prefix.seq != endpoint.flow.rx_seq {
@@ -73,7 +73,7 @@ impl VerbsTransport {
     ) -> bool {
         let mut moved = false;
         if first != self.endpoints[at].flow.rx_seq {
-            // What was written before it has arrived by now.
+            // Frames written before it have arrived by now.
             moved = self.take_written(at, sink);
         }
         let (mut seq, mut from) = (first, COALESCED_HEADER);
@@ -97,7 +97,7 @@ impl VerbsTransport {
                 1.. => return moved | self.protocol_error(at, "a frame is missing"),
             }
             seq = seq.wrapping_add(1);
-            from += LENGTH + taken;
+            from += LENGTH_BYTES + taken;
         }
         moved
     }

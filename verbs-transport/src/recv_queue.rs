@@ -1,7 +1,7 @@
 //! The shared receive queue: receives for all connections, and their slots.
 //!
-//! Each connection adds the receives of one window and of its control messages, so a receive is
-//! posted whenever a message arrives. Receives of connections that have ended stay.
+//! Each connection adds the receives of one window and of its control messages. Therefore a receive
+//! is posted whenever a message arrives. Receives of connections that have ended are kept.
 
 use std::io;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ impl ReceiveQueue {
             for (receive, &slot) in list.iter_mut().zip(slots) {
                 *receive = (wr_id::RECV | u64::from(slot), self.slots.sge(slot, self.message));
             }
-            // There is room for as many as there are slots. A device that refuses is gone and
+            // There is space for as many as there are slots. A device that refuses is gone and
             // reports that by an event.
             let _ = self.srq.post(&list[..slots.len()]);
         }

@@ -1,11 +1,11 @@
 //! Registrations of the user's memory: for one message, or cached as long as the kernel proves
 //! that their pages are still at their addresses.
 //!
-//! Cached registrations are of whole pages and do not overlap: one that would overlap others
-//! replaces them by one for all of it. A user of a registration holds it (`Arc`), so one that is
-//! evicted meanwhile ends with its last transfer. A registration that is not in use is dropped
-//! when its memory has left its address, or as the least recently used one when there are too
-//! many or too much is pinned.
+//! Cached registrations are of whole pages and do not overlap: a registration that would overlap
+//! others replaces them by one for all of it. A user of a registration holds it (`Arc`). An evicted
+//! one therefore ends with its last transfer. A registration that is not in use is dropped when its
+//! memory has left its address. The least recently used one is dropped when there are too many or
+//! too much is pinned.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -50,18 +50,18 @@ pub(crate) struct Registrations {
     swept: Option<Generation>,
     /// Ranges that could not be cached, and the request from which they are tried again.
     refused: [(Range<usize>, u64); MAX_REFUSED],
-    /// What peers may access, with the number of messages that do.
+    /// Memory that peers may access, with the number of messages that do.
     exported: FxHashMap<(u32, Peer), (Arc<Mr>, u32)>,
 }
 
-/// How long memory stays registered.
+/// How long memory is kept registered.
 #[derive(Debug)]
 enum RegistrationMode {
     /// For one message.
     PerMessage,
     /// Until userfaultfd reports a change.
     Watched(&'static Uffd),
-    /// For ever and all of it: the device asks for pages when it needs them.
+    /// For ever and all of it: the device requests pages when it needs them.
     OnDemand(Arc<Mr>),
 }
 

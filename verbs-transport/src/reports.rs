@@ -1,4 +1,4 @@
-//! What the protocol above must be told with the next poll.
+//! Events that the next poll must report to the protocol above.
 
 use fabric::{PeerFailed, Sink};
 
@@ -10,7 +10,7 @@ pub(crate) struct Reports {
 }
 
 impl Reports {
-    /// Returns whether there is nothing to tell.
+    /// Returns whether there is nothing to report.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.transfers.is_empty() && self.failures.is_empty()
@@ -21,7 +21,7 @@ impl Reports {
         self.transfers.extend(tokens.into_iter().map(|token| (token, Err(why.clone()))));
     }
 
-    /// Tells the sink everything.
+    /// Reports everything to the sink.
     #[cold]
     pub(crate) fn deliver(&mut self, sink: &mut impl Sink) {
         for (token, outcome) in self.transfers.drain(..) {

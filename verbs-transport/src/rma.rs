@@ -5,7 +5,7 @@ use crate::ibv::Qp;
 use crate::transport::VerbsTransport;
 
 impl VerbsTransport {
-    /// Posts as many pieces of an endpoint's operations as there is room for.
+    /// Posts as many pieces of an endpoint's operations as there is space for.
     pub(crate) fn progress_rma(&mut self, at: usize) {
         let depth = self.config.send_depth;
         let endpoint = &mut self.endpoints[at];
@@ -23,7 +23,7 @@ impl VerbsTransport {
     pub(crate) fn rma_piece_done(&mut self, at: usize, len: usize) {
         let endpoint = &mut self.endpoints[at];
         let Some(done) = endpoint.rma.complete(len) else { return };
-        // An emulated device may report success and fail at once. Ask it before the operation is
+        // An emulated device may report success and fail at once. Query it before the operation is
         // reported complete, which cannot be taken back.
         if done.is_last
             && self.adapter.port.is_emulated

@@ -1,7 +1,7 @@
 //! How an idle process sleeps and wakes.
 //!
-//! Invariant: whatever happens after [`VerbsTransport::prepare_wait`] makes its descriptor
-//! readable, or was found by it.
+//! Invariant: any event after [`VerbsTransport::prepare_wait`] makes its descriptor readable, or
+//! was found by it.
 
 use std::time::Instant;
 
@@ -30,7 +30,7 @@ impl VerbsTransport {
         if !self.close_rings() {
             return None;
         }
-        if !self.completions.request_event() || self.has_room_again() || self.is_any_written() {
+        if !self.completions.request_event() || self.has_space_again() || self.is_any_written() {
             return None;
         }
         let timer = self.next_timer();
@@ -49,15 +49,15 @@ impl VerbsTransport {
         retry.into_iter().chain(self.next_ring_poll()).chain(port).min()
     }
 
-    /// Ends a sleep. What ended it is asked before the next sleep: nearly always a frame has
-    /// arrived, and the answer to it must not wait for system calls.
+    /// Ends a sleep. The events that ended it are handled before the next sleep: nearly always a
+    /// frame has arrived, and the answer to it must not wait for system calls.
     #[inline]
     pub(crate) fn on_wake(&mut self) {
         self.wait_set.is_armed = false;
         self.wait_set.has_woken = true;
     }
 
-    /// Takes the completion event that ended the last sleep, or handles whatever else did.
+    /// Takes the completion event that ended the last sleep, or handles any other event that did.
     fn clear_wake(&mut self) {
         self.wait_set.has_woken = false;
         if !self.completions.cq.take_event()

@@ -104,7 +104,7 @@ impl UdEndpoint {
         self.sending -= 1;
         self.slots.put(completion.wr_id as u32);
         if completion.status != 0 {
-            // An error stops the queue. What was lost is sent again.
+            // An error stops the queue. Lost datagrams are sent again.
             let _ =
                 self.qp.modify(QpAttr { qp_state: state::RTS, ..QpAttr::default() }, mask::STATE);
         }

@@ -1,16 +1,16 @@
 //! Watches the user's memory with userfaultfd: which ranges still have the pages they had.
 //!
-//! A registration names pages. After an unmap, other pages may come to the same addresses while
-//! the device goes on with the old ones. The kernel reports what is unmapped, moved or emptied
+//! A registration names pages. After an unmap, other pages may come to the same addresses although
+//! the device still has the old ones. The kernel reports what is unmapped, moved or emptied
 //! (MADV_DONTNEED, MADV_FREE), and lets the caller continue only when the reader thread has read
 //! the report. Whole mappings are watched, in the mode for write protection, but nothing is ever
 //! protected: page faults do not get slower, and `mremap` still works.
 //!
-//! Invariant (the proof): `sequence` is odd from before a report is read until its range is
-//! marked, and the kernel counts a change as under way from before it changes a mapping until its
-//! report was read. If nothing is under way and then `sequence` is even, every change is marked.
-//! There are no locks: the reader must never wait for a thread that waits for the kernel, which
-//! waits for the reader. For the same reason the reader does not allocate or free.
+//! Invariant (the proof): `sequence` is odd from before a report is read until its range is marked.
+//! The kernel counts a change as under way from before it changes a mapping until its report was
+//! read. If nothing is under way and then `sequence` is even, every change is marked. There are no
+//! locks: the reader must never wait for a thread that waits for the kernel, which waits for the
+//! reader. For the same reason the reader does not allocate or free.
 //!
 //! Not watched is memory that changes without a report, see `docs/verbs.md`.
 
@@ -25,8 +25,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Most ranges of a process that are tracked at once.
 const MAX_RANGES: usize = 16 << 10;
-/// Most looks at an odd sequence before the answer is that changes may be unmarked.
-const MAX_LOOKS: usize = 100;
+/// Most reads of an odd sequence before the answer is that changes may be unmarked.
+const MAX_READS: usize = 100;
 
 /// Constants of the kernel (`linux/userfaultfd.h`).
 mod kernel {
@@ -91,8 +91,8 @@ pub(crate) struct WatchedRange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Generation(u64);
 
-/// Returns the userfaultfd of this process, made by the first call; the error says why there is
-/// none.
+/// Returns the userfaultfd of this process, made by the first call; the error is the reason if
+/// there is none.
 pub(crate) fn uffd() -> Result<&'static Uffd, &'static io::Error> {
     static UFFD: OnceLock<io::Result<Uffd>> = OnceLock::new();
     static READER: OnceLock<io::Result<()>> = OnceLock::new();
@@ -134,15 +134,16 @@ impl Uffd {
         !mappings.is_empty()
             && mappings.drain(..).all(|mapping| {
                 let length = mapping.len() as u64;
-                let mut asked = [mapping.start as u64, length, kernel::MODE_WRITE_PROTECT, 0];
-                ioctl(&self.fd, kernel::REGISTER, &mut asked).is_ok()
-                    && asked[3] & kernel::ZERO_PAGE != 0
+                let mut registration =
+                    [mapping.start as u64, length, kernel::MODE_WRITE_PROTECT, 0];
+                ioctl(&self.fd, kernel::REGISTER, &mut registration).is_ok()
+                    && registration[3] & kernel::ZERO_PAGE != 0
             })
     }
 
     /// Returns the current generation, if no report is being read or the reader finishes soon.
     pub(crate) fn generation(&self) -> Option<Generation> {
-        (0..MAX_LOOKS).find_map(|round| {
+        (0..MAX_READS).find_map(|round| {
             if round > 0 {
                 std::thread::yield_now();
             }
@@ -170,8 +171,8 @@ impl Uffd {
         answer.is_err_and(|error| error.raw_os_error() == Some(libc::EAGAIN))
     }
 
-    /// Tracks a watched range from now on; `None` if anything was reported since that generation,
-    /// so that a registration of the range may be of other memory.
+    /// Tracks a watched range from now on. Returns `None` if anything was reported since that
+    /// generation, so that a registration of the range may be of other memory.
     pub(crate) fn track(
         &'static self,
         range: &Range<usize>,
@@ -205,7 +206,7 @@ impl Uffd {
         self.sequence.fetch_add(1, SeqCst);
         let mut reports = MaybeUninit::<[UffdMsg; 16]>::uninit();
         loop {
-            // SAFETY: the buffer is as long as the call is told.
+            // SAFETY: the buffer has the length that is passed.
             let read = unsafe {
                 libc::read(
                     self.fd.as_raw_fd(),
@@ -310,7 +311,7 @@ fn start(uffd: &'static Uffd) -> io::Result<()> {
             uffd.read_reports();
         }
     });
-    // SAFETY: the first call has initialised `before`, and the old set is not asked for.
+    // SAFETY: the first call has initialised `before`, and the old set is not requested.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
     started.map(|_| ())
 }

@@ -1,4 +1,4 @@
-//! What the kernel reports, and what is not watched.
+//! Changes that the kernel reports, and memory that is not watched.
 
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
@@ -62,7 +62,7 @@ fn poke(address: usize) {
 
 fn unmap(range: &Range<usize>) {
     let start = std::ptr::with_exposed_provenance_mut(range.start);
-    // SAFETY: a mapping of its test, which does not use it any more.
+    // SAFETY: a mapping of its test, which no longer uses it.
     let unmapped = unsafe { libc::munmap(start, range.len()) };
     assert_eq!(unmapped, 0);
 }
@@ -81,7 +81,7 @@ fn track(uffd: &'static Uffd, range: &Range<usize>) -> WatchedRange {
     }
 }
 
-/// Asks in the way that registrations do.
+/// Checks in the way that registrations do.
 fn is_valid(uffd: &Uffd, range: &WatchedRange) -> bool {
     let deadline = Instant::now() + Duration::from_secs(60);
     while uffd.settled().is_none() {
@@ -110,7 +110,7 @@ fn every_change_is_seen_before_the_call_returns() {
         ("MADV_FREE", |part| advise(part, libc::MADV_FREE)),
         ("mremap", |part| {
             let start = std::ptr::with_exposed_provenance_mut(part.start);
-            // SAFETY: a mapping of this test, which does not use it any more.
+            // SAFETY: a mapping of this test, which no longer uses it.
             let moved =
                 unsafe { libc::mremap(start, part.len(), 4 * part.len(), libc::MREMAP_MAYMOVE) };
             assert!(moved != libc::MAP_FAILED && moved != start);
@@ -119,19 +119,19 @@ fn every_change_is_seen_before_the_call_returns() {
     ];
     for (what, change) in changes {
         for (from, to) in [(0, 8), (0, 1), (7, 8), (3, 5)] {
-            // What follows is mapped, so that mremap must move the part.
+            // The next page is mapped, so that mremap must move the part.
             let all = map(0, 9, libc::MAP_PRIVATE);
             let range = all.start..all.end - PAGE;
             let part = range.start + from * PAGE..range.start + to * PAGE;
             let tracked = track(uffd, &range);
             assert!(is_valid(uffd, &tracked));
-            let stays = change(part.clone());
+            let is_kept = change(part.clone());
             assert!(!is_valid(uffd, &tracked), "{what} of pages {from} to {to} is not seen");
             [all.start..part.start, part.end..all.end]
                 .iter()
                 .filter(|rest| !rest.is_empty())
                 .for_each(unmap);
-            if stays {
+            if is_kept {
                 unmap(&part);
             }
         }
@@ -140,22 +140,22 @@ fn every_change_is_seen_before_the_call_returns() {
 
 fn advise(part: Range<usize>, advice: i32) -> bool {
     let start = std::ptr::with_exposed_provenance_mut(part.start);
-    // SAFETY: private memory of a test that does not look at it any more.
+    // SAFETY: private memory of a test that no longer looks at it.
     let answer = unsafe { libc::madvise(start, part.len(), advice) };
     assert_eq!(answer, 0);
     true
 }
 
 #[test]
-fn what_stays_stays_valid() {
+fn kept_pages_are_valid() {
     let Some((_alone, uffd)) = here() else { return };
     let range = map(0, 8, libc::MAP_PRIVATE);
     let around = [range.start - PAGE..range.start, range.end..range.end + PAGE];
     let tracked = track(uffd, &range);
-    for beside in around {
-        let beside = map(beside.start, 1, libc::MAP_PRIVATE);
-        drop(track(uffd, &beside));
-        unmap(&beside);
+    for neighbour in around {
+        let neighbour = map(neighbour.start, 1, libc::MAP_PRIVATE);
+        drop(track(uffd, &neighbour));
+        unmap(&neighbour);
     }
     (range.start..range.end).step_by(PAGE).for_each(poke);
     assert!(is_valid(uffd, &tracked));
@@ -195,7 +195,7 @@ fn what_changes_without_a_report_is_not_watched() {
     drop(track(uffd, &private));
     assert!(!uffd.watch(&shared));
     assert!(!uffd.watch(&(object..object + 4 * PAGE)));
-    // What another userfaultfd watches.
+    // Memory that another userfaultfd watches.
     let theirs = Uffd::open().expect("a second one");
     let range = map_apart(4);
     assert!(theirs.watch(&range));
@@ -218,7 +218,7 @@ fn while_a_change_is_under_way_nothing_is_settled() {
         assert!(Instant::now() < deadline, "a change is not seen");
         std::thread::yield_now();
     }
-    // The pages may be gone by now and the address in use again, which no report has said yet.
+    // The pages may be gone by now and the address in use again, which no report has shown yet.
     assert!(tracked.is_valid() && !unmapping.is_finished());
     assert!(uffd.track(&range, before).is_none());
     while !unmapping.is_finished() {
@@ -233,8 +233,8 @@ fn while_a_change_is_under_way_nothing_is_settled() {
 #[test]
 fn threads_that_map_and_unmap_never_find_a_stale_range() {
     let Some((_alone, uffd)) = here() else { return };
-    // Each maps where the kernel likes, which is where another has just unmapped. What a page
-    // says and what the tracked says must agree.
+    // Each maps where the kernel likes, which is where another has just unmapped. The contents of a
+    // page and the tracked state must agree.
     let worker = |thread: usize| {
         let mut stale: Vec<(Range<usize>, WatchedRange)> = Vec::new();
         for round in 0..300 {

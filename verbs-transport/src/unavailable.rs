@@ -1,7 +1,7 @@
 //! Why RDMA cannot be used: one line for each reason, which ends with a remedy.
 //!
-//! A job that asked for RDMA by name prints the line and ends. Any other uses another transport,
-//! and `verbena doctor` prints the line.
+//! A job that requires RDMA by name prints the line and ends. Any other uses another transport, and
+//! `verbena doctor` prints the line.
 
 use std::io;
 
@@ -41,10 +41,10 @@ pub enum Unavailable {
         has_files: bool,
     },
     /// The chosen device does not exist.
-    #[error("invalid RDMA device {asked} (verbs.device): must be {present}, or auto")]
+    #[error("invalid RDMA device {requested} (verbs.device): must be {present}, or auto")]
     NoSuchDevice {
         /// The value of the knob.
-        asked: String,
+        requested: String,
         /// The devices that exist.
         present: String,
     },
@@ -73,7 +73,7 @@ pub enum Unavailable {
     Registration {
         /// The value of the knob.
         mode: &'static str,
-        /// What is missing.
+        /// The missing part.
         why: String,
     },
     /// The list of further ports is invalid.
@@ -166,7 +166,7 @@ mod tests {
             Unavailable::NoDevice,
             Unavailable::Hidden { kernel: device(), has_files: true },
             Unavailable::Hidden { kernel: device(), has_files: false },
-            Unavailable::NoSuchDevice { asked: "x".into(), present: device() },
+            Unavailable::NoSuchDevice { requested: "x".into(), present: device() },
             Unavailable::Permission(device()),
             Unavailable::Broken {
                 device: device(),

@@ -1,4 +1,4 @@
-//! What an idle process sleeps on: one descriptor for everything that may happen.
+//! The descriptors that an idle process sleeps on: one descriptor for everything that may happen.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -40,7 +40,7 @@ impl WaitSet {
         Ok(WaitSet { epoll, timer, is_timer_set: false, is_armed: false, has_woken: false })
     }
 
-    /// Adds another set: what wakes it wakes this one.
+    /// Adds another set: any event that wakes it wakes this one.
     pub(crate) fn add(&self, other: &WaitSet) -> io::Result<()> {
         epoll::add(
             &self.epoll,

@@ -1,5 +1,5 @@
-//! The means of wire-up: the UD endpoint, the job's store of addresses, and the endpoints whose
-//! address or handshake is awaited.
+//! The means of wire-up: the UD endpoint, the job's store of addresses, and the endpoints that wait
+//! for an address or a handshake.
 //!
 //! `connect` decides what happens; this file does not know the states.
 
@@ -19,7 +19,7 @@ pub(crate) struct Wireup {
     store: Box<dyn Store>,
     /// The job's secret, which proves messages.
     pub(crate) secret: [u8; 32],
-    /// Endpoints whose address or handshake is awaited.
+    /// Endpoints that wait for an address or a handshake.
     pub(crate) pending: Vec<u32>,
 }
 
@@ -34,8 +34,8 @@ impl Wireup {
         self.store.put(&key(me), &address.encode())
     }
 
-    /// Looks up the address of a peer; `None` while there is no answer. The error says why the
-    /// peer cannot be connected.
+    /// Looks up the address of a peer; `None` while there is no answer. The error is the reason why
+    /// the peer cannot be connected.
     pub(crate) fn look_up(&mut self, peer: Peer) -> Result<Option<Address>, String> {
         match self.store.try_value(&key(peer)) {
             Ok(None) => Ok(None),

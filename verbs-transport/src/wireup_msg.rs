@@ -8,10 +8,10 @@
 use crate::device::PortAddress;
 use crate::ibv::Gid;
 
-/// What a datagram asks for.
+/// The request of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Describes the sender's end and asks for a reply.
+    /// Describes the sender's end and requires a reply.
     Req = 1,
     /// Describes the sender's end, which is ready.
     Rep = 2,
@@ -22,7 +22,7 @@ pub(crate) enum Kind {
 /// A wire-up datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WireupMsg {
-    /// What it asks for.
+    /// Its request.
     pub(crate) kind: Kind,
     /// Rank of the sender.
     pub(crate) from: u32,

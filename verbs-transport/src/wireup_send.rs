@@ -6,12 +6,12 @@ use crate::memory::Exposed;
 use crate::transport::VerbsTransport;
 use crate::wireup_msg::{Kind, WireupMsg};
 
-/// Most reads under way on a queue pair, whatever the device allows.
+/// Most reads under way on a queue pair, on any device.
 const MAX_READS: i32 = 16;
 
 impl VerbsTransport {
-    /// Sends a wire-up message to the peer of endpoint `at`. One that cannot be sent counts as
-    /// lost on the way.
+    /// Sends a wire-up message to the peer of endpoint `at`. A datagram that cannot be sent counts
+    /// as lost on the way.
     pub(crate) fn send_msg(&mut self, at: usize, kind: Kind) {
         let Some(addr) = self.endpoints[at].conn.addr else { return };
         let message = self.message(&self.endpoints[at], kind);

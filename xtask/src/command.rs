@@ -1,7 +1,8 @@
 //! Other programs: run with a time limit, their output kept and shown.
 //!
-//! A program that exceeds its limit gets SIGTERM, and SIGKILL after [`GRACE`]. Its descendants are
-//! found by a mark in the environment (see [`Mark`]), so a test notices each process that is left.
+//! A program that exceeds its limit gets SIGTERM, and SIGKILL after [`TERM_GRACE`]. Its descendants
+//! are found by a mark in the environment (see [`Mark`]); therefore a test detects each process
+//! that is left.
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
@@ -16,12 +17,12 @@ use anyhow::{Context as _, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
-/// How long a program may take to end after SIGTERM, and its output to end
+/// Longest time for a program to end after SIGTERM, and for its output to end
 /// after it.
-const GRACE: Duration = Duration::from_secs(3);
+const TERM_GRACE: Duration = Duration::from_secs(3);
 
-/// How long after the end of a job its processes may still be dying.
-const DYING: Duration = Duration::from_millis(200);
+/// Longest time after the end of a job until its processes have exited.
+const EXIT_GRACE: Duration = Duration::from_millis(200);
 
 /// The end of a program and its output.
 pub(crate) struct Ran {
@@ -176,9 +177,11 @@ fn wait(child: &mut Child, end: Instant) -> Result<(ExitStatus, bool)> {
     let pid = Pid::from_child(child);
     let ending = pidfd_open(pid, PidfdFlags::empty())
         .context("cannot wait for a program with a time limit")?;
-    for (signal, end) in
-        [(Some(Signal::TERM), end), (Some(Signal::KILL), end + GRACE), (None, end + 2 * GRACE)]
-    {
+    for (signal, end) in [
+        (Some(Signal::TERM), end),
+        (Some(Signal::KILL), end + TERM_GRACE),
+        (None, end + 2 * TERM_GRACE),
+    ] {
         while Instant::now() < end {
             let left = Timespec::try_from(end.saturating_duration_since(Instant::now()))?;
             let ended = poll(&mut [PollFd::new(&ending, PollFlags::IN)], Some(&left))
@@ -216,9 +219,9 @@ fn reader(
 }
 
 /// All that a reader collected. A stream that an orphan holds open is given up
-/// after [`GRACE`].
+/// after [`TERM_GRACE`].
 fn rest(lines: &Receiver<String>) -> String {
-    let end = Instant::now() + GRACE;
+    let end = Instant::now() + TERM_GRACE;
     let mut text = String::new();
     while let Ok(line) = lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
         text.push_str(&line);
@@ -244,9 +247,9 @@ impl Mark {
     }
 
     /// Ends every process that still carries the mark, and names them. Those that are
-    /// just being ended by the kernel have [`DYING`] to do so.
+    /// just being ended by the kernel have [`EXIT_GRACE`] to do so.
     pub(crate) fn end_survivors(&self) -> Vec<String> {
-        let end = Instant::now() + DYING;
+        let end = Instant::now() + EXIT_GRACE;
         while !self.survivors().is_empty() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -307,7 +310,8 @@ mod tests {
 
     #[test]
     fn output_exit_code_and_stdin_are_kept() {
-        let ran = capture(&mut shell("cat; echo bad >&2; exit 3"), Some("good\n"), GRACE).unwrap();
+        let ran =
+            capture(&mut shell("cat; echo bad >&2; exit 3"), Some("good\n"), TERM_GRACE).unwrap();
         assert_eq!(
             (ran.stdout.as_str(), ran.stderr.as_str(), ran.status.code()),
             ("good\n", "bad\n", Some(3))
@@ -318,7 +322,7 @@ mod tests {
     #[test]
     fn a_program_over_its_limit_is_ended() {
         let ran = capture(&mut shell("exec sleep 60"), None, Duration::from_millis(50)).unwrap();
-        assert!(ran.timed_out && ran.elapsed < GRACE, "{}", ran.ending());
+        assert!(ran.timed_out && ran.elapsed < TERM_GRACE, "{}", ran.ending());
     }
 
     #[test]
@@ -326,7 +330,7 @@ mod tests {
         let mark = Mark::new();
         let mut command = shell("sleep 60 >/dev/null 2>&1 &");
         mark.put_on(&mut command);
-        capture(&mut command, None, GRACE).unwrap();
+        capture(&mut command, None, TERM_GRACE).unwrap();
         assert_eq!(mark.end_survivors().len(), 1);
         std::thread::sleep(Duration::from_millis(100));
         assert!(mark.end_survivors().is_empty());

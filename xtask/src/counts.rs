@@ -2,9 +2,9 @@
 //! numbers in `benches/counts.toml`.
 //!
 //! Callgrind runs `benches/counts.c` and counts the instructions between two toggles. The counts do
-//! not depend on the machine's speed and load, so the test run notices a change that makes a small
-//! message dearer. Another compiler may generate other code, hence the tolerance and the compiler's
-//! name in the file.
+//! not depend on the machine's speed and load; therefore the test run detects a change that makes a
+//! small message dearer. Another compiler may generate other code. Therefore there is a tolerance,
+//! and the file names the compiler.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -23,10 +23,10 @@ use crate::steps::Steps;
 /// How much more than recorded is still the same: a share, and instructions.
 const TOLERANCE: (f64, f64) = (0.03, 3.0);
 const LIMIT: Duration = Duration::from_secs(300);
-/// What the counting itself costs, taken off every other count.
+/// Cost of the counting itself, taken off every other count.
 const TOGGLES: &str = "the toggles";
 
-/// What `--crates` looks into, and the function that it is.
+/// The case that `--crates` examines, and its function.
 const STAGED: [(&str, &str); 2] =
     [("PMPI_Send", "MPI_Send, 8 bytes"), ("PMPI_Recv", "MPI_Recv, 8 bytes, arrived")];
 
@@ -138,15 +138,15 @@ impl Program {
     /// Runs the program, rank 0 under callgrind, which writes `calls`, `calls.1`, `calls.2`, ...;
     /// returns the number of calls.
     fn run(&self, options: &[&str], case: Option<&str>) -> Result<f64> {
-        let (counts, meeting) = (self.folder.join("counts"), self.folder.join("meeting"));
-        std::fs::write(&meeting, [0; 4096])?;
+        let (counts, sync_file) = (self.folder.join("counts"), self.folder.join("sync"));
+        std::fs::write(&sync_file, [0; 4096])?;
         let mut mpiexec = Command::new(self.bin.join("mpiexec"));
         mpiexec
             .args(["-n", "1", "valgrind", "--quiet", "--tool=callgrind", "--collect-atstart=no"])
             .args(options);
         mpiexec.arg(format!("--callgrind-out-file={}", self.folder.join("calls").display()));
-        mpiexec.arg(&counts).arg(&meeting).args(case);
-        mpiexec.args([":", "-n", "1"]).arg(&counts).arg(&meeting).args(case);
+        mpiexec.arg(&counts).arg(&sync_file).args(case);
+        mpiexec.args([":", "-n", "1"]).arg(&counts).arg(&sync_file).args(case);
         quietly(&mut mpiexec, LIMIT)?
             .stdout
             .trim()
@@ -170,7 +170,7 @@ fn crates(dump: &str, root: &str) -> BTreeMap<String, f64> {
                 member = crate_of(file, root).unwrap_or(member);
             }
         } else if line.starts_with("calls=") {
-            lines.next(); // what the call cost is counted where it was spent
+            lines.next(); // the cost of a call is counted where it was spent
         } else if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
             let cost = line.split(' ').nth(1).and_then(|cost| cost.parse::<f64>().ok());
             *crates.entry(member.clone()).or_default() += cost.unwrap_or(0.0);
@@ -197,7 +197,7 @@ fn one_step(dump: &str) -> Option<(String, f64)> {
     ))
 }
 
-/// Prints counts beside those of the file.
+/// Prints counts next to those of the file.
 fn compare(project: &Project, counted: &[(String, f64)]) -> Result<(u64, u64)> {
     let recorded = read(&project.root.join("benches/counts.toml"))?;
     let (mut same, mut dearer) = (0, 0);
@@ -253,8 +253,8 @@ fn written(counted: &[(String, f64)], compiler: &str) -> String {
 
 fn compiler(project: &Project) -> Result<String> {
     let mut rustc = Command::new("rustc");
-    let said = quietly(rustc.arg("--version").current_dir(&project.root), LIMIT)?.stdout;
-    Ok(said.split(" (").next().unwrap_or_default().trim().to_owned())
+    let version = quietly(rustc.arg("--version").current_dir(&project.root), LIMIT)?.stdout;
+    Ok(version.split(" (").next().unwrap_or_default().trim().to_owned())
 }
 
 #[cfg(test)]
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn instructions_belong_to_the_room_of_their_source() {
+    fn instructions_belong_to_the_crate_of_their_source() {
         let dump = "fl=(1) /v/pt2pt/src/send.rs\nfn=(1) PMPI_Send\n10 5\nfi=(2) /rustc/x/option.rs\n+3 2\n\
                     fi=(3) /v/shm-transport/src/ring.rs\n7 4\ncfi=(4) ../string/memcpy.S\ncfn=(2) memcpy\n\
                     calls=1 0\n9 100\nfe=(1)\n* 1\n\nfl=(4)\nfn=(2)\n1 100\n";

@@ -18,7 +18,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Names under which the same pkg-config file is looked for.
 const PACKAGES: [&str; 4] = ["mpi", "mpi-c", "mpi-cxx", "verbena"];
 
-/// What differs between the wrappers for the two languages.
+/// The differences between the wrappers for the two languages.
 struct Wrapper {
     name: &'static str,
     language: &'static str,
@@ -64,7 +64,7 @@ pub(crate) struct Options {
     verbose: bool,
 }
 
-/// Builds and installs as the options say.
+/// Builds and installs by the options.
 pub(crate) fn command(project: &Project, options: &Options) -> Result<()> {
     let steps = Steps::start(project, "install", options.verbose)?;
     let build = match options.pgo {

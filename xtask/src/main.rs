@@ -44,7 +44,7 @@ enum Task {
     Run(run::Options),
     /// Set up and run every test; the last line counts them.
     Test(test::Options),
-    /// Measure this MPI beside others, interleaved, and report which promises hold.
+    /// Measure this MPI against others, interleaved, and report which promises hold.
     Compare(compare::Options),
     /// Run random traffic from seeds for some time, or kill ranks at random moments.
     Stress(stress::Options),

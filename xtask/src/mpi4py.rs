@@ -1,8 +1,8 @@
 //! mpi4py, built from its source release against our `mpicc`.
 //!
-//! It lives in a virtual environment of its own under `target/mpi4py/` and is
-//! built again only when something that its extension was compiled against has
-//! changed: its version, our header, the name of our library, or Python.
+//! It lives in a virtual environment of its own under `target/mpi4py/`. It is built again only when
+//! something that its extension was compiled against has changed: its version, our header, the name
+//! of our library, or Python.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +16,7 @@ use crate::project::Project;
 /// The release that we test with.
 pub(crate) const VERSION: &str = "4.1.2";
 
-/// The library as programs ask for it.
+/// The library as programs request it.
 const SONAME: &str = "libmpi_abi.so.1";
 
 /// A Python that can `import mpi4py`.
@@ -60,7 +60,7 @@ fn fingerprint(prefix: &Path) -> Result<String> {
     Ok(format!("mpi4py {VERSION}\n{SONAME}\n{}\n{}{header}", prefix.display(), python))
 }
 
-/// Debian's own Python, whose headers `set-up` installs; else what the PATH has.
+/// Debian's own Python, whose headers `set-up` installs; otherwise that of the PATH.
 fn python() -> &'static str {
     if Path::new("/usr/bin/python3").exists() { "/usr/bin/python3" } else { "python3" }
 }

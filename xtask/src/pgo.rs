@@ -2,8 +2,8 @@
 //! counted. Hot code then lies together in a straight line, apart from cold code.
 //!
 //! The profile is made again when the sources have changed. A profile belongs to one version of the
-//! compiler, so the repository keeps none. The build needs the compiler's own `llvm-profdata`
-//! (`rustup component add llvm-tools`).
+//! compiler; therefore the repository keeps none. The build needs the compiler's own
+//! `llvm-profdata` (`rustup component add llvm-tools`).
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -48,7 +48,7 @@ const COLLECTIVES: [&str; 9] = [
 
 /// The compiler's tool for profiles, if it is there.
 pub(crate) fn tool(project: &Project) -> Option<PathBuf> {
-    let sysroot = compiler_says(project, &["--print", "sysroot"]).ok()?;
+    let sysroot = rustc_output(project, &["--print", "sysroot"]).ok()?;
     let bin = Path::new(sysroot.trim()).join("lib/rustlib").join(host(project).ok()?).join("bin");
     Some(bin.join("llvm-profdata")).filter(|tool| tool.exists())
 }
@@ -126,12 +126,12 @@ fn run_jobs(project: &Project, folder: &Path, programs: &Path, counting: &Path) 
 
 /// The target triple of this machine.
 fn host(project: &Project) -> Result<String> {
-    let version = compiler_says(project, &["-vV"])?;
+    let version = rustc_output(project, &["-vV"])?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
     host.map(str::to_owned).context("rustc -vV names no host")
 }
 
-fn compiler_says(project: &Project, question: &[&str]) -> Result<String> {
+fn rustc_output(project: &Project, question: &[&str]) -> Result<String> {
     let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     Ok(quietly(rustc.args(question).current_dir(&project.root), LIMIT)?.stdout)
 }

@@ -1,8 +1,8 @@
 //! `cargo xtask set-up`: the system packages that building and testing need.
 //!
 //! Only missing packages are installed; none is upgraded, unless a missing one depends on that.
-//! As root, or with a `sudo` that asks for no password, apt-get runs at once. Otherwise the error
-//! is the command to run.
+//! As root, or with a `sudo` that needs no password, apt-get runs at once. Otherwise the error is
+//! the command to run.
 
 use std::process::Command;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::pgo;
 use crate::project::Project;
 use crate::steps::{Steps, say};
 
-/// What packages are needed for.
+/// The purpose of packages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// The library, the launcher, C programs.
@@ -27,9 +27,9 @@ pub(crate) enum Purpose {
     Test,
 }
 
-/// What `run` needs.
+/// Required by `run`.
 pub(crate) const RUN: &[Purpose] = &[Purpose::Build, Purpose::Demo, Purpose::Python];
-/// What `test` needs.
+/// Required by `test`.
 pub(crate) const ALL: &[Purpose] = &[Purpose::Build, Purpose::Demo, Purpose::Python, Purpose::Test];
 
 /// Debian's names, and what each is for.
@@ -88,7 +88,7 @@ pub(crate) fn profile_tools(project: &Project, steps: &Steps) -> Result<bool> {
     })
 }
 
-/// Installs those of the packages that are missing; returns their names. Where this user may not
+/// Installs those of the packages that are missing; returns their names. If this user must not
 /// install packages, the error is the command to run.
 pub(crate) fn provide<'a>(packages: &[(&'a str, &str)], run: Runner) -> Result<Vec<&'a str>> {
     if !command::exists("dpkg-query", "--version") {

@@ -1,8 +1,8 @@
 //! The steps of a command: one line each, with a progress bar while they run.
 //!
-//! What the programs of a step print goes to a log under `target/xtask/`. A step that fails quotes
-//! the last lines of it and names the file. With `--verbose` programs print directly instead.
-//! Without a terminal there are no bars: a line begins with the step and ends with its time.
+//! Output of a step's programs goes to a log under `target/xtask/`. A step that fails quotes the
+//! last lines of it and names the file. With `--verbose` programs print directly instead. Without a
+//! terminal there are no bars: a line begins with the step and ends with its time.
 //!
 //! At most one step runs at a time.
 
@@ -22,13 +22,13 @@ use crate::command::{self, Ran};
 use crate::project::Project;
 
 /// Lines of the log that a failure quotes.
-const QUOTED: usize = 25;
+const QUOTED_LINES: usize = 25;
 /// Lines that are kept for a quotation.
-const KEPT: usize = 200;
-/// No program of a step takes longer.
-const LIMIT: Duration = Duration::from_secs(3600);
+const KEPT_LINES: usize = 200;
+/// Longest time of a program of a step.
+const MAX_PROGRAM_TIME: Duration = Duration::from_secs(3600);
 /// Columns of the titles.
-const TITLE: usize = 46;
+const TITLE_COLUMNS: usize = 46;
 
 /// The step that runs, for lines that are printed meanwhile.
 static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
@@ -153,7 +153,7 @@ impl Steps {
     fn quote(&self, title: &str, error: &anyhow::Error) -> anyhow::Error {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = writeln!(log.file, "FAILED: {error:#}");
-        let tail = &log.tail[log.tail.len().saturating_sub(QUOTED)..];
+        let tail = &log.tail[log.tail.len().saturating_sub(QUOTED_LINES)..];
         if tail.is_empty() {
             return anyhow!("{title}: {error:#}");
         }
@@ -182,12 +182,12 @@ impl Step<'_> {
     pub(crate) fn attempt(&self, command: &mut Command) -> Result<Ran> {
         if self.steps.verbose {
             println!("$ {}", command::line(command));
-            command::capture_and_show(command, LIMIT)
+            command::capture_and_show(command, MAX_PROGRAM_TIME)
         } else {
             self.steps.write(&format!("$ {}", command::line(command)));
             let (log, bar) = (self.steps.log.clone(), self.bar.clone());
             let counted = Regex::new(r"Building \[.*\] (\d+)/(\d+)").expect("a constant");
-            command::follow(command, LIMIT, move |line, _| {
+            command::follow(command, MAX_PROGRAM_TIME, move |line, _| {
                 for part in line.split('\r').filter(|part| !part.trim().is_empty()) {
                     match counted.captures(part) {
                         Some(found) => advance(&bar, &found[1], &found[2]),
@@ -215,7 +215,7 @@ impl Step<'_> {
         self.has_failed.store(true, Ordering::Relaxed);
     }
 
-    /// Sets the text behind the step's time.
+    /// Sets the text after the step's time.
     pub(crate) fn note(&self, text: impl Into<String>) {
         *self.note.lock().unwrap_or_else(PoisonError::into_inner) = text.into();
     }
@@ -231,8 +231,8 @@ impl Log {
     fn write(&mut self, line: &str) {
         let _ = writeln!(self.file, "{line}");
         self.tail.push(line.to_owned());
-        if self.tail.len() > KEPT {
-            self.tail.drain(..KEPT / 2);
+        if self.tail.len() > KEPT_LINES {
+            self.tail.drain(..KEPT_LINES / 2);
         }
     }
 }
@@ -256,7 +256,7 @@ fn style(template: &str) -> ProgressStyle {
 }
 
 fn padded(title: &str) -> String {
-    format!("{title:TITLE$}")
+    format!("{title:TITLE_COLUMNS$}")
 }
 
 #[cfg(test)]

@@ -30,10 +30,10 @@ pub(crate) struct Options {
     kill: Option<u64>,
 }
 
-/// The longest time of a run, also on a busy machine.
-const LIMIT: Duration = Duration::from_secs(120);
-/// The longest time from a killed rank to the end of its job.
-const END: Duration = Duration::from_secs(2);
+/// Longest time of a run, also on a busy machine.
+const MAX_RUN_TIME: Duration = Duration::from_secs(120);
+/// Longest time from a killed rank to the end of its job.
+const MAX_END_TIME: Duration = Duration::from_secs(2);
 const RANKS: [u64; 10] = [2, 3, 4, 5, 6, 7, 8, 11, 13, 16];
 const THREADS: [u64; 5] = [1, 1, 2, 3, 4];
 const KNOBS: [&str; 7] = [
@@ -103,7 +103,7 @@ impl Stress {
         let (end, mut seed, mut failed) = (Instant::now() + time, first, 0);
         while seed == first || Instant::now() < end {
             let mut mpiexec = self.job(seed, false).0;
-            let ran = capture(&mut mpiexec, None, LIMIT)?;
+            let ran = capture(&mut mpiexec, None, MAX_RUN_TIME)?;
             if !ran.success() || !ran.stdout.lines().any(|line| line == "ok") {
                 say!(
                     "FAILED: seed {seed}: {}\n    $ {}\n{}",
@@ -146,18 +146,18 @@ impl Stress {
             }
             ensure!(job.try_wait()?.is_none(), "the job was over before rank {victim} was found");
         };
-        // Its streams end when no process holds them any more.
+        // Its streams end when no process holds them.
         let output = job.wait_with_output().context("mpiexec")?;
         let took = killed.elapsed();
-        let said = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         let survivors = mark.end_survivors();
         let what =
-            format!("rank {victim} of {ranks} after {delay:?}\n    $ {}\n{said}", line(&mpiexec));
+            format!("rank {victim} of {ranks} after {delay:?}\n    $ {}\n{stderr}", line(&mpiexec));
         ensure!(
-            said.contains(&format!("rank {victim} (")) && said.contains("killed by signal 9"),
+            stderr.contains(&format!("rank {victim} (")) && stderr.contains("killed by signal 9"),
             "not named: {what}"
         );
-        ensure!(took < END, "took {took:?}: {what}");
+        ensure!(took < MAX_END_TIME, "took {took:?}: {what}");
         ensure!(output.status.code() == Some(137), "{}: {what}", output.status);
         ensure!(survivors.is_empty(), "left {}: {what}", survivors.join(", "));
         let left: Vec<String> = shared_files().difference(&before).cloned().collect();
@@ -169,8 +169,8 @@ impl Stress {
         Ok(())
     }
 
-    /// The job of a seed, what else follows from it, and how many ranks it has.
-    /// `endless`: it runs until it is ended.
+    /// The job of a seed, the properties that follow from it, and how many ranks it has. `endless`:
+    /// it runs until it is ended.
     fn job(&self, seed: u64, endless: bool) -> (Command, Rng, u64) {
         let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let (ranks, threads, knob) = (rng.one(&RANKS), rng.one(&THREADS), rng.one(&KNOBS));

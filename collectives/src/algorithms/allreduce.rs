@@ -11,7 +11,7 @@ use crate::position::Position;
 use crate::shape::{Extent, piece};
 
 /// A power of two of *nodes* made of any number of ranks: the first nodes stand for two adjacent
-/// ranks each, so rank order is kept.
+/// ranks each; therefore rank order is kept.
 pub(super) struct Pairs {
     rank: u32,
     /// Log2 of the number of nodes.
@@ -22,7 +22,7 @@ pub(super) struct Pairs {
     keep: Option<u32>,
 }
 
-/// One step of recursive halving: across which bit, what was kept and given.
+/// One step of recursive halving: the bit that was crossed, and the ranges kept and given.
 pub(super) struct Step {
     pub(super) bit: u32,
     pub(super) kept: Range<u64>,
@@ -147,7 +147,7 @@ pub fn halving(b: &mut Builder, pos: Position, input: Extent, output: Extent, co
 }
 
 /// Halves the vector across each bit, nearest first: of what two nodes have in common each keeps a
-/// half. Adjacent groups combine, so rank order is kept.
+/// half. Adjacent groups combine; therefore rank order is kept.
 pub(super) fn halve(b: &mut Builder, pairs: &Pairs, node: u32, fold: &mut Fold) -> Vec<Step> {
     let mut range = fold.everything();
     let mut steps = Vec::new();

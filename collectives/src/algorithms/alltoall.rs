@@ -32,7 +32,7 @@ pub fn bruck(b: &mut Builder, pos: Position, from: &[Extent], to: &[Extent]) {
             moved += bytes;
         }
     }
-    // The block at distance `by` comes from the rank so far behind.
+    // The block at distance `by` comes from the rank `by` positions before this one.
     for by in 1..pos.size {
         b.copy(all.part(u64::from(by) * block, block), to[pos.behind(by) as usize]);
     }
@@ -44,7 +44,7 @@ fn travelling(size: u32, reach: u32) -> impl Iterator<Item = (u32, u32)> {
     (reach..size).step_by(2 * reach as usize).map(move |first| (first, reach.min(size - first)))
 }
 
-/// Straight from buffer to buffer: in step k to the rank k ahead and from the rank k behind, with a
+/// Straight from buffer to buffer: in step k to the rank k ahead and from the rank k before, with a
 /// bounded number of steps under way.
 pub fn pairwise(b: &mut Builder, pos: Position, from: &[Extent], to: &[Extent]) {
     for by in 1..pos.size {

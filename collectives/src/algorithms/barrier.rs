@@ -16,8 +16,8 @@ pub fn linear(b: &mut Builder, pos: Position) {
     }
 }
 
-/// Dissemination in ceil(log2 size) rounds: in round k a rank signals the one 2^k ahead and awaits
-/// the one 2^k behind.
+/// Dissemination in ceil(log2 size) rounds: in round k a rank signals the one 2^k ahead and waits
+/// for the one 2^k before.
 pub fn dissemination(b: &mut Builder, pos: Position) {
     for by in (0..32).map(|k| 1u32 << k).take_while(|&by| by < pos.size) {
         b.await_signal(pos.behind(by));

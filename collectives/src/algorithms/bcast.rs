@@ -27,10 +27,10 @@ pub fn linear(b: &mut Builder, pos: Position, root: u32, data: Extent) {
 }
 
 /// A piece for each rank down a binomial tree, then the pieces round the ring:
-/// each rank moves about twice the data, whatever the size of the group.
+/// each rank moves about twice the data for any size of the group.
 ///
-/// What a rank got for its subtree is not sent to it again, so the root's
-/// buffer is never written.
+/// A rank is never sent the data that it received for its subtree; therefore the root's buffer is
+/// never written.
 pub fn scatter_ring(b: &mut Builder, pos: Position, root: u32, data: Extent) {
     let tree = Binomial::new(pos, root);
     let bytes = data.as_bytes().unwrap_or_else(|| b.packed(data.bytes()));

@@ -1,10 +1,9 @@
 //! The running result of a reduction at one rank.
 //!
-//! `inout = left op inout` is all that MPI's operations can do, so where the
-//! result stands depends on which side an operand comes from. `Fold` keeps
-//! track: operands are taken in rank order, the user's send buffer is read from
-//! and never copied unless it must be, and scratch memory is reserved only when
-//! two buffers do not suffice.
+//! MPI's operations can only compute `inout = left op inout`. Therefore the place of the result
+//! depends on the side that an operand comes from. `Fold` keeps track: operands are taken in rank
+//! order. The user's send buffer is read from, and copied only if it must be. Scratch memory is
+//! reserved only when two buffers do not suffice.
 
 use std::ops::Range;
 
@@ -105,8 +104,8 @@ impl Fold {
         self.home
     }
 
-    /// Says that `count` right operands are to come and nothing else: each moves
-    /// the result to the other buffer, and the last one shall land at home.
+    /// Declares that `count` right operands follow and nothing else: each moves the result to the
+    /// other buffer, and the last one shall land at home.
     pub(super) fn expect_right(&mut self, count: usize) {
         self.first =
             if count.is_multiple_of(2) && !self.commutative { At::Other } else { At::Home };

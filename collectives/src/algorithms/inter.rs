@@ -98,9 +98,8 @@ fn hand_out(b: &mut Builder, all: &[Extent]) {
     (0..).zip(all).for_each(|(rank, &block)| b.send(Member::remote(rank), block));
 }
 
-/// Straight from each rank to each of the other group. In step k rank i sends to
-/// rank i + k and receives from rank i - k, counted round the larger group, so
-/// that both ends are at the same step.
+/// Straight from each rank to each of the other group. In step k rank i sends to rank i + k and
+/// receives from rank i - k, counted round the larger group. Thus both ends are at the same step.
 fn exchange(b: &mut Builder, pos: Position, from: &[Extent], to: &[Extent]) {
     let ring = Position::new(pos.rank, pos.size.max(from.len() as u32));
     for by in 0..ring.size {

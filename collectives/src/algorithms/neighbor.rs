@@ -7,9 +7,9 @@ use crate::shape::Extent;
 /// `None` is MPI_PROC_NULL.
 ///
 /// Edges between the same two ranks are matched in the order in which they
-/// stand. In a Cartesian topology what left in the negative direction arrives
-/// from the positive one, so there the two receives of a dimension are posted
-/// in the opposite order: it matters where both lead to the same rank.
+/// stand. In a Cartesian topology a message sent in the negative direction arrives from the
+/// positive one. Therefore the two receives of a dimension are posted in the opposite order: it
+/// matters where both lead to the same rank.
 pub fn exchange(
     b: &mut Builder,
     cartesian: bool,

@@ -57,7 +57,7 @@ pub fn linear(b: &mut Builder, pos: Position, root: u32, input: Extent, output: 
     b.copy(result, output);
 }
 
-/// What this rank has got from its subtree; at the tree's root in `output`.
+/// The result of this rank's subtree; at the tree's root in `output`.
 fn up_the_tree(
     b: &mut Builder,
     tree: Binomial,

@@ -1,7 +1,7 @@
 //! Reduce_scatter and reduce_scatter_block (MPI-5.0 §6.10).
 //!
-//! `input` is the whole vector, `counts` how many elements each rank gets, and
-//! `output` this rank's part; when in place it is the start of the input.
+//! `input` is the whole vector, `counts` how many elements each rank gets, and `output` this rank's
+//! part. When in place it is the start of the input.
 
 use std::ops::Range;
 
@@ -70,8 +70,8 @@ pub fn halving(b: &mut Builder, pos: Position, input: Extent, counts: &[u64], ou
     b.copy(fold.result().range(&of_ranks(pos.rank..pos.rank + 1)), output);
 }
 
-/// For long vectors if the operation commutes: in step k the piece of the rank
-/// k ahead goes there, and the one of the rank k behind is reduced.
+/// For long vectors if the operation commutes: in step k this rank sends the piece of the rank k
+/// ahead to that rank, and reduces the piece from the rank k before.
 pub fn pairwise(b: &mut Builder, pos: Position, input: Extent, counts: &[u64], output: Extent) {
     let starts = starts(counts);
     let piece = |rank: u32| input.range(&(starts[rank as usize]..starts[rank as usize + 1]));

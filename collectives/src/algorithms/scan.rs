@@ -1,14 +1,14 @@
 //! Scan and exscan (MPI-5.0 §6.11).
 //!
-//! In round k the partial result of the 2^k ranks up to and including one's own
-//! goes 2^k ranks ahead, so that adjacent groups combine and rank order is kept
-//! (Hillis and Steele); ceil(log2 size) rounds.
+//! In round k the partial result of the 2^k ranks up to and including one's own goes 2^k ranks
+//! ahead. Adjacent groups combine and rank order is kept (Hillis and Steele); ceil(log2 size)
+//! rounds.
 
 use crate::builder::Builder;
 use crate::position::Position;
 use crate::shape::Extent;
 
-/// Where each round's messages go: the rank ahead and the one behind, if any.
+/// Where each round's messages go: the next rank and the previous one, if any.
 fn distances(pos: Position) -> impl Iterator<Item = (Option<u32>, Option<u32>)> {
     (0..32).map(|bit| 1u32 << bit).take_while(move |&by| by < pos.size).map(move |by| {
         let ahead = (by < pos.size - pos.rank).then(|| pos.rank + by);
@@ -38,7 +38,7 @@ pub fn inclusive(b: &mut Builder, pos: Position, input: Extent, output: Extent) 
 /// alone.
 pub fn exclusive(b: &mut Builder, pos: Position, input: Extent, output: Extent) {
     let incoming = (pos.rank > 0).then(|| b.like(input, input.count));
-    // The sum with the own contribution, for those who need to pass it on.
+    // The sum with the own contribution, for ranks that must pass it on.
     let inclusive = (pos.rank > 0).then(|| b.like(input, input.count));
     let mut passed = input;
     if let Some(inclusive) = inclusive.filter(|_| pos.rank + 1 < pos.size) {

@@ -8,8 +8,8 @@ use crate::shape::Extent;
 /// Down a binomial tree, packed on the way.
 ///
 /// `all` is the root's send buffer (the block of each rank, one after the
-/// other), `None` elsewhere. `own` is where this rank wants its block, `None`
-/// where it stays in place (root only).
+/// other), `None` elsewhere. `own` is the place for this rank's block, `None` if it is left in
+/// place (root only).
 pub fn binomial(
     b: &mut Builder,
     pos: Position,

@@ -1,10 +1,10 @@
 //! Collectives in a segment with flags (see [`fabric::coll_segment`]), all by one plan: each rank
-//! writes what others need of it into its slot, arrives, then waits for the ranks whose data it
-//! needs: for none, for the root, or for all.
+//! writes its data for others into its slot, arrives, then waits for the ranks whose data it needs:
+//! for none, for the root, or for all.
 //!
-//! So each line crosses once from a rank to each rank that needs it, all lines at the same time,
-//! and a rank that gets nothing does not wait. Operands are combined in rank order, from the last
-//! to the first, so all ranks get the same result.
+//! Therefore each line crosses once from a rank to each rank that needs it, all lines at the same
+//! time. A rank that gets nothing does not wait. Operands are combined in rank order, from the last
+//! to the first; therefore all ranks get the same result.
 
 use std::ops::Range;
 
@@ -120,7 +120,7 @@ enum Awaits {
     All,
 }
 
-/// Arrives; what comes next waits for other ranks.
+/// Arrives; the next step waits for other ranks.
 fn arrive(b: &mut Builder, awaits: Awaits) {
     b.sync(SegSync::SignalEarly);
     match awaits {
@@ -156,7 +156,7 @@ fn reduce(
     output: Option<Extent>,
     given: [Range<u64>; 2],
 ) {
-    // In place the result overwrites the operand, so the slot keeps all of it.
+    // In place the result overwrites the operand; therefore the slot keeps all of it.
     let is_in_place = output.is_some_and(|output| output.space == input.space);
     let slot = |rank: u32| Extent { space: Space::CollSegment, disp: slot_at(rank), ..input };
     for range in if is_in_place { [0..input.count, 0..0] } else { given } {
@@ -165,7 +165,7 @@ fn reduce(
     let Some(output) = output else { return arrive(b, Awaits::None) };
     arrive(b, Awaits::All);
     let (me, last) = (pos.rank, pos.size - 1);
-    // The own operand need not be in its slot.
+    // The own operand is not required in its slot.
     let own = Some(input.range(part)).filter(|_| !is_in_place);
     let combine = |b: &mut Builder, ranks: Range<u32>| {
         b.reduce_strided(

@@ -26,7 +26,7 @@ pub(super) struct Cursor {
     pub(super) next_local: usize,
 }
 
-/// What the synchronisation of a schedule's round came to.
+/// The result of synchronising a schedule's round.
 pub(super) enum SyncResult {
     /// The members that it waits for have not arrived.
     Blocked,
@@ -75,7 +75,7 @@ impl Cursor {
         }
     }
 
-    /// Synchronises as a round of the schedule asks for before its local steps.
+    /// Synchronises as a round of the schedule requires before its local steps.
     #[inline]
     pub(super) fn sync(&mut self, plan: &Plan, sync: SegSync) -> SyncResult {
         if !self.is_due(plan, sync) {
@@ -199,7 +199,8 @@ impl Cursor {
     }
 }
 
-/// What a member publishes when it arrives: the bytes of its slot, its operation and the root.
+/// The words that a member publishes when it arrives: the bytes of its slot, its operation and the
+/// root.
 #[inline]
 pub(super) fn signature(plan: &Plan) -> u64 {
     let Collective { kind, root } = plan.collective();

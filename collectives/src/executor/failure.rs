@@ -1,4 +1,4 @@
-//! What a collective that fails tells its members, and what a mismatch in a segment is called.
+//! Notifies members of a failed collective, and describes a mismatch in a segment.
 
 use fabric::{Collective, CollectiveKind, HybridGet};
 use objects::Buffer;
@@ -8,8 +8,8 @@ use super::cursor::{BYTES_AT, Cursor, KIND_AT, signature};
 use crate::plan::Plan;
 use crate::schedule::{Direction, Member};
 
-/// Tells all members that would get more of this collective that it failed here: they would wait
-/// for ever. A member that has got its part of this round already receives the notice nowhere.
+/// Notifies all members that would get more of this collective that it failed here: they would wait
+/// for ever. A member that already has its part of this round ignores the notice.
 pub(super) fn give_up<T: HybridGet>(
     plan: &Plan,
     cursor: &Cursor,
@@ -48,14 +48,14 @@ pub(super) fn mismatch(plan: &Plan, cursor: &Cursor, sequence: i32, member: u32)
     let mine = signature(plan);
     let theirs =
         plan.segment().and_then(|segment| segment.signature_of(cursor.segment_round, member));
-    let (ours, room) = (call(mine), mine >> BYTES_AT);
+    let (ours, capacity) = (call(mine), mine >> BYTES_AT);
     let (theirs, sent) = theirs.map_or((ours, 0), |word| (call(word), word >> BYTES_AT));
     Box::new(if theirs != ours {
         Fault::Mismatched { ours, theirs, source, sequence, context }
     } else if sent == 0 {
-        Fault::Empty { call: ours, source, sequence, context, room }
+        Fault::Empty { call: ours, source, sequence, context, capacity }
     } else {
-        let (sent, room) = (sent.max(room), sent.min(room));
-        Fault::Truncated { source, tag: sequence, context, sent, room }
+        let (sent, capacity) = (sent.max(capacity), sent.min(capacity));
+        Fault::Truncated { source, tag: sequence, context, sent, capacity }
     })
 }

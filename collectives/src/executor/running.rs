@@ -1,9 +1,9 @@
 //! One running collective: its messages, its local steps, its synchronisation.
 //!
-//! States ([`State`]): *messages* of the current round are posted and awaited, or the round waits
-//! for the segment; then its *local* steps run; a user's reduction is *away* in a [`UserCall`];
-//! after a fault the collective is *failing* until the messages under way have ended; it is *over*
-//! until its result is taken.
+//! States ([`State`]): *messages* of the current round are posted and waited for, or the round
+//! waits for the segment. Then its *local* steps run. A user's reduction is *away* in a
+//! [`UserCall`]. After a fault the collective is *failing* until the messages under way have ended.
+//! It is *over* until its result is taken.
 
 use fabric::{HybridGet, Peer};
 use objects::scratch::Scratch;
@@ -29,7 +29,7 @@ pub(super) struct Running {
     /// Messages under way.
     pub(super) open: Vec<RequestId>,
     pub(super) scratch: Option<Scratch>,
-    /// The result will not be asked for.
+    /// The result will not be taken.
     pub(super) detached: bool,
 }
 
@@ -55,7 +55,7 @@ pub(super) enum Step {
 }
 
 impl Running {
-    /// A collective whose `cursor` may have come some way.
+    /// A collective whose `cursor` may have advanced.
     #[inline]
     pub(super) fn new(
         plan: Plan,
@@ -185,7 +185,7 @@ impl Running {
     }
 
     /// The member that the collective waits for; the first one where there are several.
-    pub(super) fn awaited_member(&self, pt2pt: &Engine) -> Option<Peer> {
+    pub(super) fn missing_member(&self, pt2pt: &Engine) -> Option<Peer> {
         let message = self.open.iter().find_map(|&request| pt2pt.blocked_on(request));
         if let Some(message) = message {
             return message.peer.or_else(|| self.plan.peer(Member::from_wire(message.source?)));
@@ -288,7 +288,7 @@ impl Running {
         first
     }
 
-    /// Cancels the messages under way and tells the other members.
+    /// Cancels the messages under way and notifies the other members.
     #[cold]
     fn fail<T: HybridGet>(
         &mut self,

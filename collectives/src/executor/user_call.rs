@@ -1,5 +1,5 @@
-//! Calls of a user's reduction function, which the executor hands out: the function may call MPI,
-//! so no lock may be held around it.
+//! Calls of a user's reduction function, which the executor hands out: the function may call MPI;
+//! therefore no lock may be held around it.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use objects::{Buffer, Datatype, Operands};
 
 use super::collective_id::CollectiveId;
 
-/// Bytes of a vector that a function is given at a time: what it reads and writes stays in the
-/// cache.
+/// Bytes of a vector that a function is given at a time: the data that it reads and writes is in
+/// the cache.
 const PIECE_BYTES: u64 = 256 << 10;
 
 /// A user's reduction, to be called outside of everything.

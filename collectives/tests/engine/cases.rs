@@ -321,8 +321,8 @@ pub(crate) fn all_to_all(
     let (which, each) = (random.below(6), any_count(random));
     let ring = which > 2;
     let degree = if ring { 2 } else { n };
-    // `others[rank][k]`: with whom block k is exchanged; in the ring the block
-    // that leaves to one side arrives from the other.
+    // `others[rank][k]`: the peer with which block k is exchanged; in the ring the block that
+    // leaves to one side arrives from the other.
     let other = |rank: usize, k: usize| match (ring, k) {
         (false, k) => k,
         (true, 0) => (rank + n - 1) % n,

@@ -1,5 +1,5 @@
 //! Collectives over the engine on a simulated fabric: every operation, several at once, with
-//! delays, starved slots and refused reads, from seeds.
+//! delays, exhausted slots and refused reads, from seeds.
 
 mod cases;
 #[path = "../hierarchy/mod.rs"]

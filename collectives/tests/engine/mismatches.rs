@@ -105,7 +105,7 @@ fn two_broadcasts_in_opposite_order_name_each_others_root() {
             (rank, world.start(rank, plan, 0))
         })
         .collect();
-    // Nobody sends: this one only a report of who waits for whom can name.
+    // No rank sends: only a report of blocked ranks can name this mismatch.
     (0..1000).for_each(|i| assert!(!world.progress(i % 2)));
     assert!(ids.iter().all(|&(rank, id)| !world.ranks[rank].active.is_complete(id)));
 }
@@ -131,12 +131,12 @@ fn a_longer_one_is_named(mut world: World) {
     assert!(results[0].is_ok());
     assert!(matches!(
         **results[1].as_ref().unwrap_err(),
-        Fault::Truncated { source: 0, sent: 40, room: 24, .. }
+        Fault::Truncated { source: 0, sent: 40, capacity: 24, .. }
     ));
 }
 
 #[test]
-fn a_rank_without_data_is_named_by_those_who_have_some() {
+fn a_rank_without_data_is_named_by_the_others() {
     for (which, thresholds) in
         (0..5).flat_map(|which| [(which, Thresholds::default()), (which, flags())])
     {
@@ -165,18 +165,18 @@ fn a_rank_without_data_is_named_by_those_who_have_some() {
             })
             .collect();
         let results = world.finish(&ids, random);
-        // Whoever receives finds out, from either side.
+        // The receiver detects it, from either side.
         if which != 1 {
             let fault = results[1].as_ref().unwrap_err();
             assert!(
-                matches!(**fault, Fault::Empty { source: 0, sequence: 4, room: 24, .. }),
+                matches!(**fault, Fault::Empty { source: 0, sequence: 4, capacity: 24, .. }),
                 "{which}: {fault}"
             );
         }
         if (1..4).contains(&which) {
             let fault = results[0].as_ref().unwrap_err();
             assert!(
-                matches!(**fault, Fault::Truncated { source: 1, sent: 24, room: 0, .. }),
+                matches!(**fault, Fault::Truncated { source: 1, sent: 24, capacity: 0, .. }),
                 "{which}: {fault}"
             );
         }

@@ -1,4 +1,4 @@
-//! Persistent and detached collectives, what is planned once, and user functions.
+//! Persistent and detached collectives, plans that are reused, and user functions.
 
 use std::ffi::c_void;
 use std::os::raw::c_int;
@@ -51,7 +51,7 @@ fn neighbours_gather_along_a_directed_ring() {
         for rank in 0..4usize {
             own[rank].block(0).unpack(0, &data[rank]);
             let behind = (rank + 3) % 4;
-            // From the one behind, from nobody, and from the one behind once more.
+            // From the previous rank, from no rank, and from the previous rank once more.
             let sources = [Some(behind as u32), None, Some(behind as u32)];
             let destinations = [Some((rank as u32 + 1) % 4), Some((rank as u32 + 1) % 4)];
             let edges = Edges { sources: &sources, destinations: &destinations, cartesian: false };
@@ -92,7 +92,7 @@ fn repeated_calls_share_a_schedule() {
 }
 
 #[test]
-fn the_death_of_a_rank_ends_the_collective_of_those_who_wait_for_it() {
+fn the_death_of_a_rank_ends_the_collective_of_ranks_that_wait_for_it() {
     let options = Options { death: Some((Peer(2), 10)), ..Options::default() };
     let mut world = World::new(3, 3, options, &Thresholds::default());
     let (random, comms) = (&mut Random(7), comms(3));

@@ -28,12 +28,12 @@ pub(crate) fn any_thresholds(random: &mut Random) -> Thresholds {
     }
 }
 
-/// Thresholds by which all that fits uses a segment whose members count in one word.
+/// Thresholds with which each operation that fits uses a segment whose members count in one word.
 pub(crate) fn counter() -> Thresholds {
     Thresholds { oversubscribed_max: Some(u64::MAX), ..Thresholds::default() }
 }
 
-/// The same in flags ones.
+/// The same thresholds for segments with flags.
 pub(crate) fn flags() -> Thresholds {
     Thresholds { shm_max: Some(u64::MAX), ..Thresholds::default() }
 }
@@ -69,7 +69,7 @@ pub(crate) fn run_cases(mut world: World, count: usize, makes: &[Make], random: 
         cases.push((case, what, on, sequences[on]));
         sequences[on] += 1;
     }
-    // Each rank starts all of them in order, at its own pace.
+    // Each rank starts all of them in order, independently of the others.
     let mut next = vec![0; size as usize];
     let mut ids: Vec<(usize, CollectiveId)> = Vec::new();
     while next.iter().any(|&next| next < cases.len()) {

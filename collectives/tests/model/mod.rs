@@ -1,7 +1,7 @@
 //! All ranks of a collective in one process, without an engine.
 //!
-//! Runs a schedule for each rank on buffers of its own, in a random order, with sends that are at
-//! random buffered or wait for their receive, and checks what a schedule promises: see the module
+//! Runs a schedule for each rank on buffers of its own, in a random order. Sends are at random
+//! buffered or wait for their receive. It checks the promises of a schedule: see the module
 //! `collectives::schedule`. Ranks may share collective segments ([`segment`]).
 
 mod segment;
@@ -49,7 +49,7 @@ impl Type {
     }
 }
 
-/// A buffer whose address stands in the middle of its bytes.
+/// A buffer whose address is in the middle of its bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Memory {
     pub(crate) bytes: Vec<u8>,
@@ -61,11 +61,11 @@ impl Memory {
         Memory { bytes: vec![fill; (high - low) as usize], origin: -low }
     }
 
-    fn each(span: &Span, ty: &Type, mut visit: impl FnMut(i64)) {
+    fn each(span: &Span, ty: &Type, mut apply: impl FnMut(i64)) {
         for element in 0..span.count as i64 {
             for &(at, len) in &ty.blocks {
                 let start = span.disp + element * ty.extent + at;
-                (start..start + len as i64).for_each(&mut visit);
+                (start..start + len as i64).for_each(&mut apply);
             }
         }
     }

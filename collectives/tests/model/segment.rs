@@ -1,5 +1,5 @@
-//! A model of a collective segment whose members count in one word, with two slot sets. Who may
-//! read and write when is checked: see `fabric::coll_segment`.
+//! A model of a collective segment whose members count in one word, with two slot sets. It checks
+//! which rank accesses memory at which time: see `fabric::coll_segment`.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ struct State {
     members: u32,
     /// Rounds that are complete.
     completed: u64,
-    /// Of each slot set: who has arrived at which round.
+    /// Of each slot set: the ranks that have arrived at each round.
     arrived: [(u64, BTreeSet<u32>); 2],
     sets: [Memory; 2],
     /// Rounds that each member has left.

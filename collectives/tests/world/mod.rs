@@ -53,7 +53,7 @@ pub(crate) fn any_options(random: &mut Random) -> Options {
         },
         delay: random.below(20),
         slots: 1 + random.below(6) as usize,
-        no_room: random.below(200) as u32,
+        no_space: random.below(200) as u32,
         one_sided: manners[random.below(4) as usize],
         death: None,
     }
@@ -108,7 +108,7 @@ impl World {
         host_segment.get_or_insert_with(|| lease().unwrap()).clone()
     }
 
-    /// Starts a collective; one that needs a segment only at random as an inline run.
+    /// Starts a collective; if it needs a segment, only at random as an inline run.
     pub(crate) fn start(&mut self, rank: usize, plan: Plan, sequence: i32) -> CollectiveId {
         let process = &mut self.ranks[rank];
         if plan.is_segment_only() && process.random.below(2) == 0 {
@@ -116,7 +116,7 @@ impl World {
             if !run.go() {
                 return process.active.resume_as_active(run.suspend());
             }
-            // One that is over has no name: another one, which is over at once, stands for it.
+            // A finished collective has no name: another one, which is over at once, stands for it.
             let nothing = Operation::Absent { kind: CollectiveKind::Barrier };
             let plan =
                 process.planner.plan(&nothing, &Comm::new("", 9, 0, Group::world(1))).unwrap();
@@ -189,7 +189,7 @@ pub(crate) struct Bytes {
 }
 
 impl Bytes {
-    /// Room for `count` elements, filled with `fill`.
+    /// Space for `count` elements, filled with `fill`.
     pub(crate) fn new(count: u64, datatype: &Datatype, fill: u8) -> Bytes {
         let (low, high) = datatype.reach(count).unwrap();
         Bytes { bytes: Rc::new(vec![fill; (high - low) as usize + 16]), origin: 8 - low }

@@ -1,8 +1,8 @@
 //! The transports of a process whose job runs on several hosts.
 //!
-//! Out of line, so that jobs on one host pay nothing for it. A rank that is alone on its host
-//! has no intra-host transport, and sleeps on the inter-host device alone. A failure that one
-//! device reports is passed on only for peers that the device serves.
+//! Out of line, so that jobs on one host have no cost. A rank that is alone on its host has no
+//! intra-host transport, and sleeps on the inter-host device alone. A failure that one device
+//! reports is passed on only for peers that the device serves.
 
 use std::ops::Range;
 

@@ -96,16 +96,16 @@ fn one_sided_transfers_go_by_the_peer() {
 #[test]
 fn a_device_reports_failures_of_its_own_peers_alone() {
     // Rank 1 is local to rank 0, rank 2 is not; one of them fails on one of the devices.
-    for (device, victim, heard) in [(0, 1, true), (1, 1, false), (1, 2, true)] {
+    for (device, victim, is_reported) in [(0, 1, true), (1, 1, false), (1, 2, true)] {
         let mut options = [Options::default(); 2];
         options[device].death = Some((Peer(victim), 3));
         let (mut ranks, mut inbox) = (endpoints(options), Inbox::default());
         for _ in 0..20 {
             ranks[0].poll(&mut inbox);
         }
-        let expected: &[u32] = if heard { &[victim] } else { &[] };
+        let expected: &[u32] = if is_reported { &[victim] } else { &[] };
         assert_eq!(inbox.failed, expected, "rank {victim} failed on device {device}");
-        assert_eq!(post(&mut ranks[0], victim, 1).is_ok(), !heard);
+        assert_eq!(post(&mut ranks[0], victim, 1).is_ok(), !is_reported);
         assert_eq!(post(&mut ranks[0], 3, 1), Ok(Post::Sent));
     }
 }
@@ -118,7 +118,7 @@ fn a_process_alone_has_nothing_to_wait_for() {
     assert!(!alone.poll(&mut Inbox::default()) && alone.flush());
 }
 
-/// What a [`Sleeper`] waits on.
+/// The events that a [`Sleeper`] waits for.
 #[derive(Clone, Copy, PartialEq)]
 enum Arm {
     Ready,
@@ -149,7 +149,7 @@ impl Transport for Sleeper {
         _: usize,
         _: impl FnOnce(&mut Slot),
     ) -> Result<Post, PeerFailed> {
-        Ok(Post::NoRoom)
+        Ok(Post::NoSpace)
     }
 
     fn poll(&mut self, _: &mut impl Sink) -> bool {

@@ -78,7 +78,7 @@ mod tests {
     fn only_what_was_sent_is_counted() {
         let mut traffic = Traffic::default();
         assert_eq!(traffic.inter.count_post(Post::Sent, 10), Post::Sent);
-        assert_eq!(traffic.inter.count_post(Post::NoRoom, 10), Post::NoRoom);
+        assert_eq!(traffic.inter.count_post(Post::NoSpace, 10), Post::NoSpace);
         let nothing = UserBuf::EMPTY;
         for (transfer, what) in [
             (Transfer::Started, OneSided::Get(nothing)),

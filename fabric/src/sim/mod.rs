@@ -2,7 +2,7 @@
 //!
 //! It does on purpose and repeatably what a network may do: frames take a random time, slots run
 //! out, one-sided transfers are refused or finish late, a process dies between two frames. All
-//! randomness follows from one seed, so a failure that prints its seed can be run again.
+//! randomness follows from one seed; therefore a failure that prints its seed can be run again.
 //!
 //! It panics where a device would be silent: on a post to self, a body that is too long, memory
 //! that is not registered for the access, and a second release.
@@ -25,8 +25,8 @@ use crate::user_buf::UserBuf;
 pub use random::Rng;
 use world::{Access, World};
 
-/// Frames handed over in one poll, at most.
-const POLL: usize = 64;
+/// Most frames handed over in one poll.
+const MAX_POLLED_FRAMES: usize = 64;
 
 /// The behaviour of one-sided transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub enum Manner {
     Later,
     /// Memory can be registered, but a transfer is refused.
     Refused,
-    /// A receiver is to ask for a push, and may get what does not come ([`HybridGet`]).
+    /// A receiver should request a push, and may get the bytes that do not arrive ([`HybridGet`]).
     Hybrid,
     /// Each time one of the above, or no space.
     Whim,
@@ -46,14 +46,14 @@ pub enum Manner {
 /// The behaviour of the simulated fabric.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The same for every pair. `get_min` and `put_min` of `u64::MAX`: no registration.
+    /// The same knobs for every pair. `get_min` and `put_min` of `u64::MAX`: no registration.
     pub caps: Caps,
     /// Longest time that a frame or a one-sided transfer takes, ticks.
     pub delay: u64,
     /// Frames that an ordered pair can have under way.
     pub slots: usize,
     /// Posts of 1,000 that find no space although there is some.
-    pub no_room: u32,
+    pub no_space: u32,
     /// One-sided transfers.
     pub one_sided: Manner,
     /// The rank that dies, and the tick at which it does.
@@ -67,7 +67,7 @@ impl Default for Options {
             caps: Caps { frame: 4096, eager: 1024, get_min: 8192, put_min: u64::MAX },
             delay: 0,
             slots: 64,
-            no_room: 0,
+            no_space: 0,
             one_sided: Manner::AtOnce,
             death: None,
         }
@@ -90,7 +90,7 @@ pub fn fabric(ranks: u32, seed: u64, options: Options) -> Vec<SimTransport> {
 }
 
 impl SimTransport {
-    /// True once this rank is dead: a driver then leaves it alone.
+    /// True once this rank is dead: the test loop then does not poll it.
     pub fn is_dead(&self) -> bool {
         self.world.borrow().is_dead(self.me)
     }
@@ -125,9 +125,9 @@ impl Transport for SimTransport {
     }
 
     fn poll(&mut self, sink: &mut impl Sink) -> bool {
-        let (mut budget, mut any) = (POLL, false);
+        let (mut budget, mut any) = (MAX_POLLED_FRAMES, false);
         self.world.borrow_mut().tick();
-        // The sink is called with the world let go, though it may not post.
+        // The world is unlocked while the sink runs, though the sink must not post.
         loop {
             let Some(event) = self.world.borrow_mut().next_event(self.me, &mut budget) else {
                 return any;
@@ -162,7 +162,7 @@ impl Transport for SimTransport {
     fn arm(&mut self) -> Option<WaitOn<'_>> {
         let mut world = self.world.borrow_mut();
         world.tick();
-        let go_on = world.is_anything_coming(self.me) || world.has_room_again(self.me);
+        let go_on = world.is_anything_coming(self.me) || world.has_space_again(self.me);
         (!go_on).then_some(WaitOn::Nothing)
     }
 }

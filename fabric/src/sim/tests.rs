@@ -5,12 +5,12 @@ use crate::body::Body;
 use crate::header::Kind;
 
 #[derive(Default)]
-struct Heard {
+struct Recorder {
     frames: Vec<(u32, u64, Vec<u8>)>,
     lost: Vec<u32>,
 }
 
-impl Sink for Heard {
+impl Sink for Recorder {
     fn frame(&mut self, from: Peer, header: &Header, body: &(impl Body + ?Sized)) {
         let body = body.wait_all();
         self.frames.push((from.0, header.length, body.to_vec()));
@@ -27,15 +27,15 @@ const ROUGH: Options = Options {
     caps: Caps { frame: 64, eager: 32, get_min: u64::MAX, put_min: u64::MAX },
     delay: 30,
     slots: 3,
-    no_room: 300,
+    no_space: 300,
     one_sided: Manner::Refused,
     death: None,
 };
 
-/// Ranks 1.. send numbered frames to rank 0; what rank 0 heard.
-fn numbered(ranks: u32, seed: u64, options: Options, each: u64) -> Heard {
+/// Ranks 1.. send numbered frames to rank 0; returns the events of rank 0.
+fn numbered(ranks: u32, seed: u64, options: Options, each: u64) -> Recorder {
     let mut transports = fabric(ranks, seed, options);
-    let mut heard = Heard::default();
+    let mut recorded = Recorder::default();
     let mut next = vec![0; ranks as usize];
     for _ in 0..each * 200 {
         for rank in 1..ranks as usize {
@@ -48,17 +48,17 @@ fn numbered(ranks: u32, seed: u64, options: Options, each: u64) -> Heard {
                 next[rank] += 1;
             }
         }
-        transports[0].poll(&mut heard);
+        transports[0].poll(&mut recorded);
     }
-    heard
+    recorded
 }
 
 #[test]
 fn frames_of_a_pair_arrive_once_and_in_order() {
-    let heard = numbered(4, 7, ROUGH, 100);
-    assert_eq!(heard.frames.len(), 300);
+    let recorded = numbered(4, 7, ROUGH, 100);
+    assert_eq!(recorded.frames.len(), 300);
     for rank in 1..4 {
-        let of_rank: Vec<_> = heard.frames.iter().filter(|frame| frame.0 == rank).collect();
+        let of_rank: Vec<_> = recorded.frames.iter().filter(|frame| frame.0 == rank).collect();
         assert!(
             of_rank
                 .iter()
@@ -70,31 +70,31 @@ fn frames_of_a_pair_arrive_once_and_in_order() {
 
 #[test]
 fn a_seed_repeats_and_another_does_not() {
-    let heard = |seed| numbered(4, seed, ROUGH, 50).frames;
-    assert_eq!(heard(1), heard(1));
-    assert_ne!(heard(1), heard(2));
+    let recorded = |seed| numbered(4, seed, ROUGH, 50).frames;
+    assert_eq!(recorded(1), recorded(1));
+    assert_ne!(recorded(1), recorded(2));
 }
 
 #[test]
-fn a_death_is_heard_once_after_the_last_frame() {
-    let heard = numbered(3, 3, Options { death: Some((Peer(2), 200)), ..ROUGH }, 100);
-    assert_eq!(heard.lost, [2]);
-    let of_dead = heard.frames.iter().filter(|frame| frame.0 == 2).count();
+fn a_death_is_reported_once_after_the_last_frame() {
+    let recorded = numbered(3, 3, Options { death: Some((Peer(2), 200)), ..ROUGH }, 100);
+    assert_eq!(recorded.lost, [2]);
+    let of_dead = recorded.frames.iter().filter(|frame| frame.0 == 2).count();
     assert!((1..100).contains(&of_dead));
-    assert_eq!(heard.frames.iter().filter(|frame| frame.0 == 1).count(), 100);
+    assert_eq!(recorded.frames.iter().filter(|frame| frame.0 == 1).count(), 100);
 }
 
 #[test]
-fn a_full_channel_has_no_room_until_it_is_polled() {
+fn a_full_channel_has_no_space_until_it_is_polled() {
     let mut transports = fabric(2, 0, Options { slots: 2, ..Options::default() });
     let header = Header::new(Kind::Data);
     let [a, b] = &mut transports[..] else { unreachable!() };
     assert!(b.arm().is_some());
     assert_eq!(a.post(Peer(1), &header, 0, |_| {}), Ok(Post::Sent));
     assert_eq!(a.post(Peer(1), &header, 0, |_| {}), Ok(Post::Sent));
-    assert_eq!(a.post(Peer(1), &header, 0, |_| {}), Ok(Post::NoRoom));
+    assert_eq!(a.post(Peer(1), &header, 0, |_| {}), Ok(Post::NoSpace));
     assert!(b.arm().is_none());
-    assert!(b.poll(&mut Heard::default()));
-    assert!(!b.poll(&mut Heard::default()));
+    assert!(b.poll(&mut Recorder::default()));
+    assert!(!b.poll(&mut Recorder::default()));
     assert_eq!(a.post(Peer(1), &header, 0, |_| {}), Ok(Post::Sent));
 }

@@ -1,4 +1,4 @@
-//! What the simulated ranks share: channels, registered memory, time and death.
+//! State that the simulated ranks share: channels, registered memory, time and death.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -14,7 +14,7 @@ struct Flight {
     body: Vec<u8>,
 }
 
-/// What is done with whose memory.
+/// The transfer and the two ranks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Access {
     pub(super) owner: Peer,
@@ -32,15 +32,14 @@ struct Underway {
 }
 
 #[derive(Debug, Default)]
-struct Place {
+struct RankState {
     /// Peers that have frames on the way to this rank.
     senders: Vec<Peer>,
     transfers: Vec<Underway>,
-    /// Deaths that this rank has been told of.
-    told: usize,
-    /// Peers that there was no room for when last posted to; a rank itself when
-    /// there was none for a transfer.
-    starved: Vec<Peer>,
+    /// Deaths that were reported to this rank.
+    reported_deaths: usize,
+    /// Peers that a post found no space for; the rank itself if a transfer found none.
+    blocked_on: Vec<Peer>,
 }
 
 #[derive(Debug)]
@@ -49,7 +48,7 @@ pub(super) struct World {
     rng: Rng,
     now: u64,
     pub(super) frames: u64,
-    places: Vec<Place>,
+    ranks: Vec<RankState>,
     channels: HashMap<(Peer, Peer), VecDeque<Flight>>,
     /// Owner, peer, memory and what the peer may do, of each key.
     regions: HashMap<u32, (Peer, Peer, UserBuf, Rights)>,
@@ -57,7 +56,7 @@ pub(super) struct World {
     dead: Vec<Peer>,
 }
 
-/// Something for a rank to hear of.
+/// An event for a rank.
 pub(super) enum Event {
     Frame(Peer, Header, Vec<u8>),
     Transferred(u64, Result<(), PeerFailed>),
@@ -85,7 +84,7 @@ impl World {
             rng: Rng::new(seed),
             now: 0,
             frames: 0,
-            places: (0..ranks).map(|_| Place::default()).collect(),
+            ranks: (0..ranks).map(|_| RankState::default()).collect(),
             channels: HashMap::new(),
             regions: HashMap::new(),
             next_key: 1,
@@ -101,7 +100,7 @@ impl World {
         self.regions.len()
     }
 
-    /// Time passes; somebody may die of it.
+    /// Advances time; a rank may fail by that.
     pub(super) fn tick(&mut self) {
         self.now += 1;
         if let Some((victim, at)) = self.options.death
@@ -140,16 +139,16 @@ impl World {
             return Err(lost(to));
         }
         let due = self.due();
-        let no_room = self.rng.chance(self.options.no_room);
+        let no_space = self.rng.chance(self.options.no_space);
         let channel = self.channels.entry((from, to)).or_default();
-        if no_room || channel.len() >= self.options.slots {
-            self.starve(from, to);
-            return Ok(Post::NoRoom);
+        if no_space || channel.len() >= self.options.slots {
+            self.mark_blocked(from, to);
+            return Ok(Post::NoSpace);
         }
         let mut body = vec![0xA5; len];
         fill(&mut Slot::new(&mut body, false));
         if channel.is_empty() {
-            self.places[to.0 as usize].senders.push(from);
+            self.ranks[to.0 as usize].senders.push(from);
         }
         // A later frame of the pair never comes earlier.
         let due = channel.back().map_or(due, |last| due.max(last.due));
@@ -158,14 +157,14 @@ impl World {
         Ok(Post::Sent)
     }
 
-    fn starve(&mut self, rank: Peer, of: Peer) {
-        let starved = &mut self.places[rank.0 as usize].starved;
-        if !starved.contains(&of) {
-            starved.push(of);
+    fn mark_blocked(&mut self, rank: Peer, of: Peer) {
+        let blocked_on = &mut self.ranks[rank.0 as usize].blocked_on;
+        if !blocked_on.contains(&of) {
+            blocked_on.push(of);
         }
     }
 
-    /// The next thing for `rank` to hear of in this poll.
+    /// Returns the next event for `rank` in this poll.
     pub(super) fn next_event(&mut self, rank: Peer, budget: &mut usize) -> Option<Event> {
         if *budget == 0 || self.is_dead(rank) {
             return None;
@@ -175,20 +174,20 @@ impl World {
     }
 
     fn next_frame(&mut self, rank: Peer) -> Option<Event> {
-        let senders = &self.places[rank.0 as usize].senders;
+        let senders = &self.ranks[rank.0 as usize].senders;
         let start = self.rng.below(senders.len() as u64) as usize;
-        let mut in_turn = (0..senders.len()).map(|turn| (start + turn) % senders.len());
+        let mut candidates = (0..senders.len()).map(|turn| (start + turn) % senders.len());
         let is_due = |at: &usize| {
             let channel = self.channels.get(&(senders[*at], rank));
             channel
                 .is_none_or(|channel| channel.front().is_none_or(|flight| flight.due <= self.now))
         };
-        let at = in_turn.find(is_due)?;
+        let at = candidates.find(is_due)?;
         let from = senders[at];
         let channel = self.channels.entry((from, rank)).or_default();
         let flight = channel.pop_front();
         if channel.is_empty() {
-            self.places[rank.0 as usize].senders.swap_remove(at);
+            self.ranks[rank.0 as usize].senders.swap_remove(at);
         }
         match flight {
             Some(flight) => Some(Event::Frame(from, flight.header, flight.body)),
@@ -198,7 +197,7 @@ impl World {
     }
 
     fn next_transfer(&mut self, rank: Peer) -> Option<Event> {
-        let transfers = &mut self.places[rank.0 as usize].transfers;
+        let transfers = &mut self.ranks[rank.0 as usize].transfers;
         let at = transfers.iter().position(|transfer| transfer.due <= self.now)?;
         let Underway { access, token, .. } = transfers.swap_remove(at);
         if self.is_dead(access.owner) {
@@ -208,14 +207,14 @@ impl World {
         Some(Event::Transferred(token, Ok(())))
     }
 
-    /// A death is heard of after the last frame of the dead.
+    /// A death is reported after the last frame of the dead rank.
     fn next_death(&mut self, rank: Peer) -> Option<Event> {
-        let place = &mut self.places[rank.0 as usize];
-        let dead = *self.dead.get(place.told)?;
-        if place.senders.contains(&dead) {
+        let state = &mut self.ranks[rank.0 as usize];
+        let dead = *self.dead.get(state.reported_deaths)?;
+        if state.senders.contains(&dead) {
             return None;
         }
-        place.told += 1;
+        state.reported_deaths += 1;
         Some(Event::PeerFailed(lost(dead)))
     }
 
@@ -270,18 +269,18 @@ impl World {
             }
             Some(Manner::Later) => {
                 let due = self.due() + 1;
-                self.places[user.0 as usize].transfers.push(Underway { due, access, token });
+                self.ranks[user.0 as usize].transfers.push(Underway { due, access, token });
                 Transfer::Started
             }
             Some(Manner::Refused | Manner::Hybrid) => Transfer::Refused,
             Some(Manner::Whim) | None => {
-                self.starve(user, user);
-                Transfer::NoRoom
+                self.mark_blocked(user, user);
+                Transfer::NoSpace
             }
         })
     }
 
-    /// Returns true if a receiver is to ask for a push.
+    /// Returns true if a receiver should request a push.
     pub(super) fn prefers_push(&mut self) -> bool {
         match self.options.one_sided {
             Manner::Hybrid => true,
@@ -290,7 +289,7 @@ impl World {
         }
     }
 
-    /// Gets what a peer was asked to push, if none of it is under way.
+    /// Gets the bytes that a peer was requested to push, if none of them is under way.
     pub(super) fn get_remainder(
         &mut self,
         user: Peer,
@@ -302,7 +301,7 @@ impl World {
         let on_the_way =
             self.channels.get(&(access.owner, user)).is_some_and(|channel| !channel.is_empty());
         if on_the_way || self.rng.chance(500) {
-            return Ok(Transfer::NoRoom);
+            return Ok(Transfer::NoSpace);
         }
         if self.options.one_sided == Manner::Whim && self.rng.chance(100) {
             return Ok(Transfer::Refused);
@@ -344,21 +343,22 @@ impl World {
 
     /// Whether a rank that wants to sleep has something to wait for actively.
     pub(super) fn is_anything_coming(&self, rank: Peer) -> bool {
-        let place = &self.places[rank.0 as usize];
-        !place.senders.is_empty() || !place.transfers.is_empty() || place.told < self.dead.len()
+        let state = &self.ranks[rank.0 as usize];
+        !state.senders.is_empty()
+            || !state.transfers.is_empty()
+            || state.reported_deaths < self.dead.len()
     }
 
-    /// Whether somebody that a rank had no room for can be posted to again;
-    /// forgets who it was then.
-    pub(super) fn has_room_again(&mut self, rank: Peer) -> bool {
-        let has_room = |&to: &Peer| {
+    /// Returns whether a post that found no space can be repeated; forgets these posts.
+    pub(super) fn has_space_again(&mut self, rank: Peer) -> bool {
+        let has_space = |&to: &Peer| {
             let channel = self.channels.get(&(rank, to));
             channel.is_none_or(|channel| channel.len() < self.options.slots)
         };
-        let starved = &mut self.places[rank.0 as usize].starved;
-        let found = starved.iter().any(has_room);
+        let blocked_on = &mut self.ranks[rank.0 as usize].blocked_on;
+        let found = blocked_on.iter().any(has_space);
         if found {
-            starved.clear();
+            blocked_on.clear();
         }
         found
     }

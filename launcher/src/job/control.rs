@@ -19,7 +19,7 @@ impl Job {
                 Ok((read, _)) if read > 0 => this.decoder.push(&piece[..read]),
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => return,
-                // The end: no process holds the other side any more.
+                // The end: no process holds the other side.
                 _ => {
                     this.control = None;
                     return;
@@ -90,8 +90,8 @@ impl Job {
         }
     }
 
-    /// Sends an answer to a rank. The rank waits for it, so that the socket has space. A rank
-    /// that asks without reading loses its control connection.
+    /// Sends an answer to a rank. The rank waits for it, so that the socket has space. A rank that
+    /// sends requests without reading the answers loses its control connection.
     pub(super) fn send_to_rank(&mut self, local: usize, message: &ToRank) {
         let Some(control) = &self.local.ranks[local].control else { return };
         let frame = encode(message);

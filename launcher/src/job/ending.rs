@@ -68,7 +68,7 @@ impl Job {
     /// Ends the job because of an event.
     pub(super) fn end_after(&mut self, event: &Event) {
         match (&mut self.phase, event) {
-            // The ranks were told to stop; the others may still be saving their work.
+            // The ranks have been signalled to stop; the others may still be saving their work.
             (Phase::Stopping { until, .. }, Event::Died { .. }) => {
                 *until = (*until).min(Instant::now() + STOP_GRACE_AFTER_DEATH);
             }

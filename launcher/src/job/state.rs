@@ -1,4 +1,4 @@
-//! The state of a job's ranks on this host, in parts; the files beside it act on it.
+//! The state of a job's ranks on this host, in parts; sibling files act on it.
 
 use std::os::fd::AsFd;
 use std::time::Instant;
@@ -88,7 +88,7 @@ pub(super) struct Job {
     pub(super) phase: Phase,
     /// `wait` has found no child.
     pub(super) is_childless: bool,
-    /// No process is waited for any more: a second Ctrl-C, or a process stuck in the kernel.
+    /// No process is waited for: a second Ctrl-C, or a process stuck in the kernel.
     pub(super) is_abandoned: bool,
 }
 
@@ -146,7 +146,7 @@ impl Job {
         self.local.ranks.iter().all(|rank| rank.exit.is_some())
     }
 
-    /// Returns true if no rank runs and no process that a rank left behind.
+    /// Returns true if no rank runs and no process that a rank left running.
     pub(super) fn has_no_process(&self) -> bool {
         self.is_childless && self.all_ranks_have_ended()
     }

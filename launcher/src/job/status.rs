@@ -1,4 +1,4 @@
-//! What the ranks are doing: the table, and stalls.
+//! Reports the ranks' activity: the table, and stalls.
 
 use std::time::Instant;
 

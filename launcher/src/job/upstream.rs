@@ -73,7 +73,7 @@ impl Job {
             ToHost::End => self.end(1),
             ToHost::Input(bytes) => {
                 self.local.input.feed(&bytes);
-                self.ask_for_input();
+                self.request_input();
             }
             // Sent once, before this job began.
             ToHost::Environment { .. } | ToHost::Begin { .. } => {}
@@ -92,13 +92,13 @@ impl Job {
         self.end(code);
     }
 
-    /// Passes input on, and asks for more once it is taken.
+    /// Passes input on, and requests more once it is taken.
     pub(super) fn write_input(&mut self) {
         self.local.input.write();
-        self.ask_for_input();
+        self.request_input();
     }
 
-    fn ask_for_input(&mut self) {
+    fn request_input(&mut self) {
         if self.upstream.is_some() && self.local.input.is_empty() {
             self.local.output.send(&FromHost::InputTaken);
         }

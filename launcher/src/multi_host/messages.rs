@@ -110,7 +110,7 @@ impl MultiHostJob {
         let mut running = self.hosts.iter().filter(|host| host.is_up());
         if is_stalled && running.all(|host| host.is_stalled) {
             self.print(&stall::report(self.choices.stall_after));
-            self.ask_for_table(Instant::now());
+            self.request_table(Instant::now());
         }
     }
 

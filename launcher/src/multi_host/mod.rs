@@ -5,9 +5,9 @@
 //! whole lines. The parts: `state` holds the job, `remote` is one host, `messages` acts on what
 //! hosts send, `loss` detects lost hosts, `table` collects what ranks are doing.
 //!
-//! States: running -> ending (the hosts were told to end their ranks) -> over, once every host
-//! is over or lost. Every host is connected directly; a tree of daemons would replace
-//! `connect` and `Remote`.
+//! States: running -> ending (the hosts were requested to end their ranks) -> over, once every host
+//! is over or lost. Every host is connected directly; a tree of daemons would replace `connect` and
+//! `Remote`.
 
 mod loss;
 mod messages;
@@ -134,7 +134,7 @@ impl MultiHostJob {
         self.output.tick(now);
         if let Some(line) = self.clock.limit_reached(now) {
             self.print(&line);
-            self.ask_for_table(now);
+            self.request_table(now);
             self.end(EXIT_TIMED_OUT);
         }
         self.check_table(now);
@@ -148,7 +148,7 @@ impl MultiHostJob {
         for signal in self.signals.read() {
             match signal {
                 libc::SIGCHLD => {}
-                libc::SIGQUIT => self.ask_for_table(Instant::now()),
+                libc::SIGQUIT => self.request_table(Instant::now()),
                 libc::SIGTSTP => {
                     self.send_to_all(|| ToHost::Signal(signal));
                     let _ = kill_process(getpid(), Signal::STOP);

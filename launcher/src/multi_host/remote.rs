@@ -26,7 +26,7 @@ pub(super) enum State {
     Starting,
     /// The daemon has sent its first message.
     Running,
-    /// Nothing runs there any more.
+    /// Nothing runs there.
     Over,
     /// The connection ended before that.
     Lost,

@@ -1,4 +1,4 @@
-//! The state of a job over several hosts; the files beside it act on it.
+//! The state of a job over several hosts; sibling files act on it.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -28,13 +28,13 @@ pub(super) enum Source {
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Phase {
     Running,
-    /// The hosts were told to end their ranks.
+    /// The hosts were requested to end their ranks.
     Ending {
         since: Instant,
     },
 }
 
-/// What the user chose.
+/// The user's options.
 pub(super) struct Choices {
     /// Silence after which a host is lost.
     pub(super) dead_after: Duration,
@@ -58,7 +58,7 @@ pub(super) struct MultiHostJob {
     /// The final state of each rank that has ended.
     pub(super) ended: Vec<Option<RankLine>>,
     pub(super) clock: Clock,
-    /// The hosts were asked for the table and may answer until then.
+    /// The hosts were requested to send the table and may answer until then.
     pub(super) table_due: Option<Instant>,
     pub(super) phase: Phase,
     pub(super) choices: Choices,

@@ -1,7 +1,7 @@
-//! The table of what all ranks are doing: hosts are asked, and their answers are joined with
-//! the states of ranks that have ended.
+//! The table of what all ranks are doing: hosts send their tables, which are joined with the states
+//! of ranks that have ended.
 //!
-//! States: not asked -> asked, until `table_due` -> printed, once every host that is up has
+//! States: not requested -> requested, until `table_due` -> printed, once every host that is up has
 //! answered or the time is over.
 
 use std::time::{Duration, Instant};
@@ -15,8 +15,8 @@ use crate::wait_graph;
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 
 impl MultiHostJob {
-    /// Asks the hosts for the table. Further requests before it is printed get the same one.
-    pub(super) fn ask_for_table(&mut self, now: Instant) {
+    /// Requests the table from the hosts. Further requests before it is printed get the same one.
+    pub(super) fn request_table(&mut self, now: Instant) {
         if self.table_due.is_some() {
             return;
         }
@@ -33,7 +33,7 @@ impl MultiHostJob {
         }
     }
 
-    /// Prints the table that was asked for, one part for each host, and the conclusions.
+    /// Prints the table that was requested, one part for each host, and the conclusions.
     pub(super) fn print_table(&mut self) {
         if self.table_due.take().is_none() {
             return;

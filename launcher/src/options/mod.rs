@@ -26,7 +26,7 @@ use table::{Id, Spec};
 pub use table::help;
 pub use values::{Usage, parse_map_by, parse_ranks, parse_seconds, parse_stdin};
 
-/// The action that a command line asks for.
+/// The action that a command line names.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// Print the help.

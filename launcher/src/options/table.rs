@@ -26,7 +26,7 @@ pub(super) enum Id {
     DeadAfter,
     Help,
     Version,
-    /// Accepted without effect: what it asks for is the default.
+    /// Accepted without effect: its action is the default.
     Accepted,
 }
 

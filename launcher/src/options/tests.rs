@@ -48,7 +48,7 @@ fn sections_have_their_own_ranks_and_variables() {
 }
 
 #[test]
-fn hosts_say_how_many_ranks_unless_told() {
+fn hosts_set_the_number_of_ranks_unless_it_is_given() {
     assert_eq!(run("--hosts a:2,b:3 x").unwrap().total_ranks(), 5);
     assert_eq!(run("-H a:2 -host b -n 9 x").unwrap().total_ranks(), 9);
     assert_eq!(run("--hosts a:2,b:3 x : y").unwrap().total_ranks(), 2);
@@ -59,7 +59,7 @@ fn hosts_say_how_many_ranks_unless_told() {
 }
 
 #[test]
-fn wrong_use_is_told_in_one_line() {
+fn wrong_use_is_reported_in_one_line() {
     assert!(refused("").starts_with("no program given;"));
     assert!(refused("-n 2").starts_with("no program given;"));
     assert!(refused("-n 2 a :").starts_with("no program given after the colon"));

@@ -1,10 +1,10 @@
 //! The output of the ranks, in whole lines.
 //!
 //! A stream is the standard output or error of a rank; a sink is that of this process. Lines
-//! of different ranks never mix: bytes of a stream are held until their line ends. On a
-//! terminal an unfinished line (a prompt, a progress bar) is printed after [`OPEN_LINE_DELAY`],
-//! `\r` ends a line as well, and the next stream to print starts a new line. Elsewhere only the
-//! end of the stream or [`MAX_LINE`] bytes release an unfinished line.
+//! of different ranks never mix: bytes of a stream are held until their line ends. On a terminal an
+//! unfinished line (a prompt, a progress bar) is printed after [`OPEN_LINE_DELAY`]. `\r` ends a
+//! line as well, and the next stream to print starts a new line. Elsewhere only the end of the
+//! stream or [`MAX_LINE`] bytes release an unfinished line.
 //!
 //! On one of several hosts all output goes to `mpiexec` in frames ([`Output::framed`]), which
 //! assembles the lines. Nothing here blocks, except [`Output::flush`]. While a sink takes no
@@ -246,7 +246,7 @@ impl Output {
         self.is_framed
     }
 
-    /// Returns the reason why standard output cannot be written any more, if so.
+    /// Returns the reason if standard output can no longer be written.
     pub fn broken(&self) -> Option<Errno> {
         self.sinks[0].broken
     }

@@ -21,7 +21,7 @@ pub(super) struct Sink {
     pub(super) is_terminal: bool,
     /// The stream whose unfinished line is the last thing in the sink.
     pub(super) open_line: Option<usize>,
-    /// The reason why it cannot be written any more.
+    /// The reason why it can no longer be written.
     pub(super) broken: Option<Errno>,
 }
 

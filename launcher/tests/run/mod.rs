@@ -1,4 +1,4 @@
-//! Runs `mpiexec` under test with a time limit, and finds the processes that it leaves behind.
+//! Runs `mpiexec` under test with a time limit, and finds the processes that it leaves running.
 
 #![allow(dead_code)] // each test file uses its part
 
@@ -23,7 +23,7 @@ pub(crate) struct Ran {
 }
 
 /// The time limit of a run.
-const LIMIT: Duration = Duration::from_secs(20);
+const MAX_TIME: Duration = Duration::from_secs(20);
 
 /// Returns a command for `mpiexec` with these arguments.
 pub(crate) fn command(arguments: &[&str]) -> Command {
@@ -69,9 +69,9 @@ pub(crate) fn finish(mut child: Child) -> Ran {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
-        if began.elapsed() > LIMIT {
+        if began.elapsed() > MAX_TIME {
             child.kill().unwrap();
-            panic!("mpiexec did not end in {LIMIT:?}: {:?} {:?}", out.join(), err.join());
+            panic!("mpiexec did not end in {MAX_TIME:?}: {:?} {:?}", out.join(), err.join());
         }
         thread::sleep(Duration::from_millis(2));
     };

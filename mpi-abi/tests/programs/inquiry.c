@@ -1,4 +1,4 @@
-/* What may be asked before MPI_Init, and handles as integers. */
+/* Queries before MPI_Init, and handles as integers. */
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>

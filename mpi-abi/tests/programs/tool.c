@@ -1,4 +1,4 @@
-/* A profiling tool: counts the sends of a program and says so at its end. */
+/* A profiling tool: counts the sends of a program and prints the count at its end. */
 #include <mpi.h>
 #include <stdio.h>
 

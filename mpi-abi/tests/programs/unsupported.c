@@ -1,5 +1,5 @@
-/* Calls what is not implemented: with an argument through the default error
-   handler, else with MPI_ERRORS_RETURN, and looks at what comes back. */
+/* Calls what is not implemented: with an argument through the default error handler, otherwise with
+   MPI_ERRORS_RETURN, and looks at what comes back. */
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-//! The basic datatypes behind predefined handles.
+//! The basic datatypes of predefined handles.
 //!
 //! One table, ordered by the handle values of the standard ABI (MPI-5.0 appendix A and chapter 20).
 //! A [`Scalar`] is an element's representation in memory; a [`Family`] decides which reductions
@@ -222,7 +222,7 @@ impl Basic {
 /// Marker of the old MPI_Type_struct: a lower bound, with no data. Not in the
 /// ABI; our header defines it.
 pub const MPI_LB: usize = 0x23e;
-/// The upper bound, likewise.
+/// The upper bound, in the same way.
 pub const MPI_UB: usize = 0x23f;
 
 const fn one(

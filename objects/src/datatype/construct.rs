@@ -2,7 +2,7 @@
 //!
 //! Each constructor checks its arguments, composes the type map and keeps the arguments.
 //! Displacements and strides are in bytes for the `h` forms and in extents of the old type
-//! otherwise. [`Counting`] tells which form of the call was used.
+//! otherwise. [`Counting`] records which form of the call was used.
 
 use std::slice::from_ref;
 use std::sync::Mutex;

@@ -1,15 +1,15 @@
 //! The copy kernels: between packed bytes and the memory that a layout describes.
 //!
 //! One walk serves both directions. [`transfer`] starts and stops at any packed byte: it handles
-//! the partial bodies at both ends and passes the whole ones between them to strided loops, which
-//! know the common block lengths at compile time. A body is a [`Node`]; the layout has merged
-//! adjacent ones before.
+//! the partial bodies at both ends. The whole ones between them go to strided loops, which know the
+//! common block lengths at compile time. A body is a [`Node`]; the layout has merged adjacent ones
+//! before.
 //!
 //! Safety, for every function here: the caller vouches that each byte that the node describes
-//! relative to `user` is valid (for writes when unpacking), that `packed` is valid for the moved
-//! bytes, and that the two do not overlap. The pointers need no alignment. Addresses are computed
-//! by wrapping arithmetic, so only bytes that are moved must exist. Bytes that a layout describes
-//! twice (erroneous for receiving) may be written in any order.
+//! relative to `user` is valid (for writes when unpacking). It also vouches that `packed` is valid
+//! for the moved bytes, and that the two do not overlap. The pointers need no alignment. Addresses
+//! are computed by wrapping arithmetic; therefore only bytes that are moved must exist. Bytes that
+//! a layout describes twice (erroneous for receiving) may be written in any order.
 
 #![allow(unsafe_code)]
 
@@ -61,8 +61,8 @@ unsafe fn span<const PACK: bool>(
     let (mut first, head) = (from / size, from % size);
     let (last, tail) = (to / size, to % size);
     let at = |index: u64| user.wrapping_offset((index as i64).wrapping_mul(nest.stride) as isize);
-    // SAFETY: bodies `first ..= last` belong to the nest, and each call moves the
-    // bytes that it is told, by which `packed` advances.
+    // SAFETY: bodies `first ..= last` belong to the nest, and each call moves its given number of
+    // bytes, by which `packed` advances.
     unsafe {
         if first == last {
             return part::<PACK>(nest.body, at(first), packed, head, tail);
@@ -88,8 +88,8 @@ unsafe fn span<const PACK: bool>(
 
 /// Moves the packed bytes `from .. to` of one node, `from < to`.
 unsafe fn part<const PACK: bool>(node: &Node, user: *mut u8, packed: *mut u8, from: u64, to: u64) {
-    // SAFETY: the caller's promise; lists are walked from the item that holds
-    // `from` to the one that holds `to - 1`.
+    // SAFETY: the caller's promise; lists are walked from the item with `from` to the item with `to
+    // - 1`.
     unsafe {
         match node {
             Node::Run(_) => {
@@ -150,7 +150,7 @@ unsafe fn blocks_part<const PACK: bool>(
     });
 }
 
-/// Iterates over index, start and end of the items of a list, from the one that holds `from`.
+/// Iterates over index, start and end of the items of a list, from the item with `from`.
 #[inline(always)]
 fn items_from(starts: &[u64], from: u64) -> impl Iterator<Item = (usize, u64, u64)> {
     let first = starts.partition_point(|&start| start <= from) - 1;
@@ -252,7 +252,10 @@ unsafe fn strided<const PACK: bool>(
         if let Node::Run(len) = body {
             return runs::<PACK>(*len as usize, (user, stride), (packed, *len as usize), count);
         }
-        if count >= FEW && size <= SMALL && few_runs(body, |_, _, _| {}) {
+        if count >= MAX_INTERLEAVED_RUNS
+            && size <= MAX_INTERLEAVED_BYTES
+            && few_runs(body, |_, _, _| {})
+        {
             return interleaved::<PACK>(body, user, stride, packed, count);
         }
         for _ in 0..count {
@@ -264,11 +267,11 @@ unsafe fn strided<const PACK: bool>(
 }
 
 /// Most runs of a body that is interleaved, and fewest bodies.
-const FEW: usize = 8;
+const MAX_INTERLEAVED_RUNS: usize = 8;
 /// Most bytes of a body that is interleaved.
-const SMALL: usize = 256;
+const MAX_INTERLEAVED_BYTES: usize = 256;
 /// Number of bodies that are interleaved at a time: they fit the nearest cache.
-const TILE: usize = 64;
+const TILE_BODIES: usize = 64;
 
 /// Moves many small bodies of few runs each, such as structs with gaps: the first run of all of
 /// them, then the second, so that each loop knows its length.
@@ -280,8 +283,8 @@ unsafe fn interleaved<const PACK: bool>(
     count: usize,
 ) {
     let size = body.size() as usize;
-    for first in (0..count).step_by(TILE) {
-        let many = TILE.min(count - first);
+    for first in (0..count).step_by(TILE_BODIES) {
+        let many = TILE_BODIES.min(count - first);
         let (user, packed) = (
             user.wrapping_offset((first as isize).wrapping_mul(stride)),
             packed.wrapping_add(first * size),
@@ -300,15 +303,15 @@ unsafe fn interleaved<const PACK: bool>(
 #[inline(always)]
 fn few_runs(node: &Node, mut each: impl FnMut(i64, u64, u64)) -> bool {
     match node {
-        Node::Loop(inner) if inner.count <= FEW as u64 => {
+        Node::Loop(inner) if inner.count <= MAX_INTERLEAVED_RUNS as u64 => {
             let Node::Run(len) = inner.body else { return false };
             (0..inner.count).for_each(|index| each(index as i64 * inner.stride, index * len, len));
         }
-        Node::Gather(inner) if inner.disps.len() <= FEW => {
+        Node::Gather(inner) if inner.disps.len() <= MAX_INTERLEAVED_RUNS => {
             let Node::Run(len) = inner.body else { return false };
             (0_u64..).zip(&inner.disps).for_each(|(index, &disp)| each(disp, index * len, len));
         }
-        Node::Blocks(inner) if inner.disps.len() <= FEW => {
+        Node::Blocks(inner) if inner.disps.len() <= MAX_INTERLEAVED_RUNS => {
             let pairs = inner.starts.windows(2).zip(&inner.disps);
             pairs.for_each(|(start, &disp)| each(disp, start[0], start[1] - start[0]));
         }
@@ -428,7 +431,7 @@ unsafe fn any<const PACK: bool>(
 /// call of memcpy.
 #[inline(always)]
 unsafe fn run<const PACK: bool>(user: *mut u8, packed: *mut u8, len: usize) {
-    // SAFETY: each move stays within the `len` bytes that the caller vouches for.
+    // SAFETY: each move is within the `len` bytes that the caller vouches for.
     unsafe {
         match len {
             0 => {}
@@ -447,7 +450,7 @@ unsafe fn run<const PACK: bool>(user: *mut u8, packed: *mut u8, len: usize) {
 #[inline(always)]
 unsafe fn ends<const PACK: bool, const LEN: usize>(user: *mut u8, packed: *mut u8, len: usize) {
     let back = len - LEN;
-    // SAFETY: `LEN <= len`, so both moves lie within the run.
+    // SAFETY: `LEN <= len`; therefore both moves lie within the run.
     unsafe {
         block::<PACK>(user, packed, LEN);
         block::<PACK>(user.wrapping_add(back), packed.wrapping_add(back), LEN);

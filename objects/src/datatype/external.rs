@@ -1,17 +1,17 @@
 //! The data representation "external32" (MPI-5.0 §14.5.2): big-endian, IEEE,
 //! two's complement, with the standard's lengths.
 //!
-//! Data is packed piecewise and converted along the signature, so this file knows no layouts. A
-//! value that does not fit the shorter types (`long` has 4 bytes, `wchar_t` 2) is an error, not a
-//! truncation. C's long double is converted to IEEE binary128, which holds every x87 value exactly;
-//! the reverse rounds to nearest.
+//! Data is packed piecewise and converted along the signature; therefore this file knows no
+//! layouts. A value that does not fit the shorter types (`long` has 4 bytes, `wchar_t` 2) is an
+//! error, not a truncation. C's long double is converted to IEEE binary128, which holds every x87
+//! value exactly; the reverse rounds to nearest.
 
 use super::Datatype;
 use super::basic::{Basic, Repr, Scalar};
 use crate::{Buffer, Class, Error, Result};
 
-/// Packed bytes that are converted at a time; more than any element has.
-const PIECE: usize = 4096;
+/// Packed data that is converted at a time, bytes; more than any element has.
+const PIECE_BYTES: usize = 4096;
 
 impl Datatype {
     /// Returns the bytes of `count` elements in "external32"; `None` above 2^63.
@@ -23,7 +23,7 @@ impl Datatype {
     /// Converts a buffer of this type into `out`, which has exactly [`Datatype::external_size`]
     /// bytes. MPI_ERR_CONVERSION if a value does not fit.
     pub fn pack_external(&self, from: &Buffer, out: &mut [u8]) -> Result<()> {
-        let mut staging = [0; PIECE];
+        let mut staging = [0; PIECE_BYTES];
         let (mut offset, mut done) = (0, 0);
         self.pieces(from, |basic, count| {
             let size = basic.repr.size() as usize;
@@ -44,7 +44,7 @@ impl Datatype {
     /// Converts "external32" bytes into a buffer of this type. MPI_ERR_TRUNCATE if there are too
     /// few bytes.
     pub fn unpack_external(&self, bytes: &[u8], into: &Buffer) -> Result<()> {
-        let mut staging = [0; PIECE];
+        let mut staging = [0; PIECE_BYTES];
         let (mut offset, mut done) = (0, 0);
         self.pieces(into, |basic, count| {
             let (size, external) =
@@ -66,7 +66,7 @@ impl Datatype {
         })
     }
 
-    /// Calls with pieces of equal elements, at most `PIECE` packed bytes each.
+    /// Calls with pieces of equal elements, at most `PIECE_BYTES` packed bytes each.
     fn pieces(
         &self,
         buffer: &Buffer,
@@ -77,9 +77,9 @@ impl Datatype {
         let signature = signature.ok_or_else(|| {
             Error::new(Class::Count, "buffer too large: it spans more than 2^63 bytes")
         })?;
-        signature.visit(&mut |basic, mut left| {
+        signature.try_for_each_run(&mut |basic, mut left| {
             while left > 0 {
-                let count = left.min(PIECE as u64 / basic.repr.size());
+                let count = left.min(PIECE_BYTES as u64 / basic.repr.size());
                 each(basic, count as usize)?;
                 left -= count;
             }
@@ -195,7 +195,7 @@ fn x87_from_quad(value: u128) -> u128 {
     let rest = fraction & ((1 << 49) - 1);
     let half = 1 << 48;
     let up = match exponent {
-        // Infinity stays, and a NaN must not become one.
+        // Infinity is kept, and a NaN must not become infinity.
         0x7fff => return head << 64 | short | u128::from(rest > 0),
         _ => rest > half || rest == half && short & 1 == 1,
     };

@@ -13,9 +13,9 @@
 use std::sync::Arc;
 
 /// Most pieces of a list that is inlined into the list around it.
-const DISSOLVE: usize = 64;
+const MAX_INLINED_PIECES: usize = 64;
 /// Most runs of a loop that is inlined.
-const UNROLL: u64 = 8;
+const MAX_UNROLLED_RUNS: u64 = 8;
 
 /// A part of a layout. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +98,9 @@ impl Node {
     fn pieces(&self) -> Option<usize> {
         let count = match self {
             Node::Run(_) => 1,
-            Node::Loop(inner) if inner.count <= UNROLL && matches!(inner.body, Node::Run(_)) => {
+            Node::Loop(inner)
+                if inner.count <= MAX_UNROLLED_RUNS && matches!(inner.body, Node::Run(_)) =>
+            {
                 inner.count as usize
             }
             Node::Loop(_) => return None,
@@ -106,7 +108,7 @@ impl Node {
             Node::Blocks(inner) => inner.disps.len(),
             Node::List(inner) => inner.items.len(),
         };
-        (count <= DISSOLVE).then_some(count)
+        (count <= MAX_INLINED_PIECES).then_some(count)
     }
 
     /// Passes each piece to `add`; displacements were checked when the node was built.

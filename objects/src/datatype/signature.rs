@@ -1,7 +1,7 @@
 //! The signature: the basic elements of a datatype in packing order (MPI-5.0 §5.1), run-length
 //! coded.
 //!
-//! It tells how many elements a number of bytes holds and whether a datatype consists of one basic
+//! It shows how many elements a number of bytes holds and whether a datatype consists of one basic
 //! type. It also drives the conversion to "external32", which works on packed data and therefore
 //! needs no layout.
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::basic::{Basic, Repr};
 
 /// Most items of a sequence that is inlined into the one around it.
-const DISSOLVE: usize = 64;
+const MAX_INLINED_ITEMS: usize = 64;
 
 /// Runs of basic elements. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(crate) struct Totals {
     pub(crate) elements: u64,
     /// Bytes in "external32".
     pub(crate) external: u64,
-    /// Depth of a visit's recursion.
+    /// Depth of the recursion.
     pub(crate) depth: u32,
 }
 
@@ -165,16 +165,20 @@ impl Signature {
         }
     }
 
-    /// Calls `run` for each run of equal elements; it may end the visit by an error.
-    pub(crate) fn visit<E>(
+    /// Calls `run` for each run of equal elements; it may end the iteration by an error.
+    pub(crate) fn try_for_each_run<E>(
         &self,
         run: &mut impl FnMut(Basic, u64) -> Result<(), E>,
     ) -> Result<(), E> {
         match self {
             Signature::Empty => Ok(()),
             Signature::Run(basic, count) => run(*basic, *count),
-            Signature::Repeat(inner) => (0..inner.count).try_for_each(|_| inner.body.visit(run)),
-            Signature::Sequence(inner) => inner.items.iter().try_for_each(|item| item.visit(run)),
+            Signature::Repeat(inner) => {
+                (0..inner.count).try_for_each(|_| inner.body.try_for_each_run(run))
+            }
+            Signature::Sequence(inner) => {
+                inner.items.iter().try_for_each(|item| item.try_for_each_run(run))
+            }
         }
     }
 
@@ -269,7 +273,7 @@ fn dissolved(items: Vec<Signature>) -> Option<Vec<Signature>> {
     let mut flat = Builder::default();
     for item in &items {
         match item {
-            Signature::Sequence(inner) if inner.items.len() <= DISSOLVE => {
+            Signature::Sequence(inner) if inner.items.len() <= MAX_INLINED_ITEMS => {
                 inner.items.iter().try_for_each(|item| flat.append(item))?;
             }
             other => flat.append(other)?,

@@ -405,7 +405,7 @@ fn a_struct_is_padded_to_its_alignment() {
 }
 
 #[test]
-fn envelopes_tell_both_forms() {
+fn envelopes_distinguish_both_forms() {
     let shape = |datatype: &Datatype| {
         let envelope = datatype.envelope();
         (envelope.combiner, envelope.integers, envelope.addresses, envelope.counts, envelope.types)
@@ -522,7 +522,7 @@ fn chains_of_any_length_come_and_go() {
         datatype = datatype.dup().unwrap();
     }
     drop(datatype);
-    // One that nests deeper and deeper is refused in the end, and does no harm.
+    // A type that nests deeper and deeper is refused in the end, and does no harm.
     let mut nest = int().clone();
     let refused = loop {
         let (_, extent) = nest.extent();

@@ -1,10 +1,9 @@
 //! A type map: layout, signature and bounds of a datatype. Three operations make one from others:
 //! shift, repeat, concatenate. Every constructor of MPI is a composition of these.
 //!
-//! Bounds follow MPI-5.0 §5.1.7: bounds that were set explicitly (resized types,
-//! subarrays, the old MPI_LB and MPI_UB) win over those of the data and are
-//! inherited; otherwise the upper bound is padded so that the extent is a
-//! multiple of the strictest alignment.
+//! Bounds follow MPI-5.0 §5.1.7: bounds that were set explicitly (resized types, subarrays, the old
+//! MPI_LB and MPI_UB) win over those of the data and are inherited. Otherwise the upper bound is
+//! padded so that the extent is a multiple of the strictest alignment.
 //!
 //! All arithmetic is checked: `None` means that a size, displacement or extent
 //! does not fit 63 bits.

@@ -17,8 +17,8 @@ use crate::datatype::{Repr, Scalar};
 
 /// `inout[i] = left[i] op inout[i]` for `count` elements at their C distances.
 ///
-/// Safety: `left` is valid for reads and `inout` for reads and writes of so many
-/// elements; they need no alignment and must not overlap (but may be the same).
+/// Safety: `left` is valid for reads and `inout` for reads and writes of so many elements. They
+/// need no alignment and must not overlap, but may be the same.
 pub(super) type Kernel = unsafe fn(left: *const u8, inout: *mut u8, count: usize);
 
 /// Returns the loop for an operation on a machine type; `None` if there is none. Whether MPI

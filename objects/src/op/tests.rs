@@ -10,7 +10,7 @@ use crate::datatype::basic::{NAMED, Repr, Scalar};
 
 const COUNT: usize = 67;
 
-/// Values that tell most mistakes apart: small, of both signs, with ties, zeros.
+/// Values that show most mistakes: small, of both signs, with ties, zeros.
 fn value(seed: usize, index: usize) -> i64 {
     [0, 1, 3, -2, 7, 0, -5, 100, 2, -2, 11][(index * 7 + seed * 3 + index / 11) % 11]
 }
@@ -54,7 +54,7 @@ fn number(op: BuiltinOp, left: i128, right: i128) -> i128 {
     }
 }
 
-/// What one element becomes.
+/// The result for one element.
 fn expected(op: BuiltinOp, basic: Basic, left: i64, right: i64) -> Vec<u8> {
     let Repr::Single(scalar) = basic.repr else { unreachable!() };
     match basic.family {
@@ -297,7 +297,7 @@ fn users_functions_get_pieces_that_they_can_count() {
 }
 
 #[test]
-fn replace_and_no_op_are_what_they_say() {
+fn replace_and_no_op_match_their_names() {
     let int = Datatype::predefined(0x209).unwrap();
     assert_eq!(reduce(BuiltinOp::Replace, int, &[1; 8], &[2; 8]), [1; 8]);
     assert_eq!(reduce(BuiltinOp::NoOp, int, &[1; 8], &[2; 8]), [2; 8]);
@@ -307,11 +307,13 @@ fn replace_and_no_op_are_what_they_say() {
 fn a_row_of_operands_is_combined_from_the_last_to_the_first() {
     let double = Datatype::predefined(0x214).unwrap();
     // Next to it 1 is lost, next to its opposite it is not.
-    const MANY: f64 = 9_007_199_254_740_992.0;
-    let mut row: Vec<u8> =
-        [MANY, 7.0, 1.0, 7.0, -MANY].into_iter().flat_map(f64::to_ne_bytes).collect();
+    const LARGEST_EXACT: f64 = 9_007_199_254_740_992.0;
+    let mut row: Vec<u8> = [LARGEST_EXACT, 7.0, 1.0, 7.0, -LARGEST_EXACT]
+        .into_iter()
+        .flat_map(f64::to_ne_bytes)
+        .collect();
     let mut result = 0f64.to_ne_bytes();
-    // SAFETY: the bytes of the vector, which stays as it is.
+    // SAFETY: the bytes of the vector, which is not changed.
     let area = unsafe { Area::new(row.as_mut_ptr(), 0, row.len() as i64) };
     BuiltinOp::Sum.reduce(
         &area.operands(0, 1, double, 3, 16),

@@ -1,5 +1,5 @@
 //! C's `long double` on x86-64: x87 extended precision in 16 bytes, of which ten
-//! count. Rust has no such type, so each operation is a few instructions.
+//! count. Rust has no such type; therefore each operation is a few instructions.
 
 #![allow(unsafe_code)]
 
@@ -17,9 +17,8 @@ macro_rules! binary {
         #[inline(always)]
         fn $name(self, other: Self) -> Self {
             let mut result = other;
-            // SAFETY: loads ten bytes from each of two live values and stores ten
-            // to one of them; the x87 stack is empty before (all of it is declared
-            // clobbered) and after.
+            // SAFETY: loads ten bytes from each of two live values and stores ten to one of them.
+            // The x87 stack is empty before (all of it is declared clobbered) and after.
             unsafe {
                 asm!(
                     "fld tbyte ptr [{left}]",

@@ -1,10 +1,10 @@
 //! MPI_Dims_create: factors as close to each other as can be (MPI-5.0 §8.5.2).
 //!
 //! Of all products of that many factors, the one with the least difference between the largest and
-//! the smallest factor is taken; of several, the one with the smallest largest factor, second
+//! the smallest factor is taken. Of several, the one with the smallest largest factor wins, second
 //! largest ... The search is exact. Factors are chosen from the largest down, each in rising order
-//! from the smallest possible one, and a branch ends as soon as even equal remaining factors could
-//! not win.
+//! from the smallest possible one. A branch ends as soon as even equal remaining factors could not
+//! win.
 
 use crate::{Class, Error, Result};
 
@@ -154,8 +154,8 @@ mod tests {
 
     use super::*;
 
-    /// About a millisecond.
-    const LOOKS: u32 = 100_000;
+    /// Most steps of a search: about a millisecond.
+    const MAX_STEPS: u32 = 100_000;
 
     fn created(nodes: i32, dims: &[i32]) -> Vec<i32> {
         let mut dims = dims.to_vec();
@@ -217,12 +217,12 @@ mod tests {
                 assert_eq!(dims.iter().map(|&dim| i64::from(dim)).product::<i64>(), nodes.into());
                 assert!(dims.is_sorted_by(|a, b| a >= b), "{dims:?}");
                 let looks = Search::run(nodes as u32, count).looks;
-                assert!(looks < LOOKS, "{nodes} in {count}: {looks}");
+                assert!(looks < MAX_STEPS, "{nodes} in {count}: {looks}");
             }
         }
     }
 
-    /// All ways to write `n` as `count` non-increasing factors.
+    /// Returns each way to write `n` as `count` non-increasing factors.
     fn all_ways(n: i32, count: usize, limit: i32) -> Vec<Vec<i32>> {
         if count == 1 {
             return if n <= limit { vec![vec![n]] } else { vec![] };

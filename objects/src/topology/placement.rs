@@ -1,5 +1,5 @@
-//! Assigns processes to the nodes of a topology so that heavy edges stay within a host, a package,
-//! a NUMA node, a cache (`reorder`, MPI-5.0 §8.5).
+//! Assigns processes to the nodes of a topology (`reorder`, MPI-5.0 §8.5). Heavy edges are kept
+//! within a host, a package, a NUMA node or a cache.
 //!
 //! Every process computes the same result from the same input. There are three proposals; the
 //! cheapest is taken, and the earlier one of two with equal cost:
@@ -108,8 +108,8 @@ fn zip(nodes: &[u32], processes: &[u32]) -> Vec<u32> {
     order
 }
 
-/// Returns how many parts of the next level each part has, if all have as many of one size;
-/// otherwise 1, as if the level did not exist.
+/// Returns how many parts of the next level each part has, if all parts have equally many of one
+/// size. Otherwise returns 1, as if the level did not exist.
 fn parts(places: &[Location], by_place: &[u32]) -> [u32; LEVELS] {
     let all = by_place.len() as u32;
     let mut found = [1; LEVELS];
@@ -166,7 +166,7 @@ fn blocks(grid: &Cartesian, parts: &[u32; LEVELS]) -> Vec<u32> {
 }
 
 /// Returns the number of pieces of each dimension so that there are `parts` blocks and the fewest
-/// edges are cut; 1 for each if no cut is even.
+/// edges are cut. Returns 1 for each if no cut is even.
 fn best_cut(extents: &[u32], rings: &[bool], parts: u32) -> Vec<u32> {
     let volume: u64 = extents.iter().map(|&extent| u64::from(extent)).product();
     let mut best = (u64::MAX, vec![1; extents.len()]);
@@ -235,8 +235,8 @@ fn grow(
 }
 
 /// Moves `chosen.len()` nodes out of `free`: first the one with the lightest edges to the others,
-/// then always the one with the heaviest edges to the chosen nodes and, of several, the lightest to
-/// the others.
+/// then always the one with the heaviest edges to the chosen nodes. Of several, the one with the
+/// lightest edges to the others is taken.
 fn pick(traffic: &Traffic, free: &mut Vec<u32>, chosen: &mut [u32]) {
     let mut is_free = vec![false; traffic.0.len()];
     free.iter().for_each(|&node| is_free[node as usize] = true);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn one_package_leaves_everybody_in_place() {
+    fn one_package_leaves_all_ranks_in_place() {
         let square = grid(&[4, 4], &[true, true]);
         assert_eq!(
             place(&machine(1, 1, 16, false), &Traffic::of_grid(&square), Some(&square)),
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn cliques_come_together() {
-        // Nodes of the same number modulo 4 talk to each other.
+        // Nodes of the same number modulo 4 exchange messages.
         let edges = (0..16).flat_map(|a| {
             (0..16).filter(move |b| a % 4 == b % 4 && a != *b).map(move |b| (a, b, 5))
         });

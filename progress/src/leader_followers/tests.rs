@@ -238,7 +238,7 @@ fn the_end_of_an_owner_gives_its_slice_to_a_ready_thread() {
 }
 
 #[test]
-fn a_thread_that_was_away_for_long_is_released_beside_the_owner() {
+fn a_thread_that_was_away_for_long_is_released_while_another_leads() {
     let scene = Scene::oversubscribed();
     let [leader, standby, late] = [1, 2, 3].map(me);
     scene.enlist(&leader, 9);
@@ -257,16 +257,16 @@ fn a_thread_that_was_away_for_long_is_released_beside_the_owner() {
 #[test]
 fn the_progress_thread_steps_down_for_a_call() {
     let scene = Scene::new();
-    let [attendant, waiter] = [1, 2].map(me);
-    let attendant = Me { is_progress_thread: true, ..attendant };
-    assert!(matches!(scene.enlist(&attendant, 9).0, Next::Follow));
-    let rounds = scene.park(&attendant).unwrap();
-    let next = scene.under_lock(|s| s.standby_woke(&attendant, true, rounds)).0;
+    let [progress_thread, waiter] = [1, 2].map(me);
+    let progress_thread = Me { is_progress_thread: true, ..progress_thread };
+    assert!(matches!(scene.enlist(&progress_thread, 9).0, Next::Follow));
+    let rounds = scene.park(&progress_thread).unwrap();
+    let next = scene.under_lock(|s| s.standby_woke(&progress_thread, true, rounds)).0;
     assert!(matches!(next, Next::Lead), "no other thread makes progress");
     scene.enlist(&waiter, 9);
     scene.park(&waiter);
     scene.lock.with(|fake| fake.has_call = true);
-    let (round, wakes) = scene.under_lock(|s| s.lead_round(&attendant, false));
+    let (round, wakes) = scene.under_lock(|s| s.lead_round(&progress_thread, false));
     assert!(matches!(round, Round::Over(Next::Follow)));
     assert!(wakes.parkers.contains(&waiter.parker));
     assert_eq!(state_of(&waiter), state::NOTIFIED);

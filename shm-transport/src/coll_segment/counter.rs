@@ -6,8 +6,8 @@
 //!   slot set, is complete.
 //! - A member writes its slot and its signature between the beginning of a round and its own
 //!   arrival. Two kinds of readers exist: the last member to arrive, before it completes the round,
-//!   and a member that saw the writer arrive, before its own arrival. So nobody reads a slot of a
-//!   round that is complete.
+//!   and a member that saw the writer arrive, before its own arrival. Therefore no member reads a
+//!   slot of a round that is complete.
 //! - The last member to arrive writes the result and the mismatch before it completes the round.
 //!   They are read by members that have not left the round, and none of these arrives at the next
 //!   round of the set.
@@ -22,14 +22,14 @@ const SETS: usize = 2;
 /// Bits of a mismatch that hold a member.
 const MEMBER_BITS: u32 = 32;
 
-/// What the members of one slot set count in, on a line of its own: members that wait look at
-/// another line.
+/// The words in which the members of one slot set count, on a line of its own: members that wait
+/// look at another line.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct Tally {
     arrived: AtomicU64,
-    /// Two members whose signatures differ: the one that completed the round in the low half, the
-    /// other one plus 1 in the high half. 0 if all are equal.
+    /// Two members whose signatures differ: the completing one in the low half, the other one plus
+    /// 1 in the high half. 0 if all are equal.
     mismatch: AtomicU64,
 }
 
@@ -117,7 +117,7 @@ impl Counting for Counter {
     }
 
     fn reset(&self) {
-        // Relaxed: no other process looks until the owner's next message says so.
+        // Relaxed: no other process looks until the owner's next message announces the segment.
         let zero = |word: &AtomicU64| word.store(0, Ordering::Relaxed);
         zero(self.completed);
         self.tallies.iter().flat_map(|tally| [&tally.arrived, &tally.mismatch]).for_each(zero);

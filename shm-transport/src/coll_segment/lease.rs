@@ -49,7 +49,7 @@ impl Drop for Lease {
     }
 }
 
-/// True when `leases` leases, all that there were, were given back. Asked by the owner.
+/// True when `leases` leases, all that there were, were given back. Called by the owner.
 pub(crate) fn are_back(returned: &AtomicU64, leases: u64) -> bool {
     // Acquire: the members' last accesses come before the owner's next ones.
     returned.load(Ordering::Acquire) == leases

@@ -1,7 +1,7 @@
-//! Both ways of counting under loom: every order in which two members may see each other's stores.
+//! Both kinds of counting under loom: every order in which two members may see each other's stores.
 //!
-//! Slots and results are modelled by cells that note who touches them: accesses that the orderings
-//! do not keep apart are found by the cells.
+//! Slots and results are modelled by cells that note each access: accesses that the orderings do
+//! not keep apart are found by the cells.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;

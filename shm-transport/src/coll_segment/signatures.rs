@@ -1,8 +1,8 @@
-//! The signatures of a round: a word of each member in each slot set, which says what the member
-//! called, and in which round.
+//! The signatures of a round: a word of each member in each slot set, with the member's call and
+//! round.
 //!
 //! Invariants: a member stores its own word only, once a round. A word is never 0 after its first
-//! store, so zeroed memory holds no signature.
+//! store; therefore zeroed memory holds no signature.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -73,11 +73,11 @@ impl<const SETS: usize> Signatures<SETS> {
 
     /// Zeroes all words. Called by the owner between two leases.
     pub(crate) fn reset(&self) {
-        // Relaxed: no other process looks until the owner's next message says so.
+        // Relaxed: no other process looks until the owner's next message announces the segment.
         self.words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
-    /// Tells a round from the others of its set; never 0.
+    /// Distinguishes a round from the others of its set; never 0.
     #[inline]
     pub(crate) fn stamp(round: u64) -> u64 {
         round / SETS as u64 % STAMPS + 1

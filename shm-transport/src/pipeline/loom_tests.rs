@@ -1,8 +1,8 @@
 //! Pipelined bodies in every order of memory accesses: the writer is [`Slot`], the reader
 //! [`PipelinedBody`], and the frames are counted by a commit word as in a ring.
 //!
-//! Loom does not see plain memory, so each chunk of the block has a cell that the writer changes
-//! and the reader looks at. A missing Release or Acquire is then a race of the two.
+//! Loom does not see plain memory; therefore each chunk of the block has a cell that the writer
+//! changes and the reader looks at. A missing Release or Acquire is then a race of the two.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -18,7 +18,7 @@ const CHUNK: usize = 2;
 const CHUNKS: usize = 2;
 const LEN: usize = CHUNK * CHUNKS;
 
-/// What both sides share: a commit word, the watermark and one block.
+/// State that both sides share: a commit word, the watermark and one block.
 struct Shared {
     /// Frames published so far.
     commits: AtomicU32,

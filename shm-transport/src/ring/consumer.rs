@@ -52,8 +52,8 @@ pub struct Consumer {
     external_bytes: u32,
 }
 
-// SAFETY: the pointers lead to shared memory that stays mapped for the life of the process, and
-// `&mut self` keeps what changes the position to one thread at a time.
+// SAFETY: the pointers lead to shared memory that is mapped for the life of the process. `&mut
+// self` keeps changes of the position to one thread at a time.
 unsafe impl Send for Consumer {}
 
 impl Consumer {
@@ -96,7 +96,7 @@ impl Consumer {
         Ok((word != 0 && word & SKIP == 0).then_some(Commit(word)))
     }
 
-    /// Returns the frame of a commit word. It stays in the ring until [`Consumer::advance`].
+    /// Returns the frame of a commit word. It is kept in the ring until [`Consumer::advance`].
     #[inline(always)]
     pub(crate) fn frame(&mut self, Commit(word): Commit) -> Result<Frame<'_>, Corrupted> {
         let is_short = word & SHORT != 0;

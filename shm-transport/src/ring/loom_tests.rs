@@ -1,10 +1,10 @@
 //! The ring and the event count under loom: every order in which two threads may see each other's
-//! stores, with a ring of eight lines, or of sixteen whose laps begin with eight.
+//! stores. The ring has eight lines, or sixteen whose laps begin with eight.
 //!
-//! Loom does not see raw memory, so a ring has a model beside its bytes: a loom atomic for the
-//! first word of each granule, and a cell that notes accesses to the rest of the granule. Bytes are
-//! written and read in the ring itself. The cells find a read that the orderings do not put after
-//! its write, even if it reads the right bytes by luck.
+//! Loom does not see raw memory; therefore a ring has a model besides its bytes: a loom atomic for
+//! the first word of each granule, and a cell that notes accesses to the rest of the granule. Bytes
+//! are written and read in the ring itself. The cells find a read that the orderings do not put
+//! after its write, even if it reads the right bytes by luck.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -150,8 +150,8 @@ fn laps_are_lengthened_while_frames_of_the_last_one_are_read() {
     assert!(EXTENDED_MIDWAY.load(std::sync::atomic::Ordering::Relaxed), "they never were");
 }
 
-/// What a large message is read from: by the producer for its pieces, by a consumer that takes what
-/// is missing, and written by its owner when it has been sent.
+/// The source of a large message: by the producer for its pieces, by a consumer that takes what is
+/// missing, and written by its owner when it has been sent.
 #[test]
 fn a_complete_message_is_not_read_under_the_transfer_lock() {
     loom::model(|| {
@@ -159,14 +159,14 @@ fn a_complete_message_is_not_read_under_the_transfer_lock() {
         let data = Arc::new(UnsafeCell::new(()));
         let theirs = data.clone();
         let sender = thread::spawn(move || {
-            let Some(claim) = producer.lock_transfers().unwrap() else { return false };
+            let Some(lock) = producer.lock_transfers().unwrap() else { return false };
             assert!(push(&mut producer, 1, 8));
             theirs.with(|_| ());
-            drop(claim);
+            drop(lock);
             theirs.with_mut(|_| ());
             true
         });
-        let taken = consumer.lock_transfers().map(|_claim| data.with(|_| ())).is_some();
+        let taken = consumer.lock_transfers().map(|_lock| data.with(|_| ())).is_some();
         let pushed = sender.join().unwrap();
         assert_eq!(take(&mut consumer).is_some(), pushed);
         assert!(

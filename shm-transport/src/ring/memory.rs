@@ -1,7 +1,8 @@
 //! The memory of a ring: addresses of granules, commit words and control words.
 //!
-//! Invariant: each offset is masked, so that every access lies inside the ring whatever the other
-//! process has written. The parent module says which side accesses what and when.
+//! Invariant: each offset is masked, so that every access lies inside the ring for any contents
+//! that the other process has written. The parent module defines which side accesses which word and
+//! when.
 
 #![allow(unsafe_code)]
 
@@ -41,7 +42,7 @@ impl RingMemory {
 
     #[inline]
     pub(super) fn at(&self, position: u64) -> *mut u8 {
-        // SAFETY: masked, so inside the ring.
+        // SAFETY: masked, therefore inside the ring.
         unsafe { self.base.add(self.offset(position) as usize * GRANULE) }
     }
 
@@ -66,8 +67,8 @@ impl RingMemory {
     pub(super) fn clear(&self, from: u64, to: u64) {
         let first = self.at(from).cast::<AtomicU64>();
         let clear = |granule: u64| {
-            // SAFETY: this granule is in the same line as the first, so inside the ring;
-            // `first_word` says why the access may be atomic.
+            // SAFETY: this granule is in the same line as the first, therefore inside the ring;
+            // `first_word` explains why the access may be atomic.
             let first_word = unsafe { &*first.byte_add(granule as usize * GRANULE) };
             first_word.store(0, Ordering::Relaxed);
         };
@@ -118,8 +119,8 @@ impl RingMemory {
         self.first_word(LINE_GRANULES)
     }
 
-    /// Prefetches the line of `position` for writing: the consumer has read it, so owning it takes
-    /// as long as a message takes to cross.
+    /// Prefetches the line of `position` for writing: the consumer has read it; therefore owning it
+    /// takes as long as a message takes to cross.
     #[inline(always)]
     pub(super) fn prefetch_write(&self, position: u64) {
         #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]

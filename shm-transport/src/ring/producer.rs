@@ -15,7 +15,7 @@ use super::{
 use crate::pipeline::Watermark;
 use crate::sync::Ordering;
 
-/// What a producer without space can do.
+/// The choices of a producer without space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
     /// There is space.
@@ -61,8 +61,8 @@ pub struct Producer {
     waiting_set: bool,
 }
 
-// SAFETY: the pointers lead to shared memory that stays mapped for the life of the process, and
-// `&mut self` keeps a producer to one thread at a time.
+// SAFETY: the pointers lead to shared memory that is mapped for the life of the process. `&mut
+// self` keeps a producer to one thread at a time.
 unsafe impl Send for Producer {}
 
 impl Producer {
@@ -92,8 +92,8 @@ impl Producer {
     }
 
     /// Returns the largest body that a ring of `lines` carries. A frame of three eighths of the
-    /// lines less one always fits once all before it is consumed, although the consumer returns
-    /// space in batches of a quarter and a lap may end as much earlier.
+    /// lines less one always fits once all before it is consumed. That holds although the consumer
+    /// returns space in batches of a quarter and a lap may end as much earlier.
     pub const fn max_body(lines: u64) -> usize {
         let most = (lines as usize * 3 / 8 - 1) * LINE;
         if most < LINE_ALIGNED_MIN + 2 * LINE {
@@ -233,15 +233,15 @@ impl Producer {
         self.head_needed = position;
     }
 
-    /// Tells the consumer that this side waits for space, until it has found some. The caller
-    /// then looks once more, after the fence of `event_count`.
+    /// Sets the producer-waiting word until this side has found space. The caller then looks once
+    /// more, after the fence of `event_count`.
     pub fn set_waiting(&mut self) {
         self.waiting_set = true;
         self.memory.producer_waiting().store(1, Ordering::Relaxed);
     }
 
     /// Returns whether a frame of `needed` granules fits sooner or later although laps cannot
-    /// become longer: beside the consumer's unreturned batch and a lap's unused end.
+    /// become longer: not counting the consumer's unreturned batch and a lap's unused end.
     pub fn fits_eventually(&self, needed: u64) -> bool {
         2 * needed + RETURN_BATCH.max(self.end / 4) + CONTROL_GRANULES < self.end
     }
@@ -278,13 +278,13 @@ impl Producer {
         });
     }
 
-    /// Says whether the next frames form a stream, rather than replies to the peer's frames.
+    /// Sets whether the next frames form a stream, rather than replies to the peer's frames.
     #[inline(always)]
     pub(crate) fn set_streaming(&mut self, streaming: bool) {
         self.streaming = streaming;
     }
 
-    /// Publishes a frame whose body lies outside the ring, where `descriptor` says.
+    /// Publishes a frame whose body lies outside the ring, at `descriptor`.
     #[inline]
     pub fn publish_descriptor(&mut self, header: &Header, descriptor: &[u8]) {
         self.publish_as(EXTERNAL, header, descriptor.len(), |bytes| {
@@ -330,9 +330,9 @@ impl Producer {
         let (frame, word) = (self.memory.at(self.position), self.memory.first_word(self.position));
         #[cfg(loom)]
         self.memory.model.write(self.memory.offset(self.position), needed);
-        // SAFETY: the frame's granules are contiguous (it ends before the lap does), returned by
-        // the consumer (it ends before the limit), and not read by the consumer before the commit
-        // word below is stored. The body ends inside them.
+        // SAFETY: the frame's granules are contiguous (it ends before the lap does) and returned by
+        // the consumer (it ends before the limit). The consumer does not read them before the
+        // commit word below is stored. The body ends inside them.
         unsafe {
             if short {
                 frame.add(8).cast::<[u32; 2]>().write([header.context as u32, header.tag as u32]);

@@ -133,7 +133,7 @@ mod under_miri {
     }
 
     #[test]
-    fn a_ring_that_stays_short_carries_what_it_says_it_can() {
+    fn a_short_ring_carries_its_largest_frame() {
         let cases = (0..70).flat_map(|before| (1..32).map(move |lines| (before, lines)));
         for (before, lines) in cases.step_by(STRIDE) {
             let mut heap = Heap::new(128);

@@ -1,10 +1,11 @@
 //! A single copy straight out of the sender's memory: through XPMEM if the kernel has it
 //! (`xpmem`), otherwise by process_vm_readv.
 //!
-//! Kernel, Yama, seccomp and namespaces decide for each pair whether either is allowed, so each
-//! pair is probed. Every rank publishes the address and value of a random number in its control
-//! block. Before the first transfer the reader fetches that number the same way. It is random so
-//! that a process id that means another process here (another pid namespace) does not pass.
+//! Kernel, Yama, seccomp and namespaces decide for each pair whether either is allowed; therefore
+//! each pair is probed. Every rank publishes the address and value of a random number in its
+//! control block. Before the first transfer the reader fetches that number the same way. It is
+//! random so that a process id that means another process here (another pid namespace) does not
+//! pass.
 //!
 //! States of a pair, seen from the reader: `Unprobed`, then `Attached`, `Readv` or `Refused`. A
 //! later refusal by the system makes it `Refused` for good.
@@ -31,7 +32,7 @@ pub enum SingleCopy {
     Off,
 }
 
-/// What is known about access to a peer's memory.
+/// The result of probing access to a peer's memory.
 #[derive(Debug)]
 pub(crate) enum Access {
     /// The probe is due.
@@ -75,8 +76,8 @@ pub(crate) fn publish_probe(probe: &Probe, allowed: SingleCopy) {
 
 fn random() -> u64 {
     use std::hash::{BuildHasher, RandomState};
-    // Two keys from the system's generator go into it. It need not be secret, only differ from
-    // what lies in other processes.
+    // Two keys from the system's generator go into it. It is not secret, but differs from bytes in
+    // other processes.
     RandomState::new().hash_one(std::process::id())
 }
 
@@ -116,7 +117,7 @@ impl Access {
     pub(crate) fn write(&mut self, to: u64, from: UserBuf) -> Outcome {
         match self {
             Access::Attached(remote) => Outcome::of(remote.write(to, from)),
-            // The kernel asks for the same permission as to read.
+            // The kernel requires the same permission as to read.
             Access::Readv(pid) => copy(*pid, to, from, libc::process_vm_writev),
             Access::Unprobed | Access::Refused => Outcome::Forbidden,
         }
@@ -154,8 +155,8 @@ type Copy = unsafe extern "C" fn(
 /// Copies between `local` and address `remote` of process `pid`.
 fn copy(pid: u32, remote: u64, local: UserBuf, call: Copy) -> Outcome {
     let mut done = 0;
-    // The kernel copies less than asked for at its own limit (2 GiB), at a signal, or before
-    // memory that is missing.
+    // The kernel copies less than requested at its own limit (2 GiB), at a signal, or before memory
+    // that is missing.
     while done < local.len() {
         let part = local.slice(done, local.len() - done);
         match copy_some(pid, remote.wrapping_add(done as u64), part, call) {
@@ -179,7 +180,7 @@ fn copy_some(pid: u32, remote: u64, local: UserBuf, call: Copy) -> Result<usize,
         iov_len: local.len(),
     };
     // SAFETY: the kernel checks both ranges. The local one is valid for reads, and for writes if
-    // the call writes it, by the promise of `UserBuf`; the remote one is in another process, which
+    // the call writes it, by the promise of `UserBuf`. The remote one is in another process, which
     // has registered it for this access.
     let bytes = unsafe { call(pid as libc::pid_t, &ours, 1, &theirs, 1, 0) };
     usize::try_from(bytes).map_err(|_| std::io::Error::last_os_error().raw_os_error().unwrap_or(0))

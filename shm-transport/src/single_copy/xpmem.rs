@@ -9,10 +9,10 @@
 //!
 //! An attached part is the owner's memory, not a copy. Its pages come with the first touch and go
 //! when the owner frees them; the next touch finds the owner's new page. The [`MAX_PARTS`] parts
-//! used last therefore stay attached, and need no news about what the owner frees.
+//! used last are therefore kept attached, and need no news about memory that the owner frees.
 //!
 //! Touching a page that the owner lacks raises SIGBUS. A sender keeps its memory until it was read
-//! (MPI-5.0 §3.7), but may be killed meanwhile; the launcher should then report that and not its
+//! (MPI-5.0 §3.7), but may be killed meanwhile. The launcher should then report that and not its
 //! receiver's bus error. A read is therefore [guarded]: missing pages become zeros and the read
 //! fails.
 
@@ -25,7 +25,7 @@ use std::sync::{Once, OnceLock};
 
 use fabric::UserBuf;
 
-/// Most parts of one owner's memory that stay attached.
+/// Most parts of one owner's memory that are kept attached.
 const MAX_PARTS: usize = 32;
 /// Alignment of parts, bytes, so that nearby buffers share one.
 const PART_ALIGN: u64 = 1 << 20;
@@ -161,7 +161,7 @@ impl Remote {
     }
 
     /// Runs `access` on `len` bytes at the owner's address `at`, mapped for reads and writes
-    /// meanwhile; `None` if that range cannot be attached or is missing.
+    /// meanwhile. Returns `None` if that range cannot be attached or is missing.
     pub(super) fn with(&mut self, at: u64, len: usize, access: impl FnOnce(*mut u8)) -> Option<()> {
         let part = self.attached(at, at.checked_add(len as u64)?)?;
         let start = part.here.as_ptr().wrapping_add((at - part.from) as usize);
@@ -202,7 +202,7 @@ impl Remote {
 impl Part {
     fn detach(self) {
         let mut addr = self.here.as_ptr().expose_provenance() as u64;
-        // SAFETY: what the command takes; the part is in no list, so no read uses it.
+        // SAFETY: what the command takes; the part is in no list, therefore no read uses it.
         let _ = unsafe { ioctl(DETACH, &mut addr) };
     }
 }
@@ -215,8 +215,8 @@ impl Drop for Remote {
     }
 }
 
-/// Begin of the part that is being accessed. One thread at a time makes progress, so one part at a
-/// time.
+/// Begin of the part that is being accessed. One thread at a time makes progress; therefore one
+/// part at a time.
 static FROM: AtomicUsize = AtomicUsize::new(0);
 /// End of that part; 0 while none is accessed.
 static UNTIL: AtomicUsize = AtomicUsize::new(0);

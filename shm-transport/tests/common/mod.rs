@@ -1,4 +1,4 @@
-//! What the test programs of this folder share: ranks in one process and their messages.
+//! Code that the test programs of this folder share: ranks in one process and their messages.
 
 #![allow(dead_code, unreachable_pub)] // each program uses a part
 
@@ -20,7 +20,7 @@ pub const BLOCK: u64 = 192;
 /// Offset of rank 0's count of connects.
 pub const CONNECTS: u64 = 64 + BLOCK + 64;
 
-/// What arrived and is not yet looked at.
+/// Frames that have arrived and are not yet looked at.
 #[derive(Default)]
 pub struct Inbox {
     pub frames: Vec<(Peer, Header, Vec<u8>)>,
@@ -87,7 +87,7 @@ pub fn get(
     len: usize,
 ) -> (Transfer, Vec<u8>) {
     let mut bytes = vec![0; len];
-    // SAFETY: valid for writes until `get` returns, which never says `Started`.
+    // SAFETY: valid for writes until `get` returns, which is never with `Started`.
     let into = unsafe { UserBuf::new(bytes.as_mut_ptr(), len) };
     (transport.one_sided(peer(1), region, from, OneSided::Get(into), 0).unwrap(), bytes)
 }

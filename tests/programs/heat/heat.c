@@ -1,10 +1,9 @@
 /* Heat that spreads through a plate, computed by many ranks.
  *
  * The plate is a picture: how bright a pixel is, is how warm that spot is at
- * the start. White spots are heaters and stay hot, the outermost ones (the
- * rim) keep their warmth too. Every other spot becomes the mean of its four
- * neighbours less what the air takes, step after step, until no spot changes
- * by more than the tolerance.
+ * the start. White spots are heaters and are always hot, the outermost ones (the rim) keep their
+ * warmth too. Every other spot becomes the mean of its four neighbours less what the air takes.
+ * Steps end when no spot changes by more than the tolerance.
  *
  * The plate is cut into one rectangle for each rank. In every step a rank
  * sends its outermost rows and columns to its four neighbours, computes the
@@ -23,7 +22,7 @@
 
 enum { EXIT_WRONG_INPUT = 2 };
 
-static const double HEATER = 0.98; /* this bright and brighter stays hot */
+static const double HEATER = 0.98; /* this bright and brighter is always hot */
 
 typedef struct {
     const char *image, *output, *raw;
@@ -38,8 +37,8 @@ typedef struct {
     double *heat;
 } Plate;
 
-/* One rank's rectangle. `now` and `next` have a frame one spot wide for the
- * neighbours' values, so a row has width + 2 of them. */
+/* One rank's rectangle. `now` and `next` have a frame one spot wide for the neighbours' values;
+   therefore a row has width + 2 of them. */
 typedef struct {
     int rank, ranks;
     int columns, rows;          /* how many rectangles lie side by side, and one above the other */
@@ -66,7 +65,7 @@ static void give_up(const char *format, ...)
     exit(EXIT_WRONG_INPUT); /* Abort does not return; the compiler can't know */
 }
 
-static void *room(size_t count, size_t size)
+static void *allocate(size_t count, size_t size)
 {
     void *memory = calloc(count ? count : 1, size);
     if (!memory)
@@ -127,7 +126,7 @@ static const char *file(const char *option, const char *text)
     return text;
 }
 
-/* Rank 0 reads the command line; -1 asks for the usage. */
+/* Rank 0 reads the command line; -1 requests the usage. */
 static int read_options(int argc, char **argv, Options *options)
 {
     int i;
@@ -170,7 +169,7 @@ static void new_plate(Plate *plate, const char *path, double width, double heigh
         give_up("%s: %.0f x %.0f pixels; it takes 3 x 3 at least and 100 million at most", path, width, height);
     plate->width = (int)width;
     plate->height = (int)height;
-    plate->heat = room((size_t)plate->width * (size_t)plate->height, sizeof(double));
+    plate->heat = allocate((size_t)plate->width * (size_t)plate->height, sizeof(double));
 }
 
 static void read_png(const char *path, Plate *plate)
@@ -184,7 +183,7 @@ static void read_png(const char *path, Plate *plate)
     new_plate(plate, path, image.width, image.height);
     image.format = PNG_FORMAT_GRAY;
     count = (size_t)plate->width * (size_t)plate->height;
-    pixels = room(count, 1);
+    pixels = allocate(count, 1);
     if (!png_image_finish_read(&image, &black, pixels, 0, NULL))
         give_up("%s: %s", path, image.message);
     for (i = 0; i < count; i++)
@@ -267,7 +266,7 @@ static void write_picture(const char *path, const Plate *plate)
 {
     png_image image = {.version = PNG_IMAGE_VERSION, .format = PNG_FORMAT_RGB};
     size_t i, count = (size_t)plate->width * (size_t)plate->height;
-    unsigned char *pixels = room(count, 3);
+    unsigned char *pixels = allocate(count, 3);
     image.width = (png_uint_32)plate->width;
     image.height = (png_uint_32)plate->height;
     for (i = 0; i < count; i++)
@@ -340,12 +339,12 @@ static void place_block(Block *block)
     block->west = column > 0 ? block->rank - 1 : MPI_PROC_NULL;
     block->east = column < block->columns - 1 ? block->rank + 1 : MPI_PROC_NULL;
     spots = (size_t)(block->width + 2) * (size_t)(block->height + 2);
-    block->now = room(spots, sizeof(double));
-    block->next = room(spots, sizeof(double));
-    block->held = room(spots, 1);
+    block->now = allocate(spots, sizeof(double));
+    block->next = allocate(spots, sizeof(double));
+    block->held = allocate(spots, 1);
     for (side = 0; side < 2; side++) {
-        block->column_out[side] = room((size_t)block->height, sizeof(double));
-        block->column_in[side] = room((size_t)block->height, sizeof(double));
+        block->column_out[side] = allocate((size_t)block->height, sizeof(double));
+        block->column_in[side] = allocate((size_t)block->height, sizeof(double));
     }
 }
 
@@ -361,7 +360,7 @@ static void drop_block(Block *block)
     free(block->now);
 }
 
-/* ---- rank 0's plate and everybody's blocks ------------------------------- */
+/* ---- rank 0's plate and the blocks of all ranks --------------------------- */
 
 typedef struct {
     int *counts, *starts;
@@ -374,12 +373,12 @@ static Parcel new_parcel(const Block *block)
     Parcel parcel = {0};
     size_t spots = (size_t)block->plate_width * (size_t)block->plate_height;
     int rank, x, y, width, height, start = 0;
-    parcel.mine = room((size_t)block->width * (size_t)block->height, sizeof(double));
+    parcel.mine = allocate((size_t)block->width * (size_t)block->height, sizeof(double));
     if (block->rank != 0)
         return parcel;
-    parcel.counts = room((size_t)block->ranks, sizeof(int));
-    parcel.starts = room((size_t)block->ranks, sizeof(int));
-    parcel.packed = room(spots, sizeof(double));
+    parcel.counts = allocate((size_t)block->ranks, sizeof(int));
+    parcel.starts = allocate((size_t)block->ranks, sizeof(int));
+    parcel.packed = allocate(spots, sizeof(double));
     for (rank = 0; rank < block->ranks; rank++) {
         rectangle(block, rank, &x, &y, &width, &height);
         parcel.counts[rank] = width * height;

@@ -1,4 +1,4 @@
-//! Cancelling: what is not matched disappears, what is matched goes on.
+//! Cancelling: unmatched requests disappear, matched ones go on.
 
 use fabric::HybridGet;
 use pt2pt::Mode;
@@ -65,7 +65,7 @@ pub(super) fn too_late<T: HybridGet>(job: &mut Job<T>) {
         };
         job.rank(0).cancel(send.id);
         job.quiet();
-        let bytes = Bytes::room(Shape::Run, len);
+        let bytes = Bytes::for_receive(Shape::Run, len);
         let id = job.rank(to).receive_taken(taken, bytes.buffer());
         job.expect(&Pending { rank: to, id, bytes }, 0, 1, 2, len);
         job.sent(&send);

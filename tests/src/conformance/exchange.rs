@@ -1,4 +1,4 @@
-//! Everybody at once.
+//! All ranks at once.
 
 use fabric::HybridGet;
 use pt2pt::Mode;
@@ -19,7 +19,7 @@ pub(super) fn large<T: HybridGet>(job: &mut Job<T>) {
             for (tag, partner) in (0..).zip(partners(rank)) {
                 let id = u64::from(rank) << 8 | tag as u64;
                 sends.push(job.send(Mode::Standard, shapes.0, rank, partner, tag, id, len));
-                // What the partner on this side sends goes the same way round.
+                // The partner's data on this side goes round in the same direction.
                 let id = u64::from(partner) << 8 | (1 - tag) as u64;
                 receives.push((
                     partner,

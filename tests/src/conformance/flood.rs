@@ -1,4 +1,4 @@
-//! More than the receiver asked for: memory stays bounded and matching flat.
+//! More than the receiver requested: memory is bounded and matching flat.
 
 use fabric::HybridGet;
 use pt2pt::Mode;
@@ -6,16 +6,15 @@ use pt2pt::Mode;
 use super::job::{Job, Pending, pattern};
 use crate::bytes::Shape;
 
-/// Everybody sends to the last rank, which makes progress but receives nothing
-/// until all is sent.
+/// All ranks send to the last one, which makes progress but receives nothing until all is sent.
 pub(super) fn bounded<T: HybridGet>(job: &mut Job<T>) {
-    const EACH: u64 = 4000;
+    const MESSAGES_PER_RANK: u64 = 4000;
     // The default budget of each sender, and the largest message beyond it.
     const BUDGET: u64 = 1 << 20;
     let to = job.size() - 1;
     let len = job.caps().eager.min(1024);
     let mut sends: Vec<Pending> = Vec::new();
-    for at in 0..EACH {
+    for at in 0..MESSAGES_PER_RANK {
         for from in 0..job.size() {
             sends.push(job.send(Mode::Standard, Shape::Run, from, to, at as i32, at, len));
         }
@@ -29,16 +28,17 @@ pub(super) fn bounded<T: HybridGet>(job: &mut Job<T>) {
         .iter()
         .filter(|send| job.ranks[send.rank as usize].pt2pt.is_complete(send.id))
         .count() as u64;
-    let (count, room) = (sends.len() as u64, u64::from(job.size()) * (BUDGET / (len as u64 + 128)));
-    assert_eq!(early, count.min(room), "the budget was not used, or passed");
-    for at in (0..EACH).rev() {
+    let (count, capacity) =
+        (sends.len() as u64, u64::from(job.size()) * (BUDGET / (len as u64 + 128)));
+    assert_eq!(early, count.min(capacity), "the budget was not used, or passed");
+    for at in (0..MESSAGES_PER_RANK).rev() {
         for from in 0..job.size() {
             let receive = job.receive(to, pattern(from, at as i32), Shape::Run, len);
             job.expect(&receive, from, at as i32, at, len);
         }
     }
     sends.iter().for_each(|send| job.sent(send));
-    // The budget is there again, but for what is too little to be paid back.
+    // The budget is there again, except an amount that is too small to be returned.
     job.quiet();
     let again: Vec<Pending> = (0..BUDGET / 2 / (len as u64 + 128))
         .map(|at| job.send(Mode::Standard, Shape::Run, 0, to, 1, at, len))

@@ -12,12 +12,11 @@ use crate::idle::until_readable;
 use super::rank::Rank;
 
 /// Rounds of progress after which a wait is given up.
-const PATIENCE: usize = 2_000_000;
-/// Rounds in which nothing moves after which nothing will.
-const REST: usize = 300;
-/// How long all ranks sleep on a device when each says that it may; it counts as so many
-/// rounds.
-const NAP: (Duration, usize) = (Duration::from_millis(2), REST / 4);
+const MAX_ROUNDS: usize = 2_000_000;
+/// Rounds without movement after which nothing will move.
+const MAX_IDLE_ROUNDS: usize = 300;
+/// How long all ranks sleep on a device when each may; it counts as so many rounds.
+const NAP: (Duration, usize) = (Duration::from_millis(2), MAX_IDLE_ROUNDS / 4);
 
 /// Point-to-point on the world communicator of the tests, where ranks and peers
 /// have the same numbers.
@@ -27,7 +26,7 @@ pub(super) const WORLD: u64 = 2;
 pub struct Job<T: HybridGet> {
     pub(super) ranks: Vec<Rank<T>>,
     pub(super) rng: Rng,
-    /// Ranks that are not to be driven any more.
+    /// Ranks that are no longer driven.
     pub(super) dead: Vec<u32>,
     nap: Duration,
     /// Rounds in which nothing has moved.
@@ -36,7 +35,7 @@ pub struct Job<T: HybridGet> {
     seed: u64,
 }
 
-/// Bytes that tell one message from another at every place.
+/// Bytes that distinguish messages at every place.
 pub fn pattern_bytes(id: u64, len: usize) -> Vec<u8> {
     let mut stream = Rng::new(id);
     let mut bytes = Vec::with_capacity(len + 8);
@@ -101,7 +100,7 @@ impl<T: HybridGet> Job<T> {
         &mut self.ranks[rank as usize]
     }
 
-    /// The same, with new settings for every engine.
+    /// The same job, with new settings for every engine.
     pub(super) fn caps(&self) -> Caps {
         match self.ranks.first() {
             Some(engine) if self.ranks.len() > 1 => *engine.transport.caps(Peer(1)),
@@ -149,15 +148,15 @@ impl<T: HybridGet> Job<T> {
         Pending { rank: from, id, bytes }
     }
 
-    /// Starts a receive with room for `len` bytes.
+    /// Starts a receive with space for `len` bytes.
     pub fn receive(&mut self, at: u32, pattern: Pattern, shape: Shape, len: usize) -> Pending {
-        let bytes = Bytes::room(shape, len);
+        let bytes = Bytes::for_receive(shape, len);
         let id = self.rank(at).receive(pattern, bytes.buffer());
         Pending { rank: at, id, bytes }
     }
 
-    /// One round of progress of everybody who would not sleep; true if anything
-    /// moved. A wake-up that is missing shows as a wait for ever.
+    /// One round of progress of each rank that would not sleep; returns true if anything moved. A
+    /// wake-up that is missing shows as a wait for ever.
     pub fn progress(&mut self) -> bool {
         let (mut moved, mut asleep) = (false, Vec::new());
         for (rank, engine) in self.ranks.iter_mut().enumerate() {
@@ -170,7 +169,7 @@ impl<T: HybridGet> Job<T> {
                 Some(_) => {}
             }
         }
-        // On a device nothing moves while everybody asks whether something has.
+        // On a device nothing moves while all ranks only check whether something has.
         if asleep.len() == self.ranks.len() - self.dead.len() {
             let woken = until_readable(&asleep, self.nap);
             self.still = if woken { 0 } else { self.still + NAP.1 };
@@ -193,9 +192,9 @@ impl<T: HybridGet> Job<T> {
     /// Progress until nothing has moved for a long while.
     pub fn quiet(&mut self) {
         self.still = 0;
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_ROUNDS {
             self.progress();
-            if self.still > REST {
+            if self.still > MAX_IDLE_ROUNDS {
                 return;
             }
         }
@@ -204,7 +203,7 @@ impl<T: HybridGet> Job<T> {
 
     /// Waits for one operation.
     pub fn wait(&mut self, pending: &Pending) -> Completion {
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_ROUNDS {
             if let Some(completion) = self.rank(pending.rank).pt2pt.finish(pending.id) {
                 return completion;
             }
@@ -239,7 +238,7 @@ impl<T: HybridGet> Job<T> {
                 if self.dead.contains(&(rank as u32)) || self.ranks[rank].is_drained() {
                     break;
                 }
-                assert!(round < PATIENCE, "rank {rank} is not drained");
+                assert!(round < MAX_ROUNDS, "rank {rank} is not drained");
                 self.progress();
             }
         }

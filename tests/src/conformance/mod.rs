@@ -28,7 +28,7 @@ pub use trouble::{dying_peer, garbage};
 
 /// One thing that must hold.
 pub struct Case<T: HybridGet> {
-    /// What it is about.
+    /// The subject of the case.
     pub name: &'static str,
     /// How many ranks it is run with.
     pub ranks: &'static [u32],
@@ -89,7 +89,7 @@ pub fn run_with<T: HybridGet>(
             let began = std::time::Instant::now();
             (case.run)(&mut job);
             job.end();
-            // Captured unless asked for: what takes long on a slow device.
+            // Captured unless requested: what takes long on a slow device.
             println!("{:>6} ms  {}, {ranks} ranks", began.elapsed().as_millis(), case.name);
         }
     }

@@ -12,10 +12,10 @@ use crate::bytes::{Bytes, Shape};
 /// Bytes that each rank has for itself; two words for all are in front.
 const AREA: usize = 3 << 20;
 const WORDS: usize = 16;
-/// What each rank does of each kind.
+/// The operations of each rank of each kind.
 const ROUNDS: u64 = 40;
 
-/// What has come of the transfers of one rank.
+/// The results of one rank's transfers.
 #[derive(Default)]
 struct Ended {
     tokens: Vec<u64>,
@@ -41,7 +41,7 @@ pub fn one_sided_bytes(ranks: usize) -> usize {
 
 /// All ranks access user memory of rank 0; see [`one_sided_in`].
 pub fn one_sided<T: Transport>(seed: u64, transports: Vec<T>) {
-    let all = Bytes::room(Shape::Run, one_sided_bytes(transports.len()));
+    let all = Bytes::for_receive(Shape::Run, one_sided_bytes(transports.len()));
     one_sided_in(seed, transports, all.buffer().memory().expect("one run"));
 }
 
@@ -88,7 +88,7 @@ fn begin<T: Transport>(
     match transport.one_sided(Peer(0), region, at as u64, what, token).expect("nobody has died") {
         Transfer::Done => Some(true),
         Transfer::Started => Some(false),
-        Transfer::NoRoom => None,
+        Transfer::NoSpace => None,
         Transfer::Refused => panic!("a one-sided transfer is refused"),
     }
 }
@@ -118,7 +118,7 @@ fn areas<T: Transport>(transports: &mut [T], rank: usize, region: &Region, rng: 
             [1 + rng.below(9), 1 + rng.below(70_000), AREA as u64][rng.below(3) as usize] as usize;
         let at = WORDS + (rank - 1) * AREA + rng.below((AREA - len) as u64 + 1) as usize;
         let data = Bytes::new(Shape::Run, &pattern_bytes(rng.bits(), len));
-        let back = Bytes::room(Shape::Run, len);
+        let back = Bytes::for_receive(Shape::Run, len);
         let memory = |bytes: &Bytes| -> UserBuf { bytes.buffer().memory().expect("one run") };
         whole(transports, rank, region, at, OneSided::Put(memory(&data)));
         whole(transports, rank, region, at, OneSided::Get(memory(&back)));
@@ -136,7 +136,7 @@ fn counters<T: Transport>(transports: &mut [T], regions: &[Region]) {
         is_under_way: bool,
     }
     let start = |_: &Region| Counter {
-        old: Bytes::room(Shape::Run, 8),
+        old: Bytes::for_receive(Shape::Run, 8),
         expected: 0,
         added: 0,
         swapped: 0,

@@ -30,13 +30,13 @@ pub(super) fn across_protocols<T: HybridGet>(job: &mut Job<T>) {
     sends.iter().for_each(|send| job.sent(send));
 }
 
-/// Every rank sends to rank 0, which asks with all kinds of wildcards: from each
-/// rank the messages come in order, and each comes once.
+/// Every rank sends to rank 0, which receives with all kinds of wildcards: from each rank the
+/// messages come in order, and each comes once.
 pub(super) fn wildcards<T: HybridGet>(job: &mut Job<T>) {
-    const EACH: u64 = 40;
+    const MESSAGES_PER_RANK: u64 = 40;
     let size = job.size();
     let mut sends = Vec::new();
-    for at in 0..EACH {
+    for at in 0..MESSAGES_PER_RANK {
         for from in 0..size {
             let len = 8 + job.rng.below(3000) as usize;
             sends.push(job.send(Mode::Standard, Shape::Run, from, 0, from as i32, at, len));
@@ -44,21 +44,22 @@ pub(super) fn wildcards<T: HybridGet>(job: &mut Job<T>) {
         }
     }
     let mut next = vec![0; size as usize];
-    for _ in 0..EACH * u64::from(size) {
-        let left: Vec<u32> = (0..size).filter(|&rank| next[rank as usize] < EACH).collect();
+    for _ in 0..MESSAGES_PER_RANK * u64::from(size) {
+        let left: Vec<u32> =
+            (0..size).filter(|&rank| next[rank as usize] < MESSAGES_PER_RANK).collect();
         let rank = job.rng.pick(&left).unwrap_or(0);
-        let asked = match job.rng.below(4) {
+        let pattern = match job.rng.below(4) {
             0 => pattern(None, None),
             1 => pattern(rank, None),
             2 => pattern(None, rank as i32),
             _ => pattern(rank, rank as i32),
         };
-        let receive = job.receive(0, asked, Shape::Run, 3008);
+        let receive = job.receive(0, pattern, Shape::Run, 3008);
         let done = job.wait(&receive);
         let (at, len) = (next[done.source as usize], done.bytes as usize);
         next[done.source as usize] += 1;
         assert!(done.tag == done.source as i32 && done.fault.is_none());
-        assert!(asked.source.is_none_or(|source| source == done.source));
+        assert!(pattern.source.is_none_or(|source| source == done.source));
         assert!(
             receive.bytes.read()[..len] == pattern_bytes(at, len)[..],
             "out of order or damaged"
@@ -79,8 +80,8 @@ pub(super) fn contexts<T: HybridGet>(job: &mut Job<T>) {
             sends.push(super::job::Pending { rank: 0, id, bytes });
         }
         for (id, context) in contexts.into_iter().enumerate().rev() {
-            let asked = Pattern { context, source: None, tag: None, collective: None };
-            let receive = job.receive(to, asked, Shape::Run, len);
+            let pattern = Pattern { context, source: None, tag: None, collective: None };
+            let receive = job.receive(to, pattern, Shape::Run, len);
             job.expect(&receive, 0, 1, id as u64, len);
         }
         sends.iter().for_each(|send| job.sent(send));

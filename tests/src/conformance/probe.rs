@@ -13,9 +13,9 @@ pub(super) fn probe<T: HybridGet>(job: &mut Job<T>) {
         let first = job.send(Mode::Standard, Shape::Run, 0, to, 1, 1, len);
         let second = job.send(Mode::Standard, Shape::Run, 0, to, 2, 2, len + 1);
         job.quiet();
-        for asked in [pattern(None, None), pattern(0, 1), pattern(0, None), pattern(None, 1)] {
+        for wanted in [pattern(None, None), pattern(0, 1), pattern(0, None), pattern(None, 1)] {
             assert_eq!(
-                job.rank(to).pt2pt.probe(&asked),
+                job.rank(to).pt2pt.probe(&wanted),
                 Some(Seen { source: 0, tag: 1, bytes: len as u64 })
             );
         }
@@ -40,14 +40,14 @@ pub(super) fn matched<T: HybridGet>(job: &mut Job<T>) {
         job.quiet();
         let take = |job: &mut Job<T>| job.rank(to).pt2pt.take(&pattern(0, 1));
         let Some(first) = take(job) else { panic!("no message to take") };
-        // The first is out of the way of receives, in whatever order they come.
+        // The first is out of the way of receives, for any order of arrival.
         let second = job.receive(to, pattern(0, None), Shape::Run, len);
         let Some(third) = take(job) else { panic!("no message to take") };
         assert_eq!(take(job), None);
         assert_eq!(job.rank(to).pt2pt.probe(&pattern(None, None)), None);
         job.expect(&second, 0, 1, 1, len);
         for (message, id) in [(third, 2), (first, 0)] {
-            let bytes = Bytes::room(Shape::Strided, len);
+            let bytes = Bytes::for_receive(Shape::Strided, len);
             let request = job.rank(to).receive_taken(message, bytes.buffer());
             job.expect(&Pending { rank: to, id: request, bytes }, 0, 1, id, len);
         }

@@ -9,7 +9,7 @@ use pt2pt::{Completion, Engine, Envelope, MessageId, Mode, Pattern, Settings};
 pub struct Rank<T: HybridGet> {
     /// For calls that need no transport.
     pub pt2pt: Engine,
-    /// To ask it for its counters.
+    /// The engine, for its counters.
     pub transport: T,
 }
 
@@ -19,7 +19,7 @@ impl<T: HybridGet> Rank<T> {
         Rank { pt2pt: Engine::new(me, settings), transport }
     }
 
-    /// Starts a send; polls if the engine asks for it, as the runtime does.
+    /// Starts a send; polls if the engine requests it, as the runtime does.
     pub fn send(&mut self, mode: Mode, to: Peer, envelope: Envelope, buffer: Buffer) -> RequestId {
         let id = self.pt2pt.send(&mut self.transport, mode, to, envelope, buffer);
         if fabric::Protocol::take_poll_request(&mut self.pt2pt) {
@@ -54,12 +54,12 @@ impl<T: HybridGet> Rank<T> {
         self.pt2pt.receive_taken(&mut self.transport, message, buffer)
     }
 
-    /// Asks for an operation to be cancelled.
+    /// Requests that an operation be cancelled.
     pub fn cancel(&mut self, id: RequestId) {
         self.pt2pt.cancel(&mut self.transport, id);
     }
 
-    /// Asks for a message back that `send_now` sent.
+    /// Recalls a message that `send_now` sent.
     pub fn recall_sent(&mut self, to: Peer, sequence: u64, bits: u32) -> RequestId {
         self.pt2pt.recall_sent(&mut self.transport, to, sequence, bits)
     }

@@ -61,7 +61,7 @@ fn send_first<T: HybridGet>(
     if job.rng.chance(500) {
         job.quiet();
     }
-    // Room for more than is sent.
+    // Space for more than is sent.
     let receive = job.receive(to, pattern(0, 5), shapes.1, len + 7);
     job.expect(&receive, 0, 5, id, len);
     job.sent(&send);
@@ -76,7 +76,7 @@ fn send_at_once<T: HybridGet>(job: &mut Job<T>, to: u32, id: u64, len: usize) {
         Ok(None) => Some(job.send(Mode::Standard, Shape::Run, 0, to, 6, id, len)),
         Err(lost) => panic!("{lost}"),
     };
-    // What has left may be overwritten.
+    // Buffers of sent messages may be overwritten.
     drop(bytes);
     let receive = job.receive(to, pattern(None, None), Shape::Run, len);
     job.expect(&receive, 0, 6, id, len);
@@ -105,19 +105,19 @@ pub(super) fn every_pair<T: HybridGet>(job: &mut Job<T>) {
 
 pub(super) fn truncation<T: HybridGet>(job: &mut Job<T>) {
     let to = other(job);
-    for (len, room) in
+    for (len, capacity) in
         job.sizes().into_iter().flat_map(|len| [(len + 1, len), (len + 1, 0), (len + 1, len / 2)])
     {
         for (first, shape) in [(true, Shape::Run), (false, Shape::Strided), (false, Shape::Run)] {
             let mode = if job.rng.chance(300) { Mode::Synchronous } else { Mode::Standard };
-            let early = first.then(|| job.receive(to, pattern(0, 9), shape, room));
+            let early = first.then(|| job.receive(to, pattern(0, 9), shape, capacity));
             let send = job.send(mode, Shape::Run, 0, to, 9, 77, len);
-            let receive = early.unwrap_or_else(|| job.receive(to, pattern(0, 9), shape, room));
+            let receive = early.unwrap_or_else(|| job.receive(to, pattern(0, 9), shape, capacity));
             let completion = job.wait(&receive);
-            let (sent, room) = (len as u64, room as u64);
-            let fault = Fault::Truncated { source: 0, tag: 9, context: WORLD, sent, room };
-            assert_eq!((completion.bytes, completion.fault), (room, Some(Box::new(fault))));
-            assert!(receive.bytes.read() == pattern_bytes(77, room as usize));
+            let (sent, capacity) = (len as u64, capacity as u64);
+            let fault = Fault::Truncated { source: 0, tag: 9, context: WORLD, sent, capacity };
+            assert_eq!((completion.bytes, completion.fault), (capacity, Some(Box::new(fault))));
+            assert!(receive.bytes.read() == pattern_bytes(77, capacity as usize));
             job.sent(&send);
         }
     }
@@ -136,7 +136,7 @@ pub(super) fn synchronous<T: HybridGet>(job: &mut Job<T>) {
         let Some(taken) = taken else { panic!("the message has not arrived") };
         job.quiet();
         assert!(!job.rank(0).pt2pt.is_complete(send.id));
-        let bytes = Bytes::room(Shape::Run, len);
+        let bytes = Bytes::for_receive(Shape::Run, len);
         let id = job.rank(to).receive_taken(taken, bytes.buffer());
         job.expect(&super::job::Pending { rank: to, id, bytes }, 0, 3, 1, len);
         job.sent(&send);
@@ -168,9 +168,9 @@ pub(super) fn mismatched<T: HybridGet>(job: &mut Job<T>) {
         let id = job.rank(0).send(Mode::Standard, Peer(to), envelope, bytes.buffer());
         let send = super::job::Pending { rank: 0, id, bytes };
         job.stir();
-        let asked =
+        let pattern =
             Pattern { context: WORLD + 1, source: Some(0), tag: Some(12), collective: ours };
-        let receive = job.receive(to, asked, Shape::Run, len);
+        let receive = job.receive(to, pattern, Shape::Run, len);
         let completion = job.wait(&receive);
         let Some(Fault::Mismatched { ours: a, theirs: b, source: 0, sequence: 12, .. }) =
             completion.fault.as_deref()

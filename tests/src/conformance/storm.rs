@@ -1,9 +1,9 @@
 //! Random operations on all ranks, checked against what MPI promises.
 //!
-//! The engine may match in any way the arrival order allows, so the check is not
-//! one expected outcome but the rules: every message is received once and whole
-//! or cancelled; of two messages from one process the earlier one goes to the
-//! earlier of two receives that take both; nothing that fits is left over.
+//! The engine may match in any way the arrival order allows. Therefore the check is not one
+//! expected outcome but the rules: every message is received once and whole or cancelled. Of two
+//! messages from one process the earlier one goes to the earlier of two receives that take both.
+//! Nothing that fits is left over.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use pt2pt::{Completion, Envelope, Fault, Mode, Pattern};
 use super::job::{Job, Pending, pattern_bytes};
 use crate::bytes::{Bytes, Shape};
 
-/// What a storm is like.
+/// The parameters of a storm.
 #[derive(Clone, Copy, Debug)]
 pub struct Weather {
     /// Random operations.
@@ -46,7 +46,7 @@ struct Message {
 struct Receive {
     at: u32,
     pattern: Pattern,
-    room: usize,
+    capacity: usize,
     pending: Option<Pending>,
     /// The message it got.
     message: Option<usize>,
@@ -152,16 +152,16 @@ impl Storm {
     }
 
     fn receive<T: HybridGet>(&mut self, job: &mut Job<T>, weather: &Weather) {
-        let (room, size) = (Storm::room(job, weather), job.size());
+        let (capacity, size) = (Storm::capacity(job, weather), job.size());
         let at = job.rng.below(u64::from(size)) as u32;
         let pattern = random_pattern(&mut job.rng, size);
         let shape = if job.rng.chance(200) { Shape::Strided } else { Shape::Run };
-        let pending = Some(job.receive(at, pattern, shape, room));
-        self.receives.push(Receive { at, pattern, room, pending, message: None });
+        let pending = Some(job.receive(at, pattern, shape, capacity));
+        self.receives.push(Receive { at, pattern, capacity, pending, message: None });
     }
 
-    /// Mostly room for everything.
-    fn room<T: HybridGet>(job: &mut Job<T>, weather: &Weather) -> usize {
+    /// Mostly space for everything.
+    fn capacity<T: HybridGet>(job: &mut Job<T>, weather: &Weather) -> usize {
         if job.rng.chance(850) { weather.longest } else { Storm::len(job, weather) }
     }
 
@@ -172,10 +172,10 @@ impl Storm {
         let pattern = random_pattern(&mut job.rng, size);
         let seen = job.rank(at).pt2pt.probe(&pattern);
         let Some(taken) = job.rank(at).pt2pt.take(&pattern) else { return assert_eq!(seen, None) };
-        let room = Storm::room(job, weather);
-        let bytes = Bytes::room(Shape::Run, room);
+        let capacity = Storm::capacity(job, weather);
+        let bytes = Bytes::for_receive(Shape::Run, capacity);
         let place = self.receives.len();
-        self.receives.push(Receive { at, pattern, room, pending: None, message: None });
+        self.receives.push(Receive { at, pattern, capacity, pending: None, message: None });
         job.stir();
         let id = job.rank(at).receive_taken(taken, bytes.buffer());
         self.receives[place].pending = Some(Pending { rank: at, id, bytes });
@@ -249,10 +249,10 @@ impl Storm {
             "message {id} was matched wrongly"
         );
         assert_eq!((completion.source, completion.tag), (message.from, message.tag));
-        let stored = message.len.min(receive.room);
+        let stored = message.len.min(receive.capacity);
         assert_eq!(completion.bytes, stored as u64);
         let truncated = matches!(completion.fault.as_deref(), Some(Fault::Truncated { .. }));
-        assert_eq!(truncated, message.len > receive.room);
+        assert_eq!(truncated, message.len > receive.capacity);
         assert!(
             data[..stored] == pattern_bytes(id as u64, message.len)[..stored],
             "message {id} is damaged"

@@ -1,4 +1,4 @@
-//! What no well-behaved fabric does: peers that die, and peers that lie.
+//! Faults that no well-behaved fabric has: peers that die, and peers that lie.
 
 use fabric::sim::{Rng, SimTransport};
 use fabric::transport::Rts;
@@ -10,8 +10,8 @@ use super::job::{Job, Pending, WORLD, envelope, pattern, pattern_bytes};
 use super::rank::Rank;
 use crate::bytes::{Bytes, Shape};
 
-/// Traffic between all ranks, of which one dies some time. What waits for it
-/// fails, what does not goes on.
+/// Traffic between all ranks, of which one dies some time. Requests that wait for it fail, others
+/// go on.
 pub fn dying_peer(job: &mut Job<SimTransport>, victim: u32) {
     let size = job.size();
     let sizes = job.sizes();
@@ -20,10 +20,10 @@ pub fn dying_peer(job: &mut Job<SimTransport>, victim: u32) {
         for (from, to) in (0..size).flat_map(|from| (0..size).map(move |to| (from, to))) {
             let len = job.rng.pick(&sizes).unwrap_or(0);
             let mode = if job.rng.chance(300) { Mode::Synchronous } else { Mode::Standard };
-            if !bury(job, victim, from) {
+            if !is_reported_dead(job, victim, from) {
                 sends.push((to, job.send(mode, Shape::Run, from, to, round, u64::from(from), len)));
             }
-            if !bury(job, victim, to) {
+            if !is_reported_dead(job, victim, to) {
                 let receive = job.receive(to, pattern(from, round), Shape::Run, 70_000);
                 receives.push((from, round, len, receive));
             }
@@ -34,7 +34,7 @@ pub fn dying_peer(job: &mut Job<SimTransport>, victim: u32) {
         .filter(|&rank| rank != victim)
         .map(|rank| job.receive(rank, pattern(None, 999), Shape::Run, 8))
         .collect();
-    while !bury(job, victim, victim) {
+    while !is_reported_dead(job, victim, victim) {
         job.progress();
     }
     job.quiet();
@@ -69,7 +69,7 @@ pub fn dying_peer(job: &mut Job<SimTransport>, victim: u32) {
 }
 
 /// True when `rank` is the victim and dead; then it is left alone.
-fn bury(job: &mut Job<SimTransport>, victim: u32, rank: u32) -> bool {
+fn is_reported_dead(job: &mut Job<SimTransport>, victim: u32, rank: u32) -> bool {
     if job.dead.is_empty() && job.rank(victim).transport.is_dead() {
         job.dead.push(victim);
     }
@@ -94,7 +94,7 @@ fn fail_receives_from(job: &mut Job<SimTransport>, rank: u32) {
 fn after_the_death(job: &mut Job<SimTransport>, victim: u32, lonely: &[Pending]) {
     for pending in lonely {
         if job.size() == 2 {
-            // Nobody else could send this one.
+            // No other rank could send this one.
             assert!(is_lost(job.wait(pending).fault.as_deref(), victim));
         } else {
             assert!(!job.rank(pending.rank).pt2pt.is_complete(pending.id));
@@ -142,8 +142,8 @@ const KINDS: [Kind; 9] = [
 ];
 
 /// Rank 0 is an engine with operations of all kinds under way; rank 1 posts
-/// frames that may mean anything. Rank 0 must not panic, must not write beside
-/// its buffers, and its messages with rank 2 are none of rank 1's business.
+/// frames that may mean anything. Rank 0 must not panic, must not write outside its buffers, and
+/// its messages with rank 2 are none of rank 1's business.
 pub fn garbage<T: HybridGet>(seed: u64, transports: Vec<T>) {
     let Ok([honest, mut rogue, friend]) = <[T; 3]>::try_from(transports) else {
         panic!("three ranks are needed")
@@ -168,7 +168,7 @@ pub fn garbage<T: HybridGet>(seed: u64, transports: Vec<T>) {
         engine.progress();
     }
     assert!(friendship.id > 10, "hardly a message of the others came through");
-    // Reading checks that nothing beside them was written.
+    // Reading checks that no other bytes were written.
     kept.iter().for_each(|bytes| drop(bytes.read()));
 }
 
@@ -182,10 +182,10 @@ struct Friendship<T: HybridGet> {
 impl<T: HybridGet> Friendship<T> {
     fn go_on(&mut self, other: &mut Rank<T>) {
         self.engine.progress();
-        let Some((send, data, receive, room)) = &self.pending else { return self.start(other) };
+        let Some((send, data, receive, into)) = &self.pending else { return self.start(other) };
         if self.engine.pt2pt.is_complete(*send) && other.pt2pt.is_complete(*receive) {
             assert!(
-                room.read() == data.read(),
+                into.read() == data.read(),
                 "message {} between the others was damaged",
                 self.id
             );
@@ -201,18 +201,18 @@ impl<T: HybridGet> Friendship<T> {
         self.id += 1;
         let len = [8, 5000, 20_000][self.id as usize % 3];
         let data = Bytes::new(Shape::Run, &pattern_bytes(self.id, len));
-        let room = Bytes::room(Shape::Run, len);
+        let into = Bytes::for_receive(Shape::Run, len);
         let mode = if self.id.is_multiple_of(2) { Mode::Standard } else { Mode::Synchronous };
         let apart = Envelope { context: 1 << 40, ..envelope(2, 1) };
         let send = self.engine.send(mode, Peer(0), apart, data.buffer());
-        let receive = other.receive(Pattern { context: 1 << 40, ..pattern(2, 1) }, room.buffer());
-        self.pending = Some((send, data, receive, room));
+        let receive = other.receive(Pattern { context: 1 << 40, ..pattern(2, 1) }, into.buffer());
+        self.pending = Some((send, data, receive, into));
     }
 }
 
 fn start_something<T: HybridGet>(engine: &mut Rank<T>, rng: &mut Rng) -> Bytes {
     let len = rng.below(20_000) as usize;
-    let bytes = Bytes::room(Shape::Run, len);
+    let bytes = Bytes::for_receive(Shape::Run, len);
     let tag = rng.below(3) as i32;
     match rng.below(3) {
         0 => engine.send(Mode::Standard, Peer(1), envelope(0, tag), bytes.buffer()),

@@ -1,5 +1,5 @@
 //! Messages from and to memory that is unmapped, moved, emptied and mapped again between them: no
-//! byte that arrives, or stays, is of the memory that was at the address before.
+//! byte that arrives, or is left, is of the memory that was at the address before.
 //!
 //! `VERBENA_TEST_ROUNDS` sets the number of rounds, each a change and two messages.
 
@@ -28,14 +28,14 @@ impl Pages {
         Pages { base: map(0, PAGES, MAP_PRIVATE) }
     }
 
-    /// Changes some of the pages and says how. All are writable afterwards.
+    /// Changes some of the pages and returns how. All are writable afterwards.
     fn change(&self, rng: &mut Rng) -> &'static str {
         let first = rng.below(PAGES as u64) as usize;
         let pages = 1 + rng.below((PAGES - first) as u64) as usize;
         let (at, len) = (self.base + first * PAGE, pages * PAGE);
         let place = with_exposed_provenance_mut(at);
         // SAFETY: the pages belong to this range, no reference to them exists, and no test expects
-        // their contents to stay.
+        // their contents to last.
         unsafe {
             match rng.below(11) {
                 0 => {
@@ -87,7 +87,7 @@ impl Pages {
     fn part(&self, rng: &mut Rng) -> UserBuf {
         let from = rng.below((PAGES * PAGE - 1) as u64) as usize;
         let len = 1 + rng.below((PAGES * PAGE - from) as u64) as usize;
-        // SAFETY: every page stays mapped and writable, whatever `change` does.
+        // SAFETY: every page is mapped and writable after each `change`.
         unsafe { UserBuf::new(with_exposed_provenance_mut(self.base + from), len) }
     }
 }
@@ -107,7 +107,7 @@ fn map(at: usize, pages: usize, flags: i32) -> usize {
 fn child(at: usize, len: usize) {
     let place: *mut u8 = with_exposed_provenance_mut(at);
     // SAFETY: the child makes system calls alone, which are safe after fork, and writes to its own
-    // copy of the pages; the parent's pages are mapped and writable.
+    // copy of the pages. The parent's pages are mapped and writable.
     unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -122,11 +122,11 @@ fn child(at: usize, len: usize) {
 }
 
 #[derive(Default)]
-struct Heard {
+struct Recorder {
     done: u64,
 }
 
-impl Sink for Heard {
+impl Sink for Recorder {
     fn frame(&mut self, _: Peer, _: &Header, _: &(impl Body + ?Sized)) {}
 
     fn transferred(&mut self, token: u64, outcome: Result<(), PeerFailed>) {
@@ -157,7 +157,7 @@ fn pattern(round: u64, len: usize) -> Vec<u8> {
 fn rounds(seed: u64, rounds: u64, mut ends: [VerbsTransport; 2]) -> u64 {
     let mut rng = Rng::new(seed);
     let pages = [Pages::new(), Pages::new()];
-    let mut heard = Heard::default();
+    let mut recorded = Recorder::default();
     let mut read = vec![0; PAGES * PAGE];
     for round in 1..=rounds {
         let changes = [0, 1].map(|at| pages[at].change(&mut rng));
@@ -165,7 +165,7 @@ fn rounds(seed: u64, rounds: u64, mut ends: [VerbsTransport; 2]) -> u64 {
         let len = from.len().min(into.len());
         let (from, into) = (from.slice(0, len), into.slice(0, len));
         let is_read = rng.chance(500);
-        // The second message finds what the first has left.
+        // The second message takes the rest.
         for message in [2 * round, 2 * round + 1] {
             let written = pattern(message, len);
             from.write(0, &written);
@@ -180,9 +180,9 @@ fn rounds(seed: u64, rounds: u64, mut ends: [VerbsTransport; 2]) -> u64 {
             let started = ends[other].one_sided(Peer(owner as u32), &region, 0, what, message);
             assert_eq!(started, Ok(Transfer::Started));
             let deadline = Instant::now() + Duration::from_secs(60);
-            while heard.done < message {
+            while recorded.done < message {
                 assert!(Instant::now() < deadline, "round {round} of seed {seed} hangs");
-                ends.iter_mut().for_each(|end| _ = end.poll(&mut heard));
+                ends.iter_mut().for_each(|end| _ = end.poll(&mut recorded));
             }
             ends[owner].release(Peer(other as u32), region);
             into.read(0, &mut read[..len]);

@@ -1,13 +1,13 @@
 //! The eager-RDMA channel of one endpoint: the ring that the peer writes and the ring that this
 //! process writes, with the states of both ends.
 //!
-//! A ring has a slot for each sequence number of the window, so a slot is free whenever its frame
-//! may be sent, and written and sent frames keep one order by their numbers. The receiver opens
-//! and closes its ring by writing a descriptor to the ring control in the sender's memory. The
-//! sender reads its ring control before and after it writes a frame.
+//! A ring has a slot for each sequence number of the window. Therefore a slot is free whenever its
+//! frame may be sent, and written and sent frames keep one order by their numbers. The receiver
+//! opens and closes its ring by writing a descriptor to the ring control in the sender's memory.
+//! The sender reads its ring control before and after it writes a frame.
 //!
-//! States: [`RxState`]. Invariants: nothing is written before the ring control was open; a ring's
-//! memory goes to another peer only when the sender has said that it has stopped, or when its
+//! States: [`RxState`]. Invariants: nothing is written before the ring control was open. A ring's
+//! memory goes to another peer only when the sender has reported that it has stopped, or when its
 //! queue pair is gone. This file does not post requests: `grant` and `recv` do.
 
 use std::time::{Duration, Instant};
@@ -29,13 +29,13 @@ pub(crate) enum RxState {
     Absent,
     /// The peer may write.
     Open,
-    /// The peer was told to stop; what it writes before it knows still arrives.
+    /// The peer was requested to stop; frames that it writes before it knows still arrive.
     Closing { since: Instant },
-    /// The connection is over; what has arrived is still taken.
+    /// The connection is over; frames that have arrived are still taken.
     Draining,
 }
 
-/// What a sender knows about the ring that it may write.
+/// The sender's view of the ring that it may write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TxRing {
     /// Checksum of the ring control when it was last read; 0 until it is written.
@@ -46,11 +46,11 @@ pub(crate) struct TxRing {
 /// The eager-RDMA channel of an endpoint.
 #[derive(Debug, Default)]
 pub(crate) struct Channel {
-    /// What we know about the peer's ring.
+    /// Our view of the peer's ring.
     pub(crate) tx: TxRing,
     /// The ring control, where the peer opens and closes its ring.
     pub(crate) control: Option<Exposed>,
-    /// The peer must still be told that this process has stopped to write.
+    /// This process must still report to the peer that it has stopped to write.
     pub(crate) stop_due: bool,
     /// State of the ring that the peer writes.
     pub(crate) rx: RxState,
@@ -93,8 +93,8 @@ impl TxRing {
         self.ring.addr != 0
     }
 
-    /// Takes over a ring control that has changed. Returns true if the ring was closed, so that
-    /// the sender must say that it has stopped. An incomplete control is read again later.
+    /// Takes over a ring control that has changed. Returns true if the ring was closed, so that the
+    /// sender must report that it has stopped. An incomplete control is read again later.
     pub(crate) fn update(&mut self, control: [u64; 3]) -> bool {
         let Some(ring) = RingDescriptor::decode(control) else { return false };
         *self = TxRing { seen: control[0], ring };

@@ -131,7 +131,8 @@ impl Model {
         );
         self.written += 1;
         if self.rng.chance(300) {
-            // The process is stopped for long between its read and the doorbell.
+            // The process is stopped for long between its read and the write to the device's
+            // doorbell.
             for _ in 0..3 * Model::LONGEST {
                 self.pass_time();
             }

@@ -77,7 +77,7 @@ impl VerbsTransport {
         }
     }
 
-    /// Opens a ring for a peer that sends many short frames. If all are in use, one that sends
+    /// Opens a ring for a peer that sends many short frames. If all are in use, a peer that sends
     /// much less loses its ring, so that the next attempt succeeds.
     #[cold]
     fn grant(&mut self, at: usize) {
@@ -111,7 +111,7 @@ impl VerbsTransport {
         self.rings.period += 1;
     }
 
-    /// Tells a peer to stop writing. Returns false if there is no room to say so.
+    /// Requests a peer to stop writing. Returns false if there is no space for that message.
     fn close_ring(&mut self, at: usize) -> bool {
         let count = self.endpoints[at].eager_rdma.close_count.wrapping_add(1);
         let is_posted = self.write_ring_control(at, RingDescriptor::closed(count));

@@ -16,7 +16,7 @@ impl VerbsTransport {
             let Some(&at) = self.rings.readable.get(index) else { continue };
             let at = at as usize;
             let endpoint = &self.endpoints[at];
-            // Asked before the last poll of the ring.
+            // Checked before the last poll of the ring.
             let is_over =
                 endpoint.eager_rdma.rx == RxState::Draining && !self.endpoints.is_draining(at);
             let seq = endpoint.flow.rx_seq;
@@ -59,7 +59,7 @@ impl VerbsTransport {
         }
     }
 
-    /// Handles a peer's promise, on queue pair `qpn`, to write no more: what it wrote has arrived.
+    /// Handles a peer's promise, on queue pair `qpn`, to write no more: its frames have arrived.
     #[cold]
     pub(crate) fn on_stopped(&mut self, at: usize, qpn: u32, sink: &mut impl Sink) -> bool {
         let moved = self.take_written(at, sink);

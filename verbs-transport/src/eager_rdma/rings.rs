@@ -69,8 +69,8 @@ impl Rings {
         }
     }
 
-    /// Ends the channel of endpoint `at` with its connection: nothing is written any more in
-    /// either direction. What has arrived stays until its queue pair is destroyed.
+    /// Ends the channel of endpoint `at` with its connection: nothing is written in either
+    /// direction afterwards. Frames that have arrived are kept until its queue pair is destroyed.
     pub(crate) fn disconnect(&mut self, at: usize, channel: &mut Channel) {
         (channel.tx, channel.stop_due, channel.peer_control) = (TxRing::default(), false, (0, 0));
         if channel.ring.is_some() {

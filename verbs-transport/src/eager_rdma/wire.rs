@@ -12,12 +12,12 @@ pub(crate) const SLOT_HEADER: usize = 16;
 /// Bytes of a ring control.
 pub(crate) const CONTROL_BYTES: usize = 24;
 
-/// What a ring control says: where the sender may write.
+/// The contents of a ring control: where the sender may write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RingDescriptor {
     /// Address of the ring; 0: closed.
     pub(crate) addr: u64,
-    /// Key of the ring. Of a closed one the number of times it was closed, so that each closing
+    /// Key of the ring. Of a closed one the number of times it was closed. Each closing thus
     /// changes the checksum, also for a sender that did not see the ring open.
     pub(crate) rkey: u32,
     /// Slots less one; a power of two less one.
@@ -61,7 +61,7 @@ pub(crate) fn slot_len(len: usize) -> usize {
 
 /// Completes a send slot that holds a frame of `len` bytes, so that it can be written into a ring.
 ///
-/// `slot` has [`slot_len`] bytes. Those behind the frame may have any value.
+/// `slot` has [`slot_len`] bytes. Bytes after the frame may have any value.
 #[inline]
 pub(crate) fn seal(slot: &mut [u8], len: usize) {
     let Some((header, frame)) = slot.split_first_chunk_mut::<SLOT_HEADER>() else { return };

@@ -42,7 +42,7 @@ fn half_a_frame_is_none() {
         let new = slot_with(64 + 32 * (round % 2), len);
         let mut old = slot_with(64 + 32 - 32 * (round % 2), 9 + rng.below(200) as usize);
         if rng.chance(500) {
-            // The same frame but for the highest bits of two words.
+            // An equal frame except for the highest bits of two words.
             old = new.clone();
             let words = slot_len(len) as u64 / 8;
             (0..2).for_each(|_| old[rng.below(words) as usize] ^= 1 << 63);

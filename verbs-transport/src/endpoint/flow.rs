@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-/// Receives for each peer beside those for its frames: control messages.
+/// Receives for each peer besides those for its frames: control messages.
 pub(crate) const CONTROL_RECVS: u32 = 7;
 
 /// A message that was sent and not acknowledged to its end.
@@ -39,13 +39,13 @@ pub(crate) struct FlowControl {
     pub(crate) unacked: VecDeque<Unacked>,
     /// Sequence number of the next frame from the peer: the frames delivered.
     pub(crate) rx_seq: u32,
-    /// The latest `rx_seq` that the peer was told.
+    /// The latest `rx_seq` that was sent to the peer.
     pub(crate) advertised: u32,
-    /// A frame for the peer had no room.
+    /// A frame for the peer had no space.
     pub(crate) no_credit: bool,
-    /// The peer was asked for its acknowledgement.
+    /// The peer's acknowledgement was requested.
     pub(crate) credit_requested: bool,
-    /// The peer has asked for an acknowledgement, or may have missed the last one.
+    /// The peer has requested an acknowledgement, or may have missed the last one.
     pub(crate) credit_due: bool,
 }
 
@@ -87,13 +87,13 @@ impl FlowControl {
         Ok(true)
     }
 
-    /// Returns whether the peer must be told what was delivered: half of its window is due.
+    /// Returns whether an acknowledgement is due to the peer: half of its window is due.
     #[inline]
     pub(crate) fn must_advertise(&self) -> bool {
         self.rx_seq.wrapping_sub(self.advertised) >= self.granted / 2
     }
 
-    /// Begins a connection: the handshake has told the peer what was delivered.
+    /// Begins a connection: the handshake has acknowledged delivered frames.
     pub(crate) fn connected(&mut self) {
         (self.advertised, self.window, self.credit_due) = (self.rx_seq, self.granted, false);
     }

@@ -1,9 +1,9 @@
 //! The RMA operations of an endpoint: queued, cut into pieces, and completed in order.
 //!
-//! The operations of an endpoint begin in the order asked for; so do their pieces, and a queue
-//! pair completes its requests in order. After a break, the missing pieces of reads and writes
-//! are posted again, which is harmless while the operation is not reported complete. An atomic
-//! that was posted may have been carried out or not, so it fails.
+//! The operations of an endpoint begin in the order requested. Their pieces do too, and a queue
+//! pair completes its requests in order. After a break, the missing pieces of reads and writes are
+//! posted again, which is harmless while the operation is not reported complete. An atomic that was
+//! posted may have been carried out or not; therefore it fails.
 //!
 //! The last piece that a connection completed before it broke is unconfirmed and posted again
 //! too: `rdma_rxe` (Linux 6.1) completes a request with success when its answer is out of place,
@@ -59,7 +59,7 @@ pub(crate) struct Piece {
     pub(crate) to: Destination,
 }
 
-/// What the completion of a piece means.
+/// The meaning of the completion of a piece.
 pub(crate) struct Completed {
     /// It was the last one of its operation.
     pub(crate) is_last: bool,
@@ -118,7 +118,7 @@ impl RmaQueue {
         tokens
     }
 
-    /// Ends a connection: what is missing or unconfirmed is to be posted again.
+    /// Ends a connection: missing or unconfirmed pieces are posted again.
     pub(crate) fn disconnect(&mut self) {
         (self.pieces, self.reads) = (0, 0);
         for op in &mut self.ops {

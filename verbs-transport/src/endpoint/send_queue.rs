@@ -16,7 +16,7 @@ use crate::ibv::{Destination, Qp, Sge, Work};
 pub(crate) const SIGNAL_EVERY: u32 = 16;
 /// Most RMA requests of one endpoint under way.
 pub(crate) const MAX_RMA_OPS: usize = 16;
-/// Requests that a send queue has room for beside frames: control messages, ring controls, RMA,
+/// Requests that a send queue has space for besides frames: control messages, ring controls, RMA,
 /// and requests that wait for the next signaled one.
 pub(crate) const CONTROL_SENDS: u32 = 11 + MAX_RMA_OPS as u32 + SIGNAL_EVERY;
 
@@ -37,19 +37,19 @@ pub(crate) struct SendQueue {
     pub(crate) qp: Option<Qp>,
     /// Requests in the send queue.
     pub(crate) used: u32,
-    /// Requests behind the last signaled one.
+    /// Requests after the last signaled one.
     pub(crate) unsignaled: u32,
     pub(crate) signaled: VecDeque<Signal>,
 }
 
 impl Signal {
-    /// A request that is signaled only when its turn has come.
+    /// A request that is signaled only at its interval.
     pub(crate) const NONE: Signal = Signal { requests: 0, piece: 0, slot: None };
 }
 
 impl SendQueue {
-    /// Posts a request. One that is a piece of an RMA operation or that has a slot to return is
-    /// signaled; of the others one in [`SIGNAL_EVERY`] is.
+    /// Posts a request. A request that is a piece of an RMA operation or that has a slot to return
+    /// is signaled. Of the others one in [`SIGNAL_EVERY`] is.
     #[inline(always)]
     pub(crate) fn submit(
         &mut self,
@@ -67,8 +67,8 @@ impl SendQueue {
             flags |= send_flags::INLINE;
         }
         // SAFETY: inline requests name a slot of a pool of send buffers. The pool keeps it mapped
-        // as long as the transport lives, and this request holds the slot, so it is readable and
-        // not written during the call.
+        // as long as the transport lives, and this request holds the slot. Therefore it is readable
+        // and not written during the call.
         unsafe { qp.post(&Work { id: wr_id::SEND, flags, memory, to }) }?;
         self.used += 1;
         self.unsignaled = requests;

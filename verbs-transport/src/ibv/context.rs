@@ -98,7 +98,7 @@ impl Context {
     /// Returns the capabilities of the device.
     pub fn device_attr(&self) -> io::Result<DeviceAttr> {
         let mut attr = MaybeUninit::<DeviceAttr>::zeroed();
-        // SAFETY: the device is open; `attr` has room for the structure.
+        // SAFETY: the device is open; `attr` has space for the structure.
         check(unsafe { (self.library.query_device)(self.raw(), attr.as_mut_ptr()) })?;
         // SAFETY: the structure is integers alone, valid when zeroed or filled.
         Ok(unsafe { attr.assume_init() })
@@ -107,7 +107,7 @@ impl Context {
     /// Returns whether the device has implicit on-demand paging (one registration of all addresses,
     /// nothing pinned) with RDMA reads.
     pub fn pages_on_demand(&self) -> bool {
-        // SAFETY: the device is open, so the context is valid.
+        // SAFETY: the device is open, therefore the context is valid.
         if unsafe { (*self.raw()).abi_compat }.addr() != layout::EXTENDED {
             return false;
         }
@@ -115,16 +115,16 @@ impl Context {
             .raw()
             .wrapping_byte_sub(std::mem::offset_of!(Extended, context))
             .cast::<Extended>();
-        // SAFETY: `abi_compat` says that an extended structure, which contains the context, begins
-        // in front of it; it has at least its size field.
+        // SAFETY: by `abi_compat` an extended structure, which contains the context, begins in
+        // front of it; it has at least its size field.
         let size = unsafe { (&raw const (*extended).sz).read() };
         if size < size_of::<Extended>() {
             return false;
         }
-        // SAFETY: the size says that the structure includes this field.
+        // SAFETY: by the size the structure includes this field.
         let Some(query) = (unsafe { (*extended).query_device_ex }) else { return false };
         let mut attr = MaybeUninit::<DeviceAttrEx>::zeroed();
-        // SAFETY: the device is open; the driver fills at most the size that it is told.
+        // SAFETY: the device is open; the driver fills at most the size that is passed.
         let answer = unsafe {
             query(self.raw(), std::ptr::null(), attr.as_mut_ptr(), size_of::<DeviceAttrEx>())
         };
@@ -146,7 +146,7 @@ impl Context {
     pub fn gid(&self, port: u8, index: u32) -> io::Result<Option<GidEntry>> {
         let mut entry = GidEntry::default();
         let code = match self.library.query_gid_ex {
-            // SAFETY: the device is open; `entry` has the size that the call is told.
+            // SAFETY: the device is open; `entry` has the size that is passed.
             Some(query) => unsafe {
                 query(self.raw(), port.into(), index, &mut entry, 0, size_of::<GidEntry>())
             },
@@ -174,7 +174,7 @@ impl Context {
 
     /// Returns a descriptor that is readable when the device has an asynchronous event.
     pub fn async_fd(&self) -> RawFd {
-        // SAFETY: the device is open, so the context is valid.
+        // SAFETY: the device is open, therefore the context is valid.
         unsafe { (*self.raw()).async_fd }
     }
 
@@ -220,8 +220,8 @@ fn port_of(event: &AsyncEvent) -> u8 {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: opened by `open` and closed once; objects made of it hold an `Arc` of it, so they
-        // are gone.
+        // SAFETY: opened by `open` and closed once; objects made of it hold an `Arc` of it,
+        // therefore they are gone.
         unsafe { (self.library.close_device)(self.raw()) };
     }
 }

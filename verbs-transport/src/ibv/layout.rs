@@ -2,9 +2,9 @@
 //!
 //! They are written by hand from the documented interface (`infiniband/verbs.h`).
 //! `tests/tests/verbs_layout.rs` compares every size and offset with the system's header.
-//! Structures that only libibverbs makes end after the last field that is read. What the kernel
-//! may extend is a plain integer here, never an enum: newer values must be harmless. Numbers are
-//! in the processor's byte order, except where a name says `be`.
+//! Structures that only libibverbs makes end after the last field that is read. Values that the
+//! kernel may extend are plain integers here, never enums: newer values must be harmless. Numbers
+//! are in the processor's byte order, except where a name contains `be`.
 
 #![allow(missing_docs)] // the names are the interface's
 

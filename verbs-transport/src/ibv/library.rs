@@ -1,7 +1,7 @@
-//! libibverbs, opened at run time and never closed: drivers leave threads and handlers behind.
+//! libibverbs, opened at run time and never closed: drivers leave threads and handlers.
 //!
-//! Nothing is linked against it, so programs start on hosts without RDMA. [`library`] is the one
-//! place that decides which file is opened; a stand-in device for tests would be opened here.
+//! Nothing is linked against it; therefore programs start on hosts without RDMA. [`library`] is the
+//! one place that decides which file is opened; a stand-in device for tests would be opened here.
 
 #![allow(unsafe_code)]
 

@@ -1,8 +1,8 @@
 //! libibverbs: its structures, its functions, and types that own its objects.
 //!
-//! Objects keep the objects that they are made of alive (`Arc`), so they are destroyed in the right
-//! order. Exceptions: a queue pair must be dropped before the queues that it uses. What a device
-//! checks by itself (keys, bounds of registered memory) is not checked again here.
+//! Objects keep the objects that they are made of alive (`Arc`). They are therefore destroyed in
+//! the right order. Exceptions: a queue pair must be dropped before the queues that it uses. Checks
+//! of the device itself (keys, bounds of registered memory) are not repeated here.
 
 mod context;
 pub mod layout;

@@ -67,8 +67,8 @@ impl Mr {
     /// registration before the promise of `memory` ends.
     pub fn register(pd: &Arc<Pd>, memory: UserBuf, access: i32) -> io::Result<Mr> {
         let register = pd.context.library.reg_mr;
-        // SAFETY: the domain is alive, and the kernel checks the range. What the device does to the
-        // memory is covered by the promise of `UserBuf` as long as the registration lives.
+        // SAFETY: the domain is alive, and the kernel checks the range. The device's accesses to
+        // the memory are covered by the promise of `UserBuf` as long as the registration lives.
         let raw =
             non_null(unsafe { register(pd.raw(), memory.as_ptr().cast(), memory.len(), access) })?;
         Ok(Mr { pd: Arc::clone(pd), raw })
@@ -81,7 +81,7 @@ impl Mr {
         range: std::ops::Range<usize>,
         access: i32,
     ) -> io::Result<Mr> {
-        // SAFETY: the promise is that of each request, for the device accesses nothing else. This
+        // SAFETY: the promise is that of each request, since the device accesses nothing else. This
         // process does not access the bytes through this value.
         let memory = unsafe {
             UserBuf::new(std::ptr::with_exposed_provenance_mut(range.start), range.len())
@@ -124,8 +124,8 @@ impl Ah {
 
 impl Drop for Pd {
     fn drop(&mut self) {
-        // SAFETY: made by `new` and freed once; objects made of it hold an `Arc` of it, so they are
-        // gone.
+        // SAFETY: made by `new` and freed once; objects made of it hold an `Arc` of it, therefore
+        // they are gone.
         unsafe { (self.context.library.dealloc_pd)(self.raw()) };
     }
 }

@@ -1,8 +1,8 @@
 //! Completion queues, shared receive queues and queue pairs.
 //!
-//! Work requests name memory by address and key. The device refuses what no registration covers,
-//! so an invalid request fails and does no damage. The caller must not access memory that a posted
-//! receive or read may write.
+//! Work requests name memory by address and key. The device refuses accesses that no registration
+//! covers; therefore an invalid request fails and does no damage. The caller must not access memory
+//! that a posted receive or read may write.
 
 #![allow(unsafe_code)]
 
@@ -22,7 +22,7 @@ use super::layout::{
 use super::protection::{Ah, Pd};
 use super::{check, non_null, set_non_blocking};
 
-/// A completion channel: its descriptor tells when a completion queue has an event.
+/// A completion channel: its descriptor shows when a completion queue has an event.
 #[derive(Debug)]
 pub struct Channel {
     context: Arc<Context>,
@@ -83,11 +83,11 @@ pub struct Work {
     pub flags: u32,
     /// The local memory.
     pub memory: Sge,
-    /// What it does, and where.
+    /// The operation and its target.
     pub to: Destination,
 }
 
-/// What a request does at the connected peer, and where.
+/// The operation of a request at the connected peer, and its target.
 #[derive(Clone, Copy)]
 pub struct Destination {
     opcode: u32,
@@ -148,7 +148,7 @@ impl Channel {
 }
 
 impl Cq {
-    /// Makes a queue with room for `entries` completions.
+    /// Makes a queue with space for `entries` completions.
     pub fn new(channel: &Arc<Channel>, entries: u32) -> io::Result<Cq> {
         let context = Arc::clone(&channel.context);
         let create = context.library.create_cq;
@@ -162,23 +162,23 @@ impl Cq {
         Ok(Cq { context, channel: Arc::clone(channel), raw, poll, notify, events: 0 })
     }
 
-    /// Returns the number of completions that it has room for.
+    /// Returns the number of completions that it has space for.
     pub fn entries(&self) -> u32 {
         // SAFETY: the object is alive until dropped.
         unsafe { self.raw.as_ref().cqe as u32 }
     }
 
-    /// Makes room for `entries` completions.
+    /// Makes space for `entries` completions.
     pub fn resize(&mut self, entries: u32) -> io::Result<()> {
         // SAFETY: the queue is alive, and `&mut self` excludes a poll meanwhile.
         check(unsafe { (self.context.library.resize_cq)(self.raw.as_ptr(), entries as c_int) })
     }
 
-    /// Takes completions and returns their number. If there are fewer than there is room for, the
+    /// Takes completions and returns their number. If there are fewer than there is space for, the
     /// queue is empty.
     #[inline]
     pub fn poll(&mut self, completions: &mut [Wc]) -> usize {
-        // SAFETY: the queue is alive, and there is room for as many completions as are asked for.
+        // SAFETY: the queue is alive, and there is space for as many completions as are requested.
         let taken = unsafe {
             (self.poll)(self.raw.as_ptr(), completions.len() as c_int, completions.as_mut_ptr())
         };
@@ -201,7 +201,7 @@ impl Cq {
             (self.context.library.cq_event)(self.channel.raw.as_ptr(), &mut cq, &mut tag)
         } == 0;
         self.events += u32::from(is_there);
-        // Acknowledging takes a lock, so many events are acknowledged at once.
+        // Acknowledging takes a lock; therefore many events are acknowledged at once.
         if self.events >= 64 {
             self.acknowledge();
         }
@@ -216,7 +216,7 @@ impl Cq {
 }
 
 impl Srq {
-    /// Makes a queue with room for `entries` receives.
+    /// Makes a queue with space for `entries` receives.
     pub fn new(pd: &Arc<Pd>, entries: u32) -> io::Result<Srq> {
         let attr = SrqAttr { max_wr: entries, max_sge: 1, srq_limit: 0 };
         let mut attr = SrqInitAttr { srq_context: null_mut(), attr };
@@ -266,7 +266,7 @@ fn post_receives(
 
 impl Qp {
     /// Makes an RC queue pair that receives from `srq`, or, without one, a UD queue pair with
-    /// receives of its own. Asks for less inline data until the device agrees.
+    /// receives of its own. Requests less inline data until the device agrees.
     pub fn new(
         pd: &Arc<Pd>,
         cq: &Cq,
@@ -325,12 +325,12 @@ impl Qp {
         check(unsafe { (self.pd.context.library.modify_qp)(self.raw.as_ptr(), &mut attr, mask) })
     }
 
-    /// Asks the device whether the queue pair still carries out requests.
+    /// Queries whether the queue pair still carries out requests.
     pub fn is_ready_to_send(&self) -> bool {
         let (mut attr, mut made_with) = (QpAttr::default(), MaybeUninit::<QpInitAttr>::zeroed());
         // SAFETY: the queue pair is alive, and both answers, of which the second is not read, have
-        // room for their structures.
-        let asked = unsafe {
+        // space for their structures.
+        let status = unsafe {
             (self.pd.context.library.query_qp)(
                 self.raw.as_ptr(),
                 &mut attr,
@@ -338,7 +338,7 @@ impl Qp {
                 made_with.as_mut_ptr(),
             )
         };
-        asked == 0 && attr.qp_state == qp_state::RTS
+        status == 0 && attr.qp_state == qp_state::RTS
     }
 
     /// Posts one request. With the inline flag `memory.addr` must be readable for
@@ -399,7 +399,8 @@ impl Qp {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        // SAFETY: made by `new` and freed once; queues hold an `Arc` of it, so they are gone.
+        // SAFETY: made by `new` and freed once; queues hold an `Arc` of it, therefore they are
+        // gone.
         unsafe { (self.context.library.destroy_channel)(self.raw.as_ptr()) };
     }
 }

@@ -9,10 +9,10 @@ pub(super) enum Placement {
     /// Each bound to a core of its own.
     Bound,
     /// Unbound, on two cores that are too few for them.
-    Crowded,
+    Oversubscribed,
     /// All on one core.
     OneCore,
-    /// Bound, and each library makes progress beside the application if it can.
+    /// Bound, and each library makes progress on another thread if it can.
     Assisted,
 }
 
@@ -47,7 +47,7 @@ pub(super) enum Target {
     Limit(f64),
     /// At least so many times our own figure of this name.
     OfOwn(&'static str, f64),
-    /// Nothing; the peers are shown beside it.
+    /// Nothing; the peers are shown for comparison.
     None,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Table {
 /// Everything on one host.
 pub(super) const ON_A_HOST: Table = Table { figures: &FIGURES, peers: &["mpich", "impi", "ompi"] };
 
-/// Over InfiniBand or RoCE. Beside perftest stands what the device itself can do.
+/// Over InfiniBand or RoCE. The figures of perftest show the limit of the device.
 pub(super) const OVER_VERBS: Table = Table { figures: &VERBS, peers: &["mpich", "ompi", PERFTEST] };
 
 /// The name of perftest's programs among the libraries.
@@ -122,7 +122,7 @@ const fn collective(name: &'static str, args: &'static [&'static str], quick: bo
 }
 
 /// 8 bytes among more ranks than cores.
-const fn crowded(name: &'static str, ranks: u32, target: fn(u64) -> Target) -> Figure {
+const fn oversubscribed(name: &'static str, ranks: u32, target: fn(u64) -> Target) -> Figure {
     let args: &[&str] = &["allreduce", "-i", "1000"];
     let eight = Some((8, 8));
     let program = "collective";
@@ -132,7 +132,7 @@ const fn crowded(name: &'static str, ranks: u32, target: fn(u64) -> Target) -> F
         args,
         sizes: eight,
         ranks,
-        placement: Placement::Crowded,
+        placement: Placement::Oversubscribed,
         target,
         ..TWO_RANKS
     }
@@ -153,7 +153,7 @@ const fn threads(
         unit,
         args,
         sizes,
-        placement: Placement::Crowded,
+        placement: Placement::Oversubscribed,
         reading,
         quick: false,
         ..rate
@@ -216,8 +216,8 @@ pub(super) const FIGURES: [Figure; 30] = [
     collective("gather", &["gather"], false),
     collective("scatter", &["scatter"], false),
     collective("reduce_scatter", &["reduce_scatter"], false),
-    crowded("crowded-8", 8, |_| Target::OfBest(0.6)),
-    crowded("crowded-32", 32, |_| Target::OfBest(0.4)),
+    oversubscribed("crowded-8", 8, |_| Target::OfBest(0.6)),
+    oversubscribed("crowded-32", 32, |_| Target::OfBest(0.4)),
     Figure {
         name: "one-core",
         program: "latency",
@@ -228,7 +228,10 @@ pub(super) const FIGURES: [Figure; 30] = [
         ..TWO_RANKS
     },
     at_start("init", 2, Placement::Bound, |_| Target::Limit(5.0)),
-    Figure { alone: true, ..at_start("init-64", 64, Placement::Crowded, |_| Target::Limit(50.0)) },
+    Figure {
+        alone: true,
+        ..at_start("init-64", 64, Placement::Oversubscribed, |_| Target::Limit(50.0))
+    },
     Figure {
         args: &["-f"],
         unit: "MB",
@@ -250,7 +253,7 @@ pub(super) const FIGURES: [Figure; 30] = [
         name: "latency_mt",
         program: "latency_mt",
         sizes: Some((8, 65536)),
-        placement: Placement::Crowded,
+        placement: Placement::Oversubscribed,
         quick: false,
         ..TWO_RANKS
     },
@@ -259,7 +262,7 @@ pub(super) const FIGURES: [Figure; 30] = [
     overlap("overlap-alltoall", &["alltoall"], Placement::Bound),
 ];
 
-/// Over verbs. The last three are figures of ours again, with perftest alone beside them.
+/// Over verbs. The last three are figures of ours again, compared with perftest alone.
 pub(super) const VERBS: [Figure; 5] = [
     Figure {
         name: "latency",
@@ -292,7 +295,7 @@ pub(super) const VERBS: [Figure; 5] = [
     },
 ];
 
-/// What of a communication is not hidden by as much computing.
+/// Time of a communication that is not hidden by as much computing.
 const fn overlap(
     name: &'static str,
     args: &'static [&'static str],

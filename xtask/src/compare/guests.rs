@@ -1,4 +1,4 @@
-//! `cargo xtask vm compare`: this MPI beside others and beside perftest, over Soft-RoCE between
+//! `cargo xtask vm compare`: this MPI against others and against perftest, over Soft-RoCE between
 //! virtual machines (see [`crate::vm`]).
 //!
 //! Each library runs in boots of its own, so that no job finds leftovers of another library.
@@ -35,10 +35,10 @@ const PACKAGES: &[(&str, &str)] = &[
     ("mpich", "MPICH, with UCX"),
     ("libmpich-dev", "compiles for it"),
 ];
-/// Seconds that a job, or one of perftest's programs, may take.
-const LIMIT: u32 = 40;
+/// Longest time of a job, or of one of perftest's programs, seconds.
+const MAX_JOB_SECONDS: u32 = 40;
 
-/// What `vm compare` can be told.
+/// The options of `vm compare`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Rounds: a boot for each MPI.
@@ -142,7 +142,7 @@ fn debian(kind: Kind) -> &'static str {
     if kind == Kind::OpenMpi { "openmpi" } else { "mpich" }
 }
 
-/// What is measured, and where.
+/// The figures and the guests that they are measured in.
 struct Contest<'a> {
     project: &'a Project,
     kernel: Kernel,
@@ -210,7 +210,7 @@ impl Contest<'_> {
                     start + &each("VERBENA_VERBS_DEVICE=rxe", "", job)
                 }
             }
-            // Of what -x names, only the first of several programs hears.
+            // Of names after -x, only the first of several programs gets them.
             Kind::OpenMpi => {
                 let start = "mpiexec.openmpi --allow-run-as-root --mca pml ucx --mca btl ^openib";
                 let ucx = "UCX_IB_GID_INDEX=0 UCX_TLS=rc,self UCX_NET_DEVICES=rxe";
@@ -244,14 +244,15 @@ impl Contest<'_> {
         // emulated processor, and perftest runs later.
         let first = quoted(&programs(self.project, kind).join("latency").display().to_string());
         let first = self.launch(kind, &format!("{first} -n 200 -m 8:8"));
-        script += &format!("timeout {LIMIT} {first} </dev/null >$VM_RESULTS/first.out 2>&1\n");
+        script +=
+            &format!("timeout {MAX_JOB_SECONDS} {first} </dev/null >$VM_RESULTS/first.out 2>&1\n");
         for figure in mpi_figures() {
             let program =
                 quoted(&programs(self.project, kind).join(figure.program).display().to_string());
             let job = self.launch(kind, &format!("{program} {}", figure.args.join(" ")));
             let name = figure.name;
             script += &format!(
-                "timeout {LIMIT} {job} </dev/null >$VM_RESULTS/{name}.out 2>$VM_RESULTS/{name}.err\n"
+                "timeout {MAX_JOB_SECONDS} {job} </dev/null >$VM_RESULTS/{name}.out 2>$VM_RESULTS/{name}.err\n"
             );
             script += &format!("echo $? >$VM_RESULTS/{name}.code\n");
         }
@@ -259,7 +260,9 @@ impl Contest<'_> {
         if kind == Kind::Verbena {
             for (at, test) in PERFTESTS.iter().enumerate() {
                 let Perftest { program, size, .. } = test;
-                let one = format!("vm_between timeout {LIMIT} {program} -F -x $VM_GID -s {size}");
+                let one = format!(
+                    "vm_between timeout {MAX_JOB_SECONDS} {program} -F -x $VM_GID -s {size}"
+                );
                 script += &format!(
                     "for pass in 1 2 3; do {one}; done >$VM_RESULTS/perftest.{at}.$VM_ID 2>&1\n"
                 );
@@ -268,7 +271,7 @@ impl Contest<'_> {
         script + "vm_barrier end\n"
     }
 
-    /// One boot of one library; what ran in it.
+    /// One boot of one library, and its runs.
     fn boot(&self, kind: Kind, round: u32) -> Result<Vec<Run>> {
         let (start, watch) = (Instant::now(), OthersCpuUse::start());
         let results = self.project.target.join("vm/compare");
@@ -280,7 +283,7 @@ impl Contest<'_> {
             },
             commands: vec![self.script(kind)],
             link_down: Vec::new(),
-            timeout: Duration::from_secs(u64::from(LIMIT) * 8),
+            timeout: Duration::from_secs(u64::from(MAX_JOB_SECONDS) * 8),
             results: results.clone(),
             show: false,
         };
@@ -308,7 +311,7 @@ impl Contest<'_> {
                     rows,
                 ));
             }
-            beside_perftest(&mut runs);
+            add_perftest_ratios(&mut runs);
         }
         Ok(runs)
     }
@@ -332,10 +335,10 @@ fn job_rows(results: &Path, figure: &Figure) -> Result<Vec<(u64, f64)>> {
         "0" => parse::read(&read("out"), figure.reading, 0.0),
         "" => bail!("it was not run"),
         code => {
-            let said = read("err");
-            let said: Vec<&str> =
-                said.lines().filter(|line| !line.trim().is_empty()).take(4).collect();
-            bail!("exit code {code}: {}", said.join(" | "))
+            let stderr = read("err");
+            let stderr: Vec<&str> =
+                stderr.lines().filter(|line| !line.trim().is_empty()).take(4).collect();
+            bail!("exit code {code}: {}", stderr.join(" | "))
         }
     }
 }
@@ -345,7 +348,7 @@ struct Perftest {
     /// With options.
     program: &'static str,
     size: u64,
-    /// The figure that it stands beside. Of several the best counts.
+    /// The figure that it is compared with. Of several the best counts.
     figure: &'static str,
 }
 
@@ -365,7 +368,7 @@ const PERFTESTS: [Perftest; 8] = [
 ];
 
 impl Perftest {
-    /// The best average of its passes, in our units: where it says MB it means MiB.
+    /// The best average of its passes, in our units: its MB are MiB.
     fn rows(&self, output: &Path) -> Result<Vec<(u64, f64)>> {
         let text = fs::read_to_string(output).context("it was not run")?;
         let is_time = self.program.contains("_lat");
@@ -378,8 +381,8 @@ impl Perftest {
     }
 }
 
-/// The figures that have perftest alone beside them: its best, and ours of the same boot.
-fn beside_perftest(runs: &mut Vec<Run>) {
+/// The figures that are compared with perftest alone: its best, and ours of the same boot.
+fn add_perftest_ratios(runs: &mut Vec<Run>) {
     let mut added = Vec::new();
     for figure in VERBS.iter().filter(|figure| figure.args.is_empty()) {
         let mut best = BTreeMap::<u64, &Run>::new();
@@ -431,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn our_figures_stand_beside_the_best_of_perftest() {
+    fn our_figures_are_compared_with_the_best_of_perftest() {
         let mut runs = vec![run("verbena", "latency", &[(8, 20.0), (4096, 90.0)])];
         runs.push(run("verbena", "bw", &[(8, 0.1), (65_536, 50.0), (1_048_576, 60.0)]));
         runs.extend(
@@ -440,7 +443,7 @@ mod tests {
                 .zip(1..)
                 .map(|(test, at)| run(PERFTEST, test.program, &[(test.size, f64::from(at))])),
         );
-        beside_perftest(&mut runs);
+        add_perftest_ratios(&mut runs);
         let of = |library: &str, figure: &str| -> Vec<(u64, f64)> {
             let named = runs.iter().filter(|run| run.library == library && run.figure == figure);
             named.flat_map(|run| run.rows.clone().unwrap()).collect()

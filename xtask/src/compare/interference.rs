@@ -43,7 +43,7 @@ impl OthersCpuUse {
     /// count for it once they have ended.
     pub(super) fn other_cores(&self) -> f64 {
         let ticks = (all_ticks() - self.all) - (our_ticks() - self.ours);
-        // The kernel reports 100 ticks a second, whatever it uses itself.
+        // The kernel reports 100 ticks a second, for any frequency of its own.
         (ticks / 100.0 / self.start.elapsed().as_secs_f64()).max(0.0)
     }
 }

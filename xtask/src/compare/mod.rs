@@ -1,11 +1,11 @@
-//! `cargo xtask compare`: this MPI beside others, on the same programs.
+//! `cargo xtask compare`: this MPI against others, on the same programs.
 //!
-//! The peers are installed from the Python index (or taken from `--peers`), this library is the
-//! profile-guided build, and the programs of `benches/osu` are compiled once for the standard ABI
-//! and once for Open MPI. Every figure is measured on every library in turn, for several rounds:
-//! the machine's own speed changes, so only runs side by side can be compared. If the machine has
-//! several states (`machine_state.rs`), all libraries of a round are measured in the same one. A
-//! library that cannot run a program is shown with the reason and does not end the comparison.
+//! The peers are installed from the Python index (or taken from `--peers`), and this library is the
+//! profile-guided build. The programs of `benches/osu` are compiled once for the standard ABI and
+//! once for Open MPI. Every figure is measured on every library in turn, for several rounds: the
+//! machine's own speed changes; therefore only runs side by side can be compared. If the machine
+//! has several states (`machine_state.rs`), all libraries of a round are measured in the same one.
+//! A library that cannot run a program is shown with the reason and does not end the comparison.
 //!
 //! Each run is a line of JSON in a file. The report is made from that file alone, so
 //! `--report FILE` prints it again.
@@ -41,8 +41,8 @@ use library::{Kind, Library};
 use machine_state::SteadyRuns;
 use record::{LibraryLine, Line, Machine, Record, Run};
 
-/// How often a whole job runs whose time is taken from outside.
-const JOBS: u32 = 5;
+/// Runs of a whole job whose time is taken from outside.
+const JOB_REPEATS: u32 = 5;
 /// The library name under which the machine's own limits stand.
 const MACHINE: &str = "machine";
 
@@ -119,7 +119,7 @@ fn say(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-/// The figures asked for. A promise relative to another figure brings that one along.
+/// The selected figures. A promise relative to another figure brings that one along.
 fn chosen(options: &Options) -> Result<Vec<&'static Figure>> {
     for name in &options.only {
         let Some(_) = figures::named(name) else {
@@ -175,11 +175,11 @@ fn prepare(project: &Project, options: &Options) -> Result<(Vec<Line>, Vec<Libra
 
 fn all_settings(library: &Library) -> std::collections::BTreeMap<String, String> {
     let placements =
-        [Placement::Bound, Placement::Crowded, Placement::OneCore, Placement::Assisted];
+        [Placement::Bound, Placement::Oversubscribed, Placement::OneCore, Placement::Assisted];
     placements.map(|placement| (format!("{placement:?}"), library.settings(placement))).into()
 }
 
-/// What the library calls itself when a job runs on it; an error if that is another library.
+/// The library's name for itself when a job runs on it; an error if that is another library.
 fn version(library: &Library, options: &Options) -> Result<String> {
     let mut job = library.job(Placement::Bound, 2, "hello", &[]);
     let ran = ended(&mut job, options)?;
@@ -199,13 +199,14 @@ fn ended(job: &mut Command, options: &Options) -> Result<String> {
     let ran = capture(job, None, Duration::from_secs(options.limit))?;
     let left = mark.end_survivors();
     if !ran.success() {
-        let said = format!("{}\n{}", ran.stderr, ran.stdout);
-        let said: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).take(8).collect();
+        let printed = format!("{}\n{}", ran.stderr, ran.stdout);
+        let printed: Vec<&str> =
+            printed.lines().filter(|line| !line.trim().is_empty()).take(8).collect();
         bail!(
             "{}{}: {}",
             if ran.timed_out { TIMED_OUT } else { "" },
             ran.ending(),
-            said.join(" | ")
+            printed.join(" | ")
         );
     }
     ensure!(left.is_empty(), "it left processes running: {}", left.join(", "));
@@ -263,7 +264,7 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// One run, at the pace of the others of its round.
+    /// One run, as long as the others of its round.
     fn measure(
         &self,
         figure: &'static Figure,
@@ -278,7 +279,7 @@ impl Comparison<'_> {
             args.extend(["-m".to_owned(), format!("{min}:{max}")]);
         }
         let job = || library.job(figure.placement, figure.ranks, figure.program, &args);
-        let jobs = if figure.reading == Reading::Job { JOBS } else { 1 };
+        let jobs = if figure.reading == Reading::Job { JOB_REPEATS } else { 1 };
         let (mut seconds, mut others) = (0.0, 0.0);
         let (output, crossing) = steady.run(|| {
             let (start, watch) = (Instant::now(), OthersCpuUse::start());

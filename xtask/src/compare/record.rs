@@ -1,5 +1,5 @@
-//! What a comparison leaves behind: one JSON object a line, so that a file can be
-//! appended to, cut off and read again.
+//! The record of a comparison: one JSON object a line, so that a file can be appended to, cut off
+//! and read again.
 //!
 //! The first line is the machine, then a line for each library, then one for
 //! each run in the order in which they ran.
@@ -42,7 +42,7 @@ pub(super) struct Machine {
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct LibraryLine {
     pub(super) name: String,
-    /// What it says of itself; or why it is missing.
+    /// Its description of itself; or why it is missing.
     pub(super) version: Result<String, String>,
     /// Its environment and options, by placement.
     pub(super) settings: BTreeMap<String, String>,
@@ -59,7 +59,7 @@ pub(super) struct Run {
     /// Cores that other programs used meanwhile.
     #[serde(default)]
     pub(super) others: f64,
-    /// What a cache line took from core to core right before the run and right after it, in us.
+    /// Time for a cache line from core to core right before the run and right after it, in us.
     #[serde(default)]
     pub(super) crossing: Option<(f64, f64)>,
     /// Size and number; or what went wrong.
@@ -76,7 +76,7 @@ impl Record {
         File::create(path).map(Record).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// One that has lines already, or a new one.
+    /// A record that has lines already, or a new one.
     pub(super) fn append(path: &Path) -> Result<Record> {
         if !path.exists() {
             return Record::create(path);
@@ -94,9 +94,9 @@ impl Record {
     }
 }
 
-/// Where a comparison goes unless that is said.
+/// The default file of a comparison.
 pub(super) fn file(project: &Project) -> PathBuf {
-    let name = said_by(project, "date", &["+%Y%m%d-%H%M%S"]);
+    let name = output_of(project, "date", &["+%Y%m%d-%H%M%S"]);
     project.target.join("compare").join(format!("{name}.jsonl"))
 }
 
@@ -129,21 +129,22 @@ impl Machine {
                 .next()
                 .and_then(|load| load.parse().ok())
                 .unwrap_or(0.0),
-            date: said_by(project, "date", &["-u", "+%Y-%m-%d %H:%M"]),
-            revision: said_by(project, "git", &["describe", "--always", "--dirty"]),
+            date: output_of(project, "date", &["-u", "+%Y-%m-%d %H:%M"]),
+            revision: output_of(project, "git", &["describe", "--always", "--dirty"]),
         }
     }
 }
 
-/// The first line of what `mpiexec.NAME --version` says, with a number in it.
+/// The first line of the output of `mpiexec.NAME --version` that has a number in it.
 pub(super) fn version_of(project: &Project, name: &str) -> Result<String, String> {
-    let said = said_by(project, &format!("mpiexec.{name}"), &["--version"]);
-    let line = said.lines().map(str::trim).find(|line| line.contains(|c: char| c.is_ascii_digit()));
+    let version = output_of(project, &format!("mpiexec.{name}"), &["--version"]);
+    let line =
+        version.lines().map(str::trim).find(|line| line.contains(|c: char| c.is_ascii_digit()));
     line.map(|line| format!("{name}: {line}")).ok_or_else(|| format!("there is no mpiexec.{name}"))
 }
 
-/// What a command prints, or nothing.
-pub(super) fn said_by(project: &Project, program: &str, args: &[&str]) -> String {
+/// The output of a command, or nothing.
+pub(super) fn output_of(project: &Project, program: &str, args: &[&str]) -> String {
     let mut command = std::process::Command::new(program);
     command.args(args).current_dir(&project.root);
     capture(&mut command, None, Duration::from_secs(10))

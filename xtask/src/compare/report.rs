@@ -14,8 +14,8 @@ use super::library::Kind;
 use super::machine_state::{CacheState, CacheStates};
 use super::record::{LibraryLine, Line, Machine, Run};
 
-/// Cores that other programs may use without a warning.
-const DISTURBING: f64 = 0.1;
+/// Most cores that other programs may use without a warning.
+const MAX_QUIET_CORES: f64 = 0.1;
 
 /// All numbers of one comparison: by figure, size and state, then by library, the number of each
 /// round.
@@ -37,7 +37,7 @@ struct Row {
     /// Its smallest and largest of all rounds.
     spread: Option<(f64, f64)>,
     target: Target,
-    /// How far from the target: more than 1 misses it. Unknown without our number or a peer's.
+    /// The distance to the target: more than 1 misses it. Unknown without our number or a peer's.
     distance: Option<f64>,
 }
 
@@ -363,7 +363,7 @@ fn write_promises(rows: &[Row], out: &mut String) -> fmt::Result {
 
 /// A warning where other programs may have spoiled the numbers.
 fn write_others(runs: &[&Run], out: &mut String) -> fmt::Result {
-    let disturbed = runs.iter().filter(|run| run.others > DISTURBING).count();
+    let disturbed = runs.iter().filter(|run| run.others > MAX_QUIET_CORES).count();
     if disturbed > 0 {
         let mean = runs.iter().map(|run| run.others).sum::<f64>() / runs.len() as f64;
         writeln!(
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn more_is_better_where_the_figure_says_so() {
+    fn more_is_better_where_the_figure_defines_it() {
         let runs = [
             run(1, "verbena", "mbw_mr", 14.0),
             run(1, "impi", "mbw_mr", 10.0),
@@ -478,16 +478,16 @@ mod tests {
         ];
         let runs: Vec<&Run> = runs.iter().collect();
         let rows = rows(&ON_A_HOST, &Numbers::of(&runs, &CacheStates { border: 0.1 }), &runs);
-        let said = |figure: &str| -> Vec<_> {
+        let rows_of = |figure: &str| -> Vec<_> {
             let rows = rows.iter().filter(|row| row.figure.name == figure);
             rows.map(|row| (row.lines, row.ours, row.promise().1)).collect()
         };
         assert_eq!(
-            said("latency"),
+            rows_of("latency"),
             [(CacheState::Slow, Some(0.4), "MISSED"), (CacheState::Fast, Some(0.1), "holds")]
         );
         assert_eq!(
-            said("bw"),
+            rows_of("bw"),
             [(CacheState::Fast, Some(0.4), "")],
             "we were not measured while lines crossed slowly"
         );

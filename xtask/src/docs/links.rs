@@ -34,7 +34,7 @@ pub(super) fn dead(root: &Path, files: &[PathBuf]) -> Result<Vec<String>> {
     Ok(dead)
 }
 
-/// Says what is wrong with a link, if anything.
+/// Returns the fault of a link, if any.
 fn problem(
     root: &Path,
     pages: &BTreeMap<PathBuf, Page>,

@@ -1,8 +1,7 @@
 //! The hand-written bodies: every `pub(crate) unsafe fn` of the chapters.
 //!
 //! Chapters are the modules that `mpi-abi/src/lib.rs` declares under the line
-//! [`MARK`], up to the next empty line. What other modules define is not a body,
-//! whatever its name.
+//! [`MARK`], up to the next empty line. Definitions of other modules are no bodies, under any name.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -2,9 +2,9 @@
 //!
 //! The body is written for the wide types: every count an `MPI_Count`, arrays
 //! whose elements differ a `Counts` or `Displs`, outputs that differ a `CountOut`.
-//! Two functions share a body exactly if their parameters have the same names
-//! and each pair of types has a rule here; all others have bodies of their own
-//! (MPI_Type_get_contents and its like, and the functions that take callbacks).
+//! Two functions share a body exactly if their parameters have the same names and each pair of
+//! types has a rule here. All others have bodies of their own (MPI_Type_get_contents and its like,
+//! and the functions that take callbacks).
 
 use super::bodies::Bodies;
 use super::table::{Abi, Function};
@@ -13,7 +13,7 @@ use super::types::rust;
 /// Whether an argument is passed as it came or through a conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
-    /// The same type in both, or types that are the same 64 bits.
+    /// Equal types in both, or types that are the same 64 bits.
     Same,
     /// A number that becomes 64 bits wide.
     Wide,

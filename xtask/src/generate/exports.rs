@@ -104,7 +104,7 @@ fn filled(items: &[String]) -> String {
     text
 }
 
-/// What the entry point does, indented.
+/// The statements of the entry point, indented.
 fn inside(abi: &Abi, bodies: &Bodies, function: &Function) -> Result<String> {
     let call = format!("Call::{}", function.short());
     let Some(body) = body_of(abi, function, bodies) else {
@@ -135,7 +135,7 @@ fn inside(abi: &Abi, bodies: &Bodies, function: &Function) -> Result<String> {
 /// The object whose error handler a failing call goes to, as an expression.
 enum Raiser {
     Known(String),
-    /// Behind a pointer that the caller may have got wrong.
+    /// A pointer that the caller may have got wrong leads to it.
     Behind(String),
 }
 

@@ -109,7 +109,7 @@ pub(super) fn header(abi: &Abi) -> Output {
     Output::new("mpi-abi/include/mpi.h", text)
 }
 
-/// What a kind of constants is, as a heading.
+/// The heading of a kind of constants.
 pub(super) fn heading(kind: &str) -> &str {
     match kind {
         "assorted" => "bytes that each buffered message takes on top of its data",

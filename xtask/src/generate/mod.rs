@@ -1,9 +1,8 @@
 //! `cargo xtask generate`: the files that come from the tables of the ABI.
 //!
-//! In: `mpi-abi/abi/*.csv` and the bodies found in `mpi-abi/src`. Out: the C
-//! header, the exported entry points, the constants for Rust, the table of calls
-//! and a C program that checks the header against the tables. The outputs are
-//! checked in; nothing is generated while building.
+//! In: `mpi-abi/abi/*.csv` and the bodies found in `mpi-abi/src`. Out: the C header, the exported
+//! entry points and the constants for Rust; also the table of calls, and a C program that checks
+//! the header against the tables. The outputs are checked in; nothing is generated while building.
 
 mod bodies;
 mod calls;
@@ -71,7 +70,7 @@ pub(crate) fn generate(check: bool) -> Result<()> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn what_is_checked_in_is_what_the_tables_say() {
+    fn generated_files_match_the_tables() {
         super::generate(true).unwrap();
     }
 }

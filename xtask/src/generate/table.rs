@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 
-/// Everything the tables say.
+/// All tables.
 pub(super) struct Abi {
     /// In the order of the table, which is that of the call numbers.
     pub(super) functions: Vec<Function>,

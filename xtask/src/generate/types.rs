@@ -10,8 +10,8 @@ pub(super) fn c_declaration(param: &Param) -> String {
     }
     if let Some(at) = ctype.find('[') {
         let (element, dimensions) = ctype.split_at(at);
-        // The same type in C, but gcc takes [] for a promise that the memory is
-        // there, and warns of MPI_UNWEIGHTED, which is no array.
+        // Equal types in C, but gcc takes [] for a promise that the memory is there, and warns of
+        // MPI_UNWEIGHTED, which is no array.
         if name.contains("weights") && dimensions == "[]" {
             return format!("{element} *{name}");
         }

@@ -69,8 +69,8 @@ pub(super) fn test(project: &Project, filter: Option<&str>) -> Result<Tally> {
                 .arg(programs.join(program))
                 .args(args.split_whitespace());
             let ran = capture(&mut mpiexec, None, LIMIT)?;
-            let said_something = ran.stdout.lines().any(|line| !line.starts_with('#'));
-            if ran.success() && said_something {
+            let has_results = ran.stdout.lines().any(|line| !line.starts_with('#'));
+            if ran.success() && has_results {
                 tally.passed += 1;
             } else {
                 report_failure(&line(&mpiexec), &ran.ending(), &ran.output());

@@ -15,18 +15,18 @@ use crate::command::quoted;
 use crate::project::Project;
 use crate::vm::{Kernel, Machines, Outcome, Plan, run};
 
-/// Bytes in the largest packet: the largest MTU of RDMA.
-const PACKET: u64 = 4096;
-/// The ranks of a job unless it says otherwise: two in each guest.
+/// Largest packet, bytes: the largest MTU of RDMA.
+const MAX_PACKET_BYTES: u64 = 4096;
+/// The ranks of a job unless it sets others: two in each guest.
 const HOSTS: &str = "vm0:2,vm1:2";
 const RANKS: u32 = 4;
 /// One in each.
 const ALONE: &str = "vm0:1,vm1:1";
-/// The longest time of a job; a longer one hangs.
-const LIMIT: Duration = Duration::from_secs(300);
+/// Longest time of a job; a longer one hangs.
+const MAX_JOB_TIME: Duration = Duration::from_secs(300);
 /// Segments of TCP data that the start and the end of a job may take: ssh, and the frames between
 /// mpiexec and its daemons. A job that sends nothing has as many.
-const TCP_OF_A_JOB: u64 = 300;
+const MAX_TCP_SEGMENTS: u64 = 300;
 
 /// A text of the lines about traffic that no program prints.
 const TRAFFIC: &str = " bytes by RDMA, ";
@@ -68,7 +68,7 @@ struct JobOutput {
 #[derive(Debug, Default)]
 struct Sent {
     frames: u64,
-    /// What they carried.
+    /// The messages that they carried.
     bytes: u64,
     reads: u64,
     writes: u64,
@@ -76,7 +76,7 @@ struct Sent {
     written: u64,
     /// And those that went several in a message.
     together: u64,
-    /// Processes that told it.
+    /// Processes that reported it.
     ranks: usize,
 }
 
@@ -117,7 +117,7 @@ fn all(project: &Project, options: &Options) -> Result<Vec<Job>> {
     Ok(programs::for_hosts(project, options)?.into_iter().map(|row| Job::of_row(row, "")).collect())
 }
 
-/// Those that say the most in the least time, with `how` in their names.
+/// Those that report the most in the least time, with `how` in their names.
 fn core(project: &Project, options: &Options, how: &str) -> Result<Vec<Job>> {
     let wanted = ["ring", "wildcards", "order", "stress", "collectives"];
     let rows = programs::for_hosts(project, options)?.into_iter();
@@ -127,7 +127,7 @@ fn core(project: &Project, options: &Options, how: &str) -> Result<Vec<Job>> {
         .collect())
 }
 
-/// The same by each way that messages can go.
+/// The job by each transport that messages can take.
 fn each_way(project: &Project, options: &Options) -> Result<Vec<Job>> {
     let forced: [(&str, &str, SentCheck); 3] = [
         ("eager only", "eager_max=512K rendezvous=copy", |sent| sent.reads + sent.writes == 0),
@@ -151,8 +151,8 @@ fn each_way(project: &Project, options: &Options) -> Result<Vec<Job>> {
 
 /// mpi4py's files on a rank in each guest.
 fn mpi4py(project: &Project) -> Result<Vec<Job>> {
-    let judge = |said: &JobOutput| {
-        let tally = python::counts(&format!("{}\n{}", said.stdout, said.stderr), 2);
+    let judge = |job: &JobOutput| {
+        let tally = python::counts(&format!("{}\n{}", job.stdout, job.stderr), 2);
         if tally.failed == 0 && tally.passed > 0 { Vec::new() } else { vec![tally.to_string()] }
     };
     let job = |(name, words)| Job {
@@ -168,25 +168,25 @@ fn mpi4py(project: &Project) -> Result<Vec<Job>> {
 /// 100,000 messages; the cable is out for three seconds from the tenth thousandth on.
 fn stream(project: &Project, options: &Options) -> Result<Vec<Job>> {
     let program = programs::compiled(project, options, "stream")?.display().to_string();
-    // Who does not sleep at once has most of it written into its memory.
+    // A rank that does not sleep at once has most of it written into its memory.
     let [set, spin] = ["--set", "wait.spin=5ms"].map(str::to_owned);
     let words =
         ["--explain".to_owned(), set, spin, program, "100000".into(), "$VM_RESULTS/a_tenth".into()];
-    let judge = |said: &JobOutput| {
+    let judge = |job: &JobOutput| {
         let pause =
             Regex::new(r"100000 messages, the longest pause was (\d+) ms").expect("a constant");
-        let longest = pause.captures(&said.stdout).and_then(|found| found[1].parse::<u64>().ok());
+        let longest = pause.captures(&job.stdout).and_then(|found| found[1].parse::<u64>().ok());
         let mut wrong = Vec::new();
-        if longest.is_none_or(|longest| longest < 2500) || !said.stdout.contains("ok") {
+        if longest.is_none_or(|longest| longest < 2500) || !job.stdout.contains("ok") {
             wrong.push(format!(
                 "the longest pause is {longest:?} ms, and three seconds were to be one"
             ));
         }
-        if said.sent.written < 1000 {
-            wrong.push(format!("hardly a frame was written: {:?}", said.sent));
+        if job.sent.written < 1000 {
+            wrong.push(format!("hardly a frame was written: {:?}", job.sent));
         }
-        if !said.stderr.contains("between hosts, rank 0:   RDMA by port 1 of ") {
-            wrong.push(format!("--explain says nothing of the device: {}", said.stderr));
+        if !job.stderr.contains("between hosts, rank 0:   RDMA by port 1 of ") {
+            wrong.push(format!("--explain says nothing of the device: {}", job.stderr));
         }
         wrong
     };
@@ -203,8 +203,8 @@ fn stream(project: &Project, options: &Options) -> Result<Vec<Job>> {
 impl Job {
     fn of_row((case, words): programs::Row, how: &str) -> Job {
         let name = if how.is_empty() { case.name.clone() } else { format!("{}, {how}", case.name) };
-        let judge = move |said: &JobOutput| programs::mismatches(&case, &said.stdout, &said.stderr);
-        // Two ranks of it talk, the first two.
+        let judge = move |job: &JobOutput| programs::mismatches(&case, &job.stdout, &job.stderr);
+        // Two ranks of it exchange messages, the first two.
         let hosts = if name.starts_with("order") { ALONE } else { HOSTS };
         Job { name, hosts, words, before: String::new(), judge: Box::new(judge) }
     }
@@ -215,24 +215,24 @@ impl Job {
             knobs.split(' ').flat_map(|knob| ["--set".to_owned(), format!("verbs.{knob}")]);
         self.words.splice(0..0, options);
         let judge = self.judge;
-        self.judge = Box::new(move |said| {
-            let mut wrong = judge(said);
-            if !is_right(&said.sent) {
-                wrong.push(format!("it did not go that way: {:?}", said.sent));
+        self.judge = Box::new(move |job| {
+            let mut wrong = judge(job);
+            if !is_right(&job.sent) {
+                wrong.push(format!("it did not go that way: {:?}", job.sent));
             }
             wrong
         });
         self
     }
 
-    /// For the shell of the first guest. What it prints goes to files named `job.AT`.
+    /// For the shell of the first guest. Its output goes to files named `job.AT`.
     fn line(&self, at: usize, mpiexec: &Path) -> String {
         let words: Vec<String> = self
             .words
             .iter()
             .map(|word| if word.starts_with('$') { word.clone() } else { quoted(word) })
             .collect();
-        let (before, hosts, limit) = (&self.before, self.hosts, LIMIT.as_secs());
+        let (before, hosts, limit) = (&self.before, self.hosts, MAX_JOB_TIME.as_secs());
         format!(
             "{before}\n{} --timeout {limit} --agent $VM_SSH --hosts {hosts} --set report.traffic=on {} \
              >$VM_RESULTS/job.{at}.out 2>$VM_RESULTS/job.{at}.err\n\
@@ -242,7 +242,7 @@ impl Job {
         )
     }
 
-    /// What is wrong with it, after the boot. The traffic is that of the job.
+    /// Its fault, after the boot. The traffic is that of the job.
     fn verdict(&self, at: usize, results: &Path) -> (Vec<String>, Sent, String) {
         let read = |name: &str| {
             std::fs::read_to_string(results.join(format!("job.{at}.{name}"))).unwrap_or_default()
@@ -253,22 +253,22 @@ impl Job {
             .filter(|line| !line.contains(TRAFFIC))
             .map(|line| format!("{line}\n"))
             .collect();
-        let said = JobOutput { sent: sent(&stderr), stdout, stderr: own };
+        let job = JobOutput { sent: sent(&stderr), stdout, stderr: own };
         let mut wrong = match read("code").trim() {
-            "0" => (self.judge)(&said),
+            "0" => (self.judge)(&job),
             "" => vec!["it was not run".to_owned()],
             code => vec![format!("exit code {code}")],
         };
         let ranks = if self.hosts == HOSTS { RANKS as usize } else { 2 };
-        if wrong.is_empty() && (said.sent.ranks != ranks || said.sent.frames == 0) {
-            wrong.push(format!("not every rank says what it sent by RDMA: {:?}", said.sent));
+        if wrong.is_empty() && (job.sent.ranks != ranks || job.sent.frames == 0) {
+            wrong.push(format!("not every rank says what it sent by RDMA: {:?}", job.sent));
         }
-        let output = format!("{}{stderr}", said.stdout);
-        (wrong, said.sent, output)
+        let output = format!("{}{stderr}", job.stdout);
+        (wrong, job.sent, output)
     }
 }
 
-/// Adds up what the ranks say that they have sent.
+/// Adds up the messages that the ranks report.
 fn sent(stderr: &str) -> Sent {
     let line =
         Regex::new(r"rank \d+ sent .* (\d+) frames of (\d+) bytes by RDMA, (\d+) reads of \d+ bytes, (\d+) writes .* (\d+) of the frames by eager RDMA, (\d+) coalesced")
@@ -334,7 +334,7 @@ impl Boot {
             machines: self.machines.clone(),
             commands: vec![format!("{script})\nvm_barrier end"), "vm_barrier end".to_owned()],
             link_down: Vec::new(),
-            timeout: LIMIT * 4,
+            timeout: MAX_JOB_TIME * 4,
             results: results.clone(),
             show: false,
         };
@@ -356,10 +356,10 @@ impl Boot {
             "{alone} frames, each by itself, in {packets} packets of the devices"
         );
         ensure!(
-            packets * PACKET >= bytes,
+            packets * MAX_PACKET_BYTES >= bytes,
             "{bytes} bytes of frames in {packets} packets of the devices"
         );
-        let most = TCP_OF_A_JOB * jobs as u64;
+        let most = MAX_TCP_SEGMENTS * jobs as u64;
         ensure!(
             tcp <= most,
             "{tcp} segments of TCP data, and {most} would do to start and end the jobs"
@@ -376,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ranks_say_is_added_up() {
+    fn reports_of_ranks_are_added_up() {
         let text = "verbena: rank 0 sent 1 frames of 2 bytes to its host, 30 frames of 4 bytes by RDMA, 5 reads of 6 bytes, 7 writes of 8 bytes, 0 atomics of 0 bytes, 6 of the frames by eager RDMA, 2 coalesced\n\
                     verbena: rank 1 sent 1 frames of 2 bytes to its host, 12 frames of 4 bytes by RDMA, 0 reads of 6 bytes, 1 writes of 8 bytes, 0 atomics of 0 bytes, 3 of the frames by eager RDMA, 0 coalesced\n";
         let sent = sent(text);

@@ -78,7 +78,7 @@ impl Installation {
         Ok(())
     }
 
-    /// CMake, autoconf and setuptools ask with these words.
+    /// CMake, autoconf and setuptools use these words.
     fn mpicc_answers_build_tools(&self) -> Result<()> {
         let library = self.prefix.join("lib");
         for wrapper in ["mpicc", "mpicxx"] {
@@ -181,7 +181,7 @@ impl Installation {
         self.runs(&prefix, &program)
     }
 
-    /// hello on two ranks.
+    /// The first program on two ranks.
     fn runs(&self, prefix: &Path, program: &Path) -> Result<()> {
         let mut command = Command::new(prefix.join("bin/mpiexec"));
         let output = quietly(command.args(["-n", "2"]).arg(program), LIMIT)?.stdout;

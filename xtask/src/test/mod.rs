@@ -91,8 +91,8 @@ enum Part {
     Counts,
     /// The programs of benches/osu, with all data checked.
     Benches,
-    /// Soft-RoCE devices in virtual machines (if QEMU can be had). A quarter of an hour, so only
-    /// in continuous integration (CI is set) or when it is named.
+    /// Soft-RoCE devices in virtual machines (if QEMU can be had). A quarter of an hour; therefore
+    /// only in continuous integration (CI is set) or when it is named.
     Vm,
 }
 

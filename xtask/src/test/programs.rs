@@ -1,6 +1,6 @@
-//! The C programs: compiled once by an `mpicc`, run as the table says, checked for exit code,
-//! output, time, and processes and files that are left. Marked rows run once more under each
-//! memory tool (see [`Tool`]).
+//! The C programs: compiled once by an `mpicc`, run by the table, checked for exit code, output,
+//! time, and processes and files that are left. Marked rows run once more under each memory tool
+//! (see [`Tool`]).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,13 +24,12 @@ struct Bench<'a> {
     options: &'a Options,
 }
 
-/// What watches a program's use of memory. An error that it finds is an exit
-/// code of its own.
+/// The checker of a program's memory. An error that it finds is an exit code of its own.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tool {
     /// valgrind's memcheck. Only blocks that nothing points to are leaks: what a
     /// process keeps to its end (schedules, tables) is held by pointers into
-    /// blocks, which memcheck calls "possibly lost". So nothing is suppressed.
+    /// blocks, which memcheck calls "possibly lost". Therefore nothing is suppressed.
     Valgrind,
     /// The program is compiled with AddressSanitizer. Of the library, which is
     /// not, it sees what is allocated, freed and lost, but no read or write.
@@ -133,7 +132,7 @@ fn run(project: &Project, options: &Options, tool: Option<Tool>) -> Result<Tally
     Ok(tally)
 }
 
-/// Whether the command that tells does well. None: yes.
+/// Returns whether the deciding command succeeds. None: yes.
 fn is_allowed(needs: &[String]) -> bool {
     let Some((program, arguments)) = needs.split_first() else { return true };
     capture(Command::new(program).args(arguments), None, Duration::from_secs(10))
@@ -260,8 +259,8 @@ impl<'a> Bench<'a> {
         Ok(command)
     }
 
-    /// `{ring}` is the program built from ring.c; `{mpiexec}` and `{sources}`
-    /// are what they say.
+    /// `{ring}` is the program built from ring.c; `{mpiexec}` and `{sources}` are the launcher and
+    /// the folder.
     fn expand(&self, word: &str) -> Result<String> {
         let Some((before, rest)) = word.split_once('{') else { return Ok(word.to_owned()) };
         let (name, after) =
@@ -332,7 +331,7 @@ fn is_newer(built: &Path, inputs: &[PathBuf]) -> bool {
     inputs.iter().all(|input| age(input).is_ok_and(|changed| changed < made))
 }
 
-/// Everything that is not as the table says.
+/// All deviations from the table.
 fn verdict(case: &Case, ran: &Ran) -> Vec<String> {
     let mut wrong = Vec::new();
     let as_expected = match case.exit {
@@ -349,7 +348,7 @@ fn verdict(case: &Case, ran: &Ran) -> Vec<String> {
     wrong
 }
 
-/// What a row's patterns do not find, or find where nothing must be.
+/// Patterns of a row that find nothing, or find something where nothing must be.
 pub(super) fn mismatches(case: &Case, stdout: &str, stderr: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, text, patterns) in

@@ -99,7 +99,7 @@ impl Skips {
 }
 
 /// The jobs of point-to-point and of collectives over two hosts: a name, and the words after
-/// `mpiexec ...`. They are quiet: every word that a rank says goes from host to host.
+/// `mpiexec ...`. They are quiet: every word of a rank goes from host to host.
 pub(super) fn for_hosts(project: &Project) -> Result<Vec<(String, Vec<String>)>> {
     let mpi4py = mpi4py::provide(project, &project.prefix(), &show)?;
     let skips = Skips::read(project)?;
@@ -159,7 +159,7 @@ fn one_job(
     Ok(tally)
 }
 
-/// What Python is given; `verbosity` is -v or -q.
+/// The arguments of Python; `verbosity` is -v or -q.
 fn arguments(mpi4py: &Mpi4py, verbosity: &str, files: &[&str], skips: &Skips) -> Vec<String> {
     let main = mpi4py.source.join("test/main.py").display().to_string();
     let files = format!(r"^test_({})\.py$", files.join("|"));
@@ -170,8 +170,8 @@ fn arguments(mpi4py: &Mpi4py, verbosity: &str, files: &[&str], skips: &Skips) ->
         .collect()
 }
 
-/// Tests of one rank (every rank runs the same ones). Failed tests are those of
-/// the rank with the most; a rank that never said how it ended is one more.
+/// Tests of one rank (every rank runs the same ones). Failed tests are those of the rank with the
+/// most; a rank that never reported its end is one more.
 pub(super) fn counts(output: &str, ranks: u32) -> Tally {
     let all = |pattern: &str| -> Vec<u64> {
         let pattern = Regex::new(pattern).expect("a constant");

@@ -1,4 +1,4 @@
-//! The tests of the crates, and what rustfmt, clippy, loom and Miri say.
+//! The tests of the crates, and the reports of rustfmt, clippy, loom and Miri.
 
 use std::process::Command;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::steps::{Step, say};
 
 /// Seconds for each fuzz target.
 const FUZZ_SECONDS: &str = "5";
-/// What `cargo test` and `nextest` build with: optimised, yet with every check.
+/// The arguments of the builds of `cargo test` and `nextest`: optimised, yet with every check.
 const PROFILE: &str = "checked";
 
 /// rustfmt and clippy, with warnings as errors.
@@ -124,8 +124,8 @@ pub(super) fn miri(project: &Project, step: &Step) -> Result<Tally> {
     ]);
     cargo.current_dir(&project.root).env("CARGO_TARGET_DIR", project.target.join("miri"));
     cargo.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
-    // Miri's emulation of weak memory breaks down where a word is an atomic in one
-    // lap and a frame's bytes in the next; the orderings are loom's to try.
+    // Miri's emulation of weak memory breaks down where a word is an atomic in one lap and a
+    // frame's bytes in the next. Loom tries the orderings.
     cargo.env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-disable-weak-memory-emulation");
     counted(&mut cargo, step)
 }

@@ -30,14 +30,14 @@ struct Seed {
     waiting: Option<String>,
 }
 
-/// One row: a program, the ways to run it, and what is expected.
+/// One row: a program, the variants of its run, and what is expected.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Case {
-    /// The source, `tests/programs/<program>.c`. Empty: `line` says it all.
+    /// The source, `tests/programs/<program>.c`. Empty: `line` is the whole command.
     #[serde(default)]
     pub(super) program: String,
-    /// What the row is called; the program's name unless given.
+    /// The row's name; the program's name unless given.
     #[serde(default)]
     pub(super) name: String,
     /// Run once on each of these numbers of ranks.
@@ -55,7 +55,7 @@ pub(super) struct Case {
     /// Run the program (or `line`) by itself, without mpiexec.
     #[serde(default)]
     pub(super) alone: bool,
-    /// What it reads from standard input.
+    /// Its standard input.
     #[serde(default)]
     pub(super) stdin: Option<String>,
     /// Variables for mpiexec.
@@ -91,8 +91,8 @@ pub(super) struct Case {
     /// Needs much memory or time.
     #[serde(default)]
     pub(super) slow: bool,
-    /// A command that must succeed, else the row is skipped: the machine does not
-    /// allow what it needs.
+    /// A command that must succeed; otherwise the row is skipped: the machine does not allow what
+    /// it needs.
     #[serde(default)]
     pub(super) needs: Vec<String>,
     /// Speaks of our own mpiexec or texts; skipped on another MPI.
@@ -140,7 +140,7 @@ impl Case {
     }
 }
 
-/// What the exit code must be.
+/// The expected exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Exit {

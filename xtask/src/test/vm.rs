@@ -1,8 +1,8 @@
 //! Real ibverbs over Soft-RoCE, in virtual machines (see [`crate::vm`]).
 //!
-//! Speed means nothing here: the processors are emulated, and others use the host's. So time
-//! limits only end what hangs: they are ten times what is needed. Programs of others
-//! run where no packets are lost, for theirs do not all get over it.
+//! Speed means nothing here: the processors are emulated, and others use the host's. Therefore time
+//! limits only end runs that hang: they are ten times what is needed. Programs of others run where
+//! no packets are lost, for theirs do not all get over it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -21,10 +21,10 @@ use crate::vm::{self, Kernel, Machines, Plan, run};
 struct Case {
     name: &'static str,
     machines: Machines,
-    /// Words in it stand for paths: `SUITE` for the conformance suite of the verbs transport,
-    /// `BIN` for the folder of installed programs, `STREAM`, `SINGLE` and `DYING` for C programs,
-    /// `FOREIGN` for a job of this transport with peers in C and over another crate, `MODULE` for
-    /// a kernel module that stands in for XPMEM.
+    /// Words in it stand for paths: `SUITE` stands for the conformance suite of the verbs
+    /// transport, `BIN` for the folder of installed programs, `STREAM`, `SINGLE` and `DYING` for C
+    /// programs. `FOREIGN` stands for a job of this transport with peers in C and over another
+    /// crate. `MODULE` stands for a kernel module that replaces XPMEM.
     command: &'static str,
     expected: &'static str,
     /// Packets must have been lost, and sent again.
@@ -269,7 +269,7 @@ fn suite(project: &Project) -> Result<PathBuf> {
     executable(project.cargo(&suite))
 }
 
-/// What a build makes.
+/// The products of a build.
 fn executable(mut cargo: Command) -> Result<PathBuf> {
     cargo.args(["--quiet", "--message-format", "json"]);
     let ran = quietly(&mut cargo, Duration::from_secs(1800))?;
@@ -303,7 +303,7 @@ fn foreign(project: &Project) -> Result<String> {
     let rust = executable(rust)?;
     let c = built.join("peer");
     let mut cc = Command::new("cc");
-    cc.args(["-O2", "-Wall", "-Wextra", "-Werror", "peer.c", "bell.c", "-libverbs", "-o"]).arg(&c);
+    cc.args(["-O2", "-Wall", "-Wextra", "-Werror", "peer.c", "ud.c", "-libverbs", "-o"]).arg(&c);
     quietly(cc.current_dir(&folder), Duration::from_secs(60))?;
     let words = [ours, c, rust].map(|path| quoted(&path.display().to_string())).join(" ");
     Ok(format!("{} $VM_GID {words}", quoted(&folder.join("meet.sh").display().to_string())))

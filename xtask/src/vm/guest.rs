@@ -1,7 +1,7 @@
 //! One QEMU: its command line, its monitor, its end.
 //!
-//! It dies with us: `setpriv` asks the kernel for that before it becomes QEMU. So
-//! an interrupted run leaves nothing behind.
+//! It dies with us: `setpriv` requests that from the kernel before it becomes QEMU. Therefore an
+//! interrupted run leaves nothing.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -22,11 +22,11 @@ pub(super) struct Guest {
     qemu: Child,
 }
 
-/// What all guests of a run have in common.
+/// The common parts of all guests of a run.
 pub(super) struct Boot<'a> {
-    /// What they run.
+    /// The command that they run.
     pub(super) kernel: &'a Kernel,
-    /// What they begin with.
+    /// The files that they begin with.
     pub(super) initrd: &'a Path,
     /// The machines and the folder of results.
     pub(super) plan: &'a Plan,
@@ -100,8 +100,8 @@ impl Boot<'_> {
         words
     }
 
-    /// The clock's frequency is told: a guest that measures it on a busy host may
-    /// run several times too fast.
+    /// The clock's frequency is passed: a guest that measures it on a busy host may run several
+    /// times too fast.
     fn kernel_line(&self, id: u32) -> String {
         let khz = self.tsc_khz;
         format!(

@@ -1,10 +1,10 @@
 #!/bin/busybox sh
-# The first process of a guest. The kernel's command line says only which guest
-# it is; everything else stands in the shared folder, in settings.N.
+# The first process of a guest. The kernel's command line names only the guest; everything else is
+# in the shared folder, in settings.N.
 #
-# The host's root is seen through 9p, read-only below an overlay that is lost at
-# the end, so what is built on the host runs here. The folder of results is
-# shared for writing, under the same path as on the host.
+# The host's root is seen through 9p, read-only below an overlay that is lost at the end. Therefore
+# programs that are built on the host run here. The folder of results is shared for writing, under
+# the same path as on the host.
 #
 # Files that the host waits for: ready.N, then code.N. It writes "go" between.
 B=/bin/busybox

@@ -1,5 +1,5 @@
-//! What a guest's kernel finds first: busybox, modules, and [`INIT`], in an
-//! archive of the kind that Linux unpacks into memory (cpio, `newc`).
+//! The first files of a guest's kernel: busybox, modules, and [`INIT`], in an archive of the kind
+//! that Linux unpacks into memory (cpio, `newc`).
 
 use std::fs;
 use std::io::Write as _;

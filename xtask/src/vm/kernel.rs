@@ -1,7 +1,7 @@
 //! The guests' kernel: Debian's own, fetched once and kept under `target/vm/`.
 //!
-//! Kept are the image and the modules that guests load, in their order. The host's
-//! kernel is not asked: it may be a container's, without modules or without rxe.
+//! Kept are the image and the modules that guests load, in their order. The host's kernel is not
+//! used: it may be a container's, without modules or without rxe.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::command::{capture, quietly, show};
 use crate::project::Project;
 use crate::set_up;
 
-/// What guests need of the host; they run its programs.
+/// Requirements of guests to the host; they run its programs.
 const PACKAGES: &[(&str, &str)] = &[
     ("qemu-system-x86", "the virtual machines"),
     ("busybox-static", "a guest's first steps"),
@@ -30,7 +30,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("dropbear-bin", "ssh between guests"),
 ];
 
-/// What guests load; what these need is found out.
+/// Modules of guests; their dependencies are found out.
 const MODULES: [&str; 12] = [
     "crc32_generic",
     "virtio_pci",
@@ -48,7 +48,7 @@ const MODULES: [&str; 12] = [
 
 /// A kernel that is there.
 pub(crate) struct Kernel {
-    /// As `uname -r` says it.
+    /// In the form of `uname -r`.
     pub(crate) version: String,
     /// `image`, `order` and the modules.
     pub(crate) folder: PathBuf,
@@ -96,8 +96,8 @@ impl Kernel {
     }
 }
 
-/// Installs what is missing, and fetches the kernel unless it is there. The error says
-/// why there can be no virtual machines here.
+/// Installs what is missing, and fetches the kernel unless it is there. The error is the reason why
+/// there can be no virtual machines here.
 pub(crate) fn set_up(project: &Project) -> Result<Kernel> {
     ensure!(
         cfg!(target_arch = "x86_64"),
@@ -143,9 +143,9 @@ fn fetch(home: &Path) -> Result<Kernel> {
 
 /// The package that Debian's `linux-image-amd64` stands for today.
 fn newest() -> Result<String> {
-    let mut ask = Command::new("apt-cache");
+    let mut query = Command::new("apt-cache");
     let answer =
-        quietly(ask.args(["depends", "linux-image-amd64"]), Duration::from_secs(60))?.stdout;
+        quietly(query.args(["depends", "linux-image-amd64"]), Duration::from_secs(60))?.stdout;
     let found = answer.lines().find_map(|line| line.trim().strip_prefix("Depends: "));
     found
         .map(str::to_owned)
@@ -185,9 +185,9 @@ fn keep_modules(unpacked: &Path, version: &str, kept: &Path) -> Result<()> {
     quietly(Command::new("depmod").arg("-b").arg(unpacked).arg(version), minute)?;
     let mut order: Vec<String> = Vec::new();
     for module in MODULES {
-        let mut ask = Command::new("modprobe");
-        ask.arg("-d").arg(unpacked).args(["-S", version, "--show-depends", module]);
-        let answer = capture(&mut ask, None, minute)?;
+        let mut query = Command::new("modprobe");
+        query.arg("-d").arg(unpacked).args(["-S", version, "--show-depends", module]);
+        let answer = capture(&mut query, None, minute)?;
         if !answer.success() {
             bail!("{version} has no module {module}: {}", answer.stderr.trim());
         }

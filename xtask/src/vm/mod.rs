@@ -3,12 +3,12 @@
 //!
 //! Two forms. *Guests* (the default, two): each is a QEMU with one `rxe` device,
 //! and their network cards are joined by sockets. *Pair*: one guest with two
-//! devices over a pair of virtual cards, which is about ten times faster. All see
-//! the host's files read-only, so what is built here runs there.
+//! devices over a pair of virtual cards, which is about ten times faster. All see the host's files
+//! read-only; therefore programs that are built here run there.
 //!
-//! The parts: `kernel` fetches a kernel once and keeps it, `initrd` packs what a
-//! guest needs to begin, `guest` is one QEMU, `switch` joins more than two,
-//! `run` is a command in all of them from boot to summary.
+//! The parts: `kernel` fetches a kernel once and keeps it, and `initrd` packs what a guest needs to
+//! begin. `guest` is one QEMU, and `switch` joins more than two. `run` is a command in all of them
+//! from boot to summary.
 
 mod guest;
 mod initrd;
@@ -27,8 +27,8 @@ pub(crate) use run::{Outcome, run};
 use crate::compare;
 use crate::project::Project;
 
-/// Guests at most: their addresses and cards are numbered by one byte.
-const MOST_GUESTS: u32 = 16;
+/// Most guests: their addresses and cards are numbered by one byte.
+const MAX_GUESTS: u32 = 16;
 
 /// Commands of `vm`.
 #[derive(clap::Subcommand)]
@@ -38,23 +38,23 @@ pub(crate) enum Task {
     /// Run a command in every guest, show what it prints, sum up.
     ///
     /// The command is a line for bash; with several commands, one for each guest. In
-    /// its environment: VM_ID (from 0), VM_GUESTS, VM_DEVICES (rxe0, in a pair rxe0
-    /// and rxe1), VM_ADDRESSES (of the devices), VM_HOSTS (vm0 vm1 ..., resolvable),
-    /// VM_GID (index of the IPv4 GID), VM_SSH (ssh between guests) and VM_RESULTS, a
-    /// folder that host and guests share. `vm_barrier NAME` waits for all guests,
-    /// `vm_cable SECONDS` pulls this guest's cable, `vm_die GUEST` ends a machine as if it lost its
-    /// power, `vm_listening PORT` waits for a program of this guest, and `vm_between PROGRAM ...`
-    /// runs server and client of a program like ib_send_lat.
+    /// its environment: VM_ID (from 0), VM_GUESTS, VM_DEVICES (rxe0, in a pair rxe0 and rxe1),
+    /// VM_ADDRESSES (of the devices), VM_HOSTS (vm0 vm1 ..., resolvable), VM_GID (index of the IPv4
+    /// GID). VM_SSH (ssh between guests) and VM_RESULTS, a folder that host and guests share.
+    /// `vm_barrier NAME` waits for all guests, and `vm_cable SECONDS` pulls this guest's cable.
+    /// `vm_die GUEST` ends a machine as if it lost its power. `vm_listening PORT` waits for a
+    /// program of this guest. `vm_between PROGRAM ...` runs server and client of a program like
+    /// ib_send_lat.
     #[command(after_help = "Examples:\n  \
         cargo xtask vm run 'vm_between ibv_rc_pingpong -g $VM_GID'\n  \
         cargo xtask vm run --pair --loss 1% 'vm_between ib_write_bw -F -x $VM_GID -s 65536 -n 100'\n  \
         cargo xtask vm run --guests 3 --link-down 2s@1s 'my-program $VM_ID $VM_HOSTS'")]
     Run(RunOptions),
-    /// Measure this MPI beside Debian's MPICH and Open MPI (over UCX) and beside perftest.
+    /// Measure this MPI against Debian's MPICH and Open MPI (over UCX) and against perftest.
     ///
-    /// Every round boots machines for each MPI in turn. The report is that of
-    /// `cargo xtask compare`: medians, ratios to the best peer within each round, and to what
-    /// perftest's programs reach in the same boot, the worst first.
+    /// Every round boots machines for each MPI, one after the other. The report is that of `cargo
+    /// xtask compare`: medians, ratios to the best peer within each round, and to what perftest's
+    /// programs reach in the same boot, the worst first.
     #[command(after_help = "Examples:\n  \
         cargo xtask vm compare                                  # three rounds, some two minutes each\n  \
         cargo xtask vm compare --one-machine --only verbena     # beside perftest alone, half a minute a round\n  \
@@ -69,7 +69,7 @@ pub(crate) enum Task {
 #[derive(clap::Args, Clone)]
 pub(crate) struct Machines {
     /// How many guests.
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_GUESTS)))]
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_GUESTS)))]
     guests: u32,
     /// One guest with two devices instead.
     #[arg(long, conflicts_with = "guests")]
@@ -104,7 +104,7 @@ pub(crate) struct Machines {
     queue: Option<u32>,
 }
 
-/// What `vm run` can be told.
+/// The options of `vm run`.
 #[derive(clap::Args)]
 pub(crate) struct RunOptions {
     #[command(flatten)]
@@ -177,7 +177,7 @@ impl Machines {
         Machines { loss: Some(loss.to_owned()), ..self }
     }
 
-    /// So many of their packets overtake others.
+    /// Therefore many of their packets overtake others.
     pub(crate) fn reordering(self, reorder: &str) -> Machines {
         Machines { reorder: Some(reorder.to_owned()), ..self }
     }
@@ -218,7 +218,7 @@ impl Machines {
     }
 }
 
-/// Does what was asked; true if all commands succeeded.
+/// Carries out the request; returns true if all commands succeeded.
 pub(crate) fn vm(project: &Project, task: &Task) -> Result<bool> {
     match task {
         Task::SetUp => {

@@ -19,15 +19,15 @@ use super::{Kernel, LinkDown, Machines, Plan, initrd, switch};
 use crate::command::{quietly, quoted};
 use crate::project::Project;
 
-/// A guest that needs longer to boot will not.
-const BOOT: Duration = Duration::from_secs(90);
-/// Between two looks at the folder of results.
-const LOOK: Duration = Duration::from_millis(20);
+/// Longest time of a boot; a guest that needs more has failed.
+const MAX_BOOT_TIME: Duration = Duration::from_secs(90);
+/// Time between two looks at the folder of results.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const SESSION: &str = include_str!("session.sh");
 /// Folded into the summary: what a device sent and received, and then what went wrong.
 const TRAFFIC: [&str; 2] = ["sent_pkts", "rcvd_pkts"];
 
-/// What came of a run.
+/// The result of a run.
 pub(crate) struct Outcome {
     /// By guest.
     pub(crate) guests: Vec<Ended>,
@@ -36,7 +36,7 @@ pub(crate) struct Outcome {
     timed_out: bool,
 }
 
-/// What came of the command in one guest.
+/// The result of the command in one guest.
 pub(crate) struct Ended {
     /// Its exit code; `None` if it did not end.
     pub(crate) code: Option<i32>,
@@ -95,14 +95,14 @@ impl Ended {
     }
 }
 
-/// Runs the plan. The error says why the guests did not come so far, with the last lines
-/// of their consoles.
+/// Runs the plan. The error is the reason why the guests failed before that, with the last lines of
+/// their consoles.
 pub(crate) fn run(project: &Project, kernel: &Kernel, plan: &Plan) -> Result<Outcome> {
     let plan = &Plan { results: std::path::absolute(&plan.results)?, ..plan.clone() };
     let _alone = prepare(project, plan)?;
     let began = Instant::now();
     let mut running = Running::boot(project, kernel, plan)?;
-    running.wait_for("ready", BOOT)?;
+    running.wait_for("ready", MAX_BOOT_TIME)?;
     let booted = began.elapsed();
     fs::write(plan.results.join("go"), "")?;
     let in_time = running.watch()?;
@@ -128,7 +128,7 @@ pub(super) fn shell(project: &Project, kernel: &Kernel, machines: &Machines) -> 
     fs::write(plan.results.join("go"), "")?;
     let mut running = Running::boot_on_terminal(project, kernel, &plan)?;
     while !running.guests[0].has_ended() && !plan.results.join("code.0").exists() {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     drop(running);
     Ok(true)
@@ -146,8 +146,8 @@ fn shell_on_console() -> String {
     )
 }
 
-/// Empties the folder of results and writes what the guests need. Nobody else uses the
-/// folder while the file that is returned is open.
+/// Empties the folder of results and writes what the guests need. No other process uses the folder
+/// while the file that is returned is open.
 fn prepare(project: &Project, plan: &Plan) -> Result<File> {
     let results = &plan.results;
     fs::create_dir_all(results).with_context(|| format!("cannot make {}", results.display()))?;
@@ -262,8 +262,8 @@ fn tsc_khz(project: &Project) -> Result<u32> {
     if age(&program) < age(&source) {
         quietly(Command::new("cc").arg("-O2").arg("-o").arg(&program).arg(&source), minute)?;
     }
-    let said = quietly(&mut Command::new(&program), minute)?.stdout;
-    said.trim().parse().context("the processor's clock can't be read")
+    let printed = quietly(&mut Command::new(&program), minute)?.stdout;
+    printed.trim().parse().context("the processor's clock can't be read")
 }
 
 /// Guests that run. Dropping it ends them.
@@ -316,7 +316,7 @@ impl<'a> Running<'a> {
                     self.last_words(late)
                 );
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
@@ -338,33 +338,33 @@ impl<'a> Running<'a> {
                 if !self.has("died", id) && self.plan.results.join(format!("die.{id}")).exists() {
                     self.guests[id].kill();
                     fs::write(self.plan.results.join(format!("died.{id}")), "")?;
-                    self.say(&format!("vm{id} is dead"));
+                    self.print_line(&format!("vm{id} is dead"));
                 }
                 if !self.has("died", id) && self.guests[id].has_ended() {
                     bail!("vm{id} has stopped\n{}", self.last_words(id));
                 }
             }
-            pulls.extend(self.asked_for(began.elapsed()));
+            pulls.extend(self.requests(began.elapsed()));
             pulls.sort_by_key(|pull| pull.at);
             while pulls.first().is_some_and(|pull| began.elapsed() >= pull.at) {
                 let Pull { guest, up, .. } = pulls.remove(0);
                 self.guests[guest].link(up)?;
-                self.say(&format!("vm{guest}'s cable is {}", if up { "in" } else { "out" }));
+                self.print_line(&format!("vm{guest}'s cable is {}", if up { "in" } else { "out" }));
             }
             if began.elapsed() > self.plan.timeout {
                 self.tails.iter_mut().try_for_each(|tail| tail.read(self.plan.show, true))?;
-                self.say(&format!(
+                self.print_line(&format!(
                     "the time given with --timeout ({} s) is over",
                     self.plan.timeout.as_secs()
                 ));
                 return Ok(false);
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// What guests want with their cables, by `vm_cable`.
-    fn asked_for(&self, now: Duration) -> Vec<Pull> {
+    /// The requests of guests about their cables, by `vm_cable`.
+    fn requests(&self, now: Duration) -> Vec<Pull> {
         let wish = |guest: usize| {
             let file = self.plan.results.join(format!("cable.{guest}"));
             let seconds = fs::read_to_string(&file).ok()?.trim().parse().ok()?;
@@ -375,7 +375,7 @@ impl<'a> Running<'a> {
         (0..self.guests.len()).filter_map(wish).flatten().collect()
     }
 
-    fn say(&self, text: &str) {
+    fn print_line(&self, text: &str) {
         if self.plan.show {
             println!("--- {text}");
         }
@@ -397,8 +397,8 @@ impl<'a> Running<'a> {
         };
         let mut text = String::new();
         for (name, of) in [("QEMU", read("qemu")), ("its console", read("console"))] {
-            let said = String::from_utf8_lossy(&of).into_owned();
-            let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+            let printed = String::from_utf8_lossy(&of).into_owned();
+            let lines: Vec<&str> = printed.lines().filter(|line| !line.trim().is_empty()).collect();
             for line in &lines[lines.len().saturating_sub(12)..] {
                 let _ = writeln!(text, "    {name}: {line}");
             }
@@ -450,7 +450,7 @@ impl Tail {
     }
 }
 
-/// What a guest has left.
+/// The results of a guest.
 fn ended(results: &Path, id: u32) -> Ended {
     let read = |name: &str| fs::read(results.join(format!("{name}.{id}"))).unwrap_or_default();
     let text = |name: &str| String::from_utf8_lossy(&read(name)).into_owned();

@@ -1,4 +1,4 @@
-# What a guest's command can use; it is sourced before it.
+# Functions for a guest's command, sourced before it.
 export PATH=$VM_PATH
 cd "$VM_FOLDER" || exit 1
 

@@ -3,7 +3,7 @@
 //!
 //! Two cards are the two ends of one socket pair. More go through a switch, which
 //! is a thread for each card: a frame to one card goes to that card, any other to
-//! all. It waits for a card that takes no more, so it loses nothing.
+//! all. It waits for a card that takes no more; therefore it loses nothing.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use rustix::net::{
 
 /// The first five bytes of every card's address; the sixth is the guest's number.
 pub(super) const CARDS: [u8; 5] = [0x52, 0x54, 0x00, 0x77, 0x00];
-/// Longer than any frame.
-const LONGEST: usize = 66_000;
+/// Size of a buffer for a frame, bytes; no frame is longer.
+const MAX_FRAME_BYTES: usize = 66_000;
 
 /// One end for each guest's card. The wires live as long as the guests have them.
 pub(super) fn wires(guests: u32) -> Result<Vec<OwnedFd>> {
@@ -46,20 +46,20 @@ fn wire() -> Result<(OwnedFd, OwnedFd)> {
 
 /// Passes on what one card sends, until it is gone.
 fn forward(ports: &[OwnedFd], from: usize) {
-    let mut frame = vec![0u8; LONGEST];
+    let mut frame = vec![0u8; MAX_FRAME_BYTES];
     while let Ok((length, _)) = recv(&ports[from], &mut frame[..], RecvFlags::empty()) {
         if length == 0 {
             return;
         }
         let frame = &frame[..length];
         for to in targets(frame, from, ports.len()) {
-            // One that has ended hears nothing.
+            // A card that has ended gets nothing.
             let _ = send(&ports[to], frame, SendFlags::NOSIGNAL);
         }
     }
 }
 
-/// Who is to get a frame.
+/// The receivers of a frame.
 fn targets(frame: &[u8], from: usize, guests: usize) -> Vec<usize> {
     match frame.strip_prefix(&CARDS[..]).and_then(|rest| rest.first()) {
         Some(&card) if usize::from(card) < guests => vec![usize::from(card)],

@@ -1,5 +1,5 @@
-// Prints the frequency of the time stamp counter in kHz. A guest that is told
-// does not measure it itself, which goes wrong by factors on a busy host.
+// Prints the frequency of the time stamp counter in kHz. A guest with a known frequency does not
+// measure it, which goes wrong by factors on a busy host.
 #include <stdio.h>
 #include <time.h>
 #include <x86intrin.h>
@@ -9,7 +9,7 @@ struct Pair {
     unsigned long long ticks;
 };
 
-// Both clocks at one moment: the closest of many readings.
+// Both clocks at one instant: the closest of many readings.
 static struct Pair read_both(void)
 {
     struct Pair best = {0, 0};

@@ -26,7 +26,7 @@ enum Finding {
     Good(String),
     /// Missing; jobs run without it.
     Without(String),
-    /// Jobs do not run, or not as asked for.
+    /// Jobs do not run, or not as configured.
     Bad(String),
 }
 use Finding::{Bad, Good, Without};
@@ -142,7 +142,7 @@ fn locked_memory() -> Finding {
     }
 }
 
-/// Checks how buffers of large messages stay registered.
+/// Checks how the registration of large messages is kept valid.
 fn registration(settings: &Settings, rdma: bool) -> Finding {
     let transport = VerbsTransport::open(
         settings.clone(),
@@ -151,11 +151,11 @@ fn registration(settings: &Settings, rdma: bool) -> Finding {
         [1; 32],
         Box::new(InProcessStore::default()),
     );
-    let asked = settings.registration;
+    let registration = settings.registration;
     match transport.map(|transport| transport.registration()) {
         Err(why) => missing(why.to_string(), rdma),
         Ok(Registration::Odp) => Good("odp: the device asks for pages when it needs them".into()),
-        Ok(Registration::None) if asked == Registration::None => Good("none, as verbs.registration says".into()),
+        Ok(Registration::None) if registration == Registration::None => Good("none, as verbs.registration says".into()),
         Ok(Registration::None) => Without(
             "none: every large message is registered again. userfaultfd would avoid that: it needs Linux 5.18, and in a \
              container a seccomp profile that permits the call"
@@ -203,7 +203,7 @@ fn message(settings: &Settings) -> Result<String, String> {
     ))
 }
 
-/// What one of the two transports has received.
+/// The data that one of the two transports has received.
 #[derive(Default)]
 struct Received {
     body: Vec<u8>,

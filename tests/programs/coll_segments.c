@@ -1,5 +1,5 @@
 /* Small collectives on communicators of all kinds, made and freed again and again, by ranks that
- * leave them early, and on more communicators at once than there are collective segments. With an
+ * leave them early. Also on more communicators at once than there are collective segments. With an
  * argument: each rank waits for ever in a barrier on another communicator that others have entered
  * (`waiting`). The launcher reports which ranks each one waits for. */
 #include "check.h"
@@ -47,17 +47,17 @@ static MPI_Comm made(int kind, int tag)
     return comm;
 }
 
-static void who(MPI_Comm comm)
+static void set_position(MPI_Comm comm)
 {
     MPI_Comm_rank(comm, &me);
     MPI_Comm_size(comm, &size);
 }
 
-/* All that may meet; what comes first and who gives and gets changes. */
+/* All collectives; their order and their root change. */
 static void works(MPI_Comm comm, int round)
 {
     int root, value, sum;
-    who(comm);
+    set_position(comm);
     root = round % size;
     value = me == root ? round : -1;
     MPI_Bcast(&value, 1, MPI_INT, root, comm);
@@ -72,8 +72,8 @@ static void works(MPI_Comm comm, int round)
     SAME(sum, me == (root + 1) % size ? size - 1 + round : -1);
 }
 
-/* Freed by those who gave something away before the others have it, and made anew at once. */
-static void in_turn(int times)
+/* Freed by ranks that gave something away before the others have it, and made anew at once. */
+static void one_by_one(int times)
 {
     int i, k, value;
     for (i = 0; i < times; i++) {
@@ -81,7 +81,7 @@ static void in_turn(int times)
         int rounds = i % 4;
         for (k = 0; k < rounds; k++)
             works(comm, i + k);
-        who(comm);
+        set_position(comm);
         value = me == i % size ? i : -1;
         MPI_Bcast(&value, 1, MPI_INT, i % size, comm);
         MPI_Comm_free(&comm);
@@ -98,7 +98,7 @@ static void parts(int times)
         int by = 2 + i % 4;
         MPI_Comm_split(MPI_COMM_WORLD, i % 2 ? rank / by : rank % by, i % 3 ? -rank : rank, &part);
         works(part, i);
-        who(part);
+        set_position(part);
         MPI_Comm_split(part, me ? 1 : MPI_UNDEFINED, 0, &rest);
         if (rest != MPI_COMM_NULL) {
             works(rest, i);
@@ -110,7 +110,8 @@ static void parts(int times)
     }
 }
 
-/* Each remainder its own, all by one call: they share what was agreed on, and one of them has the arena. */
+/* Each remainder its own, all by one call: they share what was agreed on, and one of them has the
+   segment. */
 static void disjoint(int times)
 {
     MPI_Group world, own;
@@ -184,7 +185,8 @@ static void in_flight(int times)
     }
 }
 
-/* Rank 0 has entered all barriers, rank k one of them: in an arena it waits for rank 1, by messages for rank 0. */
+/* Rank 0 has entered all barriers, rank k one of them: in a segment it waits for rank 1, by
+   messages for rank 0. */
 static void waiting(void)
 {
     enum { MOST = 8 };
@@ -216,7 +218,7 @@ int main(int argc, char **argv)
     start(&argc, &argv);
     if (argc > 1 && !strcmp(argv[1], "waiting"))
         waiting();
-    in_turn(argc > 1 ? atoi(argv[1]) : 600);
+    one_by_one(argc > 1 ? atoi(argv[1]) : 600);
     parts(100);
     disjoint(100);
     many_alive(3);

@@ -1,6 +1,6 @@
-/* pt2pt.progress = "thread": a large message reaches a rank that computes, and
- * its sender goes on meanwhile; collectives with the user's own reduction, which
- * only the application's thread may call; and an idle second costs nothing. */
+/* pt2pt.progress = "thread": a large message reaches a rank that computes, while its sender goes
+   on. Collectives with the user's own reduction, which only the application's thread may call,
+   complete. An idle second costs nothing. */
 #include "check.h"
 #include <pthread.h>
 #include <sys/resource.h>
@@ -27,7 +27,7 @@ static void add(void *in, void *inout, int *count, MPI_Datatype *type)
 
 static void a_large_message(void)
 {
-    unsigned char *data = room(LARGE);
+    unsigned char *data = allocate(LARGE);
     MPI_Request request;
     if (rank == 0)
         fill(data, LARGE, 5);

@@ -1,21 +1,21 @@
-/* See bell.h. BLAKE3 as far as it is needed here: of at most 1,024 bytes, which are one chunk. */
-#include "bell.h"
+/* See ud.h. BLAKE3 as far as it is needed here: of at most 1,024 bytes, which are one chunk. */
+#include "ud.h"
 
 #include <infiniband/verbs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(sizeof(struct hello) == 108 && sizeof(struct door) == 22, "as drawn in docs/verbs.md");
+_Static_assert(sizeof(struct wireup_msg) == 108 && sizeof(struct address) == 22, "as drawn in docs/verbs.md");
 
 /* In front of a datagram lies the route that it came by. */
 enum { ROUTE = 40, SLOT = 192, RECEIVES = 32 };
 enum { CHUNK_START = 1, CHUNK_END = 2, ROOT = 8, KEYED = 16, CONTEXT = 32, MATERIAL = 64 };
 
-struct bell {
+struct ud {
     struct ibv_context *context;
     struct ibv_pd *pd;
-    struct ibv_cq *sent, *heard;
+    struct ibv_cq *sent, *received;
     struct ibv_qp *qp;
     struct ibv_mr *mr;
     /* The last one is for sending. */
@@ -87,18 +87,18 @@ static void *made(void *thing, const char *what)
     return thing;
 }
 
-static void listen_with(struct bell *bell, int slot)
+static void post_recv(struct ud *ud, int slot)
 {
-    struct ibv_sge sge = {(uintptr_t)bell->slots[slot], SLOT, bell->mr->lkey};
+    struct ibv_sge sge = {(uintptr_t)ud->slots[slot], SLOT, ud->mr->lkey};
     struct ibv_recv_wr wr = {.wr_id = (uint64_t)slot, .sg_list = &sge, .num_sge = 1}, *bad;
-    made(ibv_post_recv(bell->qp, &wr, &bad) ? NULL : bell, "a datagram's receive");
+    made(ibv_post_recv(ud->qp, &wr, &bad) ? NULL : ud, "a datagram's receive");
 }
 
-static void prove(const struct bell *bell, const struct hello *hello, uint8_t out[32])
+static void prove(const struct ud *ud, const struct wireup_msg *msg, uint8_t out[32])
 {
     uint32_t key[8];
-    memcpy(key, bell->secret, 32);
-    blake3(key, hello, sizeof *hello - 32, KEYED, out);
+    memcpy(key, ud->secret, 32);
+    blake3(key, msg, sizeof *msg - 32, KEYED, out);
 }
 
 static uint32_t qkey(const uint8_t secret[32])
@@ -122,75 +122,75 @@ static struct ibv_context *opened(const char *device)
     return made(NULL, device);
 }
 
-struct bell *bell_open(const char *device, int gid_index, const uint8_t secret[32], struct door *own)
+struct ud *ud_open(const char *device, int gid_index, const uint8_t secret[32], struct address *own)
 {
-    struct bell *bell = made(calloc(1, sizeof *bell), "memory");
-    memcpy(bell->secret, secret, 32);
-    bell->qkey = qkey(secret);
-    bell->gid_index = gid_index;
-    bell->context = opened(device);
-    bell->pd = made(ibv_alloc_pd(bell->context), "a protection domain");
-    bell->sent = made(ibv_create_cq(bell->context, 4, NULL, NULL, 0), "a queue");
-    bell->heard = made(ibv_create_cq(bell->context, RECEIVES, NULL, NULL, 0), "a queue");
-    bell->mr = made(ibv_reg_mr(bell->pd, bell->slots, sizeof bell->slots, IBV_ACCESS_LOCAL_WRITE), "memory");
+    struct ud *ud = made(calloc(1, sizeof *ud), "memory");
+    memcpy(ud->secret, secret, 32);
+    ud->qkey = qkey(secret);
+    ud->gid_index = gid_index;
+    ud->context = opened(device);
+    ud->pd = made(ibv_alloc_pd(ud->context), "a protection domain");
+    ud->sent = made(ibv_create_cq(ud->context, 4, NULL, NULL, 0), "a queue");
+    ud->received = made(ibv_create_cq(ud->context, RECEIVES, NULL, NULL, 0), "a queue");
+    ud->mr = made(ibv_reg_mr(ud->pd, ud->slots, sizeof ud->slots, IBV_ACCESS_LOCAL_WRITE), "memory");
     struct ibv_qp_init_attr wanted = {
-        .send_cq = bell->sent,
-        .recv_cq = bell->heard,
+        .send_cq = ud->sent,
+        .recv_cq = ud->received,
         .cap = {.max_send_wr = 4, .max_recv_wr = RECEIVES, .max_send_sge = 1, .max_recv_sge = 1},
         .qp_type = IBV_QPT_UD,
     };
-    bell->qp = made(ibv_create_qp(bell->pd, &wanted), "a datagram queue pair");
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = bell->qkey};
-    int failed = ibv_modify_qp(bell->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+    ud->qp = made(ibv_create_qp(ud->pd, &wanted), "a datagram queue pair");
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = ud->qkey};
+    int failed = ibv_modify_qp(ud->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
     attr.qp_state = IBV_QPS_RTR;
-    failed |= ibv_modify_qp(bell->qp, &attr, IBV_QP_STATE);
+    failed |= ibv_modify_qp(ud->qp, &attr, IBV_QP_STATE);
     attr.qp_state = IBV_QPS_RTS;
-    failed |= ibv_modify_qp(bell->qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
-    failed |= ibv_query_port(bell->context, 1, &bell->port) | ibv_query_gid(bell->context, 1, gid_index, &bell->gid);
-    made(failed ? NULL : bell, "a bell");
+    failed |= ibv_modify_qp(ud->qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
+    failed |= ibv_query_port(ud->context, 1, &ud->port) | ibv_query_gid(ud->context, 1, gid_index, &ud->gid);
+    made(failed ? NULL : ud, "a ud");
     for (int slot = 0; slot < RECEIVES; slot++)
-        listen_with(bell, slot);
-    memcpy(own->gid, bell->gid.raw, 16);
-    own->lid = bell->port.lid;
-    own->bell = bell->qp->qp_num;
-    return bell;
+        post_recv(ud, slot);
+    memcpy(own->gid, ud->gid.raw, 16);
+    own->lid = ud->port.lid;
+    own->qpn = ud->qp->qp_num;
+    return ud;
 }
 
-void bell_ring(struct bell *bell, const struct door *to, struct hello *hello)
+void ud_send(struct ud *ud, const struct address *to, struct wireup_msg *msg)
 {
-    struct ibv_ah_attr way = {.dlid = to->lid, .port_num = 1, .is_global = 1};
-    way.grh.sgid_index = (uint8_t)bell->gid_index;
-    way.grh.hop_limit = 64;
-    memcpy(way.grh.dgid.raw, to->gid, 16);
-    memcpy(&hello->magic, "vrb\x03", 4);
-    memcpy(hello->gid, bell->gid.raw, 16);
-    hello->lid = bell->port.lid;
-    hello->mtu = (uint8_t)bell->port.active_mtu;
-    prove(bell, hello, hello->proof);
-    memcpy(bell->slots[RECEIVES], hello, sizeof *hello);
-    struct ibv_sge sge = {(uintptr_t)bell->slots[RECEIVES], sizeof *hello, bell->mr->lkey};
+    struct ibv_ah_attr route = {.dlid = to->lid, .port_num = 1, .is_global = 1};
+    route.grh.sgid_index = (uint8_t)ud->gid_index;
+    route.grh.hop_limit = 64;
+    memcpy(route.grh.dgid.raw, to->gid, 16);
+    memcpy(&msg->magic, "vrb\x03", 4);
+    memcpy(msg->gid, ud->gid.raw, 16);
+    msg->lid = ud->port.lid;
+    msg->mtu = (uint8_t)ud->port.active_mtu;
+    prove(ud, msg, msg->proof);
+    memcpy(ud->slots[RECEIVES], msg, sizeof *msg);
+    struct ibv_sge sge = {(uintptr_t)ud->slots[RECEIVES], sizeof *msg, ud->mr->lkey};
     struct ibv_send_wr wr = {
         .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED}, *bad;
-    wr.wr.ud.ah = made(ibv_create_ah(bell->pd, &way), "the way to the peer");
-    wr.wr.ud.remote_qpn = to->bell;
-    wr.wr.ud.remote_qkey = bell->qkey;
-    made(ibv_post_send(bell->qp, &wr, &bad) ? NULL : bell, "a datagram");
+    wr.wr.ud.ah = made(ibv_create_ah(ud->pd, &route), "the way to the peer");
+    wr.wr.ud.remote_qpn = to->qpn;
+    wr.wr.ud.remote_qkey = ud->qkey;
+    made(ibv_post_send(ud->qp, &wr, &bad) ? NULL : ud, "a datagram");
     struct ibv_wc wc;
-    while (!ibv_poll_cq(bell->sent, 1, &wc))
+    while (!ibv_poll_cq(ud->sent, 1, &wc))
         continue;
     ibv_destroy_ah(wr.wr.ud.ah);
 }
 
-int bell_heard(struct bell *bell, struct hello *hello, uint32_t *from)
+int ud_recv(struct ud *ud, struct wireup_msg *msg, uint32_t *from)
 {
     struct ibv_wc wc;
     uint8_t proof[32];
-    if (ibv_poll_cq(bell->heard, 1, &wc) != 1)
+    if (ibv_poll_cq(ud->received, 1, &wc) != 1)
         return 0;
-    int whole = wc.status == IBV_WC_SUCCESS && wc.byte_len == ROUTE + sizeof *hello;
-    memcpy(hello, bell->slots[wc.wr_id] + ROUTE, sizeof *hello);
+    int is_valid = wc.status == IBV_WC_SUCCESS && wc.byte_len == ROUTE + sizeof *msg;
+    memcpy(msg, ud->slots[wc.wr_id] + ROUTE, sizeof *msg);
     *from = wc.src_qp;
-    listen_with(bell, (int)wc.wr_id);
-    prove(bell, hello, proof);
-    return whole && !memcmp(&hello->magic, "vrb\x03", 4) && !memcmp(proof, hello->proof, 32);
+    post_recv(ud, (int)wc.wr_id);
+    prove(ud, msg, proof);
+    return is_valid && !memcmp(&msg->magic, "vrb\x03", 4) && !memcmp(proof, msg->proof, 32);
 }

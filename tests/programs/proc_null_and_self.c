@@ -1,8 +1,8 @@
-/* MPI_PROC_NULL takes everything and gives nothing; a rank can talk to itself,
- * on WORLD and on SELF, in every mode, eager and rendezvous. */
+/* MPI_PROC_NULL takes everything and gives nothing. A rank can send to itself, on WORLD and on
+   SELF, in every mode, eager and rendezvous. */
 #include "check.h"
 
-static void nobody(void)
+static void proc_null(void)
 {
     unsigned char data[10] = {1, 2, 3};
     MPI_Request requests[6];
@@ -36,7 +36,7 @@ static void nobody(void)
 
 static void self(MPI_Comm comm, int bytes)
 {
-    unsigned char *out = room(bytes), *in = room(bytes);
+    unsigned char *out = allocate(bytes), *in = allocate(bytes);
     MPI_Request send, receive;
     MPI_Status status;
     int me, there;
@@ -81,7 +81,7 @@ int main(int argc, char **argv)
     static const int sizes[] = {0, 1, 4000, 70000, 5000000};
     unsigned i;
     start(&argc, &argv);
-    nobody();
+    proc_null();
     for (i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         self(MPI_COMM_WORLD, sizes[i]);
         self(MPI_COMM_SELF, sizes[i]);

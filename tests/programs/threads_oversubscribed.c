@@ -1,14 +1,14 @@
-/* MPI_THREAD_MULTIPLE with more threads than processors: each thread of rank 0 sends
- * windows to its own thread of rank 1, and none is left behind: when the first has sent
- * all, the others have sent a good part of theirs. On their own side of MPI they have all their
- * processors, wherever they were woken. */
+/* MPI_THREAD_MULTIPLE with more threads than processors: each thread of rank 0 sends windows to its
+ * own thread of rank 1, and none falls back: when the first has sent all, the others have sent a
+ * good part of theirs. On their own side of MPI they have all their processors, wherever they were
+ * woken. */
 #define _GNU_SOURCE
 #include "check.h"
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 
-enum { WINDOWS = 60000, WINDOW = 16, BEHIND = 50, THREADS = 32 };
+enum { WINDOWS = 60000, WINDOW = 16, MAX_LAG = 50, THREADS = 32 };
 
 static atomic_int over;
 static int sent[THREADS], all;
@@ -67,7 +67,7 @@ int main(int argc, char **argv)
     for (i = 0; i < threads && rank == 0; i++) {
         if (argc > 1)
             printf("thread %d sent %d windows\n", i, sent[i]);
-        CHECK(sent[i] >= WINDOWS / BEHIND, "thread %d of %d has sent %d windows when another had sent %d", i, threads,
+        CHECK(sent[i] >= WINDOWS / MAX_LAG, "thread %d of %d has sent %d windows when another had sent %d", i, threads,
               sent[i], WINDOWS);
     }
     return finish();

@@ -1,6 +1,6 @@
-/* A peer that overwrites the memory it shares can't be heard any more: receives
- * and probes that wait for it end with an error that names it, and so does a
- * receive from anybody when there is nobody else. */
+/* A peer that overwrites the memory it shares can no longer be reached: receives and probes that
+   wait for it end with an error that names it. A receive from any source does too, when there is no
+   other rank. */
 #include "check.h"
 #include <unistd.h>
 
@@ -33,7 +33,7 @@ int main(int argc, char **argv)
     let_errors_return();
     MPI_Sendrecv(&rank, 1, MPI_INT, 1 - rank, 1, &value, 1, MPI_INT, 1 - rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     if (rank == 1) {
-        MPI_Recv(&value, 1, MPI_INT, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE); /* now rank 0 has heard of us */
+        MPI_Recv(&value, 1, MPI_INT, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE); /* rank 0 has connected to us */
         overwrite_shared_memory();
         for (;;)
             sleep(100);
