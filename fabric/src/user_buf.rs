@@ -32,7 +32,8 @@ impl UserBuf {
 
     /// Wraps user memory.
     ///
-    /// # Safety `ptr .. ptr + len` must be valid for reads, and for writes if anything is to be
+    /// # Safety
+    /// `ptr .. ptr + len` must be valid for reads, and for writes if anything is to be
     /// received into it. This holds until the operation that carries the value has completed or has
     /// been abandoned. `len == 0` allows any `ptr`.
     #[inline]

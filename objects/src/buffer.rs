@@ -46,7 +46,8 @@ impl Buffer {
 
     /// Describes `count` elements of `datatype` at `base`, as MPI calls take them.
     ///
-    /// # Safety The bytes that `datatype` describes for these elements must be valid for reads, and
+    /// # Safety
+    /// The bytes that `datatype` describes for these elements must be valid for reads, and
     /// for writes if anything is to be received. This holds until the operation that carries the
     /// buffer has completed. With no bytes any `base` will do.
     #[inline]

@@ -218,7 +218,8 @@ pub struct UserOp {
 }
 
 impl UserOp {
-    /// # Safety The function must be callable on arrays of each datatype that it is used with, as
+    /// # Safety
+    /// The function must be callable on arrays of each datatype that it is used with, as
     /// MPI demands of the user.
     pub unsafe fn new(function: UserFunction, commutative: bool) -> UserOp {
         UserOp { function, commutative }

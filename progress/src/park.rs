@@ -44,7 +44,8 @@ impl ParkTarget {
     /// Returns a target that ends its park when `word`, shared with other processes, no longer
     /// holds `value` and is woken.
     ///
-    /// # Safety The memory of `word` is mapped until the process ends.
+    /// # Safety
+    /// The memory of `word` is mapped until the process ends.
     pub unsafe fn futex(word: &AtomicU32, value: u32) -> ParkTarget {
         // SAFETY: the caller's promise.
         ParkTarget(Target::Futex(unsafe { &*std::ptr::from_ref(word) }, value))
@@ -57,7 +58,8 @@ impl ParkTarget {
 
     /// Returns a target that ends its park on either event; `word` becomes 0 when `fd` is readable.
     ///
-    /// # Safety The memory of `word` is mapped until the process ends.
+    /// # Safety
+    /// The memory of `word` is mapped until the process ends.
     pub unsafe fn either(word: &AtomicU32, value: u32, fd: RawFd) -> ParkTarget {
         // SAFETY: the caller's promise.
         ParkTarget(Target::Either(unsafe { &*std::ptr::from_ref(word) }, value, fd))
