@@ -89,22 +89,25 @@ impl BuiltinOp {
         matches!(self, BuiltinOp::Replace | BuiltinOp::NoOp)
     }
 
-    /// Returns whether the operation applies to a type: the table of MPI-5.0 §6.9.2 without 128-bit
-    /// floating point, for which there is no arithmetic.
+    /// Returns whether the operation applies to a type: the table of MPI-5.0 §6.9.2 with MPI_CHAR
+    /// as a C integer, and without 128-bit floating point, for which there is no arithmetic.
     pub fn applies_to(self, basic: Basic) -> bool {
         use BuiltinOp::*;
         use Family::*;
         let legal = match self {
             Max | Min => {
-                matches!(basic.family, CInteger | FortranInteger | Floating | MultiLanguage)
+                matches!(basic.family, CInteger | Char | FortranInteger | Floating | MultiLanguage)
             }
             Sum | Prod => matches!(
                 basic.family,
-                CInteger | FortranInteger | Floating | Complex | MultiLanguage
+                CInteger | Char | FortranInteger | Floating | Complex | MultiLanguage
             ),
-            Land | Lor | Lxor => matches!(basic.family, CInteger | Logical),
+            Land | Lor | Lxor => matches!(basic.family, CInteger | Char | Logical),
             Band | Bor | Bxor => {
-                matches!(basic.family, CInteger | FortranInteger | Family::Byte | MultiLanguage)
+                matches!(
+                    basic.family,
+                    CInteger | Char | FortranInteger | Family::Byte | MultiLanguage
+                )
             }
             Minloc | Maxloc => basic.family == Pair,
             Replace | NoOp => return true,

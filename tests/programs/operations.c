@@ -73,6 +73,7 @@ enum { COUNT = 37 };
 
 static void types_of_c(void)
 {
+    INTEGER(char, MPI_CHAR); /* beyond the standard, as elsewhere */
     INTEGER(signed char, MPI_SIGNED_CHAR);
     INTEGER(unsigned char, MPI_UNSIGNED_CHAR);
     INTEGER(short, MPI_SHORT);
@@ -109,11 +110,14 @@ static void extremes(void)
 {
     long long wide = rank == 0 ? LLONG_MIN : rank, out;
     unsigned char byte = rank == ranks - 1 ? 255 : 0, most;
+    char text = rank == 0 ? CHAR_MIN : 1, lowest;
     double real = rank == 0 ? -1e300 : -1.0 / (rank + 1), least;
     MPI_Allreduce(&wide, &out, 1, MPI_LONG_LONG, MPI_MIN, MPI_COMM_WORLD);
     CHECK(out == LLONG_MIN, "the least of long long is %lld", out);
     MPI_Allreduce(&byte, &most, 1, MPI_UNSIGNED_CHAR, MPI_MAX, MPI_COMM_WORLD);
     SAME(most, 255);
+    MPI_Allreduce(&text, &lowest, 1, MPI_CHAR, MPI_MIN, MPI_COMM_WORLD);
+    SAME(lowest, CHAR_MIN);
     MPI_Allreduce(&real, &least, 1, MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD);
     CHECK(least == -1e300, "the least of doubles is %g", least);
 }

@@ -171,7 +171,10 @@ pub enum Family {
     MultiLanguage,
     /// For MINLOC and MAXLOC.
     Pair,
-    /// Characters and packed data: no reductions.
+    /// MPI_CHAR: reduced as the integer that C's `char` is, beyond the table of §6.9.2, since
+    /// programs rely on it.
+    Char,
+    /// Other characters and packed data: no reductions.
     Text,
 }
 
@@ -242,6 +245,9 @@ const fn two(
 ) -> (&'static str, Basic) {
     (name, Basic { handle, family: Family::Pair, repr: Repr::Pair(value, index) })
 }
+
+/// C's `char`: signed on x86-64, unsigned on aarch64.
+const CHAR: Scalar = if std::ffi::c_char::MIN == 0 { Scalar::U8 } else { Scalar::I8 };
 
 /// Value type, index type, and the pair that has a name.
 const PAIRS: [(u16, u16, u16); 9] = [
@@ -318,7 +324,7 @@ const TABLE: [(&str, Basic); 70] = [
     one("MPI_WCHAR", 0x23c, Family::Text, Scalar::Wide),
     one("MPI_INT8_T", 0x240, Family::CInteger, Scalar::I8),
     one("MPI_UINT8_T", 0x241, Family::CInteger, Scalar::U8),
-    one("MPI_CHAR", 0x243, Family::Text, Scalar::Byte),
+    one("MPI_CHAR", 0x243, Family::Char, CHAR),
     one("MPI_SIGNED_CHAR", 0x244, Family::CInteger, Scalar::I8),
     one("MPI_UNSIGNED_CHAR", 0x245, Family::CInteger, Scalar::U8),
     one("MPI_BYTE", 0x247, Family::Byte, Scalar::Byte),
