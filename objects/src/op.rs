@@ -90,7 +90,8 @@ impl BuiltinOp {
     }
 
     /// Returns whether the operation applies to a type: the table of MPI-5.0 §6.9.2 with MPI_CHAR
-    /// as a C integer, and without 128-bit floating point, for which there is no arithmetic.
+    /// as a C integer and with addresses, offsets and counts as truth values, as other libraries
+    /// have it, and without 128-bit floating point, for which there is no arithmetic.
     pub fn applies_to(self, basic: Basic) -> bool {
         use BuiltinOp::*;
         use Family::*;
@@ -102,7 +103,9 @@ impl BuiltinOp {
                 basic.family,
                 CInteger | Char | FortranInteger | Floating | Complex | MultiLanguage
             ),
-            Land | Lor | Lxor => matches!(basic.family, CInteger | Char | Logical),
+            Land | Lor | Lxor => {
+                matches!(basic.family, CInteger | Char | Logical | MultiLanguage)
+            }
             Band | Bor | Bxor => {
                 matches!(
                     basic.family,
