@@ -2,8 +2,8 @@
 //! may be lost, and the connection may break at any time.
 //!
 //! Pure: no device, no clock. The owner reports events and carries out the [`Actions`] returned.
-//! Both ends run the same rules. Every attempt has a number (epoch) that only grows; the higher
-//! one wins.
+//! Both ends run the same rules. Every attempt has a number (epoch) that only grows; the later
+//! one wins. Numbers wrap, so that no message of a peer is the last one that counts.
 //!
 //! States: [`Phase`]. Invariants: a queue pair serves one epoch; an end is ready only when the
 //! peer knows the number of its queue pair.
@@ -76,14 +76,14 @@ impl Handshake {
         if self.phase != Phase::Idle {
             return Actions::default();
         }
-        self.epoch += 1;
+        self.epoch = self.epoch.wrapping_add(1);
         (self.phase, self.qpn, self.peer_qpn) = (Phase::Requesting, 0, 0);
         Actions { create: true, send: true, ..Actions::default() }
     }
 
     /// Handles a Req or a Rep of the peer.
     pub(crate) fn on_msg(&mut self, msg: Received) -> Actions {
-        if msg.epoch > self.epoch {
+        if is_later(msg.epoch, self.epoch) {
             // The peer is ahead: its queue pair is new; therefore this one must be replaced.
             self.epoch = msg.epoch;
             (self.phase, self.qpn, self.peer_qpn) = (Phase::Confirming, 0, msg.qpn);
@@ -93,7 +93,7 @@ impl Handshake {
             // The peer is late, or this is an old copy: show it a later epoch.
             return self.connect();
         }
-        if msg.epoch < self.epoch {
+        if msg.epoch != self.epoch {
             let send = self.phase != Phase::Ready;
             return Actions { send, ..Actions::default() };
         }
@@ -131,6 +131,14 @@ impl Handshake {
     pub(crate) fn reset(&mut self) {
         (self.phase, self.qpn, self.peer_qpn) = (Phase::Idle, 0, 0);
     }
+}
+
+/// Returns true if `epoch` comes after `other`: within the next half of all numbers. Of two that
+/// are half of all numbers apart the greater one does, so that one end always gives way.
+const fn is_later(epoch: u32, other: u32) -> bool {
+    const HALF: u32 = 1 << 31;
+    let ahead = epoch.wrapping_sub(other);
+    (ahead != 0 && ahead < HALF) || (ahead == HALF && epoch > other)
 }
 
 #[cfg(test)]

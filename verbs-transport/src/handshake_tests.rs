@@ -158,3 +158,34 @@ fn without_loss_a_connection_takes_three_datagrams() {
     assert_eq!(b.on_msg(last), Actions { move_to_rts: true, ..Actions::default() });
     assert_eq!((a.phase, b.phase), (Phase::Ready, Phase::Ready));
 }
+
+#[test]
+fn attempts_go_on_after_the_last_number() {
+    let last = Received { epoch: u32::MAX, qpn: 10, peer_qpn: 0, wants_reply: true };
+    let mut end = Handshake::new();
+    // From an end that has seen no attempt yet, that number lies in the past.
+    assert_eq!(end.on_msg(last), Actions { create: true, send: true, ..Actions::default() });
+    assert_eq!((end.epoch, end.phase), (1, Phase::Requesting));
+    // From the number before, it is the next one, and what comes after it is 0.
+    let mut end = Handshake { epoch: u32::MAX - 1, ..Handshake::new() };
+    assert!(end.on_msg(last).move_to_rtr && end.epoch == u32::MAX);
+    end.reset();
+    assert!(end.connect().create && end.epoch == 0);
+    end.created(20);
+    // Now that message is an old copy.
+    assert_eq!(end.on_msg(last), Actions { send: true, ..Actions::default() });
+    assert!(end.on_msg(Received { epoch: 1, ..last }).move_to_rtr && end.epoch == 1);
+    // An idle end with that number answers it with the next one.
+    let mut end = Handshake { epoch: u32::MAX, ..Handshake::new() };
+    assert!(end.on_msg(last).create && end.epoch == 0);
+}
+
+#[test]
+fn of_two_attempts_at_most_one_is_later() {
+    for (a, b) in
+        [(0, 1), (0, u32::MAX), (5, 5 + (1 << 31)), (1 << 31, 0), (7, 9), (1, u32::MAX / 2)]
+    {
+        assert!(is_later(a, b) != is_later(b, a), "{a} {b}");
+        assert!(!is_later(a, a));
+    }
+}
