@@ -11,13 +11,13 @@ use crate::args::{null_argument, put};
 use crate::constants::MPI_MAX_ERROR_STRING;
 use crate::text::{put_text, text};
 
-/// Returns the handle of an error handler; predefined ones have fixed values.
+/// Returns the handle of an error handler, for the user to free; predefined ones have fixed values.
 pub(crate) fn handle_of(handler: Errhandler) -> MPI_Errhandler {
     MPI_Errhandler(match handler {
         Errhandler::Fatal => predefined::ERRORS_ARE_FATAL,
         Errhandler::Abort => predefined::ERRORS_ABORT,
         Errhandler::Return => predefined::ERRORS_RETURN,
-        user @ Errhandler::User(_) => with(|p| p.errhandlers.insert(user)) as usize,
+        Errhandler::User(user) => with(|p| p.errhandlers.handle_of(user)),
     })
 }
 
@@ -116,7 +116,7 @@ pub(crate) unsafe fn errhandler_free(errhandler: *mut MPI_Errhandler) -> Result<
     let handle = unsafe { *errhandler };
     with(|p| p.errhandler(handle.0).map(|_| ()))?;
     if handle.0 >= predefined::END {
-        let _ = with(|p| p.errhandlers.remove(handle.0 as u64));
+        let _ = with(|p| p.errhandlers.free(handle.0));
     }
     // SAFETY: not null, and valid by the user's promise.
     unsafe { put(errhandler, MPI_Errhandler(predefined::ERRHANDLER_NULL), "errhandler") }

@@ -90,11 +90,11 @@ pub(crate) unsafe fn info_fromint(info: c_int) -> MPI_Info {
 }
 
 pub(crate) unsafe fn errhandler_toint(errhandler: MPI_Errhandler) -> c_int {
-    to_int(errhandler.0, |p| &p.errhandlers)
+    to_int(errhandler.0, |p| p.errhandlers.table())
 }
 
 pub(crate) unsafe fn errhandler_fromint(errhandler: c_int) -> MPI_Errhandler {
-    MPI_Errhandler(from_int(errhandler, MPI_ERRHANDLER_NULL.0, |p| &p.errhandlers))
+    MPI_Errhandler(from_int(errhandler, MPI_ERRHANDLER_NULL.0, |p| p.errhandlers.table()))
 }
 
 pub(crate) unsafe fn win_toint(win: MPI_Win) -> c_int {

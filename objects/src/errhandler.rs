@@ -4,6 +4,7 @@
 //! lock held.
 
 use std::os::raw::c_int;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::{Class, callback};
 
@@ -38,6 +39,8 @@ pub enum Errhandler {
 /// A user function that handles errors.
 #[derive(Clone, Copy, Debug)]
 pub struct UserErrhandler {
+    /// Tells it from all others, also of the same function.
+    serial: u64,
     raiser: Raiser,
     function: ErrhandlerFunction,
 }
@@ -45,7 +48,9 @@ pub struct UserErrhandler {
 impl Errhandler {
     /// Makes a user's handler for one class of objects.
     pub fn user(raiser: Raiser, function: ErrhandlerFunction) -> Errhandler {
-        Errhandler::User(UserErrhandler { raiser, function })
+        static SERIALS: AtomicU64 = AtomicU64::new(0);
+        let serial = SERIALS.fetch_add(1, Relaxed);
+        Errhandler::User(UserErrhandler { serial, raiser, function })
     }
 
     /// Returns true if the handler may be attached to such an object: predefined handlers to any, a
@@ -59,6 +64,11 @@ impl Errhandler {
 }
 
 impl UserErrhandler {
+    /// Returns true if both come from one call of MPI_Comm_create_errhandler or its like.
+    pub fn is(&self, other: &UserErrhandler) -> bool {
+        self.serial == other.serial
+    }
+
     /// Returns the class of objects that the handler can be attached to.
     pub fn raiser(&self) -> Raiser {
         self.raiser

@@ -23,6 +23,7 @@ mod completion;
 mod context_id;
 mod contexts;
 mod control_channel;
+mod errhandlers;
 mod explain;
 mod failed_peers;
 mod fault;

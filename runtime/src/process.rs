@@ -19,6 +19,7 @@ use pt2pt::MessageId;
 
 use crate::bsend::BsendBuffers;
 use crate::coll_segments::CollSegments;
+use crate::errhandlers::Errhandlers;
 use crate::request::Request;
 use crate::stack::Stack;
 use crate::wait_target::WaitTarget;
@@ -130,7 +131,7 @@ pub struct Process {
     /// Info objects.
     pub infos: Table<Info>,
     /// User-made error handlers.
-    pub errhandlers: Table<Errhandler>,
+    pub errhandlers: Errhandlers,
     /// Sessions.
     pub sessions: Table<Session>,
     /// Attribute keys.
@@ -174,7 +175,7 @@ impl Process {
             requests: Table::new(HandleKind::Request),
             messages: Table::new(HandleKind::Message),
             infos: Table::new(HandleKind::Info),
-            errhandlers: Table::new(HandleKind::Errhandler),
+            errhandlers: Errhandlers::new(),
             sessions: Table::new(HandleKind::Session),
             keyvals: Keyvals::new(),
             bsend: BsendBuffers::new(),
@@ -316,8 +317,8 @@ impl Process {
             )),
             handle => self
                 .errhandlers
-                .get(handle as u64)
-                .cloned()
+                .get(handle)
+                .map(Errhandler::User)
                 .map_err(|stale| bad_handle(Class::Errhandler, "error handler", stale)),
         }
     }

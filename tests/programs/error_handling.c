@@ -153,12 +153,24 @@ static void looked_after(void)
 static void handlers(void)
 {
     MPI_Comm comm, other;
-    MPI_Errhandler mine, got;
+    MPI_Errhandler mine, twin, got;
     MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
     int code;
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     MPI_Comm_create_errhandler(handler, &mine);
+    MPI_Comm_create_errhandler(handler, &twin);
+    CHECK(twin != mine, "two handlers of one function have one handle");
+    MPI_Errhandler_free(&twin);
     MPI_Comm_set_errhandler(comm, mine);
+    MPI_Comm_get_errhandler(comm, &got);
+    CHECK(got == mine, "another handle than the one that was set");
+    MPI_Errhandler_free(&got);
+    MPI_Comm_dup(comm, &other); /* `mine` is still valid */
+    MPI_Comm_set_errhandler(other, mine);
+    MPI_Comm_get_errhandler(other, &got);
+    CHECK(got == mine, "another handle than the one that was set, after a free");
+    MPI_Errhandler_free(&got);
+    MPI_Comm_free(&other);
     MPI_Errhandler_free(&mine);
     SAME(MPI_Comm_call_errhandler(comm, user_code), MPI_SUCCESS);
     CHECK(handled == 1 && handled_on == comm && handled_code == user_code, "%d calls, code %d", handled, handled_code);
