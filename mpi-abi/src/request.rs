@@ -88,7 +88,7 @@ impl InStatus {
                     error.detail()
                 ),
             )
-            .on(error.raise_on().unwrap_or(predefined::COMM_SELF))),
+            .on(error.raise_on().unwrap_or(predefined::COMM_NULL))),
         }
     }
 }

@@ -34,7 +34,8 @@ pub struct Comm {
     remote: Option<Group>,
     /// The collective segment that its members share, if there is one.
     coll_segment: Option<Arc<dyn CollSegment>>,
-    errhandler: Errhandler,
+    /// `None`: the initial one, MPI_ERRORS_ARE_FATAL.
+    errhandler: Option<Errhandler>,
     topology: Option<Arc<Topology>>,
     name: String,
     info: Info,
@@ -52,7 +53,7 @@ impl Comm {
             group,
             remote: None,
             coll_segment: None,
-            errhandler: Errhandler::Fatal,
+            errhandler: None,
             topology: None,
             name: name.to_owned(),
             info: Info::new(),
@@ -111,7 +112,7 @@ impl Comm {
 
     /// Attaches an error handler.
     pub fn set_errhandler(&mut self, errhandler: Errhandler) {
-        self.errhandler = errhandler;
+        self.errhandler = Some(errhandler);
     }
 
     /// Sets the topology.
@@ -216,7 +217,12 @@ impl Comm {
     /// Returns the error handler.
     #[inline]
     pub fn errhandler(&self) -> &Errhandler {
-        &self.errhandler
+        self.errhandler.as_ref().unwrap_or(&Errhandler::Fatal)
+    }
+
+    /// Returns true until an error handler is set, here or where this one inherits it from.
+    pub fn has_initial_errhandler(&self) -> bool {
+        self.errhandler.is_none()
     }
 
     /// Returns the topology, if there is one.
@@ -272,7 +278,10 @@ mod tests {
     #[test]
     fn a_duplicate_keeps_what_the_standard_requires() {
         let mut world = Comm::new("MPI_COMM_WORLD", 1, 2, Group::world(4));
+        assert!(world.has_initial_errhandler());
+        assert!(matches!(world.errhandler(), Errhandler::Fatal));
         world.set_errhandler(Errhandler::Return);
+        assert!(!world.has_initial_errhandler());
         world
             .set_topology(Topology::Cartesian(Cartesian::new(&[2, 2], &[true, false], 4).unwrap()));
         let mut hints = Info::new();

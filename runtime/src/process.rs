@@ -216,18 +216,18 @@ impl Process {
         }
     }
 
-    /// Returns the handle of the communicator with this context id. For a freed communicator it is
-    /// MPI_COMM_SELF, whose error handler is called for errors without an object (MPI-5.0 §9.3).
+    /// Returns the handle of the communicator with this context id; MPI_COMM_NULL for a freed one.
     #[cold]
     pub(crate) fn comm_with(&self, context: u64) -> usize {
         let is_it = |comm: &Comm| comm.context() == context;
         match &self.core {
             Some(core) if is_it(&core.world) => pre::COMM_WORLD,
+            Some(core) if is_it(&core.comm_self) => pre::COMM_SELF,
             _ => self
                 .comms
                 .iter()
                 .find(|(_, comm)| is_it(comm))
-                .map_or(pre::COMM_SELF, |(handle, _)| handle as usize),
+                .map_or(pre::COMM_NULL, |(handle, _)| handle as usize),
         }
     }
 

@@ -23,7 +23,8 @@ pub enum RaiseOn {
     File(usize),
     /// A session.
     Session(usize),
-    /// No object: the handler is that of MPI_COMM_SELF (MPI-5.0 §9.3).
+    /// No object: the handler is that of MPI_COMM_SELF (MPI-5.0 §9.3), or of MPI_COMM_WORLD if the
+    /// program has set that one alone, as was the rule until MPI-3.
     Process,
 }
 
@@ -54,7 +55,8 @@ fn null_handle(handler: &Errhandler) -> usize {
     }
 }
 
-/// Returns the handler, the handle to pass to it, and the object's name for the message.
+/// Returns the handler, the handle to pass to it, and the object's name for the message. An object
+/// that does not exist counts as no object.
 fn handler_of(p: &Process, on: RaiseOn) -> (Errhandler, usize, String) {
     if let RaiseOn::Comm(handle) = on
         && let Ok(comm) = p.comm(handle)
@@ -70,8 +72,10 @@ fn handler_of(p: &Process, on: RaiseOn) -> (Errhandler, usize, String) {
         // MPI-5.0 §14.7: files start with MPI_ERRORS_RETURN.
         return (Errhandler::Return, handle, String::new());
     }
-    match p.comm(predefined::COMM_SELF) {
-        Ok(comm) => (*comm.errhandler(), predefined::COMM_SELF, String::new()),
-        Err(_) => (Errhandler::Fatal, predefined::COMM_NULL, String::new()),
+    let of = |handle| p.comm(handle).ok().map(|comm| (comm, handle));
+    let set = of(predefined::COMM_SELF).filter(|(comm, _)| !comm.has_initial_errhandler());
+    match set.or_else(|| of(predefined::COMM_WORLD)) {
+        Some((comm, handle)) => (*comm.errhandler(), handle, String::new()),
+        None => (Errhandler::Fatal, predefined::COMM_NULL, String::new()),
     }
 }
