@@ -7,7 +7,8 @@
 //! | MPI_Abort or a fatal error | the job ends |
 //! | exit with a code other than 0 after MPI_Finalize | sets the job's exit code |
 //! | the same, never in MPI | the same, and the job ends once another rank is in MPI |
-//! | exit with code 0, never in MPI or after MPI_Finalize | none |
+//! | exit with code 0 after MPI_Finalize | none |
+//! | exit with code 0, never in MPI | the job ends with code 1 once a rank in MPI waits for it |
 //!
 //! The first failure is reported, and the first that ends the job. Later failures are mostly
 //! their consequences; see [`crate::secondary_failures`].

@@ -5,8 +5,8 @@
 //! checks the knobs and runs the job on this host (`job`) or over several (`multi_host`).
 //! [`start`] creates status page, sockets and pipes and starts the ranks by [`spawn`]. While ranks
 //! run, [`output`] and [`input`] carry bytes, and [`failure_policy`] decides what a death means.
-//! [`report`] and `rank_table` find the words. `stall` and `wait_graph` explain ranks that wait.
-//! [`reaper`] ends the processes that ranks leave running.
+//! [`report`] and `rank_table` find the words. `stall`, `absent_ranks` and `wait_graph` explain
+//! ranks that wait. [`reaper`] ends the processes that ranks leave running.
 //!
 //! Over several hosts a [`daemon`] on each host runs the same `job` for its share of the ranks
 //! and sends events to `mpiexec` as [`frames`]. Resource managers and a tree of daemons would be
@@ -17,6 +17,7 @@
 
 #![deny(unsafe_code)] // allowed in `signals` and `spawn` alone
 
+mod absent_ranks;
 pub mod binding;
 pub mod daemon;
 mod descriptors;

@@ -3,6 +3,7 @@
 use bootstrap::RankState;
 use bootstrap::Snapshot;
 
+use crate::absent_ranks::Waiter;
 use crate::failure_policy::{Event, Exit};
 use crate::rank_table::{call_name, count};
 
@@ -38,6 +39,17 @@ pub fn failure(
 pub fn absent_rank(rank: u32, ranks: usize) -> String {
     format!(
         "rank {rank} ended without MPI_Init and other ranks would wait for it; ending the job ({})",
+        count(ranks)
+    )
+}
+
+/// Returns the line for a job that ends because a rank waits for one that is not in MPI.
+pub(crate) fn awaited_absent_rank(waiter: &Waiter, ranks: usize) -> String {
+    let Waiter { rank, seen, awaited } = waiter;
+    let call = call_name(seen.call).map_or(String::new(), |call| format!(" in {call}"));
+    format!(
+        "rank {awaited} ended without MPI_Init and rank {rank} waits for it{call}; ending the job \
+         ({})",
         count(ranks)
     )
 }

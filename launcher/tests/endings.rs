@@ -69,6 +69,22 @@ fn a_rank_missing_from_mpi_ends_those_that_would_wait() {
 }
 
 #[test]
+fn waiting_for_a_rank_that_ended_well_without_mpi_ends_the_job() {
+    let ran = mpiexec("-n 1 true : -n 2 RANK init call=MPI_Barrier 2:wait=0 sleep=30");
+    assert!(ran.code == 1 && ran.time < SOON, "{ran:?}");
+    let why = "mpiexec: rank 0 ended without MPI_Init and rank 2 waits for it in MPI_Barrier; \
+               ending the job (3 ranks)\n";
+    assert_eq!(ran.err, why, "{ran:?}");
+    // A rank that ends after the others have begun to wait.
+    let ran = mpiexec("-n 1 sleep 0.5 : -n 1 RANK init call=MPI_Recv wait=0 sleep=30");
+    assert!(ran.code == 1 && ran.time < SOON, "{ran:?}");
+    assert!(ran.err.contains("rank 1 waits for it in MPI_Recv; ending"), "{ran:?}");
+    // No rank waits for the absent one.
+    let ran = mpiexec("-n 1 true : -n 2 RANK init call=MPI_Recv 2:wait=1 sleep=0.4 finalize");
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
+}
+
+#[test]
 fn what_ends_the_job_is_reported_after_a_failure_that_did_not() {
     let ran = mpiexec("-n 3 RANK init 0:finalize 0:exit=3 sleep=0.3 1:kill=11 sleep=30");
     assert!(ran.code == 3 && ran.time < SOON, "{ran:?}");

@@ -10,6 +10,7 @@ use crate::failure_policy::{Event, Exit, Verdict};
 use crate::frames::FromHost;
 use crate::outcome::Judgement;
 use crate::report;
+use crate::start::LocalRanks;
 
 impl Job {
     /// Reaps all children that have ended.
@@ -50,6 +51,7 @@ impl Job {
         this.exit = Some(exit);
         this.control = None;
         let state = self.local.status_page.entry(local as u32).state();
+        self.absent.add(rank, exit, state);
         self.events.push(Event::Died { rank, exit, state });
     }
 
@@ -72,6 +74,31 @@ impl Job {
     fn absent_rank(&self) -> Option<u32> {
         let rank = self.outcome.missing()?;
         (self.phase == Phase::Running && self.some_rank_is_in_mpi()).then_some(rank)
+    }
+
+    /// Returns the time of the next [`Job::check_absent`].
+    pub(super) fn absent_deadline(&self) -> Option<Instant> {
+        let is_needed = self.ends_for_absent() && self.some_rank_is_in_mpi();
+        self.absent.deadline(Instant::now()).filter(|_| is_needed)
+    }
+
+    /// Ends the job if a rank waits for one that ended without MPI_Init.
+    pub(super) fn check_absent(&mut self, now: Instant) {
+        if !self.ends_for_absent() {
+            return;
+        }
+        let LocalRanks { ranks, status_page, .. } = &self.local;
+        let ends = ranks.iter().map(|rank| rank.exit);
+        if let Some(waiter) = self.absent.tick(status_page, self.first, ends, now) {
+            let line = report::awaited_absent_rank(&waiter, ranks.len());
+            self.print(&line);
+            self.end(1);
+        }
+    }
+
+    /// In a job over several hosts such a wait is reported as a stall.
+    fn ends_for_absent(&self) -> bool {
+        self.phase == Phase::Running && self.upstream.is_none()
     }
 
     fn judge(&mut self, event: &Event) {

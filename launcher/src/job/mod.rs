@@ -18,6 +18,7 @@ mod upstream;
 
 use std::time::Instant;
 
+use crate::absent_ranks::AbsentRanks;
 use crate::explain::Explanations;
 use crate::frames::{self, FromHost};
 use crate::heartbeat::Heartbeat;
@@ -107,6 +108,7 @@ fn begin(
         // The time limit is the job's; `mpiexec` keeps it.
         clock: Clock::start(settings.timeout.filter(|_| !is_daemon), now),
         stall: settings.stall_after().map(|after| StallDetector::new(after, now)),
+        absent: AbsentRanks::default(),
         phase: Phase::Running,
         is_childless: false,
         is_abandoned: false,
@@ -169,7 +171,8 @@ impl Job {
         let heartbeat = self.upstream.as_ref().and_then(|upstream| upstream.heartbeat.deadline());
         let stall = self.stall.as_ref().map(StallDetector::deadline);
         let output = self.local.output.deadline();
-        [self.phase_deadline(), heartbeat, stall, output, self.clock.deadline()]
+        let absent = self.absent_deadline();
+        [self.phase_deadline(), heartbeat, stall, absent, output, self.clock.deadline()]
             .into_iter()
             .flatten()
             .min()
@@ -179,6 +182,7 @@ impl Job {
         self.local.output.tick(now);
         self.check_upstream(now);
         self.check_stall(now);
+        self.check_absent(now);
         if let Some(line) = self.clock.limit_reached(now) {
             self.print(&line);
             self.print_table();

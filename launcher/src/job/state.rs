@@ -8,6 +8,7 @@ use bootstrap::Snapshot;
 use bootstrap::control::Decoder;
 use rustix::event::PollFlags;
 
+use crate::absent_ranks::AbsentRanks;
 use crate::failure_policy::{Event, Exit};
 use crate::frames;
 use crate::heartbeat::Heartbeat;
@@ -85,6 +86,7 @@ pub(super) struct Job {
     pub(super) events: Vec<Event>,
     pub(super) clock: Clock,
     pub(super) stall: Option<StallDetector>,
+    pub(super) absent: AbsentRanks,
     pub(super) phase: Phase,
     /// `wait` has found no child.
     pub(super) is_childless: bool,
