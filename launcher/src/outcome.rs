@@ -103,7 +103,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Starts the clock. `limit`: the value of `--timeout`.
+    /// Starts the clock. `limit`: the value of `--timeout`, or of MPIEXEC_TIMEOUT.
     pub(crate) fn start(limit: Option<Duration>, now: Instant) -> Clock {
         Clock { began: now, limit, is_reached: false }
     }
@@ -123,7 +123,9 @@ impl Clock {
         self.deadline().filter(|end| now >= *end)?;
         self.is_reached = true;
         let limit = self.limit.unwrap_or_default().as_secs_f64();
-        Some(format!("the time limit of {limit} s is reached (--timeout); ending the job"))
+        Some(format!(
+            "the time limit of {limit} s is reached (--timeout or MPIEXEC_TIMEOUT); ending the job"
+        ))
     }
 }
 
@@ -161,7 +163,10 @@ mod tests {
         let mut clock = Clock::start(Some(Duration::from_secs(3)), now);
         assert_eq!(clock.limit_reached(now + Duration::from_secs(2)), None);
         let line = clock.limit_reached(now + Duration::from_secs(3)).unwrap();
-        assert_eq!(line, "the time limit of 3 s is reached (--timeout); ending the job");
+        assert_eq!(
+            line,
+            "the time limit of 3 s is reached (--timeout or MPIEXEC_TIMEOUT); ending the job"
+        );
         assert_eq!(
             (clock.limit_reached(now + Duration::from_secs(9)), clock.deadline()),
             (None, None)

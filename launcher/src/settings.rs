@@ -41,7 +41,7 @@ pub struct Settings {
     pub mapping: Mapping,
     /// Reports the processors of each rank.
     pub report_bindings: bool,
-    /// Time after which the job is ended.
+    /// Time after which the job is ended, from `--timeout` or the variable MPIEXEC_TIMEOUT.
     pub timeout: Option<Duration>,
     /// Time without progress after which a stall is reported, if not
     /// [`DEFAULT_STALL_TIMEOUT`]; zero for never.

@@ -209,6 +209,22 @@ fn a_rank_may_take_its_time_and_a_second_signal_kills() {
 }
 
 #[test]
+fn the_environment_sets_a_time_limit_unless_the_command_line_does() {
+    let run =
+        |limit: &str, words: &[&str]| finish(spawn(command(words).env("MPIEXEC_TIMEOUT", limit)));
+    let ran = run("0.4", &["-n", "2", "sleep", "30"]);
+    assert!(ran.code == 124 && ran.time < SOON, "{ran:?}");
+    assert!(ran.err.contains("the time limit of 0.4 s is reached"), "{ran:?}");
+    assert_eq!(run("0.1", &["--timeout", "20", "-n", "1", "sleep", "0.5"]).code, 0);
+    for none in ["", "0", "-1"] {
+        assert_eq!(run(none, &["-n", "1", "sleep", "0.1"]).code, 0, "{none}");
+    }
+    let ran = run("soon", &["-n", "1", "true"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.err.contains("MPIEXEC_TIMEOUT soon: the time must be a positive"), "{ran:?}");
+}
+
+#[test]
 fn a_timeout_reports_what_each_rank_did() {
     let ran = mpiexec("--timeout 0.4 -n 3 RANK 1:init 1:call=MPI_Wait 1:wait=0 2:exit=0 sleep=30");
     assert!(ran.code == 124 && ran.time < SOON, "{ran:?}");

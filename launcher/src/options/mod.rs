@@ -37,9 +37,20 @@ pub enum Command {
     Run(Box<Settings>),
 }
 
-/// Parses a command line, without the name of `mpiexec` itself. Reads host files.
+/// The variable that sets the time limit unless `--timeout` does, as with other launchers.
+const TIMEOUT_VARIABLE: &str = "MPIEXEC_TIMEOUT";
+
+/// Parses a command line, without the name of `mpiexec` itself. Reads host files, and the time
+/// limit in the environment.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, Usage> {
-    parse_with(arguments, |path| std::fs::read_to_string(path))
+    let mut command = parse_with(arguments, |path| std::fs::read_to_string(path))?;
+    if let Command::Run(settings) = &mut command
+        && settings.timeout.is_none()
+        && let Some(limit) = std::env::var_os(TIMEOUT_VARIABLE).filter(|limit| !limit.is_empty())
+    {
+        settings.timeout = values::timeout(TIMEOUT_VARIABLE, &values::text(limit)?)?;
+    }
+    Ok(command)
 }
 
 /// Parses a command line; `read_file` returns the text of a host file.

@@ -78,7 +78,8 @@ const JOB: &[Spec] = &[
         Id::Timeout,
         &["timeout"],
         &["SECONDS"],
-        "time limit: end the job, print what each rank was doing, exit with code 124",
+        "time limit: end the job, print what each rank was doing, exit with code 124 (default: the \
+         variable MPIEXEC_TIMEOUT, or none)",
     ),
     spec(
         Id::StallTimeout,

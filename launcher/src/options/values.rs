@@ -34,6 +34,14 @@ pub fn parse_seconds(word: &str, value: &str) -> Result<Duration, Usage> {
     })
 }
 
+/// Parses a time limit of the environment: as [`parse_seconds`], and 0 or -1 for none.
+pub(super) fn timeout(name: &str, value: &str) -> Result<Option<Duration>, Usage> {
+    match value.parse() {
+        Ok(0 | -1) => Ok(None),
+        _ => parse_seconds(name, value).map(Some),
+    }
+}
+
 /// Parses the value of `--stdin`. `word` is the option, for messages.
 pub fn parse_stdin(word: &str, value: &str) -> Result<Stdin, Usage> {
     match value {
