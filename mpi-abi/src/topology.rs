@@ -196,7 +196,8 @@ pub(crate) unsafe fn cart_create(
 }
 
 /// Stores the rank that MPI_Cart_create without reordering would give this process. The call is
-/// local; therefore it does not know the locations of the others.
+/// local; therefore it does not know the locations of the others. A grid with an extent of 0 has no
+/// processes: the rank is MPI_UNDEFINED, as in other libraries.
 pub(crate) unsafe fn cart_map(
     comm: MPI_Comm,
     ndims: c_int,
@@ -207,6 +208,10 @@ pub(crate) unsafe fn cart_map(
     let (size, _) = old(comm)?;
     // SAFETY: the user's arrays and pointer.
     unsafe {
+        let extents = slice(dims, ndims.max(0).into(), "dims")?;
+        if extents.contains(&0) && extents.iter().all(|&extent| extent >= 0) {
+            return put(newrank, MPI_UNDEFINED, "newrank");
+        }
         let members = described_grid(size, ndims, dims, periods)?.size();
         put(newrank, mapped(comm, members)?, "newrank")
     }

@@ -4,7 +4,7 @@
 static void grids(void)
 {
     MPI_Comm grid, line;
-    int dims[2] = {0, 0}, periods[2] = {1, 0}, kind, me, found, size, from, to;
+    int dims[2] = {0, 0}, empty[2] = {0, 0}, periods[2] = {1, 0}, kind, me, found, size, from, to;
     MPI_Dims_create(ranks, 2, dims);
     SAME(dims[0] * dims[1], ranks);
     MPI_Cart_create(MPI_COMM_WORLD, 2, dims, periods, 1, &grid);
@@ -13,6 +13,9 @@ static void grids(void)
     MPI_Comm_rank(grid, &me);
     MPI_Cart_map(MPI_COMM_WORLD, 2, dims, periods, &found);
     CHECK(found >= 0 && found < ranks, "MPI_Cart_map: %d", found);
+    empty[0] = ranks, found = 0;
+    SAME(MPI_Cart_map(MPI_COMM_WORLD, 2, empty, periods, &found), MPI_SUCCESS);
+    SAME(found, MPI_UNDEFINED);
     int count, got[2], rings[2], at[2], coords[2];
     MPI_Cartdim_get(grid, &count);
     SAME(count, 2);
