@@ -277,6 +277,8 @@ jump!(MPI_File_preallocate to PMPI_File_preallocate);
 unsafe extern "C" fn PMPI_File_read(
     fh: MPI_File, buf: *mut c_void, count: c_int, datatype: MPI_Datatype, status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_read, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_read to PMPI_File_read);
@@ -285,6 +287,8 @@ jump!(MPI_File_read to PMPI_File_read);
 unsafe extern "C" fn PMPI_File_read_all(
     fh: MPI_File, buf: *mut c_void, count: c_int, datatype: MPI_Datatype, status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_read_all, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_read_all to PMPI_File_read_all);
@@ -309,6 +313,8 @@ jump!(MPI_File_read_all_begin_c to PMPI_File_read_all_begin_c);
 unsafe extern "C" fn PMPI_File_read_all_c(
     fh: MPI_File, buf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_read_all_c, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_read_all_c to PMPI_File_read_all_c);
@@ -317,6 +323,8 @@ jump!(MPI_File_read_all_c to PMPI_File_read_all_c);
 unsafe extern "C" fn PMPI_File_read_all_end(
     fh: MPI_File, buf: *mut c_void, status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_read_all_end, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_read_all_end to PMPI_File_read_all_end);
@@ -326,6 +334,8 @@ unsafe extern "C" fn PMPI_File_read_at(
     fh: MPI_File, offset: MPI_Offset, buf: *mut c_void, count: c_int, datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_read_at, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_read_at to PMPI_File_read_at);
@@ -335,6 +345,8 @@ unsafe extern "C" fn PMPI_File_read_at_all(
     fh: MPI_File, offset: MPI_Offset, buf: *mut c_void, count: c_int, datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_read_at_all, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_read_at_all to PMPI_File_read_at_all);
@@ -360,6 +372,8 @@ unsafe extern "C" fn PMPI_File_read_at_all_c(
     fh: MPI_File, offset: MPI_Offset, buf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_read_at_all_c, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_read_at_all_c to PMPI_File_read_at_all_c);
@@ -368,6 +382,8 @@ jump!(MPI_File_read_at_all_c to PMPI_File_read_at_all_c);
 unsafe extern "C" fn PMPI_File_read_at_all_end(
     fh: MPI_File, buf: *mut c_void, status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_read_at_all_end, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_read_at_all_end to PMPI_File_read_at_all_end);
@@ -377,6 +393,8 @@ unsafe extern "C" fn PMPI_File_read_at_c(
     fh: MPI_File, offset: MPI_Offset, buf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_read_at_c, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_read_at_c to PMPI_File_read_at_c);
@@ -385,6 +403,8 @@ jump!(MPI_File_read_at_c to PMPI_File_read_at_c);
 unsafe extern "C" fn PMPI_File_read_c(
     fh: MPI_File, buf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_read_c, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_read_c to PMPI_File_read_c);
@@ -393,6 +413,8 @@ jump!(MPI_File_read_c to PMPI_File_read_c);
 unsafe extern "C" fn PMPI_File_read_ordered(
     fh: MPI_File, buf: *mut c_void, count: c_int, datatype: MPI_Datatype, status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_read_ordered, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_read_ordered to PMPI_File_read_ordered);
@@ -417,6 +439,8 @@ jump!(MPI_File_read_ordered_begin_c to PMPI_File_read_ordered_begin_c);
 unsafe extern "C" fn PMPI_File_read_ordered_c(
     fh: MPI_File, buf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_read_ordered_c, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_read_ordered_c to PMPI_File_read_ordered_c);
@@ -425,6 +449,8 @@ jump!(MPI_File_read_ordered_c to PMPI_File_read_ordered_c);
 unsafe extern "C" fn PMPI_File_read_ordered_end(
     fh: MPI_File, buf: *mut c_void, status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_read_ordered_end, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_read_ordered_end to PMPI_File_read_ordered_end);
@@ -433,6 +459,8 @@ jump!(MPI_File_read_ordered_end to PMPI_File_read_ordered_end);
 unsafe extern "C" fn PMPI_File_read_shared(
     fh: MPI_File, buf: *mut c_void, count: c_int, datatype: MPI_Datatype, status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_read_shared, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_read_shared to PMPI_File_read_shared);
@@ -441,6 +469,8 @@ jump!(MPI_File_read_shared to PMPI_File_read_shared);
 unsafe extern "C" fn PMPI_File_read_shared_c(
     fh: MPI_File, buf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_read_shared_c, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_read_shared_c to PMPI_File_read_shared_c);
@@ -494,6 +524,8 @@ jump!(MPI_File_sync to PMPI_File_sync);
 unsafe extern "C" fn PMPI_File_write(
     fh: MPI_File, buf: *const c_void, count: c_int, datatype: MPI_Datatype, status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_write, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_write to PMPI_File_write);
@@ -502,6 +534,8 @@ jump!(MPI_File_write to PMPI_File_write);
 unsafe extern "C" fn PMPI_File_write_all(
     fh: MPI_File, buf: *const c_void, count: c_int, datatype: MPI_Datatype, status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_write_all, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_write_all to PMPI_File_write_all);
@@ -526,6 +560,8 @@ jump!(MPI_File_write_all_begin_c to PMPI_File_write_all_begin_c);
 unsafe extern "C" fn PMPI_File_write_all_c(
     fh: MPI_File, buf: *const c_void, count: MPI_Count, datatype: MPI_Datatype, status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_write_all_c, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_write_all_c to PMPI_File_write_all_c);
@@ -534,6 +570,8 @@ jump!(MPI_File_write_all_c to PMPI_File_write_all_c);
 unsafe extern "C" fn PMPI_File_write_all_end(
     fh: MPI_File, buf: *const c_void, status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_write_all_end, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_write_all_end to PMPI_File_write_all_end);
@@ -543,6 +581,8 @@ unsafe extern "C" fn PMPI_File_write_at(
     fh: MPI_File, offset: MPI_Offset, buf: *const c_void, count: c_int, datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_write_at, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_write_at to PMPI_File_write_at);
@@ -552,6 +592,8 @@ unsafe extern "C" fn PMPI_File_write_at_all(
     fh: MPI_File, offset: MPI_Offset, buf: *const c_void, count: c_int, datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_write_at_all, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_write_at_all to PMPI_File_write_at_all);
@@ -577,6 +619,8 @@ unsafe extern "C" fn PMPI_File_write_at_all_c(
     fh: MPI_File, offset: MPI_Offset, buf: *const c_void, count: MPI_Count, datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_write_at_all_c, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_write_at_all_c to PMPI_File_write_at_all_c);
@@ -585,6 +629,8 @@ jump!(MPI_File_write_at_all_c to PMPI_File_write_at_all_c);
 unsafe extern "C" fn PMPI_File_write_at_all_end(
     fh: MPI_File, buf: *const c_void, status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_write_at_all_end, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_write_at_all_end to PMPI_File_write_at_all_end);
@@ -594,6 +640,8 @@ unsafe extern "C" fn PMPI_File_write_at_c(
     fh: MPI_File, offset: MPI_Offset, buf: *const c_void, count: MPI_Count, datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_write_at_c, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_write_at_c to PMPI_File_write_at_c);
@@ -602,6 +650,8 @@ jump!(MPI_File_write_at_c to PMPI_File_write_at_c);
 unsafe extern "C" fn PMPI_File_write_c(
     fh: MPI_File, buf: *const c_void, count: MPI_Count, datatype: MPI_Datatype, status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_write_c, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_write_c to PMPI_File_write_c);
@@ -610,6 +660,8 @@ jump!(MPI_File_write_c to PMPI_File_write_c);
 unsafe extern "C" fn PMPI_File_write_ordered(
     fh: MPI_File, buf: *const c_void, count: c_int, datatype: MPI_Datatype, status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_write_ordered, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_write_ordered to PMPI_File_write_ordered);
@@ -634,6 +686,8 @@ jump!(MPI_File_write_ordered_begin_c to PMPI_File_write_ordered_begin_c);
 unsafe extern "C" fn PMPI_File_write_ordered_c(
     fh: MPI_File, buf: *const c_void, count: MPI_Count, datatype: MPI_Datatype, status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_write_ordered_c, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_write_ordered_c to PMPI_File_write_ordered_c);
@@ -642,6 +696,8 @@ jump!(MPI_File_write_ordered_c to PMPI_File_write_ordered_c);
 unsafe extern "C" fn PMPI_File_write_ordered_end(
     fh: MPI_File, buf: *const c_void, status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_write_ordered_end, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_write_ordered_end to PMPI_File_write_ordered_end);
@@ -650,6 +706,8 @@ jump!(MPI_File_write_ordered_end to PMPI_File_write_ordered_end);
 unsafe extern "C" fn PMPI_File_write_shared(
     fh: MPI_File, buf: *const c_void, count: c_int, datatype: MPI_Datatype, status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_write_shared, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_write_shared to PMPI_File_write_shared);
@@ -658,6 +716,8 @@ jump!(MPI_File_write_shared to PMPI_File_write_shared);
 unsafe extern "C" fn PMPI_File_write_shared_c(
     fh: MPI_File, buf: *const c_void, count: MPI_Count, datatype: MPI_Datatype, status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.
+    unsafe { no_data(status) };
     unsupported(Call::File_write_shared_c, RaiseOn::File(fh.0))
 }
 jump!(MPI_File_write_shared_c to PMPI_File_write_shared_c);
