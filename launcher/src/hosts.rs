@@ -47,29 +47,62 @@ fn parse_line(line: &str) -> Result<Option<Host>, HostsError> {
     let mut words = line.split('#').next().unwrap_or("").split_whitespace();
     let Some(name) = words.next() else { return Ok(None) };
     let mut host = parse_host(name)?;
-    if let Some(slots) = words.find_map(|word| word.strip_prefix("slots=")) {
-        host.slots = parse_slots(slots).ok_or_else(|| {
-            HostsError(format!("invalid slots={slots}: must be 1 to {MAX_SLOTS}"))
-        })?;
+    let mut is_given = false;
+    for word in words {
+        if let Some(slots) = word.strip_prefix("slots=") {
+            if is_given {
+                continue;
+            }
+            host.slots = parse_slots(slots).ok_or_else(|| {
+                HostsError(format!("invalid slots={slots}: must be 1 to {MAX_SLOTS}"))
+            })?;
+            is_given = true;
+        } else if means_slots(word) {
+            return Err(HostsError(format!(
+                "invalid word {word:?} after the host {}: the slots must be written as slots=N",
+                host.name
+            )));
+        }
     }
     Ok(Some(host))
+}
+
+/// Returns true for a word that was meant as the number of slots and is not written as one.
+fn means_slots(word: &str) -> bool {
+    let digits = word.trim_start_matches(['=', ':', '*', 'x']);
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number || word == "slots" || word.starts_with("slot=") || word.starts_with("slots:")
 }
 
 fn parse_host(word: &str) -> Result<Host, HostsError> {
     // An IPv6 address has colons of its own.
     let (name, slots) = match word.rsplit_once(':') {
-        Some((name, slots)) if !name.contains(':') || name.ends_with(']') => {
-            (name, parse_slots(slots))
-        }
-        _ => (word, Some(1)),
+        Some((name, slots)) if !name.contains(':') || name.ends_with(']') => (name, Some(slots)),
+        _ => (word, None),
     };
-    // The agent would take a leading dash for an option.
-    let is_name = !name.is_empty() && !name.starts_with('-') && !name.contains(char::is_whitespace);
-    match slots.filter(|_| is_name) {
-        Some(slots) => Ok(Host { name: name.to_owned(), slots }),
-        None => Err(HostsError(format!(
-            "invalid host {word:?}: must be a name, or name:slots with 1 to {MAX_SLOTS} slots"
+    let count = slots.map_or(Some(1), parse_slots);
+    match (wrong_in_name(name), count) {
+        (None, Some(slots)) => Ok(Host { name: name.to_owned(), slots }),
+        (Some(why), _) => {
+            Err(HostsError(format!("invalid host {word:?}: {why}; must be a name, or name:slots")))
+        }
+        (None, None) => Err(HostsError(format!(
+            "invalid host {word:?}: it has {:?} slots, must be 1 to {MAX_SLOTS}",
+            slots.unwrap_or_default()
         ))),
+    }
+}
+
+/// Returns what keeps a word from being the name of a host.
+fn wrong_in_name(name: &str) -> Option<&'static str> {
+    match name {
+        "" => Some("the name is missing"),
+        // The agent would take it for an option.
+        _ if name.starts_with('-') => Some("the name begins with a dash"),
+        _ if name.contains(char::is_whitespace) => Some("the name has a space in it"),
+        _ if name.contains(',') => Some("the name has a comma in it: one host on each line"),
+        _ if name.contains('=') => Some("the name has an equals sign in it"),
+        _ => None,
     }
 }
 
@@ -154,6 +187,22 @@ mod tests {
         );
         let why = parse_file("f", "node1\nnode2 slots=none\n").unwrap_err().0;
         assert_eq!(why, "f, line 2: invalid slots=none: must be 1 to 65536");
+        for (line, why) in [
+            ("node1:x", "invalid host \"node1:x\": it has \"x\" slots, must be 1 to 65536"),
+            ("node1:", "invalid host \"node1:\": it has \"\" slots, must be 1 to 65536"),
+            (":3", "invalid host \":3\": the name is missing; must be a name, or name:slots"),
+            ("-x", "the name begins with a dash; must be"),
+            ("a,b", "the name has a comma in it: one host on each line; must be"),
+            ("slots=3", "the name has an equals sign in it; must be"),
+            ("a 4", "invalid word \"4\" after the host a: the slots must be written as slots=N"),
+            ("a slots = 4", "invalid word \"slots\" after the host a: the slots must be"),
+            ("a slot=4", "invalid word \"slot=4\" after the host a: the slots must be"),
+            ("a slots=2 x4", "invalid word \"x4\""),
+        ] {
+            let error = parse_file("f", &format!("# first\n{line}\n")).unwrap_err().0;
+            assert!(error.starts_with("f, line 2: ") && error.contains(why), "{error}");
+        }
+        assert!(parse_file("f", "a ib0 user=me\n").is_ok(), "what other launchers know");
         assert!(parse_file("f", "# nothing\n").unwrap_err().0.contains("names no host"));
     }
 
