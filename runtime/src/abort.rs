@@ -13,9 +13,19 @@ pub(crate) fn fatal(call: &'static str, location: &str, error: &Error) -> ! {
     let location = if location.is_empty() { String::new() } else { format!(" on {location}") };
     let rank = with(|p| p.core().map(|core| core.job.rank).ok());
     let rank = rank.map_or("a process".to_owned(), |rank| format!("rank {rank}"));
-    let message =
-        format!("{rank} in {call}{location}: {}: {}", error.class().name(), error.detail());
+    let detail = without(error.detail(), &location);
+    let message = format!("{rank} in {call}{location}: {}: {detail}", error.class().name());
     end_job(error.class() as i32, &message)
+}
+
+/// Removes the location from an error's detail. The detail names it for users who get the text of
+/// the error alone.
+fn without(detail: &str, location: &str) -> String {
+    if location.is_empty() {
+        return detail.to_owned();
+    }
+    let in_brackets = format!(" ({})", location.trim_start());
+    detail.replace(&in_brackets, "").replace(location, "")
 }
 
 /// Performs MPI_Abort: ends all processes of the job with this exit code.
@@ -46,4 +56,18 @@ pub(crate) fn orphaned() -> ! {
     eprintln!("verbena: mpiexec has exited; this rank exits too");
     // SAFETY: `_exit` runs no handlers, which might wait for threads in MPI.
     unsafe { libc::_exit(1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without;
+
+    #[test]
+    fn a_detail_does_not_repeat_the_location() {
+        let location = " on MPI_COMM_WORLD";
+        assert_eq!(without("number 3 on MPI_COMM_WORLD: 8 bytes", location), "number 3: 8 bytes");
+        assert_eq!(without("gave it up (on MPI_COMM_WORLD)", location), "gave it up");
+        assert_eq!(without("rank 7 on a host", location), "rank 7 on a host");
+        assert_eq!(without("a detail", ""), "a detail");
+    }
 }

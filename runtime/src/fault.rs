@@ -26,15 +26,23 @@ pub(crate) fn explain(p: &Process, comm: usize, fault: &Fault) -> Error {
     let name =
         p.comm(comm).map_or_else(|_| "a freed communicator".to_owned(), |comm| comm.describe());
     let error = match fault {
-        Fault::Truncated { source, tag, sent, capacity, .. } => Error::new(
-            Class::Truncate,
-            format!(
-                "the message from rank {source} with tag {tag} on {name} has {sent} bytes, but the \
-                 receive has room for {capacity}"
-            ),
-        ),
+        Fault::Truncated { source, tag, context, sent, capacity } => {
+            let message = match is_collective(*context) {
+                // The program does not know of the tag that the message had.
+                true => format!("collective number {tag} on {name}: the data of rank {source}"),
+                false => format!("the message from rank {source} with tag {tag} on {name}"),
+            };
+            let detail =
+                format!("{message} has {sent} bytes, but the receive has room for {capacity}");
+            Error::new(Class::Truncate, detail)
+        }
         Fault::PeerFailed(failed) => Error::new(Class::ProcAborted, failed.to_string()),
         other => Error::new(Class::Other, format!("{other} (on {name})")),
     };
     error.on(comm)
+}
+
+/// Returns true for a context id on the wire that is that of a communicator's collectives.
+const fn is_collective(context: u64) -> bool {
+    context % 2 == 1
 }
