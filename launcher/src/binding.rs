@@ -55,7 +55,7 @@ pub struct Mapping {
     /// `--map-by`.
     pub map_by: Option<MapBy>,
     /// K of `--map-by WHAT:PE=K`: cores for each rank.
-    pub cores_each: Option<u32>,
+    pub cores_per_rank: Option<u32>,
 }
 
 /// One hardware thread with its ancestors, by logical numbers.
@@ -125,18 +125,26 @@ impl MapBy {
 }
 
 impl Mapping {
-    /// Returns the levels to map by and to bind to, if ranks are bound.
+    /// Returns the levels to map by and to bind to; `None` if ranks are not bound.
+    ///
+    /// | `--bind-to` | `--map-by` | map | bind |
+    /// |---|---|---|---|
+    /// | none | any | not bound | |
+    /// | X | Y | Y | X |
+    /// | X | absent | X | X |
+    /// | absent | Y | Y | Y, with `PE=K` core |
+    /// | absent | `slot:PE=K` | core | core |
     fn levels(&self) -> Option<(Level, Level)> {
         let bind = match (self.bind_to, self.map_by) {
             (Some(BindTo::None), _) => return None,
             (Some(BindTo::Object(level)), _) => level,
-            (None, _) if self.cores_each.is_some() => Level::Core,
+            (None, _) if self.cores_per_rank.is_some() => Level::Core,
             (None, Some(MapBy::Object(level))) => level,
             (None, _) => return None,
         };
         match self.map_by {
             Some(MapBy::Object(level)) => Some((level, bind)),
-            Some(MapBy::Anywhere) if self.cores_each.is_some() => Some((Level::Core, bind)),
+            Some(MapBy::Anywhere) if self.cores_per_rank.is_some() => Some((Level::Core, bind)),
             _ => Some((bind, bind)),
         }
     }
@@ -184,7 +192,7 @@ impl Machine {
         let objects = group(&self.threads, map);
         Some(
             (0..ranks as usize)
-                .map(|rank| self.processors(rank, &objects, bind, mapping.cores_each))
+                .map(|rank| self.processors(rank, &objects, bind, mapping.cores_per_rank))
                 .collect(),
         )
     }
@@ -196,11 +204,11 @@ impl Machine {
         rank: usize,
         objects: &[Vec<Thread>],
         bind: Level,
-        cores_each: Option<u32>,
+        cores_per_rank: Option<u32>,
     ) -> BTreeSet<usize> {
         let object = &objects[rank % objects.len()];
         let index = rank / objects.len();
-        if let Some(each) = cores_each {
+        if let Some(each) = cores_per_rank {
             return self.run_of_cores(object, index, each as usize, rank, objects);
         }
         let parts = group(object, bind);
@@ -318,13 +326,13 @@ mod tests {
     fn assigned(
         bind: Option<&str>,
         map: Option<&str>,
-        cores_each: Option<u32>,
+        cores_per_rank: Option<u32>,
         ranks: u32,
     ) -> Vec<String> {
         let mapping = Mapping {
             bind_to: bind.map(|name| BindTo::parse(name).unwrap()),
             map_by: map.map(|name| MapBy::parse(name).unwrap()),
-            cores_each,
+            cores_per_rank,
         };
         let sets = machine().assign(&mapping, ranks).unwrap_or_default();
         sets.iter().map(ranges).collect()
@@ -374,7 +382,7 @@ mod tests {
             let mapping = Mapping {
                 bind_to: BindTo::parse(BindTo::NAMES[bind]),
                 map_by: MapBy::parse(MapBy::NAMES[map]),
-                cores_each: cores,
+                cores_per_rank: cores,
             };
             let sets = machine.assign(&mapping, ranks).unwrap_or_default();
             prop_assert!(sets.iter().all(|set| !set.is_empty()));

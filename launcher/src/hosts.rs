@@ -43,6 +43,8 @@ pub fn parse_file(path: &str, text: &str) -> Result<Vec<Host>, HostsError> {
     Ok(hosts)
 }
 
+/// Parses one line of a host file: a host's name and `slots=N`, other words are ignored. Returns
+/// `None` for an empty line or a comment.
 fn parse_line(line: &str) -> Result<Option<Host>, HostsError> {
     let mut words = line.split('#').next().unwrap_or("").split_whitespace();
     let Some(name) = words.next() else { return Ok(None) };

@@ -1,6 +1,6 @@
 //! Signals as events: blocked, and read from a signalfd.
 //!
-//! No handler is installed. A signal that the caller ignores (`nohup`, a background job of a plain
+//! No handler is installed. A signal that the process which started this one ignores (`nohup`, a background job of a plain
 //! shell) is ignored in this process and in the ranks as well.
 
 #![allow(unsafe_code)]
@@ -109,6 +109,8 @@ impl AsFd for Signals {
     }
 }
 
+/// Returns whether this process ignores the signal, as the process that started it may have
+/// arranged; false if the call fails.
 fn is_ignored(signal: i32) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: without a new action the call only writes the present one, into `action`, which

@@ -197,7 +197,8 @@ impl Location {
         assert!(members <= self.size);
         // SAFETY: the offset is that of a tally, aligned to a line, inside the segment by the
         // promise of `new`. Its fields are atomics, for which any bytes are valid.
-        let tally = |set| unsafe { &*self.base.add(counter::tally_at(set) as usize).cast() };
+        let tally =
+            |set| unsafe { &*self.base.add(counter::arrival_count_at(set) as usize).cast() };
         let word = |set, member| self.word(counter::signature_at(self.size, set, member));
         Counter::new(
             &self.header().completed,

@@ -15,9 +15,9 @@ fn seed() -> u64 {
 /// Small frames, few slots, long delays, reads that do as they please.
 const ROUGH: Options = Options {
     caps: Caps { frame: 512, eager: 200, get_min: 3000, put_min: u64::MAX },
-    delay: 40,
-    slots: 3,
-    no_space: 300,
+    max_delay: 40,
+    max_in_flight: 3,
+    no_space_permille: 300,
     one_sided: Manner::Whim,
     death: None,
 };
@@ -54,23 +54,23 @@ fn writes_at_once() {
 #[test]
 fn smallest_frames_without_reads() {
     let caps = Caps { frame: 64, eager: 56, get_min: u64::MAX, put_min: u64::MAX };
-    suite(Options { caps, slots: 1, ..Options::default() });
+    suite(Options { caps, max_in_flight: 1, ..Options::default() });
 }
 
 #[test]
 fn large_frames_and_late_reads() {
     let caps = Caps { frame: 16384, eager: 16376, get_min: 16377, put_min: u64::MAX };
-    suite(Options { caps, one_sided: Manner::Later, delay: 10, ..Options::default() });
+    suite(Options { caps, one_sided: Manner::Later, max_delay: 10, ..Options::default() });
 }
 
 #[test]
 fn reads_refused() {
-    suite(Options { one_sided: Manner::Refused, delay: 3, ..Options::default() });
+    suite(Options { one_sided: Manner::Refused, max_delay: 3, ..Options::default() });
 }
 
 #[test]
 fn reads_that_sender_and_receiver_share() {
-    for options in [Options { delay: 10, ..Options::default() }, ROUGH] {
+    for options in [Options { max_delay: 10, ..Options::default() }, ROUGH] {
         suite(Options { one_sided: Manner::Hybrid, ..options });
     }
 }
@@ -78,7 +78,8 @@ fn reads_that_sender_and_receiver_share() {
 #[test]
 fn a_receiver_takes_what_a_sender_does_not_push_that_has_gone() {
     for (seed, rounds) in (seed()..seed() + 30).zip([0, 1, 2].into_iter().cycle()) {
-        let options = Options { one_sided: Manner::Hybrid, delay: seed % 10, ..Options::default() };
+        let options =
+            Options { one_sided: Manner::Hybrid, max_delay: seed % 10, ..Options::default() };
         let mut job = Job::new("a sender that has gone", seed, fabric(2, seed, options));
         let receive = job.receive(1, pattern(0, 1), Shape::Run, 100_000);
         let send = job.send(Mode::Standard, Shape::Run, 0, 1, 1, seed, 100_000);
@@ -98,7 +99,7 @@ fn a_receiver_takes_what_a_sender_does_not_push_that_has_gone() {
 #[test]
 fn storms() {
     for seed in seed()..seed() + 60 {
-        let tame = Options { one_sided: Manner::Whim, delay: 5, ..Options::default() };
+        let tame = Options { one_sided: Manner::Whim, max_delay: 5, ..Options::default() };
         let options = [ROUGH, tame, ROUGH_WRITES][seed as usize % 3];
         let ranks = [2, 3, 5][seed as usize / 3 % 3];
         let settings =
@@ -139,7 +140,7 @@ fn a_peer_lies() {
 
 #[test]
 fn memory_of_others() {
-    for (seed, manner) in (seed()..).zip([Manner::AtOnce, Manner::Later]) {
+    for (seed, manner) in (seed()..).zip([Manner::Immediate, Manner::Later]) {
         let options = Options { one_sided: manner, ..ROUGH };
         for ranks in [2, 5] {
             one_sided(seed, fabric(ranks, seed, options));

@@ -156,12 +156,12 @@ impl Rails {
         self.next_number = (number + 1) & ((PART_TOKEN >> 2) - 1);
         let token = |part| PART_TOKEN | number << 2 | part as u64;
         // Frames that the primary port refuses are refused altogether: nothing is under way yet.
-        let began = read.begin(0, &mut self.primary, 0, token(0))?;
+        let began = read.begin_part(0, &mut self.primary, 0, token(0))?;
         if !matches!(began, Transfer::Started | Transfer::Done) {
             return Ok(began);
         }
         for part in 1..read.parts {
-            match read.begin(part, &mut self.secondary[part - 1], part, token(part)) {
+            match read.begin_part(part, &mut self.secondary[part - 1], part, token(part)) {
                 Ok(Transfer::Started) => self.secondary_bytes += read.part(part).1 as u64,
                 _ => self.retry.push(token(part)),
             }
@@ -175,7 +175,7 @@ impl Rails {
     fn retry_parts(&mut self, sink: &mut impl Sink) {
         for token in std::mem::take(&mut self.retry) {
             let Some(read) = self.striped.get(&number(token)) else { continue };
-            match read.begin((token & 3) as usize, &mut self.primary, 0, token) {
+            match read.begin_part((token & 3) as usize, &mut self.primary, 0, token) {
                 Ok(Transfer::Started) => {}
                 Ok(Transfer::Done) => part_done(&mut self.striped, token, Ok(()), sink),
                 Ok(Transfer::NoSpace | Transfer::Refused) => self.retry.push(token),
@@ -229,8 +229,9 @@ impl StripedRead {
         (begin, share.min(self.into.len() - begin))
     }
 
-    /// Begins a part on a port whose key has index `key`.
-    fn begin(
+    /// Begins the get of one part through a port whose key has index `key`. The result and the
+    /// token are those of [`Transport::one_sided`]; a port is a transport that reads `keys[0]` alone.
+    fn begin_part(
         &self,
         part: usize,
         on: &mut VerbsTransport,

@@ -43,7 +43,7 @@ pub(crate) struct World {
 
 /// A fabric with whims, from a seed.
 pub(crate) fn any_options(random: &mut Random) -> Options {
-    let manners = [Manner::AtOnce, Manner::Later, Manner::Refused, Manner::Whim];
+    let manners = [Manner::Immediate, Manner::Later, Manner::Refused, Manner::Whim];
     Options {
         caps: Caps {
             frame: 256,
@@ -51,9 +51,9 @@ pub(crate) fn any_options(random: &mut Random) -> Options {
             get_min: [300, 1000, u64::MAX][random.below(3) as usize],
             put_min: [400, u64::MAX][random.below(2) as usize],
         },
-        delay: random.below(20),
-        slots: 1 + random.below(6) as usize,
-        no_space: random.below(200) as u32,
+        max_delay: random.below(20),
+        max_in_flight: 1 + random.below(6) as usize,
+        no_space_permille: random.below(200) as u32,
         one_sided: manners[random.below(4) as usize],
         death: None,
     }

@@ -32,7 +32,7 @@ const MAX_POLLED_FRAMES: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
     /// They finish within the call.
-    AtOnce,
+    Immediate,
     /// They finish in a later poll, in any order.
     Later,
     /// Memory can be registered, but a transfer is refused.
@@ -49,11 +49,11 @@ pub struct Options {
     /// The same knobs for every pair. `get_min` and `put_min` of `u64::MAX`: no registration.
     pub caps: Caps,
     /// Longest time that a frame or a one-sided transfer takes, ticks.
-    pub delay: u64,
+    pub max_delay: u64,
     /// Frames that an ordered pair can have under way.
-    pub slots: usize,
+    pub max_in_flight: usize,
     /// Posts of 1,000 that find no space although there is some.
-    pub no_space: u32,
+    pub no_space_permille: u32,
     /// One-sided transfers.
     pub one_sided: Manner,
     /// The rank that dies, and the tick at which it does.
@@ -61,14 +61,14 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// A quiet fabric: instant, roomy, immortal.
+    /// Returns a network without delays, refusals and deaths, whose pairs have no one-sided put.
     fn default() -> Options {
         Options {
             caps: Caps { frame: 4096, eager: 1024, get_min: 8192, put_min: u64::MAX },
-            delay: 0,
-            slots: 64,
-            no_space: 0,
-            one_sided: Manner::AtOnce,
+            max_delay: 0,
+            max_in_flight: 64,
+            no_space_permille: 0,
+            one_sided: Manner::Immediate,
             death: None,
         }
     }

@@ -25,9 +25,9 @@ impl Sink for Recorder {
 
 const ROUGH: Options = Options {
     caps: Caps { frame: 64, eager: 32, get_min: u64::MAX, put_min: u64::MAX },
-    delay: 30,
-    slots: 3,
-    no_space: 300,
+    max_delay: 30,
+    max_in_flight: 3,
+    no_space_permille: 300,
     one_sided: Manner::Refused,
     death: None,
 };
@@ -86,7 +86,7 @@ fn a_death_is_reported_once_after_the_last_frame() {
 
 #[test]
 fn a_full_channel_has_no_space_until_it_is_polled() {
-    let mut transports = fabric(2, 0, Options { slots: 2, ..Options::default() });
+    let mut transports = fabric(2, 0, Options { max_in_flight: 2, ..Options::default() });
     let header = Header::new(Kind::Data);
     let [a, b] = &mut transports[..] else { unreachable!() };
     assert!(b.arm().is_some());

@@ -123,7 +123,7 @@ impl World {
     }
 
     fn due(&mut self) -> u64 {
-        self.now + self.rng.below(self.options.delay + 1)
+        self.now + self.rng.below(self.options.max_delay + 1)
     }
 
     pub(super) fn post(
@@ -139,9 +139,9 @@ impl World {
             return Err(lost(to));
         }
         let due = self.due();
-        let no_space = self.rng.chance(self.options.no_space);
+        let no_space = self.rng.chance(self.options.no_space_permille);
         let channel = self.channels.entry((from, to)).or_default();
-        if no_space || channel.len() >= self.options.slots {
+        if no_space || channel.len() >= self.options.max_in_flight {
             self.mark_blocked(from, to);
             return Ok(Post::NoSpace);
         }
@@ -254,7 +254,7 @@ impl World {
         }
         let manner = match self.options.one_sided {
             Manner::Whim => self.rng.pick(&[
-                Manner::AtOnce,
+                Manner::Immediate,
                 Manner::Later,
                 Manner::Refused,
                 Manner::Hybrid,
@@ -263,7 +263,7 @@ impl World {
             fixed => Some(fixed),
         };
         Ok(match manner {
-            Some(Manner::AtOnce) => {
+            Some(Manner::Immediate) => {
                 self.carry_out(user, access);
                 Transfer::Done
             }
@@ -353,7 +353,7 @@ impl World {
     pub(super) fn has_space_again(&mut self, rank: Peer) -> bool {
         let has_space = |&to: &Peer| {
             let channel = self.channels.get(&(rank, to));
-            channel.is_none_or(|channel| channel.len() < self.options.slots)
+            channel.is_none_or(|channel| channel.len() < self.options.max_in_flight)
         };
         let blocked_on = &mut self.ranks[rank.0 as usize].blocked_on;
         let found = blocked_on.iter().any(has_space);

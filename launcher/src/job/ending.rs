@@ -17,14 +17,15 @@ const STOP_GRACE: Duration = Duration::from_secs(10);
 /// Time that the other ranks have once a rank has died of the signal.
 const STOP_GRACE_AFTER_DEATH: Duration = Duration::from_secs(2);
 /// Time from Ctrl-C to the hint at a second one.
-const HINT_DELAY: Duration = Duration::from_millis(500);
+const KILL_NOTICE_DELAY: Duration = Duration::from_millis(500);
 /// Time from one round of SIGKILL to the next.
 const KILL_INTERVAL: Duration = Duration::from_millis(20);
 /// Time after which a process that survives SIGKILL is given up.
 const STUCK_AFTER: Duration = Duration::from_secs(5);
 
 impl Job {
-    /// Passes a signal to stop on to the ranks; the second one kills them.
+    /// Forwards a signal like SIGINT or SIGTERM to the ranks; if the job is ending already, kills
+    /// them. With no process left, gives up output that its reader does not take.
     pub(super) fn on_stop_signal(&mut self, signal: i32) {
         self.outcome.set_code(128 + signal as u8);
         match self.phase {
@@ -34,11 +35,10 @@ impl Job {
                 self.phase = Phase::Stopping {
                     signal,
                     until: now + STOP_GRACE,
-                    hint: (self.first == 0).then_some(now + HINT_DELAY),
+                    kill_notice_at: (self.first == 0).then_some(now + KILL_NOTICE_DELAY),
                 };
             }
-            // Only the reader of our output is waited for.
-            _ if self.has_no_process() => self.is_abandoned = true,
+            _ if self.has_no_process() => self.gave_up = true,
             _ => self.kill(Instant::now()),
         }
     }
@@ -100,7 +100,7 @@ impl Job {
         self.reap();
         if now >= since + STUCK_AFTER && !self.has_no_process() {
             self.print("some processes survive SIGKILL (stuck in the kernel); giving up");
-            self.is_abandoned = true;
+            self.gave_up = true;
         }
     }
 
@@ -108,7 +108,9 @@ impl Job {
     pub(super) fn phase_deadline(&self) -> Option<Instant> {
         match self.phase {
             Phase::Running => None,
-            Phase::Stopping { until, hint, .. } => Some(hint.map_or(until, |hint| hint.min(until))),
+            Phase::Stopping { until, kill_notice_at, .. } => {
+                Some(kill_notice_at.map_or(until, |kill_notice_at| kill_notice_at.min(until)))
+            }
             Phase::Terminating { since } => Some(since + TERM_GRACE),
             Phase::Killing { last, .. } if !self.has_no_process() => Some(last + KILL_INTERVAL),
             Phase::Killing { .. } => None,
@@ -119,14 +121,16 @@ impl Job {
     pub(super) fn advance_phase(&mut self, now: Instant) {
         match self.phase {
             Phase::Stopping { until, .. } if now >= until => self.terminate(),
-            Phase::Stopping { signal, until, hint: Some(hint) } if now >= hint => {
+            Phase::Stopping { signal, until, kill_notice_at: Some(kill_notice_at) }
+                if now >= kill_notice_at =>
+            {
                 if signal == libc::SIGINT {
                     self.print(
                         "interrupted; waiting for the ranks to end (press Ctrl-C again to kill \
                          them)",
                     );
                 }
-                self.phase = Phase::Stopping { signal, until, hint: None };
+                self.phase = Phase::Stopping { signal, until, kill_notice_at: None };
             }
             Phase::Terminating { since } if now >= since + TERM_GRACE => self.kill(now),
             Phase::Killing { last, .. } if now >= last + KILL_INTERVAL => self.kill(now),
@@ -163,7 +167,7 @@ impl Job {
 
     /// Prints the closing lines of a job that is over.
     pub(super) fn conclude(&mut self, settings: &Settings) {
-        if self.is_abandoned {
+        if self.gave_up {
             return;
         }
         let none_in_mpi = self.states().all(|(state, _)| state == RankState::Starting);

@@ -111,7 +111,7 @@ fn begin(
         absent: AbsentRanks::default(),
         phase: Phase::Running,
         is_childless: false,
-        is_abandoned: false,
+        gave_up: false,
     };
     if let Some(CannotRun { message, code }) = job.local.failed.take() {
         job.on_start_failure(&message, code);

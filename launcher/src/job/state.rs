@@ -42,7 +42,7 @@ pub(super) enum Phase {
     Stopping {
         signal: i32,
         until: Instant,
-        hint: Option<Instant>,
+        kill_notice_at: Option<Instant>,
     },
     /// The ranks were sent SIGTERM.
     Terminating {
@@ -91,7 +91,7 @@ pub(super) struct Job {
     /// `wait` has found no child.
     pub(super) is_childless: bool,
     /// No process is waited for: a second Ctrl-C, or a process stuck in the kernel.
-    pub(super) is_abandoned: bool,
+    pub(super) gave_up: bool,
 }
 
 impl Job {
@@ -154,6 +154,6 @@ impl Job {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.is_abandoned || (self.has_no_process() && self.local.output.is_finished())
+        self.gave_up || (self.has_no_process() && self.local.output.is_finished())
     }
 }

@@ -147,9 +147,10 @@ impl Parser<'_> {
                 settings.mapping.bind_to = Some(what);
             }
             Id::MapBy => {
-                let (what, cores_each) = parse_map_by(word, &next())?;
+                let (what, cores_per_rank) = parse_map_by(word, &next())?;
                 settings.mapping.map_by = Some(what);
-                settings.mapping.cores_each = cores_each.or(settings.mapping.cores_each);
+                settings.mapping.cores_per_rank =
+                    cores_per_rank.or(settings.mapping.cores_per_rank);
             }
             Id::ReportBindings => settings.report_bindings = true,
             Id::DeadAfter => settings.dead_after = Some(parse_seconds(word, &next())?),

@@ -1,5 +1,6 @@
-//! Counting in one word: for members that share processors. Each member runs once in a round, and
-//! the last to arrive does the work for all.
+//! Counting: the arrivals of a round are counted in one word. For members that share processors: a
+//! member needs the processor once in a round, and the last to arrive does the work for all. Two
+//! slot sets serve the rounds alternately, each with an [`ArrivalCount`] of its own.
 //!
 //! Invariants:
 //! - A member is in one round at a time. It begins round k when round k - 2, which used the same
@@ -8,7 +9,7 @@
 //!   arrival. Two kinds of readers exist: the last member to arrive, before it completes the round,
 //!   and a member that saw the writer arrive, before its own arrival. Therefore no member reads a
 //!   slot of a round that is complete.
-//! - The last member to arrive writes the result and the mismatch before it completes the round.
+//! - The last member to arrive writes the result and a mismatch of signatures before it completes the round.
 //!   They are read by members that have not left the round, and none of these arrives at the next
 //!   round of the set.
 
@@ -26,36 +27,37 @@ const MEMBER_BITS: u32 = 32;
 /// look at another line.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
-pub(crate) struct Tally {
+pub(crate) struct ArrivalCount {
     arrived: AtomicU64,
     /// Two members whose signatures differ: the completing one in the low half, the other one plus
     /// 1 in the high half. 0 if all are equal.
     mismatch: AtomicU64,
 }
 
-const _: () = assert!(cfg!(loom) || size_of::<Tally>() as u64 == LINE);
+const _: () = assert!(cfg!(loom) || size_of::<ArrivalCount>() as u64 == LINE);
 
 /// One member's view of the words of a segment.
 #[derive(Debug)]
 pub(crate) struct Counter {
     completed: &'static AtomicU64,
-    tallies: [&'static Tally; SETS],
+    arrival_counts: [&'static ArrivalCount; SETS],
     signatures: Signatures<SETS>,
 }
 
 impl Counter {
-    /// A view from the header's word, the tallies and the signatures of a segment.
+    /// Makes a member's view of a segment. `completed` is the number of completed rounds, in the
+    /// segment's header; `arrival_counts` and `signatures` have one entry for each slot set.
     pub(crate) fn new(
         completed: &'static AtomicU64,
-        tallies: [&'static Tally; SETS],
+        arrival_counts: [&'static ArrivalCount; SETS],
         signatures: Signatures<SETS>,
     ) -> Counter {
-        Counter { completed, tallies, signatures }
+        Counter { completed, arrival_counts, signatures }
     }
 
     #[inline]
-    fn tally(&self, round: u64) -> &'static Tally {
-        self.tallies[round as usize % SETS]
+    fn arrival_count(&self, round: u64) -> &'static ArrivalCount {
+        self.arrival_counts[round as usize % SETS]
     }
 }
 
@@ -75,7 +77,7 @@ impl Counting for Counter {
         self.signatures.publish(round, signature);
         // Release: the last member sees this one's slot and signature, and that it has read the
         // others' slots. Acquire: this may be the last member.
-        let before = self.tally(round).arrived.fetch_add(1, Ordering::AcqRel);
+        let before = self.arrival_count(round).arrived.fetch_add(1, Ordering::AcqRel);
         before + 1 == u64::from(self.signatures.members())
     }
 
@@ -91,9 +93,9 @@ impl Counting for Counter {
         let mine = words[me as usize].load(Ordering::Relaxed);
         let other = words.iter().position(|word| word.load(Ordering::Relaxed) != mine);
         let mismatch = other.map_or(0, |other| (other as u64 + 1) << MEMBER_BITS | u64::from(me));
-        let tally = self.tally(round);
-        tally.mismatch.store(mismatch, Ordering::Relaxed);
-        tally.arrived.store(0, Ordering::Relaxed);
+        let arrival_count = self.arrival_count(round);
+        arrival_count.mismatch.store(mismatch, Ordering::Relaxed);
+        arrival_count.arrived.store(0, Ordering::Relaxed);
         // Release: a member that sees the round complete sees the result and the tally.
         self.completed.store(round + 1, Ordering::Release);
     }
@@ -107,7 +109,7 @@ impl Counting for Counter {
     #[inline]
     fn mismatch(&self, round: u64, signature: u64) -> Option<u32> {
         // Relaxed: the round is complete.
-        let mismatch = self.tally(round).mismatch.load(Ordering::Relaxed);
+        let mismatch = self.arrival_count(round).mismatch.load(Ordering::Relaxed);
         if mismatch == 0 {
             return None;
         }
@@ -120,19 +122,22 @@ impl Counting for Counter {
         // Relaxed: no other process looks until the owner's next message announces the segment.
         let zero = |word: &AtomicU64| word.store(0, Ordering::Relaxed);
         zero(self.completed);
-        self.tallies.iter().flat_map(|tally| [&tally.arrived, &tally.mismatch]).for_each(zero);
+        self.arrival_counts
+            .iter()
+            .flat_map(|arrival_count| [&arrival_count.arrived, &arrival_count.mismatch])
+            .for_each(zero);
         self.signatures.reset();
     }
 }
 
 /// Where the tally of a set lies.
-pub(crate) fn tally_at(set: u64) -> u64 {
+pub(crate) fn arrival_count_at(set: u64) -> u64 {
     LINE + set * LINE
 }
 
 /// Where a member's signature lies, on a host of `size` ranks.
 pub(crate) fn signature_at(size: u32, set: u64, member: u64) -> u64 {
-    tally_at(SETS as u64) + (set * u64::from(size) + member) * 8
+    arrival_count_at(SETS as u64) + (set * u64::from(size) + member) * 8
 }
 
 /// Where the first slot set begins, on a host of `size` ranks.

@@ -7,7 +7,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::counter::{Counter, Tally};
+use super::counter::{ArrivalCount, Counter};
 use super::flags::Flags;
 use super::lease::Lease;
 use super::signatures::Signatures;
@@ -53,9 +53,9 @@ fn signatures<const SETS: usize>() -> impl Fn(u32) -> Signatures<SETS> {
 }
 
 fn counters() -> [Member<Counter>; 2] {
-    let tallies: [&'static Tally; 2] = [leak(), leak()];
+    let arrival_counts: [&'static ArrivalCount; 2] = [leak(), leak()];
     let signatures = signatures();
-    members(|header, me| Counter::new(&header.completed, tallies, signatures(me)))
+    members(|header, me| Counter::new(&header.completed, arrival_counts, signatures(me)))
 }
 
 fn flags() -> [Member<Flags>; 2] {

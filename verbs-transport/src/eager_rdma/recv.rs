@@ -23,7 +23,7 @@ impl VerbsTransport {
             if endpoint
                 .eager_rdma
                 .rx_slot(seq)
-                .is_some_and(|slot| wire::may_hold(|at| slot.read(at), seq))
+                .is_some_and(|slot| wire::sequence_matches(|at| slot.read(at), seq))
             {
                 moved |= self.take_written(at, sink);
             }

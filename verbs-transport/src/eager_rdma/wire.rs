@@ -1,5 +1,7 @@
 //! The bytes of eager RDMA: a slot of a ring, and the ring control by which a receiver opens and
-//! closes its ring. `docs/verbs.md` draws both.
+//! closes its ring. `docs/verbs.md` draws both. A slot has the checksum of all that follows in word
+//! 0, the length of the frame in word 1, and the frame from word 2 on. A frame begins with its
+//! sequence number.
 //!
 //! A device may place the bytes of a write in any order. Each object therefore begins with a
 //! checksum, and [`decode_slot`] and [`RingDescriptor::decode`] accept only what is complete.
@@ -9,6 +11,8 @@
 pub(crate) const SLOT_BYTES: usize = 256;
 /// Bytes in front of a frame in a slot, and in a send slot: checksum (8), length (8).
 pub(crate) const SLOT_HEADER: usize = 16;
+/// A frame has more bytes than its own header.
+const FRAME_HEADER: usize = 8;
 /// Bytes of a ring control.
 pub(crate) const CONTROL_BYTES: usize = 24;
 
@@ -77,24 +81,26 @@ pub(crate) fn decode_slot(
     seq: u32,
     frame: &mut [u8; SLOT_BYTES],
 ) -> Option<usize> {
-    if !may_hold(&word, seq) {
+    if !sequence_matches(&word, seq) {
         return None;
     }
-    let len =
-        usize::try_from(word(1)).ok().filter(|&len| len > 8 && len <= SLOT_BYTES - SLOT_HEADER)?;
+    let len = usize::try_from(word(1))
+        .ok()
+        .filter(|&len| len > FRAME_HEADER && len <= SLOT_BYTES - SLOT_HEADER)?;
     let mut sum = Checksum::new(len);
     for (at, bytes) in frame[..len.next_multiple_of(16)].chunks_exact_mut(16).enumerate() {
         let pair = [word(SLOT_HEADER / 8 + 2 * at), word(SLOT_HEADER / 8 + 2 * at + 1)];
         bytes[..8].copy_from_slice(&pair[0].to_le_bytes());
         bytes[8..].copy_from_slice(&pair[1].to_le_bytes());
-        sum = sum.and(pair);
+        sum = sum.update(pair);
     }
     (sum.finish() == word(0)).then_some(len)
 }
 
-/// Returns whether a slot may hold frame `seq`: one read, which nearly always suffices.
+/// Returns whether a slot has the sequence number of frame `seq`; the checksum, which covers it,
+/// decides. One read, which nearly always suffices.
 #[inline]
-pub(crate) fn may_hold(word: impl Fn(usize) -> u64, seq: u32) -> bool {
+pub(crate) fn sequence_matches(word: impl Fn(usize) -> u64, seq: u32) -> bool {
     word(SLOT_HEADER / 8) as u32 == seq
 }
 
@@ -103,7 +109,7 @@ pub(crate) fn may_hold(word: impl Fn(usize) -> u64, seq: u32) -> bool {
 fn checksum(len: usize, bytes: &[u8]) -> u64 {
     let word = |bytes: &[u8]| u64::from_le_bytes(std::array::from_fn(|at| bytes[at]));
     let pairs = bytes.chunks_exact(16).map(|pair| pair.split_at(8));
-    let add = |sum: Checksum, (first, second)| sum.and([word(first), word(second)]);
+    let add = |sum: Checksum, (first, second)| sum.update([word(first), word(second)]);
     pairs.fold(Checksum::new(len), add).finish()
 }
 
@@ -123,7 +129,7 @@ impl Checksum {
     }
 
     #[inline]
-    fn and(self, [first, second]: [u64; 2]) -> Checksum {
+    fn update(self, [first, second]: [u64; 2]) -> Checksum {
         Checksum(Checksum::fold(first ^ self.0, second ^ Checksum::OTHER))
     }
 

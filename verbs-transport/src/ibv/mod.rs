@@ -28,10 +28,10 @@ fn check(code: std::ffi::c_int) -> io::Result<()> {
     }
 }
 
-/// Returns the result of a call that returns a pointer, null for an error.
+/// Returns the result of a call that returns a pointer; null with errno for an error, EIO if a
+/// driver set none.
 fn non_null<T>(pointer: *mut T) -> io::Result<std::ptr::NonNull<T>> {
     std::ptr::NonNull::new(pointer).ok_or_else(|| match io::Error::last_os_error() {
-        // The driver has failed without a reason.
         error if error.raw_os_error() == Some(0) => io::Error::from_raw_os_error(libc::EIO),
         error => error,
     })
