@@ -158,16 +158,19 @@ pub(crate) unsafe fn comm_split(
     unsafe { store(newcomm, made) }
 }
 
-/// Sets hints and error handler of a communicator without a parent, and stores its handle.
+/// Sets session, hints and error handler of a communicator that was made of `group`, and stores its
+/// handle.
 ///
 /// # Safety
 /// That of [`store`].
 pub(super) unsafe fn finish_from_group(
     mut made: Comm,
+    group: MPI_Group,
     hints: &Info,
     handler: Errhandler,
     newcomm: *mut MPI_Comm,
 ) -> Result<()> {
+    made.set_session(with(|p| p.session_of_group(group.0)));
     made.set_hints(hints)?;
     made.set_errhandler(handler);
     // SAFETY: the caller's promise, passed on.
@@ -187,11 +190,11 @@ pub(crate) unsafe fn comm_create_from_group(
         let hints = crate::info::optional(info)?;
         // SAFETY: null is refused; any other string is terminated, by the user's promise.
         let tag = unsafe { text(stringtag, "stringtag")? };
-        let group = with(|p| p.group(group.0))?;
+        let members = with(|p| p.group(group.0))?;
         // SAFETY: checked not to be null; valid by the user's promise.
-        match communicator::create_from_group(&group, &tag)? {
+        match communicator::create_from_group(&members, &tag)? {
             // SAFETY: the user's pointer, passed on.
-            Some(made) => unsafe { finish_from_group(made, &hints, handler, newcomm) },
+            Some(made) => unsafe { finish_from_group(made, group, &hints, handler, newcomm) },
             // SAFETY: the user's pointer, passed on.
             None => unsafe { store(newcomm, None) },
         }

@@ -3,24 +3,25 @@
 use std::os::raw::c_int;
 
 use objects::{Class, Error, Group, Result};
-use runtime::{predefined, with};
+use runtime::{GroupObject, predefined, with};
 
 use crate::abi::{MPI_Comm, MPI_Count, MPI_Group};
 use crate::args::{UNDEFINED, checked_count, null_argument, put, slice, slice_mut};
 use crate::constants::{MPI_IDENT, MPI_PROC_NULL, MPI_SIMILAR, MPI_UNEQUAL};
 
-/// Stores the handle of a new group; an empty group is always MPI_GROUP_EMPTY.
+/// Stores the handle of a new group, which comes from `session` (0: the world model); an empty
+/// group is always MPI_GROUP_EMPTY.
 ///
 /// # Safety
 /// `newgroup` is null or valid for a write.
-pub(super) unsafe fn store(newgroup: *mut MPI_Group, group: Group) -> Result<()> {
+pub(super) unsafe fn store(newgroup: *mut MPI_Group, members: Group, session: usize) -> Result<()> {
     if newgroup.is_null() {
         return Err(null_argument("newgroup"));
     }
-    let handle = if group.size() == 0 {
+    let handle = if members.is_empty() {
         predefined::GROUP_EMPTY
     } else {
-        with(|p| p.groups.insert(group)) as usize
+        with(|p| p.groups.insert(GroupObject { members, session })) as usize
     };
     // SAFETY: not null, and valid by the user's promise.
     unsafe { put(newgroup, MPI_Group(handle), "newgroup") }
@@ -28,6 +29,12 @@ pub(super) unsafe fn store(newgroup: *mut MPI_Group, group: Group) -> Result<()>
 
 fn group(handle: MPI_Group) -> Result<Group> {
     with(|p| p.group(handle.0))
+}
+
+/// The session that the first of these groups with one comes from; 0: the world model.
+fn session_of(groups: &[MPI_Group]) -> usize {
+    let mut sessions = groups.iter().map(|group| with(|p| p.session_of_group(group.0)));
+    sessions.find(|&session| session != 0).unwrap_or(0)
 }
 
 fn both(one: MPI_Group, other: MPI_Group) -> Result<(Group, Group)> {
@@ -103,9 +110,10 @@ pub(crate) unsafe fn group_compare(
 }
 
 pub(crate) unsafe fn comm_group(comm: MPI_Comm, group: *mut MPI_Group) -> Result<()> {
-    let members = with(|p| p.comm(comm.0).map(|comm| comm.group().clone()))?;
+    let (members, session) =
+        with(|p| p.comm(comm.0).map(|comm| (comm.group().clone(), comm.session())))?;
     // SAFETY: the user's pointer, passed on.
-    unsafe { store(group, members) }
+    unsafe { store(group, members, session) }
 }
 
 pub(crate) unsafe fn group_union(
@@ -115,7 +123,7 @@ pub(crate) unsafe fn group_union(
 ) -> Result<()> {
     let (one, other) = both(group1, group2)?;
     // SAFETY: the user's pointer, passed on.
-    unsafe { store(newgroup, one.union(&other)) }
+    unsafe { store(newgroup, one.union(&other), session_of(&[group1, group2])) }
 }
 
 pub(crate) unsafe fn group_intersection(
@@ -125,7 +133,7 @@ pub(crate) unsafe fn group_intersection(
 ) -> Result<()> {
     let (one, other) = both(group1, group2)?;
     // SAFETY: the user's pointer, passed on.
-    unsafe { store(newgroup, one.intersection(&other)) }
+    unsafe { store(newgroup, one.intersection(&other), session_of(&[group1, group2])) }
 }
 
 pub(crate) unsafe fn group_difference(
@@ -135,7 +143,7 @@ pub(crate) unsafe fn group_difference(
 ) -> Result<()> {
     let (one, other) = both(group1, group2)?;
     // SAFETY: the user's pointer, passed on.
-    unsafe { store(newgroup, one.difference(&other)) }
+    unsafe { store(newgroup, one.difference(&other), session_of(&[group1, group2])) }
 }
 
 /// Reads the user's list of ranks, each a rank of the group.
@@ -163,7 +171,7 @@ pub(crate) unsafe fn group_incl(
     // SAFETY: the user's array and pointer.
     unsafe {
         let ranks = ranks_of(&members, n, ranks)?;
-        store(newgroup, members.incl(&ranks)?)
+        store(newgroup, members.incl(&ranks)?, session_of(&[group]))
     }
 }
 
@@ -177,7 +185,7 @@ pub(crate) unsafe fn group_excl(
     // SAFETY: the user's array and pointer.
     unsafe {
         let ranks = ranks_of(&members, n, ranks)?;
-        store(newgroup, members.excl(&ranks)?)
+        store(newgroup, members.excl(&ranks)?, session_of(&[group]))
     }
 }
 
@@ -196,7 +204,7 @@ pub(crate) unsafe fn group_range_incl(
 ) -> Result<()> {
     let members = self::group(group)?;
     // SAFETY: the user's array and pointer.
-    unsafe { store(newgroup, members.range_incl(ranges_of(n, ranges)?)?) }
+    unsafe { store(newgroup, members.range_incl(ranges_of(n, ranges)?)?, session_of(&[group])) }
 }
 
 pub(crate) unsafe fn group_range_excl(
@@ -207,7 +215,7 @@ pub(crate) unsafe fn group_range_excl(
 ) -> Result<()> {
     let members = self::group(group)?;
     // SAFETY: the user's array and pointer.
-    unsafe { store(newgroup, members.range_excl(ranges_of(n, ranges)?)?) }
+    unsafe { store(newgroup, members.range_excl(ranges_of(n, ranges)?)?, session_of(&[group])) }
 }
 
 pub(crate) unsafe fn group_free(group: *mut MPI_Group) -> Result<()> {

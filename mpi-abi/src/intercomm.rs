@@ -39,8 +39,9 @@ pub(crate) unsafe fn comm_remote_size(comm: MPI_Comm, size: *mut c_int) -> Resul
 
 pub(crate) unsafe fn comm_remote_group(comm: MPI_Comm, group: *mut MPI_Group) -> Result<()> {
     let members = remote(comm)?;
+    let session = with(|p| p.comm(comm.0).map(objects::Comm::session))?;
     // SAFETY: the user's pointer, passed on.
-    unsafe { crate::group::store(group, members) }
+    unsafe { crate::group::store(group, members, session) }
 }
 
 /// Stores MPI_COMM_NULL: no process is spawned; therefore no process has a parent (MPI-5.0
@@ -108,7 +109,7 @@ pub(crate) unsafe fn intercomm_create_from_groups(
             &tag,
         )?;
         // SAFETY: checked not to be null; valid by the user's promise.
-        unsafe { finish_from_group(made, &hints, handler, newintercomm) }
+        unsafe { finish_from_group(made, local_group, &hints, handler, newintercomm) }
     };
     // The handler is for errors here too (MPI-5.0 §7.6.2).
     make().map_err(|error| error.through(handler))

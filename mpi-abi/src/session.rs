@@ -128,5 +128,5 @@ pub(crate) unsafe fn group_from_session_pset(
     let name = unsafe { text(pset_name, "pset_name")? };
     let members = with(|p| p.pset(&name))?;
     // SAFETY: the user's pointer, passed on.
-    unsafe { crate::group::store(newgroup, members) }
+    unsafe { crate::group::store(newgroup, members, session.0) }
 }

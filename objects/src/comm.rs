@@ -37,6 +37,8 @@ pub struct Comm {
     /// `None`: the initial one, MPI_ERRORS_ARE_FATAL.
     errhandler: Option<Errhandler>,
     topology: Option<Arc<Topology>>,
+    /// The handle of the session that it comes from; 0: the world model.
+    session: usize,
     name: String,
     info: Info,
     attributes: Attributes,
@@ -55,6 +57,7 @@ impl Comm {
             coll_segment: None,
             errhandler: None,
             topology: None,
+            session: 0,
             name: name.to_owned(),
             info: Info::new(),
             attributes: Attributes::new(),
@@ -72,14 +75,15 @@ impl Comm {
         }
     }
 
-    /// Makes an intracommunicator of `group` that inherits the error handler.
+    /// Makes an intracommunicator of `group` that inherits the error handler and the session.
     #[must_use]
     pub fn derive(&self, context: u64, rank: u32, group: Group) -> Comm {
-        Comm { errhandler: self.errhandler, ..Comm::new("", context, rank, group) }
+        let (errhandler, session) = (self.errhandler, self.session);
+        Comm { errhandler, session, ..Comm::new("", context, rank, group) }
     }
 
-    /// Makes an intercommunicator that inherits the error handler; `rank` is this process's rank in
-    /// `local`.
+    /// Makes an intercommunicator that inherits the error handler and the session; `rank` is this
+    /// process's rank in `local`.
     #[must_use]
     pub fn derive_inter(&self, context: u64, rank: u32, local: Group, remote: Group) -> Comm {
         Comm { remote: Some(remote), ..self.derive(context, rank, local) }
@@ -118,6 +122,12 @@ impl Comm {
     /// Sets the topology.
     pub fn set_topology(&mut self, topology: Topology) {
         self.topology = Some(Arc::new(topology));
+    }
+
+    /// Sets the session that the communicator comes from, by its handle (0: the world model). What
+    /// is made of the communicator inherits it.
+    pub fn set_session(&mut self, session: usize) {
+        self.session = session;
     }
 
     /// Stores the known hints and ignores the others (MPI_Comm_set_info).
@@ -225,6 +235,12 @@ impl Comm {
         self.errhandler.is_none()
     }
 
+    /// Returns the handle of the session that the communicator comes from; 0: the world model.
+    #[inline]
+    pub fn session(&self) -> usize {
+        self.session
+    }
+
     /// Returns the topology, if there is one.
     pub fn topology(&self) -> Option<&Topology> {
         self.topology.as_deref()
@@ -299,6 +315,12 @@ mod tests {
         assert_eq!(copy.next_collective(), 0);
         let part = world.derive(10, 0, Group::world(1));
         assert!(part.topology().is_none());
+        assert_eq!(part.session(), 0);
+        world.set_session(5);
+        assert_eq!(
+            (world.duplicate(11).session(), world.derive(12, 0, Group::world(1)).session()),
+            (5, 5)
+        );
         assert!(matches!(part.errhandler(), Errhandler::Return));
     }
 

@@ -48,7 +48,7 @@ struct InFlight {
 
 /// One attached buffer: of the process, a communicator or a session.
 struct Attached {
-    /// The communicator's handle, or 0 for the process.
+    /// The handle of the communicator or session, or [`PROCESS`].
     owner: usize,
     attachment: Attachment,
     /// By offset.
@@ -110,18 +110,19 @@ impl BsendBuffers {
             .all(|attached| attached.in_flight.is_empty())
     }
 
-    /// Copies the message to the buffer attached to `comm`, or to that of the process if there is
-    /// none, and sends it from there.
+    /// Copies the message to the buffer of the first of `owners` that has one attached, and sends
+    /// it from there.
     pub(crate) fn send(
         &mut self,
         stack: &mut Stack,
-        comm: usize,
+        owners: [usize; 3],
         to: Peer,
         envelope: Envelope,
         buffer: Buffer,
     ) -> Result<()> {
         self.reclaim(stack.pt2pt());
-        let owner = if self.find(comm).is_some() { comm } else { PROCESS };
+        let mut attached = owners.into_iter().filter(|&owner| self.find(owner).is_some());
+        let owner = attached.next().unwrap_or(PROCESS);
         let mut since = None;
         while self.find(owner).is_some_and(|attached| attached.must_wait_for(buffer.len()))
             && since.get_or_insert_with(Instant::now).elapsed() < SPACE_TIMEOUT

@@ -8,6 +8,7 @@ use fabric::Peer;
 use objects::{Buffer, Class, Comm, Error, Result, Status};
 use pt2pt::{Envelope, Mode, Pattern, RequestId};
 
+use crate::bsend::PROCESS;
 use crate::fault;
 use crate::lock::{block_on, lock_fast, progress_once, with};
 use crate::outcome::Outcome;
@@ -369,7 +370,8 @@ pub fn cancel(handle: &mut usize) -> Result<()> {
 }
 
 impl Process {
-    /// Sends from an attached buffer; see [`BsendBuffers::send`](crate::bsend::BsendBuffers::send).
+    /// Sends from the buffer attached to the communicator, else its session's, else the process's
+    /// (MPI-5.0 §3.6); see [`BsendBuffers::send`](crate::bsend::BsendBuffers::send).
     fn send_buffered(
         &mut self,
         comm: usize,
@@ -377,8 +379,11 @@ impl Process {
         envelope: Envelope,
         buffer: Buffer,
     ) -> Result<()> {
+        // A persistent send may be started on a communicator that was freed.
+        let session = self.comm(comm).map_or(PROCESS, |comm| comm.session());
+        let owners = [comm, session, PROCESS];
         match &mut self.core {
-            Some(core) => self.bsend.send(&mut core.stack, comm, to, envelope, buffer),
+            Some(core) => self.bsend.send(&mut core.stack, owners, to, envelope, buffer),
             None => Err(not_running(self.init_state)),
         }
     }

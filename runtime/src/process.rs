@@ -119,7 +119,7 @@ pub struct Process {
     /// Freed communicators on which persistent collectives may still be started, by handle.
     pub(crate) zombie_comms: Vec<(usize, Comm)>,
     /// Groups.
-    pub groups: Table<Group>,
+    pub groups: Table<GroupObject>,
     /// Derived datatypes and duplicates.
     pub datatypes: Table<Datatype>,
     /// User-defined operations.
@@ -149,6 +149,14 @@ pub struct Session {
     pub errhandler: Errhandler,
     /// The thread level that it provides, as the ABI numbers it.
     pub thread_level: i32,
+}
+
+/// A group with a handle.
+pub struct GroupObject {
+    /// The group.
+    pub members: Group,
+    /// The handle of the session that it comes from; 0: the world model.
+    pub session: usize,
 }
 
 /// A message that a matched probe took.
@@ -286,9 +294,14 @@ impl Process {
             handle => self
                 .groups
                 .get(handle as u64)
-                .cloned()
+                .map(|group| group.members.clone())
                 .map_err(|stale| bad_handle(Class::Group, "group", stale)),
         }
+    }
+
+    /// Returns the session that the group of a handle comes from; 0: the world model.
+    pub fn session_of_group(&self, handle: usize) -> usize {
+        self.groups.get(handle as u64).map_or(0, |group| group.session)
     }
 
     /// Returns the request object of a handle; MPI_ERR_REQUEST if it has none (see
