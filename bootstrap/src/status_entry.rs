@@ -55,7 +55,8 @@ pub struct BlockedOn {
     pub peer: Option<i32>,
     /// The peer's rank in MPI_COMM_WORLD.
     pub world_rank: Option<i32>,
-    /// The tag, `None` for any; for a collective its sequence number in the communicator.
+    /// The tag, `None` for any; for a collective its sequence number in the communicator, which is
+    /// negative (-1, -2, ...) for persistent ones.
     pub tag: Option<i32>,
     /// The context id of the communicator.
     pub context: u64,

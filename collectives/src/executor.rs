@@ -75,7 +75,8 @@ impl Active {
     }
 
     /// Starts a collective, the `sequence`th on its communicator, and does what can be done at
-    /// once. MPI_ERR_NO_MEM if there is no scratch memory.
+    /// once. Persistent ones have negative numbers, and all starts of one the same, one after the
+    /// other. MPI_ERR_NO_MEM if there is no scratch memory.
     pub fn start<T: HybridGet>(
         &mut self,
         pt2pt: &mut Engine,

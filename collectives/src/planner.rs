@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use fabric::CollSegment;
 use hashbrown::HashMap;
 use objects::{Comm, Result};
 use rustc_hash::FxBuildHasher;
@@ -130,7 +131,7 @@ impl Planner {
         then: impl FnOnce(&Plan) -> R,
     ) -> Result<R> {
         let Some((key, send, recv)) = CacheKey::of(operation, comm) else {
-            return self.plan_anew(operation, comm).map(|plan| then(&plan));
+            return self.plan_anew(operation, comm, comm.coll_segment()).map(|plan| then(&plan));
         };
         let (counts, row) = (operation.counts(), key.hash(ROW_BITS));
         let is_it = |entry: &CacheEntry| {
@@ -143,10 +144,16 @@ impl Planner {
             entry.plan.set_buffers(send, recv);
             return Ok(then(&entry.plan));
         }
-        let plan = self.plan_anew(operation, comm)?;
+        let plan = self.plan_anew(operation, comm, comm.coll_segment())?;
         let [latest, before] = &mut self.recent[row];
         *before = latest.take();
         Ok(then(&latest.insert(CacheEntry { key, counts: counts.into(), plan }).plan))
+    }
+
+    /// Plans a call that may be started in any order with others. It uses no collective segment,
+    /// whose rounds belong together by their order.
+    pub fn plan_persistent(&mut self, operation: &Operation, comm: &Comm) -> Result<Plan> {
+        self.plan_anew(operation, comm, None)
     }
 
     /// Plans a call with a schedule that `write` makes, in place of a selected one. `segment`: the
@@ -180,10 +187,14 @@ impl Planner {
     }
 
     #[cold]
-    fn plan_anew(&mut self, operation: &Operation, comm: &Comm) -> Result<Plan> {
+    fn plan_anew(
+        &mut self,
+        operation: &Operation,
+        comm: &Comm,
+        segment: Option<&Arc<dyn CollSegment>>,
+    ) -> Result<Plan> {
         let mut call = Call::new(operation, comm)?;
-        let segment =
-            comm.coll_segment().filter(|_| self.selection.may_use_segment(operation.kind()));
+        let segment = segment.filter(|_| self.selection.may_use_segment(operation.kind()));
         call.key.has_segment = segment.is_some();
         call.key.topology = self.topologies.of(comm);
         let schedule = match call.lists {

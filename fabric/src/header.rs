@@ -96,7 +96,8 @@ pub struct Header {
     pub collective: u8,
     /// Rank of the sender in the communicator.
     pub source: u32,
-    /// The tag; for a collective its sequence number (non-negative).
+    /// The tag (non-negative); for a collective its sequence number, for a persistent one -1 - the
+    /// number of its initialisation.
     pub tag: i32,
     /// Root of a collective; for point-to-point 0.
     pub root: u32,

@@ -102,7 +102,10 @@ fn waits_for(blocked: &BlockedOn) -> String {
         context => format!("communicator {context} ({})", count(comm_size as usize)),
     };
     let tagged = tag.map_or("any tag".into(), |tag| format!("tag {tag}"));
-    let number = tag.unwrap_or(0);
+    let number = match tag.unwrap_or(0) {
+        number @ 0.. => format!("collective {number}"),
+        number => format!("persistent collective {}", -1 - number),
+    };
     let rank = match (world_rank, peer) {
         (Some(rank), Some(peer)) if rank != peer => format!("rank {rank} (rank {peer} there)"),
         (Some(rank), _) => format!("rank {rank}"),
@@ -116,7 +119,7 @@ fn waits_for(blocked: &BlockedOn) -> String {
         BlockedKind::MatchingReceive => format!("receive by {rank}, {tagged}, {comm}"),
         BlockedKind::Collective(kind) => {
             let name = CollectiveKind::name(kind).unwrap_or("a collective");
-            format!("{rank} in {name}, collective {number} of {comm}")
+            format!("{rank} in {name}, {number} of {comm}")
         }
     }
 }

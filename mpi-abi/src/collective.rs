@@ -33,7 +33,10 @@ pub(super) fn run(
         let object = p.comm(comm.0)?;
         let mut started = None;
         describe(p, object, &mut |operation| {
-            started = Some(p.begin(fast_path, object, operation)?);
+            started = Some(match form {
+                CallForm::Persistent(..) => p.plan_persistent(object, operation)?,
+                _ => p.begin(fast_path, object, operation)?,
+            });
             Ok(())
         })?;
         started.ok_or_else(|| Error::internal("a collective was not described"))
@@ -44,7 +47,7 @@ pub(super) fn run(
             form.store(collective::start(comm.0, plan)?)
         }
         (CallForm::Persistent(..), Started::Planned(plan)) => {
-            form.store(collective::init(comm.0, plan))
+            form.store(collective::init(comm.0, plan)?)
         }
         _ => Err(Error::internal("a collective that does not block has begun")),
     }

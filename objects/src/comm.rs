@@ -30,6 +30,8 @@ pub struct Comm {
     rank: u32,
     /// Collectives started so far, modulo 2^31.
     collectives: Cell<u32>,
+    /// Persistent collectives made so far, modulo 2^31 - 1.
+    persistent_collectives: Cell<u32>,
     group: Group,
     remote: Option<Group>,
     /// The collective segment that its members share, if there is one.
@@ -52,6 +54,7 @@ impl Comm {
             context,
             rank,
             collectives: Cell::new(0),
+            persistent_collectives: Cell::new(0),
             group,
             remote: None,
             coll_segment: None,
@@ -160,6 +163,16 @@ impl Comm {
         let sequence = self.collectives.get();
         self.collectives.set((sequence + 1) & i32::MAX as u32);
         sequence as i32
+    }
+
+    /// Returns the number of the next persistent collective: -1, -2, ... -2^31 + 1, -1, ... All
+    /// members make them in the same order, but start them in orders of their own (MPI-5.0 §6.13),
+    /// so the number belongs to the initialisation and every start has it. It is negative, as
+    /// those of other collectives are not.
+    pub fn next_persistent_collective(&self) -> i32 {
+        let made = self.persistent_collectives.get();
+        self.persistent_collectives.set((made + 1) % i32::MAX as u32);
+        -1 - made as i32
     }
 
     /// Returns the context id. Point-to-point traffic carries twice this number, collectives one
@@ -364,6 +377,10 @@ mod tests {
         assert_eq!((comm.next_collective(), comm.next_collective()), (0, 1));
         comm.collectives.set(i32::MAX as u32);
         assert_eq!((comm.next_collective(), comm.next_collective()), (i32::MAX, 0));
+        let next = || comm.next_persistent_collective();
+        assert_eq!((next(), next()), (-1, -2), "they do not count with the others");
+        comm.persistent_collectives.set(i32::MAX as u32 - 1);
+        assert_eq!((next(), next()), (-i32::MAX, -1));
     }
 
     #[test]

@@ -94,32 +94,60 @@ impl fmt::Display for CollectiveCall {
     }
 }
 
+/// Which message it is, by its tag.
+#[derive(Clone, Copy, Debug)]
+struct TagName(i32);
+
+impl fmt::Display for TagName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            tag @ 0.. => write!(f, "with tag {tag}"),
+            sequence => write!(f, "of {}", SequenceName(sequence)),
+        }
+    }
+}
+
+/// Shows the number of a collective. The numbers of persistent ones are negative.
+#[derive(Clone, Copy, Debug)]
+pub struct SequenceName(pub i32);
+
+impl fmt::Display for SequenceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            number @ 0.. => write!(f, "collective number {number}"),
+            number => write!(f, "persistent collective number {}", -1 - number),
+        }
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fault::Truncated { source, tag, sent, capacity, .. } => write!(
                 f,
-                "the message from rank {source} with tag {tag} has {sent} bytes, \
-                 but the receive has room for {capacity}"
+                "the message from rank {source} {} has {sent} bytes, \
+                 but the receive has room for {capacity}",
+                TagName(*tag)
             ),
             Fault::PeerFailed(lost) => lost.fmt(f),
             Fault::Mismatched { ours, theirs, source, sequence, .. } => write!(
                 f,
-                "collective number {sequence} is {ours} here, but rank {source} called {theirs}: \
-                 all ranks must call the same collectives in the same order"
+                "{} is {ours} here, but rank {source} called {theirs}: \
+                 all ranks must call the same collectives in the same order",
+                SequenceName(*sequence)
             ),
             Fault::GaveUp { call, source, sequence, .. } => {
                 write!(
                     f,
-                    "collective number {sequence}, {call}, has failed at rank {source}, \
-                     which gave it up"
+                    "{}, {call}, has failed at rank {source}, which gave it up",
+                    SequenceName(*sequence)
                 )
             }
             Fault::Empty { call, source, sequence, capacity, .. } => write!(
                 f,
-                "collective number {sequence}, {call}, is to get {capacity} bytes from rank {source}, \
-                 which called it \
-                 without data: all ranks must give the same amount"
+                "{}, {call}, is to get {capacity} bytes from rank {source}, which called it \
+                 without data: all ranks must give the same amount",
+                SequenceName(*sequence)
             ),
         }
     }

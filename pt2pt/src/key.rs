@@ -16,7 +16,8 @@ pub(crate) const CLASSES: usize = 4;
 impl Key {
     /// The wildcard for the source. No communicator has that many ranks.
     pub(crate) const ANY_SOURCE: u32 = u32::MAX;
-    /// The wildcard for the tag. Tags are not negative.
+    /// The wildcard for the tag. Tags are not negative; the numbers of persistent collectives are
+    /// greater.
     pub(crate) const ANY_TAG: i32 = i32::MIN;
 
     /// Bit 0: any source; bit 1: any tag.

@@ -35,5 +35,5 @@ mod unexpected;
 
 pub use engine::{Engine, Settings};
 pub use fabric::RequestId;
-pub use fault::{CollectiveCall, Fault, LateReady};
+pub use fault::{CollectiveCall, Fault, LateReady, SequenceName};
 pub use message::{BlockedOn, Completion, Envelope, MessageId, Mode, Pattern, Seen};

@@ -24,7 +24,8 @@ pub struct Envelope {
     pub context: u64,
     /// The sender's rank in the communicator.
     pub source: u32,
-    /// The tag; for a collective its sequence number. Not negative.
+    /// The tag, not negative; for a collective its sequence number, which is negative if it is a
+    /// persistent one.
     pub tag: i32,
     /// The collective that the message belongs to.
     pub collective: Option<Collective>,

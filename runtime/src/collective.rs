@@ -20,7 +20,7 @@ use crate::agreement::Agreement;
 use crate::fault;
 use crate::lock::{LOCK, block_on, with};
 use crate::process::{Process, not_running};
-use crate::request::Request;
+use crate::request::{Persistent, Request};
 use crate::wait_target::WaitTarget;
 
 /// MPI_UINT64_T, MPI_BYTE and MPI_MAX in the ABI.
@@ -81,23 +81,26 @@ impl Process {
         })
     }
 
+    /// Checks and plans a persistent call on `comm`.
+    pub fn plan_persistent(&self, comm: &Comm, operation: &Operation<'_>) -> Result<Started> {
+        let core = self.core.as_deref().ok_or_else(|| not_running(self.init_state))?;
+        core.planner.borrow_mut().plan_persistent(operation, comm).map(Started::Planned)
+    }
+
     /// Starts a plan as the next collective of its communicator.
     pub(crate) fn start_plan(&mut self, comm: usize, plan: Plan) -> Result<CollectiveId> {
-        let sequence = self.next_collective(comm)?;
+        let sequence = self.comm(comm)?.next_collective();
+        self.start_numbered(plan, sequence)
+    }
+
+    /// Starts a plan that has its number already.
+    pub(crate) fn start_numbered(&mut self, plan: Plan, sequence: i32) -> Result<CollectiveId> {
         let core = self.core()?;
         let stack = &mut core.stack;
         let started =
             core.collectives.start(&mut stack.protocols.pt2pt, &mut stack.endpoint, plan, sequence);
         stack.poll_if_requested();
         started
-    }
-
-    #[inline]
-    fn next_collective(&mut self, comm: usize) -> Result<i32> {
-        match self.zombie_comms.iter_mut().find(|(handle, _)| *handle == comm) {
-            Some((_, kept)) => Ok(kept.next_collective()),
-            None => Ok(self.comm_mut(comm)?.next_collective()),
-        }
     }
 }
 
@@ -190,10 +193,19 @@ pub fn start(comm: usize, plan: Plan) -> Result<usize> {
     })
 }
 
-/// Keeps a plan to be started later; returns the handle of its persistent request.
-pub fn init(comm: usize, plan: Plan) -> usize {
-    let start = crate::request::Persistent::Collective(plan);
-    with(|p| p.requests.insert(Request::persistent(comm, start))) as usize
+/// Keeps a plan to be started later, as the next persistent collective of its communicator;
+/// returns the handle of its request.
+///
+/// All starts have the number of this initialisation, so ranks may start theirs in any order. One
+/// rank may be a start ahead of another: between two ranks each start sends and receives the same
+/// messages, and a rank posts those of a start after those of the start before, so the order of
+/// messages keeps the starts apart.
+pub fn init(comm: usize, plan: Plan) -> Result<usize> {
+    with(|p| {
+        let number = p.comm(comm)?.next_persistent_collective();
+        let start = Persistent::Collective { plan, number };
+        Ok(p.requests.insert(Request::persistent(comm, start)) as usize)
+    })
 }
 
 fn wait_for(id: CollectiveId, comm: usize) -> Result<()> {

@@ -14,31 +14,13 @@ use crate::request::{Request, State};
 pub use crate::split::split;
 
 impl Process {
-    /// Removes a communicator, as the last part of MPI_Comm_free. Running operations do not need it
-    /// any more. It is kept for persistent collectives, which may start again (MPI-5.0 §7.4.3).
+    /// Removes a communicator, as the last part of MPI_Comm_free. Neither running operations nor
+    /// persistent collectives, which may start again (MPI-5.0 §7.4.3), need it any more.
     pub fn forget_comm(&mut self, handle: usize) -> Result<()> {
         let comm = self.comms.remove(handle as u64);
         let comm = comm.map_err(|stale| bad_handle(Class::Comm, "communicator", stale))?;
-        if self.requests.iter().any(|(_, request)| request.is_collective_of(handle)) {
-            self.zombie_comms.push((handle, comm));
-        } else {
-            self.core()?.planner.get_mut().forget(&comm);
-        }
+        self.core()?.planner.get_mut().forget(&comm);
         Ok(())
-    }
-
-    /// Drops a freed communicator if no persistent request on it is left.
-    pub(crate) fn release_comm(&mut self, handle: usize) {
-        if self.zombie_comms.is_empty()
-            || self.requests.iter().any(|(_, request)| request.is_collective_of(handle))
-        {
-            return;
-        }
-        for (_, comm) in self.zombie_comms.extract_if(.., |(kept, _)| *kept == handle) {
-            if let Some(core) = &mut self.core {
-                core.planner.get_mut().forget(&comm);
-            }
-        }
     }
 }
 

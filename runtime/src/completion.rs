@@ -209,9 +209,6 @@ impl Process {
             .requests
             .remove(handle as u64)
             .map_err(|_| Error::internal("a request vanished"))?;
-        if request.persistent.is_some() {
-            self.release_comm(request.comm);
-        }
         match request.state {
             State::Message(id) => self.core()?.stack.pt2pt().detach(id),
             State::Collective(id) => self.core()?.collectives.detach(id),

@@ -1,7 +1,7 @@
 //! Turns faults of the layers below into MPI errors with a text for the user. No other file does.
 
 use objects::{Class, Error, Status};
-use pt2pt::{Completion, Fault};
+use pt2pt::{Completion, Fault, SequenceName};
 
 use crate::outcome::Outcome;
 use crate::process::Process;
@@ -29,7 +29,10 @@ pub(crate) fn explain(p: &Process, comm: usize, fault: &Fault) -> Error {
         Fault::Truncated { source, tag, context, sent, capacity } => {
             let message = match is_collective(*context) {
                 // The program does not know of the tag that the message had.
-                true => format!("collective number {tag} on {name}: the data of rank {source}"),
+                true => {
+                    let number = SequenceName(*tag);
+                    format!("{number} on {name}: the data of rank {source}")
+                }
                 false => format!("the message from rank {source} with tag {tag} on {name}"),
             };
             let detail =

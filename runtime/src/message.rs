@@ -451,7 +451,9 @@ impl Process {
             Persistent::Receive { pattern, buffer } => {
                 State::Message(self.core()?.stack.receive(*pattern, buffer.clone()))
             }
-            Persistent::Collective(plan) => State::Collective(self.start_plan(comm, plan.clone())?),
+            Persistent::Collective { plan, number } => {
+                State::Collective(self.start_numbered(plan.clone(), *number)?)
+            }
         })
     }
 

@@ -116,8 +116,6 @@ pub struct Process {
     pub(crate) core: Option<Box<Core>>,
     /// Communicators, without the predefined ones.
     pub comms: Table<Comm>,
-    /// Freed communicators on which persistent collectives may still be started, by handle.
-    pub(crate) zombie_comms: Vec<(usize, Comm)>,
     /// Groups.
     pub groups: Table<GroupObject>,
     /// Derived datatypes and duplicates.
@@ -176,7 +174,6 @@ impl Process {
             main_thread: None,
             core: None,
             comms: Table::new(HandleKind::Comm),
-            zombie_comms: Vec::new(),
             groups: Table::new(HandleKind::Group),
             datatypes: Table::new(HandleKind::Datatype),
             ops: Table::new(HandleKind::Op),

@@ -106,7 +106,12 @@ pub enum Persistent {
         buffer: Buffer,
     },
     /// A collective.
-    Collective(Plan),
+    Collective {
+        /// What is done.
+        plan: Plan,
+        /// The number of its initialisation, which all its starts have.
+        number: i32,
+    },
 }
 
 /// A finished request: its outcome, or the callbacks that return it.
@@ -154,11 +159,6 @@ impl Request {
     /// Returns the request of a running collective.
     pub fn collective(comm: usize, id: CollectiveId) -> Request {
         Request { comm, state: State::Collective(id), persistent: None, then: None }
-    }
-
-    /// Returns true for persistent collectives of the communicator with this handle.
-    pub(crate) fn is_collective_of(&self, comm: usize) -> bool {
-        self.comm == comm && matches!(self.persistent.as_deref(), Some(Persistent::Collective(_)))
     }
 
     /// Returns true for persistent requests that are not started.

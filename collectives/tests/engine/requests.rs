@@ -11,9 +11,9 @@ use objects::op::{UserFunction, UserOp};
 use objects::{Datatype, Op};
 use pt2pt::Fault;
 
-use crate::cases::{INT64, Layout, compose, inputs, reduced, user_op};
+use crate::cases::{INT64, Inputs, Layout, compose, inputs, reduced, user_op};
 use crate::random::Random;
-use crate::runs::{comms, quiet};
+use crate::runs::{comms, counter, flags, quiet};
 use crate::world::{Bytes, World, packed};
 
 #[test]
@@ -37,6 +37,60 @@ fn a_persistent_collective_is_planned_once_and_started_often() {
         let wanted = reduced(&vectors, &inputs.op);
         (0..4).for_each(|rank| assert_eq!(packed(&inputs.result(rank, 10)), wanted));
     }
+}
+
+#[test]
+fn persistent_collectives_are_started_in_any_order() {
+    const STARTS: usize = 30;
+    for thresholds in [Thresholds::default(), counter(), flags()] {
+        let options = Options { max_delay: 20, ..Options::default() };
+        let (mut world, random) = (World::new(3, 5, options, &thresholds), &mut Random(11));
+        let comms = comms(3);
+        let sets = [1, 10, 3000].map(|count| (count, inputs(3, count, random, |_| false)));
+        let plans: Vec<Vec<Plan>> = (0..3)
+            .map(|rank| {
+                let plan = |(count, inputs): &(u64, Inputs)| {
+                    let vector = inputs.vector(rank, true);
+                    let operation = Operation::Allreduce { vector, count: *count };
+                    let plan = world.plan_persistent(rank, &operation, &comms[0][rank]);
+                    assert!(!plan.schedule().uses_segment());
+                    plan
+                };
+                sets.iter().map(plan).collect()
+            })
+            .collect();
+        // What each rank has running of each, and how often it has been started.
+        let (mut running, mut starts) = ([[None; 3]; 3], [[0; 3]; 3]);
+        while starts != [[STARTS; 3]; 3] || running != [[None; 3]; 3] {
+            let (rank, which) = (random.below(3) as usize, random.below(3) as usize);
+            world.progress(rank);
+            let (count, inputs) = &sets[which];
+            let vector = |rank: usize, start| random_bytes(rank, which, start, 8 * count);
+            match &mut running[rank][which] {
+                Some(id) if world.ranks[rank].active.is_complete(*id) => {
+                    assert_eq!(world.ranks[rank].active.finish(*id), Some(Ok(())));
+                    running[rank][which] = None;
+                    let start = starts[rank][which];
+                    let vectors: Vec<_> = (0..3).map(|rank| vector(rank, start)).collect();
+                    let result = packed(&inputs.result(rank, *count));
+                    assert!(result == reduced(&vectors, &inputs.op), "start {start}");
+                }
+                id @ None if starts[rank][which] < STARTS => {
+                    starts[rank][which] += 1;
+                    let (plan, number) = (plans[rank][which].clone(), -1 - which as i32);
+                    let data = vector(rank, starts[rank][which]);
+                    let send = inputs.send[rank].as_ref().unwrap();
+                    send.fill(0, *count, &inputs.datatype, &data);
+                    *id = Some(world.start(rank, plan, number));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn random_bytes(rank: usize, which: usize, start: usize, count: u64) -> Vec<u8> {
+    Random((rank + 10 * which + 100 * start) as u64 + 1).bytes(count)
 }
 
 #[test]

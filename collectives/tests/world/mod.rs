@@ -81,7 +81,12 @@ impl World {
     /// Plans an operation at one rank; panics if it is refused. The communicator with context n has
     /// segment n of rank 0.
     pub(crate) fn plan(&mut self, rank: usize, operation: &Operation, comm: &Comm) -> Plan {
-        let Process { planner, segment, segments, has_flags, .. } = &mut self.ranks[rank];
+        let comm = self.with_segment(rank, comm);
+        self.ranks[rank].planner.plan(operation, &comm).unwrap()
+    }
+
+    fn with_segment(&mut self, rank: usize, comm: &Comm) -> Comm {
+        let Process { segment, segments, has_flags, .. } = &mut self.ranks[rank];
         let members: Vec<u32> = comm.group().iter().map(|peer| peer.0).collect();
         let lease = || -> Arc<dyn CollSegment> {
             let (index, me) = (comm.context() as u32, comm.rank());
@@ -92,7 +97,19 @@ impl World {
         if !comm.is_inter() && comm.size() > 1 && (!*has_flags || comm.size() <= MAX_FLAGS_RANKS) {
             comm.set_coll_segment(segments.entry(comm.context()).or_insert_with(lease).clone());
         }
-        planner.plan(operation, &comm).unwrap()
+        comm
+    }
+
+    /// Plans an operation that is started in any order with others.
+    #[allow(dead_code, reason = "not all tests have persistent collectives")]
+    pub(crate) fn plan_persistent(
+        &mut self,
+        rank: usize,
+        operation: &Operation,
+        comm: &Comm,
+    ) -> Plan {
+        let comm = self.with_segment(rank, comm);
+        self.ranks[rank].planner.plan_persistent(operation, &comm).unwrap()
     }
 
     /// A lease of a segment whose members, `me` among them, count in one word.
