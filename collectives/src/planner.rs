@@ -156,9 +156,11 @@ impl Planner {
         self.plan_anew(operation, comm, None)
     }
 
-    /// Plans a call with a schedule that `write` makes, in place of a selected one. `segment`: the
-    /// collective segment that the schedule may use. All ranks must do so for the same call.
-    pub fn plan_with(
+    /// Plans a call with a schedule that `write` makes, in place of a selected one: for algorithms
+    /// that no selection knows yet. The plan is not cached, since no key names the closure.
+    /// `segment`: the collective segment that the schedule may use. All ranks must do so for the
+    /// same call.
+    pub fn plan_custom(
         &mut self,
         operation: &Operation,
         comm: &Comm,

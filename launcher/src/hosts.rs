@@ -83,7 +83,7 @@ fn parse_host(word: &str) -> Result<Host, HostsError> {
         _ => (word, None),
     };
     let count = slots.map_or(Some(1), parse_slots);
-    match (wrong_in_name(name), count) {
+    match (why_invalid_name(name), count) {
         (None, Some(slots)) => Ok(Host { name: name.to_owned(), slots }),
         (Some(why), _) => {
             Err(HostsError(format!("invalid host {word:?}: {why}; must be a name, or name:slots")))
@@ -96,7 +96,7 @@ fn parse_host(word: &str) -> Result<Host, HostsError> {
 }
 
 /// Returns what keeps a word from being the name of a host.
-fn wrong_in_name(name: &str) -> Option<&'static str> {
+fn why_invalid_name(name: &str) -> Option<&'static str> {
     match name {
         "" => Some("the name is missing"),
         // The agent would take it for an option.

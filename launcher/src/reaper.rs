@@ -20,7 +20,7 @@ pub struct Reaper {
 
 impl Reaper {
     /// Makes this process the subreaper. Call it before the first rank starts.
-    pub fn adopt() -> Reaper {
+    pub fn become_subreaper() -> Reaper {
         // Without this in the kernel, groups and death signals still end most processes.
         let _ = set_child_subreaper(Some(getpid()));
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;

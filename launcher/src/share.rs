@@ -26,7 +26,7 @@ impl Share {
 }
 
 /// Returns the sections reduced to the ranks `first .. first + count`.
-pub fn sections_of(sections: &[Section], first: u32, count: u32) -> Vec<Section> {
+pub fn sections_in_range(sections: &[Section], first: u32, count: u32) -> Vec<Section> {
     let mut begin = 0;
     let mut parts = Vec::new();
     for section in sections {
@@ -49,8 +49,8 @@ mod tests {
         let section =
             |name: &str, ranks| Section { ranks, program: name.into(), ..Section::default() };
         let all = [section("m", 1), section("w", 3), section("x", 2)];
-        assert_eq!(sections_of(&all, 0, 2), [section("m", 1), section("w", 1)]);
-        assert_eq!(sections_of(&all, 2, 3), [section("w", 2), section("x", 1)]);
-        assert_eq!(sections_of(&all, 5, 1), [section("x", 1)]);
+        assert_eq!(sections_in_range(&all, 0, 2), [section("m", 1), section("w", 1)]);
+        assert_eq!(sections_in_range(&all, 2, 3), [section("w", 2), section("x", 1)]);
+        assert_eq!(sections_in_range(&all, 5, 1), [section("x", 1)]);
     }
 }

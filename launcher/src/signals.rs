@@ -1,7 +1,7 @@
 //! Signals as events: blocked, and read from a signalfd.
 //!
-//! No handler is installed. A signal that the process which started this one ignores (`nohup`, a background job of a plain
-//! shell) is ignored in this process and in the ranks as well.
+//! No handler is installed. A signal that the process which started this one ignores (`nohup`, a
+//! background job of a plain shell) is ignored in this process and in the ranks as well.
 
 #![allow(unsafe_code)]
 

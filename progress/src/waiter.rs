@@ -105,6 +105,7 @@ impl<S: Guarded> WaitingThread<S> {
         }
     }
 
+    /// Makes progress for all waiting threads, until this one is satisfied or gives up the lead.
     fn lead(&self) -> Next {
         let fresh = || ThreadedBackoff::new(true, &self.lock.shared);
         let mut backoff = fresh();

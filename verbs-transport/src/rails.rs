@@ -230,7 +230,8 @@ impl StripedRead {
     }
 
     /// Begins the get of one part through a port whose key has index `key`. The result and the
-    /// token are those of [`Transport::one_sided`]; a port is a transport that reads `keys[0]` alone.
+    /// token are those of [`Transport::one_sided`]; a port is a transport that reads `keys[0]`
+    /// alone.
     fn begin_part(
         &self,
         part: usize,

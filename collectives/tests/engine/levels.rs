@@ -25,7 +25,7 @@ fn plan(world: &mut World, comm: &Comm, operation: &Operation) -> Plan {
     let segment = world.host_segment(rank, &members, me);
     let segment = SharedSegment { segment, members: Some(members) };
     let planner = &mut world.ranks[rank].planner;
-    planner.plan_with(operation, comm, Some(segment), hierarchy::allreduce).unwrap()
+    planner.plan_custom(operation, comm, Some(segment), hierarchy::allreduce).unwrap()
 }
 
 fn run(hosts: &[u64], seed: u64, options: Options) {

@@ -88,7 +88,7 @@ fn begin(
     for line in placement.report() {
         output.print(&format!("mpiexec: {line}"));
     }
-    let reaper = Reaper::adopt();
+    let reaper = Reaper::become_subreaper();
     let memory = MemoryLimit::begin();
     let now = Instant::now();
     let is_daemon = output.is_framed();

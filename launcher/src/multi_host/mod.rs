@@ -28,7 +28,7 @@ use crate::output::{Output, Which};
 use crate::program::CannotRun;
 use crate::rank_table::RankLine;
 use crate::settings::{DEFAULT_AGENT, Settings};
-use crate::share::{Share, sections_of};
+use crate::share::{Share, sections_in_range};
 use crate::signals::Signals;
 use remote::{Remote, State};
 use state::{Choices, MultiHostJob, Phase, Source};
@@ -90,7 +90,7 @@ fn connect(settings: &Settings, share: &Share) -> Result<Vec<Remote>, String> {
             variables: std::env::vars_os().collect(),
             folder: folder.clone().into_os_string(),
         });
-        let sections = sections_of(&settings.sections, first, ranks);
+        let sections = sections_in_range(&settings.sections, first, ranks);
         remote.send(&ToHost::Begin {
             share: Box::new(Share { first, ..share.clone() }),
             settings: Box::new(Settings { sections, ..settings.clone() }),

@@ -9,9 +9,9 @@
 //!   arrival. Two kinds of readers exist: the last member to arrive, before it completes the round,
 //!   and a member that saw the writer arrive, before its own arrival. Therefore no member reads a
 //!   slot of a round that is complete.
-//! - The last member to arrive writes the result and a mismatch of signatures before it completes the round.
-//!   They are read by members that have not left the round, and none of these arrives at the next
-//!   round of the set.
+//! - The last member to arrive writes the result and a mismatch of signatures before it completes
+//!   the round. They are read by members that have not left the round, and none of these arrives at
+//!   the next round of the set.
 
 use fabric::coll_segment::{SLOT_BYTES, SLOTS_BYTES};
 
