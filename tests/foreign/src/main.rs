@@ -166,7 +166,7 @@ impl Peer<'_> {
                 self.is_ready = true;
                 let at = slot as usize * SLOT;
                 let message = self.received[at..at + completion.len()].to_vec();
-                self.arrived(&message);
+                self.on_frame(&message);
                 self.receive_with(slot);
             }
         }
