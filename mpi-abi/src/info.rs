@@ -12,7 +12,7 @@ use crate::args::{null_argument, put};
 /// Returns a copy of the info object of a handle. MPI_ERR_INFO for any other value.
 pub(crate) fn copy_of(p: &mut Process, info: MPI_Info) -> Result<Info> {
     match info.0 {
-        predefined::INFO_ENV => Ok(crate::environment::info_env(p)),
+        predefined::INFO_ENV => Ok(crate::info_env::info_env(p)),
         small if small < predefined::END => {
             Err(bad_predefined(Class::Info, "info", small, predefined::INFO_NULL))
         }
@@ -82,7 +82,7 @@ pub(crate) unsafe fn info_create_env(
     info: *mut MPI_Info,
 ) -> Result<()> {
     // SAFETY: the user's pointer, passed on.
-    unsafe { store(info, with(crate::environment::info_env)) }
+    unsafe { store(info, with(crate::info_env::info_env)) }
 }
 
 pub(crate) unsafe fn info_dup(info: MPI_Info, newinfo: *mut MPI_Info) -> Result<()> {

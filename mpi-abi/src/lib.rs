@@ -39,6 +39,7 @@ mod errhandler;
 mod grequest;
 mod group;
 mod info;
+mod info_env;
 mod init;
 mod inquiry;
 mod intercomm;

@@ -9,7 +9,7 @@ use runtime::{predefined, with};
 
 use crate::abi::{MPI_Errhandler, MPI_Group, MPI_Info, MPI_Session};
 use crate::args::{null_argument, put, slice_mut};
-use crate::environment::{level_named, thread_level};
+use crate::info_env::{level_named, thread_level};
 use crate::text::text;
 
 /// The info key of the requested and of the provided thread level.

@@ -303,6 +303,21 @@ fn cut(mut text: String) -> String {
 
 const _: () = assert!((MAX_TEXTS as i32 + 2) * CODE_STRIDE < Class::LAST_CODE);
 
+impl Error {
+    /// Makes an error of a user callback's return value: `None` for MPI_SUCCESS, otherwise an error
+    /// with exactly that code.
+    #[cold]
+    pub fn from_code(code: i32) -> Option<Error> {
+        if code == Class::Success as i32 {
+            return None;
+        }
+        let codes = error_codes();
+        let class = codes.class_of(code).and_then(Class::from_number).unwrap_or(Class::Other);
+        let detail = codes.text_of(code).unwrap_or_else(|| format!("error code {code}"));
+        Some(Error::new(class, detail).with_code(code))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -399,5 +414,14 @@ mod tests {
     fn a_callbacks_own_code_is_returned_as_it_is() {
         let error = Error::from_code(12345).unwrap();
         assert_eq!(ErrorCodes::new().code_of("MPI_Comm_dup", &error), 12345);
+    }
+
+    #[test]
+    fn a_callbacks_code_goes_through_unchanged() {
+        assert!(Error::from_code(0).is_none());
+        let error = Error::from_code(Class::Dims as i32).unwrap();
+        assert_eq!((error.class(), error.code()), (Class::Dims, Some(12)));
+        let error = Error::from_code(999_999).unwrap();
+        assert_eq!((error.class(), error.code()), (Class::Other, Some(999_999)));
     }
 }

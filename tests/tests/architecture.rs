@@ -86,6 +86,8 @@ const ACYCLIC: &[&str] = &[
     "config",
     "fabric",
     "launcher",
+    "mpi-abi",
+    "objects",
     "progress",
     "pt2pt",
     "runtime",
