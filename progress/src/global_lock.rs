@@ -11,6 +11,7 @@
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
 use std::sync::atomic::AtomicBool as DebugFlag;
@@ -59,7 +60,7 @@ impl<S: Guarded> ProcessLock<S> {
     #[inline]
     pub fn with<R>(&self, work: impl FnOnce(&mut S) -> R) -> R {
         // In memory, and apart from a guard: single-threaded, it needs no registers.
-        let mut leave = LeaveOnDrop(None);
+        let mut leave = LeaveOnDrop(ManuallyDrop::new(None));
         if self.is_multithreaded() {
             leave.enter(self);
         }
@@ -215,14 +216,15 @@ impl<'a, S: Guarded> Leave<'a, S> {
     }
 }
 
-/// Leaves a multithreaded lock when it is dropped.
-struct LeaveOnDrop<'a, S: Guarded>(Option<Leave<'a, S>>);
+/// Leaves a multithreaded lock when it is dropped. [`run`](LeaveOnDrop::run) empties it; with
+/// `ManuallyDrop` the compiler does not look again afterwards, for which it would save a register.
+struct LeaveOnDrop<'a, S: Guarded>(ManuallyDrop<Option<Leave<'a, S>>>);
 
 impl<'a, S: Guarded> LeaveOnDrop<'a, S> {
     #[cold]
     #[inline(never)]
     fn enter(&mut self, lock: &'a ProcessLock<S>) {
-        self.0 = Some(Leave::new(lock, true));
+        *self.0 = Some(Leave::new(lock, true));
     }
 
     #[cold]
