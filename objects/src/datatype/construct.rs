@@ -219,7 +219,7 @@ impl Datatype {
                     builder.push(old.block(length)?.shift(disp)?)?;
                 }
             }
-            builder.finish()
+            builder.finish()?.padded()
         };
         let count = blocklengths.len() as i64;
         let arguments = Arguments::new(counting).count(count).counts(blocklengths).addresses(disps);

@@ -12,6 +12,8 @@ use Counting::{Int, Large};
 struct Naive {
     /// Displacement and bytes of each basic element.
     entries: Vec<(i64, u64)>,
+    /// One past the last byte of each element of a basic type or structure, with its padding.
+    ends: Vec<i64>,
     lbs: Vec<i64>,
     ubs: Vec<i64>,
     align: i64,
@@ -19,7 +21,7 @@ struct Naive {
 
 impl Naive {
     fn empty() -> Naive {
-        Naive { entries: vec![], lbs: vec![], ubs: vec![], align: 1 }
+        Naive { entries: vec![], ends: vec![], lbs: vec![], ubs: vec![], align: 1 }
     }
 
     fn basic(handle: usize) -> Naive {
@@ -34,7 +36,8 @@ impl Naive {
                 vec![(0, value.size()), (Repr::index_offset(value, index) as i64, index.size())]
             }
         };
-        Naive { entries, lbs: vec![], ubs: vec![], align: repr.align() as i64 }
+        let align = repr.align() as i64;
+        Naive { entries, ends: vec![0], lbs: vec![], ubs: vec![], align }.padded()
     }
 
     fn true_bounds(&self) -> (i64, i64) {
@@ -51,14 +54,20 @@ impl Naive {
         match self.ubs.iter().copied().max() {
             Some(ub) => ub - lb,
             None if self.entries.is_empty() => 0,
-            None => {
-                let mut extent = self.true_bounds().1 - lb;
-                while extent % self.align != 0 {
-                    extent += 1;
-                }
-                extent
-            }
+            None => self.ends.iter().copied().max().unwrap_or(0) - lb,
         }
+    }
+
+    /// Adds the padding of a basic type or structure.
+    fn padded(mut self) -> Naive {
+        let mut end = self.true_bounds().1.max(self.ends.iter().copied().max().unwrap_or(i64::MIN));
+        while (end - self.lb()) % self.align != 0 {
+            end += 1;
+        }
+        if !self.entries.is_empty() && self.ubs.is_empty() {
+            self.ends = vec![end];
+        }
+        self
     }
 
     /// Copies of it at displacements in bytes, one after the other.
@@ -68,6 +77,7 @@ impl Naive {
 
     fn then(mut self, other: &Naive, disp: i64) -> Naive {
         self.entries.extend(other.entries.iter().map(|&(at, size)| (at + disp, size)));
+        self.ends.extend(other.ends.iter().map(|end| end + disp));
         self.lbs.extend(other.lbs.iter().map(|lb| lb + disp));
         self.ubs.extend(other.ubs.iter().map(|ub| ub + disp));
         self.align = self.align.max(other.align);
@@ -170,7 +180,7 @@ fn build_struct(members: &[(i64, i64, Plan)]) -> (Datatype, Naive) {
             all = all.then(&naive.block(*length), *disp);
         }
     }
-    (Datatype::struct_(Int, &lengths, &disps, &types).unwrap(), all)
+    (Datatype::struct_(Int, &lengths, &disps, &types).unwrap(), all.padded())
 }
 
 /// Every index of the whole array in order of memory; those inside are taken.
@@ -402,6 +412,20 @@ fn a_struct_is_padded_to_its_alignment() {
     ];
     let padded = Datatype::struct_(Int, &[1, 1], &[0, 8], &types).unwrap();
     assert_eq!((padded.extent(), padded.true_extent(), padded.size()), ((0, 16), (0, 9), 9));
+}
+
+#[test]
+fn blocks_at_misaligned_displacements_are_not_padded() {
+    let extent = |made: Result<Datatype>| made.unwrap().extent();
+    assert_eq!(extent(Datatype::hvector(Int, 2, 1, 5, int())), (0, 9));
+    assert_eq!(extent(Datatype::hindexed(Int, &[4, 4], &[1, 25], int())), (1, 40));
+    // Whole elements are placed, each with its padding.
+    let types = [int().clone(), Datatype::predefined(0x243).unwrap().clone()];
+    let padded = Datatype::struct_(Int, &[1, 1], &[0, 4], &types).unwrap();
+    let two = Datatype::hvector(Int, 2, 1, 9, &padded).unwrap();
+    assert_eq!((two.extent(), two.true_extent()), ((0, 17), (0, 14)));
+    // A structure of them is padded.
+    assert_eq!(extent(Datatype::struct_(Int, &[1], &[0], &[two])), (0, 20));
 }
 
 #[test]

@@ -2,8 +2,10 @@
 //! shift, repeat, concatenate. Every constructor of MPI is a composition of these.
 //!
 //! Bounds follow MPI-5.0 §5.1.7: bounds that were set explicitly (resized types, subarrays, the old
-//! MPI_LB and MPI_UB) win over those of the data and are inherited. Otherwise the upper bound is
-//! padded so that the extent is a multiple of the strictest alignment.
+//! MPI_LB and MPI_UB) win over those of the elements and are inherited. Basic types and structures
+//! pad their upper bound so that the extent is a multiple of the strictest alignment. All other
+//! constructors place whole elements, and add no padding to them: blocks at misaligned
+//! displacements show that the program wants none.
 //!
 //! All arithmetic is checked: `None` means that a size, displacement or extent
 //! does not fit 63 bits.
@@ -29,28 +31,36 @@ pub(crate) struct Bounds {
     pub(crate) ub: Option<i64>,
     /// First byte of data and one past the last.
     pub(crate) data: Option<(i64, i64)>,
+    /// The same with the padding of basic types and structures.
+    pub(crate) padded: Option<(i64, i64)>,
     /// The strictest alignment among the basic elements.
     pub(crate) align: u64,
 }
 
 impl Bounds {
-    const EMPTY: Bounds = Bounds { lb: None, ub: None, data: None, align: 1 };
+    const EMPTY: Bounds = Bounds { lb: None, ub: None, data: None, padded: None, align: 1 };
 
     /// Returns lower bound and extent (MPI_Type_get_extent).
     pub(crate) fn extent(&self) -> Option<(i64, i64)> {
-        let (low, high) = self.data.unwrap_or((0, 0));
+        let (low, high) = self.padded.unwrap_or((0, 0));
         let lb = self.lb.unwrap_or(low);
         let extent = match self.ub {
             Some(ub) => ub.checked_sub(lb)?,
-            None if self.data.is_none() => 0,
-            None => {
-                let bare = high.checked_sub(lb)?;
-                let align = i64::try_from(self.align).ok()?;
-                bare.checked_add((align - bare.rem_euclid(align)) % align)?
-            }
+            None if self.padded.is_none() => 0,
+            None => high.checked_sub(lb)?,
         };
-        lb.checked_add(extent)?;
         Some((lb, extent))
+    }
+
+    /// Pads the upper bound for the strictest alignment.
+    fn pad(self) -> Option<Bounds> {
+        let Some((low, high)) = self.padded.filter(|_| self.ub.is_none()) else {
+            return Some(self);
+        };
+        let bare = high.checked_sub(self.lb.unwrap_or(low))?;
+        let align = i64::try_from(self.align).ok()?;
+        let high = high.checked_add((align - bare.rem_euclid(align)) % align)?;
+        Some(Bounds { padded: Some((low, high)), ..self })
     }
 
     /// Returns lower bound and extent of the data alone.
@@ -64,11 +74,17 @@ impl Bounds {
             Some(bound) => bound.checked_add(by).map(Some),
             None => Some(None),
         };
-        let data = match self.data {
-            Some((low, high)) => Some((low.checked_add(by)?, high.checked_add(by)?)),
-            None => None,
+        let range = |range: Option<(i64, i64)>| match range {
+            Some((low, high)) => Some(Some((low.checked_add(by)?, high.checked_add(by)?))),
+            None => Some(None),
         };
-        Some(Bounds { lb: moved(self.lb)?, ub: moved(self.ub)?, data, align: self.align })
+        Some(Bounds {
+            lb: moved(self.lb)?,
+            ub: moved(self.ub)?,
+            data: range(self.data)?,
+            padded: range(self.padded)?,
+            align: self.align,
+        })
     }
 
     fn union(self, other: Bounds) -> Bounds {
@@ -76,14 +92,16 @@ impl Bounds {
             (Some(a), Some(b)) => Some(pick(a, b)),
             (a, b) => a.or(b),
         };
-        let data = match (self.data, other.data) {
+        type Range = Option<(i64, i64)>;
+        let range = |a: Range, b: Range| match (a, b) {
             (Some((low, high)), Some((lower, higher))) => Some((low.min(lower), high.max(higher))),
             (a, b) => a.or(b),
         };
         Bounds {
             lb: both(self.lb, other.lb, i64::min),
             ub: both(self.ub, other.ub, i64::max),
-            data,
+            data: range(self.data, other.data),
+            padded: range(self.padded, other.padded),
             align: self.align.max(other.align),
         }
     }
@@ -124,6 +142,11 @@ impl TypeMap {
             signature: self.signature,
             bounds: self.bounds.shift(by)?,
         })
+    }
+
+    /// Pads the upper bound as a structure's.
+    pub(crate) fn padded(self) -> Option<TypeMap> {
+        Some(TypeMap { bounds: self.bounds.pad()?, ..self })
     }
 
     /// Sets bounds explicitly.
@@ -176,6 +199,8 @@ pub(crate) fn basic(basic: Basic) -> TypeMap {
             (both.finish().unwrap_or(Layout::EMPTY), at + index.size())
         }
     };
-    let bounds = Bounds { lb: None, ub: None, data: Some((0, end as i64)), align: repr.align() };
+    let data = Some((0, end as i64));
+    let padded = Some((0, repr.extent() as i64));
+    let bounds = Bounds { lb: None, ub: None, data, padded, align: repr.align() };
     TypeMap { layout, signature, bounds }
 }
