@@ -69,20 +69,13 @@ impl Backoff {
             }
             return Some(Backoff::Spinning { since, polls });
         }
-        let yields = polls <= MAX_YIELDS && ranks_share_processors(shared) && !multithreaded;
+        let yields = polls <= MAX_YIELDS && shared.ranks_share_processors() && !multithreaded;
         (yields && yield_slice(shared)).then_some(Backoff::Spinning { since, polls })
     }
 }
 
-/// Returns true if this rank shares its processor with other ranks and therefore yields instead of
-/// spinning.
-#[inline]
-pub(crate) fn ranks_share_processors(shared: &Shared) -> bool {
-    !shared.spins() && shared.local_ranks() > 1
-}
-
 /// Lets other ranks run; returns false when parking is better.
-fn yield_slice(shared: &Shared) -> bool {
+pub(crate) fn yield_slice(shared: &Shared) -> bool {
     let streak = shared.sleep_streak.load(Relaxed);
     if streak > 0 {
         shared.sleep_streak.store(streak - 1, Relaxed);

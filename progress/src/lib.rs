@@ -29,6 +29,7 @@ mod leader_followers;
 mod loom_tests;
 mod park;
 mod parker;
+mod poll;
 #[cfg(not(loom))]
 mod progress_thread;
 mod shared;

@@ -4,7 +4,10 @@
 
 use std::time::Duration;
 
-use crate::sync::{AtomicBool, AtomicU32, Ordering::Relaxed, const_fn};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, const_fn};
+
+/// Vain polls between two yields of a rank with a processor of its own; a power of two.
+pub(crate) const POLLS_PER_YIELD: u32 = 1 << 12;
 
 /// The properties of the job and the machine that a process knows at its start.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +55,12 @@ pub(crate) struct Shared {
     pub(crate) sleep_streak: AtomicU32,
     /// The last yield to another rank was a long one.
     pub(crate) yield_was_long: AtomicBool,
+    /// Polling calls in a row that found nothing; wraps.
+    pub(crate) vain_polls: AtomicU32,
+    /// The bits of that count that are all set when a poll may give way.
+    pub(crate) poll_mask: AtomicU32,
+    /// When the last poll that may give way was, in nanoseconds.
+    pub(crate) last_poll: AtomicU64,
 }
 
 impl Shared {
@@ -74,6 +83,9 @@ impl Shared {
                 slow_yields: AtomicU32::new(0),
                 sleep_streak: AtomicU32::new(0),
                 yield_was_long: AtomicBool::new(false),
+                vain_polls: AtomicU32::new(0),
+                poll_mask: AtomicU32::new(u32::MAX),
+                last_poll: AtomicU64::new(0),
             }
         }
     }
@@ -85,6 +97,8 @@ impl Shared {
         let micros = settings.spin.as_micros().min(u32::MAX.into()) as u32;
         self.spin_micros.store(micros, Relaxed);
         self.device_polled.store(settings.device_polled, Relaxed);
+        let mask = if self.ranks_share_processors() { 0 } else { POLLS_PER_YIELD - 1 };
+        self.poll_mask.store(mask, Relaxed);
     }
 
     pub(crate) fn local_rank(&self) -> u32 {
@@ -111,6 +125,13 @@ impl Shared {
     #[inline]
     pub(crate) fn spins(&self) -> bool {
         self.spin_micros.load(Relaxed) != 0
+    }
+
+    /// Returns true if this rank shares its processor with other ranks and therefore yields
+    /// instead of spinning.
+    #[inline]
+    pub(crate) fn ranks_share_processors(&self) -> bool {
+        !self.spins() && self.local_ranks() > 1
     }
 
     /// Returns how long to poll before parking.

@@ -5,14 +5,14 @@ use std::time::Instant;
 #[cfg(loom)]
 pub(crate) use loom::{
     hint::spin_loop,
-    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     sync::{Mutex, MutexGuard},
     thread::yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use std::{
     hint::spin_loop,
-    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     sync::{Mutex, MutexGuard},
     thread::yield_now,
 };
@@ -26,6 +26,12 @@ pub(crate) fn now() -> Instant {
     }
     #[cfg(not(loom))]
     Instant::now()
+}
+
+/// Returns nanoseconds since the first call.
+pub(crate) fn nanos() -> u64 {
+    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    now().saturating_duration_since(*START.get_or_init(now)).as_nanos() as u64
 }
 
 /// Declares a constructor that is `const`, for statics, except under loom, whose atomics have no

@@ -53,7 +53,7 @@ impl<S: Guarded + Send> ProcessLock<S> {
     /// Returns true if a wait of this process's one thread begins with a yield that is not timed.
     #[inline]
     pub fn starts_with_yield(&self) -> bool {
-        backoff::ranks_share_processors(&self.shared)
+        self.shared.ranks_share_processors()
             && !self.is_multithreaded()
             && !self.shared.yield_was_long.load(Ordering::Relaxed)
     }

@@ -4,6 +4,7 @@
 //! §11.6.2). Before the first initialisation the lock is multithreaded: several threads may open
 //! sessions at once. User callbacks always run outside the lock.
 
+use objects::Result;
 use progress::{ProcessGuard, ProcessLock};
 
 use crate::process::Process;
@@ -30,7 +31,23 @@ pub fn block_on<R>(ready: impl FnMut(&mut Process) -> Option<R>) -> R {
     LOCK.block_on(ready)
 }
 
-/// Makes one round of progress, for calls that test and return.
+/// Makes progress, then runs `look`, for calls that test and return. A loop over calls that find
+/// nothing, as `is_vain` says, gives way to other ranks.
+#[inline]
+pub fn poll<R>(
+    look: impl FnOnce(&mut Process) -> Result<R>,
+    is_vain: impl FnOnce(&R) -> bool,
+) -> Result<R> {
+    LOCK.give_way();
+    progress_once();
+    let found = with(look)?;
+    if is_vain(&found) {
+        LOCK.count_vain_poll();
+    }
+    Ok(found)
+}
+
+/// Makes one round of progress.
 #[inline]
 pub fn progress_once() {
     LOCK.progress_once();

@@ -10,7 +10,7 @@ use pt2pt::{Envelope, Mode, Pattern, RequestId};
 
 use crate::bsend::PROCESS;
 use crate::fault;
-use crate::lock::{block_on, lock_fast, progress_once, with};
+use crate::lock::{block_on, lock_fast, poll, with};
 use crate::outcome::Outcome;
 use crate::process::{Process, TakenMessage, bad_handle, bad_predefined, not_running, predefined};
 use crate::request::{Exchange, Persistent, Request, SendMode, State};
@@ -282,8 +282,7 @@ pub fn isendrecv(
 
 /// Performs MPI_Iprobe: returns the status of a message that could be received now.
 pub fn iprobe(source: i32, tag: i32, comm: usize) -> Result<Option<Status>> {
-    progress_once();
-    with(|p| p.probe_now(source, tag, comm))
+    poll(|p| p.probe_now(source, tag, comm), Option::is_none)
 }
 
 /// Performs MPI_Probe.
@@ -296,8 +295,7 @@ pub fn probe(source: i32, tag: i32, comm: usize) -> Result<Status> {
 
 /// Performs MPI_Improbe: returns the handle of the message and its status.
 pub fn improbe(source: i32, tag: i32, comm: usize) -> Result<Option<(usize, Status)>> {
-    progress_once();
-    with(|p| p.take_message(source, tag, comm))
+    poll(|p| p.take_message(source, tag, comm), Option::is_none)
 }
 
 /// Performs MPI_Mprobe.

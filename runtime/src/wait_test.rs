@@ -7,7 +7,7 @@
 use objects::Result;
 
 use crate::generalized::Generalized;
-use crate::lock::{block_on, progress_once, with};
+use crate::lock::{block_on, poll, with};
 use crate::outcome::Outcome;
 use crate::process::{Process, predefined};
 use crate::request::Finished;
@@ -41,14 +41,12 @@ pub fn test(request: &mut usize) -> Result<Option<Outcome>> {
     if let Some(finished) = with(|p| p.take(request))? {
         return Ok(Some(finished.into_outcome()));
     }
-    progress_once();
-    Ok(with(|p| p.take(request))?.map(Finished::into_outcome))
+    Ok(poll(|p| p.take(request), Option::is_none)?.map(Finished::into_outcome))
 }
 
 /// Performs MPI_Request_get_status.
 pub fn status(request: usize) -> Result<Option<Outcome>> {
-    progress_once();
-    Ok(match with(|p| p.peek(request))? {
+    Ok(match poll(|p| p.peek(request), Option::is_none)? {
         Some(Finished::Outcome(outcome)) => Some(outcome),
         Some(Finished::Generalized(calls)) => Some(calls.query()),
         None => None,
@@ -66,13 +64,12 @@ pub fn wait_any(requests: &mut [usize]) -> Result<Any> {
 
 /// Performs MPI_Testany.
 pub fn test_any(requests: &mut [usize]) -> Result<Any> {
-    progress_once();
-    into_any(with(|p| first(p, requests))?)
+    into_any(poll(|p| first(p, requests), Search::is_pending)?)
 }
 
 /// Performs MPI_Request_get_status_any: like [`test_any`], but frees no request.
 pub fn status_any(requests: &[usize]) -> Result<Any> {
-    progress_once();
+    poll(|p| any_complete(p, requests), Search::is_pending)?;
     let mut active = false;
     for (index, &request) in requests.iter().enumerate() {
         if !with(|p| is_active(p, request))? {
@@ -100,8 +97,7 @@ pub fn wait_all(requests: &mut [usize], mut each: impl FnMut(usize, Outcome)) ->
 
 /// Performs MPI_Testall: true if all requests are complete; only then takes them.
 pub fn test_all(requests: &mut [usize], mut each: impl FnMut(usize, Outcome)) -> Result<bool> {
-    progress_once();
-    if with(|p| all_complete(p, requests, &mut 0))?.is_none() {
+    if poll(|p| all_complete(p, requests, &mut 0), Option::is_none)?.is_none() {
         return Ok(false);
     }
     take_all(requests, &mut each)?;
@@ -110,8 +106,7 @@ pub fn test_all(requests: &mut [usize], mut each: impl FnMut(usize, Outcome)) ->
 
 /// Performs MPI_Request_get_status_all: like [`test_all`], but frees no request.
 pub fn status_all(requests: &[usize], mut each: impl FnMut(usize, Outcome)) -> Result<bool> {
-    progress_once();
-    if with(|p| all_complete(p, requests, &mut 0))?.is_none() {
+    if poll(|p| all_complete(p, requests, &mut 0), Option::is_none)?.is_none() {
         return Ok(false);
     }
     for (index, &request) in requests.iter().enumerate() {
@@ -142,8 +137,7 @@ pub fn test_some(
     requests: &mut [usize],
     mut each: impl FnMut(usize, Outcome),
 ) -> Result<Option<usize>> {
-    progress_once();
-    match with(|p| any_complete(p, requests))? {
+    match poll(|p| any_complete(p, requests), Search::is_pending)? {
         Search::NoneActive => Ok(None),
         Search::Pending => Ok(Some(0)),
         Search::Found(..) => take_some(requests, &mut each).map(Some),
@@ -155,7 +149,7 @@ pub fn status_some(
     requests: &[usize],
     mut each: impl FnMut(usize, Outcome),
 ) -> Result<Option<usize>> {
-    progress_once();
+    poll(|p| any_complete(p, requests), Search::is_pending)?;
     let (mut active, mut found) = (false, 0);
     for (index, &request) in requests.iter().enumerate() {
         if !with(|p| is_active(p, request))? {
@@ -174,6 +168,12 @@ enum Search {
     NoneActive,
     Pending,
     Found(usize, Option<Finished>),
+}
+
+impl Search {
+    fn is_pending(&self) -> bool {
+        matches!(self, Search::Pending)
+    }
 }
 
 fn is_active(p: &mut Process, handle: usize) -> Result<bool> {
