@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The page lies in a memory file: it has no name, needs no /dev/shm, and ends with the last
-//! process that holds it. Every field is an atomic. A rank writes its own entry with relaxed
+//! process that holds it. Where a sandbox refuses memfd_create, a file without a name in /dev/shm
+//! or in TMPDIR takes its place. Every field is an atomic. A rank writes its own entry with relaxed
 //! stores; the launcher reads all entries when it reports. No value read here is trusted for
 //! memory safety. A mapping is never undone: entries are `&'static`, so that any thread may
 //! record its call until the process ends.
@@ -16,9 +17,10 @@
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use rustix::fs::{MemfdFlags, fstat, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, Mode, OFlags, fstat, ftruncate, memfd_create, open};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous};
 
@@ -34,6 +36,8 @@ pub struct StatusPage {
     header: &'static Header,
     entries: &'static [StatusEntry],
     file: Option<OwnedFd>,
+    /// The folder of the file, where memfd_create was refused.
+    folder: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -72,9 +76,11 @@ impl StatusPage {
     /// Creates the page for `local_size` ranks. The descriptor is close-on-exec.
     pub fn create(local_size: u32, job: u64) -> Result<StatusPage, Errno> {
         let length = StatusPage::transport_offset(local_size);
-        let file = memory_file()?;
+        let (file, folder) = memory_file()?;
         ftruncate(&file, length)?;
-        let status_page = StatusPage::map(file, length, local_size).map_err(|_| Errno::NOMEM)?;
+        let mut status_page =
+            StatusPage::map(file, length, local_size).map_err(|_| Errno::NOMEM)?;
+        status_page.folder = folder;
         status_page.write_header(local_size, job);
         Ok(status_page)
     }
@@ -94,7 +100,7 @@ impl StatusPage {
         // SAFETY: just mapped, therefore page-aligned and zeroed; `length` covers the header and
         // one entry, and it is never unmapped.
         let (header, entries) = unsafe { views(base.cast(), 1) };
-        let status_page = StatusPage { header, entries, file: None };
+        let status_page = StatusPage { header, entries, file: None, folder: None };
         status_page.write_header(1, job);
         Ok(status_page)
     }
@@ -140,6 +146,12 @@ impl StatusPage {
         self.file.as_ref().map(AsFd::as_fd)
     }
 
+    /// Returns the folder of the file that stands in for a memory file in the creator; `None` for
+    /// a memory file.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
     fn map(file: OwnedFd, length: u64, local_size: u32) -> Result<StatusPage, AttachError> {
         // SAFETY: the address is the kernel's choice, so that no existing mapping changes; the
         // arguments are valid for any descriptor.
@@ -157,7 +169,7 @@ impl StatusPage {
         // SAFETY: just mapped, therefore page-aligned; `length` covers the header and `local_size`
         // entries (all callers take it from `transport_offset`), and it is never unmapped.
         let (header, entries) = unsafe { views(base.cast(), local_size as usize) };
-        Ok(StatusPage { header, entries, file: Some(file) })
+        Ok(StatusPage { header, entries, file: Some(file), folder: None })
     }
 
     fn write_header(&self, local_size: u32, job: u64) {
@@ -218,14 +230,33 @@ pub fn decode_header(bytes: &[u8; 16]) -> Result<u32, AttachError> {
     }
 }
 
-/// Creates a memory file, also where the administrator forbids executable ones.
-fn memory_file() -> Result<OwnedFd, Errno> {
-    match memfd_create(c"verbena", MemfdFlags::CLOEXEC) {
+/// Creates a memory file, also where the administrator forbids executable ones. If the system
+/// refuses it, creates a file without a name; the folder tells that.
+fn memory_file() -> Result<(OwnedFd, Option<PathBuf>), Errno> {
+    let made = match memfd_create(c"verbena", MemfdFlags::CLOEXEC) {
         Err(Errno::ACCESS) => {
             memfd_create(c"verbena", MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL)
         }
         other => other,
+    };
+    match made {
+        Ok(file) => Ok((file, None)),
+        Err(refused @ (Errno::PERM | Errno::ACCESS | Errno::NOSYS)) => {
+            let folders = [PathBuf::from("/dev/shm"), std::env::temp_dir()];
+            let found = folders.into_iter().find_map(|folder| {
+                let file = nameless_file(&folder).ok()?;
+                Some((file, Some(folder)))
+            });
+            found.ok_or(refused)
+        }
+        Err(errno) => Err(errno),
     }
+}
+
+/// Creates a file that never has a name, readable and writable by this user alone.
+fn nameless_file(folder: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::EXCL | OFlags::CLOEXEC;
+    open(folder, flags, Mode::RUSR | Mode::WUSR)
 }
 
 #[cfg(test)]
@@ -260,9 +291,9 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_a_status_page_is_refused() {
-        let empty = memory_file().unwrap();
+        let empty = memory_file().unwrap().0;
         assert_eq!(StatusPage::attach(empty).unwrap_err(), AttachError::Foreign);
-        let zeros = memory_file().unwrap();
+        let zeros = memory_file().unwrap().0;
         ftruncate(&zeros, 8192).unwrap();
         assert_eq!(StatusPage::attach(zeros).unwrap_err(), AttachError::Foreign);
         let cut = StatusPage::create(100, 1).unwrap();
@@ -271,6 +302,13 @@ mod tests {
             StatusPage::attach(cut.file().unwrap().try_clone_to_owned().unwrap()).unwrap_err(),
             AttachError::Foreign
         );
+    }
+
+    #[test]
+    fn a_file_without_a_name_stands_in_for_a_memory_file() {
+        let file = nameless_file(&std::env::temp_dir()).unwrap();
+        assert_eq!(fstat(&file).unwrap().st_nlink, 0);
+        assert!(nameless_file(Path::new("/nowhere")).is_err());
     }
 
     #[test]

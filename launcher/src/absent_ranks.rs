@@ -8,13 +8,14 @@
 use std::time::{Duration, Instant};
 
 use bootstrap::{RankState, Snapshot, StatusPage};
+use serde::{Deserialize, Serialize};
 
 use crate::failure_policy::Exit;
 
 /// Time from one look to the next.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// The absent ranks of one host, and who waits for them.
+/// The absent ranks of the job, and the ranks of this host that wait for them.
 #[derive(Debug, Default)]
 pub(crate) struct AbsentRanks {
     ranks: Vec<u32>,
@@ -24,14 +25,14 @@ pub(crate) struct AbsentRanks {
 }
 
 /// A rank that waits for an absent one.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Waiter {
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Waiter {
     /// The rank.
-    pub(crate) rank: u32,
+    pub rank: u32,
     /// What it does.
-    pub(crate) seen: Snapshot,
+    pub seen: Snapshot,
     /// The rank that it waits for.
-    pub(crate) awaited: u32,
+    pub awaited: u32,
 }
 
 impl AbsentRanks {
@@ -40,6 +41,11 @@ impl AbsentRanks {
         if exit == Exit::Code(0) && state == RankState::Starting {
             self.ranks.push(rank);
         }
+    }
+
+    /// Records an absent rank of another host.
+    pub(crate) fn add_remote(&mut self, rank: u32) {
+        self.ranks.push(rank);
     }
 
     /// Returns the time of the next [`AbsentRanks::tick`] while there is an absent rank.
@@ -75,8 +81,10 @@ impl AbsentRanks {
     ) -> Option<Waiter> {
         // A process that a rank has left behind may have called MPI_Init in its place.
         let is_absent = |rank: &u32| {
+            let local = rank.wrapping_sub(first);
             self.ranks.contains(rank)
-                && status_page.entry(rank - first).state() == RankState::Starting
+                && (local >= status_page.local_size()
+                    || status_page.entry(local).state() == RankState::Starting)
         };
         let running = (0..).zip(ends).filter(|(_, end)| end.is_none());
         running.map(|(local, _)| local).find_map(|local| {

@@ -15,18 +15,20 @@
 //! and the daemon answers. Decoding is total: any bytes give a message or [`Malformed`].
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use bootstrap::Snapshot;
 use bootstrap::control::{self, Decoder, Malformed, encode_limited};
 use serde::{Deserialize, Serialize};
 
+use crate::absent_ranks::Waiter;
 use crate::failure_policy::Event;
 use crate::rank_table::RankLine;
 use crate::settings::Settings;
 use crate::share::Share;
 
 /// The version of these messages.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// The largest message, in bytes without its length: environments may be large.
 pub const MAX_FRAME: usize = 16 << 20;
 /// The largest piece of output or input in one message, in bytes.
@@ -66,6 +68,8 @@ pub enum ToHost {
     Signal(i32),
     /// This rank will not call MPI_Init: report when ranks of this host are in MPI.
     Missing(u32),
+    /// This rank ended without an error and without MPI_Init: report a rank that waits for it.
+    Absent(u32),
     /// Send the state of each rank.
     Table,
     /// Send a `Beat`.
@@ -120,6 +124,8 @@ pub enum FromHost {
     },
     /// Ranks of this host are in MPI and would wait for the missing rank.
     WouldWait,
+    /// A rank waits for an absent one.
+    WaitsForAbsent(Waiter),
     /// All ranks of this host have stalled, or (false) continue after a stall.
     Stalled(bool),
     /// The answer to `Beat`.
@@ -135,6 +141,8 @@ pub enum FromHost {
     Table(Vec<RankLine>),
     /// A line for the user.
     Line(String),
+    /// A rank has loaded another MPI's library.
+    ForeignMpi(PathBuf),
     /// All ranks have taken the input.
     InputTaken,
     /// Ranks cannot be started; the exit code for it.

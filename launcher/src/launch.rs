@@ -24,7 +24,9 @@ fn try_run(settings: &Settings) -> Result<u8, CannotRun> {
         .map_err(|error| CannotRun { message: error.to_string(), code: EXIT_USAGE })?;
     let share = Share::whole(settings)
         .map_err(|error| CannotRun { message: error.to_string(), code: 1 })?;
-    let explanations = Explanations::new(share.size, knobs.is_on(knob::REPORT_TRANSPORTS));
+    let explain = knobs.is_on(knob::REPORT_TRANSPORTS);
+    let explanations = Explanations::new(share.size, explain);
+    let settings = &Settings { explain, ..settings.clone() };
     if settings.hosts.is_empty() {
         job::run(settings, &share, explanations)
     } else {

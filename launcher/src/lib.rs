@@ -6,7 +6,8 @@
 //! [`start`] creates status page, sockets and pipes and starts the ranks by [`spawn`]. While ranks
 //! run, [`output`] and [`input`] carry bytes, and [`failure_policy`] decides what a death means.
 //! [`report`] and `rank_table` find the words. `stall`, `absent_ranks` and `wait_graph` explain
-//! ranks that wait. [`reaper`] ends the processes that ranks leave running.
+//! ranks that wait. [`reaper`] ends the processes that ranks leave running, and
+//! [`guard`] all of them if `mpiexec` is killed.
 //!
 //! Over several hosts a [`daemon`] on each host runs the same `job` for its share of the ranks
 //! and sends events to `mpiexec` as [`frames`]. Resource managers and a tree of daemons would be
@@ -15,7 +16,7 @@
 //! There is one thread, and one `poll` over all descriptors; nothing else blocks. Nothing
 //! needs a network, a name or a writable folder.
 
-#![deny(unsafe_code)] // allowed in `signals` and `spawn` alone
+#![deny(unsafe_code)] // allowed in `guard`, `signals` and `spawn` alone
 
 mod absent_ranks;
 pub mod binding;
@@ -24,7 +25,9 @@ mod descriptors;
 mod environment;
 mod explain;
 pub mod failure_policy;
+mod foreign_mpi;
 pub mod frames;
+pub mod guard;
 mod heartbeat;
 pub mod hosts;
 pub mod input;
@@ -39,6 +42,7 @@ pub mod output;
 pub mod placement;
 mod poll_set;
 mod proc_stat;
+mod proc_tree;
 pub mod program;
 pub mod rank_table;
 pub mod reaper;

@@ -4,16 +4,20 @@
 //! ([`Outcome::judge`]); the first failure sets the exit code, later ones are collected for
 //! the closing lines. This file ends no process and prints nothing.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::explain::Explanations;
-use crate::failure_policy::{Event, Verdict};
-use crate::program;
+use crate::failure_policy::{Event, Exit, Verdict};
+use crate::foreign_mpi;
 use crate::secondary_failures::SecondaryFailures;
 use crate::settings::Settings;
 
 /// The exit code of a job that reached its time limit, as with timeout(1).
 pub(crate) const EXIT_TIMED_OUT: u8 = 124;
+
+/// The exit code of the loader, and of a shell, for what is not found.
+const EXIT_NOT_FOUND: i32 = 127;
 
 /// The consequences of one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +33,10 @@ pub(crate) struct Judgement {
 pub(crate) struct Outcome {
     code: Option<u8>,
     missing: Option<u32>,
+    /// The first rank that ended before MPI_Init as a program does that cannot be loaded.
+    unloaded: Option<u32>,
+    /// Another MPI's library, seen in the memory of a rank.
+    foreign: Option<PathBuf>,
     secondary: SecondaryFailures,
     /// The ranks' reports on their transports.
     pub(crate) explanations: Explanations,
@@ -36,7 +44,14 @@ pub(crate) struct Outcome {
 
 impl Outcome {
     pub(crate) fn new(explanations: Explanations) -> Outcome {
-        Outcome { code: None, missing: None, secondary: SecondaryFailures::default(), explanations }
+        Outcome {
+            code: None,
+            missing: None,
+            unloaded: None,
+            foreign: None,
+            secondary: SecondaryFailures::default(),
+            explanations,
+        }
     }
 
     /// Judges an event. `is_running`: the job was not ending yet.
@@ -54,6 +69,9 @@ impl Outcome {
         self.set_code(code);
         if matches!(verdict, Verdict::Missing(_)) {
             self.missing.get_or_insert(event.rank());
+            if let Event::Died { rank, exit: Exit::Code(EXIT_NOT_FOUND), .. } = event {
+                self.unloaded.get_or_insert(*rank);
+            }
         }
         Judgement { verdict, is_reported }
     }
@@ -78,6 +96,11 @@ impl Outcome {
         self.missing
     }
 
+    /// Records another MPI's library in the memory of a rank.
+    pub(crate) fn add_foreign(&mut self, library: PathBuf) {
+        self.foreign.get_or_insert(library);
+    }
+
     /// Sets or clears the missing rank, as reported by `mpiexec` on another host.
     pub(crate) fn set_missing(&mut self, rank: Option<u32>) {
         self.missing = rank;
@@ -86,8 +109,14 @@ impl Outcome {
     /// Returns the lines to print when the job is over. `none_in_mpi`: no rank called MPI_Init.
     pub(crate) fn closing_lines(&mut self, settings: &Settings, none_in_mpi: bool) -> Vec<String> {
         let is_foreign = none_in_mpi && settings.total_ranks() > 1;
-        let other_mpi = is_foreign.then(|| program::other_mpi_library(&settings.sections));
-        [other_mpi.flatten(), self.secondary.line(), self.explanations.rest()]
+        let other_mpi = is_foreign.then(|| foreign_mpi::report(settings, self.foreign.as_deref()));
+        let other_mpi = other_mpi.flatten();
+        if other_mpi.is_some() {
+            // Each rank may have ended well, but the job was not what the user wanted.
+            self.set_code(1);
+        }
+        let unloaded = self.unloaded.and_then(|rank| foreign_mpi::missing_library(settings, rank));
+        [other_mpi, unloaded, self.secondary.line(), self.explanations.rest()]
             .into_iter()
             .flatten()
             .collect()

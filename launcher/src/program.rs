@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
-use crate::settings::Section;
 use crate::spawn::{SpawnError, Step};
 
 /// The reason why a job cannot start. The exit code for a program is the shell's: 127 if none
@@ -48,34 +47,6 @@ pub fn find(name: &OsStr, directory: Option<&str>) -> Result<CString, CannotRun>
         )),
         None => Err(cannot_run(name, "no such program in PATH", 127)),
     }
-}
-
-/// Returns the explanation for a job of which no rank called MPI_Init because its program is
-/// linked to another MPI library: each rank then takes itself for the only one.
-pub fn other_mpi_library(sections: &[Section]) -> Option<String> {
-    sections.iter().find_map(|section| {
-        let directory = section.directory.as_deref();
-        let file = find(&section.program, directory).ok()?;
-        let file = Path::new(directory.unwrap_or("")).join(OsStr::from_bytes(file.as_bytes()));
-        let library = foreign_library(&std::fs::read(file).ok()?)?;
-        Some(format!(
-            "no rank called Verbena's MPI_Init: {} is linked to another MPI library ({library}), \
-             so each rank ran alone; compile it with Verbena's mpicc",
-            section.program.display()
-        ))
-    })
-}
-
-/// Returns the name of another MPI's library that an executable needs. Ours is `libmpi_abi`.
-fn foreign_library(executable: &[u8]) -> Option<String> {
-    const NAME: &[u8] = b"\0libmpi.so.";
-    let begin = executable
-        .starts_with(b"\x7fELF")
-        .then_some(executable)?
-        .windows(NAME.len())
-        .position(|at| at == NAME)?;
-    let name = executable[begin + 1..].split(|byte| *byte == 0).next()?;
-    Some(String::from_utf8_lossy(name).into_owned()).filter(|name| name.len() < 40)
 }
 
 /// Returns the reason why a program did not start, after [`find`] had found it.
@@ -132,22 +103,6 @@ fn c_string(path: &Path) -> CString {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_program_of_another_mpi_is_known_by_its_library() {
-        let name = |bytes: &[u8]| foreign_library(bytes);
-        assert_eq!(
-            name(b"\x7fELF...\0libm.so.6\0libmpi.so.12\0libc.so.6\0").as_deref(),
-            Some("libmpi.so.12")
-        );
-        for ours in
-            [&b"\x7fELF...\0libmpi_abi.so.1\0"[..], b"#!/bin/sh\0libmpi.so.12\0", b"\x7fELF", b""]
-        {
-            assert_eq!(name(ours), None);
-        }
-        let section = Section { program: "sh".into(), ..Section::default() };
-        assert_eq!(other_mpi_library(&[section]), None);
-    }
 
     fn find_text(name: &str, directory: Option<&str>) -> Result<CString, CannotRun> {
         find(OsStr::new(name), directory)

@@ -14,7 +14,8 @@ use crate::proc_stat;
 /// The subreaper.
 #[derive(Debug, Default)]
 pub struct Reaper {
-    /// Children from before the job: `mpiexec` was executed in the place of their parent.
+    /// Children that are no processes of the job: the guard, and those from before the job if
+    /// `mpiexec` was executed in the place of their parent.
     spared: Vec<Pid>,
 }
 
@@ -28,6 +29,11 @@ impl Reaper {
             Err(Errno::CHILD) => Reaper::default(),
             _ => Reaper { spared: children() },
         }
+    }
+
+    /// Leaves out a child that is no process of the job.
+    pub fn spare(&mut self, child: Pid) {
+        self.spared.push(child);
     }
 
     /// Sends a signal to all children of the job. Returns true if there was one.

@@ -20,6 +20,9 @@ pub const DEFAULT_AGENT: &str = "ssh";
 /// Time without a message from a host after which it counts as lost (`--dead-after`).
 pub const DEFAULT_DEAD_AFTER: Duration = Duration::from_secs(10);
 
+/// Time that the daemon of a host has to send its first message (`--start-timeout`).
+pub const DEFAULT_START_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Time without progress of any rank after which a stall is reported (`--stall-timeout`).
 pub const DEFAULT_STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -48,10 +51,14 @@ pub struct Settings {
     pub stall_timeout: Option<Duration>,
     /// Silence after which a host is lost, if not [`DEFAULT_DEAD_AFTER`].
     pub dead_after: Option<Duration>,
+    /// Time for the first message of a host, if not [`DEFAULT_START_TIMEOUT`]; zero for no limit.
+    pub start_timeout: Option<Duration>,
     /// A file of knobs.
     pub config: Option<String>,
     /// Knobs, as `name=value`.
     pub set: Vec<String>,
+    /// Reports what the system refuses, with `--explain`.
+    pub explain: bool,
     /// The hosts to run on; empty for this host alone.
     #[serde(skip)]
     pub hosts: Vec<Host>,
@@ -98,6 +105,11 @@ impl Settings {
     /// Returns the time without progress after which a stall is reported; `None` for never.
     pub fn stall_after(&self) -> Option<Duration> {
         Some(self.stall_timeout.unwrap_or(DEFAULT_STALL_TIMEOUT)).filter(|time| !time.is_zero())
+    }
+
+    /// Returns the time for the first message of a host; zero for no limit.
+    pub fn start_timeout(&self) -> Duration {
+        self.start_timeout.unwrap_or(DEFAULT_START_TIMEOUT)
     }
 
     /// Returns the silence after which a host is lost.

@@ -1,4 +1,5 @@
-//! Signals as events: blocked, and read from a signalfd.
+//! Signals as events: blocked, and read from a signalfd. Where a sandbox refuses signalfd, a thread
+//! waits for them and writes their numbers into a pipe.
 //!
 //! No handler is installed. A signal that the process which started this one ignores (`nohup`, a
 //! background job of a plain shell) is ignored in this process and in the ranks as well.
@@ -8,14 +9,19 @@
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::pipe::{PipeFlags, pipe_with};
+
 /// A signal mask.
 #[derive(Clone)]
 pub struct Mask(libc::sigset_t);
 
-/// The signalfd, and the mask from before it.
+/// The source of signals, and the mask from before it.
 #[derive(Debug)]
 pub struct Signals {
     file: OwnedFd,
+    /// Bytes of one record of the source. The number of the signal is its first field.
+    record: usize,
     original_mask: Mask,
 }
 
@@ -77,9 +83,10 @@ impl Signals {
             libc::signal(libc::SIGCHLD, libc::SIG_DFL);
             let file = libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
             if file < 0 {
-                return Err(std::io::Error::last_os_error());
+                let file = wait_in_thread(set.assume_init())?;
+                return Ok(Signals { file, record: size_of::<i32>(), original_mask });
             }
-            Ok(Signals { file: OwnedFd::from_raw_fd(file), original_mask })
+            Ok(Signals { file: OwnedFd::from_raw_fd(file), record: RECORD_BYTES, original_mask })
         }
     }
 
@@ -89,9 +96,14 @@ impl Signals {
         let read = rustix::io::read(&self.file, &mut bytes[..]).unwrap_or(0);
         // The number is the first field of a record (signalfd(2)).
         bytes[..read]
-            .chunks_exact(RECORD_BYTES)
+            .chunks_exact(self.record)
             .map(|record| i32::from_ne_bytes([record[0], record[1], record[2], record[3]]))
             .collect()
+    }
+
+    /// Returns true if signalfd was refused.
+    pub fn is_thread(&self) -> bool {
+        self.record != RECORD_BYTES
     }
 
     /// Returns the mask from before, which the ranks run with.
@@ -107,6 +119,25 @@ impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
+}
+
+/// Starts a thread that waits for the signals of `set`, which are blocked. Returns the pipe with
+/// their numbers.
+fn wait_in_thread(set: libc::sigset_t) -> std::io::Result<OwnedFd> {
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+    fcntl_setfl(&read, OFlags::NONBLOCK)?;
+    let wait = move || {
+        loop {
+            let mut signal = 0;
+            // SAFETY: both pointers are valid during the call.
+            let failed = unsafe { libc::sigwait(&raw const set, &raw mut signal) };
+            if failed == 0 && rustix::io::write(&write, &signal.to_ne_bytes()).is_err() {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).stack_size(64 << 10).spawn(wait)?;
+    Ok(read)
 }
 
 /// Returns whether this process ignores the signal, as the process that started it may have

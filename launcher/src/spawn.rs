@@ -214,9 +214,11 @@ fn prepare(args: &ChildArgs) -> bool {
     // SAFETY: the calls change only the child's own process, descriptors and limits. The pointers
     // come from `spawn` and are valid; those that may be null are checked.
     unsafe {
-        if libc::setpgid(0, 0) != 0 || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+        if libc::setpgid(0, 0) != 0 {
             return false;
         }
+        // A sandbox may refuse it. The guard then ends the rank if this process is killed.
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         if libc::getppid() != args.parent {
             // The parent died before PR_SET_PDEATHSIG took effect.
             libc::_exit(127);

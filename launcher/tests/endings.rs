@@ -162,6 +162,20 @@ fn a_killed_mpiexec_takes_its_ranks_along() {
 }
 
 #[test]
+fn a_killed_mpiexec_takes_along_what_its_ranks_have_started() {
+    let mark = unique_sleep();
+    // Behind a wrapper, in a session of its own, and without an environment.
+    let lines = format!("sleep {mark} & setsid sleep {mark} & env -i sleep {mark}; true");
+    let child = spawn(&mut command(&["-n", "2", "sh", "-c", &lines]));
+    eventually("processes run", || processes(&mark) == 6);
+    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+    assert_eq!(finish(child).code, -1);
+    let began = std::time::Instant::now();
+    eventually("processes are gone", || processes(&mark) == 0);
+    assert!(began.elapsed() < Duration::from_secs(2));
+}
+
+#[test]
 fn signals_are_passed_on() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let mark = unique_sleep();
@@ -292,6 +306,34 @@ fn ctrl_z_stops_the_ranks_and_continuing_wakes_them() {
     let ran = finish(child);
     assert_eq!((ran.code, ran.out.as_str()), (0, "done\ndone\n"), "{ran:?}");
     assert!(began.elapsed() > Duration::from_millis(1300), "{ran:?}");
+}
+
+#[test]
+fn a_job_runs_where_a_sandbox_refuses_system_calls() {
+    let sandbox = rank().replace("examples/rank", "examples/sandbox");
+    let run = |refused: &str, words: &[&str]| {
+        let mut command = std::process::Command::new(&sandbox);
+        let mpiexec = env!("CARGO_BIN_EXE_mpiexec");
+        finish(spawn(
+            command.args([refused, mpiexec]).args(words).stdin(std::process::Stdio::null()),
+        ))
+    };
+    let rank = rank();
+    let steps = ["-n", "2", &rank, "init", "who", "0:put=found", "value", "finalize"];
+    for refused in ["memfd_create", "signalfd", "prctl", "memfd_create,signalfd,prctl,fallocate"] {
+        let ran = run(refused, &steps);
+        assert!(ran.code == 0 && ran.out.matches("found\n").count() == 2, "{refused}: {ran:?}");
+        assert_eq!(ran.err, "", "{refused}");
+    }
+    let ran = run("memfd_create,signalfd", &["--explain", "-n", "2", "true"]);
+    assert!(
+        ran.err.contains(
+            "memfd_create is refused: shared memory is a file without a name in /dev/shm"
+        ) && ran.err.contains("signalfd is refused: a thread waits for signals"),
+        "{ran:?}"
+    );
+    let ran = run("signalfd", &["--timeout", "0.3", "-n", "2", "sleep", "30"]);
+    assert_eq!(ran.code, 124, "{ran:?}");
 }
 
 #[test]

@@ -306,8 +306,58 @@ fn a_host_whose_ranks_have_ended_may_be_silent() {
     assert!(ran.code == 124 && ran.time < SOON, "{ran:?}");
     assert!(ran.err.contains("1 rank on a, ") && ran.err.contains("1 rank on b, "), "{ran:?}");
     assert!(ran.err.contains("  exit code 0\n"), "{ran:?}");
-    let ran = mpiexec("a:1,b:1", "--timeout 1 RANK 1:exit=0 init call=MPI_Recv wait=1 sleep=30");
-    assert!(ran.err.ends_with("mpiexec: rank 0 waits for rank 1, which has ended\n"), "{ran:?}");
+}
+
+#[test]
+fn waiting_for_an_absent_rank_of_another_host_ends_the_job() {
+    let ran = mpiexec("a:1,b:2", "-n 1 true : -n 2 RANK init call=MPI_Barrier 2:wait=0 sleep=30");
+    assert!(ran.code == 1 && ran.time < SOON, "{ran:?}");
+    let why = "mpiexec: rank 0 ended without MPI_Init and rank 2 waits for it in MPI_Barrier; \
+               ending the job (3 ranks)\n";
+    assert_eq!(ran.err, why, "{ran:?}");
+    let line = "-n 1 true : -n 2 RANK init call=MPI_Recv 2:wait=1 sleep=0.4 finalize";
+    assert_eq!(mpiexec("a:1,b:2", line).code, 0);
+}
+
+#[test]
+fn a_signal_while_a_rank_is_stopped_blames_no_rank() {
+    let mark = unique_sleep();
+    let stop = format!("test $VERBENA_RANK = 1 && kill -STOP $$; exec sleep {mark}");
+    let child = spawn(&mut over_hosts("a:1,b:1", &["sh", "-c", &stop]));
+    eventually("rank 0 runs", || processes(&mark) == 1);
+    std::thread::sleep(Duration::from_millis(300));
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let ran = finish(child);
+    assert_eq!((ran.code, ran.err.as_str()), (143, ""), "{ran:?}");
+    assert!(ran.time < SOON && processes(&mark) == 0, "{ran:?}");
+}
+
+#[test]
+fn an_agent_that_never_says_a_word_is_given_up() {
+    let mark = unique_sleep();
+    let run = |agent: &str| {
+        let words = ["--start-timeout", "0.5", "--agent", agent, "--hosts", "a,b", "true"];
+        finish(spawn(&mut command(&words)))
+    };
+    let folder = std::env::temp_dir().join(format!("verbena-agents-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let write = |name: &str, text: String| {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = folder.join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let silent = run(&write("silent", format!("exec sleep {mark}")));
+    assert!(silent.code == 1 && silent.time < SOON, "{silent:?}");
+    assert!(silent.err.contains("cannot start rank 0 on a: no message from its daemon for 0.5 s"));
+    // Its output is held open by another process.
+    let leaves = run(&write("leaves", format!("sleep {mark} 2>/dev/null & exit 3")));
+    assert!(leaves.code == 1 && leaves.time < SOON, "{leaves:?}");
+    assert!(leaves.err.contains(" on a: `"), "{leaves:?}");
+    assert!(leaves.err.contains("a ...` ended with exit code 3; run"), "{leaves:?}");
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(processes(&mark), 0);
 }
 
 #[test]

@@ -33,6 +33,9 @@ pub(crate) fn explain(
     if let (Some(inter), Some(rails)) = (inter, endpoint.inter()) {
         add("between hosts", inter_host(rails, endpoint.caps(Peer(inter))));
     }
+    if shm_transport::fallocate_is_refused() {
+        add("sandbox", "fallocate is refused: memory is taken page by page".into());
+    }
     add("waiting", waiting(job, spin));
     add("collectives", collectives(job, knobs));
     let set: Vec<String> = knobs

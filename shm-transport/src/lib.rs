@@ -71,7 +71,7 @@ pub use connect::{Settings, ShmTransport};
 #[cfg(not(loom))]
 pub use control::COLL_SEGMENTS;
 #[cfg(not(loom))]
-pub use segment::{Segment, SegmentError};
+pub use segment::{Segment, SegmentError, fallocate_is_refused};
 #[cfg(not(loom))]
 pub use single_copy::SingleCopy;
 #[cfg(not(loom))]

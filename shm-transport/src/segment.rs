@@ -14,11 +14,15 @@
 
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, fstat, memfd_create};
+use rustix::fs::{
+    FallocateFlags, FlockOperation, MemfdFlags, fallocate, fcntl_lock, fstat, ftruncate,
+    memfd_create,
+};
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use rustix::process::{Resource, getrlimit};
 
 use crate::body::BodyMemory;
@@ -69,8 +73,8 @@ fn advice(errno: Errno) -> &'static str {
         }
         Errno::DQUOT => ". A quota is used up: raise it, or use a smaller shm.ring_bytes",
         Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::OPNOTSUPP => {
-            ". A filter refuses memfd_create or fallocate (seccomp, a container's profile): allow \
-             both"
+            ". A filter refuses what stands in for fallocate, too (seccomp, a container's profile): \
+             allow fallocate"
         }
         _ => "",
     }
@@ -399,6 +403,14 @@ fn page() -> u64 {
     rustix::param::page_size() as u64
 }
 
+/// fallocate was refused in this process.
+static FALLOCATE_REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// Returns true if the system has refused fallocate, so that pages are touched instead.
+pub fn fallocate_is_refused() -> bool {
+    FALLOCATE_REFUSED.load(Ordering::Relaxed)
+}
+
 /// Takes memory for a part of the file, which grows if need be.
 fn allocate(file: &OwnedFd, at: u64, bytes: u64) -> Result<(), Errno> {
     // Beyond RLIMIT_FSIZE the system sends a signal in place of an error.
@@ -409,7 +421,38 @@ fn allocate(file: &OwnedFd, at: u64, bytes: u64) -> Result<(), Errno> {
     loop {
         match fallocate(file, FallocateFlags::empty(), at, bytes) {
             Err(Errno::INTR) => {}
+            Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                FALLOCATE_REFUSED.store(true, Ordering::Relaxed);
+                return populate(file, at, bytes);
+            }
             outcome => return outcome,
+        }
+    }
+}
+
+/// Does what [`allocate`] does where a filter or the file system refuses fallocate: grows the file
+/// and touches each page. A kernel before 5.14 cannot report a lack of memory here.
+fn populate(file: &OwnedFd, at: u64, bytes: u64) -> Result<(), Errno> {
+    // Another rank may grow the file at the same time, and must not see it shrink.
+    fcntl_lock(file, FlockOperation::LockExclusive)?;
+    let grown = fstat(file).and_then(|stat| {
+        let is_short = (stat.st_size as u64) < at + bytes;
+        if is_short { ftruncate(file, at + bytes) } else { Ok(()) }
+    });
+    fcntl_lock(file, FlockOperation::Unlock)?;
+    grown?;
+    let begin = at - at % page();
+    let length = at + bytes - begin;
+    let base = map(file, begin, length)?;
+    // SAFETY: the range was mapped by this function, and nothing refers to it. Populating changes
+    // no byte.
+    unsafe {
+        let populated = madvise(base.cast(), length as usize, Advice::LinuxPopulateWrite);
+        munmap(base.cast(), length as usize)?;
+        match populated {
+            Err(Errno::INVAL) | Ok(()) => Ok(()),
+            Err(Errno::FAULT) => Err(Errno::NOMEM),
+            Err(errno) => Err(errno),
         }
     }
 }

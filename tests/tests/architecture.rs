@@ -31,6 +31,7 @@ const UNSAFE: &[&str] = &[
     "bootstrap/src/inherited_fd.rs",
     "fabric/src/copy.rs",
     "fabric/src/user_buf.rs",
+    "launcher/src/guard.rs",
     "launcher/src/signals.rs",
     "launcher/src/spawn.rs",
     "mpi-abi/src/",

@@ -6,12 +6,16 @@
 use std::process::ExitCode;
 
 use launcher::daemon;
+use launcher::guard;
 use launcher::options::{Command, help, parse};
 use launcher::settings::EXIT_USAGE;
 
 fn main() -> ExitCode {
     if let Some(life) = std::env::args_os().nth(1).filter(|first| daemon::is_meant(first)) {
         return daemon::run(&life).into();
+    }
+    if std::env::args_os().nth(1).is_some_and(|first| first == guard::OPTION) {
+        return guard::run(std::env::args_os().nth(2)).into();
     }
     match parse(std::env::args_os().skip(1)) {
         Ok(Command::Help) => print!("{}", help()),

@@ -34,6 +34,7 @@ impl Job {
             }
         }
         for (pid, exit) in dead {
+            self.guard.iter().for_each(|guard| guard.remove(pid));
             let mut ranks = self.local.ranks.iter();
             if let Some(rank) = ranks.position(|rank| rank.pid == pid && rank.exit.is_none()) {
                 self.on_death(rank, exit);
@@ -51,7 +52,10 @@ impl Job {
         this.exit = Some(exit);
         this.control = None;
         let state = self.local.status_page.entry(local as u32).state();
-        self.absent.add(rank, exit, state);
+        if self.upstream.is_none() {
+            // Otherwise `mpiexec` tells all hosts.
+            self.absent.add(rank, exit, state);
+        }
         self.events.push(Event::Died { rank, exit, state });
     }
 
@@ -90,15 +94,18 @@ impl Job {
         let LocalRanks { ranks, status_page, .. } = &self.local;
         let ends = ranks.iter().map(|rank| rank.exit);
         if let Some(waiter) = self.absent.tick(status_page, self.first, ends, now) {
-            let line = report::awaited_absent_rank(&waiter, ranks.len());
+            let ranks = ranks.len();
+            if self.upstream.is_some() {
+                return self.local.output.send(&FromHost::WaitsForAbsent(waiter));
+            }
+            let line = report::awaited_absent_rank(&waiter, ranks);
             self.print(&line);
             self.end(1);
         }
     }
 
-    /// In a job over several hosts such a wait is reported as a stall.
     fn ends_for_absent(&self) -> bool {
-        self.phase == Phase::Running && self.upstream.is_none()
+        self.phase == Phase::Running
     }
 
     fn judge(&mut self, event: &Event) {

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use bootstrap::RankState;
 use rustix::io::Errno;
 use rustix::process::{Signal, getpid, kill_process, kill_process_group};
 
@@ -15,7 +14,7 @@ const TERM_GRACE: Duration = Duration::from_millis(250);
 /// Time that ranks have to end by themselves after Ctrl-C or SIGTERM.
 const STOP_GRACE: Duration = Duration::from_secs(10);
 /// Time that the other ranks have once a rank has died of the signal.
-const STOP_GRACE_AFTER_DEATH: Duration = Duration::from_secs(2);
+pub(crate) const STOP_GRACE_AFTER_DEATH: Duration = Duration::from_secs(2);
 /// Time from Ctrl-C to the hint at a second one.
 const KILL_NOTICE_DELAY: Duration = Duration::from_millis(500);
 /// Time from one round of SIGKILL to the next.
@@ -170,7 +169,7 @@ impl Job {
         if self.gave_up {
             return;
         }
-        let none_in_mpi = self.states().all(|(state, _)| state == RankState::Starting);
+        let none_in_mpi = self.no_rank_was_in_mpi();
         for line in self.outcome.closing_lines(settings, none_in_mpi) {
             self.print(&line);
         }

@@ -20,7 +20,9 @@ use std::time::Instant;
 
 use crate::absent_ranks::AbsentRanks;
 use crate::explain::Explanations;
+use crate::foreign_mpi::ForeignMpi;
 use crate::frames::{self, FromHost};
+use crate::guard::Guard;
 use crate::heartbeat::Heartbeat;
 use crate::hosts::host_name;
 use crate::kv_store::KvStore;
@@ -35,6 +37,7 @@ use crate::share::Share;
 use crate::signals::Signals;
 use crate::stall::StallDetector;
 use crate::start;
+pub(crate) use ending::STOP_GRACE_AFTER_DEATH;
 use state::{Job, Phase, Source, Upstream};
 
 /// Runs a job on this host alone. Returns its exit code.
@@ -88,7 +91,9 @@ fn begin(
     for line in placement.report() {
         output.print(&format!("mpiexec: {line}"));
     }
-    let reaper = Reaper::become_subreaper();
+    let mut reaper = Reaper::become_subreaper();
+    let guard = Guard::start(share.job);
+    guard.iter().for_each(|guard| reaper.spare(guard.pid()));
     let memory = MemoryLimit::begin();
     let now = Instant::now();
     let is_daemon = output.is_framed();
@@ -101,6 +106,7 @@ fn begin(
         upstream,
         signals,
         reaper,
+        guard,
         memory,
         store: KvStore::default(),
         outcome: Outcome::new(explanations),
@@ -109,10 +115,17 @@ fn begin(
         clock: Clock::start(settings.timeout.filter(|_| !is_daemon), now),
         stall: settings.stall_after().map(|after| StallDetector::new(after, now)),
         absent: AbsentRanks::default(),
+        foreign: ForeignMpi::new(now),
         phase: Phase::Running,
         is_childless: false,
         gave_up: false,
     };
+    if settings.explain {
+        job.explain_refusals();
+    }
+    if let Some(guard) = &job.guard {
+        job.local.ranks.iter().for_each(|rank| guard.add(rank.pid));
+    }
     if let Some(CannotRun { message, code }) = job.local.failed.take() {
         job.on_start_failure(&message, code);
     }
@@ -126,6 +139,21 @@ fn prepare(settings: &Settings, share: &Share) -> Result<(Placement, Signals), S
 }
 
 impl Job {
+    /// Reports the system calls that the system refuses, with what takes their place.
+    fn explain_refusals(&mut self) {
+        let folder = self.local.status_page.folder().map(|folder| {
+            format!(
+                "memfd_create is refused: shared memory is a file without a name in {}",
+                folder.display()
+            )
+        });
+        let thread = (self.signals.is_thread())
+            .then(|| "signalfd is refused: a thread waits for signals".to_owned());
+        for line in [folder, thread].into_iter().flatten() {
+            self.print(&format!("{line} (on {})", self.host));
+        }
+    }
+
     fn watch(&mut self) {
         while !self.is_over() {
             for source in self.wait(self.deadline()) {
@@ -171,11 +199,9 @@ impl Job {
         let heartbeat = self.upstream.as_ref().and_then(|upstream| upstream.heartbeat.deadline());
         let stall = self.stall.as_ref().map(StallDetector::deadline);
         let output = self.local.output.deadline();
-        let absent = self.absent_deadline();
-        [self.phase_deadline(), heartbeat, stall, absent, output, self.clock.deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        let (absent, foreign) = (self.absent_deadline(), self.foreign.deadline());
+        let own = [self.phase_deadline(), heartbeat, stall, absent, foreign];
+        own.into_iter().chain([output, self.clock.deadline()]).flatten().min()
     }
 
     fn tick(&mut self, now: Instant) {
@@ -183,6 +209,7 @@ impl Job {
         self.check_upstream(now);
         self.check_stall(now);
         self.check_absent(now);
+        self.check_foreign(now);
         if let Some(line) = self.clock.limit_reached(now) {
             self.print(&line);
             self.print_table();

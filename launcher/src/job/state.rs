@@ -10,7 +10,9 @@ use rustix::event::PollFlags;
 
 use crate::absent_ranks::AbsentRanks;
 use crate::failure_policy::{Event, Exit};
+use crate::foreign_mpi::ForeignMpi;
 use crate::frames;
+use crate::guard::Guard;
 use crate::heartbeat::Heartbeat;
 use crate::kv_store::KvStore;
 use crate::memory_limit::MemoryLimit;
@@ -79,6 +81,8 @@ pub(super) struct Job {
     pub(super) upstream: Option<Upstream>,
     pub(super) signals: Signals,
     pub(super) reaper: Reaper,
+    /// Ends the ranks if this process is killed.
+    pub(super) guard: Option<Guard>,
     pub(super) memory: MemoryLimit,
     pub(super) store: KvStore,
     pub(super) outcome: Outcome,
@@ -87,6 +91,7 @@ pub(super) struct Job {
     pub(super) clock: Clock,
     pub(super) stall: Option<StallDetector>,
     pub(super) absent: AbsentRanks,
+    pub(super) foreign: ForeignMpi,
     pub(super) phase: Phase,
     /// `wait` has found no child.
     pub(super) is_childless: bool,

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use bootstrap::RankState;
+
 use super::state::Job;
 use crate::failure_policy::Exit;
 use crate::frames::FromHost;
@@ -21,6 +23,28 @@ impl Job {
             self.print(&line);
             self.print_table();
         }
+    }
+
+    /// Looks for another MPI's library in the memory of the first rank.
+    pub(super) fn check_foreign(&mut self, now: Instant) {
+        if self.foreign.deadline().is_none_or(|next| now < next) {
+            return;
+        }
+        let first = self.local.ranks.first().filter(|rank| rank.exit.is_none());
+        let Some(leader) = first.map(|rank| rank.pid).filter(|_| self.no_rank_was_in_mpi()) else {
+            return self.foreign.stop();
+        };
+        if let Some(library) = self.foreign.tick(leader, now) {
+            if self.upstream.is_some() {
+                return self.local.output.send(&FromHost::ForeignMpi(library));
+            }
+            self.outcome.add_foreign(library);
+        }
+    }
+
+    /// Returns true if no rank of this host has called MPI_Init.
+    pub(super) fn no_rank_was_in_mpi(&self) -> bool {
+        self.states().all(|(state, _)| state == RankState::Starting)
     }
 
     /// Prints what each rank is doing, or sends it to `mpiexec`.

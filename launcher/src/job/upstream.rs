@@ -68,6 +68,7 @@ impl Job {
                 }
             }
             ToHost::Missing(rank) => self.outcome.set_missing(Some(rank)),
+            ToHost::Absent(rank) => self.absent.add_remote(rank),
             ToHost::Table => self.print_table(),
             ToHost::Beat => self.local.output.send(&FromHost::Beat),
             ToHost::End => self.end(1),

@@ -6,6 +6,7 @@ use super::remote::{Remote, State, ending};
 use super::state::{MultiHostJob, Phase};
 use crate::frames::ToHost;
 use crate::heartbeat::Tick;
+use crate::job::STOP_GRACE_AFTER_DEATH;
 
 /// Time that hosts have to end their ranks.
 const END_GRACE: Duration = Duration::from_millis(1200);
@@ -17,10 +18,14 @@ impl MultiHostJob {
     pub(super) fn host_deadline(&self) -> Option<Instant> {
         let ending = match self.phase {
             Phase::Running => None,
+            Phase::Stopping { until } => until,
             Phase::Ending { since } => Some(since + END_GRACE),
         };
         let beats = self.hosts.iter().filter_map(|host| host.heartbeat.as_ref()?.deadline());
-        beats.chain(ending).min()
+        let limit = self.choices.start_timeout;
+        let starts = self.hosts.iter().filter_map(|host| host.start_deadline(limit));
+        let agents = self.hosts.iter().filter_map(Remote::lost_agent_deadline);
+        beats.chain(ending).chain(starts).chain(agents).min()
     }
 
     /// Gives up hosts that are silent, or that do not end in time.
@@ -38,7 +43,53 @@ impl MultiHostJob {
                 }
             }
         }
-        (0..self.hosts.len()).for_each(|id| self.check_heartbeat(id, now));
+        if let Phase::Stopping { until: Some(until) } = self.phase
+            && now >= until
+        {
+            self.end(1);
+        }
+        self.check_agents(now);
+        (0..self.hosts.len()).for_each(|id| {
+            self.check_start(id, now);
+            self.check_heartbeat(id, now);
+        });
+    }
+
+    /// Shortens the time that ranks have after a signal: one of them has died of it.
+    pub(super) fn on_death_while_stopping(&mut self) {
+        if let Phase::Stopping { until } = &mut self.phase {
+            until.get_or_insert_with(|| Instant::now() + STOP_GRACE_AFTER_DEATH);
+        }
+    }
+
+    /// Gives up a daemon that has not sent its first message in time.
+    fn check_start(&mut self, id: usize, now: Instant) {
+        let limit = self.choices.start_timeout;
+        let host = &mut self.hosts[id];
+        if host.start_deadline(limit).is_none_or(|deadline| now < deadline) {
+            return;
+        }
+        host.give_up();
+        let (name, ranks, agent) = (&host.name, host.ranks_in_words(), &self.choices.agent);
+        let text = format!(
+            "cannot start {ranks} on {name}: no message from its daemon for {} s \
+             (--start-timeout), and `{agent} {name} ...` still runs; run `{agent} {name} true` by \
+             hand (it must not request a password), or see --agent",
+            limit.as_secs_f64()
+        );
+        self.print(&text);
+        self.end(1);
+    }
+
+    /// Gives up hosts whose agent has ended while another process holds its output open.
+    pub(super) fn check_agents(&mut self, now: Instant) {
+        for id in 0..self.hosts.len() {
+            if self.hosts[id].has_lost_agent(now) {
+                self.on_disconnect(id);
+                self.hosts[id].hang_up();
+                self.hosts[id].kill_group();
+            }
+        }
     }
 
     /// Sends a beat to a host, or gives it up.

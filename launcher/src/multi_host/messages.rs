@@ -2,11 +2,12 @@
 
 use std::time::Instant;
 
-use bootstrap::Snapshot;
+use bootstrap::{RankState, Snapshot};
 
 use super::remote::State;
 use super::state::{MultiHostJob, Phase};
-use crate::failure_policy::{Event, Verdict};
+use crate::absent_ranks::Waiter;
+use crate::failure_policy::{Event, Exit, Verdict};
 use crate::frames::{FromHost, ToHost, VERSION};
 use crate::heartbeat::Heartbeat;
 use crate::outcome::Judgement;
@@ -63,6 +64,7 @@ impl MultiHostJob {
                 self.judge(id, &event, &seen, pid);
             }
             FromHost::WouldWait => self.on_would_wait(),
+            FromHost::WaitsForAbsent(waiter) => self.on_wait_for_absent(&waiter),
             FromHost::Stalled(is_stalled) => self.on_stalled(id, is_stalled),
             FromHost::Explained { rank, lines } if ranks.contains(&rank) => {
                 if let Some(text) = self.outcome.explanations.add(rank, lines) {
@@ -71,6 +73,7 @@ impl MultiHostJob {
             }
             FromHost::Table(lines) => self.hosts[id].lines = Some(lines),
             FromHost::Line(text) => self.output.print(&text),
+            FromHost::ForeignMpi(library) => self.outcome.add_foreign(library),
             FromHost::InputTaken => self.hosts[id].input_pending = false,
             FromHost::Failed(code) => self.end(code),
             FromHost::Over => self.hosts[id].state = State::Over,
@@ -120,6 +123,20 @@ impl MultiHostJob {
         }
     }
 
+    /// Tells the hosts of a rank that ended without an error and without MPI_Init.
+    fn announce_absence(&mut self, event: &Event) {
+        if let Event::Died { rank, exit: Exit::Code(0), state: RankState::Starting } = *event {
+            self.send_to_all(|| ToHost::Absent(rank));
+        }
+    }
+
+    fn on_wait_for_absent(&mut self, waiter: &Waiter) {
+        if self.phase == Phase::Running {
+            self.print(&report::awaited_absent_rank(waiter, self.size as usize));
+            self.end(1);
+        }
+    }
+
     /// Judges an event of a rank.
     fn judge(&mut self, id: usize, event: &Event, seen: &Snapshot, pid: u32) {
         if let Event::Died { rank, exit, .. } = event {
@@ -135,8 +152,10 @@ impl MultiHostJob {
             let host = self.hosts[id].name.clone();
             self.print(&report::failure(event, seen, pid, &host, self.size as usize, ends));
         }
-        if ends {
-            self.end(self.outcome.code());
+        match (ends, self.phase) {
+            (true, Phase::Stopping { .. }) => self.on_death_while_stopping(),
+            (true, _) => self.end(self.outcome.code()),
+            (false, _) => self.announce_absence(event),
         }
     }
 }

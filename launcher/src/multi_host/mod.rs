@@ -5,9 +5,9 @@
 //! whole lines. The parts: `state` holds the job, `remote` is one host, `messages` acts on what
 //! hosts send, `loss` detects lost hosts, `table` collects what ranks are doing.
 //!
-//! States: running -> ending (the hosts were requested to end their ranks) -> over, once every host
-//! is over or lost. Every host is connected directly; a tree of daemons would replace `connect` and
-//! `Remote`.
+//! States: running -> (stopping, after a signal) -> ending (the hosts were requested to end their
+//! ranks) -> over, once every host is over or lost. Every host is connected directly; a tree of
+//! daemons would replace `connect` and `Remote`.
 
 mod loss;
 mod messages;
@@ -64,6 +64,7 @@ pub(crate) fn run(
         phase: Phase::Running,
         choices: Choices {
             dead_after: settings.dead_after(),
+            start_timeout: settings.start_timeout(),
             stall_after: settings.stall_after().unwrap_or_default(),
             agent: settings.agent.clone().unwrap_or_else(|| DEFAULT_AGENT.into()),
         },
@@ -147,7 +148,7 @@ impl MultiHostJob {
     fn read_signals(&mut self) {
         for signal in self.signals.read() {
             match signal {
-                libc::SIGCHLD => {}
+                libc::SIGCHLD => self.check_agents(Instant::now()),
                 libc::SIGQUIT => self.request_table(Instant::now()),
                 libc::SIGTSTP => {
                     self.send_to_all(|| ToHost::Signal(signal));
@@ -157,6 +158,9 @@ impl MultiHostJob {
                     let code = 128 + signal as u8;
                     self.outcome.set_code(code);
                     self.send_to_all(|| ToHost::Signal(signal));
+                    if self.phase == Phase::Running {
+                        self.phase = Phase::Stopping { until: None };
+                    }
                     // A host that is still starting cannot act on the signal.
                     if self.hosts.iter().any(|host| host.state == State::Starting) {
                         self.end(code);

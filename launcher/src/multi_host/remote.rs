@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use bootstrap::control::Decoder;
 use rustix::fs::{OFlags, fcntl_setfl};
@@ -18,6 +19,9 @@ use crate::settings::DEFAULT_AGENT;
 
 /// The longest text of an agent that an error quotes, in bytes.
 const MAX_QUOTE: usize = 200;
+
+/// Time that the first message of a daemon may take after its agent has ended.
+const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// The states of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +54,9 @@ pub(super) struct Remote {
     /// Runs from the first message on.
     pub(super) heartbeat: Option<Heartbeat>,
     agent: Child,
+    started: Instant,
+    /// The agent was first seen to have ended before the first message of its daemon.
+    agent_ended: Option<Instant>,
     channel: Channel,
 }
 
@@ -90,6 +97,8 @@ impl Remote {
             lines: None,
             heartbeat: None,
             agent: child,
+            started: Instant::now(),
+            agent_ended: None,
             channel: Channel { to: Some(to), from: Some(from), pending: Vec::new(), decoder },
         })
     }
@@ -179,6 +188,28 @@ impl Remote {
         (self.channel.to, self.channel.from) = (None, None);
     }
 
+    /// Returns the time at which a daemon without a message is given up.
+    pub(super) fn start_deadline(&self, limit: Duration) -> Option<Instant> {
+        (self.state == State::Starting && !limit.is_zero()).then(|| self.started + limit)
+    }
+
+    /// Returns the time at which [`Remote::has_lost_agent`] becomes true.
+    pub(super) fn lost_agent_deadline(&self) -> Option<Instant> {
+        let ended = self.agent_ended.filter(|_| self.state == State::Starting)?;
+        Some(ended + LAST_WORDS)
+    }
+
+    /// Returns true if the agent has ended and its daemon has not sent a message for a moment.
+    pub(super) fn has_lost_agent(&mut self, now: Instant) -> bool {
+        if self.state != State::Starting {
+            return false;
+        }
+        if self.agent_ended.is_none() && self.agent_status().is_some() {
+            self.agent_ended = Some(now);
+        }
+        self.lost_agent_deadline().is_some_and(|deadline| now >= deadline)
+    }
+
     /// Returns the agent's exit status once it has ended.
     pub(super) fn agent_status(&mut self) -> Option<ExitStatus> {
         self.agent.try_wait().ok().flatten()
@@ -186,8 +217,13 @@ impl Remote {
 
     /// Kills the agent.
     pub(super) fn kill_agent(&mut self) {
-        let _ = kill_process_group(Pid::from_child(&self.agent), Signal::KILL);
+        self.kill_group();
         let _ = self.agent.wait();
+    }
+
+    /// Kills the processes of the agent's group.
+    pub(super) fn kill_group(&self) {
+        let _ = kill_process_group(Pid::from_child(&self.agent), Signal::KILL);
     }
 }
 

@@ -28,6 +28,11 @@ pub(super) enum Source {
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Phase {
     Running,
+    /// A signal was passed on; the ranks may end in their own time.
+    Stopping {
+        /// The end of that time, once a rank has died.
+        until: Option<Instant>,
+    },
     /// The hosts were requested to end their ranks.
     Ending {
         since: Instant,
@@ -40,6 +45,8 @@ pub(super) struct Choices {
     pub(super) dead_after: Duration,
     /// Time without progress after which a stall is reported.
     pub(super) stall_after: Duration,
+    /// Time that a daemon has to send its first message.
+    pub(super) start_timeout: Duration,
     /// The command that reaches hosts.
     pub(super) agent: String,
 }
@@ -101,7 +108,7 @@ impl MultiHostJob {
     /// Ends the job with this exit code.
     pub(super) fn end(&mut self, code: u8) {
         self.outcome.set_code(code);
-        if self.phase == Phase::Running {
+        if !matches!(self.phase, Phase::Ending { .. }) {
             self.phase = Phase::Ending { since: Instant::now() };
             self.send_to_all(|| ToHost::End);
         }

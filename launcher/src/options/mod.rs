@@ -16,7 +16,6 @@ mod values;
 
 use std::ffi::OsString;
 use std::io;
-use std::time::Duration;
 
 use crate::binding::BindTo;
 use crate::hosts;
@@ -156,10 +155,10 @@ impl Parser<'_> {
             Id::DeadAfter => settings.dead_after = Some(parse_seconds(word, &next())?),
             Id::Timeout => settings.timeout = Some(parse_seconds(word, &next())?),
             Id::StallTimeout => {
-                let value = next();
-                let never = value.parse() == Ok(0.0);
-                let time = if never { Duration::ZERO } else { parse_seconds(word, &value)? };
-                settings.stall_timeout = Some(time);
+                settings.stall_timeout = Some(values::seconds_or_never(word, &next())?);
+            }
+            Id::StartTimeout => {
+                settings.start_timeout = Some(values::seconds_or_never(word, &next())?);
             }
             Id::Config => settings.config = Some(values::path(word, next())?),
             Id::Set => settings.set.push(next()),

@@ -24,6 +24,7 @@ pub(super) enum Id {
     Hostfile,
     Agent,
     DeadAfter,
+    StartTimeout,
     Help,
     Version,
     /// Accepted without effect: its action is the default.
@@ -121,6 +122,13 @@ const HOSTS: &[Spec] = &[
         &["dead-after"],
         &["SECONDS"],
         "end the job after this time without a message from a host (default: 10)",
+    ),
+    spec(
+        Id::StartTimeout,
+        &["start-timeout"],
+        &["SECONDS"],
+        "end the job if the daemon of a host does not start within this time (default: 60; 0: no \
+         limit)",
     ),
 ];
 

@@ -34,6 +34,11 @@ pub fn parse_seconds(word: &str, value: &str) -> Result<Duration, Usage> {
     })
 }
 
+/// Parses a time in seconds; 0 means never.
+pub(super) fn seconds_or_never(word: &str, value: &str) -> Result<Duration, Usage> {
+    if value.parse() == Ok(0.0) { Ok(Duration::ZERO) } else { parse_seconds(word, value) }
+}
+
 /// Parses a time limit of the environment: as [`parse_seconds`], and 0 or -1 for none.
 pub(super) fn timeout(name: &str, value: &str) -> Result<Option<Duration>, Usage> {
     match value.parse() {

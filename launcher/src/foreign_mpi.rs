@@ -1,0 +1,192 @@
+//! Detects a rank that runs on another MPI library: each rank then takes itself for the only one,
+//! and the job computes the same thing N times.
+//!
+//! A program that is linked to such a library shows it in its file. A program that loads it later
+//! (Python with a package that was built for another MPI) shows it in its memory map while it runs.
+//! Therefore the map of the first rank of a host is read from time to time, often at first, until
+//! a rank calls MPI_Init, a library was found, or the time of looking is over.
+//!
+//! This file ends nothing: [`crate::outcome`] decides when the job is over.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use bootstrap::environment::VARIABLE;
+use rustix::process::Pid;
+
+use crate::proc_tree;
+use crate::program;
+use crate::settings::{Section, Settings};
+
+/// The name of our library.
+const OUR_LIBRARY: &str = "libmpi_abi.so.1";
+/// The interval of looks at first, how many of them there are, and the interval of later ones.
+const EARLY_INTERVAL: Duration = Duration::from_millis(40);
+const EARLY_LOOKS: u32 = 75;
+const LATE_INTERVAL: Duration = Duration::from_secs(1);
+/// The number of all looks: about two minutes.
+const MAX_LOOKS: u32 = EARLY_LOOKS + 120;
+
+/// Watches the first rank of a host.
+#[derive(Debug)]
+pub(crate) struct ForeignMpi {
+    looks: u32,
+    next: Instant,
+}
+
+impl ForeignMpi {
+    /// Starts to watch.
+    pub(crate) fn new(now: Instant) -> ForeignMpi {
+        ForeignMpi { looks: 0, next: now + EARLY_INTERVAL / 2 }
+    }
+
+    /// Returns the time of the next [`ForeignMpi::tick`]; `None` once the watch is over.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        (self.looks < MAX_LOOKS).then_some(self.next)
+    }
+
+    /// Ends the watch.
+    pub(crate) fn stop(&mut self) {
+        self.looks = MAX_LOOKS;
+    }
+
+    /// Looks at the rank that `leader` started, if it is time. Returns another MPI's library.
+    pub(crate) fn tick(&mut self, leader: Pid, now: Instant) -> Option<PathBuf> {
+        if self.deadline().is_none_or(|next| now < next) {
+            return None;
+        }
+        self.looks += 1;
+        let interval = if self.looks < EARLY_LOOKS { EARLY_INTERVAL } else { LATE_INTERVAL };
+        self.next = now + interval;
+        let found = proc_tree::descendants(leader).into_iter().find_map(mapped_library);
+        if found.is_some() {
+            self.stop();
+        }
+        found
+    }
+}
+
+fn mapped_library(pid: Pid) -> Option<PathBuf> {
+    let maps = std::fs::read(format!("/proc/{}/maps", pid.as_raw_nonzero())).ok()?;
+    library_in(&maps).filter(|path| !is_ours(path))
+}
+
+/// Returns the MPI library in a memory map (proc_pid_maps(5)).
+fn library_in(maps: &[u8]) -> Option<PathBuf> {
+    maps.split(|byte| *byte == b'\n').find_map(|line| {
+        let path = &line[line.iter().position(|byte| *byte == b'/')?..];
+        let name = path.rsplit(|byte| *byte == b'/').next()?;
+        let is_mpi = name.starts_with(b"libmpi.so") || name.starts_with(b"libmpi_abi.so");
+        is_mpi.then(|| PathBuf::from(OsStr::from_bytes(path)))
+    })
+}
+
+/// Returns true for a library of Verbena: it knows the variable of our launcher.
+fn is_ours(library: &Path) -> bool {
+    let bytes = std::fs::read(library).unwrap_or_default();
+    bytes.windows(VARIABLE.len()).any(|at| at == VARIABLE.as_bytes())
+}
+
+/// Returns the line for a job of which no rank called MPI_Init although its program uses an MPI
+/// library: `loaded` if one was seen in memory, otherwise the one that the program is linked to.
+pub(crate) fn report(settings: &Settings, loaded: Option<&Path>) -> Option<String> {
+    let advice = format!(
+        "so each rank ran alone; this mpiexec starts programs that use {}: compile with Verbena's \
+         mpicc (Python: install mpi4py from source with it), or start the program by the other \
+         MPI's mpiexec",
+        our_library().map_or(OUR_LIBRARY.into(), |path| path.display().to_string())
+    );
+    if let Some(path) = loaded {
+        let program = settings.sections.first()?.program.display();
+        return Some(format!(
+            "no rank called Verbena's MPI_Init: {program} has loaded another MPI library ({}), \
+             {advice}",
+            path.display()
+        ));
+    }
+    let (program, library) = settings.sections.iter().find_map(linked_library)?;
+    Some(format!(
+        "no rank called Verbena's MPI_Init: {program} is linked to another MPI library \
+         ({library}), {advice}"
+    ))
+}
+
+/// Returns the line for a rank that ended with code 127, as programs do that the loader cannot
+/// complete, if its program needs our library.
+pub(crate) fn missing_library(settings: &Settings, rank: u32) -> Option<String> {
+    let mut end = 0;
+    let section = settings.sections.iter().find(|section| {
+        end += section.ranks;
+        rank < end
+    })?;
+    let needs = needed(&section_file(section)?, b"\0libmpi_abi.so.")?;
+    let remedy = match our_library().as_deref().and_then(Path::parent) {
+        Some(folder) => format!(
+            "mpiexec -x LD_LIBRARY_PATH={}, or compile the program with {}, which records the path",
+            folder.display(),
+            folder.with_file_name("bin").join("mpicc").display()
+        ),
+        None => "-x LD_LIBRARY_PATH=... to the folder of Verbena's library".into(),
+    };
+    Some(format!(
+        "{} needs {needs}: if the loader did not find it, set its folder: {remedy}",
+        section.program.display()
+    ))
+}
+
+/// Returns the library that is installed with this program.
+fn our_library() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    let library = program.parent()?.with_file_name("lib").join(OUR_LIBRARY);
+    library.exists().then_some(library)
+}
+
+fn linked_library(section: &Section) -> Option<(String, String)> {
+    let library = needed(&section_file(section)?, b"\0libmpi.so.")?;
+    Some((section.program.display().to_string(), library))
+}
+
+fn section_file(section: &Section) -> Option<Vec<u8>> {
+    let directory = section.directory.as_deref();
+    let file = program::find(&section.program, directory).ok()?;
+    let file = Path::new(directory.unwrap_or("")).join(OsStr::from_bytes(file.as_bytes()));
+    std::fs::read(file).ok()
+}
+
+/// Returns the name of the library that an executable needs and that begins with `prefix`.
+fn needed(executable: &[u8], prefix: &[u8]) -> Option<String> {
+    let begin = executable
+        .starts_with(b"\x7fELF")
+        .then_some(executable)?
+        .windows(prefix.len())
+        .position(|at| at == prefix)?;
+    let name = executable[begin + 1..].split(|byte| *byte == 0).next()?;
+    Some(String::from_utf8_lossy(name).into_owned()).filter(|name| name.len() < 40)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_known_by_the_library_that_it_needs() {
+        let linked = b"\x7fELF...\0libm.so.6\0libmpi.so.12\0libc.so.6\0";
+        assert_eq!(needed(linked, b"\0libmpi.so.").as_deref(), Some("libmpi.so.12"));
+        let ours = b"\x7fELF...\0libmpi_abi.so.1\0";
+        assert_eq!(needed(ours, b"\0libmpi_abi.so.").as_deref(), Some("libmpi_abi.so.1"));
+        for other in [&ours[..], b"#!/bin/sh\0libmpi.so.12\0", b"\x7fELF", b""] {
+            assert_eq!(needed(other, b"\0libmpi.so."), None);
+        }
+    }
+
+    #[test]
+    fn a_memory_map_names_the_library() {
+        let line = |path: &str| format!("7f00-7f01 r-xp 00000000 fe:00 12 {path}\n");
+        let maps = line("/lib/libc.so.6") + &line("/opt/a b/libmpi.so.40.30.5");
+        assert_eq!(library_in(maps.as_bytes()), Some("/opt/a b/libmpi.so.40.30.5".into()));
+        assert_eq!(library_in(line("/lib/libmpifort.so.12").as_bytes()), None);
+        assert_eq!(library_in(b"7f00-7f01 rw-p 00000000 00:00 0 [heap]\n"), None);
+    }
+}

@@ -1,0 +1,194 @@
+//! The guard: a process that ends the ranks of this host when this process is killed.
+//!
+//! The kernel kills a rank's first process together with `mpiexec` (`PR_SET_PDEATHSIG`), but not
+//! what that process has started, such as the program behind a wrapper script. The guard sleeps on
+//! a pipe (the lifeline) that only `mpiexec` can write. The end of the stream means that `mpiexec`
+//! is dead.
+//!
+//! States: asleep -> killing, at the end of the lifeline -> over, once a look at all processes
+//! finds none of the job. A process belongs to the job if it is in the group of a rank that was not
+//! reaped, or if its environment names the job. `mpiexec` kills the guard when it ends by itself.
+//!
+//! The guard is `mpiexec --guard JOB`, so that it is known in lists of processes. It has a session
+//! of its own and blocks signals, so that Ctrl-C and SIGTERM reach only
+//! `mpiexec`. It ends by no signal that its parent would see: `wait` does not report it.
+
+#![allow(unsafe_code)]
+
+use std::collections::BTreeSet;
+use std::ffi::{CString, OsString, c_char};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::time::Duration;
+
+use bootstrap::environment::VARIABLE;
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+use crate::environment::c_string;
+use crate::settings::EXIT_USAGE;
+
+/// The option that starts the guard.
+pub const OPTION: &str = "--guard";
+/// Time from one look for processes of the job to the next.
+const INTERVAL: Duration = Duration::from_millis(20);
+/// The largest number of looks.
+const MAX_LOOKS: u32 = 250;
+
+/// The guard, seen from `mpiexec`. Dropping it ends it.
+#[derive(Debug)]
+pub struct Guard {
+    pid: Pid,
+    lifeline: OwnedFd,
+}
+
+impl Guard {
+    /// Starts the guard of a job. `None` if the system refuses a process: the job runs without.
+    pub fn start(job: u64) -> Option<Guard> {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC).ok()?;
+        let program = std::env::current_exe().ok()?;
+        let program = CString::new(program.into_os_string().into_vec()).ok()?;
+        let words = [c"mpiexec".to_owned(), c"--guard".to_owned(), c_string(format!("{job:x}"))];
+        let argv: Vec<*const c_char> =
+            words.iter().map(|word| word.as_ptr()).chain([std::ptr::null()]).collect();
+        let envp = [std::ptr::null()];
+        // SAFETY: without flags this is a fork: the child has a copy of all memory and its own
+        // stack. No exit signal is named; therefore `wait` ignores the child.
+        let pid = unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) };
+        if pid == 0 {
+            detach(&read);
+            // SAFETY: the path is a C string, and the arrays of C strings end with null. On
+            // failure the child ends without a destructor or a handler of the parent.
+            unsafe {
+                libc::execve(program.as_ptr(), argv.as_ptr(), envp.as_ptr());
+                libc::_exit(127)
+            }
+        }
+        let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0).and_then(Pid::from_raw)?;
+        Some(Guard { pid, lifeline: write })
+    }
+
+    /// Returns the guard's process.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Announces a rank by its first process, the leader of its group.
+    pub fn add(&self, leader: Pid) {
+        self.send(leader.as_raw_nonzero().get());
+    }
+
+    /// Announces that the leader of a group was reaped: its number may be used again.
+    pub fn remove(&self, leader: Pid) {
+        self.send(-leader.as_raw_nonzero().get());
+    }
+
+    fn send(&self, number: i32) {
+        // Four bytes are written as a whole. A guard that has ended needs none.
+        let _ = rustix::io::write(&self.lifeline, &number.to_ne_bytes());
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ = kill_process(self.pid, Signal::KILL);
+        // SAFETY: the status pointer may be null. `__WCLONE` waits for a child without exit signal.
+        unsafe {
+            libc::waitpid(self.pid.as_raw_nonzero().get(), std::ptr::null_mut(), libc::__WCLONE)
+        };
+    }
+}
+
+/// Runs `mpiexec --guard JOB` with the lifeline as standard input: sleeps until `mpiexec` is dead,
+/// then ends the ranks. Returns the exit code.
+pub fn run(job: Option<OsString>) -> u8 {
+    let Some(job) = job.and_then(|job| u64::from_str_radix(job.to_str()?, 16).ok()) else {
+        eprintln!("mpiexec: --guard is used by mpiexec itself");
+        return EXIT_USAGE;
+    };
+    watch(job);
+    0
+}
+
+fn watch(job: u64) {
+    let mut leaders = BTreeSet::new();
+    let mut bytes = [0u8; 4];
+    loop {
+        match rustix::io::read(rustix::stdio::stdin(), &mut bytes[..]) {
+            Ok(4) => match i32::from_ne_bytes(bytes) {
+                leader @ 0.. => _ = leaders.insert(leader),
+                reaped => _ = leaders.remove(&reaped.wrapping_neg()),
+            },
+            Err(Errno::INTR) => {}
+            _ => break,
+        }
+    }
+    for leader in leaders.into_iter().filter_map(Pid::from_raw) {
+        let _ = kill_process_group(leader, Signal::KILL);
+    }
+    let token = format!("job={job:x}");
+    for _ in 0..MAX_LOOKS {
+        if !kill_members(&token) {
+            return;
+        }
+        std::thread::sleep(INTERVAL);
+    }
+}
+
+/// Leaves the terminal and the descriptors of `mpiexec`: a reader of its output must see the end.
+/// Called between fork and exec: only async-signal-safe calls.
+fn detach(lifeline: &OwnedFd) {
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the set is initialised before it is used. The lifeline becomes descriptor 0; the
+    // others are closed, and nothing in this process uses them before it executes or exits. Copies
+    // of their owners are never dropped.
+    unsafe {
+        libc::setsid();
+        libc::sigfillset(all.as_mut_ptr());
+        libc::sigprocmask(libc::SIG_SETMASK, all.as_ptr(), std::ptr::null_mut());
+        let number = lifeline.as_raw_fd();
+        libc::dup2(number, 0);
+        if libc::syscall(libc::SYS_close_range, 1, u32::MAX, 0) != 0 {
+            (1..=1024.max(number)).for_each(|fd| _ = libc::close(fd));
+        }
+    }
+}
+
+/// Kills all processes whose environment names the job. Returns true if there was one.
+fn kill_members(token: &str) -> bool {
+    let Ok(folder) = std::fs::read_dir("/proc") else { return false };
+    let pids = folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let mut found = false;
+    for pid in pids {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        if names_job(&environment, token)
+            && let Some(pid) = Pid::from_raw(pid)
+        {
+            found |= kill_process(pid, Signal::KILL).is_ok();
+        }
+    }
+    found
+}
+
+/// Returns true if an environment has the bootstrap variable of the job.
+fn names_job(environment: &[u8], token: &str) -> bool {
+    environment.split(|byte| *byte == 0).any(|line| {
+        line.strip_prefix(VARIABLE.as_bytes()).is_some_and(|rest| {
+            rest.split(|byte| *byte == b' ').any(|word| word == token.as_bytes())
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_environment_names_one_job() {
+        let own = b"A=1\0VERBENA_BOOTSTRAP=v1 rank=0 size=2 job=1f\0B=job=2f\0";
+        assert!(names_job(own, "job=1f"));
+        assert!(!names_job(own, "job=1") && !names_job(own, "job=2f") && !names_job(b"", "job=1f"));
+    }
+}
