@@ -33,4 +33,4 @@ pub use knobs::Knobs;
 pub use load::{File, RESERVED, Sources};
 pub use notice::Notice;
 pub use origin::{Level, Origin};
-pub use value::{Kind, Value, show_bytes};
+pub use value::{Kind, Value, parse_bytes, show_bytes};

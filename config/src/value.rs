@@ -76,7 +76,7 @@ impl Kind {
         match *self {
             Kind::Bytes { min, max, power_of_two } => {
                 let number =
-                    bytes(text).ok_or("must be a number of bytes such as 8192, 8K or 1M")?;
+                    parse_bytes(text).ok_or("must be a number of bytes such as 8192, 8K or 1M")?;
                 if !(min..=max).contains(&number) {
                     return Err(format!(
                         "must be from {} to {} bytes",
@@ -178,7 +178,8 @@ fn split_number(text: &str) -> Option<(u64, &str)> {
     Some((text[..end].parse().ok()?, text[end..].trim_start()))
 }
 
-fn bytes(text: &str) -> Option<u64> {
+/// Parses a size as users write it: `8`, `64K`, `1MiB`. `None` for anything else.
+pub fn parse_bytes(text: &str) -> Option<u64> {
     let (number, unit) = split_number(text)?;
     let shift = match unit.to_ascii_lowercase().as_str() {
         "" | "b" => 0,

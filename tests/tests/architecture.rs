@@ -18,7 +18,7 @@ use imports::Graph;
 const CRATES: &[&[&str]] = &[
     &["tests", "xtask"],
     &["mpi-abi", "launcher"],
-    &["runtime"],
+    &["runtime", "simulator"],
     &["collectives"],
     &["pt2pt"],
     &["objects", "shm-transport", "verbs-transport", "bootstrap"],
@@ -93,6 +93,7 @@ const ACYCLIC: &[&str] = &[
     "pt2pt",
     "runtime",
     "shm-transport",
+    "simulator",
     "verbs-transport",
 ];
 

@@ -11,6 +11,7 @@ use launcher::wrap_table::wrap_table;
 
 mod coverage;
 mod doctor;
+mod simulate;
 mod topology;
 
 /// Shows this installation of Verbena and the machine it runs on.
@@ -48,6 +49,11 @@ enum Command {
         #[arg(long)]
         rdma: bool,
     },
+    /// Simulate a collective on a machine of up to 1,048,576 ranks
+    ///
+    /// Runs the schedules of the library in simulated time, and prints time, messages and the
+    /// least time that any algorithm needs. docs/simulating.md describes machine files.
+    Simulate(simulate::Arguments),
     /// Print the processors that ranks can be mapped and bound to
     Topology {
         /// Print one line for each hardware thread, for programs
@@ -63,6 +69,7 @@ fn main() -> ExitCode {
         Command::Config { config, set } => print_config(config.as_deref(), &set),
         Command::Coverage { missing, chapter } => coverage::print(missing, chapter.as_deref()),
         Command::Doctor { rdma } => doctor::run(rdma),
+        Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Topology { threads } => topology::print(threads),
         Command::Version => {
             println!("Verbena {}, an implementation of MPI 5.0", env!("CARGO_PKG_VERSION"));

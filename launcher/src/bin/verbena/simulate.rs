@@ -1,0 +1,182 @@
+//! `verbena simulate`: a collective on a described machine, in simulated time.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use collectives::{Selection, Thresholds};
+use config::{parse_bytes, show_bytes};
+use simulator::machine::LinkKind;
+use simulator::plot::{self, Point};
+use simulator::{Call, Machine, Operation, Outcome, Simulation, bound};
+
+/// Ranks up to which messages carry data unless told otherwise.
+const MAX_RANKS_WITH_DATA: u32 = 4096;
+/// Bytes of all buffers up to which messages carry data unless told otherwise.
+const MAX_BYTES_WITH_DATA: u64 = 1 << 30;
+
+/// When messages carry data.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Data {
+    /// Up to 4096 ranks and 1 GiB of buffers.
+    #[default]
+    Auto,
+    /// Always.
+    On,
+    /// Never: only times and messages are computed.
+    Off,
+}
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// barrier, bcast, reduce, allreduce, gather, scatter, allgather, alltoall or reduce_scatter
+    #[arg(value_parser = operation)]
+    operation: Operation,
+    /// Description of the machine in TOML; without it, a cluster with 200 Gbit/s adapters
+    #[arg(long, value_name = "FILE")]
+    machine: Option<PathBuf>,
+    /// Hosts, in place of the description's number
+    #[arg(long, value_name = "N")]
+    hosts: Option<u32>,
+    /// Ranks on each host, in place of the description's number
+    #[arg(long, value_name = "N")]
+    ranks_per_host: Option<u32>,
+    /// Sizes: of the vector for bcast, reduce and allreduce; otherwise of one rank's block
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = size)]
+    bytes: Vec<u64>,
+    /// The root, where there is one
+    #[arg(long, value_name = "RANK", default_value_t = 0)]
+    root: u32,
+    /// Reduce with an operation that does not commute
+    #[arg(long)]
+    non_commutative: bool,
+    /// Let messages carry data, and check the result of each rank
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t)]
+    data: Data,
+    /// Draw time and bound over the sizes into an SVG file
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+fn operation(name: &str) -> Result<Operation, String> {
+    let names = || Operation::ALL.map(Operation::name).join(", ");
+    Operation::named(name).ok_or_else(|| format!("must be one of {}", names()))
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    parse_bytes(text).ok_or_else(|| "must be a size like 8, 64K or 1M".to_owned())
+}
+
+/// Simulates each size and prints a line for it.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
+    let machine = machine(arguments)?;
+    let selection = Selection::new(&Thresholds::default());
+    let sizes = match (&arguments.bytes[..], arguments.operation) {
+        (_, Operation::Barrier) => &[0][..],
+        ([], _) => &[8, 1 << 10, 64 << 10, 1 << 20],
+        (sizes, _) => sizes,
+    };
+    println!(
+        "{} of {} ranks on {} hosts",
+        arguments.operation.name(),
+        machine.ranks,
+        machine.used_hosts()
+    );
+    println!(
+        "{:>7} {:>11} {:>11} {:>6} {:>12} {:>12} {:>10} {:>10}  result",
+        "bytes", "time", "bound", "ratio", "within hosts", "between", "bytes", "schedule"
+    );
+    let mut points = Vec::new();
+    for &bytes in sizes {
+        let commutative = !arguments.non_commutative;
+        let root = arguments.root;
+        let call = Call { root, commutative, ..Call::new(arguments.operation, bytes) };
+        let outcome =
+            Simulation::new(&machine, call, &selection, carries_data(arguments, &machine, &call))
+                .and_then(Simulation::run)
+                .map_err(|error| error.to_string())?;
+        points.push(print_line(&machine, &call, &outcome));
+    }
+    if let Some(path) = &arguments.plot {
+        let title = format!("{}, {} ranks", arguments.operation.name(), machine.ranks);
+        plot::draw(path, &title, "bytes", &points)?;
+    }
+    Ok(())
+}
+
+fn machine(arguments: &Arguments) -> Result<Machine, String> {
+    let machine = match &arguments.machine {
+        Some(path) => Machine::read(path),
+        None => Machine::cluster(16, 64),
+    };
+    machine
+        .and_then(|machine| match (arguments.hosts, arguments.ranks_per_host) {
+            (None, None) => Ok(machine),
+            (hosts, ranks) => {
+                let (hosts, ranks) =
+                    (hosts.unwrap_or(machine.hosts), ranks.unwrap_or(machine.ranks_per_host));
+                machine.resized(hosts, ranks)
+            }
+        })
+        .map_err(|error| error.to_string())
+}
+
+fn carries_data(arguments: &Arguments, machine: &Machine, call: &Call) -> bool {
+    let buffers = || {
+        let (send, recv) = call.buffers(call.root, machine.ranks);
+        (send + recv).saturating_mul(machine.ranks.into())
+    };
+    match arguments.data {
+        Data::On => true,
+        Data::Off => false,
+        Data::Auto => machine.ranks <= MAX_RANKS_WITH_DATA && buffers() <= MAX_BYTES_WITH_DATA,
+    }
+}
+
+fn print_line(machine: &Machine, call: &Call, outcome: &Outcome) -> Point {
+    let bound = bound::lower_bound(machine, call);
+    let (within, between) = outcome.traffic.within_and_between();
+    let crossing = [LinkKind::Switch, LinkKind::Fabric].map(|kind| outcome.traffic.bytes(kind));
+    let ratio = outcome.time.as_us() / bound.as_us();
+    let ratio = if ratio.is_finite() { format!("{ratio:.2}") } else { "-".to_owned() };
+    println!(
+        "{:>7} {:>11} {:>11} {ratio:>6} {within:>12} {between:>12} {:>10} {:>10}  {}",
+        show_bytes(call.bytes),
+        outcome.time.to_string(),
+        bound.to_string(),
+        show_rounded(crossing.iter().sum()),
+        show_rounded(outcome.schedule_bytes as u64),
+        if outcome.is_checked { "checked" } else { "not carried" },
+    );
+    Point { at: call.bytes as f64, time: outcome.time.as_us(), bound: bound.as_us() }
+}
+
+/// Shows a size with at most one digit after the point: 1.5G.
+fn show_rounded(bytes: u64) -> String {
+    let unit = |shift: u32, unit| format!("{:.1}{unit}", bytes as f64 / (1u64 << shift) as f64);
+    match bytes {
+        0..10_000 => bytes.to_string(),
+        10_000..1_000_000 => unit(10, "K"),
+        1_000_000..1_000_000_000 => unit(20, "M"),
+        _ => unit(30, "G"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_rounded() {
+        assert_eq!(show_rounded(9999), "9999");
+        assert_eq!(show_rounded(1 << 20), "1.0M");
+        assert_eq!(show_rounded(3 << 29), "1.5G");
+    }
+
+    #[test]
+    fn unknown_operations_and_sizes_are_refused() {
+        assert_eq!(operation("reduce_scatter"), Ok(Operation::ReduceScatter));
+        assert!(operation("allreduced").unwrap_err().contains("must be one of barrier, bcast"));
+        assert_eq!(size("64K"), Ok(65536));
+        assert!(size("many").is_err());
+    }
+}

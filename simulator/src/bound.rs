@@ -1,0 +1,102 @@
+//! Lower bounds: what no algorithm can beat on a machine of the same costs.
+//!
+//! Two things bound a collective. Word must get from one host to all others, at best along the
+//! greedy tree in which each informed host informs others as fast as the gap allows (Karp et al.,
+//! "Optimal broadcast and summation in the LogP model", 1993). And the adapter of some host must
+//! move a least number of bytes. The bound is the larger of the two; therefore it may be too low,
+//! never too high.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::call::{Call, Operation};
+use crate::machine::{LinkKind, Machine};
+use crate::time::{Link, Time};
+
+/// The least time of a call on a machine.
+pub fn lower_bound(machine: &Machine, call: &Call) -> Time {
+    if machine.ranks == 1 {
+        return Time::ZERO;
+    }
+    latency_bound(machine, call).max(byte_bound(machine, call))
+}
+
+/// Word from one rank to all others, or from all to one.
+fn latency_bound(machine: &Machine, call: &Call) -> Time {
+    // What the call moves in one message at the very least: one element.
+    let bytes = if call.operation == Operation::Barrier { 0 } else { call.bytes.min(8) };
+    let within =
+        if machine.ranks_per_host > 1 { machine.link(LinkKind::Cache).latency } else { Time::ZERO };
+    let network = machine.link(LinkKind::Switch);
+    greedy_tree(machine.used_hosts(), network, bytes) + within
+}
+
+/// The time until the last of `nodes` is informed.
+fn greedy_tree(nodes: u32, link: &Link, bytes: u64) -> Time {
+    let step = link.occupied(bytes).max(link.overhead);
+    let mut ready = BinaryHeap::from([Reverse(Time::ZERO)]);
+    let mut last = Time::ZERO;
+    for _ in 1..nodes {
+        let Some(Reverse(at)) = ready.pop() else { break };
+        last = at + link.one_way(bytes);
+        ready.push(Reverse(at + step));
+        ready.push(Reverse(last));
+    }
+    last
+}
+
+/// Bytes through the adapter of a host in one direction, or bytes that one rank copies.
+fn byte_bound(machine: &Machine, call: &Call) -> Time {
+    let hosts = u64::from(machine.used_hosts());
+    let ranks = u64::from(machine.ranks);
+    let on_host = u64::from(machine.ranks_per_host).min(ranks);
+    let elsewhere = ranks - on_host;
+    let bytes = match call.operation {
+        Operation::Barrier => 0,
+        Operation::Bcast | Operation::Reduce => call.bytes,
+        // Each host sends and receives its share of all pieces twice (Patarasuk and Yuan, 2009).
+        Operation::Allreduce => 2 * call.bytes * (hosts - 1) / hosts,
+        Operation::Gather | Operation::Scatter | Operation::Allgather => call.bytes * elsewhere,
+        Operation::Alltoall => call.bytes * on_host * elsewhere,
+        // A host sends one sum for each rank elsewhere.
+        Operation::ReduceScatter => call.bytes * elsewhere,
+    };
+    if hosts > 1 {
+        let link = machine.link(LinkKind::Switch);
+        return link.latency + link.transfer(bytes);
+    }
+    let moved = match call.operation {
+        Operation::Barrier => 0,
+        Operation::Gather | Operation::Allgather | Operation::Alltoall => call.bytes * (ranks - 1),
+        // Receivers copy at the same time.
+        _ => call.bytes,
+    };
+    let rate = machine.copy_per_byte.min(machine.link(LinkKind::Cache).per_byte);
+    Time((moved as f64 * rate) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(latency: f64, overhead: f64, gap: f64) -> Link {
+        let us = Time::from_us;
+        Link { latency: us(latency), overhead: us(overhead), gap: us(gap), per_byte: 0.0 }
+    }
+
+    #[test]
+    fn the_greedy_tree_is_that_of_the_paper() {
+        // Figure 1 of Karp et al.: P = 8, L = 6, g = 4, o = 2 takes 24 cycles.
+        assert_eq!(greedy_tree(8, &link(6.0, 2.0, 4.0), 0), Time::from_us(24.0));
+        assert_eq!(greedy_tree(1, &link(6.0, 2.0, 4.0), 0), Time::ZERO);
+    }
+
+    #[test]
+    fn large_vectors_are_bound_by_the_adapter() {
+        let machine = Machine::cluster(4, 2).unwrap();
+        let call = Call::new(Operation::Allreduce, 1 << 20);
+        let all = machine.link(LinkKind::Switch).transfer(1 << 20).times(3);
+        assert!(lower_bound(&machine, &call) >= Time(all.0 / 2));
+        assert_eq!(lower_bound(&Machine::cluster(1, 1).unwrap(), &call), Time::ZERO);
+    }
+}

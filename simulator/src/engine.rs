@@ -1,0 +1,473 @@
+//! The engine: runs the schedules of all ranks in simulated time.
+//!
+//! A rank posts the messages of a round one after the other, each for the overhead of its link,
+//! waits for them, and runs its local steps. A message of at most `eager_max` bytes leaves at once;
+//! a longer one when both ends are posted. Between hosts adapters move the bytes
+//! ([`crate::network`]). Within a host processors do: the receiver copies the message, and the
+//! sender of an eager one copies it as well.
+//!
+//! Invariant: events are handled in the order of their times, and a rank does nothing before its
+//! clock. The i-th send from one rank to another one matches the i-th receive.
+
+use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
+
+use collectives::schedule::Direction;
+use collectives::{Level, Local, Message, Position, Schedule, SegSync, Selection, Space, Topology};
+use rustc_hash::FxHashMap;
+use thiserror::Error;
+
+use crate::call::Call;
+use crate::event_queue::{Event, EventQueue};
+use crate::machine::{LinkKind, Machine};
+use crate::memory::{Memory, schedule_bytes};
+use crate::network::Network;
+use crate::rank::Rank;
+use crate::report::{Outcome, Traffic};
+use crate::segment::{Awaited, Segment};
+use crate::time::Time;
+
+/// Why a simulation gave no result.
+#[derive(Debug, Error)]
+pub enum SimulationError {
+    /// It would take too long.
+    #[error(
+        "{messages} messages are too many to simulate: at most {limit}; simulate fewer ranks, or \
+         another algorithm"
+    )]
+    TooLarge {
+        /// What one rank sends and receives, times all ranks.
+        messages: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The root is not among the ranks.
+    #[error("invalid root {root}: must be 0 to {last}")]
+    Root {
+        /// The root.
+        root: u32,
+        /// The last rank.
+        last: u32,
+    },
+    /// Ranks wait for each other: the schedules are wrong.
+    #[error("rank {rank} waits for ever in round {round} of its schedule, and {others} others")]
+    Deadlock {
+        /// The first rank that waits.
+        rank: u32,
+        /// Its round.
+        round: u32,
+        /// Other ranks that wait.
+        others: usize,
+    },
+    /// A result is wrong: the schedules are wrong.
+    #[error("rank {rank} has a wrong result from byte {byte} on")]
+    WrongResult {
+        /// The first such rank.
+        rank: u32,
+        /// The first wrong byte of its receive buffer.
+        byte: usize,
+    },
+}
+
+/// One end of a message that waits for the other end.
+struct Posted {
+    /// The number in the schedule.
+    index: u32,
+    /// When it was posted, or when an eager message has arrived.
+    at: Time,
+    /// The data of a send, where it is carried.
+    data: Option<Vec<u8>>,
+}
+
+/// What is posted between two ranks: sends or receives, never both.
+#[derive(Default)]
+struct Pair {
+    sends: VecDeque<Posted>,
+    recvs: VecDeque<Posted>,
+}
+
+/// A simulation of one call.
+pub struct Simulation<'m> {
+    machine: &'m Machine,
+    call: Call,
+    ranks: Vec<Rank>,
+    segments: Vec<Segment>,
+    network: Network,
+    pairs: FxHashMap<(u32, u32), Pair>,
+    /// The data of messages that are on their way to a rank, by number in its schedule.
+    in_flight: FxHashMap<(u32, u32), Vec<u8>>,
+    events: EventQueue,
+    traffic: Traffic,
+    now: Time,
+}
+
+impl<'m> Simulation<'m> {
+    /// The most messages, sends and receives, of a simulation.
+    pub const MAX_MESSAGES: u64 = 400_000_000;
+
+    /// Writes the schedules of all ranks as `selection` chooses. `carries_data`: messages carry
+    /// bytes, and the results are checked.
+    pub fn new(
+        machine: &'m Machine,
+        call: Call,
+        selection: &Selection,
+        carries_data: bool,
+    ) -> Result<Simulation<'m>, SimulationError> {
+        let size = machine.ranks;
+        if call.root >= size {
+            return Err(SimulationError::Root { root: call.root, last: size - 1 });
+        }
+        let topology = machine.topology();
+        let schedule = |rank| schedule(machine, &call, selection, &topology, rank);
+        let sample = [0, size / 2, size - 1].map(|rank| schedule(rank).messages().len() as u64);
+        let messages = sample.into_iter().max().unwrap_or(0) * u64::from(size);
+        if messages > Self::MAX_MESSAGES {
+            return Err(SimulationError::TooLarge { messages, limit: Self::MAX_MESSAGES });
+        }
+        let hosts = topology.groups(Level::Host);
+        let segments = (0..hosts)
+            .map(|host| Segment::new(topology.members(Level::Host, host).len() as u32))
+            .collect();
+        let ranks = (0..size)
+            .map(|rank| {
+                let host = topology.group_of(Level::Host, rank);
+                let local = topology.members(Level::Host, host);
+                let member = local.partition_point(|&other| other < rank) as u32;
+                let memory = carries_data.then(|| Box::new(Memory::new(&call, rank, size)));
+                Rank::new(schedule(rank), (host, member), memory)
+            })
+            .collect();
+        Ok(Simulation {
+            machine,
+            call,
+            ranks,
+            segments,
+            network: Network::new(machine.hosts),
+            pairs: FxHashMap::default(),
+            in_flight: FxHashMap::default(),
+            events: EventQueue::default(),
+            traffic: Traffic::default(),
+            now: Time::ZERO,
+        })
+    }
+
+    /// Runs all ranks to the end. Each starts at time 0.
+    pub fn run(mut self) -> Result<Outcome, SimulationError> {
+        for rank in 0..self.ranks.len() as u32 {
+            self.wake(rank, Time::ZERO);
+        }
+        while let Some((at, rank, event)) = self.events.pop() {
+            self.now = at;
+            self.handle(rank, event);
+        }
+        self.outcome()
+    }
+
+    fn outcome(self) -> Result<Outcome, SimulationError> {
+        let mut stuck = self.ranks.iter().enumerate().filter(|(_, rank)| !rank.is_finished());
+        if let Some((rank, state)) = stuck.next() {
+            let (rank, round, others) = (rank as u32, state.round, stuck.count());
+            return Err(SimulationError::Deadlock { rank, round, others });
+        }
+        self.check()?;
+        let schedules = || self.ranks.iter().map(|rank| &rank.schedule);
+        Ok(Outcome {
+            time: self.ranks.iter().map(|rank| rank.clock).max().unwrap_or_default(),
+            traffic: self.traffic,
+            is_checked: self.ranks.iter().all(|rank| rank.memory.is_some()),
+            schedule_bytes: schedules().map(schedule_bytes).max().unwrap_or(0),
+            temp_bytes: schedules().map(Schedule::temp).max().unwrap_or(0),
+            events: self.events.count(),
+        })
+    }
+
+    /// Compares the receive buffers with what they must hold.
+    fn check(&self) -> Result<(), SimulationError> {
+        let size = self.ranks.len() as u32;
+        let is_same = self.call.result_is_the_same();
+        let mut expected = None;
+        for (rank, state) in (0..).zip(&self.ranks) {
+            let Some(memory) = &state.memory else { continue };
+            if expected.is_none() || !is_same {
+                expected = Some(self.call.expected(rank, size));
+            }
+            let expected = expected.as_ref().expect("was computed");
+            let found = memory.result(expected.len());
+            if let Some(byte) =
+                found.iter().zip(expected).position(|(found, wanted)| found != wanted)
+            {
+                return Err(SimulationError::WrongResult { rank, byte });
+            }
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, rank: u32, event: Event) {
+        let state = &mut self.ranks[rank as usize];
+        match event {
+            Event::Wake => {
+                state.is_scheduled = false;
+                if state.clock > self.now {
+                    let clock = state.clock;
+                    return self.wake(rank, clock);
+                }
+                state.clock = self.now;
+                return self.advance(rank);
+            }
+            Event::Sent => state.open -= 1,
+            Event::Arrived(index) => {
+                state.open -= 1;
+                let message = state.schedule.messages()[index as usize];
+                let from = message.with.rank();
+                let kind = self.machine.link_kind(rank, from);
+                let link = self.machine.link(kind);
+                state.clock = state.clock.max(self.now) + link.overhead;
+                if !kind.is_inter_host() {
+                    let bytes = self.call.bytes_of(&message.span);
+                    state.clock += link.transfer(bytes);
+                    if bytes > self.machine.eager_max {
+                        self.events.push(state.clock + link.latency, from, Event::Sent);
+                    }
+                }
+                if let Some(data) = self.in_flight.remove(&(rank, index)) {
+                    let memory = state.memory.as_mut().expect("data is carried");
+                    memory.write(&message.span, &data, None);
+                }
+            }
+        }
+        let at = state.clock.max(self.now);
+        self.wake(rank, at);
+    }
+
+    /// Lets a rank go on at a time.
+    fn wake(&mut self, rank: u32, at: Time) {
+        let state = &mut self.ranks[rank as usize];
+        if !std::mem::replace(&mut state.is_scheduled, true) {
+            self.events.push(at, rank, Event::Wake);
+        }
+    }
+
+    /// Takes a rank as far as it gets at this moment.
+    fn advance(&mut self, rank: u32) {
+        loop {
+            let state = &self.ranks[rank as usize];
+            if state.is_finished() {
+                return;
+            }
+            if state.clock > self.now {
+                let clock = state.clock;
+                return self.wake(rank, clock);
+            }
+            let is_done = match state.sync() {
+                SegSync::None => self.exchange(rank),
+                sync => self.synchronise(rank, sync),
+            };
+            if !is_done {
+                return;
+            }
+        }
+    }
+
+    /// Posts one message, or ends a round of messages. Returns false if the rank must wait.
+    fn exchange(&mut self, rank: u32) -> bool {
+        if let Some((index, message)) = self.ranks[rank as usize].next_message() {
+            let state = &mut self.ranks[rank as usize];
+            state.next += 1;
+            state.open += 1;
+            match message.direction {
+                Direction::Send => self.post_send(rank, index, &message),
+                Direction::Recv => self.post_recv(rank, index, &message),
+            }
+            return true;
+        }
+        if self.ranks[rank as usize].open > 0 {
+            return false;
+        }
+        self.run_locals(rank);
+        self.ranks[rank as usize].round += 1;
+        true
+    }
+
+    fn post_send(&mut self, rank: u32, index: u32, message: &Message) {
+        let to = message.with.rank();
+        let bytes = self.call.bytes_of(&message.span);
+        let kind = self.machine.link_kind(rank, to);
+        let link = *self.machine.link(kind);
+        self.traffic.add(kind, bytes);
+        let call = self.call;
+        let state = &mut self.ranks[rank as usize];
+        let is_eager = bytes <= self.machine.eager_max;
+        state.clock += link.overhead;
+        if is_eager && !kind.is_inter_host() {
+            state.clock += link.transfer(bytes);
+        }
+        let clock = state.clock;
+        let data = state.memory.as_mut().map(|memory| memory.read(&call, &message.span, None));
+        let mut at = clock + link.latency;
+        if is_eager {
+            self.events.push(clock, rank, Event::Sent);
+            if kind.is_inter_host() {
+                (_, at) = self.transfer((rank, to), kind, bytes, clock);
+            }
+        }
+        self.match_send((rank, to), Posted { index, at, data }, bytes);
+    }
+
+    /// Gives a send to its receive, or leaves it.
+    fn match_send(&mut self, (from, to): (u32, u32), send: Posted, bytes: u64) {
+        let pair = match self.pairs.entry((from, to)) {
+            Entry::Occupied(pair) => pair.into_mut(),
+            Entry::Vacant(pair) => return pair.insert(Pair::default()).sends.push_back(send),
+        };
+        let Some(recv) = pair.recvs.pop_front() else { return pair.sends.push_back(send) };
+        if pair.recvs.is_empty() {
+            self.pairs.remove(&(from, to));
+        }
+        self.deliver((from, to), send, &recv, bytes);
+    }
+
+    fn post_recv(&mut self, rank: u32, index: u32, message: &Message) {
+        let from = message.with.rank();
+        let bytes = self.call.bytes_of(&message.span);
+        let recv = Posted { index, at: self.now, data: None };
+        let pair = match self.pairs.entry((from, rank)) {
+            Entry::Occupied(pair) => pair.into_mut(),
+            Entry::Vacant(pair) => return pair.insert(Pair::default()).recvs.push_back(recv),
+        };
+        let Some(send) = pair.sends.pop_front() else { return pair.recvs.push_back(recv) };
+        if pair.sends.is_empty() {
+            self.pairs.remove(&(from, rank));
+        }
+        self.deliver((from, rank), send, &recv, bytes);
+    }
+
+    /// Both ends of a message are posted: says when it arrives.
+    fn deliver(&mut self, (from, to): (u32, u32), send: Posted, recv: &Posted, bytes: u64) {
+        let mut arrived = send.at.max(recv.at).max(self.now);
+        let kind = self.machine.link_kind(from, to);
+        if kind.is_inter_host() && bytes > self.machine.eager_max {
+            // The receiver has the sender's request, and asks for the data.
+            let asked = arrived + self.machine.link(kind).latency;
+            let (left, end) = self.transfer((from, to), kind, bytes, asked);
+            self.events.push(left, from, Event::Sent);
+            arrived = end;
+        }
+        if let Some(data) = send.data {
+            self.in_flight.insert((to, recv.index), data);
+        }
+        self.events.push(arrived, to, Event::Arrived(recv.index));
+    }
+
+    /// Moves bytes between hosts from `start` on. Returns when they have left and when they have
+    /// arrived.
+    fn transfer(
+        &mut self,
+        (from, to): (u32, u32),
+        kind: LinkKind,
+        bytes: u64,
+        start: Time,
+    ) -> (Time, Time) {
+        let hosts = (self.machine.host_of(from), self.machine.host_of(to));
+        self.network.transfer(hosts, self.machine.link(kind), bytes, start)
+    }
+
+    /// Runs the local steps of the round.
+    fn run_locals(&mut self, rank: u32) {
+        let call = self.call;
+        let state = &mut self.ranks[rank as usize];
+        let (host, round) = (state.segment.0 as usize, state.segment_round);
+        for index in state.locals() {
+            let local = state.schedule.locals()[index];
+            state.clock += cost(self.machine, &call, &local);
+            if let Some(memory) = &mut state.memory {
+                let slots = touches_slots(&local).then(|| self.segments[host].slots(round));
+                memory.run(&call, &local, slots);
+            }
+        }
+    }
+
+    /// Synchronises with the segment of the host. Returns false if the rank must wait.
+    fn synchronise(&mut self, rank: u32, sync: SegSync) -> bool {
+        let awaited = match sync {
+            SegSync::Acquire => Some(Awaited::Slot),
+            SegSync::WaitFor(member) => Some(Awaited::Member(member)),
+            SegSync::WaitAll => Some(Awaited::Completion),
+            SegSync::Arrive | SegSync::SignalEarly | SegSync::Next | SegSync::None => None,
+        };
+        let host = self.ranks[rank as usize].segment.0 as usize;
+        let round = self.ranks[rank as usize].segment_round;
+        let latency = self.segment_latency(host);
+        if let Some(awaited) = awaited {
+            let Some(come) = self.segments[host].wait(round, awaited, rank) else {
+                return false;
+            };
+            let state = &mut self.ranks[rank as usize];
+            // The line with the news crosses, whether the rank has slept or looks later.
+            let seen = if come == Time::ZERO { come } else { come + latency };
+            state.clock = state.clock.max(seen);
+            self.run_locals(rank);
+        } else if sync == SegSync::Next {
+            self.segments[host].leave(round);
+            self.ranks[rank as usize].segment_round += 1;
+        } else {
+            self.arrive(rank, host, round);
+        }
+        self.ranks[rank as usize].round += 1;
+        true
+    }
+
+    /// A rank arrives at a round of the segment; the last one completes it.
+    fn arrive(&mut self, rank: u32, host: usize, round: u32) {
+        let (_, member) = self.ranks[rank as usize].segment;
+        let is_last = self.segments[host].arrive(round, member, self.now);
+        let mut woken = self.segments[host].wake_for(round, member);
+        if is_last {
+            self.run_locals(rank);
+            let now = self.ranks[rank as usize].clock;
+            woken.append(&mut self.segments[host].complete(round, now));
+        }
+        let at = self.ranks[rank as usize].clock;
+        for rank in woken {
+            self.wake(rank, at);
+        }
+    }
+
+    /// What it takes until a member of a segment sees that another one has arrived.
+    fn segment_latency(&self, host: usize) -> Time {
+        let members = self.segments[host].members();
+        let per_cache = self.machine.ranks_per_host / (self.machine.packages * self.machine.caches);
+        let kind = if members <= per_cache { LinkKind::Cache } else { LinkKind::Host };
+        self.machine.link(kind).latency
+    }
+}
+
+/// This rank's schedule.
+fn schedule(
+    machine: &Machine,
+    call: &Call,
+    selection: &Selection,
+    topology: &Topology,
+    rank: u32,
+) -> Schedule {
+    let position = Position::in_topology(rank, topology);
+    let has_segment = machine.used_hosts() == 1;
+    call.with_args(rank, machine.ranks, |args| selection.schedule(args, position, has_segment))
+}
+
+fn cost(machine: &Machine, call: &Call, local: &Local) -> Time {
+    let (bytes, per_byte) = match local {
+        Local::Copy { from, .. } => (call.bytes_of(from), machine.copy_per_byte),
+        Local::Reduce { left, inout } => {
+            (call.bytes_of(inout) * u64::from(left.many), machine.reduce_per_byte)
+        }
+    };
+    Time((bytes as f64 * per_byte).round() as u64)
+}
+
+fn touches_slots(local: &Local) -> bool {
+    let spaces = match local {
+        Local::Copy { from, to } => [from.space, to.space],
+        Local::Reduce { left, inout } => [left.first.space, inout.space],
+    };
+    spaces.contains(&Space::CollSegment)
+}

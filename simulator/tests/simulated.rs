@@ -1,0 +1,119 @@
+//! Simulated collectives: right results on every rank, times that can be computed by hand, and the
+//! same result every time.
+
+use collectives::{Algorithm, Rule, Selection, Thresholds};
+use fabric::CollectiveKind;
+use simulator::machine::LinkKind;
+use simulator::{Call, Machine, Operation, Outcome, Simulation, bound};
+
+fn machine(hosts: u32, ranks_per_host: u32, rest: &str) -> Machine {
+    let text = format!("[machine]\nhosts = {hosts}\nranks_per_host = {ranks_per_host}\n{rest}");
+    Machine::parse(&text, "test").unwrap()
+}
+
+fn simulate(machine: &Machine, call: Call, selection: &Selection) -> Outcome {
+    let what = format!("{call:?} on {} ranks of {} hosts", machine.ranks, machine.hosts);
+    Simulation::new(machine, call, selection, true)
+        .and_then(Simulation::run)
+        .unwrap_or_else(|error| panic!("{what}: {error}"))
+}
+
+fn selection() -> Selection {
+    Selection::new(&Thresholds::default())
+}
+
+#[test]
+fn every_operation_is_right_on_every_shape_of_machine() {
+    let shapes = [
+        machine(1, 1, ""),
+        machine(1, 5, ""),
+        machine(3, 1, ""),
+        machine(2, 4, ""),
+        machine(4, 4, "ranks = 13\n"),
+        machine(3, 6, "placement = \"round-robin\"\nhosts_per_switch = 2\n"),
+        machine(16, 2, ""),
+    ];
+    for machine in &shapes {
+        for operation in Operation::ALL {
+            for bytes in [0, 1, 8, 1000, 40_000] {
+                for commutative in [true, false] {
+                    if !commutative && (!operation.reduces() || bytes % 8 != 0) {
+                        continue;
+                    }
+                    let root = (machine.ranks - 1) / 2;
+                    let call = Call { root, commutative, ..Call::new(operation, bytes) };
+                    let outcome = simulate(machine, call, &selection());
+                    assert!(outcome.is_checked);
+                    let bound = bound::lower_bound(machine, &call);
+                    assert!(
+                        outcome.time >= bound || bytes == 0,
+                        "{call:?} on {machine:?}: {} is below the bound {bound}",
+                        outcome.time
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_wrong_schedule_is_found() {
+    // A sum in any order is no composition: an algorithm that needs commutative operations gives
+    // wrong results with one that is not.
+    let machine = machine(3, 1, "");
+    let call = Call::new(Operation::Allreduce, 64 << 10);
+    let mut ring = selection();
+    let kind = CollectiveKind::Allreduce;
+    ring.prefer(Rule { kind, bytes: 0, ranks: 0, algorithm: Algorithm::Ring });
+    assert!(simulate(&machine, call, &ring).is_checked);
+    let wrong = Simulation::new(&machine, Call { root: 3, ..call }, &ring, true);
+    assert_eq!(wrong.err().unwrap().to_string(), "invalid root 3: must be 0 to 2");
+}
+
+#[test]
+fn a_message_takes_the_time_of_its_link() {
+    let machine = machine(2, 1, "");
+    let link = machine.link(LinkKind::Switch);
+    let call = Call::new(Operation::Bcast, 1000);
+    let outcome = simulate(&machine, call, &selection());
+    assert_eq!(outcome.time, link.one_way(1000));
+    assert_eq!(outcome.traffic.within_and_between(), (0, 1));
+    assert_eq!(outcome.traffic.bytes(LinkKind::Switch), 1000);
+    // Rendezvous: the request crosses first, and the receiver asks for the data.
+    let long = simulate(&machine, Call::new(Operation::Bcast, 32 << 10), &selection());
+    assert_eq!(long.time, link.one_way(32 << 10) + link.latency + link.latency);
+}
+
+#[test]
+fn a_binomial_tree_takes_its_depth() {
+    let machine = machine(8, 1, "");
+    let link = machine.link(LinkKind::Switch);
+    let outcome = simulate(&machine, Call::new(Operation::Bcast, 8), &selection());
+    assert_eq!(outcome.time, link.one_way(8).times(3));
+    assert_eq!(outcome.traffic.within_and_between(), (0, 7));
+}
+
+#[test]
+fn the_same_call_takes_the_same_time_again() {
+    let machine = machine(5, 7, "placement = \"round-robin\"\n");
+    let call = Call::new(Operation::Alltoall, 300);
+    let times: Vec<_> = (0..3).map(|_| simulate(&machine, call, &selection()).time).collect();
+    assert!(times.iter().all(|time| *time == times[0]));
+}
+
+#[test]
+fn what_would_take_for_ever_is_refused() {
+    let machine = machine(1024, 256, "");
+    let call = Call::new(Operation::Alltoall, 8192);
+    let error = Simulation::new(&machine, call, &selection(), false).err().unwrap().to_string();
+    assert!(error.contains("are too many to simulate"), "{error}");
+}
+
+#[test]
+fn the_description_in_the_documentation_is_the_default() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/simulating.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let start = page.find("```toml\n").unwrap() + 8;
+    let text = &page[start..start + page[start..].find("```").unwrap()];
+    assert_eq!(Machine::parse(text, "page").unwrap(), Machine::parse("", "nothing").unwrap());
+}
