@@ -53,6 +53,8 @@ fn draw_on<B: DrawingBackend>(
         .x_desc(axis)
         .y_desc("microseconds")
         .label_style(("sans-serif", 13))
+        .x_label_formatter(&|value| format!("{value:.0}"))
+        .y_label_formatter(&|value| format!("{value}"))
         .light_line_style(WHITE)
         .draw()?;
     let time = points().map(|(at, point)| (at, point.time));
