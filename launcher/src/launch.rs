@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 use config::{KnobError, Knobs, Sources, knob};
 
 use crate::explain::Explanations;
+use crate::outcome_report::OutcomeReport;
 use crate::program::CannotRun;
 use crate::settings::{EXIT_USAGE, Settings};
 use crate::share::Share;
@@ -14,7 +16,10 @@ use crate::{job, multi_host};
 /// Runs a job to its end. Returns its exit code.
 pub fn run(settings: &Settings) -> u8 {
     try_run(settings).unwrap_or_else(|CannotRun { message, code }| {
-        eprintln!("mpiexec: {message}");
+        let line = format!("mpiexec: {message}");
+        eprintln!("{line}");
+        let messages = [line];
+        OutcomeReport::new(settings, code, Duration::ZERO, None, &messages).write(settings);
         code
     })
 }

@@ -38,6 +38,7 @@ pub mod memory_limit;
 mod multi_host;
 pub mod options;
 mod outcome;
+mod outcome_report;
 pub mod output;
 pub mod placement;
 mod poll_set;

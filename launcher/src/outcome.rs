@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::explain::Explanations;
 use crate::failure_policy::{Event, Exit, Verdict};
 use crate::foreign_mpi;
+use crate::outcome_report::OutcomeReport;
 use crate::secondary_failures::SecondaryFailures;
 use crate::settings::Settings;
 
@@ -32,6 +33,8 @@ pub(crate) struct Judgement {
 #[derive(Debug)]
 pub(crate) struct Outcome {
     code: Option<u8>,
+    /// The event that decided the code.
+    decisive: Option<Event>,
     missing: Option<u32>,
     /// The first rank that ended before MPI_Init as a program does that cannot be loaded.
     unloaded: Option<u32>,
@@ -46,6 +49,7 @@ impl Outcome {
     pub(crate) fn new(explanations: Explanations) -> Outcome {
         Outcome {
             code: None,
+            decisive: None,
             missing: None,
             unloaded: None,
             foreign: None,
@@ -66,6 +70,9 @@ impl Outcome {
             self.secondary.exclude(event.rank());
         }
         self.secondary.record(event, is_running);
+        if !self.is_decided() {
+            self.decisive = Some(event.clone());
+        }
         self.set_code(code);
         if matches!(verdict, Verdict::Missing(_)) {
             self.missing.get_or_insert(event.rank());
@@ -89,6 +96,13 @@ impl Outcome {
     /// Returns the exit code.
     pub(crate) fn code(&self) -> u8 {
         self.code.unwrap_or(0)
+    }
+
+    /// Writes the file of `--report-outcome`, if it was asked for. `messages`: the lines of
+    /// `mpiexec`.
+    pub(crate) fn report(&self, settings: &Settings, clock: &Clock, messages: &[String]) {
+        let decisive = self.decisive.as_ref();
+        OutcomeReport::new(settings, self.code(), clock.age(), decisive, messages).write(settings);
     }
 
     /// Returns the first rank that failed before MPI_Init: ranks in MPI would wait for it.

@@ -36,8 +36,9 @@ pub struct Settings {
     pub sections: Vec<Section>,
     /// Variables for all ranks, in the order given.
     pub environment: Vec<(String, String)>,
-    /// Prefixes each line of output with its rank.
-    pub tag: bool,
+    /// Where output goes, and what is put in front of its lines.
+    #[serde(skip)]
+    pub output: OutputOptions,
     /// The ranks that read mpiexec's standard input.
     pub stdin: Stdin,
     /// The processors that a rank may use.
@@ -59,12 +60,27 @@ pub struct Settings {
     pub set: Vec<String>,
     /// Reports what the system refuses, with `--explain`.
     pub explain: bool,
+    /// A file for the outcome in JSON.
+    #[serde(skip)]
+    pub report_outcome: Option<String>,
     /// The hosts to run on; empty for this host alone.
     #[serde(skip)]
     pub hosts: Vec<Host>,
     /// The command that starts the daemon on a host, if not [`DEFAULT_AGENT`].
     #[serde(skip)]
     pub agent: Option<String>,
+}
+
+/// The form of the ranks' output. Only `mpiexec` needs it, which assembles the lines of all hosts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OutputOptions {
+    /// Each line begins with its rank.
+    pub tag: bool,
+    /// Each line begins with the time at which `mpiexec` got it.
+    pub timestamps: bool,
+    /// A folder for the output, in files of each rank; otherwise it goes to standard output and
+    /// error.
+    pub folder: Option<String>,
 }
 
 /// One program and its ranks.

@@ -25,7 +25,7 @@ fn wrong_use_is_one_line() {
     refused("-n", 2, "needs N");
     refused("-n 2", 2, "no program given");
     refused("--tiemout 2 true", 2, "did you mean --timeout?");
-    refused("-ppn 2 true", 2, "--hosts a:2");
+    refused("-ppn x true", 2, "from 1 to 65536");
 }
 
 #[test]

@@ -11,6 +11,25 @@ use rustix::process::{Pid, Signal, kill_process};
 const SOON: Duration = Duration::from_secs(5);
 
 #[test]
+fn the_outcome_is_written_as_json() {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("outcome.json");
+    let read = || -> serde_json::Value {
+        serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap()
+    };
+    let options = format!("--report-outcome {} -n 3", path.display());
+    assert_eq!(script(&options, "[ $VERBENA_RANK != 1 ] || kill -9 $$").code, 137);
+    let report = read();
+    assert_eq!((&report["exit_code"], &report["ranks"]), (&137.into(), &3.into()));
+    let failure = &report["first_failure"];
+    assert_eq!((&failure["rank"], &failure["signal"]), (&1.into(), &"Killed".into()));
+    assert!(report["messages"][0].as_str().unwrap().contains("rank 1"), "{report}");
+    assert_eq!(script(&options, "true").code, 0);
+    assert_eq!((&read()["exit_code"], &read()["first_failure"]), (&0.into(), &().into()));
+    assert_eq!(mpiexec(&format!("{options} ./nope")).code, 127);
+    assert!(read()["messages"][0].as_str().unwrap().contains("./nope"));
+}
+
+#[test]
 fn the_first_failure_is_the_exit_code() {
     assert_eq!(script("-n 3", "exit 0").code, 0);
     assert_eq!(script("-n 3", "test $VERBENA_RANK = 1 || exit 0; exit 7").code, 7);

@@ -33,6 +33,38 @@ fn tags_name_the_rank_and_streams_are_separate() {
 }
 
 #[test]
+fn a_folder_gets_a_file_for_each_stream_of_a_rank() {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("output/of-ranks");
+    let _ = std::fs::remove_dir_all(&path);
+    let options = format!("--output {} --tag-output -n 2", path.display());
+    let ran = script(&options, "echo out $VERBENA_RANK; echo err >&2; printf end");
+    assert_eq!((ran.out.as_str(), ran.err.as_str()), ("", ""));
+    let read = |name: &str| std::fs::read_to_string(path.join(name)).unwrap();
+    assert_eq!(read("rank.0.out"), "[0] out 0\n[0] end");
+    assert_eq!(
+        (read("rank.1.out"), read("rank.1.err")),
+        ("[1] out 1\n[1] end".into(), "[1] err\n".into())
+    );
+    let refused = script("--output /proc/none -n 1", "echo out");
+    assert!(
+        refused.err.contains("--output /proc/none: cannot create the folder"),
+        "{}",
+        refused.err
+    );
+    let full = script("--output /dev/null/x -n 1", "echo out");
+    assert_eq!(full.code, 2);
+}
+
+#[test]
+fn lines_can_carry_the_time() {
+    let ran = script("--timestamp-output -l -n 1", "echo out");
+    let words: Vec<&str> = ran.out.split_whitespace().collect();
+    assert_eq!(words[1..], ["[0]", "out"]);
+    let time = words[0].as_bytes();
+    assert!(time.len() == 24 && time[10] == b'T' && time[23] == b'Z', "{}", words[0]);
+}
+
+#[test]
 fn nothing_is_lost_when_the_reader_is_slow() {
     let mut child = spawn(&mut command(&["-n", "4", "sh", "-c", "seq 1 100000"]));
     std::thread::sleep(Duration::from_millis(300));

@@ -46,10 +46,11 @@ pub(crate) fn run(
     share: &Share,
     explanations: Explanations,
 ) -> Result<u8, CannotRun> {
-    let output = Output::new(settings.tag);
+    let output = Output::new(&settings.output)?;
     let mut job = begin(settings, share, explanations, output).map_err(|(_, why)| why)?;
     job.watch();
     job.conclude(settings);
+    job.outcome.report(settings, &job.clock, job.local.output.messages());
     Ok(job.outcome.code())
 }
 

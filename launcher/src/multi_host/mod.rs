@@ -45,7 +45,7 @@ pub(crate) fn run(
     let hosts = connect(settings, share).map_err(refused)?;
     let signals =
         Signals::open().map_err(|error| refused(format!("cannot wait for signals: {error}")))?;
-    let mut output = Output::new(settings.tag);
+    let mut output = Output::new(&settings.output)?;
     for rank in 0..share.size {
         output.add_remote(rank, Which::Out);
         output.add_remote(rank, Which::Err);
@@ -72,6 +72,7 @@ pub(crate) fn run(
     job.watch();
     job.conclude(settings);
     job.end_agents();
+    job.outcome.report(settings, &job.clock, job.output.messages());
     Ok(job.outcome.code())
 }
 

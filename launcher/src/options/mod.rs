@@ -57,7 +57,8 @@ pub fn parse_with(
     arguments: impl IntoIterator<Item = OsString>,
     read_file: impl Fn(&str) -> io::Result<String>,
 ) -> Result<Command, Usage> {
-    let mut parser = Parser { settings: Settings::default(), read_file: &read_file };
+    let mut parser =
+        Parser { settings: Settings::default(), ranks_per_host: None, read_file: &read_file };
     let mut words = arguments.into_iter().peekable();
     loop {
         let mut section = Section::default();
@@ -85,6 +86,9 @@ pub fn parse_with(
     }
     let mut settings = parser.settings;
     settings.hosts = hosts::merge(settings.hosts);
+    if let Some(slots) = parser.ranks_per_host {
+        settings.hosts.iter_mut().for_each(|host| host.slots = slots);
+    }
     fill_in_ranks(&mut settings);
     check(&settings)?;
     Ok(Command::Run(Box::new(settings)))
@@ -117,6 +121,7 @@ fn check(settings: &Settings) -> Result<(), Usage> {
 /// The state of a parse.
 struct Parser<'a> {
     settings: Settings,
+    ranks_per_host: Option<u32>,
     read_file: &'a dyn Fn(&str) -> io::Result<String>,
 }
 
@@ -139,7 +144,9 @@ impl Parser<'_> {
             }
             Id::Environment => settings.environment.push(values::variable(word, next(), next())?),
             Id::Export => settings.environment.extend(values::export(word, next())?),
-            Id::Tag => settings.tag = true,
+            Id::Tag => settings.output.tag = true,
+            Id::Timestamps => settings.output.timestamps = true,
+            Id::OutputFolder => settings.output.folder = Some(values::path(word, next())?),
             Id::Stdin => settings.stdin = parse_stdin(word, &next())?,
             Id::BindTo => {
                 let what = values::named(word, &next(), BindTo::parse, BindTo::NAMES)?;
@@ -163,6 +170,9 @@ impl Parser<'_> {
             Id::Config => settings.config = Some(values::path(word, next())?),
             Id::Set => settings.set.push(next()),
             Id::Explain => settings.set.push("report.transports=on".into()),
+            Id::ReportOutcome => {
+                settings.report_outcome = Some(values::path(word, next())?);
+            }
             Id::Hosts => settings.hosts.extend(hosts::parse_list(&next()).map_err(Usage::from)?),
             Id::Hostfile => {
                 let path = values::path(word, next())?;
@@ -170,6 +180,7 @@ impl Parser<'_> {
                     .map_err(|error| Usage(format!("{word} {path}: cannot read it: {error}")))?;
                 settings.hosts.extend(hosts::parse_file(&path, &text).map_err(Usage::from)?);
             }
+            Id::RanksPerHost => self.ranks_per_host = Some(parse_ranks(word, &next())?),
             Id::Agent => settings.agent = Some(next()),
             Id::Accepted | Id::Help | Id::Version => {}
         }

@@ -10,7 +10,10 @@ pub(super) enum Id {
     SectionEnvironment,
     Environment,
     Export,
+    RanksPerHost,
     Tag,
+    Timestamps,
+    OutputFolder,
     Stdin,
     BindTo,
     MapBy,
@@ -18,6 +21,7 @@ pub(super) enum Id {
     Timeout,
     StallTimeout,
     Explain,
+    ReportOutcome,
     Config,
     Set,
     Hosts,
@@ -94,6 +98,12 @@ const JOB: &[Spec] = &[
         &[],
         "print the transports that messages use, and why, once all ranks are in MPI",
     ),
+    spec(
+        Id::ReportOutcome,
+        &["report-outcome"],
+        &["FILE"],
+        "write exit code, time, first failure and messages to a file as JSON when the job is over",
+    ),
     spec(Id::Config, &["config"], &["FILE"], "read knobs from a TOML file"),
     spec(Id::Set, &["set"], &["NAME=VALUE"], "set a knob; `verbena config` lists all knobs"),
 ];
@@ -110,6 +120,12 @@ const HOSTS: &[Spec] = &[
         &["hostfile", "machinefile", "f"],
         &["FILE"],
         "read hosts from a file: NAME, NAME:N or NAME slots=N on each line",
+    ),
+    spec(
+        Id::RanksPerHost,
+        &["ppn", "perhost", "npernode", "N"],
+        &["N"],
+        "N ranks on each host, in place of the slots given with the hosts",
     ),
     spec(
         Id::Agent,
@@ -138,6 +154,18 @@ const INPUT_OUTPUT: &[Spec] = &[
         &["tag-output", "l", "prepend-rank"],
         &[],
         "prefix each line of output with its rank",
+    ),
+    spec(
+        Id::Timestamps,
+        &["timestamp-output"],
+        &[],
+        "prefix each line of output with the time (UTC)",
+    ),
+    spec(
+        Id::OutputFolder,
+        &["output", "output-filename"],
+        &["DIR"],
+        "write the output of rank N to DIR/rank.N.out and DIR/rank.N.err, which are replaced",
     ),
     spec(
         Id::Stdin,
@@ -186,10 +214,6 @@ const fn spec(
 
 /// Options of other launchers that are not supported, and what to do instead.
 const REFUSED: &[(&[&str], &str)] = &[
-    (
-        &["ppn", "N", "npernode", "perhost"],
-        "not supported: give the ranks of each host after its name, as --hosts a:2,b:2",
-    ),
     (
         &["mca", "gmca", "pmixmca", "prtemca"],
         "not supported: it sets Open MPI's parameters; set Verbena's knobs by --set NAME=VALUE",

@@ -32,7 +32,10 @@ fn both_families_of_spelling_mean_the_same() {
         assert_eq!(section.arguments, ["x", "-n"]);
     }
     assert_eq!(run("-bind-to core a").unwrap(), run("--bind-to core a").unwrap());
-    assert!(run("-prepend-rank a").unwrap().tag && run("-l a").unwrap().tag);
+    assert!(run("-prepend-rank a").unwrap().output.tag && run("-l a").unwrap().output.tag);
+    let hosts = run("-ppn 3 -hosts a,b:7 x").unwrap();
+    assert_eq!((hosts.hosts[1].slots, hosts.total_ranks()), (3, 6));
+    assert_eq!(hosts, run("-N 3 --host a,b x").unwrap());
 }
 
 #[test]
@@ -70,7 +73,7 @@ fn wrong_use_is_reported_in_one_line() {
     assert_eq!(refused("--timout 3 a"), "unknown option --timout; did you mean --timeout?");
     assert_eq!(refused("-bindto core a"), "unknown option -bindto; did you mean --bind-to?");
     assert_eq!(refused("--zzz a"), "unknown option --zzz; see mpiexec --help");
-    assert!(refused("-ppn 2 a").contains("--hosts a:2"));
+    assert!(refused("-ppn 0 a").contains("must be from 1 to 65536"));
     assert!(refused("--mca btl self a").contains("--set"));
     assert!(refused("--bind-to cake a").contains("must be one of"));
     assert!(refused("--map-by numa:XX a").contains("PE=K"));

@@ -6,18 +6,24 @@
 //! line as well, and the next stream to print starts a new line. Elsewhere only the end of the
 //! stream or [`MAX_LINE`] bytes release an unfinished line.
 //!
+//! With `--output` each stream has a file for a sink.
+//!
 //! On one of several hosts all output goes to `mpiexec` in frames ([`Output::framed`]), which
 //! assembles the lines. Nothing here blocks, except [`Output::flush`]. While a sink takes no
 //! more, its streams are not read, so that the ranks wait and nothing is lost.
 
 mod sink;
 
+use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::io::Errno;
 
 use crate::frames::{self, FromHost, MAX_PIECE};
+use crate::program::CannotRun;
+use crate::settings::{EXIT_USAGE, OutputOptions};
 use sink::{Sink, is_same_file};
 
 /// Time that a terminal waits for the end of a line.
@@ -28,6 +34,8 @@ const MAX_LINE: usize = 1 << 20;
 const MAX_BACKLOG: usize = 256 << 10;
 /// Reads of one stream before the next stream is read.
 const MAX_READS: usize = 16;
+/// Lines of our own that are kept for `--report-outcome`.
+const MAX_MESSAGES: usize = 1000;
 /// Bytes of one read.
 const READ_BYTES: usize = 64 << 10;
 
@@ -40,14 +48,18 @@ pub enum Which {
     Err,
 }
 
-/// All streams, and the one or two sinks.
+/// All streams and their sinks.
 #[derive(Debug)]
 pub struct Output {
     streams: Vec<Stream>,
-    /// Standard output, then standard error unless it is the same file.
+    /// Standard output, then standard error unless it is the same file, then the files of ranks.
     sinks: Vec<Sink>,
-    tag: bool,
+    /// The sink of standard error.
+    err: usize,
+    options: OutputOptions,
     is_framed: bool,
+    /// Our own lines, the first [`MAX_MESSAGES`] of them.
+    messages: Vec<String>,
     scratch: Vec<u8>,
 }
 
@@ -66,22 +78,33 @@ struct Stream {
 }
 
 impl Output {
-    /// Prints to standard output and error. `tag`: each line has its rank in front.
-    pub fn new(tag: bool) -> Output {
+    /// Prints to standard output and error, or into files of a folder, which is created.
+    pub fn new(options: &OutputOptions) -> Result<Output, CannotRun> {
         let out = rustix::stdio::stdout();
         let err = rustix::stdio::stderr();
         let mut sinks = vec![Sink::new(out)];
         if !is_same_file(out, err) {
             sinks.push(Sink::new(err));
         }
-        Output { streams: Vec::new(), sinks, tag, is_framed: false, scratch: vec![0; READ_BYTES] }
+        if let Some(folder) = &options.folder {
+            std::fs::create_dir_all(folder).map_err(|error| CannotRun {
+                message: format!("--output {folder}: cannot create the folder: {error}"),
+                code: EXIT_USAGE,
+            })?;
+        }
+        Ok(Output::over(sinks, options.clone(), false))
     }
 
     /// Sends to `mpiexec` over standard output.
     pub fn framed() -> Output {
         let sinks = vec![Sink::new(rustix::stdio::stdout())];
-        let scratch = vec![0; READ_BYTES];
-        Output { streams: Vec::new(), sinks, tag: false, is_framed: true, scratch }
+        Output::over(sinks, OutputOptions::default(), true)
+    }
+
+    fn over(sinks: Vec<Sink>, options: OutputOptions, is_framed: bool) -> Output {
+        let (err, scratch) = (sinks.len() - 1, vec![0; READ_BYTES]);
+        let (streams, messages) = (Vec::new(), Vec::new());
+        Output { streams, sinks, err, options, is_framed, messages, scratch }
     }
 
     /// Adds a rank's stream by our end of its pipe, which must not block.
@@ -95,9 +118,32 @@ impl Output {
     }
 
     fn add_stream(&mut self, rank: u32, which: Which, file: Option<OwnedFd>) {
-        let sink = if which == Which::Out { 0 } else { self.sinks.len() - 1 };
+        let sink = match self.file_sink(rank, which) {
+            Some(file) => {
+                self.sinks.push(file);
+                self.sinks.len() - 1
+            }
+            None if which == Which::Out => 0,
+            None => self.err,
+        };
         let (held, held_since) = (Vec::new(), None);
         self.streams.push(Stream { rank, which, sink, file, held, held_since, is_mid_line: false });
+    }
+
+    /// Opens the file of a stream, if output goes to a folder.
+    fn file_sink(&mut self, rank: u32, which: Which) -> Option<Sink> {
+        let folder = self.options.folder.as_ref()?;
+        let kind = if which == Which::Out { "out" } else { "err" };
+        let path = Path::new(folder).join(format!("rank.{rank}.{kind}"));
+        match File::create(&path) {
+            Ok(file) => Some(Sink::to_file(file.into(), path)),
+            Err(error) => {
+                let path = path.display();
+                let text = format!("mpiexec: cannot write {path}: {error}; its output goes here");
+                self.print(&text);
+                None
+            }
+        }
     }
 
     /// Prints a line of our own on standard error, or sends it to `mpiexec`.
@@ -105,11 +151,19 @@ impl Output {
         if self.is_framed {
             return self.send(&FromHost::Line(text.to_owned()));
         }
-        let sink = self.sinks.len() - 1;
+        if self.messages.len() < MAX_MESSAGES {
+            self.messages.push(text.to_owned());
+        }
+        let sink = self.err;
         self.break_line(sink, None);
         self.sinks[sink].push(text.as_bytes());
         self.sinks[sink].push(b"\n");
         self.sinks[sink].write();
+    }
+
+    /// Returns the lines of our own that were printed.
+    pub fn messages(&self) -> &[String] {
+        &self.messages
     }
 
     /// Sends a message to `mpiexec`. For a framed output.
@@ -300,9 +354,9 @@ impl Output {
         let sink_id = self.streams[id].sink;
         self.break_line(sink_id, Some(id));
         let (stream, sink) = (&mut self.streams[id], &mut self.sinks[sink_id]);
-        if self.tag {
+        let tag = self.options.prefix(stream.rank);
+        if !tag.is_empty() {
             let is_terminal = sink.is_terminal;
-            let tag = format!("[{}] ", stream.rank);
             for line in bytes.split_inclusive(|byte| ends_line(*byte, is_terminal)) {
                 if !stream.is_mid_line {
                     sink.push(tag.as_bytes());
@@ -315,6 +369,9 @@ impl Output {
         }
         sink.open_line = (!bytes.ends_with(b"\n")).then_some(id);
         sink.write();
+        if let Some(lost) = sink.take_loss() {
+            self.print(&format!("mpiexec: {lost}"));
+        }
     }
 
     /// Ends the line that another stream left unfinished in a sink.
@@ -326,6 +383,20 @@ impl Output {
                 self.streams[other].is_mid_line = false;
             }
         }
+    }
+}
+
+impl OutputOptions {
+    /// Returns what stands in front of a line of a rank that is printed now.
+    fn prefix(&self, rank: u32) -> String {
+        let mut prefix = String::new();
+        if self.timestamps {
+            prefix = format!("{} ", humantime::format_rfc3339_millis(SystemTime::now()));
+        }
+        if self.tag {
+            prefix += &format!("[{rank}] ");
+        }
+        prefix
     }
 }
 

@@ -1,6 +1,7 @@
-//! A sink: this process's standard output or error, written without blocking.
+//! A sink: this process's standard output or error, written without blocking, or a file.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
@@ -14,7 +15,8 @@ const PIPE_PIECE: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Sink {
     mode: WriteMode,
-    file: BorrowedFd<'static>,
+    /// The path of a file, until its loss is reported.
+    path: Option<PathBuf>,
     pending: Vec<u8>,
     written: usize,
     /// The sink is a terminal.
@@ -29,26 +31,43 @@ pub(super) struct Sink {
 #[derive(Debug)]
 enum WriteMode {
     /// The file never blocks for long, or is a device that cannot be opened again.
-    Plain,
-    /// Opened once more as non-blocking, so that other processes do not see the flag.
-    Reopened(OwnedFd),
+    Plain(BorrowedFd<'static>),
+    /// A file of our own, or one opened once more as non-blocking, so that other processes do not
+    /// see the flag.
+    Own(OwnedFd),
     /// A socket: each call is non-blocking.
-    Socket,
+    Socket(BorrowedFd<'static>),
     /// Pieces that fit whenever poll(2) reports space.
-    Pieces,
+    Pieces(BorrowedFd<'static>),
 }
 
 impl Sink {
     pub(super) fn new(file: BorrowedFd<'static>) -> Sink {
+        Sink::over(WriteMode::of(file), rustix::termios::isatty(file), None)
+    }
+
+    /// A sink for a file on disk.
+    pub(super) fn to_file(file: OwnedFd, path: PathBuf) -> Sink {
+        Sink::over(WriteMode::Own(file), false, Some(path))
+    }
+
+    fn over(mode: WriteMode, is_terminal: bool, path: Option<PathBuf>) -> Sink {
         Sink {
-            mode: WriteMode::of(file),
-            file,
+            mode,
+            path,
             pending: Vec::new(),
             written: 0,
-            is_terminal: rustix::termios::isatty(file),
+            is_terminal,
             open_line: None,
             broken: None,
         }
+    }
+
+    /// Returns the line to print, once, when a file can no longer be written.
+    pub(super) fn take_loss(&mut self) -> Option<String> {
+        let errno = self.broken?;
+        let path = self.path.take()?;
+        Some(format!("cannot write {}: {errno}; the rest of its output is lost", path.display()))
     }
 
     /// Appends bytes; [`Sink::write`] writes them.
@@ -87,16 +106,16 @@ impl Sink {
     fn write_once(&self) -> Result<usize, Errno> {
         let rest = &self.pending[self.written..];
         match &self.mode {
-            WriteMode::Plain => rustix::io::write(self.file, rest),
-            WriteMode::Reopened(file) => rustix::io::write(file, rest),
-            WriteMode::Socket => send(self.file, rest, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
-            WriteMode::Pieces => {
-                let mut files = [PollFd::new(&self.file, PollFlags::OUT)];
+            WriteMode::Plain(file) => rustix::io::write(file, rest),
+            WriteMode::Own(file) => rustix::io::write(file, rest),
+            WriteMode::Socket(file) => send(file, rest, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
+            WriteMode::Pieces(file) => {
+                let mut files = [PollFd::new(file, PollFlags::OUT)];
                 poll(&mut files, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
                 if files[0].revents().is_empty() {
                     return Err(Errno::AGAIN);
                 }
-                rustix::io::write(self.file, &rest[..rest.len().min(PIPE_PIECE)])
+                rustix::io::write(file, &rest[..rest.len().min(PIPE_PIECE)])
             }
         }
     }
@@ -108,23 +127,23 @@ impl Sink {
 
     pub(super) fn file(&self) -> BorrowedFd<'_> {
         match &self.mode {
-            WriteMode::Reopened(file) => file.as_fd(),
-            _ => self.file,
+            WriteMode::Own(file) => file.as_fd(),
+            WriteMode::Plain(file) | WriteMode::Socket(file) | WriteMode::Pieces(file) => *file,
         }
     }
 }
 
 impl WriteMode {
     fn of(file: BorrowedFd<'static>) -> WriteMode {
-        let Ok(stat) = fstat(file) else { return WriteMode::Plain };
+        let Ok(stat) = fstat(file) else { return WriteMode::Plain(file) };
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Socket => WriteMode::Socket,
+            FileType::Socket => WriteMode::Socket(file),
             FileType::Fifo | FileType::CharacterDevice => {
                 let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
                 let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-                open(path, flags, Mode::empty()).map_or(WriteMode::Pieces, WriteMode::Reopened)
+                open(path, flags, Mode::empty()).map_or(WriteMode::Pieces(file), WriteMode::Own)
             }
-            _ => WriteMode::Plain,
+            _ => WriteMode::Plain(file),
         }
     }
 }
