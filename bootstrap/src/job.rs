@@ -44,6 +44,8 @@ pub struct Job {
     status_page: StatusPage,
     control: Option<Arc<Control>>,
     secret: Secret,
+    /// The process from which all ranks of this host descend.
+    ancestor: Option<u32>,
 }
 
 /// The reason why a process cannot join its job, with what to do.
@@ -158,6 +160,7 @@ impl Job {
             status_page,
             control: None,
             secret,
+            ancestor: None,
         })
     }
 
@@ -191,6 +194,7 @@ impl Job {
             status_page,
             control: Some(Arc::new(control)),
             secret,
+            ancestor: Some(params.launcher),
         }))
     }
 
@@ -255,6 +259,11 @@ impl Job {
     /// processes that are about to sleep, not for the fast path.
     pub fn launcher_exited(&self) -> bool {
         self.control.as_ref().is_some_and(|control| control.is_closed())
+    }
+
+    /// Returns the process from which all ranks of this host descend; `None` for a singleton.
+    pub fn ancestor(&self) -> Option<u32> {
+        self.ancestor
     }
 
     /// Returns the job's number, the same on all of its ranks.

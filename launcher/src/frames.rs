@@ -26,6 +26,7 @@ use crate::failure_policy::Event;
 use crate::rank_table::RankLine;
 use crate::settings::Settings;
 use crate::share::Share;
+use crate::stall::HostStall;
 
 /// The version of these messages.
 pub const VERSION: u32 = 5;
@@ -126,8 +127,8 @@ pub enum FromHost {
     WouldWait,
     /// A rank waits for an absent one.
     WaitsForAbsent(Waiter),
-    /// All ranks of this host have stalled, or (false) continue after a stall.
-    Stalled(bool),
+    /// The ranks of this host have stalled, or continue after a stall.
+    Stalled(HostStall),
     /// The answer to `Beat`.
     Beat,
     /// Lines of `--explain` from a rank.
@@ -137,8 +138,13 @@ pub enum FromHost {
         /// Topics and texts.
         lines: Vec<(String, String)>,
     },
-    /// The state of each rank, in order: the answer to `Table`.
-    Table(Vec<RankLine>),
+    /// The answer to `Table`.
+    Table {
+        /// The state of each rank, in order.
+        lines: Vec<RankLine>,
+        /// Sentences about ranks that are stopped or idle.
+        notes: Vec<String>,
+    },
     /// A line for the user.
     Line(String),
     /// A rank has loaded another MPI's library.

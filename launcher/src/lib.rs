@@ -44,6 +44,7 @@ pub mod placement;
 mod poll_set;
 mod proc_stat;
 mod proc_tree;
+mod process_state;
 pub mod program;
 pub mod rank_table;
 pub mod reaper;

@@ -1,8 +1,14 @@
-//! A process in /proc/PID/stat (proc_pid_stat(5)): its parent and its CPU time.
+//! A process in /proc/PID/stat (proc_pid_stat(5)): its state, its parent and its CPU time.
 
 use std::time::Duration;
 
 use rustix::process::Pid;
+
+/// Returns the letter of a process's state: `R` running, `S` asleep, `D` waiting for a disk, `T`
+/// stopped.
+pub(crate) fn state(pid: Pid) -> Option<char> {
+    fields(&read(pid)?)?.trim_start().chars().next()
+}
 
 /// Returns the parent of a process.
 pub(crate) fn parent(pid: Pid) -> Option<Pid> {
@@ -46,6 +52,7 @@ mod tests {
     fn this_process_has_a_parent_and_uses_cpu_time() {
         let me = rustix::process::getpid();
         assert_eq!(parent(me), rustix::process::getppid());
+        assert!(state(me).is_some_and(|state| "RSD".contains(state)));
         let before = cpu_time(me).unwrap();
         while cpu_time(me).unwrap() < before + Duration::from_millis(20) {
             std::hint::spin_loop();

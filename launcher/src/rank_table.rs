@@ -9,6 +9,7 @@ use fabric::CollectiveKind;
 use serde::{Deserialize, Serialize};
 
 use crate::failure_policy::Exit;
+use crate::process_state;
 use crate::wrap_table::wrap_table;
 
 /// The state of one rank at one instant.
@@ -20,6 +21,8 @@ pub struct RankLine {
     pub exit: Option<Exit>,
     /// The rank's entry of the status page.
     pub seen: Snapshot,
+    /// It is stopped by a signal or a debugger.
+    pub is_stopped: bool,
     /// The time that it has waited, if it waits: a duration, since clocks of hosts differ.
     pub waited: Duration,
 }
@@ -29,7 +32,9 @@ impl RankLine {
     pub fn new(pid: u32, exit: Option<Exit>, seen: Snapshot) -> RankLine {
         let since = seen.blocked.map_or(u64::MAX, |blocked| blocked.since);
         let waited = Duration::from_nanos(monotonic_nanos().saturating_sub(since));
-        RankLine { pid: if seen.pid == 0 { pid } else { seen.pid }, exit, seen, waited }
+        let pid = if seen.pid == 0 { pid } else { seen.pid };
+        let is_stopped = exit.is_none() && process_state::is_stopped(pid);
+        RankLine { pid, exit, seen, is_stopped, waited }
     }
 }
 
@@ -80,6 +85,7 @@ fn state(line: &RankLine, is_blocked: bool) -> String {
     let state = match (line.exit, line.seen.state) {
         (Some(Exit::Code(code)), _) => return format!("exit code {code}"),
         (Some(Exit::Signal(signal)), _) => return format!("signal {signal}"),
+        (None, _) if line.is_stopped => "stopped",
         (None, RankState::Starting) => "not in MPI",
         (None, RankState::Running) if line.seen.call == 0 => "computing",
         (None, RankState::Running) if is_blocked => "waiting",

@@ -1,33 +1,59 @@
-//! Stall detection: all ranks of a host are blocked in MPI, no rank has made progress for some
-//! time, and no rank computes.
+//! Stall detection: no rank of a host makes progress or computes for some time.
 //!
-//! The ranks do nothing for it. Their entries of the status page show since when they wait. The
-//! system reports how much CPU time they have used meanwhile (one thread of a rank may compute
-//! while another waits).
+//! Each rank is blocked in MPI, or idle outside of it: stopped, asleep, in a hung file system. The
+//! ranks do nothing for the detection. Their entries of the status page show since when they wait.
+//! The system reports how much CPU time they have used meanwhile (one thread of a rank may compute
+//! while another waits, or a child of the rank while the rank waits for it).
+//!
+//! States of a host ([`HostStall`]): active -> idle or waiting -> active again. It is a stall of
+//! the job once no host is active and a rank of some host waits in MPI.
 
 use std::time::{Duration, Instant};
 
 use bootstrap::status_page::monotonic_nanos;
 use bootstrap::{RankState, Snapshot, StatusPage};
 use rustix::process::Pid;
+use serde::{Deserialize, Serialize};
 
 use crate::failure_policy::Exit;
 use crate::proc_stat;
+use crate::proc_tree;
 
 /// Checks during the time without progress.
 const CHECKS_PER_TIMEOUT: u32 = 4;
 /// A blocked rank may use up to 1 / this of a processor's time.
 const MAX_CPU_FRACTION: u32 = 20;
 
+/// Whether the ranks of a host make progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HostStall {
+    /// A rank makes progress, or computes.
+    Active,
+    /// All ranks are idle outside of MPI.
+    Idle,
+    /// All ranks are idle, and some are blocked in MPI.
+    Waiting,
+}
+
+/// A time in which no rank was active.
+#[derive(Debug)]
+struct Quiet {
+    began: Instant,
+    /// The CPU time of each rank when it began.
+    used: Vec<Duration>,
+    /// Which ranks wait in MPI.
+    waits: Vec<bool>,
+}
+
 /// Watches the ranks of one host.
 #[derive(Debug)]
 pub(crate) struct StallDetector {
     after: Duration,
     next: Instant,
-    /// The time at which all were first seen blocked, and the CPU time of each then.
-    quiet: Option<(Instant, Vec<Duration>)>,
-    /// The present stall was reported.
-    is_reported: bool,
+    /// Since when no rank was seen active.
+    quiet: Option<Quiet>,
+    /// The last result.
+    stall: HostStall,
 }
 
 impl StallDetector {
@@ -37,7 +63,7 @@ impl StallDetector {
             after,
             next: now + after / CHECKS_PER_TIMEOUT,
             quiet: None,
-            is_reported: false,
+            stall: HostStall::Active,
         }
     }
 
@@ -51,43 +77,73 @@ impl StallDetector {
         self.next
     }
 
-    /// Returns `Some(true)` when the ranks have stalled, `Some(false)` when they continue.
+    /// Returns how long no rank was seen active, in a stall.
+    pub(crate) fn idle_for(&self, now: Instant) -> Option<Duration> {
+        let quiet = self.quiet.as_ref().filter(|_| self.stall != HostStall::Active)?;
+        Some(now.duration_since(quiet.began))
+    }
+
+    /// Returns the state of the host when it changes. `leaders` are the processes that were
+    /// started, in order.
     pub(crate) fn tick(
         &mut self,
         status_page: &StatusPage,
-        ends: &[Option<Exit>],
+        leaders: &[(Pid, Option<Exit>)],
         now: Instant,
-    ) -> Option<bool> {
+    ) -> Option<HostStall> {
         if now < self.next {
             return None;
         }
         self.next = now + self.after / CHECKS_PER_TIMEOUT;
-        let is_stalled = self.check(status_page, ends, now);
-        (std::mem::replace(&mut self.is_reported, is_stalled) != is_stalled).then_some(is_stalled)
+        let stall = self.check(status_page, leaders, now);
+        (std::mem::replace(&mut self.stall, stall) != stall).then_some(stall)
     }
 
-    fn check(&mut self, status_page: &StatusPage, ends: &[Option<Exit>], now: Instant) -> bool {
-        let entries = ends.iter().enumerate().filter(|(_, end)| end.is_none());
-        let seen = entries.map(|(rank, _)| status_page.entry(rank as u32).snapshot());
-        let Some(blocked) = all_blocked(seen.filter(|seen| seen.state != RankState::Finalized))
-        else {
+    fn check(
+        &mut self,
+        status_page: &StatusPage,
+        leaders: &[(Pid, Option<Exit>)],
+        now: Instant,
+    ) -> HostStall {
+        let ranks = (0..).zip(leaders).filter(|(_, (_, end))| end.is_none());
+        let ranks: Vec<(Pid, Snapshot)> = ranks
+            .map(|(rank, (leader, _))| (*leader, status_page.entry(rank).snapshot()))
+            .filter(|(_, seen)| seen.state != RankState::Finalized)
+            .collect();
+        let since: Vec<Option<u64>> = ranks.iter().map(|(_, seen)| waits_since(seen)).collect();
+        let waits: Vec<bool> = since.iter().map(Option::is_some).collect();
+        if ranks.iter().any(|(leader, seen)| wants_to_run(*leader, seen)) {
             self.quiet = None;
-            return false;
-        };
-        let used: Vec<Duration> = blocked.iter().map(|(pid, _)| cpu_time(*pid)).collect();
-        let (began, before) = self.quiet.get_or_insert_with(|| (now, used.clone()));
-        let time = now.duration_since(*began);
+            return HostStall::Active;
+        }
+        let used: Vec<Duration> = ranks.iter().map(|(leader, seen)| used(*leader, seen)).collect();
+        let time = self.quiet_time(&used, &waits, now);
+        let clock = monotonic_nanos();
+        let has_waited =
+            |since: &u64| Duration::from_nanos(clock.saturating_sub(*since)) >= self.after;
+        let is_all_waiting = waits.iter().all(|waits| *waits);
+        let needed = if is_all_waiting { self.after / 2 } else { self.after };
+        if time < needed || !since.iter().flatten().all(has_waited) {
+            return HostStall::Active;
+        }
+        if waits.contains(&true) { HostStall::Waiting } else { HostStall::Idle }
+    }
+
+    /// Returns how long the same ranks have waited and none has used the processor.
+    fn quiet_time(&mut self, used: &[Duration], waits: &[bool], now: Instant) -> Duration {
+        let time = self.quiet.as_ref().map_or(Duration::ZERO, |quiet| now - quiet.began);
         let is_idle = |(now, before): (&Duration, &Duration)| {
             now.saturating_sub(*before) <= time / MAX_CPU_FRACTION
         };
-        if used.len() != before.len() || !used.iter().zip(&*before).all(is_idle) {
-            self.quiet = None;
-            return false;
+        let continues = self
+            .quiet
+            .as_ref()
+            .is_some_and(|quiet| quiet.waits == waits && used.iter().zip(&quiet.used).all(is_idle));
+        if !continues {
+            self.quiet = Some(Quiet { began: now, used: used.into(), waits: waits.into() });
+            return Duration::ZERO;
         }
-        let now = monotonic_nanos();
-        let has_waited =
-            |since: &u64| Duration::from_nanos(now.saturating_sub(*since)) >= self.after;
-        time >= self.after / 2 && blocked.iter().all(|(_, since)| has_waited(since))
+        time
     }
 }
 
@@ -95,27 +151,31 @@ impl StallDetector {
 pub(crate) fn report(after: Duration) -> String {
     let after = after.as_secs_f64();
     format!(
-        "no progress for {after} s (--stall-timeout): all ranks wait in MPI calls; the job \
-         continues, Ctrl-C ends it"
+        "no progress for {after} s (--stall-timeout): ranks wait in MPI calls and none computes; \
+         the job continues, Ctrl-C ends it"
     )
 }
 
-/// Returns each process with the time since which it waits; `None` unless all wait.
-fn all_blocked(mut seen: impl Iterator<Item = Snapshot>) -> Option<Vec<(u32, u64)>> {
-    let mut all = Vec::new();
-    let all_wait = seen.all(|seen| {
-        let since = seen.blocked.filter(|_| seen.call != 0).map(|blocked| blocked.since);
-        all.extend(since.map(|since| (seen.pid, since)));
-        since.is_some()
-    });
-    Some(all).filter(|all| all_wait && !all.is_empty())
+/// Returns the time since which a rank is blocked in MPI.
+fn waits_since(seen: &Snapshot) -> Option<u64> {
+    seen.blocked.filter(|_| seen.call != 0).map(|blocked| blocked.since)
 }
 
-/// Returns the CPU time so far.
-fn cpu_time(pid: u32) -> Duration {
-    i32::try_from(pid)
-        .ok()
-        .and_then(Pid::from_raw)
-        .and_then(proc_stat::cpu_time)
-        .unwrap_or_default()
+/// Returns true if a rank runs, or would if it got a processor.
+fn wants_to_run(leader: Pid, seen: &Snapshot) -> bool {
+    processes(leader, seen).into_iter().any(|pid| proc_stat::state(pid) == Some('R'))
+}
+
+/// Returns the CPU time of a rank so far.
+fn used(leader: Pid, seen: &Snapshot) -> Duration {
+    processes(leader, seen).into_iter().filter_map(proc_stat::cpu_time).sum()
+}
+
+/// Returns the process of a rank; outside of MPI with its descendants.
+fn processes(leader: Pid, seen: &Snapshot) -> Vec<Pid> {
+    let own = i32::try_from(seen.pid).ok().and_then(Pid::from_raw);
+    match (own, waits_since(seen)) {
+        (Some(own), Some(_)) => vec![own],
+        _ => proc_tree::descendants(leader),
+    }
 }

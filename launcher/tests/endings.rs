@@ -286,8 +286,9 @@ fn ranks_that_all_wait_are_reported_once_and_the_job_goes_on() {
             && rows[3].contains("message from rank 1")
     );
     // No report if one of them does not wait, or computes meanwhile, or without a time.
-    let ran =
-        mpiexec("--stall-timeout 0.4 -n 2 RANK init call=MPI_Recv 0:wait=1 sleep=1.5 finalize");
+    let ran = mpiexec(
+        "--stall-timeout 0.4 -n 2 RANK init 0:call=MPI_Recv 0:wait=1 1:compute=1.5 0:sleep=1.5 finalize",
+    );
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     let ran = mpiexec(
         "--stall-timeout 0.4 -n 2 RANK init call=MPI_Recv 0:wait=1 1:wait=0 1:compute=1.5 \
@@ -296,6 +297,39 @@ fn ranks_that_all_wait_are_reported_once_and_the_job_goes_on() {
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     let ran = mpiexec(&format!("--stall-timeout 0 -n 2 {steps}"));
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+}
+
+#[test]
+fn a_rank_that_is_idle_outside_of_mpi_is_reported_with_its_position() {
+    let steps = "RANK init 0:call=MPI_Recv 0:wait=1 sleep=2 finalize";
+    let ran = mpiexec(&format!("--stall-timeout 0.4 -n 2 {steps}"));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let last = ran.err.lines().last().unwrap();
+    assert!(last.starts_with("mpiexec: rank 1 (pid "), "{ran:?}");
+    assert!(last.contains("has been outside of MPI without computing for 0."), "{ran:?}");
+    assert!(last.contains("in state S (asleep), in the system call sleep"), "{ran:?}");
+    // A child of a rank computes.
+    let compute = format!("{} compute=1.5", rank());
+    let steps = ["RANK", "init", "0:call=MPI_Recv", "0:wait=1", "0:sleep=1.5"];
+    let words: Vec<String> = steps.iter().map(|word| word.replace("RANK", &rank())).collect();
+    let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let child = format!("1:run={compute}");
+    words.splice(0..0, ["--stall-timeout", "0.4", "-n", "2"]);
+    words.extend([child.as_str(), "finalize"]);
+    assert_eq!(finish(spawn(&mut command(&words))).err, "");
+}
+
+#[test]
+fn a_stopped_rank_is_reported() {
+    let steps = "init 0:call=MPI_Recv 0:wait=1 1:kill=STOP sleep=30";
+    let mut words = vec!["--stall-timeout", "0.4", "--timeout", "2", "-n", "2"];
+    let rank = rank();
+    words.push(&rank);
+    words.extend(steps.split(' '));
+    let ran = finish(spawn(&mut command(&words)));
+    assert!(ran.err.contains("no progress for 0.4 s"), "{ran:?}");
+    assert!(ran.err.contains(" is stopped by a signal (SIGSTOP or SIGTSTP)"), "{ran:?}");
+    assert!(ran.err.contains("  stopped"), "{ran:?}");
 }
 
 #[test]

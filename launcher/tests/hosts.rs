@@ -276,7 +276,12 @@ fn a_stall_is_one_of_all_hosts() {
         "{ran:?}"
     );
     assert!(ran.err.ends_with("mpiexec: ranks 0 and 1 wait for each other\n"), "{ran:?}");
-    let steps = "RANK init call=MPI_Recv 0:wait=1 sleep=2.5 finalize";
+    // A rank of the other host is asleep outside of MPI.
+    let steps = "RANK init 0:call=MPI_Recv 0:wait=1 sleep=2.5 finalize";
+    let ran = mpiexec("a:1,b:1", &format!("--stall-timeout 0.4 {steps}"));
+    assert!(ran.code == 0 && ran.err.contains("rank 1 (pid "), "{ran:?}");
+    assert!(ran.err.contains("has been outside of MPI without computing for"), "{ran:?}");
+    let steps = "RANK init 0:call=MPI_Recv 0:wait=1 1:compute=2 0:sleep=2 finalize";
     let ran = mpiexec("a:1,b:1", &format!("--stall-timeout 0.4 {steps}"));
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
 }

@@ -179,6 +179,9 @@ fn intra(job: &Job, knobs: &Knobs, spin: Duration) -> Result<Option<ShmTransport
         },
         rare_sleeps: !spin.is_zero(),
     };
+    if let Some(ancestor) = job.ancestor().filter(|_| settings.single_copy != SingleCopy::Off) {
+        shm_transport::permit_descendants_of(ancestor);
+    }
     let peers = job.local_ranks().map(Peer).collect();
     let in_mpi =
         (0..job.local_size).map(|local| job.status_page().entry(local).current_call()).collect();

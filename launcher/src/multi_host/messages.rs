@@ -13,7 +13,8 @@ use crate::heartbeat::Heartbeat;
 use crate::outcome::Judgement;
 use crate::output::Which;
 use crate::rank_table::RankLine;
-use crate::{report, stall};
+use crate::report;
+use crate::stall::{self, HostStall};
 
 impl MultiHostJob {
     /// Reads the messages of a host. Returns false if its connection ended.
@@ -65,13 +66,15 @@ impl MultiHostJob {
             }
             FromHost::WouldWait => self.on_would_wait(),
             FromHost::WaitsForAbsent(waiter) => self.on_wait_for_absent(&waiter),
-            FromHost::Stalled(is_stalled) => self.on_stalled(id, is_stalled),
+            FromHost::Stalled(stall) => self.on_stalled(id, stall),
             FromHost::Explained { rank, lines } if ranks.contains(&rank) => {
                 if let Some(text) = self.outcome.explanations.add(rank, lines) {
                     self.print(&text);
                 }
             }
-            FromHost::Table(lines) => self.hosts[id].lines = Some(lines),
+            FromHost::Table { lines, notes } => {
+                (self.hosts[id].lines, self.hosts[id].notes) = (Some(lines), notes);
+            }
             FromHost::Line(text) => self.output.print(&text),
             FromHost::ForeignMpi(library) => self.outcome.add_foreign(library),
             FromHost::InputTaken => self.hosts[id].input_pending = false,
@@ -108,10 +111,11 @@ impl MultiHostJob {
         }
     }
 
-    fn on_stalled(&mut self, id: usize, is_stalled: bool) {
-        self.hosts[id].is_stalled = is_stalled;
-        let mut running = self.hosts.iter().filter(|host| host.is_up());
-        if is_stalled && running.all(|host| host.is_stalled) {
+    fn on_stalled(&mut self, id: usize, stall: HostStall) {
+        self.hosts[id].stall = stall;
+        let running = || self.hosts.iter().filter(|host| host.is_up()).map(|host| host.stall);
+        let is_quiet = running().all(|stall| stall != HostStall::Active);
+        if is_quiet && running().any(|stall| stall == HostStall::Waiting) {
             self.print(&stall::report(self.choices.stall_after));
             self.request_table(Instant::now());
         }

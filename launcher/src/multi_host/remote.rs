@@ -16,6 +16,7 @@ use crate::heartbeat::Heartbeat;
 use crate::hosts::{Host, is_this_host};
 use crate::rank_table::RankLine;
 use crate::settings::DEFAULT_AGENT;
+use crate::stall::HostStall;
 
 /// The longest text of an agent that an error quotes, in bytes.
 const MAX_QUOTE: usize = 200;
@@ -47,10 +48,12 @@ pub(super) struct Remote {
     pub(super) wants_input: bool,
     /// They have not taken the last piece of input yet.
     pub(super) input_pending: bool,
-    /// All its ranks wait without progress.
-    pub(super) is_stalled: bool,
+    /// Whether its ranks make progress.
+    pub(super) stall: HostStall,
     /// The answer to the last question for the table.
     pub(super) lines: Option<Vec<RankLine>>,
+    /// Sentences that came with it.
+    pub(super) notes: Vec<String>,
     /// Runs from the first message on.
     pub(super) heartbeat: Option<Heartbeat>,
     agent: Child,
@@ -93,8 +96,9 @@ impl Remote {
             state: State::Starting,
             wants_input: false,
             input_pending: false,
-            is_stalled: false,
+            stall: HostStall::Active,
             lines: None,
+            notes: Vec::new(),
             heartbeat: None,
             agent: child,
             started: Instant::now(),

@@ -55,6 +55,8 @@ impl MultiHostJob {
                 }
             };
             self.print(&text);
+            let notes = std::mem::take(&mut self.hosts[id].notes);
+            notes.iter().for_each(|line| self.print(line));
         }
         wait_graph::conclusions(&all).iter().for_each(|line| self.print(line));
     }

@@ -59,11 +59,15 @@ pub(crate) enum Outcome {
 /// The number that other ranks' probes read; it differs between processes.
 static NUMBER: OnceLock<u64> = OnceLock::new();
 
-/// Publishes the number that other ranks probe. Also lets any process of the same user read this
-/// one's memory where Yama would refuse it (ptrace_scope 1).
-pub(crate) fn publish_probe(probe: &Probe, allowed: SingleCopy) {
+/// Lets a process and its descendants read this one's memory where Yama would refuse it
+/// (ptrace_scope 1). `process` is the common ancestor of the host's ranks.
+pub fn permit_descendants_of(process: u32) {
     // SAFETY: the call takes no pointers. An error means that there is no Yama.
-    unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
+    unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::c_ulong::from(process), 0, 0, 0) };
+}
+
+/// Publishes the number that other ranks probe.
+pub(crate) fn publish_probe(probe: &Probe, allowed: SingleCopy) {
     let number = NUMBER.get_or_init(random);
     probe.number.store(*number, Ordering::Relaxed);
     probe.addr.store(std::ptr::from_ref(number) as u64, Ordering::Relaxed);
