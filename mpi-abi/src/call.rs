@@ -7,12 +7,11 @@
 use std::os::raw::c_int;
 
 use bootstrap::calls::Call;
-use objects::{Class, Error, Result, Status};
+use objects::{Class, Error, Result};
 use runtime::status_page;
 
 pub(crate) use runtime::RaiseOn;
 
-use crate::args::put_status;
 use crate::constants::{MPI_SUCCESS, MPI_T_ERR_NOT_SUPPORTED};
 
 /// Runs the body of `call`.
@@ -42,17 +41,6 @@ pub(crate) fn tool(call: Call, body: impl FnOnce() -> c_int) -> c_int {
 pub(crate) fn unsupported(call: Call, on: RaiseOn) -> c_int {
     let detail = format!("{} is not implemented in this version of Verbena", call.name());
     self::call(call, on, || Err(Error::new(Class::UnsupportedOperation, detail)))
-}
-
-/// Makes the status of a call that has no body yet say that no data was moved: programs that ignore
-/// the error count what they have read.
-///
-/// # Safety
-/// `status` is MPI_STATUS_IGNORE (null) or points to a status.
-#[cold]
-pub(crate) unsafe fn no_data(status: *mut Status) {
-    // SAFETY: the caller's promise, passed on.
-    unsafe { put_status(status, &Status::empty()) }
 }
 
 /// Returns the error code of a call of the tool interface that has no body yet.

@@ -6,7 +6,7 @@ use objects::errhandler::{ErrhandlerFunction, Raiser};
 use objects::{Class, Errhandler, Error, Result, error_codes};
 use runtime::{RaiseOn, predefined, with};
 
-use crate::abi::{MPI_Comm, MPI_Errhandler, MPI_Session};
+use crate::abi::{MPI_Comm, MPI_Errhandler, MPI_File, MPI_Session};
 use crate::args::{null_argument, put};
 use crate::constants::MPI_MAX_ERROR_STRING;
 use crate::text::{put_text, text};
@@ -148,6 +148,36 @@ pub(crate) unsafe fn session_get_errhandler(
 pub(crate) unsafe fn session_call_errhandler(session: MPI_Session, errorcode: c_int) -> Result<()> {
     let handler = with(|p| p.session(session.0).map(|session| session.errhandler))?;
     call(handler, RaiseOn::Session(session.0), errorcode, "MPI_Session_call_errhandler")
+}
+
+/// Checks that a handle names a file or is MPI_FILE_NULL.
+fn check_file(file: MPI_File) -> Result<()> {
+    if file.0 == predefined::FILE_NULL {
+        return Ok(());
+    }
+    with(|p| p.open_file(file.0).map(|_| ()))
+}
+
+pub(crate) unsafe fn file_set_errhandler(file: MPI_File, errhandler: MPI_Errhandler) -> Result<()> {
+    check_file(file)?;
+    let handler = attachable(errhandler, Raiser::File)?;
+    with(|p| p.set_file_errhandler(file.0, handler))
+}
+
+pub(crate) unsafe fn file_get_errhandler(
+    file: MPI_File,
+    errhandler: *mut MPI_Errhandler,
+) -> Result<()> {
+    check_file(file)?;
+    let handler = with(|p| p.file_errhandler(file.0));
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
+    unsafe { put(errhandler, handle_of(handler), "errhandler") }
+}
+
+pub(crate) unsafe fn file_call_errhandler(fh: MPI_File, errorcode: c_int) -> Result<()> {
+    check_file(fh)?;
+    let handler = with(|p| p.file_errhandler(fh.0));
+    call(handler, RaiseOn::File(fh.0), errorcode, "MPI_File_call_errhandler")
 }
 
 /// Calls a handler as for an error of the library. With MPI_ERRORS_RETURN the call succeeds

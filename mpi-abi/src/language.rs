@@ -106,11 +106,11 @@ pub(crate) unsafe fn win_fromint(win: c_int) -> MPI_Win {
 }
 
 pub(crate) unsafe fn file_toint(file: MPI_File) -> c_int {
-    file.0 as c_int
+    to_int(file.0, |p| &p.files.table)
 }
 
 pub(crate) unsafe fn file_fromint(file: c_int) -> MPI_File {
-    MPI_File(only_predefined(file, MPI_FILE_NULL.0))
+    MPI_File(from_int(file, MPI_FILE_NULL.0, |p| &p.files.table))
 }
 
 pub(crate) unsafe fn session_toint(session: MPI_Session) -> c_int {

@@ -241,43 +241,63 @@ impl Agreement {
 /// Returns the bytes of all members of the local group, in order of rank. All members give equally
 /// many. Collective.
 pub(crate) fn exchange(comm: usize, mine: &[u8]) -> Result<Vec<u8>> {
+    exchange_as(CollectiveKind::CommCreate, comm, mine)
+}
+
+/// Like [`exchange`], with another kind on the wire.
+pub(crate) fn exchange_as(kind: CollectiveKind, comm: usize, mine: &[u8]) -> Result<Vec<u8>> {
     let local = with(|p| p.comm(comm).map(Comm::local))?;
-    gather_all(comm, &local, mine)
+    gather_all(kind, comm, &local, mine)
 }
 
 /// Returns the bytes of all members of the remote group, in order of rank. Collective over an
 /// intercommunicator.
 pub(crate) fn exchange_between(comm: usize, mine: &[u8]) -> Result<Vec<u8>> {
     let whole = with(|p| p.comm(comm).cloned())?;
-    gather_all(comm, &whole, mine)
+    gather_all(CollectiveKind::CommCreate, comm, &whole, mine)
 }
 
-fn gather_all(comm: usize, members: &Comm, mine: &[u8]) -> Result<Vec<u8>> {
+fn gather_all(kind: CollectiveKind, comm: usize, members: &Comm, mine: &[u8]) -> Result<Vec<u8>> {
     let (mut mine, ty, count) = (mine.to_vec(), predefined_type(BYTE), mine.len() as u64);
     let mut all = vec![0u8; members.peers().size() as usize * mine.len()];
-    // SAFETY: both vectors live until `run_as_comm_create` returns, when the collective has ended.
+    // SAFETY: both vectors live until `run_as` returns, when the collective has ended.
     // Neither is used or moved before.
     let (send, recv) = unsafe {
         (Area::of(mine.as_mut_ptr(), count, ty), Area::of(all.as_mut_ptr(), all.len() as u64, ty))
     };
     let (send, recv) = (Some(Data { area: send, count, ty }), Data { area: recv, count, ty });
-    run_as_comm_create(comm, members, &Operation::Allgather { send, recv })?;
+    run_as(kind, comm, members, &Operation::Allgather { send, recv })?;
     Ok(all)
 }
 
 /// Broadcasts the bytes of `root` in an intracommunicator. Collective.
 pub(crate) fn broadcast(comm: usize, root: u32, bytes: &mut [u8]) -> Result<()> {
+    broadcast_as(CollectiveKind::CommCreate, comm, root, bytes)
+}
+
+/// Like [`broadcast`], with another kind on the wire.
+pub(crate) fn broadcast_as(
+    kind: CollectiveKind,
+    comm: usize,
+    root: u32,
+    bytes: &mut [u8],
+) -> Result<()> {
     let (members, ty) = (with(|p| p.comm(comm).map(Comm::local))?, predefined_type(BYTE));
-    // SAFETY: the bytes are borrowed until `run_as_comm_create` returns, when the collective has
+    // SAFETY: the bytes are borrowed until `run_as` returns, when the collective has
     // ended.
     let area = unsafe { Area::of(bytes.as_mut_ptr(), bytes.len() as u64, ty) };
     let data = Data { area, count: bytes.len() as u64, ty };
-    run_as_comm_create(comm, &members, &Operation::Bcast { root, data })
+    run_as(kind, comm, &members, &Operation::Bcast { root, data })
 }
 
 /// Runs one of the library's own operations among `members`, as the next collective of `comm`.
-fn run_as_comm_create(comm: usize, members: &Comm, operation: &Operation<'_>) -> Result<()> {
-    let plan = with(|p| p.plan(members, operation))?.of_kind(CollectiveKind::CommCreate);
+fn run_as(
+    kind: CollectiveKind,
+    comm: usize,
+    members: &Comm,
+    operation: &Operation<'_>,
+) -> Result<()> {
+    let plan = with(|p| p.plan(members, operation))?.of_kind(kind);
     run(comm, plan)
 }
 

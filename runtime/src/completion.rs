@@ -4,6 +4,7 @@ use objects::{Class, Error, Result, Stale, Status};
 use pt2pt::RequestId;
 
 use crate::fault;
+use crate::file_table;
 use crate::generalized::Generalized;
 use crate::outcome::Outcome;
 use crate::process::{Process, bad_handle, predefined::REQUEST_NULL};
@@ -40,6 +41,7 @@ impl Process {
             }
             &State::Flush(owner) => self.bsend.is_drained(owner),
             &State::Collective(id) => self.core()?.collectives.is_complete(id),
+            State::File(pending) => pending.is_done(),
         })
     }
 
@@ -65,6 +67,10 @@ impl Process {
                 let Some(result) = self.core()?.collectives.finish(id) else { return Ok(()) };
                 let error = result.err().map(|fault| fault::explain(self, comm, &fault));
                 Outcome { status: Status::empty(), error }
+            }
+            State::File(ref pending) => {
+                let Some(access) = pending.take() else { return Ok(()) };
+                file_table::outcome_of(access, comm)
             }
             State::Exchange(_) => {
                 if !self.is_complete(handle)? {
@@ -142,9 +148,11 @@ impl Process {
         match &request.state {
             State::Inactive => return Ok(Some(Finished::Outcome(Outcome::empty()))),
             State::Generalized(generalized) if !generalized.complete => return Ok(None),
-            State::Message(_) | State::Collective(_) | State::Exchange(_) | State::Flush(_) => {
-                return Ok(None);
-            }
+            State::Message(_)
+            | State::Collective(_)
+            | State::File(_)
+            | State::Exchange(_)
+            | State::Flush(_) => return Ok(None),
             State::Done(_) | State::Generalized(_) => {}
         }
         let state = std::mem::replace(&mut request.state, State::Inactive);
@@ -219,7 +227,7 @@ impl Process {
                 std::mem::forget(exchange.copy);
             }
             State::Generalized(generalized) => return Ok(Some(*generalized)),
-            State::Flush(_) | State::Inactive | State::Done(_) => {}
+            State::File(_) | State::Flush(_) | State::Inactive | State::Done(_) => {}
         }
         Ok(None)
     }

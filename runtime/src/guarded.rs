@@ -3,8 +3,11 @@
 
 #![allow(unsafe_code)]
 
+use std::os::fd::RawFd;
+
 use collectives::{UserCall, UserReturn};
 use fabric::WaitOn;
+use io::pending::Sleep;
 use progress::{Guarded, ParkTarget, Progress};
 
 use crate::abort;
@@ -66,7 +69,16 @@ impl Guarded for Process {
 
     fn arm(&mut self) -> Option<ParkTarget> {
         let core = self.core.as_deref_mut()?;
-        let target = park_target(core.stack.arm()?);
+        let on = core.stack.arm()?;
+        let target = match io::pending::sleep() {
+            Sleep::Freely => Some(park_target(on)),
+            Sleep::With(fd) => park_target_with(on, fd),
+            Sleep::Never => None,
+        };
+        let Some(target) = target else {
+            core.stack.disarm();
+            return None;
+        };
         // A peer that arrives in a collective segment either sees that this process sleeps, or
         // arrived before this check.
         if core
@@ -112,6 +124,17 @@ impl Guarded for Process {
 
     fn exit_orphaned() -> ! {
         abort::orphaned()
+    }
+}
+
+/// Returns the target that also wakes when `fd` is readable; `None` if there is another descriptor
+/// already.
+#[cold]
+fn park_target_with(on: WaitOn<'_>, fd: RawFd) -> Option<ParkTarget> {
+    match on {
+        WaitOn::Futex { word, value } => Some(park_target(WaitOn::Either { word, value, fd })),
+        WaitOn::Nothing => Some(park_target(WaitOn::Fd(fd))),
+        WaitOn::Fd(_) | WaitOn::Either { .. } => None,
     }
 }
 

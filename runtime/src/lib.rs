@@ -27,6 +27,8 @@ mod errhandlers;
 mod explain;
 mod failed_peers;
 mod fault;
+mod file_table;
+pub mod files;
 pub mod generalized;
 mod guarded;
 pub mod hardware;

@@ -360,7 +360,8 @@ pub fn cancel(handle: &mut usize) -> Result<()> {
                     "the persistent request is inactive: must be started before it is cancelled",
                 ));
             }
-            State::Done(_) => {}
+            // The system has the access already; it ends by itself.
+            State::File(_) | State::Done(_) => {}
         }
         Ok(None)
     })?;

@@ -20,6 +20,7 @@ use pt2pt::MessageId;
 use crate::bsend::BsendBuffers;
 use crate::coll_segments::CollSegments;
 use crate::errhandlers::Errhandlers;
+use crate::file_table::Files;
 use crate::request::Request;
 use crate::stack::Stack;
 use crate::wait_target::WaitTarget;
@@ -36,6 +37,8 @@ pub mod predefined {
     pub const GROUP_NULL: usize = 0x108;
     /// MPI_GROUP_EMPTY.
     pub const GROUP_EMPTY: usize = 0x109;
+    /// MPI_FILE_NULL.
+    pub const FILE_NULL: usize = 0x118;
     /// MPI_MESSAGE_NULL.
     pub const MESSAGE_NULL: usize = 0x128;
     /// MPI_MESSAGE_NO_PROC.
@@ -132,6 +135,8 @@ pub struct Process {
     pub errhandlers: Errhandlers,
     /// Sessions.
     pub sessions: Table<Session>,
+    /// Open files.
+    pub files: Files,
     /// Attribute keys.
     pub keyvals: Keyvals,
     /// Buffers attached for buffered sends.
@@ -182,6 +187,7 @@ impl Process {
             infos: Table::new(HandleKind::Info),
             errhandlers: Errhandlers::new(),
             sessions: Table::new(HandleKind::Session),
+            files: Files::new(),
             keyvals: Keyvals::new(),
             bsend: BsendBuffers::new(),
             wait_target: WaitTarget::Nothing,

@@ -6,7 +6,7 @@
 use std::os::raw::c_int;
 
 use objects::errhandler::Raiser;
-use objects::{Errhandler, Error};
+use objects::{Errhandler, Error, HandleKind};
 
 use crate::abort;
 use crate::lock::with;
@@ -31,7 +31,7 @@ pub enum RaiseOn {
 /// Calls the error handler and returns the code that the MPI call returns.
 #[cold]
 pub fn raise(call: &'static str, on: RaiseOn, error: Error) -> c_int {
-    let on = error.raise_on().map_or(on, RaiseOn::Comm);
+    let on = error.raise_on().map_or(on, object_of);
     let (handler, handle, location) = match error.handler() {
         Some(&handler) => (handler, null_handle(&handler), String::new()),
         None => with(|p| handler_of(p, on)),
@@ -44,6 +44,14 @@ pub fn raise(call: &'static str, on: RaiseOn, error: Error) -> c_int {
             function.call(handle, code);
             code
         }
+    }
+}
+
+/// Returns the object of a handle that an error names: a communicator or a file.
+fn object_of(handle: usize) -> RaiseOn {
+    match HandleKind::of(handle as u64) {
+        Some(HandleKind::File) => RaiseOn::File(handle),
+        _ => RaiseOn::Comm(handle),
     }
 }
 
@@ -69,8 +77,8 @@ fn handler_of(p: &Process, on: RaiseOn) -> (Errhandler, usize, String) {
         return (session.errhandler, handle, "a session".to_owned());
     }
     if let RaiseOn::File(handle) = on {
-        // MPI-5.0 §14.7: files start with MPI_ERRORS_RETURN.
-        return (Errhandler::Return, handle, String::new());
+        let (handler, known) = (p.file_errhandler(handle), p.open_file(handle).is_ok());
+        return (handler, if known { handle } else { predefined::FILE_NULL }, "a file".to_owned());
     }
     let of = |handle| p.comm(handle).ok().map(|comm| (comm, handle));
     let set = of(predefined::COMM_SELF).filter(|(comm, _)| !comm.has_initial_errhandler());

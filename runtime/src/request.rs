@@ -7,6 +7,8 @@
 //! Then a request that is not persistent vanishes, and a persistent one becomes inactive again
 //! (MPI-5.0 §3.7.3, §3.9). The transitions are in `completion`.
 
+use std::sync::Arc;
+
 use collectives::{CollectiveId, Plan};
 use fabric::Peer;
 use objects::{Buffer, Status};
@@ -40,6 +42,8 @@ pub enum State {
     Flush(usize),
     /// A running collective.
     Collective(CollectiveId),
+    /// A nonblocking access to a file; `comm` is then the handle of the file.
+    File(Arc<io::Pending>),
     /// A generalized request (MPI-5.0 §13.2).
     Generalized(Box<Generalized>),
     /// Complete; the outcome waits to be taken.

@@ -10,7 +10,9 @@ mod construct;
 mod contents;
 pub(crate) mod copy;
 mod external;
+mod file_form;
 mod layout;
+mod runs;
 mod signature;
 mod typemap;
 
@@ -21,6 +23,7 @@ pub use array::{Distribution, Order};
 pub use basic::{Basic, Family, MPI_LB, MPI_UB, Repr, Scalar};
 pub use construct::{Counting, TypeClass};
 pub use contents::{Combiner, Contents, Envelope};
+pub use runs::{Placement, Run, Runs};
 
 use crate::{Attributes, Class, Error, Result};
 use basic::FIRST_HANDLE;

@@ -115,7 +115,7 @@ fn inside(abi: &Abi, bodies: &Bodies, function: &Function) -> Result<String> {
         );
         return Ok(match function.is_tool() {
             true => format!("    unsupported_tool({call})\n"),
-            false => format!("{}{}", no_data(function), raiser(function).stub(&call)),
+            false => raiser(function).stub(&call),
         });
     };
     let run = format!(
@@ -159,15 +159,6 @@ impl Raiser {
     }
 }
 
-/// What a stub does to the status that it is to fill, if it has one.
-fn no_data(function: &Function) -> String {
-    let statuses = function.params.iter().filter(|param| param.ctype == "MPI_Status *");
-    let lines =
-        statuses.map(|param| format!("{STATUS}    unsafe {{ no_data({}) }};\n", param.name));
-    lines.collect()
-}
-
-const STATUS: &str = "    // SAFETY: MPI_STATUS_IGNORE, or the address of a status.\n";
 const BEHIND: &str = "    // SAFETY: null, or the address of a handle.\n";
 
 /// MPI-5.0 §9.3: the object that the call is made on; for calls without one, the process.

@@ -17,7 +17,8 @@ use crate::project::Project;
 use crate::steps::{Step, say};
 
 /// The files that must pass, in groups that are one job each.
-const GROUPS: [&[&str]; 3] = [
+const GROUPS: [&[&str]; 4] = [
+    &["file", "io"],
     &[
         "p2p_buf",
         "p2p_buf_matched",

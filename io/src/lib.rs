@@ -1,0 +1,40 @@
+//! Parallel files (MPI-5.0 chapter 14): opened by a group of processes, seen through views.
+//!
+//! An [`File`](file::File) is a path that the members of a group opened together, with a view, an
+//! individual pointer and a shared pointer for each. All communication goes through one trait,
+//! [`Members`]: the runtime implements it over a communicator, and tests over threads.
+//! A data access is resolved in this order: the pointer gives a position in the view
+//! ([`pointer`]), the view gives runs of bytes of the file ([`view`]), the data representation
+//! converts the buffer ([`datarep`]), and the system moves the bytes ([`disk`]).
+//! Nonblocking accesses run on threads of this crate ([`workers`]) and end in a [`Pending`].
+//!
+//! Calls may sleep in the kernel. Therefore no lock of another crate is held while one of them
+//! works.
+
+#![deny(unsafe_code)] // allowed in `disk`, `shared_word`, `staging` and `workers`
+
+pub mod access;
+pub mod amode;
+pub mod datarep;
+mod disk;
+mod errno;
+pub mod file;
+pub mod hints;
+pub mod members;
+mod open;
+pub mod pending;
+pub mod pointer;
+mod shared_word;
+mod staging;
+mod transfer;
+pub mod view;
+mod workers;
+
+pub use access::{Coordination, Direction, Position};
+pub use datarep::{Datarep, Datareps, UserData, UserDatarep};
+pub use file::{File, SplitKind};
+pub use members::Members;
+pub use open::{OpenArgs, delete, open};
+pub use pending::{Outcome, Pending};
+pub use pointer::Whence;
+pub use view::View;

@@ -1,0 +1,143 @@
+//! Moves the bytes of one access between the user's data and the runs of a view.
+//!
+//! A buffer that is one run of memory is read and written in place. Other buffers go through
+//! staging memory, a piece at a time, and converted ones through a buffer of the whole access. A
+//! read ends at the end of the file: what was read before it counts.
+
+use fabric::UserBuf;
+use objects::datatype::Runs;
+use objects::{Buffer, Class, Error, Result};
+
+use crate::access::Direction;
+use crate::datarep::UserData;
+use crate::disk::Disk;
+use crate::pending::Outcome;
+use crate::staging::Staging;
+use crate::view::View;
+
+/// Bytes staged at a time.
+const STAGING_BYTES: u64 = 1 << 20;
+
+/// Moves the data at a packed byte of the view. The outcome has the bytes of the user's that were
+/// moved, also with an error.
+pub(crate) fn run(
+    disk: &Disk,
+    view: &View,
+    packed: u64,
+    data: &UserData,
+    direction: Direction,
+) -> Outcome {
+    if view.datarep.is_native() {
+        let (bytes, result) = plain(disk, view, packed, &data.buffer, direction);
+        return Outcome { bytes, error: result.err() };
+    }
+    match converted(disk, view, packed, data, direction) {
+        Ok(outcome) => outcome,
+        Err(error) => Outcome { bytes: 0, error: Some(error) },
+    }
+}
+
+/// Moves data whose bytes are those of memory.
+fn plain(
+    disk: &Disk,
+    view: &View,
+    packed: u64,
+    buffer: &Buffer,
+    direction: Direction,
+) -> (u64, Result<()>) {
+    if buffer.is_empty() {
+        return (0, Ok(()));
+    }
+    if view.is_empty() {
+        let text = format!("cannot access {} bytes: the view shows none", buffer.len());
+        return (0, Err(Error::new(Class::Io, text)));
+    }
+    let mut runs = view.runs(packed);
+    match buffer.memory() {
+        Some(memory) => pieces(disk, view.disp, &mut runs, memory, direction),
+        None => staged(disk, view.disp, &mut runs, buffer, direction),
+    }
+}
+
+/// Moves data through a staging buffer, since the user's is not one run of memory.
+fn staged(
+    disk: &Disk,
+    disp: i64,
+    runs: &mut Runs<'_>,
+    buffer: &Buffer,
+    direction: Direction,
+) -> (u64, Result<()>) {
+    let len = buffer.len();
+    let mut staging = match Staging::new(len.min(STAGING_BYTES)) {
+        Ok(staging) => staging,
+        Err(error) => return (0, Err(error)),
+    };
+    let mut done = 0;
+    while done < len {
+        let piece = (len - done).min(STAGING_BYTES) as usize;
+        if direction == Direction::Write {
+            buffer.pack(done, &mut staging.bytes_mut()[..piece]);
+        }
+        let (moved, result) =
+            staging.lend(|memory| pieces(disk, disp, runs, memory.slice(0, piece), direction));
+        if direction == Direction::Read {
+            buffer.unpack(done, &staging.bytes()[..moved as usize]);
+        }
+        done += moved;
+        if result.is_err() || moved < piece as u64 {
+            return (done, result);
+        }
+    }
+    (done, Ok(()))
+}
+
+/// Moves one run of memory to or from the next runs of the file.
+fn pieces(
+    disk: &Disk,
+    disp: i64,
+    runs: &mut Runs<'_>,
+    memory: UserBuf,
+    direction: Direction,
+) -> (u64, Result<()>) {
+    let mut done = 0;
+    while done < memory.len() {
+        let run = runs.take((memory.len() - done) as u64);
+        let Some((run, at)) = run.and_then(|run| Some((run, disp.checked_add(run.at)?))) else {
+            let text = "invalid file offset: the access ends beyond 2^63 bytes";
+            return (done as u64, Err(Error::new(Class::Arg, text)));
+        };
+        let part = memory.slice(done, run.len as usize);
+        let (moved, result) = match direction {
+            Direction::Read => disk.read(at, part),
+            Direction::Write => disk.write(at, part),
+        };
+        done += moved;
+        if result.is_err() || moved < part.len() {
+            return (done as u64, result);
+        }
+    }
+    (done as u64, Ok(()))
+}
+
+/// Moves data in another representation.
+fn converted(
+    disk: &Disk,
+    view: &View,
+    packed: u64,
+    data: &UserData,
+    direction: Direction,
+) -> Result<Outcome> {
+    let mut staging = match direction {
+        Direction::Write => view.datarep.encode(data)?,
+        Direction::Read => Staging::new(view.datarep.file_bytes(data)?)?,
+    };
+    let all = staging.bytes().len() as u64;
+    let (moved, result) =
+        staging.lend(|memory| plain(disk, view, packed, &Buffer::contiguous(memory), direction));
+    let bytes = match direction {
+        Direction::Read => view.datarep.decode(data, &mut staging, moved)?,
+        Direction::Write if moved == all => data.buffer.len(),
+        Direction::Write => data.datatype.native_bytes_of(moved, data.count),
+    };
+    Ok(Outcome { bytes, error: result.err() })
+}

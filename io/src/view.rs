@@ -1,0 +1,208 @@
+//! Views: which bytes of the file a process sees, and in which order (MPI-5.0 §14.3).
+//!
+//! A view is a displacement and a filetype that repeats from there on without end. Positions are
+//! counted in etypes. Within this crate a position is the number of data bytes of the view before
+//! it ("packed bytes"), of which an etype has a fixed number.
+//!
+//! Invariants: the runs of the filetype ascend from 0 on, and do not overlap if the file is
+//! written; its size is a multiple of the etype's, which is above 0.
+
+use objects::datatype::{Placement, Runs};
+use objects::{Class, Datatype, Error, Result};
+
+use crate::datarep::Datarep;
+
+/// What a process sees of a file.
+pub struct View {
+    /// Where the first filetype begins, bytes from the start of the file.
+    pub disp: i64,
+    /// The unit of positions.
+    pub etype: Datatype,
+    /// The pattern of visible bytes, as the user gave it.
+    pub filetype: Datatype,
+    /// The representation of the data.
+    pub datarep: Datarep,
+    /// The filetype with the sizes of the file.
+    layout: Datatype,
+    /// Packed bytes of an etype in the file.
+    etype_bytes: u64,
+}
+
+impl View {
+    /// Returns the view of a file that was just opened: all of it, in bytes.
+    pub fn whole() -> View {
+        let byte = Datatype::byte();
+        View {
+            disp: 0,
+            etype: byte.clone(),
+            filetype: byte.clone(),
+            datarep: Datarep::Native,
+            layout: byte.clone(),
+            etype_bytes: 1,
+        }
+    }
+
+    /// Checks and makes a view; `writes`: the file may be written.
+    pub fn new(
+        disp: i64,
+        etype: Datatype,
+        filetype: Datatype,
+        datarep: Datarep,
+        writes: bool,
+    ) -> Result<View> {
+        if disp < 0 {
+            let text = format!("invalid displacement {disp}: must not be negative");
+            return Err(Error::new(Class::Arg, text));
+        }
+        for (ty, name) in [(&etype, "etype"), (&filetype, "filetype")] {
+            if !ty.is_committed() {
+                let text = format!("the {name} is not committed: call MPI_Type_commit first");
+                return Err(Error::new(Class::Type, text));
+            }
+        }
+        let (layout, unit) = (datarep.in_file(&filetype)?, datarep.in_file(&etype)?);
+        if unit.size() == 0 || layout.size() % unit.size() != 0 {
+            let text = format!(
+                "invalid filetype of {} bytes: must consist of etypes of {} bytes",
+                layout.size(),
+                unit.size()
+            );
+            return Err(Error::new(Class::Arg, text));
+        }
+        check_order(&layout, writes)?;
+        Ok(View { disp, etype, filetype, datarep, etype_bytes: unit.size(), layout })
+    }
+
+    /// Returns the packed bytes of an etype in the file.
+    pub(crate) fn etype_bytes(&self) -> u64 {
+        self.etype_bytes
+    }
+
+    /// Returns the packed bytes before a position in etypes.
+    pub(crate) fn packed(&self, offset: i64) -> Result<u64> {
+        let etypes = u64::try_from(offset).map_err(|_| {
+            Error::new(Class::Arg, format!("invalid offset {offset}: must not be negative"))
+        })?;
+        etypes.checked_mul(self.etype_bytes).filter(|&bytes| bytes <= i64::MAX as u64).ok_or_else(
+            || Error::new(Class::Arg, format!("invalid offset {offset}: beyond 2^63 bytes")),
+        )
+    }
+
+    /// Returns how many etypes so many bytes of the file are. MPI_ERR_ARG if it is not a whole
+    /// number.
+    pub(crate) fn etypes(&self, bytes: u64) -> Result<i64> {
+        if !bytes.is_multiple_of(self.etype_bytes) {
+            let text = format!(
+                "invalid access of {bytes} bytes: must be a multiple of the etype's {}",
+                self.etype_bytes
+            );
+            return Err(Error::new(Class::Arg, text));
+        }
+        Ok((bytes / self.etype_bytes) as i64)
+    }
+
+    /// Returns true if the view shows no byte of the file.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.layout.size() == 0
+    }
+
+    /// Returns the runs of the view from a packed byte on, relative to `disp`.
+    pub(crate) fn runs(&self, packed: u64) -> Runs<'_> {
+        self.layout.runs(packed)
+    }
+
+    /// Returns where a packed byte lies in the file.
+    pub(crate) fn byte_at(&self, packed: u64) -> Result<i64> {
+        if self.is_empty() {
+            return Ok(self.disp);
+        }
+        let run = self.runs(packed).take(1);
+        run.and_then(|run| self.disp.checked_add(run.at))
+            .ok_or_else(|| Error::new(Class::Arg, "invalid offset: the byte lies beyond 2^63"))
+    }
+
+    /// Returns where a position in etypes lies in the file (MPI_File_get_byte_offset).
+    pub fn byte_offset(&self, offset: i64) -> Result<i64> {
+        self.byte_at(self.packed(offset)?)
+    }
+
+    /// Returns the first and the last byte, plus one, of `len` packed bytes; equal if there are
+    /// none.
+    pub(crate) fn span(&self, packed: u64, len: u64) -> Result<(i64, i64)> {
+        let start = self.byte_at(packed)?;
+        match len {
+            0 => Ok((start, start)),
+            len => Ok((start, self.byte_at(packed + (len - 1))?.saturating_add(1))),
+        }
+    }
+
+    /// Returns the position of the end of a file of `size` bytes, in whole etypes, rounded up.
+    pub(crate) fn end_of(&self, size: i64) -> i64 {
+        let before = size.checked_sub(self.disp).map_or(0, |end| self.layout.packed_before(end));
+        before.div_ceil(self.etype_bytes) as i64
+    }
+}
+
+/// Checks that the runs ascend from 0 on, and do not overlap if the file is written.
+fn check_order(layout: &Datatype, writes: bool) -> Result<()> {
+    let low = layout.true_extent().0;
+    if low < 0 {
+        let text = format!("invalid filetype: it begins at {low} bytes, must not be negative");
+        return Err(Error::new(Class::Arg, text));
+    }
+    let why = match layout.placement() {
+        Placement::Disjoint => return Ok(()),
+        Placement::Overlapping if !writes => return Ok(()),
+        Placement::Overlapping => {
+            "its parts overlap, which is not allowed in a file that is written"
+        }
+        Placement::Unordered => "its displacements must not descend, also when it repeats",
+    };
+    Err(Error::new(Class::Arg, format!("invalid filetype: {why}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use objects::datatype::Counting::Int;
+
+    use super::*;
+
+    fn view(disp: i64, etype: &Datatype, filetype: &Datatype) -> Result<View> {
+        etype.commit();
+        filetype.commit();
+        View::new(disp, etype.clone(), filetype.clone(), Datarep::Native, true)
+    }
+
+    #[test]
+    fn positions_lie_in_holes_and_tiles() {
+        let int = Datatype::predefined(0x209).unwrap();
+        let every_third = Datatype::vector(Int, 2, 1, 3, int).unwrap();
+        let tile = Datatype::resized(Int, &every_third, 0, 24).unwrap();
+        let view = view(100, int, &tile).unwrap();
+        let places: Vec<i64> = (0..5).map(|at| view.byte_offset(at).unwrap()).collect();
+        assert_eq!(places, [100, 112, 124, 136, 148]);
+        assert_eq!(view.span(4, 8).unwrap(), (112, 128));
+        let ends: Vec<i64> =
+            [0, 100, 101, 104, 112, 113, 124, 140].map(|size| view.end_of(size)).into();
+        assert_eq!(ends, [0, 0, 1, 1, 1, 2, 2, 4]);
+        assert_eq!(view.packed(-1).unwrap_err().class(), Class::Arg);
+        assert_eq!(view.etypes(6).unwrap_err().class(), Class::Arg);
+    }
+
+    #[test]
+    fn wrong_views_are_refused() {
+        let (byte, int) = (Datatype::byte(), Datatype::predefined(0x209).unwrap());
+        let odd = Datatype::contiguous(Int, 6, byte).unwrap();
+        let negative = Datatype::hindexed(Int, &[4], &[-4], byte).unwrap();
+        let descending = Datatype::indexed(Int, &[1, 1], &[4, 0], byte).unwrap();
+        for (disp, etype, filetype) in
+            [(-1, byte, byte), (0, int, &odd), (0, byte, &negative), (0, byte, &descending)]
+        {
+            assert_eq!(view(disp, etype, filetype).map(|_| ()).unwrap_err().class(), Class::Arg);
+        }
+        let overlapping = Datatype::vector(Int, 2, 4, 2, byte).unwrap();
+        assert!(view(0, byte, &overlapping).is_err());
+        overlapping.commit();
+        assert!(View::new(0, byte.clone(), overlapping, Datarep::Native, false).is_ok());
+    }
+}

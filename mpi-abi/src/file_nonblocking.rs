@@ -1,0 +1,145 @@
+//! MPI-5.0 §14.4: nonblocking reads and writes of files.
+//!
+//! A collective form starts the same access as the independent one: the standard demands no
+//! synchronisation, and members need not wait for each other.
+
+use std::os::raw::c_void;
+
+use io::Direction::{Read, Write};
+use io::Position::{At, Individual, Shared};
+use io::{Direction, Position, UserData};
+use objects::Result;
+use runtime::files;
+
+use crate::abi::{MPI_Count, MPI_Datatype, MPI_File, MPI_Offset, MPI_Request};
+use crate::args::{null_argument, put};
+use crate::file_access::user_data;
+
+/// Starts an access and stores its request.
+unsafe fn start(
+    fh: MPI_File,
+    how: (Direction, Position),
+    data: Result<UserData>,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    if request.is_null() {
+        return Err(null_argument("request"));
+    }
+    let pending = files::file(fh.0)?.start(how.0, how.1, data?)?;
+    // SAFETY: not null, and valid by the user's promise.
+    unsafe { put(request, MPI_Request(files::request(fh.0, pending)), "request") }
+}
+
+pub(crate) unsafe fn file_iread(
+    fh: MPI_File,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    // SAFETY: the user's buffer, valid until the request is complete, and pointer.
+    unsafe { start(fh, (Read, Individual), user_data(buf, count, datatype), request) }
+}
+
+pub(crate) unsafe fn file_iread_all(
+    fh: MPI_File,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    // SAFETY: the user's buffer, valid until the request is complete, and pointer.
+    unsafe { start(fh, (Read, Individual), user_data(buf, count, datatype), request) }
+}
+
+pub(crate) unsafe fn file_iread_at(
+    fh: MPI_File,
+    offset: MPI_Offset,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    // SAFETY: the user's buffer, valid until the request is complete, and pointer.
+    unsafe { start(fh, (Read, At(offset)), user_data(buf, count, datatype), request) }
+}
+
+pub(crate) unsafe fn file_iread_at_all(
+    fh: MPI_File,
+    offset: MPI_Offset,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    // SAFETY: the user's buffer, valid until the request is complete, and pointer.
+    unsafe { start(fh, (Read, At(offset)), user_data(buf, count, datatype), request) }
+}
+
+pub(crate) unsafe fn file_iread_shared(
+    fh: MPI_File,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    // SAFETY: the user's buffer, valid until the request is complete, and pointer.
+    unsafe { start(fh, (Read, Shared), user_data(buf, count, datatype), request) }
+}
+
+pub(crate) unsafe fn file_iwrite(
+    fh: MPI_File,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    // SAFETY: the user's buffer, valid until the request is complete, and pointer.
+    unsafe { start(fh, (Write, Individual), user_data(buf, count, datatype), request) }
+}
+
+pub(crate) unsafe fn file_iwrite_all(
+    fh: MPI_File,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    // SAFETY: the user's buffer, valid until the request is complete, and pointer.
+    unsafe { start(fh, (Write, Individual), user_data(buf, count, datatype), request) }
+}
+
+pub(crate) unsafe fn file_iwrite_at(
+    fh: MPI_File,
+    offset: MPI_Offset,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    // SAFETY: the user's buffer, valid until the request is complete, and pointer.
+    unsafe { start(fh, (Write, At(offset)), user_data(buf, count, datatype), request) }
+}
+
+pub(crate) unsafe fn file_iwrite_at_all(
+    fh: MPI_File,
+    offset: MPI_Offset,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    // SAFETY: the user's buffer, valid until the request is complete, and pointer.
+    unsafe { start(fh, (Write, At(offset)), user_data(buf, count, datatype), request) }
+}
+
+pub(crate) unsafe fn file_iwrite_shared(
+    fh: MPI_File,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    // SAFETY: the user's buffer, valid until the request is complete, and pointer.
+    unsafe { start(fh, (Write, Shared), user_data(buf, count, datatype), request) }
+}

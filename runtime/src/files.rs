@@ -1,0 +1,135 @@
+//! Open files (MPI-5.0 chapter 14): their handles, error handlers and communication, and the
+//! requests of nonblocking accesses. The crate `io` does the work.
+//!
+//! A file has a communicator of its own, a duplicate of the user's, which no handle of the user
+//! names. Its errors become errors of the file. `io` is called outside the process lock, since its
+//! calls sleep in the kernel.
+
+use std::sync::Arc;
+
+use fabric::CollectiveKind;
+use io::{File, Members, OpenArgs};
+use objects::{Class, Comm, Errhandler, Error, Result};
+
+use crate::collective;
+use crate::communicator::duplicate;
+use crate::file_table::OpenFile;
+pub use crate::file_table::status_of;
+use crate::lock::with;
+use crate::process::{Process, bad_handle, bad_predefined, predefined};
+use crate::request::{Request, State};
+
+impl Process {
+    /// Returns the open file of a handle; MPI_ERR_FILE if the handle names none.
+    pub fn open_file(&self, handle: usize) -> Result<&OpenFile> {
+        if handle < predefined::END {
+            return Err(bad_predefined(Class::File, "file", handle, predefined::FILE_NULL));
+        }
+        let found = self.files.table.get(handle as u64);
+        found.map_err(|stale| bad_handle(Class::File, "file", stale))
+    }
+
+    /// Returns the error handler of a file. MPI_FILE_NULL has one; it is also that of a handle
+    /// that names nothing.
+    pub fn file_errhandler(&self, handle: usize) -> Errhandler {
+        self.open_file(handle).map_or(self.files.default_errhandler, |open| open.errhandler)
+    }
+
+    /// Attaches an error handler to a file or, at MPI_FILE_NULL, to all that are opened later.
+    pub fn set_file_errhandler(&mut self, handle: usize, handler: Errhandler) -> Result<()> {
+        if handle == predefined::FILE_NULL {
+            self.files.default_errhandler = handler;
+            return Ok(());
+        }
+        self.open_file(handle)?;
+        if let Ok(open) = self.files.table.get_mut(handle as u64) {
+            open.errhandler = handler;
+        }
+        Ok(())
+    }
+
+    /// Returns the communicator of an open file.
+    pub fn comm_of_file(&self, handle: usize) -> Result<&Comm> {
+        self.comm(self.open_file(handle)?.comm)
+    }
+}
+
+/// Returns the file of a handle, to be used outside the process lock.
+pub fn file(handle: usize) -> Result<Arc<File>> {
+    with(|p| p.open_file(handle).map(|open| open.file.clone()))
+}
+
+/// Performs MPI_File_open; returns the handle. Collective over `comm`.
+pub fn open(comm: usize, args: Result<OpenArgs>) -> Result<usize> {
+    if with(|p| p.comm(comm).map(Comm::is_inter))? {
+        return Err(Error::new(
+            Class::Comm,
+            "the communicator is an intercommunicator: must be an intracommunicator",
+        ));
+    }
+    let own = duplicate(comm).map_err(of_file)?;
+    let (rank, size) = (own.rank(), own.size());
+    let handle = with(|p| p.comms.insert(own)) as usize;
+    let members = FileMembers { comm: handle, rank, size };
+    match io::open(Box::new(members), args) {
+        Ok(file) => with(|p| {
+            let errhandler = p.files.default_errhandler;
+            let open = OpenFile { file: Arc::new(file), errhandler, comm: handle };
+            Ok(p.files.table.insert(open) as usize)
+        }),
+        Err(error) => {
+            with(|p| p.forget_comm(handle))?;
+            Err(error)
+        }
+    }
+}
+
+/// Performs MPI_File_close; the handle becomes MPI_FILE_NULL. Collective.
+pub fn close(handle: &mut usize) -> Result<()> {
+    let file = file(*handle)?;
+    file.begin_close()?;
+    let closed = file.end_close();
+    with(|p| {
+        let open = p.files.table.remove(*handle as u64);
+        let open = open.map_err(|stale| bad_handle(Class::File, "file", stale))?;
+        p.forget_comm(open.comm)
+    })?;
+    *handle = predefined::FILE_NULL;
+    closed
+}
+
+/// Makes a request of a nonblocking access and returns its handle.
+pub fn request(file: usize, pending: Arc<io::Pending>) -> usize {
+    let request = Request { comm: file, state: State::File(pending), persistent: None, then: None };
+    with(|p| p.requests.insert(request)) as usize
+}
+
+/// The processes of a file, by its communicator.
+struct FileMembers {
+    comm: usize,
+    rank: u32,
+    size: u32,
+}
+
+impl Members for FileMembers {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.size
+    }
+
+    fn allgather(&self, mine: &[u8]) -> Result<Vec<u8>> {
+        collective::exchange_as(CollectiveKind::Internal, self.comm, mine).map_err(of_file)
+    }
+
+    fn broadcast(&self, root: u32, bytes: &mut [u8]) -> Result<()> {
+        collective::broadcast_as(CollectiveKind::Internal, self.comm, root, bytes).map_err(of_file)
+    }
+}
+
+/// Makes an error of the file's communicator an error of the call.
+fn of_file(error: Error) -> Error {
+    Error::new(error.class(), error.detail())
+}
