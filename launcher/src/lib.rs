@@ -32,6 +32,7 @@ mod heartbeat;
 pub mod hosts;
 pub mod input;
 mod job;
+pub mod job_monitor;
 pub mod kv_store;
 pub mod launch;
 pub mod memory_limit;

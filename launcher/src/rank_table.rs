@@ -69,19 +69,24 @@ pub fn rank_table(first: u32, lines: &[RankLine], host: &str, age: Duration) -> 
 }
 
 fn cells(rank: u32, line: &RankLine) -> [String; COLUMNS] {
+    let [call, waited, waits_for] = blocked_cells(line);
+    [rank.to_string(), line.pid.to_string(), state(line), call, waited, waits_for]
+}
+
+/// Returns the call that a rank is in, and how long and for what it waits there.
+pub(crate) fn blocked_cells(line: &RankLine) -> [String; 3] {
     let call = call_name(line.seen.call).filter(|_| line.exit.is_none());
     let blocked = line.seen.blocked.filter(|_| call.is_some());
     [
-        rank.to_string(),
-        line.pid.to_string(),
-        state(line, blocked.is_some()),
         call.unwrap_or("").to_owned(),
         blocked.map_or(String::new(), |_| seconds(line.waited)),
         blocked.map_or(String::new(), |blocked| waits_for(&blocked)),
     ]
 }
 
-fn state(line: &RankLine, is_blocked: bool) -> String {
+/// Returns the state of a rank in a word or two.
+pub(crate) fn state(line: &RankLine) -> String {
+    let is_blocked = line.seen.call != 0 && line.seen.blocked.is_some();
     let state = match (line.exit, line.seen.state) {
         (Some(Exit::Code(code)), _) => return format!("exit code {code}"),
         (Some(Exit::Signal(signal)), _) => return format!("signal {signal}"),

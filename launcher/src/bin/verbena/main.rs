@@ -12,6 +12,7 @@ use launcher::wrap_table::wrap_table;
 mod coverage;
 mod doctor;
 mod simulate;
+mod top;
 mod topology;
 
 /// Shows this installation of Verbena and the machine it runs on.
@@ -54,6 +55,8 @@ enum Command {
     /// Runs the schedules of the library in simulated time, and prints time, messages and the
     /// least time that any algorithm needs. docs/simulating.md describes machine files.
     Simulate(simulate::Arguments),
+    /// Show what the ranks of the running jobs on this host do, again and again
+    Top(top::Arguments),
     /// Print the processors that ranks can be mapped and bound to
     Topology {
         /// Print one line for each hardware thread, for programs
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Command::Coverage { missing, chapter } => coverage::print(missing, chapter.as_deref()),
         Command::Doctor { rdma } => doctor::run(rdma),
         Command::Simulate(arguments) => simulate::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
         Command::Topology { threads } => topology::print(threads),
         Command::Version => {
             println!("Verbena {}, an implementation of MPI 5.0", env!("CARGO_PKG_VERSION"));
