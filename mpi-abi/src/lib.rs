@@ -53,6 +53,7 @@ mod message;
 mod neighbor;
 mod op;
 mod pack;
+mod partitioned;
 mod request;
 mod session;
 mod topology;

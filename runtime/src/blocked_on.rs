@@ -12,6 +12,7 @@ use fabric::Peer;
 use progress::REPORT_AFTER;
 use pt2pt::RequestId;
 
+use crate::partition_requests;
 use crate::process::Process;
 use crate::request::State;
 use crate::request_handle::Decoded;
@@ -72,7 +73,18 @@ impl Process {
         if let Decoded::Message(id) = Decoded::decode(handle) {
             return self.blocked_on_message(id);
         }
-        match &self.request(handle).ok()?.state {
+        let request = self.request(handle).ok()?;
+        match &request.state {
+            State::Partitioned => {
+                let comm = request.comm;
+                let (remote, is_send) =
+                    partition_requests::blocked_on(request.persistent.as_deref()?)?;
+                let kind =
+                    if is_send { BlockedKind::MatchingReceive } else { BlockedKind::Message };
+                let context = self.comm(comm).ok()?.context();
+                let peer = self.with_peer(context, Some(remote.peer), Some(remote.rank as u32));
+                Some(BlockedOn { kind, tag: Some(remote.tag), ..peer })
+            }
             &State::Message(id) => self.blocked_on_message(id),
             &State::Collective(id) => self.blocked_on_collective(id),
             State::Exchange(exchange) => {

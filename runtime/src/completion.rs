@@ -7,6 +7,7 @@ use crate::fault;
 use crate::file_table;
 use crate::generalized::Generalized;
 use crate::outcome::Outcome;
+use crate::partition_requests;
 use crate::process::{Process, bad_handle, predefined::REQUEST_NULL};
 use crate::request::{Finished, State};
 use crate::request_handle::Decoded;
@@ -40,6 +41,7 @@ impl Process {
                 [send, receive].into_iter().flatten().all(|id| pt2pt.is_complete(id))
             }
             &State::Flush(owner) => self.bsend.is_drained(owner),
+            State::Partitioned => return self.is_partitioned_complete(handle),
             &State::Collective(id) => self.core()?.collectives.is_complete(id),
             State::File(pending) => pending.is_done(),
         })
@@ -77,6 +79,12 @@ impl Process {
                     return Ok(());
                 }
                 self.complete_exchange(handle)?
+            }
+            State::Partitioned => {
+                if !self.is_partitioned_complete(handle)? {
+                    return Ok(());
+                }
+                self.partitioned_outcome(handle, comm)?
             }
             State::Flush(owner) => {
                 if !self.bsend.is_drained(owner) {
@@ -152,7 +160,8 @@ impl Process {
             | State::Collective(_)
             | State::File(_)
             | State::Exchange(_)
-            | State::Flush(_) => return Ok(None),
+            | State::Flush(_)
+            | State::Partitioned => return Ok(None),
             State::Done(_) | State::Generalized(_) => {}
         }
         let state = std::mem::replace(&mut request.state, State::Inactive);
@@ -217,6 +226,9 @@ impl Process {
             .requests
             .remove(handle as u64)
             .map_err(|_| Error::internal("a request vanished"))?;
+        if let Some(mut persistent) = request.persistent {
+            partition_requests::detach(self.core()?, &mut persistent);
+        }
         match request.state {
             State::Message(id) => self.core()?.stack.pt2pt().detach(id),
             State::Collective(id) => self.core()?.collectives.detach(id),
@@ -227,7 +239,11 @@ impl Process {
                 std::mem::forget(exchange.copy);
             }
             State::Generalized(generalized) => return Ok(Some(*generalized)),
-            State::File(_) | State::Flush(_) | State::Inactive | State::Done(_) => {}
+            State::File(_)
+            | State::Flush(_)
+            | State::Partitioned
+            | State::Inactive
+            | State::Done(_) => {}
         }
         Ok(None)
     }

@@ -1,10 +1,22 @@
-//! The layout of context ids that processes propose for new communicators.
+//! The layout of context ids: those that processes propose for new communicators, and those of
+//! messages that belong to none.
 //!
 //! ```text
 //!   bit 61 .. 27     26 .. 24                     23 .. 0
 //!      number        collective segment of the    rank of the proposer
 //!                    proposer, counted from
 //!                    4 down; 0: none
+//! ```
+//!
+//! On the wire a communicator's messages carry twice its id, collectives one more. Other messages
+//! have the top bit, and ranks of MPI_COMM_WORLD as sources:
+//!
+//! ```text
+//!   bit 63 .. 60
+//!      10            control messages of a communicator
+//!      110           control messages of a tag text
+//!      1110          announcements of partitioned sends, by communicator
+//!      1111          partitions: number of the channel, and rank of the sender
 //! ```
 
 use shm_transport::COLL_SEGMENTS;
@@ -33,6 +45,50 @@ pub(crate) fn segment(context: u64) -> Option<(u32, u32)> {
     (segment > 0).then_some((context as u32 % (1 << RANK_BITS), index))
 }
 
+/// The bit that only contexts of no communicator have.
+pub(crate) const CONTROL_BIT: u64 = 1 << 63;
+/// The bit that is set in addition if a tag text names the context, or a partitioned transfer has
+/// it.
+pub(crate) const FROM_TAG_BIT: u64 = 1 << 62;
+const PARTITIONED: u64 = CONTROL_BIT | FROM_TAG_BIT | 1 << 61;
+const CHANNEL: u64 = PARTITIONED | 1 << 60;
+
+/// Returns true for contexts in which a source is a rank of MPI_COMM_WORLD.
+pub(crate) fn is_control(context: u64) -> bool {
+    context & CONTROL_BIT != 0
+}
+
+/// Returns true for the context of partitions.
+pub(crate) fn is_channel(context: u64) -> bool {
+    context & CHANNEL == CHANNEL
+}
+
+/// A context of partitioned communication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PartitionContext(u64);
+
+impl PartitionContext {
+    /// Returns the context in which announcements on a communicator are matched.
+    pub(crate) fn of_comm(context: u64) -> PartitionContext {
+        PartitionContext(PARTITIONED | context & !CHANNEL)
+    }
+
+    /// Returns the context of the partitions of a sender's channel.
+    pub(crate) fn channel(number: u64, sender: u32) -> PartitionContext {
+        PartitionContext::from_wire(number << RANK_BITS | u64::from(sender))
+    }
+
+    /// Returns a channel that a peer has sent; any number is one.
+    pub(crate) fn from_wire(context: u64) -> PartitionContext {
+        PartitionContext(CHANNEL | context)
+    }
+
+    /// Returns the context id on the wire.
+    pub(crate) fn wire(self) -> u64 {
+        self.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,5 +100,17 @@ mod tests {
             assert_eq!((number(context), segment(context)), (9, Some((70_000, index))));
         }
         assert_eq!(segment(encode(9, None, 3)), None);
+    }
+
+    #[test]
+    fn partitioned_transfers_have_contexts_of_their_own() {
+        let [first, second] = [1, 2].map(|number| PartitionContext::channel(number, 70_000));
+        assert!(first != second && first != PartitionContext::channel(1, 70_001));
+        assert_eq!(PartitionContext::from_wire(first.wire()), first);
+        let comm = PartitionContext::of_comm(encode(9, Some(1), 3));
+        assert_ne!(comm, PartitionContext::of_comm(encode(9, None, 3)));
+        assert!([first, comm].iter().all(|context| is_control(context.wire())));
+        assert!(is_channel(first.wire()) && !is_channel(comm.wire()));
+        assert!(!is_control(2 * encode(1 << 32, Some(1), 3)));
     }
 }

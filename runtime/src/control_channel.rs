@@ -11,18 +11,9 @@ use fabric::{Collective, CollectiveKind, Peer, UserBuf};
 use objects::{Buffer, Class, Error, Group, Result};
 use pt2pt::{Envelope, Fault, Mode, Pattern, RequestId};
 
+use crate::context_id::{CONTROL_BIT, FROM_TAG_BIT};
 use crate::lock::{block_on, with};
 use crate::wait_target::WaitTarget;
-
-/// The bit that only contexts of control messages have.
-const CONTROL_BIT: u64 = 1 << 63;
-/// The bit that is set in addition if a tag text names the channel.
-const FROM_TAG_BIT: u64 = 1 << 62;
-
-/// Returns true for contexts of control messages, in which a source is a rank of MPI_COMM_WORLD.
-pub(crate) fn is_control(context: u64) -> bool {
-    context & CONTROL_BIT != 0
-}
 
 /// A context and a tag that match control messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +34,7 @@ impl ControlChannel {
         let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
-        ControlChannel { context: CONTROL_BIT | FROM_TAG_BIT | hash >> 2, tag: 0 }
+        ControlChannel { context: CONTROL_BIT | FROM_TAG_BIT | hash >> 3, tag: 0 }
     }
 
     /// Sends bytes; returns when the caller may change them.

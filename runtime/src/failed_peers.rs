@@ -7,7 +7,7 @@
 use fabric::{Peer, PeerFailed};
 use objects::{Class, Comm, Error, Result};
 
-use crate::control_channel;
+use crate::context_id;
 use crate::process::{Core, Process};
 
 impl Process {
@@ -19,7 +19,7 @@ impl Process {
         let Core { stack, world, comm_self, .. } = &mut **core;
         let failed = stack.pt2pt().failed_peers().to_vec();
         stack.pt2pt().fail_receives(|context, source| {
-            if control_channel::is_control(context) {
+            if context_id::is_control(context) {
                 return find_failed(&failed, Peer(source?));
             }
             let is_it = |comm: &&Comm| context == 2 * comm.context();

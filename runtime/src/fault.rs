@@ -3,6 +3,7 @@
 use objects::{Class, Error, Status};
 use pt2pt::{Completion, Fault, SequenceName};
 
+use crate::context_id::is_channel;
 use crate::outcome::Outcome;
 use crate::process::Process;
 
@@ -28,6 +29,7 @@ pub(crate) fn explain(p: &Process, comm: usize, fault: &Fault) -> Error {
     let error = match fault {
         Fault::Truncated { source, tag, context, sent, capacity } => {
             let message = match is_collective(*context) {
+                _ if is_channel(*context) => format!("partition {tag} of rank {source} on {name}"),
                 // The program does not know of the tag that the message had.
                 true => {
                     let number = SequenceName(*tag);

@@ -41,6 +41,10 @@ impl Guarded for Process {
         if !self.bsend.is_idle() {
             moved |= self.bsend.reclaim(core.stack.pt2pt());
         }
+        if !core.unannounced.is_empty() {
+            moved |= self.post_announced();
+        }
+        let Some(core) = &mut self.core else { return Progress::Idle };
         if !core.stack.pt2pt().failed_peers().is_empty() {
             moved |= self.fail_unreachable();
         }

@@ -123,6 +123,8 @@ impl Core {
             postponed: None,
             coll_segments: CollSegments::new(job.rank, &thresholds),
             proposals: 0,
+            channels: 0,
+            unannounced: Vec::new(),
             job,
         };
         core.attach_world_segment()?;

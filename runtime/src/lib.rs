@@ -8,12 +8,13 @@
 //! The C ABI is a thin layer over this crate.
 
 #![deny(unsafe_code)]
-// allowed in `abort`, `bsend`, `collective`, `control_channel`, `generalized`, `guarded`,
-// `status_page` and `topology`
+// allowed in `abort`, `announcement`, `bsend`, `collective`, `control_channel`, `generalized`,
+// `guarded`, `status_page` and `topology`
 
 mod abort;
 mod addresses;
 mod agreement;
+mod announcement;
 mod blocked_on;
 pub mod bsend;
 mod coll_segments;
@@ -37,6 +38,9 @@ pub mod intercomm;
 mod lock;
 pub mod message;
 mod outcome;
+mod partition_requests;
+pub mod partitioned;
+mod partitions;
 mod process;
 mod raise;
 pub mod request;

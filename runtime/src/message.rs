@@ -12,6 +12,7 @@ use crate::bsend::PROCESS;
 use crate::fault;
 use crate::lock::{block_on, lock_fast, poll, with};
 use crate::outcome::Outcome;
+use crate::partition_requests;
 use crate::process::{Process, TakenMessage, bad_handle, bad_predefined, not_running, predefined};
 use crate::request::{Exchange, Persistent, Request, SendMode, State};
 use crate::request_handle::{self, Decoded};
@@ -31,7 +32,7 @@ const NOT_PERSISTENT: &str =
 
 /// Checks the arguments of a send; returns its receiver and envelope, `None` for MPI_PROC_NULL.
 #[inline]
-fn destination(comm: &Comm, dest: i32, tag: i32) -> Result<Option<(Peer, Envelope)>> {
+pub(crate) fn destination(comm: &Comm, dest: i32, tag: i32) -> Result<Option<(Peer, Envelope)>> {
     if tag < 0 {
         return Err(bad_tag(tag));
     }
@@ -48,7 +49,7 @@ fn destination(comm: &Comm, dest: i32, tag: i32) -> Result<Option<(Peer, Envelop
 
 /// Checks the arguments of a receive or probe; returns its pattern, `None` for MPI_PROC_NULL.
 #[inline]
-fn pattern(comm: &Comm, source: i32, tag: i32) -> Result<Option<Pattern>> {
+pub(crate) fn pattern(comm: &Comm, source: i32, tag: i32) -> Result<Option<Pattern>> {
     if tag < 0 && tag != ANY_TAG {
         return Err(bad_tag(tag));
     }
@@ -347,6 +348,12 @@ pub fn cancel(handle: &mut usize) -> Result<()> {
                 let stack = &mut p.core()?.stack;
                 halves.into_iter().flatten().for_each(|id| stack.cancel(id));
             }
+            State::Partitioned => {
+                return Err(Error::new(
+                    Class::Request,
+                    "a partitioned transfer cannot be cancelled (MPI-5.0 §3.8.4)",
+                ));
+            }
             State::Flush(_) | State::Collective(_) => {
                 return Err(Error::new(
                     Class::Request,
@@ -411,7 +418,7 @@ impl Process {
         }
         let request = self.request(handle)?;
         let comm = request.comm;
-        let Some(persistent) =
+        let Some(mut persistent) =
             request.persistent.take_if(|_| matches!(request.state, State::Inactive))
         else {
             return Err(Error::new(
@@ -423,7 +430,12 @@ impl Process {
                 },
             ));
         };
-        let started = self.start_persistent(&persistent, comm);
+        let started = match &mut *persistent {
+            Persistent::PartitionedSend(_) | Persistent::PartitionedReceive(_) => {
+                self.core().map(|core| partition_requests::start(core, &mut persistent, handle))
+            }
+            plain => self.start_persistent(plain, comm),
+        };
         let request = self.request(handle)?;
         request.persistent = Some(persistent);
         request.state = started?;
@@ -452,6 +464,9 @@ impl Process {
             }
             Persistent::Collective { plan, number } => {
                 State::Collective(self.start_numbered(plan.clone(), *number)?)
+            }
+            Persistent::PartitionedSend(_) | Persistent::PartitionedReceive(_) => {
+                State::Partitioned
             }
         })
     }

@@ -103,6 +103,10 @@ pub struct Core {
     pub(crate) coll_segments: CollSegments,
     /// The number of the last proposal of a context id; see `contexts`.
     pub proposals: u64,
+    /// How many channels this process has named; see `partitions`.
+    pub(crate) channels: u64,
+    /// Active partitioned receives whose senders have not announced themselves.
+    pub(crate) unannounced: Vec<usize>,
 }
 
 /// The state of an MPI process, behind the process lock ([`crate::with`]).

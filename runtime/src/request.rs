@@ -17,6 +17,7 @@ use pt2pt::{Envelope, Mode, Pattern, RequestId};
 use crate::agreement::NewComm;
 use crate::generalized::Generalized;
 pub use crate::outcome::Outcome;
+use crate::partitions::{PartitionedReceive, PartitionedSend};
 
 /// An MPI request.
 pub struct Request {
@@ -44,6 +45,8 @@ pub enum State {
     Collective(CollectiveId),
     /// A nonblocking access to a file; `comm` is then the handle of the file.
     File(Arc<io::Pending>),
+    /// An active end of a partitioned transfer; see [`Persistent`].
+    Partitioned,
     /// A generalized request (MPI-5.0 §13.2).
     Generalized(Box<Generalized>),
     /// Complete; the outcome waits to be taken.
@@ -109,6 +112,10 @@ pub enum Persistent {
         /// The memory to receive into.
         buffer: Buffer,
     },
+    /// The sending end of a partitioned transfer.
+    PartitionedSend(Box<PartitionedSend>),
+    /// The receiving end of a partitioned transfer.
+    PartitionedReceive(Box<PartitionedReceive>),
     /// A collective.
     Collective {
         /// What is done.

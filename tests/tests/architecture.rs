@@ -56,6 +56,7 @@ const UNSAFE: &[&str] = &[
     "progress/src/thread.rs",
     "progress/src/waiter.rs",
     "runtime/src/abort.rs",
+    "runtime/src/announcement.rs",
     "runtime/src/bsend.rs",
     "runtime/src/collective.rs",
     "runtime/src/generalized.rs",

@@ -2,7 +2,7 @@
 //!
 //! It lives in a virtual environment of its own under `target/mpi4py/`. It is built again only when
 //! something that its extension was compiled against has changed: its version, our header, the name
-//! of our library, or Python.
+//! of our library, or Python. NumPy is beside it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,6 +15,10 @@ use crate::project::Project;
 
 /// The release that we test with.
 pub(crate) const VERSION: &str = "4.1.2";
+
+/// NumPy, whose arrays and datatypes mpi4py's tests use where it is there. A wheel: building it
+/// takes longer than all tests.
+const NUMPY: &str = "numpy>=1.24,<3";
 
 /// The library as programs request it.
 const SONAME: &str = "libmpi_abi.so.1";
@@ -57,7 +61,7 @@ fn fingerprint(prefix: &Path) -> Result<String> {
     let header =
         std::fs::read_to_string(&header).with_context(|| format!("no {}", header.display()))?;
     let python = quietly(Command::new(python()).arg("--version"), Duration::from_secs(30))?.stdout;
-    Ok(format!("mpi4py {VERSION}\n{SONAME}\n{}\n{}{header}", prefix.display(), python))
+    Ok(format!("mpi4py {VERSION}\n{NUMPY}\n{SONAME}\n{}\n{}{header}", prefix.display(), python))
 }
 
 /// Debian's own Python, whose headers `set-up` installs; otherwise that of the PATH.
@@ -73,6 +77,7 @@ fn build(home: &Path, mpi4py: &Mpi4py, prefix: &Path, run: Runner) -> Result<()>
         pip
     };
     run(Command::new(python()).args(["-m", "venv"]).arg(home.join("venv")))?;
+    run(&mut pip(&["install", "--only-binary=:all:", NUMPY]))?;
     let exactly = format!("mpi4py=={VERSION}");
     run(&mut pip(&["download", "--no-deps", "--no-binary=mpi4py", "--dest", ".", &exactly]))?;
     // From the file, not by name: pip caches wheels by name, also one that was built against

@@ -5,13 +5,15 @@ use crate::prelude::*;
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Parrived(request: MPI_Request, partition: c_int, flag: *mut c_int) -> c_int {
-    unsupported(Call::Parrived, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Parrived, RaiseOn::Process, || unsafe { crate::partitioned::parrived(request, partition, flag) })
 }
 jump!(MPI_Parrived to PMPI_Parrived);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Pready(partition: c_int, request: MPI_Request) -> c_int {
-    unsupported(Call::Pready, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Pready, RaiseOn::Process, || unsafe { crate::partitioned::pready(partition, request) })
 }
 jump!(MPI_Pready to PMPI_Pready);
 
@@ -19,7 +21,8 @@ jump!(MPI_Pready to PMPI_Pready);
 unsafe extern "C" fn PMPI_Pready_list(
     length: c_int, array_of_partitions: *const c_int, request: MPI_Request,
 ) -> c_int {
-    unsupported(Call::Pready_list, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Pready_list, RaiseOn::Process, || unsafe { crate::partitioned::pready_list(length, array_of_partitions, request) })
 }
 jump!(MPI_Pready_list to PMPI_Pready_list);
 
@@ -27,7 +30,8 @@ jump!(MPI_Pready_list to PMPI_Pready_list);
 unsafe extern "C" fn PMPI_Pready_range(
     partition_low: c_int, partition_high: c_int, request: MPI_Request,
 ) -> c_int {
-    unsupported(Call::Pready_range, RaiseOn::Process)
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Pready_range, RaiseOn::Process, || unsafe { crate::partitioned::pready_range(partition_low, partition_high, request) })
 }
 jump!(MPI_Pready_range to PMPI_Pready_range);
 
@@ -36,7 +40,8 @@ unsafe extern "C" fn PMPI_Precv_init(
     buf: *mut c_void, partitions: c_int, count: c_int, datatype: MPI_Datatype, dest: c_int, tag: c_int,
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Precv_init, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Precv_init, RaiseOn::Comm(comm.0), || unsafe { crate::partitioned::precv_init(buf, partitions, MPI_Count::from(count), datatype, dest, tag, comm, info, request) })
 }
 jump!(MPI_Precv_init to PMPI_Precv_init);
 
@@ -45,7 +50,8 @@ unsafe extern "C" fn PMPI_Precv_init_c(
     buf: *mut c_void, partitions: c_int, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, tag: c_int,
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Precv_init_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Precv_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::partitioned::precv_init(buf, partitions, count, datatype, dest, tag, comm, info, request) })
 }
 jump!(MPI_Precv_init_c to PMPI_Precv_init_c);
 
@@ -54,7 +60,8 @@ unsafe extern "C" fn PMPI_Psend_init(
     buf: *const c_void, partitions: c_int, count: c_int, datatype: MPI_Datatype, dest: c_int, tag: c_int,
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Psend_init, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Psend_init, RaiseOn::Comm(comm.0), || unsafe { crate::partitioned::psend_init(buf, partitions, MPI_Count::from(count), datatype, dest, tag, comm, info, request) })
 }
 jump!(MPI_Psend_init to PMPI_Psend_init);
 
@@ -63,6 +70,7 @@ unsafe extern "C" fn PMPI_Psend_init_c(
     buf: *const c_void, partitions: c_int, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, tag: c_int,
     comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Psend_init_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Psend_init_c, RaiseOn::Comm(comm.0), || unsafe { crate::partitioned::psend_init(buf, partitions, count, datatype, dest, tag, comm, info, request) })
 }
 jump!(MPI_Psend_init_c to PMPI_Psend_init_c);

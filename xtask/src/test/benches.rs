@@ -13,8 +13,9 @@ use crate::project::Project;
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Numbers of ranks, and the words of a program on them.
-const RUNS: [(&[u32], &str); 25] = [
+const RUNS: [(&[u32], &str); 26] = [
     (&[2], "latency -c -i 5 -m 0:1048576"),
+    (&[2], "partitioned -c -i 5 -m 8:1048576"),
     (&[2], "bw -c -i 3 -m 1:65536"),
     (&[2], "bw -c -n 5 -m 8,4096,65536"),
     (&[2], "bibw -c -i 3 -m 1:65536"),

@@ -22,6 +22,7 @@ const GROUPS: [&[&str]; 4] = [
     &[
         "p2p_buf",
         "p2p_buf_matched",
+        "p2p_buf_part",
         "p2p_obj",
         "p2p_obj_matched",
         "request",
@@ -79,7 +80,7 @@ const TOO_LONG: [&str; 5] =
 /// The numbers of ranks.
 const RANKS: [u32; 5] = [1, 2, 3, 4, 5];
 /// For one group on one number of ranks.
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// `tests/mpi4py/skips.toml`: single tests that are left out, and why.
 #[derive(Deserialize)]
