@@ -278,6 +278,8 @@ knobs! {
     COLL_OVERSUBSCRIBED_MAX: Bytes = Row::bytes("coll.oversubscribed_max", 64 * K, 0..=G,
         "with more ranks than cores on one host, largest barrier, broadcast or reduction that goes through a collective segment, or straight to and from one rank where the segment is too small (slots: 32 KiB a rank, at most 192 KiB in all, at least 1 KiB)")
         .formerly("coll.crowded_short");
+    RMA_SHM: Switch = Row::switch("rma.shm", true,
+        "access windows of ranks on one host by loads, stores and processor atomics, and lock them in shared memory, instead of by messages to the target");
     COLL_SHM: Switch = Row::switch("coll.shm", true,
         "use shared memory (collective segments) for small collectives within a host, in at most four communicators of each rank; sizes: coll.oversubscribed_max, coll.shm_max")
         .formerly("coll.arenas");

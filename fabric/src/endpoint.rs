@@ -76,6 +76,15 @@ impl<Intra: HybridGet, Inter: HybridGet> Endpoint<Intra, Inter> {
         }
     }
 
+    /// Returns the transport to ranks of this host, to map memory with it.
+    pub fn intra_mut(&mut self) -> Option<&mut Intra> {
+        match &mut self.transports {
+            Transports::None => None,
+            Transports::Intra(intra) => Some(intra),
+            Transports::MultiHost(multi_host) => multi_host.intra_mut(),
+        }
+    }
+
     /// Returns the transport to other hosts, if the job has some.
     pub fn inter(&self) -> Option<&Inter> {
         match &self.transports {

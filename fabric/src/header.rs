@@ -36,6 +36,20 @@ pub enum Kind {
     CancelReply = 8,
     /// Receiver to sender: that many bytes of eager budget are free again.
     Credit = 9,
+    /// One-sided: write the data into the target's window.
+    RmaPut = 16,
+    /// One-sided: return data of the target's window.
+    RmaGet = 17,
+    /// One-sided: combine the data with the target's window.
+    RmaAccumulate = 18,
+    /// One-sided: combine the data with the target's window, and return what it held.
+    RmaFetch = 19,
+    /// One-sided: replace an element of the target's window if it has the expected value.
+    RmaSwap = 20,
+    /// One-sided, target to origin: data that the target's window held.
+    RmaReply = 21,
+    /// One-sided: synchronisation. The field `collective` names the step.
+    RmaSync = 22,
 }
 
 /// The collective operation that a frame belongs to, for detecting ranks that call different
@@ -131,7 +145,7 @@ pub enum Malformed {
     #[error("a frame of {0} bytes is too short: its header alone has 32")]
     Short(usize),
     /// A kind of a later version, or garbage.
-    #[error("unknown frame kind {0}: must be 1 to 9")]
+    #[error("unknown frame kind {0}: must be 1 to 9 or 16 to 22")]
     Kind(u8),
 }
 
@@ -198,6 +212,13 @@ impl Kind {
             | Kind::Cancel
             | Kind::CancelReply
             | Kind::Credit => ProtocolId::Pt2pt,
+            Kind::RmaPut
+            | Kind::RmaGet
+            | Kind::RmaAccumulate
+            | Kind::RmaFetch
+            | Kind::RmaSwap
+            | Kind::RmaReply
+            | Kind::RmaSync => ProtocolId::Rma,
         }
     }
 
@@ -213,6 +234,13 @@ impl Kind {
             7 => Kind::Cancel,
             8 => Kind::CancelReply,
             9 => Kind::Credit,
+            16 => Kind::RmaPut,
+            17 => Kind::RmaGet,
+            18 => Kind::RmaAccumulate,
+            19 => Kind::RmaFetch,
+            20 => Kind::RmaSwap,
+            21 => Kind::RmaReply,
+            22 => Kind::RmaSync,
             _ => return None,
         })
     }

@@ -17,6 +17,8 @@ pub struct RequestId(u64);
 pub enum ProtocolId {
     /// Point-to-point messages and what collectives send.
     Pt2pt = 0,
+    /// One-sided communication.
+    Rma = 1,
 }
 
 /// Names a one-sided transfer: the protocol that started it and its request.
@@ -77,9 +79,11 @@ impl Token {
     pub fn from_bits(bits: u64) -> Option<Token> {
         let protocol = match bits >> RequestId::BITS {
             0 => ProtocolId::Pt2pt,
+            1 => ProtocolId::Rma,
             _ => return None,
         };
-        Some(Token { protocol, request: RequestId::from_bits(bits) })
+        let request = RequestId::from_bits(bits & ((1 << RequestId::BITS) - 1));
+        Some(Token { protocol, request })
     }
 }
 

@@ -14,12 +14,13 @@ use runtime::{Process, predefined, with};
 use crate::abi::{
     MPI_Comm, MPI_Comm_copy_attr_function, MPI_Comm_delete_attr_function, MPI_Copy_function,
     MPI_Datatype, MPI_Delete_function, MPI_Type_copy_attr_function, MPI_Type_delete_attr_function,
-    MPI_Win_copy_attr_function, MPI_Win_delete_attr_function,
+    MPI_Win, MPI_Win_copy_attr_function, MPI_Win_delete_attr_function,
 };
 use crate::args::{null_argument, put};
 use crate::constants::{
     MPI_APPNUM, MPI_HOST, MPI_IO, MPI_KEYVAL_INVALID, MPI_LASTUSEDCODE, MPI_PROC_NULL, MPI_TAG_UB,
-    MPI_UNIVERSE_SIZE, MPI_WTIME_IS_GLOBAL,
+    MPI_UNIVERSE_SIZE, MPI_WIN_BASE, MPI_WIN_CREATE_FLAVOR, MPI_WIN_DISP_UNIT, MPI_WIN_MODEL,
+    MPI_WIN_SIZE, MPI_WTIME_IS_GLOBAL,
 };
 
 /// Runs `work` on the attributes of an object. `work` must not call user functions.
@@ -34,7 +35,8 @@ fn attributes<R>(
             let cached = p.datatype(handle)?.attributes();
             Ok(work(&mut cached.lock().unwrap_or_else(PoisonError::into_inner)))
         }
-        _ => p.comm_mut(handle).map(|comm| work(comm.attributes_mut())),
+        Owner::Win => p.win_mut(handle).map(|win| work(&mut win.attributes)),
+        Owner::Comm => p.comm_mut(handle).map(|comm| work(comm.attributes_mut())),
     }
 }
 
@@ -115,6 +117,11 @@ pub(crate) fn delete_all_of_comm(comm: MPI_Comm) -> Result<()> {
 /// Deletes the attributes for MPI_Type_free.
 pub(crate) fn delete_all_of_type(datatype: MPI_Datatype) -> Result<()> {
     delete_all(Owner::Type, datatype.0)
+}
+
+/// Deletes the attributes for MPI_Win_free.
+pub(crate) fn delete_all_of_win(win: MPI_Win) -> Result<()> {
+    delete_all(Owner::Win, win.0)
 }
 
 /// Deletes the attributes of MPI_COMM_SELF, the first step of MPI_Finalize (MPI-5.0 §11.2.4).
@@ -310,6 +317,44 @@ pub(crate) unsafe fn type_set_attr(
     attribute_val: *mut c_void,
 ) -> Result<()> {
     set(Owner::Type, datatype.0, type_keyval, attribute_val as usize)
+}
+
+pub(crate) unsafe fn win_set_attr(
+    win: MPI_Win,
+    win_keyval: c_int,
+    attribute_val: *mut c_void,
+) -> Result<()> {
+    set(Owner::Win, win.0, win_keyval, attribute_val as usize)
+}
+
+pub(crate) unsafe fn win_get_attr(
+    win: MPI_Win,
+    win_keyval: c_int,
+    attribute_val: *mut c_void,
+    flag: *mut c_int,
+) -> Result<()> {
+    let value = with(|p| {
+        let object = p.win(win.0)?;
+        let values = &*object.values;
+        let predefined = match win_keyval {
+            MPI_WIN_BASE => object.base,
+            MPI_WIN_SIZE => &raw const values.size as usize,
+            MPI_WIN_DISP_UNIT => &raw const values.unit as usize,
+            MPI_WIN_CREATE_FLAVOR => &raw const values.flavor as usize,
+            MPI_WIN_MODEL => &raw const values.model as usize,
+            _ => {
+                p.keyvals.find(Owner::Win, win_keyval)?;
+                return Ok(object.attributes.value(win_keyval));
+            }
+        };
+        Ok(Some(predefined))
+    })?;
+    // SAFETY: the user's pointers, passed on.
+    unsafe { store(value, attribute_val, flag) }
+}
+
+pub(crate) unsafe fn win_delete_attr(win: MPI_Win, win_keyval: c_int) -> Result<()> {
+    delete(Owner::Win, win.0, win_keyval)
 }
 
 pub(crate) unsafe fn comm_get_attr(

@@ -28,11 +28,6 @@ fn from_int<T>(int: c_int, null: usize, table: impl FnOnce(&Process) -> &Table<T
     }
 }
 
-/// Classes without objects so far: predefined handles only.
-fn only_predefined(int: c_int, null: usize) -> usize {
-    usize::try_from(int).ok().filter(|&small| small < DYNAMIC).unwrap_or(null)
-}
-
 pub(crate) unsafe fn comm_toint(comm: MPI_Comm) -> c_int {
     to_int(comm.0, |p| &p.comms)
 }
@@ -98,11 +93,11 @@ pub(crate) unsafe fn errhandler_fromint(errhandler: c_int) -> MPI_Errhandler {
 }
 
 pub(crate) unsafe fn win_toint(win: MPI_Win) -> c_int {
-    win.0 as c_int
+    to_int(win.0, |p| &p.wins)
 }
 
 pub(crate) unsafe fn win_fromint(win: c_int) -> MPI_Win {
-    MPI_Win(only_predefined(win, MPI_WIN_NULL.0))
+    MPI_Win(from_int(win, MPI_WIN_NULL.0, |p| &p.wins))
 }
 
 pub(crate) unsafe fn file_toint(file: MPI_File) -> c_int {

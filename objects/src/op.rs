@@ -8,8 +8,11 @@
 
 mod elements;
 mod kernels;
+mod packed;
 #[cfg(target_arch = "x86_64")]
 mod x87;
+
+pub use packed::{PackedOp, Primitive};
 
 use std::ffi::c_void;
 use std::os::raw::c_int;

@@ -35,6 +35,7 @@ impl Process {
             State::Inactive | State::Done(_) => true,
             State::Generalized(generalized) => generalized.complete,
             &State::Message(id) => self.core()?.stack.pt2pt().is_complete(id),
+            &State::Rma(id) => self.core()?.stack.rma().0.is_complete(id),
             State::Exchange(exchange) => {
                 let (send, receive) = (exchange.send, exchange.receive);
                 let pt2pt = self.core()?.stack.pt2pt();
@@ -64,6 +65,10 @@ impl Process {
             State::Message(id) => {
                 let Some(completion) = self.core()?.stack.pt2pt().finish(id) else { return Ok(()) };
                 fault::outcome(self, completion)
+            }
+            State::Rma(id) => {
+                let Some(result) = self.core()?.stack.rma().0.finish(id) else { return Ok(()) };
+                Outcome { status: Status::empty(), error: result.err() }
             }
             State::Collective(id) => {
                 let Some(result) = self.core()?.collectives.finish(id) else { return Ok(()) };
@@ -161,7 +166,8 @@ impl Process {
             | State::File(_)
             | State::Exchange(_)
             | State::Flush(_)
-            | State::Partitioned => return Ok(None),
+            | State::Partitioned
+            | State::Rma(_) => return Ok(None),
             State::Done(_) | State::Generalized(_) => {}
         }
         let state = std::mem::replace(&mut request.state, State::Inactive);
@@ -231,6 +237,7 @@ impl Process {
         }
         match request.state {
             State::Message(id) => self.core()?.stack.pt2pt().detach(id),
+            State::Rma(id) => self.core()?.stack.rma().0.detach(id),
             State::Collective(id) => self.core()?.collectives.detach(id),
             State::Exchange(exchange) => {
                 let pt2pt = self.core()?.stack.pt2pt();

@@ -92,6 +92,11 @@ impl Guarded for Process {
             core.stack.disarm();
             return None;
         }
+        // The same holds for a rank that returns a window's lock.
+        if core.stack.protocols.rma.has_turn() {
+            core.stack.disarm();
+            return None;
+        }
         Some(target)
     }
 

@@ -115,6 +115,7 @@ impl Core {
         let mut core = Core {
             stack: Stack::new(endpoint, Engine::new(me, settings)),
             collectives: collectives::Active::new(),
+            rma_shm: knobs.is_on(knob::RMA_SHM),
             report_traffic: knobs.is_on(knob::REPORT_TRAFFIC),
             pretend_packages: knobs.count(knob::TOPOLOGY_PRETEND_PACKAGES),
             planner: RefCell::new(Planner::new(&thresholds)),

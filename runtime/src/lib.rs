@@ -9,7 +9,7 @@
 
 #![deny(unsafe_code)]
 // allowed in `abort`, `announcement`, `bsend`, `collective`, `control_channel`, `generalized`,
-// `guarded`, `status_page` and `topology`
+// `guarded`, `status_page`, `topology` and `window::create`
 
 mod abort;
 mod addresses;
@@ -52,6 +52,8 @@ pub mod status_page;
 pub mod topology;
 mod wait_target;
 pub mod wait_test;
+mod win;
+pub mod window;
 
 pub use abort::abort;
 pub use init::{THREAD_LEVELS, finalize, init, start_engine};

@@ -360,6 +360,12 @@ pub fn cancel(handle: &mut usize) -> Result<()> {
                     "a collective operation cannot be cancelled (MPI-5.0 §6.12)",
                 ));
             }
+            State::Rma(_) => {
+                return Err(Error::new(
+                    Class::Request,
+                    "a one-sided operation cannot be cancelled (MPI-5.0 §12.3.5)",
+                ));
+            }
             State::Generalized(calls) => return Ok(Some(**calls)),
             State::Inactive => {
                 return Err(Error::new(

@@ -24,6 +24,7 @@ use crate::file_table::Files;
 use crate::request::Request;
 use crate::stack::Stack;
 use crate::wait_target::WaitTarget;
+use crate::win::Win;
 
 /// Predefined handles of the ABI.
 pub mod predefined {
@@ -61,6 +62,8 @@ pub mod predefined {
     pub const DATATYPE_NULL: usize = 0x200;
     /// MPI_OP_NULL.
     pub const OP_NULL: usize = 0x20;
+    /// MPI_WIN_NULL.
+    pub const WIN_NULL: usize = 0x110;
     /// MPI_SESSION_NULL.
     pub const SESSION_NULL: usize = 0x120;
     /// The first value that can be a dynamic handle.
@@ -95,6 +98,8 @@ pub struct Core {
     pub comm_self: Comm,
     /// The number of packages that ranks of a host are assumed to be in; 0: the real ones.
     pub pretend_packages: u64,
+    /// Windows of one host use shared memory.
+    pub(crate) rma_shm: bool,
     /// MPI_Finalize reports what was sent.
     pub(crate) report_traffic: bool,
     /// A call of a user's reduction function that the progress thread must not make.
@@ -141,6 +146,8 @@ pub struct Process {
     pub sessions: Table<Session>,
     /// Open files.
     pub files: Files,
+    /// Windows.
+    pub wins: Table<Win>,
     /// Attribute keys.
     pub keyvals: Keyvals,
     /// Buffers attached for buffered sends.
@@ -192,6 +199,7 @@ impl Process {
             errhandlers: Errhandlers::new(),
             sessions: Table::new(HandleKind::Session),
             files: Files::new(),
+            wins: Table::new(HandleKind::Win),
             keyvals: Keyvals::new(),
             bsend: BsendBuffers::new(),
             wait_target: WaitTarget::Nothing,
@@ -309,6 +317,23 @@ impl Process {
     /// Returns the session that the group of a handle comes from; 0: the world model.
     pub fn session_of_group(&self, handle: usize) -> usize {
         self.groups.get(handle as u64).map_or(0, |group| group.session)
+    }
+
+    /// Returns the window of a handle; MPI_ERR_WIN if the handle names none.
+    #[inline]
+    pub fn win(&self, handle: usize) -> Result<&Win> {
+        if handle < pre::END {
+            return Err(bad_predefined(Class::Win, "window", handle, pre::WIN_NULL));
+        }
+        self.wins.get(handle as u64).map_err(|stale| bad_handle(Class::Win, "window", stale))
+    }
+
+    /// Returns the window of a handle, to change it.
+    pub fn win_mut(&mut self, handle: usize) -> Result<&mut Win> {
+        if handle < pre::END {
+            return Err(bad_predefined(Class::Win, "window", handle, pre::WIN_NULL));
+        }
+        self.wins.get_mut(handle as u64).map_err(|stale| bad_handle(Class::Win, "window", stale))
     }
 
     /// Returns the request object of a handle; MPI_ERR_REQUEST if it has none (see

@@ -59,6 +59,7 @@ fn object_of(handle: usize) -> RaiseOn {
 fn null_handle(handler: &Errhandler) -> usize {
     match handler {
         Errhandler::User(user) if user.raiser() == Raiser::Session => predefined::SESSION_NULL,
+        Errhandler::User(user) if user.raiser() == Raiser::Win => predefined::WIN_NULL,
         _ => predefined::COMM_NULL,
     }
 }
@@ -70,6 +71,11 @@ fn handler_of(p: &Process, on: RaiseOn) -> (Errhandler, usize, String) {
         && let Ok(comm) = p.comm(handle)
     {
         return (*comm.errhandler(), handle, comm.describe());
+    }
+    if let RaiseOn::Win(handle) = on
+        && let Ok(win) = p.win(handle)
+    {
+        return (win.errhandler, handle, win.describe());
     }
     if let RaiseOn::Session(handle) = on
         && let Ok(session) = p.session(handle)

@@ -47,6 +47,8 @@ pub enum State {
     File(Arc<io::Pending>),
     /// An active end of a partitioned transfer; see [`Persistent`].
     Partitioned,
+    /// An operation on a window (MPI_Rput and its like).
+    Rma(RequestId),
     /// A generalized request (MPI-5.0 §13.2).
     Generalized(Box<Generalized>),
     /// Complete; the outcome waits to be taken.

@@ -22,6 +22,8 @@ pub type Endpoint = fabric::Endpoint<ShmTransport, Rails>;
 pub struct Protocols {
     /// Point-to-point messages, and what collectives send.
     pub pt2pt: Engine,
+    /// One-sided communication.
+    pub rma: rma::Engine,
 }
 
 /// An endpoint and its protocols.
@@ -37,6 +39,7 @@ impl Sink for Protocols {
     fn frame(&mut self, from: Peer, header: &Header, body: &(impl Body + ?Sized)) {
         match header.kind.protocol() {
             ProtocolId::Pt2pt => self.pt2pt.frame(from, header, body),
+            ProtocolId::Rma => self.rma_frame(from, header, body.wait_all()),
         }
     }
 
@@ -44,17 +47,20 @@ impl Sink for Protocols {
     fn expects(&mut self, from: Peer, header: &Header) -> bool {
         match header.kind.protocol() {
             ProtocolId::Pt2pt => self.pt2pt.expects(from, header),
+            ProtocolId::Rma => true,
         }
     }
 
     fn transferred(&mut self, token: u64, outcome: Result<(), PeerFailed>) {
         match Token::from_bits(token).map(|token| token.protocol) {
             Some(ProtocolId::Pt2pt) => self.pt2pt.transferred(token, outcome),
+            Some(ProtocolId::Rma) => self.rma.transferred(token, outcome),
             None => debug_assert!(false, "no protocol has the token {token:#x}"),
         }
     }
 
     fn peer_failed(&mut self, failed: PeerFailed) {
+        self.rma.peer_failed(failed.clone());
         self.pt2pt.peer_failed(failed);
     }
 }
@@ -62,11 +68,11 @@ impl Sink for Protocols {
 impl Protocol for Protocols {
     #[inline]
     fn has_work(&self) -> bool {
-        self.pt2pt.has_work()
+        self.pt2pt.has_work() || self.rma.has_work()
     }
 
     fn can_work(&mut self) -> bool {
-        self.pt2pt.can_work()
+        self.pt2pt.can_work() || self.rma.can_work()
     }
 
     #[inline]
@@ -75,24 +81,39 @@ impl Protocol for Protocols {
     }
 
     fn work<T: HybridGet>(&mut self, endpoint: &mut T) -> bool {
-        self.pt2pt.work(endpoint)
+        let moved = self.pt2pt.work(endpoint);
+        (self.rma.has_work() && self.rma.work(endpoint)) | moved
     }
 
     fn is_drained(&self) -> bool {
-        self.pt2pt.is_drained()
+        self.pt2pt.is_drained() && self.rma.is_drained()
+    }
+}
+
+impl Protocols {
+    /// Out of line, so that frames of messages pay nothing for it.
+    #[inline(never)]
+    fn rma_frame(&mut self, from: Peer, header: &Header, body: &[u8]) {
+        self.pt2pt.mark_news();
+        self.rma.frame(from, header, body);
     }
 }
 
 impl Stack {
     /// Returns the stack of an endpoint and a point-to-point engine.
     pub(crate) fn new(endpoint: Endpoint, pt2pt: Engine) -> Stack {
-        Stack { endpoint, protocols: Protocols { pt2pt } }
+        Stack { endpoint, protocols: Protocols { pt2pt, rma: rma::Engine::new() } }
     }
 
     /// Returns the point-to-point engine, for operations that need no endpoint.
     #[inline]
     pub fn pt2pt(&mut self) -> &mut Engine {
         &mut self.protocols.pt2pt
+    }
+
+    /// Returns the engine of one-sided communication, and the endpoint that its calls take.
+    pub fn rma(&mut self) -> (&mut rma::Engine, &mut Endpoint) {
+        (&mut self.protocols.rma, &mut self.endpoint)
     }
 
     /// Makes one round of progress; true if anything happened.

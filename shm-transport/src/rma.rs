@@ -41,6 +41,14 @@ impl ShmTransport {
         unsafe { self.windows.unpin(range) }
     }
 
+    /// Wakes a peer that may sleep, after a change of memory that it waits for. Peers that are not
+    /// on this host are ignored.
+    pub fn wake(&self, peer: Peer) {
+        if let Some(local) = self.peers.local(peer) {
+            self.segment.wake(local);
+        }
+    }
+
     /// Describes memory for one-sided access by `peer`; `None` if the route has none.
     pub(crate) fn describe(&self, peer: Peer, memory: UserBuf, rights: Rights) -> Option<Region> {
         let (addr, len) = (memory.addr(), memory.len() as u64);

@@ -236,6 +236,13 @@ impl Segment {
         self.allocate(at, part.len() as u64, "message bodies").is_ok()
     }
 
+    /// Wakes a local rank if it sleeps: it sees what this process stored before.
+    pub(crate) fn wake(&self, local: u32) {
+        let event_count = &self.control(local).event_count;
+        event_count.publish_fence(false);
+        event_count.notify();
+    }
+
     /// Leases the collective segment `index` of those that `owner` has to member `me` of a
     /// communicator. `members` are local ranks in the order of their ranks, at most
     /// [`fabric::coll_segment::MAX_FLAGS_RANKS`] for [`SyncKind::Flags`]. Returns `None`, for all

@@ -9,9 +9,9 @@
 #include <limits.h>
 
 typedef intptr_t Value;
-typedef int Function(Value, Value, Value, Value, Value, Value, Value, Value, Value, Value, Value, Value);
+typedef int Function(Value, Value, Value, Value, Value, Value, Value, Value, Value, Value, Value, Value, Value);
 
-enum { MOST_ARGUMENTS = 12, MOST_WRONG = 8, MOST_KINDS = 160 };
+enum { MOST_ARGUMENTS = 13, MOST_WRONG = 8, MOST_KINDS = 160 };
 
 /* ---- the table ------------------------------------------------------------- */
 
@@ -118,6 +118,8 @@ static MPI_Request new_request, freed_request, active, persistent, generalized, 
 static MPI_Message message;
 static int own_keyval, own_type_keyval, own_win_keyval, freed_keyval;
 static int new_keyval, new_type_keyval, new_win_keyval, user_code, new_class, new_code;
+static MPI_Win win, own_win, new_win, freed_win;
+static MPI_Errhandler win_handler;
 static void *memory;
 
 static int query(void *state, MPI_Status *status)
@@ -141,6 +143,7 @@ static int no_cancel(void *state, int complete)
 }
 
 static void no_handler(MPI_Comm *on, int *code, ...) { (void)on, (void)code; }
+static void no_win_handler(MPI_Win *on, int *code, ...) { (void)on, (void)code; }
 static void no_session_handler(MPI_Session *on, int *code, ...) { (void)on, (void)code; }
 
 static void add(void *in, void *inout, int *length, MPI_Datatype *type)
@@ -171,6 +174,7 @@ static void tidy(void)
     FREE(new_info, MPI_INFO_NULL, MPI_Info_free);
     FREE(new_handler, MPI_ERRHANDLER_NULL, MPI_Errhandler_free);
     FREE(new_session, MPI_SESSION_NULL, MPI_Session_finalize);
+    FREE(new_win, MPI_WIN_NULL, MPI_Win_free);
     FREE(new_keyval, MPI_KEYVAL_INVALID, MPI_Comm_free_keyval);
     FREE(new_type_keyval, MPI_KEYVAL_INVALID, MPI_Type_free_keyval);
     FREE(new_win_keyval, MPI_KEYVAL_INVALID, MPI_Win_free_keyval);
@@ -197,6 +201,10 @@ static void renew(void)
     MAKE(own_info, MPI_INFO_NULL, MPI_Info_create(&own_info), MPI_Info_set(own_info, "key", "value"));
     MAKE(own_handler, MPI_ERRHANDLER_NULL, MPI_Comm_create_errhandler(no_handler, &own_handler));
     MAKE(own_session, MPI_SESSION_NULL, MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &own_session));
+    if (own_win == MPI_WIN_NULL) {
+        MPI_Win_create(data, sizeof data, 1, MPI_INFO_NULL, self, &own_win);
+        MPI_Win_set_errhandler(own_win, MPI_ERRORS_RETURN);
+    }
     MAKE(own_keyval, MPI_KEYVAL_INVALID, MPI_Comm_create_keyval(0, 0, &own_keyval, NULL));
     MAKE(own_type_keyval, MPI_KEYVAL_INVALID, MPI_Type_create_keyval(0, 0, &own_type_keyval, NULL));
     MAKE(own_win_keyval, MPI_KEYVAL_INVALID, MPI_Win_create_keyval(0, 0, &own_win_keyval, NULL));
@@ -257,11 +265,15 @@ static void make_handle_kinds(void)
     KIND("session", session);
     WRONG(MPI_SESSION_NULL, MPI_ERR_SESSION), WRONG(freed_session, MPI_ERR_SESSION);
     WRONG(MPI_COMM_WORLD, MPI_ERR_SESSION), WRONG(GARBAGE, MPI_ERR_SESSION);
+    KIND("win", win);
+    WRONG(freed_win, MPI_ERR_WIN), WRONG(MPI_INT, MPI_ERR_WIN), WRONG(GARBAGE, MPI_ERR_WIN), WRONG(0, MPI_ERR_WIN);
+    KIND("livewin", win), as(kind, "win"), WRONG(MPI_WIN_NULL, MPI_ERR_WIN);
     KIND("anyhandler", comm_handler);
     WRONG(MPI_ERRHANDLER_NULL, MPI_ERR_ERRHANDLER), WRONG(freed_handler, MPI_ERR_ERRHANDLER);
     WRONG(MPI_INT, MPI_ERR_ERRHANDLER), WRONG(GARBAGE, MPI_ERR_ERRHANDLER);
     KIND("errhandler", comm_handler), as(kind, "anyhandler"), WRONG(session_handler, MPI_ERR_ERRHANDLER);
     KIND("sessionhandler", session_handler), as(kind, "anyhandler"), WRONG(comm_handler, MPI_ERR_ERRHANDLER);
+    KIND("winhandler", win_handler), as(kind, "anyhandler"), WRONG(comm_handler, MPI_ERR_ERRHANDLER);
     KIND("request", active);
     WRONG(freed_request, MPI_ERR_REQUEST), WRONG(MPI_COMM_WORLD, MPI_ERR_REQUEST), WRONG(GARBAGE, MPI_ERR_REQUEST);
     KIND("live", active), as(kind, "request"), WRONG(MPI_REQUEST_NULL, MPI_ERR_REQUEST);
@@ -273,6 +285,8 @@ static void make_handle_kinds(void)
     WRONG(MPI_KEYVAL_INVALID, MPI_ERR_KEYVAL), WRONG(freed_keyval, MPI_ERR_KEYVAL);
     WRONG(own_type_keyval, MPI_ERR_KEYVAL), WRONG(-7, MPI_ERR_KEYVAL);
     KIND("ownkeyval", own_keyval), as(kind, "keyval"), WRONG(MPI_TAG_UB, MPI_ERR_KEYVAL);
+    KIND("winkeyval", own_win_keyval), WRONG(MPI_KEYVAL_INVALID, MPI_ERR_KEYVAL), WRONG(freed_keyval, MPI_ERR_KEYVAL);
+    WRONG(own_keyval, MPI_ERR_KEYVAL);
     KIND("typekeyval", own_type_keyval), WRONG(MPI_KEYVAL_INVALID, MPI_ERR_KEYVAL);
     WRONG(freed_keyval, MPI_ERR_KEYVAL), WRONG(own_keyval, MPI_ERR_KEYVAL), WRONG(MPI_TAG_UB, MPI_ERR_KEYVAL);
 }
@@ -307,6 +321,7 @@ static void make_address_kinds(void)
     ADDRESS("live&", &active, "live");
     ADDRESS("startable&", &persistent, "startable");
     ADDRESS("message&", &message, "message");
+    ADDRESS("win&", &own_win, "livewin");
     ADDRESS("keyval&", &own_keyval, "ownkeyval");
     ADDRESS("typekeyval&", &own_type_keyval, "typekeyval");
     ADDRESS("winkeyval&", &own_win_keyval, "typekeyval");
@@ -320,6 +335,12 @@ static void make_number_kinds(void)
     KIND("dest", MPI_PROC_NULL);
     WRONG(MPI_ANY_SOURCE, MPI_ERR_RANK), WRONG(-5, MPI_ERR_RANK), WRONG(ranks, MPI_ERR_RANK), WRONG(1 << 30, MPI_ERR_RANK);
     KIND("source", MPI_PROC_NULL), WRONG(-5, MPI_ERR_RANK), WRONG(ranks, MPI_ERR_RANK), WRONG(INT_MIN, MPI_ERR_RANK);
+    KIND("target", MPI_PROC_NULL), WRONG(-5, MPI_ERR_RANK), WRONG(ranks, MPI_ERR_RANK), WRONG(1 << 30, MPI_ERR_RANK);
+    KIND("winrank", 0), WRONG(-5, MPI_ERR_RANK), WRONG(ranks, MPI_ERR_RANK), WRONG(1 << 30, MPI_ERR_RANK);
+    KIND("winsize", 8), WRONG(-1, MPI_ERR_SIZE);
+    KIND("unit", 4), WRONG(0, MPI_ERR_DISP), WRONG(-1, MPI_ERR_DISP);
+    KIND("assert", 0), WRONG(1, MPI_ERR_ASSERT), WRONG(-1, MPI_ERR_ASSERT);
+    KIND("locktype", MPI_LOCK_SHARED), WRONG(0, MPI_ERR_LOCKTYPE), WRONG(-1, MPI_ERR_LOCKTYPE);
     KIND("leader", 0), WRONG(-1, MPI_ERR_RANK), WRONG(1, MPI_ERR_RANK), WRONG(MPI_ANY_SOURCE, MPI_ERR_RANK);
     KIND("degree", 1), WRONG(-1, MPI_ERR_ARG), WRONG(INT_MIN, MPI_ERR_ARG);
     KIND("rank", 0), WRONG(-1, MPI_ERR_RANK), WRONG(ranks, MPI_ERR_RANK), WRONG(MPI_PROC_NULL, MPI_ERR_RANK);
@@ -393,6 +414,7 @@ static void make_address_only_kinds(void)
     Kind *kind;
     memset(long_key, 'k', MPI_MAX_INFO_KEY + 1), memset(long_value, 'v', MPI_MAX_INFO_VAL + 1);
     KIND("buf", data), WRONG(NULL, MPI_ERR_BUFFER), WRONG(MPI_IN_PLACE, MPI_ERR_BUFFER);
+    KIND("winbase", data), WRONG(NULL, MPI_ERR_BASE);
     KIND("buf2", more), as(kind, "buf");
     KIND("packed", space), WRONG(NULL, MPI_ERR_BUFFER);
     KIND("sbuf", data), WRONG(NULL, MPI_ERR_BUFFER);
@@ -415,6 +437,7 @@ static void make_address_only_kinds(void)
     OUT("newreq", &new_request), OUT("newcomm", &new_comm), OUT("newgroup", &new_group), OUT("newtype", &new_type);
     OUT("newop", &new_op), OUT("newinfo", &new_info), OUT("newhandler", &new_handler), OUT("newsession", &new_session);
     OUT("newkeyval", &new_keyval), OUT("newtypekeyval", &new_type_keyval), OUT("newwinkeyval", &new_win_keyval);
+    OUT("newwin", &new_win);
     OUT("newcode", &new_code), OUT("newclass", &new_class), OUT("newmemory", &memory), OUT("newgreq", &new_generalized);
 }
 
@@ -444,7 +467,7 @@ static void failed(const Row *row, int argument, const char *what, int got, cons
 
 static int made(const Row *row, const Value *a)
 {
-    int code = row->function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11]);
+    int code = row->function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12]);
     return class_of(code);
 }
 
@@ -548,9 +571,15 @@ static void make_the_rest(void)
     MPI_Info_create(&info);
     MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session);
     MPI_Comm_create_errhandler(no_handler, &comm_handler);
+    MPI_Win_create_errhandler(no_win_handler, &win_handler);
+    MPI_Win_create(more, sizeof more, 1, MPI_INFO_NULL, self, &win);
+    MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+    MPI_Win_lock_all(0, win);
+    own_win = new_win = MPI_WIN_NULL;
     MPI_Session_create_errhandler(no_session_handler, &session_handler);
     MPI_Add_error_code(MPI_ERR_OTHER, &user_code);
     FREED(freed_comm, MPI_Comm_dup(MPI_COMM_SELF, &freed_comm), MPI_Comm_free);
+    FREED(freed_win, MPI_Win_create(NULL, 0, 1, MPI_INFO_NULL, self, &freed_win), MPI_Win_free);
     FREED(freed_group, MPI_Comm_group(MPI_COMM_WORLD, &freed_group), MPI_Group_free);
     FREED(freed_type, MPI_Type_contiguous(2, MPI_INT, &freed_type), MPI_Type_free);
     FREED(freed_op, MPI_Op_create(add, 1, &freed_op), MPI_Op_free);

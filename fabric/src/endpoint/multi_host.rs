@@ -38,6 +38,10 @@ impl<Intra, Inter> MultiHost<Intra, Inter> {
         self.intra.as_ref()
     }
 
+    pub(super) fn intra_mut(&mut self) -> Option<&mut Intra> {
+        self.intra.as_mut()
+    }
+
     pub(super) fn inter(&self) -> &Inter {
         &self.inter
     }

@@ -230,7 +230,8 @@ jump!(MPI_Session_set_errhandler to PMPI_Session_set_errhandler);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_call_errhandler(win: MPI_Win, errorcode: c_int) -> c_int {
-    unsupported(Call::Win_call_errhandler, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_call_errhandler, RaiseOn::Win(win.0), || unsafe { crate::window::win_call_errhandler(win, errorcode) })
 }
 jump!(MPI_Win_call_errhandler to PMPI_Win_call_errhandler);
 
@@ -245,13 +246,15 @@ jump!(MPI_Win_create_errhandler to PMPI_Win_create_errhandler);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_get_errhandler(win: MPI_Win, errhandler: *mut MPI_Errhandler) -> c_int {
-    unsupported(Call::Win_get_errhandler, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_get_errhandler, RaiseOn::Win(win.0), || unsafe { crate::window::win_get_errhandler(win, errhandler) })
 }
 jump!(MPI_Win_get_errhandler to PMPI_Win_get_errhandler);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_set_errhandler(win: MPI_Win, errhandler: MPI_Errhandler) -> c_int {
-    unsupported(Call::Win_set_errhandler, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_set_errhandler, RaiseOn::Win(win.0), || unsafe { crate::window::win_set_errhandler(win, errhandler) })
 }
 jump!(MPI_Win_set_errhandler to PMPI_Win_set_errhandler);
 

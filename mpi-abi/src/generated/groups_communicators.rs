@@ -463,7 +463,8 @@ jump!(MPI_Win_create_keyval to PMPI_Win_create_keyval);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_delete_attr(win: MPI_Win, win_keyval: c_int) -> c_int {
-    unsupported(Call::Win_delete_attr, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_delete_attr, RaiseOn::Win(win.0), || unsafe { crate::attribute::win_delete_attr(win, win_keyval) })
 }
 jump!(MPI_Win_delete_attr to PMPI_Win_delete_attr);
 
@@ -478,13 +479,15 @@ jump!(MPI_Win_free_keyval to PMPI_Win_free_keyval);
 unsafe extern "C" fn PMPI_Win_get_attr(
     win: MPI_Win, win_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int,
 ) -> c_int {
-    unsupported(Call::Win_get_attr, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_get_attr, RaiseOn::Win(win.0), || unsafe { crate::attribute::win_get_attr(win, win_keyval, attribute_val, flag) })
 }
 jump!(MPI_Win_get_attr to PMPI_Win_get_attr);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_get_name(win: MPI_Win, win_name: *mut c_char, resultlen: *mut c_int) -> c_int {
-    unsupported(Call::Win_get_name, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_get_name, RaiseOn::Win(win.0), || unsafe { crate::window::win_get_name(win, win_name, resultlen) })
 }
 jump!(MPI_Win_get_name to PMPI_Win_get_name);
 
@@ -492,12 +495,14 @@ jump!(MPI_Win_get_name to PMPI_Win_get_name);
 unsafe extern "C" fn PMPI_Win_set_attr(
     win: MPI_Win, win_keyval: c_int, attribute_val: *mut c_void,
 ) -> c_int {
-    unsupported(Call::Win_set_attr, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_set_attr, RaiseOn::Win(win.0), || unsafe { crate::attribute::win_set_attr(win, win_keyval, attribute_val) })
 }
 jump!(MPI_Win_set_attr to PMPI_Win_set_attr);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_set_name(win: MPI_Win, win_name: *const c_char) -> c_int {
-    unsupported(Call::Win_set_name, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_set_name, RaiseOn::Win(win.0), || unsafe { crate::window::win_set_name(win, win_name) })
 }
 jump!(MPI_Win_set_name to PMPI_Win_set_name);

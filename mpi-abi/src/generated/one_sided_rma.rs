@@ -8,7 +8,8 @@ unsafe extern "C" fn PMPI_Accumulate(
     origin_addr: *const c_void, origin_count: c_int, origin_datatype: MPI_Datatype, target_rank: c_int,
     target_disp: MPI_Aint, target_count: c_int, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win,
 ) -> c_int {
-    unsupported(Call::Accumulate, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Accumulate, RaiseOn::Win(win.0), || unsafe { crate::one_sided::accumulate(origin_addr, MPI_Count::from(origin_count), origin_datatype, target_rank, target_disp, MPI_Count::from(target_count), target_datatype, op, win) })
 }
 jump!(MPI_Accumulate to PMPI_Accumulate);
 
@@ -17,7 +18,8 @@ unsafe extern "C" fn PMPI_Accumulate_c(
     origin_addr: *const c_void, origin_count: MPI_Count, origin_datatype: MPI_Datatype, target_rank: c_int,
     target_disp: MPI_Aint, target_count: MPI_Count, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win,
 ) -> c_int {
-    unsupported(Call::Accumulate_c, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Accumulate_c, RaiseOn::Win(win.0), || unsafe { crate::one_sided::accumulate(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win) })
 }
 jump!(MPI_Accumulate_c to PMPI_Accumulate_c);
 
@@ -26,7 +28,8 @@ unsafe extern "C" fn PMPI_Compare_and_swap(
     origin_addr: *const c_void, compare_addr: *const c_void, result_addr: *mut c_void, datatype: MPI_Datatype,
     target_rank: c_int, target_disp: MPI_Aint, win: MPI_Win,
 ) -> c_int {
-    unsupported(Call::Compare_and_swap, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Compare_and_swap, RaiseOn::Win(win.0), || unsafe { crate::one_sided::compare_and_swap(origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp, win) })
 }
 jump!(MPI_Compare_and_swap to PMPI_Compare_and_swap);
 
@@ -35,7 +38,8 @@ unsafe extern "C" fn PMPI_Fetch_and_op(
     origin_addr: *const c_void, result_addr: *mut c_void, datatype: MPI_Datatype, target_rank: c_int,
     target_disp: MPI_Aint, op: MPI_Op, win: MPI_Win,
 ) -> c_int {
-    unsupported(Call::Fetch_and_op, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Fetch_and_op, RaiseOn::Win(win.0), || unsafe { crate::one_sided::fetch_and_op(origin_addr, result_addr, datatype, target_rank, target_disp, op, win) })
 }
 jump!(MPI_Fetch_and_op to PMPI_Fetch_and_op);
 
@@ -44,7 +48,8 @@ unsafe extern "C" fn PMPI_Get(
     origin_addr: *mut c_void, origin_count: c_int, origin_datatype: MPI_Datatype, target_rank: c_int,
     target_disp: MPI_Aint, target_count: c_int, target_datatype: MPI_Datatype, win: MPI_Win,
 ) -> c_int {
-    unsupported(Call::Get, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Get, RaiseOn::Win(win.0), || unsafe { crate::one_sided::get(origin_addr, MPI_Count::from(origin_count), origin_datatype, target_rank, target_disp, MPI_Count::from(target_count), target_datatype, win) })
 }
 jump!(MPI_Get to PMPI_Get);
 
@@ -54,7 +59,8 @@ unsafe extern "C" fn PMPI_Get_accumulate(
     result_count: c_int, result_datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint,
     target_count: c_int, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win,
 ) -> c_int {
-    unsupported(Call::Get_accumulate, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Get_accumulate, RaiseOn::Win(win.0), || unsafe { crate::one_sided::get_accumulate(origin_addr, MPI_Count::from(origin_count), origin_datatype, result_addr, MPI_Count::from(result_count), result_datatype, target_rank, target_disp, MPI_Count::from(target_count), target_datatype, op, win) })
 }
 jump!(MPI_Get_accumulate to PMPI_Get_accumulate);
 
@@ -64,7 +70,8 @@ unsafe extern "C" fn PMPI_Get_accumulate_c(
     result_addr: *mut c_void, result_count: MPI_Count, result_datatype: MPI_Datatype, target_rank: c_int,
     target_disp: MPI_Aint, target_count: MPI_Count, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win,
 ) -> c_int {
-    unsupported(Call::Get_accumulate_c, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Get_accumulate_c, RaiseOn::Win(win.0), || unsafe { crate::one_sided::get_accumulate(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win) })
 }
 jump!(MPI_Get_accumulate_c to PMPI_Get_accumulate_c);
 
@@ -73,7 +80,8 @@ unsafe extern "C" fn PMPI_Get_c(
     origin_addr: *mut c_void, origin_count: MPI_Count, origin_datatype: MPI_Datatype, target_rank: c_int,
     target_disp: MPI_Aint, target_count: MPI_Count, target_datatype: MPI_Datatype, win: MPI_Win,
 ) -> c_int {
-    unsupported(Call::Get_c, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Get_c, RaiseOn::Win(win.0), || unsafe { crate::one_sided::get(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win) })
 }
 jump!(MPI_Get_c to PMPI_Get_c);
 
@@ -82,7 +90,8 @@ unsafe extern "C" fn PMPI_Put(
     origin_addr: *const c_void, origin_count: c_int, origin_datatype: MPI_Datatype, target_rank: c_int,
     target_disp: MPI_Aint, target_count: c_int, target_datatype: MPI_Datatype, win: MPI_Win,
 ) -> c_int {
-    unsupported(Call::Put, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Put, RaiseOn::Win(win.0), || unsafe { crate::one_sided::put(origin_addr, MPI_Count::from(origin_count), origin_datatype, target_rank, target_disp, MPI_Count::from(target_count), target_datatype, win) })
 }
 jump!(MPI_Put to PMPI_Put);
 
@@ -91,7 +100,8 @@ unsafe extern "C" fn PMPI_Put_c(
     origin_addr: *const c_void, origin_count: MPI_Count, origin_datatype: MPI_Datatype, target_rank: c_int,
     target_disp: MPI_Aint, target_count: MPI_Count, target_datatype: MPI_Datatype, win: MPI_Win,
 ) -> c_int {
-    unsupported(Call::Put_c, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Put_c, RaiseOn::Win(win.0), || unsafe { crate::one_sided::put(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win) })
 }
 jump!(MPI_Put_c to PMPI_Put_c);
 
@@ -101,7 +111,8 @@ unsafe extern "C" fn PMPI_Raccumulate(
     target_disp: MPI_Aint, target_count: c_int, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Raccumulate, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Raccumulate, RaiseOn::Win(win.0), || unsafe { crate::one_sided::raccumulate(origin_addr, MPI_Count::from(origin_count), origin_datatype, target_rank, target_disp, MPI_Count::from(target_count), target_datatype, op, win, request) })
 }
 jump!(MPI_Raccumulate to PMPI_Raccumulate);
 
@@ -111,7 +122,8 @@ unsafe extern "C" fn PMPI_Raccumulate_c(
     target_disp: MPI_Aint, target_count: MPI_Count, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Raccumulate_c, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Raccumulate_c, RaiseOn::Win(win.0), || unsafe { crate::one_sided::raccumulate(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request) })
 }
 jump!(MPI_Raccumulate_c to PMPI_Raccumulate_c);
 
@@ -121,7 +133,8 @@ unsafe extern "C" fn PMPI_Rget(
     target_disp: MPI_Aint, target_count: c_int, target_datatype: MPI_Datatype, win: MPI_Win,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Rget, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Rget, RaiseOn::Win(win.0), || unsafe { crate::one_sided::rget(origin_addr, MPI_Count::from(origin_count), origin_datatype, target_rank, target_disp, MPI_Count::from(target_count), target_datatype, win, request) })
 }
 jump!(MPI_Rget to PMPI_Rget);
 
@@ -131,7 +144,8 @@ unsafe extern "C" fn PMPI_Rget_accumulate(
     result_count: c_int, result_datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint,
     target_count: c_int, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win, request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Rget_accumulate, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Rget_accumulate, RaiseOn::Win(win.0), || unsafe { crate::one_sided::rget_accumulate(origin_addr, MPI_Count::from(origin_count), origin_datatype, result_addr, MPI_Count::from(result_count), result_datatype, target_rank, target_disp, MPI_Count::from(target_count), target_datatype, op, win, request) })
 }
 jump!(MPI_Rget_accumulate to PMPI_Rget_accumulate);
 
@@ -142,7 +156,8 @@ unsafe extern "C" fn PMPI_Rget_accumulate_c(
     target_disp: MPI_Aint, target_count: MPI_Count, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Rget_accumulate_c, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Rget_accumulate_c, RaiseOn::Win(win.0), || unsafe { crate::one_sided::rget_accumulate(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request) })
 }
 jump!(MPI_Rget_accumulate_c to PMPI_Rget_accumulate_c);
 
@@ -152,7 +167,8 @@ unsafe extern "C" fn PMPI_Rget_c(
     target_disp: MPI_Aint, target_count: MPI_Count, target_datatype: MPI_Datatype, win: MPI_Win,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Rget_c, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Rget_c, RaiseOn::Win(win.0), || unsafe { crate::one_sided::rget(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request) })
 }
 jump!(MPI_Rget_c to PMPI_Rget_c);
 
@@ -162,7 +178,8 @@ unsafe extern "C" fn PMPI_Rput(
     target_disp: MPI_Aint, target_count: c_int, target_datatype: MPI_Datatype, win: MPI_Win,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Rput, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Rput, RaiseOn::Win(win.0), || unsafe { crate::one_sided::rput(origin_addr, MPI_Count::from(origin_count), origin_datatype, target_rank, target_disp, MPI_Count::from(target_count), target_datatype, win, request) })
 }
 jump!(MPI_Rput to PMPI_Rput);
 
@@ -172,7 +189,8 @@ unsafe extern "C" fn PMPI_Rput_c(
     target_disp: MPI_Aint, target_count: MPI_Count, target_datatype: MPI_Datatype, win: MPI_Win,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Call::Rput_c, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Rput_c, RaiseOn::Win(win.0), || unsafe { crate::one_sided::rput(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request) })
 }
 jump!(MPI_Rput_c to PMPI_Rput_c);
 
@@ -180,7 +198,8 @@ jump!(MPI_Rput_c to PMPI_Rput_c);
 unsafe extern "C" fn PMPI_Win_allocate(
     size: MPI_Aint, disp_unit: c_int, info: MPI_Info, comm: MPI_Comm, baseptr: *mut c_void, win: *mut MPI_Win,
 ) -> c_int {
-    unsupported(Call::Win_allocate, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_allocate, RaiseOn::Comm(comm.0), || unsafe { crate::window::win_allocate(size, MPI_Count::from(disp_unit), info, comm, baseptr, win) })
 }
 jump!(MPI_Win_allocate to PMPI_Win_allocate);
 
@@ -189,7 +208,8 @@ unsafe extern "C" fn PMPI_Win_allocate_c(
     size: MPI_Aint, disp_unit: MPI_Aint, info: MPI_Info, comm: MPI_Comm, baseptr: *mut c_void,
     win: *mut MPI_Win,
 ) -> c_int {
-    unsupported(Call::Win_allocate_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_allocate_c, RaiseOn::Comm(comm.0), || unsafe { crate::window::win_allocate(size, disp_unit, info, comm, baseptr, win) })
 }
 jump!(MPI_Win_allocate_c to PMPI_Win_allocate_c);
 
@@ -197,7 +217,8 @@ jump!(MPI_Win_allocate_c to PMPI_Win_allocate_c);
 unsafe extern "C" fn PMPI_Win_allocate_shared(
     size: MPI_Aint, disp_unit: c_int, info: MPI_Info, comm: MPI_Comm, baseptr: *mut c_void, win: *mut MPI_Win,
 ) -> c_int {
-    unsupported(Call::Win_allocate_shared, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_allocate_shared, RaiseOn::Comm(comm.0), || unsafe { crate::window::win_allocate_shared(size, MPI_Count::from(disp_unit), info, comm, baseptr, win) })
 }
 jump!(MPI_Win_allocate_shared to PMPI_Win_allocate_shared);
 
@@ -206,19 +227,22 @@ unsafe extern "C" fn PMPI_Win_allocate_shared_c(
     size: MPI_Aint, disp_unit: MPI_Aint, info: MPI_Info, comm: MPI_Comm, baseptr: *mut c_void,
     win: *mut MPI_Win,
 ) -> c_int {
-    unsupported(Call::Win_allocate_shared_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_allocate_shared_c, RaiseOn::Comm(comm.0), || unsafe { crate::window::win_allocate_shared(size, disp_unit, info, comm, baseptr, win) })
 }
 jump!(MPI_Win_allocate_shared_c to PMPI_Win_allocate_shared_c);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_attach(win: MPI_Win, base: *mut c_void, size: MPI_Aint) -> c_int {
-    unsupported(Call::Win_attach, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_attach, RaiseOn::Win(win.0), || unsafe { crate::window::win_attach(win, base, size) })
 }
 jump!(MPI_Win_attach to PMPI_Win_attach);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_complete(win: MPI_Win) -> c_int {
-    unsupported(Call::Win_complete, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_complete, RaiseOn::Win(win.0), || unsafe { crate::one_sided::win_complete(win) })
 }
 jump!(MPI_Win_complete to PMPI_Win_complete);
 
@@ -226,7 +250,8 @@ jump!(MPI_Win_complete to PMPI_Win_complete);
 unsafe extern "C" fn PMPI_Win_create(
     base: *mut c_void, size: MPI_Aint, disp_unit: c_int, info: MPI_Info, comm: MPI_Comm, win: *mut MPI_Win,
 ) -> c_int {
-    unsupported(Call::Win_create, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_create, RaiseOn::Comm(comm.0), || unsafe { crate::window::win_create(base, size, MPI_Count::from(disp_unit), info, comm, win) })
 }
 jump!(MPI_Win_create to PMPI_Win_create);
 
@@ -234,92 +259,108 @@ jump!(MPI_Win_create to PMPI_Win_create);
 unsafe extern "C" fn PMPI_Win_create_c(
     base: *mut c_void, size: MPI_Aint, disp_unit: MPI_Aint, info: MPI_Info, comm: MPI_Comm, win: *mut MPI_Win,
 ) -> c_int {
-    unsupported(Call::Win_create_c, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_create_c, RaiseOn::Comm(comm.0), || unsafe { crate::window::win_create(base, size, disp_unit, info, comm, win) })
 }
 jump!(MPI_Win_create_c to PMPI_Win_create_c);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_create_dynamic(info: MPI_Info, comm: MPI_Comm, win: *mut MPI_Win) -> c_int {
-    unsupported(Call::Win_create_dynamic, RaiseOn::Comm(comm.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_create_dynamic, RaiseOn::Comm(comm.0), || unsafe { crate::window::win_create_dynamic(info, comm, win) })
 }
 jump!(MPI_Win_create_dynamic to PMPI_Win_create_dynamic);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_detach(win: MPI_Win, base: *const c_void) -> c_int {
-    unsupported(Call::Win_detach, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_detach, RaiseOn::Win(win.0), || unsafe { crate::window::win_detach(win, base) })
 }
 jump!(MPI_Win_detach to PMPI_Win_detach);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_fence(assert: c_int, win: MPI_Win) -> c_int {
-    unsupported(Call::Win_fence, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_fence, RaiseOn::Win(win.0), || unsafe { crate::one_sided::win_fence(assert, win) })
 }
 jump!(MPI_Win_fence to PMPI_Win_fence);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_flush(rank: c_int, win: MPI_Win) -> c_int {
-    unsupported(Call::Win_flush, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_flush, RaiseOn::Win(win.0), || unsafe { crate::one_sided::win_flush(rank, win) })
 }
 jump!(MPI_Win_flush to PMPI_Win_flush);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_flush_all(win: MPI_Win) -> c_int {
-    unsupported(Call::Win_flush_all, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_flush_all, RaiseOn::Win(win.0), || unsafe { crate::one_sided::win_flush_all(win) })
 }
 jump!(MPI_Win_flush_all to PMPI_Win_flush_all);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_flush_local(rank: c_int, win: MPI_Win) -> c_int {
-    unsupported(Call::Win_flush_local, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_flush_local, RaiseOn::Win(win.0), || unsafe { crate::one_sided::win_flush_local(rank, win) })
 }
 jump!(MPI_Win_flush_local to PMPI_Win_flush_local);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_flush_local_all(win: MPI_Win) -> c_int {
-    unsupported(Call::Win_flush_local_all, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_flush_local_all, RaiseOn::Win(win.0), || unsafe { crate::one_sided::win_flush_local_all(win) })
 }
 jump!(MPI_Win_flush_local_all to PMPI_Win_flush_local_all);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_free(win: *mut MPI_Win) -> c_int {
     // SAFETY: null, or the address of a handle.
-    unsupported(Call::Win_free, unsafe { RaiseOn::Win(handle_at(win).0) })
+    let on = unsafe { RaiseOn::Win(handle_at(win).0) };
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_free, on, || unsafe { crate::window::win_free(win) })
 }
 jump!(MPI_Win_free to PMPI_Win_free);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_get_group(win: MPI_Win, group: *mut MPI_Group) -> c_int {
-    unsupported(Call::Win_get_group, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_get_group, RaiseOn::Win(win.0), || unsafe { crate::window::win_get_group(win, group) })
 }
 jump!(MPI_Win_get_group to PMPI_Win_get_group);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_get_info(win: MPI_Win, info_used: *mut MPI_Info) -> c_int {
-    unsupported(Call::Win_get_info, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_get_info, RaiseOn::Win(win.0), || unsafe { crate::window::win_get_info(win, info_used) })
 }
 jump!(MPI_Win_get_info to PMPI_Win_get_info);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: MPI_Win) -> c_int {
-    unsupported(Call::Win_lock, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_lock, RaiseOn::Win(win.0), || unsafe { crate::one_sided::win_lock(lock_type, rank, assert, win) })
 }
 jump!(MPI_Win_lock to PMPI_Win_lock);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_lock_all(assert: c_int, win: MPI_Win) -> c_int {
-    unsupported(Call::Win_lock_all, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_lock_all, RaiseOn::Win(win.0), || unsafe { crate::one_sided::win_lock_all(assert, win) })
 }
 jump!(MPI_Win_lock_all to PMPI_Win_lock_all);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_post(group: MPI_Group, assert: c_int, win: MPI_Win) -> c_int {
-    unsupported(Call::Win_post, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_post, RaiseOn::Win(win.0), || unsafe { crate::one_sided::win_post(group, assert, win) })
 }
 jump!(MPI_Win_post to PMPI_Win_post);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int {
-    unsupported(Call::Win_set_info, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_set_info, RaiseOn::Win(win.0), || unsafe { crate::window::win_set_info(win, info) })
 }
 jump!(MPI_Win_set_info to PMPI_Win_set_info);
 
@@ -327,7 +368,8 @@ jump!(MPI_Win_set_info to PMPI_Win_set_info);
 unsafe extern "C" fn PMPI_Win_shared_query(
     win: MPI_Win, rank: c_int, size: *mut MPI_Aint, disp_unit: *mut c_int, baseptr: *mut c_void,
 ) -> c_int {
-    unsupported(Call::Win_shared_query, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_shared_query, RaiseOn::Win(win.0), || unsafe { crate::window::win_shared_query(win, rank, size, CountOut::Int(disp_unit), baseptr) })
 }
 jump!(MPI_Win_shared_query to PMPI_Win_shared_query);
 
@@ -335,42 +377,49 @@ jump!(MPI_Win_shared_query to PMPI_Win_shared_query);
 unsafe extern "C" fn PMPI_Win_shared_query_c(
     win: MPI_Win, rank: c_int, size: *mut MPI_Aint, disp_unit: *mut MPI_Aint, baseptr: *mut c_void,
 ) -> c_int {
-    unsupported(Call::Win_shared_query_c, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_shared_query_c, RaiseOn::Win(win.0), || unsafe { crate::window::win_shared_query(win, rank, size, CountOut::Large(disp_unit), baseptr) })
 }
 jump!(MPI_Win_shared_query_c to PMPI_Win_shared_query_c);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_start(group: MPI_Group, assert: c_int, win: MPI_Win) -> c_int {
-    unsupported(Call::Win_start, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_start, RaiseOn::Win(win.0), || unsafe { crate::one_sided::win_start(group, assert, win) })
 }
 jump!(MPI_Win_start to PMPI_Win_start);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_sync(win: MPI_Win) -> c_int {
-    unsupported(Call::Win_sync, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_sync, RaiseOn::Win(win.0), || unsafe { crate::one_sided::win_sync(win) })
 }
 jump!(MPI_Win_sync to PMPI_Win_sync);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_test(win: MPI_Win, flag: *mut c_int) -> c_int {
-    unsupported(Call::Win_test, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_test, RaiseOn::Win(win.0), || unsafe { crate::one_sided::win_test(win, flag) })
 }
 jump!(MPI_Win_test to PMPI_Win_test);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_unlock(rank: c_int, win: MPI_Win) -> c_int {
-    unsupported(Call::Win_unlock, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_unlock, RaiseOn::Win(win.0), || unsafe { crate::one_sided::win_unlock(rank, win) })
 }
 jump!(MPI_Win_unlock to PMPI_Win_unlock);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_unlock_all(win: MPI_Win) -> c_int {
-    unsupported(Call::Win_unlock_all, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_unlock_all, RaiseOn::Win(win.0), || unsafe { crate::one_sided::win_unlock_all(win) })
 }
 jump!(MPI_Win_unlock_all to PMPI_Win_unlock_all);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_wait(win: MPI_Win) -> c_int {
-    unsupported(Call::Win_wait, RaiseOn::Win(win.0))
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_wait, RaiseOn::Win(win.0), || unsafe { crate::one_sided::win_wait(win) })
 }
 jump!(MPI_Win_wait to PMPI_Win_wait);

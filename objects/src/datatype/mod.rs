@@ -14,6 +14,7 @@ mod file_form;
 mod layout;
 mod runs;
 mod signature;
+mod strided_runs;
 mod typemap;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +25,7 @@ pub use basic::{Basic, Family, MPI_LB, MPI_UB, Repr, Scalar};
 pub use construct::{Counting, TypeClass};
 pub use contents::{Combiner, Contents, Envelope};
 pub use runs::{Placement, Run, Runs};
+pub use strided_runs::StridedRuns;
 
 use crate::{Attributes, Class, Error, Result};
 use basic::FIRST_HANDLE;

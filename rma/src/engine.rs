@@ -1,0 +1,233 @@
+//! The engine's state, and the engine as a client of the endpoint.
+//!
+//! The engine does not own the endpoint, so that the endpoint can hand frames to it while it is
+//! polled. A frame handler changes memory at once and queues what is to be posted; `work` posts it
+//! after the poll.
+
+use fabric::{Body, Header, HybridGet, Kind, Peer, PeerFailed, Protocol, RequestId, Sink};
+use objects::{Class, Error, Result};
+use rustc_hash::FxHashMap;
+
+use crate::operations::Operations;
+use crate::outgoing::{Item, Outgoing};
+use crate::window::Window;
+
+/// The result of a post: an error if the peer has failed.
+pub(crate) type Posted<T> = std::result::Result<T, PeerFailed>;
+
+/// One-sided communication of one process: all of its state but for the transports.
+pub struct Engine {
+    pub(crate) windows: FxHashMap<u64, Window>,
+    pub(crate) operations: Operations,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) failed_peers: Vec<PeerFailed>,
+    /// Peers that wait for a lock in shared memory, and may sleep.
+    pub(crate) wakes: Vec<Peer>,
+}
+
+impl Engine {
+    /// Makes an engine without windows.
+    pub const fn new() -> Engine {
+        Engine {
+            windows: FxHashMap::with_hasher(rustc_hash::FxBuildHasher),
+            operations: Operations::new(),
+            outgoing: Outgoing::new(),
+            failed_peers: Vec::new(),
+            wakes: Vec::new(),
+        }
+    }
+
+    /// Adds a window. From now on other ranks may access it.
+    pub fn open(&mut self, window: Window) {
+        self.windows.insert(window.id, window);
+    }
+
+    /// Checks that no epoch of the window is open, before MPI_Win_free synchronises.
+    pub fn check_free(&self, window: u64) -> Result<()> {
+        self.window(window)?.epochs.check_free()
+    }
+
+    /// Removes a window that no rank accesses any more.
+    pub fn close(&mut self, window: u64) {
+        self.windows.remove(&window);
+    }
+
+    /// Returns a window.
+    pub fn window(&self, id: u64) -> Result<&Window> {
+        self.windows.get(&id).ok_or_else(no_window)
+    }
+
+    /// Returns a window, to change it.
+    pub fn window_mut(&mut self, id: u64) -> Result<&mut Window> {
+        self.windows.get_mut(&id).ok_or_else(no_window)
+    }
+
+    /// Takes the peers whose sleep must end: a lock in shared memory may be theirs.
+    #[inline]
+    pub fn take_wakes(&mut self) -> Vec<Peer> {
+        std::mem::take(&mut self.wakes)
+    }
+
+    /// Returns true when the operation has ended and [`Engine::finish`] has its outcome.
+    pub fn is_complete(&mut self, id: RequestId) -> bool {
+        self.operations.is_done(id)
+    }
+
+    /// Takes the outcome of an operation that has ended; `None` while it has not.
+    pub fn finish(&mut self, id: RequestId) -> Option<Result<()>> {
+        self.operations.finish(id)
+    }
+
+    /// Gives up the request of an operation, which goes on (MPI_Request_free).
+    pub fn detach(&mut self, id: RequestId) {
+        self.operations.detach(id);
+    }
+
+    /// Returns MPI_ERR_PROC_ABORTED if the process of a rank has failed.
+    pub(crate) fn check_alive(&self, peer: Peer) -> Result<()> {
+        match self.failed_peers.iter().find(|failed| failed.peer == peer) {
+            Some(failed) => Err(Error::new(Class::ProcAborted, failed.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    /// Posts what is queued, as far as there is space. Returns true if anything was posted.
+    pub fn settle<T: HybridGet>(&mut self, endpoint: &mut T) -> bool {
+        let mut moved = false;
+        for _ in 0..self.outgoing.ready() {
+            let Some(peer) = self.outgoing.take_ready() else { break };
+            match self.serve(endpoint, peer) {
+                Ok(posted) => {
+                    moved |= posted;
+                    self.outgoing.put_back(peer);
+                }
+                Err(failed) => {
+                    self.mark_failed(failed);
+                    moved = true;
+                }
+            }
+        }
+        moved
+    }
+
+    /// Posts the items of a peer until there is no space for the next.
+    fn serve<T: HybridGet>(&mut self, endpoint: &mut T, peer: Peer) -> Posted<bool> {
+        let mut moved = false;
+        self.outgoing.queue(peer).blocked = false;
+        while let Some(item) = self.outgoing.queue(peer).items.front() {
+            let is_posted = match item {
+                // A peer has requested more than its frames hold.
+                Item::Frame(_, body) if body.len() > endpoint.caps(peer).frame => true,
+                Item::Frame(header, body) => {
+                    let posted = endpoint.post(peer, header, body.len(), |slot| {
+                        slot.copy_from_slice(body);
+                    })?;
+                    posted == fabric::Post::Sent
+                }
+                &Item::Operation(id) => self.post_operation(endpoint, peer, id, &mut moved)?,
+            };
+            if !is_posted {
+                self.outgoing.queue(peer).blocked = true;
+                return Ok(moved);
+            }
+            moved = true;
+            self.outgoing.queue(peer).items.pop_front();
+        }
+        Ok(moved)
+    }
+
+    /// Ends all that waits for a peer.
+    #[cold]
+    pub(crate) fn mark_failed(&mut self, failed: PeerFailed) {
+        let peer = failed.peer;
+        if self.failed_peers.iter().any(|other| other.peer == peer) {
+            return;
+        }
+        self.outgoing.forget(peer);
+        let error = Error::new(Class::ProcAborted, failed.to_string());
+        self.failed_peers.push(failed);
+        let windows = &self.windows;
+        let is_its = |window: u64, target: u32| {
+            windows.get(&window).is_some_and(|window| window.peers.peer_of(target) == Some(peer))
+        };
+        for id in self.operations.select(|operation| is_its(operation.window, operation.target)) {
+            self.end(id, Some(error.clone()));
+        }
+        for window in self.windows.values_mut() {
+            if let Some(rank) = window.peers.rank_of(peer) {
+                window.locks.remove(rank);
+                if let Some(target) = window.targets.get_mut(&rank) {
+                    (target.unacked, target.is_dirty) = (0, false);
+                }
+            }
+        }
+        let ids: Vec<u64> = self.windows.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.grant_locks(id));
+    }
+
+    /// Ends an operation.
+    pub(crate) fn end(&mut self, id: RequestId, error: Option<Error>) {
+        let Some((window, target)) = self.operations.end(id, error) else { return };
+        if let Some(window) = self.windows.get_mut(&window) {
+            let target = window.target(target);
+            target.active = target.active.saturating_sub(1);
+        }
+    }
+}
+
+impl Default for Engine {
+    fn default() -> Engine {
+        Engine::new()
+    }
+}
+
+impl Sink for Engine {
+    fn frame(&mut self, from: Peer, header: &Header, body: &(impl Body + ?Sized)) {
+        let body = body.wait_all();
+        match header.kind {
+            Kind::RmaPut => self.put_arrived(from, header, body),
+            Kind::RmaGet => self.get_arrived(from, header, body),
+            Kind::RmaAccumulate => self.accumulate_arrived(from, header, body),
+            Kind::RmaFetch => self.fetch_arrived(from, header, body),
+            Kind::RmaSwap => self.swap_arrived(from, header, body),
+            Kind::RmaReply => self.reply_arrived(from, header, body),
+            Kind::RmaSync => self.step_arrived(from, header),
+            // A kind of another protocol.
+            _ => {}
+        }
+    }
+
+    fn transferred(&mut self, _: u64, _: Posted<()>) {}
+
+    fn peer_failed(&mut self, failed: PeerFailed) {
+        self.mark_failed(failed);
+    }
+}
+
+impl Protocol for Engine {
+    #[inline]
+    fn has_work(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
+    fn can_work(&mut self) -> bool {
+        self.outgoing.can_post()
+    }
+
+    #[inline]
+    fn take_poll_request(&mut self) -> bool {
+        false
+    }
+
+    fn work<T: HybridGet>(&mut self, endpoint: &mut T) -> bool {
+        self.settle(endpoint)
+    }
+
+    fn is_drained(&self) -> bool {
+        self.outgoing.is_empty()
+    }
+}
+
+fn no_window() -> Error {
+    Error::internal("a window without its state")
+}

@@ -1,0 +1,39 @@
+//! One-sided communication (MPI-5.0 chapter 12): windows, epochs, operations and their frames.
+//!
+//! A client of the endpoint, beside `pt2pt`. It opens no device, reads no clock and runs no
+//! collective: `runtime` makes windows and synchronises their ranks.
+//!
+//! Ways: where this process maps the target's memory, an operation is a copy or a processor atomic
+//! within its call. Otherwise it travels in frames (`wire`), which the target serves whenever it
+//! makes progress.
+//! Completion: frames of a pair stay in order; therefore one acknowledged frame after them shows
+//! that all operations before it are done. Operations that return data are counted as well.
+//! Accumulates are always executed by processors of the target's host, never by a device, and for
+//! each element by the same instructions on every way (`element`); therefore they are atomic
+//! towards each other, and in the order posted.
+//!
+//! Invariants: nothing that a peer sends can panic the engine or make it touch memory outside of
+//! the window. Memory grows with the targets used and the operations under way.
+
+#![deny(unsafe_code)] // allowed in `atomic` and `control`
+
+mod atomic;
+mod control;
+mod element;
+mod engine;
+mod epoch;
+mod lock_queue;
+mod operations;
+mod origin;
+mod outgoing;
+mod segment;
+mod sync;
+mod target;
+mod window;
+mod wire;
+
+pub use control::Control;
+pub use engine::Engine;
+pub use fabric::RequestId;
+pub use origin::{Access, Place};
+pub use window::{LockBy, Memory, Remote, Window};

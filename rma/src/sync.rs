@@ -1,0 +1,467 @@
+//! Synchronisation: locks, flushes, post / start / complete / wait.
+//!
+//! A call that has to wait is a function that is asked again and again (`poll_...`); it returns
+//! `None` until it has ended. Frames of one pair stay in order. Therefore a target that handles a
+//! flush, an unlock or the end of an access epoch has done all operations before it.
+//!
+//! Locks: a rank draws a ticket in the target's record, or sends a request that the target grants.
+//! An unlock by message is acknowledged like a flush. An unlock in memory follows a flush.
+
+use fabric::{Header, HybridGet, Peer};
+use objects::{Error, Result};
+
+use crate::engine::Engine;
+use crate::epoch::Hold;
+use crate::origin;
+use crate::outgoing::Item;
+use crate::window::{LockBy, LockState, Window};
+use crate::wire::Step;
+
+impl Engine {
+    /// Queues a step for another rank, or does it here if it is for this one.
+    fn send_step(&mut self, window: u64, rank: u32, step: Step) -> Result<()> {
+        let state = self.window(window)?;
+        let (me, peer) = (state.rank, state.peer(rank)?);
+        if rank == me {
+            self.step(window, me, step);
+            return Ok(());
+        }
+        self.check_alive(peer)?;
+        self.outgoing.push(peer, Item::Frame(step.header(window, me), Box::default()));
+        Ok(())
+    }
+
+    /// Takes a step of another rank.
+    pub(crate) fn step_arrived(&mut self, from: Peer, header: &Header) {
+        let Some(step) = Step::from_wire(header.collective) else { return };
+        let window = self.windows.get(&header.context);
+        if window.and_then(|window| window.peers.peer_of(header.source)) == Some(from) {
+            self.step(header.context, header.source, step);
+        }
+    }
+
+    fn step(&mut self, id: u64, rank: u32, step: Step) {
+        let Some(window) = self.windows.get_mut(&id) else { return };
+        match step {
+            Step::LockShared | Step::LockExclusive => {
+                window.locks.request(rank, step == Step::LockExclusive);
+                self.grant_locks(id);
+            }
+            Step::Granted => {
+                let target = window.target(rank);
+                if target.lock == LockState::Requested {
+                    target.lock = LockState::Held;
+                }
+            }
+            Step::Unlock => {
+                window.locks.remove(rank);
+                self.acknowledge(id, rank);
+                self.grant_locks(id);
+            }
+            Step::Flush => self.acknowledge(id, rank),
+            Step::Ack => {
+                let target = window.target(rank);
+                target.unacked = target.unacked.saturating_sub(1);
+            }
+            Step::Post => *window.posts.entry(rank).or_default() += 1,
+            Step::Complete => *window.completes.entry(rank).or_default() += 1,
+            Step::Refused => window.refused = Some(origin::refused(rank)),
+        }
+    }
+
+    fn acknowledge(&mut self, window: u64, rank: u32) {
+        // A peer that has failed needs no answer.
+        let _ = self.send_step(window, rank, Step::Ack);
+    }
+
+    /// Grants this rank's lock to those whose turn it is.
+    pub(crate) fn grant_locks(&mut self, id: u64) {
+        while let Some(rank) = self.windows.get_mut(&id).and_then(|window| window.locks.grant()) {
+            let _ = self.send_step(id, rank, Step::Granted);
+        }
+    }
+
+    /// Begins MPI_Win_lock; [`Engine::poll_lock`] waits for it.
+    pub fn lock<T: HybridGet>(
+        &mut self,
+        endpoint: &mut T,
+        window: u64,
+        target: u32,
+        exclusive: bool,
+        nocheck: bool,
+    ) -> Result<()> {
+        let hold = Hold { exclusive, nocheck };
+        let state = self.window_mut(window)?;
+        state.peer(target)?;
+        state.epochs.lock(target, hold)?;
+        self.request_lock(endpoint, window, target, hold)
+    }
+
+    /// Begins MPI_Win_lock_all; [`Engine::poll_lock_all`] waits for it.
+    pub fn lock_all<T: HybridGet>(
+        &mut self,
+        endpoint: &mut T,
+        window: u64,
+        nocheck: bool,
+    ) -> Result<()> {
+        let hold = Hold { exclusive: false, nocheck };
+        let state = self.window_mut(window)?;
+        state.epochs.lock_all(hold)?;
+        let size = state.size();
+        (0..size).try_for_each(|target| self.request_lock(endpoint, window, target, hold))
+    }
+
+    fn request_lock<T: HybridGet>(
+        &mut self,
+        endpoint: &mut T,
+        window: u64,
+        target: u32,
+        hold: Hold,
+    ) -> Result<()> {
+        let state = self.window_mut(window)?;
+        let lock = match (hold.nocheck, state.remotes[target as usize].control) {
+            (true, _) => LockState::Held,
+            (_, Some(control)) if state.lock_by == LockBy::Memory => {
+                LockState::Ticket(control.draw())
+            }
+            _ => LockState::Requested,
+        };
+        state.target(target).lock = lock;
+        if lock == LockState::Requested {
+            let step = if hold.exclusive { Step::LockExclusive } else { Step::LockShared };
+            self.send_step(window, target, step)?;
+            self.settle(endpoint);
+        }
+        Ok(())
+    }
+
+    /// Returns the outcome of MPI_Win_lock once the lock is held.
+    pub fn poll_lock(&mut self, window: u64, target: u32) -> Option<Result<()>> {
+        let state = match self.windows.get_mut(&window) {
+            Some(state) => state,
+            None => return Some(Err(Error::internal("a window vanished"))),
+        };
+        let hold = state.epochs.held(target).or_else(|_| state.epochs.held_all());
+        let hold = match hold {
+            Ok(hold) => hold,
+            Err(error) => return Some(Err(error)),
+        };
+        match state.target(target).lock {
+            LockState::Held => Some(Ok(())),
+            LockState::Ticket(ticket) => self.take_turn(window, target, ticket, hold),
+            LockState::None | LockState::Requested => {
+                let peer = state.peer(target);
+                peer.and_then(|peer| self.check_alive(peer)).err().map(Err)
+            }
+        }
+    }
+
+    fn take_turn(
+        &mut self,
+        window: u64,
+        target: u32,
+        ticket: u32,
+        hold: Hold,
+    ) -> Option<Result<()>> {
+        let state = self.windows.get_mut(&window)?;
+        let control = state.remotes[target as usize].control?;
+        if !control.is_turn(ticket, hold.exclusive) {
+            return None;
+        }
+        let rank = state.rank;
+        state.target(target).lock = LockState::Held;
+        if control.begin(ticket, hold.exclusive, rank) {
+            self.wake_all(window);
+        }
+        Some(Ok(()))
+    }
+
+    /// Remembers that waiters of a lock may go on.
+    fn wake_all(&mut self, window: u64) {
+        if let Some(window) = self.windows.get(&window) {
+            let me = window.peers.peer_of(window.rank);
+            self.wakes.extend(window.peers.iter().filter(|&peer| Some(peer) != me));
+        }
+    }
+
+    /// Returns the outcome of MPI_Win_lock_all once all locks are held.
+    pub fn poll_lock_all(&mut self, window: u64) -> Option<Result<()>> {
+        let size = self.windows.get(&window).map_or(0, Window::size);
+        for target in 0..size {
+            if let Err(error) = self.poll_lock(window, target)? {
+                return Some(Err(error));
+            }
+        }
+        Some(Ok(()))
+    }
+
+    /// Returns true if a lock that this process waits for in shared memory is its own now.
+    pub fn has_turn(&self) -> bool {
+        self.windows.values().any(|window| {
+            window.targets.iter().any(|(&rank, target)| {
+                let LockState::Ticket(ticket) = target.lock else { return false };
+                let hold = window.epochs.held(rank).or_else(|_| window.epochs.held_all());
+                let control = window.remotes[rank as usize].control;
+                hold.is_ok_and(|hold| {
+                    control.is_some_and(|control| control.is_turn(ticket, hold.exclusive))
+                })
+            })
+        })
+    }
+
+    /// Returns the rank that holds the lock that this rank waits for at `target`, if that is known.
+    pub fn holder(&self, window: u64, target: u32) -> Option<u32> {
+        let remote = self.windows.get(&window)?.remotes.get(target as usize)?;
+        remote.control?.holder()
+    }
+
+    /// Begins to complete all operations at a target, so that [`Engine::poll_flush`] can wait.
+    pub fn flush<T: HybridGet>(
+        &mut self,
+        endpoint: &mut T,
+        window: u64,
+        target: u32,
+    ) -> Result<()> {
+        let state = self.window_mut(window)?;
+        let Some(used) = state.targets.get_mut(&target) else { return Ok(()) };
+        if std::mem::take(&mut used.is_dirty) {
+            used.unacked += 1;
+            self.send_step(window, target, Step::Flush)?;
+            self.settle(endpoint);
+        }
+        Ok(())
+    }
+
+    /// Begins to complete all operations at all targets.
+    pub fn flush_all<T: HybridGet>(&mut self, endpoint: &mut T, window: u64) -> Result<()> {
+        let state = self.window(window)?;
+        let used: Vec<u32> = state.targets.keys().copied().collect();
+        used.into_iter().try_for_each(|target| self.flush(endpoint, window, target))
+    }
+
+    /// Returns the outcome of a flush of `target` (`None`: of all) once it has ended.
+    pub fn poll_flush(&mut self, window: u64, target: Option<u32>) -> Option<Result<()>> {
+        self.poll_targets(window, target, |target| target.active == 0 && target.unacked == 0)
+    }
+
+    /// Returns the outcome of a local flush once the local memory of all operations is free.
+    pub fn poll_local(&mut self, window: u64, target: Option<u32>) -> Option<Result<()>> {
+        self.poll_targets(window, target, |target| target.active == 0)
+    }
+
+    fn poll_targets(
+        &mut self,
+        window: u64,
+        target: Option<u32>,
+        is_done: impl Fn(&crate::window::Target) -> bool,
+    ) -> Option<Result<()>> {
+        let state = match self.window_mut(window) {
+            Ok(state) => state,
+            Err(error) => return Some(Err(error)),
+        };
+        let is_over = match target {
+            Some(rank) => state.targets.get(&rank).is_none_or(is_done),
+            None => state.targets.values().all(is_done),
+        };
+        is_over.then(|| state.refused.take().map_or(Ok(()), Err))
+    }
+
+    /// Returns the lock of MPI_Win_unlock (`None`: MPI_Win_unlock_all), or the error of a call
+    /// without one; changes nothing.
+    pub fn check_unlock(&self, window: u64, target: Option<u32>) -> Result<()> {
+        let state = self.window(window)?;
+        match target {
+            Some(target) => {
+                state.peer(target)?;
+                state.epochs.held(target).map(|_| ())
+            }
+            None => state.epochs.held_all().map(|_| ()),
+        }
+    }
+
+    /// Returns the lock of one target; its operations have ended locally and, where the lock lies
+    /// in memory, at the target. [`Engine::poll_flush`] waits for the answers.
+    pub fn unlock<T: HybridGet>(
+        &mut self,
+        endpoint: &mut T,
+        window: u64,
+        target: u32,
+    ) -> Result<()> {
+        let state = self.window_mut(window)?;
+        let hold = state.epochs.held(target).or_else(|_| state.epochs.held_all())?;
+        let (control, lock_by) = (state.remotes[target as usize].control, state.lock_by);
+        let used = state.target(target);
+        used.lock = LockState::None;
+        if hold.nocheck {
+            return self.flush(endpoint, window, target);
+        }
+        match control {
+            Some(control) if lock_by == LockBy::Memory => {
+                if control.end(hold.exclusive) {
+                    self.wake_all(window);
+                }
+                Ok(())
+            }
+            _ => {
+                used.is_dirty = false;
+                used.unacked += 1;
+                self.send_step(window, target, Step::Unlock)?;
+                self.settle(endpoint);
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns the locks of all targets, like [`Engine::unlock`].
+    pub fn unlock_all<T: HybridGet>(&mut self, endpoint: &mut T, window: u64) -> Result<()> {
+        let size = self.window(window)?.size();
+        let mut done = Ok(());
+        for target in 0..size {
+            // The locks of targets after one that has failed are returned too.
+            let unlocked = self.unlock(endpoint, window, target);
+            done = done.and(unlocked);
+        }
+        done
+    }
+
+    /// Ends the epoch of MPI_Win_unlock (`None`: MPI_Win_unlock_all).
+    pub fn end_passive(&mut self, window: u64, target: Option<u32>) -> Result<()> {
+        let epochs = &mut self.window_mut(window)?.epochs;
+        match target {
+            Some(target) => epochs.unlock(target),
+            None => epochs.unlock_all(),
+        }
+        Ok(())
+    }
+
+    /// Checks a flush of `target` (`None`: of all).
+    pub fn check_flush(&self, window: u64, target: Option<u32>, call: &str) -> Result<()> {
+        let state = self.window(window)?;
+        if let Some(target) = target {
+            state.peer(target)?;
+        }
+        state.epochs.check_passive(target, call)
+    }
+
+    /// Checks MPI_Win_fence.
+    pub fn check_fence(&self, window: u64) -> Result<()> {
+        self.window(window)?.epochs.check_fence()
+    }
+
+    /// Ends a fence epoch and, unless `is_last`, makes the next one possible.
+    pub fn fence(&mut self, window: u64, is_last: bool) -> Result<()> {
+        self.window_mut(window)?.epochs.fence(is_last);
+        Ok(())
+    }
+
+    /// Performs MPI_Win_post for the origins of `group`, by their ranks in the window.
+    pub fn post<T: HybridGet>(
+        &mut self,
+        endpoint: &mut T,
+        window: u64,
+        group: Vec<u32>,
+        nocheck: bool,
+    ) -> Result<()> {
+        self.window_mut(window)?.epochs.post(group.clone())?;
+        if !nocheck {
+            group.into_iter().try_for_each(|rank| self.send_step(window, rank, Step::Post))?;
+            self.settle(endpoint);
+        }
+        Ok(())
+    }
+
+    /// Begins MPI_Win_start; unless the user knows that the targets have posted,
+    /// [`Engine::poll_start`] waits for them.
+    pub fn begin_access(&mut self, window: u64, group: Vec<u32>) -> Result<()> {
+        self.window_mut(window)?.epochs.start(group)
+    }
+
+    /// Returns the outcome of MPI_Win_start once all targets have posted.
+    pub fn poll_start(&mut self, window: u64) -> Option<Result<()>> {
+        let outcome = self.poll_counts(window, |window| {
+            let group = window.epochs.started().map(<[u32]>::to_vec);
+            group.map(|group| (group, &mut window.posts))
+        })?;
+        if outcome.is_err()
+            && let Ok(state) = self.window_mut(window)
+        {
+            state.epochs.complete();
+        }
+        Some(outcome)
+    }
+
+    /// Checks MPI_Win_complete.
+    pub fn check_complete(&self, window: u64) -> Result<()> {
+        self.window(window)?.epochs.started().map(|_| ())
+    }
+
+    /// Ends the access epoch of MPI_Win_start; its operations have ended locally.
+    pub fn complete<T: HybridGet>(&mut self, endpoint: &mut T, window: u64) -> Result<()> {
+        let state = self.window_mut(window)?;
+        let group = state.epochs.started()?.to_vec();
+        state.epochs.complete();
+        for &rank in &group {
+            if let Some(target) = state.targets.get_mut(&rank) {
+                target.is_dirty = false;
+            }
+        }
+        let send = |done: Result<()>, &rank: &u32| {
+            let sent = self.send_step(window, rank, Step::Complete);
+            done.and(sent)
+        };
+        let done = group.iter().fold(Ok(()), send);
+        self.settle(endpoint);
+        done
+    }
+
+    /// Checks MPI_Win_wait and MPI_Win_test.
+    pub fn check_wait(&self, window: u64) -> Result<()> {
+        self.window(window)?.epochs.exposed().map(|_| ())
+    }
+
+    /// Ends the exposure epoch once all origins have ended their access epochs.
+    pub fn poll_wait(&mut self, window: u64) -> Option<Result<()>> {
+        let outcome = self.poll_counts(window, |window| {
+            let group = window.epochs.exposed().map(<[u32]>::to_vec);
+            group.map(|group| (group, &mut window.completes))
+        })?;
+        if let Ok(state) = self.window_mut(window) {
+            state.epochs.end_exposure();
+        }
+        Some(outcome)
+    }
+
+    /// Takes one of each rank's counts once all ranks of the group have one.
+    fn poll_counts(
+        &mut self,
+        window: u64,
+        find: impl Fn(&mut Window) -> Result<(Vec<u32>, &mut Counts)>,
+    ) -> Option<Result<()>> {
+        let found = self.window_mut(window).and_then(&find);
+        let (group, counts) = match found {
+            Ok(found) => found,
+            Err(error) => return Some(Err(error)),
+        };
+        let missing: Vec<u32> = group
+            .iter()
+            .copied()
+            .filter(|rank| counts.get(rank).is_none_or(|&count| count == 0))
+            .collect();
+        if missing.is_empty() {
+            for rank in group {
+                if let Some(count) = counts.get_mut(&rank) {
+                    *count -= 1;
+                }
+            }
+            return Some(Ok(()));
+        }
+        let failed = missing.into_iter().find_map(|rank| {
+            let peer = self.window(window).and_then(|state| state.peer(rank));
+            peer.and_then(|peer| self.check_alive(peer)).err()
+        });
+        failed.map(Err)
+    }
+}
+
+/// Counts of one kind of step, by rank.
+type Counts = rustc_hash::FxHashMap<u32, u32>;

@@ -1,0 +1,266 @@
+//! A window as the protocol sees it: the own memory, the other ranks', and the state of each target
+//! that this rank has used.
+//!
+//! Displacements are bytes from the begin of the target's memory; in a dynamic window they are
+//! addresses. Every access is checked at the origin, where the error can be named, and again at
+//! the target, which trusts no peer.
+
+use fabric::{Peer, UserBuf};
+use objects::{Class, Error, Group, Result};
+use rustc_hash::FxHashMap;
+
+use crate::control::Control;
+use crate::epoch::Epochs;
+use crate::lock_queue::LockQueue;
+
+/// The memory that a rank contributes.
+#[derive(Debug)]
+pub enum Memory {
+    /// One range.
+    Fixed(UserBuf),
+    /// Ranges that are attached and detached.
+    Dynamic(Vec<UserBuf>),
+}
+
+/// What a rank knows of another one in the window, or of itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Remote {
+    /// Bytes of its memory; 0 in a dynamic window.
+    pub size: u64,
+    /// Its displacement unit, bytes.
+    pub unit: u64,
+    /// Its memory, where operations of this process access it by loads and stores.
+    pub direct: Option<UserBuf>,
+    /// Its memory, where the user may access it by loads and stores.
+    pub shared: Option<UserBuf>,
+    /// Its record, in windows whose memory or locks are shared.
+    pub control: Option<Control>,
+}
+
+/// How passive-target locks are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockBy {
+    /// In the target's record, by atomics.
+    Memory,
+    /// By a message to the target.
+    Message,
+}
+
+/// The lock of one target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LockState {
+    #[default]
+    None,
+    /// Requested by a message.
+    Requested,
+    /// A ticket was drawn.
+    Ticket(u32),
+    /// Held.
+    Held,
+}
+
+/// The state of a target that this rank has used.
+#[derive(Debug, Default)]
+pub(crate) struct Target {
+    /// Operations whose local memory is still in use.
+    pub(crate) active: u32,
+    /// Frames were sent that no flush has covered.
+    pub(crate) is_dirty: bool,
+    /// Flushes and unlocks that are not acknowledged.
+    pub(crate) unacked: u32,
+    pub(crate) lock: LockState,
+}
+
+/// A window.
+#[derive(Debug)]
+pub struct Window {
+    pub(crate) id: u64,
+    pub(crate) rank: u32,
+    pub(crate) peers: Group,
+    pub(crate) memory: Memory,
+    pub(crate) remotes: Vec<Remote>,
+    pub(crate) lock_by: LockBy,
+    pub(crate) targets: FxHashMap<u32, Target>,
+    pub(crate) epochs: Epochs,
+    pub(crate) locks: LockQueue,
+    /// By rank: exposure epochs begun (MPI_Win_post) that no access epoch has used.
+    pub(crate) posts: FxHashMap<u32, u32>,
+    /// By rank: access epochs ended (MPI_Win_complete) that no exposure epoch has used.
+    pub(crate) completes: FxHashMap<u32, u32>,
+    /// An access that a target has refused.
+    pub(crate) refused: Option<Error>,
+}
+
+impl Window {
+    /// Makes a window that all ranks know by `id`. `remotes` has an entry for each rank of `peers`.
+    pub fn new(
+        (id, rank): (u64, u32),
+        peers: Group,
+        memory: Memory,
+        remotes: Vec<Remote>,
+        lock_by: LockBy,
+    ) -> Window {
+        assert_eq!(peers.size() as usize, remotes.len());
+        Window {
+            id,
+            rank,
+            peers,
+            memory,
+            remotes,
+            lock_by,
+            targets: FxHashMap::default(),
+            epochs: Epochs::default(),
+            locks: LockQueue::default(),
+            posts: FxHashMap::default(),
+            completes: FxHashMap::default(),
+            refused: None,
+        }
+    }
+
+    /// Returns the number of ranks.
+    pub(crate) fn size(&self) -> u32 {
+        self.peers.size()
+    }
+
+    /// Returns the process of a rank.
+    pub(crate) fn peer(&self, rank: u32) -> Result<Peer> {
+        self.peers.peer_of(rank).ok_or_else(|| {
+            let text = format!("invalid rank {rank}: must be 0 to {}", self.size() - 1);
+            Error::new(Class::Rank, text)
+        })
+    }
+
+    /// Returns the state of a target, which is made on first use.
+    pub(crate) fn target(&mut self, rank: u32) -> &mut Target {
+        self.targets.entry(rank).or_default()
+    }
+
+    /// Returns true for windows without memory of their own.
+    pub(crate) fn is_dynamic(&self) -> bool {
+        matches!(self.memory, Memory::Dynamic(_))
+    }
+
+    /// Returns `len` bytes at `disp` of this rank's memory; `None` if they are not in it.
+    pub(crate) fn locate(&self, disp: i64, len: usize) -> Option<UserBuf> {
+        match &self.memory {
+            Memory::Fixed(memory) => part(*memory, disp, len),
+            Memory::Dynamic(attached) => attached
+                .iter()
+                .find_map(|memory| part(*memory, disp.wrapping_sub(memory.addr() as i64), len)),
+        }
+    }
+
+    /// Returns memory of a rank like [`Window::locate`], where this process has it.
+    pub(crate) fn locate_at(&self, rank: u32, disp: i64, len: usize) -> Option<UserBuf> {
+        if rank == self.rank {
+            return self.locate(disp, len);
+        }
+        part(self.remotes[rank as usize].direct?, disp, len)
+    }
+
+    /// Returns true if this process accesses the rank's memory itself.
+    pub(crate) fn is_direct(&self, rank: u32) -> bool {
+        rank == self.rank || self.remotes[rank as usize].direct.is_some()
+    }
+
+    /// Checks that the bytes `low .. high` from `disp` on are in the target's memory; a dynamic
+    /// window is checked at its target.
+    pub(crate) fn check_range(
+        &self,
+        target: u32,
+        disp: i64,
+        (low, high): (i64, i64),
+    ) -> Result<()> {
+        if low == high || self.is_dynamic() && target != self.rank {
+            return Ok(());
+        }
+        let (begin, end) = (disp.checked_add(low), disp.checked_add(high));
+        let size = self.remotes[target as usize].size;
+        let is_inside = match (begin, end) {
+            (Some(begin), Some(end)) if self.is_dynamic() => {
+                self.locate(begin, (end - begin) as usize).is_some()
+            }
+            (Some(begin), Some(end)) => begin >= 0 && end as u64 <= size,
+            _ => false,
+        };
+        if is_inside {
+            return Ok(());
+        }
+        let limit = match self.is_dynamic() {
+            true => "no attached memory of this rank has them".to_owned(),
+            false => format!("the window of rank {target} has {size} bytes"),
+        };
+        Err(Error::new(
+            Class::RmaRange,
+            format!(
+                "invalid target memory, bytes {} to {}: {limit}",
+                i128::from(disp) + i128::from(low),
+                i128::from(disp) + i128::from(high)
+            ),
+        ))
+    }
+
+    /// Attaches memory to a dynamic window.
+    pub fn attach(&mut self, memory: UserBuf) -> Result<()> {
+        let Memory::Dynamic(attached) = &mut self.memory else { return Err(not_dynamic()) };
+        let overlaps = |other: &UserBuf| {
+            memory.addr() < other.addr() + other.len() as u64
+                && other.addr() < memory.addr() + memory.len() as u64
+        };
+        if let Some(other) = attached.iter().find(|other| overlaps(other)) {
+            return Err(Error::new(
+                Class::RmaAttach,
+                format!(
+                    "memory overlaps what is attached: {} bytes at {:#x} and {} bytes at {:#x}",
+                    memory.len(),
+                    memory.addr(),
+                    other.len(),
+                    other.addr()
+                ),
+            ));
+        }
+        attached.push(memory);
+        Ok(())
+    }
+
+    /// Detaches the memory that begins at `base`.
+    pub fn detach(&mut self, base: u64) -> Result<()> {
+        let Memory::Dynamic(attached) = &mut self.memory else { return Err(not_dynamic()) };
+        let found = attached.iter().position(|memory| memory.addr() == base).ok_or_else(|| {
+            let text = format!("no memory is attached that begins at {base:#x}");
+            Error::new(Class::RmaAttach, text)
+        })?;
+        attached.swap_remove(found);
+        Ok(())
+    }
+
+    /// Returns the memory of a rank, if the user can access it by loads and stores.
+    pub fn shared(&self, rank: u32) -> Option<UserBuf> {
+        match &self.memory {
+            Memory::Fixed(memory) if rank == self.rank => Some(*memory),
+            _ => self.remotes.get(rank as usize)?.shared,
+        }
+    }
+
+    /// Returns size in bytes and displacement unit of a rank's memory.
+    pub fn extent(&self, rank: u32) -> Option<(u64, u64)> {
+        self.remotes.get(rank as usize).map(|remote| (remote.size, remote.unit))
+    }
+
+    /// Returns the processes of the window.
+    pub fn peers(&self) -> &Group {
+        &self.peers
+    }
+}
+
+fn part(memory: UserBuf, disp: i64, len: usize) -> Option<UserBuf> {
+    let begin = usize::try_from(disp).ok()?;
+    (begin <= memory.len() && len <= memory.len() - begin).then(|| memory.slice(begin, len))
+}
+
+fn not_dynamic() -> Error {
+    Error::new(
+        Class::RmaFlavor,
+        "the window is not dynamic: must be made by MPI_Win_create_dynamic",
+    )
+}

@@ -1,0 +1,9 @@
+//! Windows for the layer above: creates and frees them, starts operations, synchronises.
+//!
+//! The protocol is in the crate `rma`. What needs collectives, shared memory or waiting is here.
+
+pub mod access;
+pub mod create;
+pub mod sync;
+
+pub use crate::win::{Flavor, MODEL_UNIFIED, Values, Win};

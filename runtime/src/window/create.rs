@@ -1,0 +1,374 @@
+//! Creating and freeing windows. Collective.
+//!
+//! 1. The ranks duplicate the communicator: its context id names the window.
+//! 2. They exchange sizes and displacement units.
+//! 3. The first rank of each host with several ranks reserves a range of the segment: a record for
+//!    each local rank, then the memory of windows that the library allocates.
+//! 4. They exchange the ranges. Each rank maps that of its host and takes the pages of its own
+//!    part.
+//! 5. Each rank opens the window, and they exchange whether all have succeeded. Nobody accesses
+//!    the window before.
+//!
+//! An error of one rank is an error of all. If all ranks are on one host, locks lie in the records
+//! as well, otherwise targets grant them by messages.
+
+#![allow(unsafe_code)]
+
+use fabric::{Peer, UserBuf};
+use objects::{Attributes, Class, Errhandler, Error, Group, Info, Result};
+use rma::{Control, LockBy, Memory, Remote, Window};
+use shm_transport::WindowRange;
+
+use crate::collective::{self, exchange};
+use crate::communicator::duplicate;
+use crate::lock::with;
+use crate::process::Process;
+use crate::win::{Flavor, Held, MODEL_UNIFIED, Page, Values, Win};
+
+/// Bytes to which parts of a range are aligned.
+const PAGE: u64 = 4096;
+
+/// What a rank wants.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// How the window is made.
+    pub flavor: Flavor,
+    /// The user's memory, of [`Flavor::Create`].
+    pub memory: UserBuf,
+    /// Bytes of this rank's memory.
+    pub size: u64,
+    /// Displacement unit, bytes.
+    pub unit: u64,
+    /// Hints.
+    pub info: Info,
+}
+
+/// The members of a window as its creation sees them.
+struct Members {
+    group: Group,
+    rank: u32,
+    /// Ranks of this host in the window, ascending.
+    local: Vec<u32>,
+    /// Size and unit of each rank.
+    extents: Vec<(u64, u64)>,
+}
+
+/// The parts of a host's range.
+struct Parts {
+    /// Offset of each local rank's memory.
+    offsets: Vec<u64>,
+    bytes: u64,
+}
+
+/// Creates a window on the communicator of a handle; returns its handle and the address of this
+/// rank's memory. Collective.
+pub fn create(comm: usize, request: &Request) -> Result<(usize, usize)> {
+    with(|p| {
+        let comm = p.comm(comm)?;
+        match comm.is_inter() {
+            true => Err(Error::new(
+                Class::Comm,
+                "the communicator is an intercommunicator: must be an intracommunicator",
+            )),
+            false => Ok(()),
+        }
+    })?;
+    let own = duplicate(comm)?;
+    let id = own.context();
+    let inner = with(|p| p.comms.insert(own)) as usize;
+    let made = make(inner, id, request);
+    match made {
+        Ok(win) => with(|p| {
+            let base = win.base;
+            Ok((p.wins.insert(win) as usize, base))
+        }),
+        Err(error) => {
+            with(|p| p.forget_comm(inner))?;
+            Err(error)
+        }
+    }
+}
+
+fn make(inner: usize, id: u64, request: &Request) -> Result<Win> {
+    let members = meet(inner, request)?;
+    if request.flavor == Flavor::Shared && members.local.len() != members.extents.len() {
+        return Err(Error::new(
+            Class::RmaShared,
+            format!(
+                "only {} of {} ranks are on this host: MPI_Win_allocate_shared needs all",
+                members.local.len(),
+                members.extents.len()
+            ),
+        ));
+    }
+    let (held, region) = reserve(inner, &members, request)?;
+    let opened = with(|p| open(p, id, &members, request, held, region));
+    let all = exchange(inner, &[u8::from(opened.is_err())])?;
+    match (opened, all.iter().any(|&failed| failed != 0)) {
+        (Ok(made), false) => Ok(win(id, inner, members, request, made)),
+        (Ok(made), true) => {
+            with(|p| close(p, id, made.held));
+            Err(no_memory("another rank has no memory for the window"))
+        }
+        (Err(error), _) => Err(error),
+    }
+}
+
+fn no_memory(text: impl Into<String>) -> Error {
+    Error::new(Class::NoMem, text)
+}
+
+/// Exchanges sizes and displacement units.
+fn meet(inner: usize, request: &Request) -> Result<Members> {
+    let mut mine = [0; 16];
+    mine[..8].copy_from_slice(&request.size.to_le_bytes());
+    mine[8..].copy_from_slice(&request.unit.to_le_bytes());
+    let all = exchange(inner, &mine)?;
+    let word = |bytes: &[u8]| u64::from_le_bytes(std::array::from_fn(|index| bytes[index]));
+    let extents = all.chunks_exact(16).map(|one| (word(&one[..8]), word(&one[8..]))).collect();
+    with(|p| {
+        let ranks = p.core()?.job.local_ranks();
+        let comm = p.comm(inner)?;
+        let is_local = |&(_, peer): &(u32, Peer)| ranks.contains(&peer.0);
+        let local = (0..).zip(comm.group().iter()).filter(is_local).map(|(rank, _)| rank);
+        let (local, group, rank) = (local.collect(), comm.group().clone(), comm.rank());
+        Ok(Members { group, rank, local, extents })
+    })
+}
+
+/// Returns where the records and the parts of this host's ranks lie.
+fn parts(members: &Members, request: &Request) -> Result<Parts> {
+    let mut bytes = (members.local.len() * Control::BYTES) as u64;
+    bytes = bytes.next_multiple_of(PAGE);
+    let is_noncontig = request.info.value("alloc_shared_noncontig")? == Some(b"true");
+    let pads = request.flavor != Flavor::Shared || is_noncontig;
+    let has_memory = matches!(request.flavor, Flavor::Allocate | Flavor::Shared);
+    let mut offsets = Vec::with_capacity(members.local.len());
+    for &rank in &members.local {
+        offsets.push(bytes);
+        let size = if has_memory { members.extents[rank as usize].0 } else { 0 };
+        let padded = if pads { size.checked_next_multiple_of(PAGE) } else { Some(size) };
+        let end = padded.and_then(|size| bytes.checked_add(size));
+        bytes = end.ok_or_else(|| no_memory("the window has more than 2^64 bytes"))?;
+    }
+    Ok(Parts { offsets, bytes })
+}
+
+/// Has the first rank of each host reserve a range, and maps that of this host. Collective.
+fn reserve(
+    inner: usize,
+    members: &Members,
+    request: &Request,
+) -> Result<(Held, Option<(UserBuf, Parts)>)> {
+    let parts = parts(members, request)?;
+    let leader = members.local.first().copied() == Some(members.rank);
+    let is_shared = members.local.len() > 1;
+    let mut mine = [0; 1 + WindowRange::SIZE];
+    if leader && is_shared {
+        let range = with(|p| {
+            let shm = p.core()?.stack.endpoint.intra();
+            let shm = shm.ok_or_else(|| Error::internal("no segment for ranks of one host"))?;
+            let failed = |error: shm_transport::SegmentError| no_memory(error.to_string());
+            shm.segment().reserve_window(parts.bytes).map_err(failed)
+        });
+        match range {
+            Ok(range) => mine[1..].copy_from_slice(&range.encode()),
+            Err(_) => mine[0] = 1,
+        }
+    }
+    let all = exchange(inner, &mine)?;
+    if all.chunks_exact(mine.len()).any(|one| one[0] != 0) {
+        return Err(no_memory(format!(
+            "the segment has no space for a window of {} bytes on this host",
+            parts.bytes
+        )));
+    }
+    let mut held = Held::default();
+    if !is_shared {
+        return Ok((held, None));
+    }
+    let first = members.local[0] as usize * mine.len();
+    let range = WindowRange::decode(&all[first + 1..first + mine.len()])
+        .ok_or_else(|| Error::internal("a range that is none"))?;
+    let memory = with(|p| {
+        let shm = p.core()?.stack.endpoint.intra_mut();
+        let shm = shm.ok_or_else(|| Error::internal("no segment for ranks of one host"))?;
+        shm.map_window(range).map_err(|error| no_memory(error.to_string()))
+    });
+    held.range = Some((range, leader));
+    // A rank that cannot map it says so in the last exchange.
+    Ok((held, memory.ok().map(|memory| (memory, parts))))
+}
+
+/// What `open` has made.
+struct Made {
+    held: Held,
+    memory: UserBuf,
+}
+
+/// Opens the window at this rank.
+fn open(
+    p: &mut Process,
+    id: u64,
+    members: &Members,
+    request: &Request,
+    mut held: Held,
+    region: Option<(UserBuf, Parts)>,
+) -> Result<Made> {
+    if held.range.is_some() && region.is_none() {
+        return Err(no_memory("cannot map the window's part of the segment"));
+    }
+    let shares = matches!(request.flavor, Flavor::Allocate | Flavor::Shared);
+    let by_memory = p.core()?.rma_shm;
+    let mut remotes: Vec<Remote> = (members.extents.iter())
+        .map(|&(size, unit)| Remote { size, unit, direct: None, shared: None, control: None })
+        .collect();
+    let mut memory = request.memory;
+    match &region {
+        Some((all, parts)) => {
+            for (index, &rank) in members.local.iter().enumerate() {
+                let remote = &mut remotes[rank as usize];
+                let record = all.slice(index * Control::BYTES, Control::BYTES);
+                remote.control = Some(Control::new(record));
+                if shares {
+                    let part = all.slice(parts.offsets[index] as usize, remote.size as usize);
+                    remote.direct = by_memory.then_some(part);
+                    remote.shared = Some(part);
+                    if rank == members.rank {
+                        memory = part;
+                        commit(p, &held, parts.offsets[index], remote.size)?;
+                    }
+                }
+            }
+        }
+        None if shares => {
+            memory = pages(&mut held, request.size)?;
+        }
+        None => {}
+    }
+    let own = match request.flavor {
+        Flavor::Dynamic => Memory::Dynamic(Vec::new()),
+        _ => Memory::Fixed(memory),
+    };
+    let is_one_host = members.local.len() == remotes.len() && region.is_some();
+    let lock_by = if is_one_host && by_memory { LockBy::Memory } else { LockBy::Message };
+    let window = Window::new((id, members.rank), members.group.clone(), own, remotes, lock_by);
+    p.core()?.stack.rma().0.open(window);
+    Ok(Made { held, memory })
+}
+
+/// Takes the pages of this rank's part and of the records.
+fn commit(p: &mut Process, held: &Held, offset: u64, size: u64) -> Result<()> {
+    let (Some((range, leads)), Some(shm)) = (held.range, p.core()?.stack.endpoint.intra()) else {
+        return Ok(());
+    };
+    let begin = if leads { 0 } else { offset };
+    shm.segment()
+        .commit_window(range, begin..offset + size)
+        .map_err(|error| no_memory(error.to_string()))
+}
+
+/// Returns memory of this process alone.
+fn pages(held: &mut Held, size: u64) -> Result<UserBuf> {
+    let none = |_| no_memory(format!("out of memory: cannot allocate {size} bytes"));
+    let bytes = usize::try_from(size).map_err(|_| no_memory("more than an address space"))?;
+    let count = bytes.div_ceil(PAGE as usize).max(1);
+    let mut pages = Vec::new();
+    pages.try_reserve_exact(count).map_err(none)?;
+    pages.resize(count, Page([0; PAGE as usize]));
+    held.pages = pages;
+    // SAFETY: the vector lives in the window and never grows; it is dropped when no rank accesses
+    // the window any more.
+    Ok(unsafe { UserBuf::new(held.pages.as_mut_ptr().cast(), bytes) })
+}
+
+fn win(id: u64, comm: usize, members: Members, request: &Request, made: Made) -> Win {
+    let values = Values {
+        size: request.size as i64,
+        unit: request.unit as i32,
+        flavor: request.flavor as i32,
+        model: MODEL_UNIFIED,
+    };
+    let is_dynamic = request.flavor == Flavor::Dynamic;
+    let mut win = Win {
+        id,
+        comm,
+        held: made.held,
+        group: members.group,
+        flavor: request.flavor,
+        base: if is_dynamic { 0 } else { made.memory.addr() as usize },
+        values: Box::new(values),
+        // MPI-5.0 §9.3.
+        errhandler: Errhandler::Fatal,
+        attributes: Attributes::new(),
+        name: String::new(),
+        hints: Info::new(),
+    };
+    // Known hints are short enough.
+    let _ = win.set_hints(&request.info);
+    win
+}
+
+/// Performs MPI_Win_free, after its attributes were deleted. Collective.
+pub fn free(handle: usize) -> Result<()> {
+    let (id, comm) = with(|p| {
+        let win = p.win(handle)?;
+        Ok((win.id, win.comm))
+    })?;
+    collective::final_barrier(comm).map_err(super::sync::of_window)?;
+    with(|p| {
+        let win = p.wins.remove(handle as u64).map_err(|_| Error::internal("no window"))?;
+        close(p, id, win.held);
+        p.forget_comm(comm)
+    })
+}
+
+/// Checks that MPI_Win_free may begin.
+pub fn check_free(handle: usize) -> Result<()> {
+    with(|p| {
+        let id = p.win(handle)?.id;
+        p.core()?.stack.rma().0.check_free(id)
+    })
+}
+
+/// Gives a window's memory back.
+fn close(p: &mut Process, id: u64, held: Held) {
+    let Ok(core) = p.core() else { return };
+    core.stack.rma().0.close(id);
+    let (Some((range, leads)), Some(shm)) = (held.range, core.stack.endpoint.intra_mut()) else {
+        return;
+    };
+    // SAFETY: the window is closed; nothing refers to its memory any more.
+    unsafe { shm.unmap_window(range) };
+    if leads {
+        // A rank that still maps it does not use it: all are in MPI_Win_free.
+        shm.segment().free_window(range);
+    }
+}
+
+impl Process {
+    /// Returns the memory of a rank of a window for MPI_Win_shared_query: its address, size and
+    /// displacement unit. `None`: that of the first rank with memory. Memory that this process
+    /// cannot access has address 0 and size 0.
+    pub fn shared_memory(&mut self, handle: usize, rank: Option<u32>) -> Result<(usize, u64, u64)> {
+        let id = self.win(handle)?.id;
+        let window = self.core()?.stack.rma().0.window(id)?;
+        let found = |rank: u32| {
+            let (size, unit) = window.extent(rank)?;
+            let memory = window.shared(rank)?;
+            Some((memory.addr() as usize, size, unit))
+        };
+        let size = window.peers().size();
+        match rank {
+            Some(rank) if rank >= size => Err(Error::new(
+                Class::Rank,
+                format!("invalid rank {rank}: must be 0 to {}", size - 1),
+            )),
+            Some(rank) => Ok(found(rank).unwrap_or((0, 0, 1))),
+            None => {
+                let mut all = (0..size).filter_map(found);
+                Ok(all.find(|&(_, size, _)| size > 0).unwrap_or((0, 0, 1)))
+            }
+        }
+    }
+}

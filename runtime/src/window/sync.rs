@@ -1,0 +1,209 @@
+//! Synchronisation of windows: begins a step under the process lock, then waits for it.
+
+use objects::{Class, Error, Group, Result};
+
+use crate::collective;
+use crate::lock::{block_on, progress_once, with};
+use crate::process::Process;
+use crate::stack::Endpoint;
+
+/// Runs `work` on the window's engine and wakes the peers that may go on.
+fn engine<R>(
+    p: &mut Process,
+    handle: usize,
+    work: impl FnOnce(&mut rma::Engine, &mut Endpoint, u64) -> Result<R>,
+) -> Result<R> {
+    let id = p.win(handle)?.id;
+    run(p, id, work)
+}
+
+fn run<R>(
+    p: &mut Process,
+    id: u64,
+    work: impl FnOnce(&mut rma::Engine, &mut Endpoint, u64) -> Result<R>,
+) -> Result<R> {
+    let (rma, endpoint) = p.core()?.stack.rma();
+    let done = work(rma, endpoint, id);
+    for peer in rma.take_wakes() {
+        if let Some(shm) = endpoint.intra() {
+            shm.wake(peer);
+        }
+    }
+    done
+}
+
+/// Waits until `poll` returns an outcome.
+fn wait(
+    handle: usize,
+    mut poll: impl FnMut(&mut rma::Engine, u64) -> Option<Result<()>>,
+) -> Result<()> {
+    let id = with(|p| p.win(handle).map(|win| win.id))?;
+    let mut ask = |p: &mut Process| run(p, id, |rma, _, id| poll(rma, id).transpose()).transpose();
+    // What is there already needs no progress.
+    if let Some(outcome) = with(&mut ask) {
+        return outcome;
+    }
+    block_on(ask)
+}
+
+/// Makes an error of the window's own communicator one of the window.
+pub(crate) fn of_window(error: Error) -> Error {
+    Error::new(error.class(), error.detail())
+}
+
+fn barrier(handle: usize) -> Result<()> {
+    let comm = with(|p| p.win(handle).map(|win| win.comm))?;
+    collective::final_barrier(comm).map_err(of_window)
+}
+
+/// Performs MPI_Win_fence. `first`: no operation of this rank precedes it; `last`: none follows.
+pub fn fence(handle: usize, first: bool, last: bool) -> Result<()> {
+    with(|p| {
+        engine(p, handle, |rma, endpoint, id| {
+            rma.check_fence(id)?;
+            if first { Ok(()) } else { rma.flush_all(endpoint, id) }
+        })
+    })?;
+    let flushed = if first { Ok(()) } else { wait(handle, |rma, id| rma.poll_flush(id, None)) };
+    barrier(handle)?;
+    with(|p| engine(p, handle, |rma, _, id| rma.fence(id, last)))?;
+    flushed
+}
+
+/// Performs MPI_Win_lock.
+pub fn lock(handle: usize, target: u32, exclusive: bool, nocheck: bool) -> Result<()> {
+    with(|p| {
+        check_locks(p, handle)?;
+        engine(p, handle, |rma, endpoint, id| rma.lock(endpoint, id, target, exclusive, nocheck))
+    })?;
+    wait(handle, |rma, id| rma.poll_lock(id, target))
+}
+
+/// Performs MPI_Win_lock_all.
+pub fn lock_all(handle: usize, nocheck: bool) -> Result<()> {
+    with(|p| {
+        check_locks(p, handle)?;
+        engine(p, handle, |rma, endpoint, id| rma.lock_all(endpoint, id, nocheck))
+    })?;
+    wait(handle, |rma, id| rma.poll_lock_all(id))
+}
+
+fn check_locks(p: &Process, handle: usize) -> Result<()> {
+    match p.win(handle)?.has_no_locks() {
+        true => Err(Error::new(
+            Class::RmaSync,
+            "a lock of a window that was created with the hint no_locks=true",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Performs MPI_Win_unlock, or MPI_Win_unlock_all for `None`.
+pub fn unlock(handle: usize, target: Option<u32>) -> Result<()> {
+    with(|p| engine(p, handle, |rma, _, id| rma.check_unlock(id, target)))?;
+    let flushed = complete_at(handle, target);
+    with(|p| {
+        engine(p, handle, |rma, endpoint, id| match target {
+            Some(target) => rma.unlock(endpoint, id, target),
+            None => rma.unlock_all(endpoint, id),
+        })
+    })?;
+    let released = wait(handle, |rma, id| rma.poll_flush(id, target));
+    with(|p| engine(p, handle, |rma, _, id| rma.end_passive(id, target)))?;
+    flushed.and(released)
+}
+
+/// Completes all operations at a target (`None`: at all).
+fn complete_at(handle: usize, target: Option<u32>) -> Result<()> {
+    with(|p| {
+        engine(p, handle, |rma, endpoint, id| match target {
+            Some(target) => rma.flush(endpoint, id, target),
+            None => rma.flush_all(endpoint, id),
+        })
+    })?;
+    wait(handle, |rma, id| rma.poll_flush(id, target))
+}
+
+/// Performs MPI_Win_flush, or MPI_Win_flush_all for `None`; `call` is its name.
+pub fn flush(handle: usize, target: Option<u32>, call: &'static str) -> Result<()> {
+    with(|p| engine(p, handle, |rma, _, id| rma.check_flush(id, target, call)))?;
+    complete_at(handle, target)
+}
+
+/// Performs MPI_Win_flush_local, or MPI_Win_flush_local_all for `None`; `call` is its name.
+pub fn flush_local(handle: usize, target: Option<u32>, call: &'static str) -> Result<()> {
+    with(|p| engine(p, handle, |rma, _, id| rma.check_flush(id, target, call)))?;
+    wait(handle, |rma, id| rma.poll_local(id, target))
+}
+
+/// Returns the ranks in the window of the members of a group.
+fn ranks(p: &Process, handle: usize, group: &Group) -> Result<Vec<u32>> {
+    let win = p.win(handle)?;
+    let rank = |peer| {
+        win.group.rank_of(peer).ok_or_else(|| {
+            Error::new(
+                Class::Group,
+                format!("invalid group: it has members that are not in {}", win.describe()),
+            )
+        })
+    };
+    group.iter().map(rank).collect()
+}
+
+/// Performs MPI_Win_post.
+pub fn post(handle: usize, group: &Group, nocheck: bool) -> Result<()> {
+    with(|p| {
+        let ranks = ranks(p, handle, group)?;
+        engine(p, handle, |rma, endpoint, id| rma.post(endpoint, id, ranks, nocheck))
+    })
+}
+
+/// Performs MPI_Win_start.
+pub fn start(handle: usize, group: &Group, nocheck: bool) -> Result<()> {
+    with(|p| {
+        let ranks = ranks(p, handle, group)?;
+        engine(p, handle, |rma, _, id| rma.begin_access(id, ranks))
+    })?;
+    if nocheck { Ok(()) } else { wait(handle, |rma, id| rma.poll_start(id)) }
+}
+
+/// Performs MPI_Win_complete.
+pub fn complete(handle: usize) -> Result<()> {
+    with(|p| engine(p, handle, |rma, _, id| rma.check_complete(id)))?;
+    let local = wait(handle, |rma, id| rma.poll_local(id, None));
+    with(|p| engine(p, handle, |rma, endpoint, id| rma.complete(endpoint, id)))?;
+    local
+}
+
+/// Performs MPI_Win_wait.
+pub fn wait_exposure(handle: usize) -> Result<()> {
+    with(|p| engine(p, handle, |rma, _, id| rma.check_wait(id)))?;
+    wait(handle, |rma, id| rma.poll_wait(id))
+}
+
+/// Performs MPI_Win_test: true if the exposure epoch has ended.
+pub fn test_exposure(handle: usize) -> Result<bool> {
+    with(|p| engine(p, handle, |rma, _, id| rma.check_wait(id)))?;
+    progress_once();
+    with(|p| engine(p, handle, |rma, _, id| Ok(rma.poll_wait(id))))?
+        .transpose()
+        .map(|done| done.is_some())
+}
+
+/// Performs MPI_Win_sync: orders loads and stores of this process before and after it.
+pub fn sync(handle: usize) -> Result<()> {
+    with(|p| p.win(handle).map(|_| ()))?;
+    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    progress_once();
+    Ok(())
+}
+
+/// Attaches memory to a dynamic window.
+pub fn attach(handle: usize, memory: fabric::UserBuf) -> Result<()> {
+    with(|p| engine(p, handle, |rma, _, id| rma.window_mut(id)?.attach(memory)))
+}
+
+/// Detaches memory from a dynamic window.
+pub fn detach(handle: usize, base: u64) -> Result<()> {
+    with(|p| engine(p, handle, |rma, _, id| rma.window_mut(id)?.detach(base)))
+}
