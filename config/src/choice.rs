@@ -27,6 +27,23 @@ impl Choice for SingleCopy {
     const WORDS: &'static [&'static str] = &["auto", "readv", "off"];
 }
 
+/// The transport between hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InterTransport {
+    /// Verbs between processes that both have an RDMA device, otherwise TCP.
+    Auto,
+    /// Verbs alone.
+    Verbs,
+    /// TCP alone.
+    Tcp,
+}
+
+impl Choice for InterTransport {
+    const ALL: &'static [InterTransport] =
+        &[InterTransport::Auto, InterTransport::Verbs, InterTransport::Tcp];
+    const WORDS: &'static [&'static str] = &["auto", "verbs", "tcp"];
+}
+
 /// The version of a RoCE port's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoceVersion {

@@ -7,7 +7,9 @@ use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::choice::{Choice, ProgressMode, Registration, Rendezvous, RoceVersion, SingleCopy};
+use crate::choice::{
+    Choice, InterTransport, ProgressMode, Registration, Rendezvous, RoceVersion, SingleCopy,
+};
 use crate::value::{Kind, Value};
 
 const K: u64 = 1 << 10;
@@ -253,6 +255,22 @@ knobs! {
     VERBS_CONNECT_WARN_AFTER: Time = Row::time("verbs.connect_warn_after", Duration::from_secs(86_400),
         "time without an answer to a first connection request after which a line on standard error says so (auto: 10 s)")
         .formerly("verbs.call_notice");
+    INTER_TRANSPORT: InterTransport = Row::choice("inter.transport",
+        "transport between hosts (auto: verbs between processes that both have an RDMA device, otherwise TCP)");
+    TCP_INTERFACES: Name = Row::name("tcp.interfaces",
+        "network interfaces for TCP between hosts, as names, addresses or address/prefix, separated by commas (auto: all; the first that answers is used)");
+    TCP_PORTS: Name = Row::name("tcp.ports",
+        "ports that processes listen on for TCP between hosts, as first-last (auto: the system chooses)");
+    TCP_EAGER_MAX: Bytes = Row::bytes("tcp.eager_max", 32 * K, 64..=256 * K,
+        "largest message over TCP that is sent eagerly, without waiting for the receive");
+    TCP_WINDOW: Bytes = Row::bytes("tcp.window", M, 512 * K..=G,
+        "bytes of eager messages over TCP that each peer may leave unacknowledged");
+    TCP_CONNECTIONS: Index = Row::index("tcp.connections", 1_000_000,
+        "TCP connections that a process keeps at once; beyond that the least recently used one is closed (auto: by the limit on open files)");
+    TCP_RECONNECT_TIMEOUT: Time = Row::time("tcp.reconnect_timeout", Duration::from_secs(86_400),
+        "time that a broken TCP connection is retried before its peer counts as failed (auto: 2 minutes)");
+    TCP_CONNECT_WARN_AFTER: Time = Row::time("tcp.connect_warn_after", Duration::from_secs(86_400),
+        "time without a TCP connection to a peer after which a line on standard error says so (auto: 10 s)");
     PT2PT_UNEXPECTED_MAX: Bytes = Row::bytes("pt2pt.unexpected_max", 64 * M, 4 * K..=64 * G,
         "memory for messages without a posted receive, shared equally by all senders; a sender beyond its share waits");
     PT2PT_PROGRESS: ProgressMode = Row::choice("pt2pt.progress",

@@ -26,7 +26,9 @@ mod notice;
 mod origin;
 mod value;
 
-pub use choice::{Choice, ProgressMode, Registration, Rendezvous, RoceVersion, SingleCopy};
+pub use choice::{
+    Choice, InterTransport, ProgressMode, Registration, Rendezvous, RoceVersion, SingleCopy,
+};
 pub use error::KnobError;
 pub use knob::{Bytes, Count, Index, Key, Knob, Name, SizeOrAuto, Switch, TABLE, Time};
 pub use knobs::Knobs;

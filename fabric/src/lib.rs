@@ -13,6 +13,7 @@ pub mod header;
 pub mod protocol;
 pub mod request_id;
 pub mod sim;
+pub mod store;
 pub mod transport;
 pub mod user_buf;
 
@@ -22,6 +23,7 @@ pub use endpoint::Endpoint;
 pub use header::{Collective, CollectiveKind, Header, Kind};
 pub use protocol::Protocol;
 pub use request_id::{ProtocolId, RequestId, Token};
+pub use store::{InProcessStore, Store};
 pub use transport::{
     Atomic, Caps, Chunks, GetOrPush, HybridGet, OneSided, Peer, PeerFailed, Post, Region, Rights,
     Sink, Slot, Transfer, Transport, WaitOn,

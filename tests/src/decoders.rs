@@ -26,11 +26,12 @@ use verbs_transport::fuzzing;
 pub type Target = (&'static str, fn(&[u8]) -> bool);
 
 /// All targets.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     ("wire_header", wire_header),
     ("control", control),
     ("launcher_frames", launcher_frames),
     ("wireup", wireup),
+    ("tcp", tcp),
     ("knobs", knobs),
     ("hosts", hosts),
     ("rank_params", rank_params),
@@ -110,6 +111,12 @@ pub fn wireup(bytes: &[u8]) -> bool {
         fuzzing::ring_control(bytes),
     ];
     accepted.contains(&true)
+}
+
+/// Decodes what strangers and peers of the TCP transport send and publish.
+pub fn tcp(bytes: &[u8]) -> bool {
+    let is_handshake = tcp_transport::fuzzing::handshake(bytes);
+    tcp_transport::fuzzing::records(bytes) || is_handshake
 }
 
 /// Loads a configuration: a file, then lines of environment variables, then lines of `--set`,

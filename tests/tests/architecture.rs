@@ -21,7 +21,7 @@ const CRATES: &[&[&str]] = &[
     &["runtime", "simulator"],
     &["collectives", "io"],
     &["pt2pt", "rma"],
-    &["objects", "shm-transport", "verbs-transport", "bootstrap"],
+    &["objects", "shm-transport", "tcp-transport", "verbs-transport", "bootstrap"],
     &["config", "fabric", "progress"],
 ];
 
@@ -81,6 +81,8 @@ const UNSAFE: &[&str] = &[
     "shm-transport/src/single_copy/",
     "shm-transport/src/event_count.rs",
     "shm-transport/src/valgrind.rs",
+    "tcp-transport/src/ifaddrs.rs",
+    "tcp-transport/src/sys.rs",
     "tests/src/bytes.rs",
     "tests/src/idle.rs",
     "verbs-transport/src/endpoint/send_queue.rs",
@@ -105,6 +107,7 @@ const ACYCLIC: &[&str] = &[
     "runtime",
     "shm-transport",
     "simulator",
+    "tcp-transport",
     "verbs-transport",
 ];
 

@@ -53,6 +53,11 @@ fn wireup() {
 }
 
 #[test]
+fn tcp() {
+    fuzz("tcp");
+}
+
+#[test]
 fn knobs() {
     fuzz("knobs");
 }
@@ -214,6 +219,25 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
             message[..8].copy_from_slice(b"vrb\x03\x01\0\0\0");
             let coalesced = [&[0; 12][..], &[3, 0, 0, 0, 1, 2, 3]].concat();
             vec![message.to_vec(), vec![5; 22], vec![0; 24], coalesced, vec![1; 64]]
+        }
+        "tcp" => {
+            let record = |kind: u8, body: &[u8]| {
+                [&(body.len() as u32).to_le_bytes()[..], &[kind], &[0; 11], body].concat()
+            };
+            let words = |words: &[u64]| -> Vec<u8> {
+                words.iter().flat_map(|word| word.to_le_bytes()).collect()
+            };
+            let hello = [&b"vrt\x01\x03\0\0\0\x09\0\0\0\x01\0\0\0"[..], &[0; 136]].concat();
+            let header = Header { length: 3, ..Header::new(Kind::Eager) };
+            let frame = record(1, &[&header.encode()[..], b"abc"].concat());
+            vec![
+                hello,
+                [&frame[..], &record(8, &[]), &frame].concat(),
+                [record(2, &words(&[1, 0, 0, 0])), record(9, &[]), record(6, &words(&[1, 2]))]
+                    .concat(),
+                [record(4, &words(&[0, 0])), record(5, &words(&[1, 0, 0, 1, 2, 3]))].concat(),
+                [&[0, 80, 4, 127, 0, 0, 1, 16][..], &[0; 16]].concat(),
+            ]
         }
         "knobs" => text(&[
             "[shm]\neager_max = \"16K\"\nring_bytes = 65536\n[wait]\nspin = \"5us\"\n\0\

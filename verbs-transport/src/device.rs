@@ -83,6 +83,15 @@ impl Port {
         self.attr.link_layer == link_layer::ETHERNET
     }
 
+    /// Returns the name of the network: ports with equal names are taken to reach each other.
+    pub fn fabric(&self) -> String {
+        if self.is_ethernet() {
+            return "ethernet".into();
+        }
+        let prefix: [u8; 8] = std::array::from_fn(|at| self.address.gid.raw[at]);
+        format!("infiniband {:016x}", u64::from_be_bytes(prefix))
+    }
+
     /// Returns the address vector to another port.
     pub fn address_vector(&self, other: &PortAddress, settings: &Settings) -> AhAttr {
         let mut attr = AhAttr {

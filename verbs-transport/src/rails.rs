@@ -124,6 +124,11 @@ impl Rails {
         [&self.primary].into_iter().chain(&self.secondary).map(VerbsTransport::port)
     }
 
+    /// Returns the descriptor that a sleeper waits for.
+    pub fn wait_fd(&self) -> RawFd {
+        self.primary.wait_set.fd()
+    }
+
     /// Returns how registrations of buffers are kept; never `Auto`.
     pub fn registration(&self) -> Registration {
         self.primary.registration()

@@ -140,6 +140,11 @@ pub enum Unavailable {
 }
 
 impl Unavailable {
+    /// Returns true if the host has no RDMA at all, so that nobody expects it to be used.
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Unavailable::Library(_) | Unavailable::NoDevice)
+    }
+
     /// Returns the error of a failed step. Names the limit on locked memory where that is the
     /// likely reason: the kernel only reports a lack of memory.
     pub(crate) fn step(device: &str, what: &'static str, error: io::Error) -> Unavailable {

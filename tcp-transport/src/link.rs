@@ -1,0 +1,189 @@
+//! Links: how a connection that was proven takes over, and what happens when it ends.
+
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use fabric::{Peer, PeerFailed};
+use rustix::net::sockopt;
+
+use crate::dial_state::Dial;
+use crate::peer::Link;
+use crate::transport::TcpTransport;
+use crate::wait_set::Source;
+use crate::wire::Kind;
+
+/// Milliseconds without an acknowledgement of sent bytes after which the system gives up a
+/// connection.
+const USER_TIMEOUT_MS: u32 = 30_000;
+
+impl TcpTransport {
+    /// Makes a proven connection the link of a peer, which has received our stream up to
+    /// `received`.
+    pub(crate) fn establish(&mut self, at: usize, fd: OwnedFd, received: u64) {
+        self.stop_dialing(at);
+        self.drop_link(at);
+        let generation = self.new_generation();
+        let _ = sockopt::set_tcp_nodelay(&fd, true);
+        let _ = sockopt::set_tcp_user_timeout(&fd, USER_TIMEOUT_MS);
+        let _ = sockopt::set_socket_keepalive(&fd, true);
+        if let Err(error) = self.wait_set.change(&fd, Source::Link(at as u32, generation)) {
+            return self.break_link(at, &format!("its socket cannot be watched: {error}"));
+        }
+        let state = &mut self.peers[at];
+        if state.tx.resume(received).is_err() {
+            return self.fail(at, "it has received more, or less, than was sent".into());
+        }
+        state.said_bye = false;
+        let used = self.attention.polls;
+        state.link = Some(Link { fd, generation, writable: true, is_closing: false, used });
+        state.write(used);
+        self.linked.push(at);
+        self.mark_readable(at);
+        if self.linked.len() > self.max_links {
+            self.retire_one();
+        }
+    }
+
+    /// Records that a link may have something to read.
+    pub(crate) fn mark_readable(&mut self, at: usize) {
+        let readable = &mut self.attention.readable;
+        if !readable.contains(&at) {
+            readable.push(at);
+        }
+    }
+
+    /// Closes the link of a peer, if there is one.
+    pub(crate) fn drop_link(&mut self, at: usize) {
+        if self.peers[at].link.take().is_some() {
+            self.linked.retain(|&other| other != at);
+            self.attention.readable.retain(|&other| other != at);
+            if self.attention.hot == Some(at) {
+                self.attention.hot = None;
+            }
+        }
+    }
+
+    /// Handles a connection that has ended. It is made anew unless the peer has closed it and
+    /// nothing is left to send. A peer that has ended refuses the new one, and has then failed.
+    #[cold]
+    pub(crate) fn break_link(&mut self, at: usize, why: &str) {
+        self.drop_link(at);
+        let state = &self.peers[at];
+        let is_over = state.said_bye || self.flushing_since.is_some();
+        if state.failed.is_none() && (state.is_pending() || !is_over) {
+            self.start_dialing(at, why);
+        }
+    }
+
+    /// Begins to dial a peer that has neither a link nor a dial.
+    #[cold]
+    pub(crate) fn start_dialing(&mut self, at: usize, why: &str) {
+        let state = &mut self.peers[at];
+        if state.dial.is_none() && state.link.is_none() && state.failed.is_none() {
+            state.dial = Some(Dial::new(Instant::now(), why));
+            self.dialing.push(at);
+        }
+    }
+
+    /// Ends the dial of a peer, if there is one.
+    pub(crate) fn stop_dialing(&mut self, at: usize) {
+        if self.peers[at].dial.take().is_some() {
+            self.dialing.retain(|&other| other != at);
+            self.handshakes.remove_dials(at, None);
+        }
+    }
+
+    /// Gives a peer up. All that waits for it fails.
+    #[cold]
+    pub(crate) fn fail(&mut self, at: usize, why: String) {
+        self.stop_dialing(at);
+        self.drop_link(at);
+        let state = &mut self.peers[at];
+        if state.failed.is_some() {
+            return;
+        }
+        let failure = PeerFailed { peer: state.peer, why };
+        state.failed = Some(failure.clone());
+        state.tx = crate::send_queue::SendQueue::default();
+        state.rx = crate::peer::Receiver::default();
+        let gets = state.gets.drain().map(|(_, get)| get.token);
+        let atomics = state.atomics.drain().map(|(_, (token, _))| token);
+        let puts = state.puts.drain(..).map(|(_, token)| token);
+        let failed = gets.chain(atomics).chain(puts).map(|token| (token, Err(failure.clone())));
+        self.reports.transfers.extend(failed);
+        self.reports.failures.push(failure);
+        self.attention.has_space_again = true;
+    }
+
+    /// Begins to close the least recently used link, so that there are not too many. The peer
+    /// answers with what it has received; then nothing is left that a new link would be needed for.
+    pub(crate) fn retire_one(&mut self) {
+        let link = |at: usize| self.peers[at].link.as_ref();
+        let is_closing = |at: usize| link(at).is_some_and(|link| link.is_closing);
+        let open = self.linked.iter().copied().filter(|&at| !is_closing(at));
+        if open.clone().count() <= self.max_links {
+            return;
+        }
+        let busy = |at: usize| self.peers[at].tx.has_unsent() || !self.peers[at].gets.is_empty();
+        let used = |at: usize| link(at).map_or(0, |link| link.used);
+        let Some(at) = open.min_by_key(|&at| (busy(at), used(at))) else { return };
+        self.evicted += 1;
+        let (polls, state) = (self.attention.polls, &mut self.peers[at]);
+        state.link.iter_mut().for_each(|link| link.is_closing = true);
+        state.append(Kind::Bye, 0);
+        state.write(polls);
+    }
+
+    /// Answers the Bye of a peer: with a Bye, or by closing the link that we wanted to close. A
+    /// link over which more was sent meanwhile stays.
+    #[cold]
+    pub(crate) fn answer_bye(&mut self, at: usize) {
+        let (polls, state) = (self.attention.polls, &mut self.peers[at]);
+        state.rx.bye_due = false;
+        let Some(link) = &mut state.link else { return };
+        let is_ours = std::mem::take(&mut link.is_closing);
+        if is_ours && state.is_pending() {
+            return;
+        }
+        state.append(if is_ours { Kind::Ack } else { Kind::Bye }, 0);
+        state.write(polls);
+        if is_ours {
+            self.drop_link(at);
+            self.peers[at].tx.shrink();
+        }
+    }
+
+    /// Closes a link at once, since no descriptor is left: one that is being closed, otherwise the
+    /// least recently used. Returns false if there is none.
+    pub(crate) fn evict(&mut self) -> bool {
+        let rank = |at: usize| {
+            let state = &self.peers[at];
+            let link = state.link.as_ref();
+            let is_closing = link.is_some_and(|link| link.is_closing);
+            (!is_closing, state.is_pending(), link.map_or(0, |link| link.used))
+        };
+        let Some(at) = self.linked.iter().copied().min_by_key(|&at| rank(at)) else { return false };
+        self.evicted += 1;
+        self.drop_link(at);
+        // What was not read yet comes again.
+        self.start_dialing(at, "it was closed, since no descriptor was left");
+        true
+    }
+
+    /// Breaks the connection to a peer, as a fault of the network would. For tests.
+    #[doc(hidden)]
+    pub fn interrupt(&mut self, peer: Peer) {
+        let index = self.index.get(peer.0 as usize).map(|&at| at as usize);
+        if let Some(at) = index.filter(|&at| self.peers.get(at).is_some_and(|it| it.link.is_some()))
+        {
+            self.interruptions += 1;
+            self.break_link(at, "a test has broken it");
+        }
+    }
+
+    /// Returns the number of connections that [`TcpTransport::interrupt`] has broken.
+    #[doc(hidden)]
+    pub fn interruptions(&self) -> u64 {
+        self.interruptions
+    }
+}

@@ -1,0 +1,151 @@
+//! One peer: the streams in both directions, and what is under way.
+//!
+//! States: without a link, and not dialing (nothing to send, or closed by either side); dialing;
+//! with a link; failed. Streams and transfers survive the link.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+
+use fabric::{Peer, PeerFailed, UserBuf};
+use rustc_hash::FxHashMap;
+use rustix::io::Errno;
+
+use crate::dial_state::Dial;
+use crate::send_queue::SendQueue;
+use crate::sys::{self, MAX_PARTS, Part};
+use crate::wire::Kind;
+
+/// A connection that carries records.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) fd: OwnedFd,
+    /// Events of earlier links of the peer have another.
+    pub(crate) generation: u32,
+    /// The socket takes bytes, as far as is known.
+    pub(crate) writable: bool,
+    /// A Bye of ours waits for the peer's.
+    pub(crate) is_closing: bool,
+    /// The poll in which it last received or sent.
+    pub(crate) used: u64,
+}
+
+/// User memory that the rest of a record goes to.
+#[derive(Debug)]
+pub(crate) struct Bulk {
+    pub(crate) into: UserBuf,
+    /// The token of the get that ends with it.
+    pub(crate) token: Option<u64>,
+}
+
+/// A get whose bytes have not all arrived.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    pub(crate) token: u64,
+    /// Where the next bytes go.
+    pub(crate) into: UserBuf,
+}
+
+/// The stream from the peer.
+#[derive(Debug, Default)]
+pub(crate) struct Receiver {
+    /// Bytes received.
+    pub(crate) position: u64,
+    /// The last position that a record to the peer has.
+    pub(crate) advertised: u64,
+    /// The start of a record that has not arrived whole.
+    pub(crate) carry: Vec<u8>,
+    /// A record of which the data is arriving.
+    pub(crate) bulk: Option<Bulk>,
+    /// The peer waits for an acknowledgement.
+    pub(crate) ack_due: bool,
+    /// The peer wants to close the link.
+    pub(crate) bye_due: bool,
+}
+
+/// All that a process knows of a peer.
+pub(crate) struct PeerState {
+    pub(crate) peer: Peer,
+    pub(crate) tx: SendQueue,
+    pub(crate) rx: Receiver,
+    pub(crate) link: Option<Link>,
+    pub(crate) dial: Option<Dial>,
+    /// Number of the last connection that was tried or accepted.
+    pub(crate) epoch: u32,
+    /// Gets by number.
+    pub(crate) gets: FxHashMap<u64, Incoming>,
+    /// Atomics by number: token, and where the old value goes.
+    pub(crate) atomics: FxHashMap<u64, (u64, UserBuf)>,
+    /// Puts in order: position after the last byte, and token.
+    pub(crate) puts: VecDeque<(u64, u64)>,
+    /// A post found no space.
+    pub(crate) is_starved: bool,
+    /// The peer has announced that it closes the connection.
+    pub(crate) said_bye: bool,
+    pub(crate) failed: Option<PeerFailed>,
+}
+
+impl PeerState {
+    pub(crate) fn new(peer: Peer) -> PeerState {
+        PeerState {
+            peer,
+            tx: SendQueue::default(),
+            rx: Receiver::default(),
+            link: None,
+            dial: None,
+            epoch: 0,
+            gets: FxHashMap::default(),
+            atomics: FxHashMap::default(),
+            puts: VecDeque::new(),
+            is_starved: false,
+            said_bye: false,
+            failed: None,
+        }
+    }
+
+    /// Appends a record, which also acknowledges what was received.
+    #[inline]
+    pub(crate) fn append(&mut self, kind: Kind, len: usize) -> &mut [u8] {
+        self.rx.advertised = self.rx.position;
+        self.tx.append(kind, len, self.rx.position)
+    }
+
+    /// Appends a record with data of the user.
+    pub(crate) fn append_user(&mut self, kind: Kind, head: &[u8], data: (UserBuf, Option<u64>)) {
+        self.rx.advertised = self.rx.position;
+        self.tx.append_user(kind, head, data, self.rx.position);
+    }
+
+    /// Acknowledges what was received, if the peer waits for it or much is unacknowledged.
+    pub(crate) fn append_due_ack(&mut self, most: usize) {
+        let is_much = self.rx.position - self.rx.advertised >= most as u64;
+        if is_much || (self.rx.ack_due && self.rx.position != self.rx.advertised) {
+            self.append(Kind::Ack, 0);
+        }
+        self.rx.ack_due = false;
+    }
+
+    /// Returns true while something waits for the peer: a connection is needed.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.tx.is_pending()
+            || !self.gets.is_empty()
+            || !self.atomics.is_empty()
+            || !self.puts.is_empty()
+    }
+
+    /// Writes as much as the link takes. An error is left to the next read, which finds what
+    /// arrived before it.
+    #[inline]
+    pub(crate) fn write(&mut self, polls: u64) {
+        let Some(link) = &mut self.link else { return };
+        while link.writable && self.tx.has_unsent() {
+            let mut list = [Part::Own(&[]); MAX_PARTS];
+            let count = self.tx.parts(&mut list);
+            match sys::send(&link.fd, &list[..count]) {
+                Ok(sent) => self.tx.wrote(sent),
+                Err(Errno::INTR) => {}
+                Err(_) => link.writable = false,
+            }
+            link.used = polls;
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The progress loop.
+//!
+//! A peer that answers again and again has the hot link, which each poll reads without asking the
+//! system which link is ready. All other events are taken by `epoll_wait`, less often while there
+//! is a hot link or while nothing happens for long.
+
+use std::time::{Duration, Instant};
+
+use fabric::Sink;
+use std::os::fd::AsFd as _;
+
+use crate::transport::TcpTransport;
+use crate::wait_set::{BATCH, Ready, Source};
+use crate::wire::Kind;
+
+/// Polls between two looks at events while there is a hot link.
+const HOT_INTERVAL: u64 = 16;
+/// Reads in a row that find nothing, after which a link is no longer hot if there are others.
+const MAX_MISSES: u32 = 64;
+/// Polls without a result after which only one of [`IDLE_INTERVAL`] makes system calls.
+const IDLE_POLLS: u64 = 2048;
+const IDLE_INTERVAL: u64 = 4;
+/// Polls between two looks at the clock while peers are dialed.
+const DIAL_INTERVAL: u64 = 64;
+/// How long the end of a process waits for peers that do not answer.
+const FLUSH_MAX: Duration = Duration::from_secs(5);
+
+impl TcpTransport {
+    /// Delivers what has arrived. Returns whether there was anything.
+    #[inline]
+    pub(crate) fn progress(&mut self, sink: &mut impl Sink) -> bool {
+        let attention = &mut self.attention;
+        attention.polls += 1;
+        let polls = attention.polls;
+        let is_quiet = attention.idle > IDLE_POLLS && !polls.is_multiple_of(IDLE_INTERVAL);
+        if is_quiet && attention.readable.is_empty() && self.flushing_since.is_none() {
+            attention.idle += 1;
+            return false;
+        }
+        let mut moved = match attention.hot {
+            Some(at) => self.read_hot(at, sink),
+            None => false,
+        };
+        if self.attention.hot.is_none() || polls.is_multiple_of(HOT_INTERVAL) {
+            self.take_events();
+        }
+        if !self.attention.readable.is_empty() {
+            moved |= self.read_all(sink);
+        }
+        moved |= self.maintain(sink);
+        self.attention.idle = if moved { 0 } else { self.attention.idle + 1 };
+        moved
+    }
+
+    /// Performs what is rarely due.
+    #[inline]
+    fn maintain(&mut self, sink: &mut impl Sink) -> bool {
+        if !self.dialing.is_empty() && self.attention.polls.is_multiple_of(DIAL_INTERVAL) {
+            self.progress_dials();
+        }
+        if self.reports.is_empty() {
+            // What the system has sent changes the answer of `flush`, which is called again only
+            // after something has happened.
+            return self.flushing_since.is_some();
+        }
+        self.reports.deliver(sink);
+        true
+    }
+
+    #[inline]
+    fn read_hot(&mut self, at: usize, sink: &mut impl Sink) -> bool {
+        if self.read_link(at, sink) {
+            self.attention.misses = 0;
+            return true;
+        }
+        self.attention.misses += 1;
+        if self.attention.misses > MAX_MISSES && self.linked.len() > 1 {
+            self.attention.hot = None;
+        }
+        false
+    }
+
+    /// Reads all links that have something. The last one becomes hot.
+    fn read_all(&mut self, sink: &mut impl Sink) -> bool {
+        let mut moved = false;
+        for at in std::mem::take(&mut self.attention.readable) {
+            if self.read_link(at, sink) && self.peers[at].link.is_some() {
+                moved = true;
+                (self.attention.hot, self.attention.misses) = (Some(at), 0);
+            }
+        }
+        moved
+    }
+
+    /// Takes the events that have come. Returns true if there was any.
+    pub(crate) fn take_events(&mut self) -> bool {
+        let mut any = false;
+        loop {
+            let count = self.wait_set.take();
+            for at in 0..count {
+                let ready = self.wait_set.event(at);
+                self.on_event(ready);
+            }
+            any |= count > 0;
+            if count < BATCH {
+                return any;
+            }
+        }
+    }
+
+    fn on_event(&mut self, Ready { source, writable }: Ready) {
+        match source {
+            Source::Listener => self.accept_all(),
+            Source::Other => self.progress_dials(),
+            Source::Handshake(at, generation) => self.progress_handshake(at, generation),
+            Source::Link(at, generation) => {
+                let (at, polls) = (at as usize, self.attention.polls);
+                let Some(state) = self.peers.get_mut(at) else { return };
+                let Some(link) = &mut state.link else { return };
+                if link.generation != generation {
+                    return;
+                }
+                if writable && !link.writable {
+                    link.writable = true;
+                    state.write(polls);
+                }
+                self.mark_readable(at);
+            }
+        }
+    }
+
+    /// Returns true when the systems of all peers have everything; see `Transport::flush`. Peers
+    /// that cannot be reached are waited for [`FLUSH_MAX`].
+    pub(crate) fn flush_all(&mut self) -> bool {
+        let since = *self.flushing_since.get_or_insert_with(Instant::now);
+        let is_late = since.elapsed() >= FLUSH_MAX;
+        let polls = self.attention.polls;
+        for &at in &self.linked {
+            self.peers[at].write(polls);
+        }
+        let is_sent = |at: usize| {
+            let state = &self.peers[at];
+            let left = state.link.as_ref().map(|link| crate::sys::unacknowledged(link.fd.as_fd()));
+            !state.tx.has_unsent() && left == Some(0)
+        };
+        let is_flushed = self.linked.iter().all(|&at| is_sent(at))
+            && self.dialing.iter().all(|&at| !self.peers[at].is_pending());
+        if !(is_flushed || is_late) {
+            return false;
+        }
+        self.flushing_since = None;
+        for &at in &self.linked {
+            let state = &mut self.peers[at];
+            state.link.iter_mut().for_each(|link| link.is_closing = true);
+            state.append(Kind::Bye, 0);
+            state.write(polls);
+        }
+        true
+    }
+}

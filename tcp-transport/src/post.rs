@@ -1,0 +1,67 @@
+//! Posts frames: header and body are written into the peer's stream, and sent at once if the
+//! connection takes them.
+
+use fabric::{Header, Peer, PeerFailed, Post, Slot};
+
+use crate::transport::TcpTransport;
+use crate::wire::{Kind, Record};
+
+impl TcpTransport {
+    /// Posts one frame; see `Transport::post`.
+    #[inline]
+    pub(crate) fn post_frame(
+        &mut self,
+        peer: Peer,
+        header: &Header,
+        len: usize,
+        fill: impl FnOnce(&mut Slot),
+    ) -> Result<Post, PeerFailed> {
+        let at = self.usable(peer)?;
+        let state = &mut self.peers[at];
+        let total = Record::SIZE + Header::SIZE + len;
+        if state.tx.owned() + total > self.settings.window && state.tx.owned() > 0 {
+            state.is_starved = true;
+            return Ok(Post::NoSpace);
+        }
+        let bytes = state.append(Kind::Frame, Header::SIZE + len);
+        let (head, body) = bytes.split_at_mut(Header::SIZE);
+        head.copy_from_slice(&header.encode());
+        fill(&mut Slot::new(body, false));
+        if self.batch != Some(peer) {
+            state.write(self.attention.polls);
+        }
+        Ok(Post::Sent)
+    }
+
+    /// Returns the index of a peer that has not failed. It is dialed if there is no link.
+    #[inline]
+    pub(crate) fn usable(&mut self, peer: Peer) -> Result<usize, PeerFailed> {
+        let Some(at) = self.peer_index(peer) else {
+            return Err(PeerFailed { peer, why: "the job has no such rank".into() });
+        };
+        if self.peers[at].link.is_none() {
+            self.connect(at)?;
+        }
+        Ok(at)
+    }
+
+    #[cold]
+    fn connect(&mut self, at: usize) -> Result<(), PeerFailed> {
+        if let Some(failed) = &self.peers[at].failed {
+            return Err(failed.clone());
+        }
+        if self.peers[at].dial.is_none() {
+            self.start_dialing(at, "no attempt has ended");
+            self.progress_dials();
+        }
+        Ok(())
+    }
+
+    /// Ends a batch: what was posted is sent.
+    pub(crate) fn close_batch(&mut self, peer: Peer) {
+        self.batch = None;
+        if let Some(at) = self.peer_index(peer) {
+            self.peers[at].write(self.attention.polls);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The seam between protocol and device: `Transport` for TCP, each call in the file that does it.
+
+use fabric::{
+    Caps, Header, HybridGet, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot,
+    Transfer, Transport, UserBuf, WaitOn,
+};
+
+use crate::transport::TcpTransport;
+
+impl HybridGet for TcpTransport {}
+
+impl Transport for TcpTransport {
+    #[inline]
+    fn caps(&self, _: Peer) -> &Caps {
+        &self.caps
+    }
+
+    #[inline]
+    fn post(
+        &mut self,
+        peer: Peer,
+        header: &Header,
+        len: usize,
+        fill: impl FnOnce(&mut Slot),
+    ) -> Result<Post, PeerFailed> {
+        self.post_frame(peer, header, len, fill)
+    }
+
+    fn begin_batch(&mut self, peer: Peer) {
+        self.batch = Some(peer);
+    }
+
+    fn end_batch(&mut self, peer: Peer) {
+        self.close_batch(peer);
+    }
+
+    #[inline]
+    fn poll(&mut self, sink: &mut impl Sink) -> bool {
+        self.progress(sink)
+    }
+
+    fn register(&mut self, peer: Peer, memory: UserBuf, rights: Rights) -> Option<Region> {
+        Some(self.register_for(peer, memory, rights))
+    }
+
+    fn release(&mut self, peer: Peer, region: Region) {
+        self.release_from(peer, &region);
+    }
+
+    fn one_sided(
+        &mut self,
+        peer: Peer,
+        region: &Region,
+        at: u64,
+        what: OneSided,
+        token: u64,
+    ) -> Result<Transfer, PeerFailed> {
+        self.begin(peer, region, at, what, token)
+    }
+
+    fn arm(&mut self) -> Option<WaitOn<'_>> {
+        self.prepare_wait()
+    }
+
+    fn flush(&mut self) -> bool {
+        self.flush_all()
+    }
+}

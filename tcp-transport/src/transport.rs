@@ -1,0 +1,255 @@
+//! The state of the TCP transport of one process, as parts.
+//!
+//! The operations on the whole are `impl TcpTransport` blocks in other files, each of which calls
+//! only those below it: `link`; then the set-up `dial`, `accept`, `handshake`; then the data path
+//! `records`, `read`, `post`, `one_sided`, `poll`; then `sleep`, and `seam`, which implements the
+//! trait.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::{OwnedFd, RawFd};
+use std::time::Instant;
+
+use fabric::{Caps, Header, Peer, PeerFailed, Sink, Store};
+use rustix::process::{Resource, getrlimit};
+
+use crate::candidates::{self, Filter};
+use crate::handshakes::Handshakes;
+use crate::ifaddrs;
+use crate::listener;
+use crate::peer::PeerState;
+use crate::regions::Regions;
+use crate::settings::Settings;
+use crate::wait_set::{Source, WaitSet};
+use crate::wire::Record;
+
+/// Bytes that one read takes at most; more than any record that must arrive whole.
+const SCRATCH_BYTES: usize = 512 << 10;
+/// Fewest connections that a process needs.
+const MIN_LINKS: usize = 4;
+
+/// The reason why there is no TCP transport.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unavailable {
+    /// A setting cannot be used.
+    #[error("{0}")]
+    Setting(String),
+    /// No interface is allowed.
+    #[error("no network interface of this host matches tcp.interfaces = {0}: it has {1}")]
+    NoInterface(String, String),
+    /// A system call failed.
+    #[error("TCP cannot be used: {0}: {1}")]
+    System(&'static str, io::Error),
+    /// The address cannot be published.
+    #[error("TCP cannot be used: the address of this process cannot be published: {0}")]
+    Store(String),
+}
+
+/// Events that the next poll reports to the protocol above.
+#[derive(Debug, Default)]
+pub(crate) struct Reports {
+    pub(crate) transfers: Vec<(u64, Result<(), PeerFailed>)>,
+    pub(crate) failures: Vec<PeerFailed>,
+}
+
+impl Reports {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.transfers.is_empty() && self.failures.is_empty()
+    }
+
+    /// Reports everything to the sink.
+    #[cold]
+    pub(crate) fn deliver(&mut self, sink: &mut impl Sink) {
+        for (token, outcome) in self.transfers.drain(..) {
+            sink.transferred(token, outcome);
+        }
+        for failure in self.failures.drain(..) {
+            sink.peer_failed(failure);
+        }
+    }
+}
+
+/// How events are looked for; see `poll`.
+#[derive(Debug, Default)]
+pub(crate) struct Attention {
+    /// Number of polls.
+    pub(crate) polls: u64,
+    /// Polls in a row that found nothing.
+    pub(crate) idle: u64,
+    /// The peer whose link is read in each poll.
+    pub(crate) hot: Option<usize>,
+    /// Reads in a row of that link that found nothing.
+    pub(crate) misses: u32,
+    /// Peers whose links have something to read.
+    pub(crate) readable: Vec<usize>,
+    /// A post that found no space may find some.
+    pub(crate) has_space_again: bool,
+}
+
+/// What this process is, and what it has published.
+pub(crate) struct Own {
+    pub(crate) me: Peer,
+    pub(crate) secret: [u8; 32],
+    pub(crate) store: Box<dyn Store>,
+    pub(crate) listener: TcpListener,
+    pub(crate) port: u16,
+    pub(crate) addresses: Vec<IpAddr>,
+    /// Closed for a moment when no descriptor is left.
+    pub(crate) spare: Option<OwnedFd>,
+}
+
+/// The transport over TCP of one process.
+pub struct TcpTransport {
+    pub(crate) own: Own,
+    pub(crate) settings: Settings,
+    pub(crate) caps: Caps,
+    /// Index into `peers` by rank; `u32::MAX`: none yet.
+    pub(crate) index: Vec<u32>,
+    pub(crate) peers: Vec<PeerState>,
+    /// Peers with a link.
+    pub(crate) linked: Vec<usize>,
+    /// Peers that are dialed.
+    pub(crate) dialing: Vec<usize>,
+    pub(crate) handshakes: Handshakes,
+    pub(crate) regions: Regions,
+    pub(crate) wait_set: WaitSet,
+    pub(crate) attention: Attention,
+    pub(crate) reports: Reports,
+    pub(crate) scratch: Box<[u8]>,
+    pub(crate) next_number: u64,
+    pub(crate) generation: u32,
+    pub(crate) max_links: usize,
+    /// The peer of a batch that has begun.
+    pub(crate) batch: Option<Peer>,
+    /// Since when the process wants to end.
+    pub(crate) flushing_since: Option<Instant>,
+    /// Connections that were closed since there were too many.
+    pub(crate) evicted: u64,
+    /// Connections that a test has broken.
+    pub(crate) interruptions: u64,
+}
+
+impl TcpTransport {
+    /// Opens the transport of rank `me` of `size`. Publishes this process's addresses in the
+    /// store, and connects to no peer.
+    pub fn open(
+        settings: Settings,
+        me: Peer,
+        size: u32,
+        secret: [u8; 32],
+        mut store: Box<dyn Store>,
+    ) -> Result<TcpTransport, Unavailable> {
+        let step = |what| move |error: io::Error| Unavailable::System(what, error);
+        let addresses = own_addresses(&settings)?;
+        let (listener, port) =
+            listener::open(&addresses, settings.ports.as_ref()).map_err(step("listening"))?;
+        let wait_set = WaitSet::new(store.fd()).map_err(step("making an event queue"))?;
+        wait_set.add(&listener, Source::Listener).map_err(step("watching its listener"))?;
+        let max_links = settings.connections.unwrap_or_else(max_links);
+        let own_text = candidates::encode(port, &addresses);
+        store.put(&key(me), &own_text).map_err(Unavailable::Store)?;
+        let eager = settings.eager_max;
+        // A body of `eager` bytes has 8 bytes in front if its sender waits for the match.
+        let frame = settings.frame.max(eager + 8);
+        let caps = Caps { frame, eager, get_min: eager as u64 + 1, put_min: u64::MAX };
+        debug_assert!(SCRATCH_BYTES > 2 * (frame + Header::SIZE + Record::SIZE));
+        Ok(TcpTransport {
+            own: Own { me, secret, store, listener, port, addresses, spare: None },
+            settings,
+            caps,
+            index: vec![u32::MAX; size as usize],
+            peers: Vec::new(),
+            linked: Vec::new(),
+            dialing: Vec::new(),
+            handshakes: Handshakes::new((max_links / 2).clamp(MIN_LINKS, 256)),
+            regions: Regions::default(),
+            wait_set,
+            attention: Attention::default(),
+            reports: Reports::default(),
+            scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
+            next_number: 0,
+            generation: 0,
+            max_links,
+            batch: None,
+            flushing_since: None,
+            evicted: 0,
+            interruptions: 0,
+        })
+    }
+
+    /// Returns where this process listens, the preferred address first.
+    pub fn listens_on(&self) -> Vec<SocketAddr> {
+        self.own.addresses.iter().map(|&ip| SocketAddr::new(ip, self.own.port)).collect()
+    }
+
+    /// Returns the number of connections that are open.
+    pub fn connections(&self) -> usize {
+        self.linked.len()
+    }
+
+    /// Returns the number of connections that were closed to make room for others.
+    pub fn connections_evicted(&self) -> u64 {
+        self.evicted
+    }
+
+    /// Makes what wakes another transport wake this one too. The descriptor outlives this
+    /// transport.
+    pub fn wake_with(&self, fd: RawFd) -> io::Result<()> {
+        self.wait_set.add_foreign(fd)
+    }
+
+    /// Returns the index of a peer, which is made on first use.
+    #[inline]
+    pub(crate) fn peer_index(&mut self, peer: Peer) -> Option<usize> {
+        match *self.index.get(peer.0 as usize)? {
+            u32::MAX => Some(self.add_peer(peer)),
+            at => Some(at as usize),
+        }
+    }
+
+    #[cold]
+    fn add_peer(&mut self, peer: Peer) -> usize {
+        let at = self.peers.len();
+        self.peers.push(PeerState::new(peer));
+        self.index[peer.0 as usize] = at as u32;
+        at
+    }
+
+    /// Returns a number that no other link or handshake has.
+    pub(crate) fn new_generation(&mut self) -> u32 {
+        self.generation = self.generation.wrapping_add(1) & crate::wait_set::GENERATION_MASK;
+        self.generation
+    }
+}
+
+/// Returns the key of a process's addresses in the store.
+pub(crate) fn key(peer: Peer) -> String {
+    format!("tcp/{}", peer.0)
+}
+
+fn own_addresses(settings: &Settings) -> Result<Vec<IpAddr>, Unavailable> {
+    let text = settings.interfaces.as_deref().unwrap_or_default();
+    let filter = Filter::parse(text).map_err(|error| Unavailable::Setting(error.to_string()))?;
+    let all = ifaddrs::interfaces()
+        .map_err(|error| Unavailable::System("listing the network interfaces", error))?;
+    let chosen = filter.choose(&all);
+    if chosen.is_empty() {
+        let names: Vec<String> =
+            all.iter().map(|it| format!("{} ({})", it.name, it.address)).collect();
+        let names = if names.is_empty() { "none that is up".into() } else { names.join(", ") };
+        let wanted = if text.is_empty() { "auto" } else { text };
+        return Err(Unavailable::NoInterface(wanted.into(), names));
+    }
+    Ok(chosen)
+}
+
+/// Returns how many connections the limit on descriptors leaves space for.
+fn max_links() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let used = std::fs::read_dir("/proc/self/fd").map_or(64, Iterator::count);
+    // The program needs descriptors too, and handshakes have some.
+    (limit.saturating_sub(used) / 2).max(MIN_LINKS)
+}

@@ -1,0 +1,332 @@
+//! The conformance suite over TCP on this host's loopback interface: all ranks in this process,
+//! each with a listener of its own.
+//!
+//! `VERBENA_TEST_SEED` sets another seed.
+
+#[path = "verbs/faulty.rs"]
+mod faulty;
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use fabric::sim::Rng;
+use fabric::{
+    Body, Header, InProcessStore, Kind, OneSided, Peer, PeerFailed, Post, Rights, Sink, Transfer,
+    Transport,
+};
+use tcp_transport::{Settings, TcpTransport};
+use tests::bytes::{Bytes, Shape};
+use tests::conformance::{Job, Weather, garbage, one_sided, run_with, storm};
+
+use faulty::Faulty;
+
+const SECRET: [u8; 32] = [3; 32];
+
+fn seed() -> u64 {
+    std::env::var("VERBENA_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_260_928)
+}
+
+fn on_loopback() -> Settings {
+    Settings { interfaces: Some("127.0.0.1".into()), ..Settings::default() }
+}
+
+fn small() -> Settings {
+    Settings { eager_max: 1000, frame: 2000, ..on_loopback() }
+}
+
+fn transports(ranks: u32, settings: &Settings) -> Vec<TcpTransport> {
+    let store = InProcessStore::default();
+    let open = |rank| {
+        TcpTransport::open(settings.clone(), Peer(rank), ranks, SECRET, Box::new(store.clone()))
+            .expect("a transport")
+    };
+    (0..ranks).map(open).collect()
+}
+
+fn faulty(ranks: u32, settings: &Settings, seed: u64, every: u64) -> Vec<Faulty<TcpTransport>> {
+    let faulty = |(rank, inner)| Faulty {
+        inner,
+        rng: Rng::new(seed * 16 + rank),
+        ranks,
+        every,
+        polls_before_sleep: [0, 20][seed as usize % 2],
+        idle: 0,
+        interrupt: TcpTransport::interrupt,
+    };
+    (0..).zip(transports(ranks, settings)).map(faulty).collect()
+}
+
+/// A job whose ranks may sleep for as long as a dial takes.
+fn job<T: fabric::HybridGet>(case: &str, seed: u64, transports: Vec<T>) -> Job<T> {
+    let mut job = Job::new(case, seed, transports);
+    job.nap(Duration::from_millis(100));
+    job
+}
+
+/// What a rank is told.
+#[derive(Default)]
+struct Told {
+    frames: Vec<(Peer, Vec<u8>)>,
+    transfers: Vec<(u64, bool)>,
+    failed: Vec<PeerFailed>,
+}
+
+impl Sink for Told {
+    fn frame(&mut self, from: Peer, _: &Header, body: &(impl Body + ?Sized)) {
+        self.frames.push((from, body.wait_all().to_vec()));
+    }
+
+    fn transferred(&mut self, token: u64, outcome: Result<(), PeerFailed>) {
+        self.transfers.push((token, outcome.is_ok()));
+    }
+
+    fn peer_failed(&mut self, failed: PeerFailed) {
+        self.failed.push(failed);
+    }
+}
+
+fn post(transport: &mut TcpTransport, to: u32, body: &[u8]) -> Result<Post, PeerFailed> {
+    let header = Header::new(Kind::Eager);
+    transport.post(Peer(to), &header, body.len(), |slot| slot.copy_from_slice(body))
+}
+
+/// Polls all until the condition holds.
+fn until(all: &mut [TcpTransport], told: &mut [Told], mut holds: impl FnMut(&[Told]) -> bool) {
+    let began = Instant::now();
+    while !holds(told) {
+        for (transport, told) in all.iter_mut().zip(&mut *told) {
+            transport.poll(told);
+        }
+        if began.elapsed() > Duration::from_secs(15) {
+            let frames: Vec<usize> = told.iter().map(|told| told.frames.len()).collect();
+            panic!("nothing happens any more; frames arrived: {frames:?}");
+        }
+    }
+}
+
+#[test]
+fn as_configured_by_default() {
+    run_with(|ranks| ranks == 2, seed(), |ranks, _| transports(ranks, &on_loopback()));
+}
+
+#[test]
+fn with_small_frames() {
+    // A rank alone sends nothing over a transport.
+    run_with(|ranks| (2..=4).contains(&ranks), seed(), |ranks, _| transports(ranks, &small()));
+}
+
+#[test]
+fn over_ipv6() {
+    let settings = Settings { interfaces: Some("::1".into()), ..on_loopback() };
+    let mut job = job("IPv6", seed(), transports(3, &settings));
+    storm(&mut job, &Weather::default());
+    job.end();
+}
+
+#[test]
+fn storms_over_connections_that_break() {
+    for seed in seed()..seed() + 8 {
+        let ranks = [2, 4][seed as usize % 2];
+        let settings = if seed % 3 == 0 { small() } else { on_loopback() };
+        let transports = faulty(ranks, &settings, seed, 12);
+        let mut job = job("connections that break", seed, transports);
+        let longest = [20_000, 1 << 20][seed as usize / 2 % 2];
+        storm(&mut job, &Weather { steps: 300, longest, ..Weather::default() });
+        let broken: u64 =
+            (0..ranks).map(|rank| job.rank(rank).transport.inner.interruptions()).sum();
+        println!("{broken} connections broken");
+        assert!(broken >= 3, "too few connections were broken: {broken}");
+        job.end();
+    }
+}
+
+#[test]
+fn memory_of_others() {
+    for ranks in [2, 5] {
+        one_sided(seed(), transports(ranks, &on_loopback()));
+        one_sided(seed(), faulty(ranks, &on_loopback(), seed(), 500));
+    }
+}
+
+#[test]
+fn a_peer_lies() {
+    for seed in seed()..seed() + 3 {
+        garbage(seed, transports(3, &on_loopback()));
+    }
+}
+
+#[test]
+fn more_peers_than_connections() {
+    let settings = Settings { connections: Some(4), ..on_loopback() };
+    let ranks = 9;
+    let (mut all, mut told) = (transports(ranks, &settings), Vec::new());
+    told.resize_with(ranks as usize, Told::default);
+    for round in 0..20_u8 {
+        for from in 0..ranks {
+            for to in (0..ranks).filter(|&to| to != from) {
+                assert_eq!(post(&mut all[from as usize], to, &[round; 30]), Ok(Post::Sent));
+            }
+        }
+        let wanted = (ranks as usize - 1) * (usize::from(round) + 1);
+        until(&mut all, &mut told, |told| told.iter().all(|told| told.frames.len() == wanted));
+    }
+    let began = Instant::now();
+    while all.iter().any(|transport| transport.connections() > 4) {
+        all.iter_mut().zip(&mut told).for_each(|(transport, told)| _ = transport.poll(told));
+        assert!(began.elapsed() < Duration::from_secs(20), "too many connections stay");
+    }
+    for told in &told {
+        for from in 0..ranks {
+            let bodies = told.frames.iter().filter(|(peer, _)| peer.0 == from);
+            assert!(bodies.map(|(_, body)| usize::from(body[0])).is_sorted());
+        }
+        assert!(told.failed.is_empty());
+    }
+    assert!(all.iter().any(|transport| transport.connections_evicted() > 0));
+}
+
+#[test]
+fn a_process_that_ends_without_notice_has_failed() {
+    let (mut all, mut told) =
+        (transports(2, &on_loopback()), vec![Told::default(), Told::default()]);
+    assert_eq!(post(&mut all[0], 1, b"there"), Ok(Post::Sent));
+    until(&mut all, &mut told, |told| told[1].frames.len() == 1);
+    all.truncate(1);
+    told.truncate(1);
+    until(&mut all, &mut told, |told| !told[0].failed.is_empty());
+    let text = told[0].failed[0].to_string();
+    assert!(text.ends_with("its process has ended: it refuses connections"), "{text}");
+    assert!(post(&mut all[0], 1, b"there").is_err());
+}
+
+#[test]
+fn a_process_that_ends_in_order_is_not_missed() {
+    let (mut all, mut told) =
+        (transports(2, &on_loopback()), vec![Told::default(), Told::default()]);
+    assert_eq!(post(&mut all[1], 0, b"last"), Ok(Post::Sent));
+    until(&mut all, &mut told, |told| told[0].frames.len() == 1);
+    while !all[1].flush() {
+        all[1].poll(&mut told[1]);
+    }
+    all.truncate(1);
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(3) {
+        all[0].poll(&mut told[0]);
+    }
+    assert!(told[0].failed.is_empty() && all[0].connections() == 0);
+}
+
+#[test]
+fn what_was_flushed_arrives_after_the_process_has_ended() {
+    for round in 0..20 {
+        let (mut all, mut told) =
+            (transports(2, &on_loopback()), vec![Told::default(), Told::default()]);
+        let mut last = all.pop().expect("two ranks");
+        // The receive queue of the one that ends is not empty: its system resets the connection.
+        assert_eq!(post(&mut all[0], 1, &[1; 100]), Ok(Post::Sent));
+        assert_eq!(post(&mut last, 0, &[2; 20_000]), Ok(Post::Sent));
+        let began = Instant::now();
+        while !last.flush() {
+            last.poll(&mut told[1]);
+            all[0].poll(&mut told[0]);
+            assert!(began.elapsed() < Duration::from_secs(4), "round {round}");
+        }
+        for _ in 0..round {
+            let _ = post(&mut all[0], 1, &[1; 100]);
+        }
+        drop(last);
+        until(&mut all, &mut told[..1], |told| told[0].frames.len() == 1);
+    }
+}
+
+/// Strangers connect, send garbage, and stay.
+#[test]
+fn strangers_do_no_harm() {
+    let (mut all, mut told) =
+        (transports(2, &on_loopback()), vec![Told::default(), Told::default()]);
+    let address = all[0].listens_on()[0];
+    let mut rng = Rng::new(seed());
+    let mut open = Vec::new();
+    for round in 0..400_usize {
+        let mut stranger = TcpStream::connect(address).expect("the listener");
+        let len = [0, 3, 48, 200][round % 4];
+        let mut bytes: Vec<u8> = (0..len).map(|_| rng.bits() as u8).collect();
+        if round % 3 == 0 && len >= 48 {
+            // Plausible: the start of a Hello of rank 1 to rank 0.
+            bytes[..12].copy_from_slice(b"vrt\x01\x01\0\0\0\0\0\0\0");
+        }
+        let _ = stranger.write_all(&bytes);
+        if round % 2 == 0 {
+            open.push(stranger);
+        }
+        if round % 20 == 0 {
+            assert_eq!(post(&mut all[1], 0, &[7; 8]), Ok(Post::Sent));
+        }
+        for _ in 0..3 {
+            all[0].poll(&mut told[0]);
+            all[1].poll(&mut told[1]);
+        }
+    }
+    until(&mut all, &mut told, |told| told[0].frames.len() == 20);
+    assert!(told[0].frames.iter().all(|(from, body)| *from == Peer(1) && body == &[7; 8]));
+    assert!(told.iter().all(|told| told.failed.is_empty()));
+    // One that recorded nothing but the port gets no answer that it could use.
+    let mut stranger = TcpStream::connect(address).expect("the listener");
+    stranger.write_all(&[0; 48]).expect("a fresh connection");
+    stranger.set_read_timeout(Some(Duration::from_millis(10))).expect("a socket");
+    let mut answer = [0; 1];
+    let mut closed = false;
+    for _ in 0..500 {
+        all[0].poll(&mut told[0]);
+        closed |= !matches!(stranger.read(&mut answer), Err(error)
+            if error.kind() == std::io::ErrorKind::WouldBlock);
+        if closed {
+            break;
+        }
+    }
+    assert!(closed, "the connection is still open");
+}
+
+/// A process that knows another secret reaches nothing.
+#[test]
+fn another_job_is_refused() {
+    let store = InProcessStore::default();
+    let open = |rank, secret| {
+        let store = Box::new(store.clone());
+        TcpTransport::open(on_loopback(), Peer(rank), 2, secret, store).expect("a transport")
+    };
+    let mut all = [open(0, SECRET), open(1, [9; 32])];
+    let mut told = [Told::default(), Told::default()];
+    let _ = (post(&mut all[0], 1, b"secret"), post(&mut all[1], 0, b"secret"));
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(500) {
+        for (transport, told) in all.iter_mut().zip(&mut told) {
+            transport.poll(told);
+        }
+    }
+    assert!(told.iter().all(|told| told.frames.is_empty()));
+    assert!(all.iter().all(|transport| transport.connections() == 0));
+}
+
+/// A get of memory that is not registered is refused, and the peer is alive.
+#[test]
+fn a_get_needs_a_registration() {
+    let (mut all, mut told) =
+        (transports(2, &on_loopback()), vec![Told::default(), Told::default()]);
+    let memory = |len| Bytes::for_receive(Shape::Run, len);
+    let (theirs, ours) = (memory(1000), memory(100));
+    let run = |bytes: &Bytes| bytes.buffer().memory().expect("one run");
+    let region = all[1].register(Peer(0), run(&theirs), Rights::Get).expect("a region");
+    let get = OneSided::Get(run(&ours));
+    for (at, token, is_right) in [(900, 1, true), (901, 2, false), (u64::MAX, 3, false)] {
+        let begun = all[0].one_sided(Peer(1), &region, at, get, token);
+        assert_eq!(begun, Ok(Transfer::Started));
+        until(&mut all, &mut told, |told| told[0].transfers.last() == Some(&(token, is_right)));
+    }
+    all[1].release(Peer(0), region);
+    assert_eq!(all[0].one_sided(Peer(1), &region, 0, get, 4), Ok(Transfer::Started));
+    until(&mut all, &mut told, |told| told[0].transfers.last() == Some(&(4, false)));
+    assert_eq!(post(&mut all[0], 1, b"still"), Ok(Post::Sent));
+    until(&mut all, &mut told, |told| told[1].frames.len() == 1);
+}
