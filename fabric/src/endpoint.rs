@@ -6,6 +6,7 @@
 //! path costs one predictable branch, and the multi-host path is out of line. Towards protocols the
 //! endpoint is a [`Transport`] itself, so that a protocol runs on a single device in tests.
 
+pub mod inter;
 mod multi_host;
 mod traffic;
 

@@ -1,16 +1,23 @@
-//! The job's key-value store for the inter-host transport: over the control connection to the
-//! launcher. No call waits for an answer.
+//! The job's key-value store for the transports between hosts: over the control connection to the
+//! launcher. No call waits for an answer. All clones share the answers.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bootstrap::control::{Control, ToRank};
-use verbs_transport::Store;
+use fabric::Store;
 
-/// The addresses of other processes that have arrived so far.
+/// The addresses of other processes.
+#[derive(Clone)]
 pub(crate) struct Addresses {
     control: Arc<Control>,
+    answers: Arc<Mutex<Answers>>,
+}
+
+/// What was asked for, and what has arrived so far.
+#[derive(Default)]
+struct Answers {
     requested: HashSet<String>,
     values: HashMap<String, Vec<u8>>,
 }
@@ -18,7 +25,7 @@ pub(crate) struct Addresses {
 impl Addresses {
     /// Returns an empty store over the control connection, which no other component reads.
     pub(crate) fn new(control: Arc<Control>) -> Addresses {
-        Addresses { control, requested: HashSet::new(), values: HashMap::new() }
+        Addresses { control, answers: Arc::default() }
     }
 }
 
@@ -28,16 +35,17 @@ impl Store for Addresses {
     }
 
     fn try_value(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
-        if !self.requested.contains(key) {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        if !answers.requested.contains(key) {
             self.control.request(key).map_err(|error| error.to_string())?;
-            self.requested.insert(key.to_owned());
+            answers.requested.insert(key.to_owned());
         }
         while let Some(message) = self.control.try_receive().map_err(|error| error.to_string())? {
             if let ToRank::Value { key, value } = message {
-                self.values.insert(key, value);
+                answers.values.insert(key, value);
             }
         }
-        Ok(self.values.get(key).cloned())
+        Ok(answers.values.get(key).cloned())
     }
 
     fn fd(&self) -> Option<RawFd> {

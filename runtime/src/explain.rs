@@ -9,29 +9,29 @@ use config::{Knobs, Origin, Registration, knob, show_bytes};
 use fabric::coll_segment::MAX_FLAGS_RANKS;
 use fabric::{Caps, Peer, Transport};
 use shm_transport::ShmTransport;
+use tcp_transport::TcpTransport;
 use verbs_transport::Rails;
 
 use crate::collective;
-use crate::stack::Endpoint;
+use crate::stack::{Endpoint, Inter};
 
 /// Returns topics and texts. Knobs and devices decide them, so no message has to be sent before.
 pub(crate) fn explain(
     job: &Job,
     knobs: &Knobs,
     endpoint: &Endpoint,
-    spin: Duration,
+    (spin, rejected): (Duration, Option<&str>),
 ) -> Vec<(String, String)> {
     let here = job.local_ranks();
     let intra = here.clone().find(|rank| *rank != job.rank);
-    let inter = (0..job.size).find(|rank| !here.contains(rank));
     let mut lines = Vec::new();
     let mut add = |topic: &str, text: String| lines.push((topic.to_owned(), text));
     if let Some(intra) = intra {
         let has_xpmem = endpoint.intra().is_some_and(ShmTransport::has_xpmem);
         add("on the host", intra_host(endpoint.caps(Peer(intra)), has_xpmem));
     }
-    if let (Some(inter), Some(rails)) = (inter, endpoint.inter()) {
-        add("between hosts", inter_host(rails, endpoint.caps(Peer(inter))));
+    if let Some(inter) = endpoint.inter() {
+        add("between hosts", between_hosts(inter, rejected));
     }
     if shm_transport::fallocate_is_refused() {
         add("sandbox", "fallocate is refused: memory is taken page by page".into());
@@ -71,7 +71,31 @@ fn intra_host(caps: &Caps, has_xpmem: bool) -> String {
     text
 }
 
-fn inter_host(rails: &Rails, caps: &Caps) -> String {
+/// Describes the transports between hosts, and why one is missing.
+fn between_hosts(inter: &Inter, rejected: Option<&str>) -> String {
+    let any = Peer(0);
+    let verbs = inter.verbs().map(|rails| by_verbs(rails, rails.caps(any)));
+    let tcp = inter.tcp().map(|tcp| by_tcp(tcp, tcp.caps(any)));
+    let mut text = match (verbs, tcp) {
+        (Some(verbs), Some(tcp)) => format!("{verbs}. To processes without that network: {tcp}"),
+        (verbs, tcp) => verbs.or(tcp).unwrap_or_default(),
+    };
+    if let Some(why) = rejected {
+        text += &format!(" ({why})");
+    }
+    text
+}
+
+fn by_tcp(tcp: &TcpTransport, caps: &Caps) -> String {
+    let addresses: Vec<String> = tcp.listens_on().iter().map(|at| at.ip().to_string()).collect();
+    format!(
+        "TCP, reached at {}; eager up to {}; above that rendezvous, read into the receive buffer",
+        addresses.join(" or "),
+        show_bytes(caps.eager as u64)
+    )
+}
+
+fn by_verbs(rails: &Rails, caps: &Caps) -> String {
     let ports: Vec<String> = rails.ports().map(ToString::to_string).collect();
     let large = match (caps.get_min, caps.put_min) {
         (u64::MAX, u64::MAX) => "by pipelined copy".into(),

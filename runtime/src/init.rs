@@ -18,13 +18,13 @@ use pt2pt::{Engine, Settings};
 use shm_transport::{Segment, ShmTransport, SingleCopy};
 use verbs_transport::Rails;
 
-use crate::addresses::Addresses;
 use crate::coll_segments::CollSegments;
 use crate::collective;
 use crate::explain;
+use crate::inter;
 use crate::lock::{LOCK, block_on, with};
 use crate::process::{Core, InitState, Process, predefined};
-use crate::stack::{Endpoint, Stack};
+use crate::stack::{Endpoint, Inter, Stack};
 
 /// The context id of MPI_COMM_SELF.
 const SELF_CONTEXT: u64 = 2;
@@ -95,7 +95,7 @@ impl Core {
             }
         };
         let me = Peer(job.rank);
-        let (endpoint, spin) = endpoint(&job, knobs)?;
+        let Opened { endpoint, spin, rejected } = endpoint(&job, knobs)?;
         LOCK.configure(progress::Settings {
             local_rank: job.local_rank,
             local_ranks: job.local_size,
@@ -107,7 +107,8 @@ impl Core {
             && let Some(control) = job.control()
         {
             // A launcher that has exited needs no report.
-            let _ = control.explain(explain::explain(&job, knobs, &endpoint, spin));
+            let rejected = rejected.as_deref();
+            let _ = control.explain(explain::explain(&job, knobs, &endpoint, (spin, rejected)));
         }
         let settings = Settings { unexpected_bytes_per_peer: unexpected_share(knobs, job.size) };
         let world_group = Group::world(job.size);
@@ -142,26 +143,38 @@ fn unexpected_share(knobs: &Knobs, size: u32) -> u64 {
 
 /// Returns how long a wait spins: not at all if there are fewer processors than ranks. An emulated
 /// adapter counts as one more rank, since the kernel does its work.
-fn spin(job: &Job, knobs: &Knobs, inter: Option<&Rails>) -> Duration {
+fn spin(job: &Job, knobs: &Knobs, inter: Option<&Inter>) -> Duration {
     if let Some(chosen) = knobs.duration(knob::WAIT_SPIN) {
         return chosen;
     }
-    let kernel = u32::from(inter.is_some_and(Rails::is_emulated));
+    let rails = inter.and_then(Inter::verbs);
+    let kernel = u32::from(rails.is_some_and(Rails::is_emulated));
     if job.is_oversubscribed_with(kernel) { Duration::ZERO } else { Duration::from_millis(5) }
 }
 
-/// Opens the transports to all peers; returns also how long a wait spins.
-fn endpoint(job: &Job, knobs: &Knobs) -> Result<(Endpoint, Duration)> {
+/// The transports of a process.
+struct Opened {
+    endpoint: Endpoint,
+    /// How long a wait spins.
+    spin: Duration,
+    /// Why verbs or TCP was not opened.
+    rejected: Option<String>,
+}
+
+/// Opens the transports to all peers.
+fn endpoint(job: &Job, knobs: &Knobs) -> Result<Opened> {
     let (is_alone, is_on_one_host) = (job.size == 1, job.local_size == job.size);
     if is_alone || is_on_one_host {
         let spin = spin(job, knobs, None);
         let intra = if is_alone { None } else { intra(job, knobs, spin)? };
-        return Ok((intra.map_or_else(Endpoint::alone, Endpoint::single_host), spin));
+        let endpoint = intra.map_or_else(Endpoint::alone, Endpoint::single_host);
+        return Ok(Opened { endpoint, spin, rejected: None });
     }
-    let inter = inter(job, knobs).map_err(|why| other_hosts_unreachable(job, &why))?;
+    let inter::Opened { inter, rejected } =
+        inter::open(job, knobs).map_err(|why| other_hosts_unreachable(job, &why))?;
     let spin = spin(job, knobs, Some(&inter));
     let intra = if job.local_size > 1 { intra(job, knobs, spin)? } else { None };
-    Ok((Endpoint::multi_host(job.local_ranks(), intra, inter), spin))
+    Ok(Opened { endpoint: Endpoint::multi_host(job.local_ranks(), intra, inter), spin, rejected })
 }
 
 /// Opens the transport to the ranks of this host; `None` without a launcher.
@@ -199,15 +212,6 @@ fn bounce_bytes() -> u64 {
     (2 * cache).next_power_of_two().clamp(MIN_BYTES, 8 << 20)
 }
 
-/// Opens the transport to other hosts; the error is a text for the user.
-fn inter(job: &Job, knobs: &Knobs) -> std::result::Result<Rails, String> {
-    let control = job.control().ok_or("no launcher provides the addresses of other processes")?;
-    let settings = verbs_transport::Settings::from_knobs(knobs);
-    let store = Box::new(Addresses::new(control));
-    Rails::open(settings, Peer(job.rank), job.size, *job.secret().bytes(), store)
-        .map_err(|unavailable| unavailable.to_string())
-}
-
 /// Returns the error of a job over several hosts that cannot open a transport between them.
 fn other_hosts_unreachable(job: &Job, why: &str) -> Error {
     let Range { start: first, end } = job.local_ranks();
@@ -215,8 +219,8 @@ fn other_hosts_unreachable(job: &Job, why: &str) -> Error {
     let reachable =
         if first == last { format!("rank {first}") } else { format!("ranks {first} to {last}") };
     let text = format!(
-        "this host reaches only {reachable} of {}: {why}; other hosts must be reached by RDMA (TCP \
-         is not supported), or all ranks run on one host (mpiexec without --hosts)",
+        "this host reaches only {reachable} of {}: {why}; other hosts must be reached by RDMA or \
+         TCP, or all ranks run on one host (mpiexec without --hosts)",
         job.size
     );
     Error::new(Class::Other, text)
@@ -245,12 +249,15 @@ impl Process {
     fn report_traffic(&mut self) {
         let Some(core) = self.core.as_deref().filter(|core| core.report_traffic) else { return };
         let endpoint = &core.stack.endpoint;
-        if let (Some(traffic), Some(rails)) = (endpoint.traffic(), endpoint.inter()) {
+        if let (Some(traffic), Some(inter)) = (endpoint.traffic(), endpoint.inter()) {
+            let text = traffic.text(inter.by_tcp(traffic.to_other_hosts()));
+            let (written, coalesced) = inter
+                .verbs()
+                .map_or((0, 0), |rails| (rails.frames_written(), rails.frames_coalesced()));
             eprintln!(
-                "verbena: rank {} sent {traffic}, {} of the frames by eager RDMA, {} coalesced",
-                core.job.rank,
-                rails.frames_written(),
-                rails.frames_coalesced()
+                "verbena: rank {} sent {text}, {written} of the frames by eager RDMA, {coalesced} \
+                 coalesced",
+                core.job.rank
             );
         }
     }

@@ -34,6 +34,7 @@ pub mod generalized;
 mod guarded;
 pub mod hardware;
 mod init;
+mod inter;
 pub mod intercomm;
 mod lock;
 pub mod message;

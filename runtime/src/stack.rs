@@ -13,10 +13,13 @@ use fabric::{
 use objects::Buffer;
 use pt2pt::{Completion, Engine, Envelope, MessageId, Mode, Pattern};
 use shm_transport::ShmTransport;
+use tcp_transport::TcpTransport;
 use verbs_transport::Rails;
 
+/// The transport between hosts.
+pub(crate) type Inter = fabric::endpoint::inter::Inter<Rails, TcpTransport>;
 /// The endpoint with the transports of this build.
-pub type Endpoint = fabric::Endpoint<ShmTransport, Rails>;
+pub type Endpoint = fabric::Endpoint<ShmTransport, Inter>;
 
 /// The protocols that use the endpoint.
 pub struct Protocols {

@@ -70,7 +70,7 @@ fn frames_and_caps_go_by_the_peer() {
         }
         assert_eq!(inbox.frames, [(0, vec![body])]);
     }
-    let traffic = ranks[0].traffic().expect("several hosts").to_string();
+    let traffic = ranks[0].traffic().expect("several hosts").text((0, 0));
     assert!(traffic.starts_with("1 frames of 1 bytes to its host, 2 frames of 2 bytes by RDMA"));
 }
 
@@ -89,7 +89,7 @@ fn one_sided_transfers_go_by_the_peer() {
         // The simulation panics unless the device releases what it registered.
         ranks[owner].release(Peer(0), region);
     }
-    let traffic = ranks[0].traffic().expect("several hosts").to_string();
+    let traffic = ranks[0].traffic().expect("several hosts").text((0, 0));
     assert!(traffic.contains("1 reads of 8 bytes"), "only gets from other hosts: {traffic}");
 }
 

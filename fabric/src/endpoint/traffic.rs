@@ -1,8 +1,6 @@
 //! Counters of what a process of a job over several hosts has sent, by path; written out at
 //! MPI_Finalize when `report.traffic` is on.
 
-use std::fmt;
-
 use crate::transport::{OneSided, Post, Transfer};
 
 /// How often something was done, and the bytes of message data it carried.
@@ -56,16 +54,27 @@ impl Counter {
     }
 }
 
-impl fmt::Display for Traffic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} frames of {} bytes to its host", self.intra.times, self.intra.bytes)?;
-        write!(f, ", {} frames of {} bytes by RDMA", self.inter.times, self.inter.bytes)?;
+impl Traffic {
+    /// Returns the number of frames to ranks of other hosts, and their bytes.
+    pub fn to_other_hosts(&self) -> (u64, u64) {
+        (self.inter.times, self.inter.bytes)
+    }
+
+    /// Describes it. So many frames and bytes to other hosts went by TCP.
+    pub fn text(&self, by_tcp: (u64, u64)) -> String {
+        let mut text =
+            format!("{} frames of {} bytes to its host", self.intra.times, self.intra.bytes);
+        if by_tcp.0 > 0 {
+            text += &format!(", {} frames of {} bytes by TCP", by_tcp.0, by_tcp.1);
+        }
+        let by_rdma = (self.inter.times - by_tcp.0, self.inter.bytes - by_tcp.1);
+        text += &format!(", {} frames of {} bytes by RDMA", by_rdma.0, by_rdma.1);
         for (name, counter) in
             [("reads", &self.gets), ("writes", &self.puts), ("atomics", &self.atomics)]
         {
-            write!(f, ", {} {name} of {} bytes", counter.times, counter.bytes)?;
+            text += &format!(", {} {name} of {} bytes", counter.times, counter.bytes);
         }
-        Ok(())
+        text
     }
 }
 
@@ -87,7 +96,7 @@ mod tests {
             assert_eq!(traffic.count_transfer(transfer, what), transfer);
         }
         assert_eq!(
-            traffic.to_string(),
+            traffic.text((0, 0)),
             "0 frames of 0 bytes to its host, 1 frames of 10 bytes by RDMA, 1 reads of 0 bytes, \
              0 writes of 0 bytes, 0 atomics of 0 bytes"
         );

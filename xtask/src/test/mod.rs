@@ -10,6 +10,7 @@ mod programs;
 mod python;
 mod rust;
 mod table;
+mod tcp;
 mod tsan;
 mod vm;
 
@@ -91,6 +92,8 @@ enum Part {
     Counts,
     /// The programs of benches/osu, with all data checked.
     Benches,
+    /// MPI jobs over TCP between network namespaces (if this user can make some).
+    Tcp,
     /// Soft-RoCE devices in virtual machines (if QEMU can be had). A quarter of an hour; therefore
     /// only in continuous integration (CI is set) or when it is named.
     Vm,
@@ -111,6 +114,7 @@ impl Part {
                 | Part::Mpi4py
                 | Part::Counts
                 | Part::Benches
+                | Part::Tcp
                 | Part::Vm
         )
     }
@@ -215,6 +219,7 @@ fn run_part(project: &Project, options: &Options, part: Part, step: &Step) -> Re
         Part::Mpi4py => python::test(project, step, options.filter.as_deref()),
         Part::Counts => instructions(project),
         Part::Benches => benches::test(project, options.filter.as_deref()),
+        Part::Tcp => tcp::test(project, options),
         Part::Vm => vm::test(project, options),
     }
 }

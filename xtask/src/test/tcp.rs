@@ -1,0 +1,273 @@
+//! MPI jobs over TCP between network namespaces, which stand for hosts: pairs of virtual Ethernet
+//! devices on a bridge. Within a namespace ranks use shared memory.
+//!
+//! The cases: C programs over IPv4 and IPv6; a lossy, slow link (if the kernel has netem); a link
+//! that is down for some time; few descriptors. Each rank reports what it sent, which proves that
+//! TCP carried it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use regex::Regex;
+
+use super::{Options, Tally, programs, report_failure};
+use crate::command::{capture, quietly};
+use crate::project::Project;
+use crate::steps::say;
+
+/// Longest time of a job; a longer one hangs.
+const MAX_JOB_TIME: Duration = Duration::from_secs(60);
+const MAX_SETUP_TIME: Duration = Duration::from_secs(20);
+/// How long the link is down.
+const DOWN: Duration = Duration::from_secs(3);
+/// A text of the lines about traffic that no program prints.
+const TRAFFIC: &str = " bytes by TCP, ";
+
+/// Namespaces on one bridge. They go when this is dropped.
+struct Network {
+    /// Begins the name of each namespace and device.
+    name: String,
+    hosts: usize,
+}
+
+impl Network {
+    fn new(hosts: usize) -> Result<Network> {
+        let network = Network { name: format!("vrb{}", std::process::id()), hosts };
+        let bridge = network.bridge();
+        ip(&["netns", "add", &bridge])?;
+        ip(&["-n", &bridge, "link", "add", "br0", "type", "bridge"])?;
+        ip(&["-n", &bridge, "link", "set", "br0", "up"])?;
+        for host in 0..hosts {
+            network.add_host(host)?;
+        }
+        Ok(network)
+    }
+
+    fn add_host(&self, host: usize) -> Result<()> {
+        let (name, bridge, port) = (self.host(host), self.bridge(), format!("port{host}"));
+        ip(&["netns", "add", &name])?;
+        let pair = ["type", "veth", "peer", "name", &port, "netns", &bridge];
+        ip(&[&["link", "add", "eth0", "netns", &name][..], &pair].concat())?;
+        ip(&["-n", &bridge, "link", "set", &port, "master", "br0", "up"])?;
+        let address = format!("10.81.0.{}/24", host + 1);
+        ip(&["-n", &name, "addr", "add", &address, "dev", "eth0"])?;
+        let address = format!("fd81::{}/64", host + 1);
+        ip(&["-n", &name, "addr", "add", &address, "dev", "eth0", "nodad"])?;
+        // As a bridge of containers: all hosts have the same address.
+        ip(&["-n", &name, "link", "add", "docker0", "type", "bridge"])?;
+        ip(&["-n", &name, "addr", "add", "172.17.0.1/16", "dev", "docker0"])?;
+        for device in ["lo", "docker0", "eth0"] {
+            ip(&["-n", &name, "link", "set", device, "up"])?;
+        }
+        Ok(())
+    }
+
+    fn bridge(&self) -> String {
+        format!("{}sw", self.name)
+    }
+
+    fn host(&self, host: usize) -> String {
+        format!("{}h{host}", self.name)
+    }
+
+    /// Returns the argument of `--hosts`.
+    fn list(&self, ranks: usize) -> String {
+        let hosts: Vec<String> =
+            (0..self.hosts).map(|host| format!("{}:{ranks}", self.host(host))).collect();
+        hosts.join(",")
+    }
+
+    /// Loses, delays and reorders what each host sends. Returns false if the kernel cannot.
+    fn disturb(&self) -> bool {
+        (0..self.hosts).all(|host| {
+            let (name, netem) = (self.host(host), ["netem", "delay", "20ms", "5ms", "loss", "1%"]);
+            let words =
+                [&["-n", &name, "qdisc", "add", "dev", "eth0", "root"][..], &netem].concat();
+            capture(Command::new("tc").args(words), None, MAX_SETUP_TIME)
+                .is_ok_and(|ran| ran.success())
+        })
+    }
+
+    fn calm(&self) {
+        for host in 0..self.hosts {
+            let words = ["-n", &self.host(host), "qdisc", "del", "dev", "eth0", "root"];
+            let _ = capture(Command::new("tc").args(words), None, MAX_SETUP_TIME);
+        }
+    }
+
+    /// Takes the link of a host down, and up again after [`DOWN`], once the file exists.
+    fn cut_once(&self, host: usize, file: &Path) -> std::thread::JoinHandle<bool> {
+        let (bridge, port, file) = (self.bridge(), format!("port{host}"), file.to_owned());
+        std::thread::spawn(move || {
+            let began = Instant::now();
+            while !file.exists() {
+                if began.elapsed() > MAX_JOB_TIME {
+                    return false;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            let down = ip(&["-n", &bridge, "link", "set", &port, "down"]);
+            std::thread::sleep(DOWN);
+            ip(&["-n", &bridge, "link", "set", &port, "up"]).is_ok() && down.is_ok()
+        })
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for name in (0..self.hosts).map(|host| self.host(host)).chain([self.bridge()]) {
+            let _ = ip(&["netns", "del", &name]);
+        }
+    }
+}
+
+fn ip(words: &[&str]) -> Result<()> {
+    quietly(Command::new("ip").args(words), MAX_SETUP_TIME).map(drop)
+}
+
+/// What jobs are run with.
+struct Bench<'a> {
+    network: &'a Network,
+    mpiexec: PathBuf,
+    agent: PathBuf,
+}
+
+impl Bench<'_> {
+    /// Runs a job of so many ranks on each host; the words begin with options of `mpiexec`.
+    /// Returns its output without the lines about traffic, or what is wrong.
+    fn job(&self, ranks: usize, words: &[String]) -> Result<(String, String), (String, String)> {
+        let limit = MAX_JOB_TIME.as_secs().to_string();
+        let mut command = Command::new(&self.mpiexec);
+        command.arg("--agent").arg(&self.agent).args(["--hosts", &self.network.list(ranks)]);
+        command.args(["--timeout", &limit, "--set", "report.traffic=on"]);
+        command.args(["--set", "inter.transport=tcp"]).args(words);
+        let ran = capture(&mut command, None, MAX_JOB_TIME * 2);
+        let ran = ran.map_err(|error| (format!("{error:#}"), String::new()))?;
+        let (reports, other): (Vec<&str>, Vec<&str>) =
+            ran.stderr.lines().partition(|line| line.contains(TRAFFIC));
+        if !ran.success() {
+            return Err((ran.ending(), ran.output()));
+        }
+        let (frames, wanted) = (frames(&reports), self.network.hosts * ranks);
+        if reports.len() != wanted || frames == 0 {
+            let text = format!("{} of {wanted} ranks sent {frames} frames by TCP", reports.len());
+            return Err((text, ran.output()));
+        }
+        Ok((ran.stdout, other.iter().map(|line| format!("{line}\n")).collect()))
+    }
+
+    /// Runs C programs, and judges their output.
+    fn rows(&self, rows: &[programs::Row], how: &str, set: &[&str]) -> Tally {
+        let mut tally = Tally::default();
+        for (case, words) in rows {
+            let options = set.iter().flat_map(|knob| ["--set".to_owned(), (*knob).to_owned()]);
+            let words: Vec<String> = options.chain(words.iter().cloned()).collect();
+            // Two ranks of this program exchange messages, the first two.
+            let ranks = if case.name == "order" { 1 } else { 2 };
+            let judged = self.job(ranks, &words).and_then(|(stdout, stderr)| {
+                let wrong = programs::mismatches(case, &stdout, &stderr);
+                if wrong.is_empty() { Ok(()) } else { Err((wrong.join("; "), stdout + &stderr)) }
+            });
+            tally += outcome(&format!("{} over TCP{how}", case.name), judged);
+        }
+        tally
+    }
+}
+
+/// Adds up the frames of the reports.
+fn frames(reports: &[&str]) -> u64 {
+    let pattern = Regex::new(r"(\d+) frames of \d+ bytes by TCP, ").expect("a constant");
+    let count = |line: &&str| pattern.captures(line).and_then(|found| found[1].parse::<u64>().ok());
+    reports.iter().filter_map(count).sum()
+}
+
+fn outcome(name: &str, judged: Result<(), (String, String)>) -> Tally {
+    match judged {
+        Ok(()) => Tally { passed: 1, ..Tally::default() },
+        Err((reasons, output)) => {
+            report_failure(name, &reasons, &output);
+            Tally { failed: 1, ..Tally::default() }
+        }
+    }
+}
+
+/// Runs all cases, if namespaces can be made.
+pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
+    let network = match Network::new(2) {
+        Ok(network) => network,
+        Err(error) => {
+            say!("skipped: no network namespaces here: {error:#}");
+            return Ok(Tally { skipped: 1, ..Tally::default() });
+        }
+    };
+    let agent = project.target.join("tcp-agent");
+    let script = "#!/bin/sh\nexec ip netns exec \"$1\" sh -c \"$2\"\n";
+    std::fs::write(&agent, script).context("writing the agent")?;
+    quietly(Command::new("chmod").arg("+x").arg(&agent), MAX_SETUP_TIME)?;
+    let bench = Bench { network: &network, mpiexec: project.prefix().join("bin/mpiexec"), agent };
+    let all = programs::for_hosts(project, options)?;
+    let filter = |row: &programs::Row| {
+        options.filter.as_ref().is_none_or(|filter| row.0.name.contains(filter.as_str()))
+    };
+    let all: Vec<programs::Row> = all.into_iter().filter(filter).collect();
+    let only = |names: &[&str]| -> Vec<programs::Row> {
+        all.iter().filter(|(case, _)| names.contains(&case.name.as_str())).cloned().collect()
+    };
+    let core = only(&["ring", "wildcards", "order", "stress", "collectives"]);
+    let mut tally = bench.rows(&all, "", &[]);
+    tally += bench.rows(&core, ", IPv6", &["tcp.interfaces=fd81::/64"]);
+    tally += bench.rows(&core, ", nothing eager", &["tcp.eager_max=64"]);
+    tally += bench.rows(&core, ", one connection", &["tcp.connections=1"]);
+    if network.disturb() {
+        tally += bench.rows(&only(&["ring", "order"]), ", 1 % loss and 20 ms", &[]);
+        network.calm();
+    } else {
+        say!("   skipped: loss and delay: the kernel has no netem");
+        tally.skipped += 1;
+    }
+    tally += cut(project, options, &bench)?;
+    Ok(tally)
+}
+
+/// A stream of messages, in the middle of which the link is down for a while.
+fn cut(project: &Project, options: &Options, bench: &Bench<'_>) -> Result<Tally> {
+    let program = programs::compiled(project, options, "stream")?.display().to_string();
+    let file = project.target.join("tcp-a-tenth");
+    let _ = std::fs::remove_file(&file);
+    let cutter = bench.network.cut_once(1, &file);
+    let words = [program, "100000".to_owned(), file.display().to_string()];
+    let judged = bench.job(1, &words).and_then(|(stdout, _)| {
+        let pause = Regex::new(r"longest pause was (\d+) ms").expect("a constant");
+        let longest = pause.captures(&stdout).and_then(|found| found[1].parse::<u64>().ok());
+        match longest.filter(|&longest| longest >= 2000) {
+            Some(_) => Ok(()),
+            None => Err(("the link was never down".to_owned(), stdout)),
+        }
+    });
+    let was_cut = cutter.join().unwrap_or(false);
+    let judged = judged.and_then(|()| {
+        if was_cut { Ok(()) } else { Err(("the link was not cut".to_owned(), String::new())) }
+    });
+    Ok(outcome("a stream over a link that is down for 3 s", judged))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_by_tcp_are_added_up() {
+        let line = |frames| {
+            format!(
+                "verbena: rank 0 sent 1 frames of 2 bytes to its host, {frames} frames of 9 bytes \
+                 by TCP, 0 frames of 0 bytes by RDMA"
+            )
+        };
+        let lines = [line(30), line(12)];
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        assert!(lines.iter().all(|line| line.contains(TRAFFIC)));
+        assert_eq!(frames(&lines), 42);
+    }
+}
