@@ -68,8 +68,20 @@ Runs the compiler with the paths and libraries of MPI. Options of its own:
 END
 }
 
-compile_flags() { say "-I$include"; }
-link_flags() { say "-L$lib" "-Wl,-rpath,$lib" -Wl,--enable-new-dtags -lmpi_abi; }
+# What this language needs besides: `modules` is a folder, `extra` is an option.
+modules=
+extra=
+prepared=
+@PREPARE@
+compile_flags() {
+    prepare
+    say "-I$include" ${modules:+"-I$modules"} ${extra:+"$extra"}
+}
+link_flags() {
+    prepare
+    say "-L$lib" "-Wl,-rpath,$lib" -Wl,--enable-new-dtags ${modules:+"-L$modules"} \
+        ${modules:+-lverbena_modules} @LIBS@
+}
 
 # `link` unless an option stops the compiler before that; `ask` when there is nothing to compile.
 stage=link
@@ -88,7 +100,7 @@ while [ "$count" -gt 0 ]; do
     -showme:link | --showme:link | -link[-_]info | -show-link-info) link_flags ; exit ;;
     -showme:incdir | -showme:incdirs | --showme:incdirs | -show-incdir) printf '%s\n' "$include" ; exit ;;
     -showme:libdir | -showme:libdirs | --showme:libdirs | -show-libdir) printf '%s\n' "$lib" ; exit ;;
-    -showme:libs | --showme:libs | -show-libs) printf 'mpi_abi\n' ; exit ;;
+    -showme:libs | --showme:libs | -show-libs) printf '%s\n' '@LIBS@' | sed 's/-l//g' ; exit ;;
     -showme:command | --showme:command) printf '%s\n' "$compiler" ; exit ;;
     -showme:version | --showme:version) printf '@NAME@: Verbena %s (MPI 5.0)\n' "$version" ; exit ;;
     -help | -showme:help | --showme:help) usage ; exit ;;
@@ -115,8 +127,16 @@ if [ $# -eq 0 ] && [ "$show" = no ]; then
 fi
 
 case $stage in
-link) set -- "-I$include" "$@" "-L$lib" "-Wl,-rpath,$lib" -Wl,--enable-new-dtags -lmpi_abi ;;
-compile) set -- "-I$include" "$@" ;;
+link)
+    prepare
+    set -- "-I$include" ${modules:+"-I$modules"} ${extra:+"$extra"} "$@" "-L$lib" \
+        "-Wl,-rpath,$lib" -Wl,--enable-new-dtags ${modules:+"-L$modules"} \
+        ${modules:+-lverbena_modules} @LIBS@
+    ;;
+compile)
+    prepare
+    set -- "-I$include" ${modules:+"-I$modules"} ${extra:+"$extra"} "$@"
+    ;;
 esac
 # A compiler may be given with options of its own; therefore it is split into words. shellcheck
 # disable=SC2086

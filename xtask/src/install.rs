@@ -6,9 +6,12 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
+use crate::command;
 use crate::pgo;
 use crate::project::Project;
 use crate::set_up;
@@ -27,15 +30,17 @@ struct Wrapper {
     /// The option that does: `-cc=`.
     option: &'static str,
     compilers: &'static str,
+    libraries: &'static str,
 }
 
-const WRAPPERS: [Wrapper; 2] = [
+const WRAPPERS: [Wrapper; 3] = [
     Wrapper {
         name: "mpicc",
         language: "C",
         variable: "CC",
         option: "cc",
         compilers: "cc gcc clang",
+        libraries: "-lmpi_abi",
     },
     Wrapper {
         name: "mpicxx",
@@ -43,8 +48,20 @@ const WRAPPERS: [Wrapper; 2] = [
         variable: "CXX",
         option: "cxx",
         compilers: "c++ g++ clang++",
+        libraries: "-lmpi_abi",
+    },
+    Wrapper {
+        name: "mpifort",
+        language: "Fortran",
+        variable: "FC",
+        option: "fc",
+        compilers: "gfortran flang-new flang ifx nvfortran ifort f95",
+        libraries: "-lverbena_fortran -lmpi_abi",
     },
 ];
+
+/// Compilers whose modules `install` builds; `mpifort` builds those of others.
+const FORTRAN_COMPILERS: [&str; 4] = ["gfortran", "flang-new", "ifx", "nvfortran"];
 
 /// Options of `install`.
 #[derive(clap::Args)]
@@ -107,7 +124,8 @@ pub(crate) fn install(
     let (programs, library) = match build {
         Build::Profile(profile) => {
             let title = format!("Build library and launcher ({profile})");
-            let packages = ["-p", "verbena-mpi-abi", "-p", "verbena-launcher"];
+            let packages =
+                ["-p", "verbena-mpi-abi", "-p", "verbena-fortran", "-p", "verbena-launcher"];
             steps.step(&title, |step| {
                 step.cargo(project.cargo(&["build", "--profile", profile]).args(packages))
             })?;
@@ -119,8 +137,9 @@ pub(crate) fn install(
                 "a profile-guided build needs the compiler's llvm-profdata: \
                  `rustup component add llvm-tools`",
             )?;
-            steps.step("Build launcher (release)", |step| {
-                step.cargo(&mut project.cargo(&["build", "--release", "-p", "verbena-launcher"]))
+            steps.step("Build launcher and Fortran (release)", |step| {
+                let packages = ["-p", "verbena-launcher", "-p", "verbena-fortran"];
+                step.cargo(project.cargo(&["build", "--release"]).args(packages))
             })?;
             let programs = project.target.join("release");
             let library = pgo::library(project, steps, &tool, &programs)?;
@@ -145,6 +164,7 @@ pub(crate) fn install_built(
     tree.programs(programs)?;
     tree.wrappers(project)?;
     tree.library(project, library)?;
+    tree.fortran(project, programs)?;
     tree.shared_files(project)
 }
 
@@ -161,7 +181,9 @@ impl Tree {
             "include",
             "lib/pkgconfig",
             "share/doc/verbena",
+            "lib/verbena/modules",
             "share/verbena/cluster-configs",
+            "share/verbena/modules",
         ] {
             let folder = prefix.join(folder);
             fs::create_dir_all(&folder)
@@ -180,7 +202,15 @@ impl Tree {
     fn wrappers(&self, project: &Project) -> Result<()> {
         let template = read(&project.root.join("mpi-abi/install/wrapper.sh"))?;
         for wrapper in WRAPPERS {
-            self.script(&format!("bin/{}", wrapper.name), &wrapper.fill(&template)?)?;
+            let prepare = match wrapper.option {
+                "fc" => read(&project.root.join("fortran/install/modules.sh"))?,
+                _ => "prepare() { :; }\n".to_owned(),
+            };
+            let text = template.replace("@PREPARE@\n", &prepare);
+            self.script(&format!("bin/{}", wrapper.name), &wrapper.fill(&text)?)?;
+        }
+        for name in ["mpif77", "mpif90"] {
+            self.link("mpifort", &format!("bin/{name}"))?;
         }
         self.link("mpicxx", "bin/mpic++")
     }
@@ -191,8 +221,32 @@ impl Tree {
         self.link("libmpi_abi.so.1", "lib/libmpi_abi.so")?;
         let template = read(&project.root.join("mpi-abi/install/mpi.pc"))?;
         for name in PACKAGES {
-            let text = template.replace("@NAME@", name).replace("@VERSION@", VERSION);
-            self.write(&format!("lib/pkgconfig/{name}.pc"), text.as_bytes(), 0o644)?;
+            self.package(&template, name, "-lmpi_abi")?;
+        }
+        Ok(())
+    }
+
+    fn package(&self, template: &str, name: &str, libraries: &str) -> Result<()> {
+        let text = template.replace("@NAME@", name).replace("@VERSION@", VERSION);
+        let text = text.replace("@LIBS@", libraries);
+        self.write(&format!("lib/pkgconfig/{name}.pc"), text.as_bytes(), 0o644)
+    }
+
+    /// Library, header and sources of the modules; the modules of the compilers that are there.
+    fn fortran(&self, project: &Project, built: &Path) -> Result<()> {
+        self.copy(&built.join("libverbena_fortran.so"), "lib/libverbena_fortran.so.1")?;
+        self.link("libverbena_fortran.so.1", "lib/libverbena_fortran.so")?;
+        self.copy(&project.root.join("fortran/include/mpif.h"), "include/mpif.h")?;
+        self.copy_files(&project.root.join("fortran/modules"), "share/verbena/modules")?;
+        let template = read(&project.root.join("mpi-abi/install/mpi.pc"))?;
+        self.package(&template, "mpi-fort", "-lverbena_fortran -lmpi_abi")?;
+        for compiler in FORTRAN_COMPILERS {
+            if command::exists(compiler, "--version") {
+                let mut mpifort = Command::new(self.prefix.join("bin/mpifort"));
+                mpifort.arg(format!("-fc={compiler}")).arg("-showme:compile");
+                mpifort.env("VERBENA_MODULES", self.prefix.join("lib/verbena/modules"));
+                command::quietly(&mut mpifort, Duration::from_secs(120))?;
+            }
         }
         Ok(())
     }
@@ -261,6 +315,7 @@ impl Wrapper {
             .replace("@VARIABLE@", self.variable)
             .replace("@OPTION@", self.option)
             .replace("@COMPILERS@", self.compilers)
+            .replace("@LIBS@", self.libraries)
             .replace("@VERSION@", VERSION);
         ensure!(!text.contains("=@"), "the wrapper has a blank that nothing fills");
         Ok(text)

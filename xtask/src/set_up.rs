@@ -44,6 +44,7 @@ const PACKAGES: &[(Purpose, &str, &str)] = &[
     (Purpose::Python, "python3-dev", "mpi4py"),
     (Purpose::Python, "python3-venv", "mpi4py"),
     (Purpose::Test, "g++", "compiles C++ programs by mpicxx"),
+    (Purpose::Test, "gfortran", "compiles Fortran programs by mpifort"),
     (Purpose::Test, "make", "CMake's back end"),
     (Purpose::Test, "cmake", "the test that FindMPI finds this MPI"),
     (Purpose::Test, "libibverbs-dev", "the test of the layouts of libibverbs"),

@@ -59,11 +59,13 @@ impl Bodies {
 
 /// Name, and whether it takes a [`Found::takes_form`].
 fn names(text: &str) -> impl Iterator<Item = (&str, bool)> {
-    text.match_indices("\npub(crate) unsafe fn ").filter_map(|(at, start)| {
+    let written = text.match_indices("\npub(crate) unsafe fn ").filter_map(|(at, start)| {
         let rest = &text[at + start.len()..];
         let signature = &rest[..rest.find(" {\n")?];
         Some((&rest[..rest.find(['(', '<'])?], signature.contains("form: CallForm")))
-    })
+    });
+    let by_macro = text.lines().filter_map(|line| line.strip_prefix("// Bodies: "));
+    written.chain(by_macro.flat_map(str::split_whitespace).map(|name| (name, false)))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod calls;
 mod constants;
 mod conversion;
 mod exports;
+mod fortran;
 mod header;
 mod proof;
 mod table;
@@ -41,6 +42,7 @@ pub(crate) fn generate(check: bool) -> Result<()> {
     let mut outputs = vec![header::header(&abi), constants::constants(&abi), proof::program(&abi)];
     outputs.extend(exports::exports(&abi, &bodies)?);
     outputs.push(calls::calls(&abi, &bodies)?);
+    outputs.extend(fortran::outputs(root, &abi)?);
     let stale: Vec<String> = outputs
         .iter()
         .filter(|output| {

@@ -193,13 +193,13 @@ impl Layout {
 }
 
 /// One line, by the names of its columns.
-struct Row<'a> {
+pub(super) struct Row<'a> {
     columns: &'a [&'a str],
     fields: Vec<&'a str>,
 }
 
 impl<'a> Row<'a> {
-    fn field(&self, column: &str) -> Result<&'a str> {
+    pub(super) fn field(&self, column: &str) -> Result<&'a str> {
         let at = self
             .columns
             .iter()
@@ -209,7 +209,7 @@ impl<'a> Row<'a> {
     }
 }
 
-fn rows<T>(path: &Path, make: impl Fn(&Row<'_>) -> Result<T>) -> Result<Vec<T>> {
+pub(super) fn rows<T>(path: &Path, make: impl Fn(&Row<'_>) -> Result<T>) -> Result<Vec<T>> {
     let text =
         std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
     let mut lines = text.lines().enumerate();

@@ -4,6 +4,7 @@
 //! parts: `N passed, N failed, N skipped`.
 
 mod benches;
+mod fortran;
 mod hosts;
 mod installation;
 mod programs;
@@ -75,6 +76,8 @@ enum Part {
     Installation,
     /// C programs under tests/programs on 1 to 16 ranks.
     Programs,
+    /// Fortran programs, and every procedure in each of the three interfaces.
+    Fortran,
     /// C programs under valgrind's memcheck.
     Valgrind,
     /// C programs compiled with AddressSanitizer.
@@ -106,6 +109,7 @@ impl Part {
             self,
             Part::Installation
                 | Part::Programs
+                | Part::Fortran
                 | Part::Valgrind
                 | Part::Asan
                 | Part::Tsan
@@ -211,6 +215,7 @@ fn run_part(project: &Project, options: &Options, part: Part, step: &Step) -> Re
         Part::Docs => docs(project, step),
         Part::Installation => installation::test(project),
         Part::Programs => programs::test(project, options),
+        Part::Fortran => fortran::test(project, options.filter.as_deref()),
         Part::Valgrind => programs::watched(project, options, programs::Tool::Valgrind),
         Part::Asan => programs::watched(project, options, programs::Tool::AddressSanitizer),
         Part::Tsan => tsan::test(project),

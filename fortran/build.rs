@@ -1,0 +1,37 @@
+//! Link arguments of `libverbena_fortran.so`, and a stand-in for `libmpi_abi.so` to link with.
+//!
+//! The stand-in has the soname of the standard ABI and a symbol for each of its functions. The
+//! library is therefore linked without any MPI, and records that it needs `libmpi_abi.so.1`.
+
+use std::env;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+fn main() {
+    let table = "../mpi-abi/abi/functions.csv";
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed={table}");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let rows = fs::read_to_string(table).expect("the table of functions");
+    let mut source = String::new();
+    for name in rows.lines().skip(1).filter_map(|row| row.split(',').next()) {
+        let _ = writeln!(source, "void {name}(void) {{}}\nvoid P{name}(void) {{}}");
+    }
+    let c = out.join("stand_in.c");
+    fs::write(&c, source).expect("OUT_DIR can be written");
+    let mut cc = Command::new(env::var("CC").unwrap_or_else(|_| "cc".to_owned()));
+    cc.args(["-shared", "-fPIC", "-w", "-Wl,-soname,libmpi_abi.so.1", "-o"]);
+    for name in ["libmpi_abi.so", "libmpi_abi.so.1"] {
+        let _ = fs::remove_file(out.join(name));
+    }
+    let built = cc.arg(out.join("libmpi_abi.so.1")).arg(&c).status().expect("a C compiler runs");
+    assert!(built.success(), "the stand-in for libmpi_abi.so does not compile");
+    fs::copy(out.join("libmpi_abi.so.1"), out.join("libmpi_abi.so")).expect("a copy");
+    println!("cargo::rustc-link-search=native={}", out.display());
+    println!("cargo::rustc-link-lib=dylib=mpi_abi");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libverbena_fortran.so.1");
+    // The MPI that lies next to this library, unless LD_LIBRARY_PATH names another.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,--enable-new-dtags,-rpath,$ORIGIN");
+}

@@ -1,0 +1,55 @@
+# Modules fit one compiler and version. They are built from the installed sources when a compiler
+# is first used, into the user's cache, unless the installation has them. VERBENA_MODULES names
+# another folder for them.
+sources=$prefix/share/verbena/modules
+
+prepare() {
+    [ -z "$prepared" ] || return 0
+    prepared=yes
+    # shellcheck disable=SC2086
+    about=$($compiler --version 2>/dev/null </dev/null | head -n 2)
+    [ -n "$about" ] || about=$compiler
+    case $about in
+    *'GNU Fortran'*)
+        # Calls through mpif.h pass buffers of many types; since version 10 that is an error.
+        # shellcheck disable=SC2086
+        major=$($compiler -dumpversion 2>/dev/null | cut -d. -f1)
+        [ "${major:-0}" -lt 10 ] || extra=-fallow-argument-mismatch
+        ;;
+    esac
+    key=$(
+        {
+            printf '%s\n' "$about"
+            cat "$sources"/*.f90
+        } 2>/dev/null | cksum | cut -d' ' -f1
+    )
+    name=${compiler%% *}
+    key=${name##*/}-$key
+    cache=${VERBENA_MODULES:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/verbena/modules}
+    for modules in "$lib/verbena/modules/$key" "$cache/$key"; do
+        [ ! -e "$modules/libverbena_modules.a" ] || return 0
+    done
+    build_modules
+}
+
+# Builds in a folder of its own and moves it into place, as several compilers may start at once.
+build_modules() {
+    new=$cache/.$key.$$
+    if mkdir -p "$new" 2>/dev/null && (
+        cd "$new" &&
+            for module in verbena_mpi_types mpi mpi_f08; do
+                # shellcheck disable=SC2086
+                $compiler -fPIC -c "$sources/$module.f90" || exit 1
+            done &&
+            ar cr libverbena_modules.a ./*.o && rm ./*.o
+    ) >"$new.log" 2>&1; then
+        rm -f "$new.log"
+        mv "$new" "$modules" 2>/dev/null || rm -rf "$new"
+        [ -e "$modules/libverbena_modules.a" ] && return 0
+    fi
+    printf '@NAME@: %s cannot build the modules mpi and mpi_f08 in %s; mpif.h can be used\n' \
+        "$compiler" "$cache" >&2
+    [ ! -s "$new.log" ] || head -n 5 "$new.log" >&2
+    rm -rf "$new" "$new.log"
+    modules=
+}

@@ -1,0 +1,82 @@
+//! The C descriptor by which `mpi_f08` passes choice buffers (ISO/IEC 1539-1:2018, 18.5.3).
+//!
+//! Compilers agree on base address, element length, version, rank and, from byte 24, on three
+//! numbers for each dimension. The order of the bytes between differs, and they are not read.
+
+use std::os::raw::{c_char, c_int, c_void};
+
+use crate::generated::c;
+use crate::handle::MPI_Comm;
+use crate::sentinel::c_buffer;
+
+/// One dimension.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Dimension {
+    lower_bound: isize,
+    /// The number of elements; -1 in the last dimension of an assumed-size array.
+    pub(crate) extent: isize,
+    /// Bytes from one element to the next.
+    pub(crate) stride: isize,
+}
+
+/// CFI_cdesc_t.
+#[repr(C)]
+pub(crate) struct Descriptor {
+    base: *mut c_void,
+    pub(crate) elem_len: usize,
+    version: i32,
+    rank: u8,
+    rest: [u8; 3],
+    dimensions: [Dimension; 0],
+}
+
+impl Descriptor {
+    /// The address as C has it: MPI_BOTTOM and its like are recognised.
+    #[inline]
+    pub(crate) fn address(&self) -> *mut c_void {
+        c_buffer(self.base)
+    }
+
+    /// True if the elements lie one behind the other, as in an assumed-size array.
+    #[inline]
+    pub(crate) fn is_contiguous(&self) -> bool {
+        let mut next = self.elem_len as isize;
+        self.dimensions().iter().all(|dimension| {
+            let is_next = dimension.extent == 1 || dimension.stride == next;
+            next = next.saturating_mul(dimension.extent);
+            is_next || dimension.extent <= 0
+        })
+    }
+
+    /// The dimensions.
+    #[inline]
+    pub(crate) fn dimensions(&self) -> &[Dimension] {
+        // SAFETY: the compiler passes as many dimensions as it says.
+        unsafe {
+            std::slice::from_raw_parts((&raw const self.dimensions).cast(), usize::from(self.rank))
+        }
+    }
+
+    /// A CHARACTER argument.
+    pub(crate) fn text(&self) -> *mut c_char {
+        self.base.cast()
+    }
+
+    /// Its length.
+    pub(crate) fn text_len(&self) -> usize {
+        self.elem_len
+    }
+}
+
+const _: () = assert!(size_of::<Descriptor>() == 24, "dimensions begin at byte 24");
+
+/// Reports a buffer that a procedure cannot take, to the handler of MPI_COMM_WORLD.
+#[cold]
+pub(crate) fn refuse() -> c_int {
+    /// MPI_ERR_BUFFER.
+    const BUFFER: c_int = 1;
+    // SAFETY: takes any communicator and code.
+    unsafe { c::PMPI_Comm_call_errhandler(MPI_Comm(0x101), BUFFER) };
+    BUFFER
+}

@@ -1,0 +1,102 @@
+//! Handles of C, and their integers in Fortran (MPI-5.0 §19.3.4, §20).
+//!
+//! A predefined handle is a number below 0x1000, and the same number in Fortran. Other handles are
+//! converted by the library's MPI_X_toint and MPI_X_fromint.
+
+use std::os::raw::c_int;
+
+use crate::generated::c;
+
+/// The first number that is not a predefined handle.
+const DYNAMIC: usize = 0x1000;
+
+/// A class of handles.
+pub(crate) trait Handle: Copy {
+    /// The null handle.
+    const NULL: Self;
+    /// Converts from Fortran.
+    fn from_fortran(integer: c_int) -> Self;
+    /// Converts to Fortran.
+    fn to_fortran(self) -> c_int;
+}
+
+macro_rules! handles {
+    ($($(#[$doc:meta])* $name:ident, $null:literal, $from:ident, $to:ident;)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+            #[repr(transparent)]
+            #[allow(non_camel_case_types)]
+            pub(crate) struct $name(pub(crate) usize);
+
+            impl Handle for $name {
+                const NULL: $name = $name($null);
+
+                #[inline]
+                fn from_fortran(integer: c_int) -> $name {
+                    match usize::try_from(integer) {
+                        Ok(number) if number < DYNAMIC => $name(number),
+                        // SAFETY: takes any number.
+                        _ => unsafe { c::$from(integer) },
+                    }
+                }
+
+                #[inline]
+                fn to_fortran(self) -> c_int {
+                    if self.0 < DYNAMIC {
+                        return self.0 as c_int;
+                    }
+                    // SAFETY: takes any handle.
+                    unsafe { c::$to(self) }
+                }
+            }
+        )*
+    };
+}
+
+handles! {
+    /// A communicator.
+    MPI_Comm, 0x100, PMPI_Comm_fromint, PMPI_Comm_toint;
+    /// A group.
+    MPI_Group, 0x108, PMPI_Group_fromint, PMPI_Group_toint;
+    /// A datatype.
+    MPI_Datatype, 0x200, PMPI_Type_fromint, PMPI_Type_toint;
+    /// A reduction operation.
+    MPI_Op, 0x20, PMPI_Op_fromint, PMPI_Op_toint;
+    /// A request.
+    MPI_Request, 0x180, PMPI_Request_fromint, PMPI_Request_toint;
+    /// A message taken by a matched probe.
+    MPI_Message, 0x128, PMPI_Message_fromint, PMPI_Message_toint;
+    /// A window.
+    MPI_Win, 0x110, PMPI_Win_fromint, PMPI_Win_toint;
+    /// A file.
+    MPI_File, 0x118, PMPI_File_fromint, PMPI_File_toint;
+    /// An info object.
+    MPI_Info, 0x130, PMPI_Info_fromint, PMPI_Info_toint;
+    /// An error handler.
+    MPI_Errhandler, 0x140, PMPI_Errhandler_fromint, PMPI_Errhandler_toint;
+    /// A session.
+    MPI_Session, 0x120, PMPI_Session_fromint, PMPI_Session_toint;
+}
+
+/// A status: in Fortran the same eight INTEGERs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+#[allow(non_camel_case_types, non_snake_case)]
+pub(crate) struct MPI_Status {
+    pub(crate) MPI_SOURCE: c_int,
+    pub(crate) MPI_TAG: c_int,
+    pub(crate) MPI_ERROR: c_int,
+    pub(crate) internal: [c_int; 5],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_predefined_handle_is_its_own_number() {
+        assert_eq!(MPI_Comm::from_fortran(0x101), MPI_Comm(0x101));
+        assert_eq!(MPI_Datatype(0x219).to_fortran(), 0x219);
+    }
+}

@@ -1,0 +1,340 @@
+//! Choice buffers of `mpi_f08` whose elements lie apart: sections of arrays.
+//!
+//! A section stands for its elements in array order. A call that passes all of them once gets a
+//! derived type in place of the caller's, which is freed at once: MPI keeps a type while a call
+//! uses it. Where the elements do not fit the caller's type, or a call cuts the buffer into blocks,
+//! the elements are copied into memory without gaps, and back when the call is complete. For
+//! nonblocking and persistent calls `pending` keeps these copies.
+//!
+//! Invariants: a `Section` owns its type or its copy; `address`, `count` and `datatype` describe
+//! the same data as the caller's three arguments. Contiguous buffers pass through untouched.
+
+use std::os::raw::{c_int, c_void};
+
+use crate::descriptor::{Descriptor, Dimension};
+use crate::generated::c;
+use crate::handle::{Handle, MPI_Datatype};
+
+/// MPI_SUCCESS.
+const SUCCESS: c_int = 0;
+
+/// A buffer as C gets it.
+pub(crate) struct Section {
+    pub(crate) address: *mut c_void,
+    pub(crate) count: i64,
+    pub(crate) datatype: MPI_Datatype,
+    own: Own,
+}
+
+/// What belongs to a section.
+enum Own {
+    /// Nothing: the caller's buffer is passed.
+    Nothing,
+    /// A derived type, freed with the section.
+    Type,
+    /// A copy of the elements.
+    Copy(Box<Copy>),
+}
+
+/// Elements without gaps, and where they belong.
+pub(crate) struct Copy {
+    memory: Vec<u128>,
+    base: *mut c_void,
+    elem_len: usize,
+    dimensions: Vec<Dimension>,
+    is_written: bool,
+}
+
+// SAFETY: a copy is used by the thread that completes the request, one at a time.
+unsafe impl Send for Copy {}
+
+impl Section {
+    /// The buffer of a call that passes `count` times `datatype` in one piece.
+    #[inline]
+    pub(crate) fn whole(
+        descriptor: &Descriptor,
+        count: i64,
+        datatype: MPI_Datatype,
+        is_written: bool,
+    ) -> Section {
+        let address = descriptor.address();
+        if descriptor.is_contiguous() {
+            return Section { address, count, datatype, own: Own::Nothing };
+        }
+        Section::typed(descriptor, count, datatype)
+            .unwrap_or_else(|| Section::copied(descriptor, count, datatype, is_written))
+    }
+
+    /// The buffer of a call that cuts it into blocks, or of a reduction.
+    #[inline]
+    pub(crate) fn blocks(
+        descriptor: &Descriptor,
+        count: i64,
+        datatype: MPI_Datatype,
+        is_written: bool,
+    ) -> Section {
+        if descriptor.is_contiguous() {
+            let address = descriptor.address();
+            return Section { address, count, datatype, own: Own::Nothing };
+        }
+        Section::copied(descriptor, count, datatype, is_written)
+    }
+
+    /// As `whole`, but never by a copy.
+    #[inline]
+    pub(crate) fn in_place(
+        descriptor: &Descriptor,
+        count: i64,
+        datatype: MPI_Datatype,
+    ) -> Option<Section> {
+        if descriptor.is_contiguous() {
+            let address = descriptor.address();
+            return Some(Section { address, count, datatype, own: Own::Nothing });
+        }
+        Section::typed(descriptor, count, datatype)
+    }
+
+    /// A derived type over the first elements; `None` if the caller's type does not consist of
+    /// whole elements without gaps, or the elements do not suffice.
+    #[cold]
+    fn typed(descriptor: &Descriptor, count: i64, datatype: MPI_Datatype) -> Option<Section> {
+        let dimensions = descriptor.dimensions();
+        let elem_len = i64::try_from(descriptor.elem_len).ok()?;
+        let (mut size, mut lower, mut extent) = (0, 0, 0);
+        // SAFETY: the addresses of local numbers; a wrong handle is refused.
+        let codes = unsafe {
+            [
+                c::PMPI_Type_size_c(datatype, &raw mut size),
+                c::PMPI_Type_get_extent_c(datatype, &raw mut lower, &raw mut extent),
+            ]
+        };
+        if codes != [SUCCESS; 2] || size <= 0 || size != extent || lower != 0 || count < 0 {
+            return None;
+        }
+        if elem_len % size != 0 || count % (elem_len / size) != 0 {
+            return None;
+        }
+        let each = elem_len / size;
+        let elements = count / each;
+        let total: i64 = dimensions.iter().map(|dimension| dimension.extent as i64).product();
+        if elements > total || elements == 0 {
+            return None;
+        }
+        let mut built = Built::new(datatype);
+        if each > 1 {
+            built.replace(|old, new| {
+                // SAFETY: a valid type and the address of a handle.
+                unsafe { c::PMPI_Type_contiguous_c(each, old, new) }
+            })?;
+        }
+        built.elements(dimensions, elements)?;
+        // SAFETY: the address of a type that was made here.
+        if unsafe { c::PMPI_Type_commit(&raw mut built.datatype) } != SUCCESS {
+            return None;
+        }
+        let datatype = built.take();
+        Some(Section { address: descriptor.address(), count: 1, datatype, own: Own::Type })
+    }
+
+    /// A copy of all elements.
+    #[cold]
+    fn copied(
+        descriptor: &Descriptor,
+        count: i64,
+        datatype: MPI_Datatype,
+        is_written: bool,
+    ) -> Section {
+        let mut copy = Box::new(Copy::of(descriptor, is_written));
+        copy.load();
+        let address = copy.memory.as_mut_ptr().cast();
+        Section { address, count, datatype, own: Own::Copy(copy) }
+    }
+
+    /// After a blocking call: stores what was written.
+    pub(crate) fn finish(&mut self) {
+        if let Own::Copy(copy) = &mut self.own {
+            copy.store();
+        }
+    }
+
+    /// After the start of a nonblocking call: the copy, which must live until it completes.
+    pub(crate) fn into_copy(mut self) -> Option<Copy> {
+        match std::mem::replace(&mut self.own, Own::Nothing) {
+            Own::Copy(copy) => Some(*copy),
+            own => {
+                self.own = own;
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Section {
+    #[inline]
+    fn drop(&mut self) {
+        if let Own::Type = self.own {
+            // SAFETY: the type was made here; MPI keeps it while a call uses it.
+            unsafe { c::PMPI_Type_free(&raw mut self.datatype) };
+        }
+    }
+}
+
+impl Copy {
+    fn of(descriptor: &Descriptor, is_written: bool) -> Copy {
+        let dimensions = descriptor.dimensions().to_vec();
+        let elements: usize = dimensions
+            .iter()
+            .map(|dimension| usize::try_from(dimension.extent).unwrap_or(0))
+            .product();
+        let bytes = elements.saturating_mul(descriptor.elem_len);
+        Copy {
+            memory: vec![0; bytes.div_ceil(size_of::<u128>()).max(1)],
+            base: descriptor.address(),
+            elem_len: descriptor.elem_len,
+            dimensions,
+            is_written,
+        }
+    }
+
+    /// Reads the section.
+    pub(crate) fn load(&mut self) {
+        let memory = self.memory.as_mut_ptr().cast::<u8>();
+        // SAFETY: both places have `elem_len` bytes: the section by the compiler's descriptor, the
+        // memory by its size.
+        self.each(|at, element, len| unsafe {
+            std::ptr::copy_nonoverlapping(element, memory.add(at), len);
+        });
+    }
+
+    /// Writes the section, if the call writes it.
+    pub(crate) fn store(&mut self) {
+        if !self.is_written {
+            return;
+        }
+        let memory = self.memory.as_mut_ptr().cast::<u8>();
+        // SAFETY: as for `load`.
+        self.each(|at, element, len| unsafe {
+            std::ptr::copy_nonoverlapping(memory.add(at).cast_const(), element, len);
+        });
+    }
+
+    /// Calls `visit` with position, address and length of each element, in array order.
+    fn each(&self, mut visit: impl FnMut(usize, *mut u8, usize)) {
+        if self.dimensions.iter().any(|dimension| dimension.extent <= 0) {
+            return;
+        }
+        let mut index = vec![0_isize; self.dimensions.len()];
+        let mut at = 0;
+        loop {
+            let offset: isize =
+                index.iter().zip(&self.dimensions).map(|(i, dimension)| i * dimension.stride).sum();
+            visit(at, self.base.cast::<u8>().wrapping_offset(offset), self.elem_len);
+            at += self.elem_len;
+            let mut axis = 0;
+            loop {
+                if axis == index.len() {
+                    return;
+                }
+                index[axis] += 1;
+                if index[axis] < self.dimensions[axis].extent {
+                    break;
+                }
+                index[axis] = 0;
+                axis += 1;
+            }
+        }
+    }
+}
+
+/// A type under construction; freed unless it is taken.
+struct Built {
+    datatype: MPI_Datatype,
+    is_own: bool,
+}
+
+impl Built {
+    fn new(datatype: MPI_Datatype) -> Built {
+        Built { datatype, is_own: false }
+    }
+
+    /// Makes a type of the present one, which is freed if it was made here.
+    fn replace(
+        &mut self,
+        make: impl FnOnce(MPI_Datatype, *mut MPI_Datatype) -> c_int,
+    ) -> Option<()> {
+        let mut new = MPI_Datatype::NULL;
+        if make(self.datatype, &raw mut new) != SUCCESS {
+            return None;
+        }
+        self.release();
+        *self = Built { datatype: new, is_own: true };
+        Some(())
+    }
+
+    /// The first `elements` of a section, of which the present type is one.
+    fn elements(&mut self, dimensions: &[Dimension], elements: i64) -> Option<()> {
+        let Some((last, inner)) = dimensions.split_last() else { return Some(()) };
+        let of_inner: i64 = inner.iter().map(|dimension| dimension.extent as i64).product();
+        let (whole, rest) = (elements / of_inner, elements % of_inner);
+        let stride = last.stride as i64;
+        if rest == 0 {
+            self.elements(inner, of_inner)?;
+            return self.replace(|old, new| {
+                // SAFETY: a valid type and the address of a handle.
+                unsafe { c::PMPI_Type_create_hvector_c(whole, 1, stride, old, new) }
+            });
+        }
+        if whole == 0 {
+            return self.elements(inner, rest);
+        }
+        // Whole slices, then a part of the next one.
+        let mut part = Built::dup(self.datatype)?;
+        part.elements(inner, rest)?;
+        self.elements(inner, of_inner)?;
+        self.replace(|old, new| {
+            // SAFETY: a valid type and the address of a handle.
+            unsafe { c::PMPI_Type_create_hvector_c(whole, 1, stride, old, new) }
+        })?;
+        let (lengths, places) = ([1_i64, 1], [0, whole * stride]);
+        let other = part.datatype;
+        self.replace(|old, new| {
+            let types = [old, other];
+            // SAFETY: three arrays of two elements, and the address of a handle.
+            unsafe {
+                c::PMPI_Type_create_struct_c(
+                    2,
+                    lengths.as_ptr(),
+                    places.as_ptr(),
+                    types.as_ptr(),
+                    new,
+                )
+            }
+        })
+    }
+
+    fn dup(datatype: MPI_Datatype) -> Option<Built> {
+        let mut built = Built::new(datatype);
+        // SAFETY: a valid type and the address of a handle.
+        built.replace(|old, new| unsafe { c::PMPI_Type_dup(old, new) })?;
+        Some(built)
+    }
+
+    fn take(mut self) -> MPI_Datatype {
+        self.is_own = false;
+        self.datatype
+    }
+
+    fn release(&mut self) {
+        if self.is_own {
+            // SAFETY: the type was made here and is used by other types at most.
+            unsafe { c::PMPI_Type_free(&raw mut self.datatype) };
+        }
+        self.is_own = false;
+    }
+}
+
+impl Drop for Built {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
