@@ -14,6 +14,8 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::process_manager::ManagerError;
+
 /// The version of these messages.
 pub const VERSION: u32 = 1;
 /// The largest message, in bytes without its length.
@@ -94,7 +96,7 @@ pub enum Malformed {
 }
 
 /// A failure of the control socket, seen from a rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
     /// The launcher has ended, or closed the connection.
@@ -106,6 +108,9 @@ pub enum ControlError {
     /// The launcher sent bytes that are not a message.
     #[error(transparent)]
     Malformed(#[from] Malformed),
+    /// Another process manager's store failed.
+    #[error(transparent)]
+    Manager(#[from] ManagerError),
     /// A key or a value is too long for the store: their lengths in bytes.
     #[error(
         "a key of {0} bytes with a value of {1} bytes is too long for the job's store: at most \

@@ -1,9 +1,10 @@
 //! This process's place in its job.
 //!
-//! [`Job::from_environment`] distinguishes four cases:
+//! [`Job::from_environment`] distinguishes five cases:
 //! - our launcher started the process: `Some(job)`;
+//! - another launcher did, and offers a store by PMI-1, PMI-2 or PMIx: `Some(job)`, see `direct`;
 //! - no launcher did: `None`, the process is a job of its own ([`Job::singleton`]);
-//! - another launcher started several tasks: an error with instructions;
+//! - another launcher started several tasks and offers no store: an error with instructions;
 //! - our launcher's variable is set, but not for this process. A descendant of a rank that is in
 //!   MPI itself (a script's `subprocess`) is a job of its own, `None`. A second MPI program of the
 //!   same rank, or one whose descriptors were closed, is an error: each rank would otherwise run
@@ -16,17 +17,17 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, getpid, test_kill_process};
+use rustix::process::{Pid, getpid, getppid, test_kill_process};
 
 use crate::control::{self, Control, ControlError, ToLauncher, ToRank};
-use crate::environment::{ParamError, RankParams, VARIABLE};
+use crate::direct::{self, Direct};
+use crate::environment::{RankParams, VARIABLE};
+use crate::error::BootstrapError;
+use crate::process_manager::{ManagerError, ProcessManager};
+use crate::secret::{Secret, random};
 use crate::status_entry::{RankState, StatusEntry};
 use crate::status_page::{AttachError, StatusPage};
 use crate::{inherited_fd, other_launchers};
-
-/// The job's secret: 256 random bits that only its processes know.
-#[derive(Clone)]
-pub struct Secret([u8; 32]);
 
 /// This process's place in its job, and its connection to the launcher.
 #[derive(Debug)]
@@ -41,80 +42,35 @@ pub struct Job {
     pub local_size: u32,
     /// The number of processors that the ranks of this host share.
     pub processors: u32,
-    status_page: StatusPage,
-    control: Option<Arc<Control>>,
-    secret: Secret,
+    /// The ranks of this host in MPI_COMM_WORLD, in rising order.
+    pub(crate) local: Vec<u32>,
+    pub(crate) id: u64,
+    pub(crate) status_page: StatusPage,
+    pub(crate) link: Link,
+    pub(crate) secret: Secret,
     /// The process from which all ranks of this host descend.
-    ancestor: Option<u32>,
+    pub(crate) ancestor: Option<u32>,
 }
 
-/// The reason why a process cannot join its job, with what to do.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum BootstrapError {
-    /// Another launcher started several tasks.
-    #[error(
-        "this process was started as task {number}{} by {launcher}, not by Verbena's mpiexec, so \
-         the tasks would not find each other. Start the job with Verbena's own `mpiexec -n N \
-         program` (inside the allocation, if there is one), or a program that runs alone with \
-         `mpiexec -n 1 program`",
-        count.map(|count| format!(" of {count}")).unwrap_or_default()
-    )]
-    OtherLauncher {
-        /// The launcher, in params.
-        launcher: &'static str,
-        /// The number of the task, from 0.
-        number: u32,
-        /// The number of tasks, if known.
-        count: Option<u32>,
-    },
-    /// The variable cannot be parsed.
-    #[error("cannot use the variable VERBENA_BOOTSTRAP: {0}")]
-    RankParams(ParamError),
-    /// A program between launcher and process closed the descriptors.
-    #[error(
-        "this process is rank {rank} of {size}, but the descriptors {control} and {status_page} \
-         that mpiexec opened for it were closed by a program in between (Python's subprocess \
-         needs close_fds=False). Let a wrapper script exec the MPI program, or remove \
-         VERBENA_BOOTSTRAP from the environment to run it alone"
-    )]
-    Closed {
-        /// The rank in MPI_COMM_WORLD.
-        rank: u32,
-        /// The size of MPI_COMM_WORLD.
-        size: u32,
-        /// The number of the control descriptor.
-        control: i32,
-        /// The number of the status page's descriptor.
-        status_page: i32,
-    },
-    /// This rank has run an MPI program before.
-    #[error(
-        "rank {rank} has already run an MPI program (process {pid}): start each program by an \
-         mpiexec of its own, or remove VERBENA_BOOTSTRAP from the environment to run it alone"
-    )]
-    Used {
-        /// The rank in MPI_COMM_WORLD.
-        rank: u32,
-        /// The process that was in MPI.
-        pid: u32,
-    },
-    /// The status page has another version.
-    #[error("cannot use the status page of mpiexec: {0}")]
-    StatusPage(String),
-    /// The control connection failed.
-    #[error("cannot join the job: {0}")]
-    Control(#[from] ControlError),
-    /// The launcher's messages have another version.
-    #[error(
-        "mpiexec has version {0} of the control messages, this library version {ours}: use \
-         mpiexec and library of the same installation",
-        ours = control::VERSION
-    )]
-    Version(u32),
-    /// A system call failed.
-    #[error("the system refused {0}: {1}")]
-    System(&'static str, Errno),
+/// The connection to whoever started the process.
+#[derive(Debug)]
+pub(crate) enum Link {
+    /// No process did: a job of its own.
+    None,
+    /// Our launcher.
+    Launcher(Arc<Control>),
+    /// Another process manager.
+    Manager(Arc<ProcessManager>),
+}
+
+/// The job's store.
+#[derive(Clone, Debug)]
+pub enum Store {
+    /// Over the control connection of our launcher: a value is visible at once, and a request may
+    /// wait for it.
+    Launcher(Arc<Control>),
+    /// In a process manager: a value is visible after the fence.
+    Manager(Arc<ProcessManager>),
 }
 
 impl Job {
@@ -122,7 +78,14 @@ impl Job {
     /// status page shows the rank as running.
     pub fn from_environment() -> Result<Option<Job>, BootstrapError> {
         let Some(text) = std::env::var_os(VARIABLE) else {
-            return match other_launchers::one_of_several(|name| std::env::var(name).ok()) {
+            let variable = |name: &str| std::env::var(name).ok();
+            let manager = ProcessManager::connect(&variable);
+            if let Some(manager) =
+                manager.map_err(|error| BootstrapError::Manager(error.to_string()))?
+            {
+                return Job::managed(manager).map(Some);
+            }
+            return match other_launchers::one_of_several(variable) {
                 Some(task) => Err(BootstrapError::OtherLauncher {
                     launcher: task.launcher,
                     number: task.number,
@@ -157,10 +120,31 @@ impl Job {
             local_rank: 0,
             local_size: 1,
             processors: 1,
+            local: vec![0],
+            id: status_page.job(),
             status_page,
-            control: None,
+            link: Link::None,
             secret,
             ancestor: None,
+        })
+    }
+
+    fn managed(manager: ProcessManager) -> Result<Job, BootstrapError> {
+        let Direct { local, local_rank, processors, id, secret, status_page } =
+            direct::join(&manager)?;
+        Ok(Job {
+            rank: manager.rank(),
+            size: manager.size(),
+            local_rank,
+            local_size: local.len() as u32,
+            processors,
+            local,
+            id,
+            status_page,
+            link: Link::Manager(Arc::new(manager)),
+            secret,
+            // The manager's process on this host, unless a wrapper script stands in between.
+            ancestor: getppid().map(|parent| parent.as_raw_nonzero().get() as u32),
         })
     }
 
@@ -177,7 +161,7 @@ impl Job {
         let control =
             Control::new(inherited_fd::take(params.control).ok_or_else(|| closed(params))?);
         let secret = match control.receive()? {
-            ToRank::Welcome { version: control::VERSION, secret } => Secret(secret),
+            ToRank::Welcome { version: control::VERSION, secret } => Secret::from_bytes(secret),
             ToRank::Welcome { version, .. } => return Err(BootstrapError::Version(version)),
             _ => return Err(BootstrapError::Control(control::Malformed::Unknown.into())),
         };
@@ -191,17 +175,19 @@ impl Job {
             local_rank,
             local_size,
             processors,
+            local: (rank - local_rank..rank - local_rank + local_size).collect(),
+            id: status_page.job(),
             status_page,
-            control: Some(Arc::new(control)),
+            link: Link::Launcher(Arc::new(control)),
             secret,
             ancestor: Some(params.launcher),
         }))
     }
 
-    /// Returns the ranks of this host, in MPI_COMM_WORLD.
-    pub fn local_ranks(&self) -> std::ops::Range<u32> {
-        let first = self.rank - self.local_rank;
-        first..first + self.local_size
+    /// Returns the ranks of this host in MPI_COMM_WORLD, in rising order. They are consecutive if
+    /// our launcher started them.
+    pub fn local_ranks(&self) -> &[u32] {
+        &self.local
     }
 
     /// Returns true if this host has more ranks than processors.
@@ -217,7 +203,16 @@ impl Job {
     /// Requests the launcher to print `message` and end all ranks. Returns false if there is no
     /// launcher. The caller exits by itself.
     pub fn abort(&self, code: i32, message: &str) -> bool {
-        self.control.as_ref().is_some_and(|control| control.abort(code, message).is_ok())
+        match &self.link {
+            Link::None => false,
+            Link::Launcher(control) => control.abort(code, message).is_ok(),
+            Link::Manager(manager) => {
+                // The manager ends this process as well.
+                eprintln!("verbena: {message}");
+                manager.abort(code, message);
+                true
+            }
+        }
     }
 
     /// Records that MPI is in use, again or still, after a finalize that was not the last.
@@ -234,31 +229,80 @@ impl Job {
     /// ending the job.
     pub fn mark_finalized(&self) {
         self.status_entry().set_state(RankState::Finalized);
-        if let Some(control) = &self.control {
-            // A launcher that has ended needs no message.
-            let _ = control.send(&ToLauncher::Finalized);
+        // A launcher that has ended needs no message.
+        match &self.link {
+            Link::None => {}
+            Link::Launcher(control) => _ = control.send(&ToLauncher::Finalized),
+            Link::Manager(manager) => _ = manager.finalize(),
         }
     }
 
-    /// Stores a value for all ranks of the job.
+    /// Stores a value for all ranks of the job. With a process manager they see it after
+    /// [`Job::fence`].
     pub fn put(&self, key: &str, value: &[u8]) -> Result<(), ControlError> {
-        self.control.as_ref().ok_or(ControlError::Gone)?.put(key, value)
+        match &self.link {
+            Link::None => Err(ControlError::Gone),
+            Link::Launcher(control) => control.put(key, value),
+            Link::Manager(manager) => manager.put(key, value).map_err(ControlError::Manager),
+        }
     }
 
-    /// Waits for the value that a rank stores under `key`.
+    /// Waits for the value that a rank stores under `key`. A process manager answers at once: the
+    /// value must have been put before the last fence.
     pub fn get(&self, key: &str) -> Result<Vec<u8>, ControlError> {
-        self.control.as_ref().ok_or(ControlError::Gone)?.get(key)
+        match &self.link {
+            Link::None => Err(ControlError::Gone),
+            Link::Launcher(control) => control.get(key),
+            Link::Manager(manager) => {
+                let value = manager.get(key).map_err(ControlError::Manager)?;
+                let missing = || ManagerError(format!("no rank has put a value under {key}"));
+                value.ok_or_else(|| ControlError::Manager(missing()))
+            }
+        }
     }
 
-    /// Returns the connection to the launcher, for requests without waiting.
+    /// Makes what was put visible to all ranks: collective with a process manager, nothing with our
+    /// launcher, where it is visible at once.
+    pub fn fence(&self) -> Result<(), ControlError> {
+        match &self.link {
+            Link::None | Link::Launcher(_) => Ok(()),
+            Link::Manager(manager) => manager.fence().map_err(ControlError::Manager),
+        }
+    }
+
+    /// Returns the connection to our launcher, for requests without waiting.
     pub fn control(&self) -> Option<Arc<Control>> {
-        self.control.clone()
+        match &self.link {
+            Link::Launcher(control) => Some(control.clone()),
+            Link::None | Link::Manager(_) => None,
+        }
+    }
+
+    /// Returns the job's store; `None` for a singleton.
+    pub fn store(&self) -> Option<Store> {
+        match &self.link {
+            Link::None => None,
+            Link::Launcher(control) => Some(Store::Launcher(control.clone())),
+            Link::Manager(manager) => Some(Store::Manager(manager.clone())),
+        }
+    }
+
+    /// Returns the process manager, in words, if it is not our launcher.
+    pub fn process_manager(&self) -> Option<&'static str> {
+        match &self.link {
+            Link::Manager(manager) => Some(manager.name()),
+            Link::None | Link::Launcher(_) => None,
+        }
     }
 
     /// Returns true once the launcher has ended, and with it the job. One system call: for
     /// processes that are about to sleep, not for the fast path.
     pub fn launcher_exited(&self) -> bool {
-        self.control.as_ref().is_some_and(|control| control.is_closed())
+        match &self.link {
+            Link::None => false,
+            Link::Launcher(control) => control.is_closed(),
+            Link::Manager(manager) => manager.is_closed(),
+        }
     }
 
     /// Returns the process from which all ranks of this host descend; `None` for a singleton.
@@ -268,7 +312,7 @@ impl Job {
 
     /// Returns the job's number, the same on all of its ranks.
     pub fn id(&self) -> u64 {
-        self.status_page.job()
+        self.id
     }
 
     /// Returns the status page of this host.
@@ -292,43 +336,6 @@ impl Job {
     pub fn secret(&self) -> &Secret {
         &self.secret
     }
-}
-
-impl Secret {
-    /// Returns the secret of a new job.
-    pub fn random() -> Result<Secret, BootstrapError> {
-        let params: [u64; 4] = [random()?, random()?, random()?, random()?];
-        let mut bytes = [0; 32];
-        for (slot, word) in bytes.chunks_exact_mut(8).zip(params) {
-            slot.copy_from_slice(&word.to_le_bytes());
-        }
-        Ok(Secret(bytes))
-    }
-
-    /// Returns the bits. Never print or log them.
-    pub fn bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-}
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Secret(..)")
-    }
-}
-
-/// Returns 64 random bits from the kernel.
-pub fn random() -> Result<u64, BootstrapError> {
-    let mut bytes = [0u8; 8];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
-            Ok(more) => filled += more,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(BootstrapError::System("random bytes", errno)),
-        }
-    }
-    Ok(u64::from_ne_bytes(bytes))
 }
 
 /// This process descends from the process that is in MPI as this rank.

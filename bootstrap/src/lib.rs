@@ -4,23 +4,31 @@
 //! Before it starts a rank, the launcher creates three things: a [`StatusPage`] in a memory file
 //! that all ranks of the host share, a socket pair for control messages, and the environment
 //! variable that names both descriptors. The library picks them up in [`Job::from_environment`].
+//! A process that another launcher has started finds the same by that launcher's store
+//! ([`process_manager`]).
 //!
 //! Both halves of the protocol are here, so that they cannot drift apart: [`environment`] (the
 //! variable), [`control`] (messages), [`status_page`] and [`status_entry`] (what every rank is
 //! doing right now). This crate starts no process and links only the C library.
 
-#![deny(unsafe_code)] // allowed in `status_page` and `inherited_fd` alone
+#![deny(unsafe_code)] // allowed in `status_page`, `inherited_fd` and `process_manager::pmix` alone
 
 #[rustfmt::skip] // generated
 pub mod calls;
 pub mod control;
+mod direct;
 pub mod environment;
+mod error;
 mod inherited_fd;
 mod job;
 mod other_launchers;
+pub mod process_manager;
+mod secret;
 pub mod status_entry;
 pub mod status_page;
 
-pub use job::{BootstrapError, Job, Secret, random};
+pub use error::BootstrapError;
+pub use job::{Job, Store};
+pub use secret::{Secret, random};
 pub use status_entry::{BlockedKind, BlockedOn, RankState, Snapshot, StatusEntry, WORLD_CONTEXT};
 pub use status_page::StatusPage;

@@ -10,9 +10,8 @@ pub mod inter;
 mod multi_host;
 mod traffic;
 
-use std::ops::Range;
-
 use crate::header::Header;
+use crate::local_ranks::LocalRanks;
 use crate::transport::{
     Caps, GetOrPush, HybridGet, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot,
     Transfer, Transport, WaitOn,
@@ -63,8 +62,12 @@ impl<Intra: HybridGet, Inter: HybridGet> Endpoint<Intra, Inter> {
 
     /// Makes the endpoint of a job over several hosts. `local_ranks` are those of this host;
     /// `intra` may be missing if this process is the only one of them.
-    pub fn multi_host(local_ranks: Range<u32>, intra: Option<Intra>, inter: Inter) -> Self {
-        let multi_host = MultiHost::new(local_ranks, intra, inter);
+    pub fn multi_host(
+        local_ranks: impl Into<LocalRanks>,
+        intra: Option<Intra>,
+        inter: Inter,
+    ) -> Self {
+        let multi_host = MultiHost::new(local_ranks.into(), intra, inter);
         Endpoint { transports: Transports::MultiHost(Box::new(multi_host)) }
     }
 

@@ -1,5 +1,6 @@
-//! The job's key-value store for the transports between hosts: over the control connection to the
-//! launcher. No call waits for an answer. All clones share the answers.
+//! The job's key-value store for the transports between hosts. Over the control connection to our
+//! launcher no call waits for an answer. Another process manager answers at once, from a process of
+//! this host, and has all addresses after the fence of MPI_Init. All clones share the answers.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
@@ -11,7 +12,7 @@ use fabric::Store;
 /// The addresses of other processes.
 #[derive(Clone)]
 pub(crate) struct Addresses {
-    control: Arc<Control>,
+    store: bootstrap::Store,
     answers: Arc<Mutex<Answers>>,
 }
 
@@ -23,32 +24,57 @@ struct Answers {
 }
 
 impl Addresses {
-    /// Returns an empty store over the control connection, which no other component reads.
-    pub(crate) fn new(control: Arc<Control>) -> Addresses {
-        Addresses { control, answers: Arc::default() }
+    /// Returns an empty cache over the job's store, which no other component reads.
+    pub(crate) fn new(store: bootstrap::Store) -> Addresses {
+        Addresses { store, answers: Arc::default() }
+    }
+}
+
+impl Answers {
+    /// Requests a value from our launcher, and takes the answers that have come.
+    fn update(&mut self, control: &Control, key: &str) -> Result<(), String> {
+        if !self.requested.contains(key) {
+            control.request(key).map_err(|error| error.to_string())?;
+            self.requested.insert(key.to_owned());
+        }
+        while let Some(message) = control.try_receive().map_err(|error| error.to_string())? {
+            if let ToRank::Value { key, value } = message {
+                self.values.insert(key, value);
+            }
+        }
+        Ok(())
     }
 }
 
 impl Store for Addresses {
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
-        self.control.put(key, value).map_err(|error| error.to_string())
+        match &self.store {
+            bootstrap::Store::Launcher(control) => {
+                control.put(key, value).map_err(|error| error.to_string())
+            }
+            bootstrap::Store::Manager(manager) => {
+                manager.put(key, value).map_err(|error| error.to_string())
+            }
+        }
     }
 
     fn try_value(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        if !answers.requested.contains(key) {
-            self.control.request(key).map_err(|error| error.to_string())?;
-            answers.requested.insert(key.to_owned());
-        }
-        while let Some(message) = self.control.try_receive().map_err(|error| error.to_string())? {
-            if let ToRank::Value { key, value } = message {
-                answers.values.insert(key, value);
+        match &self.store {
+            bootstrap::Store::Launcher(control) => answers.update(control, key)?,
+            bootstrap::Store::Manager(manager) if !answers.values.contains_key(key) => {
+                let value = manager.get(key).map_err(|error| error.to_string())?;
+                answers.values.extend(value.map(|value| (key.to_owned(), value)));
             }
+            bootstrap::Store::Manager(_) => {}
         }
         Ok(answers.values.get(key).cloned())
     }
 
     fn fd(&self) -> Option<RawFd> {
-        Some(self.control.as_fd().as_raw_fd())
+        match &self.store {
+            bootstrap::Store::Launcher(control) => Some(control.as_fd().as_raw_fd()),
+            bootstrap::Store::Manager(_) => None,
+        }
     }
 }

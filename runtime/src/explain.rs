@@ -23,7 +23,7 @@ pub(crate) fn explain(
     (spin, rejected): (Duration, Option<&str>),
 ) -> Vec<(String, String)> {
     let here = job.local_ranks();
-    let intra = here.clone().find(|rank| *rank != job.rank);
+    let intra = here.iter().copied().find(|rank| *rank != job.rank);
     let mut lines = Vec::new();
     let mut add = |topic: &str, text: String| lines.push((topic.to_owned(), text));
     if let Some(intra) = intra {

@@ -126,9 +126,9 @@ fn numbers(text: &str) -> Option<BTreeSet<u32>> {
 }
 
 impl Core {
-    /// Returns the lowest rank of this host; the ranks of a host are consecutive.
+    /// Returns the lowest rank of this host.
     pub(crate) fn first_of_host(&self) -> u32 {
-        self.job.local_ranks().start
+        self.job.local_ranks()[0]
     }
 }
 

@@ -5,7 +5,6 @@
 //! each process answers its peers, so that a late cancel or rendezvous is still completed.
 
 use std::cell::RefCell;
-use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -96,6 +95,10 @@ impl Core {
         };
         let me = Peer(job.rank);
         let Opened { endpoint, spin, rejected } = endpoint(&job, knobs)?;
+        if job.local_size < job.size {
+            // The transports have put their addresses.
+            job.fence().map_err(|error| Error::new(Class::Other, error.to_string()))?;
+        }
         LOCK.configure(progress::Settings {
             local_rank: job.local_rank,
             local_ranks: job.local_size,
@@ -198,7 +201,7 @@ fn intra(job: &Job, knobs: &Knobs, spin: Duration) -> Result<Option<ShmTransport
     if let Some(ancestor) = job.ancestor().filter(|_| settings.single_copy != SingleCopy::Off) {
         shm_transport::permit_descendants_of(ancestor);
     }
-    let peers = job.local_ranks().map(Peer).collect();
+    let peers = job.local_ranks().iter().copied().map(Peer).collect();
     let in_mpi =
         (0..job.local_size).map(|local| job.status_page().entry(local).current_call()).collect();
     Ok(Some(ShmTransport::new(segment, settings, peers, in_mpi)))
@@ -214,10 +217,13 @@ fn bounce_bytes() -> u64 {
 
 /// Returns the error of a job over several hosts that cannot open a transport between them.
 fn other_hosts_unreachable(job: &Job, why: &str) -> Error {
-    let Range { start: first, end } = job.local_ranks();
-    let last = end - 1;
-    let reachable =
-        if first == last { format!("rank {first}") } else { format!("ranks {first} to {last}") };
+    let reachable = match job.local_ranks() {
+        [alone] => format!("rank {alone}"),
+        [first, .., last] if job.local_size == last - first + 1 => {
+            format!("ranks {first} to {last}")
+        }
+        several => format!("ranks {several:?}"),
+    };
     let text = format!(
         "this host reaches only {reachable} of {}: {why}; other hosts must be reached by RDMA or \
          TCP, or all ranks run on one host (mpiexec without --hosts)",

@@ -23,8 +23,8 @@ pub(crate) struct Opened {
 
 /// Opens the transport to other hosts; the error is a text for the user.
 pub(crate) fn open(job: &Job, knobs: &Knobs) -> Result<Opened, String> {
-    let control = job.control().ok_or("no launcher provides the addresses of other processes")?;
-    let store = Addresses::new(control);
+    let store = job.store().ok_or("no launcher provides the addresses of other processes")?;
+    let store = Addresses::new(store);
     let only = |inter, knob: &str| {
         Ok(Opened { inter, rejected: Some(format!("inter.transport = {knob}")) })
     };

@@ -26,7 +26,7 @@ use verbs_transport::fuzzing;
 pub type Target = (&'static str, fn(&[u8]) -> bool);
 
 /// All targets.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: &[Target] = &[
     ("wire_header", wire_header),
     ("control", control),
     ("launcher_frames", launcher_frames),
@@ -35,6 +35,7 @@ pub const TARGETS: [Target; 10] = [
     ("knobs", knobs),
     ("hosts", hosts),
     ("rank_params", rank_params),
+    ("process_manager", process_manager),
     ("status_page", status_page),
     ("command_line", command_line),
 ];
@@ -149,6 +150,19 @@ pub fn hosts(bytes: &[u8]) -> bool {
         assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "a host twice: {names:?}");
     }
     !accepted.is_empty()
+}
+
+/// Texts of process managers: lines of PMI-1, messages of PMI-2, and the map of hosts. The ranks of
+/// this host include the own one.
+pub fn process_manager(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    let pairs = bootstrap::process_manager::parse_pairs(&text);
+    let line = bootstrap::process_manager::parse_line(&text);
+    let ranks = bootstrap::process_manager::ranks_of_node(&text, 3, 8);
+    if let Some(ranks) = &ranks {
+        assert!(ranks.contains(&3) && ranks.iter().all(|rank| *rank < 8));
+    }
+    ranks.is_some() || pairs.len() + line.len() > 2
 }
 
 /// Parses the environment variable that a rank starts with.

@@ -73,6 +73,11 @@ fn rank_params() {
 }
 
 #[test]
+fn process_manager() {
+    fuzz("process_manager");
+}
+
+#[test]
 fn status_page() {
     fuzz("status_page");
 }
@@ -254,6 +259,11 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
         "rank_params" => text(&[
             "v1 rank=2 size=8 local_rank=1 local_size=4 processors=2 control=198 board=199 \
              launcher=77 job=ffffffffffffffff more=1",
+        ]),
+        "process_manager" => text(&[
+            "(vector,(0,2,2),(2,1,4))",
+            "cmd=get_result rc=0 msg=success value=1.00ff",
+            "cmd=kvs-get-response;rc=0;found=TRUE;value=1.ab;",
         ]),
         "status_page" => {
             let header = |size: u32| [&b"Verbena\x01\x02\0\0\0"[..], &size.to_le_bytes()].concat();

@@ -4,10 +4,9 @@
 //! intra-host transport, and sleeps on the inter-host device alone. A failure that one device
 //! reports is passed on only for peers that the device serves.
 
-use std::ops::Range;
-
 use crate::body::Body;
 use crate::header::Header;
+use crate::local_ranks::LocalRanks;
 use crate::transport::{
     Caps, GetOrPush, HybridGet, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot,
     Transfer, Transport, WaitOn,
@@ -16,17 +15,17 @@ use crate::user_buf::UserBuf;
 
 use super::traffic::Traffic;
 
-/// Both transports, and the range of ranks that the first one reaches.
+/// Both transports, and the ranks that the first one reaches.
 #[derive(Debug)]
 pub(super) struct MultiHost<Intra, Inter> {
-    local_ranks: Range<u32>,
+    local_ranks: LocalRanks,
     intra: Option<Intra>,
     inter: Inter,
     traffic: Traffic,
 }
 
 impl<Intra, Inter> MultiHost<Intra, Inter> {
-    pub(super) fn new(local_ranks: Range<u32>, intra: Option<Intra>, inter: Inter) -> Self {
+    pub(super) fn new(local_ranks: LocalRanks, intra: Option<Intra>, inter: Inter) -> Self {
         MultiHost { local_ranks, intra, inter, traffic: Traffic::default() }
     }
 
@@ -49,7 +48,7 @@ impl<Intra, Inter> MultiHost<Intra, Inter> {
     /// Returns the intra-host transport if it serves the peer.
     #[inline]
     fn intra_to(&mut self, peer: Peer) -> Option<&mut Intra> {
-        if self.local_ranks.contains(&peer.0) { self.intra.as_mut() } else { None }
+        if self.local_ranks.contains(peer.0) { self.intra.as_mut() } else { None }
     }
 }
 
@@ -57,7 +56,7 @@ impl<Intra, Inter> MultiHost<Intra, Inter> {
 /// those that shared memory serves: these reports are dropped.
 struct InterSink<'a, S> {
     sink: &'a mut S,
-    local_ranks: &'a Range<u32>,
+    local_ranks: &'a LocalRanks,
 }
 
 impl<S: Sink> Sink for InterSink<'_, S> {
@@ -71,7 +70,7 @@ impl<S: Sink> Sink for InterSink<'_, S> {
     }
 
     fn peer_failed(&mut self, failed: PeerFailed) {
-        if !self.local_ranks.contains(&failed.peer.0) {
+        if !self.local_ranks.contains(failed.peer.0) {
             self.sink.peer_failed(failed);
         }
     }
@@ -81,7 +80,7 @@ impl<Intra: HybridGet, Inter: HybridGet> Transport for MultiHost<Intra, Inter> {
     #[inline(never)]
     fn caps(&self, peer: Peer) -> &Caps {
         match &self.intra {
-            Some(intra) if self.local_ranks.contains(&peer.0) => intra.caps(peer),
+            Some(intra) if self.local_ranks.contains(peer.0) => intra.caps(peer),
             _ => self.inter.caps(peer),
         }
     }

@@ -11,7 +11,7 @@ use crate::sim::{self, Options, SimTransport};
 
 /// Ranks 0 and 1 are on one host, 2 and 3 on another.
 const RANKS: u32 = 4;
-const LOCAL: Range<u32> = 0..2;
+const LOCAL: std::ops::Range<u32> = 0..2;
 
 #[derive(Default)]
 struct Inbox {

@@ -14,7 +14,7 @@
 
 #![allow(unsafe_code)]
 
-use fabric::{Peer, UserBuf};
+use fabric::{LocalRanks, Peer, UserBuf};
 use objects::{Attributes, Class, Errhandler, Error, Group, Info, Result};
 use rma::{Control, LockBy, Memory, Remote, Window};
 use shm_transport::WindowRange;
@@ -127,9 +127,9 @@ fn meet(inner: usize, request: &Request) -> Result<Members> {
     let word = |bytes: &[u8]| u64::from_le_bytes(std::array::from_fn(|index| bytes[index]));
     let extents = all.chunks_exact(16).map(|one| (word(&one[..8]), word(&one[8..]))).collect();
     with(|p| {
-        let ranks = p.core()?.job.local_ranks();
+        let ranks = LocalRanks::from(p.core()?.job.local_ranks());
         let comm = p.comm(inner)?;
-        let is_local = |&(_, peer): &(u32, Peer)| ranks.contains(&peer.0);
+        let is_local = |&(_, peer): &(u32, Peer)| ranks.contains(peer.0);
         let local = (0..).zip(comm.group().iter()).filter(is_local).map(|(rank, _)| rank);
         let (local, group, rank) = (local.collect(), comm.group().clone(), comm.rank());
         Ok(Members { group, rank, local, extents })
