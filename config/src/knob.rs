@@ -207,6 +207,8 @@ knobs! {
         "way to read large messages straight from the sender's memory, where a probe of the peer succeeds (auto: XPMEM where the kernel has it, otherwise process_vm_readv)");
     SHM_GET_MIN: Bytes = Row::bytes("shm.get_min", 32 * K, 1..=G,
         "smallest message that may be read straight from the sender's memory");
+    VERBS_LIBRARY: Name = Row::name("verbs.library",
+        "name or path of the libibverbs to open (auto: libibverbs.so.1 of the system)");
     VERBS_DEVICE: Name = Row::name("verbs.device",
         "RDMA device, as ibv_devices lists it (auto: the first with an active port)");
     VERBS_RAILS: Name = Row::name("verbs.rails",

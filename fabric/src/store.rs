@@ -14,6 +14,10 @@ pub trait Store: Send {
     /// The first call sends the question. Never blocks.
     fn try_value(&mut self, key: &str) -> Result<Option<Vec<u8>>, String>;
 
+    /// Forgets what is known of a value, which another process may have changed: the next
+    /// [`Store::try_value`] asks again.
+    fn forget(&mut self, _key: &str) {}
+
     /// Returns a descriptor that is readable when an answer may have come; `None` if answers do
     /// not come by a descriptor.
     fn fd(&self) -> Option<RawFd>;

@@ -71,6 +71,12 @@ impl Store for Addresses {
         Ok(answers.values.get(key).cloned())
     }
 
+    fn forget(&mut self, key: &str) {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.requested.remove(key);
+        answers.values.remove(key);
+    }
+
     fn fd(&self) -> Option<RawFd> {
         match &self.store {
             bootstrap::Store::Launcher(control) => Some(control.as_fd().as_raw_fd()),

@@ -20,7 +20,7 @@ const CRATES: &[&[&str]] = &[
     &["mpi-abi", "launcher", "fortran"],
     &["runtime", "simulator"],
     &["collectives", "io"],
-    &["pt2pt", "rma"],
+    &["pt2pt", "rma", "verbs-device"],
     &["objects", "shm-transport", "tcp-transport", "verbs-transport", "bootstrap"],
     &["config", "fabric", "progress"],
 ];
@@ -86,7 +86,11 @@ const UNSAFE: &[&str] = &[
     "tcp-transport/src/ifaddrs.rs",
     "tcp-transport/src/sys.rs",
     "tests/src/bytes.rs",
+    "tests/src/device.rs",
     "tests/src/idle.rs",
+    "verbs-device/src/calls/",
+    "verbs-device/src/memory.rs",
+    "verbs-device/src/objects.rs",
     "verbs-transport/src/endpoint/send_queue.rs",
     "verbs-transport/src/ibv/",
     "verbs-transport/src/memory.rs",
@@ -110,6 +114,7 @@ const ACYCLIC: &[&str] = &[
     "shm-transport",
     "simulator",
     "tcp-transport",
+    "verbs-device",
     "verbs-transport",
 ];
 

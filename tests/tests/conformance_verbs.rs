@@ -2,7 +2,8 @@
 //! context, alternating between the devices that `VERBENA_TEST_DEVICES` names.
 //!
 //! It runs where there is RDMA (`cargo xtask vm` makes Soft-RoCE), and otherwise prints the reason.
-//! `VERBENA_TEST_SEED` sets another seed.
+//! `VERBENA_TEST_LIBRARY` names another libibverbs: `cargo xtask test --only verbs-device` runs it
+//! on the stand-in. `VERBENA_TEST_SEED` sets another seed.
 
 #[path = "verbs/faulty.rs"]
 mod faulty;
@@ -26,12 +27,17 @@ fn seed() -> u64 {
     std::env::var("VERBENA_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_260_928)
 }
 
+/// Returns the settings of all tests but for what they change.
+fn defaults() -> Settings {
+    Settings { library: std::env::var("VERBENA_TEST_LIBRARY").ok(), ..Settings::default() }
+}
+
 /// Returns the devices to use; `None` if there is no RDMA and none was named.
 fn devices() -> Option<Vec<String>> {
     if let Ok(names) = std::env::var("VERBENA_TEST_DEVICES") {
         return Some(names.split([',', ' ']).map(str::to_owned).collect());
     }
-    match verbs_transport::Port::choose(&Settings::default()) {
+    match verbs_transport::Port::choose(&defaults()) {
         Ok(port) => Some(vec![port.device]),
         Err(why) => {
             eprintln!("not run: {why}");
@@ -59,24 +65,24 @@ fn suite(settings: &Settings) {
 
 #[test]
 fn as_configured_by_default() {
-    suite(&Settings::default());
+    suite(&defaults());
 }
 
 #[test]
 fn by_writes() {
     let Some(devices) = devices() else { return };
-    let settings = Settings { rendezvous: Rendezvous::Write, ..Settings::default() };
+    let settings = Settings { rendezvous: Rendezvous::Write, ..defaults() };
     run_with(|ranks| ranks == 2, seed(), |ranks, _| transports(&devices, ranks, &settings));
 }
 
 #[test]
 fn without_reads_or_writes() {
-    suite(&Settings { rendezvous: Rendezvous::Copy, ..Settings::default() });
+    suite(&Settings { rendezvous: Rendezvous::Copy, ..defaults() });
 }
 
 #[test]
 fn smallest_windows() {
-    suite(&Settings { credits: 4, eager_max: 2000, get_min: 3000, ..Settings::default() });
+    suite(&Settings { credits: 4, eager_max: 2000, get_min: 3000, ..defaults() });
 }
 
 /// Returns transports whose processes poll for some time before they sleep, so that peers may
@@ -104,8 +110,8 @@ fn polling(
 #[test]
 fn eager_rdma_wherever_possible() {
     let Some(devices) = devices() else { return };
-    let small = Settings { credits: 4, eager_max: 2000, get_min: 3000, ..Settings::default() };
-    for settings in [Settings::default(), small] {
+    let small = Settings { credits: 4, eager_max: 2000, get_min: 3000, ..defaults() };
+    for settings in [defaults(), small] {
         let settings = Settings { eager_rdma_threshold: 0, ..settings };
         run_with(
             |ranks| ranks == 2,
@@ -120,12 +126,8 @@ fn eager_rdma_wherever_possible() {
 fn rings_change_hands() {
     let Some(devices) = devices() else { return };
     for eager_rdma_peers in [1, 2] {
-        let settings = Settings {
-            eager_rdma_peers,
-            eager_rdma_threshold: 4,
-            credits: 8,
-            ..Settings::default()
-        };
+        let settings =
+            Settings { eager_rdma_peers, eager_rdma_threshold: 4, credits: 8, ..defaults() };
         let mut job =
             Job::new("rings change hands", seed(), polling(&devices, 5, &settings, seed()));
         job.nap(Duration::from_millis(200));
@@ -145,8 +147,7 @@ fn written<T: HybridGet>(job: &mut Job<T>, ranks: u32, inner: fn(&T) -> &VerbsTr
 #[test]
 fn one_connection_at_a_time() {
     let Some(devices) = devices() else { return };
-    let settings =
-        Settings { connections: 1, credits: 8, eager_rdma_threshold: 0, ..Settings::default() };
+    let settings = Settings { connections: 1, credits: 8, eager_rdma_threshold: 0, ..defaults() };
     let mut job = Job::new("one connection at a time", seed(), transports(&devices, 4, &settings));
     job.nap(Duration::from_millis(200));
     storm(&mut job, &Weather { steps: 200, ..Weather::default() });
@@ -161,8 +162,7 @@ fn storms() {
         let rendezvous = [Rendezvous::Read, Rendezvous::Write][seed as usize % 2];
         let (credits, eager_rdma_threshold) =
             ([4, 8, 32][seed as usize % 3], [64, 0][seed as usize / 2 % 2]);
-        let settings =
-            Settings { credits, eager_rdma_threshold, rendezvous, ..Settings::default() };
+        let settings = Settings { credits, eager_rdma_threshold, rendezvous, ..defaults() };
         let mut job = Job::new("storms", seed, transports(&devices, 4, &settings));
         storm(&mut job, &Weather::default());
         coalesced += (0..4).map(|rank| job.rank(rank).transport.frames_coalesced()).sum::<u64>();
@@ -176,7 +176,7 @@ fn storms() {
 fn a_peer_lies() {
     let Some(devices) = devices() else { return };
     for seed in seed()..seed() + 3 {
-        let settings = Settings { rendezvous: Rendezvous::Copy, ..Settings::default() };
+        let settings = Settings { rendezvous: Rendezvous::Copy, ..defaults() };
         garbage(seed, transports(&devices, 3, &settings));
     }
 }
@@ -185,7 +185,7 @@ fn a_peer_lies() {
 fn rma() {
     let Some(devices) = devices() else { return };
     for ranks in [2, 4] {
-        one_sided(seed(), transports(&devices, ranks, &Settings::default()));
+        one_sided(seed(), transports(&devices, ranks, &defaults()));
     }
 }
 
@@ -210,7 +210,7 @@ impl Sink for Outcomes {
 fn transfers_whose_connection_breaks() {
     let Some(devices) = devices() else { return };
     let [mut ours, mut theirs] =
-        <[_; 2]>::try_from(transports(&devices, 2, &Settings::default())).ok().expect("two");
+        <[_; 2]>::try_from(transports(&devices, 2, &defaults())).ok().expect("two");
     let bytes = |len| tests::bytes::Bytes::for_receive(tests::bytes::Shape::Run, len);
     let (all, word, data) = (bytes(2 << 20), bytes(8), bytes(1 << 20));
     let memory = |bytes: &tests::bytes::Bytes| bytes.buffer().memory().expect("one run");
@@ -254,8 +254,7 @@ fn resident() -> usize {
 #[test]
 fn a_peer_without_communication_costs_64_bytes_at_most() {
     let Some(devices) = devices() else { return };
-    let settings =
-        Settings { device: Some(devices[0].clone()), connections: 1, ..Settings::default() };
+    let settings = Settings { device: Some(devices[0].clone()), connections: 1, ..defaults() };
     let open = |size| {
         let before = resident();
         let transport = VerbsTransport::open(
@@ -284,7 +283,7 @@ fn rails(devices: &[String], ranks: u32) -> Vec<Rails> {
     let open = |rank: u32| {
         let mut rails = devices.to_vec();
         rails.rotate_left(rank as usize % devices.len());
-        let settings = Settings { device: Some(rails.remove(0)), rails, ..Settings::default() };
+        let settings = Settings { device: Some(rails.remove(0)), rails, ..defaults() };
         Rails::open(settings, Peer(rank), ranks, [3; 32], Box::new(store.clone()))
             .expect("a transport")
     };
@@ -336,8 +335,7 @@ fn connections_that_break() {
         // Two of every four use eager RDMA.
         let (credits, eager_rdma_threshold) =
             ([4, 32][seed as usize / 2 % 2], [0, 64][seed as usize / 2 % 2]);
-        let settings =
-            Settings { credits, eager_rdma_threshold, rendezvous, ..Settings::default() };
+        let settings = Settings { credits, eager_rdma_threshold, rendezvous, ..defaults() };
         let interrupt = VerbsTransport::interrupt;
         let polls_before_sleep = [20, 0][seed as usize / 2 % 2];
         let rng = |rank| Rng::new(seed * 16 + rank);
@@ -399,7 +397,7 @@ fn a_peer_that_is_gone_fails_in_time() {
         reconnect_timeout: Duration::from_secs(2),
         ack_timeout: 8,
         retries: 1,
-        ..Settings::default()
+        ..defaults()
     };
     let [mut ours, mut theirs] =
         <[_; 2]>::try_from(transports(&devices, 2, &settings)).ok().expect("two");
@@ -438,7 +436,7 @@ fn a_peer_that_is_gone_fails_in_time() {
 #[test]
 fn without_a_device_peers_without_communication_fail_too() {
     let Some(devices) = devices() else { return };
-    let mut all = transports(&devices, 3, &Settings::default());
+    let mut all = transports(&devices, 3, &defaults());
     let (mut recorded, mut other) = (Failures::default(), Failures::default());
     let header = Header::new(fabric::Kind::Data);
     while other.frames == 0 {
@@ -475,19 +473,12 @@ fn settings_that_differ_work_or_are_named() {
                 .expect("a transport")
         })
     };
-    let other = Settings {
-        credits: 4,
-        get_min: 100_000,
-        connections: 7,
-        retries: 3,
-        ..Settings::default()
-    };
-    let mut job =
-        Job::new("settings that differ", seed(), open([Settings::default(), other]).into());
+    let other = Settings { credits: 4, get_min: 100_000, connections: 7, retries: 3, ..defaults() };
+    let mut job = Job::new("settings that differ", seed(), open([defaults(), other]).into());
     storm(&mut job, &Weather::default());
     job.end();
-    let other = Settings { eager_max: 2000, ..Settings::default() };
-    let mut ends = open([Settings::default(), other]);
+    let other = Settings { eager_max: 2000, ..defaults() };
+    let mut ends = open([defaults(), other]);
     let mut recorded = [Failures::default(), Failures::default()];
     let _ = ends[0].post(Peer(1), &Header::new(fabric::Kind::Data), 0, |_| ());
     let began = std::time::Instant::now();

@@ -23,15 +23,24 @@ pub(crate) struct Adapter {
     pub(crate) is_down: bool,
     /// The device has failed or was removed.
     pub(crate) is_gone: bool,
-    /// When the device was last checked.
+    /// When it was last checked whether the device must be queried.
     checked_at: Instant,
+    /// The traffic counted then.
+    traffic: u64,
 }
 
 impl Adapter {
     /// Returns the adapter of an open port.
     pub(crate) fn new(port: Port) -> io::Result<Adapter> {
         let pd = Pd::new(&port.context)?;
-        Ok(Adapter { pd, port, is_down: false, is_gone: false, checked_at: Instant::now() })
+        Ok(Adapter {
+            pd,
+            port,
+            is_down: false,
+            is_gone: false,
+            checked_at: Instant::now(),
+            traffic: 0,
+        })
     }
 
     /// Returns whether the device has atomic operations.
@@ -63,9 +72,12 @@ impl Adapter {
         self.port.context.port(self.port.number).is_err_and(is_lost)
     }
 
-    /// Records that the device was checked.
-    pub(crate) fn checked(&mut self) {
+    /// Begins another interval; `traffic` changes when anything arrives. Returns whether nothing
+    /// has arrived in the last one: only then the device is queried, which is a command of its
+    /// firmware.
+    pub(crate) fn was_silent(&mut self, traffic: u64) -> bool {
         self.checked_at = Instant::now();
+        std::mem::replace(&mut self.traffic, traffic) == traffic
     }
 
     /// Describes the port for a message, also that it is down.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::eager_rdma::wire::SLOT_HEADER;
 use crate::endpoint::flow::Unacked;
-use crate::frame::PREFIX;
+use crate::frame::{OPERAND, PREFIX};
 use crate::ibv::{Pd, Sge};
 use crate::memory::Pool;
 
@@ -39,7 +39,7 @@ impl SendBuffers {
         SendBuffers {
             long: Pool::new(pd, SLOT_HEADER + message, frames),
             short: Pool::new(pd, SHORT_BYTES, frames),
-            control: Pool::new(pd, PREFIX, max_connections * controls),
+            control: Pool::new(pd, PREFIX + OPERAND, max_connections * controls),
         }
     }
 

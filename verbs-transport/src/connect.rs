@@ -27,7 +27,7 @@ impl VerbsTransport {
             return;
         }
         if endpoint.conn.addr.is_none() {
-            self.wireup.add_pending(at);
+            self.wireup.add_pending(at, &mut self.endpoints[at].conn);
             return self.look_up(at);
         }
         let actions = endpoint.conn.handshake.connect();
@@ -53,6 +53,7 @@ impl VerbsTransport {
         let now = Instant::now();
         for at in std::mem::take(&mut self.wireup.pending) {
             let at = at as usize;
+            self.endpoints[at].conn.is_pending = false;
             let endpoint = &self.endpoints[at];
             if endpoint.failed.is_none() && self.is_overdue(&endpoint.conn, now) {
                 self.give_up_reconnecting(at);
@@ -60,11 +61,11 @@ impl VerbsTransport {
                 if now >= endpoint.conn.retry_at {
                     self.repeat_request(at, now);
                 }
-                self.wireup.add_pending(at);
+                self.wireup.add_pending(at, &mut self.endpoints[at].conn);
             } else if endpoint.conn.is_idle() && endpoint.needs_connection() {
                 let has_addr = endpoint.conn.addr.is_some();
                 let is_due = now >= endpoint.conn.retry_at;
-                self.wireup.add_pending(at);
+                self.wireup.add_pending(at, &mut self.endpoints[at].conn);
                 match has_addr {
                     // The store may have an answer at any time.
                     false => self.look_up(at),
@@ -97,7 +98,12 @@ impl VerbsTransport {
     fn repeat_request(&mut self, at: usize, now: Instant) {
         self.send_req(at);
         self.warn_unanswered(at, now);
-        if self.endpoints[at].conn.retries > CHECK_DEVICE_AFTER {
+        let endpoint = &mut self.endpoints[at];
+        if endpoint.conn.retries > CHECK_DEVICE_AFTER {
+            // The peer's port may have another address now.
+            if let Some(addr) = self.wireup.look_up_again(endpoint.peer) {
+                endpoint.conn.set_addr(addr);
+            }
             self.check_device();
         }
     }
@@ -217,7 +223,7 @@ impl VerbsTransport {
             self.send_req(at);
         }
         if self.endpoints[at].conn.is_connecting() {
-            self.wireup.add_pending(at);
+            self.wireup.add_pending(at, &mut self.endpoints[at].conn);
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! Control messages: the prefix alone, with a code in place of a sequence number.
+//! Control messages: the prefix with a code in place of a sequence number, and an operand for one.
 
 use crate::endpoint::send_queue::Signal;
-use crate::frame::{PREFIX, control};
+use crate::frame::{OPERAND, PREFIX, control};
 use crate::ibv::Destination;
 use crate::transport::VerbsTransport;
 
@@ -18,12 +18,12 @@ impl VerbsTransport {
             return false;
         }
         let Ok(Some(slot)) = send.control.take() else { return false };
-        let bytes = send.control.bytes_mut(slot, PREFIX);
-        bytes[..4].copy_from_slice(&code.to_le_bytes());
-        bytes[4..].copy_from_slice(&endpoint.flow.rx_seq.to_le_bytes());
+        let len = if code == control::STOPPED { PREFIX + OPERAND } else { PREFIX };
+        let words = [code, endpoint.flow.rx_seq, endpoint.flow.tx_seq].map(u32::to_le_bytes);
+        send.control.bytes_mut(slot, len).copy_from_slice(&words.as_flattened()[..len]);
         endpoint.flow.advertised = endpoint.flow.rx_seq;
         let signal = Signal { slot: Some(slot), ..Signal::NONE };
-        let memory = send.control.sge(slot, PREFIX);
+        let memory = send.control.sge(slot, len);
         if endpoint.tx.submit(memory, Destination::RECEIVE, signal).is_err() {
             send.control.put(slot);
             self.break_connection(at, "the device refused a send");

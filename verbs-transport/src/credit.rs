@@ -17,8 +17,9 @@ pub(crate) struct Credit {
 impl Credit {
     /// Records that endpoint `at` had no space for a frame.
     pub(crate) fn block(&mut self, endpoints: &mut Endpoints, at: usize) {
-        endpoints[at].flow.no_credit = true;
-        if !self.blocked.contains(&(at as u32)) {
+        let flow = &mut endpoints[at].flow;
+        flow.no_credit = true;
+        if !std::mem::replace(&mut flow.is_blocked, true) {
             self.blocked.push(at as u32);
         }
     }
@@ -35,7 +36,8 @@ impl Credit {
             let endpoint = &mut endpoints[at as usize];
             let has_space = has_slots && endpoint.has_space(depth);
             endpoint.flow.no_credit &= endpoint.failed.is_none() && !has_space;
-            endpoint.flow.no_credit
+            endpoint.flow.is_blocked = endpoint.flow.no_credit;
+            endpoint.flow.is_blocked
         });
         self.blocked.len() < before
     }

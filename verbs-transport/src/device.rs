@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use config::RoceVersion;
 
-use crate::ibv::layout::{GRH_REQUIRED, gid_type, link_layer, port_state};
+use crate::ibv::layout::{GRH_REQUIRED, gid_type, link_layer, port_state, transport_type};
 use crate::ibv::{AhAttr, Context, DeviceAttr, Gid, PortAttr, device_names, library};
 use crate::settings::Settings;
 use crate::unavailable::Unavailable;
@@ -48,7 +48,7 @@ pub struct PortAddress {
 impl Port {
     /// Opens the port that the settings name, or the first active one.
     pub fn choose(settings: &Settings) -> Result<Port, Unavailable> {
-        let library = library()?;
+        let library = library(settings.library.as_deref())?;
         // libibverbs fails here if the kernel has no RDMA subsystem.
         let names = device_names(library).unwrap_or_default();
         if names.is_empty() {
@@ -90,6 +90,20 @@ impl Port {
         }
         let prefix: [u8; 8] = std::array::from_fn(|at| self.address.gid.raw[at]);
         format!("infiniband {:016x}", u64::from_be_bytes(prefix))
+    }
+
+    /// Takes over the port's addresses as they are now. Returns whether they have changed; an error
+    /// if there is none now.
+    pub(crate) fn readdress(&mut self, settings: &Settings) -> Result<bool, Unavailable> {
+        let (context, device) = (Arc::clone(&self.context), self.device.clone());
+        let attr = context
+            .port(self.number)
+            .map_err(|error| Unavailable::step(&device, "querying its port", error))?;
+        let (gid, index) = find_gid(&context, &device, self.number, &attr, settings)?;
+        let address = PortAddress { lid: attr.lid, gid };
+        let has_changed = (address, index) != (self.address, self.gid_index);
+        (self.address, self.gid_index, self.attr) = (address, index, attr);
+        Ok(has_changed)
     }
 
     /// Returns the address vector to another port.
@@ -174,6 +188,15 @@ fn open(
         true => Unavailable::step(name, "opening it", error),
         false => Unavailable::Permission(name.to_owned()),
     })?;
+    match context.transport_type() {
+        transport_type::IB => {}
+        transport_type::IWARP => {
+            return Ok(Err(vec![format!("{name} is iWARP, which has no datagrams")]));
+        }
+        _ => {
+            return Ok(Err(vec![format!("{name} is neither InfiniBand nor RoCE")]));
+        }
+    }
     let device_attr = context
         .device_attr()
         .map_err(|error| Unavailable::step(name, "querying the device", error))?;
@@ -315,13 +338,26 @@ fn find_pkey(
     attr: &PortAttr,
     settings: &Settings,
 ) -> Result<u16, Unavailable> {
-    let Some(requested) = settings.pkey else { return Ok(0) };
-    // The highest bit is the membership, not the partition.
-    let same = |index: &u16| {
-        context.pkey(port, *index).is_ok_and(|pkey| pkey & 0x7fff == requested & 0x7fff)
+    let keys = (0..attr.pkey_tbl_len).map(|index| context.pkey(port, index).unwrap_or(0));
+    match (choose_pkey(keys, settings.pkey), settings.pkey) {
+        (Some(index), _) => Ok(index),
+        (None, Some(pkey)) => Err(Unavailable::NoPkey { device: device.to_owned(), port, pkey }),
+        // RoCE has one key, whatever the table says.
+        (None, None) => Ok(0),
+    }
+}
+
+/// Returns the index of the key of the partition `requested`, or of any. A full member talks to
+/// all, a limited one to full members alone; therefore the first full membership is taken, and a
+/// limited one only if there is none.
+fn choose_pkey(keys: impl Iterator<Item = u16>, requested: Option<u16>) -> Option<u16> {
+    // The highest bit is the membership, not the partition; 0 is an empty entry.
+    const FULL: u16 = 0x8000;
+    let fits = |key: u16| {
+        key & !FULL != 0 && requested.is_none_or(|requested| (key ^ requested) & !FULL == 0)
     };
-    let found = (0..attr.pkey_tbl_len).find(same);
-    found.ok_or_else(|| Unavailable::NoPkey { device: device.to_owned(), port, pkey: requested })
+    let fitting = (0..).zip(keys).filter(|&(_, key)| fits(key));
+    fitting.min_by_key(|&(index, key)| (key & FULL == 0, index)).map(|(index, _)| index)
 }
 
 #[cfg(test)]
@@ -348,6 +384,17 @@ mod tests {
         assert!(descending.is_sorted_by(|a, b| a > b), "{descending:?}");
         assert_eq!(rank(&ipv4, gid_type::ROCE_V1, RoceVersion::V2), None);
         assert_eq!(rank(&ipv4, gid_type::ROCE_V2, RoceVersion::V1), None);
+    }
+
+    #[test]
+    fn a_full_membership_is_taken_before_a_limited_one() {
+        let choose = |keys: &[u16], requested| choose_pkey(keys.iter().copied(), requested);
+        assert_eq!(choose(&[0x7fff, 0, 0xffff, 0x8001], None), Some(2));
+        assert_eq!(choose(&[0x7fff, 0x0001, 0x8001], Some(0x7fff)), Some(0));
+        assert_eq!(choose(&[0x7fff, 0x0001, 0x8001], Some(1)), Some(2));
+        assert_eq!(choose(&[0x7fff, 0], None), Some(0));
+        assert_eq!(choose(&[0xffff], Some(0x8002)), None);
+        assert_eq!(choose(&[0, 0], None), None);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::ibv::Event;
 use crate::transport::VerbsTransport;
+use crate::wireup_msg::Address;
 
 impl VerbsTransport {
     /// Handles what the device reports, and checks now and then that it is there: the kernel may
@@ -12,8 +13,35 @@ impl VerbsTransport {
             self.on_device_event(event);
         }
         if self.adapter.is_check_due() {
-            self.adapter.checked();
-            self.check_device();
+            let traffic = self.endpoints.traffic();
+            if self.adapter.was_silent(traffic) {
+                self.check_device();
+            }
+        }
+    }
+
+    /// Takes over the new addresses of the port. Connections were made to the old ones; therefore
+    /// all are closed, and peers learn the new address by the Disconnect and the next request.
+    #[cold]
+    fn readdress(&mut self) {
+        match self.adapter.port.readdress(&self.config.settings) {
+            Ok(true) => {}
+            // Still the same, or the port has none now: another event follows.
+            Ok(false) | Err(_) => return,
+        }
+        let address = Address { port: self.adapter.port.address, ud_qpn: self.wireup.ud.number() };
+        if let Err(why) = self.wireup.publish(self.endpoints.me(), &address) {
+            eprintln!("verbena: cannot publish the new RDMA address of this process: {why}");
+        }
+        for at in 0..self.endpoints.len() {
+            let conn = &mut self.endpoints[at].conn;
+            // Handles name the port's old address as their source.
+            conn.ah = None;
+            if !conn.is_idle() {
+                self.break_connection(at, "the addresses of the RDMA port have changed");
+                // Peers that wait for a frame must be told as well.
+                self.connect(at);
+            }
         }
     }
 
@@ -24,6 +52,11 @@ impl VerbsTransport {
                     self.break_connection(at, "the device reports an error of its queue pair");
                 }
             }
+            Event::LastReceive(qpn) => match self.endpoints.served_by(qpn) {
+                // Its error is reported as well.
+                Some(at) => self.endpoints[at].tx.takes_receives = false,
+                None => self.endpoints.on_last_receive(qpn, self.polls),
+            },
             Event::Fatal => self.give_up_device(),
             // Requests under way fail by themselves, and are repeated.
             Event::PortDown(port) if port == self.adapter.port.number => {
@@ -32,6 +65,7 @@ impl VerbsTransport {
             Event::PortUp(port) if port == self.adapter.port.number => {
                 self.adapter.is_down = false;
             }
+            Event::Readdressed(port) if port == self.adapter.port.number => self.readdress(),
             Event::PortDown(_) | Event::PortUp(_) | Event::Readdressed(_) | Event::Other => {}
         }
     }

@@ -2,10 +2,12 @@
 //!
 //! An endpoint is made on first use and kept; its index is its name within the transport. A queue
 //! pair taken out of service drains: data that has arrived on it is still taken from the completion
-//! queue, and then it is destroyed.
+//! queue, and then it is destroyed. An adapter may have taken receives of the shared queue for it,
+//! which it returns as completions; the event LAST_WQE_REACHED shows that the last one is there. A
+//! queue pair that is destroyed earlier takes them with it.
 
 use std::ops::{Index, IndexMut};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fabric::{Peer, PeerFailed};
 use rustc_hash::FxHashMap;
@@ -13,12 +15,18 @@ use rustc_hash::FxHashMap;
 use crate::endpoint::Endpoint;
 use crate::ibv::Qp;
 
+/// Longest wait for the event LAST_WQE_REACHED. A device that does not send it then loses receives.
+const MAX_DRAIN: Duration = Duration::from_secs(2);
+
 /// A queue pair in error, until what has arrived on it is taken.
 #[derive(Debug)]
 struct Draining {
     qp: Qp,
-    /// The poll in which it was taken out of service.
-    since: u64,
+    /// The poll since which everything that arrived on it is in the completion queue; `None` while
+    /// the device may still return receives.
+    since: Option<u64>,
+    /// When it is no longer waited for.
+    until: Instant,
 }
 
 /// All endpoints of a process.
@@ -26,6 +34,8 @@ struct Draining {
 pub(crate) struct Endpoints {
     list: Vec<Endpoint>,
     draining: Vec<Draining>,
+    /// Endpoints with a queue pair.
+    connected: u32,
     me: Peer,
     /// Index + 1 of the endpoint of each rank; 0: there is none.
     by_rank: Vec<u32>,
@@ -41,6 +51,7 @@ impl Endpoints {
         Endpoints {
             list: Vec::new(),
             draining: Vec::new(),
+            connected: 0,
             me,
             by_rank: vec![0; size as usize],
             by_qp: FxHashMap::default(),
@@ -103,16 +114,53 @@ impl Endpoints {
     pub(crate) fn attach(&mut self, at: usize, qp: Qp) {
         self.by_qp.insert(qp.number(), at as u32);
         self.list[at].tx.qp = Some(qp);
+        self.connected += 1;
+    }
+
+    /// Ends the connection of endpoint `at` and returns its queue pair, see
+    /// [`Endpoint::disconnect`].
+    pub(crate) fn detach(&mut self, at: usize, free: impl FnMut(u32)) -> Option<Qp> {
+        let qp = self.list[at].disconnect(free)?;
+        self.connected -= 1;
+        Some(qp)
+    }
+
+    /// Returns a number that changes when anything arrives from any peer.
+    pub(crate) fn traffic(&self) -> u64 {
+        let counts = |endpoint: &Endpoint| {
+            u64::from(endpoint.flow.rx_seq) + u64::from(endpoint.flow.acked) + endpoint.used_at
+        };
+        self.list.iter().map(counts).fold(0, u64::wrapping_add)
     }
 
     /// Returns the number of endpoints with a queue pair.
     pub(crate) fn connected(&self) -> u32 {
-        self.list.iter().filter(|endpoint| endpoint.tx.qp.is_some()).count() as u32
+        self.connected
     }
 
-    /// Lets a queue pair that is in error drain.
-    pub(crate) fn drain(&mut self, qp: Qp, now: u64) {
-        self.draining.push(Draining { qp, since: now });
+    /// Lets a queue pair that is in error drain. If it `has_receives`, the device reports when it
+    /// has returned them.
+    pub(crate) fn drain(&mut self, qp: Qp, now: u64, has_receives: bool) {
+        let since = (!has_receives).then_some(now);
+        self.draining.push(Draining { qp, since, until: Instant::now() + MAX_DRAIN });
+    }
+
+    /// Records that the device has returned all receives of a queue pair.
+    pub(crate) fn on_last_receive(&mut self, qpn: u32, now: u64) {
+        let found = self.draining.iter_mut().find(|draining| draining.qp.number() == qpn);
+        if let Some(draining) = found {
+            draining.since.get_or_insert(now);
+        }
+    }
+
+    /// Returns whether the device must report a last receive.
+    pub(crate) fn awaits_last_receive(&self) -> bool {
+        self.draining.iter().any(|draining| draining.since.is_none())
+    }
+
+    /// Returns when the next queue pair is no longer waited for.
+    pub(crate) fn next_drain_end(&self) -> Option<Instant> {
+        self.draining.iter().map(|draining| draining.until).min()
     }
 
     /// Returns whether any queue pair drains.
@@ -135,9 +183,12 @@ impl Endpoints {
     /// last empty: those that drain since before poll `now`.
     #[cold]
     pub(crate) fn destroy_drained(&mut self, now: u64) {
-        let by_qp = &mut self.by_qp;
-        self.draining.retain(|draining| {
-            let is_drained = draining.since < now;
+        let (by_qp, time) = (&mut self.by_qp, Instant::now());
+        self.draining.retain_mut(|draining| {
+            if draining.since.is_none() && draining.until <= time {
+                draining.since = Some(now);
+            }
+            let is_drained = draining.since.is_some_and(|since| since < now);
             if is_drained {
                 by_qp.remove(&draining.qp.number());
             }

@@ -2,8 +2,9 @@
 //!
 //! Every message begins with a [`Prefix`]: a sequence number and the number of frames that the
 //! sender has received. A frame follows with its header and body. A control message is the prefix
-//! alone, with a [`control`] code in place of the sequence number. A coalesced message has a zero
-//! word and then frames, each after its length. `docs/verbs.md` draws all three.
+//! alone, with a [`control`] code in place of the sequence number; one of them has an operand. A
+//! coalesced message has a zero word and then frames, each after its length. `docs/verbs.md` draws
+//! all three.
 //!
 //! Invariant: the decoders here take any bytes and never panic.
 
@@ -36,8 +37,22 @@ pub(crate) mod control {
     pub(crate) const CREDIT: u32 = 0;
     /// Acknowledges, and requests the peer's acknowledgement.
     pub(crate) const REQUEST_CREDIT: u32 = 1;
-    /// Acknowledges, and promises that nothing more is written into the peer's ring.
+    /// Acknowledges, and promises that nothing more is written into the peer's ring: what was
+    /// written is among the frames before the one that the operand numbers.
     pub(crate) const STOPPED: u32 = 2;
+}
+
+/// Bytes of the operand of a control message.
+pub(crate) const OPERAND: usize = 4;
+
+/// Returns the operand of a control message, if `rest`, what follows the prefix, shows that the
+/// message is one; an operand that is not there counts as 0.
+#[inline]
+pub(crate) fn control_operand(rest: &[u8]) -> Option<u32> {
+    match rest {
+        [] => Some(0),
+        _ => rest.try_into().ok().map(u32::from_le_bytes),
+    }
 }
 
 impl Prefix {
@@ -94,6 +109,14 @@ mod tests {
         for bytes in [[].as_slice(), &[3, 0, 0], &[3, 0, 0, 0, 7, 8], &[255; 8]] {
             assert_eq!(decode_coalesced(bytes), None, "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn a_control_message_has_one_operand_or_none() {
+        assert_eq!(control_operand(&[]), Some(0));
+        assert_eq!(control_operand(&[1, 2, 0, 0]), Some(513));
+        assert_eq!(control_operand(&[0; 3]), None);
+        assert_eq!(control_operand(&[0; Header::SIZE]), None);
     }
 
     #[test]

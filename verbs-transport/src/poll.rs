@@ -47,7 +47,7 @@ impl VerbsTransport {
         if !self.wireup.pending.is_empty() {
             self.progress_wireup();
         }
-        if self.polls.is_multiple_of(EVENTS_INTERVAL) {
+        if self.polls.is_multiple_of(EVENTS_INTERVAL) || self.endpoints.awaits_last_receive() {
             self.process_device_events();
         }
         self.read_ring_controls();

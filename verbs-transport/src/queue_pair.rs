@@ -71,6 +71,7 @@ impl VerbsTransport {
         };
         let what = mask::STATE | mask::AV | mask::PATH_MTU | mask::DEST_QPN | mask::RQ_PSN;
         qp.modify(attr, what | mask::MAX_DEST_RD_ATOMIC | mask::MIN_RNR_TIMER)?;
+        endpoint.tx.takes_receives = true;
         let max_reads = reads(device.max_qp_init_rd_atom).min(message.max_reads);
         endpoint.rma.max_reads = usize::from(max_reads).clamp(1, MAX_RMA_OPS);
         endpoint.flow.granted = message.window.min(config.send_depth - CONTROL_SENDS);

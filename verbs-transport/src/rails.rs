@@ -417,6 +417,10 @@ impl Store for PortStore {
         self.shared().try_value(&format!("{key}{}", self.suffix))
     }
 
+    fn forget(&mut self, key: &str) {
+        self.shared().forget(&format!("{key}{}", self.suffix));
+    }
+
     fn fd(&self) -> Option<RawFd> {
         self.shared().fd()
     }

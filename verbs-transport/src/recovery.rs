@@ -44,26 +44,28 @@ impl VerbsTransport {
     pub(crate) fn resume_later(&mut self, at: usize) {
         if self.endpoints[at].needs_connection() {
             self.endpoints[at].conn.retry_at = Instant::now() + 8 * RETRY_MIN;
-            self.wireup.add_pending(at);
+            self.wireup.add_pending(at, &mut self.endpoints[at].conn);
         }
     }
 
     /// Takes the queue pair of an endpoint out of service. Frames that have arrived on it still
     /// count.
     pub(crate) fn drain(&mut self, at: usize) {
-        let Self { endpoints, send, rings, coalescer, reports, polls, .. } = self;
+        let Self { endpoints, send, rings, coalescer, reports, polls, adapter, .. } = self;
         let endpoint = &mut endpoints[at];
         let failure = PeerFailed { peer: endpoint.peer, why: UNCLEAR_ATOMIC.into() };
         reports.fail_all(endpoint.rma.abort_atomics(), &failure);
         // The open message is unacknowledged like others and is replayed.
         coalescer.disconnect(at);
-        let qp = endpoint.disconnect(|slot| send.control.put(slot));
+        // `rdma_rxe` (Linux 6.1) takes receives one at a time and does not report the last.
+        let has_receives = endpoint.tx.takes_receives && !adapter.port.is_emulated;
+        let qp = endpoints.detach(at, |slot| send.control.put(slot));
         if let Some(qp) = &qp {
             let _ = qp.modify(QpAttr { qp_state: state::ERR, ..QpAttr::default() }, mask::STATE);
         }
-        rings.disconnect(at, &mut endpoint.eager_rdma);
+        rings.disconnect(at, &mut endpoints[at].eager_rdma);
         if let Some(qp) = qp {
-            endpoints.drain(qp, *polls);
+            endpoints.drain(qp, *polls, has_receives && !adapter.is_gone);
         }
     }
 
@@ -95,7 +97,7 @@ impl VerbsTransport {
             );
         }
         if endpoint.needs_connection() {
-            self.wireup.add_pending(at);
+            self.wireup.add_pending(at, &mut self.endpoints[at].conn);
         }
     }
 

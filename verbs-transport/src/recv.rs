@@ -6,6 +6,15 @@ use crate::frame::{self, COALESCED_HEADER, LENGTH_BYTES, PREFIX, Prefix, control
 use crate::ibv::Wc;
 use crate::transport::VerbsTransport;
 
+/// Where the bytes of a message are.
+#[derive(Clone, Copy)]
+enum Message<'a> {
+    /// In a receive.
+    InSlot { slot: u32, len: usize },
+    /// In memory of this process.
+    Kept(&'a [u8]),
+}
+
 impl VerbsTransport {
     /// Handles a message on a connection. Returns whether a frame was delivered.
     #[inline]
@@ -18,13 +27,13 @@ impl VerbsTransport {
         let Some((prefix, frame)) = Prefix::decode(self.recv.message(slot, len)) else {
             return self.protocol_error(at, "a message is too short");
         };
-        let (is_control, is_coalesced) = (frame.is_empty(), frame::is_coalesced(frame));
+        let (operand, is_coalesced) = (frame::control_operand(frame), frame::is_coalesced(frame));
         if let Err(why) = self.on_ack(at, prefix.acked) {
             return self.protocol_error(at, why);
         }
         self.endpoints[at].used_at = self.polls;
-        if is_control {
-            return self.on_control(at, prefix.seq, qpn, sink);
+        if let Some(operand) = operand {
+            return self.on_control(at, (prefix.seq, operand), qpn, sink);
         }
         if is_coalesced {
             return self.take_coalesced(at, slot, len, prefix.seq, sink);
@@ -35,10 +44,13 @@ impl VerbsTransport {
             moved = self.take_written(at, sink);
             let endpoint = &self.endpoints[at];
             if prefix.seq != endpoint.flow.rx_seq {
-                // A frame before the next one is a replay.
                 let distance = prefix.seq.wrapping_sub(endpoint.flow.rx_seq) as i32;
-                let is_ahead = endpoint.failed.is_none() && distance > 0;
-                return moved | (is_ahead && self.protocol_error(at, "a frame is missing"));
+                if distance < 0 {
+                    self.on_replay(at);
+                    return moved;
+                }
+                let is_ahead = endpoint.failed.is_none();
+                return moved | (is_ahead && self.on_overtaking(at, slot, len, prefix.seq));
             }
         }
         let (endpoint, recv) = (&mut self.endpoints[at], &self.recv);
@@ -50,14 +62,60 @@ impl VerbsTransport {
         true
     }
 
-    /// Handles a control message. Returns whether a frame was delivered.
+    /// Handles a frame that was delivered already. The peer has missed the acknowledgement: the
+    /// frame may have been delivered late, after this process's last wire-up message. A window
+    /// full of such frames would never open.
+    #[cold]
+    fn on_replay(&mut self, at: usize) {
+        self.endpoints[at].flow.credit_due = true;
+        self.credit.due.push(at as u32);
+    }
+
+    /// Handles a message beyond the next frame: written frames are missing, or it is an error.
+    #[cold]
+    fn on_overtaking(&mut self, at: usize, slot: u32, len: usize, first: u32) -> bool {
+        let message: Box<[u8]> = self.recv.message(slot, len).into();
+        if !self.keep_overtaking(at, first, &message) {
+            self.protocol_error(at, "a frame is missing");
+        }
+        false
+    }
+
+    /// Delivers a message that had overtaken others, and whose first frame, `first`, is now next.
+    /// Returns whether a frame was delivered.
+    #[cold]
+    pub(crate) fn take_kept(
+        &mut self,
+        at: usize,
+        first: u32,
+        message: &[u8],
+        sink: &mut impl Sink,
+    ) -> bool {
+        let Some((_, frame)) = Prefix::decode(message) else { return false };
+        if frame::is_coalesced(frame) {
+            return self.take_frames(at, Message::Kept(message), first, sink);
+        }
+        if !self.endpoints[at].deliver(frame, sink) {
+            return self.protocol_error(at, "a header is malformed");
+        }
+        self.on_delivered(at, frame.len());
+        true
+    }
+
+    /// Handles a control message, code and operand. Returns whether a frame was delivered.
     #[inline]
-    fn on_control(&mut self, at: usize, code: u32, qpn: u32, sink: &mut impl Sink) -> bool {
+    fn on_control(
+        &mut self,
+        at: usize,
+        (code, operand): (u32, u32),
+        qpn: u32,
+        sink: &mut impl Sink,
+    ) -> bool {
         if code == control::REQUEST_CREDIT {
             self.endpoints[at].flow.credit_due = true;
             self.credit.due.push(at as u32);
         }
-        code == control::STOPPED && self.on_stopped(at, qpn, sink)
+        code == control::STOPPED && self.on_stopped(at, qpn, operand, sink)
     }
 
     /// Handles a coalesced message whose first frame has number `first`. Returns whether a frame
@@ -76,29 +134,49 @@ impl VerbsTransport {
             // Frames written before it have arrived by now.
             moved = self.take_written(at, sink);
         }
-        let (mut seq, mut from) = (first, COALESCED_HEADER);
-        while from < len && self.endpoints[at].failed.is_none() {
-            let message = self.recv.message(slot, len);
-            let Some(frame) = frame::decode_coalesced(&message[from..]) else {
+        let endpoint = &self.endpoints[at];
+        let is_ahead = first.wrapping_sub(endpoint.flow.rx_seq) as i32 > 0;
+        if endpoint.failed.is_none() && is_ahead {
+            return moved | self.on_overtaking(at, slot, len, first);
+        }
+        moved | self.take_frames(at, Message::InSlot { slot, len }, first, sink)
+    }
+
+    /// Delivers the frames of a coalesced message, of which `first` is not beyond the next one.
+    /// Returns whether any was delivered.
+    fn take_frames(
+        &mut self,
+        at: usize,
+        message: Message<'_>,
+        first: u32,
+        sink: &mut impl Sink,
+    ) -> bool {
+        let (mut moved, mut seq, mut from) = (false, first, COALESCED_HEADER);
+        loop {
+            let Self { endpoints, recv, .. } = self;
+            let endpoint = &mut endpoints[at];
+            let rest = match message {
+                Message::InSlot { slot, len } => &recv.message(slot, len)[from..],
+                Message::Kept(bytes) => &bytes[from..],
+            };
+            if rest.is_empty() || endpoint.failed.is_some() {
+                return moved;
+            }
+            let Some(frame) = frame::decode_coalesced(rest) else {
                 return moved | self.protocol_error(at, "a coalesced message is malformed");
             };
             let taken = frame.len();
-            let endpoint = &mut self.endpoints[at];
-            match seq.wrapping_sub(endpoint.flow.rx_seq) as i32 {
-                // A replay.
-                ..0 => {}
-                0 => {
-                    if !endpoint.deliver(frame, sink) {
-                        return moved | self.protocol_error(at, "a header is malformed");
-                    }
-                    self.on_delivered(at, taken);
-                    moved = true;
+            if seq != endpoint.flow.rx_seq {
+                self.on_replay(at);
+            } else {
+                if !endpoint.deliver(frame, sink) {
+                    return moved | self.protocol_error(at, "a header is malformed");
                 }
-                1.. => return moved | self.protocol_error(at, "a frame is missing"),
+                self.on_delivered(at, taken);
+                moved = true;
             }
             seq = seq.wrapping_add(1);
             from += LENGTH_BYTES + taken;
         }
-        moved
     }
 }

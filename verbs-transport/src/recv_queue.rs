@@ -22,6 +22,8 @@ pub(crate) struct ReceiveQueue {
     slots: Pool,
     /// Slots to repost.
     to_repost: Vec<u32>,
+    /// The device has refused the first of them.
+    is_refused: bool,
     /// Bytes of the longest message.
     message: usize,
     /// Receives for each connection.
@@ -49,6 +51,7 @@ impl ReceiveQueue {
             srq: Srq::new(pd, max)?,
             slots: Pool::new(pd, message, max),
             to_repost: Vec::new(),
+            is_refused: false,
             message,
             per_connection,
             connections: 0,
@@ -93,18 +96,24 @@ impl ReceiveQueue {
         self.to_repost.len()
     }
 
-    /// Posts the waiting receives.
+    /// Posts the waiting receives. Those that the device refuses wait on.
     #[inline(never)]
     pub(crate) fn repost(&mut self) {
-        for slots in self.to_repost.chunks(BATCH) {
+        self.is_refused = false;
+        while !self.is_refused && !self.to_repost.is_empty() {
             let mut list = [(0, Sge::default()); BATCH];
-            for (receive, &slot) in list.iter_mut().zip(slots) {
+            let count = self.to_repost.len().min(BATCH);
+            for (receive, &slot) in list.iter_mut().zip(&self.to_repost) {
                 *receive = (wr_id::RECV | u64::from(slot), self.slots.sge(slot, self.message));
             }
-            // There is space for as many as there are slots. A device that refuses is gone and
-            // reports that by an event.
-            let _ = self.srq.post(&list[..slots.len()]);
+            let (taken, result) = self.srq.post(&list[..count]);
+            self.to_repost.drain(..taken);
+            self.is_refused = result.is_err();
         }
-        self.to_repost.clear();
+    }
+
+    /// Returns whether the device refused receives, which must be tried again.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is_refused
     }
 }

@@ -7,6 +7,8 @@ use config::{Knobs, Registration, Rendezvous, RoceVersion, knob};
 /// Settings of a transport. All processes of a job should have the same.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// Name or path of libibverbs; `None`: the system's.
+    pub library: Option<String>,
     /// Device by name; `None`: the first that is usable.
     pub device: Option<String>,
     /// Further devices, as name or name:port, which carry parts of large reads.
@@ -59,6 +61,7 @@ impl Settings {
     pub fn from_knobs(knobs: &Knobs) -> Settings {
         let small = |value: u64| u8::try_from(value).unwrap_or(u8::MAX);
         Settings {
+            library: knobs.name(knob::VERBS_LIBRARY).map(str::to_owned),
             device: knobs.name(knob::VERBS_DEVICE).map(str::to_owned),
             rails: knobs.name(knob::VERBS_RAILS).map_or_else(Vec::new, names),
             port: knobs.index(knob::VERBS_PORT).map(small),

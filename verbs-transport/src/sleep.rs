@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use fabric::WaitOn;
 
-use crate::endpoint::connection::RETRY_MAX;
+use crate::endpoint::connection::{RETRY_MAX, RETRY_MIN};
 use crate::transport::VerbsTransport;
 
 impl VerbsTransport {
@@ -41,12 +41,15 @@ impl VerbsTransport {
         Some(WaitOn::Fd(self.wait_set.fd()))
     }
 
-    /// Returns when a sleeper must look by itself: at pending endpoints, closing rings, or a port
-    /// that is down.
+    /// Returns when a sleeper must look by itself: at pending endpoints, closing rings, a port that
+    /// is down, draining queue pairs, or receives that the device refused.
     fn next_timer(&self) -> Option<Instant> {
         let retry = self.wireup.next_retry(&self.endpoints);
         let port = self.adapter.is_down.then(|| Instant::now() + RETRY_MAX);
-        retry.into_iter().chain(self.next_ring_poll()).chain(port).min()
+        let drain = self.endpoints.next_drain_end();
+        let repost = self.recv.is_refused().then(|| Instant::now() + RETRY_MIN);
+        let others = self.next_ring_poll().into_iter().chain(port).chain(drain).chain(repost);
+        retry.into_iter().chain(others).min()
     }
 
     /// Ends a sleep. The events that ended it are handled before the next sleep: nearly always a

@@ -29,6 +29,8 @@ pub(crate) struct UdEndpoint {
     qkey: u32,
     /// Datagrams under way.
     sending: u32,
+    /// Slots of receives that the device refused.
+    refused: Vec<u32>,
 }
 
 impl UdEndpoint {
@@ -59,7 +61,7 @@ impl UdEndpoint {
         qp.modify(to(state::RTR), mask::STATE)?;
         qp.modify(to(state::RTS), mask::STATE | mask::SQ_PSN)?;
         let slots = Pool::new(pd, ROUTE_HEADER + WireupMsg::SIZE, RECVS + SENDS);
-        let mut ud = UdEndpoint { qp, slots, qkey, sending: 0 };
+        let mut ud = UdEndpoint { qp, slots, qkey, sending: 0, refused: Vec::new() };
         for _ in 0..RECVS {
             let slot = ud.slots.take()?;
             ud.post_recv(slot.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?)?;
@@ -119,8 +121,14 @@ impl UdEndpoint {
         let message = is_whole
             .then(|| WireupMsg::decode(&self.slots.bytes(slot, len)[ROUTE_HEADER..], secret))
             .flatten();
-        // If the device refuses, there is one receive fewer.
-        let _ = self.post_recv(slot);
+        self.refused.push(slot);
+        while let Some(slot) = self.refused.pop() {
+            // What the device refuses goes with the next receive.
+            if self.post_recv(slot).is_err() {
+                self.refused.push(slot);
+                break;
+            }
+        }
         message
     }
 }

@@ -167,7 +167,10 @@ mod tests {
     fn every_reason_is_one_line_with_a_remedy() {
         let device = || "mlx5_0".to_owned();
         let reasons = [
-            Unavailable::Library(LibraryError::Missing("no such file".into())),
+            Unavailable::Library(LibraryError::Missing {
+                file: "libibverbs.so.1".into(),
+                why: "no such file".into(),
+            }),
             Unavailable::NoDevice,
             Unavailable::Hidden { kernel: device(), has_files: true },
             Unavailable::Hidden { kernel: device(), has_files: false },

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use fabric::Peer;
 
-use crate::endpoint::connection::{RETRY_MAX, RETRY_MIN};
+use crate::endpoint::connection::{Connection, RETRY_MAX, RETRY_MIN};
 use crate::endpoints::Endpoints;
 use crate::store::Store;
 use crate::ud::UdEndpoint;
@@ -49,14 +49,23 @@ impl Wireup {
         }
     }
 
+    /// Looks an address up again that a peer may have changed; `None` while there is no answer.
+    pub(crate) fn look_up_again(&mut self, peer: Peer) -> Option<Address> {
+        let found = self.look_up(peer).ok().flatten();
+        if found.is_some() {
+            self.store.forget(&key(peer));
+        }
+        found
+    }
+
     /// Returns how long to wait for the store. A store with a descriptor wakes the process.
     pub(crate) fn look_up_interval(&self) -> Duration {
         if self.store.fd().is_some() { RETRY_MAX } else { RETRY_MIN }
     }
 
-    /// Adds endpoint `at` to those that are looked after.
-    pub(crate) fn add_pending(&mut self, at: usize) {
-        if !self.pending.contains(&(at as u32)) {
+    /// Adds endpoint `at`, whose connection this is, to those that are looked after.
+    pub(crate) fn add_pending(&mut self, at: usize, conn: &mut Connection) {
+        if !std::mem::replace(&mut conn.is_pending, true) {
             self.pending.push(at as u32);
         }
     }

@@ -56,6 +56,10 @@ pub(crate) struct Channel {
     pub(crate) rx: RxState,
     /// That ring.
     pub(crate) ring: Option<Exposed>,
+    /// The peer has stopped to write: the ring is free once all frames before this one are here.
+    pub(crate) stopped_at: Option<u32>,
+    /// Sent messages that have overtaken written frames, by the number of their first frame.
+    pub(crate) overtaking: Vec<(u32, Box<[u8]>)>,
     /// Address and key of the peer's ring control; 0 if it writes into no ring.
     pub(crate) peer_control: (u64, u32),
     /// Number of times that the ring was closed.
@@ -139,6 +143,20 @@ impl Channel {
         // The number of slots is a power of two.
         let mask = ring.count::<{ SLOT_BYTES / 8 }>() - 1;
         Some(ring.words(seq as usize & mask))
+    }
+
+    /// Takes the message whose first frame is `seq` out of those that have overtaken others, and
+    /// drops those that are older.
+    pub(crate) fn take_overtaking(&mut self, seq: u32) -> Option<Box<[u8]>> {
+        self.overtaking.retain(|(first, _)| first.wrapping_sub(seq) as i32 >= 0);
+        let at = self.overtaking.iter().position(|(first, _)| *first == seq)?;
+        Some(self.overtaking.swap_remove(at).1)
+    }
+
+    /// Returns whether the peer has stopped to write and all of it has arrived, if frame `seq` is
+    /// the next.
+    pub(crate) fn is_over(&self, seq: u32) -> bool {
+        self.stopped_at.is_some_and(|end| seq.wrapping_sub(end) as i32 >= 0)
     }
 
     /// Returns whether the ring control has changed since it was read. Without one no ring is

@@ -27,7 +27,12 @@ impl VerbsTransport {
             {
                 moved |= self.take_written(at, sink);
             }
-            if is_over {
+            let endpoint = &self.endpoints[at];
+            if !endpoint.eager_rdma.overtaking.is_empty() {
+                moved |= self.take_overtaking(at, sink);
+            }
+            let endpoint = &self.endpoints[at];
+            if is_over || endpoint.eager_rdma.is_over(endpoint.flow.rx_seq) {
                 self.release_ring(at);
             }
         }
@@ -59,16 +64,54 @@ impl VerbsTransport {
         }
     }
 
-    /// Handles a peer's promise, on queue pair `qpn`, to write no more: its frames have arrived.
+    /// Handles a peer's promise, on queue pair `qpn`, to write no more: what it has written are
+    /// frames before `end`. They have arrived, unless the device lets a send overtake writes.
     #[cold]
-    pub(crate) fn on_stopped(&mut self, at: usize, qpn: u32, sink: &mut impl Sink) -> bool {
+    pub(crate) fn on_stopped(
+        &mut self,
+        at: usize,
+        qpn: u32,
+        end: u32,
+        sink: &mut impl Sink,
+    ) -> bool {
         let moved = self.take_written(at, sink);
-        let endpoint = &self.endpoints[at];
+        let endpoint = &mut self.endpoints[at];
         let is_closing = matches!(endpoint.eager_rdma.rx, RxState::Closing { .. });
         if endpoint.tx.is_on(qpn) && is_closing {
-            self.release_ring(at);
+            endpoint.eager_rdma.stopped_at = Some(end);
+            if endpoint.eager_rdma.is_over(endpoint.flow.rx_seq) {
+                self.release_ring(at);
+            }
         }
         moved
+    }
+
+    /// Keeps a sent message, of which frame `first` is the first, until the written frames before
+    /// it have arrived. Returns false if none can be missing.
+    #[cold]
+    pub(crate) fn keep_overtaking(&mut self, at: usize, first: u32, message: &[u8]) -> bool {
+        let flow = &self.endpoints[at].flow;
+        let is_in_window = first.wrapping_sub(flow.rx_seq) < flow.granted;
+        let channel = &mut self.endpoints[at].eager_rdma;
+        if channel.rx == RxState::Absent || !is_in_window {
+            return false;
+        }
+        channel.overtaking.retain(|(other, _)| *other != first);
+        channel.overtaking.push((first, message.into()));
+        true
+    }
+
+    /// Delivers kept messages that are next, and the written frames between them.
+    #[cold]
+    fn take_overtaking(&mut self, at: usize, sink: &mut impl Sink) -> bool {
+        let mut moved = false;
+        loop {
+            let endpoint = &mut self.endpoints[at];
+            let seq = endpoint.flow.rx_seq;
+            let Some(message) = endpoint.eager_rdma.take_overtaking(seq) else { return moved };
+            moved |= self.take_kept(at, seq, &message, sink);
+            moved |= self.take_written(at, sink);
+        }
     }
 
     /// Returns whether a frame can be taken out of a ring.

@@ -73,6 +73,7 @@ impl Rings {
     /// direction afterwards. Frames that have arrived are kept until its queue pair is destroyed.
     pub(crate) fn disconnect(&mut self, at: usize, channel: &mut Channel) {
         (channel.tx, channel.stop_due, channel.peer_control) = (TxRing::default(), false, (0, 0));
+        channel.stopped_at = None;
         if channel.ring.is_some() {
             channel.rx = RxState::Draining;
         }
@@ -85,6 +86,9 @@ impl Rings {
     /// Takes the ring of endpoint `at` back, if it has one.
     pub(crate) fn release(&mut self, at: usize, channel: &mut Channel) {
         channel.rx = RxState::Absent;
+        channel.stopped_at = None;
+        // What was not delivered is not acknowledged, and comes again.
+        channel.overtaking.clear();
         if let Some(ring) = channel.ring.take() {
             self.rings.conceal(ring);
             self.readable.retain(|&other| other != at as u32);

@@ -19,6 +19,8 @@ pub(crate) struct Connection {
     pub(crate) handshake: Handshake,
     /// The peer's address, once it is known.
     pub(crate) addr: Option<Address>,
+    /// The endpoint is among those that wait for an address or a handshake.
+    pub(crate) is_pending: bool,
     /// Address handle for datagrams to the peer.
     pub(crate) ah: Option<Ah>,
     /// First packet sequence number of this end.
@@ -42,6 +44,7 @@ impl Connection {
         Connection {
             handshake: Handshake::new(),
             addr: None,
+            is_pending: false,
             ah: None,
             psn: 0,
             created_at: now,

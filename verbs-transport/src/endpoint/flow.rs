@@ -43,6 +43,8 @@ pub(crate) struct FlowControl {
     pub(crate) advertised: u32,
     /// A frame for the peer had no space.
     pub(crate) no_credit: bool,
+    /// The endpoint is among those without space.
+    pub(crate) is_blocked: bool,
     /// The peer's acknowledgement was requested.
     pub(crate) credit_requested: bool,
     /// The peer has requested an acknowledgement, or may have missed the last one.

@@ -35,6 +35,8 @@ pub(crate) struct Signal {
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
     pub(crate) qp: Option<Qp>,
+    /// The queue pair takes receives of the shared queue.
+    pub(crate) takes_receives: bool,
     /// Requests in the send queue.
     pub(crate) used: u32,
     /// Requests after the last signaled one.
@@ -96,7 +98,7 @@ impl SendQueue {
     /// Takes the queue pair out; `free` gets the slots of control messages under way.
     pub(crate) fn disconnect(&mut self, free: impl FnMut(u32)) -> Option<Qp> {
         self.signaled.drain(..).filter_map(|signal| signal.slot).for_each(free);
-        (self.used, self.unsignaled) = (0, 0);
+        (self.used, self.unsignaled, self.takes_receives) = (0, 0, false);
         self.qp.take()
     }
 }

@@ -33,6 +33,8 @@ unsafe impl Sync for Context {}
 pub enum Event {
     /// A queue pair with this number is in error.
     QueuePair(u32),
+    /// A queue pair in error with this number has taken its last receive of the shared queue.
+    LastReceive(u32),
     /// A port went down.
     PortDown(u8),
     /// A port is up.
@@ -93,6 +95,12 @@ impl Context {
         let context = Context { library, raw };
         set_non_blocking(context.async_fd())?;
         Ok(Arc::new(context))
+    }
+
+    /// Returns the device's transport, see [`layout::transport_type`].
+    pub fn transport_type(&self) -> i32 {
+        // SAFETY: the context is open, and libibverbs keeps its device as long.
+        unsafe { (*(*self.raw()).device).transport_type }
     }
 
     /// Returns the capabilities of the device.
@@ -191,6 +199,10 @@ impl Context {
                 // SAFETY: these events carry a queue pair, which lives until the event is
                 // acknowledged.
                 Event::QueuePair(unsafe { (*event.element.qp).qp_num })
+            }
+            event::QP_LAST_WQE_REACHED => {
+                // SAFETY: as above.
+                Event::LastReceive(unsafe { (*event.element.qp).qp_num })
             }
             event::PORT_ERR => Event::PortDown(port_of(&event)),
             event::PORT_ACTIVE => Event::PortUp(port_of(&event)),

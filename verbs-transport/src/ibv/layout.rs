@@ -10,11 +10,21 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-/// An opaque device.
+/// A device, as far as the first fields.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Device {
-    _opaque: [u8; 0],
+    _ops: [*mut c_void; 2],
+    pub node_type: c_int,
+    pub transport_type: c_int,
+}
+
+/// Values of [`Device::transport_type`].
+pub mod transport_type {
+    use std::ffi::c_int;
+    /// InfiniBand, and RDMA over Ethernet.
+    pub const IB: c_int = 0;
+    pub const IWARP: c_int = 1;
 }
 
 #[repr(C)]
@@ -554,5 +564,6 @@ pub mod event {
     pub const PORT_ERR: u32 = 10;
     pub const LID_CHANGE: u32 = 11;
     pub const SRQ_ERR: u32 = 14;
+    pub const QP_LAST_WQE_REACHED: u32 = 16;
     pub const GID_CHANGE: u32 = 18;
 }

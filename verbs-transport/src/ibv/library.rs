@@ -1,11 +1,12 @@
 //! libibverbs, opened at run time and never closed: drivers leave threads and handlers.
 //!
 //! Nothing is linked against it; therefore programs start on hosts without RDMA. [`library`] is the
-//! one place that decides which file is opened; a stand-in device for tests would be opened here.
+//! one place that decides which file is opened: the system's, or the one that `verbs.library`
+//! names, as tests do with a stand-in device.
 
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
 use super::layout::*;
@@ -14,12 +15,25 @@ use super::layout::*;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LibraryError {
     /// The file is missing or cannot be loaded.
-    #[error("libibverbs.so.1 cannot be loaded: {0}")]
-    Missing(String),
+    #[error("{file} cannot be loaded: {why}")]
+    Missing {
+        /// The file.
+        file: String,
+        /// The reason of the system.
+        why: String,
+    },
     /// A function is missing that every version since 2011 has.
-    #[error("libibverbs.so.1 has no function {0}")]
-    TooOld(&'static str),
+    #[error("{file} has no function {function}")]
+    TooOld {
+        /// The file.
+        file: String,
+        /// The function.
+        function: &'static str,
+    },
 }
+
+/// The file that is opened unless another one is named.
+const FILE: &str = "libibverbs.so.1";
 
 macro_rules! functions {
     ($($(#[$doc:meta])* $field:ident = $symbol:literal: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
@@ -30,14 +44,20 @@ macro_rules! functions {
             $($(#[$doc])* pub $field: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
             /// Since version 22; `None` in older ones.
             pub query_gid_ex: Option<unsafe extern "C" fn(*mut Context, u32, u32, *mut GidEntry, u32, usize) -> c_int>,
+            /// Since version 36; `None` in older ones.
+            pub is_fork_initialized: Option<unsafe extern "C" fn() -> c_int>,
         }
 
         impl Library {
-            fn load() -> Result<Library, LibraryError> {
-                let handle = open()?;
+            fn load(file: &str) -> Result<Library, LibraryError> {
+                let handle = open(file)?;
+                let too_old = |symbol: &'static CStr| LibraryError::TooOld {
+                    file: file.to_owned(),
+                    function: symbol.to_str().unwrap_or("?"),
+                };
                 Ok(Library {
                     $($field: {
-                        let symbol = find(handle, $symbol).ok_or(LibraryError::TooOld($symbol.to_str().unwrap_or("?")))?;
+                        let symbol = find(handle, $symbol).ok_or_else(|| too_old($symbol))?;
                         // SAFETY: the symbol is the function of this name, a pointer that is not
                         // null, and the interface has fixed its signature.
                         unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) $(-> $result)?>(symbol) }
@@ -45,6 +65,10 @@ macro_rules! functions {
                     query_gid_ex: find(handle, c"_ibv_query_gid_ex").map(|symbol| {
                         // SAFETY: as above: a function by its name, with a fixed signature.
                         unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut Context, u32, u32, *mut GidEntry, u32, usize) -> c_int>(symbol) }
+                    }),
+                    is_fork_initialized: find(handle, c"ibv_is_fork_initialized").map(|symbol| {
+                        // SAFETY: as above: a function by its name, with a fixed signature.
+                        unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(symbol) }
                     }),
                 })
             }
@@ -86,26 +110,55 @@ functions! {
     destroy_ah = c"ibv_destroy_ah": fn(*mut Ah) -> c_int;
 }
 
-/// Returns the library, opened by the first call.
-pub fn library() -> Result<&'static Library, LibraryError> {
+/// Returns the library, opened by the first call: the file of this name or path, or the system's.
+/// Later calls return the same one.
+pub fn library(file: Option<&str>) -> Result<&'static Library, LibraryError> {
     static LIBRARY: OnceLock<Result<Library, LibraryError>> = OnceLock::new();
     let library = LIBRARY.get_or_init(|| {
-        let library = Library::load()?;
-        // Where the kernel copies pinned pages for children (5.12 and later) this does
-        // nothing; before, it keeps them with the parent.
-        // SAFETY: the function takes no arguments, and is called before any other function of the
-        // library, as it must be.
-        unsafe { (library.fork_init)() };
+        let library = Library::load(file.unwrap_or(FILE))?;
+        library.prepare_for_forks();
         Ok(library)
     });
     library.as_ref().map_err(Clone::clone)
 }
 
-fn open() -> Result<*mut c_void, LibraryError> {
+/// The answer of `ibv_is_fork_initialized` where the kernel copies pinned pages for children
+/// (since Linux 5.12): nothing else is needed.
+const KERNEL_COPIES: c_int = 2;
+
+impl Library {
+    /// Keeps pinned pages with this process when it forks. `ibv_fork_init` takes them out of the
+    /// child (MADV_DONTFORK): with cached registrations pages of the heap would be missing there.
+    /// Some versions do that although the kernel copies; therefore the kernel is asked first.
+    fn prepare_for_forks(&self) {
+        // SAFETY: the function takes no arguments.
+        let answer = self.is_fork_initialized.map(|ask| unsafe { ask() });
+        let copies = match answer {
+            Some(answer) => answer == KERNEL_COPIES,
+            None => kernel_copies(),
+        };
+        if !copies {
+            // SAFETY: the function takes no arguments, and is called before any device is opened,
+            // as it must be.
+            unsafe { (self.fork_init)() };
+        }
+    }
+}
+
+/// Returns whether the kernel copies pinned pages for children, by its version.
+fn kernel_copies() -> bool {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    let mut next = || numbers.next().and_then(Result::ok).unwrap_or(0);
+    (next(), next()) >= (5, 12)
+}
+
+fn open(file: &str) -> Result<*mut c_void, LibraryError> {
+    let missing = |why| LibraryError::Missing { file: file.to_owned(), why };
+    let path = CString::new(file).map_err(|_| missing("its name has a zero byte".into()))?;
     // SAFETY: the name is a terminated string. The library's constructors run like those of any
     // library that is loaded at run time.
-    let handle =
-        unsafe { libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if !handle.is_null() {
         return Ok(handle);
     }
@@ -119,7 +172,7 @@ fn open() -> Result<*mut c_void, LibraryError> {
             CStr::from_ptr(text).to_string_lossy().into_owned()
         }
     };
-    Err(LibraryError::Missing(why))
+    Err(missing(why))
 }
 
 fn find(handle: *mut c_void, symbol: &'static CStr) -> Option<*mut c_void> {

@@ -231,21 +231,23 @@ impl Srq {
     }
 
     /// Posts receives: the number that comes back in the completion, and the memory of each.
-    pub fn post(&mut self, receives: &[(u64, Sge)]) -> io::Result<()> {
+    /// Returns how many the device has taken; the error is why it has not taken the next one.
+    pub fn post(&mut self, receives: &[(u64, Sge)]) -> (usize, io::Result<()>) {
         // SAFETY: the queue is alive, and the list lives for the call.
-        post_receives(receives, |list| unsafe {
-            (self.post)(self.raw.as_ptr(), list, &mut null_mut())
+        post_receives(receives, |list, refused| unsafe {
+            (self.post)(self.raw.as_ptr(), list, refused)
         })
     }
 }
 
-/// Posts receives in chains of a few.
+/// Posts receives in chains of a few. Returns how many were taken. `post` also writes the address
+/// of the first one that was not.
 fn post_receives(
     receives: &[(u64, Sge)],
-    mut post: impl FnMut(*mut RecvWr) -> c_int,
-) -> io::Result<()> {
+    mut post: impl FnMut(*mut RecvWr, *mut *mut RecvWr) -> c_int,
+) -> (usize, io::Result<()>) {
     const CHAIN: usize = 16;
-    for chain in receives.chunks(CHAIN) {
+    for (before, chain) in (0..).step_by(CHAIN).zip(receives.chunks(CHAIN)) {
         let mut memory = [Sge::default(); CHAIN];
         let empty = RecvWr { wr_id: 0, next: null_mut(), sg_list: null_mut(), num_sge: 1 };
         let mut list = [empty; CHAIN];
@@ -259,9 +261,15 @@ fn post_receives(
                 *list.add(at) = RecvWr { wr_id: *id, next, sg_list: memory.add(at), num_sge: 1 };
             }
         }
-        check(post(list))?;
+        let mut refused = null_mut();
+        if let Err(error) = check(post(list, &mut refused)) {
+            let bytes = refused.addr().wrapping_sub(list.addr());
+            // A driver that names none of the list has taken nothing.
+            let taken = Some(bytes / size_of::<RecvWr>()).filter(|&taken| taken < chain.len());
+            return (before + taken.unwrap_or(0), Err(error));
+        }
     }
-    Ok(())
+    (receives.len(), Ok(()))
 }
 
 impl Qp {
@@ -391,9 +399,10 @@ impl Qp {
     /// memory of each.
     pub fn post_receives(&self, receives: &[(u64, Sge)]) -> io::Result<()> {
         // SAFETY: the queue pair is alive, and the list lives for the call.
-        post_receives(receives, |list| unsafe {
-            (self.receive)(self.raw.as_ptr(), list, &mut null_mut())
-        })
+        let (_, result) = post_receives(receives, |list, refused| unsafe {
+            (self.receive)(self.raw.as_ptr(), list, refused)
+        });
+        result
     }
 }
 

@@ -1,0 +1,329 @@
+//! The verbs transport on the stand-in device (`verbs-device`): what real adapters do and Soft-RoCE
+//! never shows. Each test runs in a process of its own, with options of its own for the device.
+
+#[path = "verbs/faulty.rs"]
+mod faulty;
+
+use std::ffi::CString;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use fabric::sim::Rng;
+use fabric::{Body, Header, Kind, Peer, PeerFailed, Post, Sink, Transport, WaitOn};
+use tests::conformance::{Job, Weather, one_sided, storm};
+use tests::device;
+use verbs_transport::{InProcessStore, Port, Settings, VerbsTransport};
+
+use faulty::Faulty;
+
+const SEED: u64 = 20_261_123;
+/// Longest time of a test.
+const LIMIT: Duration = Duration::from_secs(200);
+
+/// Runs `body` in a process of its own with these options for the device.
+fn alone(name: &str, options: &str, body: impl FnOnce()) {
+    const NAME: &str = "VERBS_DEVICE_TEST";
+    if std::env::var(NAME).is_ok_and(|wanted| wanted == name) {
+        return body();
+    }
+    // A network of its own: other tests run at the same time.
+    let options = format!("fabric={name}-{} {options}", std::process::id());
+    let mut child = Command::new(std::env::current_exe().expect("a path"))
+        .args([name, "--exact", "--nocapture"])
+        .env(NAME, name)
+        .env(verbs_device::options::VARIABLE, options)
+        .spawn()
+        .expect("the test starts itself");
+    let began = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a child") {
+            break status;
+        }
+        if began.elapsed() > LIMIT {
+            let _ = child.kill();
+            panic!("{name} hangs");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert!(status.success(), "{name}: {status}");
+}
+
+fn library() -> PathBuf {
+    // Cargo builds it as a dependency, next to the tests.
+    let folder = std::env::current_exe().expect("a path");
+    folder.with_file_name("libverbs_device.so")
+}
+
+fn settings() -> Settings {
+    Settings { library: Some(library().display().to_string()), ..Settings::default() }
+}
+
+/// Changes the devices of this process, see `verbs_device`.
+fn control(text: &str) {
+    let text = CString::new(text).expect("a text");
+    assert!(device::control(&library(), &text), "the device does not know {text:?}");
+}
+
+fn transports(ranks: u32, settings: &Settings) -> Vec<VerbsTransport> {
+    let store = InProcessStore::default();
+    let open = |rank| {
+        VerbsTransport::open(settings.clone(), Peer(rank), ranks, [3; 32], Box::new(store.clone()))
+            .expect("a transport")
+    };
+    (0..ranks).map(open).collect()
+}
+
+/// Returns transports that break one of `every` polls' connections and poll for some time before
+/// they sleep.
+fn faulty(ranks: u32, settings: &Settings, every: u64) -> Vec<Faulty<VerbsTransport>> {
+    let faulty = |(rank, inner)| Faulty {
+        inner,
+        rng: Rng::new(SEED + rank),
+        ranks,
+        every,
+        polls_before_sleep: 50,
+        idle: 0,
+        interrupt: VerbsTransport::interrupt,
+    };
+    (0..).zip(transports(ranks, settings)).map(faulty).collect()
+}
+
+fn weather(steps: usize) -> Weather {
+    Weather { steps, ..Weather::default() }
+}
+
+/// A storm among ranks that poll, with connections that break.
+fn stormy(ranks: u32, settings: &Settings, every: u64, steps: usize) -> u64 {
+    let mut job = Job::new("a storm", SEED, faulty(ranks, settings, every));
+    job.nap(Duration::from_millis(100));
+    storm(&mut job, &weather(steps));
+    let written = (0..ranks).map(|rank| job.rank(rank).transport.inner.frames_written()).sum();
+    job.end();
+    written
+}
+
+#[test]
+fn forks_are_prepared_only_where_the_kernel_does_not_copy() {
+    let name = "forks_are_prepared_only_where_the_kernel_does_not_copy";
+    alone(name, "copies=2", || {
+        Port::choose(&settings()).expect("a port");
+        assert_eq!(device::number(&library(), c"verbs_device_fork_inits"), 0);
+    });
+}
+
+#[test]
+fn forks_are_prepared_where_the_kernel_does_not_copy() {
+    alone("forks_are_prepared_where_the_kernel_does_not_copy", "copies=0", || {
+        Port::choose(&settings()).expect("a port");
+        assert_eq!(device::number(&library(), c"verbs_device_fork_inits"), 1);
+    });
+}
+
+#[test]
+fn devices_of_other_kinds_are_passed_over() {
+    let options = "devices=wire0/iwarp,elastic0/efa,stand0/roce";
+    alone("devices_of_other_kinds_are_passed_over", options, || {
+        assert_eq!(Port::choose(&settings()).expect("a port").device, "stand0");
+        let named = Settings { device: Some("wire0".into()), ..settings() };
+        let why = Port::choose(&named).expect_err("no InfiniBand").to_string();
+        assert!(why.contains("wire0 is iWARP"), "{why}");
+    });
+}
+
+#[test]
+fn limited_members_meet_where_they_are_full_members() {
+    alone("limited_members_meet_where_they_are_full_members", "pkeys=7fff,8001", || {
+        stormy(2, &settings(), 0, 100);
+    });
+}
+
+#[test]
+fn networks_with_route_headers() {
+    alone("networks_with_route_headers", "devices=stand0/grh", || {
+        stormy(2, &settings(), 0, 200);
+    });
+}
+
+/// Adapters take receives in advance. A queue pair that is destroyed too early takes them with it,
+/// and after some connections none is left.
+#[test]
+fn receives_outlive_connections() {
+    alone("receives_outlive_connections", "prefetch=3 late=3000", || {
+        let small = Settings { credits: 4, eager_rdma_peers: 0, ..settings() };
+        stormy(2, &small, 12, 600);
+    });
+}
+
+#[test]
+fn refused_receives_are_posted_again() {
+    alone("refused_receives_are_posted_again", "refuse=300000", || {
+        let small = Settings { credits: 4, ..settings() };
+        stormy(3, &small, 0, 300);
+    });
+}
+
+#[test]
+fn sends_overtake_writes() {
+    alone("sends_overtake_writes", "place=3000 overtake=1", || {
+        for credits in [4, 32] {
+            let often = Settings { eager_rdma_threshold: 0, credits, ..settings() };
+            let written = stormy(3, &often, 0, 400);
+            assert!(written > 0, "nothing was written");
+            stormy(3, &often, 40, 400);
+        }
+    });
+}
+
+#[test]
+fn completions_come_late_and_in_lots() {
+    alone("completions_come_late_and_in_lots", "late=2000 lots=500 rnr=20000 prefetch=2", || {
+        for ranks in [2, 4] {
+            stormy(ranks, &Settings { eager_rdma_threshold: 0, ..settings() }, 0, 300);
+        }
+        one_sided(SEED, transports(2, &settings()));
+    });
+}
+
+#[test]
+fn packets_are_lost_and_queue_pairs_fail() {
+    let options = "loss=5000 broken=3000 place=1000 prefetch=2 late=500";
+    alone("packets_are_lost_and_queue_pairs_fail", options, || {
+        let quick = Settings { ack_timeout: 8, retries: 6, eager_rdma_threshold: 0, ..settings() };
+        stormy(3, &quick, 0, 400);
+    });
+}
+
+/// Counts frames, and nothing else may happen.
+#[derive(Default)]
+struct Frames(usize);
+
+impl Sink for Frames {
+    fn frame(&mut self, _: Peer, _: &Header, _: &(impl Body + ?Sized)) {
+        self.0 += 1;
+    }
+
+    fn transferred(&mut self, _: u64, _: Result<(), PeerFailed>) {}
+
+    fn peer_failed(&mut self, failure: PeerFailed) {
+        panic!("{failure}");
+    }
+}
+
+/// Sends a frame from one end to the other.
+fn exchange(ends: &mut [VerbsTransport], from: usize, limit: Duration) {
+    let (began, to) = (Instant::now(), 1 - from);
+    let mut sinks = [Frames::default(), Frames::default()];
+    let header = Header::new(Kind::Data);
+    let mut is_sent = false;
+    while sinks[to].0 == 0 {
+        assert!(began.elapsed() < limit, "nothing arrives from rank {from}");
+        if !is_sent {
+            let post = ends[from].post(Peer(to as u32), &header, 0, |_| ());
+            is_sent = post.expect("a peer") == Post::Sent;
+        }
+        for (end, sink) in ends.iter_mut().zip(&mut sinks) {
+            end.poll(sink);
+            // As a process that waits: events are looked at before a sleep.
+            let _ = matches!(end.arm(), Some(WaitOn::Fd(_)));
+            end.disarm();
+        }
+    }
+}
+
+fn ports_move(name: &str, options: &str) {
+    alone(name, options, || {
+        let store = InProcessStore::default();
+        let names = ["stand0", "stand1"];
+        let open = |rank: usize| {
+            let settings = Settings { device: Some(names[rank].into()), ..settings() };
+            let store = Box::new(store.clone());
+            VerbsTransport::open(settings, Peer(rank as u32), 2, [3; 32], store)
+        };
+        let mut ends = [0, 1].map(|rank| open(rank).expect("a transport"));
+        // Before the first contact, between frames, and both at once.
+        let limit = Duration::from_secs(30);
+        for moved in ["stand1", "stand1", "stand0"] {
+            control(&format!("device={moved} move=1"));
+            exchange(&mut ends, 0, limit);
+            exchange(&mut ends, 1, limit);
+        }
+        control("move=1");
+        exchange(&mut ends, 1, limit);
+        exchange(&mut ends, 0, limit);
+    });
+}
+
+#[test]
+fn peers_learn_new_lids() {
+    ports_move("peers_learn_new_lids", "devices=stand0/ib,stand1/ib");
+}
+
+#[test]
+fn peers_learn_new_gids() {
+    ports_move("peers_learn_new_gids", "devices=stand0/roce,stand1/roce");
+}
+
+#[test]
+fn a_port_is_queried_only_after_silence() {
+    alone("a_port_is_queried_only_after_silence", "", || {
+        let queries = || device::number(&library(), c"verbs_device_port_queries");
+        let mut ends = transports(2, &settings());
+        exchange(&mut ends, 0, Duration::from_secs(10));
+        let before = queries();
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_millis(2500) {
+            exchange(&mut ends, 0, Duration::from_secs(10));
+            (0..4096).for_each(|_| _ = ends[0].poll(&mut Frames::default()));
+        }
+        assert_eq!(queries() - before, 0, "the port is queried in spite of traffic");
+        while began.elapsed() < Duration::from_millis(5500) {
+            ends[0].poll(&mut Frames::default());
+        }
+        assert!(queries() > before, "a removed device would not be noticed");
+    });
+}
+
+#[test]
+fn a_device_that_fails_is_named() {
+    alone("a_device_that_fails_is_named", "", || {
+        #[derive(Default)]
+        struct Failed(Vec<PeerFailed>);
+        impl Sink for Failed {
+            fn frame(&mut self, _: Peer, _: &Header, _: &(impl Body + ?Sized)) {}
+            fn transferred(&mut self, _: u64, _: Result<(), PeerFailed>) {}
+            fn peer_failed(&mut self, failure: PeerFailed) {
+                self.0.push(failure);
+            }
+        }
+        let mut ends = transports(3, &settings());
+        exchange(&mut ends[..2], 0, Duration::from_secs(10));
+        control("fatal=1");
+        let (mut failed, began) = (Failed::default(), Instant::now());
+        while failed.0.len() < 2 && began.elapsed() < Duration::from_secs(10) {
+            ends[0].poll(&mut failed);
+        }
+        assert!(failed.0.iter().all(|failure| failure.why.contains("stand0")), "{:?}", failed.0);
+        assert_eq!(failed.0.len(), 2);
+    });
+}
+
+#[test]
+fn a_port_that_goes_down_comes_back() {
+    alone("a_port_that_goes_down_comes_back", "devices=stand0/ib,stand1/ib", || {
+        let quick = Settings { ack_timeout: 8, ..settings() };
+        let mut job = Job::new("a port down", SEED, transports(2, &quick));
+        let flap = std::thread::spawn(|| {
+            for _ in 0..10 {
+                std::thread::sleep(Duration::from_millis(20));
+                control("down=1");
+                std::thread::sleep(Duration::from_millis(20));
+                control("up=1");
+            }
+        });
+        job.nap(Duration::from_millis(500));
+        storm(&mut job, &weather(300));
+        flap.join().expect("the thread");
+        job.end();
+    });
+}

@@ -1,0 +1,40 @@
+//! Functions for tests, which libibverbs does not have, and those about forks.
+
+#![allow(unsafe_code)]
+#![allow(unreachable_pub)] // reached by name in the loaded library
+#![allow(clippy::missing_safety_doc)] // the interface's: objects are alive, structures are there
+
+use std::ffi::{CStr, c_char, c_int};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use super::device::setup;
+use crate::context;
+
+/// Tells this library from libibverbs: carries out what a test wants, see [`context::control`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn verbs_device_control(text: *const c_char) -> c_int {
+    // SAFETY: the test passes a terminated string.
+    let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
+    c_int::from(context::control(&text)) - 1
+}
+
+/// Forks are harmless: nothing is pinned.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_fork_init() -> c_int {
+    FORK_INITS.fetch_add(1, Ordering::Relaxed);
+    0
+}
+
+static FORK_INITS: AtomicI32 = AtomicI32::new(0);
+
+/// Returns how often `ibv_fork_init` was called.
+#[unsafe(no_mangle)]
+pub extern "C" fn verbs_device_fork_inits() -> c_int {
+    FORK_INITS.load(Ordering::Relaxed)
+}
+
+/// What the options say.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_is_fork_initialized() -> c_int {
+    setup().options.copies
+}

@@ -1,0 +1,71 @@
+//! The unreliable datagrams of UD queue pairs: lost without a word if no receive is posted, the
+//! key is wrong, or the port is down. A receive begins with 40 bytes for the route header.
+
+use std::time::Instant;
+
+use verbs_transport::ibv::layout::{AhAttr, Wc, access, wc_flags, wc_status};
+
+use crate::engine::{Engine, RECEIVED};
+use crate::packet::{GLOBAL, Kind, Packet};
+use crate::qp::{Data, Qp, Wqe};
+
+/// Bytes in front of a received datagram.
+const ROUTE: usize = 40;
+/// Most bytes of one.
+pub(crate) const MAX: usize = 4096;
+const LOC_PROT_ERR: u32 = 4;
+
+/// Sends a datagram and completes the request.
+pub(crate) fn send(engine: &mut Engine, qp: &mut Qp, wqe: &Wqe, now: Instant) {
+    let bytes = match &wqe.data {
+        Data::Inline(bytes) => Some(bytes.clone()),
+        Data::Memory(sge) => engine.regions.gather(qp.pd, *sge, 0, sge.length as usize),
+    };
+    let (Some(bytes), Some((address, number))) = (bytes, wqe.datagram) else {
+        return engine.complete_send(qp, wqe, LOC_PROT_ERR, now);
+    };
+    let mut packet = Packet::new(Kind::Datagram);
+    (packet.source, packet.target, packet.key) = (qp.number, number, wqe.key);
+    (packet.length, packet.payload) = (bytes.len() as u32, bytes);
+    let _ = engine.send_to(qp, &address, packet);
+    engine.complete_send(qp, wqe, wc_status::SUCCESS, now);
+}
+
+/// Receives a datagram.
+pub(crate) fn receive(engine: &mut Engine, qp: &mut Qp, packet: &Packet, now: Instant) {
+    if qp.is_rc || packet.key != qp.attr.qkey || !qp.can_receive() {
+        return;
+    }
+    let Some(receive) = qp.rx.posted.pop_front() else { return };
+    let len = ROUTE + packet.payload.len();
+    let range = (receive.sge.addr, len as u64);
+    let covers = engine.regions.covers(qp.pd, receive.sge.lkey, range, access::LOCAL_WRITE);
+    let fits = len <= receive.sge.length as usize && covers;
+    if !fits || !engine.regions.scatter(qp.pd, receive.sge, ROUTE, &packet.payload) {
+        return engine.complete_receive(qp, receive, LOC_PROT_ERR, 0, now);
+    }
+    let is_global = packet.flags & GLOBAL != 0;
+    if is_global {
+        let mut route = [0; ROUTE];
+        route[8..24].copy_from_slice(&packet.source_gid);
+        route[24..].copy_from_slice(&packet.target_gid);
+        engine.regions.scatter(qp.pd, receive.sge, 0, &route);
+    }
+    let wc = Wc {
+        wr_id: receive.id,
+        opcode: RECEIVED,
+        byte_len: len as u32,
+        qp_num: qp.number,
+        src_qp: packet.source,
+        wc_flags: if is_global { wc_flags::GRH } else { 0 },
+        slid: packet.source_lid,
+        ..Wc::default()
+    };
+    engine.push(qp.recv_cq, wc, 0, now);
+}
+
+/// Returns whether an address is complete for the port of `qp`.
+pub(crate) fn is_valid(engine: &Engine, port: u8, address: &AhAttr) -> bool {
+    let port = engine.ports.get(usize::from(port).wrapping_sub(1));
+    port.is_some_and(|port| address.is_global != 0 || !port.needs_route())
+}
