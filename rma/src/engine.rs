@@ -21,6 +21,8 @@ pub struct Engine {
     pub(crate) operations: Operations,
     pub(crate) outgoing: Outgoing,
     pub(crate) failed_peers: Vec<PeerFailed>,
+    /// Locks in shared memory that this process waits for.
+    pub(crate) tickets: u32,
     /// Peers that wait for a lock in shared memory, and may sleep.
     pub(crate) wakes: Vec<Peer>,
 }
@@ -33,6 +35,7 @@ impl Engine {
             operations: Operations::new(),
             outgoing: Outgoing::new(),
             failed_peers: Vec::new(),
+            tickets: 0,
             wakes: Vec::new(),
         }
     }

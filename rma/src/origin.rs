@@ -63,6 +63,7 @@ impl Engine {
         let disp = checked_disp(state, place)?;
         let element = match &access {
             Access::Put(_) | Access::Get(_) => None,
+            Access::Accumulate(..) | Access::Fetch(..) if place.count == 0 => return Ok(None),
             Access::Accumulate(op, ..) | Access::Fetch(op, ..) => {
                 Some(checked_element(*op, &place.datatype)?)
             }

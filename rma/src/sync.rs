@@ -127,6 +127,9 @@ impl Engine {
             _ => LockState::Requested,
         };
         state.target(target).lock = lock;
+        if let LockState::Ticket(_) = lock {
+            self.tickets += 1;
+        }
         if lock == LockState::Requested {
             let step = if hold.exclusive { Step::LockExclusive } else { Step::LockShared };
             self.send_step(window, target, step)?;
@@ -170,6 +173,7 @@ impl Engine {
         }
         let rank = state.rank;
         state.target(target).lock = LockState::Held;
+        self.tickets -= 1;
         if control.begin(ticket, hold.exclusive, rank) {
             self.wake_all(window);
         }
@@ -195,18 +199,42 @@ impl Engine {
         Some(Ok(()))
     }
 
-    /// Returns true if a lock that this process waits for in shared memory is its own now.
+    /// Returns true if this process waits for a lock in shared memory.
+    #[inline]
+    pub fn has_tickets(&self) -> bool {
+        self.tickets > 0
+    }
+
+    /// Returns true if a lock that this process waits for in shared memory is its own now; takes
+    /// nothing.
     pub fn has_turn(&self) -> bool {
+        let is_due = |window: &Window, rank: u32, ticket: u32| {
+            let hold = window.epochs.held(rank).or_else(|_| window.epochs.held_all());
+            let control = window.remotes[rank as usize].control;
+            hold.is_ok_and(|hold| {
+                control.is_some_and(|control| control.is_turn(ticket, hold.exclusive))
+            })
+        };
         self.windows.values().any(|window| {
-            window.targets.iter().any(|(&rank, target)| {
-                let LockState::Ticket(ticket) = target.lock else { return false };
-                let hold = window.epochs.held(rank).or_else(|_| window.epochs.held_all());
-                let control = window.remotes[rank as usize].control;
-                hold.is_ok_and(|hold| {
-                    control.is_some_and(|control| control.is_turn(ticket, hold.exclusive))
-                })
+            window.targets.iter().any(|(&rank, target)| match target.lock {
+                LockState::Ticket(ticket) => is_due(window, rank, ticket),
+                _ => false,
             })
         })
+    }
+
+    /// Takes the locks in shared memory that are this process's turn; true if there were any.
+    #[cold]
+    pub fn take_turns(&mut self) -> bool {
+        let waits = |window: &Window| {
+            let targets = window.targets.iter();
+            let waiting = targets.filter(|(_, target)| matches!(target.lock, LockState::Ticket(_)));
+            waiting.map(|(&rank, _)| (window.id, rank)).collect::<Vec<_>>()
+        };
+        let waiting: Vec<_> = self.windows.values().flat_map(waits).collect();
+        waiting
+            .into_iter()
+            .fold(false, |took, (window, target)| self.poll_lock(window, target).is_some() | took)
     }
 
     /// Returns the rank that holds the lock that this rank waits for at `target`, if that is known.

@@ -25,6 +25,9 @@ impl Guarded for Process {
     fn progress(&mut self) -> Progress<Box<UserCall>> {
         let Some(core) = &mut self.core else { return Progress::Idle };
         let mut moved = core.stack.progress();
+        if core.stack.protocols.rma.has_tickets() {
+            moved |= core.stack.take_turns();
+        }
         if !core.collectives.is_empty() {
             if let Some(call) = core.postponed.take() {
                 return Progress::Call(call);
@@ -93,7 +96,7 @@ impl Guarded for Process {
             return None;
         }
         // The same holds for a rank that returns a window's lock.
-        if core.stack.protocols.rma.has_turn() {
+        if core.stack.protocols.rma.has_tickets() && core.stack.protocols.rma.has_turn() {
             core.stack.disarm();
             return None;
         }

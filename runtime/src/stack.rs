@@ -119,6 +119,24 @@ impl Stack {
         (&mut self.protocols.rma, &mut self.endpoint)
     }
 
+    /// Takes the window locks in shared memory that are this process's turn, and wakes those that
+    /// may go on with it; true if there were any.
+    #[cold]
+    pub(crate) fn take_turns(&mut self) -> bool {
+        let took = self.protocols.rma.take_turns();
+        self.wake_waiters();
+        took
+    }
+
+    /// Wakes the peers that a change of a window lock concerns.
+    pub(crate) fn wake_waiters(&mut self) {
+        for peer in self.protocols.rma.take_wakes() {
+            if let Some(shm) = self.endpoint.intra() {
+                shm.wake(peer);
+            }
+        }
+    }
+
     /// Makes one round of progress; true if anything happened.
     #[inline(always)]
     pub fn progress(&mut self) -> bool {

@@ -341,7 +341,13 @@ static void requests(int kind)
 
 int main(int argc, char **argv)
 {
-    start(&argc, &argv);
+    if (argc > 1 && strcmp(argv[1], "threads") == 0) {
+        int level;
+        MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+        MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+        MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    } else
+        start(&argc, &argv);
     MPI_Comm_group(MPI_COMM_WORLD, &world);
     int on_one_host = 1;
     MPI_Comm host;

@@ -22,13 +22,10 @@ fn run<R>(
     id: u64,
     work: impl FnOnce(&mut rma::Engine, &mut Endpoint, u64) -> Result<R>,
 ) -> Result<R> {
-    let (rma, endpoint) = p.core()?.stack.rma();
+    let stack = &mut p.core()?.stack;
+    let (rma, endpoint) = stack.rma();
     let done = work(rma, endpoint, id);
-    for peer in rma.take_wakes() {
-        if let Some(shm) = endpoint.intra() {
-            shm.wake(peer);
-        }
-    }
+    stack.wake_waiters();
     done
 }
 
