@@ -16,6 +16,7 @@ use objects::{Class, Datatype, Error, Info, Result};
 
 use crate::access::{Coordination, Direction, Position};
 use crate::amode::{Amode, SEQUENTIAL};
+use crate::collective::{Decision, Summary, decide};
 use crate::datarep::{Datarep, UserData};
 use crate::disk::Disk;
 use crate::hints::Hints;
@@ -23,6 +24,7 @@ use crate::members::{Members, agree, all_same};
 use crate::pending::{Outcome, Pending};
 use crate::shared_word::SharedWord;
 use crate::transfer;
+use crate::two_phase::TwoPhase;
 use crate::view::View;
 use crate::workers;
 
@@ -137,11 +139,15 @@ impl File {
 
     /// Writes the data of all members to the device (MPI_File_sync). Collective.
     pub fn sync(&self) -> Result<()> {
-        let mine = self.check_no_split().and_then(|()| match self.amode.writes() {
+        agree(&*self.members, self.check_no_split())?;
+        // Rank 0 is the first: the others then find nothing left to write, on one host.
+        let first = self.members.rank() == 0;
+        let sync = |mine: bool| match mine && self.amode.writes() {
             true => self.disk.sync(),
             false => Ok(()),
-        });
-        agree(&*self.members, mine)
+        };
+        agree(&*self.members, sync(first))?;
+        agree(&*self.members, sync(!first))
     }
 
     /// Returns true in atomic mode.
@@ -227,11 +233,52 @@ impl File {
             return data
                 .map_or_else(Outcome::failed, |data| self.one_access(direction, position, &data));
         }
-        let mine = match self.check_no_split().and(data) {
-            Ok(data) => self.one_access(direction, position, &data),
-            Err(error) => Outcome::failed(error),
+        let mine = self.check_no_split().and(data).and_then(|data| {
+            let (view, packed) = self.begin_access(direction, position, &data)?;
+            Ok((view, packed, data))
+        });
+        let outcome = self.together(direction, mine).unwrap_or_else(Outcome::failed);
+        self.agree_on(outcome)
+    }
+
+    /// Carries out a collective access as the members decide. Collective.
+    fn together(
+        &self,
+        direction: Direction,
+        mine: Result<(Arc<View>, u64, UserData)>,
+    ) -> Result<Outcome> {
+        let (summary, mine) = match mine.and_then(|mine| Ok((self.summary(&mine)?, mine))) {
+            Ok((summary, mine)) => (summary, Ok(mine)),
+            Err(error) => {
+                (Summary { class: error.class() as i32, ..Summary::default() }, Err(error))
+            }
         };
-        self.agree_on(mine)
+        let hints = self.state().hints.clone();
+        let switch = if direction == Direction::Write { hints.cb_write } else { hints.cb_read };
+        let decision = decide(&*self.members, summary, &hints, switch)?;
+        let (view, packed, data) = mine?;
+        Ok(match decision {
+            Decision::Nothing => Outcome { bytes: 0, error: None },
+            Decision::Direct => self.transfer(&view, packed, &data, direction),
+            Decision::Aggregate(domains) => transfer::through(&view, &data, direction, |buffer| {
+                let (disk, members, view) = (&self.disk, &*self.members, &*view);
+                TwoPhase { disk, members, view, packed, buffer, domains }.run(direction)
+            }),
+        })
+    }
+
+    /// Returns what this member wants, for the others.
+    fn summary(&self, (view, packed, data): &(Arc<View>, u64, UserData)) -> Result<Summary> {
+        let len = view.datarep.file_bytes(data)?;
+        let (start, end) = view.span(*packed, len)?;
+        Ok(Summary {
+            class: 0,
+            eligible: view.is_disjoint() && !view.is_empty() && !self.atomicity(),
+            start,
+            end,
+            len,
+            pieces: view.pieces_of(len),
+        })
     }
 
     /// Makes the failure of one member an error of all. Collective.

@@ -1,30 +1,99 @@
 //! Hints of a file: keys of an info object that change how it is accessed (MPI-5.0 §14.2.8), under
 //! the names that ROMIO made known.
 //!
-//! A value that makes no sense is ignored, as the standard demands of hints.
+//! A value that makes no sense is ignored, as the standard demands of hints. Collective accesses
+//! use those of rank 0.
 
 use objects::{Info, Result};
+
+/// Whether something is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// The library decides.
+    Automatic,
+    /// Always.
+    Enable,
+    /// Never.
+    Disable,
+}
+
+impl Switch {
+    const ALL: [(Switch, &'static str); 3] = [
+        (Switch::Automatic, "automatic"),
+        (Switch::Enable, "enable"),
+        (Switch::Disable, "disable"),
+    ];
+
+    fn from_text(text: &str) -> Option<Switch> {
+        let known = Switch::ALL.iter().find(|(_, name)| text.trim().eq_ignore_ascii_case(name));
+        known.map(|&(switch, _)| switch)
+    }
+
+    /// Returns the switch of the number that `as` makes of it.
+    pub(crate) fn from_number(number: i64) -> Switch {
+        let known = Switch::ALL.iter().find(|(switch, _)| *switch as i64 == number);
+        known.map_or(Switch::Automatic, |&(switch, _)| switch)
+    }
+
+    fn name(self) -> &'static str {
+        Switch::ALL[self as usize].1
+    }
+}
 
 /// The hints in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hints {
     /// Permissions of a file that is created.
     pub file_perm: u32,
-    /// The kind of file system, as ROMIO writes it.
-    pub file_system: &'static str,
+    /// Aggregators of collective accesses.
+    pub cb_nodes: u64,
+    /// Bytes that an aggregator moves in a round.
+    pub cb_buffer_size: u64,
+    /// Collective writes through aggregators.
+    pub cb_write: Switch,
+    /// Collective reads through aggregators.
+    pub cb_read: Switch,
 }
 
-impl Default for Hints {
-    fn default() -> Hints {
-        Hints { file_perm: 0o666, file_system: "UFS:" }
-    }
-}
+/// Most aggregators unless a hint sets another number.
+const MAX_AGGREGATORS: u64 = 4;
 
 impl Hints {
+    /// Returns the hints of a file that `members` processes opened, before any is given.
+    pub fn new(members: u32) -> Hints {
+        Hints {
+            file_perm: 0o666,
+            cb_nodes: u64::from(members).min(MAX_AGGREGATORS),
+            cb_buffer_size: 4 << 20,
+            cb_write: Switch::Automatic,
+            cb_read: Switch::Automatic,
+        }
+    }
+
     /// Takes over the hints that are given.
     pub fn update(&mut self, info: &Info) -> Result<()> {
         if let Some(mode) = number(info, "file_perm", 8)? {
             self.file_perm = (mode & 0o777) as u32;
+        }
+        if let Some(nodes) = number(info, "cb_nodes", 10)?.filter(|&nodes| nodes > 0) {
+            self.cb_nodes = nodes;
+        }
+        if let Some(bytes) = number(info, "cb_buffer_size", 10)?.filter(|&bytes| bytes > 0) {
+            self.cb_buffer_size = bytes;
+        }
+        if let Some(value) = text(info, "collective_buffering")? {
+            let switch = match value.trim() {
+                "true" => Some(Switch::Enable),
+                "false" => Some(Switch::Disable),
+                _ => None,
+            };
+            (self.cb_write, self.cb_read) =
+                (switch.unwrap_or(self.cb_write), switch.unwrap_or(self.cb_read));
+        }
+        for (key, switch) in
+            [("romio_cb_write", &mut self.cb_write), ("romio_cb_read", &mut self.cb_read)]
+        {
+            *switch = text(info, key)?.and_then(Switch::from_text).unwrap_or(*switch);
         }
         Ok(())
     }
@@ -33,12 +102,46 @@ impl Hints {
     pub fn to_info(&self) -> Result<Info> {
         let mut info = Info::new();
         info.set("file_perm", format!("{:o}", self.file_perm))?;
-        info.set("romio_filesystem_type", self.file_system)?;
+        info.set("cb_nodes", self.cb_nodes.to_string())?;
+        info.set("cb_buffer_size", self.cb_buffer_size.to_string())?;
+        info.set("romio_cb_write", self.cb_write.name())?;
+        info.set("romio_cb_read", self.cb_read.name())?;
         Ok(info)
     }
 }
 
+fn text<'a>(info: &'a Info, key: &str) -> Result<Option<&'a str>> {
+    Ok(info.value(key)?.and_then(|value| std::str::from_utf8(value).ok()))
+}
+
 fn number(info: &Info, key: &str, radix: u32) -> Result<Option<u64>> {
-    let value = info.value(key)?.and_then(|value| std::str::from_utf8(value).ok());
-    Ok(value.and_then(|value| u64::from_str_radix(value.trim(), radix).ok()))
+    Ok(text(info, key)?.and_then(|value| u64::from_str_radix(value.trim(), radix).ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_are_taken_over_and_nonsense_is_not() {
+        let mut info = Info::new();
+        for (key, value) in [
+            ("cb_nodes", "3"),
+            ("cb_buffer_size", "many"),
+            ("romio_cb_write", "ENABLE"),
+            ("romio_cb_read", "perhaps"),
+            ("unknown", "1"),
+        ] {
+            info.set(key, value).unwrap();
+        }
+        let mut hints = Hints::new(8);
+        hints.update(&info).unwrap();
+        let wanted = Hints { cb_nodes: 3, cb_write: Switch::Enable, ..Hints::new(8) };
+        assert_eq!(hints, wanted);
+        let shown = hints.to_info().unwrap();
+        assert_eq!(shown.value("romio_cb_write").unwrap(), Some(&b"enable"[..]));
+        for (switch, _) in Switch::ALL {
+            assert_eq!(Switch::from_number(switch as i64), switch);
+        }
+    }
 }

@@ -15,6 +15,7 @@
 
 pub mod access;
 pub mod amode;
+mod collective;
 pub mod datarep;
 mod disk;
 mod errno;
@@ -23,10 +24,12 @@ pub mod hints;
 pub mod members;
 mod open;
 pub mod pending;
+mod pieces;
 pub mod pointer;
 mod shared_word;
 mod staging;
 mod transfer;
+mod two_phase;
 pub mod view;
 mod workers;
 

@@ -34,7 +34,7 @@ pub struct OpenArgs {
 /// Opens a file (MPI_File_open). Collective; `args` is an error that this member's caller found.
 pub fn open(members: Box<dyn Members>, args: Result<OpenArgs>) -> Result<File> {
     let checked = args.and_then(|args| {
-        let mut hints = Hints::default();
+        let mut hints = Hints::new(members.size());
         hints.update(&args.info)?;
         Ok((strip_prefix(&args.path).to_owned(), Amode::new(args.amode)?, hints))
     });

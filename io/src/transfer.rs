@@ -27,11 +27,22 @@ pub(crate) fn run(
     data: &UserData,
     direction: Direction,
 ) -> Outcome {
+    through(view, data, direction, |buffer| plain(disk, view, packed, buffer, direction))
+}
+
+/// Moves the data by `mover`, which gets a buffer of bytes as the file has them, and returns how
+/// many it moved.
+pub(crate) fn through(
+    view: &View,
+    data: &UserData,
+    direction: Direction,
+    mover: impl FnOnce(&Buffer) -> (u64, Result<()>),
+) -> Outcome {
     if view.datarep.is_native() {
-        let (bytes, result) = plain(disk, view, packed, &data.buffer, direction);
+        let (bytes, result) = mover(&data.buffer);
         return Outcome { bytes, error: result.err() };
     }
-    match converted(disk, view, packed, data, direction) {
+    match converted(view, data, direction, mover) {
         Ok(outcome) => outcome,
         Err(error) => Outcome { bytes: 0, error: Some(error) },
     }
@@ -121,19 +132,17 @@ fn pieces(
 
 /// Moves data in another representation.
 fn converted(
-    disk: &Disk,
     view: &View,
-    packed: u64,
     data: &UserData,
     direction: Direction,
+    mover: impl FnOnce(&Buffer) -> (u64, Result<()>),
 ) -> Result<Outcome> {
     let mut staging = match direction {
         Direction::Write => view.datarep.encode(data)?,
         Direction::Read => Staging::new(view.datarep.file_bytes(data)?)?,
     };
     let all = staging.bytes().len() as u64;
-    let (moved, result) =
-        staging.lend(|memory| plain(disk, view, packed, &Buffer::contiguous(memory), direction));
+    let (moved, result) = staging.lend(|memory| mover(&Buffer::contiguous(memory)));
     let bytes = match direction {
         Direction::Read => view.datarep.decode(data, &mut staging, moved)?,
         Direction::Write if moved == all => data.buffer.len(),

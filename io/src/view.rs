@@ -26,6 +26,8 @@ pub struct View {
     layout: Datatype,
     /// Packed bytes of an etype in the file.
     etype_bytes: u64,
+    /// No two parts of the filetype overlap.
+    disjoint: bool,
 }
 
 impl View {
@@ -39,6 +41,7 @@ impl View {
             datarep: Datarep::Native,
             layout: byte.clone(),
             etype_bytes: 1,
+            disjoint: true,
         }
     }
 
@@ -69,8 +72,8 @@ impl View {
             );
             return Err(Error::new(Class::Arg, text));
         }
-        check_order(&layout, writes)?;
-        Ok(View { disp, etype, filetype, datarep, etype_bytes: unit.size(), layout })
+        let disjoint = check_order(&layout, writes)? == Placement::Disjoint;
+        Ok(View { disp, etype, filetype, datarep, etype_bytes: unit.size(), layout, disjoint })
     }
 
     /// Returns the packed bytes of an etype in the file.
@@ -136,23 +139,45 @@ impl View {
         }
     }
 
+    /// Returns true if no byte of the file is seen twice.
+    pub(crate) fn is_disjoint(&self) -> bool {
+        self.disjoint
+    }
+
+    /// Returns how many packed bytes lie before a byte of the file. The view is disjoint.
+    pub(crate) fn packed_before(&self, byte: i64) -> u64 {
+        byte.checked_sub(self.disp).map_or(0, |end| self.layout.packed_before(end))
+    }
+
+    /// Returns the most pieces of the file that so many packed bytes lie in.
+    pub(crate) fn pieces_of(&self, len: u64) -> u64 {
+        match self.layout.size() {
+            0 => 0,
+            _ if self.layout.is_contiguous() => 1,
+            size => {
+                let each = self.layout.run_count();
+                (len / size).saturating_mul(each).saturating_add(each.min(len % size))
+            }
+        }
+    }
+
     /// Returns the position of the end of a file of `size` bytes, in whole etypes, rounded up.
     pub(crate) fn end_of(&self, size: i64) -> i64 {
-        let before = size.checked_sub(self.disp).map_or(0, |end| self.layout.packed_before(end));
-        before.div_ceil(self.etype_bytes) as i64
+        self.packed_before(size).div_ceil(self.etype_bytes) as i64
     }
 }
 
 /// Checks that the runs ascend from 0 on, and do not overlap if the file is written.
-fn check_order(layout: &Datatype, writes: bool) -> Result<()> {
+fn check_order(layout: &Datatype, writes: bool) -> Result<Placement> {
     let low = layout.true_extent().0;
     if low < 0 {
         let text = format!("invalid filetype: it begins at {low} bytes, must not be negative");
         return Err(Error::new(Class::Arg, text));
     }
-    let why = match layout.placement() {
-        Placement::Disjoint => return Ok(()),
-        Placement::Overlapping if !writes => return Ok(()),
+    let placement = layout.placement();
+    let why = match placement {
+        Placement::Disjoint => return Ok(placement),
+        Placement::Overlapping if !writes => return Ok(placement),
         Placement::Overlapping => {
             "its parts overlap, which is not allowed in a file that is written"
         }

@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bootstrap::Job;
-use collectives::operation::{Data, Operation, Vector};
+use collectives::operation::{Blocks, Data, Operation, Types, Vector};
 use collectives::{CollectiveId, InlineRun, Plan, Suspended, Thresholds};
 use config::{Knobs, knob};
 use fabric::CollectiveKind;
@@ -268,6 +268,54 @@ fn gather_all(kind: CollectiveKind, comm: usize, members: &Comm, mine: &[u8]) ->
     let (send, recv) = (Some(Data { area: send, count, ty }), Data { area: recv, count, ty });
     run_as(kind, comm, members, &Operation::Allgather { send, recv })?;
     Ok(all)
+}
+
+/// Sends each member of an intracommunicator a message and returns those for this process, with
+/// their lengths; messages are in order of rank, one after the other. Collective.
+pub(crate) fn exchange_messages(
+    comm: usize,
+    messages: &[u8],
+    lengths: &[u64],
+) -> Result<(Vec<u8>, Vec<u64>)> {
+    let (members, ty) = (with(|p| p.comm(comm).map(Comm::local))?, predefined_type(BYTE));
+    let (mut own, mut theirs) = (lengths.to_vec(), vec![0u64; lengths.len()]);
+    let bytes_of = |words: &[u64]| std::mem::size_of_val(words) as u64;
+    // SAFETY: both vectors live until `run_as` returns, when the collective has ended. Neither is
+    // used or moved before.
+    let (send, recv) = unsafe {
+        (
+            Area::of(own.as_mut_ptr().cast(), bytes_of(&own), ty),
+            Area::of(theirs.as_mut_ptr().cast(), bytes_of(&theirs), ty),
+        )
+    };
+    let (send, recv) = (Data { area: send, count: 8, ty }, Data { area: recv, count: 8, ty });
+    let sizes = Operation::Alltoall { send: Some(send), recv };
+    run_as(CollectiveKind::Internal, comm, &members, &sizes)?;
+    let mut received = vec![0u8; theirs.iter().sum::<u64>() as usize];
+    // SAFETY: the vector and the caller's bytes, which are only read, live until `run_as` returns.
+    let (send, recv) = unsafe {
+        (
+            Area::of(messages.as_ptr().cast_mut(), messages.len() as u64, ty),
+            Area::of(received.as_mut_ptr(), received.len() as u64, ty),
+        )
+    };
+    let (send_at, recv_at) = (starts(lengths), starts(&theirs));
+    let types = Types::One(ty);
+    let send = Some(Blocks { area: send, counts: lengths, displs: &send_at, types });
+    let recv = Blocks { area: recv, counts: &theirs, displs: &recv_at, types };
+    let data = Operation::Alltoallv { send, recv };
+    run_as(CollectiveKind::Internal, comm, &members, &data)?;
+    Ok((received, theirs))
+}
+
+/// Returns where each of several blocks that follow each other begins.
+fn starts(lengths: &[u64]) -> Vec<i64> {
+    let sums = lengths.iter().scan(0, |next, &len| {
+        let start = *next;
+        *next += len as i64;
+        Some(start)
+    });
+    sums.collect()
 }
 
 /// Broadcasts the bytes of `root` in an intracommunicator. Collective.

@@ -127,6 +127,10 @@ impl Members for FileMembers {
     fn broadcast(&self, root: u32, bytes: &mut [u8]) -> Result<()> {
         collective::broadcast_as(CollectiveKind::Internal, self.comm, root, bytes).map_err(of_file)
     }
+
+    fn exchange(&self, messages: &[u8], lengths: &[u64]) -> Result<(Vec<u8>, Vec<u64>)> {
+        collective::exchange_messages(self.comm, messages, lengths).map_err(of_file)
+    }
 }
 
 /// Makes an error of the file's communicator an error of the call.

@@ -85,6 +85,11 @@ impl Datatype {
         }
     }
 
+    /// Returns the number of runs of one element, before those that touch are merged.
+    pub fn run_count(&self) -> u64 {
+        runs_in(&self.map().layout.node)
+    }
+
     /// Returns how many packed bytes of this type, repeated without end, lie before byte `end`. The
     /// type is [`Placement::Disjoint`]; otherwise the number is an estimate.
     pub fn packed_before(&self, end: i64) -> u64 {
@@ -314,6 +319,19 @@ impl Course {
             first if first < self.last => Placement::Unordered,
             first if first < self.end => Placement::Overlapping,
             _ => Placement::Disjoint,
+        }
+    }
+}
+
+/// Returns the number of runs of a node.
+fn runs_in(node: &Node) -> u64 {
+    match node {
+        Node::Run(len) => (*len).min(1),
+        Node::Loop(inner) => inner.count.saturating_mul(runs_in(&inner.body)),
+        Node::Gather(inner) => (inner.disps.len() as u64).saturating_mul(runs_in(&inner.body)),
+        Node::Blocks(inner) => inner.disps.len() as u64,
+        Node::List(inner) => {
+            inner.items.iter().fold(0, |sum, (_, node)| sum.saturating_add(runs_in(node)))
         }
     }
 }

@@ -1,0 +1,210 @@
+//! Collective accesses: the members compare what each wants, and choose how the data moves.
+//!
+//! Each member sends a [`Summary`]; all decide by the same rule on the same values. Hints are those
+//! of rank 0. If the ranges of members interleave and their pieces are small, the data goes through
+//! aggregators (`two_phase`). Otherwise each member moves its own. If one member has failed, for
+//! instance by a wrong argument, none moves data.
+
+use objects::Result;
+
+use crate::hints::{Hints, Switch};
+use crate::members::Members;
+
+/// Smallest mean piece, bytes, that each member writes or reads by itself.
+const DIRECT_MIN: u64 = 4096;
+
+/// What one member wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Summary {
+    /// An error class, 0 for none.
+    pub(crate) class: i32,
+    /// The access can go through aggregators.
+    pub(crate) eligible: bool,
+    /// First byte of the file.
+    pub(crate) start: i64,
+    /// One after the last byte.
+    pub(crate) end: i64,
+    /// Bytes that are moved.
+    pub(crate) len: u64,
+    /// Pieces of the file that they lie in.
+    pub(crate) pieces: u64,
+}
+
+/// How a collective access is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// A member has failed: no data moves.
+    Nothing,
+    /// Each member moves its own data.
+    Direct,
+    /// The data goes through aggregators.
+    Aggregate(Domains),
+}
+
+/// The parts of the file that aggregators serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Domains {
+    /// First byte of all.
+    pub(crate) start: i64,
+    /// One after the last byte of all.
+    pub(crate) end: i64,
+    /// Bytes of each domain; the last may be shorter.
+    pub(crate) each: i64,
+    /// Number of aggregators.
+    pub(crate) aggregators: u32,
+    /// Bytes that an aggregator moves in a round.
+    pub(crate) window: i64,
+}
+
+impl Summary {
+    const SIZE: usize = 64;
+
+    fn encode(self, hints: &Hints, switch: Switch) -> [u8; Summary::SIZE] {
+        let words = [
+            i64::from(self.class),
+            i64::from(self.eligible) | (switch as i64) << 8,
+            self.start,
+            self.end,
+            self.len as i64,
+            self.pieces as i64,
+            hints.cb_nodes as i64,
+            hints.cb_buffer_size as i64,
+        ];
+        let mut out = [0; Summary::SIZE];
+        for (place, word) in out.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        out
+    }
+
+    fn decode(words: &[i64; 8]) -> Summary {
+        Summary {
+            class: words[0] as i32,
+            eligible: words[1] & 1 == 1,
+            start: words[2],
+            end: words[3],
+            len: words[4] as u64,
+            pieces: words[5] as u64,
+        }
+    }
+}
+
+/// Compares what the members want. Collective.
+pub(crate) fn decide(
+    members: &dyn Members,
+    mine: Summary,
+    hints: &Hints,
+    switch: Switch,
+) -> Result<Decision> {
+    if members.size() == 1 {
+        return Ok(if mine.class == 0 { Decision::Direct } else { Decision::Nothing });
+    }
+    let all = members.allgather(&mine.encode(hints, switch))?;
+    let word = |at: usize| i64::from_le_bytes(std::array::from_fn(|i| all[at * 8 + i]));
+    let summaries: Vec<Summary> = (0..members.size() as usize)
+        .map(|rank| Summary::decode(&std::array::from_fn(|i| word(rank * 8 + i))))
+        .collect();
+    let switch = Switch::from_number(word(1) >> 8);
+    Ok(choose(&summaries, switch, word(6) as u64, word(7) as u64))
+}
+
+/// Chooses by the members' summaries and rank 0's hints.
+fn choose(all: &[Summary], switch: Switch, nodes: u64, window: u64) -> Decision {
+    if all.iter().any(|one| one.class != 0) {
+        return Decision::Nothing;
+    }
+    let mut busy: Vec<&Summary> = all.iter().filter(|one| one.len > 0).collect();
+    let may = switch != Switch::Disable && busy.iter().all(|one| one.eligible);
+    let (Some(first), true) = (busy.iter().map(|one| one.start).min(), may) else {
+        return Decision::Direct;
+    };
+    busy.sort_by_key(|one| one.start);
+    let interleave = busy.windows(2).any(|pair| pair[1].start < pair[0].end);
+    let bytes = busy.iter().fold(0u64, |sum, one| sum.saturating_add(one.len));
+    let pieces = busy.iter().fold(0u64, |sum, one| sum.saturating_add(one.pieces));
+    let small = bytes / pieces.max(1) < DIRECT_MIN;
+    if switch != Switch::Enable && !(interleave && small) {
+        return Decision::Direct;
+    }
+    let end = busy.iter().map(|one| one.end).max().unwrap_or(first);
+    Decision::Aggregate(Domains::new(first, end, all.len() as u32, nodes, window))
+}
+
+impl Domains {
+    /// Bytes that the borders of domains are multiples of: a page, and a block of most disks.
+    const ALIGN: i64 = 4096;
+
+    fn new(start: i64, end: i64, size: u32, nodes: u64, window: u64) -> Domains {
+        let start = start - start % Domains::ALIGN;
+        let most = (end - start).div_euclid(Domains::ALIGN).saturating_add(1);
+        let aggregators = (nodes.clamp(1, size.into()) as i64).min(most).max(1);
+        let each = (end - start) / aggregators + 1;
+        let each = each + (Domains::ALIGN - each % Domains::ALIGN) % Domains::ALIGN;
+        let window = (window.clamp(Domains::ALIGN as u64, 1 << 30) as i64).min(each);
+        Domains { start, end, each, aggregators: aggregators as u32, window }
+    }
+
+    /// Returns the number of rounds.
+    pub(crate) fn rounds(&self) -> i64 {
+        (self.each + self.window - 1) / self.window
+    }
+
+    /// Returns the rank of an aggregator; they are spread over the members.
+    pub(crate) fn rank_of(&self, aggregator: u32, size: u32) -> u32 {
+        (u64::from(aggregator) * u64::from(size) / u64::from(self.aggregators)) as u32
+    }
+
+    /// Returns the bytes of the file that an aggregator serves in a round; empty if there are none.
+    pub(crate) fn window_of(&self, aggregator: u32, round: i64) -> (i64, i64) {
+        let domain = self.start.saturating_add(i64::from(aggregator) * self.each);
+        let last = domain.saturating_add(self.each).min(self.end);
+        let from = domain.saturating_add(round * self.window).min(last);
+        (from, from.saturating_add(self.window).min(last))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wants(start: i64, end: i64, len: u64, pieces: u64) -> Summary {
+        Summary { class: 0, eligible: true, start, end, len, pieces }
+    }
+
+    #[test]
+    fn small_interleaved_pieces_are_aggregated() {
+        let all = [wants(0, 9000, 4500, 100), wants(90, 9090, 4500, 100)];
+        let automatic = |all: &[Summary]| choose(all, Switch::Automatic, 4, 1 << 20);
+        assert!(matches!(automatic(&all), Decision::Aggregate(_)));
+        assert_eq!(choose(&all, Switch::Disable, 4, 1 << 20), Decision::Direct);
+        let apart = [wants(0, 9000, 9000, 1), wants(9000, 9900, 900, 1)];
+        assert_eq!(automatic(&apart), Decision::Direct);
+        assert!(matches!(choose(&apart, Switch::Enable, 4, 1), Decision::Aggregate(_)));
+        let large = [wants(0, 1 << 20, 1 << 19, 8), wants(1 << 16, 1 << 20, 1 << 19, 8)];
+        assert_eq!(automatic(&large), Decision::Direct);
+        let failed = [Summary { class: 2, ..all[0] }, all[1]];
+        assert_eq!(automatic(&failed), Decision::Nothing);
+        let not = [Summary { eligible: false, ..all[0] }, all[1]];
+        assert_eq!(choose(&not, Switch::Enable, 4, 1), Decision::Direct);
+        assert_eq!(automatic(&[Summary::default(); 2]), Decision::Direct);
+    }
+
+    #[test]
+    fn windows_cover_every_byte_once() {
+        for (start, end, size, nodes, window) in
+            [(0, 1, 4, 4, 1), (100, 70_000, 5, 3, 4096), (5000, 1 << 20, 8, 9, 10_000)]
+        {
+            let domains = Domains::new(start, end, size, nodes, window);
+            let mut windows = Vec::new();
+            for aggregator in 0..domains.aggregators {
+                assert!(domains.rank_of(aggregator, size) < size);
+                for round in 0..domains.rounds() {
+                    windows.push(domains.window_of(aggregator, round));
+                }
+            }
+            windows.retain(|(from, to)| from < to);
+            assert!(windows[0].0 <= start && windows.last().unwrap().1 == end);
+            assert!(windows.windows(2).all(|pair| pair[0].1 == pair[1].0), "{windows:?}");
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Random accesses of several members against an array of bytes.
+//!
+//! Members are threads that share one file and communicate through memory. Each case draws a
+//! number of members, views that interleave, hints, and a sequence of operations; the model applies
+//! them to a vector. Then every member reads back through its view, and the whole file is compared.
+//! A case is made of its seed alone: `SEED=n cargo test -p verbena-io --test model` repeats it, and
+//! `CASES=n` runs more of them.
+
+use std::sync::{Arc, Barrier, Mutex};
+
+use fabric::UserBuf;
+use io::{
+    Coordination, Datarep, Direction, File, Members, OpenArgs, Position, UserData, Whence, amode,
+};
+use objects::datatype::Counting::Int;
+use objects::{Buffer, Datatype, Info, Result};
+
+/// Cases unless CASES sets another number.
+const CASES: u64 = 300;
+
+/// What the members share.
+struct Hub {
+    barrier: Barrier,
+    messages: Mutex<Vec<Vec<Vec<u8>>>>,
+}
+
+/// One member of a group of threads.
+struct Thread {
+    rank: u32,
+    size: u32,
+    hub: Arc<Hub>,
+}
+
+impl Thread {
+    /// Gives each member one message; returns those for this one.
+    fn swap(&self, messages: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+        self.hub.messages.lock().unwrap()[self.rank as usize] = messages;
+        self.hub.barrier.wait();
+        let mine = self.rank as usize;
+        let got = self.hub.messages.lock().unwrap().iter().map(|from| from[mine].clone()).collect();
+        self.hub.barrier.wait();
+        got
+    }
+}
+
+impl Members for Thread {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.size
+    }
+
+    fn allgather(&self, mine: &[u8]) -> Result<Vec<u8>> {
+        Ok(self.swap(vec![mine.to_vec(); self.size as usize]).concat())
+    }
+
+    fn broadcast(&self, root: u32, bytes: &mut [u8]) -> Result<()> {
+        let all = self.swap(vec![bytes.to_vec(); self.size as usize]);
+        bytes.copy_from_slice(&all[root as usize]);
+        Ok(())
+    }
+
+    fn exchange(&self, messages: &[u8], lengths: &[u64]) -> Result<(Vec<u8>, Vec<u64>)> {
+        let mut rest = messages;
+        let parts = lengths.iter().map(|&len| {
+            let (message, after) = rest.split_at(len as usize);
+            rest = after;
+            message.to_vec()
+        });
+        let got = self.swap(parts.collect());
+        Ok((got.concat(), got.iter().map(|message| message.len() as u64).collect()))
+    }
+}
+
+/// A view of a member, and the same as a list: the offsets of its bytes in one tile.
+#[derive(Clone)]
+struct Shown {
+    disp: i64,
+    filetype: Datatype,
+    bytes: Vec<i64>,
+    extent: i64,
+}
+
+impl Shown {
+    fn at(&self, packed: usize) -> usize {
+        let (tile, rest) = (packed / self.bytes.len(), packed % self.bytes.len());
+        (self.disp + tile as i64 * self.extent + self.bytes[rest]) as usize
+    }
+}
+
+/// Draws views of which no two show the same byte: a tile is dealt to the members in blocks.
+fn draw_views(rng: &mut fastrand::Rng, size: usize) -> Vec<Shown> {
+    let tile = rng.i64(1..200) * size as i64;
+    let disp = rng.i64(0..300);
+    let mut owned = vec![Vec::new(); size];
+    let mut at = 0;
+    while at < tile {
+        let len = rng.i64(1..=tile.min(40)).min(tile - at);
+        // Some blocks are nobody's.
+        if let Some(bytes) = owned.get_mut(rng.usize(0..=size)) {
+            bytes.push((at, len));
+        }
+        at += len;
+    }
+    for (rank, blocks) in owned.iter_mut().enumerate() {
+        if blocks.is_empty() {
+            blocks.push((tile + rank as i64, 1));
+        }
+    }
+    let extent = tile + size as i64;
+    let make = |blocks: Vec<(i64, i64)>| {
+        let (disps, lengths): (Vec<i64>, Vec<i64>) = blocks.iter().copied().unzip();
+        let list = Datatype::hindexed(Int, &lengths, &disps, Datatype::byte()).unwrap();
+        let filetype = Datatype::resized(Int, &list, 0, extent).unwrap();
+        filetype.commit();
+        let bytes = blocks.iter().flat_map(|&(at, len)| at..at + len).collect();
+        Shown { disp, filetype, bytes, extent }
+    };
+    owned.into_iter().map(make).collect()
+}
+
+/// Returns `memory` as a user's data, in one run or with gaps.
+fn data(memory: &mut [u8], gaps: bool) -> UserData {
+    let address = memory.as_ptr() as usize;
+    // SAFETY: the slice outlives the access.
+    let user = unsafe { UserBuf::new(memory.as_mut_ptr(), memory.len()) };
+    if !gaps {
+        let datatype = Datatype::byte().clone();
+        let count = memory.len() as u64;
+        return UserData { buffer: Buffer::contiguous(user), address, count, datatype, handle: 0 };
+    }
+    let every_second = Datatype::vector(Int, memory.len() as i64 / 2, 1, 2, Datatype::byte());
+    let datatype = every_second.unwrap();
+    // SAFETY: the slice outlives the access.
+    let buffer = unsafe { Buffer::new(memory.as_mut_ptr(), 1, &datatype) };
+    UserData { buffer, address, count: 1, datatype, handle: 0 }
+}
+
+/// Ends the test when a member panics: the others wait for it.
+struct Bail;
+
+impl Drop for Bail {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::exit(101);
+        }
+    }
+}
+
+/// One operation, the same on all members but for the lengths.
+#[derive(Clone)]
+struct Step {
+    direction: Direction,
+    coordination: Coordination,
+    offset: usize,
+    lengths: Vec<usize>,
+    gaps: bool,
+    atomic: bool,
+}
+
+fn hints(rng: &mut fastrand::Rng) -> Info {
+    let mut info = Info::new();
+    let switch = *rng.choice(&["enable", "disable", "automatic"]).unwrap();
+    info.set("romio_cb_write", switch).unwrap();
+    info.set("romio_cb_read", *rng.choice(&["enable", "automatic"]).unwrap()).unwrap();
+    info.set("cb_nodes", rng.u32(1..9).to_string()).unwrap();
+    info.set("cb_buffer_size", (4096 << rng.u32(0..4)).to_string()).unwrap();
+    info
+}
+
+fn value(seed: u64, step: usize, rank: usize, at: usize) -> u8 {
+    (seed as usize * 31 + step * 57 + rank * 101 + at * 7 + at / 256 + 1) as u8
+}
+
+/// Applies a write to the model.
+fn apply(
+    model: &mut Vec<u8>,
+    view: &Shown,
+    step: &Step,
+    rank: usize,
+    values: impl Fn(usize) -> u8,
+) {
+    for at in 0..step.lengths[rank] {
+        let place = view.at(step.offset + at);
+        if model.len() <= place {
+            model.resize(place + 1, 0);
+        }
+        model[place] = values(at);
+    }
+}
+
+/// Runs a case; panics where the file and the model differ.
+fn case(seed: u64) {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let size = rng.usize(1..=6);
+    let views = draw_views(&mut rng, size);
+    let steps: Vec<Step> = (0..rng.usize(1..6))
+        .map(|_| Step {
+            direction: if rng.u8(0..3) == 0 { Direction::Read } else { Direction::Write },
+            coordination: *rng
+                .choice(&[
+                    Coordination::Collective,
+                    Coordination::Collective,
+                    Coordination::Independent,
+                ])
+                .unwrap(),
+            offset: rng.usize(0..3000),
+            lengths: (0..size)
+                .map(|_| if rng.u8(0..5) == 0 { 0 } else { rng.usize(1..20_000) })
+                .collect(),
+            gaps: rng.bool(),
+            atomic: rng.u8(0..8) == 0,
+        })
+        .collect();
+    let info = hints(&mut rng);
+    let memory = std::path::Path::new("/dev/shm");
+    let folder = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    let path = folder.join(format!("io-model-{}-{seed}", std::process::id()));
+    let path = path.to_str().unwrap().to_owned();
+    let hub =
+        Arc::new(Hub { barrier: Barrier::new(size), messages: Mutex::new(vec![Vec::new(); size]) });
+    // After each step, what the file must be.
+    let mut models = vec![Vec::new()];
+    for (number, step) in steps.iter().enumerate() {
+        let mut next = models.last().unwrap().clone();
+        if step.direction == Direction::Write {
+            for (rank, view) in views.iter().enumerate() {
+                apply(&mut next, view, step, rank, |at| value(seed, number, rank, at));
+            }
+        }
+        models.push(next);
+    }
+    std::thread::scope(|scope| {
+        for rank in 0..size {
+            let (hub, views, steps, models) = (hub.clone(), &views, &steps, &models);
+            let (path, info) = (path.clone(), info.clone());
+            scope.spawn(move || {
+                let _bail = Bail;
+                let member = Thread { rank: rank as u32, size: size as u32, hub: hub.clone() };
+                let amode = amode::CREATE | amode::RDWR;
+                let file = io::open(Box::new(member), Ok(OpenArgs { path, amode, info })).unwrap();
+                run(&file, seed, rank, &views[rank], steps, models, &hub);
+                file.begin_close().unwrap();
+                file.end_close().unwrap();
+            });
+        }
+    });
+    let found = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert!(found == *models.last().unwrap(), "seed {seed}: the file differs from the model");
+}
+
+/// Makes the calls of one member and checks what it reads.
+fn run(
+    file: &File,
+    seed: u64,
+    rank: usize,
+    view: &Shown,
+    steps: &[Step],
+    models: &[Vec<u8>],
+    hub: &Hub,
+) {
+    let byte = Datatype::byte().clone();
+    let types = Ok((byte, view.filetype.clone()));
+    file.set_view(Some(view.disp), types, Ok(Datarep::Native), Ok(Info::new())).unwrap();
+    for (number, step) in steps.iter().enumerate() {
+        file.set_atomicity(step.atomic).unwrap();
+        let len = step.lengths[rank];
+        let stretch = if step.gaps { 2 } else { 1 };
+        let mut memory = vec![0xee; len * stretch];
+        if step.direction == Direction::Write {
+            (0..len).for_each(|at| memory[at * stretch] = value(seed, number, rank, at));
+        }
+        let user = data(&mut memory, step.gaps);
+        let position = match number % 2 {
+            0 => Position::At(step.offset as i64),
+            _ => {
+                file.seek(step.offset as i64, Whence::Set).unwrap();
+                Position::Individual
+            }
+        };
+        let outcome = file.access(step.direction, position, step.coordination, Ok(user));
+        assert!(outcome.error.is_none(), "seed {seed} step {number}: {:?}", outcome.error);
+        let model = &models[number + 1];
+        let there = (0..len).take_while(|&at| view.at(step.offset + at) < model.len()).count();
+        let wanted = if step.direction == Direction::Write { len } else { there };
+        assert_eq!(outcome.bytes, wanted as u64, "seed {seed} step {number} rank {rank}");
+        for at in 0..wanted {
+            let right = model[view.at(step.offset + at)];
+            assert_eq!(
+                memory[at * stretch],
+                right,
+                "seed {seed} step {number} rank {rank} at {at}"
+            );
+        }
+        let untouched = memory.iter().enumerate().skip(wanted * stretch);
+        if step.direction == Direction::Read {
+            assert!(untouched.clone().all(|(_, &byte)| byte == 0xee), "seed {seed} step {number}");
+        }
+        hub.barrier.wait();
+    }
+}
+
+#[test]
+fn files_hold_what_a_byte_array_holds() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    if let Some(seed) = number("SEED") {
+        return case(seed);
+    }
+    let first = number("FIRST").unwrap_or(0);
+    (first..first + number("CASES").unwrap_or(CASES)).for_each(case);
+}
