@@ -273,7 +273,7 @@ impl File {
         let (start, end) = view.span(*packed, len)?;
         Ok(Summary {
             class: 0,
-            eligible: view.is_disjoint() && !view.is_empty() && !self.atomicity(),
+            eligible: view.is_disjoint(*packed, len) && !view.is_empty() && !self.atomicity(),
             start,
             end,
             len,

@@ -5,7 +5,8 @@
 //! it ("packed bytes"), of which an etype has a fixed number.
 //!
 //! Invariants: the runs of the filetype ascend from 0 on, and do not overlap if the file is
-//! written; its size is a multiple of the etype's, which is above 0.
+//! written; its size is a multiple of the etype's, which is above 0. A filetype whose repetitions
+//! overlap is accepted, since programs use it once; an access that needs two of them goes directly.
 
 use objects::datatype::{Placement, Runs};
 use objects::{Class, Datatype, Error, Result};
@@ -28,6 +29,8 @@ pub struct View {
     etype_bytes: u64,
     /// No two parts of the filetype overlap.
     disjoint: bool,
+    /// The filetype can be repeated: its parts still ascend and do not overlap.
+    repeats: bool,
 }
 
 impl View {
@@ -42,6 +45,7 @@ impl View {
             layout: byte.clone(),
             etype_bytes: 1,
             disjoint: true,
+            repeats: true,
         }
     }
 
@@ -72,8 +76,19 @@ impl View {
             );
             return Err(Error::new(Class::Arg, text));
         }
-        let disjoint = check_order(&layout, writes)? == Placement::Disjoint;
-        Ok(View { disp, etype, filetype, datarep, etype_bytes: unit.size(), layout, disjoint })
+        let (one, next) = layout.placement();
+        check_order(&layout, one, writes)?;
+        let (disjoint, repeats) = (one == Placement::Disjoint, next == Placement::Disjoint);
+        Ok(View {
+            disp,
+            etype,
+            filetype,
+            datarep,
+            etype_bytes: unit.size(),
+            layout,
+            disjoint,
+            repeats,
+        })
     }
 
     /// Returns the packed bytes of an etype in the file.
@@ -139,14 +154,14 @@ impl View {
         }
     }
 
-    /// Returns true if no byte of the file is seen twice.
-    pub(crate) fn is_disjoint(&self) -> bool {
-        self.disjoint
+    /// Returns true if these packed bytes ascend in the file and none is another one's.
+    pub(crate) fn is_disjoint(&self, packed: u64, len: u64) -> bool {
+        self.disjoint && (self.repeats || packed.saturating_add(len) <= self.layout.size())
     }
 
     /// Returns how many packed bytes lie before a byte of the file. The view is disjoint.
     pub(crate) fn packed_before(&self, byte: i64) -> u64 {
-        byte.checked_sub(self.disp).map_or(0, |end| self.layout.packed_before(end))
+        byte.checked_sub(self.disp).map_or(0, |end| self.layout.packed_before(end, self.repeats))
     }
 
     /// Returns the most pieces of the file that so many packed bytes lie in.
@@ -168,20 +183,19 @@ impl View {
 }
 
 /// Checks that the runs ascend from 0 on, and do not overlap if the file is written.
-fn check_order(layout: &Datatype, writes: bool) -> Result<Placement> {
+fn check_order(layout: &Datatype, placement: Placement, writes: bool) -> Result<()> {
     let low = layout.true_extent().0;
     if low < 0 {
         let text = format!("invalid filetype: it begins at {low} bytes, must not be negative");
         return Err(Error::new(Class::Arg, text));
     }
-    let placement = layout.placement();
     let why = match placement {
-        Placement::Disjoint => return Ok(placement),
-        Placement::Overlapping if !writes => return Ok(placement),
+        Placement::Disjoint => return Ok(()),
+        Placement::Overlapping if !writes => return Ok(()),
         Placement::Overlapping => {
             "its parts overlap, which is not allowed in a file that is written"
         }
-        Placement::Unordered => "its displacements must not descend, also when it repeats",
+        Placement::Unordered => "its displacements must not descend",
     };
     Err(Error::new(Class::Arg, format!("invalid filetype: {why}")))
 }

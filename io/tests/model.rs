@@ -16,7 +16,7 @@ use objects::datatype::Counting::Int;
 use objects::{Buffer, Datatype, Info, Result};
 
 /// Cases unless CASES sets another number.
-const CASES: u64 = 300;
+const CASES: u64 = 100;
 
 /// What the members share.
 struct Hub {

@@ -185,6 +185,24 @@ static void split(const char *name)
     DO(MPI_File_close(&file));
 }
 
+/* A filetype that is shorter than its data is used once, as HDF5 does. */
+static void one_tile(MPI_File file)
+{
+    MPI_Datatype pair, filetype;
+    int blocks[2] = {1, 1}, back[2] = {0};
+    MPI_Aint places[2] = {0, 4096};
+    MPI_Type_create_hindexed(2, blocks, places, MPI_INT, &pair);
+    MPI_Type_create_resized(pair, 0, 16, &filetype);
+    MPI_Type_commit(&filetype);
+    DO(MPI_File_set_view(file, 8 * rank, MPI_INT, filetype, "native", MPI_INFO_NULL));
+    mine[0] = rank + 5, mine[1] = rank + 6;
+    DO(MPI_File_write_at_all(file, 0, mine, 2, MPI_INT, MPI_STATUS_IGNORE));
+    DO(MPI_File_read_at_all(file, 0, back, 2, MPI_INT, MPI_STATUS_IGNORE));
+    SAME(back[0] * 1000 + back[1], (rank + 5) * 1000 + rank + 6);
+    MPI_Type_free(&pair);
+    MPI_Type_free(&filetype);
+}
+
 /* Every rank has each ranks-th block of three integers. */
 static void views(const char *name)
 {
@@ -225,6 +243,7 @@ static void views(const char *name)
     for (int i = 0; i < ranks * count; i++)
         SAME(all[i], i / 3 % ranks * 100000 + i / 3 / ranks * 3 + i % 3);
     free(all);
+    one_tile(file);
     RAISES(MPI_ERR_ARG, MPI_File_set_view(file, -8, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
     RAISES(MPI_ERR_ARG, MPI_File_set_view(file, 0, MPI_INT, MPI_BYTE, "native", MPI_INFO_NULL));
     RAISES(MPI_ERR_UNSUPPORTED_DATAREP, MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "roman", MPI_INFO_NULL));

@@ -70,19 +70,15 @@ impl Datatype {
         runs
     }
 
-    /// Returns how the runs of this type follow each other when it is repeated.
-    pub fn placement(&self) -> Placement {
-        let layout = &self.map().layout;
+    /// Returns how the runs of one element follow each other, and how those of the next element
+    /// follow them when the type is repeated.
+    pub fn placement(&self) -> (Placement, Placement) {
         if self.size() == 0 {
-            return Placement::Disjoint;
+            return (Placement::Disjoint, Placement::Disjoint);
         }
-        let one = Course::of(&layout.node);
-        match one.shifted(self.extent().1) {
-            Some(next) if one.placement < Placement::Unordered => {
-                one.placement.max(one.followed_by(next))
-            }
-            _ => Placement::Unordered,
-        }
+        let one = Course::of(&self.map().layout.node);
+        let next = one.shifted(self.extent().1).map(|next| one.followed_by(next));
+        (one.placement, next.unwrap_or(Placement::Unordered))
     }
 
     /// Returns the number of runs of one element, before those that touch are merged.
@@ -90,11 +86,12 @@ impl Datatype {
         runs_in(&self.map().layout.node)
     }
 
-    /// Returns how many packed bytes of this type, repeated without end, lie before byte `end`. The
-    /// type is [`Placement::Disjoint`]; otherwise the number is an estimate.
-    pub fn packed_before(&self, end: i64) -> u64 {
+    /// Returns how many packed bytes of this type lie before byte `end`: of one element, or of a
+    /// repetition without end if it `repeats`. What is counted is [`Placement::Disjoint`]; otherwise
+    /// the number is an estimate.
+    pub fn packed_before(&self, end: i64, repeats: bool) -> u64 {
         let layout = &self.map().layout;
-        let (extent, size) = (self.extent().1, self.size());
+        let (extent, size) = (if repeats { self.extent().1 } else { 0 }, self.size());
         let Some(past) = end.checked_sub(layout.disp).filter(|_| size > 0) else { return 0 };
         let past_first = past.saturating_sub(first_byte(&layout.node));
         if past_first <= 0 {
@@ -427,7 +424,7 @@ mod tests {
     fn every_start_and_every_cut_gives_the_same_bytes() {
         for ty in types() {
             let all = bytes(&ty, 4);
-            assert_eq!(ty.placement(), Placement::Disjoint, "{ty:?}");
+            assert_eq!(ty.placement(), (Placement::Disjoint, Placement::Disjoint), "{ty:?}");
             assert!(all.is_sorted(), "{ty:?}");
             for from in 0..all.len().min(150) {
                 for most in [1, 3, 1000] {
@@ -452,7 +449,7 @@ mod tests {
             let all = bytes(&ty, 3);
             for end in 0..=*all.last().unwrap() + 1 {
                 let wanted = all.iter().filter(|&&at| at < end).count() as u64;
-                assert_eq!(ty.packed_before(end), wanted, "{ty:?} before {end}");
+                assert_eq!(ty.packed_before(end, true), wanted, "{ty:?} before {end}");
             }
         }
     }
@@ -461,14 +458,16 @@ mod tests {
     fn overlaps_and_descents_are_found() {
         let byte = Datatype::byte();
         let descending = Datatype::indexed(Int, &[1, 1], &[4, 0], byte).unwrap();
-        assert_eq!(descending.placement(), Placement::Unordered);
+        assert_eq!(descending.placement().0, Placement::Unordered);
         let overlapping = Datatype::vector(Int, 3, 4, 2, byte).unwrap();
-        assert_eq!(overlapping.placement(), Placement::Overlapping);
+        assert_eq!(overlapping.placement().0, Placement::Overlapping);
         let short = Datatype::resized(Int, &Datatype::vector(Int, 3, 1, 4, byte).unwrap(), 0, 2);
-        assert_eq!(short.unwrap().placement(), Placement::Unordered);
+        let short = short.unwrap();
+        assert_eq!(short.placement(), (Placement::Disjoint, Placement::Unordered));
+        assert_eq!(short.packed_before(1000, false), 3);
         let huge = Datatype::vector(Int, 1 << 30, 1, 2, byte).unwrap();
         let mut runs = huge.runs(1 << 29);
         assert_eq!(runs.take(9), Some(Run { at: 1 << 30, len: 1 }));
-        assert_eq!(huge.packed_before(1 << 30), 1 << 29);
+        assert_eq!(huge.packed_before(1 << 30, true), 1 << 29);
     }
 }

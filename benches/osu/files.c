@@ -1,0 +1,138 @@
+/* Bytes in a second that all ranks write to a file and read from it, by pattern and size of the
+ * pieces.
+ *
+ *     files PATTERN [independent|collective] [BYTES of each rank] [FOLDER]
+ *
+ * Patterns: `contiguous`, each rank has a part of the file; `interleaved`, pieces of the ranks in
+ * turn; `subarray`, a matrix of doubles of which each rank has a block of columns, a piece in each
+ * row; `open`, the microseconds of an open and a close. The best of some passes is shown; what was
+ * read is compared with what was written. Data stays in the system's cache: no MPI_File_sync. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PASSES = 7 };
+
+static int rank, ranks;
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec + time.tv_nsec * 1e-9;
+}
+
+static void check(int code, const char *what) {
+    if (code == MPI_SUCCESS)
+        return;
+    char text[MPI_MAX_ERROR_STRING];
+    int len;
+    MPI_Error_string(code, text, &len);
+    fprintf(stderr, "rank %d: %s: %s\n", rank, what, text);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+/* The longest time of all ranks. */
+static double longest(double mine) {
+    double all;
+    MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return all;
+}
+
+static void set_view(MPI_File file, const char *pattern, long bytes, long piece) {
+    MPI_Datatype type = MPI_BYTE;
+    MPI_Offset disp = rank * (MPI_Offset)bytes;
+    if (strcmp(pattern, "interleaved") == 0) {
+        MPI_Type_vector((int)(bytes / piece), (int)piece, (int)(piece * ranks), MPI_BYTE, &type);
+        disp = rank * (MPI_Offset)piece;
+    } else if (strcmp(pattern, "subarray") == 0) {
+        int sizes[2] = {(int)(bytes / piece), (int)(piece / 8 * ranks)};
+        int subsizes[2] = {sizes[0], (int)(piece / 8)}, starts[2] = {0, rank * (int)(piece / 8)};
+        MPI_Type_create_subarray(2, sizes, subsizes, starts, MPI_ORDER_C, MPI_DOUBLE, &type);
+        disp = 0;
+    }
+    if (type != MPI_BYTE)
+        MPI_Type_commit(&type);
+    check(MPI_File_set_view(file, disp, MPI_BYTE, type, "native", MPI_INFO_NULL), "set_view");
+    if (type != MPI_BYTE)
+        MPI_Type_free(&type);
+}
+
+static double move(MPI_File file, int writes, int collective, unsigned char *data, long bytes) {
+    double best = 1e9;
+    for (int pass = 0; pass < PASSES; pass++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        double start = now();
+        int code;
+        if (writes)
+            code = collective ? MPI_File_write_at_all(file, 0, data, (int)bytes, MPI_BYTE, MPI_STATUS_IGNORE)
+                              : MPI_File_write_at(file, 0, data, (int)bytes, MPI_BYTE, MPI_STATUS_IGNORE);
+        else
+            code = collective ? MPI_File_read_at_all(file, 0, data, (int)bytes, MPI_BYTE, MPI_STATUS_IGNORE)
+                              : MPI_File_read_at(file, 0, data, (int)bytes, MPI_BYTE, MPI_STATUS_IGNORE);
+        check(code, writes ? "write" : "read");
+        double taken = longest(now() - start);
+        best = taken < best ? taken : best;
+    }
+    return best;
+}
+
+static void open_and_close(const char *name) {
+    double best = 1e9;
+    for (int pass = 0; pass < 50; pass++) {
+        MPI_File file;
+        MPI_Barrier(MPI_COMM_WORLD);
+        double start = now();
+        check(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file), "open");
+        check(MPI_File_close(&file), "close");
+        double taken = longest(now() - start);
+        best = taken < best ? taken : best;
+    }
+    if (rank == 0)
+        printf("%-12s %16.1f\n", "us", best * 1e6);
+}
+
+int main(int argc, char **argv) {
+    char name[300];
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    const char *pattern = argc > 1 ? argv[1] : "interleaved", *folder = argc > 4 ? argv[4] : "/tmp";
+    int collective = argc <= 2 || strcmp(argv[2], "collective") == 0;
+    long bytes = argc > 3 ? atol(argv[3]) : 16 << 20;
+    int pid = (int)getpid();
+    MPI_Bcast(&pid, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    snprintf(name, sizeof name, "%s/bench-%d", folder, pid);
+    if (rank == 0)
+        printf("# files %s, %s, %d ranks, %ld bytes each, %s\n", pattern, collective ? "collective" : "independent",
+               ranks, bytes, folder);
+    if (strcmp(pattern, "open") == 0) {
+        open_and_close(name);
+    } else {
+        unsigned char *out = malloc((size_t)bytes), *in = malloc((size_t)bytes);
+        if (rank == 0)
+            printf("%-12s %16s %16s\n", "# piece", "write MB/s", "read MB/s");
+        int whole = strcmp(pattern, "contiguous") == 0;
+        for (long piece = whole ? bytes : 8; piece <= (whole ? bytes : 1 << 18); piece *= 8) {
+            MPI_File file;
+            for (long i = 0; i < bytes; i++)
+                out[i] = (unsigned char)(i * 7 + i / 256 + rank * 50 + piece);
+            check(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file), "open");
+            set_view(file, pattern, bytes, piece);
+            double total = (double)bytes * ranks / 1e6, writing = move(file, 1, collective, out, bytes);
+            double reading = move(file, 0, collective, in, bytes);
+            if (memcmp(in, out, (size_t)bytes) != 0)
+                check(MPI_ERR_OTHER, "the data that was read differs");
+            check(MPI_File_close(&file), "close");
+            if (rank == 0)
+                printf("%-12ld %16.0f %16.0f\n", piece, total / writing, total / reading);
+        }
+        free(out), free(in);
+    }
+    if (rank == 0)
+        unlink(name);
+    MPI_Finalize();
+    return 0;
+}
