@@ -57,13 +57,25 @@ impl<'a> Call<'a> {
             types: TypeTable::default(),
         };
         call.bind(operation)?;
+        call.check_aliases(operation)?;
         Ok(call)
     }
 
-    /// Send and receive buffer look the same: the caller decides whether that is an error.
+    /// Send and receive buffer look the same: [`Call::new`] decides whether that is an error.
     #[inline]
-    pub(crate) fn is_aliased(operation: &Operation, send: Area, recv: Area) -> bool {
-        operation.vector().is_some() && send.address() == recv.address()
+    pub(crate) fn is_aliased(send: Area, recv: Area) -> bool {
+        send.address() == recv.address() && send.address() != 0
+    }
+
+    /// MPI_ERR_BUFFER if the rank sends from the memory that it receives into. Lists of
+    /// displacements may keep the two apart; they are not looked at.
+    fn check_aliases(&self, operation: &Operation) -> Result<()> {
+        let has_data = |extent: Option<Extent>| extent.is_some_and(|extent| extent.bytes() > 0);
+        let both = has_data(self.key.send) && has_data(self.key.recv);
+        match both && operation.vector().is_none() && Call::is_aliased(self.send, self.recv) {
+            true => Err(call_error::same_buffers(operation.kind(), self.key.remote > 0)),
+            false => Ok(()),
+        }
     }
 
     fn bind(&mut self, operation: &Operation<'a>) -> Result<()> {
@@ -242,7 +254,7 @@ impl<'a> Call<'a> {
             && output.is_some()
             && self.send.address() == self.recv.address()
         {
-            return Err(call_error::same_buffers());
+            return Err(call_error::same_buffers(CollectiveKind::Allreduce, false));
         }
         Ok(())
     }

@@ -41,8 +41,17 @@ pub(crate) fn no_recv_buffer() -> Error {
 }
 
 #[cold]
-pub(crate) fn same_buffers() -> Error {
-    let text = "sendbuf and recvbuf are the same: pass MPI_IN_PLACE as sendbuf";
+pub(crate) fn same_buffers(kind: CollectiveKind, is_intercomm: bool) -> Error {
+    let text = match kind {
+        _ if is_intercomm => "sendbuf and recvbuf are the same: must not overlap",
+        CollectiveKind::NeighborAllgather | CollectiveKind::NeighborAlltoall => {
+            "sendbuf and recvbuf are the same: must not overlap"
+        }
+        CollectiveKind::Scatter => {
+            "sendbuf and recvbuf are the same: the root passes MPI_IN_PLACE as recvbuf"
+        }
+        _ => "sendbuf and recvbuf are the same: pass MPI_IN_PLACE as sendbuf",
+    };
     Error::new(Class::Buffer, text)
 }
 

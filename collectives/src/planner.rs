@@ -136,9 +136,7 @@ impl Planner {
         let (counts, row) = (operation.counts(), key.hash(ROW_BITS));
         let is_it = |entry: &CacheEntry| {
             // Element by element: some C libraries take 150 ns to compare no bytes at no address.
-            key.is(&entry.key)
-                && entry.counts.iter().eq(counts)
-                && !Call::is_aliased(operation, send, recv)
+            key.is(&entry.key) && entry.counts.iter().eq(counts) && !Call::is_aliased(send, recv)
         };
         if let Some(entry) = self.recent[row].iter_mut().flatten().find(|entry| is_it(entry)) {
             entry.plan.set_buffers(send, recv);

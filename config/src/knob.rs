@@ -315,6 +315,8 @@ knobs! {
     REPORT_TRANSPORTS: Switch = Row::switch("report.transports", false,
         "once all ranks are in MPI, mpiexec prints which transports their messages take, and why (the same as --explain)")
         .formerly("report.ways");
+    CHECK_USAGE: Switch = Row::switch("check.usage", false,
+        "report at MPI_Finalize which requests are not complete and which objects were never freed, and name calls of threads that the thread level does not allow");
     REPORT_TRAFFIC: Switch = Row::switch("report.traffic", false,
         "in a job over several hosts, each process prints at MPI_Finalize how much it sent over which transport");
 }

@@ -86,6 +86,11 @@ impl<S: Guarded> ProcessLock<S> {
         self.multithreaded.store(multithreaded, Ordering::SeqCst);
     }
 
+    /// Has each entry of a multithreaded lock checked by [`Guarded::check_entry`].
+    pub fn check_entries(&self) {
+        self.shared.checks_entries.store(true, Ordering::Relaxed);
+    }
+
     /// Returns true if several threads may enter.
     #[inline]
     pub fn is_multithreaded(&self) -> bool {
@@ -132,7 +137,11 @@ impl<S: Guarded> ProcessLock<S> {
 
     #[cold]
     fn acquire(&self) -> MutexGuard<'_, Waiters<S>> {
-        if let Ok(guard) = self.mutex.try_lock() {
+        let free = self.mutex.try_lock().ok();
+        if self.shared.checks_entries.load(Ordering::Relaxed) {
+            S::check_entry(free.is_none());
+        }
+        if let Some(guard) = free {
             return guard;
         }
         self.shared.contenders.fetch_add(1, Ordering::Relaxed);

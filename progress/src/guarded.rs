@@ -57,6 +57,10 @@ pub trait Guarded: 'static {
     /// Reports what this process waits for: a thread has slept for some time.
     fn report_blocked(&mut self);
 
+    /// Checks that the calling thread may enter, after
+    /// [`check_entries`](crate::ProcessLock::check_entries). `contended`: another was inside.
+    fn check_entry(_contended: bool) {}
+
     /// Returns true if the process that started this one is gone.
     fn is_orphaned(&mut self) -> bool;
 

@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) contenders: AtomicU32,
     /// The process has a progress thread.
     pub(crate) has_progress_thread: AtomicBool,
+    /// Each entry is checked.
+    pub(crate) checks_entries: AtomicBool,
     /// Rounds of progress; wraps. Written under the lock.
     rounds: AtomicU32,
     /// No leader is inside MPI.
@@ -75,6 +77,7 @@ impl Shared {
                 threads: AtomicU32::new(0),
                 contenders: AtomicU32::new(0),
                 has_progress_thread: AtomicBool::new(false),
+                checks_entries: AtomicBool::new(false),
                 rounds: AtomicU32::new(0),
                 leaderless: AtomicBool::new(true),
                 slice_micros: AtomicU32::new(0),

@@ -9,7 +9,7 @@ use fabric::{Peer, PeerFailed, Protocol, Region, RequestId};
 
 use crate::fault::LateReady;
 use crate::matching::{Posted, Unexpected};
-use crate::message::{BlockedOn, Completion};
+use crate::message::{BlockedOn, Completion, Unfinished};
 use crate::peers::Peers;
 use crate::requests::{Request, Requests, State};
 use crate::unexpected::Arrived;
@@ -124,6 +124,11 @@ impl Engine {
     /// Returns true while a request with that context id is not over. Cost: all requests.
     pub fn is_in_use(&self, context: u64) -> bool {
         self.requests.active().any(|(_, request)| request.key.context == context)
+    }
+
+    /// Returns the requests that no user has completed or let go of. Cost: all requests.
+    pub fn unfinished(&self) -> impl Iterator<Item = Unfinished> {
+        self.requests.unfinished()
     }
 
     /// Returns how many requests are not over. Cost: all requests.

@@ -36,4 +36,4 @@ mod unexpected;
 pub use engine::{Engine, Settings};
 pub use fabric::RequestId;
 pub use fault::{CollectiveCall, Fault, LateReady, SequenceName};
-pub use message::{BlockedOn, Completion, Envelope, MessageId, Mode, Pattern, Seen};
+pub use message::{BlockedOn, Completion, Envelope, MessageId, Mode, Pattern, Seen, Unfinished};

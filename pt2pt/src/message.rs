@@ -92,6 +92,21 @@ pub struct BlockedOn {
     pub context: u64,
 }
 
+/// A request that its user has not completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unfinished {
+    /// It is a send.
+    pub is_send: bool,
+    /// The operation is over; the user has not taken its outcome.
+    pub is_done: bool,
+    /// The peer of a send, or the source that a receive names.
+    pub rank: Option<u32>,
+    /// The tag; `None` for any.
+    pub tag: Option<i32>,
+    /// The context id on the wire.
+    pub context: u64,
+}
+
 /// The part of an envelope that a receive looks at, for every protocol.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {

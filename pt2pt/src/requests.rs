@@ -9,7 +9,7 @@ use objects::Buffer;
 
 use crate::fault::Fault;
 use crate::key::Key;
-use crate::message::{BlockedOn, Completion, Head, Mode, PartOf};
+use crate::message::{BlockedOn, Completion, Head, Mode, PartOf, Unfinished};
 
 /// Where a request is.
 #[derive(Clone, Copy, Debug)]
@@ -262,5 +262,24 @@ impl Requests {
         slots
             .filter(|(_, slot)| slot.is_active())
             .map(|(index, slot)| (RequestId::new(index as u32, slot.generation), slot))
+    }
+
+    pub(crate) fn unfinished(&self) -> impl Iterator<Item = Unfinished> {
+        let kept = self
+            .slots
+            .iter()
+            .filter(|slot| !slot.detached && !matches!(slot.state, State::Free { .. }));
+        kept.map(|slot| {
+            let Key { context, source, tag } = slot.key;
+            let is_send = slot.is_send();
+            let rank = if is_send { slot.peer.0 } else { source };
+            Unfinished {
+                is_send,
+                is_done: !slot.is_active(),
+                rank: Some(rank).filter(|rank| is_send || *rank != Key::ANY_SOURCE),
+                tag: Some(tag).filter(|tag| *tag != Key::ANY_TAG),
+                context,
+            }
+        })
     }
 }

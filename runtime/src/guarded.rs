@@ -13,6 +13,7 @@ use progress::{Guarded, ParkTarget, Progress};
 use crate::abort;
 use crate::blocked_on;
 use crate::process::Process;
+use crate::usage;
 
 impl Guarded for Process {
     /// A user's reduction function.
@@ -128,6 +129,10 @@ impl Guarded for Process {
 
     fn report_blocked(&mut self) {
         blocked_on::report(self);
+    }
+
+    fn check_entry(contended: bool) {
+        usage::check_entry(contended);
     }
 
     fn is_orphaned(&mut self) -> bool {

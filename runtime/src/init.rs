@@ -24,6 +24,7 @@ use crate::inter;
 use crate::lock::{LOCK, block_on, with};
 use crate::process::{Core, InitState, Process, predefined};
 use crate::stack::{Endpoint, Inter, Stack};
+use crate::usage;
 
 /// The context id of MPI_COMM_SELF.
 const SELF_CONTEXT: u64 = 2;
@@ -68,11 +69,16 @@ pub fn start_engine(required: i32) -> Result<i32> {
             start_progress_thread()?;
         }
     }
-    let level = with(|p| {
+    let (level, checked) = with(|p| {
         p.requested_level = p.requested_level.max(provided);
-        p.requested_level
+        let core = p.core.as_deref().filter(|core| core.checks_usage);
+        (p.requested_level, core.map(|core| core.job.rank))
     });
-    LOCK.set_multithreaded(level == THREAD_LEVELS[3]);
+    if let Some(rank) = checked {
+        usage::begin(rank, level);
+        LOCK.check_entries();
+    }
+    LOCK.set_multithreaded(level == THREAD_LEVELS[3] || checked.is_some());
     Ok(provided)
 }
 
@@ -120,6 +126,7 @@ impl Core {
             stack: Stack::new(endpoint, Engine::new(me, settings)),
             collectives: collectives::Active::new(),
             rma_shm: knobs.is_on(knob::RMA_SHM),
+            checks_usage: knobs.is_on(knob::CHECK_USAGE),
             report_traffic: knobs.is_on(knob::REPORT_TRAFFIC),
             pretend_packages: knobs.count(knob::TOPOLOGY_PRETEND_PACKAGES),
             planner: RefCell::new(Planner::new(&thresholds)),
@@ -237,6 +244,11 @@ fn other_hosts_unreachable(job: &Job, why: &str) -> Error {
 pub fn finalize() -> Result<()> {
     with(|p| p.core().map(|core| core.job.mark_finalizing()))?;
     block_on(|p| p.bsend.is_idle().then_some(()));
+    with(|p| {
+        if p.core.as_deref().is_some_and(|core| core.checks_usage) {
+            p.report_leftovers();
+        }
+    });
     collective::final_barrier(predefined::COMM_WORLD)?;
     block_on(|p| p.stack().is_none_or(|stack| stack.is_drained()).then_some(()));
     with(|p| {

@@ -51,6 +51,7 @@ pub mod split;
 mod stack;
 pub mod status_page;
 pub mod topology;
+mod usage;
 mod wait_target;
 pub mod wait_test;
 mod win;

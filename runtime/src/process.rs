@@ -100,6 +100,8 @@ pub struct Core {
     pub pretend_packages: u64,
     /// Windows of one host use shared memory.
     pub(crate) rma_shm: bool,
+    /// MPI_Finalize reports what is left, and entries are checked; see `usage`.
+    pub(crate) checks_usage: bool,
     /// MPI_Finalize reports what was sent.
     pub(crate) report_traffic: bool,
     /// A call of a user's reduction function that the progress thread must not make.

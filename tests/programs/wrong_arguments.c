@@ -112,6 +112,14 @@ static void collectives(void)
     RAISES(MPI_ERR_OP, MPI_Reduce(data, more, 1, MPI_INT, MPI_MAXLOC, 0, MPI_COMM_SELF));
     RAISES(MPI_ERR_TYPE, MPI_Allgather(data, 1, MPI_DATATYPE_NULL, more, 1, MPI_INT, MPI_COMM_SELF));
     RAISES(MPI_ERR_BUFFER, MPI_Allreduce(data, data, 1, MPI_INT, MPI_SUM, MPI_COMM_SELF));
+    RAISES(MPI_ERR_BUFFER, MPI_Allgather(data, 1, MPI_INT, data, 1, MPI_INT, MPI_COMM_SELF));
+    RAISES(MPI_ERR_BUFFER, MPI_Alltoall(data, 1, MPI_INT, data, 1, MPI_INT, MPI_COMM_SELF));
+    RAISES(MPI_ERR_BUFFER, MPI_Gather(data, 1, MPI_INT, data, 1, MPI_INT, 0, MPI_COMM_SELF));
+    RAISES(MPI_ERR_BUFFER, MPI_Scatter(data, 1, MPI_INT, data, 1, MPI_INT, 0, MPI_COMM_SELF));
+    /* As the second of two equal calls, whose plan is known. */
+    RAISES(MPI_SUCCESS, MPI_Allgather(data, 1, MPI_INT, more, 1, MPI_INT, MPI_COMM_SELF));
+    RAISES(MPI_ERR_BUFFER, MPI_Allgather(data, 1, MPI_INT, data, 1, MPI_INT, MPI_COMM_SELF));
+    RAISES(MPI_SUCCESS, MPI_Allgather(data, 0, MPI_INT, data, 0, MPI_INT, MPI_COMM_SELF));
     RAISES(MPI_ERR_COUNT, MPI_Alltoall(data, -1, MPI_INT, more, 1, MPI_INT, MPI_COMM_SELF));
     counts[0] = -1;
     if (with_garbage) /* other MPIs copy a negative number of bytes */

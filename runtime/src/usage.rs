@@ -1,0 +1,147 @@
+//! The check of how a program uses MPI (knob `check.usage`): what is left at MPI_Finalize, and
+//! calls of threads that the thread level does not allow.
+//!
+//! With the check the process lock is multithreaded, so that each entry takes its general path.
+//! Without it nothing here runs. Reports go to standard error, one line each.
+
+use std::fmt::Write as _;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{self, ThreadId};
+
+use bootstrap::calls::Call;
+use pt2pt::Unfinished;
+
+use crate::process::Process;
+use crate::status_page;
+
+/// What an entry is checked against.
+struct Allowed {
+    rank: u32,
+    /// The thread that initialised.
+    main: ThreadId,
+    /// The thread level provided, as the ABI numbers it.
+    level: i32,
+}
+
+static ALLOWED: OnceLock<Allowed> = OnceLock::new();
+
+/// Begins to check entries: the calling thread initialises with this thread level.
+pub(crate) fn begin(rank: u32, level: i32) {
+    let _ = ALLOWED.set(Allowed { rank, main: thread::current().id(), level });
+}
+
+/// Checks the entry of the calling thread; `contended`: another thread was inside.
+#[cold]
+pub(crate) fn check_entry(contended: bool) {
+    static REPORTED: AtomicBool = AtomicBool::new(false);
+    let Some(Allowed { rank, main, level }) = ALLOWED.get() else { return };
+    let [serialized, multiple] = [2048, 4096];
+    let name = match *level {
+        level if level >= multiple => return,
+        level if level >= serialized => "MPI_THREAD_SERIALIZED",
+        level if level > 0 => "MPI_THREAD_FUNNELED",
+        _ => "MPI_THREAD_SINGLE",
+    };
+    let is_wrong = if *level >= serialized { contended } else { thread::current().id() != *main };
+    // The library's own thread.
+    let is_ours = thread::current().name() == Some("mpi-progress");
+    if !is_wrong || is_ours || REPORTED.swap(true, Relaxed) {
+        return;
+    }
+    let call = current_call();
+    let what = if *level >= serialized {
+        "two threads are in MPI at once"
+    } else {
+        "a thread that did not initialise MPI calls it"
+    };
+    eprintln!(
+        "verbena: rank {rank}: {what} (one in {call}), but the thread level is {name}: request \
+         MPI_THREAD_MULTIPLE from MPI_Init_thread"
+    );
+}
+
+impl Process {
+    /// Reports the operations that are not complete and the objects that were not freed.
+    #[cold]
+    pub(crate) fn report_leftovers(&mut self) {
+        let Some(rank) = self.core.as_deref().map(|core| core.job.rank) else { return };
+        let mut lines = self.unfinished();
+        lines.extend(self.not_freed());
+        for line in lines {
+            eprintln!("verbena: rank {rank}: at MPI_Finalize, {line}");
+        }
+    }
+
+    fn unfinished(&mut self) -> Vec<String> {
+        let mut all: Vec<Unfinished> = Vec::new();
+        if let Some(stack) = self.stack() {
+            all.extend(stack.pt2pt().unfinished().filter(|it| is_of_user(it.context)));
+        }
+        let lines = [(true, "send"), (false, "receive")].map(|(is_send, noun)| {
+            let these = all.iter().filter(|it| !it.is_done && it.is_send == is_send);
+            let these: Vec<&Unfinished> = these.collect();
+            let first = these.first()?;
+            let mut line = counted(these.len(), noun, "not complete");
+            let comm = self.comm(self.comm_with(first.context / 2)).map(|comm| comm.describe());
+            let preposition = if is_send { "to" } else { "from" };
+            let peer = first.rank.map_or("any rank".to_owned(), |rank| format!("rank {rank}"));
+            let tag = first.tag.map_or("any tag".to_owned(), |tag| format!("tag {tag}"));
+            let comm = comm.unwrap_or_else(|_| "a freed communicator".to_owned());
+            let _ = write!(line, " (the first {preposition} {peer} with {tag} on {comm})");
+            Some(line)
+        });
+        let mut lines: Vec<String> = lines.into_iter().flatten().collect();
+        let done = all.iter().filter(|it| it.is_done).count();
+        if done > 0 {
+            let what = "complete, and MPI_Wait or MPI_Test was not called for it";
+            lines.push(counted(done, "message", what));
+        }
+        let objects = self.requests.iter().filter(|(_, request)| !request.is_inactive()).count();
+        if objects > 0 {
+            lines.push(counted(objects, "other request", "not complete"));
+        }
+        lines
+    }
+
+    fn not_freed(&self) -> Vec<String> {
+        let comms = self.comms.iter().map(|(_, comm)| comm.describe()).collect::<Vec<_>>();
+        let persistent = self.requests.iter().filter(|(_, request)| request.is_inactive()).count();
+        let types = self.datatypes.iter().map(|(_, datatype)| datatype.name());
+        let types = types.map(|name| format!("\"{name}\"")).collect::<Vec<_>>();
+        let named = |names: &[String]| names.iter().find(|name| *name != "\"\"").cloned();
+        [
+            (comms.len(), "communicator", comms.first().cloned()),
+            (persistent, "persistent request", None),
+            (types.len(), "datatype", named(&types)),
+            (self.groups.len(), "group", None),
+            (self.ops.len(), "operation", None),
+            (self.infos.len(), "info object", None),
+        ]
+        .into_iter()
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, noun, first)| {
+            let first = first.map_or(String::new(), |first| format!(" (among them {first})"));
+            counted(count, noun, "never freed") + &first
+        })
+        .collect()
+    }
+}
+
+/// Returns the name of the call that this rank is in.
+fn current_call() -> &'static str {
+    let index = status_page::entry().current_call().load(Relaxed);
+    Call::all().nth((index as usize).wrapping_sub(1)).map_or("MPI", Call::name)
+}
+
+/// Returns true for the context of a user's message.
+fn is_of_user(context: u64) -> bool {
+    !crate::context_id::is_control(context) && context.is_multiple_of(2)
+}
+
+fn counted(count: usize, noun: &str, what: &str) -> String {
+    match count {
+        1 => format!("1 {noun} was {what}"),
+        _ => format!("{count} {noun}s were {what}"),
+    }
+}

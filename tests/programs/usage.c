@@ -1,0 +1,38 @@
+/* What `check.usage` names: operations that are not complete and objects that were not freed at
+ * MPI_Finalize (`leftovers`), and a call of another thread below MPI_THREAD_SERIALIZED
+ * (`threads`). A program without these is not named (`clean`). */
+#include "check.h"
+#include <pthread.h>
+
+static void *call(void *argument)
+{
+    MPI_Comm_size(MPI_COMM_WORLD, argument);
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Request request;
+    MPI_Comm comm;
+    MPI_Datatype type;
+    int data[2], size, wrong = argc > 1 && !strcmp(argv[1], "leftovers");
+    pthread_t thread;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_name(comm, "halo");
+    MPI_Type_contiguous(2, MPI_INT, &type);
+    MPI_Type_set_name(type, "pair");
+    MPI_Irecv(data, 1, MPI_INT, 0, 5, MPI_COMM_WORLD, &request);
+    if (!wrong) {
+        MPI_Cancel(&request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        MPI_Comm_free(&comm);
+        MPI_Type_free(&type);
+    }
+    if (argc > 1 && !strcmp(argv[1], "threads")) {
+        pthread_create(&thread, NULL, call, &size);
+        pthread_join(thread, NULL);
+    }
+    return finish();
+}
