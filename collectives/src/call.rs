@@ -61,6 +61,17 @@ impl<'a> Call<'a> {
         Ok(call)
     }
 
+    /// See [`CollArgs::block_bytes`](crate::CollArgs::block_bytes). `None` between two groups,
+    /// whose sizes differ.
+    pub(crate) fn block_bytes(&self) -> Result<Option<u64>> {
+        let size = self.key.size;
+        match &self.lists {
+            _ if self.key.remote > 0 => Ok(None),
+            None => Ok(self.key.with_args(|args| args.block_bytes(size))),
+            Some(lists) => Ok(lists.args(&self.key)?.block_bytes(size)),
+        }
+    }
+
     /// Send and receive buffer look the same: [`Call::new`] decides whether that is an error.
     #[inline]
     pub(crate) fn is_aliased(send: Area, recv: Area) -> bool {

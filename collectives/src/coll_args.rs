@@ -163,6 +163,21 @@ impl CollArgs<'_> {
         }
     }
 
+    /// The bytes that each rank gives or gets, which all ranks know, for comparing calls; `None`
+    /// where ranks have sizes of their own.
+    pub fn block_bytes(&self, size: u32) -> Option<u64> {
+        use CollectiveKind as Of;
+        match self.kind() {
+            Of::Barrier => Some(0),
+            Of::Allgather => Some(self.bytes(size) / u64::from(size)),
+            Of::Bcast | Of::Gather | Of::Scatter | Of::Alltoall | Of::Reduce | Of::Allreduce => {
+                Some(self.bytes(size))
+            }
+            Of::Allgatherv | Of::ReduceScatter | Of::ReduceScatterBlock => Some(self.bytes(size)),
+            _ => None,
+        }
+    }
+
     /// The size that selection goes by, the same on all ranks: one block for gather, scatter and
     /// alltoall, the whole result for allgather(v), the whole vector for broadcasts and reductions.
     /// It is 0 where sizes are not known everywhere.

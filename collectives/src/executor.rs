@@ -9,6 +9,7 @@ mod collective_id;
 mod cursor;
 mod failure;
 mod inline_run;
+mod inquiry;
 mod running;
 mod user_call;
 
@@ -20,6 +21,8 @@ use pt2pt::{Engine, Fault, RequestId};
 pub use self::collective_id::CollectiveId;
 use self::cursor::Cursor;
 pub use self::inline_run::{InlineRun, Suspended};
+use self::inquiry::Calls;
+pub use self::inquiry::Passed;
 use self::running::{Running, State, Step};
 pub use self::user_call::{UserCall, UserReturn};
 use crate::plan::Plan;
@@ -33,6 +36,8 @@ pub struct Active {
     /// Entries of collectives that are not over, in the order of their start.
     live: Vec<u32>,
     pool: Pool,
+    /// The latest ones that are over.
+    past: Calls,
 }
 
 #[derive(Default)]
@@ -88,14 +93,15 @@ impl Active {
             0 => None,
             bytes => Some(self.pool.take(bytes).ok_or_else(|| no_memory(bytes))?),
         };
-        let slot = self.vacancy();
+        let (slot, before) = (self.vacancy(), self.past.digest_before(&plan, sequence));
         let entry = &mut self.entries[slot as usize];
         let id = CollectiveId { slot, generation: entry.generation };
         let open = std::mem::take(&mut entry.open);
         let running = entry.running.insert({
-            let cursor = Cursor::first(&plan);
+            let cursor = Cursor::first(&plan, sequence);
             Running::new(plan, sequence, cursor, open, scratch)
         });
+        running.before = before;
         let mut moved = false;
         // A user's function that is due already waits for `advance`.
         match running.step(pt2pt, endpoint, id, false, &mut moved) {
@@ -247,13 +253,27 @@ impl Active {
     /// Releases the resources of a finished collective.
     fn retire(&mut self, slot: u32) {
         let Some(running) = &mut self.entries[slot as usize].running else { return };
+        if let State::Left = running.state {
+            self.vacate(slot);
+            return;
+        }
         let detached = running.detached;
-        running.leave();
+        let has_failed = running.has_failed;
+        self.past.keep(&running.plan, running.sequence, has_failed);
+        let mut rest = None;
+        if has_failed {
+            self.past.mark_failed(&running.plan);
+            rest = running.remainder();
+        }
+        running.leave(has_failed);
         if let Some(scratch) = running.scratch.take() {
             self.pool.give(scratch);
         }
         if detached {
             self.vacate(slot);
+        }
+        if let Some(rest) = rest {
+            self.resume_as_active(Suspended(Box::new(rest)));
         }
     }
 

@@ -30,6 +30,7 @@ pub mod schedule;
 mod schedule_key;
 pub mod select;
 pub mod shape;
+mod signature;
 pub mod thresholds;
 pub mod topology;
 mod type_table;
@@ -38,7 +39,7 @@ pub use algorithm::Algorithm;
 pub use builder::Builder;
 pub use coll_args::CollArgs;
 pub use executor::{
-    Active, Advance, BlockedOn, CollectiveId, InlineRun, Suspended, UserCall, UserReturn,
+    Active, Advance, BlockedOn, CollectiveId, InlineRun, Passed, Suspended, UserCall, UserReturn,
 };
 pub use operation::{Blocks, Data, Edges, Operation, ROOT_HERE, Types, Vector};
 pub use plan::{Plan, SharedSegment};

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use fabric::{CollSegment, Collective, CollectiveKind, Peer};
 use objects::{Area, Comm, Datatype, Group, Op};
-use pt2pt::{Envelope, Pattern};
+use pt2pt::{CollectiveCall, Envelope, Pattern};
 
 use crate::operation::{Operation, ROOT_HERE};
 use crate::schedule::{Member, Schedule};
 use crate::shape::Ty;
+use crate::signature;
 use crate::type_table::TypeTable;
 
 /// A collective that is ready to start, as often as wanted.
@@ -20,6 +21,8 @@ pub struct Plan {
     recv: Area,
     /// The kind on the wire, where it is not the operation's.
     renamed: Option<CollectiveKind>,
+    /// The call as members of a segment compare it.
+    signature: u64,
 }
 
 /// A plan but for its addresses.
@@ -36,6 +39,8 @@ struct Bound {
     rank: u32,
     context: u64,
     collective: Collective,
+    /// See [`crate::CollArgs::block_bytes`].
+    bytes: Option<u64>,
 }
 
 /// The collective segment of a plan.
@@ -64,20 +69,21 @@ impl Plan {
         comm: &Comm,
         types: TypeTable,
         [send, recv]: [Area; 2],
+        bytes: Option<u64>,
     ) -> Plan {
         // All ranks name the root by its rank in its own group.
-        let root = operation
-            .root()
-            .map_or(u32::MAX, |root| if root == ROOT_HERE { comm.rank() } else { root });
+        let root = operation.root().map(|root| if root == ROOT_HERE { comm.rank() } else { root });
+        let op = operation.vector().map(|vector| signature::op_code(vector.op));
+        let collective = Collective::new(operation.kind(), root, op);
+        let signature = signature::of(collective, schedule.slot_bytes());
         let reduction = operation
             .vector()
             .map(|vector| Reduction { op: vector.op.clone(), handle: vector.handle });
         let segment = segment.filter(|_| schedule.uses_segment());
         let calls_user = matches!(&reduction, Some(Reduction { op: Op::User(_), .. }));
-        let is_segment_only = segment.is_some()
-            && schedule.messages().is_empty()
-            && schedule.temp() == 0
-            && !calls_user;
+        let is_common = segment.as_ref().is_some_and(|shared| shared.members.is_none());
+        let is_segment_only =
+            is_common && schedule.messages().is_empty() && schedule.temp() == 0 && !calls_user;
         let bound = Arc::new(Bound {
             is_segment_only,
             segment,
@@ -88,9 +94,10 @@ impl Plan {
             remote: comm.remote().cloned(),
             rank: comm.rank(),
             context: comm.context() * 2 + 1,
-            collective: Collective { kind: operation.kind(), root },
+            collective,
+            bytes,
         });
-        Plan { bound, send, recv, renamed: None }
+        Plan { bound, send, recv, renamed: None, signature }
     }
 
     /// Moves the plan to other buffers of the same call.
@@ -103,6 +110,7 @@ impl Plan {
     #[must_use]
     pub fn of_kind(mut self, kind: CollectiveKind) -> Plan {
         self.renamed = Some(kind);
+        self.signature = signature::of(self.collective(), self.schedule().slot_bytes());
         self
     }
 
@@ -119,9 +127,39 @@ impl Plan {
         Collective { kind: self.renamed.unwrap_or(own.kind), ..own }
     }
 
+    /// The call as members of a segment compare it.
+    #[inline]
+    pub(crate) fn signature(&self) -> u64 {
+        self.signature
+    }
+
+    /// The call as it is reported to users and to other members.
+    pub(crate) fn call(&self) -> CollectiveCall {
+        let Collective { kind, root, .. } = self.collective();
+        CollectiveCall { kind: kind as u8, root, bytes: self.bound.bytes }
+    }
+
+    /// This process's rank in the communicator.
+    pub fn rank(&self) -> u32 {
+        self.bound.rank
+    }
+
+    /// This rank's number as the source of the messages that a member gets.
+    pub(crate) fn source_for(&self, to: Member) -> u32 {
+        let rank = self.bound.rank;
+        if to.is_remote() { Member::remote(rank).wire() } else { rank }
+    }
+
+    /// The member that a process is.
+    pub(crate) fn member_of(&self, peer: Peer) -> Option<Member> {
+        let local = || self.bound.group.rank_of(peer).map(Member::local);
+        let remote = self.bound.remote.as_ref();
+        remote.and_then(|remote| remote.rank_of(peer)).map(Member::remote).or_else(local)
+    }
+
     /// The context id on the wire.
     #[inline]
-    pub(crate) fn context(&self) -> u64 {
+    pub fn context(&self) -> u64 {
         self.bound.context
     }
 
@@ -136,12 +174,17 @@ impl Plan {
 
     /// The pattern of messages of this collective; from any member without `source`.
     #[inline]
-    pub(crate) fn pattern(&self, source: Option<Member>, sequence: i32) -> Pattern {
+    pub(crate) fn pattern(
+        &self,
+        source: Option<Member>,
+        sequence: i32,
+        collective: Collective,
+    ) -> Pattern {
         Pattern {
             context: self.bound.context,
             source: source.map(Member::wire),
             tag: Some(sequence),
-            collective: Some(self.collective()),
+            collective: Some(collective),
         }
     }
 
@@ -168,6 +211,27 @@ impl Plan {
     pub(crate) fn segment_rank(&self, member: u32) -> u32 {
         let members = self.bound.segment.as_ref().and_then(|shared| shared.members.as_deref());
         members.map_or(member, |members| members[member as usize])
+    }
+
+    /// This rank's number among the members of the segment.
+    pub(crate) fn segment_member(&self) -> Option<u32> {
+        let shared = self.bound.segment.as_ref()?;
+        let rank = self.bound.rank;
+        match shared.members.as_deref() {
+            None => Some(rank),
+            Some(members) => members.iter().position(|&of| of == rank).map(|at| at as u32),
+        }
+    }
+
+    /// Returns true if its messages carry the call before, and those of the next one its own: the
+    /// same on all ranks. The members of a segment of all ranks compare calls there. Those of the
+    /// library between two groups differ from group to group, and have the kind of all that make
+    /// communicators.
+    pub(crate) fn is_compared(&self) -> bool {
+        let shared = self.bound.segment.as_ref();
+        shared.is_none_or(|shared| shared.members.is_some())
+            && self.bound.remote.is_none()
+            && self.renamed != Some(CollectiveKind::CommCreate)
     }
 
     /// The members of the segment but this one: their numbers in it, and their ranks.

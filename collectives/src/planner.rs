@@ -172,8 +172,9 @@ impl Planner {
             None => call.key.with_args(|args| write(&mut b, args, position)),
             Some(lists) => write(&mut b, &lists.args(&call.key)?, position),
         }
-        let schedule = Arc::new(b.finish());
-        Ok(Plan::new(schedule, segment, operation, comm, call.types, [call.send, call.recv]))
+        let (schedule, bytes) = (Arc::new(b.finish()), call.block_bytes()?);
+        let areas = [call.send, call.recv];
+        Ok(Plan::new(schedule, segment, operation, comm, call.types, areas, bytes))
     }
 
     /// Forgets the calls on a communicator that is freed, and with them its collective segment; and
@@ -197,13 +198,15 @@ impl Planner {
         let segment = segment.filter(|_| self.selection.may_use_segment(operation.kind()));
         call.key.has_segment = segment.is_some();
         call.key.topology = self.topologies.of(comm);
+        let bytes = call.block_bytes()?;
         let schedule = match call.lists {
             _ if matches!(operation, Operation::Absent { .. }) => Arc::default(),
             None => self.schedule(call.key),
             Some(lists) => Arc::new(self.write(&lists.args(&call.key)?, &call.key)),
         };
         let segment = segment.cloned().map(|segment| SharedSegment { segment, members: None });
-        Ok(Plan::new(schedule, segment, operation, comm, call.types, [call.send, call.recv]))
+        let areas = [call.send, call.recv];
+        Ok(Plan::new(schedule, segment, operation, comm, call.types, areas, bytes))
     }
 
     fn schedule(&mut self, key: ScheduleKey) -> Arc<Schedule> {

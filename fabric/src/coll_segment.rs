@@ -34,10 +34,16 @@ pub const FLAGS_HEADER: u64 = 16;
 /// Bytes of a slot with a flag.
 pub const FLAGS_SLOT_BYTES: u64 = FLAGS_STRIDE - FLAGS_HEADER;
 
+/// Bits of a signature.
+pub const SIGNATURE_BITS: u32 = 48;
+
 /// A collective segment as one member sees it. Members are named by their rank in the communicator.
 pub trait CollSegment: std::fmt::Debug + Send + Sync {
     /// Begins this member's next round; its number.
     fn next_round(&self) -> u64;
+
+    /// Rounds that this member has begun.
+    fn begun(&self) -> u64;
 
     /// True when this member has left all rounds before and its slot may be written.
     fn is_ready(&self, round: u64) -> bool;
@@ -50,14 +56,29 @@ pub trait CollSegment: std::fmt::Debug + Send + Sync {
     /// [`FLAGS_STRIDE`] bytes from one to the next.
     fn slots(&self, round: u64) -> UserBuf;
 
-    /// Arrives: this member's slot is written. `signature` is what the member called, at most 56
-    /// bits; `notify` wakes members that wait for this one ([`CollSegment::signature_of`]). Returns
-    /// true for the last member to arrive, which must complete the round; never with flags.
+    /// Arrives: this member's slot is written. `signature` is what the member called, at most
+    /// [`SIGNATURE_BITS`]; `notify` wakes members that wait for this one ([`CollSegment::agrees`]).
+    /// Returns true for the last member to arrive, which must complete the round; never with flags.
     fn arrive(&self, round: u64, signature: u64, notify: bool) -> bool;
 
-    /// Returns a member's signature; `None` until it arrives. After that the member's slot may be
-    /// read, with one word until this member arrives itself.
+    /// Returns whether a member has this signature, and had this member's in the round before;
+    /// `None` until it arrives. After that the member's slot may be read, with one word until this
+    /// member arrives itself.
+    fn agrees(&self, round: u64, member: u32, signature: u64) -> Option<bool>;
+
+    /// Returns a member's signature; `None` until it arrives, and when it has gone on.
     fn signature_of(&self, round: u64, member: u32) -> Option<u64>;
+
+    /// Returns this member's own signature, `back` rounds before the one that it began last; `None`
+    /// when it is no longer known.
+    fn own_signature(&self, back: u64) -> Option<u64>;
+
+    /// Records that this member has reported what it found in this round: it does not look at this
+    /// round again when it is in the next one.
+    fn mark_reported(&self, round: u64);
+
+    /// Returns true if this member has reported what it found in this round.
+    fn is_reported(&self, round: u64) -> bool;
 
     /// Completes the round and wakes all members. Called by the last member to arrive.
     fn complete(&self, round: u64);
@@ -65,8 +86,8 @@ pub trait CollSegment: std::fmt::Debug + Send + Sync {
     /// True when the round is complete: the result may be read until this member leaves.
     fn is_complete(&self, round: u64) -> bool;
 
-    /// Returns the first member whose signature differs, in a complete round that this member has
-    /// not left.
+    /// Returns a member whose signature differs, otherwise one whose signature of the round before
+    /// differed; in a complete round that this member has not left.
     fn mismatch(&self, round: u64, signature: u64) -> Option<u32>;
 
     /// Leaves a round: this member no longer reads it.

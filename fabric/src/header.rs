@@ -4,7 +4,7 @@
 //! wrote: it never panics, and the kind that it returns is a known one. Other fields may hold
 //! anything; protocols check them.
 
-use zerocopy::little_endian::{I32, U32, U64};
+use zerocopy::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::request_id::ProtocolId;
@@ -36,6 +36,9 @@ pub enum Kind {
     CancelReply = 8,
     /// Receiver to sender: that many bytes of eager budget are free again.
     Credit = 9,
+    /// A member of a collective asks another one about its call, or answers
+    /// ([`Header::ANSWER`]).
+    Notice = 10,
     /// One-sided: write the data into the target's window.
     RmaPut = 16,
     /// One-sided: return data of the target's window.
@@ -94,8 +97,41 @@ pub enum CollectiveKind {
 pub struct Collective {
     /// The operation.
     pub kind: CollectiveKind,
-    /// Root rank, or `u32::MAX` for operations that have none.
+    /// Root and reduction; see [`Collective::new`].
     pub root: u32,
+    /// A digest of the sender's call before this one on the communicator: 0 for none, or
+    /// [`Collective::FAILED`].
+    pub before: u8,
+}
+
+impl Collective {
+    /// The root of operations that have none; roots are below.
+    pub const NO_ROOT: u32 = (1 << 24) - 1;
+
+    /// The digest of a call that has failed.
+    pub const FAILED: u8 = u8::MAX;
+
+    /// A call: the operation, its root, and the handle of its predefined reduction.
+    pub const fn new(kind: CollectiveKind, root: Option<u32>, reduction: Option<u8>) -> Collective {
+        let root = match root {
+            Some(root) if root < Collective::NO_ROOT => root,
+            _ => Collective::NO_ROOT,
+        };
+        let reduction = match reduction {
+            Some(handle) => handle as u32,
+            None => 0,
+        };
+        Collective { kind, root: reduction << 24 | root, before: 0 }
+    }
+
+    /// Returns root and handle of the reduction in the word that an envelope carries.
+    pub const fn split(word: u32) -> (Option<u32>, Option<u8>) {
+        let (root, reduction) = (word & Collective::NO_ROOT, (word >> 24) as u8);
+        (
+            if root == Collective::NO_ROOT { None } else { Some(root) },
+            if reduction == 0 { None } else { Some(reduction) },
+        )
+    }
 }
 
 /// The decoded header. `docs/protocol.md` lists the fields of each kind, and the words of a control
@@ -106,14 +142,15 @@ pub struct Header {
     pub kind: Kind,
     /// See [`Header::READY`].
     pub flags: u8,
-    /// Raw [`CollectiveKind`], 0 for point-to-point.
-    pub collective: u8,
+    /// Raw [`CollectiveKind`] in the low byte, 0 for point-to-point; [`Collective::before`] in the
+    /// high byte.
+    pub collective: u16,
     /// Rank of the sender in the communicator.
     pub source: u32,
     /// The tag (non-negative); for a collective its sequence number, for a persistent one -1 - the
     /// number of its initialisation.
     pub tag: i32,
-    /// Root of a collective; for point-to-point 0.
+    /// Root and reduction of a collective ([`Collective::new`]); for point-to-point 0.
     pub root: u32,
     /// The context id; in control frames the request the frame is for.
     pub context: u64,
@@ -126,8 +163,7 @@ pub struct Header {
 struct Wire {
     kind: u8,
     flags: u8,
-    collective: u8,
-    reserved: u8,
+    collective: U16,
     source: U32,
     tag: I32,
     root: U32,
@@ -145,7 +181,7 @@ pub enum Malformed {
     #[error("a frame of {0} bytes is too short: its header alone has 32")]
     Short(usize),
     /// A kind of a later version, or garbage.
-    #[error("unknown frame kind {0}: must be 1 to 9 or 16 to 22")]
+    #[error("unknown frame kind {0}: must be 1 to 10 or 16 to 22")]
     Kind(u8),
 }
 
@@ -154,6 +190,13 @@ impl Header {
     pub const SIZE: usize = 32;
     /// Flag: a ready send, which must find its receive posted.
     pub const READY: u8 = 1;
+    /// Flag of a [`Kind::Notice`]: the sender has passed the collective, or it has failed there.
+    pub const ANSWER: u8 = 2;
+    /// Flag of a [`Kind::Notice`]: the sender waits in the collective segment, not for a message.
+    pub const IN_SEGMENT: u8 = 4;
+    /// Where the number of the sender's round of the segment stands in the flags of a
+    /// [`Kind::Notice`]; higher bits of it are cut off.
+    pub const ROUND_AT: u32 = 3;
 
     /// Makes a header of `kind` with all other fields zero.
     #[inline]
@@ -167,8 +210,7 @@ impl Header {
         zerocopy::transmute!(Wire {
             kind: self.kind as u8,
             flags: self.flags,
-            collective: self.collective,
-            reserved: 0,
+            collective: self.collective.into(),
             source: self.source.into(),
             tag: self.tag.into(),
             root: self.root.into(),
@@ -187,7 +229,7 @@ impl Header {
         let header = Header {
             kind,
             flags: wire.flags,
-            collective: wire.collective,
+            collective: wire.collective.get(),
             source: wire.source.get(),
             tag: wire.tag.get(),
             root: wire.root.get(),
@@ -211,7 +253,8 @@ impl Kind {
             | Kind::Done
             | Kind::Cancel
             | Kind::CancelReply
-            | Kind::Credit => ProtocolId::Pt2pt,
+            | Kind::Credit
+            | Kind::Notice => ProtocolId::Pt2pt,
             Kind::RmaPut
             | Kind::RmaGet
             | Kind::RmaAccumulate
@@ -234,6 +277,7 @@ impl Kind {
             7 => Kind::Cancel,
             8 => Kind::CancelReply,
             9 => Kind::Credit,
+            10 => Kind::Notice,
             16 => Kind::RmaPut,
             17 => Kind::RmaGet,
             18 => Kind::RmaAccumulate,
@@ -288,7 +332,7 @@ mod tests {
         let header = Header {
             kind: Kind::Rts,
             flags: Header::READY,
-            collective: CollectiveKind::Bcast as u8,
+            collective: 7 << 8 | CollectiveKind::Bcast as u16,
             source: 7,
             tag: -5,
             root: 3,
@@ -298,6 +342,14 @@ mod tests {
         let mut frame = header.encode().to_vec();
         frame.extend_from_slice(b"body");
         assert_eq!(Header::decode(&frame), Ok((header, &b"body"[..])));
+    }
+
+    #[test]
+    fn a_call_survives_the_wire() {
+        for (root, reduction) in [(None, None), (Some(7), Some(0x21)), (None, Some(0x3f))] {
+            let call = Collective::new(CollectiveKind::Reduce, root, reduction);
+            assert_eq!(Collective::split(call.root), (root, reduction));
+        }
     }
 
     #[test]

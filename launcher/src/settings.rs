@@ -50,6 +50,8 @@ pub struct Settings {
     /// Time without progress after which a stall is reported, if not
     /// [`DEFAULT_STALL_TIMEOUT`]; zero for never.
     pub stall_timeout: Option<Duration>,
+    /// Ends a job whose ranks wait for ever (`--stall-abort`).
+    pub stall_abort: bool,
     /// Silence after which a host is lost, if not [`DEFAULT_DEAD_AFTER`].
     pub dead_after: Option<Duration>,
     /// Time for the first message of a host, if not [`DEFAULT_START_TIMEOUT`]; zero for no limit.

@@ -18,6 +18,8 @@ use serde::{Deserialize, Serialize};
 use crate::failure_policy::Exit;
 use crate::proc_stat;
 use crate::proc_tree;
+use crate::rank_table::RankLine;
+use crate::wait_graph::{self, Cycle};
 
 /// Checks during the time without progress.
 const CHECKS_PER_TIMEOUT: u32 = 4;
@@ -144,6 +146,50 @@ impl StallDetector {
             return Duration::ZERO;
         }
         time
+    }
+}
+
+/// Watches for ranks of one host that wait for each other: they need no long time without progress.
+#[derive(Debug)]
+pub(crate) struct DeadlockDetector {
+    next: Instant,
+    /// The cycles of the last look.
+    seen: Vec<Cycle>,
+    /// Cycles that were reported.
+    reported: Vec<Cycle>,
+}
+
+impl DeadlockDetector {
+    /// Time between two looks; a cycle is reported at the second one that finds it unchanged.
+    const INTERVAL: Duration = Duration::from_millis(1500);
+
+    /// Starts to watch.
+    pub(crate) fn new(now: Instant) -> DeadlockDetector {
+        let next = now + DeadlockDetector::INTERVAL;
+        DeadlockDetector { next, seen: Vec::new(), reported: Vec::new() }
+    }
+
+    /// Returns the time of the next [`DeadlockDetector::tick`].
+    pub(crate) fn deadline(&self) -> Instant {
+        self.next
+    }
+
+    /// Returns the cycles that have become certain.
+    pub(crate) fn tick(
+        &mut self,
+        lines: impl FnOnce() -> Vec<Option<RankLine>>,
+        now: Instant,
+    ) -> Vec<Cycle> {
+        if now < self.next {
+            return Vec::new();
+        }
+        self.next = now + DeadlockDetector::INTERVAL;
+        let found = wait_graph::deadlocks(&lines());
+        let before = std::mem::replace(&mut self.seen, found);
+        let is_new = |cycle: &&Cycle| before.contains(cycle) && !self.reported.contains(cycle);
+        let certain: Vec<Cycle> = self.seen.iter().filter(is_new).cloned().collect();
+        self.reported.extend_from_slice(&certain);
+        certain
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use bootstrap::calls::Call;
 use bootstrap::{BlockedKind, BlockedOn, RankState};
 
 use crate::rank_table::RankLine;
@@ -13,12 +14,40 @@ use crate::rank_table::RankLine;
 /// The largest number of ranks that one line names.
 const MAX_NAMED: usize = 8;
 
+/// Ranks that wait for each other, and for nothing else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cycle {
+    /// Each waits for the next one, the last for the first; with the time since which it waits.
+    pub(crate) ranks: Vec<(usize, u64)>,
+}
+
+impl Cycle {
+    /// Returns the line for the user.
+    pub(crate) fn line(&self) -> String {
+        cycle_line(&self.ranks.iter().map(|(rank, _)| *rank).collect::<Vec<_>>())
+    }
+}
+
+/// Returns the cycles in which each rank waits for one rank alone: these ranks wait for ever.
+pub(crate) fn deadlocks(lines: &[Option<RankLine>]) -> Vec<Cycle> {
+    let graph = WaitGraph { lines };
+    let waits = |rank: usize| {
+        let waits_for_any = [Call::Waitany, Call::Waitsome].map(Call::index);
+        let seen = lines[rank].map(|line| line.seen)?;
+        seen.blocked.filter(|_| !waits_for_any.contains(&seen.call)).map(|blocked| blocked.since)
+    };
+    let with_times = |path: Vec<usize>| {
+        path.into_iter().map(|rank| Some((rank, waits(rank)?))).collect::<Option<Vec<_>>>()
+    };
+    graph.paths().into_iter().filter_map(with_times).map(|ranks| Cycle { ranks }).collect()
+}
+
 /// Returns lines for the user: ranks that wait for an event that cannot happen, and cycles. `lines`
 /// holds all ranks of the job in order; `None` stands for a rank whose host has not answered.
 pub(crate) fn conclusions(lines: &[Option<RankLine>]) -> Vec<String> {
     let graph = WaitGraph { lines };
     let mut lines = graph.in_vain();
-    lines.extend(graph.cycles());
+    lines.extend(graph.paths().iter().map(|path| cycle_line(path)));
     lines
 }
 
@@ -70,9 +99,10 @@ impl WaitGraph<'_> {
         Some((other, reason))
     }
 
-    fn cycles(&self) -> Vec<String> {
+    /// Returns the ranks of each cycle.
+    fn paths(&self) -> Vec<Vec<usize>> {
         let mut visited = vec![false; self.lines.len()];
-        let mut lines = Vec::new();
+        let mut cycles = Vec::new();
         for start in 0..self.lines.len() {
             let mut path = Vec::new();
             let mut at = Some(start);
@@ -85,9 +115,9 @@ impl WaitGraph<'_> {
             else {
                 continue;
             };
-            lines.push(cycle_line(&path[begin..]));
+            cycles.push(path.split_off(begin));
         }
-        lines
+        cycles
     }
 }
 
@@ -160,6 +190,19 @@ mod tests {
             for_message(99),
         ];
         assert_eq!(of(&pair, &[]), ["ranks 0 and 1 wait for each other"]);
+    }
+
+    #[test]
+    fn a_deadlock_needs_ranks_that_wait_for_one_rank_alone() {
+        let of = |call: Call| {
+            let line = |rank| {
+                let seen = Snapshot { call: call.index(), ..for_message(rank) };
+                Some(RankLine::new(1, None, seen))
+            };
+            deadlocks(&[line(2), line(0), line(0)])
+        };
+        assert_eq!(of(Call::Recv), [Cycle { ranks: vec![(0, 1), (2, 1)] }]);
+        assert!(of(Call::Waitany).is_empty());
     }
 
     #[test]

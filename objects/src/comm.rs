@@ -165,6 +165,11 @@ impl Comm {
         sequence as i32
     }
 
+    /// Returns the number that the next collective will have.
+    pub fn collectives_started(&self) -> i32 {
+        self.collectives.get() as i32
+    }
+
     /// Returns the number of the next persistent collective: -1, -2, ... -2^31 + 1, -1, ... All
     /// members make them in the same order, but start them in orders of their own (MPI-5.0 §6.13),
     /// so the number belongs to the initialisation and every start has it. It is negative, as

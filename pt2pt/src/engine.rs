@@ -9,7 +9,7 @@ use fabric::{Peer, PeerFailed, Protocol, Region, RequestId};
 
 use crate::fault::LateReady;
 use crate::matching::{Posted, Unexpected};
-use crate::message::{BlockedOn, Completion, Unfinished};
+use crate::message::{BlockedOn, Completion, Notice, Unfinished};
 use crate::peers::Peers;
 use crate::requests::{Request, Requests, State};
 use crate::unexpected::Arrived;
@@ -52,6 +52,10 @@ pub struct Engine {
     pub(crate) news: bool,
     pub(crate) late_ready: Option<LateReady>,
     pub(crate) failed_peers: Vec<PeerFailed>,
+    /// Notices that were not taken yet, with their senders.
+    pub(crate) notices: Vec<(Peer, Notice)>,
+    /// One of the two lists above is not empty.
+    pub(crate) has_incidents: bool,
 }
 
 impl Engine {
@@ -71,6 +75,8 @@ impl Engine {
             news: false,
             late_ready: None,
             failed_peers: Vec::new(),
+            notices: Vec::new(),
+            has_incidents: false,
         }
     }
 

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use fabric::{CollectiveKind, PeerFailed};
+use fabric::{Collective, CollectiveKind, PeerFailed};
+use objects::Op;
 
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,9 +49,9 @@ pub enum Fault {
         /// The context id on the wire.
         context: u64,
     },
-    /// The sender is in the same collective as the receiver, but without data.
-    Empty {
-        /// The call of both.
+    /// The sender is in the same collective as the receiver, but with another amount of data.
+    Sizes {
+        /// The call of the receiver.
         call: CollectiveCall,
         /// The sender's rank in the communicator.
         source: u32,
@@ -58,18 +59,52 @@ pub enum Fault {
         sequence: i32,
         /// The context id on the wire.
         context: u64,
+        /// Bytes that the sender gave.
+        sent: u64,
         /// Bytes that were expected of it.
-        capacity: u64,
+        expected: u64,
+    },
+    /// A collective before this one was another one at a member. This one has done its work.
+    Earlier {
+        /// The call of this rank then, if it is still known.
+        ours: Option<CollectiveCall>,
+        /// The call of the member then, if it is still known.
+        theirs: Option<CollectiveCall>,
+        /// The member's rank in the communicator.
+        source: u32,
+        /// Which collective of the communicator this one is.
+        sequence: i32,
+        /// The context id on the wire.
+        context: u64,
     },
 }
 
-/// A collective call as the wire carries it: operation and root.
+/// A collective call as the wire carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CollectiveCall {
     /// Raw [`CollectiveKind`], 0 for none.
     pub kind: u8,
-    /// Root rank, `u32::MAX` for none.
+    /// Root and reduction; see [`fabric::Collective::new`].
     pub root: u32,
+    /// Bytes of data, as all ranks must give them, if they are known.
+    pub bytes: Option<u64>,
+}
+
+impl CollectiveCall {
+    /// The call of a rank that has given up.
+    pub const GAVE_UP: CollectiveCall = CollectiveCall {
+        kind: CollectiveKind::GaveUp as u8,
+        root: Collective::NO_ROOT,
+        bytes: None,
+    };
+
+    /// Returns true if the calls may belong together, as far as both are known.
+    pub fn agrees(&self, other: &CollectiveCall) -> bool {
+        let sizes = self.bytes.zip(other.bytes);
+        self.kind == other.kind
+            && self.root == other.root
+            && sizes.is_none_or(|(one, other)| one == other)
+    }
 }
 
 /// A ready send that found no posted receive; an error of the sending program
@@ -88,9 +123,22 @@ impl fmt::Display for CollectiveCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match CollectiveKind::name(self.kind) {
             Some(name) => f.write_str(name)?,
-            None => f.write_str("an unknown operation")?,
+            None => f.write_str("another operation")?,
         }
-        if self.root == u32::MAX { Ok(()) } else { write!(f, " with root {}", self.root) }
+        let (root, reduction) = Collective::split(self.root);
+        if let Some(bytes) = self.bytes.filter(|_| self.kind != CollectiveKind::Barrier as u8) {
+            write!(f, " of {bytes} bytes")?;
+        }
+        if let Some(root) = root {
+            write!(f, " with root {root}")?;
+        }
+        match reduction {
+            None => Ok(()),
+            Some(handle) => {
+                let name = Op::predefined(handle.into()).map_or("a function", |op| op.name());
+                write!(f, " by {name}")
+            }
+        }
     }
 }
 
@@ -143,12 +191,33 @@ impl fmt::Display for Fault {
                     SequenceName(*sequence)
                 )
             }
-            Fault::Empty { call, source, sequence, capacity, .. } => write!(
-                f,
-                "{}, {call}, is to get {capacity} bytes from rank {source}, which called it \
-                 without data: all ranks must give the same amount",
-                SequenceName(*sequence)
-            ),
+            Fault::Sizes { call, source, sequence, sent, expected, .. } => {
+                let number = SequenceName(*sequence);
+                write!(
+                    f,
+                    "{number}, {call}, is to get {expected} bytes from rank {source}, which "
+                )?;
+                match sent {
+                    0 => f.write_str("called it without data")?,
+                    sent => write!(f, "gave {sent}")?,
+                }
+                f.write_str(": all ranks must give the same amount")
+            }
+            Fault::Earlier { ours, theirs, source, sequence, .. } => {
+                let number = SequenceName(*sequence);
+                write!(f, "before {number}, rank {source} ")?;
+                match theirs {
+                    Some(call) if call.kind == CollectiveKind::GaveUp as u8 => {
+                        f.write_str("gave up a collective that had failed there")?;
+                    }
+                    Some(call) => write!(f, "called {call}")?,
+                    None => f.write_str("called another collective")?,
+                }
+                if let Some(call) = ours {
+                    write!(f, ", and this rank {call}")?;
+                }
+                f.write_str(": all ranks must call the same collectives in the same order")
+            }
         }
     }
 }

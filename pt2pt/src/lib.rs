@@ -22,6 +22,7 @@ mod key;
 mod lists;
 mod matching;
 mod message;
+mod notice;
 mod peer_failure;
 mod peers;
 mod probe;
@@ -36,4 +37,6 @@ mod unexpected;
 pub use engine::{Engine, Settings};
 pub use fabric::RequestId;
 pub use fault::{CollectiveCall, Fault, LateReady, SequenceName};
-pub use message::{BlockedOn, Completion, Envelope, MessageId, Mode, Pattern, Seen, Unfinished};
+pub use message::{
+    BlockedOn, Completion, Envelope, MessageId, Mode, Notice, Pattern, Seen, Unfinished,
+};

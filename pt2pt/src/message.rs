@@ -77,6 +77,29 @@ pub struct Completion {
     pub fault: Option<Box<Fault>>,
 }
 
+/// A question about a collective, or an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// The context id on the wire.
+    pub context: u64,
+    /// The sender's number as the source of the collective's messages.
+    pub source: u32,
+    /// Which collective of the communicator it is.
+    pub sequence: i32,
+    /// The call of the sender.
+    pub call: CollectiveCall,
+    /// The sender has passed the collective, or it has failed there. Otherwise the sender waits.
+    pub is_answer: bool,
+    /// The sender waits in its collective segment: the number of its round, of which
+    /// [`Notice::ROUND_BITS`] travel.
+    pub round: Option<u64>,
+}
+
+impl Notice {
+    /// Bits of the round that travel.
+    pub const ROUND_BITS: u32 = u8::BITS - Header::ROUND_AT;
+}
+
 /// The event that an unfinished request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockedOn {
@@ -120,16 +143,29 @@ pub(crate) struct Head {
 /// zero in point-to-point traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PartOf {
-    pub(crate) collective: u8,
+    /// [`fabric::Header::collective`].
+    pub(crate) collective: u16,
     pub(crate) root: u32,
 }
 
 impl PartOf {
+    /// Raw [`fabric::CollectiveKind`].
+    pub(crate) fn kind(self) -> u8 {
+        self.collective as u8
+    }
+
+    /// [`Collective::before`].
+    pub(crate) fn before(self) -> u8 {
+        (self.collective >> 8) as u8
+    }
+
     #[inline]
     pub(crate) fn new(collective: Option<Collective>) -> PartOf {
         match collective {
             None => PartOf { collective: 0, root: 0 },
-            Some(collective) => PartOf { collective: collective.kind as u8, root: collective.root },
+            Some(Collective { kind, root, before }) => {
+                PartOf { collective: u16::from(before) << 8 | kind as u16, root }
+            }
         }
     }
 }
@@ -187,6 +223,6 @@ impl Head {
 
 impl From<PartOf> for CollectiveCall {
     fn from(part_of: PartOf) -> CollectiveCall {
-        CollectiveCall { kind: part_of.collective, root: part_of.root }
+        CollectiveCall { kind: part_of.kind(), root: part_of.root, bytes: None }
     }
 }

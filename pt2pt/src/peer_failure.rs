@@ -52,6 +52,7 @@ impl Engine {
         peer.queue.clear();
         peer.pushing.clear();
         self.failed_peers.push(lost.clone());
+        self.has_incidents = true;
         let of_peer: Vec<RequestId> = self
             .requests
             .active()

@@ -104,6 +104,7 @@ impl Engine {
             Kind::Cancel => self.cancel_arrived(from, header),
             Kind::CancelReply => self.cancel_reply_arrived(from, header),
             Kind::Credit => self.credit_arrived(from, header),
+            Kind::Notice => self.notice_arrived(from, header),
             // A kind of a later version; a well-behaved peer does not send it.
             _ => {}
         }
@@ -144,11 +145,13 @@ impl Protocol for Engine {
             State::Pushing { .. } | State::Writing { .. } => true,
             _ => request.is_send() && request.detached,
         });
-        // A queued credit does not hold the end up: the peer does not wait for it, and may have
-        // ended.
-        let is_credit =
-            |frame: &Frame| matches!(frame, Frame::Control(header) if header.kind == Kind::Credit);
-        !owes_data && self.peers.iter().all(|peer| peer.queue.iter().all(is_credit))
+        // A queued credit or notice does not hold the end up: the peer does not need it, and may
+        // have ended.
+        let is_optional = |frame: &Frame| match frame {
+            Frame::Control(header) => matches!(header.kind, Kind::Credit | Kind::Notice),
+            _ => false,
+        };
+        !owes_data && self.peers.iter().all(|peer| peer.queue.iter().all(is_optional))
     }
 }
 

@@ -1,10 +1,10 @@
 //! Starting a receive (MPI-5.0 §3.2.4), and storing a message in its buffer.
 
-use fabric::{Body, CollectiveKind, HybridGet, Peer, RequestId};
+use fabric::{Body, Collective, CollectiveKind, HybridGet, Peer, RequestId};
 use objects::Buffer;
 
 use crate::engine::Engine;
-use crate::fault::Fault;
+use crate::fault::{CollectiveCall, Fault};
 use crate::key::Key;
 use crate::message::{Completion, Head, MessageId, Mode, PartOf, Pattern};
 use crate::requests::{NO_PEER, Request, State};
@@ -185,37 +185,74 @@ impl Request {
 /// `expected` is the collective that the receive belongs to.
 #[inline]
 fn check_envelope(expected: PartOf, capacity: u64, bytes: u64, part_of: PartOf) -> bool {
-    // An empty message is right for an empty receive, and between two processes.
-    let is_right = bytes != 0 || capacity == 0 || expected.collective == 0;
-    expected == part_of && bytes <= capacity && is_right
+    expected == part_of && (bytes == capacity || bytes < capacity && may_be_short(expected, bytes))
+}
+
+/// Returns true if a message may have fewer bytes than its receive has room for: between two
+/// processes, and where each pair of ranks has an amount of its own. An empty message in a
+/// collective is one of a rank that was called without data.
+#[inline]
+fn may_be_short(expected: PartOf, bytes: u64) -> bool {
+    expected.collective == 0 || bytes != 0 && has_own_sizes(expected.kind())
+}
+
+/// Returns true for operations in which a receive may be larger than its message, as other
+/// libraries allow it: the data is complete all the same.
+#[cold]
+fn has_own_sizes(collective: u8) -> bool {
+    use CollectiveKind::*;
+    [
+        Gatherv,
+        Scatterv,
+        Alltoallv,
+        Alltoallw,
+        NeighborAllgather,
+        NeighborAllgatherv,
+        NeighborAlltoall,
+        NeighborAlltoallv,
+        NeighborAlltoallw,
+    ]
+    .into_iter()
+    .any(|kind| kind as u8 == collective)
 }
 
 /// Returns how many bytes of a faulty message are stored, and the fault.
 #[cold]
 fn envelope_fault(expected: PartOf, capacity: u64, head: &Head) -> (u64, Option<Box<Fault>>) {
     let (source, tag, context) = (head.key.source, head.key.tag, head.key.context);
-    if head.part_of.collective == CollectiveKind::GaveUp as u8 {
+    if head.part_of.kind() == CollectiveKind::GaveUp as u8 {
         return (
             0,
             Some(Box::new(Fault::GaveUp { call: expected.into(), source, sequence: tag, context })),
         );
     }
-    if expected != head.part_of {
+    let is_same = expected.kind() == head.part_of.kind() && expected.root == head.part_of.root;
+    if !is_same {
         let (ours, theirs) = (expected.into(), head.part_of.into());
         return (
             0,
             Some(Box::new(Fault::Mismatched { ours, theirs, source, sequence: tag, context })),
         );
     }
-    if head.bytes == 0 {
+    let sent = head.bytes;
+    if sent != capacity && (sent > capacity || !may_be_short(expected, sent)) {
+        if expected.collective == 0 {
+            let fault = Fault::Truncated { source, tag, context, sent, capacity };
+            return (capacity, Some(Box::new(fault)));
+        }
         let call = expected.into();
-        return (
-            0,
-            Some(Box::new(Fault::Empty { call, source, sequence: tag, context, capacity })),
-        );
+        let fault = Fault::Sizes { call, source, sequence: tag, context, sent, expected: capacity };
+        return (sent.min(capacity), Some(Box::new(fault)));
     }
-    (
-        capacity,
-        Some(Box::new(Fault::Truncated { source, tag, context, sent: head.bytes, capacity })),
-    )
+    let (ours, theirs) = (expected.before(), head.part_of.before());
+    let is_known = ours != 0 && theirs != 0 && ours != Collective::FAILED;
+    let has_failed = theirs == Collective::FAILED;
+    let fault = Fault::Earlier {
+        ours: None,
+        theirs: has_failed.then_some(CollectiveCall::GAVE_UP),
+        source,
+        sequence: tag,
+        context,
+    };
+    (sent, (is_known && ours != theirs).then(|| Box::new(fault)))
 }

@@ -203,7 +203,7 @@ fn head(action: &Action) -> Header {
         Action::Fetch(op, element) => (Kind::RmaFetch, *op as u8, element.code),
         Action::Swap(element, _) => (Kind::RmaSwap, 0, element.code),
     };
-    Header { collective: op, tag: code as i32, ..Header::new(kind) }
+    Header { collective: op.into(), tag: code as i32, ..Header::new(kind) }
 }
 
 /// Describes an operation that is to be sent.

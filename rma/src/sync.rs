@@ -33,7 +33,7 @@ impl Engine {
 
     /// Takes a step of another rank.
     pub(crate) fn step_arrived(&mut self, from: Peer, header: &Header) {
-        let Some(step) = Step::from_wire(header.collective) else { return };
+        let Some(step) = Step::from_wire(header.collective as u8) else { return };
         let window = self.windows.get(&header.context);
         if window.and_then(|window| window.peers.peer_of(header.source)) == Some(from) {
             self.step(header.context, header.source, step);

@@ -53,7 +53,7 @@ impl Step {
     /// Returns the frame of this step.
     pub(crate) fn header(self, window: u64, rank: u32) -> Header {
         Header {
-            collective: self as u8,
+            collective: self as u16,
             source: rank,
             context: window,
             ..Header::new(Kind::RmaSync)

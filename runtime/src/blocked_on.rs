@@ -16,6 +16,7 @@ use crate::partition_requests;
 use crate::process::Process;
 use crate::request::State;
 use crate::request_handle::Decoded;
+use crate::stack::Stack;
 use crate::status_page;
 use crate::wait_target::WaitTarget;
 
@@ -46,6 +47,10 @@ pub(crate) fn is_reported() -> bool {
 pub(crate) fn report(p: &mut Process) {
     if let Some(blocked) = p.blocked_on() {
         status_page::entry().set_blocked(&blocked);
+    }
+    if let Ok(core) = p.core() {
+        let Stack { protocols, endpoint } = &mut core.stack;
+        core.collectives.inquire(&mut protocols.pt2pt, endpoint);
     }
 }
 

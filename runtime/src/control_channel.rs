@@ -111,7 +111,7 @@ impl ControlChannel {
 }
 
 /// The kind of control messages on the wire and in the launcher's reports.
-const CREATION: Collective = Collective { kind: CollectiveKind::CommCreate, root: u32::MAX };
+const CREATION: Collective = Collective::new(CollectiveKind::CommCreate, None, None);
 
 fn finish(request: RequestId) -> Result<()> {
     let completion = block_on(|p| {

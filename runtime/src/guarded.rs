@@ -49,8 +49,8 @@ impl Guarded for Process {
             moved |= self.post_announced();
         }
         let Some(core) = &mut self.core else { return Progress::Idle };
-        if !core.stack.pt2pt().failed_peers().is_empty() {
-            moved |= self.fail_unreachable();
+        if core.stack.pt2pt().has_incidents() {
+            moved = self.handle_incidents(moved);
         }
         if !moved {
             return Progress::Idle;

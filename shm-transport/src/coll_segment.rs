@@ -52,6 +52,7 @@ use self::flags::Flags;
 use self::lease::Lease;
 #[cfg(not(loom))]
 use self::signatures::Signatures;
+use self::signatures::Signed;
 #[cfg(not(loom))]
 use crate::event_count::{self, EventCount};
 use crate::ring;
@@ -85,8 +86,8 @@ pub(crate) trait Counting: std::fmt::Debug + Send + Sync + 'static {
     /// way of counting has one.
     fn arrive(&self, round: u64, signature: u64) -> bool;
 
-    /// A member's signature; `None` until it arrives.
-    fn signature_of(&self, round: u64, member: u32) -> Option<u64>;
+    /// The signatures of all members.
+    fn signatures(&self) -> &impl Signed;
 
     /// Completes the round; called by the last member to arrive.
     fn complete(&self, round: u64);
@@ -94,7 +95,8 @@ pub(crate) trait Counting: std::fmt::Debug + Send + Sync + 'static {
     /// True when all members have arrived, and the last one has completed the round.
     fn is_complete(&self, round: u64) -> bool;
 
-    /// The first member with another signature in a round that is complete and not left.
+    /// A member with another signature in a round that is complete and not left; otherwise one
+    /// with another signature in the round before.
     fn mismatch(&self, round: u64, signature: u64) -> Option<u32>;
 
     /// Zeroes all data that rounds leave in the segment. Called by the owner between two leases.
@@ -302,6 +304,10 @@ impl<C: Counting> fabric::CollSegment for CollSegment<C> {
         self.lease.next_round()
     }
 
+    fn begun(&self) -> u64 {
+        self.lease.begun()
+    }
+
     #[inline]
     fn is_ready(&self, round: u64) -> bool {
         self.lease.is_next(round) && self.counting.is_free(round)
@@ -323,8 +329,26 @@ impl<C: Counting> fabric::CollSegment for CollSegment<C> {
     }
 
     #[inline]
+    fn agrees(&self, round: u64, member: u32, signature: u64) -> Option<bool> {
+        self.counting.signatures().agrees(round, member, signature)
+    }
+
     fn signature_of(&self, round: u64, member: u32) -> Option<u64> {
-        self.counting.signature_of(round, member)
+        self.counting.signatures().of(round, member)
+    }
+
+    fn own_signature(&self, back: u64) -> Option<u64> {
+        let round = self.lease.begun().checked_sub(back + 1)?;
+        let signatures = self.counting.signatures();
+        signatures.of(round, signatures.me())
+    }
+
+    fn mark_reported(&self, round: u64) {
+        self.lease.mark_reported(round);
+    }
+
+    fn is_reported(&self, round: u64) -> bool {
+        self.lease.is_reported(round)
     }
 
     fn complete(&self, round: u64) {

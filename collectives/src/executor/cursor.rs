@@ -1,17 +1,13 @@
 //! How far a collective has come in its schedule, and what runs without messages: local steps and
 //! the synchronisation with the other members of a collective segment.
 
-use fabric::{CollSegment, Collective};
 use objects::scratch::Scratch;
 use objects::{Area, Buffer, Datatype, Op, Operands};
 
 use crate::plan::{Plan, Reduction};
 use crate::schedule::{Local, SegSync};
 use crate::shape::{Space, Span, Strided};
-
-/// Where the bytes of a slot and the operation stand in a signature; the root stands below.
-pub(super) const BYTES_AT: u32 = 40;
-pub(super) const KIND_AT: u32 = 32;
+use crate::signature;
 
 /// How far a collective has come in its schedule.
 #[derive(Clone, Copy)]
@@ -24,6 +20,8 @@ pub(super) struct Cursor {
     pub(super) round: usize,
     /// The next local step to run, of all.
     pub(super) next_local: usize,
+    /// The call as members of the segment compare it.
+    pub(super) signature: u64,
 }
 
 /// The result of synchronising a schedule's round.
@@ -41,7 +39,7 @@ pub(super) enum SyncResult {
 impl Cursor {
     /// At the beginning of a schedule. Begins all rounds of the segment that the schedule needs.
     #[inline]
-    pub(super) fn first(plan: &Plan) -> Cursor {
+    pub(super) fn first(plan: &Plan, sequence: i32) -> Cursor {
         let (mut segment_round, mut segment_end) = (0, 0);
         if let Some(segment) = plan.segment() {
             segment_round = segment.next_round();
@@ -50,7 +48,8 @@ impl Cursor {
                 segment_end = segment.next_round() + 1;
             }
         }
-        Cursor { segment_round, segment_end, round: 0, next_local: 0 }
+        let signature = signature::numbered(plan.signature(), sequence);
+        Cursor { segment_round, segment_end, round: 0, next_local: 0, signature }
     }
 
     /// Leaves the segment.
@@ -69,7 +68,8 @@ impl Cursor {
             SegSync::None | SegSync::Arrive | SegSync::SignalEarly | SegSync::Next => true,
             SegSync::Acquire => segment.is_ready(self.segment_round),
             SegSync::WaitFor(from) => {
-                segment.is_ready(self.segment_round) && self.signature_of(segment, from).is_some()
+                segment.is_ready(self.segment_round)
+                    && segment.agrees(self.segment_round, from, self.signature).is_some()
             }
             SegSync::WaitAll => segment.is_complete(self.segment_round),
         }
@@ -78,36 +78,83 @@ impl Cursor {
     /// Synchronises as a round of the schedule requires before its local steps.
     #[inline]
     pub(super) fn sync(&mut self, plan: &Plan, sync: SegSync) -> SyncResult {
-        if !self.is_due(plan, sync) {
-            return SyncResult::Blocked;
-        }
-        let Some(segment) = plan.segment() else { return SyncResult::Run };
+        let Some(segment) = plan.segment() else {
+            return if sync == SegSync::None { SyncResult::Run } else { SyncResult::Blocked };
+        };
+        let (round, signature) = (self.segment_round, self.signature);
         match sync {
-            SegSync::WaitFor(from) if self.signature_of(segment, from) != Some(signature(plan)) => {
-                SyncResult::Mismatch(from)
+            SegSync::None => SyncResult::Run,
+            SegSync::Acquire | SegSync::WaitFor(_) if !segment.is_ready(round) => {
+                SyncResult::Blocked
             }
-            SegSync::WaitAll => segment
-                .mismatch(self.segment_round, signature(plan))
-                .map_or(SyncResult::Run, SyncResult::Mismatch),
+            SegSync::Acquire => SyncResult::Run,
+            SegSync::WaitFor(from) => match segment.agrees(round, from, signature) {
+                None => SyncResult::Blocked,
+                Some(true) => SyncResult::Run,
+                Some(false) => SyncResult::Mismatch(from),
+            },
+            SegSync::WaitAll if !segment.is_complete(round) => SyncResult::Blocked,
+            SegSync::WaitAll => {
+                segment.mismatch(round, signature).map_or(SyncResult::Run, SyncResult::Mismatch)
+            }
             SegSync::Arrive | SegSync::SignalEarly => {
-                let notify = sync == SegSync::SignalEarly;
-                match segment.arrive(self.segment_round, signature(plan), notify) {
+                match segment.arrive(round, signature, sync == SegSync::SignalEarly) {
                     true => SyncResult::Run,
                     false => SyncResult::Skip,
                 }
             }
             SegSync::Next => {
-                segment.leave(self.segment_round);
+                segment.leave(round);
                 self.segment_round += 1;
                 SyncResult::Skip
             }
-            _ => SyncResult::Run,
         }
     }
 
-    #[inline]
-    fn signature_of(&self, segment: &dyn CollSegment, member: u32) -> Option<u64> {
-        segment.signature_of(self.segment_round, member)
+    /// Returns true if this rank has arrived in the current round of the segment.
+    pub(super) fn has_arrived(&self, plan: &Plan) -> bool {
+        let before = plan.schedule().rounds()[..self.round].iter().rev();
+        before
+            .map(|round| round.sync)
+            .take_while(|sync| *sync != SegSync::Next)
+            .any(|sync| matches!(sync, SegSync::Arrive | SegSync::SignalEarly))
+    }
+
+    /// Begins so many more rounds of the segment, if no later collective has begun one.
+    #[cold]
+    pub(super) fn extend(&mut self, plan: &Plan, rounds: u64) -> bool {
+        let Some(segment) = plan.segment() else { return false };
+        let is_last = segment.begun() == self.segment_end;
+        if is_last {
+            (0..rounds).for_each(|_| self.segment_end = segment.next_round() + 1);
+        }
+        is_last
+    }
+
+    /// Takes a failed collective through what it has left of its rounds of the segment, so that
+    /// later ones find them complete: arrives where it has not (`has_arrived`: in the current
+    /// round), and leaves. True when it has left all of them.
+    #[cold]
+    pub(super) fn leave_early(&mut self, plan: &Plan, has_arrived: &mut bool) -> bool {
+        let Some(segment) = plan.segment() else { return true };
+        while self.segment_round < self.segment_end {
+            let round = self.segment_round;
+            if !*has_arrived {
+                if !segment.is_ready(round) {
+                    return false;
+                }
+                if segment.arrive(
+                    round,
+                    signature::gave_up(signature::sequence_in(self.signature)),
+                    true,
+                ) {
+                    segment.complete(round);
+                }
+            }
+            segment.leave(round);
+            (self.segment_round, *has_arrived) = (round + 1, false);
+        }
+        true
     }
 
     /// Leaves the local steps of a round to another member.
@@ -197,12 +244,4 @@ impl Cursor {
                 .map_or(Area::EMPTY, |segment| segment.slots(self.segment_round).into()),
         }
     }
-}
-
-/// The words that a member publishes when it arrives: the bytes of its slot, its operation and the
-/// root.
-#[inline]
-pub(super) fn signature(plan: &Plan) -> u64 {
-    let Collective { kind, root } = plan.collective();
-    plan.schedule().slot_bytes() << BYTES_AT | u64::from(kind as u8) << KIND_AT | u64::from(root)
 }

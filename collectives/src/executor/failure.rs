@@ -2,60 +2,94 @@
 
 use fabric::{Collective, CollectiveKind, HybridGet};
 use objects::Buffer;
-use pt2pt::{CollectiveCall, Engine, Fault, Mode};
+use pt2pt::{Engine, Fault, Mode, Notice};
 
-use super::cursor::{BYTES_AT, Cursor, KIND_AT, signature};
+use super::cursor::Cursor;
 use crate::plan::Plan;
 use crate::schedule::{Direction, Member};
+use crate::signature;
 
 /// Notifies all members that would get more of this collective that it failed here: they would wait
-/// for ever. A member that already has its part of this round ignores the notice.
+/// for ever. With `tells_all`, members that this rank gets data from are notified as well; not
+/// where a process has failed, which they find out by themselves. A member that already has its
+/// part of this round ignores the notice. Members of the segment that are not in this collective
+/// yet ask once they wait in it.
 pub(super) fn give_up<T: HybridGet>(
     plan: &Plan,
     cursor: &Cursor,
     sequence: i32,
+    tells_all: bool,
     pt2pt: &mut Engine,
     endpoint: &mut T,
 ) {
     let schedule = plan.schedule();
     let before = cursor.round.checked_sub(1);
     let first = before.map_or(0, |before| schedule.rounds()[before].messages as usize);
-    let sends = schedule.messages()[first..]
-        .iter()
-        .filter(|message| message.direction == Direction::Send)
-        .map(|message| message.with);
-    // In a round of the segment that is complete every member finds out by itself.
-    let notifies_segment =
-        plan.segment().is_some_and(|segment| !segment.is_complete(cursor.segment_round));
-    let members = plan.segment_others().filter(|_| notifies_segment);
-    let gave_up = Collective { kind: CollectiveKind::GaveUp, root: u32::MAX };
-    for with in sends.chain(members.map(|(_, rank)| Member::local(rank))) {
-        let Some(to) = plan.peer(with) else { continue };
-        let envelope = plan.envelope(with, sequence, gave_up);
+    let gave_up = Collective::new(CollectiveKind::GaveUp, None, None);
+    for message in &schedule.messages()[first..] {
+        let Some(to) = plan.peer(message.with) else { continue };
+        if message.direction == Direction::Recv {
+            if tells_all {
+                pt2pt.notify(endpoint, to, &answer(plan, sequence, message.with));
+            }
+            continue;
+        }
+        let envelope = plan.envelope(message.with, sequence, gave_up);
         if let Ok(None) = pt2pt.send_now(endpoint, Mode::Standard, to, &envelope, &Buffer::EMPTY) {
             let request = pt2pt.send(endpoint, Mode::Standard, to, envelope, Buffer::EMPTY);
             pt2pt.detach(request);
         }
     }
+    for (_, rank) in plan.segment_others() {
+        let member = Member::local(rank);
+        if let Some(to) = plan.peer(member) {
+            pt2pt.notify(endpoint, to, &answer(plan, sequence, member));
+        }
+    }
+}
+
+/// The notice that a collective has failed here.
+fn answer(plan: &Plan, sequence: i32, to: Member) -> Notice {
+    Notice {
+        context: plan.context(),
+        source: plan.source_for(to),
+        sequence,
+        call: plan.call(),
+        is_answer: true,
+        round: None,
+    }
 }
 
 /// The fault of a member of the segment that is in another call, or in the same call with more or
-/// less data.
+/// less data, or has given it up.
 #[cold]
 pub(super) fn mismatch(plan: &Plan, cursor: &Cursor, sequence: i32, member: u32) -> Box<Fault> {
     let (source, context) = (plan.segment_rank(member), plan.context());
-    let call = |word: u64| CollectiveCall { kind: (word >> KIND_AT) as u8, root: word as u32 };
-    let mine = signature(plan);
-    let theirs =
-        plan.segment().and_then(|segment| segment.signature_of(cursor.segment_round, member));
-    let (ours, capacity) = (call(mine), mine >> BYTES_AT);
-    let (theirs, sent) = theirs.map_or((ours, 0), |word| (call(word), word >> BYTES_AT));
-    Box::new(if theirs != ours {
+    let ours = signature::call(plan.signature());
+    let seen = plan.segment().and_then(|s| s.signature_of(cursor.segment_round, member));
+    let theirs = seen.map_or(ours, signature::call);
+    Box::new(if theirs.kind == CollectiveKind::GaveUp as u8 {
+        Fault::GaveUp { call: ours, source, sequence, context }
+    } else if (theirs.kind, theirs.root) != (ours.kind, ours.root) {
         Fault::Mismatched { ours, theirs, source, sequence, context }
-    } else if sent == 0 {
-        Fault::Empty { call: ours, source, sequence, context, capacity }
+    } else if theirs == ours {
+        // Out of step since an earlier error.
+        Fault::Earlier { ours: None, theirs: None, source, sequence, context }
     } else {
-        let (sent, capacity) = (sent.max(capacity), sent.min(capacity));
-        Fault::Truncated { source, tag: sequence, context, sent, capacity }
+        let (sent, expected) = (theirs.bytes.unwrap_or(0), ours.bytes.unwrap_or(0));
+        Fault::Sizes { call: ours, source, sequence, context, sent, expected }
     })
+}
+
+/// The fault of a member whose call in the round of the segment before this one was another one.
+#[cold]
+pub(super) fn earlier(plan: &Plan, cursor: &Cursor, sequence: i32, member: u32) -> Box<Fault> {
+    let (source, context) = (plan.segment_rank(member), plan.context());
+    let call = |of: Option<u64>| of.map(signature::call);
+    let before = cursor.segment_round.wrapping_sub(1);
+    let theirs = plan.segment().and_then(|s| call(s.signature_of(before, member)));
+    let me = plan.segment_member();
+    let ours = plan.segment().and_then(|s| call(s.signature_of(before, me?)));
+    let ours = ours.filter(|call| call.kind != CollectiveKind::GaveUp as u8);
+    Box::new(Fault::Earlier { ours, theirs, source, sequence, context })
 }

@@ -23,7 +23,7 @@ impl<'a> InlineRun<'a> {
     #[inline]
     pub fn new(plan: &'a Plan, sequence: i32) -> InlineRun<'a> {
         debug_assert!(plan.is_segment_only());
-        InlineRun { plan, sequence, cursor: Cursor::first(plan) }
+        InlineRun { plan, sequence, cursor: Cursor::first(plan, sequence) }
     }
 
     /// Runs as far as it can without waiting. True when it is over and has succeeded.

@@ -3,20 +3,25 @@
 //! States ([`State`]): *messages* of the current round are posted and waited for, or the round
 //! waits for the segment. Then its *local* steps run. A user's reduction is *away* in a
 //! [`UserCall`]. After a fault the collective is *failing* until the messages under way have ended.
-//! It is *over* until its result is taken.
+//! It is *over* until its result is taken. What a failed one has left to do in its segment is an
+//! entry of its own, which is *leaving*.
 
-use fabric::{HybridGet, Peer};
+use fabric::{Collective, HybridGet, Peer};
 use objects::scratch::Scratch;
 use objects::{Buffer, Op};
-use pt2pt::{Engine, Fault, Mode, RequestId};
+use pt2pt::{Engine, Fault, Mode, Notice, RequestId};
 
 use super::collective_id::CollectiveId;
-use super::cursor::{Cursor, SyncResult, signature};
+use super::cursor::{Cursor, SyncResult};
 use super::failure;
 use super::user_call::UserCall;
 use crate::plan::{Plan, Reduction};
 use crate::schedule::{Direction, Member, Message, SegSync};
 use crate::shape::{Span, Strided};
+use crate::signature;
+
+/// The most members that a blocked collective asks at once.
+const MAX_MISSING: usize = 32;
 
 /// A collective from its start until its result is taken.
 pub(super) struct Running {
@@ -31,6 +36,14 @@ pub(super) struct Running {
     pub(super) scratch: Option<Scratch>,
     /// The result will not be taken.
     pub(super) detached: bool,
+    /// The digest of the call before; see [`Collective::before`].
+    pub(super) before: u8,
+    /// What the end reports although this collective has done its work.
+    late: Option<Box<Fault>>,
+    /// It has not done its work.
+    pub(super) has_failed: bool,
+    /// A failed collective has arrived in its round of the segment.
+    has_arrived: bool,
 }
 
 /// See the module.
@@ -43,6 +56,10 @@ pub(super) enum State {
     Away,
     /// Waits for the messages under way to end.
     Failing(Box<Fault>),
+    /// Goes through what is left of the rounds of its segment.
+    Leaving,
+    /// Has gone through them.
+    Left,
     /// The result.
     Over(std::result::Result<(), Box<Fault>>),
 }
@@ -64,8 +81,38 @@ impl Running {
         open: Vec<RequestId>,
         scratch: Option<Scratch>,
     ) -> Running {
-        let (state, detached) = (State::Messages, false);
-        Running { plan, sequence, state, cursor, next_message: 0, open, scratch, detached }
+        Running {
+            plan,
+            sequence,
+            state: State::Messages,
+            cursor,
+            next_message: 0,
+            open,
+            scratch,
+            detached: false,
+            before: 0,
+            late: None,
+            has_failed: false,
+            has_arrived: false,
+        }
+    }
+
+    /// What a failed collective has left to do in its segment, if that needs waiting.
+    #[cold]
+    pub(super) fn remainder(&mut self) -> Option<Running> {
+        let mut has_arrived = self.has_arrived || self.cursor.has_arrived(&self.plan);
+        if self.cursor.leave_early(&self.plan, &mut has_arrived) {
+            return None;
+        }
+        let mut rest =
+            Running::new(self.plan.clone(), self.sequence, self.cursor, Vec::new(), None);
+        (rest.state, rest.detached, rest.has_arrived) = (State::Leaving, true, has_arrived);
+        Some(rest)
+    }
+
+    /// Returns true for a collective of its program that is not over.
+    pub(super) fn is_under_way(&self) -> bool {
+        matches!(self.state, State::Messages | State::Locals | State::Away)
     }
 
     /// Does all that needs no waiting. A user's function is handed out if `may_call`, otherwise
@@ -104,7 +151,14 @@ impl Running {
                     };
                     self.state = State::Over(Err(fault));
                 }
-                State::Over(_) => return Step::Over,
+                State::Leaving => {
+                    if !self.cursor.leave_early(&self.plan, &mut self.has_arrived) {
+                        return Step::Blocked;
+                    }
+                    *moved = true;
+                    self.state = State::Left;
+                }
+                State::Over(_) | State::Left => return Step::Over,
             }
         }
     }
@@ -117,7 +171,7 @@ impl Running {
         moved: &mut bool,
     ) -> bool {
         let Some(round) = self.plan.schedule().rounds().get(self.cursor.round).copied() else {
-            self.state = State::Over(Ok(()));
+            self.end();
             return true;
         };
         if round.sync != SegSync::None {
@@ -169,42 +223,109 @@ impl Running {
                 self.cursor.skip(&self.plan);
                 self.enter_round();
             }
-            SyncResult::Mismatch(member) => {
-                if let (SegSync::WaitFor(_), Some(segment)) = (sync, self.plan.segment())
-                    && segment.arrive(self.cursor.segment_round, signature(&self.plan), false)
-                {
-                    // The other members wait for all to arrive.
-                    segment.complete(self.cursor.segment_round);
-                }
-                let fault = failure::mismatch(&self.plan, &self.cursor, self.sequence, member);
-                return self.fail(pt2pt, endpoint, fault);
-            }
+            SyncResult::Mismatch(member) => self.mismatched(pt2pt, endpoint, sync, member),
         }
         *moved = true;
         true
     }
 
+    /// Fails if a member of the segment is in another call. If the member was in another one in
+    /// the round before, that is reported at the end.
+    #[cold]
+    fn mismatched<T: HybridGet>(
+        &mut self,
+        pt2pt: &mut Engine,
+        endpoint: &mut T,
+        sync: SegSync,
+        member: u32,
+    ) {
+        let Some(segment) = self.plan.segment() else { return };
+        let round = self.cursor.segment_round;
+        let theirs = segment.signature_of(round, member);
+        if theirs == Some(self.cursor.signature) {
+            if let Some(before) = round.checked_sub(1).filter(|r| !segment.is_reported(*r)) {
+                let fault = failure::earlier(&self.plan, &self.cursor, self.sequence, member);
+                self.late.get_or_insert(fault);
+                segment.mark_reported(before);
+            }
+            self.state = State::Locals;
+            return;
+        }
+        segment.mark_reported(round);
+        let is_behind = theirs.is_some_and(|t| signature::is_earlier(t, self.cursor.signature));
+        if let SegSync::WaitFor(_) = sync {
+            // No member waits for data of this one: they may see what it called.
+            self.has_arrived = true;
+            if segment.arrive(round, self.cursor.signature, true) {
+                // The other members wait for all to arrive.
+                segment.complete(round);
+            }
+        }
+        let fault = failure::mismatch(&self.plan, &self.cursor, self.sequence, member);
+        if is_behind {
+            // The member has used this round for an earlier collective, in which this rank was not.
+            self.cursor.extend(&self.plan, 1);
+        }
+        self.fail(pt2pt, endpoint, fault);
+    }
+
     /// The member that the collective waits for; the first one where there are several.
     pub(super) fn missing_member(&self, pt2pt: &Engine) -> Option<Peer> {
-        let message = self.open.iter().find_map(|&request| pt2pt.blocked_on(request));
-        if let Some(message) = message {
-            return message.peer.or_else(|| self.plan.peer(Member::from_wire(message.source?)));
+        self.missing_members(pt2pt).first().copied()
+    }
+
+    /// The round of the segment that it waits in.
+    pub(super) fn waits_in_round(&self) -> Option<u64> {
+        let is_there = self.open.is_empty() && self.plan.segment().is_some();
+        is_there.then_some(self.cursor.segment_round)
+    }
+
+    /// Returns true if a member that waits in the same collective is in a later `round` of the
+    /// segment, of whose number the lower bits are known: this rank goes through the rounds up to
+    /// that one when it leaves.
+    #[cold]
+    pub(super) fn catch_up(&mut self, round: Option<u64>) -> bool {
+        let (Some(theirs), Some(mine)) = (round, self.waits_in_round()) else { return false };
+        let behind = theirs.wrapping_sub(mine) & ((1 << Notice::ROUND_BITS) - 1);
+        let is_behind = (1..1 << (Notice::ROUND_BITS - 1)).contains(&behind);
+        is_behind && self.cursor.extend(&self.plan, behind)
+    }
+
+    /// The members that the collective waits for, at most [`MAX_MISSING`].
+    pub(super) fn missing_members(&self, pt2pt: &Engine) -> Vec<Peer> {
+        let messages = self.open.iter().filter_map(|&request| pt2pt.blocked_on(request));
+        let peers = messages.filter_map(|message| {
+            message.peer.or_else(|| self.plan.peer(Member::from_wire(message.source?)))
+        });
+        let mut missing: Vec<Peer> = peers.take(MAX_MISSING).collect();
+        missing.dedup();
+        if missing.is_empty() {
+            missing.extend(self.missing_in_segment());
         }
-        let segment = self.plan.segment()?;
-        let round = self.cursor.segment_round;
-        let mut missing = self
-            .plan
-            .segment_others()
-            .filter(|&(member, _)| segment.signature_of(round, member).is_none());
-        let (_, rank) = match self.plan.schedule().rounds().get(self.cursor.round)?.sync {
-            SegSync::WaitFor(from) => missing.find(|&(member, _)| member == from),
-            _ => missing.next(),
-        }?;
-        self.plan.peer(Member::local(rank))
+        missing
+    }
+
+    fn missing_in_segment(&self) -> Vec<Peer> {
+        let rounds = self.plan.schedule().rounds();
+        let (Some(segment), Some(round)) = (self.plan.segment(), rounds.get(self.cursor.round))
+        else {
+            return Vec::new();
+        };
+        let has_arrived =
+            |member| segment.signature_of(self.cursor.segment_round, member).is_some();
+        let missing = self.plan.segment_others().filter(|&(member, _)| match round.sync {
+            SegSync::WaitFor(from) => member == from && !has_arrived(member),
+            _ => !has_arrived(member),
+        });
+        let peers = missing.filter_map(|(_, rank)| self.plan.peer(Member::local(rank)));
+        peers.take(MAX_MISSING).collect()
     }
 
     /// True when it waits for the segment, and what it waits for has happened.
     pub(super) fn is_due(&self) -> bool {
+        if let State::Leaving = self.state {
+            return self.cursor.is_due(&self.plan, SegSync::Acquire);
+        }
         let round = self.plan.schedule().rounds().get(self.cursor.round);
         matches!(self.state, State::Messages)
             && round.is_some_and(|round| {
@@ -219,13 +340,14 @@ impl Running {
         pt2pt: &mut Engine,
         endpoint: &mut T,
     ) -> bool {
-        if self.plan.segment().is_none()
+        if !matches!(self.state, State::Messages)
+            || self.plan.segment().is_none()
             || !self.plan.schedule().messages().is_empty()
             || !self.open.is_empty()
         {
             return false;
         }
-        let pattern = self.plan.pattern(None, self.sequence);
+        let pattern = self.plan.pattern(None, self.sequence, self.collective());
         let is_there = pt2pt.probe(&pattern).is_some();
         if is_there {
             self.open.push(pt2pt.receive(endpoint, pattern, Buffer::EMPTY));
@@ -247,11 +369,18 @@ impl Running {
         match message.direction {
             Direction::Send => self.send(pt2pt, endpoint, peer, message, buffer),
             Direction::Recv => {
-                let pattern = self.plan.pattern(Some(message.with), self.sequence);
+                let pattern =
+                    self.plan.pattern(Some(message.with), self.sequence, self.collective());
                 self.open.push(pt2pt.receive(endpoint, pattern, buffer));
                 Ok(())
             }
         }
+    }
+
+    /// The call, as its messages carry it.
+    #[inline]
+    fn collective(&self) -> Collective {
+        Collective { before: self.before, ..self.plan.collective() }
     }
 
     #[inline]
@@ -263,7 +392,7 @@ impl Running {
         message: &Message,
         buffer: Buffer,
     ) -> std::result::Result<(), Box<Fault>> {
-        let envelope = self.plan.envelope(message.with, self.sequence, self.plan.collective());
+        let envelope = self.plan.envelope(message.with, self.sequence, self.collective());
         match pt2pt.send_now(endpoint, Mode::Standard, to, &envelope, &buffer) {
             Ok(Some(_)) => {}
             Ok(None) => self.open.push(pt2pt.send(endpoint, Mode::Standard, to, envelope, buffer)),
@@ -272,16 +401,19 @@ impl Running {
         Ok(())
     }
 
-    /// Takes the messages that have ended off the list; the first fault among them.
+    /// Takes the messages that have ended off the list; the first fault among them. A fault of an
+    /// earlier collective is for the end.
     fn reap(&mut self, pt2pt: &mut Engine, moved: &mut bool) -> Option<Box<Fault>> {
-        let mut first = None;
+        let (mut first, late) = (None, &mut self.late);
         self.open.retain(|&request| {
             if !pt2pt.is_complete(request) {
                 return true;
             }
             *moved = true;
             if let Some(fault) = pt2pt.finish(request).and_then(|completion| completion.fault) {
-                first.get_or_insert(fault);
+                let place =
+                    if let Fault::Earlier { .. } = *fault { &mut *late } else { &mut first };
+                place.get_or_insert(fault);
             }
             false
         });
@@ -290,14 +422,19 @@ impl Running {
 
     /// Cancels the messages under way and notifies the other members.
     #[cold]
-    fn fail<T: HybridGet>(
+    pub(super) fn fail<T: HybridGet>(
         &mut self,
         pt2pt: &mut Engine,
         endpoint: &mut T,
-        fault: Box<Fault>,
+        mut fault: Box<Fault>,
     ) -> bool {
+        if let Fault::Mismatched { ours: call, .. } | Fault::Sizes { call, .. } = &mut *fault {
+            call.bytes = call.bytes.or(self.plan.call().bytes);
+        }
         self.open.iter().for_each(|&request| pt2pt.cancel(endpoint, request));
-        failure::give_up(&self.plan, &self.cursor, self.sequence, pt2pt, endpoint);
+        self.has_failed = true;
+        let is_dead = matches!(*fault, Fault::PeerFailed(_));
+        failure::give_up(&self.plan, &self.cursor, self.sequence, !is_dead, pt2pt, endpoint);
         self.state = State::Failing(fault);
         true
     }
@@ -336,12 +473,22 @@ impl Running {
     }
 
     fn enter_round(&mut self) {
-        let is_over = self.cursor.round == self.plan.schedule().rounds().len();
-        self.state = if is_over { State::Over(Ok(())) } else { State::Messages };
+        match self.cursor.round == self.plan.schedule().rounds().len() {
+            true => self.end(),
+            false => self.state = State::Messages,
+        }
     }
 
-    /// Leaves the segment.
-    pub(super) fn leave(&self) {
-        self.cursor.leave(&self.plan);
+    /// Ends a collective that has done its work.
+    fn end(&mut self) {
+        self.state = State::Over(self.late.take().map_or(Ok(()), Err));
+    }
+
+    /// Leaves the segment. A failed collective goes through its rounds first; see
+    /// [`Running::remainder`].
+    pub(super) fn leave(&self, has_failed: bool) {
+        if !has_failed {
+            self.cursor.leave(&self.plan);
+        }
     }
 }

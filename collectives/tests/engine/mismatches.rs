@@ -2,7 +2,7 @@
 
 use collectives::{Blocks, Data, Operation, Planner, Thresholds, Vector};
 use fabric::sim::Options;
-use fabric::{CollectiveKind, Peer};
+use fabric::{Collective, CollectiveKind, Peer};
 use objects::{Area, Class, Comm, Datatype, Group, Op};
 use pt2pt::Fault;
 
@@ -28,7 +28,8 @@ fn ranks_in_different_collectives_learn_of_each_other() {
     let Fault::Mismatched { ours, theirs, source: 1, sequence: 9, .. } = **fault else {
         panic!("{fault}")
     };
-    assert_eq!((ours.kind, ours.root), (CollectiveKind::Bcast as u8, 1));
+    let bcast = Collective::new(CollectiveKind::Bcast, Some(1), None);
+    assert_eq!((ours.kind, ours.root), (bcast.kind as u8, bcast.root));
     assert_eq!(theirs.kind, CollectiveKind::Barrier as u8);
 }
 
@@ -105,9 +106,136 @@ fn two_broadcasts_in_opposite_order_name_each_others_root() {
             (rank, world.start(rank, plan, 0))
         })
         .collect();
-    // No rank sends: only a report of blocked ranks can name this mismatch.
+    // No rank sends; a rank that has waited asks.
     (0..1000).for_each(|i| assert!(!world.progress(i % 2)));
     assert!(ids.iter().all(|&(rank, id)| !world.ranks[rank].active.is_complete(id)));
+    for (rank, result) in world.finish(&ids, random).into_iter().enumerate() {
+        let fault = result.expect_err("it ended well").to_string();
+        let (ours, theirs) = (1 - rank, rank);
+        assert!(
+            fault.contains(&format!("MPI_Bcast of 24 bytes with root {ours} here"))
+                && fault.contains(&format!(
+                    "rank {ours} called MPI_Bcast of 24 bytes with root {theirs}"
+                )),
+            "{fault}"
+        );
+    }
+}
+
+/// The ways in which collectives go.
+fn ways() -> [Thresholds; 4] {
+    let messages = Thresholds { shm: false, ..Thresholds::default() };
+    let pieces = Thresholds { bcast_long: 0, allreduce_long: 0, reduce_long: 0, ..messages };
+    [messages, pieces, counter(), flags()]
+}
+
+/// Collectives of a run: after these all ranks are in step again.
+const ROUNDS: i32 = 6;
+
+/// Starts one operation on each rank, and what follows: barriers, which all ranks call alike.
+/// Returns how each rank's operation and the first barrier ended.
+fn run_one(
+    thresholds: &Thresholds,
+    size: u32,
+    seed: u64,
+    operation: &mut dyn FnMut(u32) -> (Layout, u32, bool),
+) -> Vec<[Result<(), String>; 2]> {
+    let (mut world, random, comms) =
+        (World::new(size, seed, Options::default(), thresholds), &mut Random(seed), comms(size));
+    let mut ends = Vec::new();
+    let calls: Vec<_> = (0..size).map(operation).collect();
+    let mut ids = [Vec::new(), Vec::new()];
+    // Ranks come in any order, and each goes on when its call is over.
+    let mut order: Vec<usize> = (0..size as usize).collect();
+    order.rotate_left(seed as usize % size as usize);
+    for which in 0..ROUNDS {
+        let started: Vec<_> = order
+            .iter()
+            .map(|&rank| {
+                let (layout, root, is_bcast) = &calls[rank];
+                let operation = match is_bcast {
+                    true if which == 0 => Operation::Bcast { root: *root, data: layout.data() },
+                    _ => Operation::Barrier,
+                };
+                let plan = world.plan(rank, &operation, &comms[0][rank]);
+                (rank, world.start(rank, plan, which))
+            })
+            .collect();
+        let results = world.finish(&started, random);
+        if which < 2 {
+            let pairs = started.iter().zip(results);
+            ids[which as usize] = pairs.map(|(&(rank, _), result)| (rank, result)).collect();
+        } else if which == ROUNDS - 1 {
+            assert!(results.iter().all(Result::is_ok), "out of step for good: {results:?}");
+        }
+    }
+    for rank in 0..size as usize {
+        ends.push([0, 1].map(|which: usize| {
+            let (_, result) = ids[which].iter().find(|(of, _)| *of == rank).unwrap();
+            result.clone().map_err(|fault| fault.to_string())
+        }));
+    }
+    assert!(world.ranks.iter().all(|rank| rank.active.is_empty()));
+    ends
+}
+
+#[test]
+fn a_rank_with_another_root_learns_of_it_and_so_do_the_others() {
+    for (way, thresholds) in ways().iter().enumerate() {
+        for size in [2, 3, 4, 7] {
+            for (odd, count) in (0..size).flat_map(|odd| [(odd, 3), (odd, 400)]) {
+                let random = &mut Random(7);
+                let (right, wrong) = ((odd + 1) % size, odd);
+                let mut call = |rank: u32| {
+                    let root = if rank == odd { wrong } else { right };
+                    (Layout::new(vec![count], 0, random, 0), root, true)
+                };
+                let ends = run_one(thresholds, size, u64::from(odd + size), &mut call);
+                let told = |rank: u32, root: u32| {
+                    let text = format!("root {root}");
+                    ends[rank as usize].iter().flatten_err().any(|fault| fault.contains(&text))
+                };
+                let case = format!("way {way}, {size} ranks, rank {odd} alone, {count}: {ends:?}");
+                assert!(ends.iter().flatten().any(Result::is_err), "{case}");
+                if way > 1 && count == 3 {
+                    // In a segment all ranks compare their calls.
+                    assert!(told(odd, right) && told(right, wrong), "{case}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_rank_with_more_or_less_data_is_named() {
+    for (way, thresholds) in ways().iter().enumerate() {
+        for size in [2, 3, 4, 7] {
+            for (odd, count) in
+                (0..size).flat_map(|odd| [(odd, 4), (odd, 2), (odd, 5000), (odd, 0)])
+            {
+                let random = &mut Random(7);
+                let mut call = |rank: u32| {
+                    let count = if rank == odd { count } else { 3 };
+                    (Layout::new(vec![count], 0, random, 0), 0, true)
+                };
+                let ends = run_one(thresholds, size, u64::from(odd + size), &mut call);
+                let case = format!("way {way}, {size} ranks, rank {odd} alone, {count}: {ends:?}");
+                let named = |fault: &String| fault.contains("bytes");
+                assert!(ends.iter().flatten().flatten_err().any(named), "{case}");
+            }
+        }
+    }
+}
+
+/// The errors of all results.
+trait FlattenErr<'a> {
+    fn flatten_err(self) -> Box<dyn Iterator<Item = &'a String> + 'a>;
+}
+
+impl<'a, I: Iterator<Item = &'a Result<(), String>> + 'a> FlattenErr<'a> for I {
+    fn flatten_err(self) -> Box<dyn Iterator<Item = &'a String> + 'a> {
+        Box::new(self.filter_map(|result| result.as_ref().err()))
+    }
 }
 
 #[test]
@@ -131,7 +259,7 @@ fn a_longer_one_is_named(mut world: World) {
     assert!(results[0].is_ok());
     assert!(matches!(
         **results[1].as_ref().unwrap_err(),
-        Fault::Truncated { source: 0, sent: 40, capacity: 24, .. }
+        Fault::Sizes { source: 0, sent: 40, expected: 24, .. }
     ));
 }
 
@@ -169,14 +297,14 @@ fn a_rank_without_data_is_named_by_the_others() {
         if which != 1 {
             let fault = results[1].as_ref().unwrap_err();
             assert!(
-                matches!(**fault, Fault::Empty { source: 0, sequence: 4, capacity: 24, .. }),
+                matches!(**fault, Fault::Sizes { source: 0, sent: 0, expected: 24, .. }),
                 "{which}: {fault}"
             );
         }
         if (1..4).contains(&which) {
             let fault = results[0].as_ref().unwrap_err();
             assert!(
-                matches!(**fault, Fault::Truncated { source: 1, sent: 24, capacity: 0, .. }),
+                matches!(**fault, Fault::Sizes { source: 1, sent: 24, expected: 0, .. }),
                 "{which}: {fault}"
             );
         }

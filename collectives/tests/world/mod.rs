@@ -8,7 +8,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use collectives::{
-    Active, Advance, CollectiveId, InlineRun, Operation, Plan, Planner, Thresholds, UserCall,
+    Active, Advance, CollectiveId, InlineRun, Operation, Passed, Plan, Planner, Thresholds,
+    UserCall,
 };
 use fabric::coll_segment::MAX_FLAGS_RANKS;
 use fabric::sim::{Manner, Options, SimTransport};
@@ -31,10 +32,27 @@ pub(crate) struct Process {
     /// Of communicators that have been used, by context.
     segments: HashMap<u64, Arc<dyn CollSegment>>,
     host_segment: Option<Arc<dyn CollSegment>>,
+    /// The rank in each communicator, and the number of its next collective, by context on the
+    /// wire.
+    started: HashMap<u64, (u32, i32)>,
     /// A user's function that takes its time, and how long.
     pub(crate) away: Option<(UserCall, u64)>,
     random: Random,
 }
+
+impl Process {
+    fn handle_notices(&mut self) {
+        let Process { active, pt2pt, transport, segments, started, .. } = self;
+        active.handle_notices(pt2pt, transport, |context| {
+            let &(rank, next) = started.get(&context)?;
+            let segment = segments.get(&(context / 2)).cloned();
+            Some(Passed { rank, next, segment })
+        });
+    }
+}
+
+/// The most times that ranks which wait ask others.
+const MAX_INQUIRIES: u32 = 20;
 
 /// All ranks.
 pub(crate) struct World {
@@ -72,6 +90,7 @@ impl World {
             has_flags: thresholds.oversubscribed_max.is_none() && thresholds.shm_max.is_some(),
             segments: HashMap::new(),
             host_segment: None,
+            started: HashMap::new(),
             away: None,
             random: Random(seed),
         };
@@ -128,6 +147,7 @@ impl World {
     /// Starts a collective; if it needs a segment, only at random as an inline run.
     pub(crate) fn start(&mut self, rank: usize, plan: Plan, sequence: i32) -> CollectiveId {
         let process = &mut self.ranks[rank];
+        process.started.insert(plan.context(), (plan.rank(), sequence + 1));
         if plan.is_segment_only() && process.random.below(2) == 0 {
             let mut run = InlineRun::new(&plan, sequence);
             if !run.go() {
@@ -152,6 +172,9 @@ impl World {
             return false;
         }
         let moved = fabric::protocol::progress(&mut process.transport, &mut process.pt2pt);
+        if process.pt2pt.has_notices() {
+            process.handle_notices();
+        }
         match process.away.take() {
             Some((call, 0)) => {
                 process.active.resume(call.run());
@@ -179,6 +202,13 @@ impl World {
         }
     }
 
+    /// All ranks have waited for some time.
+    pub(crate) fn inquire(&mut self) {
+        for Process { active, pt2pt, transport, .. } in &mut self.ranks {
+            active.inquire(pt2pt, transport);
+        }
+    }
+
     /// Progresses all ranks until these collectives are over; their results in
     /// the same order. Panics when nothing has moved for long.
     pub(crate) fn finish(
@@ -186,13 +216,22 @@ impl World {
         ids: &[(usize, CollectiveId)],
         random: &mut Random,
     ) -> Vec<Result<(), Box<Fault>>> {
-        let mut idle = 0;
+        let (mut idle, mut inquiries) = (0, 0);
         while !ids.iter().all(|&(rank, id)| self.ranks[rank].active.is_complete(id)) {
             let size = self.ranks.len() as u64;
             let start = random.below(size);
             let moved = (0..size).any(|by| self.progress(((start + by) % size) as usize));
             idle = if moved { 0 } else { idle + 1 };
-            assert!(idle < 10_000, "nothing moves");
+            if idle % 500 == 499 && inquiries < MAX_INQUIRIES {
+                inquiries += 1;
+                self.inquire();
+            }
+            if idle >= 10_000 {
+                let waits = ids.iter().map(|&(rank, id)| {
+                    (rank, self.ranks[rank].active.blocked_on(id, &self.ranks[rank].pt2pt))
+                });
+                panic!("nothing moves: {:?}", waits.collect::<Vec<_>>());
+            }
         }
         ids.iter().map(|&(rank, id)| self.ranks[rank].active.finish(id).unwrap()).collect()
     }

@@ -35,7 +35,7 @@ use crate::reaper::Reaper;
 use crate::settings::Settings;
 use crate::share::Share;
 use crate::signals::Signals;
-use crate::stall::StallDetector;
+use crate::stall::{DeadlockDetector, StallDetector};
 use crate::start;
 pub(crate) use ending::STOP_GRACE_AFTER_DEATH;
 use state::{Job, Phase, Source, Upstream};
@@ -115,6 +115,9 @@ fn begin(
         // The time limit is the job's; `mpiexec` keeps it.
         clock: Clock::start(settings.timeout.filter(|_| !is_daemon), now),
         stall: settings.stall_after().map(|after| StallDetector::new(after, now)),
+        // A daemon's table would mix with those of others: mpiexec reports stalls of several hosts.
+        deadlock: settings.stall_after().filter(|_| !is_daemon).map(|_| DeadlockDetector::new(now)),
+        aborts_stalls: settings.stall_abort,
         absent: AbsentRanks::default(),
         foreign: ForeignMpi::new(now),
         phase: Phase::Running,
@@ -201,13 +204,15 @@ impl Job {
         let stall = self.stall.as_ref().map(StallDetector::deadline);
         let output = self.local.output.deadline();
         let (absent, foreign) = (self.absent_deadline(), self.foreign.deadline());
-        let own = [self.phase_deadline(), heartbeat, stall, absent, foreign];
+        let deadlock = self.deadlock.as_ref().map(DeadlockDetector::deadline);
+        let own = [self.phase_deadline(), heartbeat, stall, deadlock, absent, foreign];
         own.into_iter().chain([output, self.clock.deadline()]).flatten().min()
     }
 
     fn tick(&mut self, now: Instant) {
         self.local.output.tick(now);
         self.check_upstream(now);
+        self.check_deadlock(now);
         self.check_stall(now);
         self.check_absent(now);
         self.check_foreign(now);

@@ -20,7 +20,7 @@ use crate::outcome::{Clock, Outcome};
 use crate::poll_set::{self, Interest};
 use crate::reaper::Reaper;
 use crate::signals::Signals;
-use crate::stall::StallDetector;
+use crate::stall::{DeadlockDetector, StallDetector};
 use crate::start::LocalRanks;
 
 /// The meaning of a descriptor in the poll set.
@@ -90,6 +90,9 @@ pub(super) struct Job {
     pub(super) events: Vec<Event>,
     pub(super) clock: Clock,
     pub(super) stall: Option<StallDetector>,
+    pub(super) deadlock: Option<DeadlockDetector>,
+    /// Ends the job when its ranks wait for ever.
+    pub(super) aborts_stalls: bool,
     pub(super) absent: AbsentRanks,
     pub(super) foreign: ForeignMpi,
     pub(super) phase: Phase,

@@ -5,9 +5,10 @@ use std::time::Instant;
 use bootstrap::RankState;
 use rustix::process::Pid;
 
-use super::state::Job;
+use super::state::{Job, Phase};
 use crate::failure_policy::Exit;
 use crate::frames::FromHost;
+use crate::outcome::EXIT_DEADLOCKED;
 use crate::rank_table::{RankLine, rank_table};
 use crate::stall::{self, HostStall};
 use crate::{process_state, wait_graph};
@@ -24,7 +25,9 @@ impl Job {
         } else if state == HostStall::Waiting {
             let line = stall::report(stall.after());
             self.print(&line);
-            self.print_table();
+            if self.print_conclusions() && self.aborts_stalls {
+                self.abort_stall();
+            }
         }
     }
 
@@ -50,15 +53,50 @@ impl Job {
         self.states().all(|(state, _)| state == RankState::Starting)
     }
 
-    /// Prints what each rank is doing, or sends it to `mpiexec`.
-    pub(super) fn print_table(&mut self) {
-        let lines: Vec<RankLine> = (self.first..)
+    /// Reports ranks that wait for each other. With several hosts that is each host's own ranks.
+    pub(super) fn check_deadlock(&mut self, now: Instant) {
+        let Some(mut deadlock) = self.deadlock.take() else { return };
+        let first = self.first as usize;
+        let lines = || {
+            let missing = std::iter::repeat_n(None, first);
+            missing.chain(self.lines().into_iter().map(Some)).collect()
+        };
+        let cycles = deadlock.tick(lines, now);
+        self.deadlock = Some(deadlock);
+        for cycle in &cycles {
+            self.print(&format!("deadlock: {}", cycle.line()));
+        }
+        if !cycles.is_empty() {
+            self.print_table();
+        }
+        if !cycles.is_empty() && self.aborts_stalls && self.phase == Phase::Running {
+            self.abort_stall();
+        }
+    }
+
+    fn abort_stall(&mut self) {
+        self.print("ending the job (--stall-abort)");
+        self.end(EXIT_DEADLOCKED);
+    }
+
+    fn lines(&self) -> Vec<RankLine> {
+        (self.first..)
             .zip(&self.local.ranks)
             .map(|(rank, this)| {
                 let (seen, pid) = self.seen(rank);
                 RankLine::new(pid, this.exit, seen)
             })
-            .collect();
+            .collect()
+    }
+
+    /// Prints what each rank is doing, or sends it to `mpiexec`.
+    pub(super) fn print_table(&mut self) {
+        self.print_conclusions();
+    }
+
+    /// Prints the table; returns true if some ranks wait for ever.
+    fn print_conclusions(&mut self) -> bool {
+        let lines = self.lines();
         let idle_for = self.stall.as_ref().and_then(|stall| stall.idle_for(Instant::now()));
         let running = (self.first..).zip(&lines).filter(|(_, line)| line.exit.is_none());
         let notes: Vec<String> = running
@@ -67,12 +105,15 @@ impl Job {
             })
             .collect();
         if self.upstream.is_some() {
-            return self.local.output.send(&FromHost::Table { lines, notes });
+            self.local.output.send(&FromHost::Table { lines, notes });
+            return false;
         }
         let table = rank_table(self.first, &lines, &self.host, self.clock.age());
         self.print(&table);
         notes.iter().for_each(|line| self.print(line));
         let all: Vec<_> = lines.into_iter().map(Some).collect();
-        wait_graph::conclusions(&all).iter().for_each(|line| self.print(line));
+        let conclusions = wait_graph::conclusions(&all);
+        conclusions.iter().for_each(|line| self.print(line));
+        !conclusions.is_empty()
     }
 }

@@ -65,6 +65,7 @@ pub(crate) fn run(
         choices: Choices {
             dead_after: settings.dead_after(),
             start_timeout: settings.start_timeout(),
+            stall_abort: settings.stall_abort,
             stall_after: settings.stall_after().unwrap_or_default(),
             agent: settings.agent.clone().unwrap_or_else(|| DEFAULT_AGENT.into()),
         },

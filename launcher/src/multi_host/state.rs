@@ -43,6 +43,8 @@ pub(super) enum Phase {
 pub(super) struct Choices {
     /// Silence after which a host is lost.
     pub(super) dead_after: Duration,
+    /// Ends a job whose ranks wait for ever.
+    pub(super) stall_abort: bool,
     /// Time without progress after which a stall is reported.
     pub(super) stall_after: Duration,
     /// Time that a daemon has to send its first message.

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use super::state::MultiHostJob;
 use crate::frames::ToHost;
+use crate::outcome::EXIT_DEADLOCKED;
 use crate::rank_table::{RankLine, rank_table};
+use crate::stall::HostStall;
 use crate::wait_graph;
 
 /// Time that hosts have to answer before the table is printed without them.
@@ -58,6 +60,16 @@ impl MultiHostJob {
             let notes = std::mem::take(&mut self.hosts[id].notes);
             notes.iter().for_each(|line| self.print(line));
         }
-        wait_graph::conclusions(&all).iter().for_each(|line| self.print(line));
+        let conclusions = wait_graph::conclusions(&all);
+        conclusions.iter().for_each(|line| self.print(line));
+        let is_stalled = self
+            .hosts
+            .iter()
+            .filter(|host| host.is_up())
+            .all(|host| host.stall == HostStall::Waiting);
+        if self.choices.stall_abort && is_stalled && !conclusions.is_empty() {
+            self.print("ending the job (--stall-abort)");
+            self.end(EXIT_DEADLOCKED);
+        }
     }
 }

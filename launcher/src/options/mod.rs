@@ -167,6 +167,7 @@ impl Parser<'_> {
             Id::StartTimeout => {
                 settings.start_timeout = Some(values::seconds_or_never(word, &next())?);
             }
+            Id::StallAbort => settings.stall_abort = true,
             Id::Config => settings.config = Some(values::path(word, next())?),
             Id::Set => settings.set.push(next()),
             Id::Explain => settings.set.push("report.transports=on".into()),

@@ -20,6 +20,7 @@ pub(super) enum Id {
     ReportBindings,
     Timeout,
     StallTimeout,
+    StallAbort,
     Explain,
     ReportOutcome,
     Config,
@@ -91,6 +92,12 @@ const JOB: &[Spec] = &[
         &["stall-timeout"],
         &["SECONDS"],
         "report what ranks wait for after this time without progress (default: 60; 0: never)",
+    ),
+    spec(
+        Id::StallAbort,
+        &["stall-abort"],
+        &[],
+        "end the job with exit code 125 when its ranks are found to wait for ever",
     ),
     spec(
         Id::Explain,

@@ -15,7 +15,7 @@
 
 use fabric::coll_segment::{SLOT_BYTES, SLOTS_BYTES};
 
-use super::signatures::Signatures;
+use super::signatures::{Signatures, Signed, signature_in};
 use super::{Counting, LINE, SyncKind};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -55,6 +55,15 @@ impl Counter {
         Counter { completed, arrival_counts, signatures }
     }
 
+    /// The word that names this member, which completes the round, and one that differs from it.
+    #[cold]
+    fn find_mismatch(&self, round: u64, signature: u64) -> u64 {
+        let other = self.signatures.mismatch(round, signature);
+        other.map_or(0, |other| {
+            (u64::from(other) + 1) << MEMBER_BITS | u64::from(self.signatures.me())
+        })
+    }
+
     #[inline]
     fn arrival_count(&self, round: u64) -> &'static ArrivalCount {
         self.arrival_counts[round as usize % SETS]
@@ -82,8 +91,8 @@ impl Counting for Counter {
     }
 
     #[inline]
-    fn signature_of(&self, round: u64, member: u32) -> Option<u64> {
-        self.signatures.of(round, member)
+    fn signatures(&self) -> &impl Signed {
+        &self.signatures
     }
 
     #[inline]
@@ -91,8 +100,8 @@ impl Counting for Counter {
         let (me, words) = (self.signatures.me(), self.signatures.of_set(round));
         // Relaxed: ordered by the arrivals before and the store to `completed` below.
         let mine = words[me as usize].load(Ordering::Relaxed);
-        let other = words.iter().position(|word| word.load(Ordering::Relaxed) != mine);
-        let mismatch = other.map_or(0, |other| (other as u64 + 1) << MEMBER_BITS | u64::from(me));
+        let differs = words.iter().any(|word| word.load(Ordering::Relaxed) != mine);
+        let mismatch = if differs { self.find_mismatch(round, signature_in(mine)) } else { 0 };
         let arrival_count = self.arrival_count(round);
         arrival_count.mismatch.store(mismatch, Ordering::Relaxed);
         arrival_count.arrived.store(0, Ordering::Relaxed);
@@ -115,7 +124,8 @@ impl Counting for Counter {
         }
         // At least one of the two differs from this member.
         let (one, other) = ((mismatch >> MEMBER_BITS) as u32 - 1, mismatch as u32);
-        Some(if self.signature_of(round, other) == Some(signature) { one } else { other })
+        let agrees = self.signatures.agrees(round, other, signature) == Some(true);
+        Some(if agrees { one } else { other })
     }
 
     fn reset(&self) {

@@ -12,7 +12,7 @@
 
 use fabric::coll_segment::{FLAGS_STRIDE, MAX_FLAGS_RANKS};
 
-use super::signatures::Signatures;
+use super::signatures::{Signatures, Signed};
 use super::{Counting, SyncKind};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -67,8 +67,8 @@ impl Counting for Flags {
     }
 
     #[inline]
-    fn signature_of(&self, round: u64, member: u32) -> Option<u64> {
-        self.signatures.of(round, member)
+    fn signatures(&self) -> &impl Signed {
+        &self.signatures
     }
 
     fn complete(&self, _: u64) {
@@ -90,8 +90,7 @@ impl Counting for Flags {
 
     #[inline]
     fn mismatch(&self, round: u64, signature: u64) -> Option<u32> {
-        (0..self.signatures.members())
-            .find(|&member| self.signatures.of(round, member) != Some(signature))
+        self.signatures.mismatch(round, signature)
     }
 
     fn reset(&self) {

@@ -12,12 +12,15 @@ pub(crate) struct Lease {
     begun: AtomicU64,
     /// Rounds that this member has left. Only one thread at a time changes it.
     left: AtomicU64,
+    /// One past the last round of which this member has reported a mismatch.
+    reported: AtomicU64,
 }
 
 impl Lease {
     /// A lease that `returned` counts when it is given back.
     pub(crate) fn new(returned: &'static AtomicU64) -> Lease {
-        Lease { returned, begun: AtomicU64::new(0), left: AtomicU64::new(0) }
+        let zero = || AtomicU64::new(0);
+        Lease { returned, begun: zero(), left: zero(), reported: zero() }
     }
 
     /// Begins a round; its number.
@@ -27,6 +30,21 @@ impl Lease {
         let round = self.begun.load(Ordering::Relaxed);
         self.begun.store(round + 1, Ordering::Relaxed);
         round
+    }
+
+    /// Rounds that this member has begun.
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
+    }
+
+    /// Records that this member has reported what it found in a round.
+    pub(crate) fn mark_reported(&self, round: u64) {
+        self.reported.store(round + 1, Ordering::Relaxed);
+    }
+
+    /// True if this member has reported what it found in a round.
+    pub(crate) fn is_reported(&self, round: u64) -> bool {
+        self.reported.load(Ordering::Relaxed) == round + 1
     }
 
     /// True when this member has left all rounds before.

@@ -109,7 +109,7 @@ impl Member<Counter> {
         if self.me == 0 {
             self.write(round, 0, round);
         } else {
-            wait(|| self.counting.signature_of(round, 0) == Some(SIGNATURE));
+            wait(|| self.counting.signatures().agrees(round, 0, SIGNATURE) == Some(true));
             assert_eq!(self.read(round, 0), round);
         }
         if self.arrive(round) {
@@ -136,7 +136,7 @@ impl Member<Flags> {
         }
         self.arrive(round);
         if self.me != root {
-            wait(|| self.counting.signature_of(round, root as u32) == Some(SIGNATURE));
+            wait(|| self.counting.signatures().agrees(round, root as u32, SIGNATURE) == Some(true));
             assert_eq!(self.read(round, root), round);
         }
     }

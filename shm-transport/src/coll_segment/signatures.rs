@@ -1,15 +1,63 @@
 //! The signatures of a round: a word of each member in each slot set, with the member's call and
 //! round.
 //!
+//! ```text
+//! bit 63 .. 56   55 .. 48                                47 .. 0
+//!     round      digest of the call of the round before  call
+//! ```
+//!
+//! A member that waits for no other one in a round, as the root of a broadcast, does not compare
+//! calls in it. The digest shows all members in the next round what they would have found.
+//!
 //! Invariants: a member stores its own word only, once a round. A word is never 0 after its first
 //! store; therefore zeroed memory holds no signature.
 
+use fabric::coll_segment::SIGNATURE_BITS;
+
 use crate::sync::{AtomicU64, Ordering};
 
-/// Bits of a word that hold the signature; the stamp of the round stands above.
-const SIGNATURE_BITS: u32 = 56;
+/// Bits of a word below the stamp of the round.
+const STAMP_AT: u32 = 56;
+/// Bits of the digest.
+const DIGEST_BITS: u32 = STAMP_AT - SIGNATURE_BITS;
+/// Spreads a signature over the upper bits of a word: 2^64 divided by the golden ratio.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Stamps that differ. A member is never so many rounds of one set ahead of another one.
 const STAMPS: u64 = 255;
+
+/// Signatures without the number of slot sets.
+pub(crate) trait Signed {
+    /// See [`fabric::CollSegment::agrees`].
+    fn agrees(&self, round: u64, member: u32, signature: u64) -> Option<bool>;
+    /// A member's signature; `None` until it is published, and when it has gone on.
+    fn of(&self, round: u64, member: u32) -> Option<u64>;
+    /// This member.
+    fn me(&self) -> u32;
+}
+
+impl<const SETS: usize> Signed for Signatures<SETS> {
+    #[inline]
+    fn agrees(&self, round: u64, member: u32, signature: u64) -> Option<bool> {
+        // Acquire: the member's slot is written.
+        let word = self.of_set(round)[member as usize].load(Ordering::Acquire);
+        (word >> STAMP_AT == Self::stamp(round)).then(|| word == self.word(round, signature))
+    }
+
+    fn of(&self, round: u64, member: u32) -> Option<u64> {
+        // Acquire: the member's slot is written.
+        let word = self.of_set(round)[member as usize].load(Ordering::Acquire);
+        (word >> STAMP_AT == Self::stamp(round)).then(|| signature_in(word))
+    }
+
+    fn me(&self) -> u32 {
+        self.me as u32
+    }
+}
+
+/// The signature in a word.
+pub(crate) fn signature_in(word: u64) -> u64 {
+    word & ((1 << SIGNATURE_BITS) - 1)
+}
 
 /// The words of all members in each of `SETS` slot sets.
 #[derive(Debug)]
@@ -40,12 +88,6 @@ impl<const SETS: usize> Signatures<SETS> {
         self.members as u32
     }
 
-    /// This member.
-    #[inline]
-    pub(crate) fn me(&self) -> u32 {
-        self.me as u32
-    }
-
     /// The words of all members in a round's set.
     #[inline]
     pub(crate) fn of_set(&self, round: u64) -> &[&'static AtomicU64] {
@@ -57,18 +99,40 @@ impl<const SETS: usize> Signatures<SETS> {
     #[inline]
     pub(crate) fn publish(&self, round: u64, signature: u64) {
         debug_assert!(signature >> SIGNATURE_BITS == 0, "a signature leaves room for the stamp");
-        let word = Self::stamp(round) << SIGNATURE_BITS | signature;
+        let word = self.word(round, signature);
         // Release: a member that sees the word sees this member's slot, and that this member has
         // read all that it needs of the rounds before.
         self.of_set(round)[self.me].store(word, Ordering::Release);
     }
 
-    /// A member's signature; `None` until it is published.
+    /// The word that this member publishes with a signature, and that members that agree have.
     #[inline]
-    pub(crate) fn of(&self, round: u64, member: u32) -> Option<u64> {
-        // Acquire: the member's slot is written.
-        let word = self.of_set(round)[member as usize].load(Ordering::Acquire);
-        (word >> SIGNATURE_BITS == Self::stamp(round)).then_some(word & ((1 << SIGNATURE_BITS) - 1))
+    pub(crate) fn word(&self, round: u64, signature: u64) -> u64 {
+        // Relaxed: the own word. Before round 0 it is zero, and so is its digest.
+        let before = self.of_set(round.wrapping_sub(1))[self.me].load(Ordering::Relaxed);
+        let spread = (before << (u64::BITS - SIGNATURE_BITS)).wrapping_mul(SPREAD);
+        let digest = spread >> (u64::BITS - DIGEST_BITS);
+        Self::stamp(round) << STAMP_AT | digest << SIGNATURE_BITS | signature
+    }
+
+    /// A member whose word differs from this one's, which has `signature`: one with another
+    /// signature if there is one.
+    #[inline]
+    pub(crate) fn mismatch(&self, round: u64, signature: u64) -> Option<u32> {
+        let (words, mine) = (self.of_set(round), self.word(round, signature));
+        // Relaxed: the round is complete.
+        let differs = |word: &&'static AtomicU64| word.load(Ordering::Relaxed) != mine;
+        if words.iter().any(differs) { self.find_mismatch(round, signature) } else { None }
+    }
+
+    #[cold]
+    fn find_mismatch(&self, round: u64, signature: u64) -> Option<u32> {
+        let (words, mine) = (self.of_set(round), self.word(round, signature));
+        let found = |differs: &dyn Fn(u64) -> bool| {
+            words.iter().position(|word| differs(word.load(Ordering::Relaxed)))
+        };
+        let other_call = found(&|word| signature_in(word) != signature);
+        other_call.or_else(|| found(&|word| word != mine)).map(|member| member as u32)
     }
 
     /// Zeroes all words. Called by the owner between two leases.
@@ -86,6 +150,6 @@ impl<const SETS: usize> Signatures<SETS> {
     /// The stamp in a word.
     #[inline]
     pub(crate) fn stamp_of(word: u64) -> u64 {
-        word >> SIGNATURE_BITS
+        word >> STAMP_AT
     }
 }

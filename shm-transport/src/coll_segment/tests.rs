@@ -47,7 +47,10 @@ fn members_share_memory_and_segments_are_apart() {
                 other.complete(round);
             }
             assert!(one.is_complete(round) && !elsewhere.is_complete(round));
-            assert_eq!(one.mismatch(round, 7), (round % 2 == 1).then_some(1));
+            // The round after a mismatch shows it again.
+            assert_eq!(one.mismatch(round, 7), (round > 0).then_some(1));
+            assert_eq!(one.agrees(round, 1, 7), Some(round == 0));
+            assert_eq!(one.signature_of(round, 1), Some(7 + round % 2));
             one.leave(round);
             other.leave(round);
         }

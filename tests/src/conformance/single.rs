@@ -159,7 +159,7 @@ pub(super) fn ready<T: HybridGet>(job: &mut Job<T>) {
 
 pub(super) fn mismatched<T: HybridGet>(job: &mut Job<T>) {
     let to = other(job);
-    let of = |kind, root| Some(Collective { kind, root });
+    let of = |kind, root| Some(Collective::new(kind, Some(root), None));
     let theirs = of(CollectiveKind::Bcast, 0);
     let others = [of(CollectiveKind::Bcast, 1), of(CollectiveKind::Reduce, 0), None];
     for (len, ours) in job.sizes().into_iter().flat_map(|len| others.map(|ours| (len, ours))) {

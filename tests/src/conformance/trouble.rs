@@ -235,7 +235,7 @@ fn lie(rng: &mut Rng, ids: &[u64]) -> (Header, Vec<u8>) {
     let header = Header {
         kind,
         flags: rng.bits() as u8,
-        collective: if rng.chance(900) { 0 } else { rng.bits() as u8 },
+        collective: if rng.chance(900) { 0 } else { rng.bits() as u16 },
         source: if rng.chance(100) { u32::MAX } else { rng.below(2) as u32 },
         tag: if rng.chance(100) { i32::MIN } else { rng.below(3) as i32 },
         root: if rng.chance(900) { 0 } else { rng.bits() as u32 },

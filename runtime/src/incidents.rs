@@ -1,16 +1,42 @@
-//! Failed peers: fails the requests and probes that only a failed peer could satisfy, with an error
+//! Incidents: notices of members of collectives, and failed peers.
+//!
+//! A failed peer fails the requests and probes that only a failed peer could satisfy, with an error
 //! that names the peer.
 //!
 //! The engine fails requests whose peer it knows. The communicator knows which peers a posted
 //! receive or a probe waits for ([`Comm::missing`]). Collectives handle failed peers themselves.
 
+use collectives::Passed;
 use fabric::{Peer, PeerFailed};
 use objects::{Class, Comm, Error, Result};
 
 use crate::context_id;
 use crate::process::{Core, Process};
+use crate::stack::Stack;
 
 impl Process {
+    /// Handles notices and failed peers. Returns true if the round of progress, which `moved`, has
+    /// done anything but take notices in: a rank that only answers them still waits.
+    #[cold]
+    pub(crate) fn handle_incidents(&mut self, moved: bool) -> bool {
+        let Process { core, comms, .. } = self;
+        let Some(core) = core else { return moved };
+        let Core { stack, collectives, world, comm_self, .. } = &mut **core;
+        let has_notices = stack.pt2pt().has_notices();
+        let passed = |context: u64| {
+            let made = comms.iter().map(|(_, comm)| comm);
+            let mut all = [&*world, &*comm_self].into_iter().chain(made);
+            let comm = all.find(|comm| 2 * comm.context() + 1 == context)?;
+            let segment = comm.coll_segment().cloned();
+            Some(Passed { rank: comm.rank(), next: comm.collectives_started(), segment })
+        };
+        let Stack { protocols, endpoint } = stack;
+        let failed = collectives.handle_notices(&mut protocols.pt2pt, endpoint, passed);
+        let moved = failed || (moved && !has_notices);
+        let has_failed_peers = !protocols.pt2pt.failed_peers().is_empty();
+        if has_failed_peers { self.fail_unreachable() | moved } else { moved }
+    }
+
     /// Fails the posted receives that no live peer can satisfy; true if there were any.
     #[cold]
     pub(crate) fn fail_unreachable(&mut self) -> bool {

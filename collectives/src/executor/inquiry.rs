@@ -1,0 +1,278 @@
+//! Inquiries: a collective that has waited for some time asks the members that it waits for about
+//! their calls. A member answers if its call differs or has failed. So no rank waits for one that
+//! has left the collective with an error, or that was never in it.
+//!
+//! A member knows its calls from three sources: the collectives that are under way, the latest ones
+//! of the executor ([`Calls`]), and the signatures of the latest rounds of a segment, for those
+//! that ran outside of the executor. A member that has not come to the collective yet does not
+//! answer; the waiting rank asks again.
+//!
+//! If one rank took a message where others took the segment, its rounds are behind theirs. A rank
+//! that learns of it from an inquiry fails and catches up.
+
+use std::sync::Arc;
+
+use fabric::{CollSegment, Collective, CollectiveKind, HybridGet, Peer};
+use hashbrown::HashMap;
+use pt2pt::{CollectiveCall, Engine, Fault, Notice};
+use rustc_hash::FxBuildHasher;
+
+use super::Active;
+use super::running::Running;
+use crate::plan::Plan;
+use crate::schedule::Member;
+use crate::signature;
+
+/// Spreads a call over the upper bits of a word: 2^64 divided by the golden ratio.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Calls that are kept.
+const KEPT: usize = 64;
+
+/// The latest calls that this process has ended.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    latest: Vec<PastCall>,
+    /// Where the next one is stored.
+    next: usize,
+    /// The digest of the latest call that sent messages, of each communicator by its context.
+    digests: HashMap<u64, u8, FxBuildHasher>,
+}
+
+/// A collective that is over here.
+#[derive(Clone, Copy, Debug)]
+struct PastCall {
+    context: u64,
+    sequence: i32,
+    /// This process's rank in the communicator.
+    rank: u32,
+    call: CollectiveCall,
+    has_failed: bool,
+}
+
+/// What the communicator of an inquiry knows.
+pub struct Passed {
+    /// This process's rank in it.
+    pub rank: u32,
+    /// The number of its next collective.
+    pub next: i32,
+    /// Its collective segment.
+    pub segment: Option<Arc<dyn CollSegment>>,
+}
+
+impl Calls {
+    /// Keeps a call that is over.
+    pub(super) fn keep(&mut self, plan: &Plan, sequence: i32, has_failed: bool) {
+        let (context, rank, call) = (plan.context(), plan.rank(), plan.call());
+        self.store(PastCall { context, sequence, rank, call, has_failed });
+    }
+
+    /// Returns the digest of the call before on the communicator of a plan that is about to start,
+    /// and keeps that of its own call; see [`Collective::before`].
+    #[inline]
+    pub(super) fn digest_before(&mut self, plan: &Plan, sequence: i32) -> u8 {
+        if sequence < 0 || !plan.is_compared() {
+            return 0;
+        }
+        let digest = self.digests.entry(plan.context()).or_insert(0);
+        std::mem::replace(digest, digest_of(plan, sequence))
+    }
+
+    /// The latest call on a communicator has failed.
+    #[cold]
+    pub(super) fn mark_failed(&mut self, plan: &Plan) {
+        if let Some(digest) = self.digests.get_mut(&plan.context()) {
+            *digest = Collective::FAILED;
+        }
+    }
+
+    fn store(&mut self, call: PastCall) {
+        match self.latest.get_mut(self.next) {
+            Some(place) => *place = call,
+            None => self.latest.push(call),
+        }
+        self.next = (self.next + 1) % KEPT;
+    }
+
+    fn find(&self, context: u64, sequence: i32) -> Option<&PastCall> {
+        let (new, old) = self.latest.split_at(self.next.min(self.latest.len()));
+        let latest_first = new.iter().rev().chain(old.iter().rev());
+        latest_first.into_iter().find(|c| c.context == context && c.sequence == sequence)
+    }
+}
+
+/// A number from 1 to 254, mostly another one for another call.
+fn digest_of(plan: &Plan, sequence: i32) -> u8 {
+    let CollectiveCall { kind, root, bytes } = plan.call();
+    let call = u64::from(kind) << 32 | u64::from(root);
+    let mixed = call ^ bytes.unwrap_or(0).rotate_left(40) ^ (sequence as u64).rotate_left(20);
+    (mixed.wrapping_mul(SPREAD) >> 32) as u8 % 254 + 1
+}
+
+impl Active {
+    /// Asks the members that blocked collectives wait for.
+    #[cold]
+    pub fn inquire<T: HybridGet>(&mut self, pt2pt: &mut Engine, endpoint: &mut T) {
+        for &slot in &self.live {
+            let Some(running) = &self.entries[slot as usize].running else { continue };
+            if !running.is_under_way() {
+                continue;
+            }
+            let round = running.waits_in_round();
+            for peer in running.missing_members(pt2pt) {
+                if let Some(member) = running.plan.member_of(peer) {
+                    let inquiry = Notice {
+                        context: running.plan.context(),
+                        source: running.plan.source_for(member),
+                        sequence: running.sequence,
+                        call: running.plan.call(),
+                        is_answer: false,
+                        round,
+                    };
+                    pt2pt.notify(endpoint, peer, &inquiry);
+                }
+            }
+        }
+    }
+
+    /// Handles the notices that have arrived. `passed` tells of a communicator by the context id of
+    /// its collectives. True if collectives have failed.
+    #[cold]
+    pub fn handle_notices<T: HybridGet>(
+        &mut self,
+        pt2pt: &mut Engine,
+        endpoint: &mut T,
+        passed: impl Fn(u64) -> Option<Passed>,
+    ) -> bool {
+        let mut has_failed = false;
+        for (from, notice) in pt2pt.take_notices() {
+            has_failed |= self.handle_notice(pt2pt, endpoint, from, &notice, &passed);
+        }
+        has_failed
+    }
+
+    /// Keeps that a call was refused here, which would have been the `sequence`th on a communicator
+    /// where this process has rank `rank`. `context`: that of its collectives on the wire.
+    #[cold]
+    pub fn mark_refused(&mut self, context: u64, sequence: i32, rank: u32, kind: CollectiveKind) {
+        let root = Collective::new(kind, None, None).root;
+        let call = CollectiveCall { kind: kind as u8, root, bytes: None };
+        self.past.store(PastCall { context, sequence, rank, call, has_failed: true });
+    }
+
+    fn handle_notice<T: HybridGet>(
+        &mut self,
+        pt2pt: &mut Engine,
+        endpoint: &mut T,
+        from: Peer,
+        notice: &Notice,
+        passed: &impl Fn(u64) -> Option<Passed>,
+    ) -> bool {
+        if let Some(running) = self.find_under_way(notice) {
+            let call = running.plan.call();
+            let is_behind = !notice.is_answer && running.catch_up(notice.round);
+            if !notice.is_answer && !is_behind && call.agrees(&notice.call) {
+                return false;
+            }
+            if !notice.is_answer {
+                pt2pt.notify(endpoint, from, &reply(notice, call, running.plan.rank()));
+            }
+            running.fail(pt2pt, endpoint, fault(call, notice));
+            return true;
+        }
+        if !notice.is_answer
+            && let Some((call, rank)) = self.past_call(notice, passed)
+        {
+            pt2pt.notify(endpoint, from, &reply(notice, call, rank));
+        }
+        false
+    }
+
+    fn find_under_way(&mut self, notice: &Notice) -> Option<&mut Running> {
+        let is_it = |running: &Running| {
+            running.is_under_way()
+                && running.sequence == notice.sequence
+                && running.plan.context() == notice.context
+        };
+        let Active { live, entries, .. } = self;
+        let slot = live
+            .iter()
+            .copied()
+            .find(|&slot| entries[slot as usize].running.as_ref().is_some_and(is_it))?;
+        entries[slot as usize].running.as_mut()
+    }
+
+    /// The call that this process has ended under the number of an inquiry, if the asking member
+    /// waits in vain for it; and this process's rank.
+    fn past_call(
+        &self,
+        notice: &Notice,
+        passed: &impl Fn(u64) -> Option<Passed>,
+    ) -> Option<(CollectiveCall, u32)> {
+        let Notice { context, sequence, .. } = *notice;
+        let past = self.past.find(context, sequence);
+        if let Some(past) = past.filter(|past| past.has_failed || !past.call.agrees(&notice.call)) {
+            return Some((past.call, past.rank));
+        }
+        let Passed { rank, next, segment } = passed(context)?;
+        if !(0..next).contains(&sequence) {
+            return None;
+        }
+        if let Some(theirs) = notice.round {
+            // The rounds themselves show who has been there, unless they are out of step.
+            let is_behind = catch_up(&*segment?, theirs, sequence);
+            return is_behind.then_some((notice.call, rank));
+        }
+        if past.is_some() {
+            return None;
+        }
+        let later = sequence + 1..next;
+        if later.len() >= KEPT {
+            return None;
+        }
+        let ran_outside = later.filter(|later| self.past.find(context, *later).is_none());
+        let signature = segment?.own_signature(ran_outside.count() as u64);
+        let unknown = CollectiveCall { kind: 0, root: Collective::NO_ROOT, bytes: None };
+        Some((signature.map_or(unknown, signature::call), rank))
+            .filter(|(call, _)| !call.agrees(&notice.call))
+    }
+}
+
+/// Goes through the rounds of a segment up to that of a member that waits in a collective that this
+/// process has passed. Returns true if this process is behind. Rounds whose slots are not free yet
+/// are left to the next inquiry.
+fn catch_up(segment: &dyn CollSegment, theirs: u64, sequence: i32) -> bool {
+    let (begun, span) = (segment.begun(), 1 << Notice::ROUND_BITS);
+    let behind = theirs.wrapping_sub(begun) % span + 1;
+    if behind > span / 2 {
+        return false;
+    }
+    for round in (begun..begun + behind).take_while(|round| segment.is_ready(*round)) {
+        segment.next_round();
+        if segment.arrive(round, signature::gave_up(sequence), true) {
+            segment.complete(round);
+        }
+        segment.leave(round);
+    }
+    true
+}
+
+/// The answer to an inquiry.
+fn reply(inquiry: &Notice, call: CollectiveCall, rank: u32) -> Notice {
+    let is_remote = Member::from_wire(inquiry.source).is_remote();
+    let source = if is_remote { Member::remote(rank) } else { Member::local(rank) }.wire();
+    Notice { source, call, is_answer: true, round: None, ..*inquiry }
+}
+
+/// What a notice means for this process's `call`.
+fn fault(call: CollectiveCall, notice: &Notice) -> Box<Fault> {
+    let Notice { context, sequence, call: theirs, .. } = *notice;
+    let source = Member::from_wire(notice.source).rank();
+    Box::new(match call.agrees(&theirs) {
+        true => Fault::GaveUp { call, source, sequence, context },
+        false if (call.kind, call.root) == (theirs.kind, theirs.root) => {
+            let (sent, expected) = (theirs.bytes.unwrap_or(0), call.bytes.unwrap_or(0));
+            Fault::Sizes { call, source, sequence, context, sent, expected }
+        }
+        false => Fault::Mismatched { ours: call, theirs, source, sequence, context },
+    })
+}

@@ -1,0 +1,101 @@
+//! The signature of a call: the word by which the members of a collective segment compare their
+//! calls.
+//!
+//! ```text
+//! bit 47 .. 32         31 .. 20              19 .. 14    13 .. 8     7 .. 0
+//!     bytes of a slot  root, all ones: none  operation   reduction   sequence number
+//! ```
+//!
+//! Of the sequence number the lower bits are there, so that a member whose rounds are out of step
+//! with those of others after an error is noticed.
+//!
+//! A reduction is named by the ABI handle of the predefined operation, or by [`USER_OP`].
+
+use fabric::coll_segment::SIGNATURE_BITS;
+use fabric::{Collective, CollectiveKind};
+use objects::Op;
+use pt2pt::CollectiveCall;
+
+const SEQUENCE_BITS: u32 = 8;
+const OP_AT: u32 = SEQUENCE_BITS;
+const KIND_AT: u32 = OP_AT + 6;
+const ROOT_AT: u32 = KIND_AT + 6;
+const BYTES_AT: u32 = ROOT_AT + 12;
+const MAX_BYTES: u64 = (1 << (SIGNATURE_BITS - BYTES_AT)) - 1;
+const NO_ROOT: u64 = (1 << (BYTES_AT - ROOT_AT)) - 1;
+/// The code of all user-defined operations; no handle of a predefined one.
+const USER_OP: u8 = (1 << (KIND_AT - OP_AT)) - 1;
+
+/// Returns the number of a reduction that calls are compared by.
+pub(crate) fn op_code(op: &Op) -> u8 {
+    match op {
+        Op::Builtin(op) => *op as u8,
+        Op::User(_) => USER_OP,
+    }
+}
+
+/// Returns the signature of a call with so many bytes in a slot, without a sequence number.
+pub(crate) fn of(call: Collective, slot_bytes: u64) -> u64 {
+    debug_assert!(slot_bytes <= MAX_BYTES, "a slot is short");
+    let (root, op) = Collective::split(call.root);
+    let root = root.map_or(NO_ROOT, |root| u64::from(root) & NO_ROOT);
+    slot_bytes.min(MAX_BYTES) << BYTES_AT
+        | root << ROOT_AT
+        | u64::from(call.kind as u8) << KIND_AT
+        | u64::from(op.unwrap_or(0)) << OP_AT
+}
+
+/// Returns the signature of the `sequence`th collective of its communicator.
+#[inline]
+pub(crate) fn numbered(signature: u64, sequence: i32) -> u64 {
+    signature | sequence as u64 & ((1 << SEQUENCE_BITS) - 1)
+}
+
+/// Returns true if one signature is that of an earlier collective than another one.
+pub(crate) fn is_earlier(one: u64, other: u64) -> bool {
+    (1..1 << (SEQUENCE_BITS - 1)).contains(&(other.wrapping_sub(one) as u8))
+}
+
+/// Returns the signature of a member whose `sequence`th collective has failed before it arrived.
+pub(crate) fn gave_up(sequence: i32) -> u64 {
+    numbered(of(Collective::new(CollectiveKind::GaveUp, None, None), 0), sequence)
+}
+
+/// Returns the number of a collective, as far as its signature has it.
+pub(crate) fn sequence_in(signature: u64) -> i32 {
+    signature as i32 & ((1 << SEQUENCE_BITS) - 1)
+}
+
+/// Returns the call of a signature.
+pub(crate) fn call(signature: u64) -> CollectiveCall {
+    let bits = |at: u32, end: u32| signature >> at & ((1 << (end - at)) - 1);
+    let root = bits(ROOT_AT, BYTES_AT);
+    let root = if root == NO_ROOT { Collective::NO_ROOT } else { root as u32 };
+    CollectiveCall {
+        kind: bits(KIND_AT, ROOT_AT) as u8,
+        root: (bits(OP_AT, KIND_AT) as u32) << 24 | root,
+        bytes: Some(bits(BYTES_AT, SIGNATURE_BITS)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_survives_its_signature() {
+        for (root, op) in [(None, None), (Some(3), None), (Some(4000), Some(0x23))] {
+            let collective = Collective::new(CollectiveKind::Reduce, root, op);
+            let call = call(of(collective, 16_000));
+            assert_eq!(call.root, collective.root);
+            assert_eq!((call.kind, call.bytes), (CollectiveKind::Reduce as u8, Some(16_000)));
+        }
+    }
+
+    #[test]
+    fn numbers_are_compared_round_their_end() {
+        let at = gave_up;
+        assert!(is_earlier(at(7), at(8)) && is_earlier(at(255), at(256)));
+        assert!(!is_earlier(at(8), at(7)) && !is_earlier(at(7), at(7)));
+    }
+}
