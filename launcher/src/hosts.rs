@@ -22,6 +22,13 @@ pub struct Host {
 #[error("{0}")]
 pub struct HostsError(String);
 
+impl HostsError {
+    /// Makes an error of one line.
+    pub(crate) fn new(text: String) -> HostsError {
+        HostsError(text)
+    }
+}
+
 /// Reads `a:2,b`: names with their slots (default 1). The colons of an IPv6 address need
 /// brackets if slots follow.
 pub fn parse_list(text: &str) -> Result<Vec<Host>, HostsError> {

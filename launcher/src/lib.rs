@@ -10,8 +10,9 @@
 //! [`guard`] all of them if `mpiexec` is killed.
 //!
 //! Over several hosts a [`daemon`] on each host runs the same `job` for its share of the ranks
-//! and sends events to `mpiexec` as [`frames`]. Resource managers and a tree of daemons would be
-//! further sources of hosts and of connections, besides [`hosts`] and `multi_host`.
+//! and sends events to `mpiexec` as [`frames`]. Hosts come from the command line ([`hosts`]) or
+//! from a resource manager ([`allocation`]). A tree of daemons would be a further source of
+//! connections.
 //!
 //! There is one thread, and one `poll` over all descriptors; nothing else blocks. Nothing
 //! needs a network, a name or a writable folder.
@@ -19,6 +20,7 @@
 #![deny(unsafe_code)] // allowed in `guard`, `signals` and `spawn` alone
 
 mod absent_ranks;
+pub mod allocation;
 pub mod binding;
 pub mod daemon;
 mod descriptors;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::remote::{Remote, State, ending};
+use super::remote::{Remote, State, ending, shown};
 use super::state::{MultiHostJob, Phase};
 use crate::frames::ToHost;
 use crate::heartbeat::Tick;
@@ -71,9 +71,10 @@ impl MultiHostJob {
         }
         host.give_up();
         let (name, ranks, agent) = (&host.name, host.ranks_in_words(), &self.choices.agent);
+        let (whole, test) = (shown(agent, name, "..."), shown(agent, name, "true"));
         let text = format!(
             "cannot start {ranks} on {name}: no message from its daemon for {} s \
-             (--start-timeout), and `{agent} {name} ...` still runs; run `{agent} {name} true` by \
+             (--start-timeout), and `{whole}` still runs; run `{test}` by \
              hand (it must not request a password), or see --agent",
             limit.as_secs_f64()
         );
@@ -136,10 +137,11 @@ impl MultiHostJob {
         }
         let (name, ranks, how) = (host.name.clone(), host.ranks_in_words(), ending(status));
         let (agent, size) = (&self.choices.agent, self.size);
+        let (whole, test) = (shown(agent, &name, "..."), shown(agent, &name, "true"));
         self.print(&if was == State::Starting {
             format!(
-                "cannot start {ranks} on {name}: `{agent} {name} ...` {how}; run `{agent} {name} \
-                 true` by hand, or see --agent"
+                "cannot start {ranks} on {name}: `{whole}` {how}; run `{test}` by hand, or see \
+                 --agent"
             )
         } else {
             format!(

@@ -241,12 +241,32 @@ fn agent_command(host: &Host, agent: Option<&str>) -> Result<Command, String> {
         command.arg(DAEMON_OPTION);
         return Ok(command);
     }
-    let mut words = agent.unwrap_or(DEFAULT_AGENT).split_whitespace();
-    let mut command = Command::new(words.next().ok_or("--agent is empty: it must name a program")?);
     // One line for the shell of the other host, as ssh expects it.
     let line = format!("exec {} {DAEMON_OPTION}", quoted(&program.to_string_lossy()));
-    command.args(words).arg(&host.name).arg(line);
+    let words = agent_words(agent.unwrap_or(DEFAULT_AGENT), &host.name, &line);
+    let (name, rest) = words.split_first().ok_or("--agent is empty: it must name a program")?;
+    let mut command = Command::new(name);
+    command.args(rest);
     Ok(command)
+}
+
+/// Returns an agent's command for messages; `command` stands for the line of the shell.
+pub(super) fn shown(agent: &str, host: &str, command: &str) -> String {
+    agent_words(agent, host, command).join(" ")
+}
+
+/// Returns the words of an agent's command: `{host}` and `{command}` stand for the host and the
+/// line for its shell. Without them both follow.
+fn agent_words(agent: &str, host: &str, line: &str) -> Vec<String> {
+    let replace = |word: &str| match word {
+        "{command}" => line.to_owned(),
+        word => word.replace("{host}", host),
+    };
+    let mut words: Vec<String> = agent.split_whitespace().map(replace).collect();
+    if !words.is_empty() && !agent.contains("{host}") {
+        words.extend([host.to_owned(), line.to_owned()]);
+    }
+    words
 }
 
 fn quoted(word: &str) -> String {
@@ -259,5 +279,18 @@ pub(super) fn ending(status: Option<ExitStatus>) -> String {
         Some((Some(code), _)) => format!("ended with exit code {code}"),
         Some((None, Some(signal))) => format!("was killed by signal {signal}"),
         _ => "was closed".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_gets_host_and_command_where_it_wants_them() {
+        assert_eq!(agent_words("ssh -q", "a", "exec x y"), ["ssh", "-q", "a", "exec x y"]);
+        let words = agent_words("srun --nodelist={host} sh -c {command}", "n1", "exec x y");
+        assert_eq!(words, ["srun", "--nodelist=n1", "sh", "-c", "exec x y"]);
+        assert!(agent_words(" ", "a", "x").is_empty());
     }
 }

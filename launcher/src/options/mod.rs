@@ -17,6 +17,7 @@ mod values;
 use std::ffi::OsString;
 use std::io;
 
+use crate::allocation;
 use crate::binding::BindTo;
 use crate::hosts;
 use crate::settings::{MAX_RANKS, Section, Settings, Stdin};
@@ -42,7 +43,8 @@ const TIMEOUT_VARIABLE: &str = "MPIEXEC_TIMEOUT";
 /// Parses a command line, without the name of `mpiexec` itself. Reads host files, and the time
 /// limit in the environment.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, Usage> {
-    let mut command = parse_with(arguments, |path| std::fs::read_to_string(path))?;
+    let variable = |name: &str| std::env::var(name).ok();
+    let mut command = parse_within(arguments, |path| std::fs::read_to_string(path), variable)?;
     if let Command::Run(settings) = &mut command
         && settings.timeout.is_none()
         && let Some(limit) = std::env::var_os(TIMEOUT_VARIABLE).filter(|limit| !limit.is_empty())
@@ -52,10 +54,20 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
     Ok(command)
 }
 
-/// Parses a command line; `read_file` returns the text of a host file.
+/// Parses a command line outside of any allocation; `read_file` returns the text of a host file.
 pub fn parse_with(
     arguments: impl IntoIterator<Item = OsString>,
     read_file: impl Fn(&str) -> io::Result<String>,
+) -> Result<Command, Usage> {
+    parse_within(arguments, read_file, |_| None)
+}
+
+/// Parses a command line; `variable` returns a variable of the environment, which may name the
+/// hosts of an allocation.
+pub fn parse_within(
+    arguments: impl IntoIterator<Item = OsString>,
+    read_file: impl Fn(&str) -> io::Result<String>,
+    variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Command, Usage> {
     let mut parser =
         Parser { settings: Settings::default(), ranks_per_host: None, read_file: &read_file };
@@ -86,12 +98,38 @@ pub fn parse_with(
     }
     let mut settings = parser.settings;
     settings.hosts = hosts::merge(settings.hosts);
+    let is_here = adopt_allocation(&mut settings, &read_file, &variable)?;
     if let Some(slots) = parser.ranks_per_host {
         settings.hosts.iter_mut().for_each(|host| host.slots = slots);
     }
     fill_in_ranks(&mut settings);
+    if is_here {
+        // No daemon is needed.
+        settings.hosts.clear();
+    }
     check(&settings)?;
     Ok(Command::Run(Box::new(settings)))
+}
+
+/// Takes the hosts of an allocation if the user named none, and its agent if the user named none
+/// and hosts of it alone. Returns true if this host is all of it.
+fn adopt_allocation(
+    settings: &mut Settings,
+    read_file: &impl Fn(&str) -> io::Result<String>,
+    variable: &impl Fn(&str) -> Option<String>,
+) -> Result<bool, Usage> {
+    let Some(allocation) = allocation::find(variable, read_file).map_err(Usage::from)? else {
+        return Ok(false);
+    };
+    let is_given = !settings.hosts.is_empty();
+    let is_of_it = |host: &hosts::Host| allocation.hosts.iter().any(|own| own.name == host.name);
+    if settings.agent.is_none() && settings.hosts.iter().all(is_of_it) {
+        settings.agent = allocation.agent.map(str::to_owned);
+    }
+    if !is_given {
+        settings.hosts.clone_from(&allocation.hosts);
+    }
+    Ok(!is_given && allocation.is_this_host_alone(variable))
 }
 
 /// Sets the number of ranks of sections without `-n`: one, or the slots of all hosts if there

@@ -50,7 +50,7 @@ pub(super) struct Spec {
 pub(super) const OPTIONS: &[(&str, &[Spec])] = &[
     ("Ranks of the program that follows", RANKS),
     ("Job", JOB),
-    ("Hosts (default: this host)", HOSTS),
+    ("Hosts (default: those of the allocation, or this host)", HOSTS),
     ("Input and output", INPUT_OUTPUT),
     ("Placement (default: ranks are not bound)", PLACEMENT),
     ("Other", OTHER),
@@ -138,7 +138,8 @@ const HOSTS: &[Spec] = &[
         Id::Agent,
         &["agent"],
         &["COMMAND"],
-        "start daemons by `COMMAND host shell-command` (default: ssh)",
+        "start daemons by `COMMAND host shell-command`; {host} and {command} in COMMAND stand for both \
+         (default: ssh, or what the resource manager offers)",
     ),
     spec(
         Id::DeadAfter,

@@ -147,3 +147,33 @@ fn word() -> impl Strategy<Value = String> {
         "\\PC{0,8}",
     ]
 }
+
+#[test]
+fn an_allocation_gives_hosts_ranks_and_agent_unless_the_user_does() {
+    let within = |line: &str, variables: &'static [(&'static str, &'static str)]| {
+        let words = line.split(' ').map(OsString::from);
+        let variable = |name: &str| {
+            variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+        };
+        let parsed = parse_within(words, |_| Err(io::ErrorKind::NotFound.into()), variable);
+        match parsed.unwrap() {
+            Command::Run(settings) => *settings,
+            other => panic!("{other:?}"),
+        }
+    };
+    let slurm = &[("SLURM_JOB_NODELIST", "n[1-2]"), ("SLURM_JOB_CPUS_PER_NODE", "4(x2)")];
+    let job = within("a.out", slurm);
+    assert_eq!((job.hosts.len(), job.total_ranks()), (2, 8));
+    assert!(job.agent.is_some_and(|agent| agent.starts_with("srun ")));
+    assert_eq!(within("-n 3 a.out", slurm).total_ranks(), 3);
+    assert_eq!(within("-ppn 1 a.out", slurm).total_ranks(), 2);
+    // The user's hosts and agent.
+    let job = within("--hosts a:2 x", slurm);
+    assert_eq!((job.hosts.len(), job.agent), (1, None));
+    assert!(within("--hosts n2 x", slurm).agent.is_some_and(|agent| agent.contains("srun")));
+    assert_eq!(within("--agent ssh x", slurm).agent.as_deref(), Some("ssh"));
+    // This host alone needs no daemon.
+    let alone = &[("SLURM_JOB_NODELIST", "localhost"), ("SLURM_JOB_CPUS_PER_NODE", "3")];
+    let job = within("x", alone);
+    assert_eq!((job.hosts.len(), job.total_ranks()), (0, 3));
+}

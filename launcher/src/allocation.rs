@@ -1,0 +1,247 @@
+//! The hosts that a resource manager has given to this job: read when the command line names none.
+//!
+//! | manager | hosts and slots | how daemons start |
+//! |---|---|---|
+//! | Slurm | `SLURM_JOB_NODELIST`, `SLURM_TASKS_PER_NODE`, `SLURM_JOB_CPUS_PER_NODE` | srun |
+//! | PBS, Torque | the file `PBS_NODEFILE`: a line for each slot | ssh |
+//! | LSF | `LSB_DJOB_HOSTFILE`, or `LSB_MCPU_HOSTS`: `a 4 b 4` | blaunch |
+//! | Grid Engine | the file `PE_HOSTFILE`: host and slots on each line | qrsh |
+//!
+//! The manager's own way of starting a daemon keeps its limits, its accounting and its cleaning up.
+//! An allocation of this host alone needs no daemon. This file runs nothing; wrong text is an error
+//! that names the variable.
+
+use std::io;
+
+use crate::hosts::{Host, HostsError, MAX_SLOTS, is_this_host, merge};
+
+/// The largest number of hosts in a list.
+const MAX_HOSTS: usize = 65_536;
+
+/// The agent of Slurm. `-u` passes each byte on at once; `--overlap` shares the job's processors.
+const SRUN: &str = "srun -u --quiet --overlap --mpi=none --cpu-bind=none --nodes=1 --ntasks=1 \
+                    --nodelist={host} sh -c {command}";
+/// The agents of LSF and Grid Engine.
+const BLAUNCH: &str = "blaunch {host} {command}";
+const QRSH: &str = "qrsh -inherit -nostdin=no {host} {command}";
+
+/// What a resource manager has given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allocation {
+    /// The manager, in words.
+    pub manager: &'static str,
+    /// The hosts with their slots, each once.
+    pub hosts: Vec<Host>,
+    /// The command that starts daemons there, if not the default.
+    pub agent: Option<&'static str>,
+}
+
+impl Allocation {
+    /// Returns true if this host is the only one.
+    pub fn is_this_host_alone(&self, variable: impl Fn(&str) -> Option<String>) -> bool {
+        let own = variable("SLURMD_NODENAME");
+        let is_here = |host: &Host| is_this_host(&host.name) || own.as_deref() == Some(&host.name);
+        self.hosts.len() == 1 && is_here(&self.hosts[0])
+    }
+}
+
+/// Finds the allocation in the environment; `None` outside of one.
+pub fn find(
+    variable: impl Fn(&str) -> Option<String>,
+    read_file: impl Fn(&str) -> io::Result<String>,
+) -> Result<Option<Allocation>, HostsError> {
+    let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
+    let file = |name: &str, path: &str| {
+        read_file(path).map_err(|error| HostsError::new(format!("{name}={path}: {error}")))
+    };
+    let (manager, hosts, agent) = if let Some(list) = set("SLURM_JOB_NODELIST") {
+        ("Slurm", slurm(&list, &set)?, Some(SRUN))
+    } else if let Some(path) = set("PBS_NODEFILE") {
+        ("PBS", one_slot_a_line(&file("PBS_NODEFILE", &path)?), None)
+    } else if let Some(path) = set("LSB_DJOB_HOSTFILE") {
+        ("LSF", one_slot_a_line(&file("LSB_DJOB_HOSTFILE", &path)?), Some(BLAUNCH))
+    } else if let Some(text) = set("LSB_MCPU_HOSTS") {
+        ("LSF", pairs("LSB_MCPU_HOSTS", text.split_whitespace())?, Some(BLAUNCH))
+    } else if let Some(path) = set("PE_HOSTFILE") {
+        let text = file("PE_HOSTFILE", &path)?;
+        let words = text.lines().flat_map(|line| line.split_whitespace().take(2));
+        ("Grid Engine", pairs("PE_HOSTFILE", words)?, Some(QRSH))
+    } else {
+        return Ok(None);
+    };
+    let hosts = merge(hosts);
+    if hosts.is_empty() || hosts.iter().any(|host| host.name.starts_with('-')) {
+        return Err(HostsError::new(format!("the allocation of {manager} names no usable host")));
+    }
+    Ok(Some(Allocation { manager, hosts, agent }))
+}
+
+fn slurm(list: &str, set: &impl Fn(&str) -> Option<String>) -> Result<Vec<Host>, HostsError> {
+    let invalid = |name: &str, value: &str| HostsError::new(format!("invalid {name}={value}"));
+    let names = expand(list).ok_or_else(|| invalid("SLURM_JOB_NODELIST", list))?;
+    let known = ["SLURM_TASKS_PER_NODE", "SLURM_JOB_CPUS_PER_NODE"];
+    // Without a number of tasks, each processor of the job is a slot.
+    let first =
+        usize::from(set("SLURM_NTASKS").is_none() && set("SLURM_NTASKS_PER_NODE").is_none());
+    let counts =
+        known[first..].iter().chain(&known[..first]).find_map(|name| Some((*name, set(name)?)));
+    let slots = match counts {
+        None => vec![1; names.len()],
+        Some((name, text)) => repeated(&text).ok_or_else(|| invalid(name, &text))?,
+    };
+    let last = slots.last().copied().unwrap_or(1);
+    let slots = slots.into_iter().chain(std::iter::repeat(last));
+    Ok(names.into_iter().zip(slots).map(|(name, slots)| Host { name, slots }).collect())
+}
+
+/// Expands a list of Slurm: `n[1-3,7],login,r[01-02]c[0-1]`. `None` if it is not one.
+fn expand(list: &str) -> Option<Vec<String>> {
+    let mut depth = 0;
+    let mut names = Vec::new();
+    let items = list.split(|letter| {
+        match letter {
+            '[' => depth += 1,
+            ']' => depth -= 1,
+            _ => {}
+        }
+        letter == ',' && depth == 0
+    });
+    for item in items {
+        names.extend(expand_one(item.trim())?);
+        if names.len() > MAX_HOSTS {
+            return None;
+        }
+    }
+    Some(names).filter(|names| names.iter().all(|name| !name.is_empty()))
+}
+
+fn expand_one(item: &str) -> Option<Vec<String>> {
+    let Some((prefix, rest)) = item.split_once('[') else {
+        return (!item.contains(']')).then(|| vec![item.to_owned()]);
+    };
+    let (ranges, suffix) = rest.split_once(']')?;
+    let suffixes = expand_one(suffix)?;
+    let mut names = Vec::new();
+    for range in ranges.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (low, high) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
+        if low > high || (high - low) as usize * suffixes.len() > MAX_HOSTS {
+            return None;
+        }
+        let width = first.len();
+        for number in low..=high {
+            names.extend(suffixes.iter().map(|end| format!("{prefix}{number:0width$}{end}")));
+        }
+        if names.len() > MAX_HOSTS {
+            return None;
+        }
+    }
+    Some(names)
+}
+
+/// Parses counts of Slurm: `2(x3),1` is 2, 2, 2, 1.
+fn repeated(text: &str) -> Option<Vec<u32>> {
+    let mut counts = Vec::new();
+    for item in text.trim().split(',') {
+        let (count, times) = match item.split_once("(x") {
+            Some((count, times)) => (count, times.strip_suffix(')')?.parse::<usize>().ok()?),
+            None => (item, 1),
+        };
+        let count = count.parse::<u32>().ok().filter(|count| (1..=MAX_SLOTS).contains(count))?;
+        if counts.len() + times > MAX_HOSTS {
+            return None;
+        }
+        counts.extend(std::iter::repeat_n(count, times));
+    }
+    Some(counts)
+}
+
+/// Reads a file with a host for each slot.
+fn one_slot_a_line(text: &str) -> Vec<Host> {
+    let names = text.lines().map(str::trim).filter(|name| !name.is_empty());
+    names.map(|name| Host { name: name.to_owned(), slots: 1 }).collect()
+}
+
+/// Reads hosts, each followed by its slots.
+fn pairs<'a>(
+    name: &str,
+    mut words: impl Iterator<Item = &'a str>,
+) -> Result<Vec<Host>, HostsError> {
+    let mut hosts = Vec::new();
+    while let Some(host) = words.next() {
+        let count = words.next().unwrap_or("");
+        let slots = count.parse().ok().filter(|slots| (1..=MAX_SLOTS).contains(slots));
+        let slots = slots.ok_or_else(|| {
+            HostsError::new(format!("{name}: the host {host} has {count:?} slots"))
+        })?;
+        hosts.push(Host { name: host.to_owned(), slots });
+    }
+    Ok(hosts)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn found(variables: &[(&str, &str)]) -> Result<Option<Allocation>, HostsError> {
+        let variable = |name: &str| {
+            variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+        };
+        // The path stands for the text.
+        find(variable, |path| Ok(path.replace(';', "\n")))
+    }
+
+    fn hosts(variables: &[(&str, &str)]) -> Vec<(String, u32)> {
+        let all = found(variables).unwrap().unwrap().hosts;
+        all.into_iter().map(|host| (host.name, host.slots)).collect()
+    }
+
+    fn named(list: &[(&str, u32)]) -> Vec<(String, u32)> {
+        list.iter().map(|(name, slots)| ((*name).to_owned(), *slots)).collect()
+    }
+
+    #[test]
+    fn slurm_lists_hosts_in_ranges_and_tasks_in_runs() {
+        let list = ("SLURM_JOB_NODELIST", "n[08-10,12],login");
+        let tasks = [list, ("SLURM_NTASKS", "9"), ("SLURM_TASKS_PER_NODE", "2(x4),1")];
+        let expected = [("n08", 2), ("n09", 2), ("n10", 2), ("n12", 2), ("login", 1)];
+        assert_eq!(hosts(&tasks), named(&expected));
+        let cores = [
+            ("SLURM_JOB_NODELIST", "a,b"),
+            ("SLURM_TASKS_PER_NODE", "1(x2)"),
+            ("SLURM_JOB_CPUS_PER_NODE", "16,8"),
+        ];
+        assert_eq!(hosts(&cores), named(&[("a", 16), ("b", 8)]));
+        assert_eq!(hosts(&[("SLURM_JOB_NODELIST", "r[1-2]c[0-1]")]).len(), 4);
+        for wrong in ["n[1-", "n[2-1]", "n[a]", "a,,b", "n[1-99999999]", "x]"] {
+            assert!(found(&[("SLURM_JOB_NODELIST", wrong)]).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn other_managers_list_slots_in_files_and_words() {
+        let expected = named(&[("a", 2), ("b", 1)]);
+        assert_eq!(hosts(&[("PBS_NODEFILE", "a;b;a;")]), expected);
+        assert_eq!(hosts(&[("LSB_DJOB_HOSTFILE", "a;a;b")]), expected);
+        assert_eq!(hosts(&[("LSB_MCPU_HOSTS", "a 2 b 1")]), expected);
+        assert_eq!(hosts(&[("PE_HOSTFILE", "a 2 all.q@a UNDEFINED;b 1 all.q@b 0-1")]), expected);
+        let error = found(&[("LSB_MCPU_HOSTS", "a two")]).unwrap_err().to_string();
+        assert_eq!(error, "LSB_MCPU_HOSTS: the host a has \"two\" slots");
+        assert_eq!(found(&[]).unwrap(), None);
+        assert_eq!(found(&[("PBS_NODEFILE", " ")]).unwrap(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_an_allocation_or_an_error(text in "[ab0-9\\[\\],x() ;-]{0,30}|\\PC*") {
+            for name in ["SLURM_JOB_NODELIST", "LSB_MCPU_HOSTS", "PE_HOSTFILE"] {
+                let variables = [(name, text.as_str()), ("SLURM_TASKS_PER_NODE", text.as_str())];
+                if let Ok(Some(all)) = found(&variables) {
+                    prop_assert!(all.hosts.iter().all(|host| host.slots > 0));
+                }
+            }
+        }
+    }
+}
