@@ -70,15 +70,25 @@ const GROUPS: [&[&str]; 4] = [
         "op",
         "pickle",
         "session",
+        "ctypes",
+        "mpiabi",
+        "package",
+        "toplevel",
         "util_dtlib",
     ],
 ];
+/// Files that communicate with no other rank and take long with NumPy: run on one rank.
+const ON_ONE_RANK: [&str; 1] = ["util_dtlib"];
+/// The numbers of ranks on which the tests use NumPy's arrays as well, which doubles their time.
+const WITH_NUMPY: [u32; 3] = [1, 2, 4];
 /// Files that take an emulated processor 15 seconds or more. Their calls use the schedules that
 /// `cco_buf`, `cco_nb_buf` and `cco_vec` test.
 const TOO_LONG: [&str; 5] =
     ["cco_nb_vec", "cco_ngh_buf", "cco_pr_buf", "cco_pr_vec", "cco_pr_ngh_buf"];
 /// The numbers of ranks.
 const RANKS: [u32; 5] = [1, 2, 3, 4, 5];
+/// The option of mpi4py's test runner.
+const NO_NUMPY: &str = "--no-numpy";
 /// For one group on one number of ranks.
 const LIMIT: Duration = Duration::from_secs(600);
 
@@ -109,7 +119,8 @@ pub(super) fn for_hosts(project: &Project) -> Result<Vec<(String, Vec<String>)>>
         let files: Vec<&str> =
             group.iter().filter(|file| !TOO_LONG.contains(file)).copied().collect();
         let python = mpi4py.python.display().to_string();
-        let words = [python].into_iter().chain(arguments(&mpi4py, "-q", &files, &skips)).collect();
+        let arguments = arguments(&mpi4py, "-q", &files, &skips);
+        let words = [python].into_iter().chain(arguments).chain([NO_NUMPY.to_owned()]).collect();
         (name.to_owned(), words)
     };
     Ok([("point-to-point", GROUPS[0]), ("collectives", GROUPS[1])].map(job).into())
@@ -129,7 +140,8 @@ pub(super) fn test(project: &Project, step: &Step, filter: Option<&str>) -> Resu
             let chosen = |file: &&&str| {
                 filter.is_none_or(|filter| format!("test_{file} on {ranks}").contains(filter))
             };
-            let files: Vec<&str> = group.iter().filter(chosen).copied().collect();
+            let fits = |file: &&&str| ranks == 1 || !ON_ONE_RANK.contains(file);
+            let files: Vec<&str> = group.iter().filter(chosen).filter(fits).copied().collect();
             if !files.is_empty() {
                 tally += one_job(&mpi4py, &prefix.join("bin/mpiexec"), &files, ranks, &skips)?;
             }
@@ -147,6 +159,9 @@ fn one_job(
 ) -> Result<Tally> {
     let mut command = mpi4py.on_ranks(mpiexec, ranks);
     command.args(arguments(mpi4py, "-v", files, skips));
+    if !WITH_NUMPY.contains(&ranks) {
+        command.arg(NO_NUMPY);
+    }
     let mark = Mark::new();
     mark.put_on(&mut command);
     let ran = capture(&mut command, None, LIMIT)?;
