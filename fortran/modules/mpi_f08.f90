@@ -305,7 +305,7 @@ MODULE mpi_f08
       INTEGER(KIND=MPI_ADDRESS_KIND) :: attribute_val_in
       INTEGER(KIND=MPI_ADDRESS_KIND) :: attribute_val_out
       LOGICAL :: flag
-      INTEGER, OPTIONAL :: ierror
+      INTEGER :: ierror
     END SUBROUTINE MPI_COMM_DUP_FN
     SUBROUTINE MPI_COMM_NULL_COPY_FN(oldcomm, comm_keyval, extra_state, attribute_val_in, &
         attribute_val_out, flag, ierror)
@@ -316,7 +316,7 @@ MODULE mpi_f08
       INTEGER(KIND=MPI_ADDRESS_KIND) :: attribute_val_in
       INTEGER(KIND=MPI_ADDRESS_KIND) :: attribute_val_out
       LOGICAL :: flag
-      INTEGER, OPTIONAL :: ierror
+      INTEGER :: ierror
     END SUBROUTINE MPI_COMM_NULL_COPY_FN
     SUBROUTINE MPI_COMM_NULL_DELETE_FN(comm, comm_keyval, attribute_val, extra_state, ierror)
       IMPORT
@@ -324,7 +324,7 @@ MODULE mpi_f08
       INTEGER :: comm_keyval
       INTEGER(KIND=MPI_ADDRESS_KIND) :: attribute_val
       INTEGER(KIND=MPI_ADDRESS_KIND) :: extra_state
-      INTEGER, OPTIONAL :: ierror
+      INTEGER :: ierror
     END SUBROUTINE MPI_COMM_NULL_DELETE_FN
     SUBROUTINE MPI_CONVERSION_FN_NULL(userbuf, datatype, count, filebuf, position, extra_state, &
         ierror)
@@ -335,7 +335,7 @@ MODULE mpi_f08
       TYPE(C_PTR), VALUE :: filebuf
       INTEGER(KIND=MPI_OFFSET_KIND) :: position
       INTEGER(KIND=MPI_ADDRESS_KIND) :: extra_state
-      INTEGER, OPTIONAL :: ierror
+      INTEGER :: ierror
     END SUBROUTINE MPI_CONVERSION_FN_NULL
     SUBROUTINE MPI_TYPE_DUP_FN(oldtype, type_keyval, extra_state, attribute_val_in, &
         attribute_val_out, flag, ierror)
@@ -346,7 +346,7 @@ MODULE mpi_f08
       INTEGER(KIND=MPI_ADDRESS_KIND) :: attribute_val_in
       INTEGER(KIND=MPI_ADDRESS_KIND) :: attribute_val_out
       LOGICAL :: flag
-      INTEGER, OPTIONAL :: ierror
+      INTEGER :: ierror
     END SUBROUTINE MPI_TYPE_DUP_FN
     SUBROUTINE MPI_TYPE_NULL_COPY_FN(oldtype, type_keyval, extra_state, attribute_val_in, &
         attribute_val_out, flag, ierror)
@@ -357,7 +357,7 @@ MODULE mpi_f08
       INTEGER(KIND=MPI_ADDRESS_KIND) :: attribute_val_in
       INTEGER(KIND=MPI_ADDRESS_KIND) :: attribute_val_out
       LOGICAL :: flag
-      INTEGER, OPTIONAL :: ierror
+      INTEGER :: ierror
     END SUBROUTINE MPI_TYPE_NULL_COPY_FN
     SUBROUTINE MPI_TYPE_NULL_DELETE_FN(datatype, type_keyval, attribute_val, extra_state, &
         ierror)
@@ -366,7 +366,7 @@ MODULE mpi_f08
       INTEGER :: type_keyval
       INTEGER(KIND=MPI_ADDRESS_KIND) :: attribute_val
       INTEGER(KIND=MPI_ADDRESS_KIND) :: extra_state
-      INTEGER, OPTIONAL :: ierror
+      INTEGER :: ierror
     END SUBROUTINE MPI_TYPE_NULL_DELETE_FN
     SUBROUTINE MPI_WIN_DUP_FN(oldwin, win_keyval, extra_state, attribute_val_in, &
         attribute_val_out, flag, ierror)
@@ -377,7 +377,7 @@ MODULE mpi_f08
       INTEGER(KIND=MPI_ADDRESS_KIND) :: attribute_val_in
       INTEGER(KIND=MPI_ADDRESS_KIND) :: attribute_val_out
       LOGICAL :: flag
-      INTEGER, OPTIONAL :: ierror
+      INTEGER :: ierror
     END SUBROUTINE MPI_WIN_DUP_FN
     SUBROUTINE MPI_WIN_NULL_COPY_FN(oldwin, win_keyval, extra_state, attribute_val_in, &
         attribute_val_out, flag, ierror)
@@ -388,7 +388,7 @@ MODULE mpi_f08
       INTEGER(KIND=MPI_ADDRESS_KIND) :: attribute_val_in
       INTEGER(KIND=MPI_ADDRESS_KIND) :: attribute_val_out
       LOGICAL :: flag
-      INTEGER, OPTIONAL :: ierror
+      INTEGER :: ierror
     END SUBROUTINE MPI_WIN_NULL_COPY_FN
     SUBROUTINE MPI_WIN_NULL_DELETE_FN(win, win_keyval, attribute_val, extra_state, ierror)
       IMPORT
@@ -396,7 +396,7 @@ MODULE mpi_f08
       INTEGER :: win_keyval
       INTEGER(KIND=MPI_ADDRESS_KIND) :: attribute_val
       INTEGER(KIND=MPI_ADDRESS_KIND) :: extra_state
-      INTEGER, OPTIONAL :: ierror
+      INTEGER :: ierror
     END SUBROUTINE MPI_WIN_NULL_DELETE_FN
   END INTERFACE
 

@@ -63,7 +63,8 @@ fn declare(procedure: &Procedure, param: &Param, form: Form, cptr: bool, text: &
     if param.is_asynchronous {
         words.push_str(", ASYNCHRONOUS");
     }
-    if param.is_error() && form != Form::Mpi && !procedure.is_callback {
+    let is_call = !procedure.is_callback && !procedure.is_predefined_callback();
+    if param.is_error() && form != Form::Mpi && is_call {
         words.push_str(", OPTIONAL");
     }
     let _ = writeln!(text, "      {words} :: {name}{}", dimensions(param, form));
