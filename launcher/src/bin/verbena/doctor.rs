@@ -3,8 +3,10 @@
 //! Each check prints one line: what it found, or what is wrong, with the remedy. On other hosts it
 //! runs as `mpiexec --hosts a,b verbena doctor`.
 
+use std::collections::BTreeSet;
 use std::fs::{File, read_to_string};
 use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use config::{Knobs, Registration, Sources};
@@ -43,6 +45,7 @@ pub(crate) fn run(rdma: bool) -> Result<(), String> {
         ("shared memory", shared_memory()),
         ("single copy", single_copy()),
         ("open files", open_files()),
+        ("Fortran", fortran_modules()),
         ("RDMA port", port.map_or_else(|error| missing(error.to_string(), rdma), Good)),
     ];
     if has_port {
@@ -128,6 +131,33 @@ fn open_files() -> Finding {
         }
         None => Good("unlimited".into()),
     }
+}
+
+/// Compilers whose modules are there: in the installation, or in the user's cache.
+fn fortran_modules() -> Finding {
+    let installed = std::env::current_exe().ok();
+    let installed = installed.as_deref().and_then(Path::parent).and_then(Path::parent);
+    let installed = installed.map(|prefix| prefix.join("lib/verbena/modules"));
+    let variable = |name| std::env::var_os(name).map(PathBuf::from);
+    let caches = variable("XDG_CACHE_HOME").or(variable("HOME").map(|home| home.join(".cache")));
+    let cache = variable("VERBENA_MODULES").or(caches.map(|cache| cache.join("verbena/modules")));
+    let mut compilers = BTreeSet::new();
+    for folder in [installed, cache].into_iter().flatten() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            // The name is the compiler's, and a checksum of its version and of the sources.
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if let Some((compiler, _)) = name.rsplit_once('-')
+                && entry.path().join("libverbena_modules.a").exists()
+            {
+                compilers.insert(compiler.to_owned());
+            }
+        }
+    }
+    if compilers.is_empty() {
+        return Without("no modules so far; mpifort builds them at its first use".into());
+    }
+    let compilers: Vec<String> = compilers.into_iter().collect();
+    Good(format!("modules for {}; mpifort builds those of others", compilers.join(", ")))
 }
 
 fn locked_memory() -> Finding {
