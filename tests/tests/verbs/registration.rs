@@ -204,7 +204,7 @@ fn run(registration: Registration) {
         .unwrap_or(10_000);
     let seed = super::seed();
     // Few, so that registrations are evicted too.
-    let settings = Settings { registration, get_min: 1, registrations: 6, ..Settings::default() };
+    let settings = Settings { registration, get_min: 1, registrations: 6, ..super::defaults() };
     let transports =
         <[_; 2]>::try_from(super::transports(&devices, 2, &settings)).ok().expect("two");
     let (began, made) = (Instant::now(), rounds(seed, many, transports));

@@ -13,6 +13,7 @@ mod rust;
 mod table;
 mod tcp;
 mod tsan;
+mod verbs_device;
 mod vm;
 
 use std::path::PathBuf;
@@ -97,6 +98,8 @@ enum Part {
     Benches,
     /// MPI jobs over TCP between network namespaces (if this user can make some).
     Tcp,
+    /// RDMA on the stand-in device: the conformance suite, and C programs between pretended hosts.
+    VerbsDevice,
     /// Soft-RoCE devices in virtual machines (if QEMU can be had). A quarter of an hour; therefore
     /// only in continuous integration (CI is set) or when it is named.
     Vm,
@@ -118,6 +121,7 @@ impl Part {
                 | Part::Mpi4py
                 | Part::Counts
                 | Part::Benches
+                | Part::VerbsDevice
                 | Part::Tcp
                 | Part::Vm
         )
@@ -225,6 +229,7 @@ fn run_part(project: &Project, options: &Options, part: Part, step: &Step) -> Re
         Part::Counts => instructions(project),
         Part::Benches => benches::test(project, options.filter.as_deref()),
         Part::Tcp => tcp::test(project, options),
+        Part::VerbsDevice => verbs_device::test(project, options, step),
         Part::Vm => vm::test(project, options),
     }
 }

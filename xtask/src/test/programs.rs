@@ -332,7 +332,7 @@ fn is_newer(built: &Path, inputs: &[PathBuf]) -> bool {
 }
 
 /// All deviations from the table.
-fn verdict(case: &Case, ran: &Ran) -> Vec<String> {
+pub(super) fn verdict(case: &Case, ran: &Ran) -> Vec<String> {
     let mut wrong = Vec::new();
     let as_expected = match case.exit {
         Exit::Code(code) => ran.code() == code,

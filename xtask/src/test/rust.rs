@@ -65,6 +65,19 @@ pub(super) fn fuzz(project: &Project, step: &Step, filter: Option<&str>) -> Resu
     counted(cargo.env("FUZZ_SECONDS", FUZZ_SECONDS), step)
 }
 
+/// The conformance suite of the verbs transport, with these variables in its environment.
+pub(super) fn conformance_verbs(
+    project: &Project,
+    step: &Step,
+    filter: Option<&str>,
+    environment: &[(&str, &str)],
+) -> Result<Tally> {
+    let suite = ["test", "--package", "verbena-tests", "--test", "conformance_verbs"];
+    let mut cargo = project.cargo(&suite);
+    cargo.args(["--profile", PROFILE, "--quiet", "--"]).args(filter);
+    counted(cargo.envs(environment.iter().copied()), step)
+}
+
 /// The documentation of all crates with warnings as errors, and its examples.
 pub(super) fn docs(project: &Project, step: &Step) -> Result<Tally> {
     let mut tally = Tally::default();

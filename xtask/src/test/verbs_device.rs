@@ -1,0 +1,55 @@
+//! The verbs transport on the stand-in device: the conformance suite within one process, and MPI
+//! jobs between pretended hosts, whose agent remains on this host. No rights are needed.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::{Options, Tally, programs, report_failure, rust};
+use crate::command::{capture, line};
+use crate::project::Project;
+use crate::steps::Step;
+
+/// The devices of the conformance suite, two in its one process.
+const DEVICES: &str = "stand0,stand1";
+/// What they do: nothing that breaks a connection, since the suite does that itself.
+const CALM: &str = "devices=stand0/ib,stand1/ib late=50";
+/// What the adapters of the jobs' hosts do; each job has a seed of its own.
+const ROUGH: &str = "late=300 lots=100 place=300 overtake=1 prefetch=3 rnr=2000";
+/// The ranks of a job: two on each of two pretended hosts.
+const HOSTS: &str = "a:2,b:2";
+
+/// Runs the suite and the jobs.
+pub(super) fn test(project: &Project, options: &Options, step: &Step) -> Result<Tally> {
+    let library = project.target.join("checked/deps/libverbs_device.so").display().to_string();
+    let environment = [
+        ("VERBENA_TEST_LIBRARY", library.as_str()),
+        ("VERBENA_TEST_DEVICES", DEVICES),
+        ("VERBS_DEVICE_OPTIONS", CALM),
+    ];
+    let mut tally =
+        rust::conformance_verbs(project, step, options.filter.as_deref(), &environment)?;
+    for (seed, (case, words)) in (1..).zip(programs::for_hosts(project, options)?) {
+        if options.filter.as_ref().is_some_and(|filter| !case.name.contains(filter.as_str())) {
+            continue;
+        }
+        let mut mpiexec = Command::new(project.prefix().join("bin/mpiexec"));
+        mpiexec.arg("--agent").arg(project.root.join("launcher/tests/agent.sh"));
+        mpiexec.args(["--hosts", HOSTS, "--set", "inter.transport=verbs", "--set"]);
+        mpiexec.arg(format!("verbs.library={library}")).args(&words);
+        let network = std::process::id();
+        mpiexec.env("VERBS_DEVICE_OPTIONS", format!("fabric={network}.{seed} seed={seed} {ROUGH}"));
+        let ran = capture(&mut mpiexec, None, Duration::from_secs(case.timeout))?;
+        let wrong = programs::verdict(&case, &ran);
+        if wrong.is_empty() {
+            tally.passed += 1;
+        } else {
+            let output = format!("    $ {}\n{}", line(&mpiexec), ran.output().trim_end());
+            let name = format!("{} between pretended hosts", case.name);
+            report_failure(&name, &wrong.join("; "), &output);
+            tally.failed += 1;
+        }
+    }
+    Ok(tally)
+}
