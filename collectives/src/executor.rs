@@ -213,6 +213,11 @@ impl Active {
         })
     }
 
+    /// Returns how many are running.
+    pub fn len(&self) -> usize {
+        self.live.len()
+    }
+
     /// True when none is running: `advance` has nothing to do.
     #[inline]
     pub fn is_empty(&self) -> bool {

@@ -71,6 +71,11 @@ impl Knobs {
         Ok(())
     }
 
+    /// Returns the value of the knob at an index of the table.
+    pub fn value(&self, at: usize) -> Value {
+        self.values[at]
+    }
+
     /// Returns a size in bytes.
     pub fn bytes(&self, key: Key<Bytes>) -> u64 {
         self.number(key.at())

@@ -31,6 +31,8 @@ pub enum Origin {
     Environment(String),
     /// `mpiexec --set`.
     Set,
+    /// A tool, by MPI_T_cvar_write.
+    Tool,
 }
 
 /// Shows the place that a user would look at: `default`, `FILE:LINE`, a variable, `--set`.
@@ -41,6 +43,7 @@ impl fmt::Display for Origin {
             Origin::File { path, line, .. } => write!(f, "{path}:{line}"),
             Origin::Environment(name) => f.write_str(name),
             Origin::Set => f.write_str("--set"),
+            Origin::Tool => f.write_str("MPI_T_cvar_write"),
         }
     }
 }

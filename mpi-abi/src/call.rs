@@ -12,7 +12,7 @@ use runtime::status_page;
 
 pub(crate) use runtime::RaiseOn;
 
-use crate::constants::{MPI_SUCCESS, MPI_T_ERR_NOT_SUPPORTED};
+use crate::constants::MPI_SUCCESS;
 
 /// Runs the body of `call`.
 #[inline(always)]
@@ -29,7 +29,6 @@ pub(crate) fn call(call: Call, on: RaiseOn, body: impl FnOnce() -> Result<()>) -
 
 /// Runs the body of a call of the tool interface, whose errors are codes that go to no handler
 /// (MPI-5.0 §15.3).
-#[allow(dead_code, reason = "no tool call has a body yet")]
 #[inline(always)]
 pub(crate) fn tool(call: Call, body: impl FnOnce() -> c_int) -> c_int {
     let _recorded = Recorded::enter(call);
@@ -41,12 +40,6 @@ pub(crate) fn tool(call: Call, body: impl FnOnce() -> c_int) -> c_int {
 pub(crate) fn unsupported(call: Call, on: RaiseOn) -> c_int {
     let detail = format!("{} is not implemented in this version of Verbena", call.name());
     self::call(call, on, || Err(Error::new(Class::UnsupportedOperation, detail)))
-}
-
-/// Returns the error code of a call of the tool interface that has no body yet.
-#[cold]
-pub(crate) fn unsupported_tool(_: Call) -> c_int {
-    MPI_T_ERR_NOT_SUPPORTED
 }
 
 /// Reads the handle at the address that a call like MPI_Comm_free gets; the null handle for a null

@@ -22,6 +22,7 @@ mod call_form;
 mod convert;
 mod prelude;
 mod text;
+mod tool_text;
 
 #[rustfmt::skip]
 mod generated;
@@ -57,5 +58,8 @@ mod pack;
 mod partitioned;
 mod request;
 mod session;
+mod tool;
+mod tool_event;
+mod tool_pvar;
 mod topology;
 mod window;

@@ -60,8 +60,8 @@ pub fn start_engine(required: i32) -> Result<i32> {
     let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     let provided = THREAD_LEVELS.into_iter().rev().find(|&level| level <= required).unwrap_or(0);
     if with(|p| p.core.is_none()) {
-        let knobs =
-            Knobs::from_process().map_err(|error| Error::new(Class::Other, error.to_string()))?;
+        let knobs = crate::tools::load_knobs()
+            .map_err(|error| Error::new(Class::Other, error.to_string()))?;
         let core = Core::start(&knobs)?;
         crate::status_page::attach(core.job.status_entry());
         with(|p| p.core = Some(Box::new(core)));

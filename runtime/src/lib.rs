@@ -50,6 +50,7 @@ pub mod session;
 pub mod split;
 mod stack;
 pub mod status_page;
+pub mod tools;
 pub mod topology;
 mod usage;
 mod wait_target;
