@@ -7,6 +7,7 @@ mod benches;
 mod fortran;
 mod hosts;
 mod installation;
+mod managers;
 mod programs;
 mod python;
 mod rust;
@@ -79,6 +80,9 @@ enum Part {
     Programs,
     /// Fortran programs, and every procedure in each of the three interfaces.
     Fortran,
+    /// Programs under a real Slurm of two pretended nodes (srun by PMI-2 and PMIx, mpiexec in an
+    /// allocation), and under Hydra if it is in PATH.
+    Managers,
     /// C programs under valgrind's memcheck.
     Valgrind,
     /// C programs compiled with AddressSanitizer.
@@ -112,6 +116,7 @@ impl Part {
             self,
             Part::Installation
                 | Part::Programs
+                | Part::Managers
                 | Part::Fortran
                 | Part::Valgrind
                 | Part::Asan
@@ -220,6 +225,7 @@ fn run_part(project: &Project, options: &Options, part: Part, step: &Step) -> Re
         Part::Installation => installation::test(project),
         Part::Programs => programs::test(project, options),
         Part::Fortran => fortran::test(project, options.filter.as_deref()),
+        Part::Managers => managers::test(project, step),
         Part::Valgrind => programs::watched(project, options, programs::Tool::Valgrind),
         Part::Asan => programs::watched(project, options, programs::Tool::AddressSanitizer),
         Part::Tsan => tsan::test(project),

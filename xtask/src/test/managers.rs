@@ -1,0 +1,271 @@
+//! Programs under a real Slurm: started by `srun` through PMI-2 and PMIx, and by our `mpiexec` in an
+//! allocation; and by Hydra through PMI-1, if there is one in PATH.
+//!
+//! The cluster is this machine: a munged, a slurmctld and two slurmd of pretended nodes, in a folder
+//! of their own and on free ports of the loopback interface. They run as children of this process
+//! and are killed at the end, by their ids. That needs root and Debian's packages; otherwise the
+//! part is skipped.
+
+use std::fs;
+use std::io::Read as _;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use super::{Tally, report_failure};
+use crate::command::{self, Ran, capture, quietly};
+use crate::project::Project;
+use crate::set_up;
+use crate::steps::{Step, say};
+
+/// Debian's packages of the cluster.
+const PACKAGES: &[(&str, &str)] = &[
+    ("slurm-wlm", "the resource manager"),
+    ("munge", "its authentication"),
+    ("libpmix2", "PMIx"),
+    ("libpmix-dev", "the name by which Slurm opens PMIx"),
+];
+/// Longest time of a job, and of the start of the cluster.
+const LIMIT: Duration = Duration::from_secs(60);
+const START_LIMIT: Duration = Duration::from_secs(20);
+/// The C programs that jobs run.
+const PROGRAMS: [&str; 2] = ["hello", "collectives"];
+
+/// One job: its name, its words, and what must hold of its end.
+struct Job {
+    name: &'static str,
+    words: String,
+    judge: fn(&Ran) -> bool,
+}
+
+/// Runs all jobs.
+pub(super) fn test(project: &Project, step: &Step) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let at = project.target.join("managers");
+    let programs = compile(project, &at)?;
+    let expand = |words: &str| {
+        let mpiexec = project.prefix().join("bin/mpiexec");
+        words
+            .replace("{mpiexec}", &mpiexec.to_string_lossy())
+            .replace("{programs}", &programs.to_string_lossy())
+    };
+    match Cluster::start(&at, step) {
+        Ok(cluster) => {
+            for job in slurm_jobs() {
+                let mut command = shell(&expand(&job.words));
+                tally += judge(&job, command.env("SLURM_CONF", cluster.config()))?;
+            }
+        }
+        Err(error) => {
+            say!("skipped: no Slurm here: {error:#}");
+            tally.skipped += slurm_jobs().len() as u64;
+        }
+    }
+    for job in hydra_jobs() {
+        if command::exists("mpiexec.hydra", "--version") {
+            tally += judge(&job, &mut shell(&expand(&job.words)))?;
+        } else {
+            tally.skipped += 1;
+        }
+    }
+    Ok(tally)
+}
+
+fn slurm_jobs() -> Vec<Job> {
+    let job = |name, words: &str, judge| Job { name, words: words.to_owned(), judge };
+    vec![
+        job("srun, PMI-2, two nodes", "srun -N2 -n4 --mpi=pmi2 {programs}/collectives", is_ok),
+        job(
+            "srun, PMI-2, ranks dealt in turn",
+            "srun -N2 -n4 -m cyclic --mpi=pmi2 {programs}/collectives",
+            is_ok,
+        ),
+        job("srun, PMI-2, four lines", "srun -N2 -n4 --mpi=pmi2 {programs}/hello", is_four),
+        job("srun, PMIx", "srun -N1 -n2 --mpi=pmix {programs}/collectives", is_ok),
+        job("srun without a store", "srun -N1 -n2 --mpi=none {programs}/hello", is_refused),
+        job("mpiexec in an allocation", "salloc -Q -N2 -n4 {mpiexec} {programs}/hello", is_four),
+        job(
+            "mpiexec in an allocation, both nodes",
+            "salloc -Q -N2 -n4 {mpiexec} sh -c 'echo here $VERBENA_LOCAL_SIZE'",
+            is_two_each,
+        ),
+        job(
+            "mpiexec in an allocation, a rank is killed",
+            "salloc -Q -N2 -n4 {mpiexec} sh -c 'test $VERBENA_RANK = 2 && kill -9 $$; sleep 30'",
+            is_killed,
+        ),
+    ]
+}
+
+fn hydra_jobs() -> Vec<Job> {
+    let job = |name, words: &str, judge| Job { name, words: words.to_owned(), judge };
+    vec![
+        job("Hydra, PMI-1", "mpiexec.hydra -n 4 {programs}/collectives", is_ok),
+        job("Hydra, PMI-1 by a port", "mpiexec.hydra -pmi-port -n 4 {programs}/hello", is_four),
+    ]
+}
+
+fn is_ok(ran: &Ran) -> bool {
+    ran.success() && ran.stdout == "ok\n"
+}
+
+fn is_four(ran: &Ran) -> bool {
+    let rank = |rank: u32| ran.stdout.contains(&format!("hello from {rank} of 4"));
+    ran.success() && (0..4).all(rank)
+}
+
+fn is_refused(ran: &Ran) -> bool {
+    !ran.success() && ran.stderr.contains("--mpi=pmi2")
+}
+
+fn is_two_each(ran: &Ran) -> bool {
+    ran.success() && ran.stdout.matches("here 2\n").count() == 4
+}
+
+fn is_killed(ran: &Ran) -> bool {
+    ran.code() == 137 && ran.stderr.contains("mpiexec: rank 2 (pid ")
+}
+
+fn shell(line: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("exec {line}")]);
+    command
+}
+
+fn judge(job: &Job, command: &mut Command) -> Result<Tally> {
+    let ran = capture(command, None, LIMIT)?;
+    if (job.judge)(&ran) {
+        return Ok(Tally { passed: 1, ..Tally::default() });
+    }
+    report_failure(job.name, &ran.ending(), &ran.output());
+    Ok(Tally { failed: 1, ..Tally::default() })
+}
+
+fn compile(project: &Project, at: &Path) -> Result<PathBuf> {
+    if at.exists() {
+        fs::remove_dir_all(at)?;
+    }
+    let programs = at.join("programs");
+    fs::create_dir_all(&programs)?;
+    for name in PROGRAMS {
+        let mut mpicc = Command::new(project.prefix().join("bin/mpicc"));
+        mpicc.arg("-o").arg(programs.join(name));
+        mpicc.arg(project.root.join("tests/programs").join(name).with_extension("c")).arg("-lm");
+        quietly(&mut mpicc, LIMIT)?;
+    }
+    Ok(programs)
+}
+
+/// A Slurm of two pretended nodes. Dropping it ends it.
+struct Cluster {
+    folder: PathBuf,
+    daemons: Vec<Child>,
+}
+
+impl Cluster {
+    fn start(at: &Path, step: &Step) -> Result<Cluster> {
+        ensure!(rustix::process::geteuid().is_root(), "its daemons need root");
+        set_up::provide(PACKAGES, &|command| step.run(command))?;
+        let folder = at.join("slurm");
+        for name in ["munge", "state", "spool.n1", "spool.n2"] {
+            fs::create_dir_all(folder.join(name))?;
+        }
+        let mut cluster = Cluster { folder, daemons: Vec::new() };
+        cluster.write_files()?;
+        cluster.start_daemons()?;
+        let began = Instant::now();
+        while !cluster.is_ready() {
+            ensure!(began.elapsed() < START_LIMIT, "its nodes do not become idle");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        Ok(cluster)
+    }
+
+    fn config(&self) -> PathBuf {
+        self.folder.join("slurm.conf")
+    }
+
+    fn write_files(&self) -> Result<()> {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = self.folder.to_string_lossy();
+        let mut key = [0u8; 128];
+        fs::File::open("/dev/urandom")?.read_exact(&mut key)?;
+        let key_file = self.folder.join("munge/key");
+        fs::write(&key_file, key)?;
+        fs::set_permissions(&key_file, fs::Permissions::from_mode(0o600))?;
+        fs::set_permissions(self.folder.join("munge"), fs::Permissions::from_mode(0o700))?;
+        let [controller, first, second] = free_ports()?;
+        let text = format!(
+            "ClusterName=verbena\nSlurmctldHost=localhost\nSlurmctldPort={controller}\n\
+             SlurmUser=root\nSlurmdUser=root\nAuthType=auth/munge\n\
+             AuthInfo=socket={folder}/munge/socket\nStateSaveLocation={folder}/state\n\
+             SlurmdSpoolDir={folder}/spool.%n\nSlurmctldPidFile={folder}/controller.pid\n\
+             SlurmdPidFile={folder}/node.%n.pid\nSlurmdLogFile={folder}/node.%n.log\n\
+             SlurmctldLogFile={folder}/controller.log\nProctrackType=proctrack/linuxproc\n\
+             TaskPlugin=task/none\nReturnToService=2\nSelectType=select/cons_tres\n\
+             SelectTypeParameters=CR_CPU\nMpiDefault=none\n\
+             NodeName=n1 NodeHostname=localhost NodeAddr=127.0.0.1 Port={first} CPUs=2\n\
+             NodeName=n2 NodeHostname=localhost NodeAddr=127.0.0.1 Port={second} CPUs=2\n\
+             PartitionName=p Nodes=ALL Default=YES State=UP OverSubscribe=FORCE:8\n"
+        );
+        fs::write(self.config(), text).context("slurm.conf")
+    }
+
+    fn start_daemons(&mut self) -> Result<()> {
+        let munge = self.folder.join("munge");
+        let option = |name: &str, file: &str| format!("--{name}={}", munge.join(file).display());
+        let mut munged = Command::new("munged");
+        munged.args(["--foreground", "--force"]);
+        munged.args([option("key-file", "key"), option("socket", "socket")]);
+        munged.args([option("pid-file", "pid"), option("log-file", "log")]);
+        munged.arg(option("seed-file", "seed"));
+        self.spawn(&mut munged)?;
+        let began = Instant::now();
+        while !munge.join("socket").exists() {
+            ensure!(began.elapsed() < START_LIMIT, "munged does not start");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.spawn(Command::new("slurmctld").arg("-D"))?;
+        self.spawn(Command::new("slurmd").args(["-D", "-N", "n1"]))?;
+        self.spawn(Command::new("slurmd").args(["-D", "-N", "n2"]))
+    }
+
+    fn spawn(&mut self, command: &mut Command) -> Result<()> {
+        command.env("SLURM_CONF", self.config());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let daemon = command.spawn();
+        let daemon = daemon.with_context(|| format!("cannot start {}", command::line(command)))?;
+        self.daemons.push(daemon);
+        Ok(())
+    }
+
+    fn is_ready(&self) -> bool {
+        let mut command = Command::new("sinfo");
+        command.args(["-h", "-o", "%T %D"]).env("SLURM_CONF", self.config());
+        capture(&mut command, None, LIMIT).is_ok_and(|ran| ran.stdout.trim() == "idle 2")
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for daemon in self.daemons.iter_mut().rev() {
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+    }
+}
+
+/// Returns ports that were free a moment ago.
+fn free_ports<const N: usize>() -> Result<[u16; N]> {
+    let listeners = (0..N).map(|_| TcpListener::bind("127.0.0.1:0"));
+    let listeners = listeners.collect::<std::io::Result<Vec<_>>>()?;
+    let ports = listeners.iter().map(|listener| Ok(listener.local_addr()?.port()));
+    let ports = ports.collect::<Result<Vec<u16>>>()?;
+    match ports.try_into() {
+        Ok(ports) => Ok(ports),
+        Err(_) => bail!("no free ports"),
+    }
+}
