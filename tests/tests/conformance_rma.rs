@@ -1,0 +1,307 @@
+//! One-sided communication on the simulated fabric against a naive model: random operations with
+//! random layouts, and counters that only a lock protects.
+//!
+//! `VERBENA_TEST_SEED` runs it with another seed.
+
+use fabric::sim::{Options, Rng, SimTransport, fabric};
+use fabric::{Caps, Peer, protocol};
+use objects::datatype::Counting::Int;
+use objects::op::BuiltinOp;
+use objects::{Datatype, Group};
+use rma::{Access, Engine, LockBy, Memory, Place, Remote, Window};
+use tests::bytes::{Bytes, Shape};
+
+/// The window's id, and a part of a window that one origin has for itself, in bytes and in ints.
+const ID: u64 = 77;
+const PART: usize = 4096;
+const PART_INTS: u64 = PART as u64 / 4;
+/// Ints that all origins add to.
+const COMMON: usize = 64;
+/// Rounds of progress after which nothing moves any more.
+const MAX_ROUNDS: usize = 2_000_000;
+
+fn seed() -> u64 {
+    std::env::var("VERBENA_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_261_123)
+}
+
+/// Small frames, few slots, long delays.
+const ROUGH: Options = Options {
+    caps: Caps { frame: 200, eager: 100, get_min: u64::MAX, put_min: u64::MAX },
+    max_delay: 40,
+    max_in_flight: 3,
+    no_space_permille: 300,
+    one_sided: fabric::sim::Manner::Refused,
+    death: None,
+};
+
+struct Job {
+    transports: Vec<SimTransport>,
+    engines: Vec<Engine>,
+    memory: Vec<Bytes>,
+}
+
+impl Job {
+    fn new(ranks: u32, seed: u64, options: Options) -> Job {
+        let bytes = ranks as usize * PART + COMMON * 4;
+        let memory: Vec<Bytes> =
+            (0..ranks).map(|_| Bytes::new(Shape::Run, &vec![0; bytes])).collect();
+        let remote =
+            Remote { size: bytes as u64, unit: 4, direct: None, shared: None, control: None };
+        let engine = |rank: u32| {
+            let own = Memory::Fixed(memory[rank as usize].memory());
+            let remotes = vec![remote; ranks as usize];
+            let mut engine = Engine::new();
+            let group = Group::world(ranks);
+            engine.open(Window::new((ID, rank), group, own, remotes, LockBy::Message));
+            engine
+        };
+        let engines = (0..ranks).map(engine).collect();
+        Job { transports: fabric(ranks, seed, options), engines, memory }
+    }
+
+    fn progress(&mut self) {
+        for (transport, engine) in self.transports.iter_mut().zip(&mut self.engines) {
+            protocol::progress(transport, engine);
+        }
+    }
+
+    fn start(&mut self, rank: usize, access: Access, place: &Place) {
+        let (engine, transport) = (&mut self.engines[rank], &mut self.transports[rank]);
+        engine.start(transport, ID, access, place, false).expect("an operation starts");
+    }
+
+    /// Completes all operations of all ranks.
+    fn flush(&mut self) {
+        for (transport, engine) in self.transports.iter_mut().zip(&mut self.engines) {
+            engine.flush_all(transport, ID).expect("a flush begins");
+        }
+        for rank in 0..self.engines.len() {
+            let mut rounds = 0;
+            while self.engines[rank]
+                .poll_flush(ID, None)
+                .map(|done| done.expect("flushed"))
+                .is_none()
+            {
+                self.progress();
+                rounds += 1;
+                assert!(rounds < MAX_ROUNDS, "the flush of rank {rank} does not end");
+            }
+        }
+    }
+}
+
+/// A place in ints, and the displacements of its ints.
+fn layout(rng: &mut Rng, begin: u64) -> (Place, Vec<usize>) {
+    let int = Datatype::predefined(0x209).expect("MPI_INT");
+    let (count, block, gap) = (1 + rng.below(20), 1 + rng.below(6), rng.below(5));
+    let (stride, copies) = (block + gap, 1 + rng.below(2));
+    let vector = Datatype::vector(Int, count as i64, block as i64, stride as i64, int).unwrap();
+    let extent = vector.extent().1 as u64 / 4;
+    let disp = begin + rng.below(PART_INTS - extent * copies);
+    let ints = (0..copies).flat_map(|copy| {
+        (0..count).flat_map(move |run| {
+            (0..block).map(move |at| (disp + copy * extent + run * stride + at) as usize)
+        })
+    });
+    let ints = ints.collect();
+    (Place { target: 0, disp: disp as i64, count: copies, datatype: vector }, ints)
+}
+
+fn bytes(ints: &[i32]) -> Vec<u8> {
+    ints.iter().flat_map(|int| int.to_ne_bytes()).collect()
+}
+
+/// A buffer that must hold these ints after the round.
+type Expected = (Bytes, Vec<i32>);
+
+/// Starts operations of one origin at one target and does them in the model.
+fn traffic(
+    job: &mut Job,
+    rng: &mut Rng,
+    (origin, target): (usize, usize),
+    model: &mut [i32],
+    keep: &mut Vec<Expected>,
+) {
+    let begin = origin as u64 * PART_INTS;
+    let shape = || if rng_shape(origin, target) { Shape::Run } else { Shape::Strided };
+    let (mut place, ints) = layout(rng, begin);
+    place.target = target as u32;
+    let values: Vec<i32> = ints.iter().map(|_| rng.bits() as i32).collect();
+    let data = Bytes::new(shape(), &bytes(&values));
+    let space = Bytes::for_receive(shape(), values.len() * 4);
+    let old: Vec<i32> = ints.iter().map(|&at| model[at]).collect();
+    match rng.below(5) {
+        0 => {
+            job.start(origin, Access::Put(data.buffer()), &place);
+            ints.iter().zip(&values).for_each(|(&at, &value)| model[at] = value);
+            keep.push((data, values));
+        }
+        1 => {
+            job.start(origin, Access::Get(space.buffer()), &place);
+            keep.push((space, old));
+        }
+        2 => {
+            let fetch = Access::Fetch(BuiltinOp::NoOp, space.buffer(), space.buffer());
+            job.start(origin, fetch, &place);
+            keep.push((space, old));
+        }
+        3 => {
+            // Accumulates of one origin are done in order.
+            let fetch = Access::Fetch(BuiltinOp::Replace, data.buffer(), space.buffer());
+            job.start(origin, fetch, &place);
+            job.start(origin, Access::Accumulate(BuiltinOp::Bxor, data.buffer()), &place);
+            ints.iter().for_each(|&at| model[at] = 0);
+            keep.extend([(space, old), (data, values)]);
+        }
+        _ => {
+            let sums: Vec<i32> = (0..COMMON as i32).map(|at| at + origin as i32).collect();
+            let data = Bytes::new(shape(), &bytes(&sums));
+            let common = job.engines.len() * PART_INTS as usize;
+            let int = Datatype::predefined(0x209).expect("MPI_INT").clone();
+            let (disp, count) = (common as i64, COMMON as u64);
+            let place = Place { target: target as u32, disp, count, datatype: int };
+            job.start(origin, Access::Accumulate(BuiltinOp::Sum, data.buffer()), &place);
+            sums.iter().zip(&mut model[common..]).for_each(|(sum, at)| *at += sum);
+            keep.push((data, sums));
+        }
+    }
+}
+
+fn rng_shape(origin: usize, target: usize) -> bool {
+    (origin + target).is_multiple_of(2)
+}
+
+fn random_operations(ranks: u32, seed: u64, options: Options) {
+    let mut job = Job::new(ranks, seed, options);
+    let mut rng = Rng::new(seed);
+    let ints = ranks as usize * PART_INTS as usize + COMMON;
+    let mut model = vec![vec![0; ints]; ranks as usize];
+    job.engines.iter_mut().for_each(|engine| engine.fence(ID, false).expect("a fence"));
+    for round in 0..6 {
+        let mut keep = Vec::new();
+        for (target, model) in model.iter_mut().enumerate() {
+            for origin in 0..ranks as usize {
+                traffic(&mut job, &mut rng, (origin, target), model, &mut keep);
+                if rng.chance(300) {
+                    job.progress();
+                }
+            }
+        }
+        job.flush();
+        for (rank, expected) in model.iter().enumerate() {
+            let found = job.memory[rank].read();
+            assert!(found == bytes(expected), "rank {rank} after round {round}, seed {seed}");
+        }
+        for (found, expected) in keep {
+            assert_eq!(found.read(), bytes(&expected), "round {round}, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn operations_agree_with_the_model() {
+    let smallest = Options { caps: Caps { frame: 64, ..ROUGH.caps }, ..ROUGH };
+    for at in 0..30 {
+        let options = [Options::default(), ROUGH, smallest][at as usize % 3];
+        random_operations([1, 2, 3, 5][at as usize % 4], seed() + at, options);
+    }
+}
+
+/// What a rank does in its next turn.
+#[derive(Clone, Copy, PartialEq)]
+enum Turn {
+    Lock,
+    Read,
+    Write,
+    Unlock,
+    Release,
+}
+
+#[test]
+fn a_lock_protects_a_counter() {
+    const EACH: i32 = 15;
+    for at in 0..10 {
+        let (ranks, seed) = ([2, 3, 4][at as usize % 3], seed() + at);
+        let mut job = Job::new(ranks, seed, ROUGH);
+        let int = Datatype::predefined(0x209).expect("MPI_INT").clone();
+        let place = Place { target: 0, disp: 3, count: 1, datatype: int };
+        let mut cells: Vec<Bytes> = (0..ranks).map(|_| Bytes::new(Shape::Run, &[0; 4])).collect();
+        let (mut turns, mut done) = (vec![Turn::Lock; ranks as usize], vec![0; ranks as usize]);
+        let mut holders = 0;
+        for round in 0.. {
+            assert!(round < MAX_ROUNDS, "seed {seed}: the lock is lost");
+            job.progress();
+            for rank in 0..ranks as usize {
+                let (engine, transport) = (&mut job.engines[rank], &mut job.transports[rank]);
+                match turns[rank] {
+                    Turn::Lock if done[rank] == EACH => {}
+                    Turn::Lock => {
+                        engine.lock(transport, ID, 0, true, false).expect("a lock begins");
+                        turns[rank] = Turn::Read;
+                    }
+                    Turn::Read => {
+                        let Some(held) = engine.poll_lock(ID, 0) else { continue };
+                        held.expect("locked");
+                        holders += 1;
+                        assert_eq!(holders, 1, "seed {seed}: two ranks hold the lock");
+                        let get = Access::Get(cells[rank].buffer());
+                        engine.start(transport, ID, get, &place, false).expect("a get");
+                        engine.flush(transport, ID, 0).expect("a flush");
+                        turns[rank] = Turn::Write;
+                    }
+                    Turn::Write => {
+                        if engine.poll_flush(ID, Some(0)).is_none() {
+                            continue;
+                        }
+                        let value: [u8; 4] = cells[rank].read().try_into().expect("an int");
+                        let next = (i32::from_ne_bytes(value) + 1).to_ne_bytes();
+                        cells[rank] = Bytes::new(Shape::Run, &next);
+                        let put = Access::Put(cells[rank].buffer());
+                        engine.start(transport, ID, put, &place, false).expect("a put");
+                        turns[rank] = Turn::Unlock;
+                    }
+                    Turn::Unlock => {
+                        if engine.poll_local(ID, Some(0)).is_none() {
+                            continue;
+                        }
+                        holders -= 1;
+                        engine.unlock(transport, ID, 0).expect("an unlock begins");
+                        turns[rank] = Turn::Release;
+                    }
+                    Turn::Release => {
+                        if engine.poll_flush(ID, Some(0)).is_none() {
+                            continue;
+                        }
+                        engine.end_passive(ID, Some(0)).expect("the epoch ends");
+                        done[rank] += 1;
+                        turns[rank] = Turn::Lock;
+                    }
+                }
+            }
+            if done.iter().all(|&done| done == EACH) {
+                break;
+            }
+        }
+        let found: [u8; 4] = job.memory[0].read()[12..16].try_into().expect("an int");
+        assert_eq!(i32::from_ne_bytes(found), EACH * ranks as i32, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_target_that_dies_ends_what_waits_for_it() {
+    let options = Options { death: Some((Peer(1), 50)), max_delay: 5, ..Options::default() };
+    let mut job = Job::new(2, seed(), options);
+    job.engines[0].fence(ID, false).expect("a fence");
+    let int = Datatype::predefined(0x209).expect("MPI_INT").clone();
+    let place = Place { target: 1, disp: 0, count: 1, datatype: int };
+    let cell = Bytes::new(Shape::Run, &[0; 4]);
+    let (engine, transport) = (&mut job.engines[0], &mut job.transports[0]);
+    engine.start(transport, ID, Access::Get(cell.buffer()), &place, false).expect("a get");
+    engine.flush(transport, ID, 1).expect("a flush");
+    for _ in 0..1000 {
+        protocol::progress(transport, engine);
+    }
+    assert!(engine.poll_flush(ID, Some(1)).is_some(), "the flush waits for a dead process");
+    let get = engine.start(transport, ID, Access::Get(cell.buffer()), &place, false);
+    assert_eq!(get.unwrap_err().class(), objects::Class::ProcAborted);
+}
