@@ -4,8 +4,9 @@
 //! collective: `runtime` makes windows and synchronises their ranks.
 //!
 //! Ways: where this process maps the target's memory, an operation is a copy or a processor atomic
-//! within its call. Otherwise it travels in frames (`wire`), which the target serves whenever it
-//! makes progress.
+//! within its call. Memory that another process of the host has brought is read and written by
+//! single copy (`transfer`). Otherwise an operation travels in frames (`wire`), which the target
+//! serves whenever it makes progress.
 //! Completion: frames of a pair stay in order; therefore one acknowledged frame after them shows
 //! that all operations before it are done. Operations that return data are counted as well.
 //! Accumulates are always executed by processors of the target's host, never by a device, and for
@@ -29,6 +30,7 @@ mod outgoing;
 mod segment;
 mod sync;
 mod target;
+mod transfer;
 mod window;
 mod wire;
 

@@ -16,6 +16,7 @@ use crate::operations::{Action, Operation};
 use crate::outgoing::Item;
 use crate::segment::{Cursor, Layout, Segment, Space};
 use crate::target;
+use crate::transfer::transfer;
 use crate::window::Window;
 
 /// The target's memory, as the call describes it.
@@ -74,9 +75,13 @@ impl Engine {
             direct(state, access, place, (disp, bytes), element);
             return Ok(None);
         }
+        let region = state.remotes[place.target as usize].region;
         self.check_alive(peer)?;
         let operation = prepare(window, access, place, (disp, bytes), element, wanted);
         if operation.layout.is_end(Cursor::default()) {
+            return Ok(None);
+        }
+        if region.is_some_and(|region| transfer(endpoint, peer, &region, &operation)) {
             return Ok(None);
         }
         let id = self.operations.open(operation);

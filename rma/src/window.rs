@@ -5,7 +5,7 @@
 //! addresses. Every access is checked at the origin, where the error can be named, and again at
 //! the target, which trusts no peer.
 
-use fabric::{Peer, UserBuf};
+use fabric::{Peer, Region, UserBuf};
 use objects::{Class, Error, Group, Result};
 use rustc_hash::FxHashMap;
 
@@ -33,6 +33,8 @@ pub struct Remote {
     pub direct: Option<UserBuf>,
     /// Its memory, where the user may access it by loads and stores.
     pub shared: Option<UserBuf>,
+    /// Its memory, where the transport reads and writes it within the call.
+    pub region: Option<Region>,
     /// Its record, in windows whose memory or locks are shared.
     pub control: Option<Control>,
 }

@@ -45,8 +45,14 @@ impl Job {
         let bytes = ranks as usize * PART + COMMON * 4;
         let memory: Vec<Bytes> =
             (0..ranks).map(|_| Bytes::new(Shape::Run, &vec![0; bytes])).collect();
-        let remote =
-            Remote { size: bytes as u64, unit: 4, direct: None, shared: None, control: None };
+        let remote = Remote {
+            size: bytes as u64,
+            unit: 4,
+            direct: None,
+            shared: None,
+            region: None,
+            control: None,
+        };
         let engine = |rank: u32| {
             let own = Memory::Fixed(memory[rank as usize].memory());
             let remotes = vec![remote; ranks as usize];

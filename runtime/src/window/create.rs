@@ -14,7 +14,7 @@
 
 #![allow(unsafe_code)]
 
-use fabric::{LocalRanks, Peer, UserBuf};
+use fabric::{LocalRanks, Peer, Region, Rights, Transport, UserBuf};
 use objects::{Attributes, Class, Errhandler, Error, Group, Info, Result};
 use rma::{Control, LockBy, Memory, Remote, Window};
 use shm_transport::WindowRange;
@@ -101,8 +101,8 @@ fn make(inner: usize, id: u64, request: &Request) -> Result<Win> {
             ),
         ));
     }
-    let (held, region) = reserve(inner, &members, request)?;
-    let opened = with(|p| open(p, id, &members, request, held, region));
+    let reserved = reserve(inner, &members, request)?;
+    let opened = with(|p| open(p, id, &members, request, reserved));
     let all = exchange(inner, &[u8::from(opened.is_err())])?;
     match (opened, all.iter().any(|&failed| failed != 0)) {
         (Ok(made), false) => Ok(win(id, inner, members, request, made)),
@@ -154,50 +154,94 @@ fn parts(members: &Members, request: &Request) -> Result<Parts> {
     Ok(Parts { offsets, bytes })
 }
 
-/// Has the first rank of each host reserve a range, and maps that of this host. Collective.
-fn reserve(
-    inner: usize,
-    members: &Members,
-    request: &Request,
-) -> Result<(Held, Option<(UserBuf, Parts)>)> {
-    let parts = parts(members, request)?;
-    let leader = members.local.first().copied() == Some(members.rank);
-    let is_shared = members.local.len() > 1;
-    let mut mine = [0; 1 + WindowRange::SIZE];
-    if leader && is_shared {
-        let range = with(|p| {
-            let shm = p.core()?.stack.endpoint.intra();
-            let shm = shm.ok_or_else(|| Error::internal("no segment for ranks of one host"))?;
-            let failed = |error: shm_transport::SegmentError| no_memory(error.to_string());
-            shm.segment().reserve_window(parts.bytes).map_err(failed)
-        });
-        match range {
-            Ok(range) => mine[1..].copy_from_slice(&range.encode()),
-            Err(_) => mine[0] = 1,
+/// What the ranks tell each other before they open the window.
+struct Offer {
+    /// The range of the host; of its first rank.
+    range: Option<WindowRange>,
+    /// The user's memory, for single copy by ranks of the host.
+    region: Option<Region>,
+    failed: bool,
+}
+
+impl Offer {
+    const BYTES: usize = 3 + WindowRange::SIZE + Region::SIZE;
+
+    /// Encodes failed (1), has-range (1), has-region (1), range and region.
+    fn encode(&self) -> [u8; Offer::BYTES] {
+        let mut out = [0; Offer::BYTES];
+        out[0] = self.failed.into();
+        if let Some(range) = &self.range {
+            out[1] = 1;
+            out[3..3 + WindowRange::SIZE].copy_from_slice(&range.encode());
         }
+        if let Some(region) = &self.region {
+            out[2] = 1;
+            out[3 + WindowRange::SIZE..].copy_from_slice(&region.encode());
+        }
+        out
     }
+
+    fn decode(bytes: &[u8]) -> Offer {
+        let (range, region) = bytes[3..].split_at(WindowRange::SIZE);
+        let range = if bytes[1] == 1 { WindowRange::decode(range) } else { None };
+        let region = if bytes[2] == 1 { Region::decode(region) } else { None };
+        Offer { range, region, failed: bytes[0] != 0 }
+    }
+}
+
+/// Makes the offer of this rank.
+fn offer(p: &mut Process, members: &Members, parts: &Parts, request: &Request) -> Offer {
+    let mut offer = Offer { range: None, region: None, failed: false };
+    let by_memory = p.core().is_ok_and(|core| core.rma_shm);
+    let other = members.local.iter().find(|&&rank| rank != members.rank);
+    let other = other.and_then(|&rank| members.group.peer_of(rank));
+    let (Some(other), Some(shm)) = (other, p.stack().and_then(|s| s.endpoint.intra_mut())) else {
+        return offer;
+    };
+    if members.local.first() == Some(&members.rank) {
+        offer.range = shm.segment().reserve_window(parts.bytes).ok();
+        offer.failed = offer.range.is_none();
+    }
+    if request.flavor == Flavor::Create && by_memory && request.size > 0 {
+        // The description is the same for all ranks of the host.
+        offer.region = shm.register(other, request.memory, Rights::All);
+    }
+    offer
+}
+
+/// Memory that a window has after the ranks have told each other what they offer.
+struct Reserved {
+    held: Held,
+    /// The mapped range of this host.
+    region: Option<(UserBuf, Parts)>,
+    offers: Vec<Offer>,
+}
+
+/// Has the first rank of each host reserve a range, and maps that of this host. Collective.
+fn reserve(inner: usize, members: &Members, request: &Request) -> Result<Reserved> {
+    let parts = parts(members, request)?;
+    let mine = with(|p| offer(p, members, &parts, request)).encode();
     let all = exchange(inner, &mine)?;
-    if all.chunks_exact(mine.len()).any(|one| one[0] != 0) {
+    let offers: Vec<Offer> = all.chunks_exact(Offer::BYTES).map(Offer::decode).collect();
+    if offers.iter().any(|offer| offer.failed) {
         return Err(no_memory(format!(
             "the segment has no space for a window of {} bytes on this host",
             parts.bytes
         )));
     }
     let mut held = Held::default();
-    if !is_shared {
-        return Ok((held, None));
-    }
-    let first = members.local[0] as usize * mine.len();
-    let range = WindowRange::decode(&all[first + 1..first + mine.len()])
-        .ok_or_else(|| Error::internal("a range that is none"))?;
+    let leader = members.local.first().copied().unwrap_or(members.rank);
+    let Some(range) = offers[leader as usize].range else {
+        return Ok(Reserved { held, region: None, offers });
+    };
     let memory = with(|p| {
         let shm = p.core()?.stack.endpoint.intra_mut();
         let shm = shm.ok_or_else(|| Error::internal("no segment for ranks of one host"))?;
         shm.map_window(range).map_err(|error| no_memory(error.to_string()))
     });
-    held.range = Some((range, leader));
+    held.range = Some((range, leader == members.rank));
     // A rank that cannot map it says so in the last exchange.
-    Ok((held, memory.ok().map(|memory| (memory, parts))))
+    Ok(Reserved { held, region: memory.ok().map(|memory| (memory, parts)), offers })
 }
 
 /// What `open` has made.
@@ -212,16 +256,23 @@ fn open(
     id: u64,
     members: &Members,
     request: &Request,
-    mut held: Held,
-    region: Option<(UserBuf, Parts)>,
+    reserved: Reserved,
 ) -> Result<Made> {
+    let Reserved { mut held, region, offers } = reserved;
     if held.range.is_some() && region.is_none() {
         return Err(no_memory("cannot map the window's part of the segment"));
     }
     let shares = matches!(request.flavor, Flavor::Allocate | Flavor::Shared);
     let by_memory = p.core()?.rma_shm;
     let mut remotes: Vec<Remote> = (members.extents.iter())
-        .map(|&(size, unit)| Remote { size, unit, direct: None, shared: None, control: None })
+        .map(|&(size, unit)| Remote {
+            size,
+            unit,
+            direct: None,
+            shared: None,
+            region: None,
+            control: None,
+        })
         .collect();
     let mut memory = request.memory;
     match &region {
@@ -230,6 +281,7 @@ fn open(
                 let remote = &mut remotes[rank as usize];
                 let record = all.slice(index * Control::BYTES, Control::BYTES);
                 remote.control = Some(Control::new(record));
+                remote.region = offers[rank as usize].region;
                 if shares {
                     let part = all.slice(parts.offsets[index] as usize, remote.size as usize);
                     remote.direct = by_memory.then_some(part);
