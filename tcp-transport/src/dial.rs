@@ -61,9 +61,10 @@ impl TcpTransport {
             }
         }
         let timeout = self.settings.reconnect_timeout;
-        match &mut self.peers[at].dial {
+        let state = &mut self.peers[at];
+        match &mut state.dial {
             Some(dial) if dial.open == 0 && dial.next == dial.addresses.len() => {
-                dial.next_round(now, timeout)
+                dial.next_round(now, timeout, state.said_bye)
             }
             _ => Ok(()),
         }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 /// Shortest and longest time between two rounds of attempts.
 const ROUND: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
-/// Time after which a peer that refuses all attempts counts as ended.
-const REFUSED_MAX: Duration = Duration::from_secs(2);
+/// Time after which a peer that refuses all attempts counts as ended; after a Bye.
+const REFUSED_MAX: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(100));
 
 /// The dial of a peer.
 #[derive(Debug)]
@@ -46,13 +46,19 @@ impl Dial {
         }
     }
 
-    /// Begins the next round; the failure of the peer if there is none.
-    pub(crate) fn next_round(&mut self, now: Instant, timeout: Duration) -> Result<(), String> {
+    /// Begins the next round; the failure of the peer if there is none. A peer that said Bye may
+    /// have ended.
+    pub(crate) fn next_round(
+        &mut self,
+        now: Instant,
+        timeout: Duration,
+        said_bye: bool,
+    ) -> Result<(), String> {
         if self.is_other_failure {
             self.refused_since = None;
         } else {
             let since = *self.refused_since.get_or_insert(now);
-            if now - since >= REFUSED_MAX {
+            if now - since >= if said_bye { REFUSED_MAX.1 } else { REFUSED_MAX.0 } {
                 return Err("its process has ended: it refuses connections".into());
             }
         }

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use fabric::{Peer, PeerFailed};
-use rustix::net::sockopt;
+use rustix::net::{Shutdown, shutdown, sockopt};
 
 use crate::dial_state::Dial;
 use crate::peer::Link;
@@ -35,7 +35,7 @@ impl TcpTransport {
         }
         state.said_bye = false;
         let used = self.attention.polls;
-        state.link = Some(Link { fd, generation, writable: true, is_closing: false, used });
+        state.link = Some(Link::new(fd, generation, used));
         state.write(used);
         self.linked.push(at);
         self.mark_readable(at);
@@ -72,6 +72,8 @@ impl TcpTransport {
         let is_over = state.said_bye || self.flushing_since.is_some();
         if state.failed.is_none() && (state.is_pending() || !is_over) {
             self.start_dialing(at, why);
+        } else {
+            self.peers[at].tx.shrink();
         }
     }
 
@@ -93,7 +95,8 @@ impl TcpTransport {
         }
     }
 
-    /// Gives a peer up. All that waits for it fails.
+    /// Gives a peer up. All that waits for it fails. A peer that has said Bye and waits for nothing
+    /// has ended in order: that is no failure to report.
     #[cold]
     pub(crate) fn fail(&mut self, at: usize, why: String) {
         self.stop_dialing(at);
@@ -103,6 +106,8 @@ impl TcpTransport {
             return;
         }
         let failure = PeerFailed { peer: state.peer, why };
+        let is_over =
+            state.said_bye && [state.gets.len(), state.atomics.len(), state.puts.len()] == [0; 3];
         state.failed = Some(failure.clone());
         state.tx = crate::send_queue::SendQueue::default();
         state.rx = crate::peer::Receiver::default();
@@ -111,7 +116,9 @@ impl TcpTransport {
         let puts = state.puts.drain(..).map(|(_, token)| token);
         let failed = gets.chain(atomics).chain(puts).map(|token| (token, Err(failure.clone())));
         self.reports.transfers.extend(failed);
-        self.reports.failures.push(failure);
+        if !is_over {
+            self.reports.failures.push(failure);
+        }
         self.attention.has_space_again = true;
     }
 
@@ -119,14 +126,15 @@ impl TcpTransport {
     /// answers with what it has received; then nothing is left that a new link would be needed for.
     pub(crate) fn retire_one(&mut self) {
         let link = |at: usize| self.peers[at].link.as_ref();
-        let is_closing = |at: usize| link(at).is_some_and(|link| link.is_closing);
+        let is_closing = |at: usize| link(at).is_some_and(|it| it.is_closing || it.is_shut);
         let open = self.linked.iter().copied().filter(|&at| !is_closing(at));
         if open.clone().count() <= self.max_links {
             return;
         }
-        let busy = |at: usize| self.peers[at].tx.has_unsent() || !self.peers[at].gets.is_empty();
         let used = |at: usize| link(at).map_or(0, |link| link.used);
-        let Some(at) = open.min_by_key(|&at| (busy(at), used(at))) else { return };
+        let Some(at) = open.min_by_key(|&at| (self.peers[at].is_pending(), used(at))) else {
+            return;
+        };
         self.evicted += 1;
         let (polls, state) = (self.attention.polls, &mut self.peers[at]);
         state.link.iter_mut().for_each(|link| link.is_closing = true);
@@ -134,8 +142,8 @@ impl TcpTransport {
         state.write(polls);
     }
 
-    /// Answers the Bye of a peer: with a Bye, or by closing the link that we wanted to close. A
-    /// link over which more was sent meanwhile stays.
+    /// Answers the Bye of a peer: with a Bye, or by closing our direction of the link that we wanted
+    /// to close. A link over which more was sent meanwhile stays.
     #[cold]
     pub(crate) fn answer_bye(&mut self, at: usize) {
         let (polls, state) = (self.attention.polls, &mut self.peers[at]);
@@ -147,9 +155,13 @@ impl TcpTransport {
         }
         state.append(if is_ours { Kind::Ack } else { Kind::Bye }, 0);
         state.write(polls);
-        if is_ours {
-            self.drop_link(at);
-            self.peers[at].tx.shrink();
+        // The peer may have sent more after its Bye: that is read before the link is closed.
+        if is_ours
+            && !state.tx.has_unsent()
+            && let Some(link) = &mut state.link
+        {
+            let _ = shutdown(&link.fd, Shutdown::Write);
+            (link.is_shut, link.writable) = (true, false);
         }
     }
 
@@ -159,7 +171,7 @@ impl TcpTransport {
         let rank = |at: usize| {
             let state = &self.peers[at];
             let link = state.link.as_ref();
-            let is_closing = link.is_some_and(|link| link.is_closing);
+            let is_closing = link.is_some_and(|link| link.is_closing || link.is_shut);
             (!is_closing, state.is_pending(), link.map_or(0, |link| link.used))
         };
         let Some(at) = self.linked.iter().copied().min_by_key(|&at| rank(at)) else { return false };

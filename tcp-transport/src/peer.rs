@@ -25,8 +25,27 @@ pub(crate) struct Link {
     pub(crate) writable: bool,
     /// A Bye of ours waits for the peer's.
     pub(crate) is_closing: bool,
+    /// The end of the peer's bytes has arrived: a read that takes less than it may is not the last.
+    pub(crate) is_ending: bool,
+    /// Both sides have agreed to close it: it is read to its end, and carries nothing more of ours.
+    pub(crate) is_shut: bool,
     /// The poll in which it last received or sent.
     pub(crate) used: u64,
+}
+
+impl Link {
+    /// Returns the link over a proven connection.
+    pub(crate) fn new(fd: OwnedFd, generation: u32, used: u64) -> Link {
+        Link {
+            fd,
+            generation,
+            writable: true,
+            is_closing: false,
+            is_ending: false,
+            is_shut: false,
+            used,
+        }
+    }
 }
 
 /// User memory that the rest of a record goes to.

@@ -22,6 +22,8 @@ const IDLE_POLLS: u64 = 2048;
 const IDLE_INTERVAL: u64 = 4;
 /// Polls between two looks at the clock while peers are dialed.
 const DIAL_INTERVAL: u64 = 64;
+/// Polls between two closings of a connection while there are too many.
+const RETIRE_INTERVAL: u64 = 256;
 /// How long the end of a process waits for peers that do not answer.
 const FLUSH_MAX: Duration = Duration::from_secs(5);
 
@@ -58,6 +60,11 @@ impl TcpTransport {
         if !self.dialing.is_empty() && self.attention.polls.is_multiple_of(DIAL_INTERVAL) {
             self.progress_dials();
         }
+        if self.linked.len() > self.max_links
+            && self.attention.polls.is_multiple_of(RETIRE_INTERVAL)
+        {
+            self.retire_one();
+        }
         if self.reports.is_empty() {
             // What the system has sent changes the answer of `flush`, which is called again only
             // after something has happened.
@@ -92,23 +99,22 @@ impl TcpTransport {
         moved
     }
 
-    /// Takes the events that have come. Returns true if there was any.
-    pub(crate) fn take_events(&mut self) -> bool {
-        let mut any = false;
+    /// Takes the events that have come.
+    #[inline]
+    pub(crate) fn take_events(&mut self) {
         loop {
             let count = self.wait_set.take();
             for at in 0..count {
                 let ready = self.wait_set.event(at);
                 self.on_event(ready);
             }
-            any |= count > 0;
             if count < BATCH {
-                return any;
+                return;
             }
         }
     }
 
-    fn on_event(&mut self, Ready { source, writable }: Ready) {
+    fn on_event(&mut self, Ready { source, writable, ending }: Ready) {
         match source {
             Source::Listener => self.accept_all(),
             Source::Other => self.progress_dials(),
@@ -120,7 +126,8 @@ impl TcpTransport {
                 if link.generation != generation {
                     return;
                 }
-                if writable && !link.writable {
+                link.is_ending |= ending;
+                if writable && !link.writable && !link.is_shut {
                     link.writable = true;
                     state.write(polls);
                 }
@@ -151,9 +158,11 @@ impl TcpTransport {
         self.flushing_since = None;
         for &at in &self.linked {
             let state = &mut self.peers[at];
-            state.link.iter_mut().for_each(|link| link.is_closing = true);
-            state.append(Kind::Bye, 0);
-            state.write(polls);
+            if let Some(link) = state.link.as_mut().filter(|link| !link.is_shut) {
+                link.is_closing = true;
+                state.append(Kind::Bye, 0);
+                state.write(polls);
+            }
         }
         true
     }

@@ -88,12 +88,12 @@ impl TcpTransport {
             Err(Errno::INTR) => return Outcome::More,
             Err(errno) => return Outcome::Ended(std::io::Error::from(errno).to_string()),
         };
-        let is_full = read == into.len() + space - carried;
+        let has_more = link.is_ending || read == into.len() + space - carried;
         link.used = polls;
         state.rx.position += read as u64;
         match self.take_bytes(at, (into, carried), read, sink) {
             Err(violation) => Outcome::Violation(violation),
-            Ok(()) if is_full => Outcome::More,
+            Ok(()) if has_more => Outcome::More,
             Ok(()) => Outcome::Drained(true),
         }
     }

@@ -22,9 +22,7 @@ impl TcpTransport {
         if !self.dialing.is_empty() || !self.handshakes.is_empty() {
             self.progress_dials();
         }
-        if self.take_events() && self.must_look() {
-            return None;
-        }
+        self.take_events();
         if self.must_look() {
             return None;
         }

@@ -59,14 +59,17 @@ fn pack(tag: u64, at: u32, generation: u32) -> u64 {
     tag | u64::from(at) << 2 | u64::from(generation & GENERATION_MASK) << 34
 }
 
-/// An event: its source, and whether the socket takes bytes.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ready {
     pub(crate) source: Source,
+    /// The socket takes bytes.
     pub(crate) writable: bool,
+    /// The end of what the peer sends has arrived. No other event says so.
+    pub(crate) ending: bool,
 }
 
-const NOTHING: Ready = Ready { source: Source::Other, writable: false };
+const NOTHING: Ready = Ready { source: Source::Other, writable: false, ending: false };
 
 /// An epoll instance with a timer.
 pub(crate) struct WaitSet {
@@ -124,7 +127,12 @@ impl WaitSet {
         for (ready, event) in self.events.iter_mut().zip(&events[..count]) {
             let epoll::Event { flags, data } = *event;
             let source = Source::of(data.u64());
-            *ready = Ready { source, writable: flags.contains(EventFlags::OUT) };
+            let ending = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
+            *ready = Ready {
+                source,
+                writable: flags.contains(EventFlags::OUT),
+                ending: flags.intersects(ending),
+            };
         }
         count
     }

@@ -240,6 +240,37 @@ fn what_was_flushed_arrives_after_the_process_has_ended() {
     }
 }
 
+/// As sessions do: both sides have said that they end, and then one sends more.
+#[test]
+fn what_was_sent_after_a_flush_arrives() {
+    let mut rng = Rng::new(seed());
+    for round in 0..150 {
+        let (mut all, mut told) =
+            (transports(2, &on_loopback()), vec![Told::default(), Told::default()]);
+        assert_eq!(post(&mut all[0], 1, &[1]), Ok(Post::Sent));
+        until(&mut all, &mut told, |told| told[1].frames.len() == 1);
+        assert_eq!(post(&mut all[1], 0, &[2]), Ok(Post::Sent));
+        until(&mut all, &mut told, |told| told[0].frames.len() == 1);
+        let began = Instant::now();
+        let mut flush = |all: &mut [TcpTransport], told: &mut [Told], rank: usize| {
+            while !all[rank].flush() {
+                all[rank].poll(&mut told[rank]);
+                if rng.chance(300) {
+                    all[1 - rank].poll(&mut told[1 - rank]);
+                }
+                assert!(began.elapsed() < Duration::from_secs(4), "round {round}");
+            }
+            (0..rng.below(4)).for_each(|_| _ = all[rank].poll(&mut told[rank]));
+        };
+        flush(&mut all, &mut told, 0);
+        flush(&mut all, &mut told, 1);
+        assert_eq!(post(&mut all[1], 0, &[3]), Ok(Post::Sent));
+        flush(&mut all, &mut told, 1);
+        drop(all.pop());
+        until(&mut all, &mut told[..1], |told| told[0].frames.len() == 2);
+    }
+}
+
 /// Strangers connect, send garbage, and stay.
 #[test]
 fn strangers_do_no_harm() {
