@@ -260,10 +260,17 @@ impl File {
         Ok(match decision {
             Decision::Nothing => Outcome { bytes: 0, error: None },
             Decision::Direct => self.transfer(&view, packed, &data, direction),
-            Decision::Aggregate(domains) => transfer::through(&view, &data, direction, |buffer| {
-                let (disk, members, view) = (&self.disk, &*self.members, &*view);
-                TwoPhase { disk, members, view, packed, buffer, domains }.run(direction)
-            }),
+            Decision::Aggregate(domains) => {
+                let (disk, members, buffer) = (&self.disk, &*self.members, &data.buffer);
+                let view = &*view;
+                let all = TwoPhase { disk, members, view, packed, buffer, domains };
+                let (bytes, result) = all.run(direction);
+                // An aggregator that failed may have had data of any member.
+                match agree(members, result) {
+                    Ok(()) => Outcome { bytes, error: None },
+                    Err(error) => Outcome::failed(error),
+                }
+            }
         })
     }
 
@@ -273,7 +280,11 @@ impl File {
         let (start, end) = view.span(*packed, len)?;
         Ok(Summary {
             class: 0,
-            eligible: view.is_disjoint(*packed, len) && !view.is_empty() && !self.atomicity(),
+            // Conversions of one member may fail, and must not keep the others waiting.
+            eligible: view.datarep.is_native()
+                && view.is_disjoint(*packed, len)
+                && !view.is_empty()
+                && !self.atomicity(),
             start,
             end,
             len,

@@ -3,9 +3,13 @@
 //! A buffer that is one run of memory is read and written in place. Other buffers go through
 //! staging memory, a piece at a time, and converted ones through a buffer of the whole access. A
 //! read ends at the end of the file: what was read before it counts.
+//!
+//! Small pieces that lie close together are read with the holes between them, in one call (data
+//! sieving). Writes never touch a hole: another process may write there at the same time, and no
+//! lock would keep it out.
 
 use fabric::UserBuf;
-use objects::datatype::Runs;
+use objects::datatype::{Run, Runs};
 use objects::{Buffer, Class, Error, Result};
 
 use crate::access::Direction;
@@ -15,6 +19,10 @@ use crate::pending::Outcome;
 use crate::staging::Staging;
 use crate::view::View;
 
+/// Holes of fewer bytes are read with the pieces around them.
+pub(crate) const MAX_READ_HOLE: u64 = 4096;
+/// Most bytes of the file that are read at once for pieces with holes.
+const MAX_SIEVE_BYTES: u64 = 1 << 20;
 /// Bytes staged at a time.
 const STAGING_BYTES: u64 = 1 << 20;
 
@@ -32,7 +40,7 @@ pub(crate) fn run(
 
 /// Moves the data by `mover`, which gets a buffer of bytes as the file has them, and returns how
 /// many it moved.
-pub(crate) fn through(
+fn through(
     view: &View,
     data: &UserData,
     direction: Direction,
@@ -110,6 +118,9 @@ fn pieces(
     memory: UserBuf,
     direction: Direction,
 ) -> (u64, Result<()>) {
+    if direction == Direction::Read {
+        return sieve(disk, disp, runs, memory);
+    }
     let mut done = 0;
     while done < memory.len() {
         let run = runs.take((memory.len() - done) as u64);
@@ -118,16 +129,95 @@ fn pieces(
             return (done as u64, Err(Error::new(Class::Arg, text)));
         };
         let part = memory.slice(done, run.len as usize);
-        let (moved, result) = match direction {
-            Direction::Read => disk.read(at, part),
-            Direction::Write => disk.write(at, part),
-        };
+        let (moved, result) = disk.write(at, part);
         done += moved;
         if result.is_err() || moved < part.len() {
             return (done as u64, result);
         }
     }
     (done as u64, Ok(()))
+}
+
+/// Reads the next runs of the file into one run of memory.
+fn sieve(disk: &Disk, disp: i64, runs: &mut Runs<'_>, memory: UserBuf) -> (u64, Result<()>) {
+    let (mut done, mut asked, mut next) = (0, 0, None);
+    let (mut batch, mut staging) = (Vec::new(), None);
+    while done < memory.len() as u64 {
+        batch.clear();
+        asked = collect(runs, memory.len() as u64, asked, &mut next, &mut batch);
+        let (Some(first), Some(last)) = (batch.first(), batch.last()) else {
+            let text = "invalid file offset: the access ends beyond 2^63 bytes";
+            return (done, Err(Error::new(Class::Arg, text)));
+        };
+        let (start, span) = (first.at, (last.at - first.at) as u64 + last.len);
+        let Some(at) = disp.checked_add(start) else { return (done, Ok(())) };
+        let (moved, result) = if let [run] = batch[..] {
+            let (moved, result) = disk.read(at, memory.slice(done as usize, run.len as usize));
+            (moved as u64, result)
+        } else {
+            let block = match &mut staging {
+                Some(block) => block,
+                empty => match Staging::new(MAX_SIEVE_BYTES) {
+                    Ok(block) => empty.insert(block),
+                    Err(error) => return (done, Err(error)),
+                },
+            };
+            let (got, result) = block.lend(|all| disk.read(at, all.slice(0, span as usize)));
+            (scatter(&block.bytes()[..got], start, &batch, memory, done), result)
+        };
+        done += moved;
+        let wanted: u64 = batch.iter().map(|run| run.len).sum();
+        if result.is_err() || moved < wanted {
+            return (done, result);
+        }
+    }
+    (done, Ok(()))
+}
+
+/// Collects runs that lie close together, up to `len` bytes of data in all, of which `asked` were
+/// collected before; returns that number anew. `next` keeps a run that is too far away.
+fn collect(
+    runs: &mut Runs<'_>,
+    len: u64,
+    mut asked: u64,
+    next: &mut Option<Run>,
+    batch: &mut Vec<Run>,
+) -> u64 {
+    loop {
+        let run = match next.take() {
+            Some(run) => Some(run),
+            None if asked < len => runs.take(len - asked),
+            None => None,
+        };
+        let Some(run) = run else { return asked };
+        if let (Some(first), Some(last)) = (batch.first(), batch.last()) {
+            let last: &Run = last;
+            let hole = run.at - last.at - last.len as i64;
+            let span = (run.at - first.at) as u64 + run.len;
+            if !(0..MAX_READ_HOLE as i64).contains(&hole) || span > MAX_SIEVE_BYTES {
+                *next = Some(run);
+                return asked;
+            }
+        }
+        asked += run.len;
+        batch.push(run);
+    }
+}
+
+/// Copies the runs that were read from a block to memory, at `done`; returns the bytes before the
+/// end of the block.
+fn scatter(block: &[u8], start: i64, batch: &[Run], memory: UserBuf, done: u64) -> u64 {
+    let mut moved = 0;
+    for run in batch {
+        let from = ((run.at - start) as usize).min(block.len());
+        let to = (from + run.len as usize).min(block.len());
+        memory.write((done + moved) as usize, &block[from..to]);
+        moved += (to - from) as u64;
+        if to - from < run.len as usize {
+            break;
+        }
+    }
+    moved
 }
 
 /// Moves data in another representation.

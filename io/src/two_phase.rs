@@ -19,6 +19,7 @@ use crate::disk::Disk;
 use crate::members::Members;
 use crate::pieces::{self, Piece};
 use crate::staging::Staging;
+use crate::transfer::MAX_READ_HOLE;
 use crate::view::View;
 
 /// One member's part in a collective access.
@@ -235,6 +236,3 @@ impl TwoPhase<'_> {
         Ok(memory.len() as u64)
     }
 }
-
-/// Holes of fewer bytes are read with the pieces around them.
-const MAX_READ_HOLE: u64 = 4096;

@@ -6,6 +6,7 @@
 //! A case is made of its seed alone: `SEED=n cargo test -p verbena-io --test model` repeats it, and
 //! `CASES=n` runs more of them.
 
+use std::io::Write;
 use std::sync::{Arc, Barrier, Mutex};
 
 use fabric::UserBuf;
@@ -139,11 +140,14 @@ fn data(memory: &mut [u8], gaps: bool) -> UserData {
 }
 
 /// Ends the test when a member panics: the others wait for it.
-struct Bail;
+struct Bail(u64);
 
 impl Drop for Bail {
     fn drop(&mut self) {
         if std::thread::panicking() {
+            // Past the capture of the test's output, which is lost.
+            let text = format!("seed {} fails; see SEED={0} with --nocapture\n", self.0);
+            let _ = std::io::stderr().write_all(text.as_bytes());
             std::process::exit(101);
         }
     }
@@ -237,7 +241,7 @@ fn case(seed: u64) {
             let (hub, views, steps, models) = (hub.clone(), &views, &steps, &models);
             let (path, info) = (path.clone(), info.clone());
             scope.spawn(move || {
-                let _bail = Bail;
+                let _bail = Bail(seed);
                 let member = Thread { rank: rank as u32, size: size as u32, hub: hub.clone() };
                 let amode = amode::CREATE | amode::RDWR;
                 let file = io::open(Box::new(member), Ok(OpenArgs { path, amode, info })).unwrap();
