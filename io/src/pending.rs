@@ -36,6 +36,8 @@ pub struct Pending {
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 /// An access was finished since the last look.
 static FINISHED: AtomicBool = AtomicBool::new(false);
+/// An access was finished since waiting threads were last asked.
+static NEWS: AtomicBool = AtomicBool::new(false);
 /// The descriptor that sleepers poll, and the one that workers write to.
 static WAKE: OnceLock<Option<(UnixStream, UnixStream)>> = OnceLock::new();
 
@@ -63,6 +65,7 @@ impl Pending {
         *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
         // Release: whoever sees it done sees the data.
         self.done.store(true, Ordering::Release);
+        NEWS.store(true, Ordering::SeqCst);
         FINISHED.store(true, Ordering::SeqCst);
         if let Some((_, to)) = wake_pair() {
             // A full stream is readable already.
@@ -96,9 +99,21 @@ pub enum Sleep {
     Never,
 }
 
+/// Returns true, once, if an access was finished: what waits for it may go on.
+#[inline]
+pub fn take_news() -> bool {
+    // Most processes have no such access: no write to the shared line.
+    NEWS.load(Ordering::Relaxed) && NEWS.swap(false, Ordering::SeqCst)
+}
+
+/// Returns true while an access runs, or one was finished that no thread has heard of.
+pub fn is_active() -> bool {
+    RUNNING.load(Ordering::SeqCst) > 0 || FINISHED.load(Ordering::SeqCst)
+}
+
 /// Returns how a thread may sleep.
 pub fn sleep() -> Sleep {
-    if RUNNING.load(Ordering::SeqCst) == 0 && !FINISHED.load(Ordering::SeqCst) {
+    if !is_active() {
         return Sleep::Freely;
     }
     let Some((from, _)) = wake_pair() else { return Sleep::Never };

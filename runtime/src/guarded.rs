@@ -52,7 +52,7 @@ impl Guarded for Process {
         if core.stack.pt2pt().has_incidents() {
             moved = self.handle_incidents(moved);
         }
-        if !moved {
+        if !moved && !io::pending::take_news() {
             return Progress::Idle;
         }
         blocked_on::has_moved();
@@ -112,7 +112,10 @@ impl Guarded for Process {
 
     fn has_more_to_do(&mut self) -> bool {
         let Some(core) = &mut self.core else { return false };
-        !core.collectives.is_empty() || (core.stack.has_work() && core.stack.arm().is_none())
+        // A leader that parked before an access began does not poll its descriptor.
+        io::pending::is_active()
+            || !core.collectives.is_empty()
+            || (core.stack.has_work() && core.stack.arm().is_none())
     }
 
     fn wake_needed(&mut self) -> bool {
