@@ -5,6 +5,7 @@
 //! progress moves something. If several threads wait, it describes one of the waits.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use bootstrap::{BlockedKind, BlockedOn, status_page::monotonic_nanos};
 use collectives::CollectiveId;
@@ -13,7 +14,7 @@ use progress::REPORT_AFTER;
 use pt2pt::RequestId;
 
 use crate::partition_requests;
-use crate::process::Process;
+use crate::process::{Core, Process};
 use crate::request::State;
 use crate::request_handle::Decoded;
 use crate::stack::Stack;
@@ -22,6 +23,11 @@ use crate::wait_target::WaitTarget;
 
 /// Since when progress has moved nothing, by [`monotonic_nanos`]; 0 while no wait is reported.
 static IDLE_SINCE: AtomicU64 = AtomicU64::new(0);
+
+/// When this process asked last, by [`monotonic_nanos`].
+static LAST_INQUIRY: AtomicU64 = AtomicU64::new(0);
+/// Time from one inquiry to the next.
+const INQUIRY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Clears the report after progress was made.
 #[inline]
@@ -49,9 +55,22 @@ pub(crate) fn report(p: &mut Process) {
         status_page::entry().set_blocked(&blocked);
     }
     if let Ok(core) = p.core() {
-        let Stack { protocols, endpoint } = &mut core.stack;
-        core.collectives.inquire(&mut protocols.pt2pt, endpoint);
+        inquire(core);
     }
+}
+
+/// Asks the members that collectives wait for, at most once in [`INQUIRY_INTERVAL`]: an inquiry
+/// wakes a member that sleeps, which asks others in turn.
+#[cold]
+pub(crate) fn inquire(core: &mut Core) {
+    let now = monotonic_nanos();
+    let since = now.saturating_sub(LAST_INQUIRY.load(Relaxed));
+    if core.collectives.is_empty() || since < INQUIRY_INTERVAL.as_nanos() as u64 {
+        return;
+    }
+    LAST_INQUIRY.store(now, Relaxed);
+    let Stack { protocols, endpoint } = &mut core.stack;
+    core.collectives.inquire(&mut protocols.pt2pt, endpoint);
 }
 
 impl Process {

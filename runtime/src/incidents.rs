@@ -10,6 +10,7 @@ use collectives::Passed;
 use fabric::{Peer, PeerFailed};
 use objects::{Class, Comm, Error, Result};
 
+use crate::blocked_on;
 use crate::context_id;
 use crate::process::{Core, Process};
 use crate::stack::Stack;
@@ -34,6 +35,10 @@ impl Process {
         let failed = collectives.handle_notices(&mut protocols.pt2pt, endpoint, passed);
         let moved = failed || (moved && !has_notices);
         let has_failed_peers = !protocols.pt2pt.failed_peers().is_empty();
+        if has_notices && !failed {
+            // Inquiries keep this rank from the long sleep after which it would ask others.
+            blocked_on::inquire(core);
+        }
         if has_failed_peers { self.fail_unreachable() | moved } else { moved }
     }
 
