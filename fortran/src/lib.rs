@@ -18,6 +18,7 @@ mod logical;
 mod names;
 mod pending;
 mod prelude;
+mod removed;
 mod section;
 mod sentinel;
 mod slots;
