@@ -109,10 +109,12 @@ pub(crate) fn provide<'a>(packages: &[(&'a str, &str)], run: Runner) -> Result<V
             "packages are missing that this user may not install; please run:\n\n    sudo {install}\n"
         );
     };
+    // Another program may be installing packages: its lock is waited for.
+    const WAIT: [&str; 2] = ["-o", "DPkg::Lock::Timeout=300"];
     let apt = |words: &[&str]| {
         let mut words = sudo.iter().chain(words);
         let mut command = Command::new(words.next().expect("not empty"));
-        run(command.args(words).env("DEBIAN_FRONTEND", "noninteractive"))
+        run(command.args(words).args(WAIT).env("DEBIAN_FRONTEND", "noninteractive"))
     };
     // Lists that are older than the archive name files that are gone.
     let is_installed = is_listed(&missing) && apt(&install).is_ok();

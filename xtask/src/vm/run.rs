@@ -19,8 +19,8 @@ use super::{Kernel, LinkDown, Machines, Plan, initrd, switch};
 use crate::command::{quietly, quoted};
 use crate::project::Project;
 
-/// Longest time of a boot; a guest that needs more has failed.
-const MAX_BOOT_TIME: Duration = Duration::from_secs(90);
+/// Longest time of a boot; a guest that needs more has failed. A busy machine takes minutes.
+const MAX_BOOT_TIME: Duration = Duration::from_secs(300);
 /// Time between two looks at the folder of results.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const SESSION: &str = include_str!("session.sh");
