@@ -1,10 +1,10 @@
-//! Programs under a real Slurm: started by `srun` through PMI-2 and PMIx, and by our `mpiexec` in an
-//! allocation; and by Hydra through PMI-1, if there is one in PATH.
+//! Programs under a real Slurm: started by `srun` through PMI-2 and PMIx, and by our `mpiexec` in
+//! an allocation; and by Hydra through PMI-1, if there is one in PATH.
 //!
-//! The cluster is this machine: a munged, a slurmctld and two slurmd of pretended nodes, in a folder
-//! of their own and on free ports of the loopback interface. They run as children of this process
-//! and are killed at the end, by their ids. That needs root and Debian's packages; otherwise the
-//! part is skipped.
+//! The cluster is this machine: a munged, a slurmctld and two slurmd of pretended nodes, in a
+//! folder of their own and on free ports of the loopback interface. They run as children of this
+//! process and are killed at the end, by their ids. That needs root and Debian's packages;
+//! otherwise the part is skipped.
 
 use std::fs;
 use std::io::Read as _;

@@ -1,0 +1,105 @@
+//! Ranks that a process manager has started: a stand-in speaks PMI-1 with them.
+
+mod run;
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+use std::sync::{Arc, Barrier, Mutex};
+use std::thread;
+
+use run::{Ran, finish, rank, spawn};
+use rustix::io::{FdFlags, fcntl_setfd};
+
+/// The job of a stand-in: its store, and its fence.
+struct Manager {
+    values: Mutex<HashMap<String, String>>,
+    fence: Barrier,
+    limit: usize,
+}
+
+/// Starts two ranks with these steps under a manager whose values have at most `limit` bytes.
+fn run_two(steps: &[&str], limit: usize) -> Vec<Ran> {
+    let map = ("PMI_process_mapping".to_owned(), "(vector,(0,1,2))".to_owned());
+    let values = Mutex::new(HashMap::from([map]));
+    let manager = Arc::new(Manager { values, fence: Barrier::new(2), limit });
+    let mut running = Vec::new();
+    for number in 0..2 {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        fcntl_setfd(&theirs, FdFlags::empty()).unwrap();
+        let mut command = Command::new(rank());
+        command.args(steps).env("PMI_RANK", number.to_string()).env("PMI_SIZE", "2");
+        command.env("PMI_FD", theirs.as_raw_fd().to_string()).env("VERBENA_RANK", "none");
+        running.push(spawn(&mut command));
+        drop(theirs);
+        let manager = Arc::clone(&manager);
+        thread::spawn(move || manager.serve(ours));
+    }
+    running.into_iter().map(finish).collect()
+}
+
+impl Manager {
+    fn serve(&self, stream: UnixStream) {
+        let mut answers = stream.try_clone().unwrap();
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            let words: HashMap<&str, &str> =
+                line.split(' ').filter_map(|word| word.split_once('=')).collect();
+            let answer = self.answer(&words);
+            if writeln!(answers, "{answer}").is_err() {
+                return;
+            }
+        }
+    }
+
+    fn answer(&self, words: &HashMap<&str, &str>) -> String {
+        match words["cmd"] {
+            "init" => "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0".into(),
+            "get_maxes" => {
+                format!("cmd=maxes kvsname_max=64 keylen_max=64 vallen_max={}", self.limit)
+            }
+            "get_my_kvsname" => "cmd=my_kvsname kvsname=kvs_0".into(),
+            "put" => {
+                assert!(words["value"].len() < self.limit, "{}", words["value"]);
+                let (key, value) = (words["key"].to_owned(), words["value"].to_owned());
+                self.values.lock().unwrap().insert(key, value);
+                "cmd=put_result rc=0 msg=success".into()
+            }
+            "get" => match self.values.lock().unwrap().get(words["key"]) {
+                Some(value) => format!("cmd=get_result rc=0 msg=success value={value}"),
+                None => "cmd=get_result rc=-1 msg=key_not_found value=unknown".into(),
+            },
+            "barrier_in" => {
+                self.fence.wait();
+                "cmd=barrier_out rc=0".into()
+            }
+            "finalize" => "cmd=finalize_ack rc=0".into(),
+            other => panic!("unknown command {other}"),
+        }
+    }
+}
+
+#[test]
+fn ranks_of_another_manager_find_their_job() {
+    // Values in one piece, and in many. MPI_Finalize has a barrier; here the ranks sleep.
+    for limit in [1024, 24] {
+        let ran = run_two(&["init", "who", "sleep=0.5", "finalize"], limit);
+        for (number, ran) in ran.iter().enumerate() {
+            assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
+            assert_eq!(ran.out, format!("{number} of 2 running=true\n"));
+        }
+    }
+}
+
+#[test]
+fn a_manager_that_goes_away_is_an_error() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    fcntl_setfd(&theirs, FdFlags::empty()).unwrap();
+    let mut command = Command::new(rank());
+    command.args(["init", "who"]).env("PMI_RANK", "0").env("PMI_SIZE", "2");
+    let child = spawn(command.env("PMI_FD", theirs.as_raw_fd().to_string()));
+    drop((ours, theirs));
+    let ran = finish(child);
+    assert!(ran.code == 9 && ran.err.contains("the connection to a PMI-1 launcher"), "{ran:?}");
+}
