@@ -77,7 +77,7 @@ impl Fortran {
 
     fn mpifort(&self) -> Command {
         let mut mpifort = Command::new(self.prefix.join("bin/mpifort"));
-        mpifort.args(["-fc=gfortran", "-Wall", "-O1"]);
+        mpifort.args(["-fc=gfortran", "-Wall", "-O1", "-J"]).arg(&self.built);
         mpifort
     }
 
