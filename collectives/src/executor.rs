@@ -50,7 +50,7 @@ struct Entry {
 
 /// The event that a collective waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlockedOn {
+pub struct CollectiveWait {
     /// The operation.
     pub kind: CollectiveKind,
     /// Which collective of its communicator it is.
@@ -178,8 +178,8 @@ impl Active {
     }
 
     /// The event that an unfinished collective waits for, for reports.
-    pub fn blocked_on(&self, id: CollectiveId, pt2pt: &Engine) -> Option<BlockedOn> {
-        self.find(id).map(|running| BlockedOn {
+    pub fn blocked_on(&self, id: CollectiveId, pt2pt: &Engine) -> Option<CollectiveWait> {
+        self.find(id).map(|running| CollectiveWait {
             kind: running.plan.collective().kind,
             sequence: running.sequence,
             context: running.plan.context(),

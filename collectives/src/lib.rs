@@ -39,7 +39,8 @@ pub use algorithm::Algorithm;
 pub use builder::Builder;
 pub use coll_args::CollArgs;
 pub use executor::{
-    Active, Advance, BlockedOn, CollectiveId, InlineRun, Passed, Suspended, UserCall, UserReturn,
+    Active, Advance, CollectiveId, CollectiveWait, InlineRun, Passed, Suspended, UserCall,
+    UserReturn,
 };
 pub use operation::{Blocks, Data, Edges, Operation, ROOT_HERE, Types, Vector};
 pub use plan::{Plan, SharedSegment};

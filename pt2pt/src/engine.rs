@@ -9,7 +9,7 @@ use fabric::{Peer, PeerFailed, Protocol, Region, RequestId};
 
 use crate::fault::LateReady;
 use crate::matching::{Posted, Unexpected};
-use crate::message::{BlockedOn, Completion, Notice, Unfinished};
+use crate::message::{Completion, MessageWait, Notice, Unfinished};
 use crate::peers::Peers;
 use crate::requests::{Request, Requests, State};
 use crate::unexpected::Arrived;
@@ -107,7 +107,7 @@ impl Engine {
     }
 
     /// Returns what a request waits for; `None` when it is over.
-    pub fn blocked_on(&self, id: RequestId) -> Option<BlockedOn> {
+    pub fn blocked_on(&self, id: RequestId) -> Option<MessageWait> {
         self.requests.find(id).and_then(Request::blocked_on)
     }
 

@@ -38,5 +38,5 @@ pub use engine::{Engine, Settings};
 pub use fabric::RequestId;
 pub use fault::{CollectiveCall, Fault, LateReady, SequenceName};
 pub use message::{
-    BlockedOn, Completion, Envelope, MessageId, Mode, Notice, Pattern, Seen, Unfinished,
+    Completion, Envelope, MessageId, MessageWait, Mode, Notice, Pattern, Seen, Unfinished,
 };

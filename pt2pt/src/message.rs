@@ -102,7 +102,7 @@ impl Notice {
 
 /// The event that an unfinished request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlockedOn {
+pub struct MessageWait {
     /// If true, its message is taken; otherwise it waits for a message.
     pub is_send: bool,
     /// The other process, as far as it is known.

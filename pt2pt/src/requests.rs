@@ -9,7 +9,7 @@ use objects::Buffer;
 
 use crate::fault::Fault;
 use crate::key::Key;
-use crate::message::{BlockedOn, Completion, Head, Mode, PartOf, Unfinished};
+use crate::message::{Completion, Head, MessageWait, Mode, PartOf, Unfinished};
 
 /// Where a request is.
 #[derive(Clone, Copy, Debug)]
@@ -77,9 +77,9 @@ impl Request {
     }
 
     /// For reports.
-    pub(crate) fn blocked_on(&self) -> Option<BlockedOn> {
+    pub(crate) fn blocked_on(&self) -> Option<MessageWait> {
         let Key { context, source, tag } = self.key;
-        self.is_active().then(|| BlockedOn {
+        self.is_active().then(|| MessageWait {
             is_send: self.is_send(),
             peer: Some(self.peer).filter(|peer| *peer != NO_PEER),
             source: Some(source).filter(|source| *source != Key::ANY_SOURCE),
