@@ -28,8 +28,6 @@ enum Shape {
     Contiguous(UserBuf),
     /// Elements of a type with gaps, or not in order.
     Typed { base: Base, count: u64, datatype: Datatype },
-    /// `len` packed bytes of such elements, from the byte `first` on.
-    Part { elements: Box<Buffer>, first: u64, len: u64 },
 }
 
 /// The address of the first element.
@@ -79,7 +77,6 @@ impl Buffer {
         match &self.0 {
             Shape::Contiguous(memory) => memory.len() as u64,
             Shape::Typed { count, datatype, .. } => datatype.size().saturating_mul(*count),
-            Shape::Part { len, .. } => *len,
         }
     }
 
@@ -94,14 +91,14 @@ impl Buffer {
     pub fn memory(&self) -> Option<UserBuf> {
         match &self.0 {
             Shape::Contiguous(memory) => Some(*memory),
-            Shape::Typed { .. } | Shape::Part { .. } => None,
+            Shape::Typed { .. } => None,
         }
     }
 
     /// Releases the datatype, if the buffer holds one. The buffer must not be used afterwards.
     #[inline]
     pub fn release(&mut self) {
-        if let Shape::Typed { .. } | Shape::Part { .. } = self.0 {
+        if let Shape::Typed { .. } = self.0 {
             *self = Buffer::EMPTY;
         }
     }
@@ -122,28 +119,23 @@ impl Buffer {
                 // SAFETY: these elements are part of ours, for which our maker vouched.
                 unsafe { Buffer::new(base.0.wrapping_offset(offset as isize), count, datatype) }
             }
-            Shape::Part { .. } => unreachable!("a part has no elements"),
         }
     }
 
-    /// Returns the packed bytes `first .. first + len`. Panics if they are not inside.
-    pub fn part(&self, first: u64, len: u64) -> Buffer {
+    /// Returns the packed bytes `first .. first + len`; `None` if they are a part of an element with
+    /// gaps. Panics if they are not inside.
+    pub fn part(&self, first: u64, len: u64) -> Option<Buffer> {
         let is_inside = first.checked_add(len).is_some_and(|end| end <= self.len());
         assert!(is_inside, "packed bytes {first} + {len} outside the buffer");
         match &self.0 {
             Shape::Contiguous(memory) => {
-                Buffer::contiguous(memory.slice(first as usize, len as usize))
+                Some(Buffer::contiguous(memory.slice(first as usize, len as usize)))
             }
-            Shape::Typed { datatype, .. }
-                if [first, len].iter().all(|bytes| bytes % datatype.size().max(1) == 0) =>
-            {
+            Shape::Typed { datatype, .. } => {
                 let size = datatype.size().max(1);
-                self.elements(first / size, len / size, datatype)
+                let is_whole = first % size == 0 && len % size == 0;
+                is_whole.then(|| self.elements(first / size, len / size, datatype))
             }
-            Shape::Typed { .. } => {
-                Buffer(Shape::Part { elements: Box::new(self.clone()), first, len })
-            }
-            Shape::Part { elements, first: before, .. } => elements.part(before + first, len),
         }
     }
 
@@ -154,7 +146,7 @@ impl Buffer {
         match &self.0 {
             Shape::Contiguous(memory) => memory.read(offset as usize, out),
             // SAFETY: `out` is a Rust slice, disjoint from user memory.
-            Shape::Typed { .. } | Shape::Part { .. } => unsafe {
+            Shape::Typed { .. } => unsafe {
                 self.move_typed::<true>(offset, out.as_mut_ptr(), out.len())
             },
         }
@@ -165,7 +157,7 @@ impl Buffer {
     pub fn fill(&self, offset: u64, slot: &mut Slot) {
         match &self.0 {
             Shape::Contiguous(memory) => slot.copy_from(memory.slice(offset as usize, slot.len())),
-            Shape::Typed { .. } | Shape::Part { .. } => self.fill_typed(offset, slot),
+            Shape::Typed { .. } => self.fill_typed(offset, slot),
         }
     }
 
@@ -180,7 +172,7 @@ impl Buffer {
         match &self.0 {
             Shape::Contiguous(memory) => memory.write(offset as usize, bytes),
             // SAFETY: `bytes` is a Rust slice, only read, disjoint from user memory.
-            Shape::Typed { .. } | Shape::Part { .. } => unsafe {
+            Shape::Typed { .. } => unsafe {
                 self.move_typed::<false>(offset, bytes.as_ptr().cast_mut(), bytes.len())
             },
         }
@@ -234,7 +226,6 @@ impl Buffer {
                 (memory.as_ptr().wrapping_offset(lb.wrapping_neg()), count)
             }
             Shape::Typed { base, count, .. } => (base.0, *count),
-            Shape::Part { .. } => unreachable!("a part has no elements"),
         }
     }
 
@@ -243,16 +234,11 @@ impl Buffer {
     /// not overlap the buffer.
     #[inline(never)]
     unsafe fn move_typed<const PACK: bool>(&self, offset: u64, packed: *mut u8, len: usize) {
+        let Shape::Typed { base, count, datatype } = &self.0 else {
+            unreachable!("runs are copied directly")
+        };
         let end = offset.checked_add(len as u64).filter(|&end| end <= self.len());
         let end = end.unwrap_or_else(|| panic!("packed bytes {offset} + {len} outside the buffer"));
-        let (base, count, datatype) = match &self.0 {
-            Shape::Typed { base, count, datatype } => (base, count, datatype),
-            Shape::Contiguous(_) => unreachable!("runs are copied directly"),
-            // SAFETY: the caller's promise; a part is inside of its elements.
-            Shape::Part { elements, first, .. } => unsafe {
-                return elements.move_typed::<PACK>(first + offset, packed, len);
-            },
-        };
         let (nest, disp) = datatype.nest(*count);
         // SAFETY: our maker vouched for the elements, the caller for `packed`;
         // the range was just checked.
@@ -270,9 +256,6 @@ impl std::fmt::Debug for Buffer {
             }
             Shape::Typed { base, count, datatype } => {
                 write!(f, "Buffer({count} x {datatype:?} at {:p})", base.0)
-            }
-            Shape::Part { elements, first, len } => {
-                write!(f, "Buffer({len} bytes from {first} of {elements:?})")
             }
         }
     }
@@ -302,7 +285,6 @@ impl Operands {
                     (Base(base.0.wrapping_offset(offset)), *count, datatype.clone());
                 Buffer(Shape::Typed { base, count, datatype })
             }
-            Shape::Part { .. } => unreachable!("a part has no elements"),
         })
     }
 
@@ -485,29 +467,20 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_part_is_the_packed_bytes_from_any_to_any() {
+    fn a_part_is_of_whole_elements_or_of_one_run() {
         let mut matrix: Vec<u8> = (0..100).collect();
         let pair = Datatype::vector(Int, 2, 1, 5, Datatype::byte()).unwrap();
         let buffer = buffer_of(&mut matrix, 0, 8, &pair);
         let mut all = [0; 16];
         buffer.pack(0, &mut all);
-        for (first, len) in [(0, 16), (2, 4), (3, 4), (1, 0), (16, 0), (5, 11)] {
-            let (part, end) = (buffer.part(first, len), (first + len) as usize);
+        for (first, len) in [(0, 16), (2, 4), (6, 0), (16, 0), (4, 12)] {
             let mut out = vec![0; len as usize];
-            part.pack(0, &mut out);
-            assert_eq!((part.len(), &out[..]), (len, &all[first as usize..end]));
-            let within = part.part(len / 2, len - len / 2);
-            let mut out = vec![0; within.len() as usize];
-            within.pack(0, &mut out);
-            assert_eq!(out, all[(first + len / 2) as usize..end]);
+            buffer.part(first, len).unwrap().pack(0, &mut out);
+            assert_eq!(out, all[first as usize..(first + len) as usize]);
         }
-        buffer.part(3, 4).unpack(1, &[90, 91, 92]);
-        buffer.pack(0, &mut all);
-        assert_eq!(all[4..7], [90, 91, 92]);
-        let mut copied = [0; 8];
-        let memory = buffer_of(&mut copied, 0, 8, Datatype::byte());
-        assert_eq!(memory.copy_from(&buffer.part(3, 5)), 5);
-        assert_eq!(copied[..5], all[3..8]);
+        assert!(buffer.part(3, 4).is_none() && buffer.part(2, 3).is_none());
+        let run = buffer_of(&mut matrix, 0, 100, Datatype::byte());
+        assert_eq!(run.part(7, 3).unwrap().len(), 3);
     }
 
     #[test]

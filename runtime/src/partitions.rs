@@ -16,7 +16,7 @@ use fabric::Peer;
 use objects::{Buffer, Class, Error, Result};
 use pt2pt::{Envelope, Fault, Mode, Pattern, RequestId};
 
-use crate::announcement::Announcement;
+use crate::announcement::{Announcement, Staging};
 use crate::context_id::PartitionContext;
 use crate::stack::Stack;
 
@@ -83,9 +83,9 @@ impl PartitionedSend {
     ) -> PartitionedSend {
         let words = [context.wire(), data.count.into(), data.bytes()];
         let mut announcement = Announcement::new(words);
-        let (buffer, tag) = (announcement.buffer(), remote.tag);
+        let (buffer, tag) = (announcement.0.buffer(), remote.tag);
         let envelope = Envelope { context: matched_in.wire(), source, tag, collective: None };
-        announcement.id = match stack.send_now(Mode::Standard, remote.peer, &envelope, &buffer) {
+        announcement.0.id = match stack.send_now(Mode::Standard, remote.peer, &envelope, &buffer) {
             Ok(Some(_)) => None,
             _ => Some(stack.send(Mode::Standard, remote.peer, envelope, buffer)),
         };
@@ -132,7 +132,9 @@ impl PartitionedSend {
         self.ready[index as usize] = true;
         self.missing -= 1;
         let bytes = self.data.bytes();
-        let buffer = self.data.buffer.part(bytes * u64::from(index), bytes);
+        // A partition of the sender has whole elements.
+        let buffer =
+            self.data.buffer.part(bytes * u64::from(index), bytes).unwrap_or(Buffer::EMPTY);
         let (context, source, tag) = (self.context.wire(), self.source, index as i32);
         let envelope = Envelope { context, source, tag, collective: None };
         let to = self.remote.peer;
@@ -166,7 +168,7 @@ impl PartitionedSend {
     pub(crate) fn detach(&mut self, stack: &mut Stack) {
         self.pending.drain(..).for_each(|id| stack.pt2pt().detach(id));
         if self.announcement.words(stack).is_none()
-            && let Some(id) = self.announcement.id
+            && let Some(id) = self.announcement.0.id
         {
             stack.pt2pt().detach(id);
         }
@@ -182,6 +184,16 @@ struct Sent {
     bytes: u64,
 }
 
+/// The receive of one of the sender's partitions.
+enum Arrival {
+    /// It has arrived.
+    Over,
+    /// Into the user's buffer.
+    Direct(RequestId),
+    /// Beside the user's buffer, for the packed bytes from this one on.
+    Staged(Staging, u64),
+}
+
 /// The receiving end.
 pub struct PartitionedReceive {
     data: Partitions,
@@ -191,8 +203,8 @@ pub struct PartitionedReceive {
     sent: Option<Sent>,
     /// Why no announcement will arrive.
     refused: Option<Box<Fault>>,
-    /// The receives of this start, one for each partition of the sender; `None`: it has arrived.
-    arrivals: Vec<Option<RequestId>>,
+    /// The receives of this start, one for each partition of the sender.
+    arrivals: Vec<Arrival>,
     /// All before this one have arrived.
     next: usize,
     /// The receives of this start are posted.
@@ -213,7 +225,7 @@ impl PartitionedReceive {
         let mut announcement = Announcement::new([0; 3]);
         let (source, tag) = (Some(remote.peer.0), Some(remote.tag));
         let pattern = Pattern { context: matched_in.wire(), source, tag, collective: None };
-        announcement.id = Some(stack.receive(pattern, announcement.buffer()));
+        announcement.0.id = Some(stack.receive(pattern, announcement.0.buffer()));
         PartitionedReceive {
             data,
             remote,
@@ -250,10 +262,17 @@ impl PartitionedReceive {
         self.arrivals.clear();
         for index in 0..sent.count {
             let first = sent.bytes.saturating_mul(index.into()).min(capacity);
-            let buffer = self.data.buffer.part(first, sent.bytes.min(capacity - first));
+            let len = sent.bytes.min(capacity - first);
             let (context, tag) = (sent.context.wire(), Some(index as i32));
             let pattern = Pattern { context, source, tag, collective: None };
-            self.arrivals.push(Some(stack.receive(pattern, buffer)));
+            self.arrivals.push(match self.data.buffer.part(first, len) {
+                Some(buffer) => Arrival::Direct(stack.receive(pattern, buffer)),
+                None => {
+                    let mut staging = Staging::new(len as usize);
+                    staging.id = Some(stack.receive(pattern, staging.buffer()));
+                    Arrival::Staged(staging, first)
+                }
+            });
         }
         true
     }
@@ -301,9 +320,19 @@ impl PartitionedReceive {
     /// Takes the partition at this index of the sender's from the engine; returns false if it has
     /// not arrived.
     fn take(&mut self, stack: &mut Stack, at: usize) -> bool {
-        let Some(Some(id)) = self.arrivals.get(at).copied() else { return true };
-        let Some(completion) = stack.pt2pt().finish(id) else { return false };
-        self.arrivals[at] = None;
+        let completion = match self.arrivals.get_mut(at) {
+            None | Some(Arrival::Over) => return true,
+            Some(Arrival::Direct(id)) => stack.pt2pt().finish(*id),
+            Some(Arrival::Staged(staging, first)) => {
+                staging.take(stack).map(|(completion, bytes)| {
+                    let arrived = bytes.len().min(completion.bytes as usize);
+                    self.data.buffer.unpack(*first, &bytes[..arrived]);
+                    completion
+                })
+            }
+        };
+        let Some(completion) = completion else { return false };
+        self.arrivals[at] = Arrival::Over;
         self.bytes += completion.bytes;
         self.fault = self.fault.take().or(completion.fault);
         true
@@ -334,8 +363,13 @@ impl PartitionedReceive {
 
     /// Lets receives that are posted go on without their request.
     pub(crate) fn detach(&mut self, stack: &mut Stack) {
-        let posted = self.arrivals.drain(..).flatten().chain(self.announcement.id);
-        posted.for_each(|id| stack.pt2pt().detach(id));
+        let posted = self.arrivals.drain(..).filter_map(|arrival| match arrival {
+            Arrival::Over => None,
+            Arrival::Direct(id) => Some(id),
+            // Dropped with an id: its bytes stay.
+            Arrival::Staged(staging, _) => staging.id,
+        });
+        posted.chain(self.announcement.0.id).for_each(|id| stack.pt2pt().detach(id));
     }
 }
 
