@@ -418,8 +418,10 @@ impl Process {
             )),
             Some(rank) => Ok(found(rank).unwrap_or((0, 0, 1))),
             None => {
-                let mut all = (0..size).filter_map(found);
-                Ok(all.find(|&(_, size, _)| size > 0).unwrap_or((0, 0, 1)))
+                let has_memory =
+                    |&rank: &u32| window.extent(rank).is_some_and(|(size, _)| size > 0);
+                let first = (0..size).find(has_memory);
+                Ok(first.and_then(found).unwrap_or((0, 0, 1)))
             }
         }
     }
