@@ -139,6 +139,12 @@ impl Plan {
         CollectiveCall { kind: kind as u8, root, bytes: self.bound.bytes }
     }
 
+    /// Returns true if no other process takes part.
+    #[inline]
+    pub(crate) fn is_alone(&self) -> bool {
+        self.bound.group.size() == 1 && self.bound.remote.is_none()
+    }
+
     /// This process's rank in the communicator.
     pub fn rank(&self) -> u32 {
         self.bound.rank
@@ -229,7 +235,8 @@ impl Plan {
     /// communicators.
     pub(crate) fn is_compared(&self) -> bool {
         let shared = self.bound.segment.as_ref();
-        shared.is_none_or(|shared| shared.members.is_some())
+        !self.is_alone()
+            && shared.is_none_or(|shared| shared.members.is_some())
             && self.bound.remote.is_none()
             && self.renamed != Some(CollectiveKind::CommCreate)
     }

@@ -62,6 +62,9 @@ pub struct Passed {
 impl Calls {
     /// Keeps a call that is over.
     pub(super) fn keep(&mut self, plan: &Plan, sequence: i32, has_failed: bool) {
+        if plan.is_alone() {
+            return;
+        }
         let (context, rank, call) = (plan.context(), plan.rank(), plan.call());
         self.store(PastCall { context, sequence, rank, call, has_failed });
     }
