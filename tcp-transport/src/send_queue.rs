@@ -16,6 +16,9 @@ use crate::wire::{Kind, Record};
 /// Bytes of the smallest and the largest chunk, unless a record is longer.
 const CHUNK: std::ops::RangeInclusive<usize> = (2 << 10)..=(64 << 10);
 
+/// Most chunks that are kept for reuse.
+const MAX_SPARES: usize = 16;
+
 /// Bytes of the stream.
 enum Item {
     /// Records in memory of ours: `bytes[start..end]`.
@@ -65,8 +68,8 @@ pub(crate) struct SendQueue {
     cursor: (usize, usize),
     /// Bytes of our memory that are retained.
     owned: usize,
-    /// A chunk that may be used again.
-    spare: Option<Box<[u8]>>,
+    /// Chunks of the largest size that may be used again: a new one costs zeroing.
+    spares: Vec<Box<[u8]>>,
 }
 
 impl SendQueue {
@@ -119,7 +122,7 @@ impl SendQueue {
     fn add_chunk(&mut self, total: usize) {
         let usual = (self.end as usize).clamp(*CHUNK.start(), *CHUNK.end());
         let size = total.max(usual);
-        let spare = self.spare.take().filter(|spare| spare.len() >= size);
+        let spare = if size == *CHUNK.end() { self.spares.pop() } else { None };
         let bytes = spare.unwrap_or_else(|| vec![0; size].into_boxed_slice());
         self.items.push_back(Item::Own { bytes, start: 0, end: 0 });
     }
@@ -212,8 +215,11 @@ impl SendQueue {
             if front.len() > 0 || self.items.len() == 1 {
                 break;
             }
-            if let Some(Item::Own { bytes, .. }) = self.items.pop_front() {
-                self.spare = Some(bytes);
+            if let Some(Item::Own { bytes, .. }) = self.items.pop_front()
+                && bytes.len() == *CHUNK.end()
+                && self.spares.len() < MAX_SPARES
+            {
+                self.spares.push(bytes);
             }
             // A cursor in front of the next item may still be at the end of this one.
             self.cursor.0 = self.cursor.0.saturating_sub(1);
@@ -254,7 +260,7 @@ impl SendQueue {
     /// Frees the memory of a stream that is acknowledged.
     pub(crate) fn shrink(&mut self) {
         if self.base == self.end {
-            (self.items, self.cursor, self.spare) = (VecDeque::new(), (0, 0), None);
+            (self.items, self.cursor, self.spares) = (VecDeque::new(), (0, 0), Vec::new());
         }
     }
 }
