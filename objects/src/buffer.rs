@@ -133,7 +133,7 @@ impl Buffer {
             }
             Shape::Typed { datatype, .. } => {
                 let size = datatype.size().max(1);
-                let is_whole = first % size == 0 && len % size == 0;
+                let is_whole = first.is_multiple_of(size) && len.is_multiple_of(size);
                 is_whole.then(|| self.elements(first / size, len / size, datatype))
             }
         }
