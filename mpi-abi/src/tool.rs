@@ -7,7 +7,7 @@ use runtime::tools::{self, CvarKind, CvarValue, ToolError, cvar_kind, with_tools
 
 use crate::abi::{MPI_Datatype, MPI_T_cvar_handle, MPI_T_enum};
 use crate::constants::*;
-use crate::tool_text::{c_text, put_list, put_text, put_value};
+use crate::tool_text::{c_text, put_list, put_text, put_value, store};
 
 /// Returns the code of a call's result.
 pub(crate) fn code(result: Result<(), ToolError>) -> c_int {
@@ -96,7 +96,7 @@ pub(crate) unsafe fn t_enum_get_item(
 
 pub(crate) unsafe fn t_cvar_get_num(num_cvar: *mut c_int) -> c_int {
     // SAFETY: null is skipped; any other pointer is valid by the user's promise.
-    initialized(|| unsafe { Ok(put_value(num_cvar, tools::cvar_count())) })
+    initialized(|| unsafe { store(num_cvar, tools::cvar_count()) })
 }
 
 pub(crate) unsafe fn t_cvar_get_info(
@@ -134,10 +134,10 @@ pub(crate) unsafe fn t_cvar_get_info(
 
 pub(crate) unsafe fn t_cvar_get_index(name: *const c_char, cvar_index: *mut c_int) -> c_int {
     initialized(|| {
-        // SAFETY: the user's string and pointer.
+        // SAFETY: the user's string.
         let index = tools::cvar_named(unsafe { c_text(name) }?)?;
-        unsafe { put_value(cvar_index, index) };
-        Ok(())
+        // SAFETY: null is skipped; any other pointer is valid by the user's promise.
+        unsafe { store(cvar_index, index) }
     })
 }
 
@@ -182,16 +182,17 @@ pub(crate) unsafe fn t_cvar_read(handle: MPI_T_cvar_handle, buf: *mut c_void) ->
         if buf.is_null() {
             return Err(ToolError::Invalid);
         }
+        let value = tools::read_cvar(index)?;
         // SAFETY: not null, and as large as MPI_T_cvar_handle_alloc has said.
-        match tools::read_cvar(index)? {
-            CvarValue::Number(number) => unsafe {
-                buf.cast::<c_ulonglong>().write_unaligned(number);
-            },
-            CvarValue::Word(word) => unsafe { buf.cast::<c_int>().write_unaligned(word) },
-            CvarValue::Text(text) => unsafe {
-                let mut len = CvarKind::TEXT_LEN as c_int;
-                put_text(buf.cast(), &mut len, &text);
-            },
+        unsafe {
+            match value {
+                CvarValue::Number(number) => buf.cast::<c_ulonglong>().write_unaligned(number),
+                CvarValue::Word(word) => buf.cast::<c_int>().write_unaligned(word),
+                CvarValue::Text(text) => {
+                    let mut len = CvarKind::TEXT_LEN as c_int;
+                    put_text(buf.cast(), &mut len, &text);
+                }
+            }
         }
         Ok(())
     })
@@ -203,14 +204,15 @@ pub(crate) unsafe fn t_cvar_write(handle: MPI_T_cvar_handle, buf: *const c_void)
         if buf.is_null() {
             return Err(ToolError::Invalid);
         }
+        let kind = cvar_kind(tools::cvar(index)?);
         // SAFETY: not null, and of the type that MPI_T_cvar_get_info has named; texts are
         // terminated.
-        let value = match cvar_kind(tools::cvar(index)?) {
-            CvarKind::Number => unsafe {
-                CvarValue::Number(buf.cast::<c_ulonglong>().read_unaligned())
-            },
-            CvarKind::Word => unsafe { CvarValue::Word(buf.cast::<c_int>().read_unaligned()) },
-            CvarKind::Text => unsafe { CvarValue::Text(c_text(buf.cast())?.to_owned()) },
+        let value = unsafe {
+            match kind {
+                CvarKind::Number => CvarValue::Number(buf.cast::<c_ulonglong>().read_unaligned()),
+                CvarKind::Word => CvarValue::Word(buf.cast::<c_int>().read_unaligned()),
+                CvarKind::Text => CvarValue::Text(c_text(buf.cast())?.to_owned()),
+            }
         };
         tools::write_cvar(index, &value)
     })
@@ -223,7 +225,7 @@ fn category(index: c_int) -> Result<tools::Category, ToolError> {
 
 pub(crate) unsafe fn t_category_get_num(num_cat: *mut c_int) -> c_int {
     // SAFETY: null is skipped; any other pointer is valid by the user's promise.
-    initialized(|| unsafe { Ok(put_value(num_cat, tools::categories().len() as c_int)) })
+    initialized(|| unsafe { store(num_cat, tools::categories().len() as c_int) })
 }
 
 pub(crate) unsafe fn t_category_get_info(
@@ -252,11 +254,12 @@ pub(crate) unsafe fn t_category_get_info(
 
 pub(crate) unsafe fn t_category_get_index(name: *const c_char, cat_index: *mut c_int) -> c_int {
     initialized(|| {
-        // SAFETY: the user's string and pointer.
+        // SAFETY: the user's string.
         let name = unsafe { c_text(name) }?;
         let found = tools::categories().iter().position(|category| category.name == name);
-        unsafe { put_value(cat_index, found.ok_or(ToolError::InvalidName)? as c_int) };
-        Ok(())
+        let index = found.ok_or(ToolError::InvalidName)? as c_int;
+        // SAFETY: null is skipped; any other pointer is valid by the user's promise.
+        unsafe { store(cat_index, index) }
     })
 }
 
@@ -303,5 +306,5 @@ pub(crate) unsafe fn t_category_get_categories(
 
 pub(crate) unsafe fn t_category_changed(update_number: *mut c_int) -> c_int {
     // SAFETY: null is skipped; any other pointer is valid by the user's promise.
-    initialized(|| unsafe { Ok(put_value(update_number, 0)) })
+    initialized(|| unsafe { store(update_number, 0) })
 }

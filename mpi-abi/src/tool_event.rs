@@ -7,7 +7,7 @@ use runtime::tools::ToolError;
 
 use crate::abi::*;
 use crate::tool::initialized;
-use crate::tool_text::put_value;
+use crate::tool_text::store;
 
 fn refuse(why: ToolError) -> c_int {
     initialized(|| Err(why))
@@ -15,7 +15,7 @@ fn refuse(why: ToolError) -> c_int {
 
 pub(crate) unsafe fn t_source_get_num(num_sources: *mut c_int) -> c_int {
     // SAFETY: null is skipped; any other pointer is valid by the user's promise.
-    initialized(|| unsafe { Ok(put_value(num_sources, 0)) })
+    initialized(|| unsafe { store(num_sources, 0) })
 }
 
 pub(crate) unsafe fn t_source_get_info(
@@ -41,7 +41,7 @@ pub(crate) unsafe fn t_source_get_timestamp(
 
 pub(crate) unsafe fn t_event_get_num(num_events: *mut c_int) -> c_int {
     // SAFETY: null is skipped; any other pointer is valid by the user's promise.
-    initialized(|| unsafe { Ok(put_value(num_events, 0)) })
+    initialized(|| unsafe { store(num_events, 0) })
 }
 
 pub(crate) unsafe fn t_event_get_info(

@@ -7,11 +7,11 @@ use runtime::tools::{self, ToolError, with_tools};
 use crate::abi::{MPI_Datatype, MPI_T_enum, MPI_T_pvar_handle, MPI_T_pvar_session};
 use crate::constants::*;
 use crate::tool::{code, initialized};
-use crate::tool_text::{c_text, put_text, put_value};
+use crate::tool_text::{c_text, put_text, put_value, store};
 
 pub(crate) unsafe fn t_pvar_get_num(num_pvar: *mut c_int) -> c_int {
     // SAFETY: null is skipped; any other pointer is valid by the user's promise.
-    initialized(|| unsafe { Ok(put_value(num_pvar, tools::pvars().len() as c_int)) })
+    initialized(|| unsafe { store(num_pvar, tools::pvars().len() as c_int) })
 }
 
 pub(crate) unsafe fn t_pvar_get_info(
@@ -54,13 +54,13 @@ pub(crate) unsafe fn t_pvar_get_index(
     pvar_index: *mut c_int,
 ) -> c_int {
     initialized(|| {
-        // SAFETY: the user's string and pointer.
+        // SAFETY: the user's string.
         let index = tools::pvar_named(unsafe { c_text(name) }?)?;
         if var_class != MPI_T_PVAR_CLASS_LEVEL {
             return Err(ToolError::InvalidName);
         }
-        unsafe { put_value(pvar_index, index) };
-        Ok(())
+        // SAFETY: null is skipped; any other pointer is valid by the user's promise.
+        unsafe { store(pvar_index, index) }
     })
 }
 

@@ -17,6 +17,16 @@ pub(crate) unsafe fn put_value<T>(to: *mut T, value: T) {
     }
 }
 
+/// Stores a value like [`put_value`], as the last thing of a call.
+///
+/// # Safety
+/// `to` is null or valid for a write.
+pub(crate) unsafe fn store<T>(to: *mut T, value: T) -> Result<(), ToolError> {
+    // SAFETY: the caller's promise.
+    unsafe { put_value(to, value) };
+    Ok(())
+}
+
 /// Writes as much of a text as fits, and its length with the terminator.
 ///
 /// # Safety

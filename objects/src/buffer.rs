@@ -122,8 +122,8 @@ impl Buffer {
         }
     }
 
-    /// Returns the packed bytes `first .. first + len`; `None` if they are a part of an element with
-    /// gaps. Panics if they are not inside.
+    /// Returns the packed bytes `first .. first + len`; `None` if they are a part of an element
+    /// with gaps. Panics if they are not inside.
     pub fn part(&self, first: u64, len: u64) -> Option<Buffer> {
         let is_inside = first.checked_add(len).is_some_and(|end| end <= self.len());
         assert!(is_inside, "packed bytes {first} + {len} outside the buffer");

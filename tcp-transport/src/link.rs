@@ -142,8 +142,8 @@ impl TcpTransport {
         state.write(polls);
     }
 
-    /// Answers the Bye of a peer: with a Bye, or by closing our direction of the link that we wanted
-    /// to close. A link over which more was sent meanwhile stays.
+    /// Answers the Bye of a peer: with a Bye, or by closing our direction of the link that we
+    /// wanted to close. A link over which more was sent meanwhile stays.
     #[cold]
     pub(crate) fn answer_bye(&mut self, at: usize) {
         let (polls, state) = (self.attention.polls, &mut self.peers[at]);

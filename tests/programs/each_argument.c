@@ -119,7 +119,7 @@ static MPI_Message message;
 static int own_keyval, own_type_keyval, own_win_keyval, freed_keyval;
 static int new_keyval, new_type_keyval, new_win_keyval, user_code, new_class, new_code;
 static MPI_Win win, own_win, new_win, freed_win;
-static MPI_Errhandler win_handler;
+static MPI_Errhandler win_handler, file_handler;
 static void *memory;
 
 static int query(void *state, MPI_Status *status)
@@ -144,6 +144,7 @@ static int no_cancel(void *state, int complete)
 
 static void no_handler(MPI_Comm *on, int *code, ...) { (void)on, (void)code; }
 static void no_win_handler(MPI_Win *on, int *code, ...) { (void)on, (void)code; }
+static void no_file_handler(MPI_File *on, int *code, ...) { (void)on, (void)code; }
 static void no_session_handler(MPI_Session *on, int *code, ...) { (void)on, (void)code; }
 
 static void add(void *in, void *inout, int *length, MPI_Datatype *type)
@@ -268,12 +269,15 @@ static void make_handle_kinds(void)
     KIND("win", win);
     WRONG(freed_win, MPI_ERR_WIN), WRONG(MPI_INT, MPI_ERR_WIN), WRONG(GARBAGE, MPI_ERR_WIN), WRONG(0, MPI_ERR_WIN);
     KIND("livewin", win), as(kind, "win"), WRONG(MPI_WIN_NULL, MPI_ERR_WIN);
+    /* MPI_FILE_NULL names the handler of files that are opened later. */
+    KIND("file", MPI_FILE_NULL), WRONG(MPI_INT, MPI_ERR_FILE), WRONG(GARBAGE, MPI_ERR_FILE);
     KIND("anyhandler", comm_handler);
     WRONG(MPI_ERRHANDLER_NULL, MPI_ERR_ERRHANDLER), WRONG(freed_handler, MPI_ERR_ERRHANDLER);
     WRONG(MPI_INT, MPI_ERR_ERRHANDLER), WRONG(GARBAGE, MPI_ERR_ERRHANDLER);
     KIND("errhandler", comm_handler), as(kind, "anyhandler"), WRONG(session_handler, MPI_ERR_ERRHANDLER);
     KIND("sessionhandler", session_handler), as(kind, "anyhandler"), WRONG(comm_handler, MPI_ERR_ERRHANDLER);
     KIND("winhandler", win_handler), as(kind, "anyhandler"), WRONG(comm_handler, MPI_ERR_ERRHANDLER);
+    KIND("filehandler", file_handler), as(kind, "anyhandler"), WRONG(win_handler, MPI_ERR_ERRHANDLER);
     KIND("request", active);
     WRONG(freed_request, MPI_ERR_REQUEST), WRONG(MPI_COMM_WORLD, MPI_ERR_REQUEST), WRONG(GARBAGE, MPI_ERR_REQUEST);
     KIND("live", active), as(kind, "request"), WRONG(MPI_REQUEST_NULL, MPI_ERR_REQUEST);
@@ -572,6 +576,7 @@ static void make_the_rest(void)
     MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session);
     MPI_Comm_create_errhandler(no_handler, &comm_handler);
     MPI_Win_create_errhandler(no_win_handler, &win_handler);
+    MPI_File_create_errhandler(no_file_handler, &file_handler);
     MPI_Win_create(more, sizeof more, 1, MPI_INFO_NULL, self, &win);
     MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
     MPI_Win_lock_all(0, win);

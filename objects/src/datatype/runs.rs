@@ -87,8 +87,8 @@ impl Datatype {
     }
 
     /// Returns how many packed bytes of this type lie before byte `end`: of one element, or of a
-    /// repetition without end if it `repeats`. What is counted is [`Placement::Disjoint`]; otherwise
-    /// the number is an estimate.
+    /// repetition without end if it `repeats`. What is counted is [`Placement::Disjoint`];
+    /// otherwise the number is an estimate.
     pub fn packed_before(&self, end: i64, repeats: bool) -> u64 {
         let layout = &self.map().layout;
         let (extent, size) = (if repeats { self.extent().1 } else { 0 }, self.size());

@@ -1,7 +1,7 @@
 //! Performance variables: the present state of this process, as numbers.
 //!
-//! All of them are levels: always running, read-only, and 0 outside of MPI. A session keeps handles;
-//! a handle is an index under another name.
+//! All of them are levels: always running, read-only, and 0 outside of MPI. A session keeps
+//! handles; a handle is an index under another name.
 
 use std::collections::BTreeMap;
 
