@@ -47,6 +47,7 @@ pub(super) fn test(project: &Project, options: &Options, step: &Step) -> Result<
     let environment = [
         ("VERBENA_TEST_LIBRARY", library.as_str()),
         ("VERBENA_TEST_DEVICES", DEVICES),
+        ("VERBENA_TEST_ROUNDS", "1000"),
         ("VERBS_DEVICE_OPTIONS", CALM),
     ];
     let mut tally =
