@@ -170,8 +170,7 @@ impl Active {
             State::Over(_) => {}
             _ => return None,
         }
-        let running = self.vacate(id.slot)?;
-        match running.state {
+        match self.vacate(id.slot)? {
             State::Over(result) => Some(result),
             _ => None,
         }
@@ -282,13 +281,16 @@ impl Active {
         }
     }
 
-    fn vacate(&mut self, slot: u32) -> Option<Running> {
+    /// Drops a collective where it is, for it is large; returns its last state.
+    fn vacate(&mut self, slot: u32) -> Option<State> {
         let entry = &mut self.entries[slot as usize];
-        let mut running = entry.running.take()?;
+        let running = entry.running.as_mut()?;
+        let state = std::mem::replace(&mut running.state, State::Left);
         entry.open = std::mem::take(&mut running.open);
+        entry.running = None;
         entry.generation = entry.generation.wrapping_add(1);
         self.vacant.push(slot);
-        Some(running)
+        Some(state)
     }
 }
 

@@ -32,8 +32,8 @@ struct Bound {
     types: TypeTable,
     reduction: Option<Reduction>,
     segment: Option<SharedSegment>,
-    /// See [`Plan::is_segment_only`].
-    is_segment_only: bool,
+    /// See [`Plan::may_run_inline`].
+    may_run_inline: bool,
     group: Group,
     remote: Option<Group>,
     rank: u32,
@@ -81,11 +81,17 @@ impl Plan {
             .map(|vector| Reduction { op: vector.op.clone(), handle: vector.handle });
         let segment = segment.filter(|_| schedule.uses_segment());
         let calls_user = matches!(&reduction, Some(Reduction { op: Op::User(_), .. }));
-        let is_common = segment.as_ref().is_some_and(|shared| shared.members.is_none());
-        let is_segment_only =
-            is_common && schedule.messages().is_empty() && schedule.temp() == 0 && !calls_user;
+        let is_alone = comm.group().size() == 1 && comm.remote().is_none();
+        let waits_for_messages = match &segment {
+            Some(shared) => shared.members.is_some(),
+            None => !is_alone,
+        };
+        let may_run_inline = !waits_for_messages
+            && schedule.messages().is_empty()
+            && schedule.temp() == 0
+            && !calls_user;
         let bound = Arc::new(Bound {
-            is_segment_only,
+            may_run_inline,
             segment,
             schedule,
             types,
@@ -251,11 +257,11 @@ impl Plan {
             .filter(|&(_, rank)| rank != self.bound.rank)
     }
 
-    /// True when it needs nothing but its segment: it sends no messages, has no scratch memory and
-    /// calls no function of the user.
+    /// True when it needs nothing but its segment, or nothing at all where this process is alone:
+    /// it sends no messages, has no scratch memory and calls no function of the user.
     #[inline]
-    pub fn is_segment_only(&self) -> bool {
-        self.bound.is_segment_only
+    pub fn may_run_inline(&self) -> bool {
+        self.bound.may_run_inline
     }
 
     /// The type of a span; `None` for packed bytes.

@@ -65,7 +65,7 @@ impl Process {
         core.planner.borrow_mut().plan(operation, comm)
     }
 
-    /// Checks and plans a blocking call on `comm`. Runs it inline if it needs a segment only, and
+    /// Checks and plans a blocking call on `comm`. Runs it inline if it waits for no messages, and
     /// suspends it after a number of polls.
     #[inline]
     pub fn begin(
@@ -75,7 +75,7 @@ impl Process {
         operation: &Operation<'_>,
     ) -> Result<Started> {
         let core = self.core.as_deref().ok_or_else(|| not_running(self.init_state))?;
-        core.planner.borrow_mut().with_plan(operation, comm, |plan| match plan.is_segment_only() {
+        core.planner.borrow_mut().with_plan(operation, comm, |plan| match plan.may_run_inline() {
             true => run_inline(fast_path, plan, comm),
             false => Started::Planned(plan.clone()),
         })
@@ -133,7 +133,7 @@ pub fn finish(comm: usize, started: Started) -> Result<()> {
     }
 }
 
-/// How a call that needs a segment only runs inline.
+/// How a call that waits for no messages runs inline.
 #[derive(Clone, Copy)]
 pub enum FastPath {
     /// Polls a few times and yields the processor in between.

@@ -1,5 +1,5 @@
 //! Collectives that their caller runs by itself, outside of the executor's list, while they wait
-//! for nothing but their segment.
+//! for nothing but their segment. Those of one process wait for nothing.
 //!
 //! An inline run knows one end, success. Anything else is for the executor, which continues where
 //! the run has stopped and finds the same again.
@@ -19,10 +19,10 @@ pub struct InlineRun<'a> {
 pub struct Suspended(pub(super) Box<Running>);
 
 impl<'a> InlineRun<'a> {
-    /// The `sequence`th collective of its communicator; see [`Plan::is_segment_only`].
+    /// The `sequence`th collective of its communicator; see [`Plan::may_run_inline`].
     #[inline]
     pub fn new(plan: &'a Plan, sequence: i32) -> InlineRun<'a> {
-        debug_assert!(plan.is_segment_only());
+        debug_assert!(plan.may_run_inline());
         InlineRun { plan, sequence, cursor: Cursor::first(plan, sequence) }
     }
 

@@ -1,8 +1,8 @@
 //! Collectives that their callers run by themselves.
 
-use collectives::{InlineRun, Operation};
+use collectives::{InlineRun, Operation, Thresholds};
 use fabric::sim::Options;
-use objects::Op;
+use objects::{Comm, Group, Op};
 
 use crate::cases::{Layout, inputs, reduced};
 use crate::random::Random;
@@ -37,6 +37,20 @@ fn an_inline_run_needs_neither_progress_nor_a_list() {
             }
         }
     }
+}
+
+#[test]
+fn a_process_alone_runs_inline_to_the_end() {
+    let (mut world, random) =
+        (World::new(1, 7, Options::default(), &Thresholds::default()), &mut Random(7));
+    let comm = Comm::new("", 5, 0, Group::world(1));
+    let mut any_inputs = std::iter::repeat_with(|| inputs(1, 5, random, |_| true));
+    let inputs = any_inputs.find(|inputs| matches!(inputs.op, Op::Builtin(_))).unwrap();
+    let operation = Operation::Allreduce { vector: inputs.vector(0, true), count: 5 };
+    let plan = world.plan(0, &operation, &comm);
+    assert!(plan.may_run_inline(), "it waits for nothing");
+    assert!(InlineRun::new(&plan, 0).go());
+    assert!(packed(&inputs.result(0, 5)) == reduced(&inputs.vectors, &inputs.op));
 }
 
 #[test]

@@ -148,7 +148,7 @@ impl World {
     pub(crate) fn start(&mut self, rank: usize, plan: Plan, sequence: i32) -> CollectiveId {
         let process = &mut self.ranks[rank];
         process.started.insert(plan.context(), (plan.rank(), sequence + 1));
-        if plan.is_segment_only() && process.random.below(2) == 0 {
+        if plan.may_run_inline() && process.random.below(2) == 0 {
             let mut run = InlineRun::new(&plan, sequence);
             if !run.go() {
                 return process.active.resume_as_active(run.suspend());
