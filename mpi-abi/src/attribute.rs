@@ -43,7 +43,7 @@ fn attributes<R>(
 fn set(owner: Owner, handle: usize, keyval: c_int, value: usize) -> Result<()> {
     let (keyval, old) = with(|p| {
         let old = attributes(p, owner, handle, |attributes| attributes.deletion(keyval))?;
-        Ok((p.keyvals.find(owner, keyval)?.clone(), old))
+        Ok((p.tables.keyvals.find(owner, keyval)?.clone(), old))
     })?;
     old.map_or(Ok(()), |old| old.run(handle))?;
     with(|p| attributes(p, owner, handle, |attributes| attributes.store(&keyval, value)))
@@ -51,7 +51,7 @@ fn set(owner: Owner, handle: usize, keyval: c_int, value: usize) -> Result<()> {
 
 fn delete(owner: Owner, handle: usize, keyval: c_int) -> Result<()> {
     let deletion = with(|p| {
-        p.keyvals.find(owner, keyval)?;
+        p.tables.keyvals.find(owner, keyval)?;
         attributes(p, owner, handle, |attributes| attributes.deletion(keyval))
     })?;
     let Some(deletion) = deletion else { return Ok(()) };
@@ -159,7 +159,7 @@ unsafe fn create_keyval(
             })
         }
     };
-    let number = with(|p| p.keyvals.create(owner, copy, delete, extra_state as usize));
+    let number = with(|p| p.tables.keyvals.create(owner, copy, delete, extra_state as usize));
     // SAFETY: checked not to be null; valid by the user's promise.
     unsafe { put(keyval, number, "keyval") }
 }
@@ -170,7 +170,7 @@ unsafe fn free_keyval(owner: Owner, keyval: *mut c_int) -> Result<()> {
     }
     // SAFETY: not null, and valid by the user's promise.
     let number = unsafe { *keyval };
-    with(|p| p.keyvals.free(owner, number))?;
+    with(|p| p.tables.keyvals.free(owner, number))?;
     // SAFETY: not null, and valid by the user's promise.
     unsafe { put(keyval, MPI_KEYVAL_INVALID, "keyval") }
 }
@@ -343,7 +343,7 @@ pub(crate) unsafe fn win_get_attr(
             MPI_WIN_CREATE_FLAVOR => &raw const values.flavor as usize,
             MPI_WIN_MODEL => &raw const values.model as usize,
             _ => {
-                p.keyvals.find(Owner::Win, win_keyval)?;
+                p.tables.keyvals.find(Owner::Win, win_keyval)?;
                 return Ok(object.attributes.value(win_keyval));
             }
         };
@@ -368,7 +368,7 @@ pub(crate) unsafe fn comm_get_attr(
         if let Some(value) = predefined_value(p, comm_keyval) {
             return Ok(Some(value));
         }
-        p.keyvals.find(Owner::Comm, comm_keyval)?;
+        p.tables.keyvals.find(Owner::Comm, comm_keyval)?;
         p.comm(comm.0).map(|comm| comm.attributes().value(comm_keyval))
     })?;
     // SAFETY: the user's pointers, passed on.
@@ -392,7 +392,7 @@ pub(crate) unsafe fn type_get_attr(
     flag: *mut c_int,
 ) -> Result<()> {
     let value = with(|p| {
-        p.keyvals.find(Owner::Type, type_keyval)?;
+        p.tables.keyvals.find(Owner::Type, type_keyval)?;
         attributes(p, Owner::Type, datatype.0, |attributes| attributes.value(type_keyval))
     })?;
     // SAFETY: the user's pointers, passed on.

@@ -99,7 +99,7 @@ unsafe fn register(
     // SAFETY: null is refused; any other string is terminated, by the user's promise.
     let name = unsafe { text(name, "datarep")? }.into_owned();
     let datarep = UserDatarep { name, read, write, extent: extent(extent_fn, extra) };
-    with(|p| p.files.datareps.register(datarep))
+    with(|p| p.tables.files.datareps.register(datarep))
 }
 
 pub(crate) unsafe fn register_datarep(

@@ -40,13 +40,14 @@ pub(crate) fn handle_of(datatype: Datatype) -> MPI_Datatype {
     with(|p| {
         let known = match datatype.is_predefined() {
             true => p
+                .tables
                 .datatypes
                 .iter()
                 .find(|(_, other)| other.is_same(&datatype))
                 .map(|(handle, _)| handle),
             false => None,
         };
-        MPI_Datatype(known.unwrap_or_else(|| p.datatypes.insert(datatype)) as usize)
+        MPI_Datatype(known.unwrap_or_else(|| p.tables.datatypes.insert(datatype)) as usize)
     })
 }
 
@@ -384,7 +385,7 @@ pub(crate) unsafe fn type_dup(oldtype: MPI_Datatype, newtype: *mut MPI_Datatype)
     }
     let handle = handle_of(object(oldtype)?.dup()?);
     if let Err(error) = crate::attribute::copy_type_into(oldtype, handle) {
-        let _ = with(|p| p.datatypes.remove(handle.0 as u64));
+        let _ = with(|p| p.tables.datatypes.remove(handle.0 as u64));
         return Err(error);
     }
     // SAFETY: not null, and valid by the user's promise.
@@ -414,7 +415,7 @@ pub(crate) unsafe fn type_free(datatype: *mut MPI_Datatype) -> Result<()> {
         return Err(Error::new(Class::Type, format!("cannot free {what}: it is predefined")));
     }
     crate::attribute::delete_all_of_type(handle)?;
-    with(|p| p.datatypes.remove(handle.0 as u64))
+    with(|p| p.tables.datatypes.remove(handle.0 as u64))
         .map_err(|stale| runtime::bad_handle(Class::Type, "datatype", stale))?;
     // SAFETY: not null, and valid by the user's promise.
     unsafe { put(datatype, MPI_Datatype(predefined::DATATYPE_NULL), "datatype") }

@@ -17,7 +17,7 @@ pub(crate) fn handle_of(handler: Errhandler) -> MPI_Errhandler {
         Errhandler::Fatal => predefined::ERRORS_ARE_FATAL,
         Errhandler::Abort => predefined::ERRORS_ABORT,
         Errhandler::Return => predefined::ERRORS_RETURN,
-        Errhandler::User(user) => with(|p| p.errhandlers.handle_of(user)),
+        Errhandler::User(user) => with(|p| p.tables.errhandlers.handle_of(user)),
     })
 }
 
@@ -116,7 +116,7 @@ pub(crate) unsafe fn errhandler_free(errhandler: *mut MPI_Errhandler) -> Result<
     let handle = unsafe { *errhandler };
     with(|p| p.errhandler(handle.0).map(|_| ()))?;
     if handle.0 >= predefined::END {
-        let _ = with(|p| p.errhandlers.free(handle.0));
+        let _ = with(|p| p.tables.errhandlers.free(handle.0));
     }
     // SAFETY: not null, and valid by the user's promise.
     unsafe { put(errhandler, MPI_Errhandler(predefined::ERRHANDLER_NULL), "errhandler") }

@@ -101,7 +101,7 @@ pub(crate) unsafe fn file_set_view(
     let types = with(|p| Ok((p.datatype(etype.0)?.clone(), p.datatype(filetype.0)?.clone())));
     // SAFETY: null is refused; any other string is terminated, by the user's promise.
     let name = unsafe { text(datarep, "datarep") };
-    let datarep = name.and_then(|name| with(|p| p.files.datareps.find(&name)));
+    let datarep = name.and_then(|name| with(|p| p.tables.files.datareps.find(&name)));
     let disp = Some(disp).filter(|&disp| disp != MPI_DISPLACEMENT_CURRENT);
     file.set_view(disp, types, datarep, crate::info::optional(info))
 }

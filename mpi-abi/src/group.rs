@@ -21,7 +21,7 @@ pub(super) unsafe fn store(newgroup: *mut MPI_Group, members: Group, session: us
     let handle = if members.is_empty() {
         predefined::GROUP_EMPTY
     } else {
-        with(|p| p.groups.insert(GroupObject { members, session })) as usize
+        with(|p| p.tables.groups.insert(GroupObject { members, session })) as usize
     };
     // SAFETY: not null, and valid by the user's promise.
     unsafe { put(newgroup, MPI_Group(handle), "newgroup") }
@@ -227,7 +227,7 @@ pub(crate) unsafe fn group_free(group: *mut MPI_Group) -> Result<()> {
     self::group(handle)?;
     // MPI_GROUP_EMPTY may be freed (MPI_Group_incl of no ranks returns it).
     if handle.0 >= predefined::END {
-        with(|p| p.groups.remove(handle.0 as u64))
+        with(|p| p.tables.groups.remove(handle.0 as u64))
             .map_err(|stale| runtime::bad_handle(Class::Group, "group", stale))?;
     }
     // SAFETY: not null, and valid by the user's promise.

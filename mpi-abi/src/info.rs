@@ -17,6 +17,7 @@ pub(crate) fn copy_of(p: &mut Process, info: MPI_Info) -> Result<Info> {
             Err(bad_predefined(Class::Info, "info", small, predefined::INFO_NULL))
         }
         handle => p
+            .tables
             .infos
             .get(handle as u64)
             .cloned()
@@ -40,7 +41,7 @@ pub(crate) unsafe fn store(info: *mut MPI_Info, object: Info) -> Result<()> {
     if info.is_null() {
         return Err(null_argument("info"));
     }
-    let handle = with(|p| p.infos.insert(object)) as usize;
+    let handle = with(|p| p.tables.infos.insert(object)) as usize;
     // SAFETY: not null, and valid by the user's promise.
     unsafe { put(info, MPI_Info(handle), "info") }
 }
@@ -64,7 +65,8 @@ pub(crate) fn change<R>(info: MPI_Info, change: impl FnOnce(&mut Info) -> Result
     }
     with(|p| {
         change(
-            p.infos
+            p.tables
+                .infos
                 .get_mut(info.0 as u64)
                 .map_err(|stale| bad_handle(Class::Info, "info", stale))?,
         )
@@ -98,7 +100,7 @@ pub(crate) unsafe fn info_free(info: *mut MPI_Info) -> Result<()> {
     // SAFETY: not null, and valid by the user's promise.
     let handle = unsafe { *info };
     change(handle, |_| Ok(()))?;
-    let _ = with(|p| p.infos.remove(handle.0 as u64));
+    let _ = with(|p| p.tables.infos.remove(handle.0 as u64));
     // SAFETY: not null, and valid by the user's promise.
     unsafe { put(info, MPI_Info(predefined::INFO_NULL), "info") }
 }

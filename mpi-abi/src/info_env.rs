@@ -19,7 +19,7 @@ pub(crate) fn info_env(p: &mut Process) -> Info {
     add("wdir", std::env::current_dir().ok().map(|path| path.to_string_lossy().into_owned()));
     add("host", hostname());
     add("arch", Some(std::env::consts::ARCH.to_owned()));
-    add("thread_level", thread_level(p.thread_level));
+    add("thread_level", thread_level(p.world_model.thread_level));
     info
 }
 

@@ -27,13 +27,13 @@ pub(crate) unsafe fn init_thread(
 }
 
 pub(crate) unsafe fn initialized(flag: *mut c_int) -> Result<()> {
-    let begun = with(|p| p.init_state != InitState::Before);
+    let begun = with(|p| p.world_model.init_state != InitState::Before);
     // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(flag, c_int::from(begun), "flag") }
 }
 
 pub(crate) unsafe fn finalized(flag: *mut c_int) -> Result<()> {
-    let ended = with(|p| p.init_state == InitState::Finalized);
+    let ended = with(|p| p.world_model.init_state == InitState::Finalized);
     // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(flag, c_int::from(ended), "flag") }
 }
@@ -45,14 +45,16 @@ pub(crate) unsafe fn finalize() -> Result<()> {
 }
 
 pub(crate) unsafe fn query_thread(provided: *mut c_int) -> Result<()> {
-    let level = with(|p| p.core().map(|_| ()).map(|()| p.thread_level))?;
+    let level = with(|p| p.core().map(|_| ()).map(|()| p.world_model.thread_level))?;
     // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(provided, level, "provided") }
 }
 
 pub(crate) unsafe fn is_thread_main(flag: *mut c_int) -> Result<()> {
     let main = with(|p| {
-        p.core().map(|_| ()).map(|()| p.main_thread == Some(std::thread::current().id()))
+        p.core()
+            .map(|_| ())
+            .map(|()| p.world_model.main_thread == Some(std::thread::current().id()))
     })?;
     // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(flag, c_int::from(main), "flag") }

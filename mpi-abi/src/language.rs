@@ -37,27 +37,27 @@ pub(crate) unsafe fn comm_fromint(comm: c_int) -> MPI_Comm {
 }
 
 pub(crate) unsafe fn group_toint(group: MPI_Group) -> c_int {
-    to_int(group.0, |p| &p.groups)
+    to_int(group.0, |p| &p.tables.groups)
 }
 
 pub(crate) unsafe fn group_fromint(group: c_int) -> MPI_Group {
-    MPI_Group(from_int(group, MPI_GROUP_NULL.0, |p| &p.groups))
+    MPI_Group(from_int(group, MPI_GROUP_NULL.0, |p| &p.tables.groups))
 }
 
 pub(crate) unsafe fn type_toint(datatype: MPI_Datatype) -> c_int {
-    to_int(datatype.0, |p| &p.datatypes)
+    to_int(datatype.0, |p| &p.tables.datatypes)
 }
 
 pub(crate) unsafe fn type_fromint(datatype: c_int) -> MPI_Datatype {
-    MPI_Datatype(from_int(datatype, MPI_DATATYPE_NULL.0, |p| &p.datatypes))
+    MPI_Datatype(from_int(datatype, MPI_DATATYPE_NULL.0, |p| &p.tables.datatypes))
 }
 
 pub(crate) unsafe fn op_toint(op: MPI_Op) -> c_int {
-    to_int(op.0, |p| &p.ops)
+    to_int(op.0, |p| &p.tables.ops)
 }
 
 pub(crate) unsafe fn op_fromint(op: c_int) -> MPI_Op {
-    MPI_Op(from_int(op, MPI_OP_NULL.0, |p| &p.ops))
+    MPI_Op(from_int(op, MPI_OP_NULL.0, |p| &p.tables.ops))
 }
 
 pub(crate) unsafe fn request_toint(request: MPI_Request) -> c_int {
@@ -69,51 +69,51 @@ pub(crate) unsafe fn request_fromint(request: c_int) -> MPI_Request {
 }
 
 pub(crate) unsafe fn message_toint(message: MPI_Message) -> c_int {
-    to_int(message.0, |p| &p.messages)
+    to_int(message.0, |p| &p.tables.messages)
 }
 
 pub(crate) unsafe fn message_fromint(message: c_int) -> MPI_Message {
-    MPI_Message(from_int(message, MPI_MESSAGE_NULL.0, |p| &p.messages))
+    MPI_Message(from_int(message, MPI_MESSAGE_NULL.0, |p| &p.tables.messages))
 }
 
 pub(crate) unsafe fn info_toint(info: MPI_Info) -> c_int {
-    to_int(info.0, |p| &p.infos)
+    to_int(info.0, |p| &p.tables.infos)
 }
 
 pub(crate) unsafe fn info_fromint(info: c_int) -> MPI_Info {
-    MPI_Info(from_int(info, MPI_INFO_NULL.0, |p| &p.infos))
+    MPI_Info(from_int(info, MPI_INFO_NULL.0, |p| &p.tables.infos))
 }
 
 pub(crate) unsafe fn errhandler_toint(errhandler: MPI_Errhandler) -> c_int {
-    to_int(errhandler.0, |p| p.errhandlers.table())
+    to_int(errhandler.0, |p| p.tables.errhandlers.table())
 }
 
 pub(crate) unsafe fn errhandler_fromint(errhandler: c_int) -> MPI_Errhandler {
-    MPI_Errhandler(from_int(errhandler, MPI_ERRHANDLER_NULL.0, |p| p.errhandlers.table()))
+    MPI_Errhandler(from_int(errhandler, MPI_ERRHANDLER_NULL.0, |p| p.tables.errhandlers.table()))
 }
 
 pub(crate) unsafe fn win_toint(win: MPI_Win) -> c_int {
-    to_int(win.0, |p| &p.wins)
+    to_int(win.0, |p| &p.tables.wins)
 }
 
 pub(crate) unsafe fn win_fromint(win: c_int) -> MPI_Win {
-    MPI_Win(from_int(win, MPI_WIN_NULL.0, |p| &p.wins))
+    MPI_Win(from_int(win, MPI_WIN_NULL.0, |p| &p.tables.wins))
 }
 
 pub(crate) unsafe fn file_toint(file: MPI_File) -> c_int {
-    to_int(file.0, |p| &p.files.table)
+    to_int(file.0, |p| &p.tables.files.table)
 }
 
 pub(crate) unsafe fn file_fromint(file: c_int) -> MPI_File {
-    MPI_File(from_int(file, MPI_FILE_NULL.0, |p| &p.files.table))
+    MPI_File(from_int(file, MPI_FILE_NULL.0, |p| &p.tables.files.table))
 }
 
 pub(crate) unsafe fn session_toint(session: MPI_Session) -> c_int {
-    to_int(session.0, |p| &p.sessions)
+    to_int(session.0, |p| &p.tables.sessions)
 }
 
 pub(crate) unsafe fn session_fromint(session: c_int) -> MPI_Session {
-    MPI_Session(from_int(session, MPI_SESSION_NULL.0, |p| &p.sessions))
+    MPI_Session(from_int(session, MPI_SESSION_NULL.0, |p| &p.tables.sessions))
 }
 
 pub(crate) unsafe fn status_c2f(

@@ -17,7 +17,7 @@ unsafe fn create(function: UserFunction, commute: c_int, op: *mut MPI_Op) -> Res
     // SAFETY: the user promises that the function takes the datatypes that it is
     // used with (MPI-5.0 §6.9.5).
     let made = unsafe { UserOp::new(function, commute != 0) };
-    let handle = with(|p| p.ops.insert(Op::User(Arc::new(made)))) as usize;
+    let handle = with(|p| p.tables.ops.insert(Op::User(Arc::new(made)))) as usize;
     // SAFETY: not null, and valid by the user's promise.
     unsafe { put(op, MPI_Op(handle), "op") }
 }
@@ -71,7 +71,7 @@ pub(crate) unsafe fn op_free(op: *mut MPI_Op) -> Result<()> {
             format!("cannot free {}: it is predefined", object.name()),
         ));
     }
-    with(|p| p.ops.remove(handle.0 as u64))
+    with(|p| p.tables.ops.remove(handle.0 as u64))
         .map_err(|stale| runtime::bad_handle(Class::Op, "operation", stale))?;
     // SAFETY: not null, and valid by the user's promise.
     unsafe { put(op, MPI_Op(predefined::OP_NULL), "op") }

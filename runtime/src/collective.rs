@@ -61,7 +61,7 @@ pub(crate) fn thresholds(knobs: &Knobs, job: &Job) -> Thresholds {
 impl Process {
     /// Checks and plans a collective call.
     pub fn plan(&self, comm: &Comm, operation: &Operation<'_>) -> Result<Plan> {
-        let core = self.core.as_deref().ok_or_else(|| not_running(self.init_state))?;
+        let core = self.core.as_deref().ok_or_else(|| not_running(self.world_model.init_state))?;
         core.planner.borrow_mut().plan(operation, comm)
     }
 
@@ -74,7 +74,7 @@ impl Process {
         comm: &Comm,
         operation: &Operation<'_>,
     ) -> Result<Started> {
-        let core = self.core.as_deref().ok_or_else(|| not_running(self.init_state))?;
+        let core = self.core.as_deref().ok_or_else(|| not_running(self.world_model.init_state))?;
         core.planner.borrow_mut().with_plan(operation, comm, |plan| match plan.may_run_inline() {
             true => run_inline(fast_path, plan, comm),
             false => Started::Planned(plan.clone()),
@@ -83,7 +83,7 @@ impl Process {
 
     /// Checks and plans a persistent call on `comm`.
     pub fn plan_persistent(&self, comm: &Comm, operation: &Operation<'_>) -> Result<Started> {
-        let core = self.core.as_deref().ok_or_else(|| not_running(self.init_state))?;
+        let core = self.core.as_deref().ok_or_else(|| not_running(self.world_model.init_state))?;
         core.planner.borrow_mut().plan_persistent(operation, comm).map(Started::Planned)
     }
 

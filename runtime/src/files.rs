@@ -25,24 +25,24 @@ impl Process {
         if handle < predefined::END {
             return Err(bad_predefined(Class::File, "file", handle, predefined::FILE_NULL));
         }
-        let found = self.files.table.get(handle as u64);
+        let found = self.tables.files.table.get(handle as u64);
         found.map_err(|stale| bad_handle(Class::File, "file", stale))
     }
 
     /// Returns the error handler of a file. MPI_FILE_NULL has one; it is also that of a handle
     /// that names nothing.
     pub fn file_errhandler(&self, handle: usize) -> Errhandler {
-        self.open_file(handle).map_or(self.files.default_errhandler, |open| open.errhandler)
+        self.open_file(handle).map_or(self.tables.files.default_errhandler, |open| open.errhandler)
     }
 
     /// Attaches an error handler to a file or, at MPI_FILE_NULL, to all that are opened later.
     pub fn set_file_errhandler(&mut self, handle: usize, handler: Errhandler) -> Result<()> {
         if handle == predefined::FILE_NULL {
-            self.files.default_errhandler = handler;
+            self.tables.files.default_errhandler = handler;
             return Ok(());
         }
         self.open_file(handle)?;
-        if let Ok(open) = self.files.table.get_mut(handle as u64) {
+        if let Ok(open) = self.tables.files.table.get_mut(handle as u64) {
             open.errhandler = handler;
         }
         Ok(())
@@ -73,9 +73,9 @@ pub fn open(comm: usize, args: Result<OpenArgs>) -> Result<usize> {
     let members = FileMembers { comm: handle, rank, size };
     match io::open(Box::new(members), args) {
         Ok(file) => with(|p| {
-            let errhandler = p.files.default_errhandler;
+            let errhandler = p.tables.files.default_errhandler;
             let open = OpenFile { file: Arc::new(file), errhandler, comm: handle };
-            Ok(p.files.table.insert(open) as usize)
+            Ok(p.tables.files.table.insert(open) as usize)
         }),
         Err(error) => {
             with(|p| p.forget_comm(handle))?;
@@ -90,7 +90,7 @@ pub fn close(handle: &mut usize) -> Result<()> {
     file.begin_close()?;
     let closed = file.end_close();
     with(|p| {
-        let open = p.files.table.remove(*handle as u64);
+        let open = p.tables.files.table.remove(*handle as u64);
         let open = open.map_err(|stale| bad_handle(Class::File, "file", stale))?;
         p.forget_comm(open.comm)
     })?;

@@ -34,7 +34,7 @@ pub const THREAD_LEVELS: [i32; 4] = [0, 1024, 2048, 4096];
 
 /// Performs MPI_Init_thread; returns the level provided.
 pub fn init(required: i32) -> Result<i32> {
-    with(|p| match p.init_state {
+    with(|p| match p.world_model.init_state {
         InitState::Before => Ok(()),
         InitState::Running => Err(Error::new(
             Class::Other,
@@ -46,9 +46,9 @@ pub fn init(required: i32) -> Result<i32> {
     })?;
     let provided = start_engine(required)?;
     with(|p| {
-        p.init_state = InitState::Running;
-        p.thread_level = provided;
-        p.main_thread = Some(std::thread::current().id());
+        p.world_model.init_state = InitState::Running;
+        p.world_model.thread_level = provided;
+        p.world_model.main_thread = Some(std::thread::current().id());
     });
     Ok(provided)
 }
@@ -70,9 +70,9 @@ pub fn start_engine(required: i32) -> Result<i32> {
         }
     }
     let (level, checked) = with(|p| {
-        p.requested_level = p.requested_level.max(provided);
+        p.world_model.requested_level = p.world_model.requested_level.max(provided);
         let core = p.core.as_deref().filter(|core| core.checks_usage);
-        (p.requested_level, core.map(|core| core.job.rank))
+        (p.world_model.requested_level, core.map(|core| core.job.rank))
     });
     if let Some(rank) = checked {
         usage::begin(rank, level);
@@ -254,8 +254,8 @@ pub fn finalize() -> Result<()> {
     with(|p| {
         p.report_late_ready();
         p.report_traffic();
-        p.init_state = InitState::Finalized;
-        let has_sessions = !p.sessions.is_empty();
+        p.world_model.init_state = InitState::Finalized;
+        let has_sessions = !p.tables.sessions.is_empty();
         p.core().map(
             |core| if has_sessions { core.job.mark_running() } else { core.job.mark_finalized() },
         )

@@ -396,7 +396,7 @@ impl Process {
         let owners = [comm, session, PROCESS];
         match &mut self.core {
             Some(core) => self.bsend.send(&mut core.stack, owners, to, envelope, buffer),
-            None => Err(not_running(self.init_state)),
+            None => Err(not_running(self.world_model.init_state)),
         }
     }
 
@@ -505,7 +505,7 @@ impl Process {
             None => return self.check_reachable(pattern.source, comm).map(|()| None),
         };
         let Some(id) = stack.pt2pt().take(&pattern) else { return Ok(None) };
-        let handle = self.messages.insert(TakenMessage { id, comm });
+        let handle = self.tables.messages.insert(TakenMessage { id, comm });
         Ok(Some((handle as usize, probed_status(&probed))))
     }
 
@@ -517,6 +517,7 @@ impl Process {
                 Err(bad_predefined(Class::Request, "message", small, predefined::MESSAGE_NULL))
             }
             handle => self
+                .tables
                 .messages
                 .remove(handle as u64)
                 .map(Some)

@@ -118,26 +118,43 @@ pub struct Core {
 
 /// The state of an MPI process, behind the process lock ([`crate::with`]).
 pub struct Process {
-    /// The world model's state.
-    pub init_state: InitState,
-    /// The thread level provided, as the ABI numbers it.
-    pub thread_level: i32,
-    /// The highest thread level that was requested.
-    pub(crate) requested_level: i32,
-    /// The thread that initialised, for MPI_Is_thread_main.
-    pub main_thread: Option<std::thread::ThreadId>,
+    /// The world model.
+    pub world_model: WorldModel,
     /// `None` before the first initialisation.
     pub(crate) core: Option<Box<Core>>,
     /// Communicators, without the predefined ones.
     pub comms: Table<Comm>,
+    /// Requests of all kinds.
+    pub requests: Table<Request>,
+    /// All other objects with handles.
+    pub tables: Tables,
+    /// Buffers attached for buffered sends.
+    pub bsend: BsendBuffers,
+    /// What the last call waits for.
+    pub(crate) wait_target: WaitTarget,
+}
+
+/// The state of the world model, and the thread levels of the process.
+#[derive(Debug)]
+pub struct WorldModel {
+    /// Before, running, or finalised.
+    pub init_state: InitState,
+    /// The thread level provided, as the ABI numbers it.
+    pub thread_level: i32,
+    /// The highest thread level that was requested, by MPI_Init or by a session.
+    pub(crate) requested_level: i32,
+    /// The thread that initialised, for MPI_Is_thread_main.
+    pub main_thread: Option<std::thread::ThreadId>,
+}
+
+/// Objects with handles, by kind.
+pub struct Tables {
     /// Groups.
     pub groups: Table<GroupObject>,
     /// Derived datatypes and duplicates.
     pub datatypes: Table<Datatype>,
     /// User-defined operations.
     pub ops: Table<Op>,
-    /// Requests of all kinds.
-    pub requests: Table<Request>,
     /// Messages taken by matched probes.
     pub messages: Table<TakenMessage>,
     /// Info objects.
@@ -152,10 +169,6 @@ pub struct Process {
     pub wins: Table<Win>,
     /// Attribute keys.
     pub keyvals: Keyvals,
-    /// Buffers attached for buffered sends.
-    pub bsend: BsendBuffers,
-    /// What the last call waits for.
-    pub(crate) wait_target: WaitTarget,
 }
 
 /// A session.
@@ -186,23 +199,16 @@ pub struct TakenMessage {
 impl Process {
     pub(crate) const fn new() -> Process {
         Process {
-            init_state: InitState::Before,
-            thread_level: 0,
-            requested_level: 0,
-            main_thread: None,
+            world_model: WorldModel {
+                init_state: InitState::Before,
+                thread_level: 0,
+                requested_level: 0,
+                main_thread: None,
+            },
             core: None,
             comms: Table::new(HandleKind::Comm),
-            groups: Table::new(HandleKind::Group),
-            datatypes: Table::new(HandleKind::Datatype),
-            ops: Table::new(HandleKind::Op),
             requests: Table::new(HandleKind::Request),
-            messages: Table::new(HandleKind::Message),
-            infos: Table::new(HandleKind::Info),
-            errhandlers: Errhandlers::new(),
-            sessions: Table::new(HandleKind::Session),
-            files: Files::new(),
-            wins: Table::new(HandleKind::Win),
-            keyvals: Keyvals::new(),
+            tables: Tables::new(),
             bsend: BsendBuffers::new(),
             wait_target: WaitTarget::Nothing,
         }
@@ -219,7 +225,7 @@ impl Process {
     pub fn core(&mut self) -> Result<&mut Core> {
         match &mut self.core {
             Some(core) => Ok(core),
-            None => Err(not_running(self.init_state)),
+            None => Err(not_running(self.world_model.init_state)),
         }
     }
 
@@ -232,11 +238,13 @@ impl Process {
                 .get(handle as u64)
                 .map_err(|stale| bad_handle(Class::Comm, "communicator", stale));
         }
-        let core = self.core.as_deref().ok_or_else(|| not_running(self.init_state))?;
+        let core = self.core.as_deref().ok_or_else(|| not_running(self.world_model.init_state))?;
         match handle {
-            pre::COMM_WORLD if self.init_state == InitState::Running => Ok(&core.world),
-            pre::COMM_SELF if self.init_state == InitState::Running => Ok(&core.comm_self),
-            pre::COMM_WORLD | pre::COMM_SELF => Err(not_running(self.init_state)),
+            pre::COMM_WORLD if self.world_model.init_state == InitState::Running => Ok(&core.world),
+            pre::COMM_SELF if self.world_model.init_state == InitState::Running => {
+                Ok(&core.comm_self)
+            }
+            pre::COMM_WORLD | pre::COMM_SELF => Err(not_running(self.world_model.init_state)),
             other => Err(bad_predefined(Class::Comm, "communicator", other, pre::COMM_NULL)),
         }
     }
@@ -265,7 +273,7 @@ impl Process {
                 .get_mut(handle as u64)
                 .map_err(|stale| bad_handle(Class::Comm, "communicator", stale));
         }
-        let init_state = self.init_state;
+        let init_state = self.world_model.init_state;
         let core = self.core.as_deref_mut().ok_or_else(|| not_running(init_state))?;
         match handle {
             pre::COMM_WORLD if init_state == InitState::Running => Ok(&mut core.world),
@@ -280,6 +288,7 @@ impl Process {
     pub fn datatype(&self, handle: usize) -> Result<&Datatype> {
         if handle >= pre::END {
             return self
+                .tables
                 .datatypes
                 .get(handle as u64)
                 .map_err(|stale| bad_handle(Class::Type, "datatype", stale));
@@ -292,6 +301,7 @@ impl Process {
     pub fn op(&self, handle: usize) -> Result<Op> {
         if handle >= pre::END {
             return self
+                .tables
                 .ops
                 .get(handle as u64)
                 .cloned()
@@ -309,6 +319,7 @@ impl Process {
                 Err(bad_predefined(Class::Group, "group", handle, pre::GROUP_NULL))
             }
             handle => self
+                .tables
                 .groups
                 .get(handle as u64)
                 .map(|group| group.members.clone())
@@ -318,7 +329,7 @@ impl Process {
 
     /// Returns the session that the group of a handle comes from; 0: the world model.
     pub fn session_of_group(&self, handle: usize) -> usize {
-        self.groups.get(handle as u64).map_or(0, |group| group.session)
+        self.tables.groups.get(handle as u64).map_or(0, |group| group.session)
     }
 
     /// Returns the window of a handle; MPI_ERR_WIN if the handle names none.
@@ -327,7 +338,7 @@ impl Process {
         if handle < pre::END {
             return Err(bad_predefined(Class::Win, "window", handle, pre::WIN_NULL));
         }
-        self.wins.get(handle as u64).map_err(|stale| bad_handle(Class::Win, "window", stale))
+        self.tables.wins.get(handle as u64).map_err(|stale| bad_handle(Class::Win, "window", stale))
     }
 
     /// Returns the window of a handle, to change it.
@@ -335,7 +346,10 @@ impl Process {
         if handle < pre::END {
             return Err(bad_predefined(Class::Win, "window", handle, pre::WIN_NULL));
         }
-        self.wins.get_mut(handle as u64).map_err(|stale| bad_handle(Class::Win, "window", stale))
+        self.tables
+            .wins
+            .get_mut(handle as u64)
+            .map_err(|stale| bad_handle(Class::Win, "window", stale))
     }
 
     /// Returns the request object of a handle; MPI_ERR_REQUEST if it has none (see
@@ -363,10 +377,28 @@ impl Process {
                 pre::ERRHANDLER_NULL,
             )),
             handle => self
+                .tables
                 .errhandlers
                 .get(handle)
                 .map(Errhandler::User)
                 .map_err(|stale| bad_handle(Class::Errhandler, "error handler", stale)),
+        }
+    }
+}
+
+impl Tables {
+    const fn new() -> Tables {
+        Tables {
+            groups: Table::new(HandleKind::Group),
+            datatypes: Table::new(HandleKind::Datatype),
+            ops: Table::new(HandleKind::Op),
+            messages: Table::new(HandleKind::Message),
+            infos: Table::new(HandleKind::Info),
+            errhandlers: Errhandlers::new(),
+            sessions: Table::new(HandleKind::Session),
+            files: Files::new(),
+            wins: Table::new(HandleKind::Win),
+            keyvals: Keyvals::new(),
         }
     }
 }

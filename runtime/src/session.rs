@@ -27,7 +27,8 @@ impl Process {
                 predefined::SESSION_NULL,
             ));
         }
-        self.sessions
+        self.tables
+            .sessions
             .get(handle as u64)
             .map_err(|stale| bad_handle(Class::Session, "session", stale))
     }
@@ -35,15 +36,18 @@ impl Process {
     /// Returns the session of a handle, to change it.
     pub fn session_mut(&mut self, handle: usize) -> Result<&mut Session> {
         self.session(handle)?;
-        self.sessions
+        self.tables
+            .sessions
             .get_mut(handle as u64)
             .map_err(|stale| bad_handle(Class::Session, "session", stale))
     }
 
     /// Returns the members of a process set; MPI_ERR_ARG if no set has this name.
     pub fn pset(&self, name: &str) -> Result<Group> {
-        let core =
-            self.core.as_deref().ok_or_else(|| crate::process::not_running(self.init_state))?;
+        let core = self
+            .core
+            .as_deref()
+            .ok_or_else(|| crate::process::not_running(self.world_model.init_state))?;
         match PSETS.iter().position(|known| known.eq_ignore_ascii_case(name)) {
             Some(0) => Ok(core.world.group().clone()),
             Some(_) => Ok(core.comm_self.group().clone()),
@@ -62,12 +66,12 @@ pub fn init(errhandler: Errhandler, level: Option<i32>) -> Result<usize> {
     let thread_level = start_engine(level.unwrap_or(THREAD_LEVELS[3]))?;
     Ok(with(|p| {
         if let Some(core) = &p.core
-            && p.sessions.is_empty()
-            && p.init_state != InitState::Running
+            && p.tables.sessions.is_empty()
+            && p.world_model.init_state != InitState::Running
         {
             core.job.mark_running();
         }
-        p.sessions.insert(Session { errhandler, thread_level }) as usize
+        p.tables.sessions.insert(Session { errhandler, thread_level }) as usize
     }))
 }
 
@@ -76,13 +80,13 @@ pub fn init(errhandler: Errhandler, level: Option<i32>) -> Result<usize> {
 pub fn finalize(handle: usize) -> Result<()> {
     with(|p| p.session(handle).map(|_| ()))?;
     block_on(|p| p.bsend.is_drained(handle).then_some(()));
-    if with(|p| p.init_state != InitState::Running && p.sessions.len() == 1) {
+    if with(|p| p.world_model.init_state != InitState::Running && p.tables.sessions.len() == 1) {
         block_on(|p| p.is_drained().then_some(()));
     }
     with(|p| {
         p.bsend.detach(handle);
-        let _ = p.sessions.remove(handle as u64);
-        if p.init_state != InitState::Running && p.sessions.is_empty() {
+        let _ = p.tables.sessions.remove(handle as u64);
+        if p.world_model.init_state != InitState::Running && p.tables.sessions.is_empty() {
             p.core()?.job.mark_finalized();
         }
         Ok(())

@@ -107,16 +107,16 @@ impl Process {
     fn not_freed(&self) -> Vec<String> {
         let comms = self.comms.iter().map(|(_, comm)| comm.describe()).collect::<Vec<_>>();
         let persistent = self.requests.iter().filter(|(_, request)| request.is_inactive()).count();
-        let types = self.datatypes.iter().map(|(_, datatype)| datatype.name());
+        let types = self.tables.datatypes.iter().map(|(_, datatype)| datatype.name());
         let types = types.map(|name| format!("\"{name}\"")).collect::<Vec<_>>();
         let named = |names: &[String]| names.iter().find(|name| *name != "\"\"").cloned();
         [
             (comms.len(), "communicator", comms.first().cloned()),
             (persistent, "persistent request", None),
             (types.len(), "datatype", named(&types)),
-            (self.groups.len(), "group", None),
-            (self.ops.len(), "operation", None),
-            (self.infos.len(), "info object", None),
+            (self.tables.groups.len(), "group", None),
+            (self.tables.ops.len(), "operation", None),
+            (self.tables.infos.len(), "info object", None),
         ]
         .into_iter()
         .filter(|(count, ..)| *count > 0)

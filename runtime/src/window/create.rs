@@ -80,7 +80,7 @@ pub fn create(comm: usize, request: &Request) -> Result<(usize, usize)> {
     match made {
         Ok(win) => with(|p| {
             let base = win.base;
-            Ok((p.wins.insert(win) as usize, base))
+            Ok((p.tables.wins.insert(win) as usize, base))
         }),
         Err(error) => {
             with(|p| p.forget_comm(inner))?;
@@ -369,7 +369,7 @@ pub fn free(handle: usize) -> Result<()> {
     })?;
     collective::final_barrier(comm).map_err(super::sync::of_window)?;
     with(|p| {
-        let win = p.wins.remove(handle as u64).map_err(|_| Error::internal("no window"))?;
+        let win = p.tables.wins.remove(handle as u64).map_err(|_| Error::internal("no window"))?;
         close(p, id, win.held);
         p.forget_comm(comm)
     })
