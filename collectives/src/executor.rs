@@ -105,7 +105,7 @@ impl Active {
         let mut moved = false;
         // A user's function that is due already waits for `advance`.
         match running.step(pt2pt, endpoint, id, false, &mut moved) {
-            Step::Over => self.retire(slot),
+            Step::Over => self.retire(pt2pt, slot),
             Step::Blocked | Step::User(_) => self.live.push(slot),
         }
         Ok(id)
@@ -141,7 +141,7 @@ impl Active {
                 Step::User(call) => return Advance::User(call),
                 Step::Over => {
                     self.live.remove(at);
-                    self.retire(slot);
+                    self.retire(pt2pt, slot);
                 }
             }
         }
@@ -255,11 +255,15 @@ impl Active {
     }
 
     /// Releases the resources of a finished collective.
-    fn retire(&mut self, slot: u32) {
+    fn retire(&mut self, pt2pt: &mut Engine, slot: u32) {
         let Some(running) = &mut self.entries[slot as usize].running else { return };
-        if let State::Left = running.state {
-            self.vacate(slot);
-            return;
+        match running.state {
+            State::Left => {
+                self.vacate(slot);
+                return;
+            }
+            State::Over(Err(_)) => self.past.name_earlier(running, pt2pt),
+            _ => {}
         }
         let detached = running.detached;
         let has_failed = running.has_failed;

@@ -30,16 +30,11 @@ pub(super) fn run(
     form.check()?;
     let fast_path = if form.is_blocking() { collective::next_fast_path() } else { FastPath::Off };
     let started = with(|p| {
-        let object = p.comm(comm.0)?;
-        let mut started = None;
-        describe(p, object, &mut |operation| {
-            started = Some(match form {
-                CallForm::Persistent(..) => p.plan_persistent(object, operation)?,
-                _ => p.begin(fast_path, object, operation)?,
-            });
-            Ok(())
-        })?;
-        started.ok_or_else(|| Error::internal("a collective was not described"))
+        let begun = begin(p, comm, form, fast_path, describe);
+        if begun.is_err() {
+            p.refuse_collective(comm.0, matches!(form, CallForm::Persistent(..)));
+        }
+        begun
     })?;
     match (form, started) {
         (CallForm::Blocking, started) => collective::finish(comm.0, started),
@@ -51,6 +46,27 @@ pub(super) fn run(
         }
         _ => Err(Error::internal("a collective that does not block has begun")),
     }
+}
+
+/// Plans the operation, and begins it if it blocks.
+#[inline(always)] // part of the shortest path
+fn begin(
+    p: &Process,
+    comm: MPI_Comm,
+    form: CallForm,
+    fast_path: FastPath,
+    describe: impl FnOnce(&Process, &Comm, &mut Planning<'_>) -> Result<()>,
+) -> Result<Started> {
+    let object = p.comm(comm.0)?;
+    let mut started = None;
+    describe(p, object, &mut |operation| {
+        started = Some(match form {
+            CallForm::Persistent(..) => p.plan_persistent(object, operation)?,
+            _ => p.begin(fast_path, object, operation)?,
+        });
+        Ok(())
+    })?;
+    started.ok_or_else(|| Error::internal("a collective was not described"))
 }
 
 /// Checks a buffer argument; `None` for MPI_IN_PLACE.

@@ -2,6 +2,7 @@
 
 use crate::credit::cost;
 use crate::engine::Engine;
+use crate::fault::CollectiveCall;
 use crate::message::{MessageId, Pattern, Seen};
 use crate::unexpected::Content;
 
@@ -12,6 +13,15 @@ impl Engine {
         let found = self.unexpected.find(&pattern.key())?;
         let (key, arrived) = self.unexpected.get(found)?;
         Some(Seen { source: key.source, tag: key.tag, bytes: arrived.bytes })
+    }
+
+    /// The collective call that the message belongs to which a receive with this pattern would get
+    /// now, for reports.
+    #[cold]
+    pub fn probe_call(&mut self, pattern: &Pattern) -> Option<CollectiveCall> {
+        let found = self.unexpected.find(&pattern.key())?;
+        let (_, arrived) = self.unexpected.get(found)?;
+        (arrived.part_of.collective != 0).then(|| arrived.part_of.into())
     }
 
     /// How many messages have arrived that nothing has received or probed.

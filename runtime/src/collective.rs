@@ -87,6 +87,22 @@ impl Process {
         core.planner.borrow_mut().plan_persistent(operation, comm).map(Started::Planned)
     }
 
+    /// Counts a call that was refused for its arguments as a collective that has failed here: the
+    /// other members, whose call may be a good one, learn of it and stay in step.
+    #[cold]
+    pub fn refuse_collective(&mut self, comm: usize, is_persistent: bool) {
+        let Ok(object) = self.comm(comm) else { return };
+        let (context, rank) = (2 * object.context() + 1, object.rank());
+        let is_alone = object.peers().size() == 1 && !object.is_inter();
+        let sequence = match is_persistent {
+            true => object.next_persistent_collective(),
+            false => object.next_collective(),
+        };
+        if let Some(core) = self.core.as_deref_mut().filter(|_| !is_alone) {
+            core.collectives.mark_refused(context, sequence, rank);
+        }
+    }
+
     /// Starts a plan as the next collective of its communicator.
     pub(crate) fn start_plan(&mut self, comm: usize, plan: Plan) -> Result<CollectiveId> {
         let sequence = self.comm(comm)?.next_collective();

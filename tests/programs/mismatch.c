@@ -72,6 +72,22 @@ static void operations(int count)
            "MPI_Barrier", 1);
 }
 
+/* The arguments of rank 1 are refused: the others, whose call is a good one, learn of it. */
+static void refused(int count)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    int bad = rank == 1, code;
+    expect("refused root", MPI_Bcast(numbers, count, MPI_DOUBLE, bad ? -7 : 0, MPI_COMM_WORLD), "rank 1", 2);
+    expect("refused root", MPI_Reduce(numbers, results, count, MPI_DOUBLE, MPI_SUM, bad ? ranks : 0, MPI_COMM_WORLD),
+           "rank 1", 2);
+    expect("refused count",
+           MPI_Allreduce(numbers, results, bad ? -1 : count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD), "rank 1", 2);
+    code = MPI_Iallreduce(numbers, results, bad ? -1 : count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &request);
+    if (code == MPI_SUCCESS)
+        code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+    expect("refused count of a nonblocking call", code, "rank 1", 2);
+}
+
 /* One rank calls the blocking and the nonblocking collective in another order. */
 static void order(void)
 {
@@ -157,6 +173,7 @@ int main(int argc, char **argv)
         roots(3), roots(2000), roots(100000);
         sizes(10, 100000), sizes(3, 5), sizes(60000, 100000);
         operations(3), operations(50000);
+        refused(3), refused(100000);
         order();
     }
     return finish();

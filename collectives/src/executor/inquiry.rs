@@ -18,7 +18,7 @@ use pt2pt::{CollectiveCall, Engine, Fault, Notice};
 use rustc_hash::FxBuildHasher;
 
 use super::Active;
-use super::running::Running;
+use super::running::{Running, State};
 use crate::plan::Plan;
 use crate::schedule::Member;
 use crate::signature;
@@ -77,7 +77,7 @@ impl Calls {
             return 0;
         }
         let digest = self.digests.entry(plan.context()).or_insert(0);
-        std::mem::replace(digest, digest_of(plan, sequence))
+        std::mem::replace(digest, digest_of(plan.call(), sequence))
     }
 
     /// The latest call on a communicator has failed.
@@ -86,6 +86,31 @@ impl Calls {
         if let Some(digest) = self.digests.get_mut(&plan.context()) {
             *digest = Collective::FAILED;
         }
+    }
+
+    /// Names both calls in the fault of a collective whose messages show that a member's call
+    /// before was another one: this rank's is one of the latest, and data of the member's may have
+    /// arrived that no receive here is for.
+    #[cold]
+    pub(super) fn name_earlier(&self, running: &mut Running, pt2pt: &mut Engine) {
+        let Running { plan, before, sequence: later, state, .. } = running;
+        let State::Over(Err(fault)) = state else { return };
+        let Fault::Earlier { ours: ours @ None, theirs: theirs @ None, source, context, .. } =
+            &mut **fault
+        else {
+            return;
+        };
+        let is_it = |past: &PastCall| {
+            past.context == *context
+                && past.sequence < *later
+                && digest_of(past.call, past.sequence) == *before
+        };
+        let Some(past) = self.latest_first().find(|past| is_it(past)) else { return };
+        let any = Collective::new(CollectiveKind::Internal, None, None);
+        let pattern = plan.pattern(Some(Member::from_wire(*source)), past.sequence, any);
+        let arrived = pt2pt.probe_call(&pattern);
+        *theirs = arrived.filter(|theirs| !theirs.agrees(&past.call));
+        *ours = Some(past.call);
     }
 
     fn store(&mut self, call: PastCall) {
@@ -97,15 +122,18 @@ impl Calls {
     }
 
     fn find(&self, context: u64, sequence: i32) -> Option<&PastCall> {
+        self.latest_first().find(|c| c.context == context && c.sequence == sequence)
+    }
+
+    fn latest_first(&self) -> impl Iterator<Item = &PastCall> {
         let (new, old) = self.latest.split_at(self.next.min(self.latest.len()));
-        let latest_first = new.iter().rev().chain(old.iter().rev());
-        latest_first.into_iter().find(|c| c.context == context && c.sequence == sequence)
+        new.iter().rev().chain(old.iter().rev())
     }
 }
 
 /// A number from 1 to 254, mostly another one for another call.
-fn digest_of(plan: &Plan, sequence: i32) -> u8 {
-    let CollectiveCall { kind, root, bytes } = plan.call();
+fn digest_of(call: CollectiveCall, sequence: i32) -> u8 {
+    let CollectiveCall { kind, root, bytes } = call;
     let call = u64::from(kind) << 32 | u64::from(root);
     let mixed = call ^ bytes.unwrap_or(0).rotate_left(40) ^ (sequence as u64).rotate_left(20);
     (mixed.wrapping_mul(SPREAD) >> 32) as u8 % 254 + 1
@@ -153,13 +181,17 @@ impl Active {
         has_failed
     }
 
-    /// Keeps that a call was refused here, which would have been the `sequence`th on a communicator
-    /// where this process has rank `rank`. `context`: that of its collectives on the wire.
+    /// Keeps that the `sequence`th call on a communicator, where this process has rank `rank`, was
+    /// refused here before it started: members that wait for it in that collective learn so when
+    /// they ask, others from the messages of the next one. `context`: that of its collectives on
+    /// the wire.
     #[cold]
-    pub fn mark_refused(&mut self, context: u64, sequence: i32, rank: u32, kind: CollectiveKind) {
-        let root = Collective::new(kind, None, None).root;
-        let call = CollectiveCall { kind: kind as u8, root, bytes: None };
+    pub fn mark_refused(&mut self, context: u64, sequence: i32, rank: u32) {
+        let call = CollectiveCall::GAVE_UP;
         self.past.store(PastCall { context, sequence, rank, call, has_failed: true });
+        if sequence >= 0 {
+            self.past.digests.insert(context, Collective::FAILED);
+        }
     }
 
     fn handle_notice<T: HybridGet>(
@@ -270,7 +302,8 @@ fn reply(inquiry: &Notice, call: CollectiveCall, rank: u32) -> Notice {
 fn fault(call: CollectiveCall, notice: &Notice) -> Box<Fault> {
     let Notice { context, sequence, call: theirs, .. } = *notice;
     let source = Member::from_wire(notice.source).rank();
-    Box::new(match call.agrees(&theirs) {
+    let gave_up = theirs.kind == CollectiveKind::GaveUp as u8;
+    Box::new(match gave_up || call.agrees(&theirs) {
         true => Fault::GaveUp { call, source, sequence, context },
         false if (call.kind, call.root) == (theirs.kind, theirs.root) => {
             let (sent, expected) = (theirs.bytes.unwrap_or(0), call.bytes.unwrap_or(0));
