@@ -33,6 +33,10 @@ impl TcpTransport {
         if state.tx.resume(received).is_err() {
             return self.fail(at, "it has received more, or less, than was sent".into());
         }
+        // No record may come that tells it once more.
+        let delivered = std::iter::from_fn(|| state.next_delivered(received));
+        self.reports.transfers.extend(delivered.map(|token| (token, Ok(()))));
+        self.attention.has_space_again |= state.has_space_again(self.settings.window / 2);
         state.said_bye = false;
         let used = self.attention.polls;
         state.link = Some(Link::new(fd, generation, used));
@@ -54,6 +58,8 @@ impl TcpTransport {
 
     /// Closes the link of a peer, if there is one.
     pub(crate) fn drop_link(&mut self, at: usize) {
+        // A Bye is about its own link: the next one is not closed because of it.
+        self.peers[at].rx.bye_due = None;
         if self.peers[at].link.take().is_some() {
             self.linked.retain(|&other| other != at);
             self.attention.readable.retain(|&other| other != at);
@@ -142,21 +148,23 @@ impl TcpTransport {
         state.write(polls);
     }
 
-    /// Answers the Bye of a peer: with a Bye, or by closing our direction of the link that we
-    /// wanted to close. A link over which more was sent meanwhile stays.
+    /// Answers the Bye or Agree of a peer: with an Agree, or by closing our direction of the link
+    /// that we wanted to close. A link over which more was sent meanwhile stays, and an Agree to
+    /// what an earlier link was to do means nothing. Writes what the same read has caused: the
+    /// caller does not, and a request may have come with the record.
     #[cold]
     pub(crate) fn answer_bye(&mut self, at: usize) {
         let (polls, state) = (self.attention.polls, &mut self.peers[at]);
-        state.rx.bye_due = false;
-        let Some(link) = &mut state.link else { return };
+        let due = state.rx.bye_due.take();
+        let Some(link) = state.link.as_mut().filter(|link| !link.is_shut) else { return };
         let is_ours = std::mem::take(&mut link.is_closing);
-        if is_ours && state.is_pending() {
-            return;
-        }
-        state.append(if is_ours { Kind::Ack } else { Kind::Bye }, 0);
+        let closes = is_ours && !state.is_pending();
+        let agrees = !is_ours && due == Some(Kind::Bye);
+        state.append(if agrees { Kind::Agree } else { Kind::Ack }, 0);
+        state.rx.ack_due = false;
         state.write(polls);
-        // The peer may have sent more after its Bye: that is read before the link is closed.
-        if is_ours
+        // The peer may have sent more after its answer: that is read before the link is closed.
+        if closes
             && !state.tx.has_unsent()
             && let Some(link) = &mut state.link
         {

@@ -77,8 +77,8 @@ pub(crate) struct Receiver {
     pub(crate) bulk: Option<Bulk>,
     /// The peer waits for an acknowledgement.
     pub(crate) ack_due: bool,
-    /// The peer wants to close the link.
-    pub(crate) bye_due: bool,
+    /// A Bye or Agree that waits for an answer: the peer wants to close the link, or lets us.
+    pub(crate) bye_due: Option<Kind>,
 }
 
 /// All that a process knows of a peer.
@@ -141,6 +141,20 @@ impl PeerState {
             self.append(Kind::Ack, 0);
         }
         self.rx.ack_due = false;
+    }
+
+    /// Takes the token of a put that is in place, if the peer has received up to `position`.
+    #[inline]
+    pub(crate) fn next_delivered(&mut self, position: u64) -> Option<u64> {
+        self.puts.pop_front_if(|(end, _)| *end <= position).map(|(_, token)| token)
+    }
+
+    /// Returns true, once, when a post that found no space may find some.
+    #[inline]
+    pub(crate) fn has_space_again(&mut self, low_water: usize) -> bool {
+        let has_space = self.is_starved && self.tx.owned() <= low_water;
+        self.is_starved &= !has_space;
+        has_space
     }
 
     /// Returns true while something waits for the peer: a connection is needed.

@@ -148,7 +148,10 @@ impl TcpTransport {
         let is_sent = |at: usize| {
             let state = &self.peers[at];
             let left = state.link.as_ref().map(|link| crate::sys::unacknowledged(link.fd.as_fd()));
-            !state.tx.has_unsent() && left == Some(0)
+            // A link that both sides close carries no more acknowledgements of ours.
+            let is_shut = state.link.as_ref().is_some_and(|link| link.is_shut);
+            let has_unsent = state.tx.has_unsent() && (!is_shut || state.is_pending());
+            !has_unsent && left == Some(0)
         };
         let is_flushed = self.linked.iter().all(|&at| is_sent(at))
             && self.dialing.iter().all(|&at| !self.peers[at].is_pending());

@@ -61,7 +61,7 @@ impl TcpTransport {
     fn answer(&mut self, at: usize) {
         let polls = self.attention.polls;
         let state = &mut self.peers[at];
-        if state.rx.bye_due {
+        if state.rx.bye_due.is_some() {
             return self.answer_bye(at);
         }
         state.append_due_ack(self.settings.window / 4);

@@ -59,9 +59,11 @@ impl Handler<'_> {
     /// Handles a record that is not a frame; returns the bytes taken after the header.
     #[inline(never)]
     fn other(&mut self, record: &Record, rest: &[u8]) -> Result<usize, Violation> {
-        let is_bye = record.kind == Kind::Bye;
+        let is_bye = matches!(record.kind, Kind::Bye | Kind::Agree);
         self.state.said_bye = is_bye || (self.state.said_bye && record.kind == Kind::Ack);
-        self.state.rx.bye_due |= is_bye;
+        if is_bye && self.state.rx.bye_due != Some(Kind::Bye) {
+            self.state.rx.bye_due = Some(record.kind);
+        }
         match record.kind {
             Kind::Get => self.get(wire::read_words(rest)),
             Kind::Piece => return self.piece(record.len - wire::PIECE, rest),
@@ -69,7 +71,7 @@ impl Handler<'_> {
             Kind::Atomic => self.atomic(wire::read_words(rest))?,
             Kind::Old => self.old(wire::read_words(rest))?,
             Kind::Refused => self.refused(wire::read_words(rest)),
-            Kind::Frame | Kind::Ack | Kind::Bye => {}
+            Kind::Frame | Kind::Ack | Kind::Bye | Kind::Agree => {}
         }
         Ok(record.len)
     }
@@ -82,13 +84,10 @@ impl Handler<'_> {
             .tx
             .ack(position)
             .map_err(|_| Violation("it acknowledged bytes that were never sent"))?;
-        while let Some((_, token)) = state.puts.pop_front_if(|(end, _)| *end <= position) {
+        while let Some(token) = state.next_delivered(position) {
             self.reports.transfers.push((token, Ok(())));
         }
-        if state.is_starved && state.tx.owned() <= self.low_water {
-            state.is_starved = false;
-            *self.has_space_again = true;
-        }
+        *self.has_space_again |= state.has_space_again(self.low_water);
         Ok(())
     }
 

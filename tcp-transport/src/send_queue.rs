@@ -105,7 +105,7 @@ impl SendQueue {
             self.add_chunk(total);
         }
         (self.owned, self.end) = (self.owned + total, self.end + total as u64);
-        if !matches!(kind, Kind::Ack | Kind::Bye) {
+        if !matches!(kind, Kind::Ack | Kind::Bye | Kind::Agree) {
             self.important = self.end;
         }
         let Some(Item::Own { bytes, end, .. }) = self.items.back_mut() else {

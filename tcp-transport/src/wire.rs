@@ -169,8 +169,10 @@ pub(crate) enum Kind {
     Refused = 7,
     /// Nothing but the count of received bytes.
     Ack = 8,
-    /// As `Ack`; the sender wants to close the connection, or agrees that the peer closes it.
+    /// As `Ack`; the sender wants to close the connection.
     Bye = 9,
+    /// As `Ack`; the sender agrees that the peer closes the connection.
+    Agree = 10,
 }
 
 /// The header of a record.
@@ -225,6 +227,7 @@ impl Record {
             7 => (Kind::Refused, 8..=8),
             8 => (Kind::Ack, 0..=0),
             9 => (Kind::Bye, 0..=0),
+            10 => (Kind::Agree, 0..=0),
             _ => return Err(NoRecord),
         };
         if !lengths.contains(&len) {

@@ -186,6 +186,76 @@ fn more_peers_than_connections() {
     assert!(all.iter().any(|transport| transport.connections_evicted() > 0));
 }
 
+/// Rank 0 wants to close its connection to rank 1 in favour of rank 2, and reads rank 1's request
+/// together with its answer to the Bye: the connection stays, and the request is served.
+#[test]
+fn a_request_that_crosses_a_bye_is_served() {
+    let settings = Settings { connections: Some(1), ..on_loopback() };
+    let (mut all, mut told) = (transports(3, &settings), Vec::new());
+    told.resize_with(3, Told::default);
+    let memory = |len| Bytes::for_receive(Shape::Run, len);
+    let (theirs, ours) = (memory(100_000), memory(100_000));
+    let run = |bytes: &Bytes| bytes.buffer().memory().expect("one run");
+    let region = all[0].register(Peer(1), run(&theirs), Rights::Get).expect("a region");
+    assert_eq!(post(&mut all[0], 1, b"there"), Ok(Post::Sent));
+    assert_eq!(post(&mut all[1], 0, b"there"), Ok(Post::Sent));
+    until(&mut all, &mut told, |told| told[0].frames.len() + told[1].frames.len() == 2);
+    assert_eq!(post(&mut all[1], 0, b"acknowledged"), Ok(Post::Sent));
+    until(&mut all, &mut told, |told| told[0].frames.len() == 2);
+    assert_eq!(post(&mut all[2], 0, b"another"), Ok(Post::Sent));
+    let (mut rest, mut rest_told) = (vec![all.remove(1)], vec![told.remove(1)]);
+    until(&mut all, &mut told, |told| told[0].frames.len() == 3);
+    assert_eq!(all[0].connections_evicted(), 1);
+    std::thread::sleep(Duration::from_millis(20));
+    let begun = rest[0].one_sided(Peer(0), &region, 0, OneSided::Get(run(&ours)), 1);
+    assert_eq!(begun, Ok(Transfer::Started));
+    for _ in 0..1000 {
+        rest[0].poll(&mut rest_told[0]);
+    }
+    std::thread::sleep(Duration::from_millis(20));
+    all.append(&mut rest);
+    told.append(&mut rest_told);
+    until(&mut all, &mut told, |told| told[2].transfers == [(1, true)]);
+}
+
+/// The bytes of a put arrive together with the end of the connection. Its answer is the position
+/// that the next one begins with.
+#[test]
+fn a_put_is_complete_although_its_connection_ends() {
+    let (mut all, mut told) = (transports(3, &on_loopback()), Vec::new());
+    told.resize_with(3, Told::default);
+    let memory = |len| Bytes::for_receive(Shape::Run, len);
+    let (theirs, ours) = (memory(100), memory(100));
+    let run = |bytes: &Bytes| bytes.buffer().memory().expect("one run");
+    let region = all[1].register(Peer(0), run(&theirs), Rights::Put).expect("a region");
+    assert_eq!(post(&mut all[0], 1, b"there"), Ok(Post::Sent));
+    until(&mut all, &mut told, |told| told[1].frames.len() == 1);
+    // Rank 1 looks at another connection first, and knows of the end when it reads the bytes.
+    assert_eq!(post(&mut all[2], 1, b"there"), Ok(Post::Sent));
+    until(&mut all, &mut told, |told| told[1].frames.len() == 2);
+    let begun = all[0].one_sided(Peer(1), &region, 0, OneSided::Put(run(&ours)), 1);
+    assert_eq!(begun, Ok(Transfer::Started));
+    all[0].interrupt(Peer(1));
+    std::thread::sleep(Duration::from_millis(20));
+    until(&mut all, &mut told, |told| told[0].transfers == [(1, true)]);
+}
+
+/// Large messages between more processes than one connection each serves.
+#[test]
+fn storms_over_one_connection() {
+    for seed in seed()..seed() + 4 {
+        let settings = Settings { connections: Some(1), ..small() };
+        let ranks = [3, 5][seed as usize % 2];
+        let transports = faulty(ranks, &settings, seed, [0, 200][seed as usize / 2 % 2]);
+        let mut job = job("one connection", seed, transports);
+        storm(&mut job, &Weather { steps: 300, longest: 100_000, ..Weather::default() });
+        let evicted: u64 =
+            (0..ranks).map(|rank| job.rank(rank).transport.inner.connections_evicted()).sum();
+        assert!(evicted > 0, "no connection was closed");
+        job.end();
+    }
+}
+
 #[test]
 fn a_process_that_ends_without_notice_has_failed() {
     let (mut all, mut told) =
