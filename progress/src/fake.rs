@@ -35,6 +35,11 @@ impl Wire {
     }
 }
 
+std::thread_local! {
+    /// This thread has reported its wait.
+    static REPORTED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
 pub(crate) struct Fake {
     pub(crate) wire: &'static Wire,
     /// Messages received.
@@ -43,6 +48,8 @@ pub(crate) struct Fake {
     pub(crate) events: u32,
     /// The next round comes to a call.
     pub(crate) has_call: bool,
+    /// An operation of the process's own is under way.
+    pub(crate) has_more: bool,
     pub(crate) postponed: u32,
     pub(crate) resumed: u32,
 }
@@ -51,7 +58,15 @@ pub(crate) struct Fake {
 pub(crate) fn lock() -> (&'static ProcessLock<Fake>, &'static Wire) {
     let wire: &Wire =
         Box::leak(Box::new(Wire { armed: AtomicU32::new(0), sent: AtomicU32::new(0) }));
-    let fake = Fake { wire, received: 0, events: 0, has_call: false, postponed: 0, resumed: 0 };
+    let fake = Fake {
+        wire,
+        received: 0,
+        events: 0,
+        has_call: false,
+        has_more: false,
+        postponed: 0,
+        resumed: 0,
+    };
     let lock: &ProcessLock<Fake> = Box::leak(Box::new(ProcessLock::new(fake)));
     lock.configure(settings(8));
     (lock, wire)
@@ -108,7 +123,7 @@ impl Guarded for Fake {
     }
 
     fn has_more_to_do(&mut self) -> bool {
-        false
+        self.has_more
     }
 
     fn wake_needed(&mut self) -> bool {
@@ -119,10 +134,12 @@ impl Guarded for Fake {
 
     fn is_reported_blocked() -> bool {
         // Under loom the first sleep would be a wait of its own, and double the states.
-        cfg!(loom)
+        cfg!(loom) || REPORTED.get()
     }
 
-    fn report_blocked(&mut self) {}
+    fn report_blocked(&mut self) {
+        REPORTED.set(true);
+    }
 
     fn is_orphaned(&mut self) -> bool {
         false

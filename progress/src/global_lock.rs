@@ -110,6 +110,16 @@ impl<S: Guarded> ProcessLock<S> {
         self.schedule(self.acquire(), work)
     }
 
+    /// As [`with`](ProcessLock::with), for a leader that is about to park and changes nothing that a
+    /// waiter waits for: no predicate runs, and the leader's own target stays valid.
+    pub(crate) fn with_quietly<R>(&self, work: impl FnOnce(&mut S) -> R) -> R {
+        if self.is_multithreaded() {
+            self.with_scheduler(|scheduler| work(scheduler.state))
+        } else {
+            self.with(work)
+        }
+    }
+
     /// As [`with_scheduler`](ProcessLock::with_scheduler); `None` if another thread is inside.
     pub(crate) fn try_with_scheduler<R>(
         &self,

@@ -12,6 +12,7 @@ use progress::{Guarded, ParkTarget, Progress};
 
 use crate::abort;
 use crate::blocked_on;
+use crate::incidents::Incidents;
 use crate::process::Process;
 use crate::usage;
 
@@ -50,7 +51,13 @@ impl Guarded for Process {
         }
         let Some(core) = &mut self.core else { return Progress::Idle };
         if core.stack.pt2pt().has_incidents() {
-            moved = self.handle_incidents(moved);
+            match self.handle_incidents() {
+                Incidents::Nothing => {}
+                // A rank that only answers notices still waits, so its report stays. Messages may
+                // have come in the same round: all waiters look.
+                Incidents::Notices => return Progress::Moved,
+                Incidents::Failures => moved = true,
+            }
         }
         if !moved && !io::pending::take_news() {
             return Progress::Idle;

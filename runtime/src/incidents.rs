@@ -15,13 +15,23 @@ use crate::context_id;
 use crate::process::{Core, Process};
 use crate::stack::Stack;
 
+/// What [`Process::handle_incidents`] has handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Incidents {
+    /// Nothing new.
+    Nothing,
+    /// Notices, which have failed nothing.
+    Notices,
+    /// Something that has failed collectives or requests.
+    Failures,
+}
+
 impl Process {
-    /// Handles notices and failed peers. Returns true if the round of progress, which `moved`, has
-    /// done anything but take notices in: a rank that only answers them still waits.
+    /// Handles notices and failed peers.
     #[cold]
-    pub(crate) fn handle_incidents(&mut self, moved: bool) -> bool {
+    pub(crate) fn handle_incidents(&mut self) -> Incidents {
         let Process { core, comms, .. } = self;
-        let Some(core) = core else { return moved };
+        let Some(core) = core else { return Incidents::Nothing };
         let Core { stack, collectives, world, comm_self, .. } = &mut **core;
         let has_notices = stack.pt2pt().has_notices();
         let passed = |context: u64| {
@@ -33,13 +43,16 @@ impl Process {
         };
         let Stack { protocols, endpoint } = stack;
         let failed = collectives.handle_notices(&mut protocols.pt2pt, endpoint, passed);
-        let moved = failed || (moved && !has_notices);
         let has_failed_peers = !protocols.pt2pt.failed_peers().is_empty();
         if has_notices && !failed {
             // Inquiries keep this rank from the long sleep after which it would ask others.
             blocked_on::inquire(core);
         }
-        if has_failed_peers { self.fail_unreachable() | moved } else { moved }
+        match failed | (has_failed_peers && self.fail_unreachable()) {
+            true => Incidents::Failures,
+            false if has_notices => Incidents::Notices,
+            false => Incidents::Nothing,
+        }
     }
 
     /// Fails the posted receives that no live peer can satisfy; true if there were any.

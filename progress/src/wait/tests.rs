@@ -50,6 +50,20 @@ fn a_parked_leader_returns_when_another_thread_makes_its_predicate_true() {
 }
 
 #[test]
+fn a_leader_that_reports_its_wait_sleeps_on() {
+    let (lock, wire) = lock();
+    lock.with(|fake| fake.has_more = true);
+    let waiter = thread::spawn(move || wait_for_messages(lock, 1));
+    thread::sleep(3 * crate::waiter::REPORT_AFTER);
+    let before = lock.shared.rounds();
+    thread::sleep(3 * crate::waiter::REPORT_AFTER);
+    let made = lock.shared.rounds() - before;
+    wire.send();
+    waiter.join().unwrap();
+    assert!(made < 10, "{made} rounds of progress while nothing happened");
+}
+
+#[test]
 fn the_leader_serves_followers_and_a_follower_leads_after_it() {
     for processors in [8, 1] {
         let (lock, wire) = lock();

@@ -18,7 +18,6 @@ use crate::steps::{Step, say};
 
 /// The files that must pass, in groups that are one job each.
 const GROUPS: [&[&str]; 4] = [
-    &["file", "io"],
     &[
         "p2p_buf",
         "p2p_buf_matched",
@@ -76,6 +75,7 @@ const GROUPS: [&[&str]; 4] = [
         "toplevel",
         "util_dtlib",
     ],
+    &["file", "io", "win", "rma", "rma_nb"],
 ];
 /// Files that communicate with no other rank and take long with NumPy: run on one rank.
 const ON_ONE_RANK: [&str; 1] = ["util_dtlib"];
