@@ -37,3 +37,10 @@ mod user_function;
 
 #[rustfmt::skip] // as the generator writes it
 mod generated;
+
+/// A symbol for each function of the standard ABI, since unit tests are linked to no MPI.
+#[cfg(test)]
+#[allow(non_snake_case, clashing_extern_declarations, reason = "never called")]
+mod stand_in {
+    include!(concat!(env!("OUT_DIR"), "/stand_in.rs"));
+}

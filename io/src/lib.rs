@@ -1,10 +1,10 @@
 //! Parallel files (MPI-5.0 chapter 14): opened by a group of processes, seen through views.
 //!
-//! An [`File`](file::File) is a path that the members of a group opened together, with a view, an
+//! A [`File`] is a path that the members of a group opened together, with a view, an
 //! individual pointer and a shared pointer for each. All communication goes through one trait,
 //! [`Members`]: the runtime implements it over a communicator, and tests over threads.
 //! A data access is resolved in this order: the pointer gives a position in the view
-//! ([`pointer`]), the view gives runs of bytes of the file ([`view`]), the data representation
+//! ([`mod@pointer`]), the view gives runs of bytes of the file ([`view`]), the data representation
 //! converts the buffer ([`datarep`]), and the system moves the bytes ([`disk`]).
 //! Nonblocking accesses run on threads of this crate ([`workers`]) and end in a [`Pending`].
 //!

@@ -2,7 +2,7 @@
 //!
 //! A [`Pending`] is *running* until a worker stores its outcome, then *done*; the outcome is taken
 //! once. A thread of the process that sleeps until something happens must also wake when an access
-//! is done: it polls [`wake_fd`] as well, which is readable then.
+//! is done: it polls the descriptor of [`sleep`] as well, which is readable then.
 //!
 //! Order, so that no wake-up is missed: a worker stores the outcome, sets [`FINISHED`], makes the
 //! descriptor readable, and only then leaves [`RUNNING`]. A thread that is about to sleep reads
