@@ -110,8 +110,8 @@ impl<S: Guarded> ProcessLock<S> {
         self.schedule(self.acquire(), work)
     }
 
-    /// As [`with`](ProcessLock::with), for a leader that is about to park and changes nothing that a
-    /// waiter waits for: no predicate runs, and the leader's own target stays valid.
+    /// As [`with`](ProcessLock::with), for a leader that is about to park and changes nothing that
+    /// a waiter waits for: no predicate runs, and the leader's own target stays valid.
     pub(crate) fn with_quietly<R>(&self, work: impl FnOnce(&mut S) -> R) -> R {
         if self.is_multithreaded() {
             self.with_scheduler(|scheduler| work(scheduler.state))
