@@ -12,6 +12,7 @@ use super::flags::Flags;
 use super::lease::Lease;
 use super::signatures::Signatures;
 use super::{Counting, Header, renew};
+use crate::coll_segment::signatures::Signed;
 use crate::event_count::EventCount;
 use crate::loom_harness::{self, in_every_order, wait};
 use crate::sync::{AtomicU64, Ordering, fence};
