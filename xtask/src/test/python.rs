@@ -69,6 +69,7 @@ const GROUPS: [&[&str]; 4] = [
         "op",
         "pickle",
         "session",
+        "subclass",
         "ctypes",
         "mpiabi",
         "package",
