@@ -52,7 +52,7 @@ pub struct Job {
     pub(crate) ancestor: Option<u32>,
 }
 
-/// The connection to whoever started the process.
+/// The connection to the launcher that started the process.
 #[derive(Debug)]
 pub(crate) enum Link {
     /// No process did: a job of its own.

@@ -12,6 +12,7 @@ pub mod endpoint;
 pub mod header;
 mod local_ranks;
 pub mod protocol;
+mod reports;
 pub mod request_id;
 pub mod sim;
 pub mod store;
@@ -24,6 +25,7 @@ pub use endpoint::Endpoint;
 pub use header::{Collective, CollectiveKind, Header, Kind};
 pub use local_ranks::LocalRanks;
 pub use protocol::Protocol;
+pub use reports::Reports;
 pub use request_id::{ProtocolId, RequestId, Token};
 pub use store::{InProcessStore, Store};
 pub use transport::{

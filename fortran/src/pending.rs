@@ -28,7 +28,7 @@ fn entries() -> MutexGuard<'static, HashMap<c_int, Entry>> {
 /// True if some request has copies.
 #[inline]
 pub(crate) fn any() -> bool {
-    // Relaxed: who completes a request was told of it after its start.
+    // Relaxed: the thread that completes a request has got its handle after its start.
     COUNT.load(Ordering::Relaxed) != 0
 }
 

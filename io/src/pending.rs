@@ -63,7 +63,7 @@ impl Pending {
     /// Ends an access of [`Pending::begin`].
     pub(crate) fn finish(&self, outcome: Outcome) {
         *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
-        // Release: whoever sees it done sees the data.
+        // Release: a thread that sees it done sees the data.
         self.done.store(true, Ordering::Release);
         NEWS.store(true, Ordering::SeqCst);
         FINISHED.store(true, Ordering::SeqCst);

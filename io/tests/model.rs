@@ -99,7 +99,7 @@ fn draw_views(rng: &mut fastrand::Rng, size: usize) -> Vec<Shown> {
     let mut at = 0;
     while at < tile {
         let len = rng.i64(1..=tile.min(40)).min(tile - at);
-        // Some blocks are nobody's.
+        // Some blocks belong to no rank.
         if let Some(bytes) = owned.get_mut(rng.usize(0..=size)) {
             bytes.push((at, len));
         }

@@ -7,8 +7,8 @@
 //! The queue lock has three counters: `users` deals tickets, `read` and `write` are the tickets
 //! that may begin to read or to write. A reader moves `read` on when it begins and `write` when it
 //! ends; a writer moves both when it ends. Waiters are therefore served in order, and adjacent
-//! readers together. The lock wakes nobody: a call that lets another waiter begin says so, and its
-//! caller wakes those that sleep.
+//! readers together. The lock wakes no waiter: a call that lets another waiter begin says so, and
+//! its caller wakes those that sleep.
 //!
 //! Invariant: a rank draws one ticket, begins when it is its turn, and ends what it began.
 

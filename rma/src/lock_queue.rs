@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-/// Who holds the lock of this rank's window, and who waits for it.
+/// The holders of the lock of this rank's window, and the ranks that wait for it.
 #[derive(Debug, Default)]
 pub(crate) struct LockQueue {
     /// Rank and whether it is exclusive.

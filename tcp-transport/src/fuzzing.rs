@@ -1,12 +1,11 @@
 //! Entry points of the fuzz targets: any bytes are decoded, and none may panic.
 
-use fabric::{Body, Header, Peer, PeerFailed, Sink};
+use fabric::{Body, Header, Peer, PeerFailed, Reports, Sink};
 
 use crate::candidates;
 use crate::peer::PeerState;
 use crate::records::Handler;
 use crate::regions::Regions;
-use crate::transport::Reports;
 use crate::wire::{Hello, Transcript};
 
 struct Ignore;

@@ -3,12 +3,11 @@
 //!
 //! Nothing is sent here: answers are appended to the peer's stream, and written after the read.
 
-use fabric::{Header, Sink, UserBuf};
+use fabric::{Header, Reports, Sink, UserBuf};
 
 use crate::peer::{Bulk, PeerState};
 use crate::regions::{Access, Regions};
 use crate::sys;
-use crate::transport::Reports;
 use crate::wire::{self, Kind, MAX_PIECE, Record};
 
 /// Why a peer is given up: it sent what no peer of this version sends.

@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{OwnedFd, RawFd};
 use std::time::Instant;
 
-use fabric::{Caps, Header, Peer, PeerFailed, Sink, Store};
+use fabric::{Caps, Header, Peer, Reports, Store};
 use rustix::process::{Resource, getrlimit};
 
 use crate::candidates::{self, Filter};
@@ -44,31 +44,6 @@ pub enum Unavailable {
     /// The address cannot be published.
     #[error("TCP cannot be used: the address of this process cannot be published: {0}")]
     Store(String),
-}
-
-/// Events that the next poll reports to the protocol above.
-#[derive(Debug, Default)]
-pub(crate) struct Reports {
-    pub(crate) transfers: Vec<(u64, Result<(), PeerFailed>)>,
-    pub(crate) failures: Vec<PeerFailed>,
-}
-
-impl Reports {
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.transfers.is_empty() && self.failures.is_empty()
-    }
-
-    /// Reports everything to the sink.
-    #[cold]
-    pub(crate) fn deliver(&mut self, sink: &mut impl Sink) {
-        for (token, outcome) in self.transfers.drain(..) {
-            sink.transferred(token, outcome);
-        }
-        for failure in self.failures.drain(..) {
-            sink.peer_failed(failure);
-        }
-    }
 }
 
 /// How events are looked for; see `poll`.

@@ -42,7 +42,6 @@ mod recovery;
 mod recv;
 mod recv_queue;
 mod registration;
-mod reports;
 mod rma;
 mod seam;
 mod settings;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fabric::Peer;
+use fabric::{Peer, Reports};
 
 use crate::adapter::Adapter;
 use crate::buffers::SendBuffers;
@@ -18,7 +18,6 @@ use crate::ibv::{Channel, Cq};
 use crate::limits::{Config, completions_for};
 use crate::recv_queue::ReceiveQueue;
 use crate::registration::Registrations;
-use crate::reports::Reports;
 use crate::settings::Settings;
 use crate::store::Store;
 use crate::transport::VerbsTransport;

@@ -13,6 +13,7 @@ use std::io;
 use std::time::Instant;
 
 use config::Registration;
+use fabric::Reports;
 
 use crate::adapter::Adapter;
 use crate::buffers::SendBuffers;
@@ -25,7 +26,6 @@ use crate::endpoints::Endpoints;
 use crate::limits::Config;
 use crate::recv_queue::ReceiveQueue;
 use crate::registration::Registrations;
-use crate::reports::Reports;
 use crate::wait_set::WaitSet;
 use crate::wireup::Wireup;
 

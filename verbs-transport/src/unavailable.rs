@@ -140,7 +140,7 @@ pub enum Unavailable {
 }
 
 impl Unavailable {
-    /// Returns true if the host has no RDMA at all, so that nobody expects it to be used.
+    /// Returns true if the host has no RDMA at all: users do not expect it then.
     pub fn is_absent(&self) -> bool {
         matches!(self, Unavailable::Library(_) | Unavailable::NoDevice)
     }

@@ -253,7 +253,7 @@ impl Active {
             return None;
         }
         if let Some(theirs) = notice.round {
-            // The rounds themselves show who has been there, unless they are out of step.
+            // The rounds show which members have been there, unless they are out of step.
             let is_behind = catch_up(&*segment?, theirs, sequence);
             return is_behind.then_some((notice.call, rank));
         }

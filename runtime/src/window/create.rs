@@ -6,7 +6,7 @@
 //!    each local rank, then the memory of windows that the library allocates.
 //! 4. They exchange the ranges. Each rank maps that of its host and takes the pages of its own
 //!    part.
-//! 5. Each rank opens the window, and they exchange whether all have succeeded. Nobody accesses
+//! 5. Each rank opens the window, and they exchange whether all have succeeded. No rank accesses
 //!    the window before.
 //!
 //! An error of one rank is an error of all. If all ranks are on one host, locks lie in the records
