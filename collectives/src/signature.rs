@@ -2,14 +2,15 @@
 //! calls.
 //!
 //! ```text
-//! bit 47 .. 32         31 .. 20              19 .. 14    13 .. 8     7 .. 0
-//!     bytes of a slot  root, all ones: none  operation   reduction   sequence number
+//! bit 47 .. 32         31 .. 20              19       18 .. 14    13 .. 8     7 .. 0
+//!     bytes of a slot  root, all ones: none  failed   operation   reduction   sequence number
 //! ```
 //!
 //! Of the sequence number the lower bits are there, so that a member whose rounds are out of step
 //! with those of others after an error is noticed.
 //!
 //! A reduction is named by the ABI handle of the predefined operation, or by [`USER_OP`].
+//! A member whose call has failed arrives with the signature of that call and [`FAILED`].
 
 use fabric::coll_segment::SIGNATURE_BITS;
 use fabric::{Collective, CollectiveKind};
@@ -22,7 +23,10 @@ const KIND_AT: u32 = OP_AT + 6;
 const ROOT_AT: u32 = KIND_AT + 6;
 const BYTES_AT: u32 = ROOT_AT + 12;
 const MAX_BYTES: u64 = (1 << (SIGNATURE_BITS - BYTES_AT)) - 1;
+/// The call has failed at its member.
+const FAILED: u64 = 1 << (ROOT_AT - 1);
 const NO_ROOT: u64 = (1 << (BYTES_AT - ROOT_AT)) - 1;
+const _: () = assert!((CollectiveKind::GaveUp as u64) < FAILED >> KIND_AT, "kinds fit");
 /// The code of all user-defined operations; no handle of a predefined one.
 const USER_OP: u8 = (1 << (KIND_AT - OP_AT)) - 1;
 
@@ -56,14 +60,20 @@ pub(crate) fn is_earlier(one: u64, other: u64) -> bool {
     (1..1 << (SEQUENCE_BITS - 1)).contains(&(other.wrapping_sub(one) as u8))
 }
 
-/// Returns the signature of a member whose `sequence`th collective has failed before it arrived.
+/// Returns the signature of a member whose `sequence`th collective has failed before it arrived,
+/// and whose call is not known any more.
 pub(crate) fn gave_up(sequence: i32) -> u64 {
-    numbered(of(Collective::new(CollectiveKind::GaveUp, None, None), 0), sequence)
+    failed(numbered(of(Collective::new(CollectiveKind::GaveUp, None, None), 0), sequence))
 }
 
-/// Returns the number of a collective, as far as its signature has it.
-pub(crate) fn sequence_in(signature: u64) -> i32 {
-    signature as i32 & ((1 << SEQUENCE_BITS) - 1)
+/// Returns the signature of a member whose call has failed before it arrived.
+pub(crate) fn failed(signature: u64) -> u64 {
+    signature | FAILED
+}
+
+/// Returns true for a signature of [`failed`] or [`gave_up`].
+pub(crate) fn has_failed(signature: u64) -> bool {
+    signature & FAILED != 0
 }
 
 /// Returns the call of a signature.
@@ -72,7 +82,7 @@ pub(crate) fn call(signature: u64) -> CollectiveCall {
     let root = bits(ROOT_AT, BYTES_AT);
     let root = if root == NO_ROOT { Collective::NO_ROOT } else { root as u32 };
     CollectiveCall {
-        kind: bits(KIND_AT, ROOT_AT) as u8,
+        kind: bits(KIND_AT, ROOT_AT - 1) as u8,
         root: (bits(OP_AT, KIND_AT) as u32) << 24 | root,
         bytes: Some(bits(BYTES_AT, SIGNATURE_BITS)),
     }
@@ -90,6 +100,14 @@ mod tests {
             assert_eq!(call.root, collective.root);
             assert_eq!((call.kind, call.bytes), (CollectiveKind::Reduce as u8, Some(16_000)));
         }
+    }
+
+    #[test]
+    fn a_call_survives_its_failure() {
+        let collective = Collective::new(CollectiveKind::Reduce, Some(3), Some(0x23));
+        let signature = numbered(of(collective, 32), 7);
+        assert!(!has_failed(signature) && has_failed(failed(signature)) && has_failed(gave_up(7)));
+        assert_eq!(call(signature), call(failed(signature)));
     }
 
     #[test]

@@ -88,7 +88,8 @@ pub enum CollectiveKind {
     CommCreate = 23,
     /// The library's own, as in Finalize.
     Internal = 24,
-    /// The collective that the receiver is in has failed at the sender.
+    /// The collective that the receiver is in has failed at the sender; see
+    /// [`Collective::given_up`].
     GaveUp = 25,
 }
 
@@ -122,6 +123,11 @@ impl Collective {
             None => 0,
         };
         Collective { kind, root: reduction << 24 | root, before: 0 }
+    }
+
+    /// The call of a rank where it has failed: the kind says so, `before` is the kind of the call.
+    pub const fn given_up(self) -> Collective {
+        Collective { kind: CollectiveKind::GaveUp, root: self.root, before: self.kind as u8 }
     }
 
     /// Returns root and handle of the reduction in the word that an envelope carries.

@@ -24,6 +24,7 @@ struct Inner {
     raise_on: Option<usize>,
     through: Option<Errhandler>,
     status: Option<Status>,
+    is_consequence: bool,
 }
 
 impl Error {
@@ -38,6 +39,7 @@ impl Error {
             raise_on: None,
             through: None,
             status: None,
+            is_consequence: false,
         };
         Error(Box::new(inner))
     }
@@ -77,6 +79,13 @@ impl Error {
         self
     }
 
+    /// Marks the error as the consequence of one at another process, which names the cause.
+    #[must_use]
+    pub fn as_consequence(mut self) -> Error {
+        self.0.is_consequence = true;
+        self
+    }
+
     /// Returns the class.
     pub fn class(&self) -> Class {
         self.0.class
@@ -100,6 +109,11 @@ impl Error {
     /// Returns the error handler to call, if it belongs to no object.
     pub fn handler(&self) -> Option<&Errhandler> {
         self.0.through.as_ref()
+    }
+
+    /// Returns true if an error at another process names the cause.
+    pub fn is_consequence(&self) -> bool {
+        self.0.is_consequence
     }
 
     /// Returns the status to store although the call failed.

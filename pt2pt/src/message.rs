@@ -1,6 +1,6 @@
 //! The words of the engine's interface: sends, receives and their results.
 
-use fabric::{Collective, Header, Kind, Peer};
+use fabric::{Collective, CollectiveKind, Header, Kind, Peer};
 
 use crate::fault::{CollectiveCall, Fault};
 use crate::key::Key;
@@ -157,6 +157,14 @@ impl PartOf {
     /// [`Collective::before`].
     pub(crate) fn before(self) -> u8 {
         (self.collective >> 8) as u8
+    }
+
+    /// The sender's call, also where it has failed; see [`Collective::given_up`]. Its kind is that
+    /// of a failure if the call was refused before it started.
+    pub(crate) fn call(self) -> CollectiveCall {
+        let has_failed = self.kind() == CollectiveKind::GaveUp as u8 && self.before() != 0;
+        let kind = if has_failed { self.before() } else { self.kind() };
+        CollectiveCall { kind, root: self.root, bytes: None }
     }
 
     #[inline]

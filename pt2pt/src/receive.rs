@@ -220,19 +220,16 @@ fn has_own_sizes(collective: u8) -> bool {
 #[cold]
 fn envelope_fault(expected: PartOf, capacity: u64, head: &Head) -> (u64, Option<Box<Fault>>) {
     let (source, tag, context) = (head.key.source, head.key.tag, head.key.context);
-    if head.part_of.kind() == CollectiveKind::GaveUp as u8 {
-        return (
-            0,
-            Some(Box::new(Fault::GaveUp { call: expected.into(), source, sequence: tag, context })),
-        );
+    let theirs = head.part_of.call();
+    let is_other = (theirs.kind, theirs.root) != (expected.kind(), expected.root);
+    if is_other && theirs.kind != CollectiveKind::GaveUp as u8 {
+        let fault =
+            Fault::Mismatched { ours: expected.into(), theirs, source, sequence: tag, context };
+        return (0, Some(Box::new(fault)));
     }
-    let is_same = expected.kind() == head.part_of.kind() && expected.root == head.part_of.root;
-    if !is_same {
-        let (ours, theirs) = (expected.into(), head.part_of.into());
-        return (
-            0,
-            Some(Box::new(Fault::Mismatched { ours, theirs, source, sequence: tag, context })),
-        );
+    if head.part_of.kind() == CollectiveKind::GaveUp as u8 {
+        let fault = Fault::GaveUp { call: expected.into(), source, sequence: tag, context };
+        return (0, Some(Box::new(fault)));
     }
     let sent = head.bytes;
     if sent != capacity && (sent > capacity || !may_be_short(expected, sent)) {

@@ -2,9 +2,14 @@
 
 #![allow(unsafe_code)]
 
+use std::time::Duration;
+
 use objects::Error;
 
 use crate::lock::with;
+
+/// Time that the process with the cause of an error has to report first, which ends this one.
+const CAUSE_DELAY: Duration = Duration::from_millis(500);
 
 /// Ends the job for an error whose handler is MPI_ERRORS_ARE_FATAL. Reports once what happened, in
 /// which call, on which rank. The exit code is the error class.
@@ -14,6 +19,9 @@ pub(crate) fn fatal(call: &'static str, location: &str, error: &Error) -> ! {
     let rank = with(|p| p.core().map(|core| core.job.rank).ok());
     let rank = rank.map_or("a process".to_owned(), |rank| format!("rank {rank}"));
     let detail = without(error.detail(), &location);
+    if error.is_consequence() {
+        std::thread::sleep(CAUSE_DELAY);
+    }
     let message = format!("{rank} in {call}{location}: {}: {detail}", error.class().name());
     end_job(error.class() as i32, &message)
 }

@@ -45,6 +45,9 @@ pub(crate) fn explain(p: &Process, comm: usize, fault: &Fault) -> Error {
             Error::new(Class::Truncate, format!("{fault} (on {name})"))
         }
         Fault::PeerFailed(failed) => Error::new(Class::ProcAborted, failed.to_string()),
+        other @ (Fault::GaveUp { .. } | Fault::Earlier { .. }) => {
+            Error::new(Class::Other, format!("{other} (on {name})")).as_consequence()
+        }
         other => Error::new(Class::Other, format!("{other} (on {name})")),
     };
     error.on(comm)

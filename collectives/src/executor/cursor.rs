@@ -143,11 +143,7 @@ impl Cursor {
                 if !segment.is_ready(round) {
                     return false;
                 }
-                if segment.arrive(
-                    round,
-                    signature::gave_up(signature::sequence_in(self.signature)),
-                    true,
-                ) {
+                if segment.arrive(round, signature::failed(self.signature), true) {
                     segment.complete(round);
                 }
             }

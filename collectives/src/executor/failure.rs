@@ -1,6 +1,6 @@
 //! Notifies members of a failed collective, and describes a mismatch in a segment.
 
-use fabric::{Collective, CollectiveKind, HybridGet};
+use fabric::{CollectiveKind, HybridGet};
 use objects::Buffer;
 use pt2pt::{Engine, Fault, Mode, Notice};
 
@@ -25,7 +25,6 @@ pub(super) fn give_up<T: HybridGet>(
     let schedule = plan.schedule();
     let before = cursor.round.checked_sub(1);
     let first = before.map_or(0, |before| schedule.rounds()[before].messages as usize);
-    let gave_up = Collective::new(CollectiveKind::GaveUp, None, None);
     for message in &schedule.messages()[first..] {
         let Some(to) = plan.peer(message.with) else { continue };
         if message.direction == Direction::Recv {
@@ -34,7 +33,7 @@ pub(super) fn give_up<T: HybridGet>(
             }
             continue;
         }
-        let envelope = plan.envelope(message.with, sequence, gave_up);
+        let envelope = plan.envelope(message.with, sequence, plan.collective().given_up());
         if let Ok(None) = pt2pt.send_now(endpoint, Mode::Standard, to, &envelope, &Buffer::EMPTY) {
             let request = pt2pt.send(endpoint, Mode::Standard, to, envelope, Buffer::EMPTY);
             pt2pt.detach(request);
@@ -68,10 +67,11 @@ pub(super) fn mismatch(plan: &Plan, cursor: &Cursor, sequence: i32, member: u32)
     let ours = signature::call(plan.signature());
     let seen = plan.segment().and_then(|s| s.signature_of(cursor.segment_round, member));
     let theirs = seen.map_or(ours, signature::call);
-    Box::new(if theirs.kind == CollectiveKind::GaveUp as u8 {
-        Fault::GaveUp { call: ours, source, sequence, context }
-    } else if (theirs.kind, theirs.root) != (ours.kind, ours.root) {
+    let is_other = (theirs.kind, theirs.root) != (ours.kind, ours.root);
+    Box::new(if is_other && theirs.kind != CollectiveKind::GaveUp as u8 {
         Fault::Mismatched { ours, theirs, source, sequence, context }
+    } else if seen.is_some_and(signature::has_failed) {
+        Fault::GaveUp { call: ours, source, sequence, context }
     } else if theirs == ours {
         // Out of step since an earlier error.
         Fault::Earlier { ours: None, theirs: None, source, sequence, context }

@@ -267,8 +267,9 @@ impl Active {
         let ran_outside = later.filter(|later| self.past.find(context, *later).is_none());
         let signature = segment?.own_signature(ran_outside.count() as u64);
         let unknown = CollectiveCall { kind: 0, root: Collective::NO_ROOT, bytes: None };
-        Some((signature.map_or(unknown, signature::call), rank))
-            .filter(|(call, _)| !call.agrees(&notice.call))
+        let call = signature.map_or(unknown, signature::call);
+        let has_failed = signature.is_some_and(signature::has_failed);
+        (has_failed || !call.agrees(&notice.call)).then_some((call, rank))
     }
 }
 
