@@ -121,28 +121,42 @@ impl BuiltinOp {
         legal && kernels::kernel(self, basic.repr).is_some()
     }
 
-    /// Computes `inout[i] = left[i] op inout[i]` for each left operand from the last to the first.
-    /// The buffers have equal counts and are made with `datatype`, for which [`Op::check`] has
-    /// passed. Panics otherwise.
+    /// Computes `inout[i] = left[i] op inout[i]` for each left operand from the last to the first;
+    /// see [`BuiltinOp::reduce_into`].
     pub fn reduce(self, left: &Operands, inout: &Buffer, datatype: &Datatype) {
+        self.reduce_into(left, inout, inout, datatype);
+    }
+
+    /// Computes `out[i] = left[i] op right[i]`, then `out[i] = left[i] op out[i]` for each left
+    /// operand before the last one, from the last to the first. The buffers have equal counts and
+    /// are made with `datatype`, for which [`Op::check`] has passed. Panics otherwise.
+    pub fn reduce_into(self, left: &Operands, right: &Buffer, out: &Buffer, datatype: &Datatype) {
         match self {
-            BuiltinOp::NoOp => return,
+            BuiltinOp::NoOp => {
+                out.copy_from(right);
+                return;
+            }
             BuiltinOp::Replace => {
-                left.backwards().for_each(|left| _ = inout.copy_from(&left));
+                left.backwards().for_each(|left| _ = out.copy_from(&left));
                 return;
             }
             _ => {}
         }
-        let ((left, many), (inout, count)) =
-            (left.as_elements(datatype), inout.as_elements(datatype));
-        assert!(many == count, "a reduction of {many} elements into {count}");
+        let ((left, many), (mut right, of_right), (out, count)) =
+            (left.as_elements(datatype), right.as_elements(datatype), out.as_elements(datatype));
+        assert!(
+            many == count && of_right == count,
+            "a reduction of {many} and {of_right} elements into {count}"
+        );
         let kernel = datatype.own_basic().and_then(|basic| kernels::kernel(self, basic.repr));
         let kernel =
             kernel.unwrap_or_else(|| panic!("{} on {datatype:?} was not checked", self.name()));
         for left in left {
-            // SAFETY: both buffers hold `count` elements of the type that the kernel is
-            // for, valid by their makers' promise, at the C layout's distances.
-            unsafe { kernel(left, inout, count as usize) }
+            // SAFETY: all buffers hold `count` elements of the type that the kernel is
+            // for, valid by their makers' promise, at the C layout's distances. MPI forbids that
+            // the buffers of one call overlap; the result may be one of the operands.
+            unsafe { kernel(left, right, out, count as usize) }
+            right = out;
         }
     }
 }
@@ -269,5 +283,7 @@ impl UserOp {
     }
 }
 
+#[cfg(test)]
+mod level_tests;
 #[cfg(test)]
 mod tests;

@@ -14,13 +14,21 @@ pub(super) trait Number: Copy {
 /// Has an order; a NaN is less than nothing.
 pub(super) trait Ordered: Copy {
     fn less(self, other: Self) -> bool;
+    /// True for a NaN. A number wins over it, so that the result does not depend on the order of
+    /// ranks.
+    #[inline(always)]
+    fn is_unordered(self) -> bool {
+        false
+    }
+    // Without a branch, or loops are not vectorised. Of equal zeros with different signs, and of
+    // two NaNs, the result is `other` at every level of instructions.
     #[inline(always)]
     fn smaller(self, other: Self) -> Self {
-        if self.less(other) { self } else { other }
+        if self.less(other) | other.is_unordered() { self } else { other }
     }
     #[inline(always)]
     fn larger(self, other: Self) -> Self {
-        if other.less(self) { self } else { other }
+        if other.less(self) | other.is_unordered() { self } else { other }
     }
 }
 
@@ -109,14 +117,9 @@ macro_rules! floats {
             fn less(self, other: Self) -> bool {
                 self < other
             }
-            // A number wins over a NaN, so that the result does not depend on the order of ranks.
             #[inline(always)]
-            fn smaller(self, other: Self) -> Self {
-                self.min(other)
-            }
-            #[inline(always)]
-            fn larger(self, other: Self) -> Self {
-                self.max(other)
+            fn is_unordered(self) -> bool {
+                self.is_nan()
             }
         }
     )*};
@@ -200,7 +203,12 @@ fn located<V: Ordered, I: Ordered>(
     left: Pair<V, I>,
     right: Pair<V, I>,
 ) -> Pair<V, I> {
-    if better || !worse && left.index.less(right.index) { left } else { right }
+    // Field by field and without a branch: the loops of pairs without padding are vectorised.
+    let is_left = better | (!worse & left.index.less(right.index));
+    Pair {
+        value: if is_left { left.value } else { right.value },
+        index: if is_left { left.index } else { right.index },
+    }
 }
 
 impl<V: Ordered, I: Ordered> Combine<Pair<V, I>> for Minloc {

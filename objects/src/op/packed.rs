@@ -81,7 +81,8 @@ impl PackedOp {
             // SAFETY: both slices hold so many elements of the type that the kernel is for; they do
             // not overlap, since one is borrowed exclusively.
             (_, Some(kernel)) => unsafe {
-                kernel(left.as_ptr(), inout.as_mut_ptr(), left.len() / self.size);
+                let out = inout.as_mut_ptr();
+                kernel(left.as_ptr(), out, out, left.len() / self.size);
             },
             (_, None) => {}
         }

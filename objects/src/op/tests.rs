@@ -212,6 +212,15 @@ fn integers_wrap_and_nan_loses() {
     let one = 1_f64.to_le_bytes();
     assert_eq!(reduce(BuiltinOp::Max, byte(0x214), &one, &nan), one);
     assert_eq!(reduce(BuiltinOp::Min, byte(0x214), &nan, &one), one);
+    #[cfg(target_arch = "x86_64")]
+    {
+        let long = |value| x87::LongDouble::from_f64(value).0;
+        let (nan, one) = (long(f64::NAN), long(1.0));
+        for (left, right) in [(one, nan), (nan, one)] {
+            assert_eq!(reduce(BuiltinOp::Max, byte(0x220), &left, &right), one);
+            assert_eq!(reduce(BuiltinOp::Min, byte(0x220), &left, &right), one);
+        }
+    }
 }
 
 #[test]

@@ -65,24 +65,37 @@ impl Ordered for LongDouble {
         }
         above != 0
     }
+
+    #[inline(always)]
+    fn is_unordered(self) -> bool {
+        let [mantissa, exponent] =
+            [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|byte| self.0[at + byte])));
+        exponent & 0x7fff == 0x7fff && mantissa << 1 != 0
+    }
 }
 
-macro_rules! in_place {
+macro_rules! in_memory {
     ($name:ident, $instruction:literal) => {
         /// Defines a kernel that works in the user's memory. A sum that is stored to a local first
         /// would be read back before the store has finished.
-        pub(super) unsafe fn $name(left: *const u8, inout: *mut u8, count: usize) {
+        pub(super) unsafe fn $name(
+            left: *const u8,
+            right: *const u8,
+            out: *mut u8,
+            count: usize,
+        ) {
             for offset in (0..count * size_of::<LongDouble>()).step_by(size_of::<LongDouble>()) {
-                // SAFETY: an element of both arrays, valid by the caller's promise;
+                // SAFETY: an element of each array, valid by the caller's promise;
                 // x87 loads and stores need no alignment.
                 unsafe {
                     asm!(
                         "fld tbyte ptr [{left}]",
-                        "fld tbyte ptr [{inout}]",
+                        "fld tbyte ptr [{right}]",
                         $instruction,
-                        "fstp tbyte ptr [{inout}]",
+                        "fstp tbyte ptr [{out}]",
                         left = in(reg) left.add(offset),
-                        inout = in(reg) inout.add(offset),
+                        right = in(reg) right.add(offset),
+                        out = in(reg) out.add(offset),
                         out("st(0)") _, out("st(1)") _, out("st(2)") _, out("st(3)") _,
                         out("st(4)") _, out("st(5)") _, out("st(6)") _, out("st(7)") _,
                         options(nostack),
@@ -93,8 +106,8 @@ macro_rules! in_place {
     };
 }
 
-in_place!(sum, "faddp st(1), st");
-in_place!(product, "fmulp st(1), st");
+in_memory!(sum, "faddp st(1), st");
+in_memory!(product, "fmulp st(1), st");
 
 #[cfg(test)]
 impl LongDouble {
