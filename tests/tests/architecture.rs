@@ -45,7 +45,6 @@ const UNSAFE: &[&str] = &[
     "objects/src/datatype/copy.rs",
     "objects/src/op.rs",
     "objects/src/op/kernels.rs",
-    "objects/src/op/level_tests.rs",
     "objects/src/op/packed.rs",
     "objects/src/op/x87.rs",
     "objects/src/scratch.rs",
