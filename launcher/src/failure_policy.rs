@@ -9,6 +9,7 @@
 //! | the same, never in MPI | the same, and the job ends once another rank is in MPI |
 //! | exit with code 0 after MPI_Finalize | none |
 //! | exit with code 0, never in MPI | the job ends with code 1 once a rank in MPI waits for it |
+//! | stopped by a signal | none; with `--stall-abort` the job ends |
 //!
 //! The first failure is reported, and the first that ends the job. Later failures are mostly
 //! their consequences; see [`crate::secondary_failures`].
@@ -17,6 +18,9 @@ use bootstrap::RankState;
 use serde::{Deserialize, Serialize};
 
 use crate::signals;
+
+/// The exit code of a job that `--stall-abort` has ended.
+pub(crate) const EXIT_DEADLOCKED: u8 = 125;
 
 /// The way a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -47,6 +51,13 @@ pub enum Event {
         code: i32,
         /// One sentence for the user.
         message: String,
+    },
+    /// A signal has stopped the rank's process, and `--stall-abort` ends such jobs.
+    Stopped {
+        /// The rank.
+        rank: u32,
+        /// The signal.
+        signal: i32,
     },
 }
 
@@ -94,7 +105,8 @@ impl Exit {
 impl Event {
     /// Returns the rank.
     pub fn rank(&self) -> u32 {
-        let (Event::Died { rank, .. } | Event::Aborted { rank, .. }) = self;
+        let (Event::Died { rank, .. } | Event::Aborted { rank, .. } | Event::Stopped { rank, .. }) =
+            self;
         *rank
     }
 
@@ -102,6 +114,7 @@ impl Event {
     pub fn verdict(&self) -> Verdict {
         match self {
             Event::Aborted { code, .. } => Verdict::Ends(not_zero(*code as u8)),
+            Event::Stopped { .. } => Verdict::Ends(EXIT_DEADLOCKED),
             Event::Died { exit: exit @ Exit::Signal(_), .. } => Verdict::Ends(exit.code()),
             Event::Died { exit, state: RankState::Running | RankState::Finalizing, .. } => {
                 Verdict::Ends(not_zero(exit.code()))
@@ -118,7 +131,7 @@ impl Event {
         match self {
             Event::Died { exit: Exit::Signal(_), .. } => 0,
             Event::Aborted { .. } => 1,
-            Event::Died { .. } => 2,
+            Event::Died { .. } | Event::Stopped { .. } => 2,
         }
     }
 }

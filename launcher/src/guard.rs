@@ -7,11 +7,12 @@
 //!
 //! States: asleep -> killing, at the end of the lifeline -> over, once a look at all processes
 //! finds none of the job. A process belongs to the job if it is in the group of a rank that was not
-//! reaped, or if its environment names the job. `mpiexec` kills the guard when it ends by itself.
+//! reaped, or if its environment names the job and this `mpiexec`: another daemon of the job may
+//! run on the same machine. `mpiexec` kills the guard when it ends by itself.
 //!
-//! The guard is `mpiexec --guard JOB`, so that it is known in lists of processes. It has a session
-//! of its own and blocks signals, so that Ctrl-C and SIGTERM reach only
-//! `mpiexec`. It ends by no signal that its parent would see: `wait` does not report it.
+//! The guard is `mpiexec --guard JOB PID`, so that it is known in lists of processes. It has a
+//! session of its own and blocks signals, so that Ctrl-C and SIGTERM reach only `mpiexec`. It ends
+//! by no signal that its parent would see: `wait` does not report it.
 
 #![allow(unsafe_code)]
 
@@ -50,7 +51,8 @@ impl Guard {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC).ok()?;
         let program = std::env::current_exe().ok()?;
         let program = CString::new(program.into_os_string().into_vec()).ok()?;
-        let words = [c"mpiexec".to_owned(), c"--guard".to_owned(), c_string(format!("{job:x}"))];
+        let (job, pid) = (format!("{job:x}"), std::process::id().to_string());
+        let words = ["mpiexec", OPTION, &job, &pid].map(c_string);
         let argv: Vec<*const c_char> =
             words.iter().map(|word| word.as_ptr()).chain([std::ptr::null()]).collect();
         let envp = [std::ptr::null()];
@@ -101,18 +103,20 @@ impl Drop for Guard {
     }
 }
 
-/// Runs `mpiexec --guard JOB` with the lifeline as standard input: sleeps until `mpiexec` is dead,
-/// then ends the ranks. Returns the exit code.
-pub fn run(job: Option<OsString>) -> u8 {
-    let Some(job) = job.and_then(|job| u64::from_str_radix(job.to_str()?, 16).ok()) else {
+/// Runs `mpiexec --guard JOB PID` with the lifeline as standard input: sleeps until `mpiexec` is
+/// dead, then ends the ranks. Returns the exit code.
+pub fn run(mut words: impl Iterator<Item = OsString>) -> u8 {
+    let job = words.next().and_then(|job| u64::from_str_radix(job.to_str()?, 16).ok());
+    let launcher = words.next().and_then(|pid| pid.to_str()?.parse().ok());
+    let (Some(job), Some(launcher)) = (job, launcher) else {
         eprintln!("mpiexec: --guard is used by mpiexec itself");
         return EXIT_USAGE;
     };
-    watch(job);
+    watch(job, launcher);
     0
 }
 
-fn watch(job: u64) {
+fn watch(job: u64, launcher: u32) {
     let mut leaders = BTreeSet::new();
     let mut bytes = [0u8; 4];
     loop {
@@ -128,9 +132,9 @@ fn watch(job: u64) {
     for leader in leaders.into_iter().filter_map(Pid::from_raw) {
         let _ = kill_process_group(leader, Signal::KILL);
     }
-    let token = format!("job={job:x}");
+    let tokens = [format!("job={job:x}"), format!("launcher={launcher}")];
     for _ in 0..MAX_LOOKS {
-        if !kill_members(&token) {
+        if !kill_members(&tokens) {
             return;
         }
         std::thread::sleep(INTERVAL);
@@ -156,14 +160,14 @@ fn detach(lifeline: &OwnedFd) {
     }
 }
 
-/// Kills all processes whose environment names the job. Returns true if there was one.
-fn kill_members(token: &str) -> bool {
+/// Kills all processes whose environment has the job's tokens. Returns true if there was one.
+fn kill_members(tokens: &[String; 2]) -> bool {
     let Ok(folder) = std::fs::read_dir("/proc") else { return false };
     let pids = folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
     let mut found = false;
     for pid in pids {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        if names_job(&environment, token)
+        if names_job(&environment, tokens)
             && let Some(pid) = Pid::from_raw(pid)
         {
             found |= kill_process(pid, Signal::KILL).is_ok();
@@ -172,11 +176,14 @@ fn kill_members(token: &str) -> bool {
     found
 }
 
-/// Returns true if an environment has the bootstrap variable of the job.
-fn names_job(environment: &[u8], token: &str) -> bool {
+/// Returns true if an environment has the bootstrap variable of the job and its launcher.
+fn names_job(environment: &[u8], tokens: &[String; 2]) -> bool {
     environment.split(|byte| *byte == 0).any(|line| {
         line.strip_prefix(VARIABLE.as_bytes()).is_some_and(|rest| {
-            rest.split(|byte| *byte == b' ').any(|word| word == token.as_bytes())
+            let has = |token: &String| {
+                rest.split(|byte| *byte == b' ').any(|word| word == token.as_bytes())
+            };
+            tokens.iter().all(has)
         })
     })
 }
@@ -187,8 +194,12 @@ mod tests {
 
     #[test]
     fn an_environment_names_one_job() {
-        let own = b"A=1\0VERBENA_BOOTSTRAP=v1 rank=0 size=2 job=1f\0B=job=2f\0";
-        assert!(names_job(own, "job=1f"));
-        assert!(!names_job(own, "job=1") && !names_job(own, "job=2f") && !names_job(b"", "job=1f"));
+        let own = b"A=1\0VERBENA_BOOTSTRAP=v1 rank=0 size=2 launcher=7 job=1f\0B=job=2f\0";
+        let tokens = |job: &str, launcher: &str| [job.to_owned(), launcher.to_owned()];
+        let job = tokens("job=1f", "launcher=7");
+        assert!(names_job(own, &job) && !names_job(b"", &job));
+        for other in [("job=1", "launcher=7"), ("job=2f", "launcher=7"), ("job=1f", "launcher=8")] {
+            assert!(!names_job(own, &tokens(other.0, other.1)), "{other:?}");
+        }
     }
 }

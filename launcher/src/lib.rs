@@ -59,5 +59,6 @@ pub mod signals;
 pub mod spawn;
 mod stall;
 pub mod start;
+mod stopped_ranks;
 mod wait_graph;
 pub mod wrap_table;

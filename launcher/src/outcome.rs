@@ -16,8 +16,6 @@ use crate::settings::Settings;
 
 /// The exit code of a job that reached its time limit, as with timeout(1).
 pub(crate) const EXIT_TIMED_OUT: u8 = 124;
-/// The exit code of a job that `--stall-abort` has ended.
-pub(crate) const EXIT_DEADLOCKED: u8 = 125;
 
 /// The exit code of the loader, and of a shell, for what is not found.
 const EXIT_NOT_FOUND: i32 = 127;

@@ -37,7 +37,7 @@ pub(crate) struct OutcomeReport<'a> {
 #[derive(Debug, Serialize)]
 struct Failure<'a> {
     rank: u32,
-    /// "signal", "exit" or "abort".
+    /// "signal", "exit", "abort" or "stopped".
     kind: &'static str,
     /// The number of the signal, or the exit code.
     code: i32,
@@ -101,6 +101,14 @@ impl Failure<'_> {
                 signal: None,
                 mpi: None,
                 message: Some(message),
+            },
+            Event::Stopped { rank, signal } => Failure {
+                rank: *rank,
+                kind: "stopped",
+                code: *signal,
+                signal: Some(signals::name(*signal)),
+                mpi: None,
+                message: None,
             },
         }
     }

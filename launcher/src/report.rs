@@ -5,7 +5,9 @@ use bootstrap::Snapshot;
 
 use crate::absent_ranks::Waiter;
 use crate::failure_policy::{Event, Exit};
+use crate::output::Output;
 use crate::rank_table::{call_name, count};
+use crate::signals;
 
 /// Returns the line for a failure. `pid` is the process that was in MPI, otherwise the first
 /// process of the rank. `ranks` is the size of the job, which the failure ends if `ends`.
@@ -28,11 +30,37 @@ pub fn failure(
         Event::Aborted { rank, code, .. } => {
             format!("rank {rank} (pid {pid} on {host}) aborted with code {code}{end}")
         }
+        Event::Stopped { rank, signal } => {
+            format!("rank {rank} (pid {pid} on {host}) is stopped by {}{end}", named(*signal))
+        }
         Event::Died { rank, exit, .. } => {
             let was = if matches!(exit, Exit::Signal(_)) { "was " } else { "" };
             format!("rank {rank} (pid {pid} on {host}) {was}{exit}{}{end}", position(*exit, seen))
         }
     }
+}
+
+/// Returns the line for a rank that a signal has stopped.
+pub(crate) fn stopped(rank: u32, signal: i32, pid: u32, host: &str) -> String {
+    format!(
+        "rank {rank} (pid {pid} on {host}) is stopped by {}, not dead; the job waits for it \
+         (`kill -CONT {pid}` continues it)",
+        named(signal)
+    )
+}
+
+fn named(signal: i32) -> String {
+    format!("signal {signal} ({})", signals::name(signal))
+}
+
+/// Returns the text that shows what a rank that ended has printed last, if it has. An abort comes
+/// with words of its own.
+pub(crate) fn last_output(event: &Event, output: &Output) -> Option<String> {
+    let Event::Died { rank, .. } = event else { return None };
+    let lines = output.last_lines(*rank);
+    let noun = if lines.len() == 1 { "line" } else { "lines" };
+    let shown: String = lines.iter().map(|line| format!("\n  | {line}")).collect();
+    (!lines.is_empty()).then(|| format!("the last {noun} of rank {rank}:{shown}"))
 }
 
 /// Returns the line for a job that ends because other ranks would wait for `rank`.

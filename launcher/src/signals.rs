@@ -173,6 +173,10 @@ pub fn name(signal: i32) -> &'static str {
         libc::SIGXCPU => "CPU time limit exceeded",
         libc::SIGXFSZ => "File size limit exceeded",
         libc::SIGSYS => "Bad system call",
+        libc::SIGSTOP => "SIGSTOP",
+        libc::SIGTSTP => "SIGTSTP",
+        libc::SIGTTIN => "SIGTTIN, it reads the terminal in the background",
+        libc::SIGTTOU => "SIGTTOU, it writes to the terminal in the background",
         _ => "signal",
     }
 }

@@ -279,7 +279,7 @@ impl Mark {
     }
 
     /// Every process that carries the mark: its number, and its name for a report.
-    fn survivors(&self) -> Vec<(i32, String)> {
+    pub(crate) fn survivors(&self) -> Vec<(i32, String)> {
         let marked = format!("{}={}", Mark::NAME, self.0);
         let mut survivors = Vec::new();
         for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {

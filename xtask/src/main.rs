@@ -14,6 +14,7 @@ mod install;
 mod mpi4py;
 mod pgo;
 mod project;
+mod relay;
 mod run;
 mod set_up;
 mod steps;
@@ -63,6 +64,9 @@ enum Task {
     Vm(vm::Task),
     /// Build and install a relocatable tree.
     Install(install::Options),
+    /// Reach a network namespace, as ssh reaches a host.
+    #[command(subcommand, hide = true)]
+    Relay(relay::Task),
 }
 
 fn main() -> ExitCode {
@@ -76,6 +80,7 @@ fn main() -> ExitCode {
         Task::Counts(options) => counts::counts(&project, &options),
         Task::Docs(options) => docs::docs(&project, &options),
         Task::Vm(task) => vm::vm(&project, &task),
+        Task::Relay(task) => relay::relay(&task).map(|()| true),
         Task::Generate { check } => generate::generate(check).map(|()| true),
         Task::Install(options) => install::command(&project, &options).map(|()| true),
     };

@@ -15,7 +15,7 @@ fn main() -> ExitCode {
         return daemon::run(&life).into();
     }
     if std::env::args_os().nth(1).is_some_and(|first| first == guard::OPTION) {
-        return guard::run(std::env::args_os().nth(2)).into();
+        return guard::run(std::env::args_os().skip(2)).into();
     }
     match parse(std::env::args_os().skip(1)) {
         Ok(Command::Help) => print!("{}", help()),

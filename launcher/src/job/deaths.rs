@@ -13,33 +13,67 @@ use crate::report;
 use crate::start::LocalRanks;
 
 impl Job {
-    /// Reaps all children that have ended.
+    /// Reaps all children that have ended, and records those that are stopped or run again.
     pub(super) fn reap(&mut self) {
         let mut dead: Vec<(Pid, Exit)> = Vec::new();
+        let changes = WaitOptions::NOHANG | WaitOptions::UNTRACED | WaitOptions::CONTINUED;
         loop {
-            match wait(WaitOptions::NOHANG) {
+            match wait(changes) {
                 Ok(Some((pid, status))) => {
                     let exit = status
                         .exit_status()
                         .map(Exit::Code)
                         .or(status.terminating_signal().map(Exit::Signal));
                     dead.extend(exit.map(|exit| (pid, exit)));
+                    if exit.is_none() {
+                        self.on_stop_or_continue(pid, status.stopping_signal());
+                    }
                 }
                 Ok(None) => break,
                 Err(Errno::INTR) => {}
                 Err(_) => {
-                    self.is_childless = true;
+                    self.processes.is_childless = true;
                     break;
                 }
             }
         }
         for (pid, exit) in dead {
-            self.guard.iter().for_each(|guard| guard.remove(pid));
-            let mut ranks = self.local.ranks.iter();
-            if let Some(rank) = ranks.position(|rank| rank.pid == pid && rank.exit.is_none()) {
+            self.processes.guard.iter().for_each(|guard| guard.remove(pid));
+            if let Some(rank) = self.running_rank(pid) {
                 self.on_death(rank, exit);
             }
         }
+    }
+
+    fn running_rank(&self, pid: Pid) -> Option<usize> {
+        self.local.ranks.iter().position(|rank| rank.pid == pid && rank.exit.is_none())
+    }
+
+    /// Records that a process was stopped by a signal, or continues.
+    fn on_stop_or_continue(&mut self, pid: Pid, signal: Option<i32>) {
+        let Some(local) = self.running_rank(pid) else { return };
+        let rank = self.first + local as u32;
+        match signal {
+            Some(signal) => self.watch.stopped.add(rank, signal, Instant::now()),
+            None => self.watch.stopped.remove(rank),
+        }
+    }
+
+    /// Reports the ranks that have been stopped for a while; `--stall-abort` ends the job then.
+    pub(super) fn check_stopped(&mut self, now: Instant) {
+        if self.phase != Phase::Running {
+            return;
+        }
+        for (rank, signal) in self.watch.stopped.tick(now) {
+            if self.watch.aborts_stalls {
+                self.events.push(Event::Stopped { rank, signal });
+                continue;
+            }
+            let (_, pid) = self.seen(rank);
+            let line = report::stopped(rank, signal, pid, &self.host);
+            self.print(&line);
+        }
+        self.judge_events();
     }
 
     fn on_death(&mut self, local: usize, exit: Exit) {
@@ -51,10 +85,11 @@ impl Job {
         let this = &mut self.local.ranks[local];
         this.exit = Some(exit);
         this.control = None;
+        self.watch.stopped.remove(rank);
         let state = self.local.status_page.entry(local as u32).state();
         if self.upstream.is_none() {
             // Otherwise `mpiexec` tells all hosts.
-            self.absent.add(rank, exit, state);
+            self.watch.absent.add(rank, exit, state);
         }
         self.events.push(Event::Died { rank, exit, state });
     }
@@ -83,7 +118,7 @@ impl Job {
     /// Returns the time of the next [`Job::check_absent`].
     pub(super) fn absent_deadline(&self) -> Option<Instant> {
         let is_needed = self.ends_for_absent() && self.some_rank_is_in_mpi();
-        self.absent.deadline(Instant::now()).filter(|_| is_needed)
+        self.watch.absent.deadline(Instant::now()).filter(|_| is_needed)
     }
 
     /// Ends the job if a rank waits for one that ended without MPI_Init.
@@ -93,7 +128,7 @@ impl Job {
         }
         let LocalRanks { ranks, status_page, .. } = &self.local;
         let ends = ranks.iter().map(|rank| rank.exit);
-        if let Some(waiter) = self.absent.tick(status_page, self.first, ends, now) {
+        if let Some(waiter) = self.watch.absent.tick(status_page, self.first, ends, now) {
             let ranks = ranks.len();
             if self.upstream.is_some() {
                 return self.local.output.send(&FromHost::WaitsForAbsent(waiter));
@@ -117,6 +152,8 @@ impl Job {
             let ranks = self.local.ranks.len();
             let line = report::failure(event, &seen, pid, &self.host, ranks, ends);
             self.print(&line);
+            let last = report::last_output(event, &self.local.output).filter(|_| ranks > 1);
+            last.iter().for_each(|text| self.print(text));
             self.report_memory_limit(event);
         }
         if ends {
@@ -127,7 +164,7 @@ impl Job {
     /// Reports a kill by the out-of-memory killer, where the kernel counts these.
     fn report_memory_limit(&mut self, event: &Event) {
         if let (Event::Died { exit: Exit::Signal(libc::SIGKILL), .. }, Some(line)) =
-            (event, self.memory.report())
+            (event, self.processes.memory.report())
         {
             self.print(&line);
         }

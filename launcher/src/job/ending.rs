@@ -37,15 +37,26 @@ impl Job {
                     kill_notice_at: (self.first == 0).then_some(now + KILL_NOTICE_DELAY),
                 };
             }
-            _ if self.has_no_process() => self.gave_up = true,
+            _ if self.has_no_process() => self.processes.gave_up = true,
             _ => self.kill(Instant::now()),
         }
     }
 
     /// Stops the ranks, then this process (Ctrl-Z). SIGCONT wakes this process first.
     pub(super) fn suspend(&mut self) {
+        self.watch.stopped.expect(true);
         self.forward(libc::SIGTSTP);
         let _ = kill_process(getpid(), Signal::STOP);
+    }
+
+    /// Passes a signal of the user on to all ranks.
+    pub(super) fn pass_on(&mut self, signal: i32) {
+        match signal {
+            libc::SIGTSTP => self.watch.stopped.expect(true),
+            libc::SIGCONT => self.watch.stopped.expect(false),
+            _ => {}
+        }
+        self.forward(signal);
     }
 
     /// Sends a signal to all ranks.
@@ -83,7 +94,7 @@ impl Job {
             // A stopped rank must run to receive it.
             self.forward(libc::SIGCONT);
             if self.all_ranks_have_ended() {
-                self.reaper.signal(Signal::TERM);
+                self.processes.reaper.signal(Signal::TERM);
             }
         }
     }
@@ -95,11 +106,11 @@ impl Job {
         };
         self.phase = Phase::Killing { since, last: now };
         self.forward(libc::SIGKILL);
-        self.reaper.signal(Signal::KILL);
+        self.processes.reaper.signal(Signal::KILL);
         self.reap();
         if now >= since + STUCK_AFTER && !self.has_no_process() {
             self.print("some processes survive SIGKILL (stuck in the kernel); giving up");
-            self.gave_up = true;
+            self.processes.gave_up = true;
         }
     }
 
@@ -154,10 +165,10 @@ impl Job {
         if !self.all_ranks_have_ended() {
             return;
         }
-        if !self.is_childless {
-            self.is_childless = !self.reaper.has_children();
+        if !self.processes.is_childless {
+            self.processes.is_childless = !self.processes.reaper.has_children();
         }
-        if self.is_childless {
+        if self.processes.is_childless {
             self.local.output.finish(now);
         } else if matches!(self.phase, Phase::Running | Phase::Stopping { .. }) {
             self.terminate();
@@ -166,7 +177,7 @@ impl Job {
 
     /// Prints the closing lines of a job that is over.
     pub(super) fn conclude(&mut self, settings: &Settings) {
-        if self.gave_up {
+        if self.processes.gave_up {
             return;
         }
         let none_in_mpi = self.no_rank_was_in_mpi();

@@ -18,9 +18,7 @@ mod upstream;
 
 use std::time::Instant;
 
-use crate::absent_ranks::AbsentRanks;
 use crate::explain::Explanations;
-use crate::foreign_mpi::ForeignMpi;
 use crate::frames::{self, FromHost};
 use crate::guard::Guard;
 use crate::heartbeat::Heartbeat;
@@ -38,7 +36,7 @@ use crate::signals::Signals;
 use crate::stall::{DeadlockDetector, StallDetector};
 use crate::start;
 pub(crate) use ending::STOP_GRACE_AFTER_DEATH;
-use state::{Job, Phase, Source, Upstream};
+use state::{Job, Phase, Processes, Source, Upstream, Watch};
 
 /// Runs a job on this host alone. Returns its exit code.
 pub(crate) fn run(
@@ -105,29 +103,26 @@ fn begin(
         first: share.first,
         host: host_name(),
         upstream,
-        signals,
-        reaper,
-        guard,
-        memory,
+        processes: Processes {
+            signals,
+            reaper,
+            guard,
+            memory,
+            is_childless: false,
+            gave_up: false,
+        },
+        watch: Watch::new(settings, is_daemon, now),
         store: KvStore::default(),
         outcome: Outcome::new(explanations),
         events: Vec::new(),
         // The time limit is the job's; `mpiexec` keeps it.
         clock: Clock::start(settings.timeout.filter(|_| !is_daemon), now),
-        stall: settings.stall_after().map(|after| StallDetector::new(after, now)),
-        // A daemon's table would mix with those of others: mpiexec reports stalls of several hosts.
-        deadlock: settings.stall_after().filter(|_| !is_daemon).map(|_| DeadlockDetector::new(now)),
-        aborts_stalls: settings.stall_abort,
-        absent: AbsentRanks::default(),
-        foreign: ForeignMpi::new(now),
         phase: Phase::Running,
-        is_childless: false,
-        gave_up: false,
     };
     if settings.explain {
         job.explain_refusals();
     }
-    if let Some(guard) = &job.guard {
+    if let Some(guard) = &job.processes.guard {
         job.local.ranks.iter().for_each(|rank| guard.add(rank.pid));
     }
     if let Some(CannotRun { message, code }) = job.local.failed.take() {
@@ -151,7 +146,7 @@ impl Job {
                 folder.display()
             )
         });
-        let thread = (self.signals.is_thread())
+        let thread = (self.processes.signals.is_thread())
             .then(|| "signalfd is refused: a thread waits for signals".to_owned());
         for line in [folder, thread].into_iter().flatten() {
             self.print(&format!("{line} (on {})", self.host));
@@ -187,13 +182,13 @@ impl Job {
     }
 
     fn read_signals(&mut self) {
-        for signal in self.signals.read() {
+        for signal in self.processes.signals.read() {
             match signal {
                 libc::SIGCHLD => self.reap(),
                 libc::SIGQUIT => self.print_table(),
                 libc::SIGTSTP => self.suspend(),
                 libc::SIGINT | libc::SIGTERM | libc::SIGHUP => self.on_stop_signal(signal),
-                other => self.forward(other),
+                other => self.pass_on(other),
             }
         }
     }
@@ -201,11 +196,12 @@ impl Job {
     /// Returns the time of the next [`Job::tick`].
     fn deadline(&self) -> Option<Instant> {
         let heartbeat = self.upstream.as_ref().and_then(|upstream| upstream.heartbeat.deadline());
-        let stall = self.stall.as_ref().map(StallDetector::deadline);
+        let stall = self.watch.stall.as_ref().map(StallDetector::deadline);
         let output = self.local.output.deadline();
-        let (absent, foreign) = (self.absent_deadline(), self.foreign.deadline());
-        let deadlock = self.deadlock.as_ref().map(DeadlockDetector::deadline);
-        let own = [self.phase_deadline(), heartbeat, stall, deadlock, absent, foreign];
+        let (absent, foreign) = (self.absent_deadline(), self.watch.foreign.deadline());
+        let deadlock = self.watch.deadlock.as_ref().map(DeadlockDetector::deadline);
+        let stopped = self.watch.stopped.deadline();
+        let own = [self.phase_deadline(), heartbeat, stall, deadlock, stopped, absent, foreign];
         own.into_iter().chain([output, self.clock.deadline()]).flatten().min()
     }
 
@@ -214,6 +210,7 @@ impl Job {
         self.check_upstream(now);
         self.check_deadlock(now);
         self.check_stall(now);
+        self.check_stopped(now);
         self.check_absent(now);
         self.check_foreign(now);
         if let Some(line) = self.clock.limit_reached(now) {

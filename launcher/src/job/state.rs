@@ -19,9 +19,11 @@ use crate::memory_limit::MemoryLimit;
 use crate::outcome::{Clock, Outcome};
 use crate::poll_set::{self, Interest};
 use crate::reaper::Reaper;
+use crate::settings::Settings;
 use crate::signals::Signals;
 use crate::stall::{DeadlockDetector, StallDetector};
 use crate::start::LocalRanks;
+use crate::stopped_ranks::StoppedRanks;
 
 /// The meaning of a descriptor in the poll set.
 #[derive(Clone, Copy, Debug)]
@@ -69,9 +71,33 @@ impl Upstream {
     }
 }
 
+/// The processes of the job on this host: how they are seen, and how they are ended.
+pub(super) struct Processes {
+    pub(super) signals: Signals,
+    pub(super) reaper: Reaper,
+    /// Ends the ranks if this process is killed.
+    pub(super) guard: Option<Guard>,
+    pub(super) memory: MemoryLimit,
+    /// `wait` has found no child.
+    pub(super) is_childless: bool,
+    /// No process is waited for: a second Ctrl-C, or a process stuck in the kernel.
+    pub(super) gave_up: bool,
+}
+
+/// What is looked at from time to time while ranks run.
+pub(super) struct Watch {
+    pub(super) stall: Option<StallDetector>,
+    pub(super) deadlock: Option<DeadlockDetector>,
+    /// Ends the job when its ranks wait for ever.
+    pub(super) aborts_stalls: bool,
+    pub(super) stopped: StoppedRanks,
+    pub(super) absent: AbsentRanks,
+    pub(super) foreign: ForeignMpi,
+}
+
 /// A running job, or the share of this host in it.
 pub(super) struct Job {
-    /// The processes, with their sockets and pipes.
+    /// The ranks, with their sockets and pipes.
     pub(super) local: LocalRanks,
     /// The first rank of this host.
     pub(super) first: u32,
@@ -79,27 +105,30 @@ pub(super) struct Job {
     pub(super) host: String,
     /// `None` in the `mpiexec` that the user started.
     pub(super) upstream: Option<Upstream>,
-    pub(super) signals: Signals,
-    pub(super) reaper: Reaper,
-    /// Ends the ranks if this process is killed.
-    pub(super) guard: Option<Guard>,
-    pub(super) memory: MemoryLimit,
+    pub(super) processes: Processes,
+    pub(super) watch: Watch,
     pub(super) store: KvStore,
     pub(super) outcome: Outcome,
     /// Events that were not judged yet.
     pub(super) events: Vec<Event>,
     pub(super) clock: Clock,
-    pub(super) stall: Option<StallDetector>,
-    pub(super) deadlock: Option<DeadlockDetector>,
-    /// Ends the job when its ranks wait for ever.
-    pub(super) aborts_stalls: bool,
-    pub(super) absent: AbsentRanks,
-    pub(super) foreign: ForeignMpi,
     pub(super) phase: Phase,
-    /// `wait` has found no child.
-    pub(super) is_childless: bool,
-    /// No process is waited for: a second Ctrl-C, or a process stuck in the kernel.
-    pub(super) gave_up: bool,
+}
+
+impl Watch {
+    /// Starts to watch a job. A daemon (`is_daemon`) leaves deadlocks to `mpiexec`, which reports
+    /// stalls of several hosts: tables of single hosts would mix.
+    pub(super) fn new(settings: &Settings, is_daemon: bool, now: Instant) -> Watch {
+        let after = settings.stall_after();
+        Watch {
+            stall: after.map(|after| StallDetector::new(after, now)),
+            deadlock: after.filter(|_| !is_daemon).map(|_| DeadlockDetector::new(now)),
+            aborts_stalls: settings.stall_abort,
+            stopped: StoppedRanks::default(),
+            absent: AbsentRanks::default(),
+            foreign: ForeignMpi::new(now),
+        }
+    }
 }
 
 impl Job {
@@ -111,7 +140,7 @@ impl Job {
     /// Returns the poll set. Signals come first: a death explains what is read after it.
     fn interests(&self) -> Vec<Interest<'_, Source>> {
         let LocalRanks { ranks, output, input, .. } = &self.local;
-        let mut all = vec![(Source::Signals, self.signals.as_fd(), PollFlags::IN)];
+        let mut all = vec![(Source::Signals, self.processes.signals.as_fd(), PollFlags::IN)];
         let upstream = self.upstream.as_ref();
         all.extend(upstream.map(|_| (Source::Upstream, rustix::stdio::stdin(), PollFlags::IN)));
         let controls =
@@ -158,10 +187,10 @@ impl Job {
 
     /// Returns true if no rank runs and no process that a rank left running.
     pub(super) fn has_no_process(&self) -> bool {
-        self.is_childless && self.all_ranks_have_ended()
+        self.processes.is_childless && self.all_ranks_have_ended()
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.gave_up || (self.has_no_process() && self.local.output.is_finished())
+        self.processes.gave_up || (self.has_no_process() && self.local.output.is_finished())
     }
 }

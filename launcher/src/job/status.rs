@@ -6,9 +6,9 @@ use bootstrap::RankState;
 use rustix::process::Pid;
 
 use super::state::{Job, Phase};
+use crate::failure_policy::EXIT_DEADLOCKED;
 use crate::failure_policy::Exit;
 use crate::frames::FromHost;
-use crate::outcome::EXIT_DEADLOCKED;
 use crate::rank_table::{RankLine, rank_table};
 use crate::stall::{self, HostStall};
 use crate::{process_state, wait_graph};
@@ -16,7 +16,7 @@ use crate::{process_state, wait_graph};
 impl Job {
     /// Reports a stall, or has `mpiexec` report it, which knows of the other hosts.
     pub(super) fn check_stall(&mut self, now: Instant) {
-        let Some(stall) = &mut self.stall else { return };
+        let Some(stall) = &mut self.watch.stall else { return };
         let leaders: Vec<(Pid, Option<Exit>)> =
             self.local.ranks.iter().map(|rank| (rank.pid, rank.exit)).collect();
         let Some(state) = stall.tick(&self.local.status_page, &leaders, now) else { return };
@@ -25,7 +25,7 @@ impl Job {
         } else if state == HostStall::Waiting {
             let line = stall::report(stall.after());
             self.print(&line);
-            if self.print_conclusions() && self.aborts_stalls {
+            if self.print_conclusions() && self.watch.aborts_stalls {
                 self.abort_stall();
             }
         }
@@ -33,14 +33,14 @@ impl Job {
 
     /// Looks for another MPI's library in the memory of the first rank.
     pub(super) fn check_foreign(&mut self, now: Instant) {
-        if self.foreign.deadline().is_none_or(|next| now < next) {
+        if self.watch.foreign.deadline().is_none_or(|next| now < next) {
             return;
         }
         let first = self.local.ranks.first().filter(|rank| rank.exit.is_none());
         let Some(leader) = first.map(|rank| rank.pid).filter(|_| self.no_rank_was_in_mpi()) else {
-            return self.foreign.stop();
+            return self.watch.foreign.stop();
         };
-        if let Some(library) = self.foreign.tick(leader, now) {
+        if let Some(library) = self.watch.foreign.tick(leader, now) {
             if self.upstream.is_some() {
                 return self.local.output.send(&FromHost::ForeignMpi(library));
             }
@@ -55,21 +55,21 @@ impl Job {
 
     /// Reports ranks that wait for each other. With several hosts that is each host's own ranks.
     pub(super) fn check_deadlock(&mut self, now: Instant) {
-        let Some(mut deadlock) = self.deadlock.take() else { return };
+        let Some(mut deadlock) = self.watch.deadlock.take() else { return };
         let first = self.first as usize;
         let lines = || {
             let missing = std::iter::repeat_n(None, first);
             missing.chain(self.lines().into_iter().map(Some)).collect()
         };
         let cycles = deadlock.tick(lines, now);
-        self.deadlock = Some(deadlock);
+        self.watch.deadlock = Some(deadlock);
         for cycle in &cycles {
             self.print(&format!("deadlock: {}", cycle.line()));
         }
         if !cycles.is_empty() {
             self.print_table();
         }
-        if !cycles.is_empty() && self.aborts_stalls && self.phase == Phase::Running {
+        if !cycles.is_empty() && self.watch.aborts_stalls && self.phase == Phase::Running {
             self.abort_stall();
         }
     }
@@ -97,7 +97,7 @@ impl Job {
     /// Prints the table; returns true if some ranks wait for ever.
     fn print_conclusions(&mut self) -> bool {
         let lines = self.lines();
-        let idle_for = self.stall.as_ref().and_then(|stall| stall.idle_for(Instant::now()));
+        let idle_for = self.watch.stall.as_ref().and_then(|stall| stall.idle_for(Instant::now()));
         let running = (self.first..).zip(&lines).filter(|(_, line)| line.exit.is_none());
         let notes: Vec<String> = running
             .filter_map(|(rank, line)| {

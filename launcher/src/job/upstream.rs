@@ -61,14 +61,14 @@ impl Job {
                 self.on_stop_signal(signal)
             }
             ToHost::Signal(signal) => {
-                self.forward(signal);
+                self.pass_on(signal);
                 if let Some(upstream) = self.upstream.as_mut().filter(|_| signal == libc::SIGTSTP) {
                     // `mpiexec` stops, too.
                     upstream.heartbeat.pause();
                 }
             }
             ToHost::Missing(rank) => self.outcome.set_missing(Some(rank)),
-            ToHost::Absent(rank) => self.absent.add_remote(rank),
+            ToHost::Absent(rank) => self.watch.absent.add_remote(rank),
             ToHost::Table => self.print_table(),
             ToHost::Beat => self.local.output.send(&FromHost::Beat),
             ToHost::End => self.end(1),

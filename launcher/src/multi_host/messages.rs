@@ -155,6 +155,8 @@ impl MultiHostJob {
         if is_reported {
             let host = self.hosts[id].name.clone();
             self.print(&report::failure(event, seen, pid, &host, self.size as usize, ends));
+            let last = report::last_output(event, &self.output);
+            last.iter().for_each(|text| self.print(text));
         }
         match (ends, self.phase) {
             (true, Phase::Stopping { .. }) => self.on_death_while_stopping(),

@@ -7,8 +7,8 @@
 use std::time::{Duration, Instant};
 
 use super::state::MultiHostJob;
+use crate::failure_policy::EXIT_DEADLOCKED;
 use crate::frames::ToHost;
-use crate::outcome::EXIT_DEADLOCKED;
 use crate::rank_table::{RankLine, rank_table};
 use crate::stall::HostStall;
 use crate::wait_graph;

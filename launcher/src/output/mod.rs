@@ -13,6 +13,7 @@
 //! more, its streams are not read, so that the ranks wait and nothing is lost.
 
 mod sink;
+mod tail;
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,6 +26,7 @@ use crate::frames::{self, FromHost, MAX_PIECE};
 use crate::program::CannotRun;
 use crate::settings::{EXIT_USAGE, OutputOptions};
 use sink::{Sink, is_same_file};
+use tail::Tail;
 
 /// Time that a terminal waits for the end of a line.
 const OPEN_LINE_DELAY: Duration = Duration::from_millis(80);
@@ -75,6 +77,7 @@ struct Stream {
     held_since: Option<Instant>,
     /// Part of the line is printed, so that the rest needs no tag.
     is_mid_line: bool,
+    tail: Tail,
 }
 
 impl Output {
@@ -126,8 +129,16 @@ impl Output {
             None if which == Which::Out => 0,
             None => self.err,
         };
-        let (held, held_since) = (Vec::new(), None);
-        self.streams.push(Stream { rank, which, sink, file, held, held_since, is_mid_line: false });
+        self.streams.push(Stream {
+            rank,
+            which,
+            sink,
+            file,
+            held: Vec::new(),
+            held_since: None,
+            is_mid_line: false,
+            tail: Tail::default(),
+        });
     }
 
     /// Opens the file of a stream, if output goes to a folder.
@@ -209,6 +220,16 @@ impl Output {
                 self.read(id, now);
             }
         }
+    }
+
+    /// Returns the last lines of a rank's standard error, or of its output if it has none.
+    pub fn last_lines(&self, rank: u32) -> Vec<String> {
+        let of = |which: Which| {
+            let mut own = self.streams.iter().filter(|stream| stream.rank == rank);
+            own.find(|stream| stream.which == which).map(|stream| stream.tail.lines())
+        };
+        let found = [of(Which::Err), of(Which::Out)].into_iter().flatten();
+        found.into_iter().find(|lines| !lines.is_empty()).unwrap_or_default()
     }
 
     /// Takes output of a rank on another host. Its streams were added in the order of ranks.
@@ -309,6 +330,7 @@ impl Output {
         if self.is_framed {
             return self.send_bytes(id, bytes);
         }
+        self.streams[id].tail.push(bytes);
         let is_terminal = self.sinks[self.streams[id].sink].is_terminal;
         let whole = bytes.iter().rposition(|byte| ends_line(*byte, is_terminal));
         let whole = whole.map_or(0, |last| last + 1);

@@ -4,6 +4,7 @@
 //! parts: `N passed, N failed, N skipped`.
 
 mod benches;
+mod failures;
 mod fortran;
 mod hosts;
 mod installation;
@@ -38,9 +39,12 @@ pub(crate) struct Options {
     /// Only tests whose name contains this text.
     #[arg(long)]
     filter: Option<String>,
-    /// Run each case of the C programs so many times.
+    /// Run each case of the C programs, and each fault, so many times.
     #[arg(long, default_value_t = 1)]
     repeat: u32,
+    /// The seed of tests that draw random moments (default: a new one).
+    #[arg(long)]
+    seed: Option<u64>,
     /// Leave out tests that need much memory or time.
     #[arg(long)]
     quick: bool,
@@ -102,6 +106,9 @@ enum Part {
     Benches,
     /// MPI jobs over TCP between network namespaces (if this user can make some).
     Tcp,
+    /// Ranks, daemons and mpiexec killed or stopped, and networks cut, at random moments, on one
+    /// host and between network namespaces. --repeat runs all faults so many times.
+    Failures,
     /// RDMA on the stand-in device: the conformance suite, and C programs between pretended hosts.
     VerbsDevice,
     /// Soft-RoCE devices in virtual machines (if QEMU can be had). A quarter of an hour; therefore
@@ -128,6 +135,7 @@ impl Part {
                 | Part::Benches
                 | Part::VerbsDevice
                 | Part::Tcp
+                | Part::Failures
                 | Part::Vm
         )
     }
@@ -235,6 +243,7 @@ fn run_part(project: &Project, options: &Options, part: Part, step: &Step) -> Re
         Part::Counts => instructions(project),
         Part::Benches => benches::test(project, options.filter.as_deref()),
         Part::Tcp => tcp::test(project, options),
+        Part::Failures => failures::test(project, options),
         Part::VerbsDevice => verbs_device::test(project, options, step),
         Part::Vm => vm::test(project, options),
     }

@@ -26,14 +26,14 @@ const DOWN: Duration = Duration::from_secs(3);
 const TRAFFIC: &str = " bytes by TCP, ";
 
 /// Namespaces on one bridge. They go when this is dropped.
-struct Network {
+pub(super) struct Network {
     /// Begins the name of each namespace and device.
     name: String,
     hosts: usize,
 }
 
 impl Network {
-    fn new(hosts: usize) -> Result<Network> {
+    pub(super) fn new(hosts: usize) -> Result<Network> {
         let network = Network { name: format!("vrb{}", std::process::id()), hosts };
         let bridge = network.bridge();
         ip(&["netns", "add", &bridge])?;
@@ -51,7 +51,7 @@ impl Network {
         let pair = ["type", "veth", "peer", "name", &port, "netns", &bridge];
         ip(&[&["link", "add", "eth0", "netns", &name][..], &pair].concat())?;
         ip(&["-n", &bridge, "link", "set", &port, "master", "br0", "up"])?;
-        let address = format!("10.81.0.{}/24", host + 1);
+        let address = format!("{}/24", Network::address(host));
         ip(&["-n", &name, "addr", "add", &address, "dev", "eth0"])?;
         let address = format!("fd81::{}/64", host + 1);
         ip(&["-n", &name, "addr", "add", &address, "dev", "eth0", "nodad"])?;
@@ -68,8 +68,34 @@ impl Network {
         format!("{}sw", self.name)
     }
 
-    fn host(&self, host: usize) -> String {
+    /// Returns the namespace of a host.
+    pub(super) fn host(&self, host: usize) -> String {
         format!("{}h{host}", self.name)
+    }
+
+    /// Returns the IPv4 address of a host.
+    pub(super) fn address(host: usize) -> String {
+        format!("10.81.0.{}", host + 1)
+    }
+
+    /// Takes the link of a host down, or up again.
+    pub(super) fn set_link(&self, host: usize, is_up: bool) -> Result<()> {
+        let (port, state) = (format!("port{host}"), if is_up { "up" } else { "down" });
+        ip(&["-n", &self.bridge(), "link", "set", &port, state])
+    }
+
+    /// Loses what one host sends to another.
+    pub(super) fn lose(&self, from: usize, to: usize) -> Result<()> {
+        let (name, address) = (self.host(from), Network::address(to));
+        // Frames for a station that does not exist.
+        let words = ["neigh", "replace", &address, "lladdr", "02:00:00:00:0d:ad", "dev", "eth0"];
+        ip(&[&["-n", &name][..], &words, &["nud", "permanent"]].concat())
+    }
+
+    /// Undoes [`Network::lose`].
+    pub(super) fn keep(&self, from: usize, to: usize) -> Result<()> {
+        let (name, address) = (self.host(from), Network::address(to));
+        ip(&["-n", &name, "neigh", "del", &address, "dev", "eth0"])
     }
 
     /// Returns the argument of `--hosts`.
